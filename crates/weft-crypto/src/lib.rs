@@ -1,1 +1,35 @@
-//! (to be written)
+//! Circuit cryptography: the handshakes that give a circuit its keys, and the
+//! encryption of relay cells under them.
+//!
+//! * [`keys`] is what a handshake leaves: the keys of one hop.
+//! * [`relay_cell`] adds and removes one hop's layer of tor1 relay encryption,
+//!   in place.
+//!
+//! Nothing here reads a clock, draws ambient randomness or does I/O: random
+//! number generators come in as arguments. What is *not* here: link TLS and
+//! the link handshake's certificates (weft-core, weft-node), and onion-service
+//! handshakes.
+
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation
+)]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing,
+        clippy::cast_possible_truncation
+    )
+)]
+
+mod aes_ctr;
+pub mod keys;
+pub mod relay_cell;
+
+pub use keys::Tor1Keys;

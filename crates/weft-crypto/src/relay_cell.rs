@@ -1,0 +1,325 @@
+//! tor1 relay-cell encryption, in place on one cell body (tor-spec 5.5, 6.1).
+//!
+//! A body is the 509 bytes of a RELAY or RELAY_EARLY cell:
+//!
+//! ```text
+//! command 1 | recognized 2 | stream id 2 | digest 4 | length 2 | data and padding 498
+//! ```
+//!
+//! [`RelayCrypt`] is a relay's side of a circuit, [`ClientCrypt`] the origin's.
+//! Neither allocates per cell. The running digest is computed only over cells
+//! whose `recognized` field is zero after decryption: all that end here, and
+//! one in 65,536 of those that pass.
+
+use sha1::{Digest, Sha1};
+
+use crate::aes_ctr::Aes128Ctr;
+use crate::keys::Tor1Keys;
+
+/// Length of a relay cell's body: the payload of a fixed-length cell.
+pub const BODY_LEN: usize = 509;
+
+/// The encryption and digest state of one direction of one hop.
+#[derive(Clone)]
+struct Direction {
+    /// Key stream (Kf or Kb).
+    stream: Aes128Ctr,
+    /// Digest of every cell that began or ended at this hop, seeded with Df
+    /// or Db.
+    digest: Sha1,
+}
+
+impl Direction {
+    fn new(key: &[u8; 16], seed: &[u8; 20]) -> Self {
+        Self {
+            stream: Aes128Ctr::new(key),
+            digest: Sha1::new_with_prefix(seed),
+        }
+    }
+
+    /// Adds or removes one layer: the same operation in counter mode.
+    #[inline]
+    fn apply(&mut self, body: &mut [u8; BODY_LEN]) {
+        self.stream.apply(body);
+    }
+
+    /// Whether the decrypted `body` ends at this hop. If so, the digest has
+    /// taken it in and the digest field is left zero; if not, body and digest
+    /// are as they were.
+    #[inline]
+    fn recognize(&mut self, body: &mut [u8; BODY_LEN]) -> bool {
+        // First the two bytes that tell 65,535 of 65,536 passing cells.
+        if body[1] != 0 || body[2] != 0 {
+            return false;
+        }
+        self.check_digest(body)
+    }
+
+    /// The second, expensive half of [`Self::recognize`].
+    fn check_digest(&mut self, body: &mut [u8; BODY_LEN]) -> bool {
+        let received = take_digest_field(body);
+        let mut candidate = self.digest.clone();
+        candidate.update(&body[..]);
+        let computed = digest_field(&candidate.clone().finalize().into());
+        if computed == received {
+            self.digest = candidate;
+            true
+        } else {
+            body[5..9].copy_from_slice(&received);
+            false
+        }
+    }
+
+    /// Takes a new cell of this hop into the digest and fills its
+    /// `recognized` and digest fields.
+    fn seal(&mut self, body: &mut [u8; BODY_LEN]) {
+        body[1..3].fill(0);
+        take_digest_field(body);
+        self.digest.update(&body[..]);
+        let field = digest_field(&self.running_digest());
+        body[5..9].copy_from_slice(&field);
+    }
+
+    /// The full digest so far.
+    fn running_digest(&self) -> [u8; 20] {
+        self.digest.clone().finalize().into()
+    }
+}
+
+/// The digest field, which is left zero, as the digest is computed over it.
+#[inline]
+fn take_digest_field(body: &mut [u8; BODY_LEN]) -> [u8; 4] {
+    let field = [body[5], body[6], body[7], body[8]];
+    body[5..9].fill(0);
+    field
+}
+
+/// The part of a digest that is carried in a cell.
+#[inline]
+fn digest_field(digest: &[u8; 20]) -> [u8; 4] {
+    [digest[0], digest[1], digest[2], digest[3]]
+}
+
+/// The relay's side of one circuit.
+///
+/// The two directions are independent: a cell of one never changes the state
+/// of the other.
+#[derive(Clone)]
+pub struct RelayCrypt {
+    /// Away from the origin.
+    forward: Direction,
+    /// Toward the origin.
+    backward: Direction,
+}
+
+impl RelayCrypt {
+    /// State of a circuit whose handshake left `keys`.
+    pub fn new(keys: &Tor1Keys) -> Self {
+        Self {
+            forward: Direction::new(&keys.kf, &keys.df),
+            backward: Direction::new(&keys.kb, &keys.db),
+        }
+    }
+
+    /// Removes this hop's layer from a cell moving away from the origin.
+    ///
+    /// True: the cell is recognized, that is, for this relay; its digest field
+    /// is left zero. False: it is for a later hop and `body` is exactly what
+    /// goes on; the digest state is unchanged.
+    #[inline]
+    pub fn decrypt_forward(&mut self, body: &mut [u8; BODY_LEN]) -> bool {
+        self.forward.apply(body);
+        self.forward.recognize(body)
+    }
+
+    /// Adds this hop's layer to a cell moving toward the origin.
+    #[inline]
+    pub fn encrypt_backward(&mut self, body: &mut [u8; BODY_LEN]) {
+        self.backward.apply(body);
+    }
+
+    /// Makes a message of this relay's own ready to go toward the origin:
+    /// zeroes `recognized`, fills the digest, then adds this hop's layer.
+    pub fn originate_backward(&mut self, body: &mut [u8; BODY_LEN]) {
+        self.backward.seal(body);
+        self.backward.apply(body);
+    }
+
+    /// The running digest after the last recognized cell: what an
+    /// authenticated SENDME that this relay sends must carry when the last
+    /// recognized cell is the one that called for it (tor-spec 7.3.1).
+    /// Before the first recognized cell, the digest of the seed.
+    pub fn forward_digest(&self) -> [u8; 20] {
+        self.forward.running_digest()
+    }
+
+    /// The running digest after the last originated cell: what an
+    /// authenticated SENDME for it will have to carry. Before the first
+    /// originated cell, the digest of the seed.
+    pub fn backward_digest(&self) -> [u8; 20] {
+        self.backward.running_digest()
+    }
+}
+
+/// The origin's side of a circuit: one layer for each hop, nearest first.
+#[derive(Clone, Default)]
+pub struct ClientCrypt {
+    /// (forward, backward) of each hop.
+    hops: Vec<(Direction, Direction)>,
+}
+
+impl ClientCrypt {
+    /// A circuit that has no hop yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds the hop whose handshake left `keys` at the far end.
+    pub fn add_hop(&mut self, keys: &Tor1Keys) {
+        self.hops.push((
+            Direction::new(&keys.kf, &keys.df),
+            Direction::new(&keys.kb, &keys.db),
+        ));
+    }
+
+    /// The number of hops.
+    pub fn len(&self) -> usize {
+        self.hops.len()
+    }
+
+    /// Whether there is no hop yet.
+    pub fn is_empty(&self) -> bool {
+        self.hops.is_empty()
+    }
+
+    /// Makes `body` a message for hop number `hop` (0 is the nearest): zeroes
+    /// `recognized`, fills the digest for that hop, and adds the layers of all
+    /// hops up to it.
+    ///
+    /// # Panics
+    /// If the circuit has no such hop: an error of the caller, as no peer
+    /// chooses it.
+    pub fn encrypt_forward(&mut self, hop: usize, body: &mut [u8; BODY_LEN]) {
+        let hops = self.hops.len();
+        assert!(hop < hops, "message for hop {hop} of a circuit of {hops}");
+        let mut outward = self.hops.iter_mut().take(hop + 1).rev();
+        if let Some((destination, _)) = outward.next() {
+            destination.seal(body);
+            destination.apply(body);
+        }
+        for (forward, _) in outward {
+            forward.apply(body);
+        }
+    }
+
+    /// Removes layers from a cell that came from the nearest hop until one is
+    /// recognized, and says which hop sent it; its digest field is left zero.
+    ///
+    /// `None`: no hop recognizes it. The key streams of all hops have moved
+    /// on; the circuit is of no more use and must be closed.
+    pub fn decrypt_backward(&mut self, body: &mut [u8; BODY_LEN]) -> Option<usize> {
+        self.hops.iter_mut().position(|(_, backward)| {
+            backward.apply(body);
+            backward.recognize(body)
+        })
+    }
+
+    /// The running digest of messages sent to `hop`; `None` without such a
+    /// hop. A SENDME from that hop has to carry it (tor-spec 7.3.1).
+    pub fn forward_digest(&self, hop: usize) -> Option<[u8; 20]> {
+        Some(self.hops.get(hop)?.0.running_digest())
+    }
+
+    /// The running digest of messages that came from `hop`; `None` without
+    /// such a hop. A SENDME to that hop must carry it.
+    pub fn backward_digest(&self, hop: usize) -> Option<[u8; 20]> {
+        Some(self.hops.get(hop)?.1.running_digest())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys(fill: u8) -> Tor1Keys {
+        let mut material = [fill; Tor1Keys::LEN];
+        // Each key its own: a swapped pair must be noticed.
+        for (i, byte) in material.iter_mut().enumerate() {
+            *byte = byte.wrapping_add(u8::try_from(i).unwrap());
+        }
+        Tor1Keys::from_key_material(&material)
+    }
+
+    fn message(fill: u8) -> [u8; BODY_LEN] {
+        let mut body = [fill; BODY_LEN];
+        body[1..3].fill(0);
+        body[5..9].fill(0);
+        body
+    }
+
+    #[test]
+    fn a_message_is_recognized_by_its_hop_with_the_digest_field_zero() {
+        let mut client = ClientCrypt::new();
+        client.add_hop(&keys(1));
+        let mut relay = RelayCrypt::new(&keys(1));
+        for n in 0..100 {
+            let mut body = message(n);
+            client.encrypt_forward(0, &mut body);
+            assert!(relay.decrypt_forward(&mut body));
+            assert_eq!(body, message(n));
+            assert_eq!(client.forward_digest(0), Some(relay.forward_digest()));
+        }
+    }
+
+    #[test]
+    fn an_originated_message_comes_back_from_its_hop() {
+        let mut client = ClientCrypt::new();
+        client.add_hop(&keys(1));
+        let mut relay = RelayCrypt::new(&keys(1));
+        for n in 0..100 {
+            let mut body = message(n);
+            relay.originate_backward(&mut body);
+            assert_eq!(client.decrypt_backward(&mut body), Some(0));
+            assert_eq!(body, message(n));
+            assert_eq!(client.backward_digest(0), Some(relay.backward_digest()));
+        }
+    }
+
+    #[test]
+    fn fields_left_from_an_earlier_use_of_the_buffer_do_no_harm() {
+        let mut client = ClientCrypt::new();
+        client.add_hop(&keys(1));
+        let mut relay = RelayCrypt::new(&keys(1));
+        let mut body = [7; BODY_LEN];
+        client.encrypt_forward(0, &mut body);
+        assert!(relay.decrypt_forward(&mut body));
+        assert_eq!(body, message(7));
+        let mut body = [8; BODY_LEN];
+        relay.originate_backward(&mut body);
+        assert_eq!(client.decrypt_backward(&mut body), Some(0));
+        assert_eq!(body, message(8));
+    }
+
+    #[test]
+    fn recognized_zero_with_a_wrong_digest_passes_unchanged() {
+        // The stream of the relay, to build a cell that decrypts to what we want.
+        let k = keys(3);
+        let mut body = message(9);
+        body[5..9].copy_from_slice(&[1, 2, 3, 4]);
+        let passing = body;
+        Aes128Ctr::new(&k.kf).apply(&mut body);
+        let mut relay = RelayCrypt::new(&k);
+        let before = relay.forward_digest();
+        assert!(!relay.decrypt_forward(&mut body));
+        assert_eq!(body, passing);
+        assert_eq!(relay.forward_digest(), before);
+    }
+
+    #[test]
+    #[should_panic(expected = "message for hop 1 of a circuit of 1")]
+    fn a_message_for_a_hop_that_is_not_there_is_the_callers_error() {
+        let mut client = ClientCrypt::new();
+        client.add_hop(&keys(1));
+        client.encrypt_forward(1, &mut message(0));
+    }
+}
