@@ -26,6 +26,12 @@ impl Aes128Ctr {
     }
 }
 
+/// Adds the AES-256-CTR key stream of `key`, from its start, to `data`:
+/// the one-message cipher of ntor-v3 (proposal 332).
+pub(crate) fn aes256_ctr(key: &[u8; 32], data: &mut [u8]) {
+    ctr::Ctr128BE::<aes::Aes256Enc>::new(key.into(), &[0; 16].into()).apply_keystream(data);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -45,5 +51,12 @@ mod tests {
             hex::encode(data),
             "66e94bd4ef8a2c3b884cfa59ca342b2e58e2fccefa7e3061367f1d57a4e7455a"
         );
+    }
+
+    #[test]
+    fn aes256_zero_key_gives_the_known_first_block() {
+        let mut data = [0; 16];
+        aes256_ctr(&[0; 32], &mut data);
+        assert_eq!(hex::encode(data), "dc95c078a2408989ad48a21492842087");
     }
 }

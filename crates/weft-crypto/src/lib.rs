@@ -1,6 +1,8 @@
 //! Circuit cryptography: the handshakes that give a circuit its keys, and the
 //! encryption of relay cells under them.
 //!
+//! * [`handshake`] answers onionskins (CREATE_FAST, ntor, ntor-v3) and holds
+//!   the client sides of the same handshakes.
 //! * [`keys`] is what a handshake leaves: the keys of one hop.
 //! * [`relay_cell`] adds and removes one hop's layer of tor1 relay encryption,
 //!   in place.
@@ -29,6 +31,7 @@
 )]
 
 mod aes_ctr;
+pub mod handshake;
 pub mod keys;
 pub mod relay_cell;
 
