@@ -1,8 +1,8 @@
 //! The handshakes that give a circuit its keys: the relay's and the client's
 //! sides of CREATE_FAST ([`fast`]), ntor ([`ntor`]) and ntor-v3 ([`ntor_v3`]).
 //!
-//! A relay calls the `server` function of the module that the request names.
-//! TAP, which no client of today speaks, is refused.
+//! A relay calls [`answer`] (or [`negotiate`], where it grants congestion
+//! control). TAP, which no client of today speaks, is refused.
 
 mod curve;
 pub mod fast;
@@ -13,6 +13,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use curve::Keypair;
+use rand::CryptoRng;
+use weft_cell::circ_msg::{CreateReply, CreateRequest};
+
+use crate::keys::Tor1Keys;
 
 /// What a relay answers onionskins with: its identities and its ntor onion
 /// keys. Cloning shares the secrets; they are wiped with the last clone.
@@ -93,6 +97,84 @@ pub struct ReplyParams {
     pub sendme_inc: Option<u8>,
 }
 
+/// Handshake types of CREATE2 (tor-spec 5.1).
+mod handshake_type {
+    pub(super) const TAP: u16 = 0x0000;
+    pub(super) const NTOR: u16 = 0x0002;
+    pub(super) const NTOR_V3: u16 = 0x0003;
+}
+
+/// A relay's whole answer to a request for a circuit.
+pub struct Answer {
+    /// What goes back to the client.
+    pub reply: CreateReply,
+    /// The keys of the new hop.
+    pub keys: Tor1Keys,
+    /// The SENDME increment, in cells, if congestion control was asked for and
+    /// granted; otherwise the circuit has fixed windows.
+    pub sendme_inc: Option<u8>,
+}
+
+/// Answers a request for a circuit with the relay's `keys`.
+///
+/// For a relay without congestion control: with [`ReplyParams::sendme_inc`]
+/// set, call [`negotiate`], which says what was granted.
+pub fn answer<R: CryptoRng + ?Sized>(
+    request: &CreateRequest,
+    keys: &OnionKeys,
+    params: &ReplyParams,
+    rng: &mut R,
+) -> Result<(CreateReply, Tor1Keys), HandshakeError> {
+    debug_assert_eq!(params.sendme_inc, None, "call negotiate instead");
+    negotiate(request, keys, params, rng).map(|answer| (answer.reply, answer.keys))
+}
+
+/// Answers a request for a circuit with the relay's `keys`, granting what
+/// `params` allow.
+pub fn negotiate<R: CryptoRng + ?Sized>(
+    request: &CreateRequest,
+    keys: &OnionKeys,
+    params: &ReplyParams,
+    rng: &mut R,
+) -> Result<Answer, HandshakeError> {
+    let (handshake_type, data) = match request {
+        CreateRequest::Fast { x } => {
+            let fast::Reply { y, kh, keys } = fast::server(x, rng);
+            return Ok(Answer {
+                reply: CreateReply::Fast { y, kh },
+                keys,
+                sendme_inc: None,
+            });
+        }
+        CreateRequest::Create2 {
+            handshake_type,
+            data,
+        } => (*handshake_type, data),
+    };
+    match handshake_type {
+        handshake_type::NTOR => {
+            let reply = ntor::server(data, keys, rng)?;
+            Ok(Answer {
+                reply: CreateReply::Created2 {
+                    data: reply.data.to_vec(),
+                },
+                keys: reply.keys,
+                sendme_inc: None,
+            })
+        }
+        handshake_type::NTOR_V3 => {
+            let reply = ntor_v3::server(data, keys, params, rng)?;
+            Ok(Answer {
+                reply: CreateReply::Created2 { data: reply.data },
+                keys: reply.keys,
+                sendme_inc: reply.sendme_inc,
+            })
+        }
+        handshake_type::TAP => Err(HandshakeError::Tap),
+        unknown => Err(HandshakeError::UnknownType(unknown)),
+    }
+}
+
 /// Why a handshake failed. On the relay's side the circuit is destroyed.
 #[derive(Debug, thiserror::Error)]
 pub enum HandshakeError {
@@ -167,6 +249,9 @@ pub enum HandshakeError {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use rand_chacha::ChaCha8Rng;
+    use rand_chacha::rand_core::SeedableRng;
+    use tor_cell::relaycell::extend::CcRequest;
 
     /// `digits` as an array.
     pub(crate) fn array<const N: usize>(digits: &str) -> [u8; N] {
@@ -190,6 +275,84 @@ pub(crate) mod tests {
             ]
         );
         assert_eq!(keys.current_public(), publics[0]);
+    }
+
+    #[test]
+    fn each_kind_of_request_is_answered_in_kind() {
+        let mut rng = ChaCha8Rng::seed_from_u64(1);
+        let keys = onion_keys();
+        let params = ReplyParams::default();
+        let create2 = |handshake_type, data| CreateRequest::Create2 {
+            handshake_type,
+            data,
+        };
+
+        let client = fast::ClientState::start(&mut rng);
+        let request = CreateRequest::Fast { x: *client.x() };
+        let (reply, relay_keys) = answer(&request, &keys, &params, &mut rng).unwrap();
+        let CreateReply::Fast { y, kh } = reply else {
+            panic!("CREATE_FAST wants a CREATED_FAST");
+        };
+        assert!(client.finish(&y, &kh).unwrap() == relay_keys);
+
+        let client =
+            ntor::ClientState::start(keys.rsa_identity(), &keys.current_public(), &mut rng);
+        let request = create2(2, client.onionskin().to_vec());
+        let (reply, relay_keys) = answer(&request, &keys, &params, &mut rng).unwrap();
+        let CreateReply::Created2 { data } = reply else {
+            panic!("CREATE2 wants a CREATED2");
+        };
+        assert!(client.finish(&data).unwrap() == relay_keys);
+
+        let (client, onionskin) =
+            ntor_v3::ClientState::start(keys.ed_identity(), &keys.current_public(), &[], &mut rng)
+                .unwrap();
+        let request = create2(3, onionskin);
+        let (reply, relay_keys) = answer(&request, &keys, &params, &mut rng).unwrap();
+        let CreateReply::Created2 { data } = reply else {
+            panic!("CREATE2 wants a CREATED2");
+        };
+        assert!(client.finish(&data).unwrap().1 == relay_keys);
+    }
+
+    #[test]
+    fn negotiate_says_that_congestion_control_was_granted() {
+        let mut rng = ChaCha8Rng::seed_from_u64(2);
+        let keys = onion_keys();
+        let (_, data) = ntor_v3::ClientState::start(
+            keys.ed_identity(),
+            &keys.current_public(),
+            &[CcRequest::default().into()],
+            &mut rng,
+        )
+        .unwrap();
+        let request = CreateRequest::Create2 {
+            handshake_type: 3,
+            data,
+        };
+        for sendme_inc in [None, Some(31)] {
+            let answer = negotiate(&request, &keys, &ReplyParams { sendme_inc }, &mut rng).unwrap();
+            assert_eq!(answer.sendme_inc, sendme_inc);
+        }
+    }
+
+    #[test]
+    fn tap_and_unknown_types_are_refused_by_name() {
+        let mut rng = ChaCha8Rng::seed_from_u64(3);
+        let refuse = |handshake_type, rng: &mut ChaCha8Rng| {
+            let request = CreateRequest::Create2 {
+                handshake_type,
+                data: vec![0; 84],
+            };
+            answer(&request, &onion_keys(), &ReplyParams::default(), rng)
+                .unwrap_err()
+                .to_string()
+        };
+        assert!(refuse(0, &mut rng).contains("TAP"));
+        for handshake_type in [1, 4, 0x1234, u16::MAX] {
+            let text = refuse(handshake_type, &mut rng);
+            assert!(text.contains(&format!("{handshake_type:#06x}")), "{text}");
+        }
     }
 
     #[test]
