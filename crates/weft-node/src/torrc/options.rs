@@ -1,0 +1,382 @@
+//! What the node runs by: every supported option as a typed value.
+//!
+//! Rates are bytes per second, amounts bytes, times [`Duration`]s. Where C tor has `auto` or 0 mean
+//! "let the consensus or the machine decide", the field is an `Option` and `None` says that.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::authority::DirAuthority;
+use super::policy::ExitPolicy;
+use super::ports::OrPort;
+use super::settings::Settings;
+use crate::logging::{LogLine, SafeLogging};
+
+/// A whole, valid configuration.
+///
+/// Made by [`load`](super::load) and [`reload`](super::reload); plain data from then on.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Who the relay says it is.
+    pub identity: IdentityOptions,
+    /// Where its files are.
+    pub files: FileOptions,
+    /// Where it listens, and what others may connect to.
+    pub network: NetworkOptions,
+    /// How much it may carry.
+    pub bandwidth: BandwidthOptions,
+    /// Memory, threads, sockets.
+    pub resources: ResourceOptions,
+    /// How cells are scheduled and links padded.
+    pub scheduling: SchedulingOptions,
+    /// Where the directory is, and what is told to it.
+    pub directory: DirectoryOptions,
+    /// What exit traffic is allowed.
+    pub exit: ExitOptions,
+    /// Defences against denial of service.
+    pub dos: DosOptions,
+    /// Key lifetimes.
+    pub keys: KeyOptions,
+    /// What is logged, and where.
+    pub log: LogOptions,
+    /// What only private networks change.
+    pub testing: TestingOptions,
+    /// How the process behaves.
+    pub process: ProcessOptions,
+    /// What the operator wrote, for `--dump-config` and for telling what a reload changed.
+    pub settings: Settings,
+}
+
+/// Who the relay says it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IdentityOptions {
+    /// `Nickname`: 1 to 19 letters and digits; "Unnamed" where none is set.
+    pub nickname: String,
+    /// `ContactInfo`.
+    pub contact_info: Option<String>,
+    /// `MyFamily`: relays of the same operator, each `$FINGERPRINT…` or a nickname.
+    pub my_family: Vec<String>,
+}
+
+/// Where files are. Directories are not created or checked here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileOptions {
+    /// `DataDirectory`.
+    pub data_directory: PathBuf,
+    /// `KeyDirectory`; `keys` in the data directory unless set.
+    pub key_directory: PathBuf,
+    /// `CacheDirectory`; the data directory unless set.
+    pub cache_directory: PathBuf,
+    /// `DataDirectoryGroupReadable`.
+    pub data_directory_group_readable: bool,
+    /// `KeyDirectoryGroupReadable`, with `auto` resolved.
+    pub key_directory_group_readable: bool,
+    /// `CacheDirectoryGroupReadable`, with `auto` resolved.
+    pub cache_directory_group_readable: bool,
+    /// `PidFile`.
+    pub pid_file: Option<PathBuf>,
+}
+
+/// Where the relay listens, and which addresses it may speak to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NetworkOptions {
+    /// `ORPort`, ready to bind and to advertise. Empty: this node is no relay.
+    pub or_ports: Vec<OrPort>,
+    /// `Address`: the relay's own addresses or host names, as the operator gave them. Empty: to be
+    /// found out.
+    pub addresses: Vec<String>,
+    /// `AddressDisableIPv6`: never find out, nor advertise, an IPv6 address.
+    pub address_disable_ipv6: bool,
+    /// `OutboundBindAddress…`.
+    pub outbound_bind: OutboundBind,
+    /// `ExtendAllowPrivateAddresses`: EXTEND cells may name private addresses.
+    pub extend_allow_private_addresses: bool,
+    /// `ExtendByEd25519ID`: put ed25519 identities into EXTEND2 cells (`None`: by consensus).
+    pub extend_by_ed25519_id: Option<bool>,
+    /// `KeepalivePeriod`: idle links get a padding cell this often.
+    pub keepalive_period: Duration,
+    /// `ConstrainedSockets` and `ConstrainedSockSize`: kernel buffers of each socket, in bytes
+    /// (`None`: the kernel decides).
+    pub socket_buffer: Option<u64>,
+}
+
+/// The source addresses of connections that the relay opens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OutboundBind {
+    /// `OutboundBindAddress`: where nothing more exact is set.
+    pub any: BindPair,
+    /// `OutboundBindAddressOR`: to other relays.
+    pub or: BindPair,
+    /// `OutboundBindAddressExit`: exit traffic.
+    pub exit: BindPair,
+}
+
+/// One address per family.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BindPair {
+    /// For IPv4 connections.
+    pub v4: Option<Ipv4Addr>,
+    /// For IPv6 connections.
+    pub v6: Option<Ipv6Addr>,
+}
+
+impl OutboundBind {
+    /// The address from which to connect to another relay at `to`.
+    #[must_use]
+    pub fn for_relay(&self, to: IpAddr) -> Option<IpAddr> {
+        match to {
+            IpAddr::V4(_) => self.or.v4.or(self.any.v4).map(IpAddr::V4),
+            IpAddr::V6(_) => self.or.v6.or(self.any.v6).map(IpAddr::V6),
+        }
+    }
+}
+
+/// How much the relay may carry; bytes per second and bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BandwidthOptions {
+    /// `BandwidthRate`: everything that the node sends, or receives.
+    pub rate: u64,
+    /// `BandwidthBurst`.
+    pub burst: u64,
+    /// `RelayBandwidthRate`: what it relays for others (`None`: only `rate` limits).
+    pub relay_rate: Option<u64>,
+    /// `RelayBandwidthBurst`; set exactly when `relay_rate` is.
+    pub relay_burst: Option<u64>,
+    /// `MaxAdvertisedBandwidth`: the descriptor claims no more than this.
+    pub max_advertised: u64,
+    /// `PerConnBWRate`: each link that is not to a relay (`None`: by consensus).
+    pub per_connection_rate: Option<u64>,
+    /// `PerConnBWBurst`.
+    pub per_connection_burst: Option<u64>,
+    /// `TokenBucketRefillInterval`: 1 to 1000 ms.
+    pub refill_interval: Duration,
+    /// `CountPrivateBandwidth`: traffic to private addresses counts too.
+    pub count_private: bool,
+}
+
+impl BandwidthOptions {
+    /// The rate that the descriptor gives as "bandwidth-avg" (relay_get_effective_bwrate).
+    #[must_use]
+    pub fn effective_rate(&self) -> u64 {
+        self.relay_rate
+            .unwrap_or(u64::MAX)
+            .min(self.rate)
+            .min(self.max_advertised)
+    }
+
+    /// The burst that the descriptor gives as "bandwidth-burst" (relay_get_effective_bwburst).
+    #[must_use]
+    pub fn effective_burst(&self) -> u64 {
+        self.relay_burst.unwrap_or(u64::MAX).min(self.burst)
+    }
+}
+
+/// Memory, threads, sockets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResourceOptions {
+    /// `MaxMemInQueues`, in bytes; `None`: see
+    /// [`max_mem_in_queues`](ResourceOptions::max_mem_in_queues).
+    pub max_mem_in_queues_set: Option<u64>,
+    /// `NumCPUs`: how many threads do onionskins (`None`: as many as there are cores).
+    pub num_cpus: Option<u32>,
+    /// `ConnectionThreads` (Weft's own): threads that own links. `None`: the cores that the process
+    /// may use. `Some(0)`: everything on the main thread.
+    pub connection_threads: Option<u32>,
+    /// `ConnLimit`: file descriptors that must be available.
+    pub conn_limit: u32,
+    /// `MaxOnionQueueDelay`: how long a CREATE cell may wait (`None`: by consensus).
+    pub max_onion_queue_delay: Option<Duration>,
+}
+
+impl ResourceOptions {
+    /// What `MaxMemInQueues` comes to on a machine with this much memory, in bytes (config.c,
+    /// `compute_real_max_mem_in_queues`): two fifths of it from 8 GB up, else three quarters, and
+    /// between 256 MB and 8 GB.
+    #[must_use]
+    pub fn max_mem_in_queues(&self, total_memory: Option<u64>) -> u64 {
+        const GB: u64 = 1 << 30;
+        match (self.max_mem_in_queues_set, total_memory) {
+            (Some(set), _) => set,
+            (None, None) => 8 * GB,
+            (None, Some(ram)) if ram >= 8 * GB => (ram / 5 * 2).min(8 * GB),
+            (None, Some(ram)) => (ram / 4 * 3).max(GB / 4),
+        }
+    }
+}
+
+/// A way to choose which link's cells are sent next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SchedulerKind {
+    /// By what the kernel tells of each socket.
+    Kist,
+    /// KIST without the kernel.
+    KistLite,
+    /// As much as fits.
+    Vanilla,
+}
+
+/// How cells are scheduled and links padded.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SchedulingOptions {
+    /// `Schedulers`: the first that works here is used. Never empty.
+    pub schedulers: Vec<SchedulerKind>,
+    /// `KISTSchedRunInterval` (`None`: by consensus).
+    pub kist_run_interval: Option<Duration>,
+    /// `KISTSockBufSizeFactor`.
+    pub kist_sock_buf_size_factor: f64,
+    /// `CircuitPriorityHalflife` (`None`: by consensus; zero: no EWMA).
+    pub circuit_priority_halflife: Option<Duration>,
+    /// `ConnectionPadding` (`None`: as negotiated; a relay cannot set it).
+    pub connection_padding: Option<bool>,
+    /// `ReducedConnectionPadding`.
+    pub reduced_connection_padding: bool,
+    /// `CircuitPadding`.
+    pub circuit_padding: bool,
+}
+
+/// Where the directory is, and what is told to it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DirectoryOptions {
+    /// `DirAuthority`, or the real network's.
+    pub authorities: Vec<DirAuthority>,
+    /// Whether `authorities` are the real network's.
+    pub default_authorities: bool,
+    /// `PublishServerDescriptor`: whether the descriptor is uploaded.
+    pub publish: bool,
+    /// `AssumeReachable`: publish without having been reached from outside.
+    pub assume_reachable: bool,
+    /// `AssumeReachableIPv6`, with `auto` resolved.
+    pub assume_reachable_ipv6: bool,
+    /// `DirAllowPrivateAddresses`: descriptors with private addresses are fine.
+    pub allow_private_addresses: bool,
+    /// `ExtraInfoStatistics`: the extra-info document carries statistics.
+    pub extra_info_statistics: bool,
+}
+
+/// What exit traffic is allowed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExitOptions {
+    /// The policy to publish and obey. Weft relays only, for now: always `reject *:*`.
+    pub policy: ExitPolicy,
+    /// The policy that `ExitPolicy`, `ReducedExitPolicy`, `IPv6Exit` and the rest ask for.
+    pub configured: ExitPolicy,
+}
+
+/// Defences against denial of service; `None` everywhere means by consensus (C tor's
+/// src/core/or/dos.c has the defaults).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DosOptions {
+    /// `DoSCircuitCreationEnabled`.
+    pub circuit_creation_enabled: Option<bool>,
+    /// `DoSCircuitCreationMinConnections`: links from one address before it is looked at.
+    pub circuit_creation_min_connections: Option<u32>,
+    /// `DoSCircuitCreationRate`: circuits per second.
+    pub circuit_creation_rate: Option<u32>,
+    /// `DoSCircuitCreationBurst`: circuits.
+    pub circuit_creation_burst: Option<u32>,
+    /// `DoSCircuitCreationDefenseType`: 1 none, 2 refuse circuits.
+    pub circuit_creation_defense_type: Option<u32>,
+    /// `DoSCircuitCreationDefenseTimePeriod`.
+    pub circuit_creation_defense_time: Option<Duration>,
+    /// `DoSConnectionEnabled`.
+    pub connection_enabled: Option<bool>,
+    /// `DoSConnectionMaxConcurrentCount`: links from one address.
+    pub connection_max_concurrent: Option<u32>,
+    /// `DoSConnectionDefenseType`: 1 none, 2 close.
+    pub connection_defense_type: Option<u32>,
+    /// `DoSConnectionConnectRate`: new links per second from one address.
+    pub connection_connect_rate: Option<u32>,
+    /// `DoSConnectionConnectBurst`: new links.
+    pub connection_connect_burst: Option<u32>,
+    /// `DoSConnectionConnectDefenseTimePeriod`.
+    pub connection_connect_defense_time: Option<Duration>,
+    /// `DoSRefuseSingleHopClientRendezvous`.
+    pub refuse_single_hop_rendezvous: Option<bool>,
+    /// `DoSStreamCreationEnabled`.
+    pub stream_creation_enabled: Option<bool>,
+    /// `DoSStreamCreationRate`: streams per second.
+    pub stream_creation_rate: Option<u32>,
+    /// `DoSStreamCreationBurst`: streams.
+    pub stream_creation_burst: Option<u32>,
+    /// `DoSStreamCreationDefenseType`: 1 none, 2 refuse the stream, 3 close the circuit.
+    pub stream_creation_defense_type: Option<u32>,
+}
+
+/// Key lifetimes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyOptions {
+    /// `OfflineMasterKey`: the master secret is not here, and is never made.
+    pub offline_master_key: bool,
+    /// `SigningKeyLifetime`.
+    pub signing_key_lifetime: Duration,
+    /// `TestingSigningKeySlop`: a signing key is renewed this long before it ends.
+    pub signing_key_slop: Duration,
+    /// `TestingLinkCertLifetime`.
+    pub link_cert_lifetime: Duration,
+    /// `TestingLinkKeySlop`.
+    pub link_key_slop: Duration,
+    /// `TestingAuthKeyLifetime`.
+    pub auth_key_lifetime: Duration,
+    /// `TestingAuthKeySlop`.
+    pub auth_key_slop: Duration,
+    /// `SSLKeyLifetime`: of the link certificate (`None`: chosen at random).
+    pub ssl_key_lifetime: Option<Duration>,
+}
+
+/// What is logged, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogOptions {
+    /// `Log`. Empty: notices to standard output (`--hush`: warnings; `--quiet`: nothing).
+    pub lines: Vec<LogLine>,
+    /// `SafeLogging`.
+    pub safe: SafeLogging,
+    /// `LogTimeGranularity`: a divisor or a multiple of one second.
+    pub granularity: Duration,
+    /// `TruncateLogFile`.
+    pub truncate: bool,
+    /// `LogMessageDomains`: each line tells its domain.
+    pub domains: bool,
+    /// `SyslogIdentityTag`.
+    pub syslog_tag: Option<String>,
+    /// `ProtocolWarnings`: warn when others break the protocol.
+    pub protocol_warnings: bool,
+    /// `HeartbeatPeriod` (`None`: no heartbeat).
+    pub heartbeat_period: Option<Duration>,
+}
+
+/// What only private networks change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TestingOptions {
+    /// `TestingTorNetwork`.
+    pub network: bool,
+    /// `TestingMinTimeToReportBandwidth`: a relay's bandwidth is told after this.
+    pub min_time_to_report_bandwidth: Duration,
+    /// `TestingDirConnectionMaxStall`: a directory request that stands still this long fails.
+    pub dir_connection_max_stall: Duration,
+    /// `TestingServerDownloadInitialDelay`: before a failed download is tried again.
+    pub server_download_initial_delay: Duration,
+    /// `TestingServerConsensusDownloadInitialDelay`.
+    pub server_consensus_download_initial_delay: Duration,
+    /// `TestingV3AuthInitialVotingInterval`, until there is a consensus.
+    pub v3auth_initial_voting_interval: Duration,
+}
+
+/// How the process behaves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProcessOptions {
+    /// `User`: whom to become once ports are bound.
+    pub user: Option<String>,
+    /// `ShutdownWaitLength`: from SIGINT to the end.
+    pub shutdown_wait_length: Duration,
+    /// `__ReloadTorrcOnSIGHUP`.
+    pub reload_on_sighup: bool,
+}
+
+impl Options {
+    /// Whether this node is a relay: it has an ORPort.
+    #[must_use]
+    pub fn is_relay(&self) -> bool {
+        !self.network.or_ports.is_empty()
+    }
+}

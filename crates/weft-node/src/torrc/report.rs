@@ -1,0 +1,114 @@
+//! What was said while a configuration was read: everything wrong with it, at once, each with the
+//! file and line that it stands in.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::logging::Severity;
+
+/// Where a setting was made.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Origin {
+    /// The file's name, or what stands for one ("command line").
+    pub source: Arc<str>,
+    /// Line number from 1; 0 where there are no lines.
+    pub line: u32,
+}
+
+impl Origin {
+    /// A place that has no lines: the command line, the built-in defaults.
+    #[must_use]
+    pub fn whole(source: &str) -> Self {
+        Self {
+            source: source.into(),
+            line: 0,
+        }
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.line == 0 {
+            f.write_str(&self.source)
+        } else {
+            write!(f, "{}:{}", self.source, self.line)
+        }
+    }
+}
+
+/// One thing to tell the operator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// [`Severity::Err`] stops the node from starting; the others do not.
+    pub severity: Severity,
+    /// The line that it is about, where it is about one.
+    pub origin: Option<Origin>,
+    /// What to tell.
+    pub text: String,
+}
+
+impl fmt::Display for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.origin {
+            Some(origin) => write!(f, "{origin}: {}", self.text),
+            None => f.write_str(&self.text),
+        }
+    }
+}
+
+/// Everything there is to tell about a configuration, in the order in which it was found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    messages: Vec<Message>,
+}
+
+impl Report {
+    /// Everything, in order.
+    #[must_use]
+    pub fn messages(&self) -> &[Message] {
+        &self.messages
+    }
+
+    /// Whether the configuration cannot be used.
+    #[must_use]
+    pub fn has_errors(&self) -> bool {
+        self.messages.iter().any(|m| m.severity == Severity::Err)
+    }
+
+    /// Adds a message; one that was given before, word for word, is not repeated.
+    pub fn add(&mut self, severity: Severity, origin: Option<&Origin>, text: impl Into<String>) {
+        let message = Message {
+            severity,
+            origin: origin.cloned(),
+            text: text.into(),
+        };
+        if !self.messages.contains(&message) {
+            self.messages.push(message);
+        }
+    }
+
+    pub(crate) fn error(&mut self, origin: Option<&Origin>, text: impl Into<String>) {
+        self.add(Severity::Err, origin, text);
+    }
+
+    pub(crate) fn warn(&mut self, origin: Option<&Origin>, text: impl Into<String>) {
+        self.add(Severity::Warn, origin, text);
+    }
+
+    pub(crate) fn notice(&mut self, origin: Option<&Origin>, text: impl Into<String>) {
+        self.add(Severity::Notice, origin, text);
+    }
+}
+
+impl fmt::Display for Report {
+    /// The errors, one per line.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut errors = self.messages.iter().filter(|m| m.severity == Severity::Err);
+        if let Some(first) = errors.next() {
+            write!(f, "{first}")?;
+        }
+        errors.try_for_each(|m| write!(f, "\n{m}"))
+    }
+}
+
+impl std::error::Error for Report {}

@@ -1,0 +1,4 @@
+//! settings
+/// stub
+#[derive(Clone, Debug)]
+pub struct Settings;
