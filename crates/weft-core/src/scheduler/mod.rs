@@ -1,1 +1,430 @@
-//! scheduler
+//! Which circuit sends its next cell: one scheduler for each connection thread.
+//!
+//! Each connection thread schedules its own links only, so that no scheduling decision needs a
+//! lock or a message (seeds/000 4.3). Within the thread the rule is C tor's
+//! (`circuitmux_ewma.c`, `scheduler_kist.c`): of all circuits that have cells queued, on all links
+//! that may still write in this run, the one that has sent least lately goes first, one cell at a
+//! time. "Lately" is an exponentially weighted count of cells: a cell counts half as much after
+//! each half-life. How much a link may write in one run is worked out in [`kist`].
+//!
+//! # One run
+//!
+//! The owner calls [`Scheduler::set_budget`] for each of [`Scheduler::waiting_links`], then
+//! [`Scheduler::next`] until it gives nothing, and moves one cell from the chosen circuit's queue
+//! to the chosen link each time. When that was the queue's last cell it calls
+//! [`Scheduler::set_active`] with `false` before it calls `next` again. What is left of a budget
+//! stays until the next `set_budget`.
+//!
+//! Keys are slots in the owner's slabs. They may be reused once the link or circuit is removed;
+//! calls with a key that is not in use do nothing.
+
+mod heap;
+pub mod kist;
+
+use std::time::{Duration, Instant};
+
+use heap::{Heap, NOWHERE, Placed, Priority};
+
+/// A link's slot in the slab of the thread that owns it.
+pub type LinkKey = u32;
+/// A circuit half's slot in the slab of the thread that owns it.
+pub type HalfKey = u32;
+
+/// The half-life of a circuit's count of cells where neither torrc nor the consensus says.
+pub const DEFAULT_HALF_LIFE: Duration = Duration::from_secs(30);
+
+/// Counts are kept relative to an epoch that is at most this many half-lives ago, so that the
+/// weight of a cell, 2 to the power of the half-lives since then, stays small enough.
+const EPOCH_HALF_LIVES: u32 = 64;
+
+/// The half-life of circuit priority: torrc's `CircuitPriorityHalflife` in seconds (negative or
+/// absent: not set), or else the consensus parameter `CircuitPriorityHalflifeMsec`, or else 30
+/// seconds. A value of nothing, which would divide by zero, counts as not set.
+#[must_use]
+pub fn circuit_priority_half_life(
+    torrc_seconds: Option<f64>,
+    consensus_msec: Option<i32>,
+) -> Duration {
+    match torrc_seconds {
+        // As in C tor, what is too small for its arithmetic means the default.
+        Some(seconds) if seconds >= 0.0 => Duration::try_from_secs_f64(seconds)
+            .ok()
+            .filter(|half_life| *half_life >= Duration::from_micros(10))
+            .unwrap_or(DEFAULT_HALF_LIFE),
+        _ => match consensus_msec {
+            Some(msec) => Duration::from_millis(u64::from(msec.max(1).unsigned_abs())),
+            None => DEFAULT_HALF_LIFE,
+        },
+    }
+}
+
+/// What the scheduler has done since it was made.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Runs in which at least one cell was scheduled.
+    pub turns: u64,
+    /// Cells scheduled.
+    pub cells: u64,
+}
+
+/// The circuits and links of one connection thread, and who is next. See the [module](self).
+#[derive(Debug)]
+pub struct Scheduler {
+    half_life: Duration,
+    /// The time relative to which counts are kept, from the first time that is known.
+    epoch: Option<Instant>,
+    /// How many times the epoch has moved on, each by [`EPOCH_HALF_LIVES`].
+    epochs: u64,
+    /// The last `now`, and what a cell sent then counts: 2^(half-lives since the epoch).
+    weight: (Option<Instant>, f64),
+    circuits: Vec<Circuit>,
+    links: Vec<Link>,
+    /// The links with budget and active circuits, each by its most urgent circuit's priority.
+    ready: Heap,
+    /// The links with active circuits, in no order.
+    waiting: Vec<LinkKey>,
+    /// The last tie-break given out.
+    order: u64,
+    counts: Counts,
+    cells_in_turn: bool,
+}
+
+#[derive(Debug)]
+struct Circuit {
+    /// `None`: the slot is not in use.
+    link: Option<LinkKey>,
+    /// Which of the links that have had this key.
+    link_generation: u64,
+    /// Cells sent, each weighted by when, relative to the epoch number `epochs`.
+    count: f64,
+    epochs: u64,
+    /// In the link's heap; [`NOWHERE`]: not active.
+    place: u32,
+}
+
+impl Placed for Circuit {
+    fn place(&self) -> u32 {
+        self.place
+    }
+    fn set_place(&mut self, place: u32) {
+        self.place = place;
+    }
+}
+
+#[derive(Debug, Default)]
+struct Link {
+    in_use: bool,
+    generation: u64,
+    /// Cells that it may still write in this run.
+    budget: u32,
+    active: Heap,
+    /// In the scheduler's `ready`.
+    place: Place,
+    /// In the scheduler's `waiting`.
+    waiting_at: Place,
+}
+
+/// A position, or [`NOWHERE`] to begin with.
+#[derive(Debug)]
+struct Place(u32);
+
+impl Default for Place {
+    fn default() -> Self {
+        Self(NOWHERE)
+    }
+}
+
+impl Placed for Link {
+    fn place(&self) -> u32 {
+        self.place.0
+    }
+    fn set_place(&mut self, place: u32) {
+        self.place.0 = place;
+    }
+}
+
+impl Scheduler {
+    /// A scheduler without links. `half_life` is [`circuit_priority_half_life`].
+    #[must_use]
+    pub fn new(half_life: Duration) -> Self {
+        Self {
+            half_life: at_least_a_microsecond(half_life),
+            epoch: None,
+            epochs: 0,
+            weight: (None, 1.0),
+            circuits: Vec::new(),
+            links: Vec::new(),
+            ready: Heap::default(),
+            waiting: Vec::new(),
+            order: 0,
+            counts: Counts::default(),
+            cells_in_turn: false,
+        }
+    }
+
+    /// A link has opened. It may write nothing until [`Scheduler::set_budget`].
+    pub fn link_added(&mut self, link: LinkKey) {
+        self.link_removed(link);
+        if self.links.len() <= link as usize {
+            self.links.resize_with(link as usize + 1, Link::default);
+        }
+        let entry = &mut self.links[link as usize];
+        entry.in_use = true;
+        entry.generation += 1;
+    }
+
+    /// A link is gone. Its circuits are scheduled no more; each still needs
+    /// [`Scheduler::circuit_removed`] before its key is used again.
+    pub fn link_removed(&mut self, link: LinkKey) {
+        let Some(entry) = self.link_mut(link) else {
+            return;
+        };
+        entry.in_use = false;
+        entry.budget = 0;
+        self.links[link as usize].active.clear(&mut self.circuits);
+        self.link_changed(link);
+    }
+
+    /// A circuit half has been made on `link`. It has sent nothing yet, and nothing is queued.
+    pub fn circuit_added(&mut self, half: HalfKey, link: LinkKey, now: Instant) {
+        self.circuit_removed(half);
+        let Some(link_generation) = self.link_mut(link).map(|entry| entry.generation) else {
+            return;
+        };
+        self.epoch.get_or_insert(now);
+        if self.circuits.len() <= half as usize {
+            self.circuits
+                .resize_with(half as usize + 1, Circuit::vacant);
+        }
+        self.circuits[half as usize] = Circuit {
+            link: Some(link),
+            link_generation,
+            epochs: self.epochs,
+            ..Circuit::vacant()
+        };
+    }
+
+    /// A circuit half is gone.
+    pub fn circuit_removed(&mut self, half: HalfKey) {
+        self.set_active(half, false);
+        if let Some(circuit) = self.circuits.get_mut(half as usize) {
+            circuit.link = None;
+        }
+    }
+
+    /// Whether the circuit has cells queued. Only an active circuit is ever chosen, and only an
+    /// active one costs anything.
+    pub fn set_active(&mut self, half: HalfKey, active: bool) {
+        let Some(circuit) = self.circuits.get_mut(half as usize) else {
+            return;
+        };
+        let Some(link) = circuit.link else {
+            return;
+        };
+        let entry = &mut self.links[link as usize];
+        if active == (circuit.place != NOWHERE)
+            || !entry.in_use
+            || entry.generation != circuit.link_generation
+        {
+            return;
+        }
+        if active {
+            // Its count has not followed the epoch while it was idle.
+            circuit.count *= epoch_factor(u128::from(self.epochs - circuit.epochs));
+            circuit.epochs = self.epochs;
+            self.order += 1;
+            let priority = Priority::new(circuit.count, self.order);
+            entry.active.set(&mut self.circuits, half, priority);
+        } else {
+            entry.active.remove(&mut self.circuits, half);
+        }
+        self.link_changed(link);
+    }
+
+    /// How many cells the link may write in this run ([`kist::cells`]), in place of what was left
+    /// before.
+    pub fn set_budget(&mut self, link: LinkKey, cells: u32) {
+        if let Some(entry) = self.link_mut(link) {
+            entry.budget = cells;
+            self.link_changed(link);
+        }
+    }
+
+    /// What is left of the link's budget.
+    #[must_use]
+    pub fn budget(&self, link: LinkKey) -> u32 {
+        self.links
+            .get(link as usize)
+            .map_or(0, |entry| entry.budget)
+    }
+
+    /// The links that have active circuits, each once: those whose budget is worth working out.
+    #[must_use]
+    pub fn waiting_links(&self) -> &[LinkKey] {
+        &self.waiting
+    }
+
+    /// Whether [`Scheduler::next`] would choose a circuit: one is active on a link with budget.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// Chooses the circuit that sends the next cell, and the link that it goes to: of the active
+    /// circuits on links with budget, the one with the lowest count; among equals, the one that
+    /// was chosen or became active longest ago. Counts one cell for the circuit and takes one from
+    /// the link's budget.
+    #[allow(clippy::should_implement_trait)] // not an iterator: each call has its own time
+    pub fn next(&mut self, now: Instant) -> Option<(LinkKey, HalfKey)> {
+        let Some((link, half)) = self.most_urgent() else {
+            self.counts.turns += u64::from(std::mem::take(&mut self.cells_in_turn));
+            return None;
+        };
+        let weight = self.weight_at(now);
+        let circuit = &mut self.circuits[half as usize];
+        circuit.count += weight;
+        self.order += 1;
+        let priority = Priority::new(circuit.count, self.order);
+        let entry = &mut self.links[link as usize];
+        entry.budget -= 1;
+        entry.active.set(&mut self.circuits, half, priority);
+        self.link_changed(link);
+        self.counts.cells += 1;
+        self.cells_in_turn = true;
+        Some((link, half))
+    }
+
+    /// Changes the half-life; what circuits have sent so far keeps its weight as of `now`.
+    pub fn set_half_life(&mut self, half_life: Duration, now: Instant) {
+        let half_life = at_least_a_microsecond(half_life);
+        if half_life == self.half_life {
+            return;
+        }
+        let now_weight = self.weight_at(now);
+        // From here on, a cell sent now weighs 1. Idle circuits follow too: the factor for what
+        // they missed belongs to the old half-life.
+        let factor = 1.0 / now_weight;
+        for circuit in &mut self.circuits {
+            circuit.count *= epoch_factor(u128::from(self.epochs - circuit.epochs)) * factor;
+            circuit.epochs = self.epochs;
+        }
+        self.scale_active(factor, |_, _, _| ());
+        self.half_life = half_life;
+        self.epoch = Some(now);
+        self.weight = (None, 1.0);
+    }
+
+    /// What the scheduler has done since it was made.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    fn most_urgent(&self) -> Option<(LinkKey, HalfKey)> {
+        let (_, link) = self.ready.first()?;
+        let (_, half) = self.links[link as usize].active.first()?;
+        Some((link, half))
+    }
+
+    fn link_mut(&mut self, link: LinkKey) -> Option<&mut Link> {
+        self.links
+            .get_mut(link as usize)
+            .filter(|entry| entry.in_use)
+    }
+
+    /// Brings `ready` and `waiting` in line with the link's circuits and budget.
+    fn link_changed(&mut self, link: LinkKey) {
+        let entry = &mut self.links[link as usize];
+        let first = entry.active.first();
+        match (first.is_some(), entry.waiting_at.0) {
+            (true, NOWHERE) => {
+                #[allow(clippy::cast_possible_truncation)] // links are numbered by u32
+                let at = self.waiting.len() as u32;
+                entry.waiting_at.0 = at;
+                self.waiting.push(link);
+            }
+            (false, at) if at != NOWHERE => {
+                entry.waiting_at.0 = NOWHERE;
+                self.waiting.swap_remove(at as usize);
+                if let Some(&moved) = self.waiting.get(at as usize) {
+                    self.links[moved as usize].waiting_at.0 = at;
+                }
+            }
+            _ => {}
+        }
+        match first {
+            Some((priority, _)) if self.links[link as usize].budget > 0 => {
+                self.ready.set(&mut self.links, link, priority);
+            }
+            _ => self.ready.remove(&mut self.links, link),
+        }
+    }
+
+    /// What a cell sent at `now` counts. Moves the epoch on if it is too long ago.
+    fn weight_at(&mut self, now: Instant) -> f64 {
+        if self.weight.0 == Some(now) {
+            return self.weight.1;
+        }
+        let mut epoch = *self.epoch.get_or_insert(now);
+        let elapsed = now.saturating_duration_since(epoch).as_nanos();
+        let period = self.half_life.as_nanos() * u128::from(EPOCH_HALF_LIVES);
+        let periods = elapsed / period;
+        if periods > 0 {
+            // No more than what has elapsed, so it fits.
+            epoch += Duration::from_nanos_u128(periods * period);
+            self.epoch = Some(epoch);
+            self.epochs = self
+                .epochs
+                .saturating_add(u64::try_from(periods).unwrap_or(u64::MAX));
+            self.scale_active(epoch_factor(periods), |circuit, factor, epochs| {
+                circuit.count *= factor;
+                circuit.epochs = epochs;
+            });
+        }
+        #[allow(clippy::cast_precision_loss)] // below 64 half-lives
+        let half_lives = (elapsed % period) as f64 / self.half_life.as_nanos() as f64;
+        self.weight = (Some(now), half_lives.exp2());
+        self.weight.1
+    }
+
+    /// Multiplies the counts in the heaps by `factor`, and does `each` with the circuits there.
+    fn scale_active(&mut self, factor: f64, each: impl Fn(&mut Circuit, f64, u64)) {
+        let epochs = self.epochs;
+        for at in 0..self.waiting.len() {
+            let link = self.waiting[at];
+            let Link { active, .. } = &mut self.links[link as usize];
+            active.scale(&mut self.circuits, factor, |circuit| {
+                each(circuit, factor, epochs);
+            });
+            // It still waits, so `waiting` stays as it is.
+            self.link_changed(link);
+        }
+    }
+}
+
+impl Circuit {
+    fn vacant() -> Self {
+        Self {
+            link: None,
+            link_generation: 0,
+            count: 0.0,
+            epochs: 0,
+            place: NOWHERE,
+        }
+    }
+}
+
+/// What remains of a count after so many epochs.
+fn epoch_factor(epochs: u128) -> f64 {
+    // Past 2^-1074 there is nothing left.
+    let epochs = u32::try_from(epochs).unwrap_or(u32::MAX);
+    (-f64::from(epochs) * f64::from(EPOCH_HALF_LIVES)).exp2()
+}
+
+/// A half-life that can be divided by.
+fn at_least_a_microsecond(half_life: Duration) -> Duration {
+    half_life.max(Duration::from_micros(1))
+}
+
+#[cfg(test)]
+mod tests;
