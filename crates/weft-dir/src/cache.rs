@@ -1,0 +1,107 @@
+//! The consensus and the certificates in C tor's cache files.
+//!
+//! `cached-microdesc-consensus` and `cached-certs` in CacheDirectory, so that `tor` and `weft`
+//! started in turn on one directory find each other's. A file that cannot be used is worth one
+//! warning, is not an error, and is replaced by the next good document.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+/// File name of the consensus.
+pub const CONSENSUS: &str = "cached-microdesc-consensus";
+/// File name of the certificates.
+pub const CERTS: &str = "cached-certs";
+/// Larger files are not ours.
+const MAX_FILE: u64 = 32 << 20;
+
+/// A cache file could not be read or written.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {action} {}: {source}", path.display())]
+pub struct CacheError {
+    /// `read` or `write`.
+    action: &'static str,
+    /// Which file.
+    path: PathBuf,
+    /// Why.
+    source: io::Error,
+}
+
+/// Reads a cache file; `None` if there is none.
+pub fn read(directory: &Path, name: &str) -> Result<Option<String>, CacheError> {
+    let path = directory.join(name);
+    let error = |source| CacheError { action: "read", path: path.clone(), source };
+    let file = match File::open(&path) {
+        Ok(file) => file,
+        Err(source) if source.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(source) => return Err(error(source)),
+    };
+    let mut bytes = Vec::new();
+    file.take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(error)?;
+    if u64::try_from(bytes.len()).is_ok_and(|length| length > MAX_FILE) {
+        return Err(error(io::Error::other("the file is too large to be a cached document")));
+    }
+    let text = String::from_utf8(bytes)
+        .map_err(|_| error(io::Error::new(io::ErrorKind::InvalidData, "the file is not text")))?;
+    Ok(Some(text))
+}
+
+/// Replaces a cache file at once: a crash leaves the old or the new one, never half of one.
+pub fn write(directory: &Path, name: &str, text: &str) -> Result<(), CacheError> {
+    let path = directory.join(name);
+    let temporary = directory.join(format!("{name}.tmp"));
+    let error = |source| CacheError { action: "write", path: path.clone(), source };
+    let result = (|| {
+        fs::create_dir_all(directory)?;
+        let mut file = create_private(&temporary)?;
+        file.write_all(text.as_bytes())?;
+        drop(file);
+        fs::rename(&temporary, &path)
+    })();
+    if result.is_err() {
+        // Half a file after a full disk would only take the room that is missing.
+        let _ = fs::remove_file(&temporary);
+    }
+    result.map_err(error)
+}
+
+/// Creates or truncates a file that only its owner may read.
+fn create_private(path: &Path) -> io::Result<File> {
+    let mut options = File::options();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_again_and_nothing_else_is_left() {
+        let directory = tempfile::tempdir().unwrap();
+        assert!(read(directory.path(), CERTS).unwrap().is_none());
+        write(directory.path(), CERTS, "one").unwrap();
+        write(directory.path(), CERTS, "two").unwrap();
+        assert_eq!(read(directory.path(), CERTS).unwrap().as_deref(), Some("two"));
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn bytes_that_are_not_text_are_an_error_that_names_the_file() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join(CONSENSUS), [0xff, 0xfe]).unwrap();
+        let error = read(directory.path(), CONSENSUS).unwrap_err().to_string();
+        assert!(error.contains(CONSENSUS), "{error}");
+    }
+
+    #[test]
+    fn a_directory_that_cannot_be_written_is_an_error_that_names_the_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("not-a-directory");
+        fs::write(&file, "").unwrap();
+        let error = write(&file, CERTS, "x").unwrap_err().to_string();
+        assert!(error.contains(CERTS), "{error}");
+    }
+}

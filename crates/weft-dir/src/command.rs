@@ -1,0 +1,176 @@
+//! What a node tells the directory task, and what it is told.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use tor_netdoc::types::relay_flags::RelayFlags;
+
+use crate::authority::Authority;
+use crate::bandwidth::Totals;
+use crate::consensus::Consensus;
+use crate::descriptor::OwnDescriptor;
+
+/// Settings of the directory task.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The directory authorities.
+    pub authorities: Vec<Authority>,
+    /// CacheDirectory.
+    pub cache_directory: PathBuf,
+    /// Whether to publish our descriptor (PublishServerDescriptor).
+    pub publish: bool,
+    /// TestingTorNetwork: shorter retries, bandwidth published at once.
+    pub testing: bool,
+    /// AssumeReachable: publish without having been found reachable.
+    pub assume_reachable: bool,
+    /// Local address to connect from (OutboundBindAddress).
+    pub bind: Option<IpAddr>,
+    /// Observation shorter than this is not published (TestingMinTimeToReportBandwidth; one day,
+    /// zero in testing networks).
+    pub min_time_to_report_bandwidth: Duration,
+    /// First delay of consensus downloads (TestingServerConsensusDownloadInitialDelay).
+    pub consensus_initial_delay: Duration,
+    /// A directory connection without progress for this long is given up
+    /// (TestingDirConnectionMaxStall; five minutes, 30 seconds in testing networks).
+    pub max_stall: Duration,
+}
+
+impl Options {
+    /// C tor's defaults for a public or a testing network.
+    pub fn new(authorities: Vec<Authority>, cache_directory: PathBuf, testing: bool) -> Self {
+        Self {
+            authorities,
+            cache_directory,
+            publish: true,
+            testing,
+            assume_reachable: false,
+            bind: None,
+            min_time_to_report_bandwidth: Duration::from_secs(if testing { 0 } else { 86_400 }),
+            consensus_initial_delay: Duration::ZERO,
+            max_stall: Duration::from_secs(if testing { 30 } else { 300 }),
+        }
+    }
+}
+
+/// What a node tells the directory task.
+#[derive(Debug)]
+pub enum Command {
+    /// The settings have changed (SIGHUP).
+    Options(Box<Options>),
+    /// What we say about ourselves: at the start, and again whenever something of it changes
+    /// (address, keys, policy, rates). Published only if it differs from what was published.
+    Descriptor(Box<OwnDescriptor>),
+    /// Publish as soon as possible, for this reason (SIGHUP: "config change").
+    Publish(&'static str),
+    /// Whether our ORPorts have been found reachable.
+    Reachable {
+        /// The IPv4 ORPort.
+        ipv4: bool,
+        /// The IPv6 ORPort; true if there is none.
+        ipv6: bool,
+    },
+    /// Bytes moved since the node's start; send every second or so.
+    Bandwidth(Totals),
+    /// We were overloaded at this moment (onionskins dropped, memory or bandwidth exhausted).
+    Overloaded(SystemTime),
+    /// Write caches, tell the state, end.
+    Shutdown,
+}
+
+/// What became of one upload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum UploadOutcome {
+    /// 200: taken.
+    Accepted,
+    /// 200, but the authority prefers what it has (`X-Descriptor-Not-New`).
+    NotNew,
+    /// 400: refused for this reason; not repeated until the descriptor changes.
+    Refused(String),
+    /// Any other answer or none; tried again later.
+    Failed(String),
+}
+
+impl UploadOutcome {
+    /// Whether the authority now has a descriptor of ours that it is content with.
+    pub fn is_success(&self) -> bool {
+        matches!(self, Self::Accepted | Self::NotNew)
+    }
+}
+
+/// How loud a message is, in C tor's words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// For those who look closely.
+    Info,
+    /// For the operator.
+    Notice,
+    /// Something that the operator should act on.
+    Warn,
+}
+
+/// What the directory task tells a node.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Event {
+    /// A consensus has been verified: from the cache at the start, then each new one. Its
+    /// `params` are to be followed from now on.
+    Consensus(Arc<Consensus>),
+    /// How far the start has come, in C tor's phases (`Bootstrapped 25% (…)`).
+    Bootstrap {
+        /// Percent done.
+        percent: u8,
+        /// C tor's tag of the phase.
+        tag: &'static str,
+        /// What is being done.
+        summary: &'static str,
+    },
+    /// One authority answered an upload, or failed to.
+    Uploaded {
+        /// Nickname of the authority.
+        authority: String,
+        /// What it said.
+        outcome: UploadOutcome,
+    },
+    /// Every authority has been asked to take the descriptor.
+    Published {
+        /// Authorities that have it.
+        accepted: usize,
+        /// Authorities asked.
+        of: usize,
+        /// Why it was published.
+        reason: &'static str,
+        /// Observed bandwidth that it told, in bytes per second.
+        observed: u64,
+    },
+    /// Whether the consensus lists us changed.
+    Listed(Option<RelayFlags>),
+    /// The consensus recommends or requires subprotocols that we do not speak.
+    MissingProtocols {
+        /// Required, not only recommended: a relay that lacks them must stop.
+        required: bool,
+        /// Which.
+        protocols: String,
+    },
+    /// Our clock and a directory's differ by more than C tor's 30 minutes, or the consensus
+    /// begins in the future.
+    ClockSkew {
+        /// Our time minus theirs, in seconds.
+        seconds: i64,
+        /// Who says so.
+        source: String,
+    },
+    /// An authority says that we reach it from this address.
+    AddressSuggested {
+        /// The address.
+        address: IpAddr,
+        /// Nickname of the authority.
+        source: String,
+    },
+    /// Bandwidth history for the state file: `BWHistory…` keys and values.
+    State(Vec<(String, String)>),
+    /// Something for the log.
+    Message(Severity, String),
+}
