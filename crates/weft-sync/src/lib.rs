@@ -1,16 +1,18 @@
 //! What threads share, and nothing else that they share.
 //!
 //! A connection thread owns its links, halves, scheduler and buffers alone. It meets the other
-//! threads and the controller in these places, and none of them takes a lock:
+//! threads and the controller in three places, and none of them takes a lock:
 //!
 //! - [`ring`]: bounded queues of messages, one for each ordered pair of threads;
 //! - [`wake`]: the flag that says whether a thread sleeps, so that a turn of one event loop costs
 //!   another at most one wake-up system call, and none while it is awake;
+//! - [`lease`]: the relay's bandwidth limit, handed out to the threads a few milliseconds at a time.
 //!
 //! The only unsafe code is in [`ring`]. Each module is checked under every interleaving by loom:
 //! `RUSTFLAGS="--cfg loom" cargo test -p weft-sync --lib`. The same models run on real threads in
 //! a plain `cargo test`, and under Miri.
 
+pub mod lease;
 pub mod ring;
 pub mod wake;
 
