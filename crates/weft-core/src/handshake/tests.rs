@@ -889,7 +889,8 @@ fn every_field_of_authenticate_is_checked() {
         bob.feed(&authenticate_cell(&said, &heard, change, &[]))
     };
     result(&|_| {}).unwrap();
-    let changes: [(AuthField, &dyn Fn(&mut Fields)); 7] = [
+    type Change<'a> = &'a dyn Fn(&mut Fields);
+    let changes: [(AuthField, Change<'_>); 7] = [
         (AuthField::Cid, &|f| f.cid = f.sid),
         (AuthField::Sid, &|f| f.sid[31] ^= 1),
         (AuthField::CidEd, &|f| f.cid_ed = f.sid_ed),
