@@ -1,1 +1,217 @@
-//! tls
+//! TLS of links: what both sides of a Tor link ask of rustls (tor-spec 2).
+//!
+//! [`LinkTls`] holds the configurations and the relay's [`LinkIdentity`] that fits them; it is
+//! immutable, and a relay makes a new one every [`LINK_KEY_LIFETIME`]. [`LinkSession`] is one TLS
+//! session: the event loop drives its [`rustls::Connection`], the link handshake asks it what
+//! [`TlsSession`] names. A session keeps the identity it began with, whatever is renewed
+//! meanwhile.
+//!
+//! TLS itself authenticates nobody in Tor. A responder presents a certificate that means
+//! nothing but "this session's key"; the CERTS cell inside the link says whose key that is.
+
+#[cfg(test)]
+mod tests;
+mod verifier;
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use rand::CryptoRng;
+use rustls::client::Resumption;
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
+use rustls::server::NoServerSessionStorage;
+use rustls::version::{TLS12, TLS13};
+use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection};
+use thiserror::Error;
+use tor_cert_x509::TlsKeyAndCert;
+use tor_llcrypto::pk::ed25519::{Ed25519PublicKey, Ed25519SigningKey};
+use weft_core::handshake::{
+    ExportError, IdentityKeys, LinkIdentity, LinkIdentityError, TlsSession, random_hostname,
+};
+
+use verifier::AnyCertificate;
+
+/// How long a relay uses one TLS key for new links: C tor's `MAX_SSL_KEY_LIFETIME_INTERNAL`.
+pub const LINK_KEY_LIFETIME: Duration = Duration::from_secs(2 * 60 * 60);
+
+/// Why links cannot be encrypted.
+#[derive(Debug, Error)]
+pub enum LinkTlsError {
+    /// The link certificate could not be made.
+    #[error("could not make a TLS link certificate: {0}")]
+    Certificate(#[from] tor_cert_x509::X509CertError),
+    /// The link identity could not be made.
+    #[error("could not make this relay's link certificates: {0}")]
+    Identity(#[from] LinkIdentityError),
+    /// rustls refused.
+    #[error("could not set up TLS: {0}")]
+    Rustls(#[from] rustls::Error),
+    /// A client was asked to accept a link.
+    #[error("this node is no relay and cannot accept links")]
+    NotARelay,
+}
+
+/// How this node encrypts links, and what it proves itself with on them.
+#[derive(Debug)]
+pub struct LinkTls {
+    client: Arc<ClientConfig>,
+    relay: Option<RelaySide>,
+}
+
+/// What only a relay has.
+#[derive(Debug)]
+struct RelaySide {
+    server: Arc<ServerConfig>,
+    identity: Arc<LinkIdentity>,
+    renew_at: SystemTime,
+}
+
+impl LinkTls {
+    /// For a client, which opens links and proves nothing.
+    pub fn client() -> Result<Self, LinkTlsError> {
+        Ok(Self {
+            client: Arc::new(client_config()?),
+            relay: None,
+        })
+    }
+
+    /// For a relay: makes a fresh RSA-2048 link key, its self-made certificate and the Tor
+    /// certificates that vouch for it. Takes some tenths of a second; do it beside the cells.
+    pub fn relay<S>(
+        keys: IdentityKeys<'_, S>,
+        now: SystemTime,
+        rng: &mut dyn CryptoRng,
+    ) -> Result<Self, LinkTlsError>
+    where
+        S: Ed25519PublicKey + Ed25519SigningKey,
+    {
+        let mut rng = rng;
+        // C tor's decoy names: a ".com" that issues to a ".net".
+        let issuer = random_hostname(&mut rng);
+        let subject = random_hostname(&mut rng).replace(".com", ".net");
+        let link = TlsKeyAndCert::create(&mut rng, now, &issuer, &subject)?;
+        let identity = LinkIdentity::issue(keys, *link.link_cert_sha256(), now, rng)?;
+        Ok(Self {
+            client: Arc::new(client_config()?),
+            relay: Some(RelaySide {
+                server: Arc::new(server_config(&link)?),
+                identity: Arc::new(identity),
+                renew_at: now + LINK_KEY_LIFETIME,
+            }),
+        })
+    }
+
+    /// What this node proves itself with on links; `None` for a client.
+    pub fn identity(&self) -> Option<Arc<LinkIdentity>> {
+        self.relay.as_ref().map(|relay| relay.identity.clone())
+    }
+
+    /// When a relay should make a new `LinkTls` from its keys. Links that are up keep theirs.
+    pub fn renew_at(&self) -> Option<SystemTime> {
+        self.relay.as_ref().map(|relay| relay.renew_at)
+    }
+
+    /// The responder's side of a new connection.
+    pub fn accept(&self) -> Result<LinkSession, LinkTlsError> {
+        let relay = self.relay.as_ref().ok_or(LinkTlsError::NotARelay)?;
+        Ok(LinkSession {
+            connection: ServerConnection::new(relay.server.clone())?.into(),
+            identity: Some(relay.identity.clone()),
+        })
+    }
+
+    /// The initiator's side of a new connection, with a random host name as C tor's SNI has it.
+    pub fn connect(&self, rng: &mut dyn CryptoRng) -> Result<LinkSession, LinkTlsError> {
+        let name = ServerName::try_from(random_hostname(rng))
+            .map_err(|error| rustls::Error::General(error.to_string()))?;
+        Ok(LinkSession {
+            connection: ClientConnection::new(self.client.clone(), name)?.into(),
+            identity: self.identity(),
+        })
+    }
+}
+
+/// The TLS session of one link.
+#[derive(Debug)]
+pub struct LinkSession {
+    connection: Connection,
+    identity: Option<Arc<LinkIdentity>>,
+}
+
+impl LinkSession {
+    /// The TLS connection, to be driven by the owner of the socket.
+    pub fn tls(&mut self) -> &mut Connection {
+        &mut self.connection
+    }
+
+    /// The identity to give to this link's handshake: the one that vouches for this session's
+    /// certificate, even if the node's has been renewed since.
+    pub fn identity(&self) -> Option<Arc<LinkIdentity>> {
+        self.identity.clone()
+    }
+}
+
+impl TlsSession for LinkSession {
+    fn peer_certificate(&self) -> Option<&[u8]> {
+        let chain = self.connection.peer_certificates()?;
+        chain.first().map(|certificate| certificate.as_ref())
+    }
+
+    fn own_certificate_sha256(&self) -> Option<[u8; 32]> {
+        match (&self.connection, &self.identity) {
+            (Connection::Server(_), Some(identity)) => Some(*identity.tls_certificate_sha256()),
+            _ => None,
+        }
+    }
+
+    fn export_keying_material(
+        &self,
+        out: &mut [u8; 32],
+        label: &[u8],
+        context: Option<&[u8]>,
+    ) -> Result<(), ExportError> {
+        self.connection
+            .export_keying_material(out, label, context)
+            .map(|_| ())
+            .map_err(|error| ExportError(error.to_string()))
+    }
+}
+
+/// The cryptography that links use. rustls offers nothing that tor-spec 2.1 forbids: every suite
+/// has ephemeral keys and an AEAD.
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::aws_lc_rs::default_provider())
+}
+
+/// A responder's configuration: one certificate, no client certificates, and no resumption of any
+/// kind (tor-spec 2.2).
+fn server_config(link: &TlsKeyAndCert) -> Result<ServerConfig, LinkTlsError> {
+    let chain = link
+        .certificates_der()
+        .into_iter()
+        .map(|der| CertificateDer::from(der.to_vec()))
+        .collect();
+    let pkcs8 = link.private_key_pkcs8_der()?;
+    let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(pkcs8.as_slice())).clone_key();
+    let mut config = ServerConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&TLS13, &TLS12])?
+        .with_no_client_auth()
+        .with_single_cert(chain, key)?;
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
+    Ok(config)
+}
+
+/// An initiator's configuration: any certificate, no resumption.
+fn client_config() -> Result<ClientConfig, LinkTlsError> {
+    let provider = provider();
+    let verifier = AnyCertificate::new(provider.signature_verification_algorithms);
+    let mut config = ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&TLS13, &TLS12])?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(verifier))
+        .with_no_client_auth();
+    config.resumption = Resumption::disabled();
+    Ok(config)
+}
