@@ -20,8 +20,10 @@ pub struct Authority {
 
 /// The identities that sign consensuses, of all `authorities`.
 pub fn signers(authorities: &[Authority]) -> Vec<RsaIdentity> {
-    let mut signers: Vec<RsaIdentity> =
-        authorities.iter().filter_map(|authority| authority.v3_ident).collect();
+    let mut signers: Vec<RsaIdentity> = authorities
+        .iter()
+        .filter_map(|authority| authority.v3_ident)
+        .collect();
     signers.sort();
     signers.dedup();
     signers

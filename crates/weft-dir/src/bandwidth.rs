@@ -43,7 +43,14 @@ pub struct Totals {
 impl Totals {
     /// The values in the order of [`SERIES`].
     fn values(&self) -> [u64; 6] {
-        [self.written, self.read, self.written_ipv6, self.read_ipv6, self.dir_written, self.dir_read]
+        [
+            self.written,
+            self.read,
+            self.written_ipv6,
+            self.read_ipv6,
+            self.dir_written,
+            self.dir_read,
+        ]
     }
 }
 
@@ -88,14 +95,20 @@ impl Series {
             recent: VecDeque::from([0; ROLLING]),
             now,
             period_end: now.saturating_add(PERIOD),
-            current: Period { total: 0, maximum: 0 },
+            current: Period {
+                total: 0,
+                maximum: 0,
+            },
             past: VecDeque::new(),
         }
     }
 
     /// Ends the current second.
     fn tick(&mut self) {
-        let sum = self.recent.iter().fold(0_u64, |sum, bytes| sum.saturating_add(*bytes));
+        let sum = self
+            .recent
+            .iter()
+            .fold(0_u64, |sum, bytes| sum.saturating_add(*bytes));
         self.current.maximum = self.current.maximum.max(sum);
         self.recent.pop_front();
         self.recent.push_back(0);
@@ -105,7 +118,10 @@ impl Series {
             if self.past.len() > PERIODS {
                 self.past.pop_front();
             }
-            self.current = Period { total: 0, maximum: 0 };
+            self.current = Period {
+                total: 0,
+                maximum: 0,
+            };
             self.period_end = self.period_end.saturating_add(PERIOD);
         }
     }
@@ -131,8 +147,15 @@ impl Series {
     /// Largest [`ROLLING`]-second sum; the current period counts once it has lasted `min_time`.
     fn maximum(&self, min_time: u64) -> u64 {
         let start = self.period_end.saturating_sub(PERIOD);
-        let current = if self.now > start.saturating_add(min_time) { self.current.maximum } else { 0 };
-        self.past.iter().map(|period| period.maximum).fold(current, u64::max)
+        let current = if self.now > start.saturating_add(min_time) {
+            self.current.maximum
+        } else {
+            0
+        };
+        self.past
+            .iter()
+            .map(|period| period.maximum)
+            .fold(current, u64::max)
     }
 
     /// The finished periods as a line of the extra-info document.
@@ -142,8 +165,11 @@ impl Series {
         }
         // Reporting more than we are willing to relay would tell how much traffic is our own.
         let cutoff = rate_limit.map_or(u64::MAX, |rate| rate.saturating_mul(PERIOD));
-        let totals: Vec<String> =
-            self.past.iter().map(|period| kib(period.total).min(cutoff).to_string()).collect();
+        let totals: Vec<String> = self
+            .past
+            .iter()
+            .map(|period| kib(period.total).min(cutoff).to_string())
+            .collect();
         let end = iso(self.period_end.saturating_sub(PERIOD));
         Some(format!("{keyword} {end} ({PERIOD} s) {}", totals.join(",")))
     }
@@ -152,16 +178,26 @@ impl Series {
     fn state(&self, key: &str, lines: &mut Vec<(String, String)>) {
         let periods = || self.past.iter().chain(std::iter::once(&self.current));
         let list = |value: fn(&Period) -> u64| {
-            periods().map(|period| kib(value(period)).to_string()).collect::<Vec<_>>().join(",")
+            periods()
+                .map(|period| kib(value(period)).to_string())
+                .collect::<Vec<_>>()
+                .join(",")
         };
         lines.push((format!("{key}Ends"), iso(self.period_end)));
         lines.push((format!("{key}Interval"), PERIOD.to_string()));
         lines.push((format!("{key}Values"), list(|period| period.total)));
-        lines.push((format!("{key}Maxima"), list(|period| period.maximum / ROLLING_SECONDS)));
+        lines.push((
+            format!("{key}Maxima"),
+            list(|period| period.maximum / ROLLING_SECONDS),
+        ));
     }
 
     /// Restores a series from the state file's lines; `None` if they are not usable.
-    fn from_state(key: &str, state: &[(String, String)], now: u64) -> Result<Option<Self>, StateError> {
+    fn from_state(
+        key: &str,
+        state: &[(String, String)],
+        now: u64,
+    ) -> Result<Option<Self>, StateError> {
         let get = |suffix: &str| {
             state
                 .iter()
@@ -212,7 +248,10 @@ impl Series {
             for second in start..start + length {
                 series.add(second, total / length);
             }
-            let maximum = maxima.as_ref().and_then(|maxima| maxima.get(at).copied()).unwrap_or(total / interval);
+            let maximum = maxima
+                .as_ref()
+                .and_then(|maxima| maxima.get(at).copied())
+                .unwrap_or(total / interval);
             series.current.maximum = maximum.saturating_mul(ROLLING_SECONDS);
             start += length;
         }
@@ -235,19 +274,26 @@ fn iso(second: u64) -> String {
 
 /// Seconds since the epoch.
 fn seconds(time: SystemTime) -> Option<u64> {
-    time.duration_since(SystemTime::UNIX_EPOCH).ok().map(|since| since.as_secs())
+    time.duration_since(SystemTime::UNIX_EPOCH)
+        .ok()
+        .map(|since| since.as_secs())
 }
 
 /// A comma-separated list of numbers, not too long.
 fn numbers(text: &str) -> Option<Vec<u64>> {
-    let numbers: Option<Vec<u64>> =
-        text.split(',').take(MAX_STATE_VALUES + 1).map(|number| number.trim().parse().ok()).collect();
+    let numbers: Option<Vec<u64>> = text
+        .split(',')
+        .take(MAX_STATE_VALUES + 1)
+        .map(|number| number.trim().parse().ok())
+        .collect();
     numbers.filter(|numbers| numbers.len() <= MAX_STATE_VALUES)
 }
 
 /// A line of the state file is not bandwidth history.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("cannot read the bandwidth history: {key} {value:?} in the state file is malformed; starting a new history")]
+#[error(
+    "cannot read the bandwidth history: {key} {value:?} in the state file is malformed; starting a new history"
+)]
 pub struct StateError {
     /// Which line.
     key: String,
@@ -268,7 +314,10 @@ impl BandwidthHistory {
     /// An empty history that begins at `now`.
     pub fn new(now: SystemTime) -> Self {
         let now = seconds(now).unwrap_or_default();
-        Self { series: std::array::from_fn(|_| Series::new(now)), last: None }
+        Self {
+            series: std::array::from_fn(|_| Series::new(now)),
+            last: None,
+        }
     }
 
     /// The history in the state file's `BWHistory…` lines (others are ignored).
@@ -300,7 +349,12 @@ impl BandwidthHistory {
         self.last = Some((now, totals));
         let elapsed = now.saturating_sub(since).clamp(1, VALID);
         let first = now.saturating_sub(elapsed - 1);
-        for ((series, total), before) in self.series.iter_mut().zip(totals.values()).zip(before.values()) {
+        for ((series, total), before) in self
+            .series
+            .iter_mut()
+            .zip(totals.values())
+            .zip(before.values())
+        {
             let bytes = total.saturating_sub(before);
             for second in first..=now {
                 let share = bytes / elapsed + if second == now { bytes % elapsed } else { 0 };
@@ -337,7 +391,11 @@ mod tests {
     }
 
     fn both(bytes: u64) -> Totals {
-        Totals { read: bytes, written: bytes, ..Totals::default() }
+        Totals {
+            read: bytes,
+            written: bytes,
+            ..Totals::default()
+        }
     }
 
     /// A history with `rate` bytes per second both ways for `seconds`.
@@ -363,7 +421,13 @@ mod tests {
     fn what_was_only_read_does_not_count() {
         let mut history = BandwidthHistory::new(at(0));
         for second in 0..60 {
-            history.note(at(second), Totals { read: 1_000_000 * second, ..Totals::default() });
+            history.note(
+                at(second),
+                Totals {
+                    read: 1_000_000 * second,
+                    ..Totals::default()
+                },
+            );
         }
         assert_eq!(history.observed(Duration::ZERO), 0);
     }
@@ -399,21 +463,41 @@ mod tests {
         let lines = history.lines(None);
         assert_eq!(lines.len(), 6, "every series has finished days");
         let day = kib(1000 * PERIOD);
-        assert_eq!(lines[0], format!("write-history 2023-11-16 22:13:20 (86400 s) {},{day}", kib(1000 * (PERIOD - 1))));
+        assert_eq!(
+            lines[0],
+            format!(
+                "write-history 2023-11-16 22:13:20 (86400 s) {},{day}",
+                kib(1000 * (PERIOD - 1))
+            )
+        );
         assert!(history.lines(Some(10))[1].ends_with(&format!(" {},{}", 10 * PERIOD, 10 * PERIOD)));
-        assert!(steady(1000, 60).lines(None).is_empty(), "no finished day, no line");
+        assert!(
+            steady(1000, 60).lines(None).is_empty(),
+            "no finished day, no line"
+        );
     }
 
     #[test]
     fn a_history_survives_the_state_file() {
         let history = steady(4096, PERIOD + 1000);
         let restored = BandwidthHistory::from_state(&history.state(), at(PERIOD + 1000)).unwrap();
-        assert_eq!(restored.observed(Duration::from_secs(PERIOD)), history.observed(Duration::from_secs(PERIOD)));
+        assert_eq!(
+            restored.observed(Duration::from_secs(PERIOD)),
+            history.observed(Duration::from_secs(PERIOD))
+        );
         let totals = |history: &BandwidthHistory| -> Vec<u64> {
-            history.series[0].past.iter().map(|period| period.total / PERIOD).collect()
+            history.series[0]
+                .past
+                .iter()
+                .map(|period| period.total / PERIOD)
+                .collect()
         };
         assert_eq!(totals(&restored), totals(&history));
-        assert_eq!(restored.state()[0], history.state()[0], "periods end when they did");
+        assert_eq!(
+            restored.state()[0],
+            history.state()[0],
+            "periods end when they did"
+        );
     }
 
     #[test]

@@ -30,19 +30,31 @@ pub struct CacheError {
 /// Reads a cache file; `None` if there is none.
 pub fn read(directory: &Path, name: &str) -> Result<Option<String>, CacheError> {
     let path = directory.join(name);
-    let error = |source| CacheError { action: "read", path: path.clone(), source };
+    let error = |source| CacheError {
+        action: "read",
+        path: path.clone(),
+        source,
+    };
     let file = match File::open(&path) {
         Ok(file) => file,
         Err(source) if source.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(source) => return Err(error(source)),
     };
     let mut bytes = Vec::new();
-    file.take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(error)?;
+    file.take(MAX_FILE + 1)
+        .read_to_end(&mut bytes)
+        .map_err(error)?;
     if u64::try_from(bytes.len()).is_ok_and(|length| length > MAX_FILE) {
-        return Err(error(io::Error::other("the file is too large to be a cached document")));
+        return Err(error(io::Error::other(
+            "the file is too large to be a cached document",
+        )));
     }
-    let text = String::from_utf8(bytes)
-        .map_err(|_| error(io::Error::new(io::ErrorKind::InvalidData, "the file is not text")))?;
+    let text = String::from_utf8(bytes).map_err(|_| {
+        error(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "the file is not text",
+        ))
+    })?;
     Ok(Some(text))
 }
 
@@ -50,7 +62,11 @@ pub fn read(directory: &Path, name: &str) -> Result<Option<String>, CacheError> 
 pub fn write(directory: &Path, name: &str, text: &str) -> Result<(), CacheError> {
     let path = directory.join(name);
     let temporary = directory.join(format!("{name}.tmp"));
-    let error = |source| CacheError { action: "write", path: path.clone(), source };
+    let error = |source| CacheError {
+        action: "write",
+        path: path.clone(),
+        source,
+    };
     let result = (|| {
         fs::create_dir_all(directory)?;
         let mut file = create_private(&temporary)?;
@@ -84,7 +100,10 @@ mod tests {
         assert!(read(directory.path(), CERTS).unwrap().is_none());
         write(directory.path(), CERTS, "one").unwrap();
         write(directory.path(), CERTS, "two").unwrap();
-        assert_eq!(read(directory.path(), CERTS).unwrap().as_deref(), Some("two"));
+        assert_eq!(
+            read(directory.path(), CERTS).unwrap().as_deref(),
+            Some("two")
+        );
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
     }
 

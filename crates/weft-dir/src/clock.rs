@@ -53,7 +53,10 @@ pub struct ManualClock {
 impl ManualClock {
     /// A clock whose wall clock shows `start`.
     pub fn new(start: SystemTime) -> Self {
-        Self { start, elapsed: tokio::sync::watch::Sender::new(Duration::ZERO) }
+        Self {
+            start,
+            elapsed: tokio::sync::watch::Sender::new(Duration::ZERO),
+        }
     }
 
     /// Moves both clocks forward and wakes the sleepers whose time has come.
@@ -97,6 +100,9 @@ mod tests {
         assert!(sleep.as_mut().poll(&mut context).is_pending());
         clock.advance(Duration::from_secs(1));
         sleep.await;
-        assert_eq!(clock.wall(), SystemTime::UNIX_EPOCH + Duration::from_secs(5));
+        assert_eq!(
+            clock.wall(),
+            SystemTime::UNIX_EPOCH + Duration::from_secs(5)
+        );
     }
 }

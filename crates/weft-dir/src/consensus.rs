@@ -106,7 +106,9 @@ pub enum ConsensusError {
         by: Duration,
     },
     /// No majority of the configured authorities even claims to have signed it.
-    #[error("the consensus is signed by {signed} of our {configured} authorities, and {needed} are needed; check the DirAuthority lines")]
+    #[error(
+        "the consensus is signed by {signed} of our {configured} authorities, and {needed} are needed; check the DirAuthority lines"
+    )]
     TooFewSignatures {
         /// Authorities of ours that signed it.
         signed: usize,
@@ -145,18 +147,18 @@ pub fn verify(
         MdConsensus::parse(text).map_err(|error| ConsensusError::Malformed(Box::new(error)))?;
 
     let lifetime = unchecked.dangerously_peek().peek_lifetime().clone();
-    if let Ok(by) = now.duration_since(lifetime.valid_until() + tolerance) {
-        if !by.is_zero() {
-            return Err(ConsensusError::Expired { by: by + tolerance });
-        }
+    match now.duration_since(lifetime.valid_until()) {
+        Ok(by) if by > tolerance => return Err(ConsensusError::Expired { by }),
+        _ => {}
     }
-    if let Ok(by) = lifetime.valid_after().duration_since(now + REASONABLY_LIVE) {
-        if !by.is_zero() {
-            return Err(ConsensusError::NotYetValid { by: by + REASONABLY_LIVE });
-        }
+    match lifetime.valid_after().duration_since(now) {
+        Ok(by) if by > REASONABLY_LIVE => return Err(ConsensusError::NotYetValid { by }),
+        _ => {}
     }
     // Our own tolerance has been applied; tor-netdoc's bound would be stricter.
-    let unvalidated = unchecked.dangerously_assume_timely().set_n_authorities(authorities.len());
+    let unvalidated = unchecked
+        .dangerously_assume_timely()
+        .set_n_authorities(authorities.len());
 
     let signed: HashSet<RsaIdentity> = unvalidated
         .signing_cert_ids()
@@ -177,7 +179,10 @@ pub fn verify(
         .cloned()
         .collect();
     if let Err(missing) = unvalidated.key_is_correct(&usable) {
-        let ours = missing.into_iter().filter(|ids| authorities.contains(&ids.id_fingerprint)).collect();
+        let ours = missing
+            .into_iter()
+            .filter(|ids| authorities.contains(&ids.id_fingerprint))
+            .collect();
         return Err(ConsensusError::MissingCerts(ours));
     }
     let consensus = unvalidated
@@ -195,7 +200,10 @@ pub fn verify(
             .relays()
             .iter()
             .map(|relay| {
-                let known = KnownRelay { or_ports: relay.addrs().collect(), flags: *relay.flags() };
+                let known = KnownRelay {
+                    or_ports: relay.addrs().collect(),
+                    flags: *relay.flags(),
+                };
                 (*relay.rsa_identity(), known)
             })
             .collect(),
@@ -232,7 +240,9 @@ impl Certs {
         for cert in parsed {
             let cert = cert.and_then(|unchecked| {
                 let text = unchecked.within(text).unwrap_or_default().to_string();
-                let signed = unchecked.check_signature().map_err(tor_netdoc::Error::from)?;
+                let signed = unchecked
+                    .check_signature()
+                    .map_err(tor_netdoc::Error::from)?;
                 Ok((signed, text))
             });
             match cert {
@@ -249,14 +259,17 @@ impl Certs {
 
     /// Keeps `cert` if it is of one of `authorities` and not known yet; bounded per authority.
     fn insert(&mut self, cert: AuthCert, text: String, authorities: &[RsaIdentity]) -> bool {
-        let known = self.certs.iter().any(|(have, _)| have.key_ids() == cert.key_ids() && have.published() >= cert.published());
+        let known = self.certs.iter().any(|(have, _)| {
+            have.key_ids() == cert.key_ids() && have.published() >= cert.published()
+        });
         if known || !authorities.contains(cert.id_fingerprint()) || text.is_empty() {
             return false;
         }
         let (id, key_ids) = (*cert.id_fingerprint(), cert.key_ids());
         self.certs.retain(|(have, _)| have.key_ids() != key_ids);
         self.certs.push((cert, text));
-        self.certs.sort_by_key(|(cert, _)| (*cert.id_fingerprint(), std::cmp::Reverse(cert.published())));
+        self.certs
+            .sort_by_key(|(cert, _)| (*cert.id_fingerprint(), std::cmp::Reverse(cert.published())));
         let mut of_this = 0;
         self.certs.retain(|(cert, _)| {
             of_this += usize::from(*cert.id_fingerprint() == id);
@@ -267,12 +280,17 @@ impl Certs {
 
     /// The certificates that have not ended.
     fn usable(&self, now: SystemTime) -> impl Iterator<Item = &AuthCert> {
-        self.certs.iter().map(|(cert, _)| cert).filter(move |cert| cert.expires() >= now)
+        self.certs
+            .iter()
+            .map(|(cert, _)| cert)
+            .filter(move |cert| cert.expires() >= now)
     }
 
     /// Identities of authorities that we have a certificate of.
     pub fn authorities(&self, now: SystemTime) -> HashSet<RsaIdentity> {
-        self.usable(now).map(|cert| *cert.id_fingerprint()).collect()
+        self.usable(now)
+            .map(|cert| *cert.id_fingerprint())
+            .collect()
     }
 
     /// All certificates as one document, as C tor's `cached-certs` has them.
@@ -296,10 +314,19 @@ impl Certs {
 pub fn consensus_path(authorities: &[RsaIdentity]) -> String {
     let mut prefixes: Vec<String> = authorities
         .iter()
-        .map(|id| id.as_bytes().iter().take(3).map(|byte| format!("{byte:02X}")).collect())
+        .map(|id| {
+            id.as_bytes()
+                .iter()
+                .take(3)
+                .map(|byte| format!("{byte:02X}"))
+                .collect()
+        })
         .collect();
     prefixes.sort();
-    format!("/tor/status-vote/current/consensus-microdesc/{}.z", prefixes.join("+"))
+    format!(
+        "/tor/status-vote/current/consensus-microdesc/{}.z",
+        prefixes.join("+")
+    )
 }
 
 /// Path of the certificates with these keys (dir-spec 4.3).

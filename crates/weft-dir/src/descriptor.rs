@@ -53,7 +53,9 @@ pub struct DescriptorKeys {
 
 impl std::fmt::Debug for DescriptorKeys {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("DescriptorKeys").field("ed_identity", &self.ed_identity).finish_non_exhaustive()
+        f.debug_struct("DescriptorKeys")
+            .field("ed_identity", &self.ed_identity)
+            .finish_non_exhaustive()
     }
 }
 
@@ -154,13 +156,17 @@ pub enum DescriptorError {
         why: &'static str,
     },
     /// The signing certificate is not one for our keys.
-    #[error("cannot sign the descriptor: ed25519_signing_cert {0}; remove ed25519_signing_cert and ed25519_signing_secret_key from the key directory to have them made anew")]
+    #[error(
+        "cannot sign the descriptor: ed25519_signing_cert {0}; remove ed25519_signing_cert and ed25519_signing_secret_key from the key directory to have them made anew"
+    )]
     SigningCert(&'static str),
     /// Signing failed.
     #[error("cannot sign the descriptor: {0}")]
     Signing(String),
     /// A document is larger than authorities accept.
-    #[error("cannot publish: the {document} has {length} bytes, and authorities take {limit} at most; shorten ContactInfo, MyFamily or ExitPolicy")]
+    #[error(
+        "cannot publish: the {document} has {length} bytes, and authorities take {limit} at most; shorten ContactInfo, MyFamily or ExitPolicy"
+    )]
     TooLong {
         /// Which document.
         document: &'static str,
@@ -198,8 +204,10 @@ impl OwnDescriptor {
         let keys_differ = !Arc::ptr_eq(&self.keys, &newer.keys)
             && (self.keys.signing_cert != newer.keys.signing_cert
                 || self.rsa_id() != newer.rsa_id()
-                || curve25519::PublicKey::from(&self.keys.ntor) != curve25519::PublicKey::from(&newer.keys.ntor)
-                || self.keys.tap.to_public_key().to_der() != newer.keys.tap.to_public_key().to_der());
+                || curve25519::PublicKey::from(&self.keys.ntor)
+                    != curve25519::PublicKey::from(&newer.keys.ntor)
+                || self.keys.tap.to_public_key().to_der()
+                    != newer.keys.tap.to_public_key().to_der());
         if keys_differ {
             return Some("keys have changed");
         }
@@ -208,13 +216,29 @@ impl OwnDescriptor {
         }
         let policy = |d: &OwnDescriptor| (d.exit_policy.clone(), d.ipv6_policy.clone());
         let told = |d: &OwnDescriptor| {
-            (d.nickname.clone(), d.platform.clone(), d.contact.clone(), d.family.clone(), d.hibernating)
+            (
+                d.nickname.clone(),
+                d.platform.clone(),
+                d.contact.clone(),
+                d.family.clone(),
+                d.hibernating,
+            )
         };
         let roles = |d: &OwnDescriptor| {
-            (d.protocols.clone(), d.hidden_service_dir, d.tunnelled_dir_server, d.extra_info_statistics)
+            (
+                d.protocols.clone(),
+                d.hidden_service_dir,
+                d.tunnelled_dir_server,
+                d.extra_info_statistics,
+            )
         };
         let rates = |d: &OwnDescriptor| {
-            (d.bandwidth_rate, d.bandwidth_burst, d.max_advertised, d.relay_bandwidth_rate)
+            (
+                d.bandwidth_rate,
+                d.bandwidth_burst,
+                d.max_advertised,
+                d.relay_bandwidth_rate,
+            )
         };
         let same = policy(self) == policy(newer)
             && told(self) == told(newer)
@@ -247,20 +271,39 @@ impl OwnDescriptor {
     /// Refuses what would make the documents malformed or untrue.
     fn check(&self) -> Result<(), DescriptorError> {
         let field = |field, value: &str, why| {
-            Err(DescriptorError::Field { field, value: value.to_string(), why })
+            Err(DescriptorError::Field {
+                field,
+                value: value.to_string(),
+                why,
+            })
         };
         let nickname = &self.nickname;
-        if nickname.is_empty() || nickname.len() > 19 || !nickname.bytes().all(|b| b.is_ascii_alphanumeric()) {
-            return field("router", nickname, "is not a nickname of 1 to 19 letters and digits");
+        if nickname.is_empty()
+            || nickname.len() > 19
+            || !nickname.bytes().all(|b| b.is_ascii_alphanumeric())
+        {
+            return field(
+                "router",
+                nickname,
+                "is not a nickname of 1 to 19 letters and digits",
+            );
         }
-        let one_line = |text: &str| !text.chars().any(char::is_control) && !text.starts_with('\u{feff}');
-        for (name, text) in [("platform", Some(&self.platform)), ("contact", self.contact.as_ref())] {
+        let one_line =
+            |text: &str| !text.chars().any(char::is_control) && !text.starts_with('\u{feff}');
+        for (name, text) in [
+            ("platform", Some(&self.platform)),
+            ("contact", self.contact.as_ref()),
+        ] {
             if let Some(text) = text.filter(|text| !one_line(text)) {
                 return field(name, text, "contains control characters");
             }
         }
         for member in &self.family {
-            if member.is_empty() || !member.chars().all(|c| c.is_ascii_alphanumeric() || "$=~".contains(c)) {
+            if member.is_empty()
+                || !member
+                    .chars()
+                    .all(|c| c.is_ascii_alphanumeric() || "$=~".contains(c))
+            {
                 return field("family", member, "is not a fingerprint or nickname");
             }
         }
@@ -270,7 +313,11 @@ impl OwnDescriptor {
             }
         }
         if self.ipv4.port() == 0 || self.ipv4.ip().is_unspecified() {
-            return field("router", &self.ipv4.to_string(), "is not an address that others can reach");
+            return field(
+                "router",
+                &self.ipv4.to_string(),
+                "is not an address that others can reach",
+            );
         }
         self.check_signing_cert()
     }
@@ -283,10 +330,14 @@ impl OwnDescriptor {
             .map_err(|_| DescriptorError::SigningCert("does not include the identity key"))?;
         let signing = Ed25519Identity::from(self.keys.signing.public_key());
         if cert.peek_subject_key().as_ed25519() != Some(&signing) {
-            return Err(DescriptorError::SigningCert("certifies another signing key"));
+            return Err(DescriptorError::SigningCert(
+                "certifies another signing key",
+            ));
         }
         if cert.peek_signing_key() != &self.keys.ed_identity {
-            return Err(DescriptorError::SigningCert("is signed by another identity"));
+            return Err(DescriptorError::SigningCert(
+                "is signed by another identity",
+            ));
         }
         Ok(())
     }
@@ -294,8 +345,17 @@ impl OwnDescriptor {
     /// The extra-info document.
     fn extra_info(&self, moment: &Moment) -> Result<String, DescriptorError> {
         let mut doc = NetdocEncoder::new();
-        args(&mut doc, "extra-info", format_args!("{} {}", self.nickname, hex::encode_upper(self.rsa_id().as_bytes())));
-        doc.item("identity-ed25519").object_bytes("ED25519 CERT", self.keys.signing_cert.clone());
+        args(
+            &mut doc,
+            "extra-info",
+            format_args!(
+                "{} {}",
+                self.nickname,
+                hex::encode_upper(self.rsa_id().as_bytes())
+            ),
+        );
+        doc.item("identity-ed25519")
+            .object_bytes("ED25519 CERT", self.keys.signing_cert.clone());
         args(&mut doc, "published", Iso8601TimeSp::from(moment.published));
         if self.extra_info_statistics {
             for line in &moment.history {
@@ -309,11 +369,29 @@ impl OwnDescriptor {
     fn router(&self, moment: &Moment, extra_info: &str) -> Result<String, DescriptorError> {
         let keys = &self.keys;
         let mut doc = NetdocEncoder::new();
-        args(&mut doc, "router", format_args!("{} {} {} 0 0", self.nickname, self.ipv4.ip(), self.ipv4.port()));
-        doc.item("identity-ed25519").object_bytes("ED25519 CERT", keys.signing_cert.clone());
-        args(&mut doc, "master-key-ed25519", Base64Unpadded::encode_string(keys.ed_identity.as_bytes()));
+        args(
+            &mut doc,
+            "router",
+            format_args!(
+                "{} {} {} 0 0",
+                self.nickname,
+                self.ipv4.ip(),
+                self.ipv4.port()
+            ),
+        );
+        doc.item("identity-ed25519")
+            .object_bytes("ED25519 CERT", keys.signing_cert.clone());
+        args(
+            &mut doc,
+            "master-key-ed25519",
+            Base64Unpadded::encode_string(keys.ed_identity.as_bytes()),
+        );
         if let Some(ipv6) = self.ipv6 {
-            args(&mut doc, "or-address", format_args!("[{}]:{}", ipv6.ip(), ipv6.port()));
+            args(
+                &mut doc,
+                "or-address",
+                format_args!("[{}]:{}", ipv6.ip(), ipv6.port()),
+            );
         }
         args(&mut doc, "platform", &self.platform);
         args(&mut doc, "proto", &self.protocols);
@@ -325,18 +403,32 @@ impl OwnDescriptor {
         args(
             &mut doc,
             "bandwidth",
-            format_args!("{} {} {}", int(self.bandwidth_rate), int(self.bandwidth_burst), int(self.observed(moment))),
+            format_args!(
+                "{} {} {}",
+                int(self.bandwidth_rate),
+                int(self.bandwidth_burst),
+                int(self.observed(moment))
+            ),
         );
-        args(&mut doc, "extra-info-digest", extra_info_digests(extra_info));
+        args(
+            &mut doc,
+            "extra-info-digest",
+            extra_info_digests(extra_info),
+        );
         if moment.with_tap {
-            doc.item("onion-key").object_bytes("RSA PUBLIC KEY", keys.tap.to_public_key().to_der());
+            doc.item("onion-key")
+                .object_bytes("RSA PUBLIC KEY", keys.tap.to_public_key().to_der());
         }
-        doc.item("signing-key").object_bytes("RSA PUBLIC KEY", keys.rsa_identity.to_public_key().to_der());
+        doc.item("signing-key")
+            .object_bytes("RSA PUBLIC KEY", keys.rsa_identity.to_public_key().to_der());
         if moment.with_tap {
-            doc.item("onion-key-crosscert").object_bytes("CROSSCERT", self.tap_crosscert()?);
+            doc.item("onion-key-crosscert")
+                .object_bytes("CROSSCERT", self.tap_crosscert()?);
         }
         let (crosscert, sign_bit) = self.ntor_crosscert(moment)?;
-        doc.item("ntor-onion-key-crosscert").arg(&u32::from(sign_bit)).object_bytes("ED25519 CERT", crosscert);
+        doc.item("ntor-onion-key-crosscert")
+            .arg(&u32::from(sign_bit))
+            .object_bytes("ED25519 CERT", crosscert);
         if moment.with_family && !self.family.is_empty() {
             args(&mut doc, "family", self.family.join(" "));
         }
@@ -350,14 +442,22 @@ impl OwnDescriptor {
             args(&mut doc, "contact", contact);
         }
         let ntor = curve25519::PublicKey::from(&keys.ntor);
-        args(&mut doc, "ntor-onion-key", Base64Unpadded::encode_string(ntor.as_bytes()));
+        args(
+            &mut doc,
+            "ntor-onion-key",
+            Base64Unpadded::encode_string(ntor.as_bytes()),
+        );
         if self.exit_policy.is_empty() {
             doc.push_raw_string(&"reject *:*\n");
         }
         for rule in &self.exit_policy {
             doc.push_raw_string(&format_args!("{rule}\n"));
         }
-        if let Some(policy) = self.ipv6_policy.as_ref().filter(|policy| *policy != "reject 1-65535") {
+        if let Some(policy) = self
+            .ipv6_policy
+            .as_ref()
+            .filter(|policy| *policy != "reject 1-65535")
+        {
             args(&mut doc, "ipv6-policy", policy);
         }
         if self.tunnelled_dir_server {
@@ -366,30 +466,52 @@ impl OwnDescriptor {
         if let Some(when) = moment.overload_general {
             let age = moment.published.duration_since(when).unwrap_or_default();
             if age < OVERLOAD_IS_NEWS {
-                args(&mut doc, "overload-general", format_args!("1 {}", Iso8601TimeSp::from(when)));
+                args(
+                    &mut doc,
+                    "overload-general",
+                    format_args!("1 {}", Iso8601TimeSp::from(when)),
+                );
             }
         }
         self.signatures(doc, "router descriptor", MAX_ROUTER_DESCRIPTOR)
     }
 
     /// Ends a document with both signatures.
-    fn signatures(&self, mut doc: NetdocEncoder, document: &'static str, limit: usize) -> Result<String, DescriptorError> {
+    fn signatures(
+        &self,
+        mut doc: NetdocEncoder,
+        document: &'static str,
+        limit: usize,
+    ) -> Result<String, DescriptorError> {
         let mut hash = Sha256::new();
         hash.update(ED25519_SIGNATURE_PREFIX);
         hash.update(doc.text_sofar().map_err(signing)?);
         hash.update("router-sig-ed25519 ");
         let signature = self.keys.signing.sign(&hash.finalize());
-        args(&mut doc, "router-sig-ed25519", Base64Unpadded::encode_string(&signature.to_bytes()));
+        args(
+            &mut doc,
+            "router-sig-ed25519",
+            Base64Unpadded::encode_string(&signature.to_bytes()),
+        );
 
         let mut hash = Sha1::new();
         hash.update(doc.text_sofar().map_err(signing)?);
         hash.update("router-signature\n");
-        let signature = self.keys.rsa_identity.sign(&hash.finalize()).map_err(signing)?;
-        doc.item("router-signature").object_bytes("SIGNATURE", signature);
+        let signature = self
+            .keys
+            .rsa_identity
+            .sign(&hash.finalize())
+            .map_err(signing)?;
+        doc.item("router-signature")
+            .object_bytes("SIGNATURE", signature);
 
         let text = doc.finish().map_err(signing)?;
         if text.len() > limit {
-            return Err(DescriptorError::TooLong { document, length: text.len(), limit });
+            return Err(DescriptorError::TooLong {
+                document,
+                length: text.len(),
+                limit,
+            });
         }
         Ok(text)
     }
@@ -403,8 +525,10 @@ impl OwnDescriptor {
     /// Proof that the holder of the ntor key agrees: its ed25519 form certifies our identity.
     /// Also returns the sign bit that tells which ed25519 key that is.
     fn ntor_crosscert(&self, moment: &Moment) -> Result<(Vec<u8>, u8), DescriptorError> {
-        let (as_ed25519, sign_bit) = keymanip::convert_curve25519_to_ed25519_private(&self.keys.ntor)
-            .ok_or_else(|| DescriptorError::Signing("the ntor onion key has no ed25519 form".into()))?;
+        let (as_ed25519, sign_bit) =
+            keymanip::convert_curve25519_to_ed25519_private(&self.keys.ntor).ok_or_else(|| {
+                DescriptorError::Signing("the ntor onion key has no ed25519 form".into())
+            })?;
         let cert = Ed25519Cert::builder()
             .cert_type(CertType::NTOR_CC_IDENTITY)
             .cert_key(CertifiedKey::Ed25519(self.keys.ed_identity))
@@ -435,5 +559,9 @@ fn extra_info_digests(extra_info: &str) -> String {
         None => extra_info,
     };
     let sha256 = Base64::encode_string(&Sha256::digest(extra_info));
-    format!("{} {}", hex::encode_upper(Sha1::digest(signed)), sha256.trim_end_matches('='))
+    format!(
+        "{} {}",
+        hex::encode_upper(Sha1::digest(signed)),
+        sha256.trim_end_matches('=')
+    )
 }

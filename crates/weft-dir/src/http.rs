@@ -76,9 +76,16 @@ pub enum Request {
 impl Request {
     /// The bytes to send to `host`.
     fn encode(&self, host: SocketAddr) -> Vec<u8> {
-        let host = if host.port() == 80 { host.ip().to_string() } else { host.to_string() };
+        let host = if host.port() == 80 {
+            host.ip().to_string()
+        } else {
+            host.to_string()
+        };
         match self {
-            Self::Get { path, if_modified_since } => {
+            Self::Get {
+                path,
+                if_modified_since,
+            } => {
                 let since = if_modified_since
                     .and_then(http_date)
                     .map(|date| format!("If-Modified-Since: {date}\r\n"))
@@ -197,8 +204,9 @@ const MAX_HEADERS: usize = 64;
 /// Characters kept of a reason phrase.
 const MAX_REASON: usize = 512;
 /// Date format of HTTP (RFC 1123).
-const DATE: &[BorrowedFormatItem<'static>] =
-    format_description!("[weekday repr:short], [day] [month repr:short] [year] [hour]:[minute]:[second] GMT");
+const DATE: &[BorrowedFormatItem<'static>] = format_description!(
+    "[weekday repr:short], [day] [month repr:short] [year] [hour]:[minute]:[second] GMT"
+);
 
 /// A time as HTTP writes it.
 fn http_date(time: SystemTime) -> Option<String> {
@@ -207,7 +215,9 @@ fn http_date(time: SystemTime) -> Option<String> {
 
 /// A time that HTTP wrote.
 fn parse_date(text: &str) -> Option<SystemTime> {
-    time::PrimitiveDateTime::parse(text.trim(), DATE).ok().map(|date| date.assume_utc().into())
+    time::PrimitiveDateTime::parse(text.trim(), DATE)
+        .ok()
+        .map(|date| date.assume_utc().into())
 }
 
 /// Reads status line and headers; `None` if `bytes` do not hold all of them yet.
@@ -217,13 +227,19 @@ pub fn parse_head(bytes: &[u8]) -> Result<Option<Head>, HttpError> {
     let length = match response.parse(bytes) {
         Ok(httparse::Status::Complete(length)) => length,
         Ok(httparse::Status::Partial) => return Ok(None),
-        Err(httparse::Error::TooManyHeaders) => return Err(HttpError::Malformed("too many headers")),
-        Err(httparse::Error::Version) => return Err(HttpError::Malformed("not HTTP/1.0 or HTTP/1.1")),
+        Err(httparse::Error::TooManyHeaders) => {
+            return Err(HttpError::Malformed("too many headers"));
+        }
+        Err(httparse::Error::Version) => {
+            return Err(HttpError::Malformed("not HTTP/1.0 or HTTP/1.1"));
+        }
         Err(_) => return Err(HttpError::Malformed("bad status line or header")),
     };
     let mut head = Head {
         length,
-        status: response.code.ok_or(HttpError::Malformed("no status code"))?,
+        status: response
+            .code
+            .ok_or(HttpError::Malformed("no status code"))?,
         reason: printable(response.reason.unwrap_or_default()),
         content_length: None,
         compression: Compression::Identity,
@@ -238,9 +254,13 @@ pub fn parse_head(bytes: &[u8]) -> Result<Option<Head>, HttpError> {
         let value = value.trim();
         match header.name.to_ascii_lowercase().as_str() {
             "content-length" => {
-                let length = value.parse().map_err(|_| HttpError::Malformed("bad Content-Length"))?;
+                let length = value
+                    .parse()
+                    .map_err(|_| HttpError::Malformed("bad Content-Length"))?;
                 if head.content_length.is_some_and(|before| before != length) {
-                    return Err(HttpError::Malformed("two Content-Length headers that differ"));
+                    return Err(HttpError::Malformed(
+                        "two Content-Length headers that differ",
+                    ));
                 }
                 head.content_length = Some(length);
             }
@@ -249,7 +269,11 @@ pub fn parse_head(bytes: &[u8]) -> Result<Option<Head>, HttpError> {
                     "identity" | "" => Compression::Identity,
                     "deflate" => Compression::Deflate,
                     "gzip" | "x-gzip" => Compression::Gzip,
-                    _ => return Err(HttpError::Malformed("a Content-Encoding that was not asked for")),
+                    _ => {
+                        return Err(HttpError::Malformed(
+                            "a Content-Encoding that was not asked for",
+                        ));
+                    }
                 };
             }
             "date" => head.date = parse_date(value),
@@ -263,7 +287,10 @@ pub fn parse_head(bytes: &[u8]) -> Result<Option<Head>, HttpError> {
 
 /// A reason phrase that can go into a log line.
 fn printable(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control()).take(MAX_REASON).collect()
+    text.chars()
+        .filter(|c| !c.is_control())
+        .take(MAX_REASON)
+        .collect()
 }
 
 /// Decompresses a body, to `limit` bytes at most.
@@ -272,14 +299,22 @@ fn printable(text: &str) -> String {
 pub fn decode(body: Vec<u8>, compression: Compression, limit: usize) -> Result<Vec<u8>, HttpError> {
     let reader: Box<dyn Read + '_> = match compression {
         Compression::Identity if !looks_like_zlib(&body) => return Ok(body),
-        Compression::Identity | Compression::Deflate => Box::new(flate2::read::ZlibDecoder::new(&*body)),
+        Compression::Identity | Compression::Deflate => {
+            Box::new(flate2::read::ZlibDecoder::new(&*body))
+        }
         Compression::Gzip => Box::new(flate2::read::GzDecoder::new(&*body)),
     };
     let mut decoded = Vec::new();
     let most = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
-    reader.take(most).read_to_end(&mut decoded).map_err(HttpError::Decompression)?;
+    reader
+        .take(most)
+        .read_to_end(&mut decoded)
+        .map_err(HttpError::Decompression)?;
     if decoded.len() > limit {
-        return Err(HttpError::TooLarge { what: "decompressed body", limit });
+        return Err(HttpError::TooLarge {
+            what: "decompressed body",
+            limit,
+        });
     }
     Ok(decoded)
 }
@@ -300,9 +335,15 @@ pub async fn fetch(
     limits: Limits,
     clock: &dyn Clock,
 ) -> Result<Response, HttpError> {
-    let total = HttpError::Timeout { waiting: "the answer is still not complete", after: limits.total };
+    let total = HttpError::Timeout {
+        waiting: "the answer is still not complete",
+        after: limits.total,
+    };
     within(clock, limits.total, total, async {
-        let late = HttpError::Timeout { waiting: "no connection", after: limits.connect };
+        let late = HttpError::Timeout {
+            waiting: "no connection",
+            after: limits.connect,
+        };
         let mut stream = within(clock, limits.connect, late, connect(server, bind)).await?;
         exchange(&mut stream, server, request, limits, clock).await
     })
@@ -311,8 +352,16 @@ pub async fn fetch(
 
 /// Opens the connection.
 async fn connect(server: SocketAddr, bind: Option<IpAddr>) -> Result<TcpStream, HttpError> {
-    let error = |source| HttpError::Io { action: "connect", source };
-    let socket = if server.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }.map_err(error)?;
+    let error = |source| HttpError::Io {
+        action: "connect",
+        source,
+    };
+    let socket = if server.is_ipv4() {
+        TcpSocket::new_v4()
+    } else {
+        TcpSocket::new_v6()
+    }
+    .map_err(error)?;
     if let Some(bind) = bind.filter(|bind| bind.is_ipv4() == server.is_ipv4()) {
         socket.bind(SocketAddr::new(bind, 0)).map_err(error)?;
     }
@@ -329,9 +378,18 @@ pub async fn exchange(
 ) -> Result<Response, HttpError> {
     let bytes = request.encode(host);
     for chunk in bytes.chunks(16 << 10) {
-        let stall = HttpError::Timeout { waiting: "the directory does not read", after: limits.stall };
+        let stall = HttpError::Timeout {
+            waiting: "the directory does not read",
+            after: limits.stall,
+        };
         within(clock, limits.stall, stall, async {
-            stream.write_all(chunk).await.map_err(|source| HttpError::Io { action: "send the request", source })
+            stream
+                .write_all(chunk)
+                .await
+                .map_err(|source| HttpError::Io {
+                    action: "send the request",
+                    source,
+                })
         })
         .await?;
     }
@@ -340,25 +398,47 @@ pub async fn exchange(
     let mut head = None;
     loop {
         let before = received.len();
-        let stall = HttpError::Timeout { waiting: "the directory does not answer", after: limits.stall };
+        let stall = HttpError::Timeout {
+            waiting: "the directory does not answer",
+            after: limits.stall,
+        };
         let read = within(clock, limits.stall, stall, async {
             let mut chunk = (&mut *stream).take(64 << 10);
-            chunk.read_buf(&mut received).await.map_err(|source| HttpError::Io { action: "read the answer", source })
+            chunk
+                .read_buf(&mut received)
+                .await
+                .map_err(|source| HttpError::Io {
+                    action: "read the answer",
+                    source,
+                })
         })
         .await?;
         if head.is_none() {
             head = parse_head(&received)?;
             if head.is_none() && received.len() > limits.head {
-                return Err(HttpError::TooLarge { what: "head", limit: limits.head });
+                return Err(HttpError::TooLarge {
+                    what: "head",
+                    limit: limits.head,
+                });
             }
         }
         if let Some(head) = &head {
             let body = received.len().saturating_sub(head.length);
             if head.length > limits.head {
-                return Err(HttpError::TooLarge { what: "head", limit: limits.head });
+                return Err(HttpError::TooLarge {
+                    what: "head",
+                    limit: limits.head,
+                });
             }
-            if body > limits.body || head.content_length.is_some_and(|length| length > limits.body) {
-                return Err(HttpError::TooLarge { what: "body", limit: limits.body });
+            if body > limits.body
+                || head
+                    .content_length
+                    .is_some_and(|length| length > limits.body)
+            {
+                return Err(HttpError::TooLarge {
+                    what: "body",
+                    limit: limits.body,
+                });
             }
             if head.content_length.is_some_and(|length| body >= length) {
                 break;
@@ -369,7 +449,9 @@ pub async fn exchange(
             break;
         }
     }
-    let truncated = HttpError::Truncated { received: received.len() };
+    let truncated = HttpError::Truncated {
+        received: received.len(),
+    };
     let Some(head) = head else {
         return Err(truncated);
     };
@@ -416,12 +498,20 @@ mod tests {
     const HOST: SocketAddr = SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 7000);
 
     fn get(path: &str) -> Request {
-        Request::Get { path: path.to_string(), if_modified_since: None }
+        Request::Get {
+            path: path.to_string(),
+            if_modified_since: None,
+        }
     }
 
     /// What `answer` is understood as, with small limits.
     async fn answered(answer: &[u8]) -> Result<Response, HttpError> {
-        let limits = Limits { head: 1000, body: 2000, decompressed: 5000, ..Limits::with_stall(Duration::from_secs(30)) };
+        let limits = Limits {
+            head: 1000,
+            body: 2000,
+            decompressed: 5000,
+            ..Limits::with_stall(Duration::from_secs(30))
+        };
         let clock = ManualClock::new(SystemTime::UNIX_EPOCH);
         let (mut ours, mut theirs) = tokio::io::duplex(1 << 16);
         theirs.write_all(answer).await.unwrap();
@@ -445,16 +535,27 @@ mod tests {
         )
         .await
         .unwrap();
-        assert_eq!((response.status, response.reason.as_str(), response.not_new), (200, "OK", true));
+        assert_eq!(
+            (response.status, response.reason.as_str(), response.not_new),
+            (200, "OK", true)
+        );
         assert_eq!(response.body, b"body");
         assert_eq!(response.your_address, Some("127.0.0.9".parse().unwrap()));
-        assert_eq!(response.date, Some(SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_222_863)));
+        assert_eq!(
+            response.date,
+            Some(SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_222_863))
+        );
     }
 
     #[tokio::test]
     async fn without_a_length_the_body_ends_with_the_connection() {
-        let response = answered(b"HTTP/1.0 404 Not found\r\n\r\nsorry").await.unwrap();
-        assert_eq!((response.status, response.body.as_slice()), (404, b"sorry".as_slice()));
+        let response = answered(b"HTTP/1.0 404 Not found\r\n\r\nsorry")
+            .await
+            .unwrap();
+        assert_eq!(
+            (response.status, response.body.as_slice()),
+            (404, b"sorry".as_slice())
+        );
     }
 
     #[tokio::test]
@@ -462,7 +563,10 @@ mod tests {
         for header in ["Content-Encoding: deflate\r\n", ""] {
             let mut answer = format!("HTTP/1.0 200 OK\r\n{header}\r\n").into_bytes();
             answer.extend(zlib(b"network-status-version 3 microdesc\n"));
-            assert_eq!(answered(&answer).await.unwrap().body, b"network-status-version 3 microdesc\n");
+            assert_eq!(
+                answered(&answer).await.unwrap().body,
+                b"network-status-version 3 microdesc\n"
+            );
         }
     }
 
@@ -475,7 +579,12 @@ mod tests {
         let announced = b"HTTP/1.0 200 OK\r\nContent-Length: 99999999999\r\n\r\n".to_vec();
         let mut header = b"HTTP/1.0 200 OK\r\nX-Long: ".to_vec();
         header.extend([b'x'; 3000]);
-        for (answer, part) in [(bomb, "decompressed body"), (long, "body"), (announced, "body"), (header, "head")] {
+        for (answer, part) in [
+            (bomb, "decompressed body"),
+            (long, "body"),
+            (announced, "body"),
+            (header, "head"),
+        ] {
             match answered(&answer).await {
                 Err(HttpError::TooLarge { what, .. }) => assert_eq!(what, part),
                 other => panic!("{part}: {other:?}"),
@@ -485,21 +594,48 @@ mod tests {
 
     #[tokio::test]
     async fn an_answer_cut_off_is_refused() {
-        for answer in ["", "HTTP/1.0 200", "HTTP/1.0 200 OK\r\nContent-Length: 10\r\n\r\nhalf"] {
-            assert!(matches!(answered(answer.as_bytes()).await, Err(HttpError::Truncated { .. })), "{answer:?}");
+        for answer in [
+            "",
+            "HTTP/1.0 200",
+            "HTTP/1.0 200 OK\r\nContent-Length: 10\r\n\r\nhalf",
+        ] {
+            assert!(
+                matches!(
+                    answered(answer.as_bytes()).await,
+                    Err(HttpError::Truncated { .. })
+                ),
+                "{answer:?}"
+            );
         }
         let mut answer = b"HTTP/1.0 200 OK\r\nContent-Encoding: deflate\r\n\r\n".to_vec();
-        let body = zlib(&(0..1500_u32).flat_map(u32::to_le_bytes).collect::<Vec<u8>>());
+        let body = zlib(
+            &(0..1500_u32)
+                .flat_map(u32::to_le_bytes)
+                .collect::<Vec<u8>>(),
+        );
         answer.extend(&body[..body.len() / 2]);
-        assert!(matches!(answered(&answer).await, Err(HttpError::Decompression(_))));
+        assert!(matches!(
+            answered(&answer).await,
+            Err(HttpError::Decompression(_))
+        ));
     }
 
     #[tokio::test]
     async fn what_is_not_http_is_refused() {
-        for answer in ["SSH-2.0-x\r\n", "HTTP/1.0 OK\r\n\r\n", "HTTP/1.0 200 OK\r\nContent-Length: -1\r\n\r\n",
+        for answer in [
+            "SSH-2.0-x\r\n",
+            "HTTP/1.0 OK\r\n\r\n",
+            "HTTP/1.0 200 OK\r\nContent-Length: -1\r\n\r\n",
             "HTTP/1.0 200 OK\r\nContent-Encoding: x-zstd\r\n\r\n",
-            "HTTP/1.0 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n"] {
-            assert!(matches!(answered(answer.as_bytes()).await, Err(HttpError::Malformed(_))), "{answer:?}");
+            "HTTP/1.0 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        ] {
+            assert!(
+                matches!(
+                    answered(answer.as_bytes()).await,
+                    Err(HttpError::Malformed(_))
+                ),
+                "{answer:?}"
+            );
         }
     }
 
@@ -522,15 +658,30 @@ mod tests {
             clock.advance(Duration::from_secs(10));
             tokio::task::yield_now().await;
         }
-        assert!(matches!(task.await.unwrap(), Err(HttpError::Timeout { .. })));
+        assert!(matches!(
+            task.await.unwrap(),
+            Err(HttpError::Timeout { .. })
+        ));
     }
 
     #[test]
     fn a_post_carries_length_reason_and_body() {
-        let request = Request::Post { path: "/tor/", reason: "config change", body: b"router x".to_vec() };
+        let request = Request::Post {
+            path: "/tor/",
+            reason: "config change",
+            body: b"router x".to_vec(),
+        };
         let text = String::from_utf8(request.encode(HOST)).unwrap();
-        assert!(text.starts_with("POST /tor/ HTTP/1.0\r\nContent-Length: 8\r\nHost: 127.0.0.1:7000\r\n"), "{text}");
-        assert!(text.ends_with("X-Desc-Gen-Reason: config change\r\n\r\nrouter x"), "{text}");
+        assert!(
+            text.starts_with(
+                "POST /tor/ HTTP/1.0\r\nContent-Length: 8\r\nHost: 127.0.0.1:7000\r\n"
+            ),
+            "{text}"
+        );
+        assert!(
+            text.ends_with("X-Desc-Gen-Reason: config change\r\n\r\nrouter x"),
+            "{text}"
+        );
     }
 
     proptest! {

@@ -1,6 +1,7 @@
 //! Directory documents: what a relay fetches, verifies, follows and publishes.
 //!
 //! - [`consensus`]: the microdesc-flavoured consensus and the authority certificates that sign it
+//! - [`fetch`]: what to ask the authorities for next, and what to make of the answers
 //! - [`params`]: the network parameters that a relay follows, typed and clamped
 //! - [`cache`]: both documents in C tor's cache files
 //! - [`http`]: HTTP/1.0 to a directory authority, bounded in every direction
@@ -8,7 +9,7 @@
 //! - [`publish`]: when to publish them and what the authorities answered
 //! - [`bandwidth`]: observed bandwidth and the histories that are published
 //! - [`schedule`]: when to fetch next, and how long to wait after a failure
-//! - [`task`]: the asynchronous task that drives all of these for a node
+//! - [`task`]: the asynchronous task that drives all of these for a node, by [`command`]s and events
 //!
 //! Only [`http`] and [`task`] do input and output over the network and only [`cache`] touches
 //! files; everything else is given its bytes, its time and its randomness.
@@ -20,6 +21,7 @@ pub mod clock;
 pub mod command;
 pub mod consensus;
 pub mod descriptor;
+pub mod fetch;
 pub mod http;
 pub mod params;
 pub mod publish;

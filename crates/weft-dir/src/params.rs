@@ -301,7 +301,11 @@ mod tests {
 
     #[test]
     fn a_value_outside_its_range_moves_to_the_nearest_end() {
-        let params = with(&[("KISTSchedRunInterval", 0), ("circwindow", i32::MAX), ("nf_ito_low", -5)]);
+        let params = with(&[
+            ("KISTSchedRunInterval", 0),
+            ("circwindow", i32::MAX),
+            ("nf_ito_low", -5),
+        ]);
         assert_eq!(params.kist_sched_run_interval, Duration::from_millis(2));
         assert_eq!(params.circwindow, 1000);
         assert_eq!(params.nf_ito_low, Duration::ZERO);
@@ -316,7 +320,10 @@ mod tests {
             ("cc_alg", 1),
         ]);
         assert_eq!(params.nf_ito_high, Duration::from_secs(20));
-        assert_eq!(params.onion_key_grace_period, Duration::from_secs(2 * 86_400));
+        assert_eq!(
+            params.onion_key_grace_period,
+            Duration::from_secs(2 * 86_400)
+        );
         assert_eq!(params.circ_max_cell_queue_size_out, 60);
         assert_eq!(params.cc_alg, 2);
     }

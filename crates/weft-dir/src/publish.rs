@@ -99,8 +99,9 @@ pub struct Round {
 pub struct Publisher {
     /// Why a new descriptor is wanted, if it is.
     dirty: Option<&'static str>,
-    /// Publication time and observed bandwidth of the descriptor that is out.
-    published: Option<(SystemTime, u64)>,
+    /// Publication time of the descriptor that is out, and the observed bandwidth that it tells;
+    /// none if it could not be made.
+    published: Option<(SystemTime, Option<u64>)>,
     /// When, in monotonic time, it was made.
     made_at: Option<Duration>,
     /// When bandwidth was last the reason.
@@ -140,20 +141,28 @@ impl Publisher {
         };
         // A publication time in the future means that the clock was set back: what is out is
         // wrong, so its age counts as past every limit.
-        let age = situation.now.duration_since(published).unwrap_or(FORCE_REGENERATE);
+        let age = situation
+            .now
+            .duration_since(published)
+            .unwrap_or(FORCE_REGENERATE);
         if age >= FORCE_REGENERATE {
             return self.mark_dirty("time for new descriptor");
         }
         if age >= FAST_RETRY {
             match situation.listing {
                 Listing::Unlisted => return self.mark_dirty("not listed in consensus"),
-                Listing::Listed { stale: true, valid_after } if valid_after > published => {
+                Listing::Listed {
+                    stale: true,
+                    valid_after,
+                } if valid_after > published => {
                     return self.mark_dirty("listed as stale in consensus");
                 }
                 _ => {}
             }
         }
-        self.check_bandwidth(situation, told);
+        if let Some(told) = told {
+            self.check_bandwidth(situation, told);
+        }
     }
 
     /// The rule of bandwidth: twice or half of what was told, during the first day.
@@ -166,7 +175,10 @@ impl Publisher {
             || observed > told.saturating_mul(BANDWIDTH_FACTOR)
             || observed < told / BANDWIDTH_FACTOR;
         let recently = self.bandwidth_changed.is_some_and(|when| {
-            situation.now.duration_since(when).is_ok_and(|since| since < BANDWIDTH_INTERVAL)
+            situation
+                .now
+                .duration_since(when)
+                .is_ok_and(|since| since < BANDWIDTH_INTERVAL)
         });
         if changed && (!recently || situation.testing || told == 0) {
             self.bandwidth_changed = Some(situation.now);
@@ -176,7 +188,9 @@ impl Publisher {
 
     /// Why to make a new descriptor now, if so.
     pub fn wants(&self, monotonic: Duration) -> Option<&'static str> {
-        let rested = self.made_at.is_none_or(|at| monotonic.saturating_sub(at) >= MIN_INTERVAL);
+        let rested = self
+            .made_at
+            .is_none_or(|at| monotonic.saturating_sub(at) >= MIN_INTERVAL);
         self.dirty.filter(|_| rested)
     }
 
@@ -193,7 +207,7 @@ impl Publisher {
         let (base, cap) = if testing { (1, 10) } else { (60, 3600) };
         let (base, cap) = (Duration::from_secs(base), Duration::from_secs(cap));
         self.dirty = None;
-        self.published = Some((published, observed));
+        self.published = Some((published, Some(observed)));
         self.made_at = Some(monotonic);
         self.generation += 1;
         self.round_told = false;
@@ -208,12 +222,11 @@ impl Publisher {
         self.generation
     }
 
-    /// No descriptor could be made, or none is to be published: forget the wish until something
-    /// marks it again.
+    /// No descriptor could be made: forget the wish until something marks it again.
     pub fn give_up(&mut self, published: SystemTime) {
         self.dirty = None;
         // Counts as made, so that the regular rules try again later.
-        self.published = Some((published, 0));
+        self.published = Some((published, None));
         self.uploads.clear();
     }
 
@@ -239,30 +252,52 @@ impl Publisher {
         if generation != self.generation {
             return None;
         }
-        let upload = self.uploads.iter_mut().find(|upload| upload.authority == *authority)?;
+        let upload = self
+            .uploads
+            .iter_mut()
+            .find(|upload| upload.authority == *authority)?;
         upload.tried = true;
         upload.progress = match outcome {
             UploadOutcome::Failed(_) => Progress::Due(monotonic + upload.backoff.failed(rng)),
             _ => Progress::Done(outcome.is_success()),
         };
         let round = Round {
-            accepted: self.uploads.iter().filter(|upload| upload.progress == Progress::Done(true)).count(),
+            accepted: self
+                .uploads
+                .iter()
+                .filter(|upload| upload.progress == Progress::Done(true))
+                .count(),
             of: self.uploads.len(),
         };
         let told = self.round_told;
         // Told once when all have been tried, and again when a repetition completes it.
-        let complete = self.uploads.iter().all(|upload| matches!(upload.progress, Progress::Done(_)));
+        let complete = self
+            .uploads
+            .iter()
+            .all(|upload| matches!(upload.progress, Progress::Done(_)));
         self.round_told = told || self.uploads.iter().all(|upload| upload.tried);
         (self.round_told && (!told || complete)).then_some(round)
     }
 
+    /// Whether some authority has the newest descriptor.
+    pub fn is_published(&self) -> bool {
+        self.uploads
+            .iter()
+            .any(|upload| upload.progress == Progress::Done(true))
+    }
+
     /// When, in monotonic time, there is something to do without anything else happening.
     pub fn next_wake(&self) -> Option<Duration> {
-        let due = self.uploads.iter().filter_map(|upload| match upload.progress {
-            Progress::Due(at) => Some(at),
-            _ => None,
-        });
-        let make = self.dirty.map(|_| self.made_at.map_or(Duration::ZERO, |at| at + MIN_INTERVAL));
+        let due = self
+            .uploads
+            .iter()
+            .filter_map(|upload| match upload.progress {
+                Progress::Due(at) => Some(at),
+                _ => None,
+            });
+        let make = self
+            .dirty
+            .map(|_| self.made_at.map_or(Duration::ZERO, |at| at + MIN_INTERVAL));
         due.chain(make).min()
     }
 }
@@ -294,24 +329,49 @@ mod tests {
 
     fn after(age: Duration, listing: Listing, observed: u64) -> Option<&'static str> {
         let (mut publisher, _) = published();
-        publisher.check(&Situation { now: start() + age, listing, uptime: age, observed, testing: false });
+        publisher.check(&Situation {
+            now: start() + age,
+            listing,
+            uptime: age,
+            observed,
+            testing: false,
+        });
         publisher.wants(HOUR)
     }
 
     #[test]
     fn a_descriptor_is_replaced_after_eighteen_hours() {
         assert_eq!(after(18 * HOUR - MINUTE, Listing::Unknown, 1000), None);
-        assert_eq!(after(18 * HOUR, Listing::Unknown, 1000), Some("time for new descriptor"));
+        assert_eq!(
+            after(18 * HOUR, Listing::Unknown, 1000),
+            Some("time for new descriptor")
+        );
     }
 
     #[test]
     fn a_descriptor_that_the_consensus_ignores_is_replaced_after_ninety_minutes() {
         assert_eq!(after(80 * MINUTE, Listing::Unlisted, 1000), None);
-        assert_eq!(after(90 * MINUTE, Listing::Unlisted, 1000), Some("not listed in consensus"));
-        let stale = |valid_after| Listing::Listed { stale: true, valid_after };
-        assert_eq!(after(90 * MINUTE, stale(start() + HOUR), 1000), Some("listed as stale in consensus"));
-        assert_eq!(after(90 * MINUTE, stale(start() - HOUR), 1000), None, "that consensus is older");
-        let listed = Listing::Listed { stale: false, valid_after: start() + HOUR };
+        assert_eq!(
+            after(90 * MINUTE, Listing::Unlisted, 1000),
+            Some("not listed in consensus")
+        );
+        let stale = |valid_after| Listing::Listed {
+            stale: true,
+            valid_after,
+        };
+        assert_eq!(
+            after(90 * MINUTE, stale(start() + HOUR), 1000),
+            Some("listed as stale in consensus")
+        );
+        assert_eq!(
+            after(90 * MINUTE, stale(start() - HOUR), 1000),
+            None,
+            "that consensus is older"
+        );
+        let listed = Listing::Listed {
+            stale: false,
+            valid_after: start() + HOUR,
+        };
         assert_eq!(after(10 * HOUR, listed, 1000), None);
     }
 
@@ -330,7 +390,11 @@ mod tests {
             observed: 9000,
             testing: false,
         });
-        assert_eq!(publisher.wants(HOUR), None, "an old relay waits for its regular time");
+        assert_eq!(
+            publisher.wants(HOUR),
+            None,
+            "an old relay waits for its regular time"
+        );
     }
 
     #[test]
@@ -341,13 +405,22 @@ mod tests {
         for minute in 1..=400_u32 {
             observed += observed / 50;
             let now = start() + minute * MINUTE;
-            publisher.check(&Situation { now, listing: Listing::Unknown, uptime: minute * MINUTE, observed, testing: false });
+            publisher.check(&Situation {
+                now,
+                listing: Listing::Unknown,
+                uptime: minute * MINUTE,
+                observed,
+                testing: false,
+            });
             if publisher.wants(minute * MINUTE).is_some() {
                 published_after.push(minute);
                 publisher.made(now, observed, minute * MINUTE, ids().into_iter(), false);
             }
         }
-        let gaps: Vec<u32> = published_after.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        let gaps: Vec<u32> = published_after
+            .windows(2)
+            .map(|pair| pair[1] - pair[0])
+            .collect();
         assert!(published_after[0] < 60, "{published_after:?}");
         assert_eq!(gaps, [180, 180], "{published_after:?}");
     }
@@ -373,7 +446,16 @@ mod tests {
         assert_eq!(publisher.next_upload(Duration::ZERO), Some(a));
         assert_eq!(publisher.next_upload(Duration::ZERO), Some(b));
         assert_eq!(publisher.next_upload(Duration::ZERO), None);
-        assert_eq!(publisher.ended(generation, &a, &UploadOutcome::Accepted, Duration::ZERO, &mut rng), None);
+        assert_eq!(
+            publisher.ended(
+                generation,
+                &a,
+                &UploadOutcome::Accepted,
+                Duration::ZERO,
+                &mut rng
+            ),
+            None
+        );
         let failed = UploadOutcome::Failed("no route".into());
         assert_eq!(
             publisher.ended(generation, &b, &failed, Duration::ZERO, &mut rng),
@@ -396,16 +478,35 @@ mod tests {
         let mut rng = ChaCha8Rng::seed_from_u64(1);
         for id in ids() {
             publisher.next_upload(Duration::ZERO);
-            publisher.ended(generation, &id, &UploadOutcome::Refused("bad".into()), Duration::ZERO, &mut rng);
+            publisher.ended(
+                generation,
+                &id,
+                &UploadOutcome::Refused("bad".into()),
+                Duration::ZERO,
+                &mut rng,
+            );
         }
         assert_eq!(publisher.next_wake(), None);
         publisher.mark_dirty("config change");
-        assert_eq!(publisher.wants(Duration::from_secs(1)), None, "not within the same seconds");
-        assert_eq!(publisher.wants(Duration::from_secs(2)), Some("config change"));
+        assert_eq!(
+            publisher.wants(Duration::from_secs(1)),
+            None,
+            "not within the same seconds"
+        );
+        assert_eq!(
+            publisher.wants(Duration::from_secs(2)),
+            Some("config change")
+        );
         publisher.made(start() + MINUTE, 1000, MINUTE, ids().into_iter(), false);
         assert!(publisher.next_upload(MINUTE).is_some());
         assert_eq!(
-            publisher.ended(generation, &ids()[0], &UploadOutcome::Accepted, MINUTE, &mut rng),
+            publisher.ended(
+                generation,
+                &ids()[0],
+                &UploadOutcome::Accepted,
+                MINUTE,
+                &mut rng
+            ),
             None,
             "an answer about the older descriptor does not count"
         );

@@ -28,7 +28,10 @@ pub fn next_consensus_fetch(
     let mut start = fresh_until + slack;
     // A start so late that the window passes the end happens only with intervals of seconds.
     if start + window >= valid_until {
-        start = valid_until.checked_sub(window + second).unwrap_or(fresh_until).max(fresh_until);
+        start = valid_until
+            .checked_sub(window + second)
+            .unwrap_or(fresh_until)
+            .max(fresh_until);
     }
     start + window.mul_f64(rng.random::<f64>())
 }
@@ -48,7 +51,11 @@ impl Backoff {
     /// Delays from `base` (one second at least) to `cap`.
     pub fn new(base: Duration, cap: Duration) -> Self {
         let base = base.max(Duration::from_secs(1));
-        Self { base, cap: cap.max(base), last: Duration::ZERO }
+        Self {
+            base,
+            cap: cap.max(base),
+            last: Duration::ZERO,
+        }
     }
 
     /// How long to wait after one more failure.
@@ -102,7 +109,9 @@ mod tests {
 
     #[test]
     fn an_hourly_consensus_is_fetched_within_the_first_half_hour_of_staleness() {
-        let at = |minutes: u64| SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000 + minutes * 60);
+        let at = |minutes: u64| {
+            SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000 + minutes * 60)
+        };
         let mut rng = ChaCha8Rng::seed_from_u64(7);
         for _ in 0..100 {
             let when = next_consensus_fetch(at(0), at(60), at(180), &mut rng);

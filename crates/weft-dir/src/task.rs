@@ -1,1 +1,706 @@
-pub mod placeholder {}
+//! The asynchronous task that keeps a node and the directory authorities informed of each other.
+//!
+//! Everything that is decided is decided in [`fetch`](crate::fetch), [`publish`](crate::publish)
+//! and [`bandwidth`](crate::bandwidth); this task gives them time and randomness, makes their
+//! requests, keeps the cache files, and speaks with the node: [`Command`]s in, [`Event`]s out.
+//! A node runs it on a thread of its own ([`DirectoryHandle::start`]); tests run
+//! [`DirectoryTask::run`] with a clock of theirs.
+
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime};
+
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tor_llcrypto::pk::rsa::RsaIdentity;
+use tor_netdoc::doc::netstatus::ProtocolSupportError;
+use tor_netdoc::types::relay_flags::RelayFlags;
+
+use crate::bandwidth::BandwidthHistory;
+use crate::cache;
+use crate::clock::{Clock, SystemClock};
+use crate::command::{Command, Event, Options, Severity, UploadOutcome};
+use crate::consensus::{Consensus, EARLY_NOTICE};
+use crate::descriptor::{Moment, OwnDescriptor, SignedDescriptor};
+use crate::fetch::{Fetcher, News};
+use crate::http::{self, HttpError, Limits, Request, Response};
+use crate::params::Params;
+use crate::publish::{Listing, Publisher, Situation};
+
+/// Commands that may wait; a node that is so far ahead is told, not blocked.
+const QUEUE: usize = 256;
+/// Longest time between looks at the wall clock, so that a jump of it is noticed.
+const LONGEST_SLEEP: Duration = Duration::from_secs(60);
+/// How often the rules of publication are applied (C tor `CHECK_DESCRIPTOR_INTERVAL`).
+const CHECK_INTERVAL: Duration = Duration::from_secs(60);
+/// The same in testing networks, whose consensuses are seconds apart.
+const CHECK_INTERVAL_TESTING: Duration = Duration::from_secs(5);
+/// How often the bandwidth history is handed out for the state file.
+const STATE_INTERVAL: Duration = Duration::from_secs(3600);
+/// Difference of clocks that is worth a warning (C tor `ALLOW_DIRECTORY_TIME_SKEW`).
+const TOLERATED_SKEW: Duration = Duration::from_secs(30 * 60);
+/// Warnings about the clock are at least this far apart.
+const SKEW_WARNING_INTERVAL: Duration = Duration::from_secs(3600);
+
+/// How a directory task starts.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Settings.
+    pub options: Options,
+    /// The state file's lines; those that are not bandwidth history are ignored.
+    pub state: Vec<(String, String)>,
+    /// Seed of its randomness: random in a node, fixed in a test.
+    pub seed: [u8; 32],
+}
+
+/// Where a directory task sends its events; called on its thread, must not block.
+pub type EventSink = Box<dyn FnMut(Event) + Send>;
+
+/// A directory task on a thread of its own. Dropping it ends the task.
+#[derive(Debug)]
+pub struct DirectoryHandle {
+    /// Where commands go.
+    commands: mpsc::Sender<Command>,
+    /// The thread.
+    thread: Option<JoinHandle<()>>,
+}
+
+/// The task does not take commands: it is overwhelmed or has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the directory task does not take commands")]
+pub struct NotTaken;
+
+impl DirectoryHandle {
+    /// Starts a task that lives by the machine's clocks.
+    pub fn start(config: Config, events: EventSink) -> io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let (sender, receiver) = mpsc::channel(QUEUE);
+        let thread = std::thread::Builder::new()
+            .name("directory".into())
+            .spawn(move || {
+                let task = DirectoryTask::new(config, Arc::new(SystemClock::default()), events);
+                runtime.block_on(task.run(receiver));
+            })?;
+        Ok(Self {
+            commands: sender,
+            thread: Some(thread),
+        })
+    }
+
+    /// Sends a command without waiting.
+    pub fn send(&self, command: Command) -> Result<(), NotTaken> {
+        self.commands.try_send(command).map_err(|_| NotTaken)
+    }
+
+    /// Ends the task and waits for it; its last event is [`Event::State`].
+    pub fn shutdown(mut self) {
+        // A full queue cannot take the command; closing the channel below says the same.
+        let _ = self.commands.try_send(Command::Shutdown);
+        self.commands = mpsc::channel(1).0;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What a spawned request was for.
+#[derive(Debug)]
+enum Purpose {
+    /// Consensus or certificates.
+    Fetch,
+    /// A descriptor of this generation.
+    Upload(u64),
+}
+
+/// A request that ended.
+#[derive(Debug)]
+struct Finished {
+    /// What it was for.
+    purpose: Purpose,
+    /// Identity of the authority.
+    authority: RsaIdentity,
+    /// Its nickname.
+    nickname: String,
+    /// Wall clock when it was sent.
+    sent: SystemTime,
+    /// How it ended.
+    result: Result<Response, HttpError>,
+}
+
+/// The directory task.
+pub struct DirectoryTask {
+    /// Settings.
+    options: Options,
+    /// Time.
+    clock: Arc<dyn Clock>,
+    /// Randomness of schedules.
+    rng: StdRng,
+    /// Where events go.
+    events: EventSink,
+    /// Fetching.
+    fetcher: Fetcher,
+    /// Publishing.
+    publisher: Publisher,
+    /// What we say about ourselves.
+    descriptor: Option<Box<OwnDescriptor>>,
+    /// What has been signed last, and why.
+    signed: Option<(SignedDescriptor, &'static str)>,
+    /// Its generation.
+    generation: u64,
+    /// Whether IPv4 and IPv6 ORPort have been found reachable.
+    reachable: (bool, bool),
+    /// Bandwidth.
+    bandwidth: BandwidthHistory,
+    /// Start of the hour of the last overload.
+    overloaded: Option<SystemTime>,
+    /// Monotonic time of the start.
+    started: Duration,
+    /// When the rules of publication were last applied.
+    checked: Duration,
+    /// When the state was last handed out.
+    state_told: Duration,
+    /// When the clock was last complained about.
+    skew_told: Option<Duration>,
+    /// What was last said about being listed.
+    listed: Option<Option<RelayFlags>>,
+    /// How far the start has come.
+    bootstrap: Option<u8>,
+    /// Requests underway.
+    requests: JoinSet<Finished>,
+}
+
+impl DirectoryTask {
+    /// A task that has not begun.
+    pub fn new(config: Config, clock: Arc<dyn Clock>, mut events: EventSink) -> Self {
+        let mut rng = StdRng::from_seed(config.seed);
+        let (now, monotonic) = (clock.wall(), clock.monotonic());
+        let bandwidth = BandwidthHistory::from_state(&config.state, now).unwrap_or_else(|error| {
+            events(Event::Message(Severity::Warn, format!("{error}.")));
+            BandwidthHistory::new(now)
+        });
+        Self {
+            fetcher: Fetcher::new(&config.options, monotonic, &mut rng),
+            options: config.options,
+            clock,
+            rng,
+            events,
+            publisher: Publisher::default(),
+            descriptor: None,
+            signed: None,
+            generation: 0,
+            reachable: (false, false),
+            bandwidth,
+            overloaded: None,
+            started: monotonic,
+            checked: monotonic,
+            state_told: monotonic,
+            skew_told: None,
+            listed: None,
+            bootstrap: None,
+            requests: JoinSet::new(),
+        }
+    }
+
+    /// Runs until [`Command::Shutdown`] or until the command channel is closed.
+    pub async fn run(mut self, mut commands: mpsc::Receiver<Command>) {
+        self.progress(0, "starting", "Starting");
+        self.load_cache();
+        loop {
+            self.turn();
+            let (clock, wait) = (self.clock.clone(), self.wait());
+            tokio::select! {
+                command = commands.recv() => match command {
+                    None | Some(Command::Shutdown) => break,
+                    Some(command) => self.command(command),
+                },
+                Some(finished) = self.requests.join_next() => {
+                    // A request that panicked is a bug that tokio has already reported.
+                    if let Ok(finished) = finished {
+                        self.finished(finished);
+                    }
+                }
+                () = clock.sleep(wait) => {}
+            }
+        }
+        (self.events)(Event::State(self.bandwidth.state()));
+    }
+
+    /// Does whatever is due now.
+    fn turn(&mut self) {
+        let (now, monotonic) = (self.clock.wall(), self.clock.monotonic());
+        let interval = if self.options.testing {
+            CHECK_INTERVAL_TESTING
+        } else {
+            CHECK_INTERVAL
+        };
+        if monotonic.saturating_sub(self.checked) >= interval {
+            self.checked = monotonic;
+            let situation = self.situation(now, monotonic);
+            self.publisher.check(&situation);
+            self.tell_listing(now);
+        }
+        if monotonic.saturating_sub(self.state_told) >= STATE_INTERVAL {
+            self.state_told = monotonic;
+            (self.events)(Event::State(self.bandwidth.state()));
+        }
+        if let Some((index, request)) = self.fetcher.next(&self.options, now, monotonic) {
+            if !self.fetcher.is_live(now) {
+                self.progress(
+                    25,
+                    "requesting_status",
+                    "Asking for networkstatus consensus",
+                );
+            }
+            self.request(index, Purpose::Fetch, request);
+        }
+        self.publish(now, monotonic);
+    }
+
+    /// How long nothing has to be done if nobody says anything.
+    fn wait(&self) -> Duration {
+        let (now, monotonic) = (self.clock.wall(), self.clock.monotonic());
+        let interval = if self.options.testing {
+            CHECK_INTERVAL_TESTING
+        } else {
+            LONGEST_SLEEP
+        };
+        let publish = self
+            .publisher
+            .next_wake()
+            .filter(|_| self.may_publish())
+            .map(|at| at.saturating_sub(monotonic));
+        let fetch = self.fetcher.wait(now, monotonic);
+        [publish, fetch]
+            .into_iter()
+            .flatten()
+            .fold(interval, Duration::min)
+    }
+
+    /// Obeys a command.
+    fn command(&mut self, command: Command) {
+        let (now, monotonic) = (self.clock.wall(), self.clock.monotonic());
+        match command {
+            Command::Options(options) => {
+                if options.authorities != self.options.authorities {
+                    self.publisher.mark_dirty("authorities have changed");
+                }
+                self.options = *options;
+                self.fetcher.options_changed(&self.options, monotonic);
+            }
+            Command::Descriptor(descriptor) => {
+                match &self.descriptor {
+                    None => self.publisher.mark_dirty("initialized"),
+                    Some(before) => {
+                        if let Some(reason) = before.changed(&descriptor) {
+                            self.publisher.mark_dirty(reason);
+                        }
+                    }
+                }
+                self.descriptor = Some(descriptor);
+                self.tell_listing(now);
+                self.check_protocols();
+            }
+            Command::Publish(reason) => self.publisher.mark_dirty(reason),
+            Command::Reachable { ipv4, ipv6 } => self.reachable = (ipv4, ipv6),
+            Command::Bandwidth(totals) => self.bandwidth.note(now, totals),
+            Command::Overloaded(when) => self.overloaded = Some(start_of_hour(when)),
+            // `run` ends the loop itself.
+            Command::Shutdown => {}
+        }
+    }
+
+    /// The parameters to follow.
+    fn params(&self) -> Params {
+        self.fetcher
+            .consensus()
+            .map(|consensus| consensus.params.clone())
+            .unwrap_or_default()
+    }
+
+    /// Whether a descriptor may be published at all.
+    fn may_publish(&self) -> bool {
+        let Some(descriptor) = &self.descriptor else {
+            return false;
+        };
+        let consensus = self.fetcher.consensus();
+        let assume = |of: fn(&Params) -> bool| {
+            self.options.assume_reachable
+                || consensus.is_some_and(|consensus| of(&consensus.params))
+        };
+        let ipv4 = self.reachable.0 || assume(|params| params.assume_reachable);
+        let ipv6 = descriptor.ipv6.is_none()
+            || self.reachable.1
+            || assume(|params| params.assume_reachable_ipv6);
+        self.options.publish && ipv4 && ipv6
+    }
+
+    /// What the rules of publication look at.
+    fn situation(&self, now: SystemTime, monotonic: Duration) -> Situation {
+        let listing = match &self.descriptor {
+            Some(descriptor) => self.fetcher.listing(&descriptor.rsa_id(), now),
+            None => Listing::Unknown,
+        };
+        let observed = self
+            .bandwidth
+            .observed(self.options.min_time_to_report_bandwidth);
+        let cap = self
+            .descriptor
+            .as_ref()
+            .and_then(|descriptor| descriptor.max_advertised);
+        Situation {
+            now,
+            listing,
+            uptime: monotonic.saturating_sub(self.started),
+            observed: observed.min(cap.unwrap_or(u64::MAX)),
+            testing: self.options.testing,
+        }
+    }
+
+    /// Makes a descriptor if one is wanted, and uploads where it is due.
+    fn publish(&mut self, now: SystemTime, monotonic: Duration) {
+        if !self.may_publish() {
+            return;
+        }
+        if let Some(reason) = self.publisher.wants(monotonic) {
+            self.make(reason, now, monotonic);
+        }
+        while let Some(id) = self.publisher.next_upload(monotonic) {
+            let Some((signed, reason)) = &self.signed else {
+                break;
+            };
+            let request = Request::Post {
+                path: "/tor/",
+                reason,
+                body: signed.upload_body(),
+            };
+            let Some(index) = self
+                .options
+                .authorities
+                .iter()
+                .position(|authority| authority.identity == id)
+            else {
+                continue;
+            };
+            self.request(index, Purpose::Upload(self.generation), request);
+        }
+    }
+
+    /// Signs a new descriptor.
+    fn make(&mut self, reason: &'static str, now: SystemTime, monotonic: Duration) {
+        let Some(descriptor) = &self.descriptor else {
+            return;
+        };
+        let params = self.params();
+        let situation = self.situation(now, monotonic);
+        let moment = Moment {
+            published: now,
+            uptime: situation.uptime,
+            observed: situation.observed,
+            overload_general: self.overloaded,
+            onion_key_lifetime: params.onion_key_lifetime,
+            with_tap: params.publish_dummy_tap_key,
+            with_family: params.publish_family_list,
+            history: self.bandwidth.lines(descriptor.relay_bandwidth_rate),
+        };
+        match descriptor.sign(&moment) {
+            Ok(signed) => {
+                self.generation = self.publisher.made(
+                    now,
+                    signed.observed,
+                    monotonic,
+                    self.options
+                        .authorities
+                        .iter()
+                        .map(|authority| authority.identity),
+                    self.options.testing,
+                );
+                self.signed = Some((signed, reason));
+            }
+            Err(error) => {
+                self.publisher.give_up(now);
+                (self.events)(Event::Message(Severity::Warn, format!("{error}.")));
+            }
+        }
+    }
+
+    /// Starts a request to the authority with this index.
+    fn request(&mut self, index: usize, purpose: Purpose, request: Request) {
+        let Some(authority) = self.options.authorities.get(index).cloned() else {
+            return;
+        };
+        let (clock, bind) = (self.clock.clone(), self.options.bind);
+        let limits = Limits::with_stall(self.options.max_stall);
+        self.requests.spawn(async move {
+            let sent = clock.wall();
+            let result = http::fetch(authority.dir_addr, bind, &request, limits, &*clock).await;
+            Finished {
+                purpose,
+                authority: authority.identity,
+                nickname: authority.nickname,
+                sent,
+                result,
+            }
+        });
+    }
+
+    /// A request has ended.
+    fn finished(&mut self, finished: Finished) {
+        let (now, monotonic) = (self.clock.wall(), self.clock.monotonic());
+        let Finished {
+            purpose,
+            authority,
+            nickname,
+            sent,
+            result,
+        } = finished;
+        if let Ok(response) = &result {
+            self.heard(response, &nickname, sent, monotonic);
+        }
+        match purpose {
+            Purpose::Fetch => {
+                let news = self.fetcher.answered(
+                    result,
+                    &nickname,
+                    &self.options,
+                    now,
+                    monotonic,
+                    &mut self.rng,
+                );
+                for news in news {
+                    self.news(news, now, monotonic);
+                }
+            }
+            Purpose::Upload(generation) => {
+                let outcome = outcome(result);
+                let round = self.publisher.ended(
+                    generation,
+                    &authority,
+                    &outcome,
+                    monotonic,
+                    &mut self.rng,
+                );
+                (self.events)(Event::Uploaded {
+                    authority: nickname,
+                    outcome,
+                });
+                if let (Some(round), Some((signed, reason))) = (round, &self.signed) {
+                    (self.events)(Event::Published {
+                        accepted: round.accepted,
+                        of: round.of,
+                        reason,
+                        observed: signed.observed,
+                    });
+                }
+                self.maybe_done(now);
+            }
+        }
+    }
+
+    /// What the headers of any answer tell: their clock, and our address.
+    fn heard(&mut self, response: &Response, source: &str, sent: SystemTime, monotonic: Duration) {
+        if let Some(address) = response.your_address {
+            (self.events)(Event::AddressSuggested {
+                address,
+                source: source.to_string(),
+            });
+        }
+        if let Some(date) = response.date {
+            // The header was written just after we asked; downloads may take long.
+            let seconds = signed_seconds(sent, date);
+            if seconds.unsigned_abs() > TOLERATED_SKEW.as_secs() {
+                self.skew(seconds, source.to_string(), monotonic);
+            }
+        }
+    }
+
+    /// Complains about the clock, not too often.
+    fn skew(&mut self, seconds: i64, source: String, monotonic: Duration) {
+        let recently = self
+            .skew_told
+            .is_some_and(|told| monotonic.saturating_sub(told) < SKEW_WARNING_INTERVAL);
+        if !recently {
+            self.skew_told = Some(monotonic);
+            (self.events)(Event::ClockSkew { seconds, source });
+        }
+    }
+
+    /// Reads the cache files.
+    fn load_cache(&mut self) {
+        let mut read = |name| {
+            cache::read(&self.options.cache_directory, name).unwrap_or_else(|error| {
+                (self.events)(Event::Message(
+                    Severity::Warn,
+                    format!("{error}; it will be fetched again."),
+                ));
+                None
+            })
+        };
+        let (certs, consensus) = (read(cache::CERTS), read(cache::CONSENSUS));
+        let (now, monotonic) = (self.clock.wall(), self.clock.monotonic());
+        let news = self.fetcher.load(
+            certs.as_deref(),
+            consensus.as_deref(),
+            &self.options,
+            now,
+            &mut self.rng,
+        );
+        for news in news {
+            self.news(news, now, monotonic);
+        }
+    }
+
+    /// Acts on what fetching led to.
+    fn news(&mut self, news: News, now: SystemTime, monotonic: Duration) {
+        match news {
+            News::Consensus(consensus, text) => {
+                if let Some(text) = text {
+                    self.store(cache::CONSENSUS, &text);
+                }
+                self.adopted(consensus, now, monotonic);
+            }
+            News::Certs(text) => self.store(cache::CERTS, &text),
+            News::WaitingForCerts => {
+                self.progress(40, "loading_keys", "Loading authority key certs")
+            }
+            News::Message(severity, text) => (self.events)(Event::Message(severity, text)),
+        }
+    }
+
+    /// A new consensus is in use.
+    fn adopted(&mut self, consensus: Arc<Consensus>, now: SystemTime, monotonic: Duration) {
+        let live = consensus.is_live(now);
+        if consensus
+            .valid_after
+            .duration_since(now)
+            .is_ok_and(|early| early > EARLY_NOTICE)
+        {
+            self.skew(
+                signed_seconds(now, consensus.valid_after),
+                "the consensus".into(),
+                monotonic,
+            );
+        }
+        (self.events)(Event::Consensus(consensus));
+        self.check_protocols();
+        self.tell_listing(now);
+        if live {
+            self.progress(
+                75,
+                "enough_dirinfo",
+                "Loaded enough directory info to build circuits",
+            );
+            self.maybe_done(now);
+        }
+    }
+
+    /// Compares what the consensus wants of relays with what we speak.
+    fn check_protocols(&mut self) {
+        let (Some(consensus), Some(descriptor)) = (self.fetcher.consensus(), &self.descriptor)
+        else {
+            return;
+        };
+        let (required, protocols) = match consensus
+            .relay_protocols
+            .check_protocols(&descriptor.protocols)
+        {
+            Err(ProtocolSupportError::MissingRequired(protocols)) => (true, protocols),
+            Err(ProtocolSupportError::MissingRecommended(protocols)) => (false, protocols),
+            _ => return,
+        };
+        (self.events)(Event::MissingProtocols {
+            required,
+            protocols: protocols.to_string(),
+        });
+    }
+
+    /// Tells whether the consensus lists us, when that changed.
+    fn tell_listing(&mut self, now: SystemTime) {
+        let (Some(consensus), Some(descriptor)) = (self.fetcher.consensus(), &self.descriptor)
+        else {
+            return;
+        };
+        if !consensus.is_live(now) {
+            return;
+        }
+        let flags = consensus
+            .relay(&descriptor.rsa_id())
+            .map(|relay| relay.flags);
+        if self.listed != Some(flags) {
+            self.listed = Some(flags);
+            (self.events)(Event::Listed(flags));
+        }
+    }
+
+    /// Writes a cache file; a full disk is no reason to stop.
+    fn store(&mut self, name: &str, text: &str) {
+        if let Err(error) = cache::write(&self.options.cache_directory, name, text) {
+            (self.events)(Event::Message(
+                Severity::Warn,
+                format!("{error}; going on without."),
+            ));
+        }
+    }
+
+    /// Tells how far the start has come; never goes back.
+    fn progress(&mut self, percent: u8, tag: &'static str, summary: &'static str) {
+        if self.bootstrap.is_none_or(|before| percent > before) {
+            self.bootstrap = Some(percent);
+            (self.events)(Event::Bootstrap {
+                percent,
+                tag,
+                summary,
+            });
+        }
+    }
+
+    /// The start is over when there is a live consensus and, if we publish, an authority has us.
+    fn maybe_done(&mut self, now: SystemTime) {
+        if self.fetcher.is_live(now) && (!self.options.publish || self.publisher.is_published()) {
+            self.progress(100, "done", "Done");
+        }
+    }
+}
+
+/// What an answer to an upload means.
+fn outcome(result: Result<Response, HttpError>) -> UploadOutcome {
+    match result {
+        Ok(Response {
+            status: 200,
+            not_new: true,
+            ..
+        }) => UploadOutcome::NotNew,
+        Ok(Response { status: 200, .. }) => UploadOutcome::Accepted,
+        Ok(Response {
+            status: 400,
+            reason,
+            ..
+        }) => UploadOutcome::Refused(reason),
+        Ok(Response { status, reason, .. }) => {
+            UploadOutcome::Failed(format!("status {status} ({reason})"))
+        }
+        Err(error) => UploadOutcome::Failed(error.to_string()),
+    }
+}
+
+/// `ours` minus `theirs` in seconds.
+fn signed_seconds(ours: SystemTime, theirs: SystemTime) -> i64 {
+    let seconds = |duration: Duration| i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
+    match ours.duration_since(theirs) {
+        Ok(ahead) => seconds(ahead),
+        Err(behind) => -seconds(behind.duration()),
+    }
+}
+
+/// Published times of overload are hours, to tell no more than needed.
+fn start_of_hour(when: SystemTime) -> SystemTime {
+    let since = when
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs();
+    SystemTime::UNIX_EPOCH + Duration::from_secs(since - since % 3600)
+}

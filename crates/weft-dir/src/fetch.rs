@@ -1,0 +1,453 @@
+//! What to ask the authorities for next, and what to make of their answers.
+//!
+//! Holds the certificates, the consensus in use, and one that waits for certificates. Does no
+//! input or output: asked what to request, told what was answered.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use rand::{Rng, RngExt as _};
+use tor_llcrypto::pk::rsa::RsaIdentity;
+use tor_netdoc::doc::authcert::AuthCertKeyIds;
+
+use crate::authority::signers;
+use crate::command::{Options, Severity};
+use crate::consensus::{
+    CACHE_MAX_AGE, Certs, Consensus, ConsensusError, REASONABLY_LIVE, certs_path, consensus_path,
+    verify,
+};
+use crate::http::{HttpError, Request, Response};
+use crate::schedule::{Backoff, next_consensus_fetch};
+
+/// Longest delay after failures; C tor forgets its failures every hour.
+const RETRY_CAP: Duration = Duration::from_secs(3600);
+/// The same in a testing network, whose first consensus appears after some ten seconds.
+const RETRY_CAP_TESTING: Duration = Duration::from_secs(5);
+/// Fetches of certificates after which a consensus that waits for them is let go: what claims to
+/// be signed with keys that nobody has is forged, or its signer is.
+const MAX_CERT_FETCHES: u32 = 3;
+/// Certificates asked for at once.
+const MAX_CERTS_ASKED: usize = 32;
+
+/// What an answer or the cache led to.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum News {
+    /// This consensus is now in use; its text is to be cached unless it came from there.
+    Consensus(Arc<Consensus>, Option<String>),
+    /// There are new certificates; this text is to be cached.
+    Certs(String),
+    /// The consensus cannot be checked before certificates arrive.
+    WaitingForCerts,
+    /// Something for the log.
+    Message(Severity, String),
+}
+
+/// A consensus that cannot be verified yet.
+#[derive(Debug)]
+struct Waiting {
+    /// The document.
+    text: String,
+    /// The certificates that it needs.
+    missing: Vec<AuthCertKeyIds>,
+    /// How often they have been asked for.
+    asked: u32,
+}
+
+/// What is being fetched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Underway {
+    /// A consensus.
+    Consensus,
+    /// Certificates.
+    Certs,
+}
+
+/// The state of fetching.
+#[derive(Debug)]
+pub struct Fetcher {
+    /// The consensus in use.
+    consensus: Option<Arc<Consensus>>,
+    /// The certificates.
+    certs: Certs,
+    /// A consensus that waits for certificates.
+    waiting: Option<Waiting>,
+    /// What is being fetched now.
+    underway: Option<Underway>,
+    /// Not before this monotonic time.
+    not_before: Duration,
+    /// When to fetch the successor of a live consensus.
+    fetch_at: SystemTime,
+    /// Delays after failures.
+    backoff: Backoff,
+    /// Index of the authority to ask next.
+    next: usize,
+}
+
+impl Fetcher {
+    /// Nothing known yet; the first fetch may start at `monotonic` plus the initial delay.
+    pub fn new(options: &Options, monotonic: Duration, rng: &mut impl Rng) -> Self {
+        let cap = if options.testing {
+            RETRY_CAP_TESTING
+        } else {
+            RETRY_CAP
+        };
+        Self {
+            consensus: None,
+            certs: Certs::default(),
+            waiting: None,
+            underway: None,
+            not_before: monotonic + options.consensus_initial_delay,
+            fetch_at: SystemTime::UNIX_EPOCH,
+            backoff: Backoff::new(options.consensus_initial_delay, cap),
+            next: rng.random_range(0..options.authorities.len().max(1)),
+        }
+    }
+
+    /// The consensus in use.
+    pub fn consensus(&self) -> Option<&Arc<Consensus>> {
+        self.consensus.as_ref()
+    }
+
+    /// Takes over what the cache files hold.
+    pub fn load(
+        &mut self,
+        certs: Option<&str>,
+        consensus: Option<&str>,
+        options: &Options,
+        now: SystemTime,
+        rng: &mut impl Rng,
+    ) -> Vec<News> {
+        let signers = signers(&options.authorities);
+        let mut news = Vec::new();
+        if let Some(text) = certs {
+            let outcome = self.certs.add(text, &signers, now);
+            if let Some(problem) = outcome.bad.first() {
+                news.push(News::Message(
+                    Severity::Warn,
+                    format!("Ignoring what is damaged in the cached certificates ({problem}); they will be fetched again."),
+                ));
+            }
+        }
+        let Some(text) = consensus else {
+            return news;
+        };
+        match verify(text, &signers, &self.certs, now, CACHE_MAX_AGE) {
+            Ok(consensus) => {
+                let consensus = self.adopt(consensus, now, rng);
+                news.push(News::Consensus(consensus, None));
+            }
+            Err(ConsensusError::MissingCerts(missing)) => {
+                self.waiting = Some(Waiting {
+                    text: text.to_string(),
+                    missing,
+                    asked: 0,
+                });
+                news.push(News::WaitingForCerts);
+            }
+            Err(
+                error @ (ConsensusError::Expired { .. } | ConsensusError::TooFewSignatures { .. }),
+            ) => {
+                news.push(News::Message(
+                    Severity::Info,
+                    format!("Not using the cached consensus: {error}."),
+                ));
+            }
+            Err(error) => news.push(News::Message(
+                Severity::Warn,
+                format!("Ignoring the cached consensus ({error}); it will be fetched again."),
+            )),
+        }
+        news
+    }
+
+    /// The settings have changed: ask again at once, and others if the authorities are others.
+    pub fn options_changed(&mut self, options: &Options, monotonic: Duration) {
+        let cap = if options.testing {
+            RETRY_CAP_TESTING
+        } else {
+            RETRY_CAP
+        };
+        self.backoff = Backoff::new(options.consensus_initial_delay, cap);
+        self.not_before = self
+            .not_before
+            .min(monotonic + options.consensus_initial_delay);
+        self.waiting = None;
+    }
+
+    /// A request to make now, and the index of the authority to ask. It counts as underway until
+    /// [`answered`](Fetcher::answered).
+    pub fn next(
+        &mut self,
+        options: &Options,
+        now: SystemTime,
+        monotonic: Duration,
+    ) -> Option<(usize, Request)> {
+        let count = options.authorities.len();
+        if self.underway.is_some() || monotonic < self.not_before || count == 0 {
+            return None;
+        }
+        if self.waiting.is_none() && self.is_live(now) && now < self.fetch_at {
+            return None;
+        }
+        let authority = self.next % count;
+        let (underway, request) = match &mut self.waiting {
+            Some(waiting) => {
+                waiting.asked += 1;
+                let missing = waiting
+                    .missing
+                    .get(..MAX_CERTS_ASKED)
+                    .unwrap_or(&waiting.missing);
+                let request = Request::Get {
+                    path: certs_path(missing),
+                    if_modified_since: None,
+                };
+                (Underway::Certs, request)
+            }
+            None => {
+                let path = consensus_path(&signers(&options.authorities));
+                let if_modified_since = self
+                    .consensus
+                    .as_ref()
+                    .map(|consensus| consensus.valid_after);
+                (
+                    Underway::Consensus,
+                    Request::Get {
+                        path,
+                        if_modified_since,
+                    },
+                )
+            }
+        };
+        self.underway = Some(underway);
+        Some((authority, request))
+    }
+
+    /// The request underway ended with this; `source` names the authority.
+    pub fn answered(
+        &mut self,
+        result: Result<Response, HttpError>,
+        source: &str,
+        options: &Options,
+        now: SystemTime,
+        monotonic: Duration,
+        rng: &mut impl Rng,
+    ) -> Vec<News> {
+        let Some(underway) = self.underway.take() else {
+            return Vec::new();
+        };
+        let what = match underway {
+            Underway::Consensus => "consensus",
+            Underway::Certs => "authority certificates",
+        };
+        let mut news = Vec::new();
+        let progress = match result {
+            Err(error) => {
+                news.push(News::Message(
+                    Severity::Info,
+                    format!("Cannot fetch the {what} from {source}: {error}."),
+                ));
+                false
+            }
+            Ok(Response {
+                status: 200, body, ..
+            }) => match String::from_utf8(body) {
+                Ok(text) if underway == Underway::Consensus => {
+                    self.consensus_arrived(text, source, options, now, rng, &mut news)
+                }
+                Ok(text) => self.certs_arrived(&text, source, options, now, rng, &mut news),
+                Err(_) => {
+                    news.push(News::Message(
+                        Severity::Warn,
+                        format!("The {what} from {source} is not text; asking another authority."),
+                    ));
+                    false
+                }
+            },
+            Ok(Response { status, reason, .. }) => {
+                // 404 before the first consensus and 304 before the next one are everyday answers.
+                let everyday = status == 304 || status == 404 && self.consensus.is_none();
+                let severity = if everyday {
+                    Severity::Info
+                } else {
+                    Severity::Notice
+                };
+                news.push(News::Message(
+                    severity,
+                    format!("{source} answered {status} ({reason}) when asked for the {what}; asking again."),
+                ));
+                false
+            }
+        };
+        if progress {
+            self.backoff.succeeded();
+            self.not_before = monotonic;
+        } else {
+            self.next = self.next.wrapping_add(1);
+            self.not_before = monotonic + self.backoff.failed(rng);
+        }
+        if self
+            .waiting
+            .as_ref()
+            .is_some_and(|waiting| waiting.asked >= MAX_CERT_FETCHES)
+        {
+            self.waiting = None;
+            news.push(News::Message(
+                Severity::Warn,
+                "No authority has the certificates that the consensus claims to be signed with; fetching another one.".into(),
+            ));
+        }
+        news
+    }
+
+    /// A consensus was answered. Whether that brought us further.
+    fn consensus_arrived(
+        &mut self,
+        text: String,
+        source: &str,
+        options: &Options,
+        now: SystemTime,
+        rng: &mut impl Rng,
+        news: &mut Vec<News>,
+    ) -> bool {
+        match verify(
+            &text,
+            &signers(&options.authorities),
+            &self.certs,
+            now,
+            REASONABLY_LIVE,
+        ) {
+            Ok(consensus) => {
+                let newer = self
+                    .consensus
+                    .as_ref()
+                    .is_none_or(|have| consensus.valid_after > have.valid_after);
+                if !newer {
+                    news.push(News::Message(
+                        Severity::Info,
+                        format!(
+                            "The consensus from {source} is not newer than the one that we have."
+                        ),
+                    ));
+                    return false;
+                }
+                let consensus = self.adopt(consensus, now, rng);
+                let live = consensus.is_live(now);
+                news.push(News::Consensus(consensus, Some(text)));
+                live
+            }
+            Err(ConsensusError::MissingCerts(missing)) => {
+                self.waiting = Some(Waiting {
+                    text,
+                    missing,
+                    asked: 0,
+                });
+                news.push(News::WaitingForCerts);
+                true
+            }
+            Err(error) => {
+                news.push(News::Message(
+                    Severity::Warn,
+                    format!("Not using the consensus from {source}: {error}."),
+                ));
+                false
+            }
+        }
+    }
+
+    /// Certificates were answered. Whether they made the waiting consensus verifiable.
+    fn certs_arrived(
+        &mut self,
+        text: &str,
+        source: &str,
+        options: &Options,
+        now: SystemTime,
+        rng: &mut impl Rng,
+        news: &mut Vec<News>,
+    ) -> bool {
+        let outcome = self.certs.add(text, &signers(&options.authorities), now);
+        if let Some(problem) = outcome.bad.first() {
+            news.push(News::Message(
+                Severity::Warn,
+                format!("Ignoring a certificate from {source}: {problem}."),
+            ));
+        }
+        if outcome.added > 0 {
+            news.push(News::Certs(self.certs.text()));
+        }
+        let Some(waiting) = self.waiting.take() else {
+            return outcome.added > 0;
+        };
+        let asked = waiting.asked;
+        let verified = self.consensus_arrived(waiting.text, source, options, now, rng, news);
+        match &mut self.waiting {
+            Some(still) => {
+                still.asked = asked;
+                outcome.added > 0
+            }
+            None => verified,
+        }
+    }
+
+    /// Uses `consensus` from now on.
+    fn adopt(
+        &mut self,
+        consensus: Consensus,
+        now: SystemTime,
+        rng: &mut impl Rng,
+    ) -> Arc<Consensus> {
+        self.fetch_at = next_consensus_fetch(
+            consensus.valid_after,
+            consensus.fresh_until,
+            consensus.valid_until,
+            rng,
+        );
+        if !consensus.is_live(now) {
+            self.fetch_at = now;
+        }
+        self.waiting = None;
+        let consensus = Arc::new(consensus);
+        self.consensus = Some(consensus.clone());
+        consensus
+    }
+
+    /// Whether the consensus in use is valid now.
+    pub fn is_live(&self, now: SystemTime) -> bool {
+        self.consensus
+            .as_ref()
+            .is_some_and(|consensus| consensus.is_live(now))
+    }
+
+    /// How long until there may be something to ask, if nothing else happens.
+    pub fn wait(&self, now: SystemTime, monotonic: Duration) -> Option<Duration> {
+        if self.underway.is_some() {
+            return None;
+        }
+        let held_off = self.not_before.saturating_sub(monotonic);
+        let until_fetch = match (&self.waiting, self.is_live(now)) {
+            (None, true) => self.fetch_at.duration_since(now).unwrap_or_default(),
+            _ => Duration::ZERO,
+        };
+        Some(held_off.max(until_fetch))
+    }
+
+    /// What the consensus, if live, says of the relay `id`: whether it lists it at all.
+    pub fn listing(&self, id: &RsaIdentity, now: SystemTime) -> crate::publish::Listing {
+        use crate::publish::Listing;
+        use tor_netdoc::types::relay_flags::RelayFlag;
+        match self
+            .consensus
+            .as_ref()
+            .filter(|consensus| consensus.is_live(now))
+        {
+            None => Listing::Unknown,
+            Some(consensus) => match consensus.relay(id) {
+                None => Listing::Unlisted,
+                Some(relay) => Listing::Listed {
+                    stale: relay.has(RelayFlag::StaleDesc),
+                    valid_after: consensus.valid_after,
+                },
+            },
+        }
+    }
+}
