@@ -1,29 +1,29 @@
 //! The relay's bandwidth limit, shared by all threads without a lock.
 //!
-//! A [`LeasePool`] is a token bucket for one direction: it fills with `rate` bytes a second up to
-//! `burst` bytes. A thread does not ask it for every read or write. It has a [`Lease`], takes some
-//! milliseconds' worth from the pool at a time, and spends that alone; so the pool, which all
-//! threads write to, is touched some hundred times a second.
+//! A [`LeasePool`] is two token buckets, one for reading and one for writing: each fills with
+//! `rate` bytes a second up to `burst` bytes. A thread does not ask it for every read or write. It
+//! has a [`Lease`], takes some milliseconds' worth from the pool at a time, and spends that alone;
+//! so the pool, which all threads write to, is touched some hundred times a second.
 //!
-//! Each thread gets at most its equal share of what the pool holds at a time, so that a thread that
+//! Each thread gets at most its equal share of what a bucket holds at a time, so that a thread that
 //! always asks first does not starve the others where bandwidth is scarce. What they leave, it gets
 //! the next times that it asks.
 //!
-//! What is guaranteed: from any moment on, no more leaves the pool, over all threads, than what it
+//! What is guaranteed: from any moment on, no more leaves a bucket, over all threads, than what it
 //! holds (at most `burst`) plus `rate` for the time that passes. And what a thread does not need
 //! goes back: all of it when the thread is about to sleep ([`Lease::release`]), and within half a
-//! second when it is awake but busy with other things ([`Lease::expire`]).
-//!
-//! All times are nanoseconds since a moment that is the same for all threads. A thread whose time
-//! lags behind, or stands still, is given less, never more.
+//! second when it is awake but busy with other things ([`Lease::expire`]). A thread whose clock
+//! reading is old, or jumped back, is given less, never more.
+
+use std::time::{Duration, Instant};
 
 use crate::sys::{Arc, AtomicI64, AtomicU64, Ordering};
 
 /// Nanoseconds in a second.
 const SECOND: u64 = 1_000_000_000;
 
-/// How long an unused lease is kept by a thread that calls [`Lease::expire`], in nanoseconds.
-const LEASE_LIFE: u64 = SECOND / 2;
+/// How long an unused lease is kept by a thread that calls [`Lease::expire`].
+const LEASE_LIFE: Duration = Duration::from_millis(500);
 
 /// The share of a second that a lease is for: 1/256, some 4 ms.
 const LEASES_PER_SECOND: u64 = 256;
@@ -31,85 +31,256 @@ const LEASES_PER_SECOND: u64 = 256;
 /// The least that a lease asks for, in bytes: some eight cells.
 const QUANTUM: u64 = 4_096;
 
-/// The longest time that is reckoned with, some 36 years: sums of two still fit into an `i64`.
+/// The longest time that is reckoned with, some 36 years in nanoseconds: sums of two still fit
+/// into an `i64`.
 const FOREVER: i64 = i64::MAX / 8;
 
-/// A token bucket that many threads take from.
+/// What all threads may read and write together.
 #[derive(Debug)]
 pub struct LeasePool {
-    /// Bytes per second, at least 1.
-    rate: AtomicU64,
-    /// Bytes.
-    burst: AtomicU64,
-    /// The level of the bucket as a time: the moment at which it would have been empty, had it
-    /// filled at `rate` since. What it holds at `now` is `rate * (now - empty_at)`, but no more
-    /// than `burst`. One number, so that taking is one compare-and-swap; and taking only ever
-    /// moves it on, by what the bytes cost in time, rounded up.
-    empty_at: AtomicI64,
+    /// What times are counted from.
+    origin: Instant,
+    read: Bucket,
+    write: Bucket,
     /// How many leases there are.
     leases: AtomicU64,
 }
 
 impl LeasePool {
-    /// A full bucket of `burst` bytes that gains `rate` bytes a second from `now_ns` on. A rate of
+    /// Two full buckets of `burst` bytes that gain `rate` bytes a second from `now` on. A rate of
     /// 0 counts as 1.
     #[must_use]
-    pub fn new(rate: u64, burst: u64, now_ns: u64) -> Self {
-        let rate = rate.max(1);
+    pub fn new(rate: u64, burst: u64, now: Instant) -> Self {
         Self {
-            rate: AtomicU64::new(rate),
-            burst: AtomicU64::new(burst),
-            empty_at: AtomicI64::new(time(now_ns) - time_for(burst, rate)),
+            origin: now,
+            read: Bucket::new(rate, burst),
+            write: Bucket::new(rate, burst),
             leases: AtomicU64::new(0),
         }
     }
 
-    /// Changes the limit from now on; the bucket stays as full as it was, in time. A thread that
-    /// takes in the same moment may see one new number and one old.
+    /// Changes the limit from now on; the buckets stay as full as they were, in time. A thread
+    /// that takes in the same moment may see one new number and one old.
     pub fn set_limit(&self, rate: u64, burst: u64) {
-        self.rate.store(rate.max(1), Ordering::Relaxed);
-        self.burst.store(burst, Ordering::Relaxed);
+        self.read.set_limit(rate, burst);
+        self.write.set_limit(rate, burst);
     }
 
     /// The limit: bytes per second, and bytes at once.
     #[must_use]
     pub fn limit(&self) -> (u64, u64) {
+        self.read.limit()
+    }
+
+    /// What the buckets hold for reading and for writing, in bytes.
+    #[must_use]
+    pub fn levels(&self, now: Instant) -> (u64, u64) {
+        let now = self.nanoseconds(now);
+        (self.read.level(now), self.write.level(now))
+    }
+
+    /// The time since the pool was made, as the number that the buckets reckon with.
+    fn nanoseconds(&self, now: Instant) -> i64 {
+        at_most_forever(now.saturating_duration_since(self.origin).as_nanos())
+    }
+
+    fn leases(&self) -> u64 {
+        self.leases.load(Ordering::Relaxed).max(1)
+    }
+}
+
+/// One thread's share of a [`LeasePool`]. Dropping it gives everything back.
+#[derive(Debug)]
+pub struct Lease {
+    pool: Arc<LeasePool>,
+    read: Share,
+    write: Share,
+    /// When something was last taken.
+    used_at: Option<Instant>,
+}
+
+impl Lease {
+    /// An empty share of the pool.
+    #[must_use]
+    pub fn new(pool: Arc<LeasePool>) -> Self {
+        pool.leases.fetch_add(1, Ordering::Relaxed);
+        Self {
+            pool,
+            read: Share::default(),
+            write: Share::default(),
+            used_at: None,
+        }
+    }
+
+    /// Asks to read `wanted` bytes now. Gives how many may be read, from 0 to `wanted`; 0 means to
+    /// wait for [`Lease::retry_after`]. What is then not read goes to [`Lease::give_back_read`].
+    #[must_use = "the bytes are counted as read"]
+    pub fn take_read(&mut self, wanted: usize, now: Instant) -> usize {
+        self.used_at = Some(now);
+        let leases = self.pool.leases();
+        let now = self.pool.nanoseconds(now);
+        self.read.take(&self.pool.read, leases, wanted, now)
+    }
+
+    /// Asks to write `wanted` bytes now, like [`Lease::take_read`].
+    #[must_use = "the bytes are counted as written"]
+    pub fn take_write(&mut self, wanted: usize, now: Instant) -> usize {
+        self.used_at = Some(now);
+        let leases = self.pool.leases();
+        let now = self.pool.nanoseconds(now);
+        self.write.take(&self.pool.write, leases, wanted, now)
+    }
+
+    /// Takes back bytes that [`Lease::take_read`] granted and that were not read after all.
+    pub fn give_back_read(&mut self, bytes: usize) {
+        self.read.give_back(bytes);
+    }
+
+    /// Takes back bytes that [`Lease::take_write`] granted and that were not written after all.
+    pub fn give_back_write(&mut self, bytes: usize) {
+        self.write.give_back(bytes);
+    }
+
+    /// After a 0 from [`Lease::take_read`] or [`Lease::take_write`]: how long until asking again
+    /// is worth it, from then on. The longer of the two if both were 0.
+    #[must_use]
+    pub fn retry_after(&self) -> Duration {
+        self.read.retry_after.max(self.write.retry_after)
+    }
+
+    /// Returns everything to the pool: for a thread that is about to sleep.
+    pub fn release(&mut self) {
+        self.read.release(&self.pool.read);
+        self.write.release(&self.pool.write);
+    }
+
+    /// Returns everything to the pool if nothing has been taken for half a second: for a thread
+    /// that is awake, some times a second.
+    pub fn expire(&mut self, now: Instant) {
+        let unused = |at| now.saturating_duration_since(at) >= LEASE_LIFE;
+        if self.used_at.is_some_and(unused) {
+            self.release();
+        }
+    }
+
+    /// The pool that this is a share of.
+    #[must_use]
+    pub fn pool(&self) -> &Arc<LeasePool> {
+        &self.pool
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.release();
+        self.pool.leases.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// One direction of a lease.
+#[derive(Debug, Default)]
+struct Share {
+    /// Bytes that the pool has handed out and that are not used yet.
+    balance: u64,
+    /// How long the last refusal said to wait; zero after a grant.
+    retry_after: Duration,
+}
+
+impl Share {
+    fn take(&mut self, bucket: &Bucket, leases: u64, wanted: usize, now: i64) -> usize {
+        let size = wanted;
+        let wanted = u64::try_from(wanted).unwrap_or(u64::MAX);
+        let worth_it = (bucket.limit().0 / LEASES_PER_SECOND).max(QUANTUM);
+        if self.balance < wanted {
+            let ask = (wanted - self.balance).max(worth_it);
+            let got = bucket.take(ask, leases, now);
+            self.balance = self.balance.saturating_add(got);
+        }
+        let granted = wanted.min(self.balance);
+        self.balance -= granted;
+        self.retry_after = match granted {
+            0 if wanted > 0 => bucket.ready_in(wanted.min(worth_it), leases, now),
+            _ => Duration::ZERO,
+        };
+        // No more than `wanted`, so it fits.
+        usize::try_from(granted).unwrap_or(size)
+    }
+
+    fn give_back(&mut self, bytes: usize) {
+        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+        self.balance = self.balance.saturating_add(bytes);
+    }
+
+    fn release(&mut self, bucket: &Bucket) {
+        if self.balance > 0 {
+            bucket.give_back(std::mem::take(&mut self.balance));
+        }
+    }
+}
+
+/// A token bucket that many threads take from.
+#[derive(Debug)]
+struct Bucket {
+    /// Bytes per second, at least 1.
+    rate: AtomicU64,
+    /// Bytes.
+    burst: AtomicU64,
+    /// The level of the bucket as a time, in nanoseconds since the pool's origin: the moment at
+    /// which it would have been empty, had it filled at `rate` since. What it holds at `now` is
+    /// `rate * (now - empty_at)`, but no more than `burst`. One number, so that taking is one
+    /// compare-and-swap; and taking only ever moves it on, by what the bytes cost in time, rounded
+    /// up.
+    empty_at: AtomicI64,
+}
+
+impl Bucket {
+    /// Full at the origin of time.
+    fn new(rate: u64, burst: u64) -> Self {
+        let rate = rate.max(1);
+        Self {
+            rate: AtomicU64::new(rate),
+            burst: AtomicU64::new(burst),
+            empty_at: AtomicI64::new(-time_for(burst, rate)),
+        }
+    }
+
+    fn set_limit(&self, rate: u64, burst: u64) {
+        self.rate.store(rate.max(1), Ordering::Relaxed);
+        self.burst.store(burst, Ordering::Relaxed);
+    }
+
+    fn limit(&self) -> (u64, u64) {
         (
             self.rate.load(Ordering::Relaxed),
             self.burst.load(Ordering::Relaxed),
         )
     }
 
-    /// What the bucket holds, in bytes.
-    #[must_use]
-    pub fn level(&self, now_ns: u64) -> u64 {
+    fn level(&self, now: i64) -> u64 {
         let (rate, burst) = self.limit();
-        let now = time(now_ns);
         let empty_at = self.empty_at.load(Ordering::Relaxed);
         bytes_in(now - from(empty_at, now, rate, burst), rate)
     }
 
     /// How long until one lease's share is `bytes` (or the bucket is full), if nobody takes any
-    /// until then, in nanoseconds.
-    fn ready_in(&self, bytes: u64, now_ns: u64) -> u64 {
+    /// until then.
+    fn ready_in(&self, bytes: u64, leases: u64, now: i64) -> Duration {
         let (rate, burst) = self.limit();
-        let now = time(now_ns);
         let empty_at = self.empty_at.load(Ordering::Relaxed);
-        let level = bytes.saturating_mul(self.leases()).min(burst);
-        let ready_at = from(empty_at, now, rate, burst) + time_for(level, rate);
-        ready_at.saturating_sub(now).max(0).unsigned_abs()
+        let level = bytes.saturating_mul(leases).min(burst);
+        let ready_at = from(empty_at, now, rate, burst).saturating_add(time_for(level, rate));
+        Duration::from_nanos(ready_at.saturating_sub(now).max(0).unsigned_abs())
     }
 
     /// Takes up to `wanted` bytes out, but no more than one lease's equal share.
-    fn take(&self, wanted: u64, now_ns: u64) -> u64 {
+    fn take(&self, wanted: u64, leases: u64, now: i64) -> u64 {
         let (rate, burst) = self.limit();
-        let now = time(now_ns);
         // The numbers guard nothing but themselves, so Relaxed is enough.
         let mut empty_at = self.empty_at.load(Ordering::Relaxed);
         loop {
             let start = from(empty_at, now, rate, burst);
             let level = bytes_in(now - start, rate);
-            let granted = wanted.min(level.div_ceil(self.leases()));
+            let granted = wanted.min(level.div_ceil(leases));
             if granted == 0 {
                 return 0;
             }
@@ -127,15 +298,12 @@ impl LeasePool {
         }
     }
 
-    fn leases(&self) -> u64 {
-        self.leases.load(Ordering::Relaxed).max(1)
-    }
-
     /// Puts bytes back in that were taken and not used.
     fn give_back(&self, bytes: u64) {
-        let rate = self.rate.load(Ordering::Relaxed);
-        // Rounded down, where taking rounds up: never more comes back than went out.
-        let nanoseconds = u128::from(bytes) * u128::from(SECOND) / u128::from(rate);
+        let (rate, burst) = self.limit();
+        // Rounded down, where taking rounds up: never more comes back than went out. More than a
+        // whole burst would be a caller's mistake, and must not move the number out of range.
+        let nanoseconds = u128::from(bytes.min(burst)) * u128::from(SECOND) / u128::from(rate);
         self.empty_at
             .fetch_sub(at_most_forever(nanoseconds), Ordering::Relaxed);
     }
@@ -146,11 +314,6 @@ impl LeasePool {
 fn from(empty_at: i64, now: i64, rate: u64, burst: u64) -> i64 {
     let full = u128::from(burst) * u128::from(SECOND) / u128::from(rate);
     empty_at.max(now - at_most_forever(full))
-}
-
-/// A moment, as the signed number that is reckoned with.
-fn time(now_ns: u64) -> i64 {
-    at_most_forever(u128::from(now_ns))
 }
 
 /// The nanoseconds in which `bytes` flow in, rounded up.
@@ -170,89 +333,6 @@ fn at_most_forever(nanoseconds: u128) -> i64 {
     i64::try_from(nanoseconds).map_or(FOREVER, |nanoseconds| nanoseconds.min(FOREVER))
 }
 
-/// One thread's share of a [`LeasePool`]. Dropping it gives everything back.
-#[derive(Debug)]
-pub struct Lease {
-    pool: Arc<LeasePool>,
-    /// Bytes that the pool has handed out and that are not used yet.
-    balance: u64,
-    /// When something was last taken from this lease.
-    used_at_ns: u64,
-}
-
-impl Lease {
-    /// An empty share of the pool.
-    #[must_use]
-    pub fn new(pool: Arc<LeasePool>) -> Self {
-        pool.leases.fetch_add(1, Ordering::Relaxed);
-        Self {
-            pool,
-            balance: 0,
-            used_at_ns: 0,
-        }
-    }
-
-    /// Asks to read or write `wanted` bytes now. Gives how many may be, from 0 to `wanted`; 0
-    /// means to wait ([`Lease::ready_in`]). What is granted and then not used goes to
-    /// [`Lease::give_back`].
-    #[must_use = "the bytes are counted as used"]
-    pub fn take(&mut self, wanted: u64, now_ns: u64) -> u64 {
-        if self.balance < wanted {
-            let (rate, _) = self.pool.limit();
-            let missing = wanted - self.balance;
-            let ask = missing.max(rate / LEASES_PER_SECOND).max(QUANTUM);
-            self.balance = self.balance.saturating_add(self.pool.take(ask, now_ns));
-        }
-        let granted = wanted.min(self.balance);
-        self.balance -= granted;
-        self.used_at_ns = now_ns;
-        granted
-    }
-
-    /// Takes back `bytes` that [`Lease::take`] granted and that were not read or written after all.
-    pub fn give_back(&mut self, bytes: u64) {
-        self.balance = self.balance.saturating_add(bytes);
-    }
-
-    /// Returns everything to the pool: for a thread that is about to sleep.
-    pub fn release(&mut self) {
-        if self.balance > 0 {
-            self.pool.give_back(std::mem::take(&mut self.balance));
-        }
-    }
-
-    /// Returns everything to the pool if nothing has been taken for half a second: for a thread
-    /// that is awake, some times a second.
-    pub fn expire(&mut self, now_ns: u64) {
-        if now_ns.saturating_sub(self.used_at_ns) >= LEASE_LIFE {
-            self.release();
-        }
-    }
-
-    /// How long to wait before asking for `wanted` bytes again, in nanoseconds: 0 if they are here
-    /// or in the pool.
-    #[must_use]
-    pub fn ready_in(&self, wanted: u64, now_ns: u64) -> u64 {
-        match wanted.checked_sub(self.balance) {
-            None | Some(0) => 0,
-            Some(missing) => self.pool.ready_in(missing, now_ns),
-        }
-    }
-
-    /// The pool that this is a share of.
-    #[must_use]
-    pub fn pool(&self) -> &LeasePool {
-        &self.pool
-    }
-}
-
-impl Drop for Lease {
-    fn drop(&mut self) {
-        self.release();
-        self.pool.leases.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -262,21 +342,21 @@ mod tests {
     fn threads_that_take_at_once_do_not_take_the_same_bytes() {
         model::check(|| {
             // One byte is one nanosecond, and time stands still.
-            let pool = Arc::new(LeasePool::new(SECOND, 5 * QUANTUM, 0));
+            let bucket = Arc::new(Bucket::new(SECOND, 5 * QUANTUM));
             let threads: Vec<_> = (0..2)
                 .map(|_| {
-                    let pool = Arc::clone(&pool);
+                    let bucket = Arc::clone(&bucket);
                     model::spawn(move || {
-                        let first = pool.take(2 * QUANTUM, 0);
-                        let second = pool.take(QUANTUM, 0);
-                        pool.give_back(second);
+                        let first = bucket.take(2 * QUANTUM, 1, 0);
+                        let second = bucket.take(QUANTUM, 1, 0);
+                        bucket.give_back(second);
                         first
                     })
                 })
                 .collect();
             let taken: u64 = threads.into_iter().map(|t| t.join().unwrap()).sum();
             assert_eq!(taken, 4 * QUANTUM, "there was enough for everybody");
-            assert_eq!(pool.level(0), 5 * QUANTUM - taken, "nothing is lost");
+            assert_eq!(bucket.level(0), QUANTUM, "nothing is lost");
         });
     }
 
@@ -286,120 +366,148 @@ mod tests {
 
         use super::*;
 
-        const MSEC: u64 = SECOND / 1_000;
+        const MSEC: Duration = Duration::from_millis(1);
+        const SEC: Duration = Duration::from_secs(1);
 
-        fn leases<const N: usize>(pool: LeasePool) -> (Arc<LeasePool>, [Lease; N]) {
-            let pool = Arc::new(pool);
+        /// A moment to count from, a pool made then, and some leases.
+        fn leases<const N: usize>(rate: u64, burst: u64) -> (Instant, Arc<LeasePool>, [Lease; N]) {
+            let now = Instant::now();
+            let pool = Arc::new(LeasePool::new(rate, burst, now));
             let leases = std::array::from_fn(|_| Lease::new(Arc::clone(&pool)));
-            (pool, leases)
+            (now, pool, leases)
+        }
+
+        fn take_everything(lease: &mut Lease, at_once: usize, now: Instant) -> usize {
+            std::iter::repeat_with(|| lease.take_read(at_once, now))
+                .take_while(|granted| *granted > 0)
+                .sum()
         }
 
         #[test]
         fn the_burst_is_there_at_once_and_then_the_rate() {
-            let (pool, [mut lease]) = leases(LeasePool::new(100_000, 300_000, 0));
-            let mut taken = 0;
-            while let granted @ 1.. = lease.take(10_000, 0) {
-                taken += granted;
-            }
-            assert_eq!(taken, 300_000);
-            assert_eq!(lease.ready_in(10_000, 0), 100 * MSEC);
-            assert_eq!(lease.take(10_000, 100 * MSEC), 10_000);
-            assert_eq!(lease.take(1, 100 * MSEC), 0);
-            assert_eq!(pool.level(3 * SECOND), 290_000);
-            assert_eq!(pool.level(100 * SECOND), 300_000, "no more than the burst");
+            let (now, pool, [mut lease]) = leases(100_000, 300_000);
+            assert_eq!(take_everything(&mut lease, 10_000, now), 300_000);
+            assert_eq!(lease.retry_after(), QUANTUM as u32 * SEC / 100_000);
+            assert_eq!(lease.take_read(10_000, now + 100 * MSEC), 10_000);
+            assert_eq!(lease.retry_after(), Duration::ZERO);
+            assert_eq!(lease.take_read(1, now + 100 * MSEC), 0);
+            assert_eq!(pool.levels(now + 3 * SEC).0, 290_000);
+            assert_eq!(
+                pool.levels(now + 100 * SEC).0,
+                300_000,
+                "not past the burst"
+            );
+        }
+
+        #[test]
+        fn reading_and_writing_do_not_share() {
+            let (now, pool, [mut lease]) = leases(1_000, 50_000);
+            assert_eq!(take_everything(&mut lease, 10_000, now), 50_000);
+            assert_eq!(lease.take_write(20_000, now), 20_000);
+            lease.give_back_write(5_000);
+            lease.release();
+            assert_eq!(pool.levels(now), (0, 35_000));
         }
 
         #[test]
         fn what_was_granted_and_not_used_can_be_used_later() {
-            let (pool, [mut lease]) = leases(LeasePool::new(1_000, 50_000, 0));
-            assert_eq!(lease.take(4_000, 0), 4_000);
-            lease.give_back(3_000);
+            let (now, pool, [mut lease]) = leases(1_000, 50_000);
+            assert_eq!(lease.take_read(4_000, now), 4_000);
+            lease.give_back_read(3_000);
+            assert_eq!(lease.take_read(500, now), 500);
             lease.release();
-            assert_eq!(pool.level(0), 49_000);
+            assert_eq!(pool.levels(now).0, 48_500);
         }
 
         #[test]
         fn a_sleeping_thread_leaves_its_share_to_the_others() {
-            let (_, [mut sleepy, mut busy]) = leases(LeasePool::new(1_000_000, 1_000_000, 0));
-            assert_eq!(sleepy.take(1, 0), 1);
+            let (now, _, [mut sleepy, mut busy]) = leases(1_000_000, 1_000_000);
+            assert_eq!(sleepy.take_read(1, now), 1);
             sleepy.release();
-            let taken: u64 = std::iter::from_fn(|| Some(busy.take(10_000, 0)))
-                .take_while(|granted| *granted > 0)
-                .sum();
-            assert_eq!(taken, 999_999);
+            assert_eq!(take_everything(&mut busy, 10_000, now), 999_999);
         }
 
         #[test]
         fn a_lease_that_is_not_used_comes_back_within_a_second() {
-            let (pool, [mut lease]) = leases(LeasePool::new(1, 1_000_000, 0));
-            assert_eq!(lease.take(1, 0), 1);
-            let kept = 999_999 - pool.level(0);
-            assert!(kept > 0);
-            lease.expire(LEASE_LIFE - 1);
-            assert_eq!(pool.level(0), 999_999 - kept);
-            lease.expire(LEASE_LIFE);
-            assert_eq!(pool.level(0), 999_999);
+            let (now, pool, [mut lease]) = leases(1, 1_000_000);
+            assert_eq!(lease.take_read(1, now), 1);
+            let left = pool.levels(now).0;
+            assert!(left < 999_999);
+            lease.expire(now + LEASE_LIFE - MSEC);
+            assert_eq!(pool.levels(now).0, left);
+            lease.expire(now + LEASE_LIFE);
+            assert_eq!(pool.levels(now).0, 999_999);
         }
 
         #[test]
         fn a_dropped_lease_gives_everything_back() {
-            let (pool, [mut lease]) = leases(LeasePool::new(1, 1_000_000, 0));
-            assert_eq!(lease.take(1, 0), 1);
+            let (now, pool, [mut lease]) = leases(1, 1_000_000);
+            assert_eq!(lease.take_read(1, now), 1);
             drop(lease);
-            assert_eq!(pool.level(0), 999_999);
+            assert_eq!(pool.levels(now).0, 999_999);
         }
 
         #[test]
         fn threads_that_ask_in_turn_share_a_scarce_pool() {
-            let (_, mut leases) = leases::<4>(LeasePool::new(1_000_000, 1_000_000, 0));
+            let (now, _, mut leases) = leases::<4>(1_000_000, 1_000_000);
             let mut taken = [0; 4];
-            for turn in 0..4_000_u64 {
+            for turn in 0..4_000 {
                 for (lease, taken) in leases.iter_mut().zip(&mut taken) {
-                    *taken += lease.take(100_000, turn * MSEC);
+                    *taken += lease.take_read(100_000, now + turn * MSEC);
                 }
             }
-            let total: u64 = taken.iter().sum();
+            let total: usize = taken.iter().sum();
             assert!((4_900_000..=5_000_000).contains(&total), "{taken:?}");
             assert!(taken.iter().all(|taken| *taken > total / 10), "{taken:?}");
         }
 
         #[test]
         fn a_thread_gets_what_the_others_do_not_want() {
-            let (_, [mut lease, _a, _b, _c]) = leases(LeasePool::new(1_000_000, 1_000_000, 0));
+            let (start, _, [mut lease, _a, _b, _c]) = leases(1_000_000, 1_000_000);
+            let mut now = start;
             let mut taken = 0;
-            let mut now = 0;
-            while now < 5 * SECOND {
-                match lease.take(20_000, now) {
-                    0 => now += lease.ready_in(20_000, now),
+            while now < start + 5 * SEC {
+                match lease.take_read(20_000, now) {
+                    0 => now += lease.retry_after(),
                     granted => taken += granted,
                 }
             }
-            assert!((5_900_000..=6_000_000).contains(&taken), "{taken}");
+            assert!((5_900_000..=6_100_000).contains(&taken), "{taken}");
         }
 
         #[test]
         fn a_new_limit_holds_at_once() {
-            let (pool, [mut lease]) = leases(LeasePool::new(1_000_000, 1_000_000, 0));
+            let (now, pool, [mut lease]) = leases(1_000_000, 1_000_000);
             pool.set_limit(10_000, 20_000);
             assert_eq!(pool.limit(), (10_000, 20_000));
-            assert!(pool.level(0) <= 20_000);
-            while lease.take(1_000, 0) > 0 {}
-            assert_eq!(pool.level(SECOND), 10_000);
+            assert!(take_everything(&mut lease, 1_000, now) <= 20_000);
+            assert_eq!(pool.levels(now + SEC).0, 10_000);
+        }
+
+        #[test]
+        fn a_clock_that_jumps_back_gives_nothing_away() {
+            let (now, pool, [mut lease]) = leases(1_000, 50_000);
+            let later = now + 100 * SEC;
+            assert_eq!(take_everything(&mut lease, 1_000, later), 50_000);
+            assert_eq!(lease.take_read(1_000, now), 0);
+            assert_eq!(pool.levels(later + SEC).0, 1_000);
         }
 
         #[test]
         fn extreme_limits_and_times_are_harmless() {
             for rate in [0, 1, u64::MAX] {
                 for burst in [0, 1, u64::MAX] {
-                    for now in [0, SECOND, u64::MAX] {
-                        let (pool, [mut lease]) = leases(LeasePool::new(rate, burst, now));
-                        let granted = lease.take(u64::MAX, now);
-                        assert!(granted <= burst);
-                        lease.give_back(u64::MAX);
-                        let _ = lease.ready_in(u64::MAX, 0);
-                        lease.release();
-                        assert!(pool.level(now) <= burst);
-                        assert!(pool.level(0) <= burst);
+                    for age in [Duration::ZERO, SEC, 1_000_000_000 * SEC] {
+                        let (start, pool, [mut lease]) = leases(rate, burst);
+                        let now = start + age;
+                        let granted = lease.take_read(usize::MAX, now);
+                        assert!(granted as u64 <= burst);
+                        for _ in 0..20 {
+                            lease.give_back_read(usize::MAX);
+                            lease.release();
+                        }
+                        assert!(pool.levels(now).0 <= burst);
+                        assert!(pool.levels(start).0 <= burst);
                     }
                 }
             }
@@ -408,8 +516,8 @@ mod tests {
         #[derive(Debug, Clone)]
         enum Op {
             Wait(u64),
-            Take(usize, u64),
-            GiveBack(usize, u64),
+            Take(usize, usize),
+            GiveBack(usize, usize),
             Release(usize),
             Expire(usize),
         }
@@ -417,8 +525,8 @@ mod tests {
         fn op() -> impl Strategy<Value = Op> {
             prop_oneof![
                 3 => (0..SECOND).prop_map(Op::Wait),
-                6 => (0..3_usize, 0..200_000_u64).prop_map(|(n, bytes)| Op::Take(n, bytes)),
-                1 => (0..3_usize, 0..200_000_u64).prop_map(|(n, bytes)| Op::GiveBack(n, bytes)),
+                6 => (0..3_usize, 0..200_000_usize).prop_map(|(n, bytes)| Op::Take(n, bytes)),
+                1 => (0..3_usize, 0..200_000_usize).prop_map(|(n, bytes)| Op::GiveBack(n, bytes)),
                 1 => (0..3_usize).prop_map(Op::Release),
                 1 => (0..3_usize).prop_map(Op::Expire),
             ]
@@ -437,28 +545,28 @@ mod tests {
                 burst in 0..100_000_000_u64,
                 ops in proptest::collection::vec(op(), 0..200),
             ) {
-                let (_, mut leases) = leases::<3>(LeasePool::new(rate, burst, 0));
-                let mut now = 0;
-                let mut used = [0_u64; 3];
+                let (start, _, mut leases) = leases::<3>(rate, burst);
+                let mut now = start;
+                let mut used = [0_usize; 3];
                 for op in ops {
                     match op {
-                        Op::Wait(ns) => now += ns,
+                        Op::Wait(ns) => now += Duration::from_nanos(ns),
                         Op::Take(n, bytes) => {
-                            let granted = leases[n].take(bytes, now);
+                            let granted = leases[n].take_write(bytes, now);
                             prop_assert!(granted <= bytes);
                             used[n] += granted;
                         }
                         Op::GiveBack(n, bytes) => {
                             let bytes = bytes.min(used[n]);
-                            leases[n].give_back(bytes);
+                            leases[n].give_back_write(bytes);
                             used[n] -= bytes;
                         }
                         Op::Release(n) => leases[n].release(),
                         Op::Expire(n) => leases[n].expire(now),
                     }
-                    let total: u128 = used.iter().map(|used| u128::from(*used)).sum();
-                    let limit = u128::from(burst)
-                        + u128::from(rate) * u128::from(now) / u128::from(SECOND);
+                    let total: u128 = used.iter().map(|used| *used as u128).sum();
+                    let elapsed = now.duration_since(start).as_nanos();
+                    let limit = u128::from(burst) + u128::from(rate) * elapsed / u128::from(SECOND);
                     prop_assert!(total <= limit, "{} of {}", total, limit);
                 }
             }
