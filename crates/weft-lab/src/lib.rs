@@ -1,1 +1,21 @@
-//! (to be written)
+//! Private Tor networks on loopback, real traffic through them, and what it cost.
+//!
+//! [`network::Network`] starts a Tor network out of real C tor processes with one or more
+//! *target* relays in it: any program that takes C tor's `-f torrc`, so `tor` or `weft`.
+//! [`traffic`] moves seeded, hashed bytes through SOCKS; [`load`] builds circuits through a
+//! target, moves bytes over them and reads what the target paid for it; [`interop`] holds the
+//! scenarios that the interoperation tests and the demo run.
+//!
+//! Nothing here is for the live network, and nothing listens elsewhere than on loopback. Every
+//! process is in the care of a [`guardian::Guardian`], so that a panic, Ctrl-C or SIGKILL of the
+//! owner leaves nothing running and no file behind.
+
+pub mod control;
+pub mod guardian;
+pub mod interop;
+pub mod load;
+pub mod logs;
+pub mod network;
+pub mod ports;
+pub mod process;
+pub mod traffic;

@@ -1,0 +1,570 @@
+//! A private Tor network on loopback: C tor authorities, guards, exits and clients, and targets.
+//!
+//! ```no_run
+//! use weft_lab::network::{Config, Network, Program, Target};
+//!
+//! # fn main() -> anyhow::Result<()> {
+//! let mut network = Network::start(Config::default(), vec![Target::new("target", Program::tor()?)])?;
+//! println!("{} is in the consensus", network.target("target")?.fingerprint());
+//! network.restart("target", Program::weft("target/release/weft".as_ref(), Some(2))?)?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A target is run by a [`Program`], which may change from one start to the next while torrc and
+//! DataDirectory stay. Its keys are made before the first start, by C tor unless said otherwise,
+//! as for an operator who points Weft at an existing relay.
+//!
+//! Starting waits, with a deadline and saying for what, until every relay is in the consensus of
+//! every authority and every client can use all of them.
+
+mod node;
+mod program;
+mod torrc;
+
+use std::collections::HashSet;
+use std::fs;
+use std::io::Write as _;
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use base64ct::{Base64Unpadded, Encoding as _};
+
+pub use node::Node;
+pub use program::{Program, find};
+pub use torrc::TargetOptions;
+
+use crate::control::{Control, Fingerprint};
+use crate::guardian::Guardian;
+use crate::logs;
+use crate::ports::Port;
+use torrc::Common;
+
+/// How large a network, and how patient its start.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// Directory authorities.
+    pub authorities: usize,
+    /// Relays that take the first hop of circuits, or the middle when a target is the guard.
+    pub guards: usize,
+    /// Relays that let streams leave to loopback.
+    pub exits: usize,
+    /// C tor clients.
+    pub clients: usize,
+    /// How long one wait of the start may take.
+    pub patience: Duration,
+    /// C tor nodes log at `info` instead of `notice`.
+    pub verbose: bool,
+    /// Where the lines about progress go.
+    pub progress: fn(&str),
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            authorities: 3,
+            guards: 2,
+            exits: 2,
+            clients: 2,
+            patience: Duration::from_secs(180),
+            verbose: false,
+            progress: |line| eprintln!("{line}"),
+        }
+    }
+}
+
+/// A relay under test, before it starts.
+#[derive(Clone, Debug)]
+pub struct Target {
+    nickname: String,
+    program: Program,
+    keys_by: Option<Program>,
+    options: TargetOptions,
+}
+
+impl Target {
+    /// A target that `program` runs, with keys that C tor made.
+    pub fn new(nickname: &str, program: Program) -> Target {
+        Target { nickname: nickname.to_owned(), program, keys_by: None, options: TargetOptions::default() }
+    }
+
+    /// The keys are made by this program instead.
+    pub fn keys_by(mut self, program: Program) -> Target {
+        self.keys_by = Some(program);
+        self
+    }
+
+    /// With these options.
+    pub fn options(mut self, options: TargetOptions) -> Target {
+        self.options = options;
+        self
+    }
+}
+
+/// A relay of the network.
+#[derive(Debug)]
+pub struct Relay {
+    node: Node,
+    or: Port,
+    fingerprint: Fingerprint,
+}
+
+impl Relay {
+    /// Its process.
+    pub fn node(&self) -> &Node {
+        &self.node
+    }
+
+    /// Its RSA identity.
+    pub fn fingerprint(&self) -> &Fingerprint {
+        &self.fingerprint
+    }
+
+    /// Where it accepts links.
+    pub fn or_port(&self) -> SocketAddr {
+        self.or.address()
+    }
+}
+
+/// A C tor client of the network.
+#[derive(Debug)]
+pub struct Client {
+    node: Node,
+    socks: Port,
+}
+
+impl Client {
+    /// Its process.
+    pub fn node(&self) -> &Node {
+        &self.node
+    }
+
+    /// Its SOCKS port.
+    pub fn socks(&self) -> SocketAddr {
+        self.socks.address()
+    }
+
+    /// A new connection to its control socket.
+    pub fn control(&self) -> Result<Control> {
+        Control::connect(&self.node.control_socket())
+    }
+}
+
+/// A running private network. Dropping it ends every process and removes every file.
+#[derive(Debug)]
+pub struct Network {
+    // Declared before the guardian: nodes end first, then it removes the folder.
+    authorities: Vec<(Relay, Port)>,
+    guards: Vec<Relay>,
+    exits: Vec<Relay>,
+    targets: Vec<Relay>,
+    clients: Vec<Client>,
+    guardian: Guardian,
+    folder: PathBuf,
+    config: Config,
+    common: Common,
+    tor: Program,
+}
+
+impl Network {
+    /// Starts a network with these targets in it and waits until all of it can be used.
+    pub fn start(config: Config, targets: Vec<Target>) -> Result<Network> {
+        let tor = Program::tor()?;
+        let folder = tempfile::Builder::new()
+            .prefix("weft-lab-")
+            .tempdir()
+            .context("creating a folder for the private network")?
+            .keep();
+        let guardian = Guardian::start(Some(&folder))?;
+        // A Unix socket's path has at most 107 bytes (unix(7)).
+        ensure!(
+            folder.as_os_str().len() < 80,
+            "{} is too long for control sockets in it: set TMPDIR to something shorter",
+            folder.display()
+        );
+        let log = if config.verbose { "info" } else { "notice" };
+        let mut network = Network {
+            authorities: Vec::new(),
+            guards: Vec::new(),
+            exits: Vec::new(),
+            targets: Vec::new(),
+            clients: Vec::new(),
+            guardian,
+            folder,
+            config,
+            common: Common { authorities: Vec::new(), log },
+            tor,
+        };
+        network.say(&format!("private network in {}", network.folder.display()));
+        network.create_authorities()?;
+        let targets = targets.into_iter().map(|target| network.create_target(target));
+        let targets: Vec<Program> = targets.collect::<Result<_>>()?;
+        network.start_relays(targets)?;
+        network.wait_listed()?;
+        network.start_clients()?;
+        Ok(network)
+    }
+
+    fn say(&self, line: &str) {
+        (self.config.progress)(line);
+    }
+
+    /// Makes the authorities' keys, all at once, and from them the `DirAuthority` lines.
+    fn create_authorities(&mut self) -> Result<()> {
+        self.say(&format!("making the keys of {} authorities", self.config.authorities));
+        let mut making = Vec::new();
+        for number in 0..self.config.authorities {
+            let node = Node::create(&self.folder, &format!("auth{number}"))?;
+            let (or, dir) = (Port::reserve()?, Port::reserve()?);
+            let keys = node.folder().join("data/keys");
+            let gencert = make_authority_keys(&keys, dir.address())?;
+            making.push((node, or, dir, keys, gencert));
+        }
+        for (node, or, dir, keys, gencert) in making {
+            let output = gencert.wait_with_output().context("waiting for tor-gencert")?;
+            let complaint = String::from_utf8_lossy(&output.stderr);
+            ensure!(output.status.success(), "tor-gencert: {}\n{complaint}", output.status);
+            // C tor refuses to start an authority that has no DirAuthority line, and the line needs
+            // the fingerprint: any well-formed line does for now.
+            let mut common = self.common.clone();
+            common.authorities = vec![format!("none 127.0.0.1:1 {}", "F".repeat(40))];
+            node.write_torrc(&common.authority(node.nickname(), node.folder(), or.address(), dir.address()))?;
+            let fingerprint = self.tor.fingerprint(&node.torrc())?;
+            self.common.authorities.push(format!(
+                "{} orport={} no-v2 v3ident={} {} {fingerprint}",
+                node.nickname(),
+                or.number(),
+                v3_identity(&keys)?,
+                dir.address(),
+            ));
+            self.authorities.push((Relay { node, or, fingerprint }, dir));
+        }
+        for (Relay { node, or, .. }, dir) in &self.authorities {
+            let text = self.common.authority(node.nickname(), node.folder(), or.address(), dir.address());
+            node.write_torrc(&text)?;
+        }
+        Ok(())
+    }
+
+    fn create_target(&mut self, target: Target) -> Result<Program> {
+        let node = Node::create(&self.folder, &target.nickname)?;
+        let or = Port::reserve()?;
+        let text = self.common.target(&target.nickname, node.folder(), or.address(), &target.options);
+        node.write_torrc(&text)?;
+        let fingerprint = target.keys_by.as_ref().unwrap_or(&self.tor).fingerprint(&node.torrc())?;
+        self.targets.push(Relay { node, or, fingerprint });
+        Ok(target.program)
+    }
+
+    fn start_relays(&mut self, targets: Vec<Program>) -> Result<()> {
+        let plain = self.config.guards + self.config.exits;
+        self.say(&format!("starting {} authorities, {plain} relays, {} targets", self.authorities.len(), targets.len()));
+        for (authority, _) in &mut self.authorities {
+            authority.node.start(&self.tor, &mut self.guardian)?;
+        }
+        let exits = (0..self.config.exits).map(|number| (format!("exit{number}"), true));
+        let guards = (0..self.config.guards).map(|number| (format!("guard{number}"), false));
+        let mut started = Vec::new();
+        for (nickname, exit) in guards.chain(exits) {
+            let mut node = Node::create(&self.folder, &nickname)?;
+            let or = Port::reserve()?;
+            node.write_torrc(&self.common.relay(&nickname, node.folder(), or.address(), exit))?;
+            node.start(&self.tor, &mut self.guardian)?;
+            started.push((node, or, exit));
+        }
+        for (target, program) in self.targets.iter_mut().zip(&targets) {
+            target.node.start(program, &mut self.guardian)?;
+        }
+        for (mut node, or, exit) in started {
+            let file = node.folder().join("data/fingerprint");
+            let mut fingerprint = None;
+            wait(self.config, &format!("{} to make its keys", node.nickname()), || {
+                node.check()?;
+                let text = fs::read_to_string(&file).unwrap_or_default();
+                fingerprint = text.split_once(' ').and_then(|(_, digits)| Fingerprint::parse(digits).ok());
+                Ok(fingerprint.is_some().then_some(()).ok_or_else(|| "no fingerprint yet".into()))
+            })?;
+            let fingerprint = fingerprint.context("a fingerprint")?;
+            let relays = if exit { &mut self.exits } else { &mut self.guards };
+            relays.push(Relay { node, or, fingerprint });
+        }
+        for target in &mut self.targets {
+            wait_accepting(self.config, target)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until every authority has a consensus that lists every relay as running.
+    pub fn wait_listed(&mut self) -> Result<()> {
+        let wanted: Vec<(String, Fingerprint)> = self
+            .relays()
+            .map(|relay| (relay.node.nickname().to_owned(), relay.fingerprint.clone()))
+            .collect();
+        let what = format!("the authorities to list all {} relays as running", wanted.len());
+        let sockets: Vec<PathBuf> = self.authorities.iter().map(|(relay, _)| relay.node.control_socket()).collect();
+        let mut controls: Vec<Option<Control>> = sockets.iter().map(|_| None).collect();
+        let config = self.config;
+        wait(config, &what, || {
+            self.check()?;
+            for (control, socket) in controls.iter_mut().zip(&sockets) {
+                let connected = match control {
+                    Some(connected) => connected,
+                    None => match Control::connect(socket) {
+                        Ok(connected) => control.insert(connected),
+                        Err(error) => return Ok(Err(format!("{error:#}"))),
+                    },
+                };
+                let listed = running_relays(&connected.info("ns/all")?);
+                let missing: Vec<&str> = wanted
+                    .iter()
+                    .filter(|(_, fingerprint)| !listed.contains(fingerprint))
+                    .map(|(nickname, _)| nickname.as_str())
+                    .collect();
+                if !missing.is_empty() {
+                    return Ok(Err(format!("not yet: {}", missing.join(" "))));
+                }
+            }
+            Ok(Ok(()))
+        })
+    }
+
+    fn start_clients(&mut self) -> Result<()> {
+        self.say(&format!("starting {} clients", self.config.clients));
+        for number in 0..self.config.clients {
+            let nickname = format!("client{number}");
+            let mut node = Node::create(&self.folder, &nickname)?;
+            let socks = Port::reserve()?;
+            node.write_torrc(&self.common.client(&nickname, node.folder(), socks.address()))?;
+            node.start(&self.tor, &mut self.guardian)?;
+            self.clients.push(Client { node, socks });
+        }
+        self.wait_clients_ready()
+    }
+
+    /// Waits until every client has the descriptors of every relay that circuits go through.
+    pub fn wait_clients_ready(&mut self) -> Result<()> {
+        let wanted: Vec<Fingerprint> = [&self.guards, &self.exits, &self.targets]
+            .into_iter()
+            .flatten()
+            .map(|relay| relay.fingerprint.clone())
+            .collect();
+        let config = self.config;
+        for client in &mut self.clients {
+            let what = format!("{} to know the network", client.node.nickname());
+            let mut control: Option<Control> = None;
+            wait(config, &what, || {
+                client.node.check()?;
+                let connected = match &mut control {
+                    Some(connected) => connected,
+                    None => match client.control() {
+                        Ok(connected) => control.insert(connected),
+                        Err(error) => return Ok(Err(format!("{error:#}"))),
+                    },
+                };
+                if connected.info("status/enough-dir-info")? != "1" {
+                    return Ok(Err("not enough directory information yet".into()));
+                }
+                let unknown = wanted.iter().find(|fingerprint| {
+                    // C tor answers 552 while it does not have the microdescriptor.
+                    connected.info(&format!("md/id/{fingerprint}")).is_err()
+                });
+                Ok(unknown.map_or(Ok(()), |fingerprint| Err(format!("no descriptor of {fingerprint} yet"))))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Stops a target (an error if it does not end well) and starts it again as `program`, with
+    /// the same torrc, DataDirectory and port; waits until it accepts links.
+    pub fn restart(&mut self, nickname: &str, program: Program) -> Result<()> {
+        self.say(&format!("restarting {nickname} as {}", program.name()));
+        let config = self.config;
+        let (target, guardian) = self.target_and_guardian(nickname)?;
+        target.node.stop(guardian)?;
+        target.node.start(&program, guardian)?;
+        wait_accepting(config, target)
+    }
+
+    /// Stops a target; an error if it does not end well.
+    pub fn stop(&mut self, nickname: &str) -> Result<()> {
+        let (target, guardian) = self.target_and_guardian(nickname)?;
+        target.node.stop(guardian)
+    }
+
+    /// A target by its nickname.
+    pub fn target(&self, nickname: &str) -> Result<&Relay> {
+        let target = self.targets.iter().find(|target| target.node.nickname() == nickname);
+        target.with_context(|| format!("there is no target {nickname:?}"))
+    }
+
+    fn target_and_guardian(&mut self, nickname: &str) -> Result<(&mut Relay, &mut Guardian)> {
+        let target = self.targets.iter_mut().find(|target| target.node.nickname() == nickname);
+        let target = target.with_context(|| format!("there is no target {nickname:?}"))?;
+        Ok((target, &mut self.guardian))
+    }
+
+    /// The relays that are meant for the first hop.
+    pub fn guards(&self) -> &[Relay] {
+        &self.guards
+    }
+
+    /// The relays that let streams leave.
+    pub fn exits(&self) -> &[Relay] {
+        &self.exits
+    }
+
+    /// The clients.
+    pub fn clients(&self) -> &[Client] {
+        &self.clients
+    }
+
+    fn relays(&self) -> impl Iterator<Item = &Relay> {
+        let authorities = self.authorities.iter().map(|(relay, _)| relay);
+        authorities.chain(&self.guards).chain(&self.exits).chain(&self.targets)
+    }
+
+    /// A new connection to the control socket of the first authority.
+    pub fn authority_control(&self) -> Result<Control> {
+        let (authority, _) = self.authorities.first().context("the network has no authority")?;
+        Control::connect(&authority.node.control_socket())
+    }
+
+    /// An error if any process has ended by itself.
+    pub fn check(&mut self) -> Result<()> {
+        let authorities = self.authorities.iter_mut().map(|(relay, _)| relay);
+        let relays = authorities.chain(&mut self.guards).chain(&mut self.exits).chain(&mut self.targets);
+        for node in relays.map(|relay| &mut relay.node).chain(self.clients.iter_mut().map(|client| &mut client.node)) {
+            node.check()?;
+        }
+        Ok(())
+    }
+
+    /// Every warning in any C tor's log that is not explained by the network being private, with
+    /// the node's nickname before it.
+    pub fn warnings(&self) -> Result<Vec<String>> {
+        let nodes = self.relays().map(Relay::node).chain(self.clients.iter().map(Client::node));
+        let mut warnings = Vec::new();
+        for node in nodes {
+            for (program, log) in node.logs()? {
+                if program.is_tor() {
+                    let lines = logs::unexplained(&log).into_iter();
+                    warnings.extend(lines.map(|line| format!("{}: {line}", node.nickname())));
+                }
+            }
+        }
+        Ok(warnings)
+    }
+
+    /// The folder of the network, gone when this is dropped.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+}
+
+fn make_authority_keys(keys: &Path, dir: SocketAddr) -> Result<Child> {
+    let mut private = fs::DirBuilder::new();
+    std::os::unix::fs::DirBuilderExt::mode(&mut private, 0o700);
+    private.create(keys).with_context(|| format!("creating {}", keys.display()))?;
+    let gencert = find("tor-gencert").context("tor-gencert is not installed (package tor)")?;
+    let mut child = Command::new(gencert)
+        .args(["--create-identity-key", "-m", "12", "-a", &dir.to_string(), "--passphrase-fd", "0"])
+        .current_dir(keys)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .context("starting tor-gencert")?;
+    let mut passphrase = child.stdin.take().context("a pipe to tor-gencert")?;
+    passphrase.write_all(b"private network\n").context("telling tor-gencert a passphrase")?;
+    Ok(child)
+}
+
+/// The fingerprint of an authority's v3 identity key, from its certificate (dir-spec 3.1).
+fn v3_identity(keys: &Path) -> Result<String> {
+    let path = keys.join("authority_certificate");
+    let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+    let line = text.lines().find_map(|line| line.strip_prefix("fingerprint "));
+    Ok(Fingerprint::parse(line.context("an authority certificate without a fingerprint")?)?.to_string())
+}
+
+fn wait_accepting(config: Config, relay: &mut Relay) -> Result<()> {
+    let what = format!("{} to accept links on {}", relay.node.nickname(), relay.or.address());
+    wait(config, &what, || {
+        relay.node.check()?;
+        Ok(TcpStream::connect(relay.or.address()).map(drop).map_err(|error| error.to_string()))
+    })
+}
+
+/// Asks `ready` until it says so, or fails when patience ends, repeating its last reason.
+fn wait(config: Config, what: &str, mut ready: impl FnMut() -> Result<Result<(), String>>) -> Result<()> {
+    let start = Instant::now();
+    let mut said = String::new();
+    loop {
+        let reason = match ready().with_context(|| format!("waiting for {what}"))? {
+            Ok(()) => return Ok(()),
+            Err(reason) => reason,
+        };
+        if start.elapsed() > config.patience {
+            bail!("waited {:?} for {what}: {reason}", config.patience);
+        }
+        // The first second of a wait is nothing to tell.
+        if reason != said && start.elapsed() > Duration::from_secs(1) {
+            (config.progress)(&format!("waiting for {what}: {reason}"));
+            said = reason;
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// The fingerprints of the running relays in router status entries (dir-spec 3.4.1).
+fn running_relays(statuses: &str) -> HashSet<Fingerprint> {
+    let mut running = HashSet::new();
+    let mut current = None;
+    for line in statuses.lines() {
+        let mut words = line.split(' ');
+        match words.next() {
+            Some("r") => current = words.nth(1).and_then(identity_from_base64),
+            Some("s") if words.any(|flag| flag == "Running") => running.extend(current.take()),
+            _ => {}
+        }
+    }
+    running
+}
+
+/// The 20 bytes of an identity as `r` lines write it: base64 without padding.
+fn identity_from_base64(text: &str) -> Option<Fingerprint> {
+    let identity = Base64Unpadded::decode_vec(text).ok()?;
+    Fingerprint::parse(&hex::encode(identity)).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STATUSES: &str = "\
+r one AAAAAAAAAAAAAAAAAAAAAAAAAAE 2038-01-01 00:00:00 127.0.0.1 1 0
+s Fast Guard Running Valid
+w Bandwidth=0
+r two //////////////////////////8 2038-01-01 00:00:00 127.0.0.1 2 0
+s Valid
+";
+
+    #[test]
+    fn only_relays_with_the_running_flag_count() {
+        let running = running_relays(STATUSES);
+        let one = Fingerprint::parse(&format!("{}01", "00".repeat(19))).expect("a fingerprint");
+        assert_eq!(running, HashSet::from([one]));
+    }
+
+    #[test]
+    fn an_identity_is_read_from_base64_without_padding() {
+        let all = identity_from_base64("//////////////////////////8").expect("an identity");
+        assert_eq!(all.to_string(), "F".repeat(40));
+        assert!(identity_from_base64("/").is_none());
+        assert!(identity_from_base64("*").is_none());
+    }
+}

@@ -1,0 +1,175 @@
+//! One process of a private network: its folder, its torrc, its log, its start and its end.
+
+use std::fs::{self, DirBuilder, File};
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::unistd::Pid;
+
+use super::program::Program;
+use crate::guardian::Guardian;
+use crate::process::Usage;
+
+/// How long a node may take to end after SIGTERM (its torrc says `ShutdownWaitLength 0`).
+const FAREWELL: Duration = Duration::from_secs(15);
+
+/// A node of the network, running or not.
+#[derive(Debug)]
+pub struct Node {
+    nickname: String,
+    folder: PathBuf,
+    child: Option<Child>,
+    /// One log for each start, oldest first, with the program that wrote it.
+    logs: Vec<(Program, PathBuf)>,
+}
+
+impl Node {
+    /// Makes the folder of a node under `parent`.
+    pub(crate) fn create(parent: &Path, nickname: &str) -> Result<Node> {
+        let folder = parent.join(nickname);
+        let data = folder.join("data");
+        let mut private = DirBuilder::new();
+        private.mode(0o700).recursive(true);
+        private.create(&data).with_context(|| format!("creating {}", data.display()))?;
+        Ok(Node { nickname: nickname.to_owned(), folder, child: None, logs: Vec::new() })
+    }
+
+    /// The relay's nickname, which is also the name of its folder.
+    pub fn nickname(&self) -> &str {
+        &self.nickname
+    }
+
+    /// The folder of everything that is this node's.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Its torrc.
+    pub fn torrc(&self) -> PathBuf {
+        self.folder.join("torrc")
+    }
+
+    /// Its control socket, if its torrc opens one.
+    pub fn control_socket(&self) -> PathBuf {
+        self.folder.join("control")
+    }
+
+    pub(crate) fn write_torrc(&self, text: &str) -> Result<()> {
+        let path = self.torrc();
+        fs::write(&path, text).with_context(|| format!("writing {}", path.display()))
+    }
+
+    /// Starts `program` on the node's torrc, in a process group of its own that `guardian` watches.
+    pub(crate) fn start(&mut self, program: &Program, guardian: &mut Guardian) -> Result<()> {
+        if self.child.is_some() {
+            bail!("{} is running already", self.nickname);
+        }
+        let log = self.folder.join(format!("log-{}-{}", self.logs.len() + 1, program.name()));
+        let file = File::create(&log).with_context(|| format!("creating {}", log.display()))?;
+        let child = program
+            .command(&self.torrc())
+            .stdin(Stdio::null())
+            .stdout(file.try_clone().context("duplicating a log file")?)
+            .stderr(file)
+            .current_dir(&self.folder)
+            .process_group(0)
+            .spawn()
+            .with_context(|| format!("starting {} as {}", program.name(), self.nickname))?;
+        let watched = guardian.watch(child.id());
+        self.child = Some(child);
+        self.logs.push((program.clone(), log));
+        watched
+    }
+
+    /// The process id while it runs.
+    pub fn pid(&self) -> Option<u32> {
+        self.child.as_ref().map(Child::id)
+    }
+
+    /// What it has used since it started.
+    pub fn usage(&self) -> Result<Usage> {
+        let pid = self.pid().with_context(|| format!("{} is not running", self.nickname))?;
+        Usage::of(pid)
+    }
+
+    /// An error, with the end of its log, if it has ended by itself.
+    pub(crate) fn check(&mut self) -> Result<()> {
+        let Some(child) = &mut self.child else {
+            bail!("{} is not running", self.nickname);
+        };
+        if let Some(status) = child.try_wait()? {
+            bail!("{} has ended ({status}); the end of its log:\n{}", self.nickname, self.log_tail());
+        }
+        Ok(())
+    }
+
+    /// Asks it to end (SIGTERM) and waits; an error if it does not end or ends badly.
+    pub(crate) fn stop(&mut self, guardian: &mut Guardian) -> Result<()> {
+        let status = self.end(Signal::SIGTERM, guardian)?;
+        if status.is_some_and(|status| !status.success()) {
+            bail!(
+                "{} ended badly after SIGTERM ({}); the end of its log:\n{}",
+                self.nickname,
+                status.map(|status| status.to_string()).unwrap_or_default(),
+                self.log_tail()
+            );
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, signal: Signal, guardian: &mut Guardian) -> Result<Option<ExitStatus>> {
+        let Some(mut child) = self.child.take() else {
+            return Ok(None);
+        };
+        let pid = Pid::from_raw(i32::try_from(child.id()).context("a process id beyond i32")?);
+        // It may have ended by itself.
+        let _ = kill(pid, signal);
+        let deadline = Instant::now() + FAREWELL;
+        let status = loop {
+            if let Some(status) = child.try_wait()? {
+                break status;
+            }
+            if Instant::now() >= deadline {
+                let _ = killpg(pid, Signal::SIGKILL);
+                child.wait()?;
+                bail!("{} did not end within {FAREWELL:?} of {signal}", self.nickname);
+            }
+            thread::sleep(Duration::from_millis(20));
+        };
+        guardian.forget(child.id())?;
+        Ok(Some(status))
+    }
+
+    /// What it wrote in each of its lives: the program and the text, oldest first.
+    pub fn logs(&self) -> Result<Vec<(Program, String)>> {
+        let read = |(program, path): &(Program, PathBuf)| {
+            let bytes = fs::read(path).with_context(|| format!("reading {}", path.display()))?;
+            Ok((program.clone(), String::from_utf8_lossy(&bytes).into_owned()))
+        };
+        self.logs.iter().map(read).collect()
+    }
+
+    fn log_tail(&self) -> String {
+        let text = self.logs().ok().and_then(|mut logs| logs.pop()).map(|(_, text)| text);
+        let text = text.unwrap_or_default();
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(30)..].join("\n")
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            if let Ok(pid) = i32::try_from(child.id()) {
+                let _ = killpg(Pid::from_raw(pid), Signal::SIGKILL);
+            }
+            let _ = child.wait();
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! A program that takes C tor's `-f torrc`: `tor` itself, or `weft`.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::control::Fingerprint;
+
+/// What to run for a node, and with which words besides `-f torrc`.
+#[derive(Clone, Debug)]
+pub struct Program {
+    name: String,
+    path: PathBuf,
+    overrides: Vec<String>,
+    is_tor: bool,
+}
+
+impl Program {
+    /// The C tor that is installed.
+    pub fn tor() -> Result<Program> {
+        let path = find("tor").context(
+            "the program `tor` is not installed: private networks are made of it (Debian and Ubuntu: apt-get install tor)",
+        )?;
+        find("tor-gencert").context("`tor` is installed and `tor-gencert` is not (both are in the package tor)")?;
+        Ok(Program { name: "tor".into(), path, overrides: Vec::new(), is_tor: true })
+    }
+
+    /// The `weft` at this path, with this many connection threads, or as many as it chooses.
+    pub fn weft(path: &Path, threads: Option<u32>) -> Result<Program> {
+        ensure!(path.is_file(), "there is no program at {}", path.display());
+        let overrides = threads.map(|threads| vec!["--ConnectionThreads".into(), threads.to_string()]);
+        let name = threads.map_or_else(|| "weft".into(), |threads| format!("weft-{threads}"));
+        Ok(Program { name, path: path.to_owned(), overrides: overrides.unwrap_or_default(), is_tor: false })
+    }
+
+    /// `tor`, or `weft-2` for Weft with two threads.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether it is C tor.
+    pub fn is_tor(&self) -> bool {
+        self.is_tor
+    }
+
+    /// The command that runs it with this torrc and no other.
+    pub(crate) fn command(&self, torrc: &Path) -> Command {
+        let mut command = Command::new(&self.path);
+        command.args(["--defaults-torrc", "/dev/null", "-f"]).arg(torrc).args(&self.overrides);
+        command
+    }
+
+    /// Runs `--list-fingerprint`, which makes the identity keys if there are none.
+    pub fn fingerprint(&self, torrc: &Path) -> Result<Fingerprint> {
+        let doing = || format!("{} --list-fingerprint -f {}", self.path.display(), torrc.display());
+        let output = self.command(torrc).arg("--list-fingerprint").output().with_context(doing)?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        ensure!(
+            output.status.success(),
+            "{}: {}\n{text}{}",
+            doing(),
+            output.status,
+            String::from_utf8_lossy(&output.stderr)
+        );
+        // "nickname 0123 4567 …", after log lines.
+        let last = text.lines().rev().find_map(|line| {
+            let (_, digits) = line.split_once(' ')?;
+            Fingerprint::parse(digits).ok()
+        });
+        last.with_context(|| format!("{}: no fingerprint in its output:\n{text}", doing()))
+    }
+}
+
+/// Finds a program in `PATH` and, because relays' programs often live there, in the `sbin` folders.
+pub fn find(name: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path)
+        .chain(["/usr/sbin", "/usr/local/sbin", "/sbin"].map(PathBuf::from))
+        .map(|folder| folder.join(name))
+        .find(|path| path.is_file())
+}

@@ -1,0 +1,135 @@
+//! The torrc of each kind of node, as text that C tor and Weft read alike.
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::path::Path;
+
+/// What every node of one network has in common.
+#[derive(Clone, Debug)]
+pub(crate) struct Common {
+    /// `DirAuthority` lines.
+    pub(crate) authorities: Vec<String>,
+    /// The lowest severity that is logged: `notice` or `info`.
+    pub(crate) log: &'static str,
+}
+
+/// What differs between a target relay's torrc and another's.
+#[derive(Clone, Debug)]
+pub struct TargetOptions {
+    /// `AssumeReachable 1`: publish without a reachability test of one's own.
+    pub assume_reachable: bool,
+    /// Further lines.
+    pub more: Vec<String>,
+}
+
+impl Default for TargetOptions {
+    fn default() -> TargetOptions {
+        TargetOptions { assume_reachable: true, more: Vec::new() }
+    }
+}
+
+/// How fast the authorities vote: as fast as C tor lets them, because starting a network means
+/// waiting for votes. C tor's minimum is 5 s before the first consensus and 10 s after it.
+const VOTING: &str = "\
+TestingV3AuthInitialVotingInterval 5
+TestingV3AuthInitialVoteDelay 2
+TestingV3AuthInitialDistDelay 2
+V3AuthVotingInterval 10
+V3AuthVoteDelay 2
+V3AuthDistDelay 2
+TestingDirAuthVoteExit *
+TestingDirAuthVoteGuard *
+TestingDirAuthVoteHSDir *
+TestingMinExitFlagThreshold 0
+AuthDirMaxServersPerAddr 0
+";
+
+impl Common {
+    /// Lines of every node.
+    fn node(&self, nickname: &str, folder: &Path) -> String {
+        let mut torrc = format!(
+            "TestingTorNetwork 1\n\
+             AddressDisableIPv6 1\n\
+             ShutdownWaitLength 0\n\
+             Nickname {nickname}\n\
+             DataDirectory {}\n\
+             Log {} stdout\n\
+             SafeLogging 0\n",
+            folder.join("data").display(),
+            self.log,
+        );
+        for line in &self.authorities {
+            let _ = writeln!(torrc, "DirAuthority {line}");
+        }
+        torrc
+    }
+
+    /// Lines of every C tor that the lab itself runs.
+    fn tor(&self, nickname: &str, folder: &Path) -> String {
+        format!(
+            "{}PathsNeededToBuildCircuits 0.5\nProtocolWarnings 1\nControlSocket {}\n",
+            self.node(nickname, folder),
+            folder.join("control").display(),
+        )
+    }
+
+    fn server(or: SocketAddr) -> String {
+        format!(
+            "SocksPort 0\n\
+             ORPort {or} IPv4Only\n\
+             Address {}\n\
+             ContactInfo private network on loopback\n\
+             ServerDNSDetectHijacking 0\n\
+             ServerDNSAllowBrokenConfig 1\n",
+            or.ip()
+        )
+    }
+
+    /// A directory authority.
+    pub(crate) fn authority(&self, nickname: &str, folder: &Path, or: SocketAddr, dir: SocketAddr) -> String {
+        format!(
+            "{}{}DirPort {dir} IPv4Only\nAssumeReachable 1\nAuthoritativeDirectory 1\nV3AuthoritativeDirectory 1\n\
+             ExitPolicy reject *:*\n{VOTING}",
+            self.tor(nickname, folder),
+            Common::server(or),
+        )
+    }
+
+    /// A relay, which lets streams leave to loopback if it is an exit.
+    pub(crate) fn relay(&self, nickname: &str, folder: &Path, or: SocketAddr, exit: bool) -> String {
+        let policy = if exit {
+            "ExitRelay 1\nExitPolicyRejectPrivate 0\nExitPolicy accept 127.0.0.0/8:*,reject *:*\n"
+        } else {
+            "ExitRelay 0\nExitPolicy reject *:*\n"
+        };
+        format!("{}{}AssumeReachable 1\n{policy}", self.tor(nickname, folder), Common::server(or))
+    }
+
+    /// A target: nothing that only C tor has.
+    pub(crate) fn target(&self, nickname: &str, folder: &Path, or: SocketAddr, options: &TargetOptions) -> String {
+        let mut torrc = format!(
+            "{}{}AssumeReachable {}\nExtendAllowPrivateAddresses 1\nExitRelay 0\nExitPolicy reject *:*\n",
+            self.node(nickname, folder),
+            Common::server(or),
+            u8::from(options.assume_reachable),
+        );
+        for line in &options.more {
+            let _ = writeln!(torrc, "{line}");
+        }
+        torrc
+    }
+
+    /// A client whose circuits and streams are the lab's to choose.
+    pub(crate) fn client(&self, nickname: &str, folder: &Path, socks: SocketAddr) -> String {
+        format!(
+            "{}SocksPort {socks}\n\
+             ClientRejectInternalAddresses 0\n\
+             EnforceDistinctSubnets 0\n\
+             __DisablePredictedCircuits 1\n\
+             __LeaveStreamsUnattached 1\n\
+             LearnCircuitBuildTimeout 0\n\
+             CircuitBuildTimeout 60\n",
+            self.tor(nickname, folder)
+        )
+    }
+}

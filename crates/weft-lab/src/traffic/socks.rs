@@ -1,0 +1,120 @@
+//! The client side of SOCKS 5 with a user name (RFC 1928, RFC 1929).
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+
+/// Connects to `target` through the proxy, to which we are `user`. Reads and writes of the stream
+/// fail after `stall` without progress.
+pub(super) fn connect(proxy: SocketAddr, user: &str, target: SocketAddr, stall: Duration) -> Result<TcpStream> {
+    let mut stream = TcpStream::connect(proxy).with_context(|| format!("connecting to the SOCKS port {proxy}"))?;
+    stream.set_read_timeout(Some(stall))?;
+    stream.set_write_timeout(Some(stall))?;
+    stream.set_nodelay(true)?;
+    handshake(&mut stream, user, target)
+        .with_context(|| format!("asking the SOCKS port {proxy} for {target} as {user:?}"))?;
+    Ok(stream)
+}
+
+fn handshake(stream: &mut (impl Read + Write), user: &str, target: SocketAddr) -> Result<()> {
+    stream.write_all(&[5, 1, 2])?; // version 5, one method: user name and password
+    let mut method = [0; 2];
+    stream.read_exact(&mut method)?;
+    ensure!(method == [5, 2], "it does not take user names: {method:?}");
+
+    let length = u8::try_from(user.len()).context("a SOCKS user name has at most 255 bytes")?;
+    let mut words = vec![1, length];
+    words.extend_from_slice(user.as_bytes());
+    words.extend_from_slice(&[1, b'x']); // an empty password is not allowed
+    stream.write_all(&words)?;
+    let mut status = [0; 2];
+    stream.read_exact(&mut status)?;
+    ensure!(status[1] == 0, "it refused the user name: {status:?}");
+
+    let mut request = vec![5, 1, 0]; // version 5, CONNECT, reserved
+    match target {
+        SocketAddr::V4(v4) => {
+            request.push(1);
+            request.extend_from_slice(&v4.ip().octets());
+        }
+        SocketAddr::V6(v6) => {
+            request.push(4);
+            request.extend_from_slice(&v6.ip().octets());
+        }
+    }
+    request.extend_from_slice(&target.port().to_be_bytes());
+    stream.write_all(&request)?;
+    let mut reply = [0; 4];
+    stream.read_exact(&mut reply)?;
+    ensure!(reply[1] == 0, "it refused: {}", reason(reply[1]));
+    let bound = match reply[3] {
+        1 => 4 + 2,
+        4 => 16 + 2,
+        3 => {
+            let mut length = [0];
+            stream.read_exact(&mut length)?;
+            usize::from(length[0]) + 2
+        }
+        other => bail!("it answered with an address of unknown kind {other}"),
+    };
+    let mut rest = vec![0; bound];
+    stream.read_exact(&mut rest)?;
+    Ok(())
+}
+
+/// The words of RFC 1928, section 6.
+fn reason(code: u8) -> &'static str {
+    match code {
+        1 => "general failure",
+        2 => "not allowed",
+        3 => "network unreachable",
+        4 => "host unreachable",
+        5 => "connection refused",
+        6 => "TTL expired",
+        7 => "command not supported",
+        8 => "address type not supported",
+        _ => "unknown reason",
+    }
+}
+
+/// The proxy's side, for tests: any user, IPv4 targets.
+#[cfg(test)]
+pub(super) fn serve(client: &mut (impl Read + Write)) -> Result<SocketAddr> {
+    let mut greeting = [0; 3];
+    client.read_exact(&mut greeting)?;
+    client.write_all(&[5, 2])?;
+    let mut user = [0; 2];
+    client.read_exact(&mut user)?;
+    let mut rest = vec![0; usize::from(user[1]) + 2];
+    client.read_exact(&mut rest)?;
+    client.write_all(&[1, 0])?;
+    let mut request = [0; 10];
+    client.read_exact(&mut request)?;
+    let [5, 1, 0, 1, a, b, c, d, high, low] = request else {
+        bail!("not a CONNECT to an IPv4 address: {request:?}");
+    };
+    client.write_all(&[5, 0, 0, 1, 127, 0, 0, 1, 0, 0])?;
+    Ok(SocketAddr::from(([a, b, c, d], u16::from_be_bytes([high, low]))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn a_refusal_says_why() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
+        let proxy = listener.local_addr().expect("an address");
+        let serving = std::thread::spawn(move || {
+            let (mut client, _) = listener.accept().expect("a client");
+            client.write_all(&[5, 2, 1, 0, 5, 5, 0, 1]).expect("a refusal");
+            let _ = client.read(&mut [0; 100]);
+        });
+        let error = connect(proxy, "7", proxy, Duration::from_secs(10)).expect_err("refused");
+        assert!(format!("{error:#}").contains("connection refused"), "{error:#}");
+        serving.join().expect("the proxy ends");
+    }
+}

@@ -1,0 +1,147 @@
+//! A target among unmodified C tor nodes: C tor clients move real bytes through it.
+//!
+//! The target is `weft`: the one that cargo has just built, or the one that `WEFT_BIN` names.
+//! One private network serves all tests, which take turns; what Weft is restarted with changes from
+//! test to test. The network's guardian ends it when this process ends.
+
+/// The module's name marks the tests that need `tor` and some minutes, for `cargo xtask test`.
+mod private_network {
+    use std::path::PathBuf;
+    use std::sync::{Mutex, MutexGuard, PoisonError};
+    use std::time::Duration;
+
+    use weft_lab::interop;
+    use weft_lab::load::{Load, Place};
+    use weft_lab::network::{Config, Network, Program, Target, TargetOptions};
+
+    /// Whose links and circuits are tested most.
+    const TARGET: &str = "target";
+    /// Tests its own reachability before it publishes.
+    const SHY: &str = "shy";
+    /// Made its identity keys itself.
+    const FRESH: &str = "fresh";
+
+    const PATIENCE: Duration = Duration::from_secs(120);
+
+    /// Each circuit of a full load: 200 MB in all, each way.
+    const FULL: Load = Load { place: Place::Middle, circuits: 20, bytes: 10_000_000, seed: 1 };
+    /// Enough to see that circuits work.
+    const LIGHT: Load = Load { place: Place::Middle, circuits: 4, bytes: 500_000, seed: 2 };
+
+    /// The program under test with this many connection threads, and how its `platform` begins.
+    fn subject(threads: u32) -> (Program, &'static str) {
+        let built = option_env!("CARGO_BIN_EXE_weft").map(PathBuf::from);
+        match std::env::var_os("WEFT_BIN").map(PathBuf::from).or(built) {
+            Some(path) => (Program::weft(&path, Some(threads)).expect("weft is there"), "Weft "),
+            // Without a weft the tests still test the laboratory.
+            None => (tor(), "Tor "),
+        }
+    }
+
+    fn tor() -> Program {
+        Program::tor().expect("tor is installed")
+    }
+
+    /// The one network; each test has it to itself.
+    fn network() -> MutexGuard<'static, Option<Network>> {
+        static NETWORK: Mutex<Option<Network>> = Mutex::new(None);
+        let mut network = NETWORK.lock().unwrap_or_else(PoisonError::into_inner);
+        if network.is_none() {
+            let (program, _) = subject(1);
+            let shy = TargetOptions { assume_reachable: false, ..TargetOptions::default() };
+            let targets = vec![
+                Target::new(TARGET, tor()),
+                Target::new(SHY, program.clone()).options(shy),
+                Target::new(FRESH, program.clone()).keys_by(program),
+            ];
+            let config = Config { patience: PATIENCE, ..Config::default() };
+            *network = Some(Network::start(config, targets).expect("the private network starts"));
+        }
+        network
+    }
+
+    /// Runs a scenario on the network; afterwards no C tor may have complained.
+    fn scenario(run: impl FnOnce(&mut Network) -> anyhow::Result<()>) {
+        let mut network = network();
+        let network = network.as_mut().expect("a network");
+        run(network).and_then(|()| interop::nobody_complains(network)).unwrap_or_else(|error| panic!("{error:#}"));
+    }
+
+    fn a_full_load(place: Place, threads: u32) {
+        scenario(|network| {
+            let (program, _) = subject(threads);
+            network.restart(TARGET, program.clone())?;
+            interop::moves(network, TARGET, &program, Load { place, ..FULL })?;
+            Ok(())
+        });
+    }
+
+    #[test]
+    fn as_middle_it_carries_a_full_load_without_connection_threads() {
+        a_full_load(Place::Middle, 0);
+    }
+
+    #[test]
+    fn as_middle_it_carries_a_full_load_on_one_thread() {
+        a_full_load(Place::Middle, 1);
+    }
+
+    #[test]
+    fn as_middle_it_carries_a_full_load_on_two_threads() {
+        a_full_load(Place::Middle, 2);
+    }
+
+    #[test]
+    fn as_middle_it_carries_a_full_load_on_four_threads() {
+        a_full_load(Place::Middle, 4);
+    }
+
+    #[test]
+    fn as_guard_it_carries_a_full_load_without_connection_threads() {
+        a_full_load(Place::Guard, 0);
+    }
+
+    #[test]
+    fn as_guard_it_carries_a_full_load_on_one_thread() {
+        a_full_load(Place::Guard, 1);
+    }
+
+    #[test]
+    fn as_guard_it_carries_a_full_load_on_two_threads() {
+        a_full_load(Place::Guard, 2);
+    }
+
+    #[test]
+    fn as_guard_it_carries_a_full_load_on_four_threads() {
+        a_full_load(Place::Guard, 4);
+    }
+
+    #[test]
+    fn one_data_directory_is_one_relay_whoever_runs_it() {
+        scenario(|network| {
+            let (program, platform) = subject(2);
+            let turns = [(tor(), "Tor "), (program, platform), (tor(), "Tor ")];
+            interop::takes_turns(network, TARGET, &turns, LIGHT, PATIENCE)
+        });
+    }
+
+    #[test]
+    fn it_is_listed_with_keys_of_its_own_making() {
+        scenario(|network| {
+            let (program, platform) = subject(1);
+            interop::is_listed(network, FRESH, platform, PATIENCE)?;
+            interop::moves(network, FRESH, &program, LIGHT)?;
+            Ok(())
+        });
+    }
+
+    #[test]
+    fn it_publishes_after_finding_itself_reachable() {
+        scenario(|network| {
+            let (program, platform) = subject(1);
+            interop::is_listed(network, SHY, platform, PATIENCE)?;
+            interop::moves(network, SHY, &program, Load { place: Place::Guard, ..LIGHT })?;
+            Ok(())
+        });
+    }
+}
