@@ -96,9 +96,6 @@ pub struct NetworkOptions {
     pub extend_by_ed25519_id: Option<bool>,
     /// `KeepalivePeriod`: idle links get a padding cell this often.
     pub keepalive_period: Duration,
-    /// `ConstrainedSockets` and `ConstrainedSockSize`: kernel buffers of each socket, in bytes
-    /// (`None`: the kernel decides).
-    pub socket_buffer: Option<u64>,
 }
 
 /// The source addresses of connections that the relay opens.
@@ -145,12 +142,6 @@ pub struct BandwidthOptions {
     pub relay_burst: Option<u64>,
     /// `MaxAdvertisedBandwidth`: the descriptor claims no more than this.
     pub max_advertised: u64,
-    /// `PerConnBWRate`: each link that is not to a relay (`None`: by consensus).
-    pub per_connection_rate: Option<u64>,
-    /// `PerConnBWBurst`.
-    pub per_connection_burst: Option<u64>,
-    /// `TokenBucketRefillInterval`: 1 to 1000 ms.
-    pub refill_interval: Duration,
     /// `CountPrivateBandwidth`: traffic to private addresses counts too.
     pub count_private: bool,
 }
@@ -250,8 +241,6 @@ pub struct DirectoryOptions {
     pub assume_reachable_ipv6: bool,
     /// `DirAllowPrivateAddresses`: descriptors with private addresses are fine.
     pub allow_private_addresses: bool,
-    /// `ExtraInfoStatistics`: the extra-info document carries statistics.
-    pub extra_info_statistics: bool,
 }
 
 /// What exit traffic is allowed.
@@ -293,14 +282,6 @@ pub struct DosOptions {
     pub connection_connect_defense_time: Option<Duration>,
     /// `DoSRefuseSingleHopClientRendezvous`.
     pub refuse_single_hop_rendezvous: Option<bool>,
-    /// `DoSStreamCreationEnabled`.
-    pub stream_creation_enabled: Option<bool>,
-    /// `DoSStreamCreationRate`: streams per second.
-    pub stream_creation_rate: Option<u32>,
-    /// `DoSStreamCreationBurst`: streams.
-    pub stream_creation_burst: Option<u32>,
-    /// `DoSStreamCreationDefenseType`: 1 none, 2 refuse the stream, 3 close the circuit.
-    pub stream_creation_defense_type: Option<u32>,
 }
 
 /// Key lifetimes.
@@ -358,8 +339,6 @@ pub struct TestingOptions {
     pub server_download_initial_delay: Duration,
     /// `TestingServerConsensusDownloadInitialDelay`.
     pub server_consensus_download_initial_delay: Duration,
-    /// `TestingV3AuthInitialVotingInterval`, until there is a consensus.
-    pub v3auth_initial_voting_interval: Duration,
 }
 
 /// How the process behaves.

@@ -1,0 +1,1239 @@
+//! Every option that C tor 0.4.9 knows, and Weft's own, in one table: name, type, default, and what
+//! Weft does with it (C tor: `option_vars_` of src/app/config/config.c and the `…_options.inc`
+//! files).
+
+/// What a value is, and how it is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Any text.
+    Text,
+    /// A file or directory.
+    Path,
+    /// A whole number.
+    Int,
+    /// A whole number from 0.
+    PosInt,
+    /// A whole number from 0 of 64 bits.
+    U64,
+    /// An amount of information, in bytes.
+    Memory,
+    /// A length of time, in seconds.
+    Seconds,
+    /// A length of time, in milliseconds.
+    Millis,
+    /// A length of time, in seconds; what follows a comma is ignored, as it has been since
+    /// download schedules became exponential.
+    FirstSeconds,
+    /// A decimal fraction.
+    Double,
+    /// 0 or 1.
+    Bool,
+    /// 0, 1 or auto.
+    AutoBool,
+    /// A whole number from 0, or auto.
+    Count,
+    /// Words separated by commas.
+    Csv,
+    /// A set of relays; Weft keeps it as text.
+    RouterSet,
+    /// Several lines of the same name.
+    Lines,
+    /// Lines that are kept, with others, in the list of this name.
+    LinesOf(&'static str),
+    /// A list that is set by other names only.
+    LinesVirtual,
+    /// An option that does nothing any more.
+    Obsolete,
+}
+
+/// What Weft does with an option.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Support {
+    /// What C tor does.
+    Full,
+    /// Nothing. Where the value is one of these, that is what the operator wants.
+    Ignored {
+        /// Values, as they are dumped, that Weft is in accord with.
+        same_as: &'static [&'static str],
+    },
+    /// Refuses to start unless it has this value.
+    Refused {
+        /// The one value, as it is dumped, that Weft is in accord with.
+        unless: &'static str,
+        /// What would be wrong with ignoring it.
+        why: &'static str,
+    },
+}
+
+/// One option.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// The name, as it is dumped.
+    pub name: &'static str,
+    /// What its values are.
+    pub kind: Kind,
+    /// The value that it has unless set, as it would be written; `None`: nothing, or zero.
+    pub default: Option<&'static str>,
+    /// What Weft does with it.
+    pub support: Support,
+    /// Whether it cannot change while the node runs.
+    pub immutable: bool,
+    /// Whether it is left out of dumps.
+    pub hidden: bool,
+}
+
+const fn known(name: &'static str, kind: Kind, default: Option<&'static str>) -> Known {
+    let support = Support::Ignored { same_as: &[] };
+    Known {
+        name,
+        kind,
+        default,
+        support,
+        immutable: false,
+        hidden: false,
+    }
+}
+
+const fn obsolete(name: &'static str) -> Known {
+    known(name, Kind::Obsolete, None)
+}
+
+impl Known {
+    const fn supported(mut self) -> Self {
+        self.support = Support::Full;
+        self
+    }
+
+    const fn same_as(mut self, values: &'static [&'static str]) -> Self {
+        self.support = Support::Ignored { same_as: values };
+        self
+    }
+
+    const fn refused(mut self, unless: &'static str, why: &'static str) -> Self {
+        self.support = Support::Refused { unless, why };
+        self
+    }
+
+    const fn immutable(mut self) -> Self {
+        self.immutable = true;
+        self
+    }
+
+    const fn hidden(mut self) -> Self {
+        self.hidden = true;
+        self
+    }
+
+    /// Whether further lines add to earlier ones instead of replacing them.
+    #[must_use]
+    pub const fn is_list(&self) -> bool {
+        matches!(
+            self.kind,
+            Kind::Lines | Kind::LinesOf(_) | Kind::LinesVirtual
+        )
+    }
+
+    /// Whether an operator can set it by this name.
+    #[must_use]
+    pub const fn is_settable(&self) -> bool {
+        !matches!(self.kind, Kind::LinesVirtual | Kind::Obsolete)
+    }
+}
+
+/// Another name of an option.
+struct Alias {
+    alias: &'static str,
+    name: &'static str,
+    command_line_only: bool,
+    deprecated: bool,
+}
+
+const fn alias(
+    alias: &'static str,
+    name: &'static str,
+    command_line_only: bool,
+    deprecated: bool,
+) -> Alias {
+    Alias {
+        alias,
+        name,
+        command_line_only,
+        deprecated,
+    }
+}
+
+/// Options that still work but should not be used, and why (`option_deprecation_notes_`).
+const DEPRECATED: [(&str, &str); 5] = [
+    (
+        "HTTPProxy",
+        "It only applies to unencrypted connections to directory servers.",
+    ),
+    (
+        "HTTPProxyAuthenticator",
+        "HTTPProxy is deprecated in favour of HTTPSProxy.",
+    ),
+    ("ReachableDirAddresses", "It has no effect."),
+    ("ClientPreferIPv6DirPort", "It has no effect."),
+    (
+        "ClientAutoIPv6ORPort",
+        "It is unreliable unless a connection is reliably dual-stack.",
+    ),
+];
+
+/// The names of deprecated options, in C tor's order.
+pub fn deprecated_names() -> impl Iterator<Item = &'static str> {
+    DEPRECATED.iter().map(|(name, _)| *name)
+}
+
+/// Why an option should not be used any more, where it should not.
+pub(super) fn deprecation(name: &str) -> Option<&'static str> {
+    DEPRECATED
+        .iter()
+        .find(|(deprecated, _)| *deprecated == name)
+        .map(|(_, why)| *why)
+}
+
+/// What a key turned out to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Found {
+    pub(super) index: usize,
+    pub(super) known: &'static Known,
+    /// Something to tell about the way it was written.
+    pub(super) warning: Option<String>,
+}
+
+/// Finds the option that a key means: by its name in any case, by an alias, or by the start of its
+/// name.
+pub(super) fn find(key: &str, command_line: bool) -> Option<Found> {
+    let mut name = key;
+    let mut warning = None;
+    // In order, as C tor does, so that an alias may lead to another further down.
+    for alias in &ALIASES {
+        if alias.alias.eq_ignore_ascii_case(name) && (command_line || !alias.command_line_only) {
+            if alias.deprecated {
+                warning = Some(format!(
+                    "{} is deprecated; use {} instead",
+                    alias.alias, alias.name
+                ));
+            }
+            name = alias.name;
+        }
+    }
+    if name.is_empty() {
+        return None;
+    }
+    if let Some(index) = index_of(name) {
+        return KNOWN.get(index).map(|known| Found {
+            index,
+            known,
+            warning,
+        });
+    }
+    let starts = |known: &Known| {
+        known
+            .name
+            .get(..name.len())
+            .is_some_and(|start| start.eq_ignore_ascii_case(name))
+    };
+    let index = KNOWN.iter().position(starts)?;
+    let known = KNOWN.get(index)?;
+    let warning = Some(format!(
+        "the abbreviation {key} is deprecated; write {} instead",
+        known.name
+    ));
+    Some(Found {
+        index,
+        known,
+        warning,
+    })
+}
+
+/// The place in [`KNOWN`] of the option with exactly this name, in any case.
+pub(super) fn index_of(name: &str) -> Option<usize> {
+    KNOWN
+        .iter()
+        .position(|known| known.name.eq_ignore_ascii_case(name))
+}
+
+/// The option whose name is most like `key`, where one is like it.
+#[must_use]
+pub fn nearest(key: &str) -> Option<&'static str> {
+    let names = KNOWN
+        .iter()
+        .filter(|known| known.is_settable())
+        .map(|known| known.name);
+    nearest_of(key, names)
+}
+
+/// The word most like `word`, where one is like it: no more than a third of it differs.
+pub(super) fn nearest_of<'a>(word: &str, among: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let word = word.to_ascii_lowercase();
+    // Comparing costs the product of the lengths; nothing this long is a misspelt name.
+    if word.len() > 80 {
+        return None;
+    }
+    let allowed = (word.chars().count() / 3).max(1);
+    among
+        .map(|name| {
+            (
+                strsim::damerau_levenshtein(&word, &name.to_ascii_lowercase()),
+                name,
+            )
+        })
+        .filter(|(distance, _)| *distance <= allowed)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, name)| name)
+}
+
+/// Other names, in C tor's order (`option_abbrevs_`).
+const ALIASES: [Alias; 54] = [
+    alias("AuthDirBadDirCC", "AuthDirBadDirCCs", false, false),
+    alias("AuthDirBadExitCC", "AuthDirBadExitCCs", false, false),
+    alias("AuthDirInvalidCC", "AuthDirInvalidCCs", false, false),
+    alias("AuthDirMiddleOnlyCC", "AuthDirMiddleOnlyCCs", false, false),
+    alias("AuthDirRejectCC", "AuthDirRejectCCs", false, false),
+    alias("EntryNode", "EntryNodes", false, false),
+    alias("ExcludeNode", "ExcludeNodes", false, false),
+    alias("FirewallPort", "FirewallPorts", false, false),
+    alias("LongLivedPort", "LongLivedPorts", false, false),
+    alias("HiddenServiceNode", "HiddenServiceNodes", false, false),
+    alias(
+        "HiddenServiceExcludeNode",
+        "HiddenServiceExcludeNodes",
+        false,
+        false,
+    ),
+    alias("NumCPU", "NumCPUs", false, false),
+    alias("RendNode", "RendNodes", false, false),
+    alias("RecommendedPackage", "RecommendedPackages", false, false),
+    alias("RendExcludeNode", "RendExcludeNodes", false, false),
+    alias("StrictEntryNode", "StrictEntryNodes", false, false),
+    alias("StrictExitNode", "StrictExitNodes", false, false),
+    alias("StrictNode", "StrictNodes", false, false),
+    alias("l", "Log", true, false),
+    alias("AllowUnverifiedNodes", "AllowInvalidNodes", false, false),
+    alias("AutomapHostSuffixes", "AutomapHostsSuffixes", false, false),
+    alias(
+        "AutomapHostOnResolve",
+        "AutomapHostsOnResolve",
+        false,
+        false,
+    ),
+    alias("BandwidthRateBytes", "BandwidthRate", false, false),
+    alias("BandwidthBurstBytes", "BandwidthBurst", false, false),
+    alias("DirFetchPostPeriod", "StatusFetchPeriod", false, false),
+    alias("DirServer", "DirAuthority", false, false),
+    alias("MaxConn", "ConnLimit", false, true),
+    alias("MaxMemInCellQueues", "MaxMemInQueues", false, false),
+    alias("ORBindAddress", "ORListenAddress", false, false),
+    alias("DirBindAddress", "DirListenAddress", false, false),
+    alias("SocksBindAddress", "SocksListenAddress", false, false),
+    alias("UseHelperNodes", "UseEntryGuards", false, false),
+    alias("NumHelperNodes", "NumEntryGuards", false, false),
+    alias("UseEntryNodes", "UseEntryGuards", false, false),
+    alias("NumEntryNodes", "NumEntryGuards", false, false),
+    alias("ResolvConf", "ServerDNSResolvConfFile", false, true),
+    alias("SearchDomains", "ServerDNSSearchDomains", false, true),
+    alias(
+        "ServerDNSAllowBrokenResolvConf",
+        "ServerDNSAllowBrokenConfig",
+        false,
+        false,
+    ),
+    alias(
+        "PreferTunnelledDirConns",
+        "PreferTunneledDirConns",
+        false,
+        false,
+    ),
+    alias(
+        "BridgeAuthoritativeDirectory",
+        "BridgeAuthoritativeDir",
+        false,
+        false,
+    ),
+    alias(
+        "HashedControlPassword",
+        "__HashedControlSessionPassword",
+        true,
+        false,
+    ),
+    alias("VirtualAddrNetwork", "VirtualAddrNetworkIPv4", false, false),
+    alias(
+        "SocksSocketsGroupWritable",
+        "UnixSocksGroupWritable",
+        false,
+        true,
+    ),
+    alias("_HSLayer2Nodes", "HSLayer2Nodes", false, true),
+    alias("_HSLayer3Nodes", "HSLayer3Nodes", false, true),
+    alias(
+        "ClientBootstrapConsensusAuthorityDownloadSchedule",
+        "ClientBootstrapConsensusAuthorityDownloadInitialDelay",
+        false,
+        true,
+    ),
+    alias(
+        "ClientBootstrapConsensusAuthorityOnlyDownloadSchedule",
+        "ClientBootstrapConsensusAuthorityOnlyDownloadInitialDelay",
+        false,
+        true,
+    ),
+    alias(
+        "ClientBootstrapConsensusFallbackDownloadSchedule",
+        "ClientBootstrapConsensusFallbackDownloadInitialDelay",
+        false,
+        true,
+    ),
+    alias(
+        "TestingBridgeDownloadSchedule",
+        "TestingBridgeDownloadInitialDelay",
+        false,
+        true,
+    ),
+    alias(
+        "TestingBridgeBootstrapDownloadSchedule",
+        "TestingBridgeBootstrapDownloadInitialDelay",
+        false,
+        true,
+    ),
+    alias(
+        "TestingClientDownloadSchedule",
+        "TestingClientDownloadInitialDelay",
+        false,
+        true,
+    ),
+    alias(
+        "TestingClientConsensusDownloadSchedule",
+        "TestingClientConsensusDownloadInitialDelay",
+        false,
+        true,
+    ),
+    alias(
+        "TestingServerDownloadSchedule",
+        "TestingServerDownloadInitialDelay",
+        false,
+        true,
+    ),
+    alias(
+        "TestingServerConsensusDownloadSchedule",
+        "TestingServerConsensusDownloadInitialDelay",
+        false,
+        true,
+    ),
+];
+
+/// Every option, sorted by its name without regard to case.
+pub static KNOWN: [Known; 458] = [
+    known("___UsingTestNetworkDefaults", Kind::Bool, Some("0"))
+        .supported()
+        .hidden(),
+    known("__AllDirActionsPrivate", Kind::Bool, Some("0"))
+        .same_as(&["0"])
+        .hidden(),
+    known("__AlwaysCongestionControl", Kind::Bool, Some("0")).same_as(&["0"]),
+    known("__ControlPort", Kind::LinesOf("ControlPortLines"), None)
+        .same_as(&["0"])
+        .hidden(),
+    known("__DirPort", Kind::LinesOf("DirPortLines"), None)
+        .same_as(&["0"])
+        .hidden(),
+    known("__DisablePredictedCircuits", Kind::Bool, Some("0"))
+        .same_as(&["0", "1"])
+        .hidden(),
+    known("__DisableSignalHandlers", Kind::Bool, Some("0"))
+        .same_as(&["0"])
+        .hidden()
+        .immutable(),
+    known("__DNSPort", Kind::LinesOf("DNSPortLines"), None)
+        .same_as(&["0"])
+        .hidden(),
+    known("__ExtORPort", Kind::LinesOf("ExtORPortLines"), None)
+        .same_as(&["0"])
+        .hidden(),
+    known("__HashedControlSessionPassword", Kind::Lines, None).hidden(),
+    known(
+        "__HTTPTunnelPort",
+        Kind::LinesOf("HTTPTunnelPortLines"),
+        None,
+    )
+    .same_as(&["0"])
+    .hidden(),
+    known("__LeaveStreamsUnattached", Kind::Bool, Some("0"))
+        .same_as(&["0"])
+        .hidden(),
+    known("__MetricsPort", Kind::LinesOf("MetricsPortLines"), None)
+        .same_as(&["0"])
+        .hidden(),
+    known("__NATDPort", Kind::LinesOf("NATDPortLines"), None)
+        .same_as(&["0"])
+        .hidden(),
+    known("__ORPort", Kind::LinesOf("ORPortLines"), None)
+        .supported()
+        .hidden(),
+    known(
+        "__OwningControllerFD",
+        Kind::U64,
+        Some("18446744073709551615"),
+    )
+    .hidden()
+    .immutable(),
+    known("__OwningControllerProcess", Kind::Text, None).hidden(),
+    known("__ReloadTorrcOnSIGHUP", Kind::Bool, Some("1"))
+        .supported()
+        .hidden(),
+    known("__SbwsExit", Kind::Bool, Some("0")).same_as(&["0"]),
+    known("__SocksPort", Kind::LinesOf("SocksPortLines"), None)
+        .same_as(&["0"])
+        .hidden(),
+    known("__TransPort", Kind::LinesOf("TransPortLines"), None)
+        .same_as(&["0"])
+        .hidden(),
+    obsolete("__UseFilteringSSLBufferevents"),
+    known("AccelDir", Kind::Path, None).immutable(),
+    known("AccelName", Kind::Text, None).immutable(),
+    known("AccountingMax", Kind::Memory, Some("0 bytes")).same_as(&["0"]),
+    known("AccountingRule", Kind::Text, Some("max")),
+    known("AccountingStart", Kind::Text, None),
+    known("Address", Kind::Lines, None).supported(),
+    known("AddressDisableIPv6", Kind::Bool, Some("0")).supported(),
+    obsolete("AllowDotExit"),
+    obsolete("AllowInvalidNodes"),
+    known("AllowNonRFC953Hostnames", Kind::Bool, Some("0")),
+    obsolete("AllowSingleHopCircuits"),
+    obsolete("AllowSingleHopExits"),
+    known("AlternateBridgeAuthority", Kind::Lines, None),
+    known("AlternateDirAuthority", Kind::Lines, None).supported(),
+    obsolete("AlternateHSAuthority"),
+    obsolete("AndroidIdentityTag"),
+    known("AssumeReachable", Kind::Bool, Some("0")).supported(),
+    known("AssumeReachableIPv6", Kind::AutoBool, Some("auto")).supported(),
+    obsolete("AuthDirBadDir"),
+    obsolete("AuthDirBadDirCCs"),
+    known("AuthDirBadExit", Kind::Lines, None),
+    known("AuthDirBadExitCCs", Kind::Csv, Some("")),
+    known("AuthDirFastGuarantee", Kind::Memory, Some("100 KB")),
+    known("AuthDirGuardBWGuarantee", Kind::Memory, Some("2 MB")),
+    known("AuthDirHasIPv6Connectivity", Kind::Bool, Some("0")),
+    known("AuthDirInvalid", Kind::Lines, None),
+    known("AuthDirInvalidCCs", Kind::Csv, Some("")),
+    obsolete("AuthDirListBadDirs"),
+    known("AuthDirListBadExits", Kind::Bool, Some("0")),
+    known("AuthDirListMiddleOnly", Kind::Bool, Some("0")),
+    known("AuthDirMaxServersPerAddr", Kind::PosInt, Some("2")),
+    obsolete("AuthDirMaxServersPerAuthAddr"),
+    known("AuthDirMiddleOnly", Kind::Lines, None),
+    known("AuthDirMiddleOnlyCCs", Kind::Csv, Some("")),
+    known("AuthDirPinKeys", Kind::Bool, Some("1")),
+    known("AuthDirReject", Kind::Lines, None),
+    known("AuthDirRejectCCs", Kind::Csv, Some("")),
+    known("AuthDirRejectRequestsUnderLoad", Kind::Bool, Some("1")),
+    obsolete("AuthDirRejectUnlisted"),
+    known("AuthDirSharedRandomness", Kind::Bool, Some("1")),
+    known("AuthDirTestEd25519LinkKeys", Kind::Bool, Some("1")),
+    known("AuthDirTestReachability", Kind::Bool, Some("1")),
+    known("AuthDirVoteGuard", Kind::RouterSet, None),
+    known(
+        "AuthDirVoteGuardBwThresholdFraction",
+        Kind::Double,
+        Some("0.75"),
+    ),
+    known(
+        "AuthDirVoteGuardGuaranteeTimeKnown",
+        Kind::Seconds,
+        Some("8 days"),
+    ),
+    known("AuthDirVoteGuardGuaranteeWFU", Kind::Double, Some("0.98")),
+    known(
+        "AuthDirVoteStableGuaranteeMinUptime",
+        Kind::Seconds,
+        Some("30 days"),
+    ),
+    known(
+        "AuthDirVoteStableGuaranteeMTBF",
+        Kind::Seconds,
+        Some("5 days"),
+    ),
+    known("AuthoritativeDirectory", Kind::Bool, Some("0")).same_as(&["0"]),
+    known("AutomapHostsOnResolve", Kind::Bool, Some("0")),
+    known("AutomapHostsSuffixes", Kind::Csv, Some(".onion,.exit")),
+    known("AvoidDiskWrites", Kind::Bool, Some("0")).same_as(&["0"]),
+    known("BandwidthBurst", Kind::Memory, Some("1 GB")).supported(),
+    known("BandwidthRate", Kind::Memory, Some("1 GB")).supported(),
+    known("Bridge", Kind::Lines, None),
+    known("BridgeAuthoritativeDir", Kind::Bool, Some("0")).same_as(&["0"]),
+    known("BridgeDistribution", Kind::Text, None),
+    known("BridgePassword", Kind::Text, None),
+    known("BridgeRecordUsageByCountry", Kind::Bool, Some("1")).same_as(&["0"]),
+    known("BridgeRelay", Kind::Bool, Some("0"))
+        .refused("0", "it would publish the bridge as a public relay"),
+    known("CacheDirectory", Kind::Path, None)
+        .supported()
+        .immutable(),
+    known("CacheDirectoryGroupReadable", Kind::AutoBool, Some("auto")).supported(),
+    known("CellStatistics", Kind::Bool, Some("0")).same_as(&["0"]),
+    known("CircuitBuildTimeout", Kind::Seconds, Some("0")),
+    obsolete("CircuitIdleTimeout"),
+    known("CircuitPadding", Kind::Bool, Some("1")).supported(),
+    known("CircuitPriorityHalflife", Kind::Double, Some("-1.0")).supported(),
+    known("CircuitsAvailableTimeout", Kind::Seconds, Some("0")),
+    known("CircuitStreamTimeout", Kind::Seconds, Some("0")),
+    obsolete("ClientAutoIPv6ORPort"),
+    known(
+        "ClientBootstrapConsensusAuthorityDownloadInitialDelay",
+        Kind::FirstSeconds,
+        Some("6"),
+    ),
+    known(
+        "ClientBootstrapConsensusAuthorityOnlyDownloadInitialDelay",
+        Kind::FirstSeconds,
+        Some("0"),
+    ),
+    obsolete("ClientBootstrapConsensusAuthorityOnlyMaxDownloadTries"),
+    known(
+        "ClientBootstrapConsensusFallbackDownloadInitialDelay",
+        Kind::FirstSeconds,
+        Some("0"),
+    ),
+    obsolete("ClientBootstrapConsensusMaxDownloadTries"),
+    known(
+        "ClientBootstrapConsensusMaxInProgressTries",
+        Kind::PosInt,
+        Some("3"),
+    ),
+    known("ClientDNSRejectInternalAddresses", Kind::Bool, Some("1")),
+    known("ClientOnionAuthDir", Kind::Path, None),
+    known("ClientOnly", Kind::Bool, Some("0")).supported(),
+    known("ClientPreferIPv6DirPort", Kind::AutoBool, Some("auto")),
+    known("ClientPreferIPv6ORPort", Kind::AutoBool, Some("auto")),
+    known("ClientRejectInternalAddresses", Kind::Bool, Some("1")),
+    known("ClientTransportPlugin", Kind::Lines, None),
+    known("ClientUseIPv4", Kind::Bool, Some("1")).same_as(&["1"]),
+    known("ClientUseIPv6", Kind::Bool, Some("1")),
+    obsolete("CloseHSClientCircuitsImmediatelyOnTimeout"),
+    obsolete("CloseHSServiceRendCircuitsImmediatelyOnTimeout"),
+    known("CompiledProofOfWorkHash", Kind::AutoBool, Some("auto")),
+    known("ConfluxClientUX", Kind::Text, Some("throughput")),
+    known("ConfluxEnabled", Kind::AutoBool, Some("auto")),
+    known("ConnDirectionStatistics", Kind::Bool, Some("0")).same_as(&["0"]),
+    known("ConnectionPadding", Kind::AutoBool, Some("auto")).supported(),
+    known("ConnectionThreads", Kind::Count, Some("auto"))
+        .supported()
+        .immutable(),
+    known("ConnLimit", Kind::PosInt, Some("1000")).supported(),
+    known("ConsensusParams", Kind::Lines, None),
+    known("ConstrainedSockets", Kind::Bool, Some("0")).same_as(&["0"]),
+    known("ConstrainedSockSize", Kind::Memory, Some("8192")),
+    known("ContactInfo", Kind::Text, None).supported(),
+    obsolete("ControlListenAddress"),
+    known("ControlPort", Kind::LinesOf("ControlPortLines"), None).same_as(&["0"]),
+    known("ControlPortFileGroupReadable", Kind::Bool, Some("0")).same_as(&["0"]),
+    known("ControlPortLines", Kind::LinesVirtual, None),
+    known("ControlPortWriteToFile", Kind::Path, None),
+    known("ControlSocket", Kind::Lines, None).same_as(&["0"]),
+    known("ControlSocketsGroupWritable", Kind::Bool, Some("0")).same_as(&["0"]),
+    known("CookieAuthentication", Kind::Bool, Some("0")).same_as(&["0"]),
+    known("CookieAuthFile", Kind::Path, None),
+    known("CookieAuthFileGroupReadable", Kind::Bool, Some("0")).same_as(&["0"]),
+    known("CountPrivateBandwidth", Kind::Bool, Some("0")).supported(),
+    known("DataDirectory", Kind::Path, None)
+        .supported()
+        .immutable(),
+    known("DataDirectoryGroupReadable", Kind::Bool, Some("0")).supported(),
+    known("DirAllowPrivateAddresses", Kind::Bool, Some("0")).supported(),
+    known("DirAuthority", Kind::Lines, None).supported(),
+    known("DirAuthorityFallbackRate", Kind::Double, Some("0.1")),
+    known("DirCache", Kind::Bool, Some("1")).same_as(&["0"]),
+    obsolete("DirListenAddress"),
+    known("DirPolicy", Kind::Lines, None),
+    known("DirPort", Kind::LinesOf("DirPortLines"), None).same_as(&["0"]),
+    known("DirPortFrontPage", Kind::Path, None),
+    known("DirPortLines", Kind::LinesVirtual, None),
+    known("DirReqStatistics", Kind::Bool, Some("1")).same_as(&["0"]),
+    known("DisableAllSwap", Kind::Bool, Some("0"))
+        .same_as(&["0"])
+        .immutable(),
+    known("DisableDebuggerAttachment", Kind::Bool, Some("1"))
+        .same_as(&["0"])
+        .immutable(),
+    obsolete("DisableIOCP"),
+    known("DisableNetwork", Kind::Bool, Some("0"))
+        .refused("0", "it would use the network all the same"),
+    known("DisableOOSCheck", Kind::Bool, Some("1")).same_as(&["1"]),
+    obsolete("DisableV2DirectoryInfo_"),
+    obsolete("DNSListenAddress"),
+    known("DNSPort", Kind::LinesOf("DNSPortLines"), None).same_as(&["0"]),
+    known("DNSPortLines", Kind::LinesVirtual, None),
+    known("DormantCanceledByStartup", Kind::Bool, Some("0")).same_as(&["0"]),
+    known("DormantClientTimeout", Kind::Seconds, Some("24 hours")),
+    known("DormantOnFirstStartup", Kind::Bool, Some("0")).same_as(&["0"]),
+    known("DormantTimeoutDisabledByIdleStreams", Kind::Bool, Some("1")),
+    known("DormantTimeoutEnabled", Kind::Bool, Some("1")),
+    known("DoSCircuitCreationBurst", Kind::PosInt, Some("0")).supported(),
+    known(
+        "DoSCircuitCreationDefenseTimePeriod",
+        Kind::Seconds,
+        Some("0"),
+    )
+    .supported(),
+    known("DoSCircuitCreationDefenseType", Kind::Int, Some("0")).supported(),
+    known("DoSCircuitCreationEnabled", Kind::AutoBool, Some("auto")).supported(),
+    known("DoSCircuitCreationMinConnections", Kind::PosInt, Some("0")).supported(),
+    known("DoSCircuitCreationRate", Kind::PosInt, Some("0")).supported(),
+    known("DoSConnectionConnectBurst", Kind::PosInt, Some("0")).supported(),
+    known(
+        "DoSConnectionConnectDefenseTimePeriod",
+        Kind::Seconds,
+        Some("0"),
+    )
+    .supported(),
+    known("DoSConnectionConnectRate", Kind::PosInt, Some("0")).supported(),
+    known("DoSConnectionDefenseType", Kind::Int, Some("0")).supported(),
+    known("DoSConnectionEnabled", Kind::AutoBool, Some("auto")).supported(),
+    known("DoSConnectionMaxConcurrentCount", Kind::PosInt, Some("0")).supported(),
+    known(
+        "DoSRefuseSingleHopClientRendezvous",
+        Kind::AutoBool,
+        Some("auto"),
+    )
+    .supported(),
+    known("DoSStreamCreationBurst", Kind::PosInt, Some("0")),
+    known("DoSStreamCreationDefenseType", Kind::Int, Some("0")),
+    known("DoSStreamCreationEnabled", Kind::AutoBool, Some("auto")),
+    known("DoSStreamCreationRate", Kind::PosInt, Some("0")),
+    known("DownloadExtraInfo", Kind::Bool, Some("0")).same_as(&["0"]),
+    obsolete("DynamicDHGroups"),
+    known("EnforceDistinctSubnets", Kind::Bool, Some("1")),
+    known("EntryNodes", Kind::RouterSet, None),
+    known("EntryStatistics", Kind::Bool, Some("0")).same_as(&["0"]),
+    known("ExcludeExitNodes", Kind::RouterSet, None),
+    known("ExcludeNodes", Kind::RouterSet, None),
+    obsolete("ExcludeSingleHopRelays"),
+    known("ExitNodes", Kind::RouterSet, None),
+    known("ExitPolicy", Kind::Lines, None).supported(),
+    known("ExitPolicyRejectLocalInterfaces", Kind::Bool, Some("0")).same_as(&["0"]),
+    known("ExitPolicyRejectPrivate", Kind::Bool, Some("1")).supported(),
+    known("ExitPortStatistics", Kind::Bool, Some("0")).same_as(&["0"]),
+    known("ExitRelay", Kind::AutoBool, Some("auto")).supported(),
+    known("ExtendAllowPrivateAddresses", Kind::Bool, Some("0")).supported(),
+    known("ExtendByEd25519ID", Kind::AutoBool, Some("auto")).supported(),
+    known("ExtORPort", Kind::LinesOf("ExtORPortLines"), None).same_as(&["0"]),
+    known("ExtORPortCookieAuthFile", Kind::Path, None),
+    known(
+        "ExtORPortCookieAuthFileGroupReadable",
+        Kind::Bool,
+        Some("0"),
+    ),
+    known("ExtORPortLines", Kind::LinesVirtual, None),
+    known("ExtraInfoStatistics", Kind::Bool, Some("1")).same_as(&["0"]),
+    known("FallbackDir", Kind::Lines, None),
+    obsolete("FallbackNetworkstatusFile"),
+    known("FamilyId", Kind::Lines, None),
+    known("FamilyKeyDirectory", Kind::Path, None).immutable(),
+    known("FascistFirewall", Kind::Bool, Some("0")).same_as(&["0"]),
+    obsolete("FastFirstHopPK"),
+    known("FetchDirInfoEarly", Kind::Bool, Some("0")).same_as(&["0"]),
+    known("FetchDirInfoExtraEarly", Kind::Bool, Some("0")).same_as(&["0"]),
+    known("FetchHidServDescriptors", Kind::Bool, Some("1")).same_as(&["0"]),
+    known("FetchServerDescriptors", Kind::Bool, Some("1")),
+    known("FetchUselessDescriptors", Kind::Bool, Some("0")).same_as(&["0"]),
+    obsolete("FetchV2Networkstatus"),
+    known("FirewallPorts", Kind::Csv, Some("")),
+    known("GeoIPExcludeUnknown", Kind::AutoBool, Some("auto")),
+    known("GeoIPFile", Kind::Path, Some("/usr/share/tor/geoip")),
+    known("GeoIPv6File", Kind::Path, Some("/usr/share/tor/geoip6")),
+    obsolete("Group"),
+    known("GuardfractionFile", Kind::Path, None),
+    known("GuardLifetime", Kind::Seconds, Some("0 minutes")),
+    known("HardwareAccel", Kind::Bool, Some("0"))
+        .same_as(&["0", "1"])
+        .immutable(),
+    known("HashedControlPassword", Kind::Lines, None),
+    known("HeartbeatPeriod", Kind::Seconds, Some("6 hours")).supported(),
+    known(
+        "HiddenServiceAllowUnknownPorts",
+        Kind::LinesOf("HiddenServiceOptions"),
+        None,
+    ),
+    obsolete("HiddenServiceAuthorizeClient"),
+    known(
+        "HiddenServiceDir",
+        Kind::LinesOf("HiddenServiceOptions"),
+        None,
+    ),
+    known(
+        "HiddenServiceDirGroupReadable",
+        Kind::LinesOf("HiddenServiceOptions"),
+        None,
+    ),
+    known(
+        "HiddenServiceEnableIntroDoSBurstPerSec",
+        Kind::LinesOf("HiddenServiceOptions"),
+        None,
+    ),
+    known(
+        "HiddenServiceEnableIntroDoSDefense",
+        Kind::LinesOf("HiddenServiceOptions"),
+        None,
+    ),
+    known(
+        "HiddenServiceEnableIntroDoSRatePerSec",
+        Kind::LinesOf("HiddenServiceOptions"),
+        None,
+    ),
+    known(
+        "HiddenServiceExportCircuitID",
+        Kind::LinesOf("HiddenServiceOptions"),
+        None,
+    ),
+    known(
+        "HiddenServiceMaxStreams",
+        Kind::LinesOf("HiddenServiceOptions"),
+        None,
+    ),
+    known(
+        "HiddenServiceMaxStreamsCloseCircuit",
+        Kind::LinesOf("HiddenServiceOptions"),
+        None,
+    ),
+    known("HiddenServiceNonAnonymousMode", Kind::Bool, Some("0"))
+        .same_as(&["0"])
+        .immutable(),
+    known(
+        "HiddenServiceNumIntroductionPoints",
+        Kind::LinesOf("HiddenServiceOptions"),
+        None,
+    ),
+    known(
+        "HiddenServiceOnionBalanceInstance",
+        Kind::LinesOf("HiddenServiceOptions"),
+        None,
+    ),
+    known("HiddenServiceOptions", Kind::LinesVirtual, None),
+    known(
+        "HiddenServicePort",
+        Kind::LinesOf("HiddenServiceOptions"),
+        None,
+    ),
+    known(
+        "HiddenServicePoWDefensesEnabled",
+        Kind::LinesOf("HiddenServiceOptions"),
+        None,
+    ),
+    known(
+        "HiddenServicePoWQueueBurst",
+        Kind::LinesOf("HiddenServiceOptions"),
+        None,
+    ),
+    known(
+        "HiddenServicePoWQueueRate",
+        Kind::LinesOf("HiddenServiceOptions"),
+        None,
+    ),
+    known("HiddenServiceSingleHopMode", Kind::Bool, Some("0"))
+        .same_as(&["0"])
+        .immutable(),
+    known("HiddenServiceStatistics", Kind::Bool, Some("1")).same_as(&["0"]),
+    known(
+        "HiddenServiceVersion",
+        Kind::LinesOf("HiddenServiceOptions"),
+        None,
+    ),
+    obsolete("HidServAuth"),
+    obsolete("HidServDirectoryV2"),
+    known("HSLayer2Nodes", Kind::RouterSet, None),
+    known("HSLayer3Nodes", Kind::RouterSet, None),
+    known("HTTPProxy", Kind::Text, None),
+    known("HTTPProxyAuthenticator", Kind::Text, None),
+    known("HTTPSProxy", Kind::Text, None),
+    known("HTTPSProxyAuthenticator", Kind::Text, None),
+    known("HTTPTunnelPort", Kind::LinesOf("HTTPTunnelPortLines"), None).same_as(&["0"]),
+    known("HTTPTunnelPortLines", Kind::LinesVirtual, None),
+    known("IPv6Exit", Kind::Bool, Some("0")).supported(),
+    known("KeepalivePeriod", Kind::Seconds, Some("5 minutes")).supported(),
+    known("KeepBindCapabilities", Kind::AutoBool, Some("auto")).immutable(),
+    known("KeyDirectory", Kind::Path, None)
+        .supported()
+        .immutable(),
+    known("KeyDirectoryGroupReadable", Kind::AutoBool, Some("auto")).supported(),
+    known("KISTSchedRunInterval", Kind::Millis, Some("0 msec")).supported(),
+    known("KISTSockBufSizeFactor", Kind::Double, Some("1.0")).supported(),
+    known("LearnCircuitBuildTimeout", Kind::Bool, Some("1")),
+    known("Log", Kind::Lines, None).supported(),
+    known("LogMessageDomains", Kind::Bool, Some("0")).supported(),
+    known("LogTimeGranularity", Kind::Millis, Some("1 second")).supported(),
+    known(
+        "LongLivedPorts",
+        Kind::Csv,
+        Some("21,22,706,1863,5050,5190,5222,5223,6523,6667,6697,8300"),
+    ),
+    known("MainloopStats", Kind::Bool, Some("0")).same_as(&["0"]),
+    known("MapAddress", Kind::Lines, None),
+    known("MaxAdvertisedBandwidth", Kind::Memory, Some("1 GB")).supported(),
+    known("MaxCircuitDirtiness", Kind::Seconds, Some("10 minutes")),
+    known("MaxClientCircuitsPending", Kind::PosInt, Some("32")),
+    known("MaxConsensusAgeForDiffs", Kind::Seconds, Some("0 seconds")).same_as(&["0"]),
+    known("MaxHSDirCacheBytes", Kind::Memory, Some("0")).same_as(&["0"]),
+    known("MaxMemInQueues", Kind::Memory, Some("0")).supported(),
+    known("MaxOnionQueueDelay", Kind::Millis, Some("0")).supported(),
+    obsolete("MaxOnionsPending"),
+    known("MaxUnparseableDescSizeToLog", Kind::Memory, Some("10 MB")),
+    known("MetricsPort", Kind::LinesOf("MetricsPortLines"), None).same_as(&["0"]),
+    known("MetricsPortLines", Kind::LinesVirtual, None),
+    known("MetricsPortPolicy", Kind::Lines, None),
+    known("MiddleNodes", Kind::RouterSet, None),
+    known(
+        "MinimalAcceptedServerVersion",
+        Kind::Text,
+        Some("0.4.8.0-alpha-dev"),
+    ),
+    known(
+        "MinMeasuredBWsForAuthToIgnoreAdvertised",
+        Kind::Int,
+        Some("500"),
+    ),
+    known(
+        "MinUptimeHidServDirectoryV2",
+        Kind::Seconds,
+        Some("96 hours"),
+    ),
+    known("MyFamily", Kind::Lines, None).supported(),
+    obsolete("NamingAuthoritativeDirectory"),
+    obsolete("NATDListenAddress"),
+    known("NATDPort", Kind::LinesOf("NATDPortLines"), None).same_as(&["0"]),
+    known("NATDPortLines", Kind::LinesVirtual, None),
+    known("NewCircuitPeriod", Kind::Seconds, Some("30 seconds")),
+    known("Nickname", Kind::Text, None).supported(),
+    known("NodeFamily", Kind::Lines, None),
+    known("NoExec", Kind::Bool, Some("0"))
+        .same_as(&["0"])
+        .immutable(),
+    known("NumCPUs", Kind::PosInt, Some("0")).supported(),
+    known("NumDirectoryGuards", Kind::PosInt, Some("0")),
+    known("NumEntryGuards", Kind::PosInt, Some("0")),
+    known("NumPrimaryGuards", Kind::PosInt, Some("0")),
+    known("OfflineMasterKey", Kind::Bool, Some("0")).supported(),
+    obsolete("OptimisticData"),
+    obsolete("ORListenAddress"),
+    known("ORPort", Kind::LinesOf("ORPortLines"), None).supported(),
+    known("ORPortLines", Kind::LinesVirtual, None).supported(),
+    known("OutboundBindAddress", Kind::Lines, None).supported(),
+    known("OutboundBindAddressExit", Kind::Lines, None).supported(),
+    known("OutboundBindAddressOR", Kind::Lines, None).supported(),
+    known("OutboundBindAddressPT", Kind::Lines, None),
+    known("OverloadStatistics", Kind::Bool, Some("1")).same_as(&["0"]),
+    known("PaddingStatistics", Kind::Bool, Some("1")).same_as(&["0"]),
+    known("PathBiasCircThreshold", Kind::Int, Some("-1")),
+    obsolete("PathBiasDisableRate"),
+    known("PathBiasDropGuards", Kind::AutoBool, Some("0")),
+    known("PathBiasExtremeRate", Kind::Double, Some("-1")),
+    known("PathBiasExtremeUseRate", Kind::Double, Some("-1")),
+    obsolete("PathBiasMultFactor"),
+    known("PathBiasNoticeRate", Kind::Double, Some("-1")),
+    known("PathBiasNoticeUseRate", Kind::Double, Some("-1")),
+    obsolete("PathBiasScaleFactor"),
+    known("PathBiasScaleThreshold", Kind::Int, Some("-1")),
+    known("PathBiasScaleUseThreshold", Kind::Int, Some("-1")),
+    obsolete("PathBiasUseCloseCounts"),
+    known("PathBiasUseThreshold", Kind::Int, Some("-1")),
+    known("PathBiasWarnRate", Kind::Double, Some("-1")),
+    known("PathsNeededToBuildCircuits", Kind::Double, Some("-1")),
+    known("PerConnBWBurst", Kind::Memory, Some("0")).same_as(&["0"]),
+    known("PerConnBWRate", Kind::Memory, Some("0")).same_as(&["0"]),
+    known("PidFile", Kind::Path, None).supported().immutable(),
+    obsolete("PortForwarding"),
+    obsolete("PortForwardingHelper"),
+    obsolete("PredictedPortsRelevanceTime"),
+    obsolete("PreferTunneledDirConns"),
+    known("ProtocolWarnings", Kind::Bool, Some("0")).supported(),
+    known("PublishHidServDescriptors", Kind::Bool, Some("1")).same_as(&["0"]),
+    known("PublishServerDescriptor", Kind::Csv, Some("1")).supported(),
+    known("ReachableAddresses", Kind::Lines, None),
+    known("ReachableDirAddresses", Kind::Lines, None),
+    known("ReachableORAddresses", Kind::Lines, None),
+    known("RecommendedClientVersions", Kind::Lines, None),
+    obsolete("RecommendedPackages"),
+    known("RecommendedServerVersions", Kind::Lines, None),
+    known("RecommendedVersions", Kind::Lines, None),
+    known("ReconfigDropsBridgeDescs", Kind::Bool, Some("0")),
+    known("ReducedCircuitPadding", Kind::Bool, Some("0")).supported(),
+    known("ReducedConnectionPadding", Kind::Bool, Some("0")).supported(),
+    known("ReducedExitPolicy", Kind::Bool, Some("0")).supported(),
+    known("ReevaluateExitPolicy", Kind::Bool, Some("0")).same_as(&["0"]),
+    known("RefuseUnknownExits", Kind::AutoBool, Some("auto")),
+    known("RejectPlaintextPorts", Kind::Csv, Some("")),
+    known("RelayBandwidthBurst", Kind::Memory, Some("0")).supported(),
+    known("RelayBandwidthRate", Kind::Memory, Some("0")).supported(),
+    known("RephistTrackTime", Kind::Seconds, Some("24 hours")),
+    known("RunAsDaemon", Kind::Bool, Some("0"))
+        .same_as(&["0"])
+        .immutable(),
+    obsolete("RunTesting"),
+    known("SafeLogging", Kind::Text, Some("1")).supported(),
+    known("SafeSocks", Kind::Bool, Some("0")),
+    known("Sandbox", Kind::Bool, Some("0"))
+        .same_as(&["0"])
+        .immutable(),
+    obsolete("SchedulerHighWaterMark__"),
+    obsolete("SchedulerLowWaterMark__"),
+    obsolete("SchedulerMaxFlushCells__"),
+    known("Schedulers", Kind::Csv, Some("KIST,KISTLite,Vanilla")).supported(),
+    known("ServerDNSAllowBrokenConfig", Kind::Bool, Some("1")),
+    known("ServerDNSAllowNonRFC953Hostnames", Kind::Bool, Some("0")),
+    known("ServerDNSDetectHijacking", Kind::Bool, Some("1")),
+    known("ServerDNSRandomizeCase", Kind::Bool, Some("1")),
+    known("ServerDNSResolvConfFile", Kind::Path, None),
+    known("ServerDNSSearchDomains", Kind::Bool, Some("0")),
+    known(
+        "ServerDNSTestAddresses",
+        Kind::Csv,
+        Some("www.google.com,www.mit.edu,www.yahoo.com,www.slashdot.org"),
+    ),
+    known("ServerTransportListenAddr", Kind::Lines, None),
+    known("ServerTransportOptions", Kind::Lines, None),
+    known("ServerTransportPlugin", Kind::Lines, None),
+    known("ShutdownWaitLength", Kind::Seconds, Some("30 seconds")).supported(),
+    known("SigningKeyLifetime", Kind::Seconds, Some("30 days")).supported(),
+    known("Socks4Proxy", Kind::Text, None),
+    known("Socks5Proxy", Kind::Text, None),
+    known("Socks5ProxyPassword", Kind::Text, None),
+    known("Socks5ProxyUsername", Kind::Text, None),
+    obsolete("SocksListenAddress"),
+    known("SocksPolicy", Kind::Lines, None),
+    known("SocksPort", Kind::LinesOf("SocksPortLines"), None).same_as(&["0"]),
+    known("SocksPortLines", Kind::LinesVirtual, None),
+    known("SocksTimeout", Kind::Seconds, Some("2 minutes")),
+    known("SSLKeyLifetime", Kind::Seconds, Some("0")).supported(),
+    obsolete("StrictEntryNodes"),
+    obsolete("StrictExitNodes"),
+    known("StrictNodes", Kind::Bool, Some("0")),
+    obsolete("Support022HiddenServices"),
+    known("SyslogIdentityTag", Kind::Text, None)
+        .supported()
+        .immutable(),
+    known("TCPProxy", Kind::Text, None),
+    known(
+        "TestingAuthDirTimeToLearnReachability",
+        Kind::Seconds,
+        Some("30 minutes"),
+    ),
+    known("TestingAuthKeyLifetime", Kind::Seconds, Some("2 days")).supported(),
+    known("TestingAuthKeySlop", Kind::Seconds, Some("3 hours")).supported(),
+    known(
+        "TestingBridgeBootstrapDownloadInitialDelay",
+        Kind::FirstSeconds,
+        Some("0"),
+    ),
+    known(
+        "TestingBridgeDownloadInitialDelay",
+        Kind::FirstSeconds,
+        Some("10800"),
+    ),
+    obsolete("TestingCertMaxDownloadTries"),
+    known(
+        "TestingClientConsensusDownloadInitialDelay",
+        Kind::FirstSeconds,
+        Some("0"),
+    ),
+    known(
+        "TestingClientDownloadInitialDelay",
+        Kind::FirstSeconds,
+        Some("0"),
+    ),
+    known(
+        "TestingClientMaxIntervalWithoutRequest",
+        Kind::Seconds,
+        Some("10 minutes"),
+    ),
+    obsolete("TestingConsensusMaxDownloadTries"),
+    obsolete("TestingDescriptorMaxDownloadTries"),
+    known("TestingDirAuthVoteExit", Kind::RouterSet, None),
+    known("TestingDirAuthVoteExitIsStrict", Kind::Bool, Some("0")),
+    known("TestingDirAuthVoteGuard", Kind::RouterSet, None),
+    known("TestingDirAuthVoteGuardIsStrict", Kind::Bool, Some("0")),
+    known("TestingDirAuthVoteHSDir", Kind::RouterSet, None),
+    known("TestingDirAuthVoteHSDirIsStrict", Kind::Bool, Some("0")),
+    known(
+        "TestingDirConnectionMaxStall",
+        Kind::Seconds,
+        Some("5 minutes"),
+    )
+    .supported(),
+    known("TestingEnableCellStatsEvent", Kind::Bool, Some("0")).same_as(&["0"]),
+    known("TestingEnableConnBwEvent", Kind::Bool, Some("0")).same_as(&["0"]),
+    obsolete("TestingEnableTbEmptyEvent"),
+    obsolete("TestingEstimatedDescriptorPropagationTime"),
+    known("TestingLinkCertLifetime", Kind::Seconds, Some("2 days")).supported(),
+    known("TestingLinkKeySlop", Kind::Seconds, Some("3 hours")).supported(),
+    obsolete("TestingMicrodescMaxDownloadTries"),
+    known("TestingMinExitFlagThreshold", Kind::Memory, Some("0")),
+    known("TestingMinFastFlagThreshold", Kind::Memory, Some("0")),
+    known(
+        "TestingMinTimeToReportBandwidth",
+        Kind::Seconds,
+        Some("1 day"),
+    )
+    .supported(),
+    known(
+        "TestingServerConsensusDownloadInitialDelay",
+        Kind::FirstSeconds,
+        Some("0"),
+    )
+    .supported(),
+    known(
+        "TestingServerDownloadInitialDelay",
+        Kind::FirstSeconds,
+        Some("0"),
+    )
+    .supported(),
+    known("TestingSigningKeySlop", Kind::Seconds, Some("1 day")).supported(),
+    known("TestingTorNetwork", Kind::Bool, Some("0"))
+        .supported()
+        .immutable(),
+    known(
+        "TestingV3AuthInitialDistDelay",
+        Kind::Seconds,
+        Some("5 minutes"),
+    ),
+    known(
+        "TestingV3AuthInitialVoteDelay",
+        Kind::Seconds,
+        Some("5 minutes"),
+    ),
+    known(
+        "TestingV3AuthInitialVotingInterval",
+        Kind::Seconds,
+        Some("30 minutes"),
+    ),
+    known("TestingV3AuthVotingStartOffset", Kind::Seconds, Some("0")),
+    known("TestSocks", Kind::Bool, Some("0")).same_as(&["0"]),
+    obsolete("TLSECGroup"),
+    known("TokenBucketRefillInterval", Kind::Millis, Some("100 msec")).immutable(),
+    obsolete("Tor2webMode"),
+    obsolete("Tor2webRendezvousPoints"),
+    known("TrackHostExits", Kind::Csv, None),
+    known("TrackHostExitsExpire", Kind::Seconds, Some("30 minutes")),
+    obsolete("TransListenAddress"),
+    known("TransPort", Kind::LinesOf("TransPortLines"), None).same_as(&["0"]),
+    known("TransPortLines", Kind::LinesVirtual, None),
+    known("TransProxyType", Kind::Text, Some("default")),
+    known("TruncateLogFile", Kind::Bool, Some("0")).supported(),
+    obsolete("TunnelDirConns"),
+    known("UnixSocksGroupWritable", Kind::Bool, Some("0")).same_as(&["0"]),
+    known("UpdateBridgesFromAuthority", Kind::Bool, Some("0")).same_as(&["0"]),
+    known("UseBridges", Kind::Bool, Some("0")).same_as(&["0"]),
+    known("UseDefaultFallbackDirs", Kind::Bool, Some("1")),
+    known("UseEntryGuards", Kind::Bool, Some("1")),
+    obsolete("UseEntryGuardsAsDirGuards"),
+    obsolete("UseFilteringSSLBufferevents"),
+    known("UseGuardFraction", Kind::AutoBool, Some("auto")),
+    known("UseMicrodescriptors", Kind::AutoBool, Some("auto")),
+    obsolete("UseNTorHandshake"),
+    known("User", Kind::Text, None).supported().immutable(),
+    obsolete("UserspaceIOCPBuffers"),
+    obsolete("V1AuthoritativeDirectory"),
+    obsolete("V2AuthoritativeDirectory"),
+    known("V3AuthDistDelay", Kind::Seconds, Some("5 minutes")),
+    known("V3AuthNIntervalsValid", Kind::PosInt, Some("3")),
+    known("V3AuthoritativeDirectory", Kind::Bool, Some("0")).same_as(&["0"]),
+    known("V3AuthUseLegacyKey", Kind::Bool, Some("0")),
+    known("V3AuthVoteDelay", Kind::Seconds, Some("5 minutes")),
+    known("V3AuthVotingInterval", Kind::Seconds, Some("1 hour")),
+    known("V3BandwidthsFile", Kind::Path, None),
+    known("VanguardsLiteEnabled", Kind::AutoBool, Some("auto")),
+    known("VersioningAuthoritativeDirectory", Kind::Bool, Some("0")),
+    known("VirtualAddrNetworkIPv4", Kind::Text, Some("127.192.0.0/10")),
+    known("VirtualAddrNetworkIPv6", Kind::Text, Some("[FE80::]/10")),
+    obsolete("VoteOnHidServDirectoriesV2"),
+    known("WarnPlaintextPorts", Kind::Csv, Some("23,109,110,143")),
+    obsolete("WarnUnsafeSocks"),
+];
+
+/// What `TestingTorNetwork 1` sets unless the operator does (src/app/config/testnet.inc).
+pub(super) const TESTING_DEFAULTS: [(&str, &str); 31] = [
+    ("DirAllowPrivateAddresses", "1"),
+    ("EnforceDistinctSubnets", "0"),
+    ("AuthDirMaxServersPerAddr", "0"),
+    ("ClientBootstrapConsensusAuthorityDownloadInitialDelay", "0"),
+    ("ClientBootstrapConsensusFallbackDownloadInitialDelay", "0"),
+    (
+        "ClientBootstrapConsensusAuthorityOnlyDownloadInitialDelay",
+        "0",
+    ),
+    ("ClientDNSRejectInternalAddresses", "0"),
+    ("ClientRejectInternalAddresses", "0"),
+    ("CountPrivateBandwidth", "1"),
+    ("ExitPolicyRejectPrivate", "0"),
+    ("ExtendAllowPrivateAddresses", "1"),
+    ("V3AuthVotingInterval", "5 minutes"),
+    ("V3AuthVoteDelay", "20 seconds"),
+    ("V3AuthDistDelay", "20 seconds"),
+    ("TestingV3AuthInitialVotingInterval", "150 seconds"),
+    ("TestingV3AuthInitialVoteDelay", "20 seconds"),
+    ("TestingV3AuthInitialDistDelay", "20 seconds"),
+    ("TestingAuthDirTimeToLearnReachability", "0 minutes"),
+    ("MinUptimeHidServDirectoryV2", "0 minutes"),
+    ("TestingMinTimeToReportBandwidth", "0 seconds"),
+    ("TestingServerDownloadInitialDelay", "0"),
+    ("TestingClientDownloadInitialDelay", "0"),
+    ("TestingServerConsensusDownloadInitialDelay", "0"),
+    ("TestingClientConsensusDownloadInitialDelay", "0"),
+    ("TestingBridgeDownloadInitialDelay", "10"),
+    ("TestingBridgeBootstrapDownloadInitialDelay", "0"),
+    ("TestingClientMaxIntervalWithoutRequest", "5 seconds"),
+    ("TestingDirConnectionMaxStall", "30 seconds"),
+    ("TestingEnableConnBwEvent", "1"),
+    ("TestingEnableCellStatsEvent", "1"),
+    ("___UsingTestNetworkDefaults", "1"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_sorted_and_holds_each_name_once() {
+        let names: Vec<_> = KNOWN
+            .iter()
+            .map(|known| known.name.to_ascii_lowercase())
+            .collect();
+        assert!(names.is_sorted_by(|a, b| a < b));
+    }
+
+    #[test]
+    fn lists_and_testing_defaults_name_options_that_exist() {
+        for known in &KNOWN {
+            if let Kind::LinesOf(list) = known.kind {
+                let index = index_of(list).unwrap();
+                assert_eq!(KNOWN[index].kind, Kind::LinesVirtual, "{}", known.name);
+            }
+        }
+        for (name, _) in TESTING_DEFAULTS {
+            assert!(index_of(name).is_some(), "{name}");
+        }
+    }
+
+    #[test]
+    fn names_are_found_in_any_case_by_alias_and_by_their_start() {
+        let name = |key, command_line| {
+            find(key, command_line).map(|f| (f.known.name, f.warning.is_some()))
+        };
+        assert_eq!(name("orport", false), Some(("ORPort", false)));
+        assert_eq!(name("NumCPU", false), Some(("NumCPUs", false)));
+        assert_eq!(name("MaxConn", false), Some(("ConnLimit", true)));
+        assert_eq!(name("l", true), Some(("Log", false)));
+        assert_eq!(name("l", false), Some(("LearnCircuitBuildTimeout", true)));
+        assert_eq!(name("Nicknam", false), Some(("Nickname", true)));
+        assert_eq!(name("Nicknamex", false), None);
+        assert_eq!(name("", false), None);
+    }
+
+    #[test]
+    fn a_misspelt_name_finds_its_neighbour() {
+        assert_eq!(nearest("Nicknme"), Some("Nickname"));
+        assert_eq!(nearest("RelayBandwithRate"), Some("RelayBandwidthRate"));
+        assert_eq!(nearest("ConectionThread"), Some("ConnectionThreads"));
+        assert_eq!(nearest("Frobnicate"), None);
+        assert_eq!(nearest(&"x".repeat(1000)), None);
+    }
+}
