@@ -6,5 +6,6 @@
 pub mod keys;
 pub mod logging;
 pub mod process;
+pub mod reachability;
 pub mod tls;
 pub mod torrc;

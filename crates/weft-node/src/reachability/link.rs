@@ -1,0 +1,172 @@
+//! One Tor link over a blocking socket: every wait ends at one deadline, and what the peer may
+//! send is bounded.
+
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::{IpAddr, TcpStream};
+use std::time::{Duration, Instant, SystemTime};
+
+use rand::CryptoRng;
+use rustls::Connection;
+use weft_cell::Cell;
+use weft_cell::frame::{self, Frame};
+use weft_core::handshake::{LinkHandshake, MAX_HANDSHAKE_BYTES, Role};
+
+use super::error::LinkFault;
+use crate::tls::LinkSession;
+
+/// Most bytes that are read from the socket. A probe needs some 8 KiB: two for TLS, three for
+/// the link handshake, two cells; the rest is room for padding.
+pub(super) const MAX_RECEIVED: usize = 128 * 1024;
+
+/// A link and its deadline.
+#[derive(Debug)]
+pub(super) struct Link {
+    socket: TcpStream,
+    session: LinkSession,
+    deadline: Instant,
+    /// Bytes read from the socket so far.
+    received: usize,
+    /// Decrypted bytes that have not been used.
+    plain: Vec<u8>,
+}
+
+impl Link {
+    /// A link over a connected socket.
+    pub(super) fn new(socket: TcpStream, session: LinkSession, deadline: Instant) -> Self {
+        Self {
+            socket,
+            session,
+            deadline,
+            received: 0,
+            plain: Vec::new(),
+        }
+    }
+
+    /// Runs TLS until application data may flow.
+    pub(super) fn tls_handshake(&mut self) -> Result<(), LinkFault> {
+        while self.session.tls().is_handshaking() {
+            self.fill()?;
+        }
+        self.flush()
+    }
+
+    /// Runs the link handshake; `peer` is the other end's address.
+    pub(super) fn link_handshake(
+        &mut self,
+        role: Role,
+        peer: IpAddr,
+        rng: &mut dyn CryptoRng,
+    ) -> Result<(), LinkFault> {
+        let me = self.session.identity();
+        let mut handshake = LinkHandshake::new(role, me, peer, Vec::new(), Instant::now());
+        handshake.start();
+        loop {
+            let bytes = std::mem::take(&mut self.plain);
+            let used = handshake.receive(&bytes, &self.session, SystemTime::now(), rng)?;
+            self.plain = bytes.get(used..).unwrap_or_default().to_vec();
+            self.send(&handshake.take_output())?;
+            if handshake.established().is_some() {
+                return Ok(());
+            }
+            self.fill()?;
+        }
+    }
+
+    /// Sends a cell.
+    pub(super) fn send_cell(&mut self, cell: &Cell) -> Result<(), LinkFault> {
+        self.send(cell.as_bytes())
+    }
+
+    /// The next cell of circuit `circ_id`. Padding, cells of other circuits and variable-length
+    /// ones, none of which matter to a probe, are skipped.
+    pub(super) fn next_cell(&mut self, circ_id: u32) -> Result<Cell, LinkFault> {
+        loop {
+            while let Some((frame, len)) = frame::next(&self.plain, MAX_HANDSHAKE_BYTES)? {
+                let cell = match frame {
+                    Frame::Fixed(cell) if cell.circ_id() == circ_id => Some(Cell::from(cell)),
+                    _ => None,
+                };
+                self.plain.drain(..len);
+                if let Some(cell) = cell {
+                    return Ok(cell);
+                }
+            }
+            self.fill()?;
+        }
+    }
+
+    /// Says goodbye, if there is time, and closes.
+    pub(super) fn close(mut self) {
+        self.session.tls().send_close_notify();
+        let _ = self.flush();
+    }
+
+    fn send(&mut self, bytes: &[u8]) -> Result<(), LinkFault> {
+        self.session.tls().writer().write_all(bytes)?;
+        self.flush()
+    }
+
+    /// Writes all TLS records that wait.
+    fn flush(&mut self) -> Result<(), LinkFault> {
+        while self.session.tls().wants_write() {
+            let left = self.time_left()?;
+            self.socket.set_write_timeout(Some(left))?;
+            match self.session.tls().write_tls(&mut self.socket) {
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(socket_error(error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for bytes from the peer and decrypts them.
+    fn fill(&mut self) -> Result<(), LinkFault> {
+        self.flush()?;
+        let read = loop {
+            let left = self.time_left()?;
+            self.socket.set_read_timeout(Some(left))?;
+            match self.session.tls().read_tls(&mut self.socket) {
+                Ok(0) => return Err(LinkFault::Closed),
+                Ok(read) => break read,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(socket_error(error)),
+            }
+        };
+        self.received = self.received.saturating_add(read);
+        if self.received > MAX_RECEIVED {
+            return Err(LinkFault::TooMuch {
+                limit: MAX_RECEIVED,
+            });
+        }
+        let decrypted = decrypt(self.session.tls(), &mut self.plain);
+        // An alert, too, is sent.
+        let flushed = self.flush();
+        decrypted?;
+        flushed
+    }
+
+    fn time_left(&self) -> Result<Duration, LinkFault> {
+        self.deadline
+            .checked_duration_since(Instant::now())
+            .filter(|left| !left.is_zero())
+            .ok_or(LinkFault::TimedOut)
+    }
+}
+
+/// Appends what has come to `plain`.
+fn decrypt(tls: &mut Connection, plain: &mut Vec<u8>) -> Result<(), LinkFault> {
+    let state = tls.process_new_packets()?;
+    let mut bytes = vec![0; state.plaintext_bytes_to_read()];
+    tls.reader().read_exact(&mut bytes)?;
+    plain.append(&mut bytes);
+    Ok(())
+}
+
+/// A socket's time-out by its own name.
+fn socket_error(error: std::io::Error) -> LinkFault {
+    match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => LinkFault::TimedOut,
+        _ => LinkFault::Io(error),
+    }
+}

@@ -1,0 +1,276 @@
+//! One test of one address: a circuit of two hops that ends at ourselves.
+//!
+//! The probe is a client to the relay that it asks: it proves nothing on the link, so that this
+//! link does not count as one to us and the relay has to open another. The circuit is
+//! CREATE_FAST to that relay, then EXTEND2 with our address, identities and ntor onion key
+//! (tor-spec 5.1, 5.3). Only we can answer that onionskin.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use rand::CryptoRng;
+use socket2::{Domain, Protocol, Socket, Type};
+use weft_cell::circ_msg::handshake_type;
+use weft_cell::circ_msg::{CreateReply, CreateRequest, Extend2, Extended2, Truncated};
+use weft_cell::reason::DestroyReason;
+use weft_cell::relay::{self, RelayBody};
+use weft_cell::{Cell, ChanCmd, RelayCmd};
+use weft_core::handshake::Role;
+use weft_crypto::handshake::{fast, ntor};
+use weft_crypto::relay_cell::ClientCrypt;
+
+use super::error::{LinkFault, ProbeError, Step};
+use super::link::Link;
+use crate::tls::LinkTls;
+
+/// A probe takes no longer than this, whatever its [`timeout`](Probe::timeout).
+pub const LONGEST_TIMEOUT: Duration = Duration::from_secs(5 * 60);
+
+/// Asks the relay `via` to extend a circuit to us.
+#[derive(Clone, Debug)]
+pub struct Probe {
+    /// The relay to be asked: the address of its ORPort.
+    pub via: SocketAddr,
+    /// SHA-1 of its RSA identity key.
+    pub via_rsa: [u8; 20],
+    /// Our address to be tested.
+    pub own_addr: SocketAddr,
+    /// SHA-1 of our RSA identity key.
+    pub own_rsa: [u8; 20],
+    /// Our ed25519 identity key.
+    pub own_ed25519: [u8; 32],
+    /// Our current ntor onion key.
+    pub own_ntor: [u8; 32],
+    /// Source address of the connection to `via` (OutboundBindAddress).
+    pub bind: Option<IpAddr>,
+    /// How long all of it may take; a minute is what C tor gives a link.
+    pub timeout: Duration,
+}
+
+/// How the relay's wait for us ended.
+enum Extension {
+    /// EXTENDED2, with the handshake of whoever answered.
+    Extended(Vec<u8>),
+    /// DESTROY from the relay itself, or TRUNCATED with what it heard from the next hop.
+    Failed {
+        reason: DestroyReason,
+        truncated: bool,
+    },
+}
+
+impl Probe {
+    /// Runs the probe; blocks for at most [`timeout`](Self::timeout). Success means that the
+    /// relay reached us at `own_addr` and that whoever answered there has our onion key.
+    pub fn run(&self, rng: &mut impl CryptoRng) -> Result<(), ProbeError> {
+        let timeout = self.timeout.min(LONGEST_TIMEOUT);
+        let deadline = Instant::now() + timeout;
+        // First what can be found wrong without asking anybody.
+        let onionskin = ntor::ClientState::start(&self.own_rsa, &self.own_ntor, rng);
+        let extend2 = self.extend2(&onionskin)?;
+
+        let session = LinkTls::client()?.connect(rng)?;
+        let socket = self.connect(timeout)?;
+        let mut link = Link::new(socket, session, deadline);
+        link.tls_handshake()
+            .map_err(|source| self.via_failed(Step::Tls, source))?;
+        let role = Role::Initiator {
+            expected_rsa: Some(self.via_rsa),
+            expected_ed: None,
+        };
+        link.link_handshake(role, self.via.ip(), rng)
+            .map_err(|source| self.via_failed(Step::LinkHandshake, source))?;
+
+        let circ_id = circuit_id(rng);
+        let mut crypt = create_fast(&mut link, circ_id, rng)
+            .map_err(|source| self.via_failed(Step::CreateFast, source))?;
+        let verdict = match extend(&mut link, circ_id, &mut crypt, &extend2, rng) {
+            Ok(Extension::Extended(reply)) => self.check_reply(onionskin, &reply),
+            Ok(Extension::Failed { reason, truncated }) => {
+                Err(self.not_extended(reason, truncated))
+            }
+            Err(LinkFault::TimedOut) => Err(ProbeError::NoAnswer {
+                via: self.via,
+                own_addr: self.own_addr,
+                timeout,
+            }),
+            Err(source) => Err(self.via_failed(Step::Extend, source)),
+        };
+        // Neither relay need wait for the link's end to forget the circuit; reason NONE is all
+        // that an origin says.
+        let _ = link.send_cell(&Cell::new(circ_id, ChanCmd::DESTROY));
+        link.close();
+        verdict
+    }
+
+    /// The data of the EXTEND2 message that names us.
+    fn extend2(&self, onionskin: &ntor::ClientState) -> Result<Vec<u8>, ProbeError> {
+        let (ipv4, ipv6) = match self.own_addr {
+            SocketAddr::V4(addr) => (Some(addr), None),
+            SocketAddr::V6(addr) => (None, Some(addr)),
+        };
+        Extend2 {
+            ipv4,
+            ipv6,
+            rsa: Some(self.own_rsa),
+            ed25519: Some(self.own_ed25519),
+            link_specifiers: Vec::new(),
+            handshake_type: handshake_type::NTOR,
+            handshake: onionskin.onionskin().to_vec(),
+        }
+        .encode()
+        .map_err(|source| ProbeError::OwnAddress {
+            own_addr: self.own_addr,
+            source,
+        })
+    }
+
+    /// A TCP connection to the relay.
+    fn connect(&self, timeout: Duration) -> Result<TcpStream, ProbeError> {
+        let failed = |source: io::Error| ProbeError::Connect {
+            via: self.via,
+            source,
+        };
+        let kind = Type::STREAM;
+        let socket = Socket::new(Domain::for_address(self.via), kind, Some(Protocol::TCP))
+            .map_err(failed)?;
+        if let Some(bind) = self.bind {
+            socket
+                .bind(&SocketAddr::new(bind, 0).into())
+                .map_err(|source| ProbeError::Bind {
+                    bind,
+                    via: self.via,
+                    source,
+                })?;
+        }
+        socket
+            .connect_timeout(&self.via.into(), timeout)
+            .and_then(|()| socket.set_tcp_nodelay(true))
+            .map_err(failed)?;
+        Ok(socket.into())
+    }
+
+    /// Whether it was us who answered the onionskin.
+    fn check_reply(&self, onionskin: ntor::ClientState, reply: &[u8]) -> Result<(), ProbeError> {
+        match onionskin.finish(reply) {
+            Ok(_keys) => Ok(()),
+            Err(source) => Err(ProbeError::NotUs {
+                via: self.via,
+                own_addr: self.own_addr,
+                source,
+            }),
+        }
+    }
+
+    /// What it means that the circuit was not extended for this reason. A relay that cannot
+    /// connect says one of the first four. Otherwise, TRUNCATED is what the next hop said, and
+    /// DESTROY is what the relay itself has against the circuit.
+    fn not_extended(&self, reason: DestroyReason, truncated: bool) -> ProbeError {
+        let (via, own_addr) = (self.via, self.own_addr);
+        match reason {
+            DestroyReason::CONNECTFAILED
+            | DestroyReason::OR_IDENTITY
+            | DestroyReason::CHANNEL_CLOSED
+            | DestroyReason::TIMEOUT => ProbeError::NotReached {
+                via,
+                own_addr,
+                reason,
+            },
+            _ if truncated => ProbeError::Refused {
+                via,
+                own_addr,
+                reason,
+            },
+            _ => self.via_failed(Step::Extend, LinkFault::Destroyed(reason)),
+        }
+    }
+
+    fn via_failed(&self, step: Step, source: LinkFault) -> ProbeError {
+        ProbeError::Via {
+            via: self.via,
+            step,
+            source,
+        }
+    }
+}
+
+/// A random circuit id with the bit that says that the link's initiator chose it (tor-spec 5.1.1).
+fn circuit_id(rng: &mut impl CryptoRng) -> u32 {
+    let mut bytes = [0; 4];
+    rng.fill_bytes(&mut bytes);
+    u32::from_be_bytes(bytes) | 1 << 31
+}
+
+/// The first hop.
+fn create_fast(
+    link: &mut Link,
+    circ_id: u32,
+    rng: &mut impl CryptoRng,
+) -> Result<ClientCrypt, LinkFault> {
+    let handshake = fast::ClientState::start(rng);
+    let request = CreateRequest::Fast { x: *handshake.x() };
+    link.send_cell(&request.encode(circ_id)?)?;
+    let cell = link.next_cell(circ_id)?;
+    if let Some(reason) = destroyed(&cell) {
+        return Err(LinkFault::Destroyed(reason));
+    }
+    let keys = match CreateReply::decode(cell.command(), cell.body())? {
+        CreateReply::Fast { y, kh } => handshake.finish(&y, &kh)?,
+        CreateReply::Created2 { .. } => return Err(unexpected(cell.command())),
+    };
+    let mut crypt = ClientCrypt::new();
+    crypt.add_hop(&keys);
+    Ok(crypt)
+}
+
+/// The second hop, which is to be us.
+fn extend(
+    link: &mut Link,
+    circ_id: u32,
+    crypt: &mut ClientCrypt,
+    extend2: &[u8],
+    rng: &mut impl CryptoRng,
+) -> Result<Extension, LinkFault> {
+    let mut cell = Cell::new(circ_id, ChanCmd::RELAY_EARLY);
+    relay::encode(cell.body_mut(), RelayCmd::EXTEND2, 0, extend2, rng)?;
+    crypt.encrypt_forward(0, cell.body_mut());
+    link.send_cell(&cell)?;
+    loop {
+        let mut cell = link.next_cell(circ_id)?;
+        if let Some(reason) = destroyed(&cell) {
+            let truncated = false;
+            return Ok(Extension::Failed { reason, truncated });
+        }
+        if cell.command() != ChanCmd::RELAY {
+            return Err(unexpected(cell.command()));
+        }
+        if crypt.decrypt_backward(cell.body_mut()).is_none() {
+            return Err(LinkFault::Unrecognized);
+        }
+        let message = RelayBody::new(cell.body());
+        match message.command() {
+            RelayCmd::EXTENDED2 => {
+                let extended = Extended2::decode(message.data()?)?;
+                return Ok(Extension::Extended(extended.data));
+            }
+            RelayCmd::TRUNCATED => {
+                let reason = Truncated::decode(message.data()?)?.reason;
+                let truncated = true;
+                return Ok(Extension::Failed { reason, truncated });
+            }
+            // Padding.
+            RelayCmd::DROP => {}
+            other => return Err(LinkFault::Unexpected(format!("relay message {other}"))),
+        }
+    }
+}
+
+/// The reason of a DESTROY cell; `None` for other cells.
+fn destroyed(cell: &Cell) -> Option<DestroyReason> {
+    let [reason, ..] = *cell.body();
+    (cell.command() == ChanCmd::DESTROY).then_some(DestroyReason(reason))
+}
+
+fn unexpected(command: ChanCmd) -> LinkFault {
+    LinkFault::Unexpected(format!("cell {command}"))
+}
