@@ -1,1 +1,613 @@
-//! dos
+//! Defences against clients that open too many connections or circuits.
+//!
+//! C tor's `dos.c`, with its parameters. For each address of a client:
+//!
+//! - too many connections at once, or too many new ones per second: further ones are closed, in
+//!   the second case for a day or so;
+//! - too many circuits per second over several connections, or circuits whose queues overflowed
+//!   time and again: further circuits are refused, for an hour or so.
+//!
+//! Decisions are values ([`Verdict`]); the owner carries them out. Addresses of relays do not count:
+//! a connection counts from when it is accepted, and is taken out again when the peer proves to be
+//! a relay ([`Dos::connection_is_relay`]). Unlike in C tor, an IPv6 client is its /64 network, since
+//! whoever has one address has the others there.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::time::{Duration, Instant};
+
+use rand::{RngExt, SeedableRng, rngs::StdRng};
+
+use crate::bucket::TokenBucket;
+
+/// Addresses that are kept track of at once. Those with open connections are bounded by the number
+/// of connections; the rest are of the last minutes, or marked.
+const MAX_CLIENTS: usize = 1 << 17;
+
+/// How often clients that need not be remembered are forgotten, if there are many.
+const FORGET_INTERVAL: Duration = Duration::from_secs(10);
+
+/// What torrc and the consensus say. The defaults are C tor's; `0` means "not set" nowhere here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DosParams {
+    /// `DoSConnectionEnabled`.
+    pub connection_enabled: bool,
+    /// `DoSConnectionMaxConcurrentCount`: connections of one address at once.
+    pub connection_max_concurrent: u32,
+    /// `DoSConnectionDefenseType` is 2, not 1: past the limits, connections are closed (else only
+    /// counted).
+    pub connection_close: bool,
+    /// `DoSConnectionConnectRate`: new connections of one address per second.
+    pub connection_connect_rate: u32,
+    /// `DoSConnectionConnectBurst`: new connections of one address at once.
+    pub connection_connect_burst: u32,
+    /// `DoSConnectionConnectDefenseTimePeriod`: how long an address that connects too fast is
+    /// refused, and up to half as long again.
+    pub connection_connect_defense_time: Duration,
+    /// `DoSCircuitCreationEnabled`.
+    pub circuit_creation_enabled: bool,
+    /// `DoSCircuitCreationMinConnections`: connections at once from which an address' circuits can
+    /// be too many.
+    pub circuit_creation_min_connections: u32,
+    /// `DoSCircuitCreationRate`: circuits of one address per second.
+    pub circuit_creation_rate: u32,
+    /// `DoSCircuitCreationBurst`: circuits of one address at once.
+    pub circuit_creation_burst: u32,
+    /// `DoSCircuitCreationDefenseType` is 2, not 1: past the limits, circuits are refused (else
+    /// only counted).
+    pub circuit_creation_refuse: bool,
+    /// `DoSCircuitCreationDefenseTimePeriod`: how long an address that makes too many circuits is
+    /// refused, and up to half as long again.
+    pub circuit_creation_defense_time: Duration,
+    /// Consensus `dos_num_circ_max_outq`: circuits of one address whose queue may overflow before
+    /// it is refused; 0: any number.
+    pub circuit_max_queue_overflows: u32,
+    /// `DoSRefuseSingleHopClientRendezvous`.
+    pub refuse_single_hop_rendezvous: bool,
+}
+
+impl Default for DosParams {
+    fn default() -> Self {
+        Self {
+            connection_enabled: false,
+            connection_max_concurrent: 100,
+            connection_close: true,
+            connection_connect_rate: 20,
+            connection_connect_burst: 40,
+            connection_connect_defense_time: Duration::from_secs(24 * 60 * 60),
+            circuit_creation_enabled: false,
+            circuit_creation_min_connections: 3,
+            circuit_creation_rate: 3,
+            circuit_creation_burst: 90,
+            circuit_creation_refuse: true,
+            circuit_creation_defense_time: Duration::from_secs(60 * 60),
+            circuit_max_queue_overflows: 3,
+            refuse_single_hop_rendezvous: false,
+        }
+    }
+}
+
+/// What to do with a connection, a circuit or a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum Verdict {
+    /// Let it be.
+    Allow,
+    /// Close the connection, answer the CREATE with a DESTROY, or refuse the request.
+    Refuse,
+}
+
+impl Verdict {
+    /// Whether to let it be.
+    #[must_use]
+    pub fn is_allowed(self) -> bool {
+        self == Self::Allow
+    }
+
+    fn refuse_if(refuse: bool) -> Self {
+        if refuse { Self::Refuse } else { Self::Allow }
+    }
+}
+
+/// What has been refused since the start, for the heartbeat.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct DosCounts {
+    /// Connections past the number that an address may have at once.
+    pub connections_concurrent: u64,
+    /// Connections of addresses that connect too fast.
+    pub connections_too_fast: u64,
+    /// Circuits of addresses that make too many.
+    pub circuits: u64,
+    /// Addresses found to make too many circuits.
+    pub addresses_marked: u64,
+    /// Addresses found to make circuits' queues overflow.
+    pub addresses_marked_for_queues: u64,
+    /// Rendezvous requests of single-hop clients.
+    pub single_hop: u64,
+    /// Connections of addresses that there was no room to keep track of; they were allowed.
+    pub untracked: u64,
+}
+
+/// What the relay knows about its clients' addresses, and what it lets them do.
+#[derive(Debug)]
+pub struct Dos {
+    params: DosParams,
+    clients: BTreeMap<IpAddr, Client>,
+    /// When clients were last forgotten.
+    forgot_at: Instant,
+    rng: StdRng,
+    counts: DosCounts,
+}
+
+#[derive(Debug)]
+struct Client {
+    /// Open connections.
+    concurrent: u32,
+    /// New connections that it may still make.
+    connects: TokenBucket,
+    connections_refused_until: Option<Instant>,
+    /// Circuits that it may still make.
+    circuits: TokenBucket,
+    circuits_refused_until: Option<Instant>,
+    /// Circuits whose queue has overflowed.
+    queue_overflows: u32,
+}
+
+impl Client {
+    fn new(params: &DosParams, now: Instant) -> Self {
+        let (rate, burst) = params.connects();
+        let (circuit_rate, circuit_burst) = params.circuits();
+        Self {
+            concurrent: 0,
+            connects: TokenBucket::new(rate, burst, now),
+            connections_refused_until: None,
+            circuits: TokenBucket::new(circuit_rate, circuit_burst, now),
+            circuits_refused_until: None,
+            queue_overflows: 0,
+        }
+    }
+
+    /// Whether it is no different from a client that has never been seen.
+    fn is_forgettable(&mut self, now: Instant) -> bool {
+        self.concurrent == 0
+            && !is_marked(self.connections_refused_until, now)
+            && !is_marked(self.circuits_refused_until, now)
+            && self.queue_overflows == 0
+            && self.connects.is_full(now)
+            && self.circuits.is_full(now)
+    }
+}
+
+impl DosParams {
+    /// Rate and burst of new connections.
+    fn connects(&self) -> (u64, u64) {
+        (
+            self.connection_connect_rate.into(),
+            self.connection_connect_burst.into(),
+        )
+    }
+
+    /// Rate and burst of new circuits.
+    fn circuits(&self) -> (u64, u64) {
+        (
+            self.circuit_creation_rate.into(),
+            self.circuit_creation_burst.into(),
+        )
+    }
+
+    fn any_enabled(&self) -> bool {
+        self.connection_enabled || self.circuit_creation_enabled
+    }
+}
+
+impl Dos {
+    /// Nobody known yet. How long a marked address stays so is partly random, so that it cannot be
+    /// gamed: `seed` must not be known to clients.
+    #[must_use]
+    pub fn new(params: DosParams, seed: [u8; 32], now: Instant) -> Self {
+        Self {
+            params,
+            clients: BTreeMap::new(),
+            forgot_at: now,
+            rng: StdRng::from_seed(seed),
+            counts: DosCounts::default(),
+        }
+    }
+
+    /// Follows a new torrc or consensus. What is known about addresses stays.
+    pub fn set_params(&mut self, params: DosParams) {
+        let (rate, burst) = params.connects();
+        let (circuit_rate, circuit_burst) = params.circuits();
+        for client in self.clients.values_mut() {
+            client.connects.set_limit(rate, burst);
+            client.circuits.set_limit(circuit_rate, circuit_burst);
+        }
+        self.params = params;
+    }
+
+    /// What has been refused since the start.
+    #[must_use]
+    pub fn counts(&self) -> DosCounts {
+        self.counts
+    }
+
+    /// A connection was accepted. If it is allowed, it counts until
+    /// [`Dos::connection_closed`] or [`Dos::connection_is_relay`].
+    pub fn connection_opened(&mut self, addr: IpAddr, now: Instant) -> Verdict {
+        let addr = client_of(addr);
+        if !self.clients.contains_key(&addr) {
+            // A client that is not known cannot have done too much.
+            if !self.params.any_enabled() {
+                return Verdict::Allow;
+            }
+            if !self.has_room(now) {
+                self.counts.untracked += 1;
+                return Verdict::Allow;
+            }
+            self.clients.insert(addr, Client::new(&self.params, now));
+        }
+        let Some(client) = self.clients.get_mut(&addr) else {
+            return Verdict::Allow;
+        };
+        if self.params.connection_enabled {
+            if is_marked(client.connections_refused_until, now) {
+                self.counts.connections_too_fast += 1;
+                if self.params.connection_close {
+                    return Verdict::Refuse;
+                }
+            } else {
+                // Only now, so that going on while it is marked does not mark it for longer.
+                client.connections_refused_until = None;
+                if client.concurrent > self.params.connection_max_concurrent {
+                    self.counts.connections_concurrent += 1;
+                    if self.params.connection_close {
+                        return Verdict::Refuse;
+                    }
+                }
+            }
+        }
+        client.concurrent = client.concurrent.saturating_add(1);
+        client.connects.take(1, now);
+        if client.connects.level(now) == 0 && client.connections_refused_until.is_none() {
+            let period = self.params.connection_connect_defense_time;
+            client.connections_refused_until = mark_until(&mut self.rng, period, now);
+        }
+        Verdict::Allow
+    }
+
+    /// A connection that was allowed has closed.
+    pub fn connection_closed(&mut self, addr: IpAddr, now: Instant) {
+        self.connection_gone(addr, 0, now);
+    }
+
+    /// A connection that was allowed is another relay's: it counts as if it had never come.
+    pub fn connection_is_relay(&mut self, addr: IpAddr, now: Instant) {
+        self.connection_gone(addr, 1, now);
+    }
+
+    fn connection_gone(&mut self, addr: IpAddr, connects_given_back: u64, now: Instant) {
+        let addr = client_of(addr);
+        if let Some(client) = self.clients.get_mut(&addr) {
+            client.concurrent = client.concurrent.saturating_sub(1);
+            client.connects.give_back(connects_given_back);
+            if client.is_forgettable(now) {
+                self.clients.remove(&addr);
+            }
+        }
+    }
+
+    /// A client wants a circuit: a CREATE of any kind has come on its connection.
+    pub fn circuit_created(&mut self, addr: IpAddr, now: Instant) -> Verdict {
+        if !self.params.circuit_creation_enabled {
+            return Verdict::Allow;
+        }
+        let Some(client) = self.clients.get_mut(&client_of(addr)) else {
+            return Verdict::Allow;
+        };
+        // Also while it is marked: whoever goes on stays marked.
+        client.circuits.take(1, now);
+        if client.circuits.level(now) == 0
+            && client.concurrent >= self.params.circuit_creation_min_connections
+        {
+            if client.circuits_refused_until.is_none() {
+                self.counts.addresses_marked += 1;
+            }
+            let period = self.params.circuit_creation_defense_time;
+            client.circuits_refused_until = mark_until(&mut self.rng, period, now);
+        }
+        if !is_marked(client.circuits_refused_until, now) {
+            return Verdict::Allow;
+        }
+        self.counts.circuits += 1;
+        Verdict::refuse_if(self.params.circuit_creation_refuse)
+    }
+
+    /// A circuit of this client was closed because its queue away from the client overflowed.
+    pub fn queue_overflowed(&mut self, addr: IpAddr, now: Instant) {
+        let limit = self.params.circuit_max_queue_overflows;
+        if !self.params.circuit_creation_enabled || limit == 0 {
+            return;
+        }
+        let Some(client) = self.clients.get_mut(&client_of(addr)) else {
+            return;
+        };
+        if is_marked(client.circuits_refused_until, now) {
+            return;
+        }
+        client.queue_overflows += 1;
+        if client.queue_overflows >= limit {
+            client.queue_overflows = 0;
+            if client.circuits_refused_until.is_none() {
+                self.counts.addresses_marked_for_queues += 1;
+            }
+            let period = self.params.circuit_creation_defense_time;
+            client.circuits_refused_until = mark_until(&mut self.rng, period, now);
+        }
+    }
+
+    /// A client that connected to this relay directly asks it to be its rendezvous point, with
+    /// ESTABLISH_RENDEZVOUS on a circuit that it is the only hop of.
+    pub fn single_hop_rendezvous(&mut self) -> Verdict {
+        self.counts.single_hop += u64::from(self.params.refuse_single_hop_rendezvous);
+        Verdict::refuse_if(self.params.refuse_single_hop_rendezvous)
+    }
+
+    /// Whether one more address can be kept track of. Looks for some to forget now and then.
+    fn has_room(&mut self, now: Instant) -> bool {
+        let many = self.clients.len() >= MAX_CLIENTS / 2;
+        if many && now.saturating_duration_since(self.forgot_at) >= FORGET_INTERVAL {
+            self.forgot_at = now;
+            self.clients.retain(|_, client| {
+                if client.concurrent == 0 {
+                    // Not held against it for longer than there is room to remember it.
+                    client.queue_overflows = 0;
+                }
+                !client.is_forgettable(now)
+            });
+        }
+        self.clients.len() < MAX_CLIENTS
+    }
+}
+
+/// The address that stands for a client: an IPv4 address, or the /64 of an IPv6 address.
+fn client_of(addr: IpAddr) -> IpAddr {
+    match addr.to_canonical() {
+        IpAddr::V6(addr) => IpAddr::V6(Ipv6Addr::from_bits(addr.to_bits() >> 64 << 64)),
+        addr => addr,
+    }
+}
+
+fn is_marked(until: Option<Instant>, now: Instant) -> bool {
+    until.is_some_and(|until| now <= until)
+}
+
+/// The end of a mark: after the period, and up to half of it later.
+fn mark_until(rng: &mut StdRng, period: Duration, now: Instant) -> Option<Instant> {
+    let half = u64::try_from(period.as_millis() / 2).unwrap_or(u64::MAX);
+    let extra = Duration::from_millis(rng.random_range(0..=half));
+    // A period too long for the clock (consensus parameters cannot be) would not mark.
+    now.checked_add(period)?.checked_add(extra)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SEC: Duration = Duration::from_secs(1);
+    const HOUR: Duration = Duration::from_secs(3_600);
+
+    fn enabled() -> DosParams {
+        DosParams {
+            connection_enabled: true,
+            circuit_creation_enabled: true,
+            ..DosParams::default()
+        }
+    }
+
+    fn dos(params: DosParams) -> (Dos, Instant) {
+        let now = Instant::now();
+        (Dos::new(params, [3; 32], now), now)
+    }
+
+    fn client(n: u32) -> IpAddr {
+        IpAddr::V4((0x0a00_0000 + n).into())
+    }
+
+    /// Opens connections slowly enough.
+    fn open(dos: &mut Dos, addr: IpAddr, connections: u32, now: &mut Instant) {
+        for _ in 0..connections {
+            *now += SEC;
+            assert_eq!(dos.connection_opened(addr, *now), Verdict::Allow);
+        }
+    }
+
+    #[test]
+    fn an_address_may_not_have_too_many_connections_at_once() {
+        let (mut dos, mut now) = dos(enabled());
+        // As in C tor, the limit is what may be open when another one comes.
+        open(&mut dos, client(1), 101, &mut now);
+        assert_eq!(dos.connection_opened(client(1), now), Verdict::Refuse);
+        assert_eq!(dos.counts().connections_concurrent, 1);
+        assert_eq!(
+            dos.connection_opened(client(2), now),
+            Verdict::Allow,
+            "others may"
+        );
+        dos.connection_closed(client(1), now);
+        open(&mut dos, client(1), 1, &mut now);
+        assert_eq!(dos.connection_opened(client(1), now), Verdict::Refuse);
+    }
+
+    #[test]
+    fn an_address_that_connects_too_fast_is_refused_for_a_day_or_so() {
+        let (mut dos, now) = dos(enabled());
+        for _ in 0..40 {
+            assert_eq!(dos.connection_opened(client(1), now), Verdict::Allow);
+            dos.connection_closed(client(1), now);
+        }
+        assert_eq!(dos.connection_opened(client(1), now), Verdict::Refuse);
+        assert_eq!(
+            dos.connection_opened(client(1), now + 24 * HOUR),
+            Verdict::Refuse
+        );
+        assert_eq!(dos.counts().connections_too_fast, 2);
+        let later = now + 36 * HOUR + SEC;
+        assert_eq!(dos.connection_opened(client(1), later), Verdict::Allow);
+    }
+
+    #[test]
+    fn connections_of_relays_do_not_count() {
+        let (mut dos, now) = dos(enabled());
+        for _ in 0..500 {
+            assert_eq!(dos.connection_opened(client(1), now), Verdict::Allow);
+            dos.connection_is_relay(client(1), now);
+        }
+        assert!(dos.clients.is_empty());
+    }
+
+    #[test]
+    fn circuits_past_the_burst_are_refused_if_there_are_several_connections() {
+        let (mut dos, mut now) = dos(enabled());
+        open(&mut dos, client(1), 2, &mut now);
+        for _ in 0..200 {
+            assert_eq!(dos.circuit_created(client(1), now), Verdict::Allow);
+        }
+        open(&mut dos, client(2), 3, &mut now);
+        for _ in 0..89 {
+            assert_eq!(dos.circuit_created(client(2), now), Verdict::Allow);
+        }
+        assert_eq!(dos.circuit_created(client(2), now), Verdict::Refuse);
+        assert_eq!(dos.circuit_created(client(2), now + HOUR), Verdict::Refuse);
+        let counts = dos.counts();
+        assert_eq!((counts.circuits, counts.addresses_marked), (2, 1));
+        let later = now + 2 * HOUR;
+        assert_eq!(dos.circuit_created(client(2), later), Verdict::Allow);
+    }
+
+    #[test]
+    fn circuits_at_the_allowed_rate_go_on_forever() {
+        let (mut dos, mut now) = dos(enabled());
+        open(&mut dos, client(1), 5, &mut now);
+        for _ in 0..10_000 {
+            now += SEC / 3 + Duration::from_millis(1);
+            assert_eq!(dos.circuit_created(client(1), now), Verdict::Allow);
+        }
+    }
+
+    #[test]
+    fn an_address_whose_circuits_overflow_their_queues_is_refused() {
+        let (mut dos, mut now) = dos(enabled());
+        open(&mut dos, client(1), 1, &mut now);
+        dos.queue_overflowed(client(1), now);
+        dos.queue_overflowed(client(1), now);
+        assert_eq!(dos.circuit_created(client(1), now), Verdict::Allow);
+        dos.queue_overflowed(client(1), now);
+        assert_eq!(dos.circuit_created(client(1), now), Verdict::Refuse);
+        assert_eq!(dos.counts().addresses_marked_for_queues, 1);
+    }
+
+    #[test]
+    fn nothing_is_refused_or_remembered_when_the_defences_are_off() {
+        let (mut dos, now) = dos(DosParams::default());
+        for _ in 0..1_000 {
+            assert_eq!(dos.connection_opened(client(1), now), Verdict::Allow);
+            assert_eq!(dos.circuit_created(client(1), now), Verdict::Allow);
+            dos.queue_overflowed(client(1), now);
+        }
+        assert!(dos.clients.is_empty());
+        assert_eq!(dos.single_hop_rendezvous(), Verdict::Allow);
+        assert_eq!(dos.counts(), DosCounts::default());
+    }
+
+    #[test]
+    fn a_defence_of_type_none_only_counts() {
+        let (mut dos, mut now) = dos(DosParams {
+            connection_close: false,
+            circuit_creation_refuse: false,
+            ..enabled()
+        });
+        for _ in 0..200 {
+            assert_eq!(dos.connection_opened(client(1), now), Verdict::Allow);
+            assert_eq!(dos.circuit_created(client(1), now), Verdict::Allow);
+        }
+        now += 48 * HOUR;
+        assert_eq!(dos.connection_opened(client(1), now), Verdict::Allow);
+        let counts = dos.counts();
+        assert!(counts.connections_too_fast > 0 && counts.connections_concurrent > 0);
+        assert!(counts.circuits > 0);
+    }
+
+    #[test]
+    fn defences_can_be_turned_on_and_off_while_connections_are_open() {
+        let (mut dos, mut now) = dos(enabled());
+        open(&mut dos, client(1), 101, &mut now);
+        dos.set_params(DosParams::default());
+        open(&mut dos, client(1), 1, &mut now);
+        dos.set_params(enabled());
+        assert_eq!(dos.connection_opened(client(1), now), Verdict::Refuse);
+        for _ in 0..200 {
+            dos.connection_closed(client(1), now);
+        }
+        open(&mut dos, client(1), 1, &mut now);
+    }
+
+    #[test]
+    fn a_lower_limit_holds_for_addresses_that_are_known() {
+        let (mut dos, mut now) = dos(enabled());
+        open(&mut dos, client(1), 3, &mut now);
+        dos.set_params(DosParams {
+            circuit_creation_burst: 2,
+            ..enabled()
+        });
+        assert_eq!(dos.circuit_created(client(1), now), Verdict::Allow);
+        assert_eq!(dos.circuit_created(client(1), now), Verdict::Refuse);
+    }
+
+    #[test]
+    fn an_ipv6_client_is_its_network_and_a_mapped_one_its_ipv4_address() {
+        let (mut dos, mut now) = dos(enabled());
+        let address = |text: &str| text.parse::<IpAddr>().unwrap();
+        open(&mut dos, address("2001:db8::1"), 101, &mut now);
+        open(&mut dos, address("2001:db8:0:1::1"), 1, &mut now);
+        let neighbour = address("2001:db8::ffff:1");
+        assert_eq!(dos.connection_opened(neighbour, now), Verdict::Refuse);
+        open(&mut dos, client(1), 101, &mut now);
+        let mapped = address("::ffff:10.0.0.1");
+        assert_eq!(dos.connection_opened(mapped, now), Verdict::Refuse);
+    }
+
+    #[test]
+    fn the_table_is_bounded_and_forgets_only_who_need_not_be_remembered() {
+        let (mut dos, mut now) = dos(enabled());
+        for _ in 0..40 {
+            let _ = dos.connection_opened(client(0), now);
+            dos.connection_closed(client(0), now);
+        }
+        open(&mut dos, client(1), 101, &mut now);
+        let many = u32::try_from(MAX_CLIENTS).unwrap();
+        for n in 2..many + 1_000 {
+            assert_eq!(dos.connection_opened(client(n), now), Verdict::Allow);
+            dos.connection_closed(client(n), now);
+        }
+        assert_eq!(dos.clients.len(), MAX_CLIENTS);
+        assert_eq!(dos.counts().untracked, 1_000);
+        now += 60 * SEC;
+        assert_eq!(
+            dos.connection_opened(client(many + 5_000), now),
+            Verdict::Allow
+        );
+        assert_eq!(dos.clients.len(), 3, "two had to be remembered");
+        assert_eq!(dos.connection_opened(client(0), now), Verdict::Refuse);
+        assert_eq!(dos.connection_opened(client(1), now), Verdict::Refuse);
+    }
+
+    #[test]
+    fn single_hop_clients_are_refused_as_rendezvous_if_told_so() {
+        let (mut dos, _) = dos(DosParams {
+            refuse_single_hop_rendezvous: true,
+            ..DosParams::default()
+        });
+        assert_eq!(dos.single_hop_rendezvous(), Verdict::Refuse);
+        assert_eq!(dos.counts().single_hop, 1);
+    }
+}

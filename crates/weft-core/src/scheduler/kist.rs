@@ -7,8 +7,6 @@
 //! [`lite_write_limit`] is KISTLite, for kernels that do not tell. The system calls themselves are
 //! made by the owner of the socket.
 
-use std::time::Duration;
-
 /// Bytes that C tor reckons for one cell on the wire: the cell (link protocol 4 and up) and TLS's
 /// framing around a cell alone in its record. Cells share records here, so this errs on the side
 /// of writing less.
@@ -73,19 +71,6 @@ pub fn cells(limit: u64) -> u32 {
     u32::try_from(limit / BYTES_PER_CELL).unwrap_or(u32::MAX)
 }
 
-/// How long to wait from one run to the next: torrc's `KISTSchedRunInterval` in milliseconds
-/// (0 or absent: not set), or else the consensus parameter of that name, between 2 and 100 ms; 2 ms
-/// if nobody says.
-#[must_use]
-pub fn run_interval(torrc_msec: Option<u32>, consensus_msec: Option<i32>) -> Duration {
-    let msec = match (torrc_msec, consensus_msec) {
-        (Some(msec), _) if msec > 0 => msec.min(100),
-        (_, Some(msec)) => msec.clamp(2, 100).unsigned_abs(),
-        _ => 2,
-    };
-    Duration::from_millis(u64::from(msec))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -143,15 +128,5 @@ mod tests {
         assert_eq!(limit(32 * 1024 - 1), 1);
         assert_eq!(limit(32 * 1024), 0);
         assert_eq!(limit(u64::MAX), 0);
-    }
-
-    #[test]
-    fn torrc_comes_before_the_consensus() {
-        let interval = |torrc, consensus| run_interval(torrc, consensus).as_millis();
-        assert_eq!(interval(None, None), 2);
-        assert_eq!(interval(Some(0), Some(10)), 10);
-        assert_eq!(interval(Some(7), Some(10)), 7);
-        assert_eq!(interval(None, Some(-1)), 2);
-        assert_eq!(interval(None, Some(1_000)), 100);
     }
 }

@@ -37,27 +37,6 @@ pub const DEFAULT_HALF_LIFE: Duration = Duration::from_secs(30);
 /// weight of a cell, 2 to the power of the half-lives since then, stays small enough.
 const EPOCH_HALF_LIVES: u32 = 64;
 
-/// The half-life of circuit priority: torrc's `CircuitPriorityHalflife` in seconds (negative or
-/// absent: not set), or else the consensus parameter `CircuitPriorityHalflifeMsec`, or else 30
-/// seconds. A value of nothing, which would divide by zero, counts as not set.
-#[must_use]
-pub fn circuit_priority_half_life(
-    torrc_seconds: Option<f64>,
-    consensus_msec: Option<i32>,
-) -> Duration {
-    match torrc_seconds {
-        // As in C tor, what is too small for its arithmetic means the default.
-        Some(seconds) if seconds >= 0.0 => Duration::try_from_secs_f64(seconds)
-            .ok()
-            .filter(|half_life| *half_life >= Duration::from_micros(10))
-            .unwrap_or(DEFAULT_HALF_LIFE),
-        _ => match consensus_msec {
-            Some(msec) => Duration::from_millis(u64::from(msec.max(1).unsigned_abs())),
-            None => DEFAULT_HALF_LIFE,
-        },
-    }
-}
-
 /// What the scheduler has done since it was made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
@@ -144,7 +123,8 @@ impl Placed for Link {
 }
 
 impl Scheduler {
-    /// A scheduler without links. `half_life` is [`circuit_priority_half_life`].
+    /// A scheduler without links. `half_life` is torrc's `CircuitPriorityHalflife`, or else the
+    /// consensus parameter `CircuitPriorityHalflifeMsec`, or else [`DEFAULT_HALF_LIFE`].
     #[must_use]
     pub fn new(half_life: Duration) -> Self {
         Self {

@@ -244,19 +244,6 @@ fn a_new_half_life_keeps_the_order_and_then_counts() {
     assert_eq!(both, 5);
 }
 
-#[test]
-fn the_half_life_comes_from_torrc_then_the_consensus() {
-    let half_life = circuit_priority_half_life;
-    assert_eq!(half_life(None, None), Duration::from_secs(30));
-    assert_eq!(half_life(None, Some(1_500)), msec(1_500));
-    assert_eq!(half_life(Some(-1.0), Some(1_500)), msec(1_500));
-    assert_eq!(half_life(Some(2.5), Some(1_500)), msec(2_500));
-    assert_eq!(half_life(Some(0.0), Some(1_500)), DEFAULT_HALF_LIFE);
-    assert_eq!(half_life(Some(f64::NAN), None), DEFAULT_HALF_LIFE);
-    assert_eq!(half_life(Some(f64::INFINITY), None), DEFAULT_HALF_LIFE);
-    assert_eq!(half_life(None, Some(-5)), msec(1));
-}
-
 /// The rule itself, as slow as it likes: every cell sent is remembered with its time.
 struct Model {
     half_life: Duration,
