@@ -326,6 +326,22 @@ pub struct LogOptions {
     pub heartbeat_period: Option<Duration>,
 }
 
+impl Default for LogOptions {
+    /// What is in force until torrc is read.
+    fn default() -> Self {
+        Self {
+            lines: Vec::new(),
+            safe: SafeLogging::All,
+            granularity: Duration::from_secs(1),
+            truncate: false,
+            domains: false,
+            syslog_tag: None,
+            protocol_warnings: false,
+            heartbeat_period: None,
+        }
+    }
+}
+
 /// What only private networks change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TestingOptions {

@@ -1,0 +1,100 @@
+//! The local time of a moment, as log lines show it.
+//!
+//! The only way to ask the system that is right in a process with threads and across a change of
+//! summer time is `localtime_r`: hence this module's one unsafe block.
+#![allow(unsafe_code)]
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// A moment's local date and time of day.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LocalTime {
+    /// 0 is January.
+    pub(super) month: usize,
+    pub(super) day: u8,
+    pub(super) hour: u8,
+    pub(super) minute: u8,
+    pub(super) second: u8,
+    pub(super) millisecond: u16,
+    /// Seconds east of Greenwich.
+    pub(super) offset: i64,
+}
+
+impl LocalTime {
+    /// The local time of `moment`, rounded down to a multiple of `granularity` milliseconds.
+    pub(super) fn of(moment: SystemTime, granularity: u64) -> Self {
+        // A clock before 1970 shows as 1970: nothing else in a log line would be right either.
+        let since = moment.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let granularity = u128::from(granularity.max(1));
+        let millis = since.as_millis() / granularity * granularity;
+        let seconds = i64::try_from(millis / 1000).unwrap_or(i64::MAX);
+        let broken_down = local(seconds);
+        let small = |value: libc::c_int| u8::try_from(value).unwrap_or(0);
+        Self {
+            month: usize::try_from(broken_down.tm_mon).unwrap_or(0).min(11),
+            day: small(broken_down.tm_mday),
+            hour: small(broken_down.tm_hour),
+            minute: small(broken_down.tm_min),
+            second: small(broken_down.tm_sec),
+            millisecond: u16::try_from(millis % 1000).unwrap_or(0),
+            offset: broken_down.tm_gmtoff,
+        }
+    }
+}
+
+/// `localtime_r`; all zero where the year does not fit.
+fn local(seconds: i64) -> libc::tm {
+    // SAFETY: `libc::tm` is a C struct of integers and one pointer (`tm_zone`), for all of which
+    // all-zero bytes are a valid value.
+    let mut out: libc::tm = unsafe { std::mem::zeroed() };
+    // SAFETY: both pointers are to live, properly aligned locals of the types that `localtime_r`
+    // takes; it writes only to `*out` and keeps neither pointer. Its one precondition beyond that
+    // is that nobody changes the environment (`TZ`) meanwhile, and Weft never does: `set_var` is
+    // itself unsafe, and denied. `tm_zone`, which points into the C library, is never read.
+    let done = unsafe { libc::localtime_r(&seconds, &mut out) };
+    if done.is_null() {
+        // It may have written a part.
+        // SAFETY: as above.
+        out = unsafe { std::mem::zeroed() };
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn the_local_time_is_the_time_elsewhere_plus_its_offset() {
+        for seconds in [
+            0_u64,
+            951_782_400,
+            1_700_000_000,
+            1_720_000_000,
+            4_000_000_000,
+        ] {
+            let local = LocalTime::of(UNIX_EPOCH + Duration::from_millis(seconds * 1000 + 123), 1);
+            let shifted = i64::try_from(seconds).unwrap() + local.offset;
+            let want = time::OffsetDateTime::from_unix_timestamp(shifted).unwrap();
+            assert_eq!(local.month + 1, usize::from(u8::from(want.month())));
+            assert_eq!((local.day, local.hour), (want.day(), want.hour()));
+            assert_eq!((local.minute, local.second), (want.minute(), want.second()));
+            assert_eq!(local.millisecond, 123);
+            assert!(local.offset.abs() <= 15 * 3600);
+        }
+    }
+
+    #[test]
+    fn times_are_rounded_down() {
+        let at = UNIX_EPOCH + Duration::from_millis(1_700_000_007_987);
+        assert_eq!(LocalTime::of(at, 100).millisecond, 900);
+        assert_eq!(LocalTime::of(at, 1000).millisecond, 0);
+        assert_eq!(LocalTime::of(at, 5000).second % 5, 0);
+    }
+
+    #[test]
+    fn a_year_that_does_not_fit_shows_as_zero() {
+        assert_eq!(local(i64::MAX).tm_mday, 0);
+    }
+}

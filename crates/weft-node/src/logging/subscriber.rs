@@ -1,0 +1,421 @@
+//! `tracing`'s end of the log: which events are wanted, and how one becomes a line.
+
+use std::fmt::{self, Write as _};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use tracing::field::{Field, Visit};
+use tracing::span;
+use tracing::subscriber::Interest;
+use tracing::{Event, Level, Metadata, Subscriber};
+
+use super::LogError;
+use super::local_time::LocalTime;
+use super::output::{Formatted, Output};
+use super::severity::{Domains, LogLine, NOTICE_FIELD, Severity, SeverityMask};
+use crate::torrc::options::LogOptions;
+
+/// The longest line (C tor's buffer has 10024 bytes).
+const MAX_LINE: usize = 10_000;
+
+const MONTHS: [&str; 12] = [
+    "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+];
+
+/// Writes events to the logs that are set.
+pub struct Logger {
+    clock: fn() -> SystemTime,
+    /// How many severities any log takes: 0 none, 1 `err`, up to 5 for `debug` too. Lets events
+    /// that nobody wants pass without the lock.
+    levels: AtomicU8,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    outputs: Vec<Output>,
+    granularity: u64,
+    show_domains: bool,
+}
+
+impl fmt::Debug for Logger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Logger")
+            .field("levels", &self.levels)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Logger {
+    /// A log that writes nothing yet, with its clock.
+    #[must_use]
+    pub fn new(clock: fn() -> SystemTime) -> Self {
+        let state = State {
+            outputs: Vec::new(),
+            granularity: 1000,
+            show_domains: false,
+        };
+        Self {
+            clock,
+            levels: AtomicU8::new(0),
+            state: Mutex::new(state),
+        }
+    }
+
+    /// Opens logs and replaces the old ones by them.
+    ///
+    /// # Errors
+    /// When one cannot be opened; then nothing changes.
+    pub fn set(
+        &self,
+        lines: &[LogLine],
+        options: &LogOptions,
+        old: &[LogLine],
+    ) -> Result<(), LogError> {
+        let granularity = u64::try_from(options.granularity.as_millis()).unwrap_or(1000);
+        let prefix = prefix((self.clock)(), granularity, Severity::Notice);
+        let text = format!("Weft {} opening log file.", env!("CARGO_PKG_VERSION"));
+        let first = Formatted {
+            severity: Severity::Notice,
+            prefix: &prefix,
+            text: &text,
+        };
+        let open = |line: &LogLine| {
+            let truncate = options.truncate && !old.contains(line);
+            Output::open(line, truncate, options.syslog_tag.as_deref(), &first)
+        };
+        let outputs = lines.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+        let levels = outputs
+            .iter()
+            .filter_map(|o| o.takes.least())
+            .map(|s| s as u8 + 1)
+            .max();
+        let mut state = self.lock();
+        *state = State {
+            outputs,
+            granularity,
+            show_domains: options.domains,
+        };
+        self.levels.store(levels.unwrap_or(0), Ordering::Relaxed);
+        drop(state);
+        tracing::callsite::rebuild_interest_cache();
+        Ok(())
+    }
+
+    /// Writes a line without an event: what a panic, or reading torrc, has to tell.
+    pub fn write(&self, severity: Severity, domains: Domains, text: &str) {
+        let mut state = self.lock();
+        let mut prefix = prefix((self.clock)(), state.granularity, severity);
+        if state.show_domains {
+            let _ = write!(prefix, "{{{domains}}} ");
+        }
+        let text = one_line(text);
+        let line = Formatted {
+            severity,
+            prefix: &prefix,
+            text: &text,
+        };
+        for output in &mut state.outputs {
+            if output.takes.takes(severity, domains) {
+                output.write(&line);
+            }
+        }
+    }
+
+    fn wants(&self, severity: Severity) -> bool {
+        (severity as u8) < self.levels.load(Ordering::Relaxed)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A thread that panicked while it logged has left whole lines behind.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Subscriber for Logger {
+    fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
+        if self.enabled(metadata) {
+            Interest::always()
+        } else {
+            Interest::never()
+        }
+    }
+
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.is_event() && Severity::of(metadata).is_some_and(|severity| self.wants(severity))
+    }
+
+    fn max_level_hint(&self) -> Option<tracing::level_filters::LevelFilter> {
+        use tracing::level_filters::LevelFilter;
+        Some(match self.levels.load(Ordering::Relaxed) {
+            0 => LevelFilter::OFF,
+            1 => LevelFilter::from_level(Level::ERROR),
+            2 => LevelFilter::from_level(Level::WARN),
+            3 | 4 => LevelFilter::from_level(Level::INFO),
+            _ => LevelFilter::from_level(Level::DEBUG),
+        })
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        let metadata = event.metadata();
+        let Some(severity) = Severity::of(metadata) else {
+            return;
+        };
+        let mut message = Message::default();
+        // C tor names the function in what only developers read; the module serves here.
+        if severity >= Severity::Info {
+            let _ = write!(message.text, "{}: ", metadata.target());
+        }
+        event.record(&mut message);
+        message.text.push_str(&message.fields);
+        self.write(
+            severity,
+            Domains::of_target(metadata.target()),
+            &message.text,
+        );
+    }
+
+    // Spans are not part of C tor's log: they cost nothing and show nowhere.
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+    fn enter(&self, _: &span::Id) {}
+    fn exit(&self, _: &span::Id) {}
+}
+
+/// An event's message, and behind it its other fields.
+#[derive(Default)]
+struct Message {
+    text: String,
+    fields: String,
+}
+
+impl Visit for Message {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.add(field, format_args!("{value}"));
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.add(field, format_args!("{value:?}"));
+    }
+}
+
+impl Message {
+    fn add(&mut self, field: &Field, value: fmt::Arguments<'_>) {
+        // Writing to a string cannot fail.
+        let _ = match field.name() {
+            NOTICE_FIELD => Ok(()),
+            "message" => write!(self.text, "{value}"),
+            name => write!(self.fields, " {name}={value}"),
+        };
+    }
+}
+
+/// Time and severity in front of a line: `Nov 21 00:59:59.000 [notice] `.
+fn prefix(now: SystemTime, granularity: u64, severity: Severity) -> String {
+    let t = LocalTime::of(now, granularity);
+    let month = MONTHS.get(t.month).unwrap_or(&"Jan");
+    format!(
+        "{month} {:02} {:02}:{:02}:{:02}.{:03} [{severity}] ",
+        t.day, t.hour, t.minute, t.second, t.millisecond
+    )
+}
+
+/// What control characters a text holds is spelled out, so that nobody can forge a line; a text
+/// that is too long is cut.
+fn one_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for c in text.trim_end().chars() {
+        if line.len() >= MAX_LINE {
+            line.push_str("[...truncated]");
+            break;
+        }
+        if c.is_control() {
+            let _ = write!(line, "{}", c.escape_default());
+        } else {
+            line.push(c);
+        }
+    }
+    line
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::super::severity::Destination;
+    use super::*;
+    use crate::notice;
+    use std::path::Path;
+    use std::sync::Arc;
+    use std::time::{Duration, UNIX_EPOCH};
+
+    fn noon() -> SystemTime {
+        UNIX_EPOCH + Duration::from_millis(1_700_000_000_123)
+    }
+
+    fn line(least: Severity, path: &Path) -> LogLine {
+        LogLine {
+            takes: SeverityMask::at_least(least),
+            to: Destination::File(path.to_owned()),
+        }
+    }
+
+    /// The lines of a file behind the first, without their times.
+    fn lines(path: &Path) -> Vec<String> {
+        let text = std::fs::read_to_string(path).unwrap();
+        text.lines()
+            .skip(1)
+            .map(|line| {
+                line.split_once(" [")
+                    .map_or("", |(_, rest)| rest)
+                    .to_owned()
+            })
+            .collect()
+    }
+
+    fn log_all(logger: &Arc<Logger>) {
+        tracing::subscriber::with_default(Arc::clone(logger), || {
+            tracing::error!("one");
+            tracing::warn!(count = 2, "two");
+            notice!("three");
+            notice!(target: "HEARTBEAT", "{} and {}", 3, "a half");
+            tracing::info!("four");
+            tracing::debug!("five");
+            tracing::trace!("six");
+        });
+    }
+
+    #[test]
+    fn each_log_takes_what_it_asks_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let (a, b) = (folder.path().join("a"), folder.path().join("b"));
+        let logger = Arc::new(Logger::new(noon));
+        logger
+            .set(
+                &[line(Severity::Notice, &a), line(Severity::Debug, &b)],
+                &LogOptions::default(),
+                &[],
+            )
+            .unwrap();
+        log_all(&logger);
+        assert_eq!(
+            lines(&a),
+            [
+                "err] one",
+                "warn] two count=2",
+                "notice] three",
+                "notice] 3 and a half"
+            ]
+        );
+        let module = module_path!();
+        assert_eq!(
+            lines(&b).get(4..).unwrap(),
+            [
+                format!("info] {module}: four"),
+                format!("debug] {module}: five")
+            ]
+        );
+        let first = std::fs::read_to_string(&a).unwrap();
+        assert!(
+            first.lines().next().unwrap().ends_with("opening log file."),
+            "{first}"
+        );
+        assert!(first.contains(":20.000 [err] one"), "{first}");
+    }
+
+    #[test]
+    fn logs_can_be_replaced_and_files_opened_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let logger = Arc::new(Logger::new(noon));
+        let logs = [line(Severity::Warn, &path)];
+        logger.set(&logs, &LogOptions::default(), &[]).unwrap();
+        log_all(&logger);
+        let moved = folder.path().join("log.1");
+        std::fs::rename(&path, &moved).unwrap();
+        let options = LogOptions {
+            domains: true,
+            granularity: Duration::from_millis(1),
+            ..LogOptions::default()
+        };
+        logger
+            .set(&[line(Severity::Notice, &path)], &options, &logs)
+            .unwrap();
+        log_all(&logger);
+        assert_eq!(lines(&moved).len(), 2);
+        assert_eq!(lines(&path).len(), 4);
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(
+            text.contains(".123 [notice] {HEARTBEAT} 3 and a half"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_file_is_emptied_only_where_torrc_says_so_and_only_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        std::fs::write(&path, "old\n").unwrap();
+        let logger = Logger::new(noon);
+        let logs = [line(Severity::Notice, &path)];
+        let text = || std::fs::read_to_string(&path).unwrap();
+        logger.set(&logs, &LogOptions::default(), &[]).unwrap();
+        assert!(text().starts_with("old\n"));
+        let options = LogOptions {
+            truncate: true,
+            ..LogOptions::default()
+        };
+        logger.set(&logs, &options, &[]).unwrap();
+        assert!(!text().contains("old") && text().lines().count() == 1);
+        logger.set(&logs, &options, &logs).unwrap();
+        assert_eq!(text().lines().count(), 2);
+    }
+
+    #[test]
+    fn a_log_that_cannot_be_opened_leaves_the_old_ones() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let logger = Arc::new(Logger::new(noon));
+        logger
+            .set(&[line(Severity::Warn, &path)], &LogOptions::default(), &[])
+            .unwrap();
+        let missing = folder.path().join("none/log");
+        let why = logger
+            .set(
+                &[line(Severity::Warn, &missing)],
+                &LogOptions::default(),
+                &[],
+            )
+            .unwrap_err();
+        assert!(why.to_string().contains("none/log"), "{why}");
+        log_all(&logger);
+        assert_eq!(lines(&path).len(), 2);
+    }
+
+    #[test]
+    fn a_full_disk_is_told_at_once() {
+        let logger = Logger::new(noon);
+        let full = [line(Severity::Warn, Path::new("/dev/full"))];
+        let why = logger
+            .set(&full, &LogOptions::default(), &[])
+            .unwrap_err()
+            .to_string();
+        assert!(
+            why.contains("/dev/full") && why.contains("No space left"),
+            "{why}"
+        );
+    }
+
+    #[test]
+    fn a_text_cannot_forge_a_line() {
+        assert_eq!(
+            one_line("a\nNov 21 [err] b\r\x1b[31m\n"),
+            "a\\nNov 21 [err] b\\r\\u{1b}[31m"
+        );
+        let long = one_line(&"é".repeat(MAX_LINE));
+        assert!(long.len() < MAX_LINE + 40 && long.ends_with("[...truncated]"));
+    }
+}
