@@ -8,6 +8,7 @@
 //! - [`scheduler`]: which circuit sends next, and how much a link may write;
 //! - [`bucket`], [`dos`], [`padding`], [`load`], [`memory`]: limits and measurements.
 
+pub mod address;
 pub mod bucket;
 pub mod dos;
 pub mod handshake;

@@ -1,0 +1,48 @@
+//! Names for things that live on connection threads, so that nobody needs a reference to them.
+
+use std::fmt;
+
+/// A connection thread: 0 is the first one, or the main thread when there are no others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ThreadId(pub u16);
+
+/// A connection's globally unique identifier, given by the relay controller when it opens or
+/// accepts it (seeds/000 4.3). Never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnectionId(pub u64);
+
+/// Where a circuit half lives: its thread, its slot there, and which tenant of that slot it is.
+///
+/// An address may outlive its half: a message to a half that is gone finds another generation in
+/// the slot and is dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HalfAddr {
+    /// The thread that owns the half.
+    pub thread: ThreadId,
+    /// Its slot in that thread's table.
+    pub slot: u32,
+    /// How many halves had the slot before it.
+    pub generation: u32,
+}
+
+impl fmt::Display for ThreadId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "thread {}", self.0)
+    }
+}
+
+impl fmt::Display for ConnectionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "connection {}", self.0)
+    }
+}
+
+impl fmt::Display for HalfAddr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "half {}.{}@{}",
+            self.slot, self.generation, self.thread.0
+        )
+    }
+}
