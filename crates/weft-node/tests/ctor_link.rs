@@ -16,13 +16,11 @@ use base64ct::{Base64Unpadded, Encoding as _};
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha12Rng;
 use tempfile::TempDir;
-use tor_cert::{CertType, Ed25519Cert};
-use tor_llcrypto::pk::{ed25519, rsa};
 use weft_cell::circ_msg::{CreateReply, CreateRequest, Extend2, handshake_type};
 use weft_cell::frame::{self, Frame};
 use weft_cell::{Cell, ChanCmd, RelayCmd, relay};
 use weft_core::handshake::{
-    Established, IdentityKeys, LinkHandshake, LinkIdentity, PeerIdentity, Role,
+    EphemeralKeys, Established, LinkHandshake, LinkIdentity, PeerIdentity, Role,
 };
 use weft_crypto::handshake::fast;
 use weft_crypto::relay_cell::ClientCrypt;
@@ -172,25 +170,9 @@ impl Drop for CTor {
 
 /// A Weft relay's keys for links.
 fn weft_relay(seed: u64) -> LinkTls {
-    let mut rng = rng(seed);
-    let identity = ed25519::Keypair::generate(&mut rng);
-    let signing = ed25519::Keypair::generate(&mut rng);
-    let rsa = rsa::KeyPair::generate(&mut rng).unwrap();
-    let now = SystemTime::now();
-    let cert = Ed25519Cert::builder()
-        .cert_type(CertType::IDENTITY_V_SIGNING)
-        .expiration(now + Duration::from_secs(30 * 86400))
-        .signing_key(identity.verifying_key().into())
-        .cert_key(ed25519::Ed25519Identity::from(signing.verifying_key()).into())
-        .encode_and_sign(&identity)
-        .unwrap();
-    let keys = IdentityKeys {
-        rsa: &rsa,
-        ed_identity: identity.verifying_key().into(),
-        identity_signing_cert: &cert,
-        signing: &signing,
-    };
-    LinkTls::relay(keys, now, &mut rng).unwrap()
+    let (mut rng, now) = (rng(seed), SystemTime::now());
+    let keys = EphemeralKeys::generate(now, &mut rng).unwrap();
+    LinkTls::relay(keys.keys(), now, &mut rng).unwrap()
 }
 
 /// A link over a blocking socket.

@@ -35,6 +35,7 @@
 
 mod authenticate;
 mod certs;
+mod ephemeral;
 mod error;
 mod identity;
 #[cfg(test)]
@@ -58,6 +59,7 @@ use weft_cell::{CellView, ChanCmd};
 use authenticate::Fields;
 use certs::{PeerCerts, Purpose};
 
+pub use ephemeral::EphemeralKeys;
 pub use error::{AuthField, CertError, CertKind, ErrorClass, HandshakeError};
 pub use identity::{
     IdentityKeys, LINK_CERT_LIFETIME, LinkIdentity, LinkIdentityError, random_hostname,

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha12Rng;
 use tor_cert::{CertType, CertifiedKey, Ed25519Cert};
-use tor_llcrypto::pk::{ed25519, rsa};
+use tor_llcrypto::pk::ed25519;
 use weft_cell::Cell;
 use weft_cell::frame::FrameError;
 
@@ -27,45 +27,23 @@ fn rng(seed: u64) -> ChaCha12Rng {
     ChaCha12Rng::seed_from_u64(seed)
 }
 
-/// A relay's keys.
+/// A relay's keys, and the TLS certificate that it uses.
 struct Relay {
-    rsa: rsa::KeyPair,
-    identity: ed25519::Keypair,
-    signing: ed25519::Keypair,
-    identity_signing_cert: Vec<u8>,
+    keys: EphemeralKeys,
     tls_certificate: Vec<u8>,
 }
 
 impl Relay {
     fn new(seed: u64) -> Self {
-        let mut rng = rng(seed);
-        let identity = ed25519::Keypair::generate(&mut rng);
-        let signing = ed25519::Keypair::generate(&mut rng);
-        let identity_signing_cert = Ed25519Cert::builder()
-            .cert_type(CertType::IDENTITY_V_SIGNING)
-            .expiration(now() + DAY * 30)
-            .signing_key(identity.verifying_key().into())
-            .cert_key(CertifiedKey::Ed25519(signing.verifying_key().into()))
-            .encode_and_sign(&identity)
-            .unwrap();
         Relay {
-            rsa: rsa::KeyPair::generate(&mut rng).unwrap(),
-            identity,
-            signing,
-            identity_signing_cert: identity_signing_cert.into(),
+            keys: EphemeralKeys::generate(now(), &mut rng(seed)).unwrap(),
             tls_certificate: format!("TLS certificate of relay {seed}").into_bytes(),
         }
     }
 
     fn issue(&self, at: SystemTime) -> Result<LinkIdentity, LinkIdentityError> {
-        let keys = IdentityKeys {
-            rsa: &self.rsa,
-            ed_identity: self.identity.verifying_key().into(),
-            identity_signing_cert: &self.identity_signing_cert,
-            signing: &self.signing,
-        };
         let digest = Sha256::digest(&self.tls_certificate).into();
-        LinkIdentity::issue(keys, digest, at, &mut rng(99))
+        LinkIdentity::issue(self.keys.keys(), digest, at, &mut rng(99))
     }
 }
 
@@ -624,10 +602,10 @@ fn certificates_expire() {
         &with(
             &certs,
             CertKind::IdentityToSigning,
-            &ed_cert(4, &BOB.identity, Some(&BOB.signing), forever),
+            &ed_cert(4, &BOB.keys.identity, Some(&BOB.keys.signing), forever),
         ),
         CertKind::SigningToTls,
-        &ed_cert(5, &BOB.signing, None, forever),
+        &ed_cert(5, &BOB.keys.signing, None, forever),
     );
     check(&fresh, now() + DAY * 179).unwrap();
     assert_eq!(
@@ -703,13 +681,13 @@ fn certificates_must_belong_together() {
     // Bob's TLS certificate, vouched for by Alice.
     refused(
         SigningToTls,
-        &ed_cert(5, &ALICE.signing, None, tomorrow),
+        &ed_cert(5, &ALICE.keys.signing, None, tomorrow),
         CertError::BadSignature(SigningToTls),
     );
     // A key where a digest should be, a digest where a key should be.
     refused(
         SigningToTls,
-        &ed_cert(5, &BOB.signing, Some(&BOB.signing), tomorrow),
+        &ed_cert(5, &BOB.keys.signing, Some(&BOB.keys.signing), tomorrow),
         CertError::WrongSubject {
             kind: SigningToTls,
             what: "the certificate of this TLS session",
@@ -717,7 +695,7 @@ fn certificates_must_belong_together() {
     );
     refused(
         IdentityToSigning,
-        &ed_cert(4, &BOB.identity, None, tomorrow),
+        &ed_cert(4, &BOB.keys.identity, None, tomorrow),
         CertError::WrongSubject {
             kind: IdentityToSigning,
             what: "an ed25519 key",
@@ -726,7 +704,7 @@ fn certificates_must_belong_together() {
     // A good certificate of another type.
     refused(
         SigningToTls,
-        &ed_cert(6, &BOB.signing, None, tomorrow),
+        &ed_cert(6, &BOB.keys.signing, None, tomorrow),
         CertError::Malformed {
             kind: SigningToTls,
             why: "it says to be of type 6".to_owned(),
@@ -734,8 +712,8 @@ fn certificates_must_belong_together() {
     );
     // Bob's RSA key speaks for Alice's ed25519 identity, not for Bob's.
     let cross = tor_cert::rsa::EncodedRsaCrosscert::encode_and_sign(
-        &BOB.rsa,
-        &ALICE.identity.verifying_key().into(),
+        &BOB.keys.rsa,
+        &ALICE.keys.identity.verifying_key().into(),
         tomorrow,
     )
     .unwrap();
@@ -748,9 +726,9 @@ fn certificates_must_belong_together() {
         },
     );
     // Alice's signing key, certified by a key that only claims to be Bob's identity.
-    let mut forged = ed_cert(4, &ALICE.identity, Some(&BOB.signing), tomorrow);
+    let mut forged = ed_cert(4, &ALICE.keys.identity, Some(&BOB.keys.signing), tomorrow);
     let at = forged.len() - 64 - 32;
-    forged[at..at + 32].copy_from_slice(BOB.identity.verifying_key().as_bytes());
+    forged[at..at + 32].copy_from_slice(BOB.keys.identity.verifying_key().as_bytes());
     refused(
         IdentityToSigning,
         &forged,
@@ -760,8 +738,10 @@ fn certificates_must_belong_together() {
     let anonymous = Ed25519Cert::builder()
         .cert_type(CertType::IDENTITY_V_SIGNING)
         .expiration(tomorrow)
-        .cert_key(CertifiedKey::Ed25519(BOB.signing.verifying_key().into()))
-        .encode_and_sign(&BOB.identity)
+        .cert_key(CertifiedKey::Ed25519(
+            BOB.keys.signing.verifying_key().into(),
+        ))
+        .encode_and_sign(&BOB.keys.identity)
         .unwrap();
     refused(
         IdentityToSigning,
@@ -787,7 +767,7 @@ fn the_old_key_type_of_link_certificates_is_understood() {
     cert.push(1);
     cert.extend_from_slice(&Sha256::digest(&BOB.tls_certificate));
     cert.push(0);
-    let signature = BOB.signing.sign(&cert).to_bytes();
+    let signature = BOB.keys.signing.sign(&cert).to_bytes();
     cert.extend_from_slice(&signature);
     let certs = with(&BOB_ID.responder_certs(), CertKind::SigningToTls, &cert);
     let mut alice = relay();
@@ -814,16 +794,16 @@ fn keys_that_do_not_fit_together_make_no_identity() {
     let keys = |rsa, identity: &'static Relay, cert: &'static Relay, signing: &'static Relay| {
         let keys = IdentityKeys {
             rsa,
-            ed_identity: identity.identity.verifying_key().into(),
-            identity_signing_cert: &cert.identity_signing_cert,
-            signing: &signing.signing,
+            ed_identity: identity.keys.identity.verifying_key().into(),
+            identity_signing_cert: &cert.keys.identity_signing_cert,
+            signing: &signing.keys.signing,
         };
         LinkIdentity::issue(keys, [0; 32], now(), &mut rng(5))
     };
     let (alice, bob): (&'static Relay, &'static Relay) = (&ALICE, &BOB);
-    keys(&alice.rsa, alice, alice, alice).unwrap();
+    keys(&alice.keys.rsa, alice, alice, alice).unwrap();
     for (identity, cert, signing) in [(alice, alice, bob), (alice, bob, bob), (bob, alice, alice)] {
-        let error = keys(&alice.rsa, identity, cert, signing).unwrap_err();
+        let error = keys(&alice.keys.rsa, identity, cert, signing).unwrap_err();
         assert!(
             matches!(error, LinkIdentityError::Inconsistent(_)),
             "{error}"

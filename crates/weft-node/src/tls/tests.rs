@@ -10,10 +10,9 @@ use rand_chacha::ChaCha12Rng;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls::{CertificateError, HandshakeKind, ProtocolVersion, SupportedProtocolVersion};
-use tor_cert::{CertType, Ed25519Cert};
-use tor_llcrypto::pk::{ed25519, rsa};
 use weft_core::handshake::{
-    AuthField, CertError, CertKind, HandshakeError, LinkHandshake, PeerIdentity, Role,
+    AuthField, CertError, CertKind, EphemeralKeys, HandshakeError, LinkHandshake, PeerIdentity,
+    Role,
 };
 
 use super::*;
@@ -30,24 +29,8 @@ fn rng(seed: u64) -> ChaCha12Rng {
 
 /// A relay's link TLS; `generation` tells renewals apart.
 fn relay(seed: u64, generation: u64) -> LinkTls {
-    let mut keys = rng(seed);
-    let identity = ed25519::Keypair::generate(&mut keys);
-    let signing = ed25519::Keypair::generate(&mut keys);
-    let rsa = rsa::KeyPair::generate(&mut keys).unwrap();
-    let cert = Ed25519Cert::builder()
-        .cert_type(CertType::IDENTITY_V_SIGNING)
-        .expiration(now() + Duration::from_secs(30 * 86400))
-        .signing_key(identity.verifying_key().into())
-        .cert_key(ed25519::Ed25519Identity::from(signing.verifying_key()).into())
-        .encode_and_sign(&identity)
-        .unwrap();
-    let keys = IdentityKeys {
-        rsa: &rsa,
-        ed_identity: identity.verifying_key().into(),
-        identity_signing_cert: &cert,
-        signing: &signing,
-    };
-    LinkTls::relay(keys, now(), &mut rng(seed + 1000 * generation)).unwrap()
+    let keys = EphemeralKeys::generate(now(), &mut rng(seed)).unwrap();
+    LinkTls::relay(keys.keys(), now(), &mut rng(seed + 1000 * generation)).unwrap()
 }
 
 static ALICE: LazyLock<LinkTls> = LazyLock::new(|| relay(1, 0));

@@ -1,0 +1,61 @@
+//! A relay identity that lives in memory only: for tests, fuzzing, simulators and load
+//! generators. A relay that people use keeps its identity on disk.
+
+use std::time::{Duration, SystemTime};
+
+use rand::CryptoRng;
+use tor_cert::{CertType, CertifiedKey, Ed25519Cert};
+use tor_llcrypto::pk::{ed25519, rsa};
+
+use super::error::CertKind;
+use super::identity::{IdentityKeys, LinkIdentityError};
+
+/// How long the signing key is certified: C tor's default SigningKeyLifetime.
+const SIGNING_KEY_LIFETIME: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
+/// The long-lived keys of a relay that is forgotten when it ends.
+pub struct EphemeralKeys {
+    /// The RSA-1024 identity key.
+    pub rsa: rsa::KeyPair,
+    /// The ed25519 identity key.
+    pub identity: ed25519::Keypair,
+    /// The ed25519 signing key.
+    pub signing: ed25519::Keypair,
+    /// The identity's certificate for the signing key, good for thirty days.
+    pub identity_signing_cert: Vec<u8>,
+}
+
+impl EphemeralKeys {
+    /// Fresh keys. The same seed gives the same relay.
+    pub fn generate(now: SystemTime, rng: &mut dyn CryptoRng) -> Result<Self, LinkIdentityError> {
+        let mut rng = rng;
+        let failed = |kind, why| LinkIdentityError::Issue { kind, why };
+        let identity = ed25519::Keypair::generate(&mut rng);
+        let signing = ed25519::Keypair::generate(&mut rng);
+        let identity_signing_cert = Ed25519Cert::builder()
+            .cert_type(CertType::IDENTITY_V_SIGNING)
+            .expiration(now + SIGNING_KEY_LIFETIME)
+            .signing_key(identity.verifying_key().into())
+            .cert_key(CertifiedKey::Ed25519(signing.verifying_key().into()))
+            .encode_and_sign(&identity)
+            .map_err(|error| failed(CertKind::IdentityToSigning, error.to_string()))?;
+        let rsa = rsa::KeyPair::generate(&mut rng)
+            .map_err(|error| failed(CertKind::RsaIdentity, error.to_string()))?;
+        Ok(Self {
+            rsa,
+            identity,
+            signing,
+            identity_signing_cert: identity_signing_cert.into(),
+        })
+    }
+
+    /// What link identities are made from.
+    pub fn keys(&self) -> IdentityKeys<'_, ed25519::Keypair> {
+        IdentityKeys {
+            rsa: &self.rsa,
+            ed_identity: self.identity.verifying_key().into(),
+            identity_signing_cert: &self.identity_signing_cert,
+            signing: &self.signing,
+        }
+    }
+}
