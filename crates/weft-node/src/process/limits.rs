@@ -1,0 +1,95 @@
+//! ConnLimit: how many sockets the system lets this process have.
+
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+
+/// File descriptors kept for logs, keys and the like, beyond connections (C tor's
+/// `ULIMIT_BUFFER`).
+pub const RESERVED: u64 = 32;
+
+/// Too few descriptors to run with this ConnLimit.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum LimitError {
+    /// The option itself is too small.
+    #[error("ConnLimit must be at least {RESERVED}, not {0}")]
+    TooSmall(u64),
+    /// The system's hard limit is below it.
+    #[error(
+        "we need {wanted} file descriptors available (ConnLimit), and we're limited to {hard}. \
+         Please change your ulimit -n, or set a smaller ConnLimit"
+    )]
+    HardLimit {
+        /// ConnLimit.
+        wanted: u64,
+        /// `ulimit -Hn`.
+        hard: u64,
+    },
+    /// The system does not tell.
+    #[error("could not get maximum number of file descriptors: {0}")]
+    Unknown(nix::Error),
+}
+
+/// Raises the soft limit of descriptors to the hard one. Returns how many connections that
+/// allows, [`RESERVED`] being kept back; fails if the hard limit is below `conn_limit`.
+pub fn raise_file_limit(conn_limit: u64) -> Result<usize, LimitError> {
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).map_err(LimitError::Unknown)?;
+    let target = check(conn_limit, hard)?;
+    if hard > soft {
+        tracing::info!("Raising max file descriptors from {soft} to {target}.");
+    }
+    match setrlimit(Resource::RLIMIT_NOFILE, target, hard) {
+        Ok(()) => Ok(connections(target)),
+        Err(e) => {
+            tracing::warn!("Couldn't set maximum number of file descriptors: {e}");
+            Ok(connections(soft))
+        }
+    }
+}
+
+/// The soft limit to ask for.
+fn check(conn_limit: u64, hard: u64) -> Result<u64, LimitError> {
+    if conn_limit < RESERVED {
+        return Err(LimitError::TooSmall(conn_limit));
+    }
+    if hard < conn_limit {
+        return Err(LimitError::HardLimit {
+            wanted: conn_limit,
+            hard,
+        });
+    }
+    Ok(hard)
+}
+
+/// Connections that `descriptors` allow; "unlimited" is what fits C tor's `int`.
+fn connections(descriptors: u64) -> usize {
+    let most = descriptors.min(i32::MAX.unsigned_abs().into());
+    usize::try_from(most.saturating_sub(RESERVED)).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_c_tor_decides() {
+        assert_eq!(check(31, 1024), Err(LimitError::TooSmall(31)));
+        assert_eq!(
+            check(1025, 1024),
+            Err(LimitError::HardLimit {
+                wanted: 1025,
+                hard: 1024
+            })
+        );
+        assert_eq!(check(1000, 4096), Ok(4096));
+        assert_eq!(connections(4096), 4064);
+        assert_eq!(connections(10), 0);
+        assert_eq!(connections(u64::MAX), 2_147_483_615);
+    }
+
+    #[test]
+    fn the_soft_limit_reaches_the_hard_one() {
+        let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+        let got = raise_file_limit(RESERVED).unwrap();
+        assert_eq!(got, connections(hard));
+        assert_eq!(getrlimit(Resource::RLIMIT_NOFILE).unwrap(), (hard, hard));
+    }
+}

@@ -1,0 +1,113 @@
+//! `User`: becoming an ordinary user for good.
+
+use nix::unistd::{
+    Gid, Uid, User, getgid, getgroups, getuid, setegid, seteuid, setgid, setgroups, setresgid,
+    setresuid, setuid,
+};
+
+/// The process is not the user that it should be.
+#[derive(Debug, thiserror::Error)]
+pub enum UserError {
+    /// The system has no such user.
+    #[error(
+        "error setting configured user: {0} not found. Make that user, or change the User option"
+    )]
+    NotFound(String),
+    /// The user database cannot be read.
+    #[error("error looking up user {name}: {source}")]
+    Lookup {
+        /// The option's value.
+        name: String,
+        /// What the system said.
+        source: nix::Error,
+    },
+    /// We may not.
+    #[error(
+        "error becoming user {name} ({step}): {source}. If you set the \"User\" option, you must \
+         start Weft as root"
+    )]
+    Refused {
+        /// The option's value.
+        name: String,
+        /// The call that failed.
+        step: &'static str,
+        /// What the system said.
+        source: nix::Error,
+    },
+    /// The old rights came back when asked for.
+    #[error(
+        "was able to restore {0} credentials even after switching: dropping privileges did not work"
+    )]
+    Restored(&'static str),
+}
+
+/// Becomes `name` and its primary group, with no other group and no way back (C tor's
+/// `switch_id`). Does nothing where the process runs as `name` already.
+///
+/// Ports below 1024 must be bound before. Call it while the process has one thread.
+pub fn drop_privileges(name: &str) -> Result<(), UserError> {
+    let user = User::from_name(name)
+        .map_err(|source| UserError::Lookup {
+            name: name.to_owned(),
+            source,
+        })?
+        .ok_or_else(|| UserError::NotFound(name.to_owned()))?;
+    let (old_uid, old_gid) = (getuid(), getgid());
+    if old_uid == user.uid && Uid::effective() == user.uid && !old_uid.is_root() {
+        tracing::info!(
+            "Already running as {name}: the \"User\" option has nothing to do. (If it is not in \
+             your torrc, check whether a startup script gives it.)"
+        );
+        return Ok(());
+    }
+    tracing::info!(
+        "Changing user and groups: UID {old_uid} to {}, GID {old_gid} to {}, groups were {:?}",
+        user.uid,
+        user.gid,
+        getgroups().unwrap_or_default()
+    );
+    let refused = |step| {
+        move |source| UserError::Refused {
+            name: name.to_owned(),
+            step,
+            source,
+        }
+    };
+    // Groups first: they need the rights that the user id then takes away.
+    setgroups(&[user.gid]).map_err(refused("setgroups"))?;
+    setresgid(user.gid, user.gid, user.gid).map_err(refused("setresgid"))?;
+    setresuid(user.uid, user.uid, user.uid).map_err(refused("setresuid"))?;
+    if !user.uid.is_root() {
+        check_dropped(user.uid, user.gid, old_uid, old_gid)?;
+        // Changing ids turned core dumps off; they hold nothing of root's any more.
+        if let Err(e) = nix::sys::prctl::set_dumpable(true) {
+            tracing::warn!("Unable to re-enable coredumps: {e}");
+        }
+    }
+    Ok(())
+}
+
+/// Tries to get the old rights back; being able to is an error.
+fn check_dropped(uid: Uid, gid: Gid, old_uid: Uid, old_gid: Gid) -> Result<(), UserError> {
+    if gid != old_gid && (setgid(old_gid).is_ok() || setegid(old_gid).is_ok()) {
+        return Err(UserError::Restored("group"));
+    }
+    if uid != old_uid && (setuid(old_uid).is_ok() || seteuid(old_uid).is_ok()) {
+        return Err(UserError::Restored("user"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_user_is_named() {
+        let error = drop_privileges("no-such-user-here").unwrap_err();
+        assert!(
+            error.to_string().contains("no-such-user-here not found"),
+            "{error}"
+        );
+    }
+}
