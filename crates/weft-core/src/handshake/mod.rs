@@ -13,9 +13,10 @@
 //! ```
 //!
 //! Where tor-spec leaves room or C tor is stricter, Weft does what C tor does: bad certificates
-//! in CERTS close the link on either side, a clock is judged by NETINFO only when it came within
-//! three minutes, and AUTHENTICATE must fit byte for byte. Unlike C tor, Weft asks every relay
-//! for both identities (see `certs.rs`) and lets PADDING pass as it lets VPADDING pass.
+//! in CERTS close the link on either side, and a clock is judged by NETINFO only when it came
+//! within three minutes. Unlike C tor, Weft asks every relay for both identities (see
+//! `certs.rs`), lets PADDING pass as it lets VPADDING pass, and ignores what AUTHENTICATE has
+//! between RAND and SIG, as the specification demands.
 
 #![deny(
     clippy::unwrap_used,
