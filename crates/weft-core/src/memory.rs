@@ -17,8 +17,8 @@ const STEPS_PER_OCTAVE: u64 = 16;
 
 /// Queued bytes by the age of the oldest cell of their circuit.
 ///
-/// Ages are in milliseconds: exact below [`STEPS_PER_OCTAVE`], then in steps of a sixteenth of
-/// each power of two, so that a year still takes no more than some hundreds of steps.
+/// Ages are in milliseconds: exact below 16, then in steps of a sixteenth of each power of two, so
+/// that a year still takes no more than some hundreds of steps.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AgeHistogram {
     /// Bytes by step.

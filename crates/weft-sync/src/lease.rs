@@ -360,7 +360,8 @@ mod tests {
         });
     }
 
-    #[cfg(not(loom))]
+    // Slow under Miri, which has nothing to find here: there is no unsafe code.
+    #[cfg(not(any(loom, miri)))]
     mod in_one_thread {
         use proptest::prelude::*;
 
@@ -534,7 +535,6 @@ mod tests {
 
         proptest! {
             #![proptest_config(ProptestConfig {
-                cases: if cfg!(miri) { 8 } else { 256 },
                 failure_persistence: None,
                 ..ProptestConfig::default()
             })]
