@@ -83,7 +83,8 @@ pub enum Command {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum UploadOutcome {
-    /// 200: taken.
+    /// 200: taken. C tor answers the same to a descriptor that it cannot parse or verify, so only
+    /// [`Event::Listed`] proves that an authority knows us.
     Accepted,
     /// 200, but the authority prefers what it has (`X-Descriptor-Not-New`).
     NotNew,
@@ -147,9 +148,11 @@ pub enum Event {
     },
     /// Whether the consensus lists us changed.
     Listed(Option<RelayFlags>),
-    /// The consensus recommends or requires subprotocols that we do not speak.
+    /// The consensus recommends or requires subprotocols that we do not speak; told when that
+    /// changes. C tor 0.4.9's authorities require directory-cache and onion-service protocols of
+    /// every relay, yet list relays without them: whether to go on is the node's decision.
     MissingProtocols {
-        /// Required, not only recommended: a relay that lacks them must stop.
+        /// Required, not only recommended.
         required: bool,
         /// Which.
         protocols: String,

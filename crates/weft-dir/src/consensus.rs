@@ -32,7 +32,7 @@ const MAX_CERTS_PER_AUTHORITY: usize = 4;
 const CERT_SKEW: Duration = Duration::from_secs(24 * 3600);
 
 /// What a relay keeps of a verified consensus.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Consensus {
     /// When it becomes valid.
     pub valid_after: SystemTime,
@@ -66,6 +66,17 @@ impl KnownRelay {
     }
 }
 
+impl std::fmt::Debug for Consensus {
+    /// Without the thousands of relays.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Consensus")
+            .field("valid_after", &self.valid_after)
+            .field("valid_until", &self.valid_until)
+            .field("relays", &self.relays.len())
+            .finish_non_exhaustive()
+    }
+}
+
 impl Consensus {
     /// The relay with this RSA identity, if listed.
     pub fn relay(&self, id: &RsaIdentity) -> Option<&KnownRelay> {
@@ -93,6 +104,9 @@ pub enum ConsensusError {
     /// It is of another flavour.
     #[error("the document is a consensus of another flavour than microdesc")]
     Flavour,
+    /// It lists no relay; the first consensuses of a young private network do not.
+    #[error("the consensus lists no relay yet")]
+    Empty,
     /// It ended too long ago.
     #[error("the consensus ended {} seconds ago; if the authorities are right, our clock is fast: check it", by.as_secs())]
     Expired {
@@ -142,6 +156,12 @@ pub fn verify(
         && first.split(' ').nth(2) != Some(ConsensusFlavor::Microdesc.name())
     {
         return Err(ConsensusError::Flavour);
+    }
+    if first.starts_with("network-status-version ")
+        && text.contains("\ndirectory-footer\n")
+        && !text.contains("\nr ")
+    {
+        return Err(ConsensusError::Empty);
     }
     let (_, _, unchecked) =
         MdConsensus::parse(text).map_err(|error| ConsensusError::Malformed(Box::new(error)))?;
@@ -342,4 +362,265 @@ pub fn certs_path(missing: &[AuthCertKeyIds]) -> String {
     pairs.sort();
     pairs.dedup();
     format!("/tor/keys/fp-sk/{}.z", pairs.join("+"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{TestAuthority, TestConsensus, now, secs};
+    use std::sync::LazyLock;
+
+    /// Three authorities; making RSA keys takes a moment.
+    static AUTHORITIES: LazyLock<[TestAuthority; 3]> =
+        LazyLock::new(|| [1, 2, 3].map(TestAuthority::new));
+
+    fn ids() -> Vec<RsaIdentity> {
+        AUTHORITIES.iter().map(TestAuthority::id).collect()
+    }
+
+    fn certs() -> Certs {
+        let mut certs = Certs::default();
+        for authority in AUTHORITIES.iter() {
+            assert_eq!(
+                certs.add(&authority.cert, &ids(), now()),
+                CertsAdded {
+                    added: 1,
+                    bad: vec![]
+                }
+            );
+        }
+        certs
+    }
+
+    fn signed(by: &[usize]) -> String {
+        let signers: Vec<&TestAuthority> = by.iter().map(|at| &AUTHORITIES[*at]).collect();
+        TestConsensus::default().signed_by(&signers)
+    }
+
+    fn check(text: &str) -> Result<Consensus, ConsensusError> {
+        verify(text, &ids(), &certs(), now(), REASONABLY_LIVE)
+    }
+
+    #[test]
+    fn a_consensus_signed_by_a_majority_is_believed() {
+        let consensus = check(&signed(&[0, 2])).unwrap();
+        assert_eq!(
+            consensus.params.kist_sched_run_interval,
+            Duration::from_millis(7)
+        );
+        assert!(consensus.is_live(now()));
+        let relay = consensus.relay(&[9; 20].into()).unwrap();
+        assert_eq!(relay.or_ports, ["127.0.0.1:9001".parse().unwrap()]);
+        assert!(relay.has(RelayFlag::Fast) && !relay.has(RelayFlag::Guard));
+        assert!(consensus.relay(&[8; 20].into()).is_none());
+    }
+
+    #[test]
+    fn half_of_the_authorities_are_not_enough() {
+        let error = check(&signed(&[0])).unwrap_err();
+        assert!(matches!(
+            error,
+            ConsensusError::TooFewSignatures {
+                signed: 1,
+                configured: 3,
+                needed: 2
+            }
+        ));
+    }
+
+    #[test]
+    fn signatures_of_strangers_do_not_count() {
+        let strangers = [TestAuthority::new(11), TestAuthority::new(12)];
+        let text =
+            TestConsensus::default().signed_by(&[&AUTHORITIES[0], &strangers[0], &strangers[1]]);
+        let mut certs = certs();
+        for stranger in &strangers {
+            assert_eq!(certs.add(&stranger.cert, &ids(), now()).added, 0);
+        }
+        let error = verify(&text, &ids(), &certs, now(), REASONABLY_LIVE).unwrap_err();
+        assert!(
+            matches!(error, ConsensusError::TooFewSignatures { signed: 1, .. }),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn one_signature_twice_counts_once() {
+        let text = signed(&[0]);
+        let at = text.find("directory-signature").unwrap();
+        let twice = format!("{text}{}", &text[at..]);
+        assert!(matches!(
+            check(&twice),
+            Err(ConsensusError::TooFewSignatures { signed: 1, .. })
+        ));
+    }
+
+    #[test]
+    fn a_consensus_that_was_changed_is_forged() {
+        let forged = signed(&[0, 1, 2]).replace("circwindow=500", "circwindow=900");
+        assert!(matches!(
+            check(&forged),
+            Err(ConsensusError::BadSignature(_))
+        ));
+    }
+
+    #[test]
+    fn without_certificates_it_says_which_are_missing() {
+        let error = verify(
+            &signed(&[0, 1]),
+            &ids(),
+            &Certs::default(),
+            now(),
+            REASONABLY_LIVE,
+        );
+        let Err(ConsensusError::MissingCerts(missing)) = error else {
+            panic!("{error:?}");
+        };
+        assert_eq!(missing.len(), 2);
+        let path = certs_path(&missing);
+        assert!(
+            path.starts_with("/tor/keys/fp-sk/") && path.len() == 16 + 2 * 81 + 1 + 2,
+            "{path}"
+        );
+    }
+
+    #[test]
+    fn one_long_past_or_far_in_the_future_is_refused_and_says_so() {
+        let at = |valid_after| {
+            let consensus = TestConsensus {
+                valid_after,
+                ..TestConsensus::default()
+            };
+            check(&consensus.signed_by(&[&AUTHORITIES[0], &AUTHORITIES[1]]))
+        };
+        let day = secs(86_400);
+        let past = now() - secs(3 * 3600);
+        assert!(
+            at(past - day).is_ok(),
+            "a day after its end it is still reasonably live"
+        );
+        assert!(matches!(
+            at(past - day - secs(1)),
+            Err(ConsensusError::Expired { .. })
+        ));
+        assert!(at(now() + day).is_ok());
+        assert!(matches!(
+            at(now() + day + secs(1)),
+            Err(ConsensusError::NotYetValid { .. })
+        ));
+    }
+
+    #[test]
+    fn cut_off_anywhere_it_is_refused() {
+        let text = signed(&[0, 1]);
+        for length in (0..text.len()).step_by(37) {
+            let error = check(&text[..length]).unwrap_err();
+            assert!(
+                matches!(
+                    error,
+                    ConsensusError::Malformed(_)
+                        | ConsensusError::TooFewSignatures { .. }
+                        | ConsensusError::Flavour
+                ),
+                "{length}: {error}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_consensus_without_relays_is_named() {
+        let consensus = TestConsensus {
+            relays: Vec::new(),
+            ..TestConsensus::default()
+        };
+        let text = consensus.signed_by(&[&AUTHORITIES[0], &AUTHORITIES[1]]);
+        assert!(matches!(check(&text), Err(ConsensusError::Empty)));
+    }
+
+    #[test]
+    fn another_flavour_is_named() {
+        let text = signed(&[0, 1]).replace("version 3 microdesc", "version 3");
+        assert!(matches!(check(&text), Err(ConsensusError::Flavour)));
+    }
+
+    #[test]
+    fn certificates_that_ended_or_were_forged_are_not_kept() {
+        let authority = &AUTHORITIES[0];
+        let mut certs = Certs::default();
+        assert_eq!(
+            certs
+                .add(&authority.cert, &ids(), now() + secs(31 * 86_400))
+                .added,
+            0
+        );
+        let forged = authority
+            .cert
+            .replacen("dir-key-expires 2026", "dir-key-expires 2036", 1);
+        assert_ne!(forged, authority.cert);
+        let outcome = certs.add(&forged, &ids(), now());
+        assert_eq!((outcome.added, outcome.bad.len()), (0, 1));
+        assert_eq!(certs.add("nonsense", &ids(), now()).added, 0);
+        assert!(certs.is_empty());
+    }
+
+    #[test]
+    fn certificates_survive_their_cache_file() {
+        let mut again = Certs::default();
+        assert_eq!(again.add(&certs().text(), &ids(), now()).added, 3);
+        assert_eq!(
+            again.add(&certs().text(), &ids(), now()).added,
+            0,
+            "known already"
+        );
+        assert_eq!(again.len(), 3);
+    }
+
+    #[test]
+    fn the_path_asks_for_a_majority_of_sorted_prefixes() {
+        let ids = [[0xab; 20].into(), [0x01; 20].into()];
+        let path = "/tor/status-vote/current/consensus-microdesc/010101+ABABAB.z";
+        assert_eq!(consensus_path(&ids), path);
+    }
+
+    /// Consensuses of the live network, where the checkout has them beside it.
+    #[test]
+    fn consensuses_of_the_live_network_lack_only_certificates() {
+        let directory =
+            std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/consensus");
+        for (name, valid_after) in [
+            ("2018-07-05-05-00-00-consensus-microdesc.xz", 1_530_766_800),
+            ("2025-12-09-20-00-00-consensus-microdesc.xz", 1_765_310_400),
+        ] {
+            let path = directory.join(name);
+            let Ok(output) = std::process::Command::new("xz")
+                .arg("-dc")
+                .arg(&path)
+                .output()
+            else {
+                return;
+            };
+            if !path.exists() {
+                return;
+            }
+            let text = String::from_utf8(output.stdout).unwrap();
+            let authorities: Vec<RsaIdentity> = text
+                .lines()
+                .filter_map(|line| line.strip_prefix("dir-source "))
+                .map(|line| RsaIdentity::from_hex(line.split(' ').nth(1).unwrap()).unwrap())
+                .collect();
+            let when = SystemTime::UNIX_EPOCH + secs(valid_after);
+            let error = verify(
+                &text,
+                &authorities,
+                &Certs::default(),
+                when,
+                REASONABLY_LIVE,
+            )
+            .unwrap_err();
+            let ConsensusError::MissingCerts(missing) = error else {
+                panic!("{name}: {error}");
+            };
+            assert!(missing.len() > authorities.len() / 2, "{name}");
+        }
+    }
 }

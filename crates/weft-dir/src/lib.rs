@@ -27,3 +27,8 @@ pub mod params;
 pub mod publish;
 pub mod schedule;
 pub mod task;
+#[cfg(test)]
+mod testing;
+// `testing` is also a module of the integration tests and names this crate as they do.
+#[cfg(test)]
+extern crate self as weft_dir;

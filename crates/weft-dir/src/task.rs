@@ -168,6 +168,8 @@ pub struct DirectoryTask {
     skew_told: Option<Duration>,
     /// What was last said about being listed.
     listed: Option<Option<RelayFlags>>,
+    /// What was last said about protocols that we lack.
+    protocols_told: Option<(bool, String)>,
     /// How far the start has come.
     bootstrap: Option<u8>,
     /// Requests underway.
@@ -201,6 +203,7 @@ impl DirectoryTask {
             state_told: monotonic,
             skew_told: None,
             listed: None,
+            protocols_told: None,
             bootstrap: None,
             requests: JoinSet::new(),
         }
@@ -604,18 +607,25 @@ impl DirectoryTask {
         else {
             return;
         };
-        let (required, protocols) = match consensus
+        let missing = match consensus
             .relay_protocols
             .check_protocols(&descriptor.protocols)
         {
-            Err(ProtocolSupportError::MissingRequired(protocols)) => (true, protocols),
-            Err(ProtocolSupportError::MissingRecommended(protocols)) => (false, protocols),
-            _ => return,
+            Err(ProtocolSupportError::MissingRequired(protocols)) => Some((true, protocols)),
+            Err(ProtocolSupportError::MissingRecommended(protocols)) => Some((false, protocols)),
+            _ => None,
         };
-        (self.events)(Event::MissingProtocols {
-            required,
-            protocols: protocols.to_string(),
-        });
+        let missing = missing.map(|(required, protocols)| (required, protocols.to_string()));
+        if missing == self.protocols_told {
+            return;
+        }
+        self.protocols_told = missing.clone();
+        if let Some((required, protocols)) = missing {
+            (self.events)(Event::MissingProtocols {
+                required,
+                protocols,
+            });
+        }
     }
 
     /// Tells whether the consensus lists us, when that changed.

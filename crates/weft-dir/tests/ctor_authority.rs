@@ -1,0 +1,545 @@
+//! Our documents before a real C tor directory authority, and its documents before us.
+//!
+//! Starts Debian's `tor` as the only authority of a private network on loopback; fails without it.
+
+#[path = "../src/testing.rs"]
+#[allow(dead_code)]
+mod testing;
+
+use std::fs;
+use std::io::Write;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command as Process, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant, SystemTime};
+
+use tor_llcrypto::pk::rsa::RsaIdentity;
+use tor_netdoc::types::relay_flags::RelayFlag;
+use weft_dir::authority::Authority;
+use weft_dir::bandwidth::Totals;
+use weft_dir::cache;
+use weft_dir::clock::SystemClock;
+use weft_dir::command::{Command, Event, Options, UploadOutcome};
+use weft_dir::consensus::{self, Certs, ConsensusError, REASONABLY_LIVE};
+use weft_dir::descriptor::{Moment, OwnDescriptor};
+use weft_dir::http::{self, Limits, Request, Response};
+use weft_dir::task::{Config, DirectoryHandle};
+
+/// No step takes longer on a machine that works.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A `tor` that is an authority; killed when dropped.
+struct CTor {
+    child: Child,
+    directory: tempfile::TempDir,
+    authority: Authority,
+}
+
+impl Drop for CTor {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Output of a program that must succeed.
+fn output(program: &str, arguments: &[&str], stdin: &str) -> String {
+    let mut child = Process::new(program)
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap_or_else(|error| panic!("cannot run {program} (install Debian's tor): {error}"));
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(stdin.as_bytes())
+        .unwrap();
+    let output = child.wait_with_output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        output.status.success(),
+        "{program} {arguments:?}: {text}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    text
+}
+
+/// A port that nothing listens on.
+fn free_port() -> u16 {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port()
+}
+
+/// The hexadecimal fingerprint in the line of `text` that begins with `keyword`.
+fn fingerprint(text: &str, keyword: &str) -> RsaIdentity {
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix(keyword))
+        .unwrap();
+    RsaIdentity::from_hex(&line.replace(' ', "")).unwrap()
+}
+
+impl CTor {
+    /// Starts the authority and waits until it answers.
+    fn start() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name).to_string_lossy().into_owned();
+        let (or_port, dir_port) = (free_port(), free_port());
+        fs::create_dir(path("keys")).unwrap();
+        let keys = |name: &str| path("keys") + "/" + name;
+        output(
+            "tor-gencert",
+            &[
+                "--create-identity-key",
+                "-m",
+                "12",
+                "-a",
+                &format!("127.0.0.1:{dir_port}"),
+                "--passphrase-fd",
+                "0",
+                "-i",
+                &keys("authority_identity_key"),
+                "-s",
+                &keys("authority_signing_key"),
+                "-c",
+                &keys("authority_certificate"),
+            ],
+            "passphrase\n",
+        );
+        let v3_ident = fingerprint(
+            &fs::read_to_string(keys("authority_certificate")).unwrap(),
+            "fingerprint ",
+        );
+        let zero = "F".repeat(40);
+        let listed = output(
+            "tor",
+            &[
+                "--list-fingerprint",
+                "--orport",
+                "1",
+                "--DataDirectory",
+                &path(""),
+                "--Nickname",
+                "auth",
+                "--dirauthority",
+                &format!("x 127.0.0.1:1 {zero}"),
+                "-f",
+                "/dev/null",
+                "--defaults-torrc",
+                "/dev/null",
+                "--ignore-missing-torrc",
+                "--hush",
+            ],
+            "",
+        );
+        let identity = fingerprint(&listed, "auth ");
+        let torrc = format!(
+            "TestingTorNetwork 1\nAssumeReachable 1\nAddressDisableIPv6 1\nShutdownWaitLength 0\n\
+             DataDirectory {}\nNickname auth\nAddress 127.0.0.1\nORPort 127.0.0.1:{or_port} IPv4Only\n\
+             DirPort 127.0.0.1:{dir_port}\nSocksPort 0\nControlPort 0\nContactInfo nobody\n\
+             AuthoritativeDirectory 1\nV3AuthoritativeDirectory 1\nExitRelay 0\n\
+             TestingV3AuthInitialVotingInterval 10\nTestingV3AuthInitialVoteDelay 2\nTestingV3AuthInitialDistDelay 2\n\
+             V3AuthVotingInterval 20\nV3AuthVoteDelay 4\nV3AuthDistDelay 4\n\
+             AuthDirMaxServersPerAddr 0\nAuthDirTestReachability 0\nTestingMinExitFlagThreshold 0\n\
+             ConsensusParams KISTSchedRunInterval=9 circwindow=777\n\
+             DirAuthority auth orport={or_port} no-v2 v3ident={} 127.0.0.1:{dir_port} {}\n\
+             Log notice file {}\n",
+            path(""),
+            hex::encode_upper(v3_ident.as_bytes()),
+            hex::encode_upper(identity.as_bytes()),
+            path("log"),
+        );
+        fs::write(path("torrc"), torrc).unwrap();
+        let child = Process::new("tor")
+            .args(["-f", &path("torrc"), "--defaults-torrc", "/dev/null"])
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("cannot run tor: install Debian's tor");
+        let dir_addr = SocketAddr::from((Ipv4Addr::LOCALHOST, dir_port));
+        let authority = Authority {
+            nickname: "auth".into(),
+            dir_addr,
+            identity,
+            v3_ident: Some(v3_ident),
+        };
+        let tor = Self {
+            child,
+            directory,
+            authority,
+        };
+        let begun = Instant::now();
+        while std::net::TcpStream::connect(dir_addr).is_err() {
+            assert!(
+                begun.elapsed() < PATIENCE,
+                "tor does not listen: {}",
+                tor.log()
+            );
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        tor
+    }
+
+    /// Its log.
+    fn log(&self) -> String {
+        fs::read_to_string(self.directory.path().join("log")).unwrap_or_default()
+    }
+
+    /// Asks it.
+    fn ask(&self, request: Request) -> Response {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let limits = Limits::with_stall(Duration::from_secs(30));
+        runtime
+            .block_on(http::fetch(
+                self.authority.dir_addr,
+                None,
+                &request,
+                limits,
+                &SystemClock::default(),
+            ))
+            .unwrap()
+    }
+
+    /// Text of a document that it must have.
+    fn get(&self, path: &str) -> String {
+        let response = self.ask(Request::Get {
+            path: path.into(),
+            if_modified_since: None,
+        });
+        assert_eq!(response.status, 200, "{path}: {}", response.reason);
+        String::from_utf8(response.body).unwrap()
+    }
+
+    /// Uploads `body`.
+    fn post(&self, body: &str) -> Response {
+        self.ask(Request::Post {
+            path: "/tor/",
+            reason: "test",
+            body: body.as_bytes().to_vec(),
+        })
+    }
+
+    /// Settings of a node in its network.
+    fn options(&self, cache: &Path) -> Options {
+        Options {
+            assume_reachable: true,
+            ..Options::new(vec![self.authority.clone()], cache.to_path_buf(), true)
+        }
+    }
+}
+
+/// A node's directory task and its events.
+struct Node {
+    handle: DirectoryHandle,
+    events: mpsc::Receiver<Event>,
+    seen: Vec<Event>,
+}
+
+impl Node {
+    fn start(options: Options) -> Self {
+        let (sender, events) = mpsc::channel();
+        let config = Config {
+            options,
+            state: Vec::new(),
+            seed: [3; 32],
+        };
+        let sink = Box::new(move |event| {
+            let _ = sender.send(event);
+        });
+        Self {
+            handle: DirectoryHandle::start(config, sink).unwrap(),
+            events,
+            seen: Vec::new(),
+        }
+    }
+
+    /// Waits for an event that `pick` wants.
+    fn wait<T>(&mut self, what: &str, pick: impl Fn(&Event) -> Option<T>) -> T {
+        let begun = Instant::now();
+        loop {
+            let left = PATIENCE.saturating_sub(begun.elapsed());
+            let event = self
+                .events
+                .recv_timeout(left)
+                .unwrap_or_else(|_| panic!("waited in vain for {what}: {:?}", self.seen));
+            let picked = pick(&event);
+            self.seen.push(event);
+            if let Some(picked) = picked {
+                return picked;
+            }
+        }
+    }
+}
+
+/// A relay with keys and certificates of today.
+fn relay_today() -> OwnDescriptor {
+    testing::relay_at(21, SystemTime::now())
+}
+
+#[test]
+fn an_authority_takes_our_descriptor_and_we_take_its_consensus() {
+    let tor = CTor::start();
+    let node_directory = tempfile::tempdir().unwrap();
+    let cache_directory: PathBuf = node_directory.path().join("cache");
+    let mut descriptor = relay_today();
+    descriptor.contact = Some("Tester <tester at example.org>".into());
+    let id = hex::encode_upper(descriptor.rsa_id().as_bytes());
+
+    // Published, accepted, listed, and its parameters followed.
+    let mut node = Node::start(tor.options(&cache_directory));
+    let began = SystemTime::now();
+    for second in 0..20 {
+        let bytes = 50_000 * second;
+        let totals = Totals {
+            read: bytes,
+            written: bytes,
+            ..Totals::default()
+        };
+        node.handle.send(Command::Bandwidth(totals)).unwrap();
+    }
+    node.handle
+        .send(Command::Descriptor(Box::new(descriptor.clone())))
+        .unwrap();
+    let outcome = node.wait("the upload", |event| match event {
+        Event::Uploaded { outcome, .. } if !matches!(outcome, UploadOutcome::Failed(_)) => {
+            Some(outcome.clone())
+        }
+        _ => None,
+    });
+    assert_eq!(outcome, UploadOutcome::Accepted, "{}", tor.log());
+    let consensus = node.wait("a consensus", |event| match event {
+        Event::Consensus(consensus) => Some(consensus.clone()),
+        _ => None,
+    });
+    assert_eq!(
+        consensus.params.kist_sched_run_interval,
+        Duration::from_millis(9)
+    );
+    assert_eq!(consensus.params.circwindow, 777);
+    assert!(consensus.valid_until > began);
+    let flags = node.wait("being listed", |event| match event {
+        Event::Listed(flags) => *flags,
+        _ => None,
+    });
+    assert!(
+        flags.contains(RelayFlag::Running) && flags.contains(RelayFlag::Valid),
+        "{flags:?}"
+    );
+    node.wait("the end of the start", |event| match event {
+        Event::Bootstrap { percent: 100, .. } => Some(()),
+        _ => None,
+    });
+
+    // What it serves is what we sent, extra-info document included.
+    let router = tor.get(&format!("/tor/server/fp/{id}"));
+    assert!(
+        router.starts_with("router weft1 127.0.0.1 9001 0 0\n"),
+        "{router}"
+    );
+    assert!(router.contains("\ncontact Tester <tester at example.org>\n"));
+    assert!(router.contains(&format!(
+        "\nplatform {}\n",
+        OwnDescriptor::default_platform()
+    )));
+    assert_eq!(router.matches("-----BEGIN SIGNATURE-----").count(), 1);
+    let extra_info = tor.get(&format!("/tor/extra/fp/{id}"));
+    assert!(
+        extra_info.starts_with(&format!("extra-info weft1 {id}\n")),
+        "{extra_info}"
+    );
+
+    // A later consensus follows by itself.
+    let before = consensus.valid_after;
+    node.wait("the next consensus", |event| match event {
+        Event::Consensus(consensus) => (consensus.valid_after > before).then_some(()),
+        _ => None,
+    });
+    node.handle.shutdown();
+
+    // The cache files start the next node without asking anybody.
+    let now = SystemTime::now();
+    let signers = [tor.authority.v3_ident.unwrap()];
+    let read = |name| cache::read(&cache_directory, name).unwrap().unwrap();
+    let (text, certs_text) = (read(cache::CONSENSUS), read(cache::CERTS));
+    let mut certs = Certs::default();
+    assert_eq!(certs.add(&certs_text, &signers, now).added, 1);
+    let check = |text: &str, now| consensus::verify(text, &signers, &certs, now, REASONABLY_LIVE);
+    let cached = check(&text, now).unwrap();
+    assert!(cached.relay(&descriptor.rsa_id()).is_some());
+    let mut again = Node::start(Options {
+        authorities: vec![Authority {
+            dir_addr: SocketAddr::from((Ipv4Addr::LOCALHOST, free_port())),
+            ..tor.authority.clone()
+        }],
+        ..tor.options(&cache_directory)
+    });
+    again.wait("the cached consensus", |event| match event {
+        Event::Consensus(consensus) => (consensus.digest == cached.digest).then_some(()),
+        _ => None,
+    });
+    again.handle.shutdown();
+
+    // Forged, stale and cut off, its consensus is refused for what it is.
+    let forged = text.replace("circwindow=777", "circwindow=778");
+    assert!(matches!(
+        check(&forged, now),
+        Err(ConsensusError::BadSignature(_))
+    ));
+    let later = now + Duration::from_secs(2 * 86_400);
+    assert!(matches!(
+        check(&text, later),
+        Err(ConsensusError::Expired { .. })
+    ));
+    let half = &text[..text.len() / 2];
+    assert!(matches!(
+        check(half, now),
+        Err(ConsensusError::Malformed(_) | ConsensusError::TooFewSignatures { .. })
+    ));
+    let strangers: Vec<RsaIdentity> = vec![[1; 20].into()];
+    let error = consensus::verify(&text, &strangers, &certs, now, REASONABLY_LIVE);
+    assert!(matches!(
+        error,
+        Err(ConsensusError::TooFewSignatures { .. })
+    ));
+
+    // Our documents satisfied it: no complaint in its log.
+    let complaints: Vec<String> = tor
+        .log()
+        .lines()
+        .filter(|line| line.contains("[warn]") || line.contains("[err]"))
+        .filter(|line| {
+            !EXPECTED_WARNINGS
+                .iter()
+                .any(|expected| line.contains(expected))
+        })
+        .map(String::from)
+        .collect();
+    assert!(complaints.is_empty(), "{complaints:#?}");
+}
+
+/// Warnings of an authority that is alone, young and on loopback; none is about our documents.
+const EXPECTED_WARNINGS: &[&str] = &[
+    "You are running Tor as root",
+    "TestingTorNetwork is set",
+    "You have used DirAuthority",
+    "V3AuthVotingInterval is very low",
+    "approved-routers",
+    "sr-state",
+    "We just marked ourself as down",
+    "is using the same address",
+    "We don't have enough votes",
+    "Not enough info to publish pending detached signatures",
+    "Received http status code 404",
+    // It wants circuits of its own, and its network has no other relay that answers.
+    "No available nodes when trying to choose node",
+];
+
+#[test]
+fn an_authority_refuses_what_is_wrong_with_a_reason_and_takes_every_variant_that_is_right() {
+    let tor = CTor::start();
+    let moment = |published| Moment {
+        published,
+        history: Vec::new(),
+        ..testing::moment()
+    };
+    let now = SystemTime::now();
+    let full = OwnDescriptor {
+        ipv6: Some("[2001:db8::1]:9001".parse().unwrap()),
+        contact: Some("Tëster".into()),
+        family: vec![format!("${}", "A".repeat(40))],
+        exit_policy: vec!["accept *:80".into(), "reject *:*".into()],
+        ipv6_policy: Some("accept 80".into()),
+        hidden_service_dir: true,
+        ..testing::relay_at(31, now)
+    };
+    let overloaded = Moment {
+        overload_general: Some(now - Duration::from_secs(7200)),
+        history: vec![
+            "write-history 2026-11-20 01:00:00 (86400 s) 1024,2048".into(),
+            "read-history 2026-11-20 01:00:00 (86400 s) 1024,2048".into(),
+        ],
+        ..moment(now)
+    };
+    let signed = full.sign(&overloaded).unwrap();
+    let response = tor.post(&(signed.router.clone() + &signed.extra_info));
+    assert_eq!(
+        (response.status, response.not_new),
+        (200, false),
+        "{}\n{}",
+        response.reason,
+        signed.router
+    );
+    assert!(response.date.is_some());
+    let id = hex::encode_upper(full.rsa_id().as_bytes());
+    assert!(
+        tor.get(&format!("/tor/server/fp/{id}"))
+            .contains("\noverload-general 1 ")
+    );
+    assert!(
+        tor.get(&format!("/tor/extra/fp/{id}"))
+            .contains("\nread-history ")
+    );
+
+    // The same again is not news.
+    let again = full.sign(&moment(now + Duration::from_secs(5))).unwrap();
+    let response = tor.post(&again.router);
+    assert_eq!(
+        (response.status, response.not_new),
+        (200, true),
+        "{}",
+        response.reason
+    );
+
+    // Both signs of the ntor cross-certificate are understood.
+    for seed in 40..44 {
+        let signed = testing::relay_at(seed, now).sign(&moment(now)).unwrap();
+        let response = tor.post(&(signed.router.clone() + &signed.extra_info));
+        assert_eq!(
+            response.status, 200,
+            "{}\n{}",
+            response.reason, signed.router
+        );
+    }
+
+    // Without a TAP key it is refused today; the reason arrives.
+    let without = testing::relay_at(50, now)
+        .sign(&Moment {
+            with_tap: false,
+            ..moment(now)
+        })
+        .unwrap();
+    let response = tor.post(&without.router);
+    assert_eq!(
+        (response.status, response.reason.as_str()),
+        (400, "Missing TAP key in descriptor.")
+    );
+
+    // A changed byte breaks the signatures. C tor answers as if it had taken the descriptor, which
+    // is why being listed, not being accepted, is what counts; but it does not serve it.
+    let relay = testing::relay_at(51, now);
+    let forged = relay
+        .sign(&moment(now))
+        .unwrap()
+        .router
+        .replace("uptime 77", "uptime 78");
+    assert_eq!(tor.post(&forged).status, 200);
+    let path = format!(
+        "/tor/server/fp/{}",
+        hex::encode_upper(relay.rsa_id().as_bytes())
+    );
+    let response = tor.ask(Request::Get {
+        path,
+        if_modified_since: None,
+    });
+    assert_eq!(response.status, 404);
+    assert!(tor.log().contains("router signature"), "and complains in its log: {}", tor.log());
+}
