@@ -1,2 +1,50 @@
-//! weft
-fn main() {}
+//! `weft`: reads the command line and torrc, does what they ask, and prints what there is to say.
+//!
+//! Results go to standard output; what is wrong goes to standard error, all of it at once, and the
+//! exit status is 1.
+
+mod action;
+mod help;
+
+use std::process::ExitCode;
+
+use weft_node::logging;
+use weft_node::torrc::{Action, CommandLine, Host, Quiet, Report};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("weft: {}", format!("{why:#}").replace('\n', "\nweft: "));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> anyhow::Result<()> {
+    let words = std::env::args_os().skip(1);
+    let command_line = CommandLine::parse(words).map_err(told)?;
+    if action::immediate(command_line.action)? {
+        return Ok(());
+    }
+    // A dump is read by programs: nothing but it may be on standard output.
+    let quiet = match command_line.action {
+        Action::DumpConfig(_) => Quiet::Silent,
+        _ => command_line.quiet,
+    };
+    let logging = logging::start(quiet)?;
+    let loaded = weft_node::torrc::load(&command_line, &Host::system()).map_err(|report| {
+        report.log(logging.logger());
+        told(report)
+    })?;
+    loaded.report.log(logging.logger());
+    action::with_options(&command_line, loaded, &logging)
+}
+
+/// The errors of a report, one per line, and what that means.
+fn told(report: Report) -> anyhow::Error {
+    anyhow::anyhow!("{report}\nnothing was started: correct the above first")
+}

@@ -13,7 +13,7 @@ use tracing::{Event, Level, Metadata, Subscriber};
 use super::LogError;
 use super::local_time::LocalTime;
 use super::output::{Formatted, Output};
-use super::severity::{Domains, LogLine, NOTICE_FIELD, Severity, SeverityMask};
+use super::severity::{Domains, LogLine, NOTICE_FIELD, Severity};
 use crate::torrc::options::LogOptions;
 
 /// The longest line (C tor's buffer has 10024 bytes).
@@ -245,7 +245,7 @@ fn one_line(text: &str) -> String {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::super::severity::Destination;
+    use super::super::severity::{Destination, SeverityMask};
     use super::*;
     use crate::notice;
     use std::path::Path;

@@ -1,5 +1,12 @@
 //! `address:port` as C tor splits it (src/lib/net/address.c, `tor_addr_port_split`).
 
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation
+)]
+
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::number::parse_long;
@@ -60,6 +67,7 @@ pub(super) fn split_host_port(text: &str) -> Option<(&str, Option<u16>)> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 mod tests {
     use super::*;
 

@@ -1,5 +1,12 @@
 //! `DirAuthority` lines: who the directory authorities are, and the real network's.
 
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation
+)]
+
 use std::net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
 use super::address::{AddressPort, parse_address_port};
@@ -228,6 +235,7 @@ pub(super) fn is_legal_nickname(text: &str) -> bool {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 mod tests {
     use super::*;
 

@@ -1,6 +1,13 @@
 //! The command line: C tor's own flags, and any torrc option as `--Option value` (C tor:
 //! src/app/config/config.c, `config_parse_commandline`).
 
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation
+)]
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -335,7 +342,7 @@ fn unknown_word(word: &str) -> String {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
+#[allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 mod tests {
     use super::*;
 
@@ -419,6 +426,10 @@ mod tests {
             (
                 &["--ORPrt", "1"],
                 "unknown flag --ORPrt; did you mean --ORPort?",
+            ),
+            (
+                &["--verfy"],
+                "unknown flag --verfy; did you mean --verify-config?",
             ),
             (&["lba"], "unknown word \"lba\"; see --help"),
             (&["--ORPort"], "--ORPort needs a value"),

@@ -1,6 +1,13 @@
 //! `--dump-config`: settings written as a torrc that gives the same settings (C tor:
 //! src/lib/confmgt/confmgt.c, `config_dump`).
 
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation
+)]
+
 use std::fmt::Write as _;
 
 use super::known::Kind;

@@ -1,5 +1,12 @@
 //! What reading a configuration asks of the machine: home directories, names, standard places.
 
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation
+)]
+
 use std::net::{IpAddr, ToSocketAddrs as _};
 use std::path::{Path, PathBuf};
 

@@ -4,6 +4,13 @@
 //! hold `*` and `?`; a folder stands for its files in order of name, those in folders within it and
 //! those whose name starts with a dot left out.
 
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation
+)]
+
 use std::collections::VecDeque;
 use std::fs;
 use std::io;
@@ -230,7 +237,7 @@ fn matches(pattern: &[u8], name: &[u8]) -> bool {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
+#[allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 mod tests {
     use super::*;
 

@@ -2,6 +2,13 @@
 //! Weft does with it (C tor: `option_vars_` of src/app/config/config.c and the `…_options.inc`
 //! files).
 
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation
+)]
+
 /// What a value is, and how it is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -265,21 +272,27 @@ pub fn nearest(key: &str) -> Option<&'static str> {
     nearest_of(key, names)
 }
 
-/// The word most like `word`, where one is like it: no more than a third of it differs.
+/// The word most like `word`, where one is like it: no more than a third of it differs. The start
+/// of a longer word is like it, too.
 pub(super) fn nearest_of<'a>(word: &str, among: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let word = word.to_ascii_lowercase();
     // Comparing costs the product of the lengths; nothing this long is a misspelt name.
     if word.len() > 80 {
         return None;
     }
-    let allowed = (word.chars().count() / 3).max(1);
+    let allowed = ((word.chars().count() + 1) / 3).max(1);
+    let distance = |name: &str| {
+        let name = name.to_ascii_lowercase();
+        let starts = (0..=2).filter_map(|more| name.get(..word.len() + more));
+        starts
+            .filter(|_| word.len() > 4)
+            .map(|start| 1 + strsim::damerau_levenshtein(&word, start))
+            .chain([strsim::damerau_levenshtein(&word, &name)])
+            .min()
+            .unwrap_or(usize::MAX)
+    };
     among
-        .map(|name| {
-            (
-                strsim::damerau_levenshtein(&word, &name.to_ascii_lowercase()),
-                name,
-            )
-        })
+        .map(|name| (distance(name), name))
         .filter(|(distance, _)| *distance <= allowed)
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, name)| name)
@@ -1188,6 +1201,7 @@ pub(super) const TESTING_DEFAULTS: [(&str, &str); 31] = [
 ];
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 mod tests {
     use super::*;
 
@@ -1233,6 +1247,10 @@ mod tests {
         assert_eq!(nearest("Nicknme"), Some("Nickname"));
         assert_eq!(nearest("RelayBandwithRate"), Some("RelayBandwidthRate"));
         assert_eq!(nearest("ConectionThread"), Some("ConnectionThreads"));
+        assert_eq!(
+            nearest("ExitPlicyRejectPriv"),
+            Some("ExitPolicyRejectPrivate")
+        );
         assert_eq!(nearest("Frobnicate"), None);
         assert_eq!(nearest(&"x".repeat(1000)), None);
     }

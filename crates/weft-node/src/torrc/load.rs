@@ -1,5 +1,12 @@
 //! From the command line to options: finds the files, reads them, assigns them in order.
 
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation
+)]
+
 use std::fs;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};

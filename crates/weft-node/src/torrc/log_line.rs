@@ -1,6 +1,13 @@
 //! `Log` lines: `[domains]severity[-severity] … destination` (C tor: src/lib/log/log.c
 //! `parse_log_severity_config`, src/app/config/config.c `options_init_logs`).
 
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation
+)]
+
 use std::path::PathBuf;
 
 use crate::logging::{Destination, Domains, LogLine, Severity, SeverityMask};
@@ -111,7 +118,7 @@ fn parse_domains(list: &str) -> Result<Domains, String> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
+#[allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 mod tests {
     use super::*;
 

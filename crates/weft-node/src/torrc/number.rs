@@ -1,6 +1,13 @@
 //! Numbers as C tor reads them: `strtol`'s idea of an integer, and amounts with units
 //! (src/lib/string/parse_int.c, src/lib/confmgt/unitparse.c).
 
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation
+)]
+
 const KB: u64 = 1 << 10;
 const MB: u64 = 1 << 20;
 const GB: u64 = 1 << 30;
@@ -223,6 +230,7 @@ fn take_unsigned(text: &str) -> Option<(u64, &str)> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 mod tests {
     use super::*;
 

@@ -1,6 +1,13 @@
 //! Exit policies: the grammar of `accept` and `reject` lines, what they allow, and the summary that
 //! descriptors carry (src/core/or/policies.c, src/feature/dirparse/policy_parse.c, dir-spec 2.1.3).
 
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation
+)]
+
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -652,6 +659,7 @@ impl Summary {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 mod tests {
     use super::*;
 

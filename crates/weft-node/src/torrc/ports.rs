@@ -1,6 +1,13 @@
 //! Port lines: `ORPort [address:]PORT [flags]` and what the other `…Port` options share with it
 //! (src/app/config/config.c `port_parse_config`, src/feature/relay/relay_config.c).
 
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation
+)]
+
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::address::{AddressPort, parse_address_port, split_host_port};
@@ -343,6 +350,7 @@ fn check_relay_ports(ports: &[OrPort]) -> Result<(), String> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 mod tests {
     use super::*;
 

@@ -1,6 +1,13 @@
 //! SIGHUP: reads the configuration again and tells what changed (C tor: `options_transition_…` of
 //! src/app/config/config.c, `options_transition_affects_descriptor` of relay_config.c).
 
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation
+)]
+
 use super::command_line::{CommandLine, TorrcSource};
 use super::host::Host;
 use super::known::Kind;

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::logging::Severity;
+use crate::logging::{Domains, Logger, Severity};
 
 /// Where a setting was made.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -84,6 +84,14 @@ impl Report {
         };
         if !self.messages.contains(&message) {
             self.messages.push(message);
+        }
+    }
+
+    /// Logs everything but the errors, which are for whoever stops because of them.
+    pub fn log(&self, logger: &Logger) {
+        let config = Domains::of_target(module_path!());
+        for message in self.messages.iter().filter(|m| m.severity != Severity::Err) {
+            logger.write(message.severity, config, &message.to_string());
         }
     }
 

@@ -1,6 +1,13 @@
 //! What was set: the value of every option, as lines are assigned to it one file after another
 //! (C tor: src/lib/confmgt/confmgt.c, `config_assign`).
 
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation
+)]
+
 use super::known::{self, Found, KNOWN, Kind, Known, TESTING_DEFAULTS};
 use super::lexer::{Command, Line};
 use super::report::{Origin, Report};
@@ -120,13 +127,12 @@ impl Settings {
         }
         if !known.is_list()
             && let Some(seen) = seen.get_mut(index)
+            && std::mem::replace(seen, true)
         {
-            if std::mem::replace(seen, true) {
-                report.warn(
-                    origin,
-                    format!("{} is set more than once; only the last counts", known.name),
-                );
-            }
+            report.warn(
+                origin,
+                format!("{} is set more than once; only the last counts", known.name),
+            );
         }
         match known.kind {
             Kind::Obsolete => {
@@ -307,7 +313,7 @@ fn unknown_option(key: &str) -> String {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
+#[allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 mod tests {
     use super::*;
     use crate::torrc::lexer::lex;

@@ -4,6 +4,13 @@
 //! Works on [`Settings`], before they become [`Options`](super::Options). Only rules about what
 //! Weft supports, or that cost a line, are here.
 
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation
+)]
+
 use super::authority::is_legal_nickname;
 use super::host::Host;
 use super::known::{Kind, Support};

@@ -1,6 +1,13 @@
 //! One option's value: read from text by its kind, and written back (C tor:
 //! src/lib/confmgt/type_defs.c).
 
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation
+)]
+
 use super::known::Kind;
 use super::number::{
     MEMORY, MILLISECONDS, SECONDS, parse_double, parse_long, parse_u64, parse_units,
@@ -195,6 +202,7 @@ pub(super) fn quote(value: &str) -> String {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 mod tests {
     use super::*;
 

@@ -1,0 +1,111 @@
+//! What the program is asked to do instead of, or before, running the node.
+
+use std::io::{self, Write as _};
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context as _, bail};
+use weft_node::keys::{KeyConfig, RelayKeys};
+use weft_node::logging::Logging;
+use weft_node::process::lock::{DataDirLock, LockError};
+use weft_node::torrc::known::{KNOWN, deprecated_names};
+use weft_node::torrc::{Action, CommandLine, FingerprintKind, Loaded, Options, Quiet, dump};
+
+use crate::help::HELP;
+
+/// Does what needs no configuration; `false` where the action is none of that.
+pub(crate) fn immediate(action: Action) -> anyhow::Result<bool> {
+    match action {
+        Action::Help => print(HELP)?,
+        Action::Version => print(concat!("Weft version ", env!("CARGO_PKG_VERSION"), ".\n"))?,
+        Action::ListModules => print("relay: yes\ndirauth: no\ndircache: no\npow: no\n")?,
+        Action::ListTorrcOptions => {
+            print(lines(
+                KNOWN
+                    .iter()
+                    .filter(|known| known.is_settable())
+                    .map(|known| known.name),
+            ))?;
+        }
+        Action::ListDeprecatedOptions => print(lines(deprecated_names()))?,
+        Action::Run | Action::VerifyConfig | Action::DumpConfig(_) | Action::ListFingerprint(_) => {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Does what the configuration is for.
+pub(crate) fn with_options(
+    command_line: &CommandLine,
+    loaded: Loaded,
+    logging: &Logging,
+) -> anyhow::Result<()> {
+    match command_line.action {
+        Action::VerifyConfig if command_line.quiet == Quiet::No => {
+            print("Configuration was valid\n")
+        }
+        Action::VerifyConfig => Ok(()),
+        Action::DumpConfig(kind) => print(dump(&loaded.options.settings, &loaded.defaults, kind)),
+        Action::ListFingerprint(kind) => list_fingerprint(&loaded.options, kind),
+        _ => run(loaded, logging),
+    }
+}
+
+/// Prints the nickname and the fingerprint as `tor --list-fingerprint` does. A relay that has no
+/// keys yet gets them; where it runs, its lock is held and they are only read.
+fn list_fingerprint(options: &Options, kind: FingerprintKind) -> anyhow::Result<()> {
+    if !options.is_relay() {
+        bail!("only a relay has identity keys: set ORPort");
+    }
+    let config = key_config(options);
+    config.prepare_directories()?;
+    let now = SystemTime::now();
+    let keys = match DataDirLock::acquire(&config.data_directory, Duration::ZERO) {
+        Ok(_lock) => RelayKeys::load_or_create(&config, now, &mut rand::rng())?,
+        Err(LockError::Held(_)) => RelayKeys::load(&config, now, &mut rand::rng())?,
+        Err(why) => return Err(why.into()),
+    };
+    let fingerprint = match kind {
+        FingerprintKind::Rsa => keys.fingerprint_spaced(),
+        FingerprintKind::Ed25519 => keys.ed25519_fingerprint(),
+    };
+    print(format!("{} {fingerprint}\n", options.identity.nickname))
+}
+
+fn key_config(options: &Options) -> KeyConfig {
+    KeyConfig {
+        data_directory: options.files.data_directory.clone(),
+        key_directory: options.files.key_directory.clone(),
+        data_directory_group_readable: options.files.data_directory_group_readable,
+        key_directory_group_readable: Some(options.files.key_directory_group_readable),
+        nickname: options.identity.nickname.clone(),
+        offline_master_key: options.keys.offline_master_key,
+        signing_key_lifetime: options.keys.signing_key_lifetime,
+        signing_key_slop: options.keys.signing_key_slop,
+    }
+}
+
+fn run(loaded: Loaded, logging: &Logging) -> anyhow::Result<()> {
+    logging
+        .apply(&loaded.options.log, None)
+        .context("cannot set up the log")?;
+    bail!("this build cannot run a relay yet")
+}
+
+fn lines<'a>(words: impl Iterator<Item = &'a str>) -> String {
+    words.flat_map(|word| [word, "\n"]).collect()
+}
+
+/// Prints to standard output. A reader that has seen enough (`| head`) is not an error.
+fn print(text: impl AsRef<str>) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    match out
+        .write_all(text.as_ref().as_bytes())
+        .and_then(|()| out.flush())
+    {
+        Err(why) if why.kind() != io::ErrorKind::BrokenPipe => {
+            Err(why).context("cannot write to standard output")
+        }
+        _ => Ok(()),
+    }
+}

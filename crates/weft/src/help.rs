@@ -1,0 +1,37 @@
+//! What `--help` prints.
+
+pub(crate) const HELP: &str = "\
+Usage: weft [-f TORRC] [FLAG]... [--OPTION VALUE]...
+
+Runs a Tor relay as `tor -f TORRC` does, on every core.
+
+  -f, --torrc-file FILE      read this torrc (- is standard input); without it
+                             /etc/tor/torrc, or else ~/.torrc
+      --defaults-torrc FILE  read these settings before torrc
+      --ignore-missing-torrc go on where the file of -f is missing
+      --allow-missing-torrc  go on where it cannot be read
+      --OPTION VALUE         set a torrc option, in place of what torrc sets
+      --+OPTION VALUE        add to a list that torrc sets
+      --/OPTION              forget what torrc sets
+      --hush                 log warnings and errors only, unless torrc says
+      --quiet                log nothing, unless torrc says
+
+Instead of running:
+      --verify-config        say whether the configuration can be used
+      --dump-config short|full
+                             print the configuration: what differs from the
+                             defaults, or all of it
+      --list-fingerprint [rsa|ed25519]
+                             print the relay's nickname and fingerprint,
+                             making its keys where it has none
+      --list-torrc-options   print the name of every option
+      --list-deprecated-options
+      --list-modules         print which parts of Tor this program has
+      --version
+  -h, --help
+
+Options are those of tor(1), and ConnectionThreads N: how many threads own
+connections (without it, one for each core that the process may use; 0 does
+everything on one thread). An option of tor that Weft does not support yet is
+told of once.
+";
