@@ -5,14 +5,24 @@
 //! The same machines run in a node (`weft-node`), in tests with a fake clock and in simulators.
 //!
 //! - [`handshake`]: a link from its first byte to an authenticated, opened link;
-//! - [`scheduler`]: which circuit sends next, and how much a link may write;
-//! - [`bucket`], [`dos`], [`padding`], [`load`], [`memory`]: limits and measurements.
+//! - [`manager`]: what one connection thread knows: its [`link`]s, its circuit halves
+//!   ([`half`]), the cells that wait ([`cells`]), its [`scheduler`];
+//! - [`controller`]: what needs a view of the whole relay;
+//! - [`message`] and [`address`]: what these say to each other, and how they name each other;
+//! - [`bucket`], [`dos`], [`padding`], [`load`], [`memory`], [`routable`]: limits and measurements.
 
 pub mod address;
 pub mod bucket;
+pub mod cells;
+pub mod controller;
 pub mod dos;
+pub mod half;
 pub mod handshake;
+pub mod link;
 pub mod load;
+pub mod manager;
 pub mod memory;
+pub mod message;
 pub mod padding;
+pub mod routable;
 pub mod scheduler;

@@ -112,6 +112,13 @@ pub struct RelayCrypt {
     backward: Direction,
 }
 
+/// Shows nothing: it is all keys.
+impl std::fmt::Debug for RelayCrypt {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RelayCrypt").finish_non_exhaustive()
+    }
+}
+
 impl RelayCrypt {
     /// State of a circuit whose handshake left `keys`.
     pub fn new(keys: &Tor1Keys) -> Self {

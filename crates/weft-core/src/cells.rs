@@ -1,0 +1,124 @@
+//! Where cells wait: the pool that their memory comes from, and a circuit half's queue.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use weft_cell::{CELL_LEN, Cell, ChanCmd};
+
+/// Cells that a pool keeps for reuse at most (about 2 MiB).
+const POOL_KEEPS: usize = 4096;
+
+/// Memory of one cell that was used and can be used again.
+///
+/// A thread that mostly sends what another thread reads gathers empties; it hands them back
+/// through the rings (see `Outbox`), so that no allocation is made per cell in a steady state.
+#[derive(Debug, Default)]
+pub struct CellPool {
+    /// Empty cells.
+    #[expect(
+        clippy::vec_box,
+        reason = "a cell keeps its place in memory from the read to the write, so that only its \
+                  address moves between queues"
+    )]
+    free: Vec<Box<Cell>>,
+}
+
+impl CellPool {
+    /// A cell with these bytes.
+    pub fn copy_of(&mut self, bytes: &[u8; CELL_LEN]) -> Box<Cell> {
+        match self.free.pop() {
+            Some(mut cell) => {
+                *cell.as_bytes_mut() = *bytes;
+                cell
+            }
+            None => Box::new(Cell::from(bytes)),
+        }
+    }
+
+    /// A cell with an all-zero body.
+    pub fn blank(&mut self, circ_id: u32, command: ChanCmd) -> Box<Cell> {
+        self.hold(Cell::new(circ_id, command))
+    }
+
+    /// Memory for a cell that was made elsewhere.
+    pub fn hold(&mut self, made: Cell) -> Box<Cell> {
+        match self.free.pop() {
+            Some(mut cell) => {
+                *cell = made;
+                cell
+            }
+            None => Box::new(made),
+        }
+    }
+
+    /// Takes back a cell that was sent or dropped.
+    pub fn put(&mut self, cell: Box<Cell>) {
+        if self.free.len() < POOL_KEEPS {
+            self.free.push(cell);
+        }
+    }
+
+    /// Empty cells at hand.
+    pub fn len(&self) -> usize {
+        self.free.len()
+    }
+
+    /// No empty cell at hand.
+    pub fn is_empty(&self) -> bool {
+        self.free.is_empty()
+    }
+
+    /// Moves up to `count` empties elsewhere.
+    pub fn give(&mut self, count: usize, to: &mut Vec<Box<Cell>>) {
+        let keep = self.free.len().saturating_sub(count);
+        to.extend(self.free.drain(keep..));
+    }
+}
+
+/// The cells of one circuit half that wait for the scheduler, with their times of arrival.
+#[derive(Debug, Default)]
+pub struct CellQueue {
+    /// Oldest first.
+    cells: VecDeque<(Instant, Box<Cell>)>,
+}
+
+/// Bytes that one queued cell is accounted with: the cell and its place in the queue.
+pub const QUEUED_CELL_COST: usize = size_of::<Cell>() + size_of::<(Instant, Box<Cell>)>();
+
+impl CellQueue {
+    /// Cells waiting.
+    pub fn len(&self) -> usize {
+        self.cells.len()
+    }
+
+    /// Nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.cells.is_empty()
+    }
+
+    /// Adds a cell at the end.
+    pub fn push(&mut self, cell: Box<Cell>, now: Instant) {
+        self.cells.push_back((now, cell));
+    }
+
+    /// Takes the oldest cell. A queue that was long and is empty gives its memory back.
+    pub fn pop(&mut self) -> Option<Box<Cell>> {
+        let (_, cell) = self.cells.pop_front()?;
+        if self.cells.is_empty() && self.cells.capacity() > 256 {
+            self.cells = VecDeque::new();
+        }
+        Some(cell)
+    }
+
+    /// How long the oldest cell has waited.
+    pub fn oldest_age(&self, now: Instant) -> Option<Duration> {
+        self.cells
+            .front()
+            .map(|(at, _)| now.saturating_duration_since(*at))
+    }
+
+    /// Bytes that the queue holds.
+    pub fn bytes(&self) -> usize {
+        self.cells.len() * QUEUED_CELL_COST
+    }
+}

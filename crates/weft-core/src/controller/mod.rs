@@ -1,0 +1,572 @@
+//! The relay controller: what needs a view of the whole relay (seeds/000 4.2).
+//!
+//! It sees every connection and holds none: it knows identifiers, addresses, identities and which
+//! thread owns what. It places new connections by the threads' recent load, answers "extend to X"
+//! by telling the thread that owns a link to X to make the far half, decides which new connections
+//! and circuits are too many, keeps rendezvous cookies, and watches memory. It does no I/O: the
+//! caller hands it what happened and carries out the [`Action`]s that it asks for.
+
+mod connections;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use rand::rngs::StdRng;
+use rand::{RngExt as _, SeedableRng as _};
+use weft_cell::circ_msg::{CreateReply, CreateRequest};
+use weft_cell::reason::DestroyReason;
+use weft_crypto::Tor1Keys;
+
+use crate::address::{ConnectionId, HalfAddr, ThreadId};
+use crate::dos::{Dos, DosParams};
+use crate::handshake::PeerIdentity;
+use crate::load::Placement;
+use crate::memory;
+use crate::message::{ExtendRequest, FromController, Report, ToController, Totals};
+
+use connections::{Connections, State};
+
+/// Circuits that may wait for one connection to come up.
+const MAX_WAITING_EXTENDS: usize = 1024;
+/// Rendezvous cookies kept at most.
+const MAX_COOKIES: usize = 65536;
+
+/// What the controller follows: torrc and consensus, boiled down.
+#[derive(Clone, Debug)]
+pub struct ControllerParams {
+    /// Connections open at once at most, of every kind (`ConnLimit`, the process' file limit).
+    pub max_connections: usize,
+    /// Onionskins that may wait for the workers.
+    pub max_onionskins: usize,
+    /// Bytes of queues and buffers past which circuits die (`MaxMemInQueues`).
+    pub max_memory: u64,
+    /// Connection and circuit-creation defences.
+    pub dos: DosParams,
+}
+
+/// What the caller must do for the controller.
+#[derive(Debug)]
+pub enum Action {
+    /// Send a message to a connection thread.
+    Send {
+        /// Which.
+        to: ThreadId,
+        /// What.
+        message: FromController,
+    },
+    /// Open a connection and give it to a thread.
+    Connect {
+        /// Its identifier.
+        connection: ConnectionId,
+        /// The thread that shall own it.
+        thread: ThreadId,
+        /// Where to.
+        addr: SocketAddr,
+        /// The RSA identity that the peer must prove.
+        rsa: [u8; 20],
+        /// The ed25519 identity that the peer must prove, if known.
+        ed25519: Option<[u8; 32]>,
+    },
+    /// Answer an onionskin off the cell path, then call
+    /// [`onionskin_answered`](RelayController::onionskin_answered).
+    Onionskin {
+        /// The half that waits.
+        half: HalfAddr,
+        /// The onionskin.
+        request: CreateRequest,
+    },
+    /// Something that the operator, or another part of the node, may want to know.
+    Notice(Notice),
+}
+
+/// What the controller noticed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// A relay's clock and ours differ by this many seconds (ours minus theirs).
+    ClockSkew {
+        /// Seconds.
+        seconds: i64,
+        /// Where the relay is.
+        peer: SocketAddr,
+    },
+    /// A relay told us the address that it sees us at (tor-spec 4.5).
+    AddressSeen {
+        /// Our address.
+        addr: IpAddr,
+        /// Who says so.
+        peer: SocketAddr,
+    },
+    /// Too much memory: circuits are being closed.
+    MemoryPressure {
+        /// Bytes in use.
+        used: u64,
+        /// Bytes allowed.
+        allowed: u64,
+        /// Circuits whose oldest cell waits at least this long die.
+        older_than: Duration,
+    },
+    /// Onionskins come faster than they can be answered.
+    OnionskinOverload,
+}
+
+/// What the controller counts, for the heartbeat.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Connections accepted.
+    pub accepted: u64,
+    /// Connections opened.
+    pub connected: u64,
+    /// Connections refused because there were too many.
+    pub refused_full: u64,
+    /// Connections refused by a defence.
+    pub refused_dos: u64,
+    /// CREATEs handed to the workers.
+    pub onionskins: u64,
+    /// CREATEs refused because too many waited.
+    pub onionskins_dropped: u64,
+    /// CREATEs refused by a defence.
+    pub circuits_refused_dos: u64,
+    /// EXTEND2s served by a connection that was open.
+    pub extends_joined: u64,
+    /// EXTEND2s that waited for a new connection.
+    pub extends_waited: u64,
+    /// EXTEND2s that failed.
+    pub extends_failed: u64,
+    /// Times that memory was freed.
+    pub memory_freed: u64,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct RelayController {
+    /// What it follows.
+    params: ControllerParams,
+    /// Connections by identifier and by identity.
+    connections: Connections,
+    /// Where new connections go.
+    placement: Placement,
+    /// The threads' latest reports.
+    reports: Vec<Option<Report>>,
+    /// Who waits where for a rendezvous.
+    cookies: BTreeMap<[u8; 20], HalfAddr>,
+    /// The same, the other way round.
+    cookie_of: BTreeMap<HalfAddr, [u8; 20]>,
+    /// Defences.
+    dos: Dos,
+    /// Onionskins with the workers.
+    onionskins: usize,
+    /// What is to be done, oldest first.
+    actions: VecDeque<Action>,
+    /// Addresses and tie-breaks.
+    rng: StdRng,
+    /// Counters.
+    counts: Counts,
+}
+
+impl RelayController {
+    /// A controller of a relay with this many connection threads (the main thread counts as one
+    /// when there are no others).
+    pub fn new(threads: u16, params: ControllerParams, seed: [u8; 32], now: Instant) -> Self {
+        let mut rng = StdRng::from_seed(seed);
+        RelayController {
+            connections: Connections::default(),
+            placement: Placement::new(threads),
+            reports: (0..threads).map(|_| None).collect(),
+            cookies: BTreeMap::new(),
+            cookie_of: BTreeMap::new(),
+            dos: Dos::new(params.dos.clone(), rng.random(), now),
+            onionskins: 0,
+            actions: VecDeque::new(),
+            rng,
+            counts: Counts::default(),
+            params,
+        }
+    }
+
+    /// Replaces what the controller follows.
+    pub fn set_params(&mut self, params: ControllerParams) {
+        self.dos.set_params(params.dos.clone());
+        self.params = params;
+    }
+
+    /// The next thing to do.
+    pub fn poll_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// A listener accepted a connection. `None`: close it at once. Otherwise give it to the
+    /// thread under this identifier.
+    pub fn accepted(&mut self, peer: SocketAddr, now: Instant) -> Option<(ConnectionId, ThreadId)> {
+        if self.connections.len() >= self.params.max_connections {
+            self.counts.refused_full += 1;
+            return None;
+        }
+        if !self.dos.connection_opened(peer.ip(), now).is_allowed() {
+            self.counts.refused_dos += 1;
+            return None;
+        }
+        self.counts.accepted += 1;
+        let thread = self.placement.place();
+        let id = self.connections.add(thread, peer, State::Accepted);
+        Some((id, thread))
+    }
+
+    /// A message from a connection thread.
+    pub fn handle(&mut self, message: ToController, now: Instant) {
+        match message {
+            ToController::LinkOpened {
+                connection,
+                peer,
+                canonical,
+                clock_skew,
+                my_addr,
+            } => self.on_opened(connection, &peer, canonical, clock_skew, my_addr, now),
+            ToController::LinkClosed { connection, reason } => {
+                self.on_closed(connection, reason, now);
+            }
+            ToController::Create {
+                half,
+                connection,
+                request,
+            } => self.on_create(half, connection, request, now),
+            ToController::Extend(request) => self.on_extend(request),
+            ToController::EstablishRendezvous { half, cookie } => {
+                self.on_establish_rendezvous(half, cookie);
+            }
+            ToController::RendezvousGone { half } => {
+                if let Some(cookie) = self.cookie_of.remove(&half) {
+                    self.cookies.remove(&cookie);
+                }
+            }
+            ToController::Rendezvous {
+                half,
+                cookie,
+                handshake,
+            } => self.on_rendezvous(half, cookie, handshake),
+            ToController::QueueOverflowed { connection } => {
+                let client = self.connections.get(connection);
+                if let Some(client) = client.filter(|connection| connection.is_client()) {
+                    self.dos.queue_overflowed(client.addr.ip(), now);
+                }
+            }
+            ToController::Report(report) => self.on_report(report),
+        }
+    }
+
+    /// The workers answered (or refused) an onionskin.
+    pub fn onionskin_answered(
+        &mut self,
+        half: HalfAddr,
+        answer: Result<(CreateReply, Box<Tor1Keys>), DestroyReason>,
+    ) {
+        self.onionskins = self.onionskins.saturating_sub(1);
+        let message = match answer {
+            Ok((reply, keys)) => FromController::Created { half, reply, keys },
+            Err(reason) => FromController::CreateRefused { half, reason },
+        };
+        self.send(half.thread, message);
+    }
+
+    /// Tells every thread to refuse new circuits.
+    pub fn drain(&mut self) {
+        self.send_all(|| FromController::Drain);
+    }
+
+    /// Tells every thread its new parameters.
+    pub fn set_relay_params(&mut self, params: &std::sync::Arc<crate::manager::RelayParams>) {
+        self.send_all(|| FromController::Params(params.clone()));
+    }
+
+    /// Connections of every kind.
+    pub fn connections(&self) -> usize {
+        self.connections.len()
+    }
+
+    /// Counters since the start.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Counters of the defences since the start.
+    pub fn dos_counts(&self) -> crate::dos::DosCounts {
+        self.dos.counts()
+    }
+
+    /// The threads' counters, added up as of their latest reports.
+    pub fn totals(&self) -> Totals {
+        let mut sum = Totals::default();
+        for report in self.reports.iter().flatten() {
+            sum.add(&report.totals);
+        }
+        sum
+    }
+
+    /// The threads' latest reports.
+    pub fn reports(&self) -> impl Iterator<Item = &Report> {
+        self.reports.iter().flatten()
+    }
+
+    // ---- connections ----
+
+    fn on_opened(
+        &mut self,
+        id: ConnectionId,
+        peer: &PeerIdentity,
+        canonical: bool,
+        clock_skew: Option<i64>,
+        my_addr: Option<IpAddr>,
+        now: Instant,
+    ) {
+        let Some(connection) = self.connections.get(id) else {
+            return;
+        };
+        let addr = connection.addr;
+        let accepted = matches!(connection.state, State::Accepted);
+        let PeerIdentity::Relay { rsa, ed25519 } = peer else {
+            self.connections.opened_by_client(id);
+            return;
+        };
+        if accepted {
+            // A relay that proved itself is not counted against its address' clients.
+            self.dos.connection_is_relay(addr.ip(), now);
+        }
+        let waiting = self
+            .connections
+            .opened_by_relay(id, *rsa, *ed25519, canonical);
+        for request in waiting {
+            self.join(id, request);
+        }
+        if let Some(seconds) = clock_skew
+            && !accepted
+        {
+            self.notice(Notice::ClockSkew {
+                seconds,
+                peer: addr,
+            });
+        }
+        if let Some(seen) = my_addr
+            && !accepted
+        {
+            self.notice(Notice::AddressSeen {
+                addr: seen,
+                peer: addr,
+            });
+        }
+    }
+
+    fn on_closed(&mut self, id: ConnectionId, reason: DestroyReason, now: Instant) {
+        let Some(closed) = self.connections.remove(id) else {
+            return;
+        };
+        if closed.counted_for_dos {
+            self.dos.connection_closed(closed.addr.ip(), now);
+        }
+        for request in closed.waiting {
+            // Another connection to the same relay may have come up meanwhile.
+            match self.connections.best_for(&request) {
+                Some(other) => self.join(other, request),
+                None => self.extend_failed(&request, reason),
+            }
+        }
+    }
+
+    // ---- circuits ----
+
+    fn on_create(
+        &mut self,
+        half: HalfAddr,
+        connection: ConnectionId,
+        request: CreateRequest,
+        now: Instant,
+    ) {
+        let client = self
+            .connections
+            .get(connection)
+            .filter(|connection| connection.is_client())
+            .map(|connection| connection.addr.ip());
+        if let Some(addr) = client
+            && !self.dos.circuit_created(addr, now).is_allowed()
+        {
+            self.counts.circuits_refused_dos += 1;
+            self.refuse_create(half, DestroyReason::RESOURCELIMIT);
+            return;
+        }
+        if self.onionskins >= self.params.max_onionskins {
+            self.counts.onionskins_dropped += 1;
+            self.notice(Notice::OnionskinOverload);
+            self.refuse_create(half, DestroyReason::RESOURCELIMIT);
+            return;
+        }
+        self.onionskins += 1;
+        self.counts.onionskins += 1;
+        self.actions.push_back(Action::Onionskin { half, request });
+    }
+
+    fn refuse_create(&mut self, half: HalfAddr, reason: DestroyReason) {
+        self.send(half.thread, FromController::CreateRefused { half, reason });
+    }
+
+    fn on_extend(&mut self, request: ExtendRequest) {
+        if let Some(id) = self.connections.best_for(&request) {
+            self.counts.extends_joined += 1;
+            self.join(id, request);
+            return;
+        }
+        self.counts.extends_waited += 1;
+        if let Some(waiting) = self.connections.waiting_for(&request) {
+            if waiting.len() < MAX_WAITING_EXTENDS {
+                waiting.push(request);
+            } else {
+                self.extend_failed(&request, DestroyReason::RESOURCELIMIT);
+            }
+            return;
+        }
+        if self.connections.len() >= self.params.max_connections {
+            self.counts.refused_full += 1;
+            self.extend_failed(&request, DestroyReason::RESOURCELIMIT);
+            return;
+        }
+        // IPv4 or IPv6 at random when both are given, as C tor.
+        let choice = self.rng.random_range(0..request.addrs.len().max(1));
+        let Some(addr) = request.addrs.get(choice).copied() else {
+            self.extend_failed(&request, DestroyReason::CONNECTFAILED);
+            return;
+        };
+        self.counts.connected += 1;
+        let thread = self.placement.place();
+        let (rsa, ed25519) = (request.rsa, request.ed25519);
+        let connection = self.connections.add(
+            thread,
+            addr,
+            State::Connecting {
+                rsa,
+                ed25519,
+                waiting: vec![request],
+            },
+        );
+        self.actions.push_back(Action::Connect {
+            connection,
+            thread,
+            addr,
+            rsa,
+            ed25519,
+        });
+    }
+
+    /// Tells the thread that owns a link to make the far half of an extension.
+    fn join(&mut self, connection: ConnectionId, request: ExtendRequest) {
+        match self.connections.get(connection).map(|found| found.thread) {
+            Some(thread) => self.send(
+                thread,
+                FromController::Join {
+                    connection,
+                    request,
+                },
+            ),
+            None => self.extend_failed(&request, DestroyReason::CHANNEL_CLOSED),
+        }
+    }
+
+    fn extend_failed(&mut self, request: &ExtendRequest, reason: DestroyReason) {
+        self.counts.extends_failed += 1;
+        self.send(
+            request.from.thread,
+            FromController::ExtendFailed {
+                half: request.from,
+                extension: request.extension,
+                reason,
+            },
+        );
+    }
+
+    // ---- rendezvous (rend-spec-v3 4.1) ----
+
+    fn on_establish_rendezvous(&mut self, half: HalfAddr, cookie: [u8; 20]) {
+        if self.cookies.contains_key(&cookie) {
+            self.close_half(half, DestroyReason::PROTOCOL);
+        } else if self.cookies.len() >= MAX_COOKIES {
+            self.close_half(half, DestroyReason::RESOURCELIMIT);
+        } else {
+            self.cookies.insert(cookie, half);
+            self.cookie_of.insert(half, cookie);
+            self.send(half.thread, FromController::RendezvousEstablished { half });
+        }
+    }
+
+    fn on_rendezvous(&mut self, half: HalfAddr, cookie: [u8; 20], handshake: Vec<u8>) {
+        match self.cookies.remove(&cookie) {
+            Some(with) => {
+                self.cookie_of.remove(&with);
+                self.send(
+                    half.thread,
+                    FromController::Splice {
+                        half,
+                        with,
+                        handshake,
+                    },
+                );
+            }
+            None => self.close_half(half, DestroyReason::PROTOCOL),
+        }
+    }
+
+    fn close_half(&mut self, half: HalfAddr, reason: DestroyReason) {
+        self.send(half.thread, FromController::CloseHalf { half, reason });
+    }
+
+    // ---- load and memory ----
+
+    fn on_report(&mut self, report: Report) {
+        self.placement
+            .report(report.thread, report.bytes_per_second, report.links);
+        let slot = usize::from(report.thread.0);
+        let last = slot + 1 == self.reports.len();
+        if let Some(known) = self.reports.get_mut(slot) {
+            *known = Some(report);
+        }
+        // Judge once a round, when every thread's report is about as old.
+        if last {
+            self.watch_memory();
+        }
+    }
+
+    fn watch_memory(&mut self) {
+        let mut queued = memory::AgeHistogram::default();
+        let mut buffered = 0;
+        for report in self.reports.iter().flatten() {
+            queued.merge(&report.queued);
+            buffered += report.buffered;
+        }
+        let used = queued.total() + buffered;
+        let allowed = self.params.max_memory;
+        let Some(older_than) = memory::age_to_kill(&queued, buffered, allowed) else {
+            return;
+        };
+        self.counts.memory_freed += 1;
+        self.notice(Notice::MemoryPressure {
+            used,
+            allowed,
+            older_than,
+        });
+        self.send_all(|| FromController::FreeMemory { older_than });
+    }
+
+    // ---- telling ----
+
+    fn send(&mut self, to: ThreadId, message: FromController) {
+        self.actions.push_back(Action::Send { to, message });
+    }
+
+    fn send_all(&mut self, mut message: impl FnMut() -> FromController) {
+        for thread in 0..self.reports.len() {
+            if let Ok(thread) = u16::try_from(thread) {
+                self.send(ThreadId(thread), message());
+            }
+        }
+    }
+
+    fn notice(&mut self, notice: Notice) {
+        self.actions.push_back(Action::Notice(notice));
+    }
+}

@@ -1,0 +1,649 @@
+//! The local connection manager: everything that one connection thread knows (seeds/000 4.2).
+//!
+//! It owns the thread's opened links, its circuit halves, its scheduler and its cell memory, and
+//! holds no reference to anything of another thread. It does no I/O. The caller
+//!
+//! 1. hands it what arrived: [`receive`](LocalConnectionManager::receive) for bytes of a link,
+//!    [`handle_controls`](LocalConnectionManager::handle_controls) and
+//!    [`handle_cells`](LocalConnectionManager::handle_cells) for another thread's messages,
+//!    [`handle_controller`](LocalConnectionManager::handle_controller) for the controller's,
+//!    [`handle_timeout`](LocalConnectionManager::handle_timeout) for the time;
+//! 2. lets it choose what to send: [`schedule`](LocalConnectionManager::schedule);
+//! 3. carries away what came of it: [`outgoing`](LocalConnectionManager::outgoing) for each of
+//!    [`links_to_write`](LocalConnectionManager::links_to_write),
+//!    [`outbox`](LocalConnectionManager::outbox) for each other thread, and
+//!    [`poll_controller`](LocalConnectionManager::poll_controller).
+//!
+//! Control messages must be handled before the cells that were sent after them: take note of how
+//! many cells a ring holds, handle its control lane, then that many cells.
+
+mod circuit;
+mod params;
+mod recognized;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rand::rngs::StdRng;
+use rand::{Rng as _, SeedableRng as _};
+use slab::Slab;
+use weft_cell::frame::{self, Frame};
+use weft_cell::reason::DestroyReason;
+use weft_cell::{Cell, CellView, ChanCmd};
+
+use crate::address::{ConnectionId, HalfAddr, ThreadId};
+use crate::cells::CellPool;
+use crate::half::{Halves, Wait};
+use crate::handshake::{Established, PeerIdentity};
+use crate::link::{Link, MAX_LINK_OUT};
+use crate::memory::AgeHistogram;
+use crate::message::{FromController, HalfCell, HalfControl, ToController, Totals};
+use crate::padding::LinkPadding;
+use crate::scheduler::{LinkKey, Scheduler};
+
+pub use params::RelayParams;
+
+/// Longest variable-length cell that an opened link may bring; none is expected, VPADDING may come.
+const MAX_VARIABLE: usize = 65535;
+
+/// Messages for another thread, gathered over one turn of the loop.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    /// The control lane.
+    pub control: Vec<HalfControl>,
+    /// The cell lane.
+    pub cells: Vec<HalfCell>,
+    /// Memory that this thread has from that one, going home.
+    pub empties: Vec<Box<Cell>>,
+    /// Cells that came from there and were not given back yet.
+    owed: usize,
+}
+
+impl Outbox {
+    /// Nothing is to be sent.
+    pub fn is_empty(&self) -> bool {
+        self.control.is_empty() && self.cells.is_empty() && self.empties.is_empty()
+    }
+}
+
+/// Empties go home in parcels of this many.
+const EMPTIES_PARCEL: usize = 256;
+
+/// Why a link must be closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum LinkError {
+    /// The peer's bytes are not cells.
+    #[error("the peer sent bytes that are no cells: {0}")]
+    Frame(#[from] frame::FrameError),
+    /// The peer makes us answer and does not read.
+    #[error("the peer does not read what it asked for: {MAX_LINK_OUT} cells wait")]
+    NotReading,
+}
+
+/// One connection thread's state. See the module.
+#[derive(Debug)]
+pub struct LocalConnectionManager {
+    /// This thread.
+    me: ThreadId,
+    /// What the relay was told to do.
+    params: Arc<RelayParams>,
+    /// Opened links by key.
+    links: Slab<Link>,
+    /// Their keys by connection.
+    by_connection: BTreeMap<ConnectionId, LinkKey>,
+    /// Circuit halves.
+    halves: Halves,
+    /// Who sends next.
+    scheduler: Scheduler,
+    /// Memory of cells.
+    pool: CellPool,
+    /// By thread; this thread's own stays empty.
+    outboxes: Vec<Outbox>,
+    /// For the controller, oldest first.
+    to_controller: VecDeque<ToController>,
+    /// Messages between halves of this thread, handled before anything else arrives.
+    local_control: VecDeque<HalfControl>,
+    /// Waits in the order of their deadlines.
+    waits: VecDeque<Wait>,
+    /// Links that have something to write or a circuit that does.
+    to_write: Vec<LinkKey>,
+    /// Randomness: circuit ids, padding.
+    rng: StdRng,
+    /// New circuits are refused: the relay is going down.
+    draining: bool,
+    /// Counters.
+    totals: Totals,
+}
+
+impl LocalConnectionManager {
+    /// A manager without links. `threads` is the number of connection threads; `seed` is the
+    /// source of all its randomness.
+    pub fn new(me: ThreadId, threads: u16, params: Arc<RelayParams>, seed: [u8; 32]) -> Self {
+        LocalConnectionManager {
+            me,
+            links: Slab::new(),
+            by_connection: BTreeMap::new(),
+            halves: Halves::new(me),
+            scheduler: Scheduler::new(params.circuit_priority_half_life),
+            pool: CellPool::default(),
+            outboxes: (0..threads).map(|_| Outbox::default()).collect(),
+            to_controller: VecDeque::new(),
+            local_control: VecDeque::new(),
+            waits: VecDeque::new(),
+            to_write: Vec::new(),
+            rng: StdRng::from_seed(seed),
+            draining: false,
+            totals: Totals::default(),
+            params,
+        }
+    }
+
+    // ---- links ----
+
+    /// A connection finished its handshake: from now on its cells come to
+    /// [`receive`](Self::receive). The controller is told.
+    pub fn open_link(
+        &mut self,
+        connection: ConnectionId,
+        initiated: bool,
+        established: &Established,
+        now: Instant,
+    ) -> LinkKey {
+        let peer = established.peer;
+        let mut padding = LinkPadding::new(
+            &self.params.padding,
+            matches!(peer, PeerIdentity::Unauthenticated),
+            established.link_protocol >= 5,
+            now,
+        );
+        let announcement = padding.take_announcement();
+        let link = Link::new(
+            connection,
+            peer,
+            initiated,
+            self.rng.next_u64(),
+            padding,
+            now,
+        );
+        let key = self.links.insert(link);
+        // A slab of links grows by sockets: 2³² of them cannot be open.
+        let key = LinkKey::try_from(key).unwrap_or(LinkKey::MAX);
+        self.by_connection.insert(connection, key);
+        self.scheduler.link_added(key);
+        if let Some(wish) = announcement {
+            let cell = self.pool.hold(wish.encode());
+            self.push_out(key, cell);
+        }
+        self.to_controller.push_back(ToController::LinkOpened {
+            connection,
+            peer,
+            canonical: established.canonical,
+            clock_skew: established.clock_skew,
+            my_addr: established.my_addr,
+        });
+        key
+    }
+
+    /// The connection under a link is gone: its circuits end, and the controller is told.
+    pub fn close_link(&mut self, key: LinkKey, now: Instant) {
+        let Some(link) = self.links.get(key as usize) else {
+            return;
+        };
+        let connection = link.connection;
+        for slot in link.slots() {
+            self.close_half(slot, DestroyReason::CHANNEL_CLOSED, Tell::Peer, now);
+        }
+        self.scheduler.link_removed(key);
+        if let Some(link) = self.links.try_remove(key as usize) {
+            for cell in link.out {
+                self.pool.put(cell);
+            }
+        }
+        self.by_connection.remove(&connection);
+        self.to_write.retain(|other| *other != key);
+        self.to_controller.push_back(ToController::LinkClosed {
+            connection,
+            reason: DestroyReason::CHANNEL_CLOSED,
+        });
+        self.settle(now);
+    }
+
+    /// A connection failed before it was a link: the controller is told.
+    pub fn connection_failed(&mut self, connection: ConnectionId, reason: DestroyReason) {
+        self.to_controller
+            .push_back(ToController::LinkClosed { connection, reason });
+    }
+
+    /// The link of a connection.
+    pub fn link_of(&self, connection: ConnectionId) -> Option<LinkKey> {
+        self.by_connection.get(&connection).copied()
+    }
+
+    /// Handles the whole cells at the start of `bytes`, which a link received; returns how many
+    /// bytes they were. What is left is the beginning of a cell.
+    ///
+    /// # Errors
+    ///
+    /// [`LinkError`]: the caller closes the connection and calls [`close_link`](Self::close_link).
+    pub fn receive(
+        &mut self,
+        key: LinkKey,
+        bytes: &[u8],
+        now: Instant,
+    ) -> Result<usize, LinkError> {
+        let mut used = 0;
+        while let Some((frame, length)) =
+            frame::next(bytes.get(used..).unwrap_or_default(), MAX_VARIABLE)?
+        {
+            used += length;
+            match frame {
+                Frame::Fixed(cell) => self.on_cell(key, cell, now),
+                Frame::Variable { command, .. } => {
+                    if command == ChanCmd::VPADDING {
+                        self.totals.padding_received += 1;
+                    } else {
+                        self.totals.cells_dropped += 1;
+                    }
+                }
+            }
+        }
+        self.settle(now);
+        let Some(link) = self.links.get_mut(key as usize) else {
+            return Ok(used);
+        };
+        if used > 0 {
+            link.padding.cell_received(now);
+        }
+        if link.out.len() > MAX_LINK_OUT {
+            return Err(LinkError::NotReading);
+        }
+        Ok(used)
+    }
+
+    /// One fixed-length cell of a link.
+    fn on_cell(&mut self, link: LinkKey, cell: CellView<'_>, now: Instant) {
+        match cell.command() {
+            ChanCmd::RELAY => self.on_relay(link, cell, false, now),
+            ChanCmd::RELAY_EARLY => self.on_relay(link, cell, true, now),
+            ChanCmd::CREATE | ChanCmd::CREATE2 | ChanCmd::CREATE_FAST => {
+                self.on_create(link, cell, now);
+            }
+            ChanCmd::CREATED | ChanCmd::CREATED2 | ChanCmd::CREATED_FAST => {
+                self.on_created(link, cell, now);
+            }
+            ChanCmd::DESTROY => self.on_destroy(link, cell, now),
+            ChanCmd::PADDING => self.totals.padding_received += 1,
+            ChanCmd::PADDING_NEGOTIATE => {
+                if let Ok(negotiate) = weft_cell::link_msg::PaddingNegotiate::decode(cell.body())
+                    && let Some(link) = self.links.get_mut(link as usize)
+                {
+                    link.padding.negotiate(&negotiate);
+                } else {
+                    self.totals.cells_dropped += 1;
+                }
+            }
+            // NETINFO again, or something from the future: tor-spec 3 says to ignore it.
+            _ => self.totals.cells_dropped += 1,
+        }
+    }
+
+    // ---- messages ----
+
+    /// Handles another thread's control messages, in order.
+    pub fn handle_controls(
+        &mut self,
+        controls: impl IntoIterator<Item = HalfControl>,
+        now: Instant,
+    ) {
+        for control in controls {
+            self.on_control(control, now);
+        }
+        self.settle(now);
+    }
+
+    /// Handles another thread's cells, in order, and takes the empties that come with them.
+    pub fn handle_cells(
+        &mut self,
+        from: ThreadId,
+        cells: impl IntoIterator<Item = HalfCell>,
+        empties: impl IntoIterator<Item = Box<Cell>>,
+        now: Instant,
+    ) {
+        let mut count = 0;
+        for cell in cells {
+            count += 1;
+            self.deliver(cell, now);
+        }
+        for empty in empties {
+            self.pool.put(empty);
+        }
+        if let Some(outbox) = self.outboxes.get_mut(usize::from(from.0)) {
+            outbox.owed += count;
+        }
+        self.settle(now);
+    }
+
+    /// Handles a message of the controller's. Returns the link whose connection the caller must
+    /// close now, if any; [`close_link`](Self::close_link) was done already.
+    pub fn handle_controller(
+        &mut self,
+        message: FromController,
+        now: Instant,
+    ) -> Option<ConnectionId> {
+        let mut close = None;
+        match message {
+            FromController::Join {
+                connection,
+                request,
+            } => self.on_join(connection, request, now),
+            FromController::ExtendFailed {
+                half,
+                extension,
+                reason,
+            } => self.on_control(
+                HalfControl::ExtendFailed {
+                    to: half,
+                    extension,
+                    reason,
+                },
+                now,
+            ),
+            FromController::Created { half, reply, keys } => {
+                self.on_onionskin_answered(half, &reply, &keys, now);
+            }
+            FromController::CreateRefused { half, reason }
+            | FromController::CloseHalf { half, reason } => {
+                if self.halves.at(half).is_some() {
+                    self.close_half(half.slot, reason, Tell::Both, now);
+                }
+            }
+            FromController::RendezvousEstablished { half } => {
+                self.on_rendezvous_established(half, now);
+            }
+            FromController::Splice {
+                half,
+                with,
+                handshake,
+            } => self.on_splice(half, with, handshake, now),
+            FromController::CloseLink { connection } => {
+                if let Some(key) = self.link_of(connection) {
+                    self.close_link(key, now);
+                }
+                close = Some(connection);
+            }
+            FromController::FreeMemory { older_than } => self.free_memory(older_than, now),
+            FromController::Params(params) => {
+                self.scheduler
+                    .set_half_life(params.circuit_priority_half_life, now);
+                self.params = params;
+            }
+            FromController::Drain => self.draining = true,
+        }
+        self.settle(now);
+        close
+    }
+
+    /// Handles what halves of this thread said to each other, and what comes of that.
+    fn settle(&mut self, now: Instant) {
+        while let Some(control) = self.local_control.pop_front() {
+            self.on_control(control, now);
+        }
+    }
+
+    /// Sends a control message to a half, wherever it is.
+    fn send_control(&mut self, control: HalfControl) {
+        let thread = control.to().thread;
+        if thread == self.me {
+            self.local_control.push_back(control);
+        } else if let Some(outbox) = self.outboxes.get_mut(usize::from(thread.0)) {
+            outbox.control.push(control);
+        }
+    }
+
+    /// Sends a cell to a half, wherever it is.
+    fn send_cell(&mut self, to: HalfAddr, from: HalfAddr, cell: Box<Cell>, now: Instant) {
+        let message = HalfCell { to, from, cell };
+        if to.thread == self.me {
+            self.deliver(message, now);
+        } else if let Some(outbox) = self.outboxes.get_mut(usize::from(to.thread.0)) {
+            outbox.cells.push(message);
+        }
+    }
+
+    /// What is to go to another thread. The caller moves the contents out once a turn.
+    pub fn outbox(&mut self, thread: ThreadId) -> Option<&mut Outbox> {
+        let outbox = self.outboxes.get_mut(usize::from(thread.0))?;
+        if outbox.owed >= EMPTIES_PARCEL && self.pool.len() >= EMPTIES_PARCEL {
+            self.pool.give(EMPTIES_PARCEL, &mut outbox.empties);
+            outbox.owed -= EMPTIES_PARCEL;
+        }
+        Some(outbox)
+    }
+
+    /// The next message for the controller.
+    pub fn poll_controller(&mut self) -> Option<ToController> {
+        self.to_controller.pop_front()
+    }
+
+    // ---- sending ----
+
+    /// Moves cells from the circuits' queues to their links, most urgent circuit first, as far as
+    /// the links have room. `room` gives how many cells a link may take now (KIST's limit).
+    pub fn schedule(&mut self, now: Instant, mut room: impl FnMut(LinkKey) -> u32) {
+        let mut any = false;
+        for key in &self.to_write {
+            if let Some(link) = self.links.get(*key as usize)
+                && link.active_halves > 0
+            {
+                self.scheduler.set_budget(*key, room(*key));
+                any = true;
+            }
+        }
+        if !any {
+            return;
+        }
+        self.totals.scheduler_runs += 1;
+        while let Some((key, slot)) = self.scheduler.next(now) {
+            let (Some(half), Some(link)) =
+                (self.halves.get_mut(slot), self.links.get_mut(key as usize))
+            else {
+                self.scheduler.set_active(slot, false);
+                continue;
+            };
+            if let Some(cell) = half.queue.pop() {
+                link.out.push_back(cell);
+            }
+            if half.queue.is_empty() {
+                self.scheduler.set_active(slot, false);
+                link.active_halves = link.active_halves.saturating_sub(1);
+            }
+        }
+    }
+
+    /// Some circuit has cells that the scheduler has not chosen yet.
+    pub fn has_backlog(&self) -> bool {
+        self.to_write
+            .iter()
+            .filter_map(|key| self.links.get(*key as usize))
+            .any(|link| link.active_halves > 0)
+    }
+
+    /// Links that have cells to be written, or circuits that wait for the scheduler.
+    pub fn links_to_write(&self) -> &[LinkKey] {
+        &self.to_write
+    }
+
+    /// Forgets the links that have nothing to write any more.
+    pub fn prune_written(&mut self) {
+        let links = &mut self.links;
+        self.to_write.retain(|key| {
+            let Some(link) = links.get_mut(*key as usize) else {
+                return false;
+            };
+            link.listed = !link.out.is_empty() || link.active_halves > 0;
+            link.listed
+        });
+    }
+
+    /// The cells that a link is to write, in order. The caller takes them from the front and
+    /// gives their memory back with [`recycle`](Self::recycle).
+    pub fn outgoing(&mut self, key: LinkKey) -> Option<&mut VecDeque<Box<Cell>>> {
+        Some(&mut self.links.get_mut(key as usize)?.out)
+    }
+
+    /// Says that cells of a link were written.
+    pub fn wrote(&mut self, key: LinkKey, now: Instant) {
+        if let Some(link) = self.links.get_mut(key as usize) {
+            link.padding.cell_sent(now);
+        }
+    }
+
+    /// Takes back the memory of a cell that was written.
+    pub fn recycle(&mut self, cell: Box<Cell>) {
+        self.pool.put(cell);
+    }
+
+    /// Lists a link among those that have something to write.
+    fn list(&mut self, key: LinkKey) {
+        if let Some(link) = self.links.get_mut(key as usize)
+            && !link.listed
+        {
+            link.listed = true;
+            self.to_write.push(key);
+        }
+    }
+
+    /// Queues a cell on the link itself, ahead of everything that the scheduler has not chosen.
+    fn push_out(&mut self, key: LinkKey, cell: Box<Cell>) {
+        if let Some(link) = self.links.get_mut(key as usize) {
+            link.out.push_back(cell);
+            self.list(key);
+        }
+    }
+
+    // ---- time ----
+
+    /// When [`handle_timeout`](Self::handle_timeout) should be called at the latest, not counting
+    /// the once-a-second call.
+    pub fn next_timeout(&self) -> Option<Instant> {
+        self.waits.front().map(|wait| wait.deadline)
+    }
+
+    /// Gives up on what has waited too long, sends the padding that is due, and returns the
+    /// connections that have been idle for too long, which the caller must close. To be called
+    /// about four times a second.
+    pub fn handle_timeout(&mut self, now: Instant) -> Vec<ConnectionId> {
+        while let Some(wait) = self.waits.front().copied() {
+            if wait.deadline > now {
+                break;
+            }
+            self.waits.pop_front();
+            if self
+                .halves
+                .at(wait.half)
+                .is_some_and(|half| half.is_waiting())
+            {
+                self.totals.timed_out += 1;
+                self.close_half(wait.half.slot, DestroyReason::TIMEOUT, Tell::Both, now);
+            }
+        }
+        let mut padding = Vec::new();
+        let mut idle = Vec::new();
+        for (key, link) in &mut self.links {
+            if link.padding.poll(now, &mut self.rng) {
+                padding.push(LinkKey::try_from(key).unwrap_or(LinkKey::MAX));
+            }
+            let limit = match link.peer {
+                PeerIdentity::Relay { .. } => self.params.idle_relay_link,
+                PeerIdentity::Unauthenticated => self.params.idle_client_link,
+            };
+            if link
+                .idle_since
+                .is_some_and(|since| now.saturating_duration_since(since) >= limit)
+            {
+                idle.push(link.connection);
+            }
+        }
+        for key in padding {
+            let cell = self.pool.blank(0, ChanCmd::PADDING);
+            self.totals.padding_sent += 1;
+            self.push_out(key, cell);
+        }
+        self.settle(now);
+        idle
+    }
+
+    // ---- what the controller hears about ----
+
+    /// Queued bytes by the age of their circuit's oldest cell.
+    pub fn queued(&self, now: Instant) -> AgeHistogram {
+        let mut ages = AgeHistogram::default();
+        for (_, half) in self.halves.iter() {
+            if let Some(age) = half.queue.oldest_age(now) {
+                ages.add(age, half.queue.bytes() as u64);
+            }
+        }
+        for (_, link) in &self.links {
+            let bytes = link.out.len() * crate::cells::QUEUED_CELL_COST;
+            ages.add(Duration::ZERO, bytes as u64);
+        }
+        ages
+    }
+
+    /// Closes the circuits whose oldest queued cell is at least this old.
+    fn free_memory(&mut self, older_than: Duration, now: Instant) {
+        let old: Vec<u32> = self
+            .halves
+            .iter()
+            .filter(|(_, half)| {
+                half.queue
+                    .oldest_age(now)
+                    .is_some_and(|age| age >= older_than)
+            })
+            .map(|(slot, _)| slot)
+            .collect();
+        for slot in old {
+            self.totals.killed_for_memory += 1;
+            self.close_half(slot, DestroyReason::RESOURCELIMIT, Tell::Both, now);
+        }
+    }
+
+    /// Counters since the start.
+    pub fn totals(&self) -> Totals {
+        self.totals
+    }
+
+    /// Opened links.
+    pub fn links(&self) -> usize {
+        self.links.len()
+    }
+
+    /// Circuit halves.
+    pub fn halves(&self) -> usize {
+        self.halves.len()
+    }
+
+    /// Circuits on a link.
+    pub fn circuits_on(&self, key: LinkKey) -> usize {
+        self.links.get(key as usize).map_or(0, Link::circuits)
+    }
+
+    /// The relay's parameters.
+    pub fn params(&self) -> &RelayParams {
+        &self.params
+    }
+}
+
+/// Who hears that a half closes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tell {
+    /// The link (by DESTROY) and the peer half.
+    Both,
+    /// Both, and the peer half that this half's queue was full.
+    Overflowed,
+    /// Only the peer half: the link knows, or is gone.
+    Peer,
+    /// Only the link: the peer half knows, or is gone.
+    Link,
+}

@@ -1,0 +1,59 @@
+//! What a relay's connection threads follow: torrc and consensus, boiled down.
+
+use std::time::Duration;
+
+use crate::padding::PaddingParams;
+
+/// What every connection thread of this relay is told. Replaced whole when anything changes.
+#[derive(Clone, Debug)]
+pub struct RelayParams {
+    /// This relay's RSA identity digest.
+    pub own_rsa: [u8; 20],
+    /// This relay's ed25519 identity.
+    pub own_ed25519: [u8; 32],
+    /// EXTEND2 to private and loopback addresses is allowed (`ExtendAllowPrivateAddresses`).
+    pub extend_to_private: bool,
+    /// EXTEND2 over IPv6 is possible: the relay has an IPv6 ORPort.
+    pub extend_over_ipv6: bool,
+    /// EXTEND2 in a RELAY cell that is not RELAY_EARLY is allowed (consensus `AllowNonearlyExtend`).
+    pub nonearly_extend: bool,
+    /// Cells that may wait in a half away from the origin before its circuit is closed (consensus
+    /// `circ_max_cell_queue_size_out`).
+    pub max_queue_away: usize,
+    /// The same toward the origin (consensus `circ_max_cell_queue_size`).
+    pub max_queue_toward: usize,
+    /// Circuits that one link may carry.
+    pub max_circuits_per_link: usize,
+    /// EWMA half-life of circuit priority (`CircuitPriorityHalflife`).
+    pub circuit_priority_half_life: Duration,
+    /// How long a half waits for an onionskin's answer, for the controller to join it, or for
+    /// CREATED2.
+    pub wait: Duration,
+    /// A link to a relay without circuits is closed after this time.
+    pub idle_relay_link: Duration,
+    /// A link to a client without circuits is closed after this time.
+    pub idle_client_link: Duration,
+    /// Netflow padding.
+    pub padding: PaddingParams,
+}
+
+impl RelayParams {
+    /// C tor's defaults for a relay with these identities.
+    pub fn new(own_rsa: [u8; 20], own_ed25519: [u8; 32]) -> Self {
+        RelayParams {
+            own_rsa,
+            own_ed25519,
+            extend_to_private: false,
+            extend_over_ipv6: false,
+            nonearly_extend: false,
+            max_queue_away: 2500,
+            max_queue_toward: 2500,
+            max_circuits_per_link: 65536,
+            circuit_priority_half_life: Duration::from_secs(30),
+            wait: Duration::from_secs(60),
+            idle_relay_link: Duration::from_secs(3600),
+            idle_client_link: Duration::from_secs(1800),
+            padding: PaddingParams::default(),
+        }
+    }
+}

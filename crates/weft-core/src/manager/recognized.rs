@@ -1,0 +1,353 @@
+//! Relay cells: those to pass on, and those that are for this relay (tor-spec 5.5, 6.1).
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use weft_cell::circ_msg::Extend2;
+use weft_cell::reason::{DestroyReason, EndReason};
+use weft_cell::relay::{self, RelayBody};
+use weft_cell::{Cell, CellView, ChanCmd, RelayCmd};
+
+use super::{LocalConnectionManager, Tell};
+use crate::address::HalfAddr;
+use crate::half::{Away, Peer, Purpose, Role};
+use crate::handshake::PeerIdentity;
+use crate::message::{ExtendRequest, HalfControl, ToController};
+use crate::padding::LinkUse;
+use crate::routable;
+use crate::scheduler::LinkKey;
+
+/// RESOLVED's answer type for "an error that will not go away" (tor-spec 6.4).
+const RESOLVED_ERROR: u8 = 0xf1;
+
+impl LocalConnectionManager {
+    /// RELAY or RELAY_EARLY from a link: the road of a cell (docs/architecture.md).
+    pub(super) fn on_relay(&mut self, key: LinkKey, view: CellView<'_>, early: bool, now: Instant) {
+        let Some(slot) = self.slot_of(key, view.circ_id()) else {
+            self.totals.cells_dropped += 1;
+            return;
+        };
+        let Some(from) = self.halves.addr(slot) else {
+            return;
+        };
+        let Some(half) = self.halves.get_mut(slot) else {
+            return;
+        };
+        match &mut half.role {
+            Role::TowardOrigin(toward) => {
+                let Some(crypt) = &mut toward.crypt else {
+                    return self.protocol_error(slot, now);
+                };
+                if early {
+                    let Some(left) = toward.relay_early_left.checked_sub(1) else {
+                        return self.protocol_error(slot, now);
+                    };
+                    toward.relay_early_left = left;
+                }
+                let mut cell = self.pool.copy_of(view.as_bytes());
+                if crypt.decrypt_forward(cell.body_mut()) {
+                    self.totals.cells_recognized += 1;
+                    self.on_recognized(slot, &cell, early, now);
+                    self.pool.put(cell);
+                } else if let Peer::Joined(to) = half.peer {
+                    if let Some(link) = self.links.get_mut(key as usize) {
+                        link.padding.carries(if early {
+                            LinkUse::FullCircuits
+                        } else {
+                            LinkUse::UserTraffic
+                        });
+                    }
+                    self.send_cell(to, from, cell, now);
+                } else {
+                    // Nobody else is on this circuit: it was for us, and it is broken.
+                    self.pool.put(cell);
+                    self.protocol_error(slot, now);
+                }
+            }
+            Role::AwayFromOrigin(away) => match half.peer {
+                // RELAY_EARLY only ever moves away from the origin.
+                Peer::Joined(to) if !early && *away == Away::Open => {
+                    let cell = self.pool.copy_of(view.as_bytes());
+                    self.send_cell(to, from, cell, now);
+                }
+                _ => self.protocol_error(slot, now),
+            },
+        }
+    }
+
+    /// A relay message for this relay, from the circuit's origin.
+    fn on_recognized(&mut self, slot: u32, cell: &Cell, early: bool, now: Instant) {
+        let body = RelayBody::new(cell.body());
+        let Ok(data) = body.data() else {
+            return self.protocol_error(slot, now);
+        };
+        let stream = body.stream_id();
+        match body.command() {
+            RelayCmd::EXTEND2 => self.on_extend2(slot, data, early, now),
+            RelayCmd::TRUNCATE => self.on_truncate(slot, data, now),
+            RelayCmd::DROP => {}
+            // This relay serves no streams yet (its descriptor says so): no stream can be opened,
+            // and messages for streams that are not there are ignored, as for closed ones.
+            RelayCmd::BEGIN => self.end_stream(slot, stream, EndReason::EXITPOLICY, now),
+            RelayCmd::BEGIN_DIR => self.end_stream(slot, stream, EndReason::NOTDIRECTORY, now),
+            RelayCmd::RESOLVE => {
+                // type, length, value, TTL (tor-spec 6.4): an error with nothing to say.
+                let answer = [RESOLVED_ERROR, 0, 0, 0, 0, 0];
+                self.originate(slot, RelayCmd::RESOLVED, stream, &answer, now);
+            }
+            RelayCmd::DATA => self.on_data(slot, now),
+            RelayCmd::END | RelayCmd::CONNECTED | RelayCmd::XON | RelayCmd::XOFF => {
+                self.totals.cells_dropped += 1;
+            }
+            RelayCmd::SENDME if stream != 0 => self.totals.cells_dropped += 1,
+            RelayCmd::ESTABLISH_RENDEZVOUS => self.on_establish_rendezvous(slot, data, now),
+            RelayCmd::RENDEZVOUS1 => self.on_rendezvous1(slot, data, now),
+            // A SENDME for cells that were never sent, an old EXTEND, a message that only an
+            // origin gets, one that this relay's protocol list does not claim.
+            _ => self.protocol_error(slot, now),
+        }
+    }
+
+    /// EXTEND2 (tor-spec 5.1.2).
+    fn on_extend2(&mut self, slot: u32, data: &[u8], early: bool, now: Instant) {
+        if !early && !self.params.nonearly_extend {
+            return self.protocol_error(slot, now);
+        }
+        let Ok(extend) = Extend2::decode(data) else {
+            return self.protocol_error(slot, now);
+        };
+        let Some(from) = self.halves.addr(slot) else {
+            return;
+        };
+        let Some(half) = self.halves.get_mut(slot) else {
+            return;
+        };
+        let Role::TowardOrigin(toward) = &mut half.role else {
+            return;
+        };
+        let previous = self
+            .links
+            .get(half.link as usize)
+            .map(|link| link.peer)
+            .unwrap_or(PeerIdentity::Unauthenticated);
+        let addrs = self.params.usable_addrs(&extend);
+        let rsa = extend.rsa.filter(|id| *id != [0; 20]);
+        let ed25519 = extend.ed25519.filter(|id| *id != [0; 32]);
+        let to_ourselves =
+            rsa == Some(self.params.own_rsa) || ed25519 == Some(self.params.own_ed25519);
+        let to_previous = match previous {
+            PeerIdentity::Relay { rsa: r, ed25519: e } => rsa == Some(r) || ed25519 == Some(e),
+            PeerIdentity::Unauthenticated => false,
+        };
+        let (Some(rsa), false, false, false) = (rsa, to_ourselves, to_previous, addrs.is_empty())
+        else {
+            return self.protocol_error(slot, now);
+        };
+        if half.peer != Peer::None || toward.purpose != Purpose::General {
+            return self.protocol_error(slot, now);
+        }
+        half.peer = Peer::Extending;
+        toward.extension = toward.extension.wrapping_add(1);
+        let request = ExtendRequest {
+            from,
+            extension: toward.extension,
+            addrs,
+            rsa,
+            ed25519,
+            handshake_type: extend.handshake_type,
+            handshake: Arc::from(extend.handshake),
+        };
+        self.wait_for(from, now);
+        self.to_controller.push_back(ToController::Extend(request));
+    }
+
+    /// The next hop answered: EXTENDED2 carries its handshake back (tor-spec 5.1.2).
+    pub(super) fn send_extended(&mut self, slot: u32, handshake: &[u8], now: Instant) {
+        let Ok(length) = u16::try_from(handshake.len()) else {
+            return self.protocol_error(slot, now);
+        };
+        let mut data = Vec::with_capacity(2 + handshake.len());
+        data.extend_from_slice(&length.to_be_bytes());
+        data.extend_from_slice(handshake);
+        self.originate(slot, RelayCmd::EXTENDED2, 0, &data, now);
+    }
+
+    /// TRUNCATE (tor-spec 5.4): the rest of the circuit goes, the circuit to here stays.
+    fn on_truncate(&mut self, slot: u32, data: &[u8], now: Instant) {
+        let reason = data
+            .first()
+            .map_or(DestroyReason::NONE, |byte| DestroyReason::from(*byte));
+        let Some(from) = self.halves.addr(slot) else {
+            return;
+        };
+        let Some(half) = self.halves.get_mut(slot) else {
+            return;
+        };
+        let Role::TowardOrigin(toward) = &mut half.role else {
+            return;
+        };
+        if toward.purpose != Purpose::General {
+            return self.protocol_error(slot, now);
+        }
+        // An answer to the extension that is under way will find its number gone.
+        toward.extension = toward.extension.wrapping_add(1);
+        if let Peer::Joined(to) = std::mem::replace(&mut half.peer, Peer::None) {
+            self.send_control(HalfControl::Destroyed {
+                to,
+                from,
+                reason,
+                overflowed: false,
+            });
+        }
+        self.originate(slot, RelayCmd::TRUNCATED, 0, &[reason.into()], now);
+    }
+
+    /// DATA for a stream that does not exist: counted against the window that every sender has.
+    fn on_data(&mut self, slot: u32, now: Instant) {
+        self.totals.cells_dropped += 1;
+        let Some(half) = self.halves.get_mut(slot) else {
+            return;
+        };
+        if let Role::TowardOrigin(toward) = &mut half.role {
+            match toward.deliver_window.checked_sub(1) {
+                Some(left) => toward.deliver_window = left,
+                None => self.protocol_error(slot, now),
+            }
+        }
+    }
+
+    /// Refuses a stream.
+    fn end_stream(&mut self, slot: u32, stream: u16, reason: EndReason, now: Instant) {
+        if stream == 0 {
+            return self.protocol_error(slot, now);
+        }
+        self.originate(slot, RelayCmd::END, stream, &[reason.into()], now);
+    }
+
+    /// Sends a relay message of our own toward the circuit's origin.
+    pub(super) fn originate(
+        &mut self,
+        slot: u32,
+        command: RelayCmd,
+        stream: u16,
+        data: &[u8],
+        now: Instant,
+    ) {
+        let Some(half) = self.halves.get_mut(slot) else {
+            return;
+        };
+        let Role::TowardOrigin(toward) = &mut half.role else {
+            return;
+        };
+        let Some(crypt) = &mut toward.crypt else {
+            return;
+        };
+        let mut cell = self.pool.blank(half.circ_id, ChanCmd::RELAY);
+        if relay::encode(cell.body_mut(), command, stream, data, &mut self.rng).is_err() {
+            self.pool.put(cell);
+            return self.close_half(slot, DestroyReason::INTERNAL, Tell::Both, now);
+        }
+        crypt.originate_backward(cell.body_mut());
+        self.enqueue(slot, cell, now);
+    }
+
+    // ---- rendezvous (rend-spec-v3 4.1) ----
+
+    /// ESTABLISH_RENDEZVOUS: the controller, which sees all circuits, keeps the cookie.
+    fn on_establish_rendezvous(&mut self, slot: u32, data: &[u8], now: Instant) {
+        let cookie = <[u8; 20]>::try_from(data);
+        match (self.unused_end(slot, Purpose::RendezvousWaiting), cookie) {
+            (Some(half), Ok(cookie)) => self
+                .to_controller
+                .push_back(ToController::EstablishRendezvous { half, cookie }),
+            _ => self.protocol_error(slot, now),
+        }
+    }
+
+    /// The cookie is kept: say so.
+    pub(super) fn on_rendezvous_established(&mut self, half: HalfAddr, now: Instant) {
+        if self.halves.at(half).is_some() {
+            self.originate(half.slot, RelayCmd::RENDEZVOUS_ESTABLISHED, 0, &[], now);
+        }
+    }
+
+    /// RENDEZVOUS1: cookie, then what the waiting client shall get.
+    fn on_rendezvous1(&mut self, slot: u32, data: &[u8], now: Instant) {
+        let split = data.split_first_chunk::<20>();
+        match (self.unused_end(slot, Purpose::Rendezvous), split) {
+            (Some(half), Some((cookie, handshake))) => {
+                self.to_controller.push_back(ToController::Rendezvous {
+                    half,
+                    cookie: *cookie,
+                    handshake: handshake.to_vec(),
+                });
+            }
+            _ => self.protocol_error(slot, now),
+        }
+    }
+
+    /// The controller found the circuit that waited: join it.
+    pub(super) fn on_splice(
+        &mut self,
+        addr: HalfAddr,
+        with: HalfAddr,
+        handshake: Vec<u8>,
+        now: Instant,
+    ) {
+        let Some(half) = self.halves.at(addr) else {
+            // The waiting circuit's cookie is spent, and its other end has gone: it ends too.
+            self.send_control(HalfControl::Spliced {
+                to: with,
+                peer: addr,
+                handshake,
+            });
+            return self.send_control(HalfControl::Destroyed {
+                to: with,
+                from: addr,
+                reason: DestroyReason::DESTROYED,
+                overflowed: false,
+            });
+        };
+        if half.peer != Peer::None {
+            return self.protocol_error(addr.slot, now);
+        }
+        half.peer = Peer::Joined(with);
+        self.send_control(HalfControl::Spliced {
+            to: with,
+            peer: addr,
+            handshake,
+        });
+    }
+
+    /// Gives a circuit that ends here and is for nothing yet its purpose.
+    fn unused_end(&mut self, slot: u32, purpose: Purpose) -> Option<HalfAddr> {
+        let addr = self.halves.addr(slot)?;
+        let half = self.halves.get_mut(slot)?;
+        match &mut half.role {
+            Role::TowardOrigin(toward)
+                if half.peer == Peer::None && toward.purpose == Purpose::General =>
+            {
+                toward.purpose = purpose;
+                Some(addr)
+            }
+            _ => None,
+        }
+    }
+}
+
+impl super::RelayParams {
+    /// The addresses of an EXTEND2 that this relay may connect to, in the order given.
+    fn usable_addrs(&self, extend: &Extend2) -> Vec<SocketAddr> {
+        let v4 = extend.ipv4.map(SocketAddr::V4);
+        let v6 = extend
+            .ipv6
+            .filter(|_| self.extend_over_ipv6)
+            .map(SocketAddr::V6);
+        v4.into_iter()
+            .chain(v6)
+            .filter(|addr| addr.port() != 0 && !addr.ip().is_unspecified())
+            .filter(|addr| self.extend_to_private || routable::is_public(addr.ip()))
+            .collect()
+    }
+}

@@ -1,0 +1,79 @@
+//! Which addresses are out on the Internet, by C tor's `tor_addr_is_internal`.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Whether an address is neither unspecified, loopback, private, link-local nor shared
+/// (carrier-grade NAT) address space.
+pub fn is_public(addr: IpAddr) -> bool {
+    match addr {
+        IpAddr::V4(v4) => is_public_v4(v4),
+        IpAddr::V6(v6) => match v6.to_ipv4_mapped() {
+            Some(v4) => is_public_v4(v4),
+            None => is_public_v6(v6),
+        },
+    }
+}
+
+/// IPv4: 0/8, 10/8, 100.64/10, 127/8, 169.254/16, 172.16/12, 192.168/16 are internal.
+fn is_public_v4(addr: Ipv4Addr) -> bool {
+    let [a, b, ..] = addr.octets();
+    !(a == 0
+        || addr.is_private()
+        || addr.is_loopback()
+        || addr.is_link_local()
+        || (a == 100 && (64..128).contains(&b)))
+}
+
+/// IPv6: ::, ::1, fc00::/7, fe80::/10, fec0::/10 are internal.
+fn is_public_v6(addr: Ipv6Addr) -> bool {
+    let first = addr.segments()[0];
+    !(addr.is_unspecified()
+        || addr.is_loopback()
+        || (first & 0xfe00) == 0xfc00
+        || (first & 0xffc0) == 0xfe80
+        || (first & 0xffc0) == 0xfec0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn internal_addresses_are_told_from_public_ones() {
+        for internal in [
+            "0.1.2.3",
+            "10.0.0.1",
+            "100.64.0.1",
+            "100.127.255.255",
+            "127.0.0.1",
+            "169.254.1.1",
+            "172.16.0.1",
+            "172.31.255.255",
+            "192.168.0.1",
+            "::",
+            "::1",
+            "fc00::1",
+            "fdff::1",
+            "fe80::1",
+            "fec0::1",
+            "::ffff:10.0.0.1",
+        ] {
+            assert!(!is_public(internal.parse().unwrap()), "{internal}");
+        }
+        for public in [
+            "1.1.1.1",
+            "9.255.255.255",
+            "11.0.0.1",
+            "100.63.255.255",
+            "100.128.0.0",
+            "172.15.0.1",
+            "172.32.0.1",
+            "192.167.0.1",
+            "193.23.244.244",
+            "2001:db8::1",
+            "::ffff:8.8.8.8",
+        ] {
+            assert!(is_public(public.parse().unwrap()), "{public}");
+        }
+    }
+}

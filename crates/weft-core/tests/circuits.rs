@@ -1,0 +1,656 @@
+//! Circuits across connection threads: extended, carrying data and destroyed across every pair of
+//! threads, in every order that a seed can make of the messages between them.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+mod world;
+
+use std::time::Duration;
+
+use weft_cell::circ_msg::CreateRequest;
+use weft_cell::link_msg::Destroy;
+use weft_cell::reason::{DestroyReason, EndReason};
+use weft_cell::{Cell, ChanCmd, RelayCmd};
+use weft_core::handshake::PeerIdentity;
+use weft_core::manager::RelayParams;
+use weft_crypto::Tor1Keys;
+use world::{Circuit, OWN_ED, OWN_RSA, World, relay_identity};
+
+const CLIENT: PeerIdentity = PeerIdentity::Unauthenticated;
+
+/// A circuit from a client on one thread to a relay on another.
+fn spliced(threads: u16, from: usize, to: usize, seed: u64) -> (World, Circuit) {
+    let mut world = World::new(threads, seed);
+    let client = world.link_on(from, CLIENT);
+    let next = world.link_on(to, relay_identity(9));
+    world.settle();
+    let mut circuit = Circuit::create(&mut world, client, 0x8000_0001);
+    circuit.extend(&mut world, 9, next);
+    (world, circuit)
+}
+
+fn destroy_reason(cell: &Cell) -> DestroyReason {
+    Destroy::decode(cell.body()).reason
+}
+
+#[test]
+fn data_crosses_every_pair_of_threads_in_order_and_both_ways() {
+    for from in 0..4 {
+        for to in 0..4 {
+            for seed in 0..4 {
+                let (mut world, mut circuit) = spliced(4, from, to, seed);
+                for n in 0..50u8 {
+                    circuit.send(&mut world, 1, RelayCmd::DATA, &[n; 300]);
+                    circuit.answer(&mut world, &[n; 498]);
+                    if n % 7 == 0 {
+                        world.settle();
+                    }
+                }
+                world.settle();
+                for n in 0..50u8 {
+                    let (_, command, data) = circuit.at_next(&mut world);
+                    assert_eq!((command, data), (RelayCmd::DATA, vec![n; 300]));
+                    let (hop, command, data) = circuit.backward(&mut world);
+                    assert_eq!((hop, command, data), (1, RelayCmd::DATA, vec![n; 498]));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_circuit_ends_on_both_sides_however_it_ends() {
+    for from in 0..3 {
+        for to in 0..3 {
+            for seed in 0..6 {
+                // The client destroys it.
+                let (mut world, circuit) = spliced(3, from, to, seed);
+                let (client, id) = circuit.client;
+                let (next, next_id) = circuit.next.unwrap();
+                let reason = DestroyReason::REQUESTED;
+                world.receive(client, &Destroy { reason }.encode(id));
+                world.settle();
+                let cell = world.expect(next, ChanCmd::DESTROY);
+                assert_eq!(cell.circ_id(), next_id);
+                assert_eq!(destroy_reason(&cell), DestroyReason::DESTROYED);
+                assert!(world.take(client).is_none());
+                assert_eq!(world.halves(), 0);
+
+                // The next hop destroys it.
+                let (mut world, circuit) = spliced(3, from, to, seed);
+                let (client, id) = circuit.client;
+                let (next, next_id) = circuit.next.unwrap();
+                world.receive(next, &Destroy { reason }.encode(next_id));
+                world.settle();
+                let cell = world.expect(client, ChanCmd::DESTROY);
+                assert_eq!(cell.circ_id(), id);
+                assert_eq!(destroy_reason(&cell), DestroyReason::DESTROYED);
+                assert!(world.take(next).is_none());
+                assert_eq!(world.halves(), 0);
+
+                // Either connection goes away.
+                for (gone, left) in [(client, next), (next, client)] {
+                    let (mut world, circuit) = spliced(3, from, to, seed);
+                    assert_eq!(circuit.client.0, client);
+                    world.close(gone);
+                    world.settle();
+                    let cell = world.expect(left, ChanCmd::DESTROY);
+                    assert_eq!(destroy_reason(&cell), DestroyReason::CHANNEL_CLOSED);
+                    assert_eq!(world.halves(), 0);
+                }
+
+                // Both sides at once: nobody is told twice, nothing is left.
+                let (mut world, circuit) = spliced(3, from, to, seed);
+                world.receive(
+                    circuit.client.0,
+                    &Destroy { reason }.encode(circuit.client.1),
+                );
+                let (next, next_id) = circuit.next.unwrap();
+                if from != to {
+                    world.receive(next, &Destroy { reason }.encode(next_id));
+                }
+                world.settle();
+                assert_eq!(world.halves(), 0);
+            }
+        }
+    }
+}
+
+#[test]
+fn truncate_cuts_the_rest_off_and_the_circuit_can_be_extended_again() {
+    for (from, to, other) in [(0, 0, 0), (0, 1, 2), (1, 2, 1), (2, 0, 1)] {
+        for seed in 0..8 {
+            let (mut world, mut circuit) = spliced(3, from, to, seed);
+            let elsewhere = world.link_on(other, relay_identity(5));
+            let (next, next_id) = circuit.next.unwrap();
+            circuit.send(&mut world, 0, RelayCmd::TRUNCATE, &[3]);
+            world.settle();
+            let (hop, command, data) = circuit.backward(&mut world);
+            assert_eq!((hop, command, data), (0, RelayCmd::TRUNCATED, vec![3]));
+            let cell = world.expect(next, ChanCmd::DESTROY);
+            assert_eq!(cell.circ_id(), next_id);
+            assert_eq!(destroy_reason(&cell), DestroyReason::REQUESTED);
+            assert_eq!(world.halves(), 1);
+
+            // The client forgets the lost hop and goes another way.
+            let mut again = Circuit {
+                next: None,
+                next_crypt: None,
+                ..circuit
+            };
+            // Hop 1 of the client's keys is the lost one; the new hop is hop 2 of the list, so
+            // only the relay's own hop is spoken to here.
+            let keys_before = again.crypt.len();
+            again.extend(&mut world, 5, elsewhere);
+            assert_eq!(again.crypt.len(), keys_before + 1);
+            assert_eq!(world.halves(), 2);
+        }
+    }
+}
+
+#[test]
+fn an_extension_opens_a_connection_when_there_is_none_and_others_wait_for_it() {
+    for seed in 0..10 {
+        let mut world = World::new(3, seed);
+        let client = world.link_on(0, CLIENT);
+        let mut circuits: Vec<Circuit> = (1..=3)
+            .map(|n| Circuit::create(&mut world, client, 0x8000_0000 + n))
+            .collect();
+        for circuit in &mut circuits {
+            let message = Circuit::extend_message(9, &[1; 84]);
+            circuit.send(&mut world, 0, RelayCmd::EXTEND2, &message);
+        }
+        world.settle();
+        let [connect] = world.connects[..] else {
+            panic!("one connection serves all: {:?}", world.connects);
+        };
+        assert_eq!(connect.addr, "127.0.0.9:9001".parse().unwrap());
+        let thread = usize::from(connect.thread.0);
+        world.open(connect.connection, thread, true, relay_identity(9));
+        world.settle();
+        for _ in 0..3 {
+            let create = world.expect(connect.connection, ChanCmd::CREATE2);
+            assert!(create.circ_id() & 0x8000_0000 != 0, "we opened the link");
+        }
+    }
+}
+
+#[test]
+fn a_connection_that_fails_ends_the_circuits_that_wait_for_it() {
+    for seed in 0..10 {
+        let mut world = World::new(2, seed);
+        let client = world.link_on(0, CLIENT);
+        let mut circuit = Circuit::create(&mut world, client, 0x8000_0001);
+        let message = Circuit::extend_message(9, &[1; 84]);
+        circuit.send(&mut world, 0, RelayCmd::EXTEND2, &message);
+        world.settle();
+        let connect = world.connects[0];
+        let thread = usize::from(connect.thread.0);
+        world.managers[thread].connection_failed(connect.connection, DestroyReason::CONNECTFAILED);
+        world.settle();
+        let cell = world.expect(client, ChanCmd::DESTROY);
+        assert_eq!(destroy_reason(&cell), DestroyReason::CONNECTFAILED);
+        assert_eq!(world.halves(), 0);
+        assert_eq!(world.controller.connections(), 1);
+    }
+}
+
+#[test]
+fn a_client_that_goes_while_its_extension_is_under_way_leaves_nothing() {
+    for seed in 0..30 {
+        let mut world = World::new(3, seed);
+        let client = world.link_on(0, CLIENT);
+        let next = world.link_on(1, relay_identity(9));
+        world.settle();
+        let mut circuit = Circuit::create(&mut world, client, 0x8000_0001);
+        let message = Circuit::extend_message(9, &[1; 84]);
+        circuit.send(&mut world, 0, RelayCmd::EXTEND2, &message);
+        let reason = DestroyReason::NONE;
+        world.receive(client, &Destroy { reason }.encode(0x8000_0001));
+        world.settle();
+        assert_eq!(world.halves(), 0, "seed {seed}");
+        // If the next hop was asked at all, it was also told that it is over.
+        if let Some(create) = world.take(next) {
+            assert_eq!(create.command(), ChanCmd::CREATE2);
+            assert_eq!(
+                world.expect(next, ChanCmd::DESTROY).circ_id(),
+                create.circ_id()
+            );
+        }
+    }
+}
+
+#[test]
+fn a_wait_that_is_too_long_ends_the_circuit() {
+    // For the onionskin.
+    let mut world = World::new(2, 1);
+    world.answer_onionskins = false;
+    let client = world.link_on(0, CLIENT);
+    let create = CreateRequest::Create2 {
+        handshake_type: 2,
+        data: vec![0; 84],
+    };
+    world.receive(client, &create.encode(0x8000_0001).unwrap());
+    world.settle();
+    world.pass(Duration::from_secs(59));
+    assert_eq!(world.halves(), 1);
+    world.pass(Duration::from_secs(2));
+    assert_eq!(
+        destroy_reason(&world.expect(client, ChanCmd::DESTROY)),
+        DestroyReason::TIMEOUT
+    );
+    assert_eq!(world.halves(), 0);
+
+    // For the next hop's CREATED2.
+    let mut world = World::new(2, 1);
+    let client = world.link_on(0, CLIENT);
+    let next = world.link_on(1, relay_identity(9));
+    world.settle();
+    let mut circuit = Circuit::create(&mut world, client, 0x8000_0001);
+    let message = Circuit::extend_message(9, &[1; 84]);
+    circuit.send(&mut world, 0, RelayCmd::EXTEND2, &message);
+    world.settle();
+    world.expect(next, ChanCmd::CREATE2);
+    world.pass(Duration::from_secs(61));
+    assert_eq!(
+        destroy_reason(&world.expect(client, ChanCmd::DESTROY)),
+        DestroyReason::TIMEOUT
+    );
+    assert_eq!(world.halves(), 0);
+}
+
+#[test]
+fn relay_early_is_passed_on_counted_and_never_goes_toward_the_origin() {
+    let (mut world, mut circuit) = spliced(2, 0, 1, 3);
+    // One of eight went with EXTEND2.
+    for _ in 0..7 {
+        let cell = circuit.forward(
+            &mut world,
+            1,
+            ChanCmd::RELAY_EARLY,
+            RelayCmd::DATA,
+            1,
+            b"early",
+        );
+        world.receive(circuit.client.0, &cell);
+    }
+    world.settle();
+    for _ in 0..7 {
+        let (outer, _, data) = circuit.at_next(&mut world);
+        assert_eq!((outer, &data[..]), (ChanCmd::RELAY_EARLY, &b"early"[..]));
+    }
+    let ninth = circuit.forward(&mut world, 1, ChanCmd::RELAY_EARLY, RelayCmd::DATA, 1, b"");
+    world.receive(circuit.client.0, &ninth);
+    world.settle();
+    assert_eq!(
+        destroy_reason(&world.expect(circuit.client.0, ChanCmd::DESTROY)),
+        DestroyReason::PROTOCOL
+    );
+
+    let (mut world, circuit) = spliced(2, 0, 1, 3);
+    let (next, next_id) = circuit.next.unwrap();
+    world.receive(next, &Cell::new(next_id, ChanCmd::RELAY_EARLY));
+    world.settle();
+    for end in [next, circuit.client.0] {
+        assert_eq!(
+            destroy_reason(&world.expect(end, ChanCmd::DESTROY)),
+            DestroyReason::PROTOCOL
+        );
+    }
+}
+
+#[test]
+fn extensions_to_ourselves_the_previous_hop_nobody_or_a_private_place_end_the_circuit() {
+    let refused = |params: RelayParams, previous: PeerIdentity, message: Vec<u8>| {
+        let mut world = World::with_params(2, 5, params);
+        let client = world.link_on(0, previous);
+        let mut circuit = Circuit::create(&mut world, client, 0x8000_0001);
+        circuit.send(&mut world, 0, RelayCmd::EXTEND2, &message);
+        world.settle();
+        assert_eq!(
+            destroy_reason(&world.expect(client, ChanCmd::DESTROY)),
+            DestroyReason::PROTOCOL
+        );
+        assert!(world.connects.is_empty());
+        assert_eq!(world.halves(), 0);
+    };
+    let mut open = RelayParams::new(OWN_RSA, OWN_ED);
+    open.extend_to_private = true;
+    refused(
+        open.clone(),
+        CLIENT,
+        Circuit::extend_message(OWN_RSA[0], &[1; 84]),
+    );
+    refused(
+        open.clone(),
+        relay_identity(9),
+        Circuit::extend_message(9, &[1; 84]),
+    );
+    // An identity of zeros, which only a hostile client writes.
+    let mut nobody = Circuit::extend_message(7, &[1; 84]);
+    for byte in nobody.iter_mut().skip(9).filter(|byte| **byte == 7) {
+        *byte = 0;
+    }
+    refused(open.clone(), CLIENT, nobody);
+    refused(open, CLIENT, b"no such message".to_vec());
+    let closed = RelayParams::new(OWN_RSA, OWN_ED);
+    refused(closed, CLIENT, Circuit::extend_message(9, &[1; 84]));
+}
+
+#[test]
+fn extend_outside_relay_early_or_twice_ends_the_circuit() {
+    let (mut world, mut circuit) = spliced(2, 0, 1, 8);
+    let message = Circuit::extend_message(7, &[1; 84]);
+    circuit.send(&mut world, 0, RelayCmd::EXTEND2, &message);
+    world.settle();
+    assert_eq!(
+        destroy_reason(&world.expect(circuit.client.0, ChanCmd::DESTROY)),
+        DestroyReason::PROTOCOL
+    );
+    assert_eq!(world.halves(), 0);
+
+    let mut world = World::new(1, 8);
+    let client = world.link_on(0, CLIENT);
+    let mut circuit = Circuit::create(&mut world, client, 0x8000_0001);
+    let cell = circuit.forward(
+        &mut world,
+        0,
+        ChanCmd::RELAY,
+        RelayCmd::EXTEND2,
+        0,
+        &message,
+    );
+    world.receive(client, &cell);
+    world.settle();
+    world.expect(client, ChanCmd::DESTROY);
+    assert_eq!(world.halves(), 0);
+}
+
+#[test]
+fn circuit_ids_follow_the_rules_of_the_side_that_opened_the_link() {
+    let mut world = World::new(1, 2);
+    let client = world.link_on(0, CLIENT);
+    let create = CreateRequest::Fast { x: [1; 20] };
+    // The peer opened the link: its ids have the high bit.
+    world.receive(client, &create.encode(1).unwrap());
+    world.settle();
+    let cell = world.expect(client, ChanCmd::DESTROY);
+    assert_eq!(
+        (cell.circ_id(), destroy_reason(&cell)),
+        (1, DestroyReason::PROTOCOL)
+    );
+    world.receive(client, &create.encode(0x8000_0001).unwrap());
+    world.settle();
+    world.expect(client, ChanCmd::CREATED_FAST);
+    // A second one for the same id is dropped, not answered.
+    world.receive(client, &create.encode(0x8000_0001).unwrap());
+    // So is one for no circuit at all.
+    world.receive(client, &create.encode(0).unwrap());
+    world.settle();
+    assert!(world.take(client).is_none());
+    assert_eq!(world.halves(), 1);
+    // TAP is over.
+    world.receive(client, &Cell::new(0x8000_0002, ChanCmd::CREATE));
+    world.settle();
+    assert_eq!(
+        destroy_reason(&world.expect(client, ChanCmd::DESTROY)),
+        DestroyReason::PROTOCOL
+    );
+}
+
+#[test]
+fn streams_are_refused_in_the_right_words() {
+    let mut world = World::new(1, 2);
+    let client = world.link_on(0, CLIENT);
+    let mut circuit = Circuit::create(&mut world, client, 0x8000_0001);
+    for (command, answer, first) in [
+        (RelayCmd::BEGIN, RelayCmd::END, EndReason::EXITPOLICY.into()),
+        (
+            RelayCmd::BEGIN_DIR,
+            RelayCmd::END,
+            EndReason::NOTDIRECTORY.into(),
+        ),
+        (RelayCmd::RESOLVE, RelayCmd::RESOLVED, 0xf1),
+    ] {
+        circuit.send(&mut world, 0, command, b"example.com:80\0");
+        world.settle();
+        let (hop, command, data) = circuit.backward(&mut world);
+        assert_eq!((hop, command, data[0]), (0, answer, first));
+    }
+    // DROP, and messages for streams that are gone, are dropped.
+    for command in [RelayCmd::DROP, RelayCmd::END, RelayCmd::SENDME] {
+        circuit.send(&mut world, 0, command, &[]);
+    }
+    world.settle();
+    assert!(world.take(client).is_none());
+    assert_eq!(world.halves(), 1);
+}
+
+#[test]
+fn what_is_not_a_circuit_s_business_ends_that_circuit_and_no_other() {
+    let (mut world, mut circuit) = spliced(2, 0, 1, 4);
+    let (client, _) = circuit.client;
+    let mut other = Circuit::create(&mut world, client, 0x8000_0002);
+    // A cell that nobody recognizes on a circuit that ends here.
+    world.receive(client, &Cell::new(0x8000_0002, ChanCmd::RELAY));
+    world.settle();
+    assert_eq!(
+        world.expect(client, ChanCmd::DESTROY).circ_id(),
+        0x8000_0002
+    );
+    other.next = None;
+    // CREATED2 again, from the next hop, and for circuits that do not exist.
+    let (next, next_id) = circuit.next.unwrap();
+    world.receive(next, &Cell::new(12345, ChanCmd::CREATED2));
+    world.receive(next, &Cell::new(12345, ChanCmd::RELAY));
+    world.receive(next, &Cell::new(0, ChanCmd::PADDING));
+    world.receive(next, &Cell::new(0, ChanCmd::NETINFO));
+    world.settle();
+    circuit.send(&mut world, 1, RelayCmd::DATA, b"still here");
+    world.settle();
+    assert_eq!(circuit.at_next(&mut world).2, b"still here");
+    world.receive(next, &Cell::new(next_id, ChanCmd::CREATED2));
+    world.settle();
+    world.expect(next, ChanCmd::DESTROY);
+    world.expect(client, ChanCmd::DESTROY);
+    assert_eq!(world.halves(), 0);
+}
+
+#[test]
+fn a_queue_that_nobody_reads_dies_at_its_bound_and_hurts_no_other() {
+    let (mut world, mut circuit) = spliced(2, 0, 1, 4);
+    let (client, _) = circuit.client;
+    let (next, _) = circuit.next.unwrap();
+    let quiet_client = world.link_on(0, CLIENT);
+    let elsewhere = world.link_on(1, relay_identity(5));
+    world.settle();
+    let mut quiet = Circuit::create(&mut world, quiet_client, 0x8000_0001);
+    quiet.extend(&mut world, 5, elsewhere);
+    world.starve = true;
+    let bound = world.managers[0].params().max_queue_away;
+    for _ in 0..=bound {
+        assert_eq!(world.halves(), 4);
+        circuit.send(&mut world, 1, RelayCmd::DATA, &[0; 10]);
+        world.settle();
+    }
+    world.starve = false;
+    world.settle();
+    assert_eq!(
+        destroy_reason(&world.expect(next, ChanCmd::DESTROY)),
+        DestroyReason::RESOURCELIMIT
+    );
+    assert_eq!(world.halves(), 2);
+    assert_eq!(
+        destroy_reason(&world.expect(client, ChanCmd::DESTROY)),
+        DestroyReason::RESOURCELIMIT
+    );
+    quiet.send(&mut world, 1, RelayCmd::DATA, b"unharmed");
+    world.settle();
+    assert_eq!(quiet.at_next(&mut world).2, b"unharmed");
+    let overflowed: u64 = world
+        .managers
+        .iter()
+        .map(|manager| manager.totals().queues_overflowed)
+        .sum();
+    assert_eq!(overflowed, 1);
+}
+
+#[test]
+fn the_oldest_queues_die_first_when_memory_is_short() {
+    let (mut world, mut old) = spliced(2, 0, 1, 4);
+    let (client, _) = old.client;
+    let (next, _) = old.next.unwrap();
+    let mut young = Circuit::create(&mut world, client, 0x8000_0002);
+    young.extend(&mut world, 9, next);
+    world.starve = true;
+    old.send(&mut world, 1, RelayCmd::DATA, b"old");
+    world.settle();
+    world.now += Duration::from_secs(10);
+    young.send(&mut world, 1, RelayCmd::DATA, b"young");
+    world.settle();
+    let older_than = Duration::from_secs(5);
+    for thread in 0..2 {
+        let message = weft_core::message::FromController::FreeMemory { older_than };
+        world.managers[thread].handle_controller(message, world.now);
+    }
+    world.starve = false;
+    world.settle();
+    assert_eq!(world.halves(), 2);
+    assert_eq!(
+        world.expect(client, ChanCmd::DESTROY).circ_id(),
+        old.client.1
+    );
+    world.expect(next, ChanCmd::DESTROY);
+    assert_eq!(young.at_next(&mut world).2, b"young");
+}
+
+#[test]
+fn two_circuits_meet_at_a_rendezvous_and_both_halves_hold_keys() {
+    for (waiting, bringing) in [(0, 0), (0, 1), (1, 0), (2, 1)] {
+        for seed in 0..8 {
+            let mut world = World::new(3, seed);
+            let client = world.link_on(waiting, CLIENT);
+            let service = world.link_on(bringing, CLIENT);
+            let mut client = Circuit::create(&mut world, client, 0x8000_0001);
+            let mut service = Circuit::create(&mut world, service, 0x8000_0001);
+            client.send(&mut world, 0, RelayCmd::ESTABLISH_RENDEZVOUS, &[5; 20]);
+            world.settle();
+            let (_, command, _) = client.backward(&mut world);
+            assert_eq!(command, RelayCmd::RENDEZVOUS_ESTABLISHED);
+            let mut message = vec![5; 20];
+            message.extend_from_slice(b"handshake");
+            service.send(&mut world, 0, RelayCmd::RENDEZVOUS1, &message);
+            world.settle();
+            let (_, command, data) = client.backward(&mut world);
+            assert_eq!(
+                (command, &data[..]),
+                (RelayCmd::RENDEZVOUS2, &b"handshake"[..])
+            );
+
+            // What one end sends past the relay arrives at the other: the service's forward keys
+            // are the client's backward keys.
+            let ends = Tor1Keys::from_key_material(&std::array::from_fn(|n| n as u8));
+            let (mut df, mut kf) = (ends.df, ends.kf);
+            let mut mirrored = Tor1Keys::from_key_material(&[0; 92]);
+            mirrored.db.swap_with_slice(&mut df);
+            mirrored.kb.swap_with_slice(&mut kf);
+            service.crypt.add_hop(&ends);
+            client.crypt.add_hop(&mirrored);
+            for n in 0..20u8 {
+                service.send(&mut world, 1, RelayCmd::DATA, &[n; 400]);
+            }
+            world.settle();
+            for n in 0..20u8 {
+                let (hop, command, data) = client.backward(&mut world);
+                assert_eq!((hop, command, data), (1, RelayCmd::DATA, vec![n; 400]));
+            }
+
+            // The end of one is the end of the other.
+            world.close(service.client.0);
+            world.settle();
+            world.expect(client.client.0, ChanCmd::DESTROY);
+            assert_eq!(world.halves(), 0);
+        }
+    }
+}
+
+#[test]
+fn a_rendezvous_with_an_unknown_or_taken_cookie_ends_its_circuit() {
+    let mut world = World::new(2, 3);
+    let link = world.link_on(0, CLIENT);
+    let mut first = Circuit::create(&mut world, link, 0x8000_0001);
+    let mut second = Circuit::create(&mut world, link, 0x8000_0002);
+    let mut third = Circuit::create(&mut world, link, 0x8000_0003);
+    first.send(&mut world, 0, RelayCmd::ESTABLISH_RENDEZVOUS, &[5; 20]);
+    world.settle();
+    first.backward(&mut world);
+    second.send(&mut world, 0, RelayCmd::ESTABLISH_RENDEZVOUS, &[5; 20]);
+    world.settle();
+    assert_eq!(world.expect(link, ChanCmd::DESTROY).circ_id(), 0x8000_0002);
+    third.send(&mut world, 0, RelayCmd::RENDEZVOUS1, &[6; 40]);
+    world.settle();
+    assert_eq!(world.expect(link, ChanCmd::DESTROY).circ_id(), 0x8000_0003);
+    // A cookie is forgotten with the circuit that waited.
+    let reason = DestroyReason::NONE;
+    world.receive(link, &Destroy { reason }.encode(0x8000_0001));
+    world.settle();
+    let mut fourth = Circuit::create(&mut world, link, 0x8000_0004);
+    fourth.send(&mut world, 0, RelayCmd::ESTABLISH_RENDEZVOUS, &[5; 20]);
+    world.settle();
+    assert_eq!(
+        fourth.backward(&mut world).1,
+        RelayCmd::RENDEZVOUS_ESTABLISHED
+    );
+}
+
+#[test]
+fn a_draining_relay_refuses_new_circuits_and_keeps_the_old() {
+    let (mut world, mut circuit) = spliced(2, 0, 1, 4);
+    world.controller.drain();
+    world.do_actions();
+    world.settle();
+    let create = CreateRequest::Fast { x: [1; 20] };
+    world.receive(circuit.client.0, &create.encode(0x8000_0009).unwrap());
+    world.settle();
+    assert_eq!(
+        destroy_reason(&world.expect(circuit.client.0, ChanCmd::DESTROY)),
+        DestroyReason::HIBERNATING
+    );
+    circuit.send(&mut world, 1, RelayCmd::DATA, b"old");
+    world.settle();
+    assert_eq!(circuit.at_next(&mut world).2, b"old");
+}
+
+#[test]
+fn links_without_circuits_expire_and_links_with_circuits_do_not() {
+    let (mut world, circuit) = spliced(2, 0, 1, 4);
+    let idle_client = world.link_on(0, CLIENT);
+    let idle_relay = world.link_on(1, relay_identity(5));
+    world.settle();
+    world.pass(Duration::from_secs(1801));
+    assert_eq!(world.closed, vec![idle_client]);
+    world.pass(Duration::from_secs(1800));
+    assert_eq!(world.closed, vec![idle_client, idle_relay]);
+    assert!(circuit.next.is_some());
+    assert_eq!(world.halves(), 2);
+}
+
+#[test]
+fn a_peer_that_makes_us_answer_and_does_not_read_is_cut_off() {
+    let mut world = World::new(1, 4);
+    let client = world.link_on(0, CLIENT);
+    let link = world.managers[0].link_of(client).unwrap();
+    let now = world.now;
+    let create = CreateRequest::Fast { x: [1; 20] }.encode(1).unwrap();
+    let mut refused = false;
+    for _ in 0..20_000 {
+        if world.managers[0]
+            .receive(link, create.as_bytes(), now)
+            .is_err()
+        {
+            refused = true;
+            break;
+        }
+    }
+    assert!(refused);
+}

@@ -1,0 +1,526 @@
+//! A whole relay without sockets: connection managers and a controller joined by queues that a
+//! seed drains in any order, and peers that the test plays cell by cell.
+
+// Each test binary uses its own part of the world.
+#![allow(dead_code, unreachable_pub)]
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rand::rngs::StdRng;
+use rand::{RngExt as _, SeedableRng as _};
+use weft_cell::circ_msg::{CreateReply, CreateRequest, Extend2, Extended2};
+use weft_cell::relay::{self, RelayBody};
+use weft_cell::{Cell, ChanCmd, RelayCmd};
+use weft_core::address::{ConnectionId, ThreadId};
+use weft_core::controller::{Action, ControllerParams, Notice, RelayController};
+use weft_core::dos::DosParams;
+use weft_core::handshake::{Established, PeerIdentity};
+use weft_core::manager::{LocalConnectionManager, RelayParams};
+use weft_core::message::{FromController, HalfCell, HalfControl, ToController};
+use weft_crypto::handshake::{self, OnionKeys, ReplyParams, ntor};
+use weft_crypto::relay_cell::{ClientCrypt, RelayCrypt};
+
+/// The relay under test.
+pub const OWN_RSA: [u8; 20] = [0xaa; 20];
+/// The relay under test.
+pub const OWN_ED: [u8; 32] = [0xab; 32];
+
+/// Cells and empties on their way between two threads.
+type Batch = (Vec<HalfCell>, Vec<Box<Cell>>);
+
+/// One lane pair between two threads.
+#[derive(Default)]
+struct Channel {
+    control: VecDeque<HalfControl>,
+    cells: VecDeque<Batch>,
+}
+
+/// Something that may happen next.
+#[derive(Clone, Copy)]
+enum Step {
+    Turn(usize),
+    Controller,
+}
+
+/// See the module.
+pub struct World {
+    pub managers: Vec<LocalConnectionManager>,
+    pub controller: RelayController,
+    pub onion_keys: OnionKeys,
+    pub now: Instant,
+    pub notices: Vec<Notice>,
+    /// Connections that the controller wants opened.
+    pub connects: Vec<Connect>,
+    /// Connections that were told to close.
+    pub closed: Vec<ConnectionId>,
+    /// Cells that the relay wrote to each connection.
+    pub written: BTreeMap<ConnectionId, VecDeque<Cell>>,
+    /// Connections whose peer does not read.
+    pub not_reading: Vec<ConnectionId>,
+    /// No link has room: everything stays in the circuits' queues.
+    pub starve: bool,
+    /// Whether onionskins are answered as they come.
+    pub answer_onionskins: bool,
+    threads: BTreeMap<ConnectionId, usize>,
+    channels: BTreeMap<(usize, usize), Channel>,
+    from_controller: Vec<VecDeque<FromController>>,
+    to_controller: VecDeque<ToController>,
+    rng: StdRng,
+}
+
+/// A connection that the controller wants.
+#[derive(Clone, Copy, Debug)]
+pub struct Connect {
+    pub connection: ConnectionId,
+    pub thread: ThreadId,
+    pub addr: SocketAddr,
+}
+
+impl World {
+    pub fn new(threads: u16, seed: u64) -> Self {
+        let mut params = RelayParams::new(OWN_RSA, OWN_ED);
+        params.extend_to_private = true;
+        Self::with_params(threads, seed, params)
+    }
+
+    pub fn with_params(threads: u16, seed: u64, params: RelayParams) -> Self {
+        let mut rng = StdRng::seed_from_u64(seed);
+        let now = Instant::now();
+        let params = Arc::new(params);
+        let managers = (0..threads)
+            .map(|id| {
+                LocalConnectionManager::new(ThreadId(id), threads, params.clone(), rng.random())
+            })
+            .collect();
+        let controller = RelayController::new(
+            threads,
+            ControllerParams {
+                max_connections: 10_000,
+                max_onionskins: 10_000,
+                max_memory: 1 << 30,
+                dos: DosParams::default(),
+            },
+            rng.random(),
+            now,
+        );
+        World {
+            managers,
+            controller,
+            onion_keys: OnionKeys::new(OWN_RSA, OWN_ED, &[7; 32], None),
+            now,
+            notices: Vec::new(),
+            connects: Vec::new(),
+            closed: Vec::new(),
+            written: BTreeMap::new(),
+            not_reading: Vec::new(),
+            starve: false,
+            answer_onionskins: true,
+            threads: BTreeMap::new(),
+            channels: BTreeMap::new(),
+            from_controller: (0..threads).map(|_| VecDeque::new()).collect(),
+            to_controller: VecDeque::new(),
+            rng,
+        }
+    }
+
+    /// Opens a link from a peer on a thread of the test's choice, past the controller's placement.
+    pub fn link_on(&mut self, thread: usize, peer: PeerIdentity) -> ConnectionId {
+        // Placement goes by load: ask until it is the thread that the test wants.
+        for _ in 0..64 {
+            let addr = "127.0.0.1:1".parse().unwrap();
+            let (id, placed) = self.controller.accepted(addr, self.now).unwrap();
+            if usize::from(placed.0) == thread {
+                self.open(id, thread, false, peer);
+                return id;
+            }
+            self.controller.handle(
+                ToController::LinkClosed {
+                    connection: id,
+                    reason: weft_cell::reason::DestroyReason::NONE,
+                },
+                self.now,
+            );
+        }
+        panic!("thread {thread} never came up");
+    }
+
+    /// Reports a connection as an opened link.
+    pub fn open(&mut self, id: ConnectionId, thread: usize, initiated: bool, peer: PeerIdentity) {
+        self.threads.insert(id, thread);
+        self.written.insert(id, VecDeque::new());
+        let established = Established {
+            link_protocol: 5,
+            peer,
+            clock_skew: None,
+            my_addr: None,
+            peer_addrs: Vec::new(),
+            canonical: true,
+        };
+        self.managers[thread].open_link(id, initiated, &established, self.now);
+    }
+
+    /// Takes the connection away.
+    pub fn close(&mut self, id: ConnectionId) {
+        let thread = self.threads[&id];
+        let link = self.managers[thread].link_of(id).unwrap();
+        self.managers[thread].close_link(link, self.now);
+    }
+
+    /// Lets the relay receive a cell on a connection.
+    pub fn receive(&mut self, id: ConnectionId, cell: &Cell) {
+        let thread = self.threads[&id];
+        let link = self.managers[thread].link_of(id).unwrap();
+        let used = self.managers[thread]
+            .receive(link, cell.as_bytes(), self.now)
+            .unwrap();
+        assert_eq!(used, cell.as_bytes().len());
+    }
+
+    /// The next cell that the relay wrote to a connection.
+    pub fn take(&mut self, id: ConnectionId) -> Option<Cell> {
+        self.written.get_mut(&id)?.pop_front()
+    }
+
+    /// The same, which must be there.
+    pub fn expect(&mut self, id: ConnectionId, command: ChanCmd) -> Cell {
+        let cell = self
+            .take(id)
+            .unwrap_or_else(|| panic!("no {command} on {id}"));
+        assert_eq!(cell.command(), command, "{cell:?}");
+        cell
+    }
+
+    /// Lets everything happen that can, in an order that the seed chooses.
+    pub fn settle(&mut self) {
+        for _ in 0..1_000_000 {
+            for thread in 0..self.managers.len() {
+                self.carry_away(thread);
+            }
+            let mut steps: Vec<Step> = (0..self.managers.len())
+                .filter(|thread| self.has_mail(*thread))
+                .map(Step::Turn)
+                .collect();
+            if !self.to_controller.is_empty() {
+                steps.push(Step::Controller);
+            }
+            if steps.is_empty() {
+                return;
+            }
+            match steps[self.rng.random_range(0..steps.len())] {
+                Step::Turn(thread) => self.turn(thread),
+                Step::Controller => self.run_controller(),
+            }
+        }
+        panic!("the relay never comes to rest");
+    }
+
+    /// Lets time pass in steps of a quarter second.
+    pub fn pass(&mut self, time: Duration) {
+        let end = self.now + time;
+        while self.now < end {
+            self.now += Duration::from_millis(250);
+            for thread in 0..self.managers.len() {
+                for id in self.managers[thread].handle_timeout(self.now) {
+                    self.closed.push(id);
+                    self.close(id);
+                }
+            }
+            self.settle();
+        }
+    }
+
+    fn has_mail(&self, thread: usize) -> bool {
+        !self.from_controller[thread].is_empty()
+            || self.channels.iter().any(|((_, to), channel)| {
+                *to == thread && !(channel.control.is_empty() && channel.cells.is_empty())
+            })
+    }
+
+    /// Schedules, writes, and moves a manager's messages into the channels.
+    fn carry_away(&mut self, thread: usize) {
+        let manager = &mut self.managers[thread];
+        let room = if self.starve { 0 } else { u32::MAX };
+        manager.schedule(self.now, |_| room);
+        for link in manager.links_to_write().to_vec() {
+            let id = self
+                .threads
+                .iter()
+                .find(|(id, on)| **on == thread && manager.link_of(**id) == Some(link))
+                .map(|(id, _)| *id)
+                .unwrap();
+            if self.not_reading.contains(&id) {
+                continue;
+            }
+            while let Some(cell) = manager.outgoing(link).unwrap().pop_front() {
+                self.written
+                    .get_mut(&id)
+                    .unwrap()
+                    .push_back(Cell::clone(&cell));
+                manager.recycle(cell);
+            }
+            manager.wrote(link, self.now);
+        }
+        manager.prune_written();
+        for to in 0..self.from_controller.len() {
+            if to == thread {
+                continue;
+            }
+            let outbox = manager
+                .outbox(ThreadId(u16::try_from(to).unwrap()))
+                .unwrap();
+            let channel = self.channels.entry((thread, to)).or_default();
+            channel.control.extend(outbox.control.drain(..));
+            if !outbox.cells.is_empty() || !outbox.empties.is_empty() {
+                channel.cells.push_back((
+                    std::mem::take(&mut outbox.cells),
+                    std::mem::take(&mut outbox.empties),
+                ));
+            }
+        }
+        while let Some(message) = manager.poll_controller() {
+            self.to_controller.push_back(message);
+        }
+    }
+
+    /// A thread's turn: some of what the controller said, and of what one other thread did.
+    fn turn(&mut self, thread: usize) {
+        let many = self.rng.random_range(1..4);
+        for _ in 0..many {
+            if let Some(message) = self.from_controller[thread].pop_front()
+                && let Some(id) = self.managers[thread].handle_controller(message, self.now)
+            {
+                self.closed.push(id);
+            }
+        }
+        for from in 0..self.managers.len() {
+            if self.rng.random_bool(0.5) {
+                continue;
+            }
+            let Some(channel) = self.channels.get_mut(&(from, thread)) else {
+                continue;
+            };
+            // What a ring does: note the cells, drain control, then those cells.
+            let batches: Vec<Batch> = channel.cells.drain(..).collect();
+            let controls: Vec<HalfControl> = channel.control.drain(..).collect();
+            self.managers[thread].handle_controls(controls, self.now);
+            for (cells, empties) in batches {
+                let from = ThreadId(u16::try_from(from).unwrap());
+                self.managers[thread].handle_cells(from, cells, empties, self.now);
+            }
+        }
+    }
+
+    fn run_controller(&mut self) {
+        let Some(message) = self.to_controller.pop_front() else {
+            return;
+        };
+        self.controller.handle(message, self.now);
+        self.do_actions();
+    }
+
+    /// Carries out what the controller asks for.
+    pub fn do_actions(&mut self) {
+        while let Some(action) = self.controller.poll_action() {
+            match action {
+                Action::Send { to, message } => {
+                    self.from_controller[usize::from(to.0)].push_back(message);
+                }
+                Action::Connect {
+                    connection,
+                    thread,
+                    addr,
+                    ..
+                } => self.connects.push(Connect {
+                    connection,
+                    thread,
+                    addr,
+                }),
+                Action::Onionskin { half, request } => {
+                    if !self.answer_onionskins {
+                        continue;
+                    }
+                    let answer = handshake::negotiate(
+                        &request,
+                        &self.onion_keys,
+                        &ReplyParams::default(),
+                        &mut self.rng,
+                    )
+                    .map(|answer| (answer.reply, Box::new(answer.keys)))
+                    .map_err(|_| weft_cell::reason::DestroyReason::PROTOCOL);
+                    self.controller.onionskin_answered(half, answer);
+                }
+                Action::Notice(notice) => self.notices.push(notice),
+            }
+        }
+    }
+
+    /// Halves on all threads.
+    pub fn halves(&self) -> usize {
+        self.managers
+            .iter()
+            .map(LocalConnectionManager::halves)
+            .sum()
+    }
+
+    /// Randomness of the test.
+    pub fn rng(&mut self) -> &mut StdRng {
+        &mut self.rng
+    }
+}
+
+/// A client's circuit through the relay, and the next hop beyond it, both played by the test.
+pub struct Circuit {
+    /// The client's connection, and its circuit id there.
+    pub client: (ConnectionId, u32),
+    /// The client's keys.
+    pub crypt: ClientCrypt,
+    /// The next hop's connection and circuit id, once extended.
+    pub next: Option<(ConnectionId, u32)>,
+    /// The next hop's keys.
+    pub next_crypt: Option<RelayCrypt>,
+}
+
+/// The identity of a relay that the test plays.
+pub fn relay_identity(number: u8) -> PeerIdentity {
+    PeerIdentity::Relay {
+        rsa: [number; 20],
+        ed25519: [number; 32],
+    }
+}
+
+impl Circuit {
+    /// CREATE2 and its answer.
+    pub fn create(world: &mut World, connection: ConnectionId, circ_id: u32) -> Self {
+        let state =
+            ntor::ClientState::start(&OWN_RSA, &world.onion_keys.current_public(), world.rng());
+        let create = CreateRequest::Create2 {
+            handshake_type: 2,
+            data: state.onionskin().to_vec(),
+        };
+        world.receive(connection, &create.encode(circ_id).unwrap());
+        world.settle();
+        let cell = world.expect(connection, ChanCmd::CREATED2);
+        assert_eq!(cell.circ_id(), circ_id);
+        let CreateReply::Created2 { data } =
+            CreateReply::decode(cell.command(), cell.body()).unwrap()
+        else {
+            panic!("CREATED2 expected");
+        };
+        let mut crypt = ClientCrypt::new();
+        crypt.add_hop(&state.finish(&data).unwrap());
+        Circuit {
+            client: (connection, circ_id),
+            crypt,
+            next: None,
+            next_crypt: None,
+        }
+    }
+
+    /// A relay cell from the client for one of its hops.
+    pub fn forward(
+        &mut self,
+        world: &mut World,
+        hop: usize,
+        outer: ChanCmd,
+        command: RelayCmd,
+        stream: u16,
+        data: &[u8],
+    ) -> Cell {
+        let mut cell = Cell::new(self.client.1, outer);
+        relay::encode(cell.body_mut(), command, stream, data, world.rng()).unwrap();
+        self.crypt.encrypt_forward(hop, cell.body_mut());
+        cell
+    }
+
+    /// The same, handed to the relay.
+    pub fn send(&mut self, world: &mut World, hop: usize, command: RelayCmd, data: &[u8]) {
+        let outer = match command {
+            RelayCmd::EXTEND2 => ChanCmd::RELAY_EARLY,
+            _ => ChanCmd::RELAY,
+        };
+        let cell = self.forward(world, hop, outer, command, 1, data);
+        world.receive(self.client.0, &cell);
+    }
+
+    /// EXTEND2 to a relay.
+    pub fn extend_message(to: u8, onionskin: &[u8]) -> Vec<u8> {
+        Extend2 {
+            ipv4: Some(format!("127.0.0.{to}:9001").parse().unwrap()),
+            rsa: Some([to; 20]),
+            ed25519: Some([to; 32]),
+            handshake_type: 2,
+            handshake: onionskin.to_vec(),
+            ..Extend2::default()
+        }
+        .encode()
+        .unwrap()
+    }
+
+    /// EXTEND2 to relay `to`, whose link is `connection`, and its answer.
+    pub fn extend(&mut self, world: &mut World, to: u8, connection: ConnectionId) {
+        let keys = OnionKeys::new([to; 20], [to; 32], &[to; 32], None);
+        let state = ntor::ClientState::start(&[to; 20], &keys.current_public(), world.rng());
+        let message = Self::extend_message(to, &state.onionskin());
+        self.send(world, 0, RelayCmd::EXTEND2, &message);
+        world.settle();
+        let create = world.expect(connection, ChanCmd::CREATE2);
+        let request = CreateRequest::decode(create.command(), create.body()).unwrap();
+        let answer =
+            handshake::negotiate(&request, &keys, &ReplyParams::default(), world.rng()).unwrap();
+        let created = answer.reply.encode(create.circ_id()).unwrap();
+        world.receive(connection, &created);
+        world.settle();
+        let (hop, command, data) = self.backward(world);
+        assert_eq!((hop, command), (0, RelayCmd::EXTENDED2));
+        let extended = Extended2::decode(&data).unwrap();
+        self.crypt.add_hop(&state.finish(&extended.data).unwrap());
+        self.next = Some((connection, create.circ_id()));
+        self.next_crypt = Some(RelayCrypt::new(&answer.keys));
+    }
+
+    /// The next relay cell toward the client, decrypted: hop, command, data.
+    pub fn backward(&mut self, world: &mut World) -> (usize, RelayCmd, Vec<u8>) {
+        let mut cell = world.expect(self.client.0, ChanCmd::RELAY);
+        assert_eq!(cell.circ_id(), self.client.1);
+        let hop = self
+            .crypt
+            .decrypt_backward(cell.body_mut())
+            .expect("a cell that the client recognizes");
+        let body = RelayBody::new(cell.body());
+        (hop, body.command(), body.data().unwrap().to_vec())
+    }
+
+    /// The next relay cell at the next hop, decrypted.
+    pub fn at_next(&mut self, world: &mut World) -> (ChanCmd, RelayCmd, Vec<u8>) {
+        let (connection, circ_id) = self.next.unwrap();
+        let mut cell = world.take(connection).expect("a cell at the next hop");
+        assert_eq!(cell.circ_id(), circ_id);
+        assert!(
+            self.next_crypt
+                .as_mut()
+                .unwrap()
+                .decrypt_forward(cell.body_mut())
+        );
+        let body = RelayBody::new(cell.body());
+        (
+            cell.command(),
+            body.command(),
+            body.data().unwrap().to_vec(),
+        )
+    }
+
+    /// A relay cell from the next hop toward the client, handed to the relay.
+    pub fn answer(&mut self, world: &mut World, data: &[u8]) {
+        let (connection, circ_id) = self.next.unwrap();
+        let mut cell = Cell::new(circ_id, ChanCmd::RELAY);
+        relay::encode(cell.body_mut(), RelayCmd::DATA, 1, data, world.rng()).unwrap();
+        self.next_crypt
+            .as_mut()
+            .unwrap()
+            .originate_backward(cell.body_mut());
+        world.receive(connection, &cell);
+    }
+}
