@@ -26,6 +26,8 @@
 mod error;
 mod link;
 mod probe;
+#[cfg(test)]
+mod tests;
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};

@@ -187,7 +187,7 @@ pub enum ProbeError {
     /// Whoever answered does not have our onion key.
     #[error(
         "the relay at {via} extended a circuit to {own_addr}, but whoever answered there does \
-         not have our onion key: {source}"
+         not have our onion key ({source}): is another copy of this relay running at that address?"
     )]
     NotUs {
         /// The relay that was asked.

@@ -77,14 +77,14 @@ impl Link {
         self.send(cell.as_bytes())
     }
 
-    /// The next cell of circuit `circ_id`. Padding, cells of other circuits and variable-length
-    /// ones, none of which matter to a probe, are skipped.
-    pub(super) fn next_cell(&mut self, circ_id: u32) -> Result<Cell, LinkFault> {
+    /// The next fixed-length cell. Variable-length ones, none of which matter on an open link,
+    /// are skipped.
+    pub(super) fn next_cell(&mut self) -> Result<Cell, LinkFault> {
         loop {
             while let Some((frame, len)) = frame::next(&self.plain, MAX_HANDSHAKE_BYTES)? {
                 let cell = match frame {
-                    Frame::Fixed(cell) if cell.circ_id() == circ_id => Some(Cell::from(cell)),
-                    _ => None,
+                    Frame::Fixed(cell) => Some(Cell::from(cell)),
+                    Frame::Variable { .. } => None,
                 };
                 self.plain.drain(..len);
                 if let Some(cell) = cell {

@@ -210,7 +210,7 @@ fn create_fast(
     let handshake = fast::ClientState::start(rng);
     let request = CreateRequest::Fast { x: *handshake.x() };
     link.send_cell(&request.encode(circ_id)?)?;
-    let cell = link.next_cell(circ_id)?;
+    let cell = next_cell(link, circ_id)?;
     if let Some(reason) = destroyed(&cell) {
         return Err(LinkFault::Destroyed(reason));
     }
@@ -236,7 +236,7 @@ fn extend(
     crypt.encrypt_forward(0, cell.body_mut());
     link.send_cell(&cell)?;
     loop {
-        let mut cell = link.next_cell(circ_id)?;
+        let mut cell = next_cell(link, circ_id)?;
         if let Some(reason) = destroyed(&cell) {
             let truncated = false;
             return Ok(Extension::Failed { reason, truncated });
@@ -261,6 +261,16 @@ fn extend(
             // Padding.
             RelayCmd::DROP => {}
             other => return Err(LinkFault::Unexpected(format!("relay message {other}"))),
+        }
+    }
+}
+
+/// The next cell of the circuit. Padding and cells of circuits that do not exist are skipped.
+fn next_cell(link: &mut Link, circ_id: u32) -> Result<Cell, LinkFault> {
+    loop {
+        let cell = link.next_cell()?;
+        if cell.circ_id() == circ_id {
+            return Ok(cell);
         }
     }
 }

@@ -1,0 +1,309 @@
+//! Reachability probes through real C tor relays: one is asked, another plays ourselves.
+//!
+//! These tests need the `tor` program and fail without it. Everything is on loopback.
+
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use base64ct::{Base64Unpadded, Encoding as _};
+use rand::SeedableRng as _;
+use rand_chacha::ChaCha12Rng;
+use socket2::{Domain, Socket, Type};
+use tempfile::TempDir;
+use weft_core::handshake::HandshakeError;
+use weft_node::reachability::{LinkFault, Probe, ProbeError, Step};
+
+/// Only a hang takes as long as this.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a probe waits that has nothing to wait for.
+const IN_VAIN: Duration = Duration::from_secs(2);
+
+/// A C tor relay without a network; its process dies with this value, or with the test.
+struct Relay {
+    process: Child,
+    dir: TempDir,
+}
+
+impl Relay {
+    fn start() -> Self {
+        let dir = tempfile::tempdir().expect("no temporary directory");
+        let torrc = dir.path().join("torrc");
+        let text = format!(
+            "DataDirectory {data}\nLog notice stdout\n\
+             DirAuthority nobody orport=1 no-v2 v3ident={nobody} 127.0.0.1:1 {nobody}\n\
+             TestingTorNetwork 1\nExtendAllowPrivateAddresses 1\nAssumeReachable 1\n\
+             PublishServerDescriptor 0\nAddressDisableIPv6 1\nAddress 127.0.0.1\n\
+             ORPort 127.0.0.1:auto IPv4Only\nSocksPort 0\nNickname ctor\nContactInfo nobody\n\
+             ExitRelay 0\nServerDNSDetectHijacking 0\nServerDNSAllowBrokenConfig 1\n\
+             GeoIPFile /dev/null\nGeoIPv6File /dev/null\n\
+             ShutdownWaitLength 0\n__OwningControllerProcess {pid}\n",
+            data = dir.path().join("data").display(),
+            nobody = "A".repeat(40),
+            pid = std::process::id(),
+        );
+        fs::write(&torrc, text).expect("cannot write the torrc");
+        let log = File::create(dir.path().join("log")).expect("cannot create a file");
+        let process = Command::new("tor")
+            .args(["--defaults-torrc", "/dev/null", "-f"])
+            .arg(&torrc)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().expect("cannot share a file"))
+            .stderr(log)
+            .spawn()
+            .expect("cannot run tor: install Debian's package `tor`");
+        Self { process, dir }
+    }
+
+    /// Waits until the log has a whole line with these words; returns what follows them.
+    fn wait_for(&mut self, words: &str) -> String {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let log = fs::read_to_string(self.dir.path().join("log")).unwrap_or_default();
+            let (lines, _) = log.rsplit_once('\n').unwrap_or_default();
+            if let Some((_, found)) = lines.lines().find_map(|line| line.split_once(words)) {
+                return found.trim().to_owned();
+            }
+            let ended = self.process.try_wait().expect("cannot ask for tor's end");
+            assert!(
+                ended.is_none() && Instant::now() < deadline,
+                "tor never came to {words:?} ({ended:?}):\n{log}"
+            );
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Waits until the relay answers, and says where it is and who.
+    fn contact(&mut self) -> Contact {
+        let addr = self.wait_for("Opened OR listener connection (ready) on ");
+        self.wait_for("Bootstrapped 0%");
+        let data = self.dir.path().join("data");
+        let (mut rsa, mut ed25519, mut ntor) = ([0; 20], [0; 32], [0; 32]);
+        hex::decode_to_slice(last_word(&data.join("fingerprint")), &mut rsa).unwrap();
+        let text = last_word(&data.join("fingerprint-ed25519"));
+        Base64Unpadded::decode(text, &mut ed25519).unwrap();
+        // C tor's tagged file: 32 bytes each of tag, secret key and public key.
+        let key = fs::read(data.join("keys/secret_onion_key_ntor")).unwrap();
+        ntor.copy_from_slice(&key[64..96]);
+        Contact {
+            addr: addr.parse().expect("no address in tor's log"),
+            rsa,
+            ed25519,
+            ntor,
+        }
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn last_word(path: &Path) -> String {
+    let text = fs::read_to_string(path).unwrap();
+    text.split_whitespace().last().unwrap_or("").to_owned()
+}
+
+/// What a descriptor says of a relay.
+#[derive(Clone, Copy)]
+struct Contact {
+    addr: SocketAddr,
+    rsa: [u8; 20],
+    ed25519: [u8; 32],
+    ntor: [u8; 32],
+}
+
+fn probe(via: Contact, own: Contact) -> Probe {
+    Probe {
+        via: via.addr,
+        via_rsa: via.rsa,
+        own_addr: own.addr,
+        own_rsa: own.rsa,
+        own_ed25519: own.ed25519,
+        own_ntor: own.ntor,
+        bind: None,
+        timeout: PATIENCE,
+    }
+}
+
+fn run(probe: &Probe) -> Result<(), ProbeError> {
+    probe.run(&mut ChaCha12Rng::seed_from_u64(1))
+}
+
+/// Runs a probe that must fail; checks that its words name what an operator needs.
+fn fail(probe: &Probe, words: &[&str]) -> ProbeError {
+    let error = run(probe).expect_err("the probe should have failed");
+    let text = error.to_string();
+    for words in words {
+        assert!(text.contains(words), "no {words:?} in: {text}");
+    }
+    error
+}
+
+/// Somebody who is no relay and does with connections what `serve` does.
+fn not_a_relay(serve: impl Fn(std::net::TcpStream) + Send + 'static) -> SocketAddr {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let addr = listener.local_addr().unwrap();
+    // Ends with the test's process.
+    thread::spawn(move || {
+        while let Ok((socket, _)) = listener.accept() {
+            serve(socket);
+        }
+    });
+    addr
+}
+
+/// An address at which connections are accepted and nothing is ever said.
+fn silence() -> SocketAddr {
+    not_a_relay(std::mem::forget)
+}
+
+/// A port that is taken, but where nothing listens.
+fn closed_port() -> (Socket, SocketAddr) {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    socket.bind(&any.into()).unwrap();
+    let addr = socket.local_addr().unwrap().as_socket().unwrap();
+    (socket, addr)
+}
+
+/// A relay that nobody runs, for tests in which no one comes to ask for it.
+fn nobody(addr: SocketAddr) -> Contact {
+    Contact {
+        addr,
+        rsa: [7; 20],
+        ed25519: [8; 32],
+        ntor: [9; 32],
+    }
+}
+
+#[test]
+fn a_relay_that_listens_is_found_reachable() {
+    let (mut via, mut own) = (Relay::start(), Relay::start());
+    let (via, own) = (via.contact(), own.contact());
+    let mut probe = probe(via, own);
+    run(&probe).unwrap();
+    // Again, now that the one has a link to the other, and from an address of our choice.
+    probe.bind = Some(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2)));
+    run(&probe).unwrap();
+    // C tor answers an onionskin for a key that it does not have, too, but with nonsense.
+    probe.own_ntor[5] ^= 1;
+    let error = fail(&probe, &[&own.addr.to_string(), "our onion key"]);
+    assert!(matches!(error, ProbeError::NotUs { .. }), "{error:?}");
+    assert!(error.is_verdict());
+}
+
+#[test]
+fn a_relay_that_does_not_listen_is_not_found_reachable() {
+    let mut via = Relay::start();
+    let via = via.contact();
+    let (_socket, closed) = closed_port();
+    let words = ["could not reach us at", &closed.to_string(), "firewall"];
+    let error = fail(&probe(via, nobody(closed)), &words);
+    assert!(matches!(error, ProbeError::NotReached { .. }), "{error:?}");
+    assert!(error.is_verdict());
+
+    // Another relay answers there: in this case the one that was asked.
+    let own = Contact {
+        addr: via.addr,
+        ..nobody(closed)
+    };
+    let error = fail(&probe(via, own), &["could not reach us at"]);
+    assert!(matches!(error, ProbeError::NotReached { .. }), "{error:?}");
+
+    let mut filtered = probe(via, nobody(silence()));
+    filtered.timeout = IN_VAIN;
+    let error = fail(&filtered, &["within 2 seconds", "firewall"]);
+    assert!(matches!(error, ProbeError::NoAnswer { .. }), "{error:?}");
+    assert!(error.is_verdict());
+}
+
+#[test]
+fn another_relay_than_the_one_wanted_is_not_asked() {
+    let mut via = Relay::start();
+    let mut via = via.contact();
+    via.rsa[0] ^= 1;
+    let own = nobody(silence());
+    let error = fail(&probe(via, own), &["wrong relay", &via.addr.to_string()]);
+    let ProbeError::Via {
+        step: Step::LinkHandshake,
+        source: LinkFault::Handshake(source),
+        ..
+    } = &error
+    else {
+        panic!("{error:?}");
+    };
+    assert!(matches!(**source, HandshakeError::WrongIdentity { .. }));
+    assert!(!error.is_verdict());
+}
+
+#[test]
+fn what_is_no_relay_cannot_be_asked() {
+    let own = nobody(closed_port().1);
+    let ask = |addr| Probe {
+        timeout: IN_VAIN,
+        ..probe(nobody(addr), own)
+    };
+    let says_nothing_about_us = "this says nothing about our own port yet";
+
+    let error = fail(&ask(silence()), &["TLS", says_nothing_about_us]);
+    assert!(matches!(
+        error,
+        ProbeError::Via {
+            step: Step::Tls,
+            source: LinkFault::TimedOut,
+            ..
+        }
+    ));
+
+    // Whether the end or a reset comes first is the kernel's affair.
+    let error = fail(&ask(not_a_relay(drop)), &["TLS", says_nothing_about_us]);
+    assert!(matches!(
+        error,
+        ProbeError::Via {
+            step: Step::Tls,
+            source: LinkFault::Closed | LinkFault::Io(_),
+            ..
+        }
+    ));
+
+    let web_server = not_a_relay(|mut socket| {
+        let _ = socket.write_all(b"HTTP/1.0 400 Bad Request\r\n\r\n");
+        std::mem::forget(socket);
+    });
+    let error = fail(&ask(web_server), &["TLS", says_nothing_about_us]);
+    assert!(matches!(
+        error,
+        ProbeError::Via {
+            step: Step::Tls,
+            source: LinkFault::Tls(_),
+            ..
+        }
+    ));
+
+    let (_socket, closed) = closed_port();
+    let error = fail(&ask(closed), &["refused", says_nothing_about_us]);
+    assert!(matches!(error, ProbeError::Connect { .. }));
+    assert!(!error.is_verdict());
+}
+
+#[test]
+fn addresses_that_cannot_be_used_are_named() {
+    let own = nobody(silence());
+    let mut probe = probe(nobody(silence()), own);
+    probe.bind = Some("192.0.2.1".parse().unwrap());
+    let error = fail(&probe, &["192.0.2.1", "OutboundBindAddress"]);
+    assert!(matches!(error, ProbeError::Bind { .. }), "{error:?}");
+    assert!(!error.is_verdict());
+
+    probe.own_addr = "0.0.0.0:9001".parse().unwrap();
+    let error = fail(&probe, &["0.0.0.0:9001", "Address"]);
+    assert!(matches!(error, ProbeError::OwnAddress { .. }), "{error:?}");
+}
