@@ -4,6 +4,12 @@
 //! any ten seconds of the last five days (dir-spec 2.1.1, `bandwidth`). The histories of the
 //! extra-info document are daily totals over the same five days (`read-history` …). Both survive
 //! a restart in the state file's `BWHistory…` lines. Nothing here reads a clock.
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation
+)]
 
 use std::collections::VecDeque;
 use std::time::{Duration, SystemTime};
@@ -113,7 +119,12 @@ impl Series {
         self.recent.pop_front();
         self.recent.push_back(0);
         self.now = self.now.saturating_add(1);
-        if self.now >= self.period_end {
+        self.end_periods();
+    }
+
+    /// Ends the current period if its time is over.
+    fn end_periods(&mut self) {
+        while self.now >= self.period_end {
             self.past.push_back(self.current);
             if self.past.len() > PERIODS {
                 self.past.pop_front();
@@ -136,12 +147,29 @@ impl Series {
             *self = Self::new(when);
         }
         while self.now < when {
-            self.tick();
+            if self.recent.iter().any(|bytes| *bytes != 0) {
+                self.tick();
+            } else {
+                // Silence has no maxima: on to the end of the period at once.
+                self.now = when.min(self.period_end);
+                self.end_periods();
+            }
         }
         if let Some(last) = self.recent.back_mut() {
             *last = last.saturating_add(bytes);
         }
         self.current.total = self.current.total.saturating_add(bytes);
+    }
+
+    /// `rate` bytes in each of the next `length` seconds, of which no more than that is known.
+    fn restore(&mut self, mut length: u64, rate: u64) {
+        while length > 0 {
+            self.end_periods();
+            let step = length.min(self.period_end.saturating_sub(self.now));
+            self.current.total = self.current.total.saturating_add(rate.saturating_mul(step));
+            self.now = self.now.saturating_add(step);
+            length -= step;
+        }
     }
 
     /// Largest [`ROLLING`]-second sum; the current period counts once it has lasted `min_time`.
@@ -244,10 +272,7 @@ impl Series {
                 break;
             }
             let length = interval.min(now - start);
-            // Only whole periods are stored, so spread them evenly and set the maximum after.
-            for second in start..start + length {
-                series.add(second, total / length);
-            }
+            series.restore(length, total / length);
             let maximum = maxima
                 .as_ref()
                 .and_then(|maxima| maxima.get(at).copied())
@@ -255,7 +280,7 @@ impl Series {
             series.current.maximum = maximum.saturating_mul(ROLLING_SECONDS);
             start += length;
         }
-        series.recent = VecDeque::from([0; ROLLING]);
+        series.end_periods();
         Ok(Some(series))
     }
 }
@@ -382,6 +407,7 @@ impl BandwidthHistory {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 mod tests {
     use super::*;
     use proptest::prelude::*;

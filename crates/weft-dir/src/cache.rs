@@ -3,6 +3,12 @@
 //! `cached-microdesc-consensus` and `cached-certs` in CacheDirectory, so that `tor` and `weft`
 //! started in turn on one directory find each other's. A file that cannot be used is worth one
 //! warning, is not an error, and is replaced by the next good document.
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation
+)]
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -91,6 +97,7 @@ fn create_private(path: &Path) -> io::Result<File> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 mod tests {
     use super::*;
 

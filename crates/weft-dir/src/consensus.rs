@@ -4,6 +4,12 @@
 //! 3.10; C tor `networkstatus_check_consensus_signature`). Parsing and signature arithmetic are
 //! tor-netdoc's; which certificates count, which times are tolerated, and what a relay keeps of
 //! a consensus are decided here.
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation
+)]
 
 use std::collections::{BTreeMap, HashSet};
 use std::net::SocketAddr;
@@ -365,6 +371,7 @@ pub fn certs_path(missing: &[AuthCertKeyIds]) -> String {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 mod tests {
     use super::*;
     use crate::testing::{TestAuthority, TestConsensus, now, secs};

@@ -2,6 +2,12 @@
 //!
 //! Holds the certificates, the consensus in use, and one that waits for certificates. Does no
 //! input or output: asked what to request, told what was answered.
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation
+)]
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -457,6 +463,7 @@ impl Fetcher {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 mod tests {
     use super::*;
     use crate::testing::{TestAuthority, TestConsensus, now, secs};

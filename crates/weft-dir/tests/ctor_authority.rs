@@ -541,5 +541,9 @@ fn an_authority_refuses_what_is_wrong_with_a_reason_and_takes_every_variant_that
         if_modified_since: None,
     });
     assert_eq!(response.status, 404);
-    assert!(tor.log().contains("router signature"), "and complains in its log: {}", tor.log());
+    assert!(
+        tor.log().contains("Incorrect ed25519 signature"),
+        "and complains in its log: {}",
+        tor.log()
+    );
 }

@@ -1,0 +1,429 @@
+//! The directory task before a made-up authority, on a clock that the test moves.
+
+#[path = "../src/testing.rs"]
+#[allow(dead_code)]
+mod testing;
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
+
+use testing::{TestAuthority, TestConsensus, now, secs};
+use weft_dir::bandwidth::Totals;
+use weft_dir::cache;
+use weft_dir::clock::ManualClock;
+use weft_dir::command::{Command, Event, Options, Severity, UploadOutcome};
+use weft_dir::task::{Config, DirectoryTask};
+
+/// What the authority answers to a request line: the whole answer.
+type Answers = Box<dyn FnMut(&str) -> Vec<u8> + Send>;
+
+/// An HTTP server on loopback that answers as it is told and remembers what it was asked.
+struct Server {
+    address: SocketAddr,
+    requests: Arc<Mutex<Vec<String>>>,
+}
+
+impl Server {
+    fn start(mut answers: Answers) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let seen = requests.clone();
+        // Ends with the test's process; a listener has no other way to be told.
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                let mut bytes = Vec::new();
+                let mut chunk = [0; 4096];
+                while !complete(&bytes) {
+                    match stream.read(&mut chunk) {
+                        Ok(read) if read > 0 => bytes.extend(&chunk[..read]),
+                        _ => break,
+                    }
+                }
+                let text = String::from_utf8(bytes).unwrap();
+                let line = text.lines().next().unwrap_or_default().to_string();
+                let answer = answers(&line);
+                seen.lock().unwrap().push(text);
+                let _ = stream.write_all(&answer);
+            }
+        });
+        Self { address, requests }
+    }
+
+    /// Bodies of the descriptors that were posted.
+    fn posted(&self) -> Vec<String> {
+        let requests = self.requests.lock().unwrap();
+        requests
+            .iter()
+            .filter(|text| text.starts_with("POST"))
+            .cloned()
+            .collect()
+    }
+}
+
+/// Whether a whole request has arrived.
+fn complete(bytes: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(bytes);
+    let Some((head, body)) = text.split_once("\r\n\r\n") else {
+        return false;
+    };
+    let length = head
+        .lines()
+        .find_map(|line| line.strip_prefix("Content-Length: "));
+    body.len() >= length.map_or(0, |length| length.parse().unwrap())
+}
+
+/// A well-formed answer.
+fn answer(status: &str, headers: &str, body: &str) -> Vec<u8> {
+    format!(
+        "HTTP/1.0 {status}\r\nContent-Length: {}\r\n{headers}\r\n{body}",
+        body.len()
+    )
+    .into_bytes()
+}
+
+/// A directory task and its clock.
+struct Node {
+    clock: Arc<ManualClock>,
+    commands: tokio::sync::mpsc::Sender<Command>,
+    events: mpsc::Receiver<Event>,
+    thread: std::thread::JoinHandle<()>,
+}
+
+impl Node {
+    fn start(options: Options) -> Self {
+        let clock = Arc::new(ManualClock::new(now()));
+        let (commands, receiver) = tokio::sync::mpsc::channel(64);
+        let (sender, events) = mpsc::channel();
+        let sink = Box::new(move |event| {
+            let _ = sender.send(event);
+        });
+        let task = DirectoryTask::new(
+            Config {
+                options,
+                state: Vec::new(),
+                seed: [1; 32],
+            },
+            clock.clone(),
+            sink,
+        );
+        let thread = std::thread::spawn(move || {
+            tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap()
+                .block_on(task.run(receiver));
+        });
+        Self {
+            clock,
+            commands,
+            events,
+            thread,
+        }
+    }
+
+    fn send(&self, command: Command) {
+        self.commands.blocking_send(command).unwrap();
+    }
+
+    /// Moves the clock, a tenth of a second at a time, until an event that `pick` wants.
+    fn until<T>(&self, what: &str, pick: impl Fn(Event) -> Option<T>) -> T {
+        let mut seen = Vec::new();
+        for _ in 0..60_000 {
+            match self.events.recv_timeout(Duration::from_millis(2)) {
+                Ok(event) => {
+                    seen.push(format!("{event:?}"));
+                    if let Some(picked) = pick(event) {
+                        return picked;
+                    }
+                }
+                Err(mpsc::RecvTimeoutError::Timeout) => {
+                    self.clock.advance(Duration::from_millis(100))
+                }
+                Err(mpsc::RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        panic!("waited in vain for {what}: {seen:#?}");
+    }
+
+    fn shutdown(self) -> Vec<Event> {
+        self.send(Command::Shutdown);
+        self.thread.join().unwrap();
+        self.events.try_iter().collect()
+    }
+}
+
+/// A network of one authority that serves a consensus from the third request on.
+fn network(directory: &std::path::Path, upload: fn(usize) -> Vec<u8>) -> (Server, Options) {
+    let authority = TestAuthority::new(1);
+    let mut asked = 0;
+    let mut uploads = 0;
+    let text = TestConsensus {
+        relays: vec![(testing::relay(1).rsa_id(), "Fast Running Valid")],
+        ..TestConsensus::default()
+    }
+    .signed_by(&[&authority]);
+    let cert = authority.cert.clone();
+    let server = Server::start(Box::new(move |line| {
+        if line.starts_with("POST /tor/ ") {
+            uploads += 1;
+            upload(uploads)
+        } else if line.starts_with("GET /tor/keys/fp-sk/") {
+            answer("200 OK", "", &cert)
+        } else if line.starts_with("GET /tor/status-vote/current/consensus-microdesc/") {
+            asked += 1;
+            if asked < 3 {
+                answer("404 Not found", "", "")
+            } else {
+                answer("200 OK", "", &text)
+            }
+        } else {
+            answer("400 Bad request", "", "")
+        }
+    }));
+    let options = Options {
+        // The clock of the test outruns real connections.
+        max_stall: secs(86_400),
+        ..Options::new(
+            vec![authority.configured(server.address)],
+            directory.to_path_buf(),
+            true,
+        )
+    };
+    (server, options)
+}
+
+#[test]
+fn from_nothing_to_published_and_listed() {
+    let directory = tempfile::tempdir().unwrap();
+    let (server, options) = network(directory.path(), |_| answer("200 Fine", "", ""));
+    let node = Node::start(options);
+    node.send(Command::Descriptor(Box::new(testing::relay(1))));
+
+    let consensus = node.until("a consensus", |event| match event {
+        Event::Consensus(consensus) => Some(consensus),
+        Event::Message(severity, text) => {
+            assert!(
+                severity < Severity::Notice,
+                "a young network is no reason to worry: {text}"
+            );
+            None
+        }
+        _ => None,
+    });
+    assert_eq!(consensus.params.circwindow, 500);
+    assert!(
+        node.until("being listed", |event| match event {
+            Event::Listed(flags) => Some(flags),
+            _ => None,
+        })
+        .is_some()
+    );
+    assert!(
+        cache::read(directory.path(), cache::CONSENSUS)
+            .unwrap()
+            .is_some()
+    );
+    assert!(
+        cache::read(directory.path(), cache::CERTS)
+            .unwrap()
+            .is_some()
+    );
+
+    // Nothing is published before somebody found the ORPort reachable.
+    node.clock.advance(secs(30));
+    assert!(server.posted().is_empty());
+    node.send(Command::Reachable {
+        ipv4: true,
+        ipv6: true,
+    });
+    let (accepted, of, reason) = node.until("publication", |event| match event {
+        Event::Published {
+            accepted,
+            of,
+            reason,
+            ..
+        } => Some((accepted, of, reason)),
+        _ => None,
+    });
+    assert_eq!((accepted, of, reason), (1, 1, "initialized"));
+    node.until("the end of the start", |event| match event {
+        Event::Bootstrap { percent: 100, .. } => Some(()),
+        _ => None,
+    });
+    let posted = server.posted();
+    assert!(
+        posted[0].contains("\nrouter-signature\n") && posted[0].contains("\nextra-info weft1 ")
+    );
+
+    // The same again is not published, something else is.
+    node.send(Command::Descriptor(Box::new(testing::relay(1))));
+    let mut changed = testing::relay(1);
+    changed.contact = Some("me".into());
+    node.send(Command::Descriptor(Box::new(changed)));
+    let reason = node.until("publication", |event| match event {
+        Event::Published { reason, .. } => Some(reason),
+        _ => None,
+    });
+    assert_eq!(reason, "config change");
+    assert_eq!(server.posted().len(), 2);
+    assert!(server.posted()[1].contains("\ncontact me\n"));
+
+    let last = node.shutdown();
+    assert!(matches!(last.last(), Some(Event::State(_))), "{last:?}");
+}
+
+#[test]
+fn bandwidth_reaches_the_descriptor() {
+    let directory = tempfile::tempdir().unwrap();
+    let (server, options) = network(directory.path(), |_| answer("200 Fine", "", ""));
+    let node = Node::start(Options {
+        assume_reachable: true,
+        ..options
+    });
+    node.send(Command::Descriptor(Box::new(testing::relay(1))));
+    node.until("publication", |event| match event {
+        Event::Published { observed, .. } => Some(assert_eq!(observed, 0)),
+        _ => None,
+    });
+    for second in 0..=20 {
+        node.clock.advance(secs(1));
+        let bytes = 3000 * second;
+        node.send(Command::Bandwidth(Totals {
+            read: bytes,
+            written: bytes,
+            ..Totals::default()
+        }));
+        // Each report must be taken at its own second.
+        while node.commands.capacity() < node.commands.max_capacity() {
+            std::thread::yield_now();
+        }
+    }
+    let (reason, observed) = node.until("publication", |event| match event {
+        Event::Published {
+            reason, observed, ..
+        } => Some((reason, observed)),
+        _ => None,
+    });
+    assert_eq!(reason, "bandwidth has changed");
+    assert!((300..=3300).contains(&observed), "{observed}");
+    assert!(
+        server
+            .posted()
+            .last()
+            .unwrap()
+            .contains(&format!(" {observed}\n"))
+    );
+    node.shutdown();
+}
+
+#[test]
+fn an_upload_that_failed_is_repeated_and_a_refusal_is_not() {
+    let directory = tempfile::tempdir().unwrap();
+    let (server, options) = network(directory.path(), |uploads| match uploads {
+        1 => Vec::new(),
+        2 => answer("503 Busy", "", ""),
+        _ => answer("400 Fingerprint is marked rejected", "", ""),
+    });
+    let node = Node::start(Options {
+        assume_reachable: true,
+        ..options
+    });
+    node.send(Command::Descriptor(Box::new(testing::relay(1))));
+    let outcome = || {
+        node.until("an answer", |event| match event {
+            Event::Uploaded { outcome, authority } => {
+                assert_eq!(authority, "auth");
+                Some(outcome)
+            }
+            _ => None,
+        })
+    };
+    assert!(matches!(outcome(), UploadOutcome::Failed(_)));
+    assert_eq!(outcome(), UploadOutcome::Failed("status 503 (Busy)".into()));
+    assert_eq!(
+        outcome(),
+        UploadOutcome::Refused("Fingerprint is marked rejected".into())
+    );
+    node.clock.advance(secs(3600));
+    let last = node.shutdown();
+    assert!(
+        !last
+            .iter()
+            .any(|event| matches!(event, Event::Uploaded { .. })),
+        "{last:?}"
+    );
+    assert_eq!(server.posted().len(), 3);
+}
+
+#[test]
+fn a_directory_with_another_time_is_told_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let authority = TestAuthority::new(1);
+    // Two hours behind `now()`.
+    let server = Server::start(Box::new(|_| {
+        answer(
+            "404 Not found",
+            "Date: Fri, 20 Nov 2026 23:00:00 GMT\r\nX-Your-Address-Is: 192.0.2.7\r\n",
+            "",
+        )
+    }));
+    let options = Options {
+        max_stall: secs(86_400),
+        ..Options::new(
+            vec![authority.configured(server.address)],
+            directory.path().to_path_buf(),
+            true,
+        )
+    };
+    let node = Node::start(options);
+    let seconds = node.until("a warning", |event| match event {
+        Event::ClockSkew { seconds, .. } => Some(seconds),
+        Event::AddressSuggested { address, .. } => {
+            assert_eq!(address.to_string(), "192.0.2.7");
+            None
+        }
+        _ => None,
+    });
+    assert!((7200..7500).contains(&seconds), "{seconds}");
+    for _ in 0..3 {
+        node.until("another answer", |event| match event {
+            Event::ClockSkew { .. } => panic!("told again"),
+            Event::AddressSuggested { .. } => Some(()),
+            _ => None,
+        });
+    }
+    node.shutdown();
+}
+
+#[test]
+fn what_cannot_be_written_or_signed_is_said_and_survived() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let (_server, options) = network(&file, |_| answer("200 Fine", "", ""));
+    let node = Node::start(Options {
+        assume_reachable: true,
+        ..options
+    });
+    let mut broken = testing::relay(1);
+    broken.nickname = "no nickname".into();
+    node.send(Command::Descriptor(Box::new(broken)));
+    let warning = |about: &'static str| {
+        node.until(about, |event| match event {
+            Event::Message(Severity::Warn, text) if text.contains(about) => Some(()),
+            _ => None,
+        });
+    };
+    warning("no nickname");
+    warning(cache::CERTS);
+    node.send(Command::Descriptor(Box::new(testing::relay(1))));
+    node.until("publication", |event| match event {
+        Event::Published { .. } => Some(()),
+        _ => None,
+    });
+    node.shutdown();
+}
