@@ -32,6 +32,8 @@ pub mod ports;
 pub mod reload;
 pub mod report;
 pub mod settings;
+#[cfg(test)]
+mod tests;
 mod validate;
 pub mod value;
 

@@ -1,0 +1,251 @@
+//! What `weft` prints, where, and how it ends.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+struct Bench {
+    folder: tempfile::TempDir,
+}
+
+/// How a run ended.
+#[derive(Debug)]
+struct Run {
+    status: Option<i32>,
+    out: String,
+    err: String,
+}
+
+impl Bench {
+    fn new() -> Self {
+        Self {
+            folder: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Writes a torrc that keeps its data here.
+    fn torrc(&self, text: &str) -> PathBuf {
+        let path = self.path("torrc");
+        fs::write(
+            &path,
+            format!("DataDirectory {}\n{text}", self.path("data").display()),
+        )
+        .unwrap();
+        path
+    }
+
+    fn run(&self, words: &[&dyn AsRef<OsStr>]) -> Run {
+        self.run_with(words, "")
+    }
+
+    fn run_with(&self, words: &[&dyn AsRef<OsStr>], input: &str) -> Run {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_weft"))
+            .args(words.iter().map(AsRef::as_ref))
+            .env("HOME", self.folder.path())
+            .current_dir(self.folder.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // A child that does not read its input is fine.
+        let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+        let output = child.wait_with_output().unwrap();
+        Run {
+            status: output.status.code(),
+            out: String::from_utf8(output.stdout).unwrap(),
+            err: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+}
+
+const QUIET: &str = "ORPort 9001\nContactInfo x\nExitRelay 0\n";
+
+#[test]
+fn a_good_torrc_is_said_to_be_valid() {
+    let bench = Bench::new();
+    let torrc = bench.torrc(QUIET);
+    let run = bench.run(&[&"-f", &torrc, &"--verify-config"]);
+    assert_eq!((run.status, run.err.as_str()), (Some(0), ""));
+    assert!(run.out.ends_with("Configuration was valid\n"), "{run:?}");
+    assert!(
+        run.out.contains("[notice] read configuration file"),
+        "{run:?}"
+    );
+    let run = bench.run(&[&"-f", &torrc, &"--verify-config", &"--hush"]);
+    assert_eq!(
+        (run.status, run.out.as_str(), run.err.as_str()),
+        (Some(0), "", "")
+    );
+    // Nothing was made.
+    assert!(!bench.path("data").exists());
+}
+
+#[test]
+fn everything_wrong_with_a_torrc_is_told_and_nothing_started() {
+    let bench = Bench::new();
+    let torrc = bench.torrc("Nicknme a\nORPort many\nExitRelay 2\n");
+    let run = bench.run(&[&"-f", &torrc]);
+    assert_eq!(run.status, Some(1));
+    let name = torrc.display();
+    for line in [
+        format!("weft: {name}:2: unknown option \"Nicknme\"; did you mean Nickname?"),
+        format!("weft: {name}:4: ExitRelay: \"2\" is neither 0 nor 1 nor auto"),
+        format!("weft: {name}:3: ORPort many: \"many\" is neither a port nor an address and port"),
+        "weft: nothing was started: correct the above first".to_owned(),
+    ] {
+        assert!(
+            run.err.lines().any(|told| told == line),
+            "{line}\n{}",
+            run.err
+        );
+    }
+    assert!(!bench.path("data").exists());
+}
+
+#[test]
+fn a_misspelt_flag_is_told_with_its_neighbour() {
+    let run = Bench::new().run(&[&"--verify-confg"]);
+    assert_eq!(run.status, Some(1));
+    assert!(
+        run.err
+            .contains("unknown flag --verify-confg; did you mean --verify-config?"),
+        "{run:?}"
+    );
+}
+
+#[test]
+fn torrc_is_read_from_standard_input() {
+    let run = Bench::new().run_with(&[&"-f", &"-", &"--dump-config", &"short"], "Nickname a\n");
+    assert_eq!((run.status, run.out.as_str()), (Some(0), "Nickname a\n"));
+}
+
+#[test]
+fn torrc_in_the_home_directory_is_found() {
+    let bench = Bench::new();
+    if PathBuf::from("/etc/tor/torrc").exists() {
+        // Then that one comes first.
+        let run = bench.run(&[&"--verify-config"]);
+        assert!(
+            run.out.contains("\"/etc/tor/torrc\"") || run.err.contains("/etc/tor/torrc"),
+            "{run:?}"
+        );
+        return;
+    }
+    let run = bench.run(&[&"--verify-config"]);
+    assert!(
+        run.out
+            .contains("\"/etc/tor/torrc\" not present, using reasonable defaults"),
+        "{run:?}"
+    );
+    fs::write(bench.path(".torrc"), "Nickname fromhome\n").unwrap();
+    let run = bench.run(&[&"--dump-config", &"short"]);
+    assert_eq!(run.out, "Nickname fromhome\n");
+}
+
+#[test]
+fn a_missing_torrc_is_an_error_unless_it_may_be_missing() {
+    let bench = Bench::new();
+    let run = bench.run(&[&"-f", &"none", &"--verify-config"]);
+    assert_eq!(run.status, Some(1));
+    assert!(
+        run.err.contains("cannot read configuration file \"none\""),
+        "{run:?}"
+    );
+    for flag in ["--ignore-missing-torrc", "--allow-missing-torrc"] {
+        assert_eq!(
+            bench
+                .run(&[&"-f", &"none", &"--verify-config", &flag])
+                .status,
+            Some(0)
+        );
+    }
+}
+
+#[test]
+fn a_command_line_overrides_torrc() {
+    let bench = Bench::new();
+    let torrc = bench.torrc("Nickname a\nLog notice stdout\n");
+    let words: [&dyn AsRef<OsStr>; 8] = [
+        &"-f",
+        &torrc,
+        &"--Nickname",
+        &"b",
+        &"--+Log",
+        &"warn stderr",
+        &"--dump-config",
+        &"short",
+    ];
+    let run = bench.run(&words);
+    assert!(
+        run.out
+            .ends_with("Log notice stdout\nLog warn stderr\nNickname b\n"),
+        "{run:?}"
+    );
+}
+
+#[test]
+fn a_fingerprint_is_tors() {
+    let bench = Bench::new();
+    let torrc = bench.torrc(QUIET);
+    for kind in ["rsa", "ed25519"] {
+        let weft = bench.run(&[&"-f", &torrc, &"--list-fingerprint", &kind, &"--quiet"]);
+        assert_eq!((weft.status, weft.err.as_str()), (Some(0), ""), "{weft:?}");
+        let tor = Command::new("tor")
+            .args([
+                "--list-fingerprint",
+                kind,
+                "--quiet",
+                "--defaults-torrc",
+                "/nonexistent",
+                "-f",
+            ])
+            .arg(&torrc)
+            .output()
+            .expect("tor is needed: install it");
+        assert_eq!(weft.out, String::from_utf8(tor.stdout).unwrap());
+        assert!(weft.out.starts_with("Unnamed "), "{weft:?}");
+    }
+    let client = bench.torrc("");
+    let run = bench.run(&[&"-f", &client, &"--list-fingerprint"]);
+    assert_eq!(run.status, Some(1));
+    assert!(run.err.contains("set ORPort"), "{run:?}");
+}
+
+#[test]
+fn a_log_that_cannot_be_written_stops_the_start() {
+    let bench = Bench::new();
+    let torrc = bench.torrc(&format!("{QUIET}Log notice file /dev/full\n"));
+    let run = bench.run(&[&"-f", &torrc]);
+    assert_eq!(run.status, Some(1));
+    assert!(
+        run.err.contains("/dev/full") && run.err.contains("No space left"),
+        "{run:?}"
+    );
+}
+
+#[test]
+fn help_version_and_lists_need_no_torrc() {
+    let bench = Bench::new();
+    for (flag, holds) in [
+        ("--help", "Usage: weft"),
+        ("-h", "--verify-config"),
+        (
+            "--version",
+            concat!("Weft version ", env!("CARGO_PKG_VERSION")),
+        ),
+        ("--list-torrc-options", "\nConnectionThreads\n"),
+        ("--list-deprecated-options", "HTTPProxy\n"),
+        ("--list-modules", "relay: yes\n"),
+    ] {
+        let run = bench.run(&[&"-f", &"none", &flag]);
+        assert_eq!((run.status, run.err.as_str()), (Some(0), ""), "{flag}");
+        assert!(run.out.contains(holds), "{flag}: {}", run.out);
+    }
+}
