@@ -13,8 +13,9 @@ pub struct Authority {
     pub dir_addr: SocketAddr,
     /// Digest of its RSA relay identity.
     pub identity: RsaIdentity,
-    /// `v3ident=`: digest of the key that certifies its consensus-signing keys. An authority
-    /// without one neither votes nor signs, but still takes descriptors.
+    /// `v3ident=`: digest of the key that certifies its consensus-signing keys. One without (the
+    /// authority of bridges) has nothing to do with ordinary relays: it is neither asked for
+    /// consensuses nor sent descriptors.
     pub v3_ident: Option<RsaIdentity>,
 }
 

@@ -86,7 +86,7 @@ pub struct Fetcher {
     fetch_at: SystemTime,
     /// Delays after failures.
     backoff: Backoff,
-    /// Index of the authority to ask next.
+    /// Whose turn it is among the authorities that sign consensuses, modulo their number.
     next: usize,
 }
 
@@ -106,7 +106,7 @@ impl Fetcher {
             not_before: monotonic + options.consensus_initial_delay,
             fetch_at: SystemTime::UNIX_EPOCH,
             backoff: Backoff::new(options.consensus_initial_delay, cap),
-            next: rng.random_range(0..options.authorities.len().max(1)),
+            next: usize::from(rng.random::<u16>()),
         }
     }
 
@@ -189,14 +189,16 @@ impl Fetcher {
         now: SystemTime,
         monotonic: Duration,
     ) -> Option<(usize, Request)> {
-        let count = options.authorities.len();
-        if self.underway.is_some() || monotonic < self.not_before || count == 0 {
+        if self.underway.is_some() || monotonic < self.not_before {
             return None;
         }
         if self.waiting.is_none() && self.is_live(now) && now < self.fetch_at {
             return None;
         }
-        let authority = self.next % count;
+        let signing =
+            || (options.authorities.iter().enumerate()).filter(|(_, a)| a.v3_ident.is_some());
+        let turn = self.next.checked_rem(signing().count())?;
+        let (authority, _) = signing().nth(turn)?;
         let (underway, request) = match &mut self.waiting {
             Some(waiting) => {
                 waiting.asked += 1;
@@ -657,6 +659,33 @@ mod tests {
                 .unwrap()
                 .contains("/consensus-microdesc/")
         );
+    }
+
+    #[test]
+    fn only_authorities_that_sign_are_asked_each_in_its_turn() {
+        let mut setup = Setup::new();
+        let signing = setup.options.authorities[0].clone();
+        let bridges = crate::authority::Authority {
+            v3_ident: None,
+            ..signing.clone()
+        };
+        setup.options.authorities = vec![bridges, signing.clone(), signing];
+        let mut asked = Vec::new();
+        let mut monotonic = Duration::ZERO;
+        for _ in 0..4 {
+            asked.push(
+                setup
+                    .fetcher
+                    .next(&setup.options, now(), monotonic)
+                    .unwrap()
+                    .0,
+            );
+            setup.answer(404, "", now(), monotonic);
+            monotonic += RETRY_CAP_TESTING;
+        }
+        assert!(asked == [1, 2, 1, 2] || asked == [2, 1, 2, 1], "{asked:?}");
+        setup.options.authorities.clear();
+        assert_eq!(setup.ask(now(), monotonic), None);
     }
 
     #[test]

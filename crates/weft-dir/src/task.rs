@@ -419,6 +419,7 @@ impl DirectoryTask {
                     self.options
                         .authorities
                         .iter()
+                        .filter(|authority| authority.v3_ident.is_some())
                         .map(|authority| authority.identity),
                     self.options.testing,
                 );
