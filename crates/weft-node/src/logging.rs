@@ -116,6 +116,11 @@ impl Logging {
         Ok(())
     }
 
+    /// Logs everything from `debug` on, until [`apply`](Self::apply) is called again (SIGUSR2).
+    pub fn debug(&self) {
+        self.logger.take_everything();
+    }
+
     /// The subscriber itself.
     #[must_use]
     pub fn logger(&self) -> &Arc<Logger> {

@@ -4,11 +4,12 @@ use std::io::{self, Write as _};
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, bail};
-use weft_node::keys::{KeyConfig, RelayKeys};
+use weft_node::keys::RelayKeys;
 use weft_node::logging::Logging;
 use weft_node::process::lock::{DataDirLock, LockError};
 use weft_node::torrc::known::{KNOWN, deprecated_names};
-use weft_node::torrc::{Action, CommandLine, FingerprintKind, Loaded, Options, Quiet, dump};
+use weft_node::relay::{self, Context, key_config};
+use weft_node::torrc::{Action, CommandLine, FingerprintKind, Host, Loaded, Options, Quiet, dump};
 
 use crate::help::HELP;
 
@@ -47,7 +48,7 @@ pub(crate) fn with_options(
         Action::VerifyConfig => Ok(()),
         Action::DumpConfig(kind) => print(dump(&loaded.options.settings, &loaded.defaults, kind)),
         Action::ListFingerprint(kind) => list_fingerprint(&loaded.options, kind),
-        _ => run(loaded, logging),
+        _ => run(command_line, loaded, logging),
     }
 }
 
@@ -72,24 +73,16 @@ fn list_fingerprint(options: &Options, kind: FingerprintKind) -> anyhow::Result<
     print(format!("{} {fingerprint}\n", options.identity.nickname))
 }
 
-fn key_config(options: &Options) -> KeyConfig {
-    KeyConfig {
-        data_directory: options.files.data_directory.clone(),
-        key_directory: options.files.key_directory.clone(),
-        data_directory_group_readable: options.files.data_directory_group_readable,
-        key_directory_group_readable: Some(options.files.key_directory_group_readable),
-        nickname: options.identity.nickname.clone(),
-        offline_master_key: options.keys.offline_master_key,
-        signing_key_lifetime: options.keys.signing_key_lifetime,
-        signing_key_slop: options.keys.signing_key_slop,
-    }
-}
-
-fn run(loaded: Loaded, logging: &Logging) -> anyhow::Result<()> {
+fn run(command_line: &CommandLine, loaded: Loaded, logging: &Logging) -> anyhow::Result<()> {
     logging
         .apply(&loaded.options.log, None)
         .context("cannot set up the log")?;
-    bail!("this build cannot run a relay yet")
+    let context = Context {
+        command_line: command_line.clone(),
+        host: Host::system(),
+        logging: logging.clone(),
+    };
+    Ok(relay::run(loaded.options, context)?)
 }
 
 fn lines<'a>(words: impl Iterator<Item = &'a str>) -> String {

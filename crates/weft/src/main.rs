@@ -26,7 +26,7 @@ fn main() -> ExitCode {
 
 fn run() -> anyhow::Result<()> {
     let words = std::env::args_os().skip(1);
-    let command_line = CommandLine::parse(words).map_err(told)?;
+    let command_line = CommandLine::parse(words).map_err(|report| told(&report))?;
     if action::immediate(command_line.action)? {
         return Ok(());
     }
@@ -37,14 +37,15 @@ fn run() -> anyhow::Result<()> {
     };
     let logging = logging::start(quiet)?;
     let loaded = weft_node::torrc::load(&command_line, &Host::system()).map_err(|report| {
-        report.log(logging.logger());
-        told(report)
+        let error = told(&report);
+        report.without_errors().log();
+        error
     })?;
-    loaded.report.log(logging.logger());
+    loaded.report.log();
     action::with_options(&command_line, loaded, &logging)
 }
 
 /// The errors of a report, one per line, and what that means.
-fn told(report: Report) -> anyhow::Error {
+fn told(report: &Report) -> anyhow::Error {
     anyhow::anyhow!("{report}\nnothing was started: correct the above first")
 }

@@ -75,7 +75,7 @@ fn a_good_torrc_is_said_to_be_valid() {
     assert_eq!((run.status, run.err.as_str()), (Some(0), ""));
     assert!(run.out.ends_with("Configuration was valid\n"), "{run:?}");
     assert!(
-        run.out.contains("[notice] read configuration file"),
+        run.out.contains("[notice] Read configuration file"),
         "{run:?}"
     );
     let run = bench.run(&[&"-f", &torrc, &"--verify-config", &"--hush"]);

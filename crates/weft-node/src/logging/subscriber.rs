@@ -13,7 +13,7 @@ use tracing::{Event, Level, Metadata, Subscriber};
 use super::LogError;
 use super::local_time::LocalTime;
 use super::output::{Formatted, Output};
-use super::severity::{Domains, LogLine, NOTICE_FIELD, Severity};
+use super::severity::{Domains, LogLine, NOTICE_FIELD, Severity, SeverityMask};
 use crate::torrc::options::LogOptions;
 
 /// The longest line (C tor's buffer has 10024 bytes).
@@ -101,6 +101,18 @@ impl Logger {
         drop(state);
         tracing::callsite::rebuild_interest_cache();
         Ok(())
+    }
+
+    /// Has every log that is set take everything.
+    pub fn take_everything(&self) {
+        let mut state = self.lock();
+        for output in &mut state.outputs {
+            output.takes = SeverityMask::at_least(Severity::Debug);
+        }
+        self.levels
+            .store(Severity::Debug as u8 + 1, Ordering::Relaxed);
+        drop(state);
+        tracing::callsite::rebuild_interest_cache();
     }
 
     /// Writes a line without an event: what a panic, or reading torrc, has to tell.
@@ -245,7 +257,7 @@ fn one_line(text: &str) -> String {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::super::severity::{Destination, SeverityMask};
+    use super::super::severity::Destination;
     use super::*;
     use crate::notice;
     use std::path::Path;
@@ -352,6 +364,18 @@ mod tests {
             text.contains(".123 [notice] {HEARTBEAT} 3 and a half"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn every_log_can_be_made_to_take_everything() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let logger = Arc::new(Logger::new(noon));
+        let logs = [line(Severity::Err, &path)];
+        logger.set(&logs, &LogOptions::default(), &[]).unwrap();
+        logger.take_everything();
+        log_all(&logger);
+        assert_eq!(lines(&path).len(), 6);
     }
 
     #[test]

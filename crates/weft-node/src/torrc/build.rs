@@ -402,6 +402,7 @@ impl Build<'_> {
             assume_reachable_ipv6: assume_reachable
                 || self.flag_or_auto("AssumeReachableIPv6") == Some(true),
             allow_private_addresses: self.settings.flag("DirAllowPrivateAddresses"),
+            extra_info_statistics: self.settings.flag("ExtraInfoStatistics"),
         }
     }
 

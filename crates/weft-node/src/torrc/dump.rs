@@ -38,10 +38,12 @@ pub fn dump(settings: &Settings, defaults: &Settings, kind: DumpKind) -> String 
                     write_line(&mut text, line.name, &line.value);
                 }
             }
-            // A set that is not set is written all the same, as in C tor.
-            Value::Text(None) if known.kind == Kind::RouterSet => {
-                write_line(&mut text, known.name, "")
+            // A set that is not set is written all the same, as in C tor; so is a text that was
+            // cleared, which C tor would lose.
+            Value::Text(None) if known.kind == Kind::RouterSet || default != value => {
+                write_line(&mut text, known.name, "");
             }
+            Value::Text(None) if known.default.is_some() => write_line(&mut text, known.name, ""),
             value => {
                 if let Some(value) = value.encode() {
                     write_line(&mut text, known.name, &value);

@@ -738,7 +738,7 @@ pub static KNOWN: [Known; 458] = [
         Some("0"),
     ),
     known("ExtORPortLines", Kind::LinesVirtual, None),
-    known("ExtraInfoStatistics", Kind::Bool, Some("1")).same_as(&["0"]),
+    known("ExtraInfoStatistics", Kind::Bool, Some("1")).supported(),
     known("FallbackDir", Kind::Lines, None),
     obsolete("FallbackNetworkstatusFile"),
     known("FamilyId", Kind::Lines, None),

@@ -118,7 +118,7 @@ fn defaults_text(command_line: &CommandLine, host: &Host, report: &mut Report) -
     let path = named.map_or_else(|| host.defaults_torrc.clone(), |path| expand(path, host));
     match read_file(&path) {
         Ok(text) => {
-            report.notice(None, format!("read defaults file \"{}\"", path.display()));
+            report.notice(None, format!("Read defaults file \"{}\"", path.display()));
             (path.display().to_string().into(), text)
         }
         // A missing defaults file is no defaults, even where it is named, as in C tor.
@@ -142,13 +142,13 @@ fn torrc_text(command_line: &CommandLine, host: &Host, report: &mut Report) -> N
     let name: Arc<str> = path.display().to_string().into();
     match read_torrc(&path) {
         Ok(text) => {
-            report.notice(None, format!("read configuration file \"{name}\""));
+            report.notice(None, format!("Read configuration file \"{name}\"."));
             (name, text)
         }
         Err(_) if command_line.torrc.is_none() || command_line.ignore_missing_torrc => {
             report.notice(
                 None,
-                format!("configuration file \"{name}\" not present, using reasonable defaults"),
+                format!("Configuration file \"{name}\" not present, using reasonable defaults."),
             );
             (name, Vec::new())
         }

@@ -241,6 +241,8 @@ pub struct DirectoryOptions {
     pub assume_reachable_ipv6: bool,
     /// `DirAllowPrivateAddresses`: descriptors with private addresses are fine.
     pub allow_private_addresses: bool,
+    /// `ExtraInfoStatistics`: the extra-info document carries statistics.
+    pub extra_info_statistics: bool,
 }
 
 /// What exit traffic is allowed.

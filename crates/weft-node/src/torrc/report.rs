@@ -4,7 +4,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::logging::{Domains, Logger, Severity};
+use crate::logging::Severity;
 
 /// Where a setting was made.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -87,11 +87,23 @@ impl Report {
         }
     }
 
-    /// Logs everything but the errors, which are for whoever stops because of them.
-    pub fn log(&self, logger: &Logger) {
-        let config = Domains::of_target(module_path!());
-        for message in self.messages.iter().filter(|m| m.severity != Severity::Err) {
-            logger.write(message.severity, config, &message.to_string());
+    /// The same without the errors, for whoever tells those otherwise.
+    #[must_use]
+    pub fn without_errors(mut self) -> Self {
+        self.messages.retain(|m| m.severity != Severity::Err);
+        self
+    }
+
+    /// Logs everything. Errors are warnings in the log: that a configuration cannot be used does
+    /// not stop a node that runs by another one.
+    pub fn log(&self) {
+        for message in &self.messages {
+            match message.severity {
+                Severity::Err | Severity::Warn => tracing::warn!(target: "CONFIG", "{message}"),
+                Severity::Notice => crate::notice!(target: "CONFIG", "{message}"),
+                Severity::Info => tracing::info!(target: "CONFIG", "{message}"),
+                Severity::Debug => tracing::debug!(target: "CONFIG", "{message}"),
+            }
         }
     }
 

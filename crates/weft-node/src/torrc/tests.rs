@@ -26,7 +26,11 @@ fn wrong(text: &str) -> Vec<String> {
 }
 
 fn said(loaded: &Loaded, severity: Severity) -> Vec<String> {
-    let messages = loaded.report.messages().iter().filter(|m| m.severity == severity);
+    let messages = loaded
+        .report
+        .messages()
+        .iter()
+        .filter(|m| m.severity == severity);
     messages.map(ToString::to_string).collect()
 }
 
@@ -35,13 +39,22 @@ fn an_empty_torrc_is_c_tors_defaults() {
     let options = loaded("").options;
     assert!(!options.is_relay());
     assert_eq!(options.files.data_directory, Path::new("/home/nobody/.tor"));
-    assert_eq!(options.files.key_directory, Path::new("/home/nobody/.tor/keys"));
+    assert_eq!(
+        options.files.key_directory,
+        Path::new("/home/nobody/.tor/keys")
+    );
     assert_eq!(options.bandwidth.rate, 1 << 30);
     assert_eq!(options.bandwidth.relay_rate, None);
     assert_eq!(options.resources.connection_threads, None);
     assert_eq!(options.resources.conn_limit, 1000);
-    assert_eq!(options.process.shutdown_wait_length, Duration::from_secs(30));
-    assert_eq!(options.log.heartbeat_period, Some(Duration::from_secs(6 * 3600)));
+    assert_eq!(
+        options.process.shutdown_wait_length,
+        Duration::from_secs(30)
+    );
+    assert_eq!(
+        options.log.heartbeat_period,
+        Some(Duration::from_secs(6 * 3600))
+    );
     assert_eq!(options.log.safe, SafeLogging::All);
     assert_eq!(options.scheduling.circuit_priority_halflife, None);
     assert_eq!(options.directory.authorities.len(), 10);
@@ -61,22 +74,51 @@ fn a_relay_is_what_its_torrc_says() {
          ABCDEF6789012345678901234567890123456789\nLog notice file /l\nSafeLogging relay\nUser tor\n",
     );
     let options = &loaded.options;
-    let ports: Vec<_> = options.network.or_ports.iter().map(|p| (p.to_bind().to_string(), p.listen)).collect();
-    assert_eq!(ports, [("1.2.3.4:443".to_owned(), false), ("0.0.0.0:9001".to_owned(), true)]);
+    let ports: Vec<_> = options
+        .network
+        .or_ports
+        .iter()
+        .map(|p| (p.to_bind().to_string(), p.listen))
+        .collect();
+    assert_eq!(
+        ports,
+        [
+            ("1.2.3.4:443".to_owned(), false),
+            ("0.0.0.0:9001".to_owned(), true)
+        ]
+    );
     assert_eq!(options.identity.nickname, "weft");
-    assert_eq!(options.identity.my_family[1], "$ABCDEF6789012345678901234567890123456789");
+    assert_eq!(
+        options.identity.my_family[1],
+        "$ABCDEF6789012345678901234567890123456789"
+    );
     assert_eq!(options.files.key_directory, Path::new("/k"));
-    assert_eq!((options.bandwidth.effective_rate(), options.bandwidth.effective_burst()), (5 << 20, 20 << 20));
+    assert_eq!(
+        (
+            options.bandwidth.effective_rate(),
+            options.bandwidth.effective_burst()
+        ),
+        (5 << 20, 20 << 20)
+    );
     assert_eq!(options.resources.connection_threads, Some(2));
     assert_eq!(options.resources.max_mem_in_queues(Some(1)), 2 << 30);
     assert_eq!(options.log.heartbeat_period, None);
     assert_eq!(options.log.lines[0].to, Destination::File("/l".into()));
-    assert_eq!(options.scheduling.kist_run_interval, Some(Duration::from_millis(10)));
+    assert_eq!(
+        options.scheduling.kist_run_interval,
+        Some(Duration::from_millis(10))
+    );
     assert_eq!(options.dos.connection_enabled, Some(true));
     assert_eq!(options.dos.connection_max_concurrent, Some(50));
     let bind = &options.network.outbound_bind;
-    assert_eq!(bind.for_relay([1, 1, 1, 1].into()).unwrap().to_string(), "1.2.3.4");
-    assert_eq!(bind.for_relay("::2".parse().unwrap()).unwrap().to_string(), "2001:db8::1");
+    assert_eq!(
+        bind.for_relay([1, 1, 1, 1].into()).unwrap().to_string(),
+        "1.2.3.4"
+    );
+    assert_eq!(
+        bind.for_relay("::2".parse().unwrap()).unwrap().to_string(),
+        "2001:db8::1"
+    );
     assert_eq!(options.process.user.as_deref(), Some("tor"));
     assert!(options.exit.policy.rejects_all());
     assert_eq!(said(&loaded, Severity::Warn), Vec::<String>::new());
@@ -84,11 +126,16 @@ fn a_relay_is_what_its_torrc_says() {
 
 #[test]
 fn a_testing_network_changes_defaults_but_not_what_is_set() {
-    let text = format!("TestingTorNetwork 1\nCountPrivateBandwidth 0\nORPort 5001\nContactInfo x\n{AUTHORITY}");
+    let text = format!(
+        "TestingTorNetwork 1\nCountPrivateBandwidth 0\nORPort 5001\nContactInfo x\n{AUTHORITY}"
+    );
     let options = loaded(&text).options;
     assert!(options.testing.network && options.network.extend_allow_private_addresses);
     assert!(options.directory.allow_private_addresses && !options.bandwidth.count_private);
-    assert_eq!(options.testing.dir_connection_max_stall, Duration::from_secs(30));
+    assert_eq!(
+        options.testing.dir_connection_max_stall,
+        Duration::from_secs(30)
+    );
     assert_eq!(options.directory.authorities.len(), 1);
     assert!(!options.directory.default_authorities);
 }
@@ -97,7 +144,12 @@ fn a_testing_network_changes_defaults_but_not_what_is_set() {
 fn memory_for_queues_follows_the_machine() {
     const GB: u64 = 1 << 30;
     let resources = loaded("").options.resources;
-    for (ram, queues) in [(GB / 8, GB / 4), (4 * GB, 3 * GB), (10 * GB, 10 * GB / 5 * 2), (64 * GB, 8 * GB)] {
+    for (ram, queues) in [
+        (GB / 8, GB / 4),
+        (4 * GB, 3 * GB),
+        (10 * GB, 10 * GB / 5 * 2),
+        (64 * GB, 8 * GB),
+    ] {
         assert_eq!(resources.max_mem_in_queues(Some(ram)), queues);
     }
     assert_eq!(resources.max_mem_in_queues(None), 8 * GB);
@@ -110,17 +162,29 @@ fn rules_between_options_are_c_tors() {
         ("Nickname a-b", "Nickname"),
         ("Nickname abcdefghijklmnopqrst", "Nickname"),
         ("ORPort 9001\nBandwidthRate 10 KB", "BandwidthRate"),
-        ("ORPort 9001\nMaxAdvertisedBandwidth 10 KB", "MaxAdvertisedBandwidth"),
-        ("ORPort 9001\nRelayBandwidthRate 10 KB", "RelayBandwidthRate"),
+        (
+            "ORPort 9001\nMaxAdvertisedBandwidth 10 KB",
+            "MaxAdvertisedBandwidth",
+        ),
+        (
+            "ORPort 9001\nRelayBandwidthRate 10 KB",
+            "RelayBandwidthRate",
+        ),
         ("BandwidthRate 2 MB\nBandwidthBurst 1 MB", "BandwidthBurst"),
-        ("RelayBandwidthRate 2 MB\nRelayBandwidthBurst 1 MB", "RelayBandwidthBurst"),
+        (
+            "RelayBandwidthRate 2 MB\nRelayBandwidthBurst 1 MB",
+            "RelayBandwidthBurst",
+        ),
         ("BandwidthRate 3 GB", "BandwidthRate"),
         ("ConnLimit 0", "ConnLimit"),
         ("ORPort 9001\nConnectionPadding 1", "ConnectionPadding"),
         ("ORPort 9001\nCircuitPadding 0", "CircuitPadding"),
         ("ORPort 9001\nReachableAddresses *:80", "ReachableAddresses"),
         ("ORPort 9001\nFascistFirewall 1", "FascistFirewall"),
-        ("AssumeReachable 1\nAssumeReachableIPv6 0", "AssumeReachable"),
+        (
+            "AssumeReachable 1\nAssumeReachableIPv6 0",
+            "AssumeReachable",
+        ),
         ("Schedulers", "Schedulers"),
         ("Schedulers FIFO", "FIFO"),
         ("KISTSchedRunInterval 200 msec", "KISTSchedRunInterval"),
@@ -136,7 +200,10 @@ fn rules_between_options_are_c_tors() {
         ("BridgeRelay 1\nORPort 9001", "BridgeRelay"),
         ("DisableNetwork 1", "DisableNetwork"),
         ("OutboundBindAddress example.com", "OutboundBindAddress"),
-        ("OutboundBindAddress 1.2.3.4\nOutboundBindAddress 1.2.3.5", "only one"),
+        (
+            "OutboundBindAddress 1.2.3.4\nOutboundBindAddress 1.2.3.5",
+            "only one",
+        ),
         ("MyFamily a b", "MyFamily"),
         ("DirAuthority nonsense", "DirAuthority"),
         ("ORPort 9001\nExitRelay 1\nExitPolicy accept", "ExitPolicy"),
@@ -145,9 +212,18 @@ fn rules_between_options_are_c_tors() {
         ("DataDirectory relative\nRunAsDaemon 1", "DataDirectory"),
     ] {
         let told = wrong(text);
-        assert!(told.iter().any(|line| line.contains(word)), "{text:?} gave {told:?}");
+        assert!(
+            told.iter().any(|line| line.contains(word)),
+            "{text:?} gave {told:?}"
+        );
     }
-    assert_eq!(loaded(&format!("{RELAY}BandwidthRate 2 GB\nBandwidthBurst 2 GB")).options.bandwidth.rate, i32::MAX as u64);
+    assert_eq!(
+        loaded(&format!("{RELAY}BandwidthRate 2 GB\nBandwidthBurst 2 GB"))
+            .options
+            .bandwidth
+            .rate,
+        i32::MAX as u64
+    );
 }
 
 #[test]
@@ -183,13 +259,23 @@ fn an_option_that_weft_lacks_is_told_of_once() {
 
 #[test]
 fn an_exit_is_told_that_it_is_none() {
-    for text in ["ExitRelay 1", "ExitPolicy accept *:80", "ReducedExitPolicy 1"] {
+    for text in [
+        "ExitRelay 1",
+        "ExitPolicy accept *:80",
+        "ReducedExitPolicy 1",
+    ] {
         let loaded = loaded(&format!("ORPort 9001\nContactInfo x\n{text}\n"));
         let told = said(&loaded, Severity::Warn);
         assert_eq!(told.len(), 1, "{told:?}");
         assert!(told[0].contains("relays only"), "{told:?}");
         assert!(loaded.options.exit.policy.rejects_all());
-        assert!(loaded.options.exit.configured.allows([8, 8, 8, 8].into(), 80));
+        assert!(
+            loaded
+                .options
+                .exit
+                .configured
+                .allows([8, 8, 8, 8].into(), 80)
+        );
     }
 }
 
@@ -217,6 +303,14 @@ fn dumps_are_c_tors() {
     );
 }
 
+#[test]
+fn a_text_that_was_cleared_stays_so() {
+    let settings = settings_of("SafeLogging\n");
+    let text = dump(&settings, &settings::Settings::default(), DumpKind::Short);
+    assert_eq!(text, "SafeLogging\n");
+    assert_eq!(settings_of(&text), settings);
+}
+
 /// A value that an option of this kind can have.
 fn value_of(kind: Kind) -> BoxedStrategy<String> {
     match kind {
@@ -225,10 +319,18 @@ fn value_of(kind: Kind) -> BoxedStrategy<String> {
         Kind::Int => any::<i32>().prop_map(|n| n.to_string()).boxed(),
         Kind::PosInt => (0..i32::MAX).prop_map(|n| n.to_string()).boxed(),
         Kind::U64 => any::<u64>().prop_map(|n| n.to_string()).boxed(),
-        Kind::Memory => ((0..9999_u32), prop_oneof!["KB", "MB", "GBits", "bytes"]).prop_map(|(n, u)| format!("{n} {u}")).boxed(),
-        Kind::Seconds | Kind::FirstSeconds => ((0..99_u32), prop_oneof!["seconds", "weeks", "hours"]).prop_map(|(n, u)| format!("{n} {u}")).boxed(),
+        Kind::Memory => ((0..9999_u32), prop_oneof!["KB", "MB", "GBits", "bytes"])
+            .prop_map(|(n, u)| format!("{n} {u}"))
+            .boxed(),
+        Kind::Seconds | Kind::FirstSeconds => {
+            ((0..99_u32), prop_oneof!["seconds", "weeks", "hours"])
+                .prop_map(|(n, u)| format!("{n} {u}"))
+                .boxed()
+        }
         Kind::Millis => (0..99_999_u32).prop_map(|n| format!("{n} msec")).boxed(),
-        Kind::Double => (-1000..1000_i32).prop_map(|n| format!("{}", f64::from(n) / 8.0)).boxed(),
+        Kind::Double => (-1000..1000_i32)
+            .prop_map(|n| format!("{}", f64::from(n) / 8.0))
+            .boxed(),
         Kind::Bool => prop_oneof!["0", "1"].boxed(),
         Kind::AutoBool | Kind::Count => prop_oneof!["0", "1", "auto"].boxed(),
         Kind::Csv => "[a-z]{1,3}(, ?[a-z]{1,3}){0,3}".prop_map(|s| s).boxed(),
@@ -240,7 +342,8 @@ fn value_of(kind: Kind) -> BoxedStrategy<String> {
 fn any_line() -> impl Strategy<Value = String> {
     (0..KNOWN.len()).prop_flat_map(|index| {
         let known = &KNOWN[index];
-        value_of(known.kind).prop_map(move |value| format!("{} {}\n", known.name, value::quote(&value)))
+        value_of(known.kind)
+            .prop_map(move |value| format!("{} {}\n", known.name, value::quote(&value)))
     })
 }
 
@@ -294,32 +397,68 @@ fn reloaded(old: &str, new: &str) -> Result<Vec<&'static str>, String> {
 
 #[test]
 fn a_reload_tells_what_changed() {
-    assert_eq!(reloaded("ORPort 9001", "# c\nORPort   9001").unwrap(), Vec::<&str>::new());
     assert_eq!(
-        reloaded("ORPort 9001\nLog info stdout", "ORPort 9002\nLog notice stdout\nRelayBandwidthRate 1 MB").unwrap(),
-        ["Log", "ORPortLines", "RelayBandwidthBurst", "RelayBandwidthRate"]
+        reloaded("ORPort 9001", "# c\nORPort   9001").unwrap(),
+        Vec::<&str>::new()
+    );
+    assert_eq!(
+        reloaded(
+            "ORPort 9001\nLog info stdout",
+            "ORPort 9002\nLog notice stdout\nRelayBandwidthRate 1 MB"
+        )
+        .unwrap(),
+        [
+            "Log",
+            "ORPortLines",
+            "RelayBandwidthBurst",
+            "RelayBandwidthRate"
+        ]
     );
     let change = |name| Change { name };
-    assert!(change("ORPortLines").affects_descriptor() && change("ORPortLines").affects_listeners());
+    assert!(
+        change("ORPortLines").affects_descriptor() && change("ORPortLines").affects_listeners()
+    );
     assert!(change("Log").affects_logs() && !change("Log").affects_descriptor());
-    assert!(change("RelayBandwidthRate").affects_bandwidth() && change("DirAuthority").affects_authorities());
+    assert!(
+        change("RelayBandwidthRate").affects_bandwidth()
+            && change("DirAuthority").affects_authorities()
+    );
 }
 
 #[test]
 fn a_reload_that_cannot_be_is_an_error_and_tells_everything() {
-    let told = reloaded("ORPort 9001", "ORPort 9001\nDataDirectory /d\nConnectionThreads 3\nUser x").unwrap_err();
+    let told = reloaded(
+        "ORPort 9001",
+        "ORPort 9001\nDataDirectory /d\nConnectionThreads 3\nUser x",
+    )
+    .unwrap_err();
     assert_eq!(told.lines().count(), 3, "{told}");
-    assert!(told.contains("torrc:3: while the node is running, ConnectionThreads cannot be changed"), "{told}");
-    assert!(reloaded("ORPort 9001", "ORPort x").unwrap_err().contains("ORPort"));
+    assert!(
+        told.contains("torrc:3: while the node is running, ConnectionThreads cannot be changed"),
+        "{told}"
+    );
+    assert!(
+        reloaded("ORPort 9001", "ORPort x")
+            .unwrap_err()
+            .contains("ORPort")
+    );
 }
 
 #[test]
 fn the_names_that_reloads_look_for_exist() {
     for known in &KNOWN {
         let change = Change { name: known.name };
-        let counted = [change.affects_descriptor(), change.affects_logs(), change.affects_bandwidth()];
+        let counted = [
+            change.affects_descriptor(),
+            change.affects_logs(),
+            change.affects_bandwidth(),
+        ];
         if counted.contains(&true) {
-            assert!(!matches!(known.kind, Kind::LinesOf(_) | Kind::Obsolete), "{}", known.name);
+            assert!(
+                !matches!(known.kind, Kind::LinesOf(_) | Kind::Obsolete),
+                "{}",
+                known.name
+            );
         }
     }
 }
@@ -332,9 +471,19 @@ fn files_come_in_order_defaults_torrc_command_line() {
         fs::write(&path, text).unwrap();
         OsString::from(path)
     };
-    let defaults = write("defaults", "Nickname a\nContactInfo d\nAddress 1.1.1.1\nLog notice stdout\n");
+    let defaults = write(
+        "defaults",
+        "Nickname a\nContactInfo d\nAddress 1.1.1.1\nLog notice stdout\n",
+    );
     let torrc = write("torrc", "Nickname b\n+Address 2.2.2.2\nLog warn stdout\n");
-    let words = ["--defaults-torrc".into(), defaults, "-f".into(), torrc, "--Nickname".into(), "c".into()];
+    let words = [
+        "--defaults-torrc".into(),
+        defaults,
+        "-f".into(),
+        torrc,
+        "--Nickname".into(),
+        "c".into(),
+    ];
     let loaded = load(&CommandLine::parse(words).unwrap(), &Host::empty()).unwrap();
     let options = &loaded.options;
     assert_eq!(options.identity.nickname, "c");
@@ -342,7 +491,10 @@ fn files_come_in_order_defaults_torrc_command_line() {
     assert_eq!(options.network.addresses, ["1.1.1.1", "2.2.2.2"]);
     assert_eq!(options.log.lines.len(), 1);
     let short = dump(&options.settings, &loaded.defaults, DumpKind::Short);
-    assert_eq!(short, "Address 1.1.1.1\nAddress 2.2.2.2\nLog warn stdout\nNickname c\n");
+    assert_eq!(
+        short,
+        "Address 1.1.1.1\nAddress 2.2.2.2\nLog warn stdout\nNickname c\n"
+    );
 }
 
 #[test]
@@ -352,9 +504,19 @@ fn a_torrc_that_is_missing_is_an_error_only_where_it_was_named() {
         load(&line, &Host::empty()).map(|loaded| said(&loaded, Severity::Notice).len())
     };
     assert_eq!(load(&[]), Ok(1));
-    assert!(load(&["-f", "/nonexistent/x"]).unwrap_err().to_string().contains("/nonexistent/x"));
+    assert!(
+        load(&["-f", "/nonexistent/x"])
+            .unwrap_err()
+            .to_string()
+            .contains("/nonexistent/x")
+    );
     assert!(load(&["-f", "/nonexistent/x", "--ignore-missing-torrc"]).is_ok());
     assert!(load(&["-f", "/nonexistent/x", "--allow-missing-torrc"]).is_ok());
     assert!(load(&["--defaults-torrc", "/nonexistent/x"]).is_ok());
-    assert!(load(&["-f", "/"]).unwrap_err().to_string().contains("not a file"));
+    assert!(
+        load(&["-f", "/"])
+            .unwrap_err()
+            .to_string()
+            .contains("not a file")
+    );
 }
