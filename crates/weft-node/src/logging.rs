@@ -105,8 +105,15 @@ impl Logging {
             (false, _) => options.lines.as_slice(),
             (true, Quiet::Silent) => &[],
             (true, quiet) => {
-                let least = if quiet == Quiet::Hush { Severity::Warn } else { Severity::Notice };
-                fallback = [LogLine { takes: SeverityMask::at_least(least), to: Destination::Stdout }];
+                let least = if quiet == Quiet::Hush {
+                    Severity::Warn
+                } else {
+                    Severity::Notice
+                };
+                fallback = [LogLine {
+                    takes: SeverityMask::at_least(least),
+                    to: Destination::Stdout,
+                }];
                 &fallback
             }
         };
