@@ -1,11 +1,16 @@
 //! A running Tor node: controller, connection threads, sockets, TLS, torrc, keys.
 //!
-//! `weft-core` decides; this crate does. Start with [`torrc`] for what an operator may say,
-//! [`keys`] for who the relay is, [`tls`] for how links are encrypted.
+//! `weft-core` decides; this crate does. Start with [`relay`], the main thread, and [`thread`], a
+//! connection thread; [`torrc`] is what an operator may say, [`keys`] who the relay is, [`tls`] how
+//! links are encrypted, [`workers`] where onionskins are answered, [`reachability`] whether others
+//! can reach us, [`process`] and [`logging`] the rest that a daemon needs.
 
 pub mod keys;
 pub mod logging;
 pub mod process;
 pub mod reachability;
+pub mod relay;
+pub mod thread;
 pub mod tls;
 pub mod torrc;
+pub mod workers;

@@ -43,6 +43,8 @@ pub(super) struct Connection {
     pub(super) addr: SocketAddr,
     /// How far it has come.
     pub(super) state: State,
+    /// Somebody else opened it.
+    pub(super) accepted: bool,
     /// It was accepted, and its address is charged for it.
     pub(super) counted_for_dos: bool,
 }
@@ -89,6 +91,11 @@ impl Connections {
         self.all.get(&id)
     }
 
+    /// Whether an open connection leads to this relay.
+    pub(super) fn has_relay(&self, rsa: &[u8; 20]) -> bool {
+        self.relays.contains_key(rsa)
+    }
+
     /// Books a new connection.
     pub(super) fn add(&mut self, thread: ThreadId, addr: SocketAddr, state: State) -> ConnectionId {
         self.last_id += 1;
@@ -96,14 +103,15 @@ impl Connections {
         if let State::Connecting { rsa, .. } = &state {
             self.connecting.entry(*rsa).or_default().push(id);
         }
-        let counted_for_dos = matches!(state, State::Accepted);
+        let accepted = matches!(state, State::Accepted);
         self.all.insert(
             id,
             Connection {
                 thread,
                 addr,
                 state,
-                counted_for_dos,
+                accepted,
+                counted_for_dos: accepted,
             },
         );
         id

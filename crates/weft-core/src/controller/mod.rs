@@ -278,6 +278,18 @@ impl RelayController {
         self.send_all(|| FromController::Params(params.clone()));
     }
 
+    /// Whether somebody else opened this connection.
+    pub fn was_accepted(&self, connection: ConnectionId) -> bool {
+        self.connections
+            .get(connection)
+            .is_some_and(|connection| connection.accepted)
+    }
+
+    /// Whether there is an open connection to the relay with this RSA identity.
+    pub fn has_link_to(&self, rsa: &[u8; 20]) -> bool {
+        self.connections.has_relay(rsa)
+    }
+
     /// Connections of every kind.
     pub fn connections(&self) -> usize {
         self.connections.len()
@@ -322,7 +334,7 @@ impl RelayController {
             return;
         };
         let addr = connection.addr;
-        let accepted = matches!(connection.state, State::Accepted);
+        let accepted = connection.accepted;
         let PeerIdentity::Relay { rsa, ed25519 } = peer else {
             self.connections.opened_by_client(id);
             return;

@@ -609,6 +609,15 @@ impl LocalConnectionManager {
         }
     }
 
+    /// Ends every circuit, with a DESTROY to each side: the relay is going down.
+    pub fn end_circuits(&mut self, reason: DestroyReason, now: Instant) {
+        let slots: Vec<u32> = self.halves.iter().map(|(slot, _)| slot).collect();
+        for slot in slots {
+            self.close_half(slot, reason, Tell::Both, now);
+        }
+        self.settle(now);
+    }
+
     /// Counters since the start.
     pub fn totals(&self) -> Totals {
         self.totals

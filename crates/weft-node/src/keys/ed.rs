@@ -67,7 +67,7 @@ pub(super) fn finish_interrupted_renewal(dir: &Path) -> Result<(), KeyError> {
         Err(_) => true,
     };
     if fits(&new) && !old_fits {
-        tracing::info!("Finishing an interrupted change of the signing key.");
+        crate::notice!("Finishing an interrupted change of the signing key.");
         std::fs::rename(&staged, &path).map_err(|e| file::FileError::new("write", &path, e))?;
     }
     Ok(())
@@ -88,7 +88,7 @@ pub(super) fn load(
         (Some(key), None, _) => {
             let id = public(key);
             if store.can_write() {
-                tracing::info!(
+                crate::notice!(
                     "Found secret key but not {}. Regenerating.",
                     store.path(store::MASTER_PUBLIC).display()
                 );
@@ -143,9 +143,9 @@ pub(super) fn load(
         }
         (_, _, Some(master)) => {
             if let Some(need) = need {
-                tracing::info!("Making and signing a new medium-term signing key, because {need}.");
+                crate::notice!("Making and signing a new medium-term signing key, because {need}.");
             } else {
-                tracing::info!(
+                crate::notice!(
                     "Making and signing a new medium-term signing key, because the one in use is \
                      going to expire soon."
                 );
@@ -271,7 +271,7 @@ fn create(
             why: absence(store, policy.offline_master),
         });
     }
-    tracing::info!("Making a new ed25519 master identity key.");
+    crate::notice!("Making a new ed25519 master identity key.");
     let file = store::new_ed25519_file(Kind::MASTER_SECRET, rng);
     let master = format::ed25519_key(Kind::MASTER_SECRET, &file)
         .map_err(|_| KeyError::Crypto("make an ed25519 key"))?;

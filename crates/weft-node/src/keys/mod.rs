@@ -229,12 +229,14 @@ impl RelayKeys {
 
     /// Writes `fingerprint` and `fingerprint-ed25519` where they say something else.
     fn write_fingerprints(&self) -> Result<(), KeyError> {
-        for (name, print) in [
-            ("fingerprint", self.fingerprint()),
-            ("fingerprint-ed25519", self.ed25519_fingerprint()),
+        for (name, kind, print) in [
+            ("fingerprint", "", self.fingerprint()),
+            ("fingerprint-ed25519", "ed25519 ", self.ed25519_fingerprint()),
         ] {
+            let nickname = &self.config.nickname;
+            crate::notice!("Your server's identity key {kind}fingerprint is '{nickname} {print}'");
             let path = self.config.data_directory.join(name);
-            let line = format!("{} {print}\n", self.config.nickname);
+            let line = format!("{nickname} {print}\n");
             let on_disk = file::read(&path, format::MAX_LEN)?;
             if on_disk.is_none_or(|old| old.as_slice() != line.as_bytes()) {
                 file::replace(&path, line.as_bytes())?;

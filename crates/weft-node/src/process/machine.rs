@@ -77,7 +77,7 @@ pub fn max_mem_in_queues(configured: u64, is_relay: bool, memory: Option<u64>) -
             }
         };
         if is_relay {
-            tracing::info!(
+            crate::notice!(
                 "{}MaxMemInQueues is set to {} MB. You can override this by setting \
                  MaxMemInQueues by hand.",
                 if memory.is_some() {

@@ -93,6 +93,14 @@ impl State {
             .map(|line| line.value.as_str())
     }
 
+    /// Every key and value, in order.
+    pub fn lines(&self) -> Vec<(String, String)> {
+        self.lines
+            .iter()
+            .map(|line| (line.key.clone(), line.value.clone()))
+            .collect()
+    }
+
     /// The time that `key` says, if it says one.
     pub fn get_time(&self, key: &str) -> Option<SystemTime> {
         let value = self.get(key)?;

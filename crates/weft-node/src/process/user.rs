@@ -102,6 +102,37 @@ fn check_dropped(uid: Uid, gid: Gid, old_uid: Uid, old_gid: Gid) -> Result<(), U
 mod tests {
     use super::*;
 
+    /// Not a test of its own: what the next test starts in a process that it can give away.
+    #[test]
+    #[ignore = "changes the user of its process"]
+    fn child() {
+        let nobody = User::from_name("nobody").unwrap().unwrap();
+        drop_privileges("nobody").unwrap();
+        assert_eq!(nix::unistd::getresuid().unwrap().saved, nobody.uid);
+        assert_eq!(nix::unistd::getresgid().unwrap().saved, nobody.gid);
+        assert_eq!(getgroups().unwrap(), [nobody.gid]);
+        assert!(setuid(Uid::from_raw(0)).is_err() && setgid(Gid::from_raw(0)).is_err());
+        // Again: nothing to do. And another one: not any more.
+        drop_privileges("nobody").unwrap();
+        let error = drop_privileges("root").unwrap_err().to_string();
+        assert!(error.contains("must start Weft as root"), "{error}");
+    }
+
+    #[test]
+    fn root_becomes_an_ordinary_user_for_good() {
+        if !getuid().is_root() {
+            let error = drop_privileges("root").unwrap_err().to_string();
+            assert!(error.contains("must start Weft as root"), "{error}");
+            return;
+        }
+        let child = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "process::user::tests::child", "--ignored", "--test-threads=1"])
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&child.stdout);
+        assert!(child.status.success() && said.contains("1 passed"), "{said}");
+    }
+
     #[test]
     fn an_unknown_user_is_named() {
         let error = drop_privileges("no-such-user-here").unwrap_err();

@@ -1,0 +1,823 @@
+//! The running relay: the main thread, which owns listeners, signals, keys and the relay
+//! controller, and carries out what the controller decides (architecture rule 4).
+
+mod descriptor;
+mod heartbeat;
+mod limits;
+mod listeners;
+mod shutdown;
+mod signals;
+mod start;
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime};
+
+use mio::{Events, Poll, Token};
+use rand::rngs::StdRng;
+use weft_core::controller::{Action, Notice, RelayController};
+use weft_core::handshake::Role;
+use weft_core::manager::RelayParams;
+use weft_core::message::ToController;
+use weft_cell::reason::DestroyReason;
+use weft_crypto::handshake::{OnionKeys, ReplyParams};
+use weft_dir::bandwidth::Totals;
+use weft_dir::command::{Command, Event, Severity};
+use weft_dir::consensus::Consensus;
+use weft_dir::params::Params;
+use weft_dir::task::DirectoryHandle;
+use weft_sync::lease::LeasePool;
+use weft_sync::wake::WakeFlag;
+
+use crate::keys::{OnionKeyParams, RelayKeys, Rotation};
+use crate::logging::{self, Logging, RateLimit, SeverityMask, safe};
+use crate::notice;
+use crate::process::lock::DataDirLock;
+use crate::process::pid::PidFile;
+use crate::process::state;
+use crate::reachability::{Candidate, Probe, ProbeError, Reachability};
+use crate::thread::mesh::{MainEnds, ToThread};
+use crate::thread::{Adopt, ConnectionThread};
+use crate::tls::LinkTls;
+use crate::torrc::{self, CommandLine, Host, Options};
+use crate::workers::Workers;
+
+use descriptor::Addresses;
+use heartbeat::Heartbeat;
+use listeners::Listeners;
+use shutdown::Shutdown;
+use signals::{Ask, Signals};
+
+pub use start::{StartError, key_config, run};
+
+/// Event-loop token of the signal pipe.
+const SIGNAL: Token = Token(usize::MAX - 2);
+/// Connections accepted from one listener in one turn.
+const ACCEPTS_PER_TURN: usize = 64;
+/// How often housekeeping runs.
+const TICK: Duration = Duration::from_secs(1);
+/// How often the signing key's lifetime is looked at, as C tor does.
+const SIGNING_CHECK: Duration = Duration::from_secs(30);
+/// How often the onion keys' lifetime is looked at, as C tor does.
+const ONION_CHECK: Duration = Duration::from_secs(3600);
+/// How long a probe of our own ORPort may take.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// What the program gives the relay besides its options.
+#[derive(Debug)]
+pub struct Context {
+    /// To read the configuration again on SIGHUP.
+    pub command_line: CommandLine,
+    /// The same.
+    pub host: Host,
+    /// To reopen logs on SIGHUP.
+    pub logging: Logging,
+}
+
+/// The running relay. See the module.
+struct Relay {
+    options: Options,
+    context: Context,
+    poll: Poll,
+    events: Events,
+    flag: Arc<WakeFlag>,
+    listeners: Listeners,
+    signals: Signals,
+    keys: RelayKeys,
+    onion_keys: OnionKeys,
+    tls: Arc<LinkTls>,
+    controller: RelayController,
+    params: Arc<RelayParams>,
+    pool: Arc<LeasePool>,
+    threads: Vec<MainEnds>,
+    handles: Vec<JoinHandle<io::Result<()>>>,
+    /// The connection thread that the main thread is, with `ConnectionThreads 0`.
+    inline: Option<ConnectionThread>,
+    workers: Workers,
+    directory: Option<DirectoryHandle>,
+    directory_events: Receiver<Event>,
+    consensus: Option<Arc<Consensus>>,
+    network: Params,
+    addresses: Addresses,
+    address_seen: Option<IpAddr>,
+    reachability: Reachability,
+    probes: Vec<(SocketAddr, JoinHandle<Result<(), ProbeError>>)>,
+    heartbeat: Heartbeat,
+    shutdown: Shutdown,
+    max_connections: usize,
+    last_tick: Instant,
+    next_signing_check: Instant,
+    next_onion_check: Instant,
+    accept_failures: RateLimit,
+    overloads: RateLimit,
+    memory_lines: RateLimit,
+    skew_lines: RateLimit,
+    rng: StdRng,
+    pid_file: Option<PidFile>,
+    _lock: DataDirLock,
+}
+
+impl Relay {
+    /// Takes turns until it is over.
+    fn run(mut self) -> io::Result<()> {
+        while !self.shutdown.is_over(Instant::now(), self.controller.connections()) {
+            self.turn()?;
+        }
+        self.end()
+    }
+
+    /// One turn of the main thread's loop.
+    fn turn(&mut self) -> io::Result<()> {
+        let now = Instant::now();
+        let wait = (self.last_tick + TICK).saturating_duration_since(now);
+        let wait = match self.inline {
+            // The connection thread's poll waits for this one's, too.
+            Some(_) => Duration::ZERO,
+            None if self.threads.iter().any(MainEnds::is_stuck) => Duration::from_millis(1),
+            None => wait,
+        };
+        if let Some(thread) = &mut self.inline {
+            let patience = (self.last_tick + TICK).saturating_duration_since(now);
+            // What the controller said in the last turn is in the thread's rings already.
+            thread.turn(patience)?;
+        }
+        let wait = if wait.is_zero() || self.flag.prepare_sleep() {
+            wait
+        } else {
+            Duration::ZERO
+        };
+        match self.poll.poll(&mut self.events, Some(wait)) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+        self.flag.take();
+        let now = Instant::now();
+        let asked = self.events.iter().any(|event| event.token() == SIGNAL);
+        let ready: Vec<usize> = self
+            .events
+            .iter()
+            .map(|event| event.token().0)
+            .filter(|token| *token < self.listeners.sockets.len())
+            .collect();
+        for listener in ready {
+            self.accept(listener, now);
+        }
+        if asked {
+            for ask in self.signals.take() {
+                self.on_signal(ask, now);
+            }
+        }
+        self.take_messages(now);
+        while let Ok(event) = self.directory_events.try_recv() {
+            self.on_directory(event, now);
+        }
+        if now.saturating_duration_since(self.last_tick) >= TICK {
+            self.last_tick = now;
+            self.tick(now);
+        }
+        self.act(now);
+        for thread in &mut self.threads {
+            thread.flush();
+        }
+        Ok(())
+    }
+
+    /// Takes what connection threads and workers sent.
+    fn take_messages(&mut self, now: Instant) {
+        for index in 0..self.threads.len() {
+            while let Some(message) = self
+                .threads
+                .get_mut(index)
+                .and_then(|thread| thread.from.pop())
+            {
+                self.note_reachable(&message, now);
+                self.controller.handle(message, now);
+                self.act(now);
+            }
+        }
+        while let Some(answer) = self.workers.poll() {
+            self.controller
+                .onionskin_answered(answer.half, answer.result);
+        }
+    }
+
+    // ---- connections ----
+
+    /// Accepts what waits at a listener.
+    fn accept(&mut self, listener: usize, now: Instant) {
+        for _ in 0..ACCEPTS_PER_TURN {
+            let Some(socket) = self.listeners.sockets.get(listener) else {
+                return;
+            };
+            let (socket, peer) = match socket.accept() {
+                Ok(accepted) => accepted,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => {
+                    if let Some(more) = self.accept_failures.check(now) {
+                        tracing::warn!("Could not accept a connection: {error}{more}");
+                    }
+                    // Out of descriptors, most likely: the tick tries again.
+                    return;
+                }
+            };
+            if self.shutdown.is_under_way() {
+                continue;
+            }
+            if let Some((id, thread)) = self.controller.accepted(peer, now) {
+                // Latency before packing: the thread writes whole batches.
+                let _ = socket.set_nodelay(true);
+                let adopt = Adopt {
+                    id,
+                    socket: socket.into(),
+                    peer,
+                    role: Role::Responder,
+                };
+                self.tell(thread.0, ToThread::Adopt(Box::new(adopt)));
+            }
+        }
+    }
+
+    /// Queues a message for a connection thread.
+    fn tell(&mut self, thread: u16, message: ToThread) {
+        if let Some(ends) = self.threads.get_mut(usize::from(thread)) {
+            ends.send(message);
+        }
+    }
+
+    /// Carries out what the controller decided.
+    fn act(&mut self, now: Instant) {
+        while let Some(action) = self.controller.poll_action() {
+            match action {
+                Action::Send { to, message } => self.tell(to.0, ToThread::Message(message)),
+                Action::Connect {
+                    connection,
+                    thread,
+                    addr,
+                    rsa,
+                    ed25519,
+                } => {
+                    let from = self.options.network.outbound_bind.for_relay(addr.ip());
+                    match listeners::connect(addr, from) {
+                        Ok(socket) => {
+                            let adopt = Adopt {
+                                id: connection,
+                                socket,
+                                peer: addr,
+                                role: Role::Initiator {
+                                    expected_rsa: Some(rsa),
+                                    expected_ed: ed25519,
+                                },
+                            };
+                            self.tell(thread.0, ToThread::Adopt(Box::new(adopt)));
+                        }
+                        Err(error) => {
+                            tracing::info!("Could not connect to {}: {error}", safe(addr));
+                            let reason = DestroyReason::CONNECTFAILED;
+                            let closed = ToController::LinkClosed { connection, reason };
+                            self.controller.handle(closed, now);
+                        }
+                    }
+                }
+                Action::Onionskin { half, request } => {
+                    let params = ReplyParams::default();
+                    if !self
+                        .workers
+                        .submit(half, request, &self.onion_keys, &params)
+                    {
+                        let refused = Err(DestroyReason::RESOURCELIMIT);
+                        self.controller.onionskin_answered(half, refused);
+                    }
+                }
+                Action::Notice(notice) => self.on_notice(&notice, now),
+            }
+        }
+    }
+
+    /// Something that the controller noticed.
+    fn on_notice(&mut self, notice: &Notice, now: Instant) {
+        match notice {
+            Notice::ClockSkew { seconds, peer } => {
+                if seconds.unsigned_abs() >= 3600
+                    && let Some(more) = self.skew_lines.check(now)
+                {
+                    tracing::warn!(
+                        "Our clock is {} a relay's at {} by {} seconds. Tor needs an accurate \
+                         clock to work: check your time and date settings{more}",
+                        if *seconds > 0 { "ahead of" } else { "behind" },
+                        safe(peer),
+                        seconds.unsigned_abs(),
+                    );
+                }
+            }
+            // A relay may lie; what authorities say counts (`Event::AddressSuggested`).
+            Notice::AddressSeen { addr, peer } => {
+                tracing::debug!("A relay at {} sees us at {}", safe(peer), safe(addr));
+            }
+            Notice::MemoryPressure {
+                used,
+                allowed,
+                older_than,
+            } => {
+                self.overloaded();
+                if let Some(more) = self.memory_lines.check(now) {
+                    tracing::warn!(
+                        "We are low on memory ({} of MaxMemInQueues {} MB): circuits with cells \
+                         queued for {:.1} s or longer are closed{more}",
+                        used >> 20,
+                        allowed >> 20,
+                        older_than.as_secs_f64(),
+                    );
+                }
+            }
+            Notice::OnionskinOverload => {
+                self.overloaded();
+                if let Some(more) = self.overloads.check(now) {
+                    tracing::warn!(
+                        "Your computer is too slow to handle this many circuit creation requests! \
+                         Some are refused. Consider a faster computer, or MaxAdvertisedBandwidth \
+                         to restrict your traffic{more}"
+                    );
+                }
+            }
+        }
+    }
+
+    /// Tells the directory that we were overloaded.
+    fn overloaded(&mut self) {
+        self.directory(Command::Overloaded(SystemTime::now()));
+    }
+
+    // ---- time ----
+
+    /// Housekeeping, once a second.
+    fn tick(&mut self, now: Instant) {
+        for listener in 0..self.listeners.sockets.len() {
+            self.accept(listener, now);
+        }
+        let totals = self.controller.totals();
+        self.directory(Command::Bandwidth(Totals {
+            read: totals.bytes_read,
+            written: totals.bytes_written,
+            ..Totals::default()
+        }));
+        if now >= self.next_signing_check {
+            self.next_signing_check = now + SIGNING_CHECK;
+            self.renew_keys();
+        }
+        if now >= self.next_onion_check {
+            self.next_onion_check = now + ONION_CHECK;
+            self.rotate_onion_keys();
+        }
+        self.test_reachability(now);
+        if let Some(period) = self.options.log.heartbeat_period {
+            let summary = self.heartbeat.due(now, period).then(|| self.summary(now));
+            if let Some(summary) = summary {
+                notice!("{summary}");
+            }
+        }
+    }
+
+    /// The heartbeat line.
+    fn summary(&self, now: Instant) -> String {
+        self.heartbeat.line(
+            now,
+            &self.controller,
+            self.options.resources.connection_threads,
+            self.threads.len(),
+        )
+    }
+
+    /// A new signing key, or link keys that are old: links get new certificates.
+    fn renew_keys(&mut self) {
+        let wall = SystemTime::now();
+        let changed = match self.keys.renew_signing_if_due(wall, &mut self.rng) {
+            Ok(changed) => changed,
+            Err(error) => {
+                tracing::warn!("Could not renew the signing key: {error}");
+                false
+            }
+        };
+        if changed || self.tls.renew_at().is_some_and(|at| wall >= at) {
+            match start::link_tls(&self.keys, wall, &mut self.rng) {
+                Ok(tls) => {
+                    self.tls = Arc::new(tls);
+                    for thread in 0..self.threads.len() {
+                        let tls = self.tls.clone();
+                        if let Ok(thread) = u16::try_from(thread) {
+                            self.tell(thread, ToThread::Renewed(tls));
+                        }
+                    }
+                }
+                Err(error) => tracing::warn!("Could not renew the link keys: {error}"),
+            }
+        }
+        if changed {
+            self.publish_descriptor();
+        }
+    }
+
+    /// Onion keys that are old are replaced, and the old ones kept for a while.
+    fn rotate_onion_keys(&mut self) {
+        let params = OnionKeyParams {
+            lifetime: self.network.onion_key_lifetime,
+            grace: self.network.onion_key_grace_period,
+        };
+        match self
+            .keys
+            .rotate_if_due(SystemTime::now(), params, &mut self.rng)
+        {
+            Ok(Rotation::None) => {}
+            Ok(_) => {
+                self.onion_keys = start::onion_keys(&self.keys);
+                self.publish_descriptor();
+            }
+            Err(error) => tracing::warn!("Could not rotate the onion keys: {error}"),
+        }
+    }
+
+    // ---- reachability ----
+
+    /// A CREATE that came over a connection that somebody else opened proves that they can.
+    fn note_reachable(&mut self, message: &ToController, now: Instant) {
+        if let ToController::LinkOpened {
+            connection,
+            my_addr: Some(my_addr),
+            ..
+        } = message
+            && self.controller.was_accepted(*connection)
+            && self.reachability.found_reachable(*my_addr, now)
+        {
+            self.found_reachable();
+        }
+    }
+
+    /// Starts and collects probes of our own ORPort.
+    fn test_reachability(&mut self, now: Instant) {
+        let (done, running): (Vec<_>, Vec<_>) = std::mem::take(&mut self.probes)
+            .into_iter()
+            .partition(|(_, probe)| probe.is_finished());
+        self.probes = running;
+        for (addr, probe) in done {
+            match probe.join() {
+                Ok(Ok(())) => {
+                    if self.reachability.succeeded(addr, now) {
+                        self.found_reachable();
+                    }
+                }
+                Ok(Err(error)) => {
+                    self.reachability.failed(addr, now);
+                    if error.is_verdict() {
+                        tracing::warn!("Testing whether our ORPort is reachable: {error}");
+                    } else {
+                        tracing::info!("Testing whether our ORPort is reachable: {error}");
+                    }
+                }
+                Err(_) => self.reachability.failed(addr, now),
+            }
+        }
+        let Some(consensus) = self.consensus.clone() else {
+            return;
+        };
+        let Some(addr) = self.reachability.due(now).filter(|_| self.probes.len() < 2) else {
+            return;
+        };
+        let own = self.params.own_rsa;
+        let candidates: Vec<Candidate> = consensus
+            .relays()
+            .filter_map(|(id, relay)| {
+                let rsa: [u8; 20] = id.as_bytes().try_into().ok()?;
+                // Over a link that is open already a relay would prove nothing.
+                if rsa == own || self.controller.has_link_to(&rsa) {
+                    return None;
+                }
+                let via = relay
+                    .or_ports
+                    .iter()
+                    .find(|port| port.is_ipv4() == addr.is_ipv4())?;
+                Some(Candidate {
+                    addr: *via,
+                    rsa,
+                })
+            })
+            .collect();
+        let Some(via) = self.reachability.choose(addr, &candidates, &mut self.rng) else {
+            return;
+        };
+        let probe = Probe {
+            via: via.addr,
+            via_rsa: via.rsa,
+            own_addr: addr,
+            own_rsa: self.params.own_rsa,
+            own_ed25519: self.params.own_ed25519,
+            own_ntor: self.keys.ntor.current.public,
+            bind: self.options.network.outbound_bind.for_relay(via.addr.ip()),
+            timeout: PROBE_TIMEOUT,
+        };
+        let mut rng = {
+            use rand::SeedableRng as _;
+            StdRng::from_rng(&mut self.rng)
+        };
+        let started = std::thread::Builder::new()
+            .name("reachability".into())
+            .spawn(move || probe.run(&mut rng));
+        if let Ok(handle) = started {
+            self.reachability.started(addr, now);
+            self.probes.push((addr, handle));
+        }
+    }
+
+    /// Our ORPort was reached from outside: the descriptor may be published.
+    fn found_reachable(&mut self) {
+        let (ipv4, ipv6) = self.reachability.is_reachable();
+        if ipv4 {
+            notice!("Self-testing indicates your ORPort is reachable from the outside. Excellent.");
+        }
+        self.directory(Command::Reachable { ipv4, ipv6 });
+    }
+
+    // ---- directory ----
+
+    /// Sends the directory task a command.
+    fn directory(&mut self, command: Command) {
+        if let Some(directory) = &self.directory
+            && directory.send(command).is_err()
+        {
+            tracing::info!("The directory task is busy; it misses a message");
+        }
+    }
+
+    /// Tells the directory what our descriptor says now.
+    fn publish_descriptor(&mut self) {
+        match descriptor::own_descriptor(&self.options, &self.keys, &self.addresses) {
+            Some(own) => self.directory(Command::Descriptor(Box::new(own))),
+            None => tracing::info!("No IPv4 address known yet: no descriptor is published"),
+        }
+    }
+
+    /// News from the directory.
+    fn on_directory(&mut self, event: Event, now: Instant) {
+        match event {
+            Event::Consensus(consensus) => {
+                self.network = consensus.params.clone();
+                self.consensus = Some(consensus);
+                self.apply_params();
+            }
+            Event::Bootstrap {
+                percent,
+                tag,
+                summary,
+            } => notice!("Bootstrapped {percent}% ({tag}): {summary}"),
+            Event::Uploaded { authority, outcome } => {
+                tracing::info!("Upload of our descriptor to {authority}: {outcome:?}");
+            }
+            Event::Published {
+                accepted,
+                of,
+                reason,
+                observed,
+            } => notice!(
+                "Published our descriptor ({reason}): {accepted} of {of} authorities have it, \
+                 observed bandwidth {} kB/s",
+                observed / 1000
+            ),
+            Event::Listed(Some(flags)) => {
+                notice!("The consensus lists us, with flags: {flags:?}");
+            }
+            Event::Listed(None) => notice!("The consensus does not list us (any more)"),
+            Event::MissingProtocols {
+                required,
+                protocols,
+            } => {
+                // C tor stops when it lacks a required protocol. A relay of this version lacks
+                // those of onion services and exits by design, and its descriptor says so.
+                let word = if required { "requires" } else { "recommends" };
+                tracing::info!(
+                    "The consensus {word} protocols that this version does not speak: {protocols}"
+                );
+            }
+            Event::ClockSkew { seconds, source } => {
+                if let Some(more) = self.skew_lines.check(now) {
+                    tracing::warn!(
+                        "Our clock differs from the directory's ({source}) by {seconds} seconds: \
+                         check your time and date settings{more}"
+                    );
+                }
+            }
+            Event::AddressSuggested { address, source } => {
+                if self.address_seen != Some(address) {
+                    tracing::info!("{source} sees us at {}", safe(address));
+                    self.address_seen = Some(address);
+                    self.find_addresses();
+                }
+            }
+            Event::State(lines) => self.save_state(&lines),
+            Event::Message(severity, text) => match severity {
+                Severity::Info => tracing::info!("{text}"),
+                Severity::Notice => notice!("{text}"),
+                Severity::Warn => tracing::warn!("{text}"),
+            },
+            _ => {}
+        }
+    }
+
+    /// Puts what torrc and consensus say into force.
+    fn apply_params(&mut self) {
+        let has_ipv6 = self.addresses.v6.is_some();
+        let params = limits::relay_params(
+            &self.options,
+            &self.network,
+            self.params.own_rsa,
+            self.params.own_ed25519,
+            has_ipv6,
+        );
+        self.params = Arc::new(params);
+        self.controller.set_relay_params(&self.params);
+        self.controller.set_params(limits::controller_params(
+            &self.options,
+            &self.network,
+            self.max_connections,
+            self.workers.count(),
+            crate::process::machine::total_memory(),
+        ));
+        let (rate, burst) = limits::bandwidth(&self.options);
+        self.pool.set_limit(rate, burst);
+        let interval = limits::run_interval(&self.options, &self.network);
+        for thread in 0..self.threads.len() {
+            if let Ok(thread) = u16::try_from(thread) {
+                self.tell(thread, ToThread::RunInterval(interval));
+            }
+        }
+    }
+
+    /// Looks for our addresses again.
+    fn find_addresses(&mut self) {
+        let found = Addresses::find(
+            &self.options,
+            &self.listeners.advertised,
+            self.address_seen,
+        );
+        if found != self.addresses {
+            self.addresses = found;
+            self.reachability.set_addresses(
+                found.v4.map(SocketAddr::V4),
+                found.v6.map(SocketAddr::V6),
+            );
+            let (ipv4, ipv6) = self.reachability.is_reachable();
+            self.directory(Command::Reachable { ipv4, ipv6 });
+            self.publish_descriptor();
+        }
+    }
+
+    /// Keeps the bandwidth history for the next start.
+    fn save_state(&self, lines: &[(String, String)]) {
+        let saved = state::update(
+            &self.options.files.data_directory,
+            SystemTime::now(),
+            |state| {
+                for (key, value) in lines {
+                    state.set(key, value);
+                }
+            },
+        );
+        if let Err(error) = saved {
+            tracing::warn!("Could not save the state: {error}");
+        }
+    }
+
+    // ---- signals ----
+
+    /// What the operator asks for.
+    fn on_signal(&mut self, ask: Ask, now: Instant) {
+        match ask {
+            Ask::Terminate => {
+                notice!("Catching signal TERM, exiting cleanly.");
+                self.controller.drain();
+                self.shutdown.now(now);
+            }
+            Ask::Interrupt if self.shutdown.is_under_way() => {
+                notice!("Catching signal INT again, exiting now.");
+                self.shutdown.now(now);
+            }
+            Ask::Interrupt => {
+                let wait = self.options.process.shutdown_wait_length;
+                notice!(
+                    "Interrupt: we have stopped accepting new connections, and will shut down in \
+                     {} seconds. Interrupt again to exit now.",
+                    wait.as_secs()
+                );
+                self.controller.drain();
+                self.shutdown.after(wait, now);
+            }
+            Ask::Reload => self.reload(now),
+            Ask::Statistics => {
+                let summary = self.summary(now);
+                notice!("{summary}");
+                for line in Heartbeat::details(&self.controller) {
+                    notice!("{line}");
+                }
+            }
+            Ask::Debug => {
+                self.log_everything();
+            }
+        }
+    }
+
+    /// SIGUSR2: every log takes debug messages, until the next reload.
+    fn log_everything(&mut self) {
+        let mut log = self.options.log.clone();
+        for line in &mut log.lines {
+            line.takes = SeverityMask::at_least(logging::Severity::Debug);
+        }
+        match self.context.logging.apply(&log, Some(&self.options.log)) {
+            Ok(()) => notice!("Switching to loglevel debug."),
+            Err(error) => tracing::warn!("{error}"),
+        }
+    }
+
+    /// SIGHUP: the configuration again, logs reopened, keys reread, descriptor republished.
+    fn reload(&mut self, _now: Instant) {
+        notice!("Received reload signal (hup). Reloading config and resetting internal state.");
+        let mut republish = Some("config change");
+        if self.options.process.reload_on_sighup {
+            match torrc::reload(&self.context.command_line, &self.context.host, &self.options) {
+                Ok((loaded, changes)) => {
+                    loaded.report.log();
+                    let old = std::mem::replace(&mut self.options, loaded.options);
+                    if let Err(error) = self
+                        .context
+                        .logging
+                        .apply(&self.options.log, Some(&old.log))
+                    {
+                        tracing::warn!("{error}");
+                    }
+                    if changes.iter().any(|change| change.affects_authorities()) {
+                        notice!("The directory authorities changed");
+                    }
+                    let options = descriptor::directory_options(&self.options);
+                    self.directory(Command::Options(Box::new(options)));
+                    self.find_addresses();
+                    self.apply_params();
+                }
+                Err(report) => {
+                    report.log();
+                    tracing::error!("{report}");
+                    tracing::warn!(
+                        "The configuration has errors (see above): the old one stays in force. \
+                         Correct it and send SIGHUP again"
+                    );
+                    republish = None;
+                }
+            }
+        }
+        match self
+            .keys
+            .reload_signing(SystemTime::now(), &mut self.rng)
+        {
+            Ok(true) => self.next_signing_check = Instant::now(),
+            Ok(false) => {}
+            Err(error) => tracing::warn!("Could not read the keys again: {error}"),
+        }
+        self.publish_descriptor();
+        if let Some(reason) = republish {
+            self.directory(Command::Publish(reason));
+        }
+    }
+
+    /// Ends everything in order.
+    fn end(mut self) -> io::Result<()> {
+        for thread in &mut self.threads {
+            thread.send(ToThread::Stop);
+            thread.flush();
+        }
+        if let Some(mut thread) = self.inline.take() {
+            thread.turn(Duration::ZERO)?;
+        }
+        let mut result = Ok(());
+        for handle in self.handles.drain(..) {
+            match handle.join() {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => result = Err(error),
+                Err(_) => result = Err(io::Error::other("a connection thread panicked")),
+            }
+        }
+        if let Some(directory) = self.directory.take() {
+            directory.shutdown();
+        }
+        let mut last = None;
+        while let Ok(event) = self.directory_events.try_recv() {
+            if let Event::State(lines) = event {
+                last = Some(lines);
+            }
+        }
+        if let Some(lines) = last {
+            self.save_state(&lines);
+        }
+        drop(self.pid_file.take());
+        result
+    }
+}

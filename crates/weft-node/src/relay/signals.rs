@@ -1,0 +1,82 @@
+//! Signals as events of the main thread's loop.
+
+use std::io::{self, Read as _};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use mio::net::UnixStream;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
+
+/// What an operator asks for by a signal, as C tor understands them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ask {
+    /// SIGTERM: end now.
+    Terminate,
+    /// SIGINT: refuse new circuits, wait `ShutdownWaitLength`, end; a second one ends now.
+    Interrupt,
+    /// SIGHUP: read the configuration again.
+    Reload,
+    /// SIGUSR1: log statistics.
+    Statistics,
+    /// SIGUSR2: log at debug level.
+    Debug,
+}
+
+/// Every signal that is waited for.
+const SIGNALS: [(i32, Ask); 5] = [
+    (SIGTERM, Ask::Terminate),
+    (SIGINT, Ask::Interrupt),
+    (SIGHUP, Ask::Reload),
+    (SIGUSR1, Ask::Statistics),
+    (SIGUSR2, Ask::Debug),
+];
+
+/// The receiving side.
+#[derive(Debug)]
+pub(super) struct Signals {
+    /// Readable when a signal came.
+    pub(super) pipe: UnixStream,
+    /// Which came.
+    flags: Vec<(Arc<AtomicBool>, Ask)>,
+}
+
+impl Signals {
+    /// Takes over the process' signals.
+    ///
+    /// # Errors
+    ///
+    /// The system refuses.
+    pub(super) fn register() -> io::Result<Self> {
+        let (pipe, write) = UnixStream::pair()?;
+        let mut flags = Vec::new();
+        for (signal, ask) in SIGNALS {
+            let flag = Arc::new(AtomicBool::new(false));
+            signal_hook::flag::register(signal, flag.clone())?;
+            // The flag is set before the pipe is written: handlers run in the order of
+            // registration.
+            let end = std::os::fd::OwnedFd::from(std::os::unix::net::UnixStream::from(
+                duplicate(&write)?,
+            ));
+            signal_hook::low_level::pipe::register(signal, end)?;
+            flags.push((flag, ask));
+        }
+        Ok(Signals { pipe, flags })
+    }
+
+    /// What was asked for since the last time.
+    pub(super) fn take(&mut self) -> Vec<Ask> {
+        let mut buffer = [0; 64];
+        while self.pipe.read(&mut buffer).is_ok_and(|bytes| bytes > 0) {}
+        self.flags
+            .iter()
+            .filter(|(flag, _)| flag.swap(false, Ordering::AcqRel))
+            .map(|(_, ask)| *ask)
+            .collect()
+    }
+}
+
+/// Another descriptor of the same socket.
+fn duplicate(stream: &UnixStream) -> io::Result<std::os::unix::net::UnixStream> {
+    use std::os::fd::AsFd as _;
+    Ok(stream.as_fd().try_clone_to_owned()?.into())
+}

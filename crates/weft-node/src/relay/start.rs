@@ -1,0 +1,361 @@
+//! From options to a running relay.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::{Duration, Instant, SystemTime};
+
+use mio::{Events, Interest, Token};
+use rand::rngs::StdRng;
+use rand::{CryptoRng, RngExt as _};
+use weft_core::controller::RelayController;
+use weft_core::handshake::IdentityKeys;
+use weft_crypto::handshake::OnionKeys;
+use weft_dir::command::Command;
+use weft_dir::params::Params;
+use weft_dir::task::{Config, DirectoryHandle};
+use weft_sync::lease::{Lease, LeasePool};
+use weft_sync::wake::WakeFlag;
+
+use super::descriptor::{self, Addresses};
+use super::heartbeat::Heartbeat;
+use super::listeners::{ListenError, Listeners};
+use super::shutdown::Shutdown;
+use super::signals::Signals;
+use super::{Context, Relay, SIGNAL, limits};
+use crate::keys::{KeyConfig, KeyError, RelayKeys};
+use crate::logging::RateLimit;
+use crate::notice;
+use crate::process::limits::LimitError;
+use crate::process::lock::{DataDirLock, LockError, PATIENCE};
+use crate::process::pid::PidFile;
+use crate::process::user::UserError;
+use crate::process::{file, machine, state, user};
+use crate::reachability::Reachability;
+use crate::thread::mesh::{self, WakeUp};
+use crate::thread::{ConnectionThread, ThreadConfig, event_loop};
+use crate::tls::{LinkTls, LinkTlsError};
+use crate::torrc::Options;
+use crate::workers::Workers;
+
+/// Connection threads at most: a thread's number is 16 bits, and rings grow with its square.
+const MAX_THREADS: u32 = 256;
+/// Directory events that may wait for the main thread.
+const EVENTS: usize = 1024;
+/// Log lines about one kind of trouble.
+const QUIET: Duration = Duration::from_secs(300);
+
+/// Why a relay did not start, or ended.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// This version is a relay only.
+    #[error(
+        "there is no ORPort in the configuration: this version of Weft runs relays; \
+         add for example \"ORPort 9001\""
+    )]
+    NotARelay,
+    /// The process may not open enough files.
+    #[error(transparent)]
+    Limit(#[from] LimitError),
+    /// A port is taken.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// `User` cannot be become.
+    #[error(transparent)]
+    User(#[from] UserError),
+    /// Keys or their directories.
+    #[error(transparent)]
+    Keys(#[from] KeyError),
+    /// Another process has the DataDirectory.
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    /// A file cannot be written.
+    #[error(transparent)]
+    File(#[from] file::FileError),
+    /// The state file.
+    #[error(transparent)]
+    State(#[from] state::StateError),
+    /// Link TLS.
+    #[error(transparent)]
+    Tls(#[from] LinkTlsError),
+    /// The cache directory.
+    #[error("could not make the CacheDirectory {}: {source}", path.display())]
+    Cache {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The system: threads, event loops.
+    #[error("the operating system refused what the relay needs: {0}")]
+    System(#[from] io::Error),
+}
+
+/// Starts a relay and runs it until a signal ends it.
+///
+/// # Errors
+///
+/// [`StartError`]: nothing was started, or the event loop failed.
+pub fn run(options: Options, context: Context) -> Result<(), StartError> {
+    let relay = start(options, context)?;
+    Ok(relay.run()?)
+}
+
+fn start(options: Options, context: Context) -> Result<Relay, StartError> {
+    if !options.is_relay() {
+        return Err(StartError::NotARelay);
+    }
+    let mut rng: StdRng = rand::make_rng();
+    let max_connections =
+        crate::process::limits::raise_file_limit(u64::from(options.resources.conn_limit))?;
+    // Ports first, as the one who may bind them; files then, as the one who will own them.
+    let mut listeners = Listeners::open(&options)?;
+    if let Some(name) = &options.process.user {
+        user::drop_privileges(name)?;
+    }
+    let key_config = key_config(&options);
+    key_config.prepare_directories()?;
+    let lock = DataDirLock::acquire(&options.files.data_directory, PATIENCE)?;
+    let cache = &options.files.cache_directory;
+    std::fs::create_dir_all(cache).map_err(|source| StartError::Cache {
+        path: cache.clone(),
+        source,
+    })?;
+    let wall = SystemTime::now();
+    let keys = RelayKeys::load_or_create(&key_config, wall, &mut rng)?;
+    notice!(
+        "Your Tor server's identity key fingerprint is '{} {}'",
+        options.identity.nickname,
+        keys.fingerprint()
+    );
+    notice!(
+        "Your Tor server's identity key ed25519 fingerprint is '{} {}'",
+        options.identity.nickname,
+        keys.ed25519_fingerprint()
+    );
+    let pid_file = options
+        .files
+        .pid_file
+        .as_ref()
+        .map(|path| PidFile::write(path))
+        .transpose()?;
+    let tls = Arc::new(link_tls(&keys, wall, &mut rng)?);
+    let onion_keys = onion_keys(&keys);
+
+    let now = Instant::now();
+    let network = Params::default();
+    let addresses = Addresses::find(&options, &listeners.advertised, None);
+    let params = Arc::new(limits::relay_params(
+        &options,
+        &network,
+        *onion_keys.rsa_identity(),
+        *onion_keys.ed_identity(),
+        addresses.v6.is_some(),
+    ));
+
+    // The main thread's own loop, then one for each connection thread.
+    let (poll, waker) = event_loop()?;
+    let flag = Arc::new(WakeFlag::new());
+    let main = WakeUp {
+        flag: flag.clone(),
+        waker,
+    };
+    for (listener, token) in listeners.sockets.iter_mut().zip(0..) {
+        poll.registry()
+            .register(listener, Token(token), Interest::READABLE)?;
+    }
+    let mut signals = Signals::register()?;
+    poll.registry()
+        .register(&mut signals.pipe, SIGNAL, Interest::READABLE)?;
+    let cores = machine::usable_cores();
+    let wanted = options
+        .resources
+        .connection_threads
+        .unwrap_or_else(|| u32::try_from(cores).unwrap_or(MAX_THREADS))
+        .min(MAX_THREADS);
+    let count = u16::try_from(wanted.max(1)).unwrap_or(1);
+    let (rate, burst) = limits::bandwidth(&options);
+    let pool = Arc::new(LeasePool::new(rate, burst, now));
+    let mut polls = Vec::new();
+    let mut wakers = Vec::new();
+    for _ in 0..count {
+        let (poll, waker) = event_loop()?;
+        polls.push(poll);
+        wakers.push(waker);
+    }
+    let (ends, threads) = mesh::mesh(wakers, &main);
+    let mut handles = Vec::new();
+    let mut inline = None;
+    for (ends, thread_poll) in ends.into_iter().zip(polls) {
+        let id = ends.me.0;
+        let thread = ConnectionThread::new(
+            ThreadConfig {
+                ends,
+                threads: count,
+                poll: thread_poll,
+                params: params.clone(),
+                tls: tls.clone(),
+                my_addrs: addresses.ips(),
+                lease: Lease::new(pool.clone()),
+                run_interval: limits::run_interval(&options, &network),
+                seed: rng.random(),
+            },
+            now,
+        );
+        if wanted == 0 {
+            thread.nest(&poll)?;
+            inline = Some(thread);
+        } else {
+            handles.push(
+                std::thread::Builder::new()
+                    .name(format!("connections-{id}"))
+                    .spawn(move || thread.run())?,
+            );
+        }
+    }
+    let worker_count = options
+        .resources
+        .num_cpus
+        .map_or(cores, |count| usize::try_from(count).unwrap_or(cores))
+        .clamp(1, 16);
+    let workers = Workers::start(worker_count, &main, &mut rng)?;
+    let controller = RelayController::new(
+        count,
+        limits::controller_params(
+            &options,
+            &network,
+            max_connections,
+            worker_count,
+            machine::total_memory(),
+        ),
+        rng.random(),
+        now,
+    );
+
+    let (sender, directory_events) = mpsc::sync_channel(EVENTS);
+    let directory = DirectoryHandle::start(
+        Config {
+            options: descriptor::directory_options(&options),
+            state: state::load(&options.files.data_directory)?.lines(),
+            seed: rng.random(),
+        },
+        Box::new(move |event| {
+            // A main thread that is a thousand events behind has other troubles.
+            let _ = sender.try_send(event);
+            main.notify();
+        }),
+    )?;
+    let reachability = Reachability::new(
+        addresses.v4.map(SocketAddr::V4),
+        addresses.v6.map(SocketAddr::V6),
+        options.directory.assume_reachable,
+        options.directory.assume_reachable_ipv6,
+    );
+    notice!(
+        "Weft {} relay on {} ({} onionskin worker(s))",
+        env!("CARGO_PKG_VERSION"),
+        match wanted {
+            0 => "the main thread".to_owned(),
+            1 => "1 connection thread".to_owned(),
+            n => format!("{n} connection threads"),
+        },
+        workers.count()
+    );
+    let mut relay = Relay {
+        options,
+        context,
+        poll,
+        events: Events::with_capacity(256),
+        flag,
+        listeners,
+        signals,
+        keys,
+        onion_keys,
+        tls,
+        controller,
+        params,
+        pool,
+        threads,
+        handles,
+        inline,
+        workers,
+        directory: Some(directory),
+        directory_events,
+        consensus: None,
+        network,
+        addresses,
+        address_seen: None,
+        reachability,
+        probes: Vec::new(),
+        heartbeat: Heartbeat::new(now),
+        shutdown: Shutdown::default(),
+        max_connections,
+        last_tick: now,
+        next_signing_check: now + super::SIGNING_CHECK,
+        next_onion_check: now,
+        accept_failures: RateLimit::new(QUIET),
+        overloads: RateLimit::new(QUIET),
+        memory_lines: RateLimit::new(QUIET),
+        skew_lines: RateLimit::new(QUIET),
+        rng,
+        pid_file,
+        _lock: lock,
+    };
+    let (ipv4, ipv6) = relay.reachability.is_reachable();
+    relay.directory(Command::Reachable { ipv4, ipv6 });
+    relay.publish_descriptor();
+    Ok(relay)
+}
+
+/// Link TLS and identity from the relay's keys.
+pub(super) fn link_tls(
+    keys: &RelayKeys,
+    now: SystemTime,
+    rng: &mut dyn CryptoRng,
+) -> Result<LinkTls, LinkTlsError> {
+    LinkTls::relay(
+        IdentityKeys {
+            rsa: &keys.rsa_identity,
+            ed_identity: keys.ed_identity,
+            identity_signing_cert: &keys.signing_cert,
+            signing: &keys.signing,
+        },
+        now,
+        rng,
+    )
+}
+
+/// The onion keys as the workers use them.
+pub(super) fn onion_keys(keys: &RelayKeys) -> OnionKeys {
+    OnionKeys::new(
+        array(keys.rsa_id().as_bytes()),
+        array(keys.ed_identity.as_bytes()),
+        &keys.ntor.current.secret,
+        keys.ntor.previous.as_ref().map(|key| &*key.secret),
+    )
+}
+
+/// Bytes of a known number as an array.
+fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
+    let mut array = [0; N];
+    for (to, from) in array.iter_mut().zip(bytes) {
+        *to = *from;
+    }
+    array
+}
+
+/// Where the keys are, as the options say.
+pub fn key_config(options: &Options) -> KeyConfig {
+    KeyConfig {
+        data_directory: options.files.data_directory.clone(),
+        key_directory: options.files.key_directory.clone(),
+        data_directory_group_readable: options.files.data_directory_group_readable,
+        key_directory_group_readable: Some(options.files.key_directory_group_readable),
+        nickname: options.identity.nickname.clone(),
+        offline_master_key: options.keys.offline_master_key,
+        signing_key_lifetime: options.keys.signing_key_lifetime,
+        signing_key_slop: options.keys.signing_key_slop,
+    }
+}

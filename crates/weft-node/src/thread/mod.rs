@@ -1,0 +1,762 @@
+//! A connection thread: one event loop, its own sockets, links and circuit halves
+//! (seeds/000 4.1, 4.2; architecture rule 3).
+//!
+//! A turn of the loop: wait for sockets or a wake-up; take what the controller and other threads
+//! sent (control before cells); read sockets, a bounded amount each; run timers; let the scheduler
+//! choose; write; push what is for others and wake each of them at most once.
+//!
+//! With `ConnectionThreads 0` the main thread takes these turns itself.
+
+mod connection;
+pub mod mesh;
+mod tcp;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use mio::net::TcpStream;
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token, Waker};
+use rand::SeedableRng as _;
+use rand::rngs::StdRng;
+use slab::Slab;
+use weft_core::address::{ConnectionId, ThreadId};
+use weft_core::handshake::{
+    ErrorClass, HANDSHAKE_TIMEOUT, HandshakeError, LinkHandshake, Role,
+};
+use weft_core::load::Load;
+use weft_core::manager::{LinkError, LocalConnectionManager, RelayParams};
+use weft_core::message::{Report, ToController};
+use weft_core::scheduler::LinkKey;
+use weft_core::scheduler::kist;
+use weft_cell::reason::DestroyReason;
+use weft_sync::lease::Lease;
+
+use crate::logging::{RateLimit, safe};
+use crate::tls::LinkTls;
+use connection::{Connection, Phase};
+use mesh::{ThreadEnds, ToThread};
+
+/// Event-loop token of the wake-up.
+const WAKE: Token = Token(usize::MAX);
+/// Event-loop token of the main thread's own poll, when it takes a connection thread's turns.
+const NESTED: Token = Token(usize::MAX - 1);
+/// Bytes read from one socket in one turn: enough for large TLS batches, small enough for
+/// fairness among sockets.
+const READ_PER_TURN: usize = 128 * 1024;
+/// Bytes written to one socket in one turn.
+const WRITE_PER_TURN: usize = 1024 * 1024;
+/// How often timers run.
+const TICK: Duration = Duration::from_millis(250);
+/// How often the controller hears of load and memory.
+const REPORT: Duration = Duration::from_secs(1);
+/// How soon a full ring is tried again.
+const RETRY: Duration = Duration::from_millis(1);
+
+/// A connection that a thread is given.
+#[derive(Debug)]
+pub struct Adopt {
+    /// Its identifier.
+    pub id: ConnectionId,
+    /// The socket, non-blocking; perhaps still connecting.
+    pub socket: std::net::TcpStream,
+    /// The other end.
+    pub peer: SocketAddr,
+    /// Who must be there, if we opened it.
+    pub role: Role,
+}
+
+/// What a connection thread starts with.
+#[derive(Debug)]
+pub struct ThreadConfig {
+    /// Its channels.
+    pub ends: ThreadEnds,
+    /// How many connection threads there are.
+    pub threads: u16,
+    /// Its event loop, whose waker the mesh was made with.
+    pub poll: Poll,
+    /// What it follows.
+    pub params: Arc<RelayParams>,
+    /// Link TLS and identity.
+    pub tls: Arc<LinkTls>,
+    /// Addresses that NETINFO says are ours.
+    pub my_addrs: Vec<IpAddr>,
+    /// Its share of the relay's bandwidth.
+    pub lease: Lease,
+    /// How often the scheduler runs; zero is KISTLite (`KISTSchedRunInterval`).
+    pub run_interval: Duration,
+    /// Its randomness.
+    pub seed: [u8; 32],
+}
+
+/// Makes the event loop of a connection thread and the waker for its mesh.
+///
+/// # Errors
+///
+/// The kernel has no more file descriptors.
+pub fn event_loop() -> io::Result<(Poll, Arc<Waker>)> {
+    let poll = Poll::new()?;
+    let waker = Arc::new(Waker::new(poll.registry(), WAKE)?);
+    Ok((poll, waker))
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct ConnectionThread {
+    /// Which.
+    me: ThreadId,
+    /// Event loop.
+    poll: Poll,
+    /// Its events.
+    events: Events,
+    /// Channels.
+    ends: ThreadEnds,
+    /// Links, halves, scheduler.
+    manager: LocalConnectionManager,
+    /// Sockets by token.
+    connections: Slab<Connection>,
+    /// Tokens by connection.
+    by_id: BTreeMap<ConnectionId, usize>,
+    /// Tokens by link.
+    by_link: Vec<Option<usize>>,
+    /// Sockets that may have bytes, in the order in which they will be read.
+    to_read: VecDeque<usize>,
+    /// Handshakes in the order of their deadlines.
+    handshakes: VecDeque<(Instant, ConnectionId)>,
+    /// Link TLS and identity.
+    tls: Arc<LinkTls>,
+    /// Addresses that NETINFO says are ours.
+    my_addrs: Vec<IpAddr>,
+    /// Bandwidth.
+    lease: Lease,
+    /// The lease ran dry: reading waits for it until then.
+    thirsty_until: Option<Instant>,
+    /// Scheduler interval.
+    run_interval: Duration,
+    /// When the scheduler ran last.
+    last_run: Option<Instant>,
+    /// When timers ran last.
+    last_tick: Instant,
+    /// When the controller was told last.
+    last_report: Instant,
+    /// Recent load.
+    load: Load,
+    /// Bytes read and written, TLS included.
+    bytes: (u64, u64),
+    /// Messages that the ring to the controller had no room for.
+    stuck: VecDeque<ToController>,
+    /// Decrypted bytes of the socket being read.
+    plain: Vec<u8>,
+    /// Cells whose memory is free again.
+    spent: Vec<Box<weft_cell::Cell>>,
+    /// Randomness of handshakes.
+    rng: StdRng,
+    /// Log lines about peers that fail.
+    quiet: RateLimit,
+    /// Log lines about peers that break the protocol.
+    quiet_protocol: RateLimit,
+    /// Told to end.
+    stopping: bool,
+}
+
+/// Why a connection is closed.
+#[derive(Debug, thiserror::Error)]
+enum CloseReason {
+    #[error("the peer closed the connection")]
+    Ended,
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    #[error("{0}")]
+    Handshake(#[from] HandshakeError),
+    #[error("{0}")]
+    Link(#[from] LinkError),
+    #[error("no opened link after {} seconds", HANDSHAKE_TIMEOUT.as_secs())]
+    HandshakeTimeout,
+    #[error("unused for too long")]
+    Idle,
+    #[error("the controller closed it")]
+    Told,
+}
+
+impl ConnectionThread {
+    /// A thread's state, to be moved into the thread.
+    pub fn new(config: ThreadConfig, now: Instant) -> Self {
+        let mut rng = StdRng::from_seed(config.seed);
+        let manager_seed = rand::RngExt::random(&mut rng);
+        ConnectionThread {
+            me: config.ends.me,
+            poll: config.poll,
+            events: Events::with_capacity(1024),
+            manager: LocalConnectionManager::new(
+                config.ends.me,
+                config.threads,
+                config.params,
+                manager_seed,
+            ),
+            ends: config.ends,
+            connections: Slab::new(),
+            by_id: BTreeMap::new(),
+            by_link: Vec::new(),
+            to_read: VecDeque::new(),
+            handshakes: VecDeque::new(),
+            tls: config.tls,
+            my_addrs: config.my_addrs,
+            lease: config.lease,
+            thirsty_until: None,
+            run_interval: config.run_interval,
+            last_run: None,
+            last_tick: now,
+            last_report: now,
+            load: Load::new(now),
+            bytes: (0, 0),
+            stuck: VecDeque::new(),
+            plain: Vec::new(),
+            spent: Vec::new(),
+            rng,
+            quiet: RateLimit::new(Duration::from_secs(60)),
+            quiet_protocol: RateLimit::new(Duration::from_secs(60)),
+            stopping: false,
+        }
+    }
+
+    /// Lets the main thread's own poll end this thread's waits (`ConnectionThreads 0`).
+    ///
+    /// # Errors
+    ///
+    /// epoll refuses.
+    pub fn nest(&self, main: &Poll) -> io::Result<()> {
+        use std::os::fd::AsRawFd as _;
+        self.poll.registry().register(
+            &mut SourceFd(&main.as_raw_fd()),
+            NESTED,
+            Interest::READABLE,
+        )
+    }
+
+    /// Takes turns until told to stop.
+    ///
+    /// # Errors
+    ///
+    /// The event loop failed; nothing can be done any more.
+    pub fn run(mut self) -> io::Result<()> {
+        while !self.stopping {
+            self.turn(Duration::from_secs(3600))?;
+        }
+        Ok(())
+    }
+
+    /// Told to stop.
+    pub fn is_stopping(&self) -> bool {
+        self.stopping
+    }
+
+    /// One turn of the loop; waits at most `patience`.
+    ///
+    /// # Errors
+    ///
+    /// The event loop failed.
+    pub fn turn(&mut self, patience: Duration) -> io::Result<()> {
+        let wait = self.wait_time(Instant::now()).min(patience);
+        if !wait.is_zero() {
+            // What this thread does not use, others may.
+            self.lease.release();
+        }
+        // Nothing may have been pushed since the last drain, or there is no sleep.
+        let wait = if wait.is_zero() || !self.ends.flag.prepare_sleep() {
+            Duration::ZERO
+        } else {
+            wait
+        };
+        match self.poll.poll(&mut self.events, Some(wait)) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+        self.ends.flag.take();
+        let now = Instant::now();
+        self.note_events();
+        self.take_messages(now);
+        self.read_sockets(now);
+        if now.saturating_duration_since(self.last_tick) >= TICK {
+            self.tick(now);
+        }
+        self.schedule_and_write(now);
+        self.tell(now);
+        Ok(())
+    }
+
+    /// How long nothing will need doing unless a socket or a thread says so.
+    fn wait_time(&self, now: Instant) -> Duration {
+        if self.is_stuck() {
+            return RETRY;
+        }
+        let mut until = self.last_tick + TICK;
+        if !self.to_read.is_empty() {
+            match self.thirsty_until {
+                Some(at) => until = until.min(at),
+                None => return Duration::ZERO,
+            }
+        }
+        if self.manager.has_backlog()
+            && let Some(last) = self.last_run
+        {
+            until = until.min(last + self.run_interval);
+        }
+        until.saturating_duration_since(now)
+    }
+
+    /// Some ring is full.
+    fn is_stuck(&self) -> bool {
+        !self.stuck.is_empty() || self.ends.to_peers.iter().any(mesh::ToPeer::is_stuck)
+    }
+
+    /// Remembers which sockets are ready.
+    fn note_events(&mut self) {
+        for event in &self.events {
+            let Some(connection) = self.connections.get_mut(event.token().0) else {
+                continue;
+            };
+            if event.is_writable() {
+                connection.writable = true;
+            }
+            if event.is_readable() || event.is_read_closed() || event.is_error() {
+                connection.readable = true;
+            }
+            if !connection.listed {
+                connection.listed = true;
+                self.to_read.push_back(event.token().0);
+            }
+        }
+    }
+
+    /// Takes what the controller and the other threads sent.
+    fn take_messages(&mut self, now: Instant) {
+        while let Some(message) = self.ends.from_main.pop() {
+            match message {
+                ToThread::Adopt(adopt) => self.adopt(*adopt, now),
+                ToThread::Message(message) => {
+                    if let Some(connection) = self.manager.handle_controller(message, now)
+                        && let Some(token) = self.by_id.get(&connection).copied()
+                    {
+                        self.close(token, &CloseReason::Told, now);
+                    }
+                }
+                ToThread::Renewed(tls) => self.tls = tls,
+                ToThread::RunInterval(interval) => self.run_interval = interval,
+                ToThread::Stop => self.stop(now),
+            }
+        }
+        for peer in &mut self.ends.from_peers {
+            // Cells that are there now were sent after control messages that are there now.
+            let batches = peer.cells.len();
+            let control = &mut peer.control;
+            let controls = std::iter::from_fn(|| control.pop());
+            self.manager.handle_controls(controls, now);
+            for _ in 0..batches {
+                if let Some(batch) = peer.cells.pop() {
+                    self.manager
+                        .handle_cells(peer.from, batch.cells, batch.empties, now);
+                }
+            }
+        }
+    }
+
+    /// Takes over a connection.
+    fn adopt(&mut self, adopt: Adopt, now: Instant) {
+        let Adopt {
+            id,
+            socket,
+            peer,
+            role,
+        } = adopt;
+        let initiated = matches!(role, Role::Initiator { .. });
+        let session = if initiated {
+            self.tls.connect(&mut self.rng)
+        } else {
+            self.tls.accept()
+        };
+        let mut session = match session {
+            Ok(session) => session,
+            Err(error) => {
+                tracing::warn!("Could not start TLS on a connection: {error}");
+                self.manager
+                    .connection_failed(id, DestroyReason::INTERNAL);
+                return;
+            }
+        };
+        // The bound is ours: only what the socket takes soon is encrypted (connection.rs).
+        session.tls().set_buffer_limit(None);
+        let mut handshake = Box::new(LinkHandshake::new(
+            role,
+            session.identity(),
+            peer.ip(),
+            self.my_addrs.clone(),
+            now,
+        ));
+        handshake.start();
+        let mut socket = TcpStream::from_std(socket);
+        let entry = self.connections.vacant_entry();
+        let token = entry.key();
+        let registered = self.poll.registry().register(
+            &mut socket,
+            Token(token),
+            Interest::READABLE | Interest::WRITABLE,
+        );
+        if let Err(error) = registered {
+            tracing::warn!("Could not watch a connection's socket: {error}");
+            self.manager
+                .connection_failed(id, DestroyReason::RESOURCELIMIT);
+            return;
+        }
+        let deadline = now + HANDSHAKE_TIMEOUT;
+        entry.insert(Connection {
+            id,
+            peer,
+            socket,
+            session,
+            phase: Phase::Handshake(handshake),
+            initiated,
+            readable: false,
+            writable: false,
+            listed: false,
+            left: Vec::new(),
+            deadline,
+            blocked: false,
+        });
+        self.by_id.insert(id, token);
+        self.handshakes.push_back((deadline, id));
+    }
+
+    /// Reads the sockets that may have bytes, a bounded amount each.
+    fn read_sockets(&mut self, now: Instant) {
+        if self.is_stuck() {
+            return;
+        }
+        self.thirsty_until = None;
+        for _ in 0..self.to_read.len() {
+            let Some(token) = self.to_read.pop_front() else {
+                break;
+            };
+            let grant = self.lease.take_read(READ_PER_TURN, now);
+            if grant == 0 {
+                self.to_read.push_front(token);
+                self.thirsty_until = Some(now + self.lease.retry_after());
+                break;
+            }
+            match self.service(token, grant, now) {
+                Ok(used) => {
+                    self.lease.give_back_read(grant.saturating_sub(used));
+                    self.bytes.0 += used as u64;
+                    self.load.add(used as u64);
+                }
+                Err(reason) => {
+                    self.lease.give_back_read(grant);
+                    self.close(token, &reason, now);
+                }
+            }
+            if let Some(connection) = self.connections.get_mut(token) {
+                connection.listed = connection.readable;
+                if connection.readable {
+                    self.to_read.push_back(token);
+                }
+            }
+        }
+    }
+
+    /// Reads one socket and handles what came. Returns the bytes taken from the socket.
+    fn service(&mut self, token: usize, max: usize, now: Instant) -> Result<usize, CloseReason> {
+        let Some(connection) = self.connections.get_mut(token) else {
+            return Ok(0);
+        };
+        if matches!(connection.phase, Phase::Handshake(_)) && connection.writable {
+            // TCP may have failed to connect; and TLS has something to say first.
+            if let Some(error) = connection.socket.take_error()? {
+                return Err(error.into());
+            }
+            let mut none = VecDeque::new();
+            connection.write(&mut none, usize::MAX, &mut self.spent)?;
+        }
+        self.plain.clear();
+        self.plain.append(&mut connection.left);
+        let read = connection.read(max, &mut self.plain)?;
+        if let Phase::Handshake(_) = connection.phase {
+            self.shake_hands(token, now)?;
+        }
+        let Some(connection) = self.connections.get_mut(token) else {
+            return Ok(read.socket_bytes);
+        };
+        if let Phase::Open(link) = connection.phase {
+            let used = self.manager.receive(link, &self.plain, now)?;
+            connection
+                .left
+                .extend_from_slice(self.plain.get(used..).unwrap_or_default());
+        }
+        if self.plain.capacity() > 4 * READ_PER_TURN {
+            self.plain = Vec::new();
+        }
+        if read.ended {
+            return Err(CloseReason::Ended);
+        }
+        Ok(read.socket_bytes)
+    }
+
+    /// Goes on with a link handshake; what is left in `plain` belongs to the opened link.
+    fn shake_hands(&mut self, token: usize, now: Instant) -> Result<(), CloseReason> {
+        let Some(connection) = self.connections.get_mut(token) else {
+            return Ok(());
+        };
+        let Phase::Handshake(handshake) = &mut connection.phase else {
+            return Ok(());
+        };
+        if connection.session.tls().is_handshaking() {
+            let mut none = VecDeque::new();
+            connection.write(&mut none, usize::MAX, &mut self.spent)?;
+            return Ok(());
+        }
+        let used = handshake.receive(
+            &self.plain,
+            &connection.session,
+            SystemTime::now(),
+            &mut self.rng,
+        )?;
+        let output = handshake.take_output();
+        let established = handshake.established().cloned();
+        if !output.is_empty() {
+            connection.send(&output)?;
+        }
+        let mut none = VecDeque::new();
+        connection.write(&mut none, usize::MAX, &mut self.spent)?;
+        self.plain.drain(..used);
+        let Some(established) = established else {
+            return Ok(());
+        };
+        let (id, initiated) = (connection.id, connection.initiated);
+        let link = self.manager.open_link(id, initiated, &established, now);
+        connection.phase = Phase::Open(link);
+        let index = link as usize;
+        if self.by_link.len() <= index {
+            self.by_link.resize(index + 1, None);
+        }
+        if let Some(entry) = self.by_link.get_mut(index) {
+            *entry = Some(token);
+        }
+        Ok(())
+    }
+
+    /// Timers.
+    fn tick(&mut self, now: Instant) {
+        self.last_tick = now;
+        self.lease.expire(now);
+        while let Some((deadline, id)) = self.handshakes.front().copied() {
+            if deadline > now {
+                break;
+            }
+            self.handshakes.pop_front();
+            if let Some(token) = self.by_id.get(&id).copied()
+                && self
+                    .connections
+                    .get(token)
+                    .is_some_and(|connection| matches!(connection.phase, Phase::Handshake(_)))
+            {
+                self.close(token, &CloseReason::HandshakeTimeout, now);
+            }
+        }
+        for id in self.manager.handle_timeout(now) {
+            if let Some(token) = self.by_id.get(&id).copied() {
+                self.close(token, &CloseReason::Idle, now);
+            }
+        }
+    }
+
+    /// Lets the scheduler choose if it is time, then writes.
+    fn schedule_and_write(&mut self, now: Instant) {
+        let due = self
+            .last_run
+            .is_none_or(|last| now.saturating_duration_since(last) >= self.run_interval);
+        if due && self.manager.has_backlog() {
+            self.last_run = Some(now);
+            let (connections, by_link) = (&self.connections, &self.by_link);
+            let kist_on = !self.run_interval.is_zero();
+            self.manager.schedule(now, |link| {
+                by_link
+                    .get(link as usize)
+                    .copied()
+                    .flatten()
+                    .and_then(|token| connections.get(token))
+                    .map_or(0, |connection| room(connection, kist_on))
+            });
+        }
+        let links: Vec<LinkKey> = self.manager.links_to_write().to_vec();
+        for link in links {
+            let Some(token) = self.by_link.get(link as usize).copied().flatten() else {
+                continue;
+            };
+            if let Err(reason) = self.write(token, link, now) {
+                self.close(token, &reason, now);
+            }
+        }
+        self.manager.prune_written();
+    }
+
+    /// Writes what is ready for one link.
+    fn write(&mut self, token: usize, link: LinkKey, now: Instant) -> Result<(), CloseReason> {
+        let Some(connection) = self.connections.get_mut(token) else {
+            return Ok(());
+        };
+        let Some(out) = self.manager.outgoing(link) else {
+            return Ok(());
+        };
+        if !connection.writable || (out.is_empty() && !connection.blocked) {
+            return Ok(());
+        }
+        let grant = self.lease.take_write(WRITE_PER_TURN, now);
+        if grant == 0 {
+            return Ok(());
+        }
+        let written = connection.write(out, grant, &mut self.spent)?;
+        self.lease.give_back_write(grant.saturating_sub(written));
+        self.bytes.1 += written as u64;
+        self.load.add(written as u64);
+        if written > 0 {
+            self.manager.wrote(link, now);
+        }
+        for cell in self.spent.drain(..) {
+            self.manager.recycle(cell);
+        }
+        Ok(())
+    }
+
+    /// Pushes what is for others, and reports from time to time.
+    fn tell(&mut self, now: Instant) {
+        for peer in &mut self.ends.to_peers {
+            if let Some(outbox) = self.manager.outbox(peer.to) {
+                peer.flush(outbox);
+            }
+        }
+        if now.saturating_duration_since(self.last_report) >= REPORT {
+            self.last_report = now;
+            let report = self.report(now);
+            self.stuck.push_back(ToController::Report(report));
+        }
+        while let Some(message) = self.manager.poll_controller() {
+            self.stuck.push_back(message);
+        }
+        let mut sent = false;
+        while let Some(message) = self.stuck.pop_front() {
+            match self.ends.to_main.try_push(message) {
+                Ok(()) => sent = true,
+                Err(message) => {
+                    self.stuck.push_front(message);
+                    break;
+                }
+            }
+        }
+        if sent || !self.stuck.is_empty() {
+            self.ends.main.notify();
+        }
+    }
+
+    /// What the controller hears about once a second.
+    fn report(&mut self, now: Instant) -> Report {
+        let mut totals = self.manager.totals();
+        (totals.bytes_read, totals.bytes_written) = self.bytes;
+        let buffered = self
+            .connections
+            .iter()
+            .map(|(_, connection)| connection.left.capacity() as u64)
+            .sum();
+        Report {
+            thread: self.me,
+            bytes_per_second: self.load.bytes_per_second(now),
+            queued: self.manager.queued(now),
+            buffered,
+            links: u32::try_from(self.manager.links()).unwrap_or(u32::MAX),
+            halves: u32::try_from(self.manager.halves()).unwrap_or(u32::MAX),
+            totals,
+        }
+    }
+
+    /// Ends every circuit and link, as politely as the sockets allow at once.
+    fn stop(&mut self, now: Instant) {
+        self.stopping = true;
+        self.manager.end_circuits(DestroyReason::HIBERNATING, now);
+        for link in self.manager.links_to_write().to_vec() {
+            if let Some(token) = self.by_link.get(link as usize).copied().flatten() {
+                // Whatever cannot be written now is lost with the connection.
+                let _ = self.write(token, link, now);
+            }
+        }
+        for (_, connection) in &mut self.connections {
+            connection.say_goodbye();
+        }
+    }
+
+    /// One line about a connection that ended, as loud as its reason deserves.
+    fn log_close(&mut self, connection: &Connection, reason: &CloseReason, now: Instant) {
+        let (id, peer) = (connection.id, safe(connection.peer));
+        match reason {
+            CloseReason::Handshake(error)
+                if matches!(
+                    error.class(),
+                    ErrorClass::WrongIdentity | ErrorClass::AuthenticationFailed
+                ) && connection.initiated =>
+            {
+                if let Some(more) = self.quiet.check(now) {
+                    tracing::warn!("The relay at {peer} is not who it should be: {error}{more}");
+                }
+            }
+            CloseReason::Handshake(_) | CloseReason::Link(_) => {
+                if let Some(more) = self.quiet_protocol.check(now) {
+                    tracing::info!("Closing {id} to {peer}: {reason}{more}");
+                }
+            }
+            _ => tracing::debug!("Closing {id} to {peer}: {reason}"),
+        }
+    }
+
+    /// Closes a connection and everything on it.
+    fn close(&mut self, token: usize, reason: &CloseReason, now: Instant) {
+        let Some(mut connection) = self.connections.try_remove(token) else {
+            return;
+        };
+        self.by_id.remove(&connection.id);
+        // Deregistering fails only for sockets that the kernel has forgotten.
+        let _ = self.poll.registry().deregister(&mut connection.socket);
+        self.log_close(&connection, reason, now);
+        match connection.phase {
+            Phase::Open(link) => {
+                if let Some(entry) = self.by_link.get_mut(link as usize) {
+                    *entry = None;
+                }
+                self.manager.close_link(link, now);
+            }
+            Phase::Handshake(_) => {
+                let reason = match reason {
+                    CloseReason::Handshake(error) if error.class() == ErrorClass::WrongIdentity => {
+                        DestroyReason::OR_IDENTITY
+                    }
+                    CloseReason::Io(_) | CloseReason::HandshakeTimeout => {
+                        DestroyReason::CONNECTFAILED
+                    }
+                    _ => DestroyReason::CHANNEL_CLOSED,
+                };
+                self.manager.connection_failed(connection.id, reason);
+            }
+        }
+    }
+}
+
+/// How many cells KIST lets a link have now.
+fn room(connection: &Connection, kist_on: bool) -> u32 {
+    if !connection.writable || connection.blocked {
+        return 0;
+    }
+    let limit = match tcp::info(&connection.socket).filter(|_| kist_on) {
+        Some(state) => kist::write_limit(&state, 0, kist::DEFAULT_SOCK_BUF_SIZE_FACTOR),
+        None => kist::lite_write_limit(0, kist::DEFAULT_OUTBUF_HIGH_WATER),
+    };
+    kist::cells(limit)
+}

@@ -1,0 +1,165 @@
+//! Onionskin workers: threads that answer CREATEs off the path of cells, C tor's
+//! "cpuworkers".
+//!
+//! Each worker has a ring from the main thread and one back; jobs go to the worker with the
+//! fewest. The controller bounds how many are out at once.
+
+use std::io;
+use std::thread::JoinHandle;
+
+use rand::SeedableRng as _;
+use rand::rngs::StdRng;
+use weft_cell::circ_msg::{CreateReply, CreateRequest};
+use weft_cell::reason::DestroyReason;
+use weft_core::address::HalfAddr;
+use weft_crypto::Tor1Keys;
+use weft_crypto::handshake::{self, OnionKeys, ReplyParams};
+use weft_sync::ring::{Receiver, Sender, ring};
+
+use crate::thread::mesh::WakeUp;
+
+/// Jobs that one worker's ring holds.
+const RING: usize = 8192;
+
+/// An onionskin to be answered.
+struct Job {
+    half: HalfAddr,
+    request: CreateRequest,
+    keys: OnionKeys,
+    params: ReplyParams,
+}
+
+/// What became of an onionskin.
+#[derive(Debug)]
+pub struct Answer {
+    /// The half that waits.
+    pub half: HalfAddr,
+    /// The reply and its keys, or why there are none.
+    pub result: Result<(CreateReply, Box<Tor1Keys>), DestroyReason>,
+}
+
+/// One worker thread, as the main thread sees it.
+struct Worker {
+    jobs: Sender<Job>,
+    answers: Receiver<Answer>,
+    pending: usize,
+    /// `None` once joined.
+    thread: Option<JoinHandle<()>>,
+}
+
+/// The pool. Dropping it ends the workers.
+pub struct Workers {
+    workers: Vec<Worker>,
+}
+
+impl Workers {
+    /// Starts `count` workers (at least one); `main` is woken for every answer.
+    ///
+    /// # Errors
+    ///
+    /// The system starts no more threads.
+    pub fn start(count: usize, main: &WakeUp, rng: &mut StdRng) -> io::Result<Self> {
+        let mut workers = Vec::new();
+        for index in 0..count.max(1) {
+            let (jobs, work) = ring(RING);
+            let (done, answers) = ring(RING);
+            let (main, rng) = (main.clone(), StdRng::from_rng(rng));
+            let thread = std::thread::Builder::new()
+                .name(format!("onionskins-{index}"))
+                .spawn(move || serve(work, done, &main, rng))?;
+            workers.push(Worker {
+                jobs,
+                answers,
+                pending: 0,
+                thread: Some(thread),
+            });
+        }
+        Ok(Workers { workers })
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.workers.len()
+    }
+
+    /// Hands an onionskin to the worker with the fewest. False: every ring is full.
+    pub fn submit(
+        &mut self,
+        half: HalfAddr,
+        request: CreateRequest,
+        keys: &OnionKeys,
+        params: &ReplyParams,
+    ) -> bool {
+        let Some(worker) = self.workers.iter_mut().min_by_key(|worker| worker.pending) else {
+            return false;
+        };
+        let job = Job {
+            half,
+            request,
+            keys: keys.clone(),
+            params: params.clone(),
+        };
+        if worker.jobs.try_push(job).is_err() {
+            return false;
+        }
+        worker.pending += 1;
+        if let Some(thread) = &worker.thread {
+            thread.thread().unpark();
+        }
+        true
+    }
+
+    /// The next answer, of any worker.
+    pub fn poll(&mut self) -> Option<Answer> {
+        self.workers.iter_mut().find_map(|worker| {
+            let answer = worker.answers.pop()?;
+            worker.pending = worker.pending.saturating_sub(1);
+            Some(answer)
+        })
+    }
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        for worker in &mut self.workers {
+            // A worker ends when its ring's sender is gone.
+            worker.jobs = ring(1).0;
+            if let Some(thread) = worker.thread.take() {
+                thread.thread().unpark();
+                // A worker that panicked has nothing left to say.
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+/// A worker's life.
+fn serve(mut work: Receiver<Job>, mut done: Sender<Answer>, main: &WakeUp, mut rng: StdRng) {
+    loop {
+        while let Some(job) = work.pop() {
+            let result = handshake::negotiate(&job.request, &job.keys, &job.params, &mut rng)
+                .map(|answer| (answer.reply, Box::new(answer.keys)))
+                .map_err(|_| DestroyReason::PROTOCOL);
+            let mut answer = Answer {
+                half: job.half,
+                result,
+            };
+            // The ring back is as long as the ring here: it has room unless the main thread is
+            // gone, and then nobody waits.
+            while let Err(back) = done.try_push(answer) {
+                if done.is_disconnected() {
+                    return;
+                }
+                answer = back;
+                main.notify();
+                std::thread::yield_now();
+            }
+            main.notify();
+        }
+        if work.is_disconnected() {
+            return;
+        }
+        // An `unpark` between the last `pop` and here makes this return at once.
+        std::thread::park();
+    }
+}
