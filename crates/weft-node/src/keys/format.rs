@@ -264,7 +264,9 @@ pub fn rsa_key(file: &[u8]) -> Result<tor_rsa::KeyPair, FormatError> {
         return Err(FormatError::Empty);
     }
     let not_a_key = FormatError::Contents("an RSA private key in PEM");
-    let pem = std::str::from_utf8(file).map_err(|_| not_a_key.clone())?;
+    let text = std::str::from_utf8(file).map_err(|_| not_a_key.clone())?;
+    // C tor writes the zero byte that ends the string in memory, too.
+    let pem = text.trim_end_matches('\0');
     // Bounds the work below: the numbers of a 1024-bit key need 900 characters.
     if pem.len() > 4096 {
         return Err(FormatError::Contents("a 1024-bit RSA key"));
