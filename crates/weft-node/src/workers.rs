@@ -139,7 +139,10 @@ fn serve(mut work: Receiver<Job>, mut done: Sender<Answer>, main: &WakeUp, mut r
         while let Some(job) = work.pop() {
             let result = handshake::negotiate(&job.request, &job.keys, &job.params, &mut rng)
                 .map(|answer| (answer.reply, Box::new(answer.keys)))
-                .map_err(|_| DestroyReason::PROTOCOL);
+                .map_err(|error| {
+                    tracing::debug!("An onionskin could not be answered: {error}");
+                    DestroyReason::PROTOCOL
+                });
             let mut answer = Answer {
                 half: job.half,
                 result,

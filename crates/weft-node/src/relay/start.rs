@@ -125,16 +125,6 @@ fn start(options: Options, context: Context) -> Result<Relay, StartError> {
     })?;
     let wall = SystemTime::now();
     let keys = RelayKeys::load_or_create(&key_config, wall, &mut rng)?;
-    notice!(
-        "Your Tor server's identity key fingerprint is '{} {}'",
-        options.identity.nickname,
-        keys.fingerprint()
-    );
-    notice!(
-        "Your Tor server's identity key ed25519 fingerprint is '{} {}'",
-        options.identity.nickname,
-        keys.ed25519_fingerprint()
-    );
     let pid_file = options
         .files
         .pid_file
