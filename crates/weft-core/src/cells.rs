@@ -8,6 +8,10 @@ use weft_cell::{CELL_LEN, Cell, ChanCmd};
 /// Cells that a pool keeps for reuse at most (about 2 MiB).
 const POOL_KEEPS: usize = 4096;
 
+/// Memory of cells that were sent or dropped. Boxed: a cell keeps its place in memory from the read
+/// to the write, and only its address moves between queues.
+pub type Empties = Vec<Box<Cell>>;
+
 /// Memory of one cell that was used and can be used again.
 ///
 /// A thread that mostly sends what another thread reads gathers empties; it hands them back
@@ -15,12 +19,7 @@ const POOL_KEEPS: usize = 4096;
 #[derive(Debug, Default)]
 pub struct CellPool {
     /// Empty cells.
-    #[expect(
-        clippy::vec_box,
-        reason = "a cell keeps its place in memory from the read to the write, so that only its \
-                  address moves between queues"
-    )]
-    free: Vec<Box<Cell>>,
+    free: Empties,
 }
 
 impl CellPool {
@@ -69,7 +68,7 @@ impl CellPool {
     }
 
     /// Moves up to `count` empties elsewhere.
-    pub fn give(&mut self, count: usize, to: &mut Vec<Box<Cell>>) {
+    pub fn give(&mut self, count: usize, to: &mut Empties) {
         let keep = self.free.len().saturating_sub(count);
         to.extend(self.free.drain(keep..));
     }

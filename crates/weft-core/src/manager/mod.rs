@@ -33,7 +33,7 @@ use weft_cell::reason::DestroyReason;
 use weft_cell::{Cell, CellView, ChanCmd};
 
 use crate::address::{ConnectionId, HalfAddr, ThreadId};
-use crate::cells::CellPool;
+use crate::cells::{CellPool, Empties};
 use crate::half::{Halves, Wait};
 use crate::handshake::{Established, PeerIdentity};
 use crate::link::{Link, MAX_LINK_OUT};
@@ -55,7 +55,7 @@ pub struct Outbox {
     /// The cell lane.
     pub cells: Vec<HalfCell>,
     /// Memory that this thread has from that one, going home.
-    pub empties: Vec<Box<Cell>>,
+    pub empties: Empties,
     /// Cells that came from there and were not given back yet.
     owed: usize,
 }

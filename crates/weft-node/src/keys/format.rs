@@ -183,9 +183,12 @@ pub fn ed25519_key(kind: Kind, file: &[u8]) -> Result<ExpandedKeypair, FormatErr
 pub fn expand_ed25519_seed(seed: &[u8; 32]) -> Zeroizing<[u8; 64]> {
     let mut bytes: Zeroizing<[u8; 64]> = Zeroizing::new(Sha512::digest(seed).into());
     // Clamped, as C tor writes it.
-    bytes[0] &= 248;
-    bytes[31] &= 63;
-    bytes[31] |= 64;
+    if let Some(first) = bytes.first_mut() {
+        *first &= 248;
+    }
+    if let Some(last) = bytes.get_mut(31) {
+        *last = (*last & 63) | 64;
+    }
     bytes
 }
 

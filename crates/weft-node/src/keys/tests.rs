@@ -436,7 +436,7 @@ fn onion_keys_rotate_by_the_state_file_and_keep_their_grace() {
     let first = keys.ntor.current.clone();
     let first_tap = fs::read(relay.key(store::TAP)).unwrap();
     let at = |days: u32| now() + days * DAY;
-    let mut due = |keys: &mut RelayKeys, t| keys.rotate_if_due(t, params, &mut rng(5)).unwrap();
+    let due = |keys: &mut RelayKeys, t| keys.rotate_if_due(t, params, &mut rng(5)).unwrap();
     assert_eq!(due(&mut keys, at(27)), Rotation::None);
     assert_eq!(due(&mut keys, at(28)), Rotation::Rotated);
     assert_eq!(keys.ntor.previous.as_ref().unwrap().public, first.public);

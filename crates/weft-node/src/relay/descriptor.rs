@@ -42,12 +42,7 @@ impl Addresses {
             .iter()
             .flat_map(|name| resolve(name))
             .collect();
-        let port_of = |v4: bool| {
-            ports
-                .iter()
-                .find(|(addr, _)| addr.is_ipv4() == v4)
-                .copied()
-        };
+        let port_of = |v4: bool| ports.iter().find(|(addr, _)| addr.is_ipv4() == v4).copied();
         let usable = |addr: &IpAddr| {
             !addr.is_unspecified()
                 && (routable::is_public(*addr) || options.directory.allow_private_addresses)

@@ -140,10 +140,7 @@ fn dos_params(options: &Options, consensus: &Params) -> DosParams {
 pub(super) fn bandwidth(options: &Options) -> (u64, u64) {
     let bandwidth = &options.bandwidth;
     (
-        bandwidth
-            .relay_rate
-            .unwrap_or(u64::MAX)
-            .min(bandwidth.rate),
+        bandwidth.relay_rate.unwrap_or(u64::MAX).min(bandwidth.rate),
         bandwidth
             .relay_burst
             .unwrap_or(u64::MAX)

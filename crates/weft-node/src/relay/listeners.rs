@@ -47,7 +47,10 @@ impl Listeners {
                     Ok(socket) => {
                         let bound = socket.local_addr().map_or(number, |addr| addr.port());
                         number = bound;
-                        crate::notice!("Opened OR listener on {}", SocketAddr::new(addr.ip(), bound));
+                        crate::notice!(
+                            "Opened OR listener on {}",
+                            SocketAddr::new(addr.ip(), bound)
+                        );
                         sockets.push(socket);
                     }
                     Err(source) if !port.explicit_address => {

@@ -18,11 +18,11 @@ use std::time::{Duration, Instant, SystemTime};
 
 use mio::{Events, Poll, Token};
 use rand::rngs::StdRng;
+use weft_cell::reason::DestroyReason;
 use weft_core::controller::{Action, Notice, RelayController};
 use weft_core::handshake::Role;
 use weft_core::manager::RelayParams;
 use weft_core::message::ToController;
-use weft_cell::reason::DestroyReason;
 use weft_crypto::handshake::{OnionKeys, ReplyParams};
 use weft_dir::bandwidth::Totals;
 use weft_dir::command::{Command, Event, Severity};
@@ -123,7 +123,10 @@ struct Relay {
 impl Relay {
     /// Takes turns until it is over.
     fn run(mut self) -> io::Result<()> {
-        while !self.shutdown.is_over(Instant::now(), self.controller.connections()) {
+        while !self
+            .shutdown
+            .is_over(Instant::now(), self.controller.connections())
+        {
             self.turn()?;
         }
         self.end()
@@ -499,10 +502,7 @@ impl Relay {
                     .or_ports
                     .iter()
                     .find(|port| port.is_ipv4() == addr.is_ipv4())?;
-                Some(Candidate {
-                    addr: *via,
-                    rsa,
-                })
+                Some(Candidate { addr: *via, rsa })
             })
             .collect();
         let Some(via) = self.reachability.choose(addr, &candidates, &mut self.rng) else {
@@ -608,12 +608,10 @@ impl Relay {
                     );
                 }
             }
-            Event::AddressSuggested { address, source } => {
-                if self.address_seen != Some(address) {
-                    tracing::info!("{source} sees us at {}", safe(address));
-                    self.address_seen = Some(address);
-                    self.find_addresses();
-                }
+            Event::AddressSuggested { address, source } if self.address_seen != Some(address) => {
+                tracing::info!("{source} sees us at {}", safe(address));
+                self.address_seen = Some(address);
+                self.find_addresses();
             }
             Event::State(lines) => self.save_state(&lines),
             Event::Message(severity, text) => match severity {
@@ -656,17 +654,11 @@ impl Relay {
 
     /// Looks for our addresses again.
     fn find_addresses(&mut self) {
-        let found = Addresses::find(
-            &self.options,
-            &self.listeners.advertised,
-            self.address_seen,
-        );
+        let found = Addresses::find(&self.options, &self.listeners.advertised, self.address_seen);
         if found != self.addresses {
             self.addresses = found;
-            self.reachability.set_addresses(
-                found.v4.map(SocketAddr::V4),
-                found.v6.map(SocketAddr::V6),
-            );
+            self.reachability
+                .set_addresses(found.v4.map(SocketAddr::V4), found.v6.map(SocketAddr::V6));
             let (ipv4, ipv6) = self.reachability.is_reachable();
             self.directory(Command::Reachable { ipv4, ipv6 });
             self.publish_descriptor();
@@ -744,7 +736,11 @@ impl Relay {
         notice!("Received reload signal (hup). Reloading config and resetting internal state.");
         let mut republish = Some("config change");
         if self.options.process.reload_on_sighup {
-            match torrc::reload(&self.context.command_line, &self.context.host, &self.options) {
+            match torrc::reload(
+                &self.context.command_line,
+                &self.context.host,
+                &self.options,
+            ) {
                 Ok((loaded, changes)) => {
                     loaded.report.log();
                     let old = std::mem::replace(&mut self.options, loaded.options);
@@ -774,10 +770,7 @@ impl Relay {
                 }
             }
         }
-        match self
-            .keys
-            .reload_signing(SystemTime::now(), &mut self.rng)
-        {
+        match self.keys.reload_signing(SystemTime::now(), &mut self.rng) {
             Ok(true) => self.next_signing_check = Instant::now(),
             Ok(false) => {}
             Err(error) => tracing::warn!("Could not read the keys again: {error}"),

@@ -54,9 +54,7 @@ impl Signals {
             signal_hook::flag::register(signal, flag.clone())?;
             // The flag is set before the pipe is written: handlers run in the order of
             // registration.
-            let end = std::os::fd::OwnedFd::from(std::os::unix::net::UnixStream::from(
-                duplicate(&write)?,
-            ));
+            let end = std::os::fd::OwnedFd::from(duplicate(&write)?);
             signal_hook::low_level::pipe::register(signal, end)?;
             flags.push((flag, ask));
         }

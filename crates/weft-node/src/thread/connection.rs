@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, Read as _, Write as _};
 use std::net::SocketAddr;
-use std::time::Instant;
 
 use mio::net::TcpStream;
 use weft_cell::{CELL_LEN, Cell};
 use weft_core::address::ConnectionId;
+use weft_core::cells::Empties;
 use weft_core::handshake::LinkHandshake;
 use weft_core::scheduler::LinkKey;
 
@@ -50,8 +50,6 @@ pub(super) struct Connection {
     pub(super) listed: bool,
     /// The beginning of a cell whose rest has not come.
     pub(super) left: Vec<u8>,
-    /// When it must be an opened link.
-    pub(super) deadline: Instant,
     /// The last write found the kernel's buffer full, and cells wait.
     pub(super) blocked: bool,
 }
@@ -131,7 +129,7 @@ impl Connection {
         &mut self,
         out: &mut VecDeque<Box<Cell>>,
         allowance: usize,
-        spent: &mut Vec<Box<Cell>>,
+        spent: &mut Empties,
     ) -> io::Result<usize> {
         let mut written = 0;
         loop {
@@ -154,7 +152,7 @@ impl Connection {
     fn encrypt_record(
         &mut self,
         out: &mut VecDeque<Box<Cell>>,
-        spent: &mut Vec<Box<Cell>>,
+        spent: &mut Empties,
     ) -> io::Result<usize> {
         let count = out.len().min(CELLS_PER_RECORD);
         let mut slices = [IoSlice::new(&[]); CELLS_PER_RECORD];

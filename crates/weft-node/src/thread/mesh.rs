@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use mio::Waker;
-use weft_cell::Cell;
 use weft_core::address::ThreadId;
+use weft_core::cells::Empties;
 use weft_core::manager::Outbox;
 use weft_core::message::{FromController, HalfCell, HalfControl, ToController};
 use weft_sync::ring::{Receiver, Sender, ring};
@@ -29,7 +29,7 @@ pub struct CellBatch {
     /// Cells, in order.
     pub cells: Vec<HalfCell>,
     /// Memory that came from the receiver.
-    pub empties: Vec<Box<Cell>>,
+    pub empties: Empties,
 }
 
 /// How to wake a thread: a flag that tells whether it sleeps, and the system call if it does.

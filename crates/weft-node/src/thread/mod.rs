@@ -23,16 +23,15 @@ use mio::{Events, Interest, Poll, Token, Waker};
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
 use slab::Slab;
+use weft_cell::reason::DestroyReason;
 use weft_core::address::{ConnectionId, ThreadId};
-use weft_core::handshake::{
-    ErrorClass, HANDSHAKE_TIMEOUT, HandshakeError, LinkHandshake, Role,
-};
+use weft_core::cells::Empties;
+use weft_core::handshake::{ErrorClass, HANDSHAKE_TIMEOUT, HandshakeError, LinkHandshake, Role};
 use weft_core::load::Load;
 use weft_core::manager::{LinkError, LocalConnectionManager, RelayParams};
 use weft_core::message::{Report, ToController};
 use weft_core::scheduler::LinkKey;
 use weft_core::scheduler::kist;
-use weft_cell::reason::DestroyReason;
 use weft_sync::lease::Lease;
 
 use crate::logging::{RateLimit, safe};
@@ -151,7 +150,7 @@ pub struct ConnectionThread {
     /// Decrypted bytes of the socket being read.
     plain: Vec<u8>,
     /// Cells whose memory is free again.
-    spent: Vec<Box<weft_cell::Cell>>,
+    spent: Empties,
     /// Randomness of handshakes.
     rng: StdRng,
     /// Log lines about peers that fail.
@@ -229,11 +228,9 @@ impl ConnectionThread {
     /// epoll refuses.
     pub fn nest(&self, main: &Poll) -> io::Result<()> {
         use std::os::fd::AsRawFd as _;
-        self.poll.registry().register(
-            &mut SourceFd(&main.as_raw_fd()),
-            NESTED,
-            Interest::READABLE,
-        )
+        self.poll
+            .registry()
+            .register(&mut SourceFd(&main.as_raw_fd()), NESTED, Interest::READABLE)
     }
 
     /// Takes turns until told to stop.
@@ -382,8 +379,7 @@ impl ConnectionThread {
             Ok(session) => session,
             Err(error) => {
                 tracing::warn!("Could not start TLS on a connection: {error}");
-                self.manager
-                    .connection_failed(id, DestroyReason::INTERNAL);
+                self.manager.connection_failed(id, DestroyReason::INTERNAL);
                 return;
             }
         };
@@ -423,7 +419,7 @@ impl ConnectionThread {
             writable: false,
             listed: false,
             left: Vec::new(),
-            deadline,
+
             blocked: false,
         });
         self.by_id.insert(id, token);

@@ -8,7 +8,7 @@ use weft_core::scheduler::kist::SocketState;
 /// Reads `TCP_INFO` and the number of bytes that the kernel has not sent yet.
 ///
 /// `None` when the kernel does not say (the caller then schedules as KISTLite).
-pub fn info(socket: &impl AsRawFd) -> Option<SocketState> {
+pub(super) fn info(socket: &impl AsRawFd) -> Option<SocketState> {
     let fd = socket.as_raw_fd();
     let info = tcp_info(fd)?;
     let notsent = unsent(fd)?;
