@@ -11,6 +11,23 @@
 //! - [`message`] and [`address`]: what these say to each other, and how they name each other;
 //! - [`bucket`], [`dos`], [`padding`], [`load`], [`memory`], [`routable`]: limits and measurements.
 
+#![deny(clippy::disallowed_types, clippy::disallowed_methods)]
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation
+)]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::cast_possible_truncation
+    )
+)]
+
 pub mod address;
 pub mod bucket;
 pub mod cells;
