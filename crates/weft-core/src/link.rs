@@ -41,6 +41,10 @@ pub struct Link {
     pub listed: bool,
     /// Since when no circuit has used the link.
     pub idle_since: Option<Instant>,
+    /// When something was written last.
+    pub last_written: Instant,
+    /// When nothing waited to be written last.
+    pub last_empty: Instant,
     /// Netflow padding.
     pub padding: LinkPadding,
 }
@@ -66,6 +70,8 @@ impl Link {
             active_halves: 0,
             listed: false,
             idle_since: Some(now),
+            last_written: now,
+            last_empty: now,
             padding,
         }
     }
@@ -100,6 +106,11 @@ impl Link {
     /// Whether a circuit id is taken.
     pub fn has(&self, circ_id: u32) -> bool {
         self.circuits.contains_key(&circ_id)
+    }
+
+    /// Nothing waits to be written, on the link itself or on its circuits.
+    pub fn is_empty(&self) -> bool {
+        self.out.is_empty() && self.active_halves == 0
     }
 
     /// Circuits on the link.

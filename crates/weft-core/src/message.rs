@@ -152,6 +152,8 @@ pub enum ToController {
     EstablishRendezvous {
         /// The half that waits.
         half: HalfAddr,
+        /// The link it came on.
+        connection: ConnectionId,
         /// The cookie that the other side must show.
         cookie: [u8; 20],
     },

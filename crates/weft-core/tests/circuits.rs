@@ -466,14 +466,14 @@ fn a_queue_that_nobody_reads_dies_at_its_bound_and_hurts_no_other() {
     world.settle();
     let mut quiet = Circuit::create(&mut world, quiet_client, 0x8000_0001);
     quiet.extend(&mut world, 5, elsewhere);
-    world.starve = true;
+    world.room = 0;
     let bound = world.managers[0].params().max_queue_away;
     for _ in 0..=bound {
         assert_eq!(world.halves(), 4);
         circuit.send(&mut world, 1, RelayCmd::DATA, &[0; 10]);
         world.settle();
     }
-    world.starve = false;
+    world.room = u32::MAX;
     world.settle();
     assert_eq!(
         destroy_reason(&world.expect(next, ChanCmd::DESTROY)),
@@ -502,7 +502,7 @@ fn the_oldest_queues_die_first_when_memory_is_short() {
     let (next, _) = old.next.unwrap();
     let mut young = Circuit::create(&mut world, client, 0x8000_0002);
     young.extend(&mut world, 9, next);
-    world.starve = true;
+    world.room = 0;
     old.send(&mut world, 1, RelayCmd::DATA, b"old");
     world.settle();
     world.now += Duration::from_secs(10);
@@ -513,7 +513,7 @@ fn the_oldest_queues_die_first_when_memory_is_short() {
         let message = weft_core::message::FromController::FreeMemory { older_than };
         world.managers[thread].handle_controller(message, world.now);
     }
-    world.starve = false;
+    world.room = u32::MAX;
     world.settle();
     assert_eq!(world.halves(), 2);
     assert_eq!(
@@ -653,4 +653,36 @@ fn a_peer_that_makes_us_answer_and_does_not_read_is_cut_off() {
         }
     }
     assert!(refused);
+}
+
+#[test]
+fn a_bulk_circuit_does_not_starve_an_interactive_one_on_the_same_link() {
+    let (mut world, mut bulk) = spliced(1, 0, 0, 4);
+    let (client, _) = bulk.client;
+    let (next, _) = bulk.next.unwrap();
+    let mut interactive = Circuit::create(&mut world, client, 0x8000_0002);
+    interactive.extend(&mut world, 9, next);
+    // The link takes ten cells a run; the bulk circuit keeps a hundred waiting, and more each
+    // round. The interactive cell goes in the first run.
+    world.room = 10;
+    for round in 0..20u8 {
+        for _ in 0..100 {
+            bulk.send(&mut world, 1, RelayCmd::DATA, &[0; 498]);
+        }
+        interactive.send(&mut world, 1, RelayCmd::DATA, &[round]);
+        world.settle();
+        let (_, interactive_id) = interactive.next.unwrap();
+        let mut waited = 0;
+        loop {
+            let cell = world
+                .take(next)
+                .expect("the interactive cell is among the first");
+            if cell.circ_id() == interactive_id {
+                break;
+            }
+            waited += 1;
+        }
+        assert!(waited < 10, "round {round}: {waited} bulk cells went first");
+        world.written.get_mut(&next).unwrap().clear();
+    }
 }

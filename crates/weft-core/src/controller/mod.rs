@@ -231,9 +231,11 @@ impl RelayController {
                 request,
             } => self.on_create(half, connection, request, now),
             ToController::Extend(request) => self.on_extend(request),
-            ToController::EstablishRendezvous { half, cookie } => {
-                self.on_establish_rendezvous(half, cookie);
-            }
+            ToController::EstablishRendezvous {
+                half,
+                connection,
+                cookie,
+            } => self.on_establish_rendezvous(half, connection, cookie),
             ToController::RendezvousGone { half } => {
                 if let Some(cookie) = self.cookie_of.remove(&half) {
                     self.cookies.remove(&cookie);
@@ -494,7 +496,20 @@ impl RelayController {
 
     // ---- rendezvous (rend-spec-v3 4.1) ----
 
-    fn on_establish_rendezvous(&mut self, half: HalfAddr, cookie: [u8; 20]) {
+    fn on_establish_rendezvous(
+        &mut self,
+        half: HalfAddr,
+        connection: ConnectionId,
+        cookie: [u8; 20],
+    ) {
+        let from_client = self
+            .connections
+            .get(connection)
+            .is_some_and(|connection| connection.is_client());
+        if from_client && !self.dos.single_hop_rendezvous().is_allowed() {
+            // No answer, as in C tor: such a client shall wait until it gives up.
+            return;
+        }
         if self.cookies.contains_key(&cookie) {
             self.close_half(half, DestroyReason::PROTOCOL);
         } else if self.cookies.len() >= MAX_COOKIES {

@@ -12,7 +12,7 @@ use weft_crypto::relay_cell::RelayCrypt;
 
 use rand::Rng as _;
 
-use super::{LocalConnectionManager, Tell};
+use super::{Complaint, LocalConnectionManager, Tell};
 use crate::address::{ConnectionId, HalfAddr};
 use crate::half::{Away, CircuitHalf, Peer, Purpose, Role, Toward, Wait};
 use crate::message::{ExtendRequest, HalfCell, HalfControl, ToController};
@@ -28,7 +28,10 @@ impl LocalConnectionManager {
         // Without a circuit id, or for a circuit that exists, a DESTROY would say nothing or hit
         // the wrong circuit: drop it, as C tor does.
         if circ_id == 0 || link.has(circ_id) {
-            self.totals.protocol_errors += 1;
+            self.complain(
+                key,
+                "CREATE for a circuit that exists, or without a circuit id",
+            );
             return;
         }
         let connection = link.connection;
@@ -42,14 +45,19 @@ impl LocalConnectionManager {
             None
         };
         if let Some(reason) = refusal {
-            self.totals.protocol_errors += u64::from(reason == DestroyReason::PROTOCOL);
+            if reason == DestroyReason::PROTOCOL {
+                self.complain(
+                    key,
+                    "CREATE with a circuit id that is this side's to choose",
+                );
+            }
             self.push_destroy(key, circ_id, reason);
             return;
         }
         let request = match CreateRequest::decode(cell.command(), cell.body()) {
             Ok(request) => request,
             Err(_) => {
-                self.totals.protocol_errors += 1;
+                self.complain(key, "a CREATE that cannot be parsed");
                 self.push_destroy(key, circ_id, DestroyReason::PROTOCOL);
                 return;
             }
@@ -169,7 +177,11 @@ impl LocalConnectionManager {
                     handshake: data,
                 });
             }
-            _ => self.protocol_error(slot, now),
+            _ => self.protocol_error(
+                slot,
+                "an answer to no CREATE2 of ours, or one that cannot be parsed",
+                now,
+            ),
         }
     }
 
@@ -376,9 +388,25 @@ impl LocalConnectionManager {
     }
 
     /// Ends a half whose link's peer broke the protocol.
-    pub(super) fn protocol_error(&mut self, slot: u32, now: Instant) {
-        self.totals.protocol_errors += 1;
+    pub(super) fn protocol_error(&mut self, slot: u32, what: &'static str, now: Instant) {
+        if let Some(half) = self.halves.get_mut(slot) {
+            let key = half.link;
+            self.complain(key, what);
+        }
         self.close_half(slot, DestroyReason::PROTOCOL, Tell::Both, now);
+    }
+
+    /// Counts what the peer of a link did wrong, and keeps the first of a turn to be told.
+    fn complain(&mut self, key: LinkKey, what: &'static str) {
+        self.totals.protocol_errors += 1;
+        if let Some(link) = self.links.get(key as usize)
+            && self.complaint.is_none()
+        {
+            self.complaint = Some(Complaint {
+                connection: link.connection,
+                what,
+            });
+        }
     }
 
     /// Queues a DESTROY on a link.

@@ -70,6 +70,27 @@ impl Outbox {
 /// Empties go home in parcels of this many.
 const EMPTIES_PARCEL: usize = 256;
 
+/// How many times `KeepalivePeriod` a link may stand still with cells to be written, as in C tor.
+const STUCK_PERIODS: u32 = 10;
+
+/// Why a link has had its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expiry {
+    /// No circuit has used it for long.
+    Idle,
+    /// Cells wait, and its peer has taken none for long.
+    Stuck,
+}
+
+/// Something that a peer did against the protocol, for which a circuit was closed or refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Complaint {
+    /// The peer's connection.
+    pub connection: ConnectionId,
+    /// What it did.
+    pub what: &'static str,
+}
+
 /// Why a link must be closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum LinkError {
@@ -112,6 +133,9 @@ pub struct LocalConnectionManager {
     rng: StdRng,
     /// New circuits are refused: the relay is going down.
     draining: bool,
+    /// The first thing since the last [`take_complaint`](Self::take_complaint) that broke the
+    /// protocol.
+    complaint: Option<Complaint>,
     /// Counters.
     totals: Totals,
 }
@@ -134,6 +158,7 @@ impl LocalConnectionManager {
             to_write: Vec::new(),
             rng: StdRng::from_seed(seed),
             draining: false,
+            complaint: None,
             totals: Totals::default(),
             params,
         }
@@ -436,7 +461,11 @@ impl LocalConnectionManager {
             if let Some(link) = self.links.get(*key as usize)
                 && link.active_halves > 0
             {
-                self.scheduler.set_budget(*key, room(*key));
+                // What was chosen before and is not written yet (a bandwidth limit holds it back)
+                // has its place in that room already.
+                let chosen = u32::try_from(link.out.len()).unwrap_or(u32::MAX);
+                let budget = room(*key).saturating_sub(chosen);
+                self.scheduler.set_budget(*key, budget);
                 any = true;
             }
         }
@@ -496,6 +525,7 @@ impl LocalConnectionManager {
     pub fn wrote(&mut self, key: LinkKey, now: Instant) {
         if let Some(link) = self.links.get_mut(key as usize) {
             link.padding.cell_sent(now);
+            link.last_written = now;
         }
     }
 
@@ -531,9 +561,9 @@ impl LocalConnectionManager {
     }
 
     /// Gives up on what has waited too long, sends the padding that is due, and returns the
-    /// connections that have been idle for too long, which the caller must close. To be called
-    /// about four times a second.
-    pub fn handle_timeout(&mut self, now: Instant) -> Vec<ConnectionId> {
+    /// connections that have been idle or stuck for too long, which the caller must close. To be
+    /// called about four times a second.
+    pub fn handle_timeout(&mut self, now: Instant) -> Vec<(ConnectionId, Expiry)> {
         while let Some(wait) = self.waits.front().copied() {
             if wait.deadline > now {
                 break;
@@ -549,10 +579,21 @@ impl LocalConnectionManager {
             }
         }
         let mut padding = Vec::new();
-        let mut idle = Vec::new();
+        let mut expired = Vec::new();
+        let keepalive = self.params.keepalive;
         for (key, link) in &mut self.links {
-            if link.padding.poll(now, &mut self.rng) {
+            let empty = link.is_empty();
+            if empty {
+                link.last_empty = now;
+            }
+            let silent = now.saturating_duration_since(link.last_written);
+            if link.padding.poll(now, &mut self.rng) || (empty && silent >= keepalive) {
                 padding.push(LinkKey::try_from(key).unwrap_or(LinkKey::MAX));
+            }
+            let full = now.saturating_duration_since(link.last_empty);
+            if silent.min(full) >= keepalive.saturating_mul(STUCK_PERIODS) {
+                expired.push((link.connection, Expiry::Stuck));
+                continue;
             }
             let limit = match link.peer {
                 PeerIdentity::Relay { .. } => self.params.idle_relay_link,
@@ -562,7 +603,7 @@ impl LocalConnectionManager {
                 .idle_since
                 .is_some_and(|since| now.saturating_duration_since(since) >= limit)
             {
-                idle.push(link.connection);
+                expired.push((link.connection, Expiry::Idle));
             }
         }
         for key in padding {
@@ -571,7 +612,7 @@ impl LocalConnectionManager {
             self.push_out(key, cell);
         }
         self.settle(now);
-        idle
+        expired
     }
 
     // ---- what the controller hears about ----
@@ -616,6 +657,12 @@ impl LocalConnectionManager {
             self.close_half(slot, reason, Tell::Both, now);
         }
         self.settle(now);
+    }
+
+    /// The first thing since the last call that broke the protocol; all of them are counted
+    /// ([`totals`](Self::totals)).
+    pub fn take_complaint(&mut self) -> Option<Complaint> {
+        self.complaint.take()
     }
 
     /// Counters since the start.

@@ -33,6 +33,9 @@ pub struct RelayParams {
     pub idle_relay_link: Duration,
     /// A link to a client without circuits is closed after this time.
     pub idle_client_link: Duration,
+    /// A link on which nothing was written for so long gets a PADDING cell, and one whose peer takes
+    /// nothing for ten times as long is closed (`KeepalivePeriod`).
+    pub keepalive: Duration,
     /// Netflow padding.
     pub padding: PaddingParams,
 }
@@ -53,6 +56,7 @@ impl RelayParams {
             wait: Duration::from_secs(60),
             idle_relay_link: Duration::from_secs(3600),
             idle_client_link: Duration::from_secs(1800),
+            keepalive: Duration::from_secs(300),
             padding: PaddingParams::default(),
         }
     }

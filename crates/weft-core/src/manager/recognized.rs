@@ -37,11 +37,15 @@ impl LocalConnectionManager {
         match &mut half.role {
             Role::TowardOrigin(toward) => {
                 let Some(crypt) = &mut toward.crypt else {
-                    return self.protocol_error(slot, now);
+                    return self.protocol_error(
+                        slot,
+                        "a relay cell before the circuit was made",
+                        now,
+                    );
                 };
                 if early {
                     let Some(left) = toward.relay_early_left.checked_sub(1) else {
-                        return self.protocol_error(slot, now);
+                        return self.protocol_error(slot, "too many RELAY_EARLY cells", now);
                     };
                     toward.relay_early_left = left;
                 }
@@ -62,7 +66,11 @@ impl LocalConnectionManager {
                 } else {
                     // Nobody else is on this circuit: it was for us, and it is broken.
                     self.pool.put(cell);
-                    self.protocol_error(slot, now);
+                    self.protocol_error(
+                        slot,
+                        "a relay cell that nobody on the circuit recognizes",
+                        now,
+                    );
                 }
             }
             Role::AwayFromOrigin(away) => match half.peer {
@@ -71,7 +79,10 @@ impl LocalConnectionManager {
                     let cell = self.pool.copy_of(view.as_bytes());
                     self.send_cell(to, from, cell, now);
                 }
-                _ => self.protocol_error(slot, now),
+                _ if early => {
+                    self.protocol_error(slot, "RELAY_EARLY toward the circuit's origin", now)
+                }
+                _ => self.protocol_error(slot, "a relay cell before CREATED2", now),
             },
         }
     }
@@ -80,7 +91,7 @@ impl LocalConnectionManager {
     fn on_recognized(&mut self, slot: u32, cell: &Cell, early: bool, now: Instant) {
         let body = RelayBody::new(cell.body());
         let Ok(data) = body.data() else {
-            return self.protocol_error(slot, now);
+            return self.protocol_error(slot, "a relay message longer than its cell", now);
         };
         let stream = body.stream_id();
         match body.command() {
@@ -105,17 +116,17 @@ impl LocalConnectionManager {
             RelayCmd::RENDEZVOUS1 => self.on_rendezvous1(slot, data, now),
             // A SENDME for cells that were never sent, an old EXTEND, a message that only an
             // origin gets, one that this relay's protocol list does not claim.
-            _ => self.protocol_error(slot, now),
+            _ => self.protocol_error(slot, "a relay message that this relay does not serve", now),
         }
     }
 
     /// EXTEND2 (tor-spec 5.1.2).
     fn on_extend2(&mut self, slot: u32, data: &[u8], early: bool, now: Instant) {
         if !early && !self.params.nonearly_extend {
-            return self.protocol_error(slot, now);
+            return self.protocol_error(slot, "EXTEND2 outside a RELAY_EARLY cell", now);
         }
         let Ok(extend) = Extend2::decode(data) else {
-            return self.protocol_error(slot, now);
+            return self.protocol_error(slot, "an EXTEND2 that cannot be parsed", now);
         };
         let Some(from) = self.halves.addr(slot) else {
             return;
@@ -142,10 +153,11 @@ impl LocalConnectionManager {
         };
         let (Some(rsa), false, false, false) = (rsa, to_ourselves, to_previous, addrs.is_empty())
         else {
-            return self.protocol_error(slot, now);
+            let what = "EXTEND2 to this relay, back to the previous one, or to nowhere that it may connect to";
+            return self.protocol_error(slot, what, now);
         };
         if half.peer != Peer::None || toward.purpose != Purpose::General {
-            return self.protocol_error(slot, now);
+            return self.protocol_error(slot, "EXTEND2 on a circuit that goes on already", now);
         }
         half.peer = Peer::Extending;
         toward.extension = toward.extension.wrapping_add(1);
@@ -165,7 +177,7 @@ impl LocalConnectionManager {
     /// The next hop answered: EXTENDED2 carries its handshake back (tor-spec 5.1.2).
     pub(super) fn send_extended(&mut self, slot: u32, handshake: &[u8], now: Instant) {
         let Ok(length) = u16::try_from(handshake.len()) else {
-            return self.protocol_error(slot, now);
+            return self.protocol_error(slot, "a CREATED2 that is too long", now);
         };
         let mut data = Vec::with_capacity(2 + handshake.len());
         data.extend_from_slice(&length.to_be_bytes());
@@ -188,7 +200,7 @@ impl LocalConnectionManager {
             return;
         };
         if toward.purpose != Purpose::General {
-            return self.protocol_error(slot, now);
+            return self.protocol_error(slot, "TRUNCATE on a rendezvous circuit", now);
         }
         // An answer to the extension that is under way will find its number gone.
         toward.extension = toward.extension.wrapping_add(1);
@@ -212,7 +224,7 @@ impl LocalConnectionManager {
         if let Role::TowardOrigin(toward) = &mut half.role {
             match toward.deliver_window.checked_sub(1) {
                 Some(left) => toward.deliver_window = left,
-                None => self.protocol_error(slot, now),
+                None => self.protocol_error(slot, "more DATA than the circuit's window", now),
             }
         }
     }
@@ -220,7 +232,7 @@ impl LocalConnectionManager {
     /// Refuses a stream.
     fn end_stream(&mut self, slot: u32, stream: u16, reason: EndReason, now: Instant) {
         if stream == 0 {
-            return self.protocol_error(slot, now);
+            return self.protocol_error(slot, "a stream with the number 0", now);
         }
         self.originate(slot, RelayCmd::END, stream, &[reason.into()], now);
     }
@@ -257,11 +269,28 @@ impl LocalConnectionManager {
     /// ESTABLISH_RENDEZVOUS: the controller, which sees all circuits, keeps the cookie.
     fn on_establish_rendezvous(&mut self, slot: u32, data: &[u8], now: Instant) {
         let cookie = <[u8; 20]>::try_from(data);
-        match (self.unused_end(slot, Purpose::RendezvousWaiting), cookie) {
-            (Some(half), Ok(cookie)) => self
-                .to_controller
-                .push_back(ToController::EstablishRendezvous { half, cookie }),
-            _ => self.protocol_error(slot, now),
+        let connection = self
+            .halves
+            .get_mut(slot)
+            .and_then(|half| self.links.get(half.link as usize))
+            .map(|link| link.connection);
+        match (
+            self.unused_end(slot, Purpose::RendezvousWaiting),
+            cookie,
+            connection,
+        ) {
+            (Some(half), Ok(cookie), Some(connection)) => {
+                self.to_controller
+                    .push_back(ToController::EstablishRendezvous {
+                        half,
+                        connection,
+                        cookie,
+                    });
+            }
+            _ => {
+                let what = "ESTABLISH_RENDEZVOUS on a circuit that is for something else";
+                self.protocol_error(slot, what, now);
+            }
         }
     }
 
@@ -283,7 +312,10 @@ impl LocalConnectionManager {
                     handshake: handshake.to_vec(),
                 });
             }
-            _ => self.protocol_error(slot, now),
+            _ => {
+                let what = "RENDEZVOUS1 on a circuit that is for something else";
+                self.protocol_error(slot, what, now);
+            }
         }
     }
 
@@ -310,7 +342,7 @@ impl LocalConnectionManager {
             });
         };
         if half.peer != Peer::None {
-            return self.protocol_error(addr.slot, now);
+            return self.protocol_error(addr.slot, "RENDEZVOUS1, and then EXTEND2", now);
         }
         half.peer = Peer::Joined(with);
         self.send_control(HalfControl::Spliced {

@@ -60,8 +60,9 @@ pub struct World {
     pub written: BTreeMap<ConnectionId, VecDeque<Cell>>,
     /// Connections whose peer does not read.
     pub not_reading: Vec<ConnectionId>,
-    /// No link has room: everything stays in the circuits' queues.
-    pub starve: bool,
+    /// Cells that a link takes in one run of the scheduler; with none, everything stays in the
+    /// circuits' queues.
+    pub room: u32,
     /// Whether onionskins are answered as they come.
     pub answer_onionskins: bool,
     threads: BTreeMap<ConnectionId, usize>,
@@ -116,7 +117,7 @@ impl World {
             closed: Vec::new(),
             written: BTreeMap::new(),
             not_reading: Vec::new(),
-            starve: false,
+            room: u32::MAX,
             answer_onionskins: true,
             threads: BTreeMap::new(),
             channels: BTreeMap::new(),
@@ -223,7 +224,7 @@ impl World {
         while self.now < end {
             self.now += Duration::from_millis(250);
             for thread in 0..self.managers.len() {
-                for id in self.managers[thread].handle_timeout(self.now) {
+                for (id, _) in self.managers[thread].handle_timeout(self.now) {
                     self.closed.push(id);
                     self.close(id);
                 }
@@ -242,7 +243,7 @@ impl World {
     /// Schedules, writes, and moves a manager's messages into the channels.
     fn carry_away(&mut self, thread: usize) {
         let manager = &mut self.managers[thread];
-        let room = if self.starve { 0 } else { u32::MAX };
+        let room = self.room;
         manager.schedule(self.now, |_| room);
         for link in manager.links_to_write().to_vec() {
             let id = self

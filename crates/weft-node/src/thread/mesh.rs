@@ -270,3 +270,136 @@ pub fn mesh(wakers: Vec<Arc<Waker>>, main: &WakeUp) -> (Vec<ThreadEnds>, Vec<Mai
     }
     (threads, mains)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weft_cell::reason::DestroyReason;
+    use weft_cell::{Cell, ChanCmd};
+    use weft_core::address::HalfAddr;
+
+    /// The channels between two threads.
+    fn two() -> (Vec<ThreadEnds>, Vec<MainEnds>, Vec<mio::Poll>) {
+        let mut polls = Vec::new();
+        let mut wakers = Vec::new();
+        for _ in 0..3 {
+            let (poll, waker) = crate::thread::event_loop().unwrap();
+            polls.push(poll);
+            wakers.push(waker);
+        }
+        let main = WakeUp {
+            flag: Arc::new(WakeFlag::new()),
+            waker: wakers.remove(2),
+        };
+        let (threads, mains) = mesh(wakers, &main);
+        (threads, mains, polls)
+    }
+
+    fn half(slot: u32) -> HalfAddr {
+        HalfAddr {
+            thread: ThreadId(1),
+            slot,
+            generation: 0,
+        }
+    }
+
+    /// A cell that tells its number by its circuit id.
+    fn cell(number: u32) -> HalfCell {
+        HalfCell {
+            from: half(0),
+            to: half(0),
+            cell: Box::new(Cell::new(number, ChanCmd::RELAY)),
+        }
+    }
+
+    fn control(slot: u32) -> HalfControl {
+        HalfControl::ExtendFailed {
+            to: half(slot),
+            extension: 0,
+            reason: DestroyReason::NONE,
+        }
+    }
+
+    fn received(from: &mut FromPeer) -> Vec<u32> {
+        std::iter::from_fn(|| from.cells.pop())
+            .flat_map(|batch| batch.cells)
+            .map(|message| message.cell.circ_id())
+            .collect()
+    }
+
+    #[test]
+    fn each_thread_is_joined_to_every_other_and_to_the_main_thread() {
+        let (threads, mains, _polls) = two();
+        assert_eq!((threads.len(), mains.len()), (2, 2));
+        for thread in &threads {
+            let others: Vec<ThreadId> = thread.to_peers.iter().map(|peer| peer.to).collect();
+            assert_eq!(others.len(), 1);
+            assert_ne!(others[0], thread.me);
+            assert_eq!(thread.from_peers[0].from, others[0]);
+        }
+    }
+
+    #[test]
+    fn cells_arrive_in_order_in_batches_and_empties_with_them() {
+        let (mut threads, _mains, _polls) = two();
+        let mut second = threads.pop().unwrap();
+        let mut first = threads.pop().unwrap();
+        let mut outbox = Outbox::default();
+        outbox.cells.extend((0..1500).map(cell));
+        outbox.control.push(control(7));
+        outbox
+            .empties
+            .push(Box::new(Cell::new(0, ChanCmd::PADDING)));
+        first.to_peers[0].flush(&mut outbox);
+        assert!(outbox.is_empty());
+        let from = &mut second.from_peers[0];
+        assert_eq!(from.cells.len(), 3);
+        assert_eq!(from.control.pop().unwrap().to(), half(7));
+        assert_eq!(received(from), (0..1500).collect::<Vec<u32>>());
+    }
+
+    #[test]
+    fn a_full_lane_keeps_everything_in_order_and_no_cell_overtakes_its_control() {
+        let (mut threads, _mains, _polls) = two();
+        let mut second = threads.pop().unwrap();
+        let mut first = threads.pop().unwrap();
+        let to = &mut first.to_peers[0];
+        let mut outbox = Outbox::default();
+        for number in 0..CONTROL_LANE + 10 {
+            outbox.control.push(control(u32::try_from(number).unwrap()));
+        }
+        outbox.cells.push(cell(1));
+        to.flush(&mut outbox);
+        assert!(to.is_stuck());
+        let from = &mut second.from_peers[0];
+        assert_eq!(from.control.len(), CONTROL_LANE);
+        assert!(from.cells.is_empty(), "its control messages wait");
+        let mut slots = Vec::new();
+        slots.extend(std::iter::from_fn(|| from.control.pop()).map(|message| message.to().slot));
+        to.flush(&mut outbox);
+        assert!(!to.is_stuck());
+        slots.extend(std::iter::from_fn(|| from.control.pop()).map(|message| message.to().slot));
+        assert_eq!(slots, (0..slots.len() as u32).collect::<Vec<u32>>());
+        assert_eq!(slots.len(), CONTROL_LANE + 10);
+        assert_eq!(received(from), vec![1]);
+    }
+
+    #[test]
+    fn a_sleeping_thread_is_woken_once() {
+        let (mut threads, _mains, mut polls) = two();
+        let second = threads.pop().unwrap();
+        let mut first = threads.pop().unwrap();
+        assert!(second.flag.prepare_sleep());
+        for number in 0..3 {
+            let mut outbox = Outbox::default();
+            outbox.cells.push(cell(number));
+            first.to_peers[0].flush(&mut outbox);
+        }
+        let mut events = mio::Events::with_capacity(8);
+        polls[1]
+            .poll(&mut events, Some(std::time::Duration::from_secs(10)))
+            .unwrap();
+        assert_eq!(events.iter().count(), 1);
+        assert!(second.flag.take(), "it was notified");
+    }
+}

@@ -577,7 +577,7 @@ impl ConnectionThread {
                 self.close(token, &CloseReason::HandshakeTimeout, now);
             }
         }
-        for id in self.manager.handle_timeout(now) {
+        for (id, _) in self.manager.handle_timeout(now) {
             if let Some(token) = self.by_id.get(&id).copied() {
                 self.close(token, &CloseReason::Idle, now);
             }
