@@ -1,0 +1,136 @@
+//! What torrc says about links, as a whole relay without sockets follows it: keepalives, links
+//! that stand still, protocol complaints, clients that are their own only hop.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod world;
+
+use std::time::Duration;
+
+use weft_cell::{Cell, ChanCmd, RelayCmd};
+use weft_core::controller::ControllerParams;
+use weft_core::dos::DosParams;
+use weft_core::handshake::PeerIdentity;
+use weft_core::manager::{Complaint, Expiry, RelayParams};
+
+use world::{Circuit, OWN_ED, OWN_RSA, World, relay_identity};
+
+const CLIENT: PeerIdentity = PeerIdentity::Unauthenticated;
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// One thread whose links get a keepalive after a minute of silence, and no netflow padding.
+fn world_with_keepalives() -> World {
+    let mut params = RelayParams::new(OWN_RSA, OWN_ED);
+    params.extend_to_private = true;
+    params.keepalive = MINUTE;
+    params.padding.low = Duration::ZERO;
+    params.padding.high = Duration::ZERO;
+    World::with_params(1, 3, params)
+}
+
+#[test]
+fn a_silent_link_gets_a_keepalive_and_one_that_was_written_to_does_not() {
+    let mut world = world_with_keepalives();
+    let silent = world.link_on(0, relay_identity(5));
+    let busy = world.link_on(0, CLIENT);
+    let _circuit = Circuit::create(&mut world, busy, 0x8000_0001);
+    while world.take(busy).is_some() {}
+    for _ in 0..2 {
+        for seconds in [30, 29] {
+            world.pass(Duration::from_secs(seconds));
+            assert!(world.take(silent).is_none());
+            // A CREATE that is refused is answered by DESTROY.
+            world.receive(busy, &Cell::new(7, ChanCmd::CREATE2));
+            world.settle();
+            world.expect(busy, ChanCmd::DESTROY);
+        }
+        world.pass(Duration::from_secs(1));
+        world.expect(silent, ChanCmd::PADDING);
+        assert!(world.take(silent).is_none(), "one is enough");
+        assert!(world.take(busy).is_none());
+    }
+}
+
+#[test]
+fn a_link_whose_peer_takes_nothing_is_stuck_after_ten_periods() {
+    let mut world = world_with_keepalives();
+    let stuck = world.link_on(0, CLIENT);
+    let reading = world.link_on(0, CLIENT);
+    let _circuits = [
+        Circuit::create(&mut world, stuck, 0x8000_0001),
+        Circuit::create(&mut world, reading, 0x8000_0001),
+    ];
+    world.not_reading.push(stuck);
+    world.pass(10 * MINUTE);
+    assert_eq!(world.closed, []);
+    // The keepalive waits since the end of the first minute; nothing was written since the start.
+    let now = world.now + MINUTE;
+    assert_eq!(
+        world.managers[0].handle_timeout(now),
+        [(stuck, Expiry::Stuck)]
+    );
+}
+
+#[test]
+fn what_breaks_the_protocol_is_told_once_per_turn_and_counted_always() {
+    let mut world = world_with_keepalives();
+    let client = world.link_on(0, CLIENT);
+    let _circuit = Circuit::create(&mut world, client, 0x8000_0001);
+    assert_eq!(world.managers[0].take_complaint(), None);
+    world.receive(client, &Cell::new(0x8000_0001, ChanCmd::RELAY));
+    world.receive(client, &Cell::new(7, ChanCmd::CREATE2));
+    assert_eq!(
+        world.managers[0].take_complaint(),
+        Some(Complaint {
+            connection: client,
+            what: "a relay cell that nobody on the circuit recognizes",
+        })
+    );
+    assert_eq!(world.managers[0].take_complaint(), None);
+    assert_eq!(world.managers[0].totals().protocol_errors, 2);
+}
+
+#[test]
+fn a_rendezvous_point_can_refuse_clients_that_come_directly() {
+    let mut world = world_with_keepalives();
+    world.controller.set_params(ControllerParams {
+        max_connections: 100,
+        max_onionskins: 100,
+        max_memory: 1 << 30,
+        dos: DosParams {
+            refuse_single_hop_rendezvous: true,
+            ..DosParams::default()
+        },
+    });
+    let client = world.link_on(0, CLIENT);
+    let relay = world.link_on(0, relay_identity(5));
+    let mut direct = Circuit::create(&mut world, client, 0x8000_0001);
+    let mut relayed = Circuit::create(&mut world, relay, 0x8000_0001);
+    direct.send(&mut world, 0, RelayCmd::ESTABLISH_RENDEZVOUS, &[5; 20]);
+    world.settle();
+    assert!(world.take(client).is_none(), "no answer of any kind");
+    assert_eq!(world.controller.dos_counts().single_hop, 1);
+    relayed.send(&mut world, 0, RelayCmd::ESTABLISH_RENDEZVOUS, &[5; 20]);
+    world.settle();
+    let (_, command, _) = relayed.backward(&mut world);
+    assert_eq!(command, RelayCmd::RENDEZVOUS_ESTABLISHED);
+}
+
+#[test]
+fn cells_that_a_bandwidth_limit_holds_back_count_as_room_taken() {
+    let mut world = world_with_keepalives();
+    let client = world.link_on(0, CLIENT);
+    let next = world.link_on(0, relay_identity(5));
+    let mut circuit = Circuit::create(&mut world, client, 0x8000_0001);
+    circuit.extend(&mut world, 5, next);
+    while world.take(next).is_some() {}
+    for _ in 0..20 {
+        circuit.send(&mut world, 1, RelayCmd::DATA, &[0; 100]);
+    }
+    let link = world.managers[0].link_of(next).unwrap();
+    for _ in 0..3 {
+        let now = world.now;
+        world.managers[0].schedule(now, |_| 8);
+        assert_eq!(world.managers[0].outgoing(link).unwrap().len(), 8);
+    }
+}
