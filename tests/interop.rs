@@ -24,15 +24,28 @@ mod private_network {
     const PATIENCE: Duration = Duration::from_secs(120);
 
     /// Each circuit of a full load: 200 MB in all, each way.
-    const FULL: Load = Load { place: Place::Middle, circuits: 20, bytes: 10_000_000, seed: 1 };
+    const FULL: Load = Load {
+        place: Place::Middle,
+        circuits: 20,
+        bytes: 10_000_000,
+        seed: 1,
+    };
     /// Enough to see that circuits work.
-    const LIGHT: Load = Load { place: Place::Middle, circuits: 4, bytes: 500_000, seed: 2 };
+    const LIGHT: Load = Load {
+        place: Place::Middle,
+        circuits: 4,
+        bytes: 500_000,
+        seed: 2,
+    };
 
     /// The program under test with this many connection threads, and how its `platform` begins.
     fn subject(threads: u32) -> (Program, &'static str) {
         let built = option_env!("CARGO_BIN_EXE_weft").map(PathBuf::from);
         match std::env::var_os("WEFT_BIN").map(PathBuf::from).or(built) {
-            Some(path) => (Program::weft(&path, Some(threads)).expect("weft is there"), "Weft "),
+            Some(path) => (
+                Program::weft(&path, Some(threads)).expect("weft is there"),
+                "Weft ",
+            ),
             // Without a weft the tests still test the laboratory.
             None => (tor(), "Tor "),
         }
@@ -48,13 +61,15 @@ mod private_network {
         let mut network = NETWORK.lock().unwrap_or_else(PoisonError::into_inner);
         if network.is_none() {
             let (program, _) = subject(1);
-            let shy = TargetOptions { assume_reachable: false, ..TargetOptions::default() };
             let targets = vec![
-                Target::new(TARGET, tor()),
-                Target::new(SHY, program.clone()).options(shy),
+                // Its keys are made by tor; clients must know what the program under test can do.
+                Target::new(TARGET, program.clone()),
                 Target::new(FRESH, program.clone()).keys_by(program),
             ];
-            let config = Config { patience: PATIENCE, ..Config::default() };
+            let config = Config {
+                patience: PATIENCE,
+                ..Config::default()
+            };
             *network = Some(Network::start(config, targets).expect("the private network starts"));
         }
         network
@@ -64,7 +79,9 @@ mod private_network {
     fn scenario(run: impl FnOnce(&mut Network) -> anyhow::Result<()>) {
         let mut network = network();
         let network = network.as_mut().expect("a network");
-        run(network).and_then(|()| interop::nobody_complains(network)).unwrap_or_else(|error| panic!("{error:#}"));
+        run(network)
+            .and_then(|()| interop::nobody_complains(network))
+            .unwrap_or_else(|error| panic!("{error:#}"));
     }
 
     fn a_full_load(place: Place, threads: u32) {
@@ -139,8 +156,22 @@ mod private_network {
     fn it_publishes_after_finding_itself_reachable() {
         scenario(|network| {
             let (program, platform) = subject(1);
+            let options = TargetOptions {
+                assume_reachable: false,
+                ..TargetOptions::default()
+            };
+            network.add(Target::new(SHY, program.clone()).options(options))?;
             interop::is_listed(network, SHY, platform, PATIENCE)?;
-            interop::moves(network, SHY, &program, Load { place: Place::Guard, ..LIGHT })?;
+            network.wait_clients_ready()?;
+            interop::moves(
+                network,
+                SHY,
+                &program,
+                Load {
+                    place: Place::Guard,
+                    ..LIGHT
+                },
+            )?;
             Ok(())
         });
     }

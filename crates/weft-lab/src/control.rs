@@ -63,7 +63,10 @@ impl Control {
                 self.events.push_back(line);
                 continue;
             }
-            ensure!(line.is_char_boundary(3) && line.len() > 3, "{doing}: reply {line:?}");
+            ensure!(
+                line.is_char_boundary(3) && line.len() > 3,
+                "{doing}: reply {line:?}"
+            );
             let (code, rest) = line.split_at(3);
             ensure!(code == "250", "{doing}: {line}");
             let (kind, text) = rest.split_at(1);
@@ -75,7 +78,10 @@ impl Control {
                     if data == "." {
                         break;
                     }
-                    lines.push(data.strip_prefix("..").map_or(data.clone(), |d| format!(".{d}")));
+                    lines.push(
+                        data.strip_prefix("..")
+                            .map_or(data.clone(), |d| format!(".{d}")),
+                    );
                 },
                 _ => {}
             }
@@ -85,13 +91,22 @@ impl Control {
     /// `GETINFO key`: the value, its lines joined by `\n`.
     pub fn info(&mut self, key: &str) -> Result<String> {
         let mut lines = self.command(&format!("GETINFO {key}"))?;
-        ensure!(lines.pop().as_deref() == Some("OK"), "GETINFO {key} did not end with OK");
+        ensure!(
+            lines.pop().as_deref() == Some("OK"),
+            "GETINFO {key} did not end with OK"
+        );
         let mut lines = lines.into_iter();
         let first = lines.next().unwrap_or_default();
-        let first = first.strip_prefix(key).and_then(|rest| rest.strip_prefix('='));
+        let first = first
+            .strip_prefix(key)
+            .and_then(|rest| rest.strip_prefix('='));
         let first = first.with_context(|| format!("GETINFO {key} answered something else"))?;
         let values = Some(first.to_owned()).filter(|value| !value.is_empty());
-        Ok(values.into_iter().chain(lines).collect::<Vec<_>>().join("\n"))
+        Ok(values
+            .into_iter()
+            .chain(lines)
+            .collect::<Vec<_>>()
+            .join("\n"))
     }
 
     /// The next asynchronous event (`650 …` without the code), or `None` at the deadline.
@@ -111,7 +126,9 @@ impl Control {
         for path in paths {
             let hops: Vec<String> = path.iter().map(|relay| format!("${relay}")).collect();
             let reply = self.command(&format!("EXTENDCIRCUIT 0 {}", hops.join(",")))?;
-            let id = reply.first().and_then(|line| line.strip_prefix("EXTENDED "));
+            let id = reply
+                .first()
+                .and_then(|line| line.strip_prefix("EXTENDED "));
             let id: Option<u32> = id.and_then(|id| id.parse().ok());
             circuits.push(id.with_context(|| format!("EXTENDCIRCUIT answered {reply:?}"))?);
         }
@@ -119,7 +136,11 @@ impl Control {
         let deadline = Instant::now() + Duration::from_secs(60);
         while !waiting.is_empty() {
             let Some(event) = self.event(deadline)? else {
-                bail!("{} of {} circuits were not built in time", waiting.len(), circuits.len());
+                bail!(
+                    "{} of {} circuits were not built in time",
+                    waiting.len(),
+                    circuits.len()
+                );
             };
             let mut words = event.split_whitespace();
             let (Some("CIRC"), Some(id), Some(state)) = (words.next(), words.next(), words.next())
@@ -182,7 +203,10 @@ pub struct Fingerprint(String);
 impl Fingerprint {
     /// Reads a fingerprint with or without spaces.
     pub fn parse(text: &str) -> Result<Fingerprint> {
-        let digits: String = text.split_whitespace().collect::<String>().to_ascii_uppercase();
+        let digits: String = text
+            .split_whitespace()
+            .collect::<String>()
+            .to_ascii_uppercase();
         ensure!(
             digits.len() == 40 && digits.bytes().all(|digit| digit.is_ascii_hexdigit()),
             "{text:?} is not a relay fingerprint (40 hexadecimal digits)"
@@ -233,7 +257,10 @@ impl Attacher {
                 }
             })
             .context("starting a thread that attaches streams")?;
-        Ok(Attacher { stop, thread: Some(thread) })
+        Ok(Attacher {
+            stop,
+            thread: Some(thread),
+        })
     }
 }
 
@@ -273,7 +300,10 @@ fn stream_to_attach(event: &str) -> Option<(u64, Option<u32>)> {
         _ => return None,
     }
     let name = words.find_map(|word| word.strip_prefix("SOCKS_USERNAME="));
-    Some((stream, name.and_then(|name| name.trim_matches('"').parse().ok())))
+    Some((
+        stream,
+        name.and_then(|name| name.trim_matches('"').parse().ok()),
+    ))
 }
 
 #[cfg(test)]
@@ -282,14 +312,21 @@ mod tests {
 
     #[test]
     fn a_new_stream_asks_for_the_circuit_in_its_user_name() {
-        let event = r#"STREAM 12 NEW 0 127.0.0.1:9 PURPOSE=USER SOCKS_USERNAME="7" SOCKS_PASSWORD="x""#;
+        let event =
+            r#"STREAM 12 NEW 0 127.0.0.1:9 PURPOSE=USER SOCKS_USERNAME="7" SOCKS_PASSWORD="x""#;
         assert_eq!(stream_to_attach(event), Some((12, Some(7))));
     }
 
     #[test]
     fn a_stream_without_a_circuit_is_closed_and_others_are_left_alone() {
-        assert_eq!(stream_to_attach("STREAM 12 NEW 0 127.0.0.1:9 PURPOSE=USER"), Some((12, None)));
-        assert_eq!(stream_to_attach("STREAM 12 DETACHED 7 a:9 REASON=END"), Some((12, None)));
+        assert_eq!(
+            stream_to_attach("STREAM 12 NEW 0 127.0.0.1:9 PURPOSE=USER"),
+            Some((12, None))
+        );
+        assert_eq!(
+            stream_to_attach("STREAM 12 DETACHED 7 a:9 REASON=END"),
+            Some((12, None))
+        );
         assert_eq!(stream_to_attach("STREAM 12 SUCCEEDED 7 127.0.0.1:9"), None);
         assert_eq!(stream_to_attach("CIRC 12 BUILT"), None);
     }
@@ -298,7 +335,10 @@ mod tests {
     fn a_fingerprint_is_forty_digits_with_or_without_spaces() {
         let spaced = "0123 4567 89ab cdef 0123 4567 89AB CDEF 0123 4567";
         let parsed = Fingerprint::parse(spaced).expect("a fingerprint");
-        assert_eq!(parsed.to_string(), "0123456789ABCDEF0123456789ABCDEF01234567");
+        assert_eq!(
+            parsed.to_string(),
+            "0123456789ABCDEF0123456789ABCDEF01234567"
+        );
         for wrong in ["", "0123", &"0".repeat(41), &"g".repeat(40)] {
             assert!(Fingerprint::parse(wrong).is_err(), "{wrong}");
         }
@@ -342,6 +382,9 @@ mod tests {
         let (_folder, path) = peer(&["250 OK\r\n", "552 Unrecognized key \"x\"\r\n"]);
         let mut control = Control::connect(&path).expect("connected");
         let error = control.info("x").expect_err("refused");
-        assert!(format!("{error:#}").contains("Unrecognized key"), "{error:#}");
+        assert!(
+            format!("{error:#}").contains("Unrecognized key"),
+            "{error:#}"
+        );
     }
 }

@@ -64,7 +64,10 @@ impl Guardian {
     }
 
     fn tell(&mut self, verb: &str, group: u32) -> Result<()> {
-        let pipe = self.pipe.as_mut().context("the guardian has been dismissed")?;
+        let pipe = self
+            .pipe
+            .as_mut()
+            .context("the guardian has been dismissed")?;
         pipe.write_all(format!("{verb} {group}\n").as_bytes())
             .with_context(|| format!("telling the guardian to {verb} process group {group}"))
     }
@@ -117,7 +120,12 @@ mod tests {
         drop(guardian);
         assert!(!children[0].wait().expect("the first ends").success());
         assert!(!children[2].wait().expect("the third ends").success());
-        assert!(children[1].try_wait().expect("the second can be asked").is_none());
+        assert!(
+            children[1]
+                .try_wait()
+                .expect("the second can be asked")
+                .is_none()
+        );
         children[1].kill().expect("the second can be ended");
         children[1].wait().expect("the second ends");
     }

@@ -9,11 +9,20 @@ use crate::load::{self, Load, Phase};
 use crate::network::{Network, Program, Relay};
 
 /// Runs a load, fails unless all of it arrived whole, and says in a line what it cost.
-pub fn moves(network: &Network, nickname: &str, program: &Program, load: Load) -> Result<[Phase; 2]> {
+pub fn moves(
+    network: &Network,
+    nickname: &str,
+    program: &Program,
+    load: Load,
+) -> Result<[Phase; 2]> {
     let phases = load::run(network, nickname, load)?;
     for phase in &phases {
         let wanted = load.bytes * load.circuits as u64;
-        ensure!(phase.bytes() == wanted, "{} bytes were moved and not {wanted}", phase.bytes());
+        ensure!(
+            phase.bytes() == wanted,
+            "{} bytes were moved and not {wanted}",
+            phase.bytes()
+        );
         eprintln!(
             "{} as {:?} {:?}: {} MB over {} circuits, {:.0} Mbit/s, {:.2} CPU s per GB, first byte {:.0?}, RSS {} MB",
             program.name(),
@@ -34,14 +43,20 @@ pub fn moves(network: &Network, nickname: &str, program: &Program, load: Load) -
 /// the authorities' descriptor of it is its own: signed for that identity, with its port, and with a
 /// `platform` that begins with `platform`. Waits for the descriptor of a target that has just
 /// started.
-pub fn is_listed(network: &Network, nickname: &str, platform: &str, patience: Duration) -> Result<()> {
+pub fn is_listed(
+    network: &Network,
+    nickname: &str,
+    platform: &str,
+    patience: Duration,
+) -> Result<()> {
     let target = network.target(nickname)?;
     let deadline = Instant::now() + patience;
     loop {
         match listing(network, target, platform) {
             Ok(()) => return Ok(()),
             Err(error) if Instant::now() >= deadline => {
-                return Err(error).with_context(|| format!("waited {patience:?} for {nickname} to be listed"));
+                return Err(error)
+                    .with_context(|| format!("waited {patience:?} for {nickname} to be listed"));
             }
             Err(_) => thread::sleep(Duration::from_millis(500)),
         }
@@ -52,24 +67,57 @@ fn listing(network: &Network, target: &Relay, platform: &str) -> Result<()> {
     let (nickname, fingerprint) = (target.node().nickname(), target.fingerprint());
     let mut authority = network.authority_control()?;
     let statuses = authority.info("ns/all")?;
-    let entries = statuses.lines().filter(|line| line.split(' ').nth(1) == Some(nickname) && line.starts_with("r "));
-    ensure!(entries.count() == 1, "the consensus has not exactly one relay named {nickname}:\n{statuses}");
+    let entries = statuses
+        .lines()
+        .filter(|line| line.split(' ').nth(1) == Some(nickname) && line.starts_with("r "));
+    ensure!(
+        entries.count() == 1,
+        "the consensus has not exactly one relay named {nickname}:\n{statuses}"
+    );
     let status = authority.info(&format!("ns/id/{fingerprint}"))?;
-    let flags = status.lines().find(|line| line.starts_with("s ")).unwrap_or_default();
+    let flags = status
+        .lines()
+        .find(|line| line.starts_with("s "))
+        .unwrap_or_default();
     for flag in ["Running", "Valid"] {
-        ensure!(flags.split(' ').any(|word| word == flag), "{nickname} has no flag {flag}: {flags}");
+        ensure!(
+            flags.split(' ').any(|word| word == flag),
+            "{nickname} has no flag {flag}: {flags}"
+        );
     }
     let descriptor = authority.info(&format!("desc/id/{fingerprint}"))?;
     let line = |keyword: &str| {
-        let found = descriptor.lines().find_map(|line| line.strip_prefix(keyword)?.strip_prefix(' '));
+        let found = descriptor
+            .lines()
+            .find_map(|line| line.strip_prefix(keyword)?.strip_prefix(' '));
         found.with_context(|| format!("the descriptor has no {keyword} line:\n{descriptor}"))
     };
-    let router = format!("{nickname} {} {} ", target.or_port().ip(), target.or_port().port());
-    ensure!(line("router")?.starts_with(&router), "router {} is not {router}", line("router")?);
+    let router = format!(
+        "{nickname} {} {} ",
+        target.or_port().ip(),
+        target.or_port().port()
+    );
+    ensure!(
+        line("router")?.starts_with(&router),
+        "router {} is not {router}",
+        line("router")?
+    );
     let digits: String = line("fingerprint")?.split(' ').collect();
-    ensure!(digits == fingerprint.to_string(), "fingerprint {digits} is not {fingerprint}");
-    ensure!(line("platform")?.starts_with(platform), "platform {} is not {platform}", line("platform")?);
-    for keyword in ["ntor-onion-key", "master-key-ed25519", "proto", "extra-info-digest"] {
+    ensure!(
+        digits == fingerprint.to_string(),
+        "fingerprint {digits} is not {fingerprint}"
+    );
+    ensure!(
+        line("platform")?.starts_with(platform),
+        "platform {} is not {platform}",
+        line("platform")?
+    );
+    for keyword in [
+        "ntor-onion-key",
+        "master-key-ed25519",
+        "proto",
+        "extra-info-digest",
+    ] {
         line(keyword)?;
     }
     Ok(())
@@ -77,7 +125,13 @@ fn listing(network: &Network, target: &Relay, platform: &str) -> Result<()> {
 
 /// One DataDirectory, run by each program in turn, is one relay: after each start it is listed with
 /// that program's descriptor, and circuits through it carry bytes.
-pub fn takes_turns(network: &mut Network, nickname: &str, programs: &[(Program, &str)], load: Load, patience: Duration) -> Result<()> {
+pub fn takes_turns(
+    network: &mut Network,
+    nickname: &str,
+    programs: &[(Program, &str)],
+    load: Load,
+    patience: Duration,
+) -> Result<()> {
     for (program, platform) in programs {
         network.restart(nickname, program.clone())?;
         let turn = || format!("{} in its turn as {nickname}", program.name());

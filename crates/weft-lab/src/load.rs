@@ -49,7 +49,10 @@ pub struct Phase {
 impl Phase {
     /// Payload bytes that were moved.
     pub fn bytes(&self) -> u64 {
-        self.transfers.iter().map(|transfer| transfer.request.bytes).sum()
+        self.transfers
+            .iter()
+            .map(|transfer| transfer.request.bytes)
+            .sum()
     }
 
     /// Payload megabits per second, all circuits together.
@@ -64,7 +67,11 @@ impl Phase {
 
     /// The median time to the first byte.
     pub fn median_first_byte(&self) -> Duration {
-        let mut times: Vec<Duration> = self.transfers.iter().map(|transfer| transfer.first_byte).collect();
+        let mut times: Vec<Duration> = self
+            .transfers
+            .iter()
+            .map(|transfer| transfer.first_byte)
+            .collect();
         times.sort_unstable();
         times.get(times.len() / 2).copied().unwrap_or_default()
     }
@@ -83,11 +90,19 @@ pub struct Circuits<'a> {
 
 impl<'a> Circuits<'a> {
     /// Builds `count` circuits through the target `nickname` at `place`.
-    pub fn build(network: &'a Network, nickname: &str, place: Place, count: usize) -> Result<Circuits<'a>> {
+    pub fn build(
+        network: &'a Network,
+        nickname: &str,
+        place: Place,
+        count: usize,
+    ) -> Result<Circuits<'a>> {
         let target = network.target(nickname)?.fingerprint();
         let mut attachers = Vec::new();
         let mut circuits = Vec::new();
-        for (client, paths) in paths(network, target, place, count)?.into_iter().enumerate() {
+        for (client, paths) in paths(network, target, place, count)?
+            .into_iter()
+            .enumerate()
+        {
             let owner = &network.clients()[client];
             attachers.push(Attacher::start(&owner.node().control_socket())?);
             let built = owner
@@ -97,7 +112,13 @@ impl<'a> Circuits<'a> {
             circuits.extend(built.into_iter().map(|circuit| (client, circuit)));
         }
         let (nickname, server) = (nickname.to_owned(), Server::start()?);
-        Ok(Circuits { network, nickname, server, circuits, _attachers: attachers })
+        Ok(Circuits {
+            network,
+            nickname,
+            server,
+            circuits,
+            _attachers: attachers,
+        })
     }
 
     /// Moves `bytes` over every circuit at once, one way.
@@ -107,8 +128,16 @@ impl<'a> Circuits<'a> {
         let start = Instant::now();
         let (sender, receiver) = mpsc::channel();
         for (number, (client, circuit)) in (0u64..).zip(&self.circuits) {
-            let (proxy, user, server) = (self.network.clients()[*client].socks(), circuit.to_string(), self.server.address());
-            let request = Request { direction, bytes, seed: seed.wrapping_add(number) };
+            let (proxy, user, server) = (
+                self.network.clients()[*client].socks(),
+                circuit.to_string(),
+                self.server.address(),
+            );
+            let request = Request {
+                direction,
+                bytes,
+                seed: seed.wrapping_add(number),
+            };
             let sender = sender.clone();
             thread::Builder::new()
                 .name(format!("transfer {user}"))
@@ -119,17 +148,29 @@ impl<'a> Circuits<'a> {
         let transfers: Result<Vec<Transfer>> = receiver.iter().collect();
         let wall = start.elapsed();
         let transfers = transfers?;
-        ensure!(transfers.len() == self.circuits.len(), "a transfer's thread ended without a word");
+        ensure!(
+            transfers.len() == self.circuits.len(),
+            "a transfer's thread ended without a word"
+        );
         let used = node.usage()?.since(&before);
-        Ok(Phase { direction, transfers, wall, used })
+        Ok(Phase {
+            direction,
+            transfers,
+            wall,
+            used,
+        })
     }
 }
 
 impl Drop for Circuits<'_> {
     fn drop(&mut self) {
         for (number, client) in self.network.clients().iter().enumerate() {
-            let circuits: Vec<u32> =
-                self.circuits.iter().filter(|(owner, _)| *owner == number).map(|(_, circuit)| *circuit).collect();
+            let circuits: Vec<u32> = self
+                .circuits
+                .iter()
+                .filter(|(owner, _)| *owner == number)
+                .map(|(_, circuit)| *circuit)
+                .collect();
             // A client that has ended has no circuits any more.
             if let Ok(mut control) = client.control() {
                 control.close_circuits(&circuits);
@@ -147,9 +188,17 @@ pub fn run(network: &Network, nickname: &str, load: Load) -> Result<[Phase; 2]> 
 }
 
 /// Paths of three hops for each client: every client, guard and exit gets its share.
-fn paths(network: &Network, target: &Fingerprint, place: Place, count: usize) -> Result<Vec<Vec<Vec<Fingerprint>>>> {
+fn paths(
+    network: &Network,
+    target: &Fingerprint,
+    place: Place,
+    count: usize,
+) -> Result<Vec<Vec<Vec<Fingerprint>>>> {
     let (clients, guards, exits) = (network.clients().len(), network.guards(), network.exits());
-    ensure!(clients > 0 && !guards.is_empty() && !exits.is_empty(), "circuits need a client, a guard and an exit");
+    ensure!(
+        clients > 0 && !guards.is_empty() && !exits.is_empty(),
+        "circuits need a client, a guard and an exit"
+    );
     let mut paths = vec![Vec::new(); clients];
     for number in 0..count {
         let turn = number / clients;

@@ -52,7 +52,8 @@ mod tests {
     fn a_server_can_listen_on_a_held_port_again_and_again() {
         let port = Port::reserve().expect("a port");
         for _ in 0..3 {
-            let listener = TcpListener::bind(port.address()).expect("the port is free for its user");
+            let listener =
+                TcpListener::bind(port.address()).expect("the port is free for its user");
             let client = TcpStream::connect(port.address()).expect("it listens");
             let (server, _) = listener.accept().expect("it accepts");
             drop((server, client));

@@ -40,7 +40,9 @@ impl Usage {
         let folder = format!("/proc/{pid}/task");
         let mut threads = Vec::new();
         for entry in fs::read_dir(&folder).with_context(|| format!("listing {folder}"))? {
-            let name = entry.with_context(|| format!("listing {folder}"))?.file_name();
+            let name = entry
+                .with_context(|| format!("listing {folder}"))?
+                .file_name();
             let Some(id) = name.to_str().and_then(|id| id.parse().ok()) else {
                 continue;
             };
@@ -95,8 +97,12 @@ fn stat(path: &str) -> Result<(String, Duration)> {
         let system: u64 = fields.next()?.parse().ok()?;
         Some((name.to_owned(), user + system))
     };
-    let (name, ticks) = parse().with_context(|| format!("{path} is not as proc(5) says: {text}"))?;
-    Ok((name, Duration::from_secs_f64(ticks as f64 / ticks_per_second()? as f64)))
+    let (name, ticks) =
+        parse().with_context(|| format!("{path} is not as proc(5) says: {text}"))?;
+    Ok((
+        name,
+        Duration::from_secs_f64(ticks as f64 / ticks_per_second()? as f64),
+    ))
 }
 
 fn ticks_per_second() -> Result<i64> {
@@ -149,6 +155,8 @@ mod tests {
 
     fn thread_cpu() -> Duration {
         let tid = nix::unistd::gettid();
-        stat(&format!("/proc/self/task/{tid}/stat")).expect("our own thread").1
+        stat(&format!("/proc/self/task/{tid}/stat"))
+            .expect("our own thread")
+            .1
     }
 }

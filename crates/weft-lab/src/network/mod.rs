@@ -89,7 +89,12 @@ pub struct Target {
 impl Target {
     /// A target that `program` runs, with keys that C tor made.
     pub fn new(nickname: &str, program: Program) -> Target {
-        Target { nickname: nickname.to_owned(), program, keys_by: None, options: TargetOptions::default() }
+        Target {
+            nickname: nickname.to_owned(),
+            program,
+            keys_by: None,
+            options: TargetOptions::default(),
+        }
     }
 
     /// The keys are made by this program instead.
@@ -196,15 +201,21 @@ impl Network {
             guardian,
             folder,
             config,
-            common: Common { authorities: Vec::new(), log },
+            common: Common {
+                authorities: Vec::new(),
+                log,
+            },
             tor,
         };
         network.say(&format!("private network in {}", network.folder.display()));
         network.create_authorities()?;
-        let targets = targets.into_iter().map(|target| network.create_target(target));
+        let targets = targets
+            .into_iter()
+            .map(|target| network.create_target(target));
         let targets: Vec<Program> = targets.collect::<Result<_>>()?;
         network.start_relays(targets)?;
         network.wait_listed()?;
+        network.mark_start()?;
         network.start_clients()?;
         Ok(network)
     }
@@ -215,7 +226,10 @@ impl Network {
 
     /// Makes the authorities' keys, all at once, and from them the `DirAuthority` lines.
     fn create_authorities(&mut self) -> Result<()> {
-        self.say(&format!("making the keys of {} authorities", self.config.authorities));
+        self.say(&format!(
+            "making the keys of {} authorities",
+            self.config.authorities
+        ));
         let mut making = Vec::new();
         for number in 0..self.config.authorities {
             let node = Node::create(&self.folder, &format!("auth{number}"))?;
@@ -225,14 +239,25 @@ impl Network {
             making.push((node, or, dir, keys, gencert));
         }
         for (node, or, dir, keys, gencert) in making {
-            let output = gencert.wait_with_output().context("waiting for tor-gencert")?;
+            let output = gencert
+                .wait_with_output()
+                .context("waiting for tor-gencert")?;
             let complaint = String::from_utf8_lossy(&output.stderr);
-            ensure!(output.status.success(), "tor-gencert: {}\n{complaint}", output.status);
+            ensure!(
+                output.status.success(),
+                "tor-gencert: {}\n{complaint}",
+                output.status
+            );
             // C tor refuses to start an authority that has no DirAuthority line, and the line needs
             // the fingerprint: any well-formed line does for now.
             let mut common = self.common.clone();
             common.authorities = vec![format!("none 127.0.0.1:1 {}", "F".repeat(40))];
-            node.write_torrc(&common.authority(node.nickname(), node.folder(), or.address(), dir.address()))?;
+            node.write_torrc(&common.authority(
+                node.nickname(),
+                node.folder(),
+                or.address(),
+                dir.address(),
+            ))?;
             let fingerprint = self.tor.fingerprint(&node.torrc())?;
             self.common.authorities.push(format!(
                 "{} orport={} no-v2 v3ident={} {} {fingerprint}",
@@ -241,10 +266,19 @@ impl Network {
                 v3_identity(&keys)?,
                 dir.address(),
             ));
-            self.authorities.push((Relay { node, or, fingerprint }, dir));
+            self.authorities.push((
+                Relay {
+                    node,
+                    or,
+                    fingerprint,
+                },
+                dir,
+            ));
         }
         for (Relay { node, or, .. }, dir) in &self.authorities {
-            let text = self.common.authority(node.nickname(), node.folder(), or.address(), dir.address());
+            let text =
+                self.common
+                    .authority(node.nickname(), node.folder(), or.address(), dir.address());
             node.write_torrc(&text)?;
         }
         Ok(())
@@ -253,16 +287,33 @@ impl Network {
     fn create_target(&mut self, target: Target) -> Result<Program> {
         let node = Node::create(&self.folder, &target.nickname)?;
         let or = Port::reserve()?;
-        let text = self.common.target(&target.nickname, node.folder(), or.address(), &target.options);
+        let text = self.common.target(
+            &target.nickname,
+            node.folder(),
+            or.address(),
+            &target.options,
+        );
         node.write_torrc(&text)?;
-        let fingerprint = target.keys_by.as_ref().unwrap_or(&self.tor).fingerprint(&node.torrc())?;
-        self.targets.push(Relay { node, or, fingerprint });
+        let fingerprint = target
+            .keys_by
+            .as_ref()
+            .unwrap_or(&self.tor)
+            .fingerprint(&node.torrc())?;
+        self.targets.push(Relay {
+            node,
+            or,
+            fingerprint,
+        });
         Ok(target.program)
     }
 
     fn start_relays(&mut self, targets: Vec<Program>) -> Result<()> {
         let plain = self.config.guards + self.config.exits;
-        self.say(&format!("starting {} authorities, {plain} relays, {} targets", self.authorities.len(), targets.len()));
+        self.say(&format!(
+            "starting {} authorities, {plain} relays, {} targets",
+            self.authorities.len(),
+            targets.len()
+        ));
         for (authority, _) in &mut self.authorities {
             authority.node.start(&self.tor, &mut self.guardian)?;
         }
@@ -272,7 +323,11 @@ impl Network {
         for (nickname, exit) in guards.chain(exits) {
             let mut node = Node::create(&self.folder, &nickname)?;
             let or = Port::reserve()?;
-            node.write_torrc(&self.common.relay(&nickname, node.folder(), or.address(), exit))?;
+            node.write_torrc(
+                &self
+                    .common
+                    .relay(&nickname, node.folder(), or.address(), exit),
+            )?;
             node.start(&self.tor, &mut self.guardian)?;
             started.push((node, or, exit));
         }
@@ -282,15 +337,32 @@ impl Network {
         for (mut node, or, exit) in started {
             let file = node.folder().join("data/fingerprint");
             let mut fingerprint = None;
-            wait(self.config, &format!("{} to make its keys", node.nickname()), || {
-                node.check()?;
-                let text = fs::read_to_string(&file).unwrap_or_default();
-                fingerprint = text.split_once(' ').and_then(|(_, digits)| Fingerprint::parse(digits).ok());
-                Ok(fingerprint.is_some().then_some(()).ok_or_else(|| "no fingerprint yet".into()))
-            })?;
+            wait(
+                self.config,
+                &format!("{} to make its keys", node.nickname()),
+                || {
+                    node.check()?;
+                    let text = fs::read_to_string(&file).unwrap_or_default();
+                    fingerprint = text
+                        .split_once(' ')
+                        .and_then(|(_, digits)| Fingerprint::parse(digits).ok());
+                    Ok(fingerprint
+                        .is_some()
+                        .then_some(())
+                        .ok_or_else(|| "no fingerprint yet".into()))
+                },
+            )?;
             let fingerprint = fingerprint.context("a fingerprint")?;
-            let relays = if exit { &mut self.exits } else { &mut self.guards };
-            relays.push(Relay { node, or, fingerprint });
+            let relays = if exit {
+                &mut self.exits
+            } else {
+                &mut self.guards
+            };
+            relays.push(Relay {
+                node,
+                or,
+                fingerprint,
+            });
         }
         for target in &mut self.targets {
             wait_accepting(self.config, target)?;
@@ -304,8 +376,15 @@ impl Network {
             .relays()
             .map(|relay| (relay.node.nickname().to_owned(), relay.fingerprint.clone()))
             .collect();
-        let what = format!("the authorities to list all {} relays as running", wanted.len());
-        let sockets: Vec<PathBuf> = self.authorities.iter().map(|(relay, _)| relay.node.control_socket()).collect();
+        let what = format!(
+            "the authorities to list all {} relays as running",
+            wanted.len()
+        );
+        let sockets: Vec<PathBuf> = self
+            .authorities
+            .iter()
+            .map(|(relay, _)| relay.node.control_socket())
+            .collect();
         let mut controls: Vec<Option<Control>> = sockets.iter().map(|_| None).collect();
         let config = self.config;
         wait(config, &what, || {
@@ -332,13 +411,30 @@ impl Network {
         })
     }
 
+    /// From here on the authorities agree, and everybody's complaints count.
+    fn mark_start(&mut self) -> Result<()> {
+        let authorities = self.authorities.iter_mut().map(|(relay, _)| relay);
+        let relays = authorities
+            .chain(&mut self.guards)
+            .chain(&mut self.exits)
+            .chain(&mut self.targets);
+        for relay in relays {
+            relay.node.mark_start()?;
+        }
+        Ok(())
+    }
+
     fn start_clients(&mut self) -> Result<()> {
         self.say(&format!("starting {} clients", self.config.clients));
         for number in 0..self.config.clients {
             let nickname = format!("client{number}");
             let mut node = Node::create(&self.folder, &nickname)?;
             let socks = Port::reserve()?;
-            node.write_torrc(&self.common.client(&nickname, node.folder(), socks.address()))?;
+            node.write_torrc(
+                &self
+                    .common
+                    .client(&nickname, node.folder(), socks.address()),
+            )?;
             node.start(&self.tor, &mut self.guardian)?;
             self.clients.push(Client { node, socks });
         }
@@ -372,10 +468,26 @@ impl Network {
                     // C tor answers 552 while it does not have the microdescriptor.
                     connected.info(&format!("md/id/{fingerprint}")).is_err()
                 });
-                Ok(unknown.map_or(Ok(()), |fingerprint| Err(format!("no descriptor of {fingerprint} yet"))))
+                Ok(unknown.map_or(Ok(()), |fingerprint| {
+                    Err(format!("no descriptor of {fingerprint} yet"))
+                }))
             })?;
         }
         Ok(())
+    }
+
+    /// Adds a target to the running network, starts it and waits until it accepts links.
+    pub fn add(&mut self, target: Target) -> Result<()> {
+        let nickname = target.nickname.clone();
+        self.say(&format!(
+            "adding {nickname}, run by {}",
+            target.program.name()
+        ));
+        let program = self.create_target(target)?;
+        let config = self.config;
+        let (target, guardian) = self.target_and_guardian(&nickname)?;
+        target.node.start(&program, guardian)?;
+        wait_accepting(config, target)
     }
 
     /// Stops a target (an error if it does not end well) and starts it again as `program`, with
@@ -397,12 +509,18 @@ impl Network {
 
     /// A target by its nickname.
     pub fn target(&self, nickname: &str) -> Result<&Relay> {
-        let target = self.targets.iter().find(|target| target.node.nickname() == nickname);
+        let target = self
+            .targets
+            .iter()
+            .find(|target| target.node.nickname() == nickname);
         target.with_context(|| format!("there is no target {nickname:?}"))
     }
 
     fn target_and_guardian(&mut self, nickname: &str) -> Result<(&mut Relay, &mut Guardian)> {
-        let target = self.targets.iter_mut().find(|target| target.node.nickname() == nickname);
+        let target = self
+            .targets
+            .iter_mut()
+            .find(|target| target.node.nickname() == nickname);
         let target = target.with_context(|| format!("there is no target {nickname:?}"))?;
         Ok((target, &mut self.guardian))
     }
@@ -424,20 +542,32 @@ impl Network {
 
     fn relays(&self) -> impl Iterator<Item = &Relay> {
         let authorities = self.authorities.iter().map(|(relay, _)| relay);
-        authorities.chain(&self.guards).chain(&self.exits).chain(&self.targets)
+        authorities
+            .chain(&self.guards)
+            .chain(&self.exits)
+            .chain(&self.targets)
     }
 
     /// A new connection to the control socket of the first authority.
     pub fn authority_control(&self) -> Result<Control> {
-        let (authority, _) = self.authorities.first().context("the network has no authority")?;
+        let (authority, _) = self
+            .authorities
+            .first()
+            .context("the network has no authority")?;
         Control::connect(&authority.node.control_socket())
     }
 
     /// An error if any process has ended by itself.
     pub fn check(&mut self) -> Result<()> {
         let authorities = self.authorities.iter_mut().map(|(relay, _)| relay);
-        let relays = authorities.chain(&mut self.guards).chain(&mut self.exits).chain(&mut self.targets);
-        for node in relays.map(|relay| &mut relay.node).chain(self.clients.iter_mut().map(|client| &mut client.node)) {
+        let relays = authorities
+            .chain(&mut self.guards)
+            .chain(&mut self.exits)
+            .chain(&mut self.targets);
+        for node in relays
+            .map(|relay| &mut relay.node)
+            .chain(self.clients.iter_mut().map(|client| &mut client.node))
+        {
             node.check()?;
         }
         Ok(())
@@ -446,12 +576,16 @@ impl Network {
     /// Every warning in any C tor's log that is not explained by the network being private, with
     /// the node's nickname before it.
     pub fn warnings(&self) -> Result<Vec<String>> {
-        let nodes = self.relays().map(Relay::node).chain(self.clients.iter().map(Client::node));
+        let nodes = self
+            .relays()
+            .map(Relay::node)
+            .chain(self.clients.iter().map(Client::node));
         let mut warnings = Vec::new();
         for node in nodes {
-            for (program, log) in node.logs()? {
+            for (life, (program, log)) in node.logs()?.into_iter().enumerate() {
+                let start = if life == 0 { node.log_at_start() } else { 0 };
                 if program.is_tor() {
-                    let lines = logs::unexplained(&log).into_iter();
+                    let lines = logs::unexplained(&log, start).into_iter();
                     warnings.extend(lines.map(|line| format!("{}: {line}", node.nickname())));
                 }
             }
@@ -468,10 +602,20 @@ impl Network {
 fn make_authority_keys(keys: &Path, dir: SocketAddr) -> Result<Child> {
     let mut private = fs::DirBuilder::new();
     std::os::unix::fs::DirBuilderExt::mode(&mut private, 0o700);
-    private.create(keys).with_context(|| format!("creating {}", keys.display()))?;
+    private
+        .create(keys)
+        .with_context(|| format!("creating {}", keys.display()))?;
     let gencert = find("tor-gencert").context("tor-gencert is not installed (package tor)")?;
     let mut child = Command::new(gencert)
-        .args(["--create-identity-key", "-m", "12", "-a", &dir.to_string(), "--passphrase-fd", "0"])
+        .args([
+            "--create-identity-key",
+            "-m",
+            "12",
+            "-a",
+            &dir.to_string(),
+            "--passphrase-fd",
+            "0",
+        ])
         .current_dir(keys)
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
@@ -479,7 +623,9 @@ fn make_authority_keys(keys: &Path, dir: SocketAddr) -> Result<Child> {
         .spawn()
         .context("starting tor-gencert")?;
     let mut passphrase = child.stdin.take().context("a pipe to tor-gencert")?;
-    passphrase.write_all(b"private network\n").context("telling tor-gencert a passphrase")?;
+    passphrase
+        .write_all(b"private network\n")
+        .context("telling tor-gencert a passphrase")?;
     Ok(child)
 }
 
@@ -487,20 +633,35 @@ fn make_authority_keys(keys: &Path, dir: SocketAddr) -> Result<Child> {
 fn v3_identity(keys: &Path) -> Result<String> {
     let path = keys.join("authority_certificate");
     let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
-    let line = text.lines().find_map(|line| line.strip_prefix("fingerprint "));
-    Ok(Fingerprint::parse(line.context("an authority certificate without a fingerprint")?)?.to_string())
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("fingerprint "));
+    Ok(
+        Fingerprint::parse(line.context("an authority certificate without a fingerprint")?)?
+            .to_string(),
+    )
 }
 
 fn wait_accepting(config: Config, relay: &mut Relay) -> Result<()> {
-    let what = format!("{} to accept links on {}", relay.node.nickname(), relay.or.address());
+    let what = format!(
+        "{} to accept links on {}",
+        relay.node.nickname(),
+        relay.or.address()
+    );
     wait(config, &what, || {
         relay.node.check()?;
-        Ok(TcpStream::connect(relay.or.address()).map(drop).map_err(|error| error.to_string()))
+        Ok(TcpStream::connect(relay.or.address())
+            .map(drop)
+            .map_err(|error| error.to_string()))
     })
 }
 
 /// Asks `ready` until it says so, or fails when patience ends, repeating its last reason.
-fn wait(config: Config, what: &str, mut ready: impl FnMut() -> Result<Result<(), String>>) -> Result<()> {
+fn wait(
+    config: Config,
+    what: &str,
+    mut ready: impl FnMut() -> Result<Result<(), String>>,
+) -> Result<()> {
     let start = Instant::now();
     let mut said = String::new();
     loop {

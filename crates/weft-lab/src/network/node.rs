@@ -27,6 +27,8 @@ pub struct Node {
     child: Option<Child>,
     /// One log for each start, oldest first, with the program that wrote it.
     logs: Vec<(Program, PathBuf)>,
+    /// How long its first log was when the network had started.
+    log_at_start: usize,
 }
 
 impl Node {
@@ -36,8 +38,16 @@ impl Node {
         let data = folder.join("data");
         let mut private = DirBuilder::new();
         private.mode(0o700).recursive(true);
-        private.create(&data).with_context(|| format!("creating {}", data.display()))?;
-        Ok(Node { nickname: nickname.to_owned(), folder, child: None, logs: Vec::new() })
+        private
+            .create(&data)
+            .with_context(|| format!("creating {}", data.display()))?;
+        Ok(Node {
+            nickname: nickname.to_owned(),
+            folder,
+            child: None,
+            logs: Vec::new(),
+            log_at_start: 0,
+        })
     }
 
     /// The relay's nickname, which is also the name of its folder.
@@ -70,7 +80,9 @@ impl Node {
         if self.child.is_some() {
             bail!("{} is running already", self.nickname);
         }
-        let log = self.folder.join(format!("log-{}-{}", self.logs.len() + 1, program.name()));
+        let log = self
+            .folder
+            .join(format!("log-{}-{}", self.logs.len() + 1, program.name()));
         let file = File::create(&log).with_context(|| format!("creating {}", log.display()))?;
         let child = program
             .command(&self.torrc())
@@ -94,7 +106,9 @@ impl Node {
 
     /// What it has used since it started.
     pub fn usage(&self) -> Result<Usage> {
-        let pid = self.pid().with_context(|| format!("{} is not running", self.nickname))?;
+        let pid = self
+            .pid()
+            .with_context(|| format!("{} is not running", self.nickname))?;
         Usage::of(pid)
     }
 
@@ -104,7 +118,11 @@ impl Node {
             bail!("{} is not running", self.nickname);
         };
         if let Some(status) = child.try_wait()? {
-            bail!("{} has ended ({status}); the end of its log:\n{}", self.nickname, self.log_tail());
+            bail!(
+                "{} has ended ({status}); the end of its log:\n{}",
+                self.nickname,
+                self.log_tail()
+            );
         }
         Ok(())
     }
@@ -138,7 +156,10 @@ impl Node {
             if Instant::now() >= deadline {
                 let _ = killpg(pid, Signal::SIGKILL);
                 child.wait()?;
-                bail!("{} did not end within {FAREWELL:?} of {signal}", self.nickname);
+                bail!(
+                    "{} did not end within {FAREWELL:?} of {signal}",
+                    self.nickname
+                );
             }
             thread::sleep(Duration::from_millis(20));
         };
@@ -150,13 +171,31 @@ impl Node {
     pub fn logs(&self) -> Result<Vec<(Program, String)>> {
         let read = |(program, path): &(Program, PathBuf)| {
             let bytes = fs::read(path).with_context(|| format!("reading {}", path.display()))?;
-            Ok((program.clone(), String::from_utf8_lossy(&bytes).into_owned()))
+            Ok((
+                program.clone(),
+                String::from_utf8_lossy(&bytes).into_owned(),
+            ))
         };
         self.logs.iter().map(read).collect()
     }
 
+    /// Notes that the network has started, for [`Node::log_at_start`].
+    pub(crate) fn mark_start(&mut self) -> Result<()> {
+        self.log_at_start = self.logs()?.first().map_or(0, |(_, log)| log.len());
+        Ok(())
+    }
+
+    /// How many bytes of its first log were written before the network had started.
+    pub(crate) fn log_at_start(&self) -> usize {
+        self.log_at_start
+    }
+
     fn log_tail(&self) -> String {
-        let text = self.logs().ok().and_then(|mut logs| logs.pop()).map(|(_, text)| text);
+        let text = self
+            .logs()
+            .ok()
+            .and_then(|mut logs| logs.pop())
+            .map(|(_, text)| text);
         let text = text.unwrap_or_default();
         let lines: Vec<&str> = text.lines().collect();
         lines[lines.len().saturating_sub(30)..].join("\n")

@@ -18,21 +18,37 @@ pub struct Program {
 }
 
 impl Program {
-    /// The C tor that is installed.
+    /// The C tor that is installed. It builds no circuits of its own accord: in so small a network it
+    /// would warn that it finds no relays for them.
     pub fn tor() -> Result<Program> {
         let path = find("tor").context(
             "the program `tor` is not installed: private networks are made of it (Debian and Ubuntu: apt-get install tor)",
         )?;
-        find("tor-gencert").context("`tor` is installed and `tor-gencert` is not (both are in the package tor)")?;
-        Ok(Program { name: "tor".into(), path, overrides: Vec::new(), is_tor: true })
+        find("tor-gencert")
+            .context("`tor` is installed and `tor-gencert` is not (both are in the package tor)")?;
+        let overrides = ["--__DisablePredictedCircuits", "1"]
+            .map(String::from)
+            .to_vec();
+        Ok(Program {
+            name: "tor".into(),
+            path,
+            overrides,
+            is_tor: true,
+        })
     }
 
     /// The `weft` at this path, with this many connection threads, or as many as it chooses.
     pub fn weft(path: &Path, threads: Option<u32>) -> Result<Program> {
         ensure!(path.is_file(), "there is no program at {}", path.display());
-        let overrides = threads.map(|threads| vec!["--ConnectionThreads".into(), threads.to_string()]);
+        let overrides =
+            threads.map(|threads| vec!["--ConnectionThreads".into(), threads.to_string()]);
         let name = threads.map_or_else(|| "weft".into(), |threads| format!("weft-{threads}"));
-        Ok(Program { name, path: path.to_owned(), overrides: overrides.unwrap_or_default(), is_tor: false })
+        Ok(Program {
+            name,
+            path: path.to_owned(),
+            overrides: overrides.unwrap_or_default(),
+            is_tor: false,
+        })
     }
 
     /// `tor`, or `weft-2` for Weft with two threads.
@@ -48,14 +64,27 @@ impl Program {
     /// The command that runs it with this torrc and no other.
     pub(crate) fn command(&self, torrc: &Path) -> Command {
         let mut command = Command::new(&self.path);
-        command.args(["--defaults-torrc", "/dev/null", "-f"]).arg(torrc).args(&self.overrides);
+        command
+            .args(["--defaults-torrc", "/dev/null", "-f"])
+            .arg(torrc)
+            .args(&self.overrides);
         command
     }
 
     /// Runs `--list-fingerprint`, which makes the identity keys if there are none.
     pub fn fingerprint(&self, torrc: &Path) -> Result<Fingerprint> {
-        let doing = || format!("{} --list-fingerprint -f {}", self.path.display(), torrc.display());
-        let output = self.command(torrc).arg("--list-fingerprint").output().with_context(doing)?;
+        let doing = || {
+            format!(
+                "{} --list-fingerprint -f {}",
+                self.path.display(),
+                torrc.display()
+            )
+        };
+        let output = self
+            .command(torrc)
+            .arg("--list-fingerprint")
+            .output()
+            .with_context(doing)?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         ensure!(
             output.status.success(),

@@ -24,7 +24,10 @@ pub struct TargetOptions {
 
 impl Default for TargetOptions {
     fn default() -> TargetOptions {
-        TargetOptions { assume_reachable: true, more: Vec::new() }
+        TargetOptions {
+            assume_reachable: true,
+            more: Vec::new(),
+        }
     }
 }
 
@@ -67,7 +70,9 @@ impl Common {
     /// Lines of every C tor that the lab itself runs.
     fn tor(&self, nickname: &str, folder: &Path) -> String {
         format!(
-            "{}PathsNeededToBuildCircuits 0.5\nProtocolWarnings 1\nControlSocket {}\n",
+            "{}PathsNeededToBuildCircuits 0.5\n\
+             ProtocolWarnings 1\n\
+             ControlSocket {}\n",
             self.node(nickname, folder),
             folder.join("control").display(),
         )
@@ -86,7 +91,13 @@ impl Common {
     }
 
     /// A directory authority.
-    pub(crate) fn authority(&self, nickname: &str, folder: &Path, or: SocketAddr, dir: SocketAddr) -> String {
+    pub(crate) fn authority(
+        &self,
+        nickname: &str,
+        folder: &Path,
+        or: SocketAddr,
+        dir: SocketAddr,
+    ) -> String {
         format!(
             "{}{}DirPort {dir} IPv4Only\nAssumeReachable 1\nAuthoritativeDirectory 1\nV3AuthoritativeDirectory 1\n\
              ExitPolicy reject *:*\n{VOTING}",
@@ -96,17 +107,33 @@ impl Common {
     }
 
     /// A relay, which lets streams leave to loopback if it is an exit.
-    pub(crate) fn relay(&self, nickname: &str, folder: &Path, or: SocketAddr, exit: bool) -> String {
+    pub(crate) fn relay(
+        &self,
+        nickname: &str,
+        folder: &Path,
+        or: SocketAddr,
+        exit: bool,
+    ) -> String {
         let policy = if exit {
             "ExitRelay 1\nExitPolicyRejectPrivate 0\nExitPolicy accept 127.0.0.0/8:*,reject *:*\n"
         } else {
             "ExitRelay 0\nExitPolicy reject *:*\n"
         };
-        format!("{}{}AssumeReachable 1\n{policy}", self.tor(nickname, folder), Common::server(or))
+        format!(
+            "{}{}AssumeReachable 1\n{policy}",
+            self.tor(nickname, folder),
+            Common::server(or)
+        )
     }
 
     /// A target: nothing that only C tor has.
-    pub(crate) fn target(&self, nickname: &str, folder: &Path, or: SocketAddr, options: &TargetOptions) -> String {
+    pub(crate) fn target(
+        &self,
+        nickname: &str,
+        folder: &Path,
+        or: SocketAddr,
+        options: &TargetOptions,
+    ) -> String {
         let mut torrc = format!(
             "{}{}AssumeReachable {}\nExtendAllowPrivateAddresses 1\nExitRelay 0\nExitPolicy reject *:*\n",
             self.node(nickname, folder),
@@ -125,7 +152,6 @@ impl Common {
             "{}SocksPort {socks}\n\
              ClientRejectInternalAddresses 0\n\
              EnforceDistinctSubnets 0\n\
-             __DisablePredictedCircuits 1\n\
              __LeaveStreamsUnattached 1\n\
              LearnCircuitBuildTimeout 0\n\
              CircuitBuildTimeout 60\n",

@@ -40,7 +40,9 @@ impl Direction {
     }
 
     fn from_code(code: u8) -> Option<Direction> {
-        [Direction::Down, Direction::Up].into_iter().find(|direction| direction.code() == code)
+        [Direction::Down, Direction::Up]
+            .into_iter()
+            .find(|direction| direction.code() == code)
     }
 }
 
@@ -74,7 +76,11 @@ impl Request {
         let bytes = u64::from_be_bytes(*bytes);
         let seed = u64::from_be_bytes(*seed.first_chunk()?);
         let direction = Direction::from_code(code)?;
-        (bytes <= Request::MOST).then_some(Request { direction, bytes, seed })
+        (bytes <= Request::MOST).then_some(Request {
+            direction,
+            bytes,
+            seed,
+        })
     }
 }
 
@@ -92,7 +98,12 @@ pub struct Transfer {
 
 /// Moves one payload between us and `server` by way of the SOCKS5 proxy at `proxy`, to which we are
 /// `user`. An error if anything fails or a hash differs.
-pub fn transfer(proxy: SocketAddr, user: &str, server: SocketAddr, request: Request) -> Result<Transfer> {
+pub fn transfer(
+    proxy: SocketAddr,
+    user: &str,
+    server: SocketAddr,
+    request: Request,
+) -> Result<Transfer> {
     let start = Instant::now();
     let mut stream = socks::connect(proxy, user, server, STALL)?;
     let moved = match request.direction {
@@ -106,38 +117,60 @@ pub fn transfer(proxy: SocketAddr, user: &str, server: SocketAddr, request: Requ
         hex::encode(received),
         hex::encode(sent),
     );
-    Ok(Transfer { request, first_byte: first - start, last_byte: start.elapsed() })
+    Ok(Transfer {
+        request,
+        first_byte: first - start,
+        last_byte: start.elapsed(),
+    })
 }
 
 /// When the first byte came, what the seed says, and what arrived.
-fn download(stream: &mut (impl Read + Write), request: Request) -> Result<(Instant, Digest, Digest)> {
-    stream.write_all(&request.encode()).context("sending the request")?;
+fn download(
+    stream: &mut (impl Read + Write),
+    request: Request,
+) -> Result<(Instant, Digest, Digest)> {
+    stream
+        .write_all(&request.encode())
+        .context("sending the request")?;
     let mut expected = Payload::new(request.seed, request.bytes);
     let mut arrived = payload::Hasher::default();
     let (mut buffer, mut wanted) = (vec![0; CHUNK], vec![0; CHUNK]);
     let mut first = None;
     let mut left = request.bytes;
     while left > 0 {
-        let most = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-        let count = stream
-            .read(&mut buffer[..most])
-            .with_context(|| format!("receiving, with {left} of {} bytes to come", request.bytes))?;
-        ensure!(count > 0, "the stream ended with {left} of {} bytes to come", request.bytes);
+        let most = buffer
+            .len()
+            .min(usize::try_from(left).unwrap_or(usize::MAX));
+        let count = stream.read(&mut buffer[..most]).with_context(|| {
+            format!("receiving, with {left} of {} bytes to come", request.bytes)
+        })?;
+        ensure!(
+            count > 0,
+            "the stream ended with {left} of {} bytes to come",
+            request.bytes
+        );
         first.get_or_insert_with(Instant::now);
         arrived.update(&buffer[..count]);
         left -= count as u64;
     }
     let mut receipt = Digest::default();
-    stream.read_exact(&mut receipt).context("receiving the server's hash")?;
+    stream
+        .read_exact(&mut receipt)
+        .context("receiving the server's hash")?;
     let first = first.unwrap_or_else(Instant::now);
     while expected.fill(&mut wanted) > 0 {}
     let expected = expected.digest();
-    ensure!(receipt == expected, "the server did not send what the seed says: two programs of different age?");
+    ensure!(
+        receipt == expected,
+        "the server did not send what the seed says: two programs of different age?"
+    );
     Ok((first, expected, arrived.digest()))
 }
 
 fn upload(stream: &mut (impl Read + Write), request: Request) -> Result<(Instant, Digest, Digest)> {
-    stream.write_all(&request.encode()).context("sending the request")?;
+    stream
+        .write_all(&request.encode())
+        .context("sending the request")?;
     let mut payload = Payload::new(request.seed, request.bytes);
     let mut buffer = vec![0; CHUNK];
     loop {
@@ -148,7 +181,9 @@ fn upload(stream: &mut (impl Read + Write), request: Request) -> Result<(Instant
         stream.write_all(&buffer[..count]).context("sending")?;
     }
     let mut receipt = Digest::default();
-    stream.read_exact(&mut receipt).context("waiting for the receipt")?;
+    stream
+        .read_exact(&mut receipt)
+        .context("waiting for the receipt")?;
     Ok((Instant::now(), payload.digest(), receipt))
 }
 
@@ -159,18 +194,29 @@ mod tests {
     #[test]
     fn a_request_survives_its_encoding() {
         for direction in [Direction::Down, Direction::Up] {
-            let request = Request { direction, bytes: 123_456_789_012, seed: u64::MAX };
+            let request = Request {
+                direction,
+                bytes: 123_456_789_012,
+                seed: u64::MAX,
+            };
             assert_eq!(Request::decode(request.encode()), Some(request));
         }
     }
 
     #[test]
     fn a_request_of_another_kind_or_beyond_the_bound_is_none() {
-        let request = Request { direction: Direction::Down, bytes: 1, seed: 2 };
+        let request = Request {
+            direction: Direction::Down,
+            bytes: 1,
+            seed: 2,
+        };
         let mut frame = request.encode();
         frame[0] = b'X';
         assert_eq!(Request::decode(frame), None);
-        let request = Request { bytes: Request::MOST + 1, ..request };
+        let request = Request {
+            bytes: Request::MOST + 1,
+            ..request
+        };
         assert_eq!(Request::decode(request.encode()), None);
     }
 
@@ -182,7 +228,10 @@ mod tests {
             let (mut client, _) = listener.accept().expect("a client");
             let server = socks::serve(&mut client).expect("a well-formed request");
             let mut server = std::net::TcpStream::connect(server).expect("the server listens");
-            let mut up = (client.try_clone().expect("clone"), server.try_clone().expect("clone"));
+            let mut up = (
+                client.try_clone().expect("clone"),
+                server.try_clone().expect("clone"),
+            );
             std::thread::spawn(move || std::io::copy(&mut up.0, &mut up.1));
             let mut byte = [0];
             if corrupt && server.read_exact(&mut byte).is_ok() {
@@ -199,8 +248,13 @@ mod tests {
         let server = Server::start().expect("a server");
         for direction in [Direction::Down, Direction::Up] {
             for bytes in [0, 1, 3_000_001] {
-                let request = Request { direction, bytes, seed: 7 };
-                let done = transfer(proxy(false), "1", server.address(), request).expect("it arrives");
+                let request = Request {
+                    direction,
+                    bytes,
+                    seed: 7,
+                };
+                let done =
+                    transfer(proxy(false), "1", server.address(), request).expect("it arrives");
                 assert!(done.first_byte <= done.last_byte);
             }
         }
@@ -210,9 +264,17 @@ mod tests {
     fn a_flipped_bit_is_an_error() {
         let server = Server::start().expect("a server");
         for direction in [Direction::Down, Direction::Up] {
-            let request = Request { direction, bytes: 100_000, seed: 7 };
-            let error = transfer(proxy(true), "1", server.address(), request).expect_err("a flipped bit");
-            assert!(format!("{error:#}").contains("not those that were sent"), "{error:#}");
+            let request = Request {
+                direction,
+                bytes: 100_000,
+                seed: 7,
+            };
+            let error =
+                transfer(proxy(true), "1", server.address(), request).expect_err("a flipped bit");
+            assert!(
+                format!("{error:#}").contains("not those that were sent"),
+                "{error:#}"
+            );
         }
     }
 }

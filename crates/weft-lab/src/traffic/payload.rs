@@ -35,13 +35,19 @@ pub(super) struct Payload {
 impl Payload {
     /// The payload of this seed and length.
     pub(super) fn new(seed: u64, length: u64) -> Payload {
-        Payload { bytes: ChaCha8Rng::seed_from_u64(seed), left: length, hash: Hasher::default() }
+        Payload {
+            bytes: ChaCha8Rng::seed_from_u64(seed),
+            left: length,
+            hash: Hasher::default(),
+        }
     }
 
     /// Puts the next bytes at the beginning of `buffer` and says how many: all that fit, 0 at the
     /// end. The length of the buffers does not change the payload if it is a multiple of 64.
     pub(super) fn fill(&mut self, buffer: &mut [u8]) -> usize {
-        let count = buffer.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
+        let count = buffer
+            .len()
+            .min(usize::try_from(self.left).unwrap_or(usize::MAX));
         let chunk = &mut buffer[..count];
         self.bytes.fill_bytes(chunk);
         self.hash.update(chunk);

@@ -25,7 +25,8 @@ pub struct Server {
 impl Server {
     /// Starts a server.
     pub fn start() -> Result<Server> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("starting the traffic server")?;
+        let listener =
+            TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("starting the traffic server")?;
         let address = listener.local_addr()?;
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
@@ -33,7 +34,11 @@ impl Server {
             .name("traffic server".into())
             .spawn(move || accept(&listener, &stopped))
             .context("starting the traffic server's thread")?;
-        Ok(Server { address, stop, thread: Some(thread) })
+        Ok(Server {
+            address,
+            stop,
+            thread: Some(thread),
+        })
     }
 
     /// Where it listens.
@@ -64,11 +69,13 @@ fn accept(listener: &TcpListener, stopped: &AtomicBool) {
             continue;
         }
         let counted = Arc::clone(&open);
-        let serving = thread::Builder::new().name("traffic".into()).spawn(move || {
-            // The client sees a broken connection and says what it was doing; we have no more to say.
-            let _ = serve(stream);
-            counted.fetch_sub(1, Ordering::SeqCst);
-        });
+        let serving = thread::Builder::new()
+            .name("traffic".into())
+            .spawn(move || {
+                // The client sees a broken connection and says what it was doing; we have no more to say.
+                let _ = serve(stream);
+                counted.fetch_sub(1, Ordering::SeqCst);
+            });
         if serving.is_err() {
             open.fetch_sub(1, Ordering::SeqCst);
         }
@@ -99,7 +106,9 @@ fn serve(mut stream: TcpStream) -> Result<()> {
                 let mut hash = Hasher::default();
                 let mut left = request.bytes;
                 while left > 0 {
-                    let most = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+                    let most = buffer
+                        .len()
+                        .min(usize::try_from(left).unwrap_or(usize::MAX));
                     let count = stream.read(&mut buffer[..most])?;
                     ensure!(count > 0, "the client left");
                     hash.update(&buffer[..count]);

@@ -8,8 +8,14 @@ use anyhow::{Context, Result, bail, ensure};
 
 /// Connects to `target` through the proxy, to which we are `user`. Reads and writes of the stream
 /// fail after `stall` without progress.
-pub(super) fn connect(proxy: SocketAddr, user: &str, target: SocketAddr, stall: Duration) -> Result<TcpStream> {
-    let mut stream = TcpStream::connect(proxy).with_context(|| format!("connecting to the SOCKS port {proxy}"))?;
+pub(super) fn connect(
+    proxy: SocketAddr,
+    user: &str,
+    target: SocketAddr,
+    stall: Duration,
+) -> Result<TcpStream> {
+    let mut stream = TcpStream::connect(proxy)
+        .with_context(|| format!("connecting to the SOCKS port {proxy}"))?;
     stream.set_read_timeout(Some(stall))?;
     stream.set_write_timeout(Some(stall))?;
     stream.set_nodelay(true)?;
@@ -96,7 +102,10 @@ pub(super) fn serve(client: &mut (impl Read + Write)) -> Result<SocketAddr> {
         bail!("not a CONNECT to an IPv4 address: {request:?}");
     };
     client.write_all(&[5, 0, 0, 1, 127, 0, 0, 1, 0, 0])?;
-    Ok(SocketAddr::from(([a, b, c, d], u16::from_be_bytes([high, low]))))
+    Ok(SocketAddr::from((
+        [a, b, c, d],
+        u16::from_be_bytes([high, low]),
+    )))
 }
 
 #[cfg(test)]
@@ -110,11 +119,17 @@ mod tests {
         let proxy = listener.local_addr().expect("an address");
         let serving = std::thread::spawn(move || {
             let (mut client, _) = listener.accept().expect("a client");
-            client.write_all(&[5, 2, 1, 0, 5, 5, 0, 1]).expect("a refusal");
-            let _ = client.read(&mut [0; 100]);
+            client
+                .write_all(&[5, 2, 1, 0, 5, 5, 0, 1])
+                .expect("a refusal");
+            // Whatever it says, until it leaves: a close with bytes unread would reset it.
+            let _ = client.read_to_end(&mut Vec::new());
         });
         let error = connect(proxy, "7", proxy, Duration::from_secs(10)).expect_err("refused");
-        assert!(format!("{error:#}").contains("connection refused"), "{error:#}");
+        assert!(
+            format!("{error:#}").contains("connection refused"),
+            "{error:#}"
+        );
         serving.join().expect("the proxy ends");
     }
 }
