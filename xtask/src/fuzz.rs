@@ -35,11 +35,6 @@ pub(crate) fn run(args: &FuzzArgs) -> Result<()> {
     run_each(args.seconds, args.target.as_deref())
 }
 
-/// Builds every fuzz target, instrumented.
-pub(crate) fn build() -> Result<()> {
-    build_selected(&targets(None)?)
-}
-
 /// Builds the targets and runs each over its corpus, then over what libFuzzer makes
 /// of it, for `seconds`; all targets, or the one named. 0 seconds: the corpus only.
 ///

@@ -1,2 +1,36 @@
-//! xtask
-fn main() {}
+//! What developers run: `cargo xtask demo | test | fuzz`.
+
+mod demo;
+mod fuzz;
+mod machine;
+mod test;
+
+use clap::{Parser, Subcommand};
+
+/// Weft's developer commands.
+#[derive(Parser, Debug)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", version, about)]
+struct CommandLine {
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// One of them.
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Show the relay at work: a private Tor network with Weft in the middle, and C tor in the same
+    /// place.
+    Demo(demo::DemoArgs),
+    /// Everything that must pass before a change lands.
+    Test(test::TestArgs),
+    /// Fuzz the parsers and state machines.
+    Fuzz(fuzz::FuzzArgs),
+}
+
+fn main() -> anyhow::Result<()> {
+    match CommandLine::parse().command {
+        Command::Demo(args) => demo::run(&args),
+        Command::Test(args) => test::run(&args),
+        Command::Fuzz(args) => fuzz::run(&args),
+    }
+}

@@ -1,0 +1,147 @@
+//! What the machine must have besides rustup's Rust: installed by package name, and said.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+
+/// A program that is needed, and Debian's and Ubuntu's package of it.
+struct Need {
+    program: &'static str,
+    package: &'static str,
+    what_for: &'static str,
+}
+
+const TOR: Need = Need {
+    program: "tor",
+    package: "tor",
+    what_for: "the Tor relays and clients that Weft is tested against",
+};
+const TOR_GENCERT: Need = Need {
+    program: "tor-gencert",
+    package: "tor",
+    what_for: "the keys of a private network's authorities",
+};
+const C_COMPILER: Need = Need {
+    program: "cc",
+    package: "gcc",
+    what_for: "the cryptography of TLS (aws-lc) and linking",
+};
+const CPP_COMPILER: Need = Need {
+    program: "c++",
+    package: "g++",
+    what_for: "libFuzzer",
+};
+
+/// Installs what building, testing and the demo need and the machine lacks.
+///
+/// # Errors
+///
+/// Something is missing and cannot be installed; the message says how to do it by hand.
+pub(crate) fn prepare() -> Result<()> {
+    let missing: Vec<&Need> = [&C_COMPILER, &CPP_COMPILER, &TOR, &TOR_GENCERT]
+        .into_iter()
+        .filter(|need| find(need.program).is_none())
+        .collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    for need in &missing {
+        println!("{} is missing ({})", need.program, need.what_for);
+    }
+    let mut packages: Vec<&str> = missing.iter().map(|need| need.package).collect();
+    packages.dedup();
+    install(&packages)?;
+    for need in missing {
+        ensure!(
+            find(need.program).is_some(),
+            "{} is still missing after installing the package {}",
+            need.program,
+            need.package
+        );
+    }
+    Ok(())
+}
+
+/// Installs packages with apt-get, as root or by sudo.
+fn install(packages: &[&str]) -> Result<()> {
+    let by_hand = format!("apt-get install {}", packages.join(" "));
+    if find("apt-get").is_none() {
+        bail!(
+            "there is no apt-get here: install what this machine calls `{by_hand}`, then try again"
+        );
+    }
+    let root = nix::unistd::geteuid().is_root();
+    if !root && find("sudo").is_none() {
+        bail!("run `{by_hand}` as root, then try again");
+    }
+    let apt = |words: &[&str]| -> Result<bool> {
+        let mut command = match root {
+            true => Command::new("apt-get"),
+            false => {
+                let mut sudo = Command::new("sudo");
+                sudo.arg("apt-get");
+                sudo
+            }
+        };
+        println!(
+            "$ {}apt-get {}",
+            if root { "" } else { "sudo " },
+            words.join(" ")
+        );
+        let status = command
+            .args(words)
+            .env("DEBIAN_FRONTEND", "noninteractive")
+            .status()
+            .context("running apt-get")?;
+        Ok(status.success())
+    };
+    // A list of packages that is out of date still often serves.
+    apt(&["-qq", "update"])?;
+    let mut words = vec!["-qq", "install", "-y", "--no-install-recommends"];
+    words.extend(packages);
+    ensure!(
+        apt(&words)?,
+        "apt-get failed (see above): run `{by_hand}` as root, then try again"
+    );
+    stop_system_tor(packages);
+    Ok(())
+}
+
+/// Debian's package starts a Tor of its own, which nobody asked for here.
+fn stop_system_tor(packages: &[&str]) {
+    if packages.contains(&"tor") && Path::new("/run/systemd/system").exists() {
+        println!(
+            "The package tor has started a Tor client of its own; `systemctl disable --now tor` stops it."
+        );
+    }
+}
+
+/// Where a program is, by PATH.
+pub(crate) fn find(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path)
+        .chain(["/usr/sbin", "/sbin"].map(PathBuf::from))
+        .map(|folder| folder.join(program))
+        .find(|file| file.is_file())
+}
+
+/// The top of the checkout.
+pub(crate) fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .map_or_else(PathBuf::new, Path::to_path_buf)
+}
+
+/// cargo, in the checkout.
+pub(crate) fn cargo() -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root());
+    command
+}
+
+/// The folder that cargo builds in.
+pub(crate) fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| root().join("target"), |folder| root().join(folder))
+}

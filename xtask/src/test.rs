@@ -1,0 +1,174 @@
+//! `cargo xtask test`: everything that must pass before a change lands.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::{fuzz, machine};
+
+/// Everything that must pass before a change lands.
+#[derive(clap::Args, Debug)]
+pub(crate) struct TestArgs {
+    /// Run only these steps (default: all, in order)
+    #[arg(long, value_enum, value_name = "STEP")]
+    only: Vec<Step>,
+    /// Leave these steps out
+    #[arg(long, value_enum, value_name = "STEP")]
+    skip: Vec<Step>,
+    /// How long to fuzz each target, in seconds
+    #[arg(long, default_value_t = 5)]
+    fuzz_seconds: u64,
+}
+
+/// One part of the whole.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// Every file is formatted
+    Fmt,
+    /// Clippy has nothing to say
+    Clippy,
+    /// Unit, property, integration and documentation tests
+    Unit,
+    /// Every interleaving of the rings and leases between threads
+    Loom,
+    /// Each fuzz target over its corpus, and some seconds more
+    Fuzz,
+    /// Licences and sources of dependencies (where cargo-deny is installed)
+    Deny,
+    /// Real C tor around a Weft relay
+    Interop,
+}
+
+const STEPS: [Step; 7] = [
+    Step::Fmt,
+    Step::Clippy,
+    Step::Unit,
+    Step::Loom,
+    Step::Fuzz,
+    Step::Deny,
+    Step::Interop,
+];
+
+/// The module whose tests need a private network; they have a step of their own.
+const INTEROP: &str = "private_network";
+
+/// How a step ended.
+enum Outcome {
+    Passed,
+    /// Not run, and why.
+    Skipped(&'static str),
+}
+
+/// Runs the steps; the first that fails ends the run.
+pub(crate) fn run(args: &TestArgs) -> Result<()> {
+    machine::prepare()?;
+    let chosen = STEPS
+        .into_iter()
+        .filter(|step| args.only.is_empty() || args.only.contains(step))
+        .filter(|step| !args.skip.contains(step));
+    let mut summary = Vec::new();
+    for step in chosen {
+        println!("\n== {step:?}");
+        let start = Instant::now();
+        let outcome = match step {
+            Step::Fmt => check(machine::cargo().args(["fmt", "--all", "--check"])),
+            Step::Clippy => check(machine::cargo().args([
+                "clippy",
+                "--workspace",
+                "--all-targets",
+                "--",
+                "-D",
+                "warnings",
+            ])),
+            Step::Unit => unit(),
+            Step::Loom => loom(),
+            Step::Fuzz => fuzz::run_each(args.fuzz_seconds, None).map(|()| Outcome::Passed),
+            Step::Deny => deny(),
+            Step::Interop => interop(),
+        };
+        let outcome = outcome.with_context(|| {
+            format!(
+                "step {step:?} failed; `cargo xtask test --only {}` runs it alone",
+                name(step)
+            )
+        })?;
+        summary.push((step, start.elapsed(), outcome));
+    }
+    println!("\n== Summary");
+    for (step, time, outcome) in &summary {
+        let word = match outcome {
+            Outcome::Passed => "passed".to_owned(),
+            Outcome::Skipped(why) => format!("not run: {why}"),
+        };
+        println!("  {:<8} {:>7} {word}", name(*step), seconds(*time));
+    }
+    Ok(())
+}
+
+/// Everything that cargo runs as a test, but for the private network.
+fn unit() -> Result<Outcome> {
+    check(
+        machine::cargo()
+            .args(["test", "--workspace", "--", "--skip"])
+            .arg(INTEROP),
+    )
+}
+
+/// weft-sync under loom, in a build of its own: `--cfg loom` reaches every dependency.
+fn loom() -> Result<Outcome> {
+    check(
+        machine::cargo()
+            .args(["test", "--package", "weft-sync", "--lib", "--release"])
+            .env("RUSTFLAGS", "--cfg loom")
+            .env("CARGO_TARGET_DIR", machine::target().join("loom")),
+    )
+}
+
+fn deny() -> Result<Outcome> {
+    if machine::find("cargo-deny").is_none() {
+        return Ok(Outcome::Skipped(
+            "cargo-deny is not installed (`cargo install cargo-deny`)",
+        ));
+    }
+    check(machine::cargo().args(["deny", "check", "bans", "licenses", "sources"]))
+}
+
+/// Weft as a relay among C tor nodes.
+fn interop() -> Result<Outcome> {
+    check(machine::cargo().args(["build", "--package", "weft"]))?;
+    let weft = machine::target().join("debug").join("weft");
+    ensure!(weft.is_file(), "cargo built no {}", weft.display());
+    check(
+        machine::cargo()
+            .args(["test", "--package", "weft-lab", "--test", "interop", "--"])
+            .args(["--nocapture", "--test-threads", "1"])
+            .arg(INTEROP)
+            .env("WEFT_BIN", weft),
+    )
+}
+
+/// Runs a command that must end well.
+fn check(command: &mut Command) -> Result<Outcome> {
+    let words: Vec<String> = std::iter::once(command.get_program())
+        .chain(command.get_args())
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
+    println!("$ {}", words.join(" "));
+    let status = command
+        .status()
+        .with_context(|| format!("running {}", words.join(" ")))?;
+    if !status.success() {
+        bail!("{}: {status}", words.join(" "));
+    }
+    Ok(Outcome::Passed)
+}
+
+/// A step as the command line spells it.
+fn name(step: Step) -> String {
+    format!("{step:?}").to_lowercase()
+}
+
+fn seconds(time: Duration) -> String {
+    format!("{:.1} s", time.as_secs_f64())
+}
