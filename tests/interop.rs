@@ -162,7 +162,7 @@ mod private_network {
             };
             network.add(Target::new(SHY, program.clone()).options(options))?;
             interop::is_listed(network, SHY, platform, PATIENCE)?;
-            network.wait_clients_ready()?;
+            network.wait_known()?;
             interop::moves(
                 network,
                 SHY,

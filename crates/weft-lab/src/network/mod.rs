@@ -438,39 +438,29 @@ impl Network {
             node.start(&self.tor, &mut self.guardian)?;
             self.clients.push(Client { node, socks });
         }
-        self.wait_clients_ready()
+        self.wait_known()
     }
 
-    /// Waits until every client has the descriptors of every relay that circuits go through.
-    pub fn wait_clients_ready(&mut self) -> Result<()> {
-        let wanted: Vec<Fingerprint> = [&self.guards, &self.exits, &self.targets]
-            .into_iter()
-            .flatten()
-            .map(|relay| relay.fingerprint.clone())
-            .collect();
+    /// Waits until every client and every exit knows every relay that circuits go through: an exit
+    /// refuses streams that come from a relay which its consensus does not list.
+    pub fn wait_known(&mut self) -> Result<()> {
         let config = self.config;
+        let relays = [&self.guards, &self.exits, &self.targets]
+            .into_iter()
+            .flatten();
+        let wanted: Vec<Fingerprint> = relays.map(|relay| relay.fingerprint.clone()).collect();
+        for exit in &mut self.exits {
+            wait_until_known(config, &mut exit.node, &wanted, |control, relay| {
+                control.info(&format!("ns/id/{relay}")).is_ok()
+            })?;
+        }
         for client in &mut self.clients {
-            let what = format!("{} to know the network", client.node.nickname());
-            let mut control: Option<Control> = None;
-            wait(config, &what, || {
-                client.node.check()?;
-                let connected = match &mut control {
-                    Some(connected) => connected,
-                    None => match client.control() {
-                        Ok(connected) => control.insert(connected),
-                        Err(error) => return Ok(Err(format!("{error:#}"))),
-                    },
-                };
-                if connected.info("status/enough-dir-info")? != "1" {
-                    return Ok(Err("not enough directory information yet".into()));
-                }
-                let unknown = wanted.iter().find(|fingerprint| {
-                    // C tor answers 552 while it does not have the microdescriptor.
-                    connected.info(&format!("md/id/{fingerprint}")).is_err()
-                });
-                Ok(unknown.map_or(Ok(()), |fingerprint| {
-                    Err(format!("no descriptor of {fingerprint} yet"))
-                }))
+            wait_until_known(config, &mut client.node, &wanted, |control, relay| {
+                // C tor answers 552 while it does not have the microdescriptor.
+                control.info(&format!("md/id/{relay}")).is_ok()
+                    && control
+                        .info("status/enough-dir-info")
+                        .is_ok_and(|enough| enough == "1")
             })?;
         }
         Ok(())
@@ -640,6 +630,34 @@ fn v3_identity(keys: &Path) -> Result<String> {
         Fingerprint::parse(line.context("an authority certificate without a fingerprint")?)?
             .to_string(),
     )
+}
+
+fn wait_until_known(
+    config: Config,
+    node: &mut Node,
+    wanted: &[Fingerprint],
+    known: impl Fn(&mut Control, &Fingerprint) -> bool,
+) -> Result<()> {
+    let what = format!("{} to know the network", node.nickname());
+    let mut control: Option<Control> = None;
+    wait(config, &what, || {
+        node.check()?;
+        let connected = match &mut control {
+            Some(connected) => connected,
+            None => match Control::connect(&node.control_socket()) {
+                Ok(connected) => control.insert(connected),
+                Err(error) => return Ok(Err(format!("{error:#}"))),
+            },
+        };
+        let unknown = wanted
+            .iter()
+            .filter(|relay| !known(connected, relay))
+            .count();
+        Ok(match unknown {
+            0 => Ok(()),
+            some => Err(format!("{some} of {} relays are unknown", wanted.len())),
+        })
+    })
 }
 
 fn wait_accepting(config: Config, relay: &mut Relay) -> Result<()> {
