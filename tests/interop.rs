@@ -75,7 +75,7 @@ mod private_network {
         network
     }
 
-    /// Runs a scenario on the network; afterwards no C tor may have complained.
+    /// Runs a scenario on the network; afterwards no node may have complained.
     fn scenario(run: impl FnOnce(&mut Network) -> anyhow::Result<()>) {
         let mut network = network();
         let network = network.as_mut().expect("a network");

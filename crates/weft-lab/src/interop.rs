@@ -141,12 +141,13 @@ pub fn takes_turns(
     Ok(())
 }
 
-/// No C tor has complained about anything that the network's being private does not explain.
+/// No node, C tor or target, has complained about anything that the network's being private does not
+/// explain.
 pub fn nobody_complains(network: &mut Network) -> Result<()> {
     network.check()?;
     let warnings = network.warnings()?;
     if !warnings.is_empty() {
-        bail!("C tor nodes complain:\n{}", warnings.join("\n"));
+        bail!("nodes complain:\n{}", warnings.join("\n"));
     }
     Ok(())
 }

@@ -215,7 +215,6 @@ impl Network {
         let targets: Vec<Program> = targets.collect::<Result<_>>()?;
         network.start_relays(targets)?;
         network.wait_listed()?;
-        network.mark_start()?;
         network.start_clients()?;
         Ok(network)
     }
@@ -411,19 +410,6 @@ impl Network {
         })
     }
 
-    /// From here on the authorities agree, and everybody's complaints count.
-    fn mark_start(&mut self) -> Result<()> {
-        let authorities = self.authorities.iter_mut().map(|(relay, _)| relay);
-        let relays = authorities
-            .chain(&mut self.guards)
-            .chain(&mut self.exits)
-            .chain(&mut self.targets);
-        for relay in relays {
-            relay.node.mark_start()?;
-        }
-        Ok(())
-    }
-
     fn start_clients(&mut self) -> Result<()> {
         self.say(&format!("starting {} clients", self.config.clients));
         for number in 0..self.config.clients {
@@ -563,21 +549,25 @@ impl Network {
         Ok(())
     }
 
-    /// Every warning in any C tor's log that is not explained by the network being private, with
-    /// the node's nickname before it.
+    /// Every warning in any node's log that is not explained by the network being private, with the
+    /// node's nickname before it.
     pub fn warnings(&self) -> Result<Vec<String>> {
-        let nodes = self
-            .relays()
-            .map(Relay::node)
-            .chain(self.clients.iter().map(Client::node));
+        let authorities = self
+            .authorities
+            .iter()
+            .map(|(relay, _)| (relay.node(), true));
+        let relays = [&self.guards, &self.exits, &self.targets]
+            .into_iter()
+            .flatten()
+            .map(Relay::node);
+        let others = relays
+            .chain(self.clients.iter().map(Client::node))
+            .map(|node| (node, false));
         let mut warnings = Vec::new();
-        for node in nodes {
-            for (life, (program, log)) in node.logs()?.into_iter().enumerate() {
-                let start = if life == 0 { node.log_at_start() } else { 0 };
-                if program.is_tor() {
-                    let lines = logs::unexplained(&log, start).into_iter();
-                    warnings.extend(lines.map(|line| format!("{}: {line}", node.nickname())));
-                }
+        for (node, authority) in authorities.chain(others) {
+            for (_, log) in node.logs()? {
+                let lines = logs::unexplained(&log, authority).into_iter();
+                warnings.extend(lines.map(|line| format!("{}: {line}", node.nickname())));
             }
         }
         Ok(warnings)

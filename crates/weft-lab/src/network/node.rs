@@ -27,8 +27,6 @@ pub struct Node {
     child: Option<Child>,
     /// One log for each start, oldest first, with the program that wrote it.
     logs: Vec<(Program, PathBuf)>,
-    /// How long its first log was when the network had started.
-    log_at_start: usize,
 }
 
 impl Node {
@@ -46,7 +44,6 @@ impl Node {
             folder,
             child: None,
             logs: Vec::new(),
-            log_at_start: 0,
         })
     }
 
@@ -177,17 +174,6 @@ impl Node {
             ))
         };
         self.logs.iter().map(read).collect()
-    }
-
-    /// Notes that the network has started, for [`Node::log_at_start`].
-    pub(crate) fn mark_start(&mut self) -> Result<()> {
-        self.log_at_start = self.logs()?.first().map_or(0, |(_, log)| log.len());
-        Ok(())
-    }
-
-    /// How many bytes of its first log were written before the network had started.
-    pub(crate) fn log_at_start(&self) -> usize {
-        self.log_at_start
     }
 
     fn log_tail(&self) -> String {

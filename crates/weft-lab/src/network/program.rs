@@ -14,7 +14,6 @@ pub struct Program {
     name: String,
     path: PathBuf,
     overrides: Vec<String>,
-    is_tor: bool,
 }
 
 impl Program {
@@ -33,7 +32,6 @@ impl Program {
             name: "tor".into(),
             path,
             overrides,
-            is_tor: true,
         })
     }
 
@@ -47,18 +45,12 @@ impl Program {
             name,
             path: path.to_owned(),
             overrides: overrides.unwrap_or_default(),
-            is_tor: false,
         })
     }
 
     /// `tor`, or `weft-2` for Weft with two threads.
     pub fn name(&self) -> &str {
         &self.name
-    }
-
-    /// Whether it is C tor.
-    pub fn is_tor(&self) -> bool {
-        self.is_tor
     }
 
     /// The command that runs it with this torrc and no other.

@@ -72,6 +72,8 @@ impl Common {
         format!(
             "{}PathsNeededToBuildCircuits 0.5\n\
              ProtocolWarnings 1\n\
+             ServerDNSDetectHijacking 0\n\
+             ServerDNSAllowBrokenConfig 1\n\
              ControlSocket {}\n",
             self.node(nickname, folder),
             folder.join("control").display(),
@@ -83,9 +85,7 @@ impl Common {
             "SocksPort 0\n\
              ORPort {or} IPv4Only\n\
              Address {}\n\
-             ContactInfo private network on loopback\n\
-             ServerDNSDetectHijacking 0\n\
-             ServerDNSAllowBrokenConfig 1\n",
+             ContactInfo private network on loopback\n",
             or.ip()
         )
     }
