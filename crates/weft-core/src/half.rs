@@ -55,7 +55,7 @@ pub struct Toward {
     pub deliver_window: u16,
     /// Counts EXTEND2s, so that an answer to one that was truncated is told from the current one's.
     pub extension: u32,
-    /// Counts RELAY cells that were discarded because nothing lies beyond this relay.
+    /// What the circuit is for, if it ends here.
     pub purpose: Purpose,
 }
 
@@ -119,10 +119,13 @@ impl CircuitHalf {
         }
     }
 
-    /// Something must still happen before the half is of use, and may never.
-    pub fn is_waiting(&self) -> bool {
+    /// Whether the half still waits for what a [`Wait`] of this number is about.
+    pub fn still_waits(&self, extension: u32) -> bool {
         match &self.role {
-            Role::TowardOrigin(toward) => toward.crypt.is_none() || self.peer == Peer::Extending,
+            Role::TowardOrigin(toward) if extension == 0 => toward.crypt.is_none(),
+            Role::TowardOrigin(toward) => {
+                self.peer == Peer::Extending && toward.extension == extension
+            }
             Role::AwayFromOrigin(away) => *away == Away::AwaitingCreated,
         }
     }
@@ -233,4 +236,6 @@ pub struct Wait {
     pub deadline: Instant,
     /// Who.
     pub half: HalfAddr,
+    /// Which of its extensions it waits for; 0 is the wait of a new half for its handshake.
+    pub extension: u32,
 }

@@ -6,15 +6,15 @@ use std::hash::{BuildHasher, Hasher};
 use std::time::Instant;
 
 use weft_cell::Cell;
+use weft_cell::reason::DestroyReason;
 
 use crate::address::ConnectionId;
 use crate::handshake::PeerIdentity;
 use crate::padding::LinkPadding;
 
-/// Cells that may wait on a link beside the circuits' queues (DESTROY, padding, and what the
-/// scheduler has chosen but the socket not taken). A peer that makes us say more without reading
-/// is cut off.
-pub const MAX_LINK_OUT: usize = 8192;
+/// DESTROYs that may wait on a link: more than all its circuits can cause at once. A peer that makes
+/// us say more without reading is cut off.
+pub const MAX_DESTROYS: usize = 1 << 17;
 
 /// The bit of a circuit id that tells which side of the link chose it (tor-spec 5.1.1): set when
 /// the side that opened the connection did.
@@ -35,6 +35,11 @@ pub struct Link {
     last: Option<(u32, u32)>,
     /// Cells chosen to be written next, in order.
     pub out: VecDeque<Box<Cell>>,
+    /// DESTROYs that are to follow them, by circuit id: made into cells only when they can be
+    /// written, since the end of another link can cause one for each circuit here.
+    pub destroys: VecDeque<(u32, DestroyReason)>,
+    /// The socket has not taken all that was written to it.
+    pub held: bool,
     /// Halves on this link with cells waiting.
     pub active_halves: usize,
     /// Listed among the links that have something to write.
@@ -67,6 +72,8 @@ impl Link {
             circuits: HashMap::with_hasher(CircIdHash(hash_seed | 1)),
             last: None,
             out: VecDeque::new(),
+            destroys: VecDeque::new(),
+            held: false,
             active_halves: 0,
             listed: false,
             idle_since: Some(now),
@@ -110,7 +117,7 @@ impl Link {
 
     /// Nothing waits to be written, on the link itself or on its circuits.
     pub fn is_empty(&self) -> bool {
-        self.out.is_empty() && self.active_halves == 0
+        self.out.is_empty() && self.destroys.is_empty() && self.active_halves == 0 && !self.held
     }
 
     /// Circuits on the link.

@@ -520,8 +520,8 @@ fn the_oldest_queues_die_first_when_memory_is_short() {
         world.expect(client, ChanCmd::DESTROY).circ_id(),
         old.client.1
     );
-    world.expect(next, ChanCmd::DESTROY);
     assert_eq!(young.at_next(&mut world).2, b"young");
+    world.expect(next, ChanCmd::DESTROY);
 }
 
 #[test]
@@ -643,7 +643,7 @@ fn a_peer_that_makes_us_answer_and_does_not_read_is_cut_off() {
     let now = world.now;
     let create = CreateRequest::Fast { x: [1; 20] }.encode(1).unwrap();
     let mut refused = false;
-    for _ in 0..20_000 {
+    for _ in 0..200_000 {
         if world.managers[0]
             .receive(link, create.as_bytes(), now)
             .is_err()
@@ -685,4 +685,97 @@ fn a_bulk_circuit_does_not_starve_an_interactive_one_on_the_same_link() {
         assert!(waited < 10, "round {round}: {waited} bulk cells went first");
         world.written.get_mut(&next).unwrap().clear();
     }
+}
+
+#[test]
+fn an_extension_has_its_own_time_however_old_the_circuit_is() {
+    let mut world = World::new(2, 1);
+    let client = world.link_on(0, CLIENT);
+    let next = world.link_on(1, relay_identity(9));
+    world.settle();
+    let mut circuit = Circuit::create(&mut world, client, 0x8000_0001);
+    world.pass(Duration::from_secs(59));
+    let message = Circuit::extend_message(5, &[1; 84]);
+    circuit.send(&mut world, 0, RelayCmd::EXTEND2, &message);
+    world.settle();
+    world.pass(Duration::from_secs(5));
+    assert_eq!(
+        world.halves(),
+        1,
+        "the CREATE's time is over, the EXTEND2's is not"
+    );
+    // Cut short and begun again: the first EXTEND2's time is not the second's.
+    world.pass(Duration::from_secs(50));
+    circuit.send(&mut world, 0, RelayCmd::TRUNCATE, &[0]);
+    circuit.send(
+        &mut world,
+        0,
+        RelayCmd::EXTEND2,
+        &Circuit::extend_message(9, &[1; 84]),
+    );
+    world.settle();
+    world.expect(next, ChanCmd::CREATE2);
+    world.pass(Duration::from_secs(20));
+    assert_eq!(world.halves(), 2);
+    world.pass(Duration::from_secs(60));
+    assert_eq!(world.halves(), 0);
+}
+
+#[test]
+fn the_end_of_one_link_does_not_cut_off_the_peers_of_its_circuits() {
+    let mut world = World::new(1, 4);
+    let client = world.link_on(0, CLIENT);
+    let next = world.link_on(0, relay_identity(9));
+    world.settle();
+    // More than are made into cells at once.
+    let count = 600;
+    for n in 0..count {
+        let mut circuit = Circuit::create(&mut world, client, 0x8000_0001 + n);
+        circuit.extend(&mut world, 9, next);
+    }
+    world.not_reading.push(next);
+    world.close(client);
+    world.settle();
+    world.receive(next, &Cell::new(0, ChanCmd::PADDING));
+    world.not_reading.clear();
+    world.settle();
+    let destroys = world.written[&next].len();
+    assert_eq!(destroys, usize::try_from(count).unwrap());
+}
+
+#[test]
+fn a_circuit_that_ends_before_its_create2_is_sent_is_not_destroyed_there() {
+    let mut world = World::new(2, 4);
+    let client = world.link_on(0, CLIENT);
+    let next = world.link_on(1, relay_identity(9));
+    world.settle();
+    let mut circuit = Circuit::create(&mut world, client, 0x8000_0001);
+    world.room = 0;
+    let message = Circuit::extend_message(9, &[1; 84]);
+    circuit.send(&mut world, 0, RelayCmd::EXTEND2, &message);
+    world.settle();
+    assert_eq!(world.halves(), 2);
+    world.close(client);
+    world.settle();
+    world.room = u32::MAX;
+    world.settle();
+    assert!(world.take(next).is_none());
+    assert_eq!(world.halves(), 0);
+}
+
+#[test]
+fn an_extension_that_finds_its_link_gone_gets_another() {
+    let mut world = World::new(2, 4);
+    let client = world.link_on(0, CLIENT);
+    let next = world.link_on(1, relay_identity(9));
+    world.settle();
+    let mut circuit = Circuit::create(&mut world, client, 0x8000_0001);
+    let message = Circuit::extend_message(9, &[1; 84]);
+    circuit.send(&mut world, 0, RelayCmd::EXTEND2, &message);
+    // The controller chooses the link; the link goes before it is told.
+    world.carry_to_controller();
+    world.close(next);
+    world.settle();
+    assert_eq!(world.connects.len(), 1, "a new connection is opened");
+    assert_eq!(world.halves(), 1);
 }

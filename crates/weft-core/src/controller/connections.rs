@@ -3,9 +3,18 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::time::{Duration, Instant};
 
 use crate::address::{ConnectionId, ThreadId};
 use crate::message::ExtendRequest;
+
+/// A connection this old takes no new circuits, so that its keys come to an end: C tor's
+/// `TIME_BEFORE_OR_CONN_IS_TOO_OLD`.
+const TOO_OLD: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// Connections to one identity that may be opened at once: a client chooses the addresses and the
+/// ed25519 identities that tell them apart.
+const CONNECTING_PER_RELAY: usize = 8;
 
 /// How far a connection has come.
 #[derive(Debug)]
@@ -43,6 +52,8 @@ pub(super) struct Connection {
     pub(super) addr: SocketAddr,
     /// How far it has come.
     pub(super) state: State,
+    /// Since when it is booked.
+    pub(super) since: Instant,
     /// Somebody else opened it.
     pub(super) accepted: bool,
     /// It was accepted, and its address is charged for it.
@@ -78,6 +89,8 @@ pub(super) struct Connections {
     relays: BTreeMap<[u8; 20], Vec<ConnectionId>>,
     /// Connections being opened by the RSA identity wanted, oldest first.
     connecting: BTreeMap<[u8; 20], Vec<ConnectionId>>,
+    /// How many these are.
+    opening: usize,
 }
 
 impl Connections {
@@ -96,12 +109,24 @@ impl Connections {
         self.relays.contains_key(rsa)
     }
 
+    /// Whether one more connection to this relay may be opened, when `most` may be in all.
+    pub(super) fn may_connect(&self, rsa: &[u8; 20], most: usize) -> bool {
+        self.opening < most && self.connecting.get(rsa).map_or(0, Vec::len) < CONNECTING_PER_RELAY
+    }
+
     /// Books a new connection.
-    pub(super) fn add(&mut self, thread: ThreadId, addr: SocketAddr, state: State) -> ConnectionId {
+    pub(super) fn add(
+        &mut self,
+        thread: ThreadId,
+        addr: SocketAddr,
+        state: State,
+        now: Instant,
+    ) -> ConnectionId {
         self.last_id += 1;
         let id = ConnectionId(self.last_id);
         if let State::Connecting { rsa, .. } = &state {
             self.connecting.entry(*rsa).or_default().push(id);
+            self.opening += 1;
         }
         let accepted = matches!(state, State::Accepted);
         self.all.insert(
@@ -110,6 +135,7 @@ impl Connections {
                 thread,
                 addr,
                 state,
+                since: now,
                 accepted,
                 counted_for_dos: accepted,
             },
@@ -153,6 +179,7 @@ impl Connections {
         } = previous
         {
             forget(&mut self.connecting, wanted, id);
+            self.opening = self.opening.saturating_sub(1);
             served.extend(waiting);
         }
         self.relays.entry(rsa).or_default().push(id);
@@ -186,6 +213,7 @@ impl Connections {
                 rsa, waiting: left, ..
             } => {
                 forget(&mut self.connecting, rsa, id);
+                self.opening = self.opening.saturating_sub(1);
                 waiting = left;
             }
             State::Accepted | State::Client => {}
@@ -198,9 +226,9 @@ impl Connections {
     }
 
     /// The best open connection for an extension: to the right identities, canonical or at an
-    /// address that the client named; canonical before others, then the oldest, so that duplicates
-    /// fall idle and expire.
-    pub(super) fn best_for(&self, request: &ExtendRequest) -> Option<ConnectionId> {
+    /// address that the client named, and not too old; canonical before others, then the oldest, so
+    /// that duplicates fall idle and expire.
+    pub(super) fn best_for(&self, request: &ExtendRequest, now: Instant) -> Option<ConnectionId> {
         let mut best: Option<(bool, ConnectionId)> = None;
         for id in self.relays.get(&request.rsa).into_iter().flatten() {
             let Some(connection) = self.all.get(id) else {
@@ -217,7 +245,8 @@ impl Connections {
                 .addrs
                 .iter()
                 .any(|addr| addr.ip() == connection.addr.ip());
-            if !right_identity || !(canonical || named) {
+            let too_old = now.saturating_duration_since(connection.since) >= TOO_OLD;
+            if !right_identity || !(canonical || named) || too_old {
                 continue;
             }
             if best.is_none_or(|(best_canonical, _)| canonical && !best_canonical) {

@@ -208,7 +208,7 @@ impl RelayController {
         }
         self.counts.accepted += 1;
         let thread = self.placement.place();
-        let id = self.connections.add(thread, peer, State::Accepted);
+        let id = self.connections.add(thread, peer, State::Accepted, now);
         Some((id, thread))
     }
 
@@ -230,7 +230,7 @@ impl RelayController {
                 connection,
                 request,
             } => self.on_create(half, connection, request, now),
-            ToController::Extend(request) => self.on_extend(request),
+            ToController::Extend(request) => self.on_extend(request, now),
             ToController::EstablishRendezvous {
                 half,
                 connection,
@@ -378,7 +378,7 @@ impl RelayController {
         }
         for request in closed.waiting {
             // Another connection to the same relay may have come up meanwhile.
-            match self.connections.best_for(&request) {
+            match self.connections.best_for(&request, now) {
                 Some(other) => self.join(other, request),
                 None => self.extend_failed(&request, reason),
             }
@@ -421,8 +421,8 @@ impl RelayController {
         self.send(half.thread, FromController::CreateRefused { half, reason });
     }
 
-    fn on_extend(&mut self, request: ExtendRequest) {
-        if let Some(id) = self.connections.best_for(&request) {
+    fn on_extend(&mut self, request: ExtendRequest, now: Instant) {
+        if let Some(id) = self.connections.best_for(&request, now) {
             self.counts.extends_joined += 1;
             self.join(id, request);
             return;
@@ -436,7 +436,11 @@ impl RelayController {
             }
             return;
         }
-        if self.connections.len() >= self.params.max_connections {
+        // Clients can ask for connections that lead nowhere: these leave room for others.
+        let most_opening = self.params.max_connections / 4;
+        if self.connections.len() >= self.params.max_connections
+            || !self.connections.may_connect(&request.rsa, most_opening)
+        {
             self.counts.refused_full += 1;
             self.extend_failed(&request, DestroyReason::RESOURCELIMIT);
             return;
@@ -458,6 +462,7 @@ impl RelayController {
                 ed25519,
                 waiting: vec![request],
             },
+            now,
         );
         self.actions.push_back(Action::Connect {
             connection,

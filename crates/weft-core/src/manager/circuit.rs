@@ -3,7 +3,6 @@
 use std::time::Instant;
 
 use weft_cell::circ_msg::{CreateReply, CreateRequest};
-use weft_cell::link_msg::Destroy;
 use weft_cell::reason::DestroyReason;
 use weft_cell::relay::MAX_DATA;
 use weft_cell::{Cell, CellView, ChanCmd, RelayCmd};
@@ -67,7 +66,7 @@ impl LocalConnectionManager {
             self.push_destroy(key, circ_id, DestroyReason::RESOURCELIMIT);
             return;
         };
-        self.wait_for(half, now);
+        self.wait_for(half, 0, now);
         self.to_controller.push_back(ToController::Create {
             half,
             connection,
@@ -116,7 +115,9 @@ impl LocalConnectionManager {
             reason,
         };
         let Some(key) = self.link_of(connection) else {
-            self.send_control(failed(DestroyReason::CHANNEL_CLOSED));
+            // The link went away while the controller answered; it has been told so before it
+            // reads this, and will open another.
+            self.to_controller.push_back(ToController::Extend(request));
             return;
         };
         let random = self.rng.next_u32();
@@ -143,7 +144,7 @@ impl LocalConnectionManager {
             return;
         };
         let cell = self.pool.hold(cell);
-        self.wait_for(half, now);
+        self.wait_for(half, 0, now);
         self.send_control(HalfControl::Joined {
             to: request.from,
             peer: half,
@@ -365,6 +366,9 @@ impl LocalConnectionManager {
                 link.active_halves = link.active_halves.saturating_sub(1);
             }
         }
+        // A CREATE2 that still waits was never sent: the next hop knows of nothing to destroy.
+        let unknown = matches!(half.role, Role::AwayFromOrigin(Away::AwaitingCreated))
+            && !half.queue.is_empty();
         while let Some(cell) = half.queue.pop() {
             self.pool.put(cell);
         }
@@ -373,7 +377,7 @@ impl LocalConnectionManager {
             self.to_controller
                 .push_back(ToController::RendezvousGone { half: from });
         }
-        if matches!(tell, Tell::Both | Tell::Overflowed | Tell::Link) {
+        if matches!(tell, Tell::Both | Tell::Overflowed | Tell::Link) && !unknown {
             self.push_destroy(half.link, half.circ_id, reason);
         }
         if let (Peer::Joined(to), Tell::Both | Tell::Overflowed | Tell::Peer) = (half.peer, tell) {
@@ -411,15 +415,23 @@ impl LocalConnectionManager {
 
     /// Queues a DESTROY on a link.
     pub(super) fn push_destroy(&mut self, key: LinkKey, circ_id: u32, reason: DestroyReason) {
-        let cell = self.pool.hold(Destroy { reason }.encode(circ_id));
-        self.push_out(key, cell);
+        if let Some(link) = self.links.get_mut(key as usize) {
+            link.destroys.push_back((circ_id, reason));
+            self.list(key);
+        }
     }
 
-    /// The half must have moved on before long.
-    pub(super) fn wait_for(&mut self, half: HalfAddr, now: Instant) {
+    /// The half must have moved on before long. `extension` is what it waits for, see [`Wait`].
+    pub(super) fn wait_for(&mut self, half: HalfAddr, extension: u32, now: Instant) {
+        // Halves come and go faster than waits run out: those that are gone are swept up.
+        if self.waits.len() > 1024 && self.waits.len() > 4 * self.halves.len() {
+            let halves = &mut self.halves;
+            self.waits.retain(|wait| halves.at(wait.half).is_some());
+        }
         self.waits.push_back(Wait {
             deadline: now + self.params.wait,
             half,
+            extension,
         });
     }
 

@@ -29,6 +29,7 @@ use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 use slab::Slab;
 use weft_cell::frame::{self, Frame};
+use weft_cell::link_msg::Destroy;
 use weft_cell::reason::DestroyReason;
 use weft_cell::{Cell, CellView, ChanCmd};
 
@@ -36,7 +37,7 @@ use crate::address::{ConnectionId, HalfAddr, ThreadId};
 use crate::cells::{CellPool, Empties};
 use crate::half::{Halves, Wait};
 use crate::handshake::{Established, PeerIdentity};
-use crate::link::{Link, MAX_LINK_OUT};
+use crate::link::{Link, MAX_DESTROYS};
 use crate::memory::AgeHistogram;
 use crate::message::{FromController, HalfCell, HalfControl, ToController, Totals};
 use crate::padding::LinkPadding;
@@ -67,6 +68,8 @@ impl Outbox {
     }
 }
 
+/// DESTROYs made into cells for one write.
+const DESTROYS_AT_ONCE: usize = 256;
 /// Empties go home in parcels of this many.
 const EMPTIES_PARCEL: usize = 256;
 
@@ -98,7 +101,7 @@ pub enum LinkError {
     #[error("the peer sent bytes that are no cells: {0}")]
     Frame(#[from] frame::FrameError),
     /// The peer makes us answer and does not read.
-    #[error("the peer does not read what it asked for: {MAX_LINK_OUT} cells wait")]
+    #[error("the peer does not read what it asked for: {MAX_DESTROYS} cells wait")]
     NotReading,
 }
 
@@ -263,7 +266,13 @@ impl LocalConnectionManager {
         {
             used += length;
             match frame {
-                Frame::Fixed(cell) => self.on_cell(key, cell, now),
+                Frame::Fixed(cell) => {
+                    self.on_cell(key, cell, now);
+                    // As between threads: what halves say goes before the cells that follow.
+                    if !self.local_control.is_empty() {
+                        self.settle(now);
+                    }
+                }
                 Frame::Variable { command, .. } => {
                     if command == ChanCmd::VPADDING {
                         self.totals.padding_received += 1;
@@ -280,7 +289,7 @@ impl LocalConnectionManager {
         if used > 0 {
             link.padding.cell_received(now);
         }
-        if link.out.len() > MAX_LINK_OUT {
+        if link.destroys.len() > MAX_DESTROYS {
             return Err(LinkError::NotReading);
         }
         Ok(used)
@@ -495,7 +504,7 @@ impl LocalConnectionManager {
         self.to_write
             .iter()
             .filter_map(|key| self.links.get(*key as usize))
-            .any(|link| link.active_halves > 0)
+            .any(|link| link.active_halves > 0 && !link.held)
     }
 
     /// Links that have cells to be written, or circuits that wait for the scheduler.
@@ -510,15 +519,42 @@ impl LocalConnectionManager {
             let Some(link) = links.get_mut(*key as usize) else {
                 return false;
             };
-            link.listed = !link.out.is_empty() || link.active_halves > 0;
+            link.listed = !link.is_empty();
             link.listed
         });
     }
 
-    /// The cells that a link is to write, in order. The caller takes them from the front and
-    /// gives their memory back with [`recycle`](Self::recycle).
+    /// The cells that a link is to write, in order; to be asked for when its socket takes bytes.
+    /// The caller takes them from the front and gives their memory back with
+    /// [`recycle`](Self::recycle).
     pub fn outgoing(&mut self, key: LinkKey) -> Option<&mut VecDeque<Box<Cell>>> {
-        Some(&mut self.links.get_mut(key as usize)?.out)
+        let link = self.links.get_mut(key as usize)?;
+        while link.out.len() < DESTROYS_AT_ONCE
+            && let Some((circ_id, reason)) = link.destroys.pop_front()
+        {
+            let cell = Destroy { reason }.encode(circ_id);
+            link.out.push_back(self.pool.hold(cell));
+        }
+        Some(&mut link.out)
+    }
+
+    /// Some link that could take them has cells that were chosen and not written.
+    pub fn has_unwritten(&self) -> bool {
+        self.to_write
+            .iter()
+            .filter_map(|key| self.links.get(*key as usize))
+            .any(|link| !link.held && (!link.out.is_empty() || !link.destroys.is_empty()))
+    }
+
+    /// Says whether a link's socket has left something untaken. The link stays listed until it has
+    /// taken it.
+    pub fn set_held(&mut self, key: LinkKey, held: bool) {
+        if let Some(link) = self.links.get_mut(key as usize) {
+            link.held = held;
+            if held {
+                self.list(key);
+            }
+        }
     }
 
     /// Says that cells of a link were written.
@@ -572,7 +608,7 @@ impl LocalConnectionManager {
             if self
                 .halves
                 .at(wait.half)
-                .is_some_and(|half| half.is_waiting())
+                .is_some_and(|half| half.still_waits(wait.extension))
             {
                 self.totals.timed_out += 1;
                 self.close_half(wait.half.slot, DestroyReason::TIMEOUT, Tell::Both, now);
@@ -587,7 +623,8 @@ impl LocalConnectionManager {
                 link.last_empty = now;
             }
             let silent = now.saturating_duration_since(link.last_written);
-            if link.padding.poll(now, &mut self.rng) || (empty && silent >= keepalive) {
+            let padding_due = link.padding.poll(now, &mut self.rng);
+            if empty && (padding_due || silent >= keepalive) {
                 padding.push(LinkKey::try_from(key).unwrap_or(LinkKey::MAX));
             }
             let full = now.saturating_duration_since(link.last_empty);
@@ -626,7 +663,8 @@ impl LocalConnectionManager {
             }
         }
         for (_, link) in &self.links {
-            let bytes = link.out.len() * crate::cells::QUEUED_CELL_COST;
+            let bytes = link.out.len() * crate::cells::QUEUED_CELL_COST
+                + link.destroys.len() * size_of::<(u32, DestroyReason)>();
             ages.add(Duration::ZERO, bytes as u64);
         }
         ages

@@ -161,16 +161,17 @@ impl LocalConnectionManager {
         }
         half.peer = Peer::Extending;
         toward.extension = toward.extension.wrapping_add(1);
+        let extension = toward.extension;
         let request = ExtendRequest {
             from,
-            extension: toward.extension,
+            extension,
             addrs,
             rsa,
             ed25519,
             handshake_type: extend.handshake_type,
             handshake: Arc::from(extend.handshake),
         };
-        self.wait_for(from, now);
+        self.wait_for(from, extension, now);
         self.to_controller.push_back(ToController::Extend(request));
     }
 
