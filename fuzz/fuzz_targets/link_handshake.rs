@@ -15,8 +15,8 @@ use libfuzzer_sys::fuzz_target;
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::SeedableRng as _;
 use weft_core::handshake::{
-    EphemeralKeys, ExportError, LinkHandshake, LinkIdentity, MAX_HANDSHAKE_BYTES, PeerIdentity,
-    Role, TlsSession,
+    EphemeralKeys, ExportError, LinkCertLifetimes, LinkHandshake, LinkIdentity,
+    MAX_HANDSHAKE_BYTES, PeerIdentity, Role, TlsSession,
 };
 
 const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -35,7 +35,13 @@ fn now() -> SystemTime {
 fn relay(seed: u64) -> Arc<LinkIdentity> {
     let mut rng = ChaCha12Rng::seed_from_u64(seed);
     let keys = EphemeralKeys::generate(now(), &mut rng).expect("no keys");
-    let identity = LinkIdentity::issue(keys.keys(), CERTIFICATE_SHA256, now(), &mut rng);
+    let identity = LinkIdentity::issue(
+        keys.keys(),
+        CERTIFICATE_SHA256,
+        LinkCertLifetimes::default(),
+        now(),
+        &mut rng,
+    );
     Arc::new(identity.expect("no identity"))
 }
 

@@ -202,10 +202,15 @@ pub struct Report {
 /// Counters of one connection thread since it started. Only ever grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Bytes read from sockets, TLS included.
+    /// Bytes read from sockets, TLS included; none of private addresses, unless these count
+    /// (`CountPrivateBandwidth`).
     pub bytes_read: u64,
-    /// Bytes written to sockets, TLS included.
+    /// Bytes written to sockets, in the same way.
     pub bytes_written: u64,
+    /// Of `bytes_read`, over IPv6.
+    pub bytes_read_ipv6: u64,
+    /// Of `bytes_written`, over IPv6.
+    pub bytes_written_ipv6: u64,
     /// Relay cells passed on.
     pub cells_relayed: u64,
     /// Relay cells that were for this relay.
@@ -233,6 +238,8 @@ impl Totals {
     pub fn add(&mut self, other: &Totals) {
         self.bytes_read += other.bytes_read;
         self.bytes_written += other.bytes_written;
+        self.bytes_read_ipv6 += other.bytes_read_ipv6;
+        self.bytes_written_ipv6 += other.bytes_written_ipv6;
         self.cells_relayed += other.cells_relayed;
         self.cells_recognized += other.cells_recognized;
         self.cells_dropped += other.cells_dropped;

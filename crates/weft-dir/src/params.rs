@@ -68,6 +68,11 @@ fn days(value: i32) -> Duration {
 }
 
 params! {
+    /// Bytes per second of each connection whose peer is no known relay; 0: no such limit (C tor
+    /// then takes BandwidthRate).
+    per_conn_bw_rate: u32 = "perconnbwrate", 0, 0, MAX, count;
+    /// Bytes at once of such a connection; 0: no such limit.
+    per_conn_bw_burst: u32 = "perconnbwburst", 0, 0, MAX, count;
     /// Initial package window of a circuit, in cells.
     circwindow: u32 = "circwindow", 1000, 100, 1000, count;
     /// Lowest SENDME version that may be sent.

@@ -120,6 +120,11 @@ impl Reachability {
         }
     }
 
+    /// Whether addresses need no test from now on, as in [`new`](Self::new).
+    pub fn set_assumed(&mut self, v4: bool, v6: bool) {
+        (self.assume_v4, self.assume_v6) = (v4, v6);
+    }
+
     /// The address to be tested now, if any; call it again after [`started`](Self::started), as
     /// both may be due.
     pub fn due(&self, now: Instant) -> Option<SocketAddr> {

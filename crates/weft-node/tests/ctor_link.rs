@@ -24,7 +24,7 @@ use weft_core::handshake::{
 };
 use weft_crypto::handshake::fast;
 use weft_crypto::relay_cell::ClientCrypt;
-use weft_node::tls::{LinkSession, LinkTls};
+use weft_node::tls::{LinkLifetimes, LinkSession, LinkTls};
 
 const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// Only a hang takes as long as this.
@@ -172,7 +172,7 @@ impl Drop for CTor {
 fn weft_relay(seed: u64) -> LinkTls {
     let (mut rng, now) = (rng(seed), SystemTime::now());
     let keys = EphemeralKeys::generate(now, &mut rng).unwrap();
-    LinkTls::relay(keys.keys(), now, &mut rng).unwrap()
+    LinkTls::relay(keys.keys(), LinkLifetimes::default(), now, &mut rng).unwrap()
 }
 
 /// A link over a blocking socket.

@@ -126,7 +126,7 @@ fn probe(via: Contact, own: Contact) -> Probe {
         via_rsa: via.rsa,
         own_addr: own.addr,
         own_rsa: own.rsa,
-        own_ed25519: own.ed25519,
+        own_ed25519: Some(own.ed25519),
         own_ntor: own.ntor,
         bind: None,
         timeout: PATIENCE,

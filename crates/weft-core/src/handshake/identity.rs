@@ -17,6 +17,25 @@ use super::error::{CertError, CertKind};
 /// How long the TLS link certificate (type 5) and the link authentication certificate (type 6)
 /// are valid: C tor's defaults for TestingLinkCertLifetime and TestingAuthKeyLifetime.
 pub const LINK_CERT_LIFETIME: Duration = Duration::from_secs(2 * 24 * 60 * 60);
+/// How long the certificates that a relay makes for its links are valid. What peers see is
+/// rounded up to whole hours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkCertLifetimes {
+    /// The certificate of the TLS link certificate, type 5 (TestingLinkCertLifetime).
+    pub tls: Duration,
+    /// The certificate of the link authentication key, type 6 (TestingAuthKeyLifetime).
+    pub link_auth: Duration,
+}
+
+impl Default for LinkCertLifetimes {
+    fn default() -> Self {
+        Self {
+            tls: LINK_CERT_LIFETIME,
+            link_auth: LINK_CERT_LIFETIME,
+        }
+    }
+}
+
 /// How long the RSA-to-ed25519 cross-certificate is valid: as long as C tor's.
 const CROSS_CERT_LIFETIME: Duration = Duration::from_secs(180 * 24 * 60 * 60);
 
@@ -75,6 +94,7 @@ impl LinkIdentity {
     pub fn issue<S>(
         keys: IdentityKeys<'_, S>,
         tls_certificate: [u8; 32],
+        lifetimes: LinkCertLifetimes,
         now: SystemTime,
         rng: &mut dyn CryptoRng,
     ) -> Result<Self, LinkIdentityError>
@@ -99,10 +119,10 @@ impl LinkIdentity {
             now + CROSS_CERT_LIFETIME,
         )
         .map_err(|error| failed(CertKind::RsaToIdentity)(&error))?;
-        let signed = |kind: CertKind, subject| {
+        let signed = |kind: CertKind, lifetime, subject| {
             Ed25519Cert::builder()
                 .cert_type(CertType::from(kind.cert_type()))
-                .expiration(now + LINK_CERT_LIFETIME)
+                .expiration(now + lifetime)
                 .signing_key(keys.signing.public_key().into())
                 .cert_key(subject)
                 .encode_and_sign(keys.signing)
@@ -111,10 +131,12 @@ impl LinkIdentity {
         };
         let signing_tls_cert = signed(
             CertKind::SigningToTls,
+            lifetimes.tls,
             CertifiedKey::X509Sha256Digest(tls_certificate),
         )?;
         let signing_link_auth_cert = signed(
             CertKind::SigningToLinkAuth,
+            lifetimes.link_auth,
             CertifiedKey::Ed25519(link_auth.verifying_key().into()),
         )?;
 

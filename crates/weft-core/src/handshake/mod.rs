@@ -63,7 +63,8 @@ use certs::{PeerCerts, Purpose};
 pub use ephemeral::EphemeralKeys;
 pub use error::{AuthField, CertError, CertKind, ErrorClass, HandshakeError};
 pub use identity::{
-    IdentityKeys, LINK_CERT_LIFETIME, LinkIdentity, LinkIdentityError, random_hostname,
+    IdentityKeys, LINK_CERT_LIFETIME, LinkCertLifetimes, LinkIdentity, LinkIdentityError,
+    random_hostname,
 };
 
 /// The link protocols that Weft speaks, lowest first (tor-spec 4.1): 4 has circuit ids of four

@@ -43,7 +43,13 @@ impl Relay {
 
     fn issue(&self, at: SystemTime) -> Result<LinkIdentity, LinkIdentityError> {
         let digest = Sha256::digest(&self.tls_certificate).into();
-        LinkIdentity::issue(self.keys.keys(), digest, at, &mut rng(99))
+        LinkIdentity::issue(
+            self.keys.keys(),
+            digest,
+            LinkCertLifetimes::default(),
+            at,
+            &mut rng(99),
+        )
     }
 }
 
@@ -798,7 +804,13 @@ fn keys_that_do_not_fit_together_make_no_identity() {
             identity_signing_cert: &cert.keys.identity_signing_cert,
             signing: &signing.keys.signing,
         };
-        LinkIdentity::issue(keys, [0; 32], now(), &mut rng(5))
+        LinkIdentity::issue(
+            keys,
+            [0; 32],
+            LinkCertLifetimes::default(),
+            now(),
+            &mut rng(5),
+        )
     };
     let (alice, bob): (&'static Relay, &'static Relay) = (&ALICE, &BOB);
     keys(&alice.keys.rsa, alice, alice, alice).unwrap();

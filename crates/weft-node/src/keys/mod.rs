@@ -205,6 +205,11 @@ impl RelayKeys {
         Ok(keys)
     }
 
+    /// Follows other options from now on (SIGHUP). Directories cannot change while a node runs.
+    pub fn set_config(&mut self, config: KeyConfig) {
+        self.config = config;
+    }
+
     /// The RSA identity's digest.
     pub fn rsa_id(&self) -> RsaIdentity {
         self.rsa_identity.to_public_key().to_rsa_identity()
@@ -231,7 +236,11 @@ impl RelayKeys {
     fn write_fingerprints(&self) -> Result<(), KeyError> {
         for (name, kind, print) in [
             ("fingerprint", "", self.fingerprint()),
-            ("fingerprint-ed25519", "ed25519 ", self.ed25519_fingerprint()),
+            (
+                "fingerprint-ed25519",
+                "ed25519 ",
+                self.ed25519_fingerprint(),
+            ),
         ] {
             let nickname = &self.config.nickname;
             crate::notice!("Your server's identity key {kind}fingerprint is '{nickname} {print}'");

@@ -38,8 +38,8 @@ pub struct Probe {
     pub own_addr: SocketAddr,
     /// SHA-1 of our RSA identity key.
     pub own_rsa: [u8; 20],
-    /// Our ed25519 identity key.
-    pub own_ed25519: [u8; 32],
+    /// Our ed25519 identity key, where EXTEND2 shall name it (ExtendByEd25519ID).
+    pub own_ed25519: Option<[u8; 32]>,
     /// Our current ntor onion key.
     pub own_ntor: [u8; 32],
     /// Source address of the connection to `via` (OutboundBindAddress).
@@ -113,7 +113,7 @@ impl Probe {
             ipv4,
             ipv6,
             rsa: Some(self.own_rsa),
-            ed25519: Some(self.own_ed25519),
+            ed25519: self.own_ed25519,
             link_specifiers: Vec::new(),
             handshake_type: handshake_type::NTOR,
             handshake: onionskin.onionskin().to_vec(),

@@ -17,7 +17,7 @@ use weft_crypto::relay_cell::RelayCrypt;
 
 use super::link::{Link, MAX_RECEIVED};
 use super::*;
-use crate::tls::LinkTls;
+use crate::tls::{LinkLifetimes, LinkTls};
 
 fn rng(seed: u64) -> ChaCha12Rng {
     ChaCha12Rng::seed_from_u64(seed)
@@ -194,7 +194,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 static VIA: LazyLock<LinkTls> = LazyLock::new(|| {
     let (mut rng, now) = (rng(2), SystemTime::now());
     let keys = EphemeralKeys::generate(now, &mut rng).unwrap();
-    LinkTls::relay(keys.keys(), now, &mut rng).unwrap()
+    LinkTls::relay(keys.keys(), LinkLifetimes::default(), now, &mut rng).unwrap()
 });
 
 fn own_keys() -> OnionKeys {
@@ -223,7 +223,7 @@ fn probe_through<T: Send + 'static>(
         via_rsa: *VIA.identity().unwrap().rsa_id(),
         own_addr: v4(),
         own_rsa: *keys.rsa_identity(),
-        own_ed25519: *keys.ed_identity(),
+        own_ed25519: Some(*keys.ed_identity()),
         own_ntor: keys.current_public(),
         bind: None,
         timeout: PATIENCE,

@@ -1,16 +1,16 @@
 //! What the relay says about itself, and to whom.
 
-use std::net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6, ToSocketAddrs as _, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use tor_llcrypto::pk::curve25519;
 use tor_llcrypto::pk::ed25519::ExpandedKeypair;
 use tor_llcrypto::pk::rsa::{self, RsaIdentity};
-use weft_core::routable;
 use weft_dir::authority::Authority;
 use weft_dir::command::Options as DirectoryOptions;
 use weft_dir::descriptor::{DescriptorKeys, OwnDescriptor};
 
+use super::address::Addresses;
 use crate::keys::RelayKeys;
 use crate::torrc::Options;
 
@@ -19,95 +19,6 @@ use crate::torrc::Options;
 /// documents that it reads. Streams, directory and onion services come with later versions.
 const PROTOCOLS: &str = "Cons=2 Desc=2 Link=4-5 LinkAuth=3 Microdesc=2 Padding=1 Relay=2-4";
 
-/// The addresses that others reach the relay at.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Addresses {
-    /// By IPv4; a descriptor needs one.
-    pub(super) v4: Option<SocketAddrV4>,
-    /// By IPv6.
-    pub(super) v6: Option<SocketAddrV6>,
-}
-
-impl Addresses {
-    /// Finds the addresses: `Address`, else the ORPort lines', else this machine's, else what
-    /// others say (`seen`). `ports` are the advertised ports by family, as bound.
-    pub(super) fn find(
-        options: &Options,
-        ports: &[(IpAddr, u16)],
-        seen: Option<IpAddr>,
-    ) -> Addresses {
-        let configured: Vec<IpAddr> = options
-            .network
-            .addresses
-            .iter()
-            .flat_map(|name| resolve(name))
-            .collect();
-        let port_of = |v4: bool| ports.iter().find(|(addr, _)| addr.is_ipv4() == v4).copied();
-        let usable = |addr: &IpAddr| {
-            !addr.is_unspecified()
-                && (routable::is_public(*addr) || options.directory.allow_private_addresses)
-        };
-        let find = |v4: bool| {
-            let (bound, port) = port_of(v4)?;
-            let family = |addr: &IpAddr| addr.is_ipv4() == v4;
-            let addr = configured
-                .iter()
-                .copied()
-                .find(family)
-                .or_else(|| Some(bound).filter(usable))
-                .or_else(|| interface_address(v4).filter(usable))
-                .or_else(|| seen.filter(family).filter(usable))?;
-            Some(SocketAddr::new(addr, port))
-        };
-        Addresses {
-            v4: find(true).and_then(|addr| match addr {
-                SocketAddr::V4(addr) => Some(addr),
-                SocketAddr::V6(_) => None,
-            }),
-            v6: find(false)
-                .filter(|_| !options.network.address_disable_ipv6)
-                .and_then(|addr| match addr {
-                    SocketAddr::V6(addr) => Some(addr),
-                    SocketAddr::V4(_) => None,
-                }),
-        }
-    }
-
-    /// All of them.
-    pub(super) fn ips(&self) -> Vec<IpAddr> {
-        let v4 = self.v4.map(|addr| IpAddr::V4(*addr.ip()));
-        let v6 = self.v6.map(|addr| IpAddr::V6(*addr.ip()));
-        v4.into_iter().chain(v6).collect()
-    }
-}
-
-/// A literal address, or what the system's resolver knows.
-fn resolve(name: &str) -> Vec<IpAddr> {
-    if let Ok(addr) = name.trim_matches(['[', ']']).parse() {
-        return vec![addr];
-    }
-    match (name, 0).to_socket_addrs() {
-        Ok(addrs) => addrs.map(|addr| addr.ip()).collect(),
-        Err(error) => {
-            tracing::warn!("Could not resolve Address \"{name}\": {error}");
-            Vec::new()
-        }
-    }
-}
-
-/// The address that this machine would send from to the Internet; nothing is sent.
-fn interface_address(v4: bool) -> Option<IpAddr> {
-    // Addresses that C tor asks the routing table about, too.
-    let (bind, far) = if v4 {
-        ("0.0.0.0:0", "18.0.0.1:9")
-    } else {
-        ("[::]:0", "[2002::]:9")
-    };
-    let socket = UdpSocket::bind(bind).ok()?;
-    socket.connect(far).ok()?;
-    Some(socket.local_addr().ok()?.ip())
-}
-
 /// The descriptor, once an IPv4 address is known.
 pub(super) fn own_descriptor(
     options: &Options,
@@ -115,7 +26,6 @@ pub(super) fn own_descriptor(
     addresses: &Addresses,
 ) -> Option<OwnDescriptor> {
     let ipv4 = addresses.v4?;
-    let own = format!("${}", keys.fingerprint());
     let bandwidth = &options.bandwidth;
     Some(OwnDescriptor {
         keys: Arc::new(DescriptorKeys {
@@ -136,20 +46,36 @@ pub(super) fn own_descriptor(
         max_advertised: Some(bandwidth.max_advertised),
         relay_bandwidth_rate: bandwidth.relay_rate,
         contact: options.identity.contact_info.clone(),
-        family: options
-            .identity
-            .my_family
-            .iter()
-            .filter(|member| **member != own)
-            .cloned()
-            .collect(),
+        family: family(
+            &options.identity.my_family,
+            &options.identity.nickname,
+            &keys.fingerprint(),
+        ),
         exit_policy: Vec::new(),
         ipv6_policy: None,
         hidden_service_dir: false,
         tunnelled_dir_server: false,
         hibernating: false,
-        extra_info_statistics: true,
+        extra_info_statistics: options.directory.extra_info_statistics,
     })
+}
+
+/// The family as C tor tells it (`get_my_declared_family`, nodefamily.c): sorted, nicknames first,
+/// nobody twice, ourselves among them, by fingerprint; and none at all where that is everybody.
+fn family(members: &[String], nickname: &str, fingerprint: &str) -> Vec<String> {
+    let own = format!("${fingerprint}");
+    let mut family: Vec<String> = members
+        .iter()
+        .filter(|member| !member.eq_ignore_ascii_case(nickname))
+        .chain([&own])
+        .cloned()
+        .collect();
+    family.sort_by_key(|member| (member.starts_with('$'), member.clone()));
+    family.dedup();
+    if family == [own] {
+        family.clear();
+    }
+    family
 }
 
 /// The same key pair again; the type has no `Clone`.
@@ -177,7 +103,11 @@ pub(super) fn directory_options(options: &Options) -> DirectoryOptions {
     DirectoryOptions {
         publish: options.directory.publish,
         assume_reachable: options.directory.assume_reachable,
-        bind: options.network.outbound_bind.any.v4.map(IpAddr::V4),
+        // Directories are asked from where relays are; their addresses are IPv4.
+        bind: options
+            .network
+            .outbound_bind
+            .for_relay(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
         min_time_to_report_bandwidth: testing.min_time_to_report_bandwidth,
         consensus_initial_delay: testing.server_consensus_download_initial_delay,
         max_stall: testing.dir_connection_max_stall,
@@ -186,5 +116,110 @@ pub(super) fn directory_options(options: &Options) -> DirectoryOptions {
             options.files.cache_directory.clone(),
             testing.network,
         )
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::time::{Duration, SystemTime};
+
+    use rand::SeedableRng as _;
+    use rand::rngs::StdRng;
+
+    use super::*;
+    use crate::keys::KeyConfig;
+    use crate::relay::testing::options;
+
+    const RELAY: &str = "ORPort 9001\nContactInfo x\nExitRelay 0\nNickname me\n";
+    const A: &str = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+    const B: &str = "BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBB";
+    const OWN: &str = "ABABABABABABABABABABABABABABABABABABABAB";
+
+    fn family_of(torrc: &str) -> Vec<String> {
+        let options = options(&format!("{RELAY}{torrc}"));
+        family(&options.identity.my_family, "me", OWN)
+    }
+
+    #[test]
+    fn a_family_is_told_as_c_tor_tells_it() {
+        let torrc = format!(
+            "MyFamily {}, Me, Friend\nMyFamily ${A}=friend,{B}~other,${OWN},friend\n",
+            B.to_lowercase()
+        );
+        let expected = [
+            "friend".into(),
+            format!("${A}"),
+            format!("${OWN}"),
+            format!("${B}"),
+        ];
+        assert_eq!(family_of(&torrc), expected);
+        assert_eq!(family_of(""), [""; 0]);
+        assert_eq!(family_of(&format!("MyFamily {OWN},me\n")), [""; 0]);
+    }
+
+    #[test]
+    fn directories_follow_torrc() {
+        let told = |torrc: &str| directory_options(&options(&format!("{RELAY}{torrc}")));
+        let plain = told("");
+        assert!(plain.publish && !plain.assume_reachable && plain.bind.is_none());
+        assert_eq!(plain.max_stall, Duration::from_secs(300));
+        assert_eq!(
+            plain.authorities.len(),
+            10,
+            "the bridge authority among them"
+        );
+        assert!(!told("PublishServerDescriptor 0\n").publish);
+        assert!(told("AssumeReachable 1\n").assume_reachable);
+        let bind = |torrc| told(torrc).bind.map(|addr| addr.to_string());
+        let any = "OutboundBindAddress 192.0.2.1\nOutboundBindAddress [2001:db8::1]\n";
+        assert_eq!(bind(any).as_deref(), Some("192.0.2.1"));
+        let or = format!("{any}OutboundBindAddressOR 192.0.2.2\n");
+        assert_eq!(bind(&or).as_deref(), Some("192.0.2.2"));
+        let testing = told(&format!(
+            "DirAuthority a orport=1 v3ident={A} 127.0.0.1:2 {B}\nTestingTorNetwork 1\n\
+             TestingDirConnectionMaxStall 7 seconds\nTestingMinTimeToReportBandwidth 8 seconds\n\
+             TestingServerConsensusDownloadInitialDelay 9\nCacheDirectory /c\n"
+        ));
+        assert_eq!(testing.max_stall, Duration::from_secs(7));
+        assert_eq!(testing.min_time_to_report_bandwidth, Duration::from_secs(8));
+        assert_eq!(testing.consensus_initial_delay, Duration::from_secs(9));
+        assert_eq!(testing.authorities.len(), 1);
+        assert_eq!(testing.cache_directory.to_str(), Some("/c"));
+    }
+
+    #[test]
+    fn the_descriptor_says_what_the_operator_set() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = KeyConfig::new(folder.path().join("data"));
+        config.prepare_directories().unwrap();
+        let mut rng = StdRng::seed_from_u64(1);
+        let keys = RelayKeys::load_or_create(&config, SystemTime::now(), &mut rng).unwrap();
+        let addresses = Addresses {
+            v4: Some("192.0.2.1:9001".parse().unwrap()),
+            v6: None,
+        };
+        let own = |torrc: &str| {
+            let options = options(&format!("{RELAY}{torrc}"));
+            own_descriptor(&options, &keys, &addresses).unwrap()
+        };
+        let plain = own("");
+        assert_eq!(plain.nickname, "me");
+        assert_eq!(plain.contact.as_deref(), Some("x"));
+        assert_eq!(
+            (plain.bandwidth_rate, plain.bandwidth_burst),
+            (1 << 30, 1 << 30)
+        );
+        assert!(plain.extra_info_statistics);
+        let set = own("RelayBandwidthRate 200 KB\nRelayBandwidthBurst 300 KB\n\
+             MaxAdvertisedBandwidth 100 KB\nExtraInfoStatistics 0\n");
+        assert_eq!(
+            (set.bandwidth_rate, set.bandwidth_burst),
+            (100 << 10, 300 << 10)
+        );
+        assert_eq!(set.max_advertised, Some(100 << 10));
+        assert_eq!(set.relay_bandwidth_rate, Some(200 << 10));
+        assert!(!set.extra_info_statistics);
+        assert!(own_descriptor(&options(RELAY), &keys, &Addresses::default()).is_none());
     }
 }

@@ -1,5 +1,8 @@
 //! From torrc and consensus to what threads and controller follow.
 
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use weft_core::controller::ControllerParams;
@@ -8,9 +11,12 @@ use weft_core::manager::RelayParams;
 use weft_core::padding::PaddingParams;
 use weft_dir::params::Params;
 
+use crate::thread::ThreadParams;
 use crate::torrc::Options;
 use crate::torrc::options::SchedulerKind;
 
+/// Onionskins that may wait in any case, as in C tor.
+const MIN_ONIONSKINS: usize = 50;
 /// Onionskins that one worker answers in a second, at least; bounds the queue so that the last of
 /// it still waits no longer than `MaxOnionQueueDelay`.
 const ONIONSKINS_PER_SECOND: u64 = 4000;
@@ -23,11 +29,12 @@ pub(super) fn relay_params(
     own_ed25519: [u8; 32],
     has_ipv6: bool,
 ) -> RelayParams {
-    let half_life = options
-        .scheduling
-        .circuit_priority_halflife
-        .filter(|half_life| !half_life.is_zero())
-        .unwrap_or(consensus.circuit_priority_halflife);
+    let half_life = match options.scheduling.circuit_priority_halflife {
+        // As in C tor: an EWMA without memory is no choice.
+        Some(half_life) if half_life.is_zero() => Params::default().circuit_priority_halflife,
+        Some(half_life) => half_life,
+        None => consensus.circuit_priority_halflife,
+    };
     RelayParams {
         extend_to_private: options.network.extend_allow_private_addresses,
         extend_over_ipv6: has_ipv6,
@@ -37,6 +44,7 @@ pub(super) fn relay_params(
         circuit_priority_half_life: half_life,
         idle_relay_link: consensus.nf_conntimeout_relays,
         idle_client_link: consensus.nf_conntimeout_clients,
+        keepalive: options.network.keepalive_period,
         padding: PaddingParams {
             connection_padding: options.scheduling.connection_padding,
             reduced: options.scheduling.reduced_connection_padding,
@@ -51,16 +59,56 @@ pub(super) fn relay_params(
     }
 }
 
-/// How often the scheduler runs; zero is KISTLite, which runs every turn.
-pub(super) fn run_interval(options: &Options, consensus: &Params) -> Duration {
-    match options.scheduling.schedulers.first() {
-        Some(SchedulerKind::Kist) | None => options
-            .scheduling
+/// What the owners of sockets follow. `known_relays` are those of the consensus, `my_addrs` the
+/// relay's own addresses.
+pub(super) fn thread_params(
+    options: &Options,
+    consensus: &Params,
+    known_relays: &Arc<BTreeSet<[u8; 20]>>,
+    my_addrs: Vec<IpAddr>,
+) -> ThreadParams {
+    let scheduling = &options.scheduling;
+    // Every one of them works here: where the kernel tells nothing of a socket, KIST is KISTLite.
+    let scheduler = scheduling
+        .schedulers
+        .first()
+        .copied()
+        .unwrap_or(SchedulerKind::Kist);
+    let run_interval = match scheduler {
+        SchedulerKind::Kist | SchedulerKind::KistLite => scheduling
             .kist_run_interval
-            .filter(|interval| !interval.is_zero())
             .unwrap_or(consensus.kist_sched_run_interval),
-        Some(SchedulerKind::KistLite | SchedulerKind::Vanilla) => Duration::ZERO,
+        SchedulerKind::Vanilla => Duration::ZERO,
+    };
+    ThreadParams {
+        scheduler,
+        run_interval,
+        sock_buf_size_factor: scheduling.kist_sock_buf_size_factor,
+        count_private: options.bandwidth.count_private,
+        per_connection: per_connection(options, consensus),
+        known_relays: known_relays.clone(),
+        my_addrs,
+        protocol_warnings: options.log.protocol_warnings,
     }
+}
+
+/// The rate and burst of each connection whose peer is no known relay; `None`: only the common
+/// limit, which is what C tor's defaults come to (connection_or_update_token_buckets_helper).
+pub(super) fn per_connection(options: &Options, consensus: &Params) -> Option<(u64, u64)> {
+    let by_consensus = |bytes: u32| Some(u64::from(bytes)).filter(|bytes| *bytes > 0);
+    let bandwidth = &options.bandwidth;
+    let rate = bandwidth
+        .per_connection_rate
+        .or_else(|| by_consensus(consensus.per_conn_bw_rate));
+    let burst = bandwidth
+        .per_connection_burst
+        .or_else(|| by_consensus(consensus.per_conn_bw_burst));
+    (rate.is_some() || burst.is_some()).then(|| {
+        (
+            rate.unwrap_or(bandwidth.rate),
+            burst.unwrap_or(bandwidth.burst),
+        )
+    })
 }
 
 /// What the controller follows.
@@ -80,8 +128,8 @@ pub(super) fn controller_params(
         max_connections,
         max_onionskins: usize::try_from(per_worker)
             .unwrap_or(usize::MAX)
-            .max(1)
-            .saturating_mul(workers),
+            .saturating_mul(workers)
+            .max(MIN_ONIONSKINS),
         max_memory: options.resources.max_mem_in_queues(total_memory),
         dos: dos_params(options, consensus),
     }
@@ -136,7 +184,9 @@ fn dos_params(options: &Options, consensus: &Params) -> DosParams {
     }
 }
 
-/// The bytes per second and the burst that all threads share: what relays may carry.
+/// The bytes per second and the burst that all threads share. C tor has two buckets, for all
+/// traffic and for what is relayed; since all traffic of links is relayed, and the limit of that is
+/// never above the other, the one with the lower limits is always the emptier one.
 pub(super) fn bandwidth(options: &Options) -> (u64, u64) {
     let bandwidth = &options.bandwidth;
     (
@@ -150,4 +200,149 @@ pub(super) fn bandwidth(options: &Options) -> (u64, u64) {
 
 fn size(cells: u32) -> usize {
     usize::try_from(cells).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::relay::testing::options;
+
+    const RELAY: &str = "ORPort 9001\nContactInfo x\nExitRelay 0\n";
+
+    /// The options of a relay with these lines.
+    fn with(torrc: &str) -> Options {
+        options(&format!("{RELAY}{torrc}"))
+    }
+
+    fn relay(torrc: &str) -> RelayParams {
+        relay_params(&with(torrc), &Params::default(), [1; 20], [2; 32], false)
+    }
+
+    fn thread(torrc: &str) -> ThreadParams {
+        let known = Arc::default();
+        thread_params(&with(torrc), &Params::default(), &known, Vec::new())
+    }
+
+    fn controller(torrc: &str) -> ControllerParams {
+        controller_params(&with(torrc), &Params::default(), 1000, 2, Some(16 << 30))
+    }
+
+    #[test]
+    fn without_a_word_of_the_operator_s_threads_follow_c_tor_s_defaults() {
+        assert_eq!(thread(""), ThreadParams::default());
+        let params = relay("");
+        let defaults = RelayParams::new([1; 20], [2; 32]);
+        assert_eq!(format!("{params:?}"), format!("{defaults:?}"));
+        assert_eq!(controller("").max_memory, (16 << 30) / 5 * 2);
+    }
+
+    #[test]
+    fn the_first_scheduler_is_used_and_vanilla_does_not_wait() {
+        let msec = Duration::from_millis;
+        let lite = thread("Schedulers KISTLite,KIST\nKISTSchedRunInterval 7 msec\n");
+        assert_eq!(
+            (lite.scheduler, lite.run_interval),
+            (SchedulerKind::KistLite, msec(7))
+        );
+        let vanilla = thread("Schedulers Vanilla\n");
+        assert_eq!(
+            (vanilla.scheduler, vanilla.run_interval),
+            (SchedulerKind::Vanilla, Duration::ZERO)
+        );
+        let kist = thread("KISTSockBufSizeFactor 0.5\n");
+        assert_eq!(
+            (kist.run_interval, kist.sock_buf_size_factor),
+            (msec(2), 0.5)
+        );
+    }
+
+    #[test]
+    fn circuit_priority_is_the_operator_s_or_the_consensus() {
+        let half_life = |torrc| relay(torrc).circuit_priority_half_life.as_secs_f64();
+        assert_eq!(half_life("CircuitPriorityHalflife 2.5\n"), 2.5);
+        assert_eq!(half_life("CircuitPriorityHalflife 0\n"), 30.0);
+        let mut consensus = Params::default();
+        consensus.circuit_priority_halflife = Duration::from_secs(7);
+        let params = relay_params(&with(""), &consensus, [1; 20], [2; 32], false);
+        assert_eq!(params.circuit_priority_half_life, Duration::from_secs(7));
+    }
+
+    #[test]
+    fn links_follow_what_torrc_says_of_them() {
+        let params = relay("KeepalivePeriod 90\nExtendAllowPrivateAddresses 1\n");
+        assert_eq!(params.keepalive, Duration::from_secs(90));
+        assert!(params.extend_to_private);
+        let params = thread("CountPrivateBandwidth 1\nProtocolWarnings 1\n");
+        assert!(params.count_private && params.protocol_warnings);
+    }
+
+    #[test]
+    fn clients_are_limited_by_torrc_or_by_the_consensus() {
+        let mut consensus = Params::default();
+        let limit = |torrc, consensus: &Params| per_connection(&with(torrc), consensus);
+        let both = "PerConnBWRate 20 KB\nPerConnBWBurst 40 KB\n";
+        assert_eq!(limit("", &consensus), None);
+        assert_eq!(limit(both, &consensus), Some((20 << 10, 40 << 10)));
+        assert_eq!(
+            limit(
+                "PerConnBWRate 20 KB\nBandwidthBurst 1 MB\nBandwidthRate 1 MB\n",
+                &consensus
+            ),
+            Some((20 << 10, 1 << 20))
+        );
+        (consensus.per_conn_bw_rate, consensus.per_conn_bw_burst) = (1000, 2000);
+        assert_eq!(limit("", &consensus), Some((1000, 2000)));
+        assert_eq!(limit(both, &consensus), Some((20 << 10, 40 << 10)));
+    }
+
+    #[test]
+    fn what_is_relayed_is_limited_by_the_lower_of_two_rates() {
+        assert_eq!(bandwidth(&with("")), (1 << 30, 1 << 30));
+        let all = "BandwidthRate 200 KB\nBandwidthBurst 400 KB\n";
+        assert_eq!(bandwidth(&with(all)), (200 << 10, 400 << 10));
+        let relayed = "RelayBandwidthRate 100 KB\nRelayBandwidthBurst 300 KB\n";
+        let both = format!("{all}{relayed}");
+        assert_eq!(bandwidth(&with(&both)), (100 << 10, 300 << 10));
+    }
+
+    #[test]
+    fn the_queue_of_onionskins_is_as_long_as_their_patience() {
+        let queue = |torrc| controller(torrc).max_onionskins;
+        assert_eq!(queue("MaxOnionQueueDelay 1 second\n"), 2 * 4000);
+        assert_eq!(queue("MaxOnionQueueDelay 1 msec\n"), 50);
+        assert_eq!(queue(""), 2 * 7000);
+        assert_eq!(controller("MaxMemInQueues 512 MB\n").max_memory, 512 << 20);
+    }
+
+    #[test]
+    fn defences_are_the_operator_s_or_the_consensus() {
+        let dos = controller(
+            "DoSCircuitCreationEnabled 1\nDoSCircuitCreationMinConnections 5\n\
+             DoSCircuitCreationRate 6\nDoSCircuitCreationBurst 7\n\
+             DoSCircuitCreationDefenseType 1\nDoSCircuitCreationDefenseTimePeriod 8\n\
+             DoSConnectionEnabled 1\nDoSConnectionMaxConcurrentCount 9\n\
+             DoSConnectionDefenseType 1\nDoSConnectionConnectRate 10\n\
+             DoSConnectionConnectBurst 11\nDoSConnectionConnectDefenseTimePeriod 12\n\
+             DoSRefuseSingleHopClientRendezvous 1\n",
+        )
+        .dos;
+        let expected = DosParams {
+            connection_enabled: true,
+            connection_max_concurrent: 9,
+            connection_close: false,
+            connection_connect_rate: 10,
+            connection_connect_burst: 11,
+            connection_connect_defense_time: Duration::from_secs(12),
+            circuit_creation_enabled: true,
+            circuit_creation_min_connections: 5,
+            circuit_creation_rate: 6,
+            circuit_creation_burst: 7,
+            circuit_creation_refuse: false,
+            circuit_creation_defense_time: Duration::from_secs(8),
+            circuit_max_queue_overflows: 3,
+            refuse_single_hop_rendezvous: true,
+        };
+        assert_eq!(format!("{dos:?}"), format!("{expected:?}"));
+        assert!(!controller("").dos.connection_enabled);
+    }
 }

@@ -1,6 +1,7 @@
 //! The running relay: the main thread, which owns listeners, signals, keys and the relay
 //! controller, and carries out what the controller decides (architecture rule 4).
 
+mod address;
 mod descriptor;
 mod heartbeat;
 mod limits;
@@ -8,7 +9,10 @@ mod listeners;
 mod shutdown;
 mod signals;
 mod start;
+#[cfg(test)]
+mod testing;
 
+use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -45,7 +49,7 @@ use crate::tls::LinkTls;
 use crate::torrc::{self, CommandLine, Host, Options};
 use crate::workers::Workers;
 
-use descriptor::Addresses;
+use address::{Addresses, Found, HostNames};
 use heartbeat::Heartbeat;
 use listeners::Listeners;
 use shutdown::Shutdown;
@@ -101,7 +105,13 @@ struct Relay {
     directory_events: Receiver<Event>,
     consensus: Option<Arc<Consensus>>,
     network: Params,
+    /// Host names of `Address`.
+    names: HostNames,
     addresses: Addresses,
+    /// Addresses that the operator was told cannot be used.
+    refused: Vec<IpAddr>,
+    /// The consensus' relays, where connections to others are limited.
+    known_relays: Arc<BTreeSet<[u8; 20]>>,
     address_seen: Option<IpAddr>,
     reachability: Reachability,
     probes: Vec<(SocketAddr, JoinHandle<Result<(), ProbeError>>)>,
@@ -160,12 +170,7 @@ impl Relay {
         self.flag.take();
         let now = Instant::now();
         let asked = self.events.iter().any(|event| event.token() == SIGNAL);
-        let ready: Vec<usize> = self
-            .events
-            .iter()
-            .map(|event| event.token().0)
-            .filter(|token| *token < self.listeners.sockets.len())
-            .collect();
+        let ready: Vec<Token> = self.events.iter().map(|event| event.token()).collect();
         for listener in ready {
             self.accept(listener, now);
         }
@@ -210,13 +215,13 @@ impl Relay {
 
     // ---- connections ----
 
-    /// Accepts what waits at a listener.
-    fn accept(&mut self, listener: usize, now: Instant) {
+    /// Accepts what waits at a listener; nothing, if the token is no listener's.
+    fn accept(&mut self, listener: Token, now: Instant) {
         for _ in 0..ACCEPTS_PER_TURN {
-            let Some(socket) = self.listeners.sockets.get(listener) else {
+            let Some(accepted) = self.listeners.accept(listener) else {
                 return;
             };
-            let (socket, peer) = match socket.accept() {
+            let (socket, peer) = match accepted {
                 Ok(accepted) => accepted,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -234,6 +239,8 @@ impl Relay {
             if let Some((id, thread)) = self.controller.accepted(peer, now) {
                 // Latency before packing: the thread writes whole batches.
                 let _ = socket.set_nodelay(true);
+                let constrained = self.options.resources.constrained_sock_size;
+                listeners::constrain((&socket).into(), constrained);
                 let adopt = Adopt {
                     id,
                     socket: socket.into(),
@@ -265,7 +272,8 @@ impl Relay {
                     ed25519,
                 } => {
                     let from = self.options.network.outbound_bind.for_relay(addr.ip());
-                    match listeners::connect(addr, from) {
+                    let constrained = self.options.resources.constrained_sock_size;
+                    match listeners::connect(addr, from, constrained) {
                         Ok(socket) => {
                             let adopt = Adopt {
                                 id: connection,
@@ -359,13 +367,16 @@ impl Relay {
 
     /// Housekeeping, once a second.
     fn tick(&mut self, now: Instant) {
-        for listener in 0..self.listeners.sockets.len() {
+        for listener in self.listeners.tokens() {
             self.accept(listener, now);
         }
         let totals = self.controller.totals();
         self.directory(Command::Bandwidth(Totals {
             read: totals.bytes_read,
             written: totals.bytes_written,
+            read_ipv6: totals.bytes_read_ipv6,
+            written_ipv6: totals.bytes_written_ipv6,
+            // This version answers no directory requests.
             ..Totals::default()
         }));
         if now >= self.next_signing_check {
@@ -375,6 +386,9 @@ impl Relay {
         if now >= self.next_onion_check {
             self.next_onion_check = now + ONION_CHECK;
             self.rotate_onion_keys();
+        }
+        if self.names.poll(&self.options, now) {
+            self.find_addresses();
         }
         self.test_reachability(now);
         if let Some(period) = self.options.log.heartbeat_period {
@@ -406,7 +420,7 @@ impl Relay {
             }
         };
         if changed || self.tls.renew_at().is_some_and(|at| wall >= at) {
-            match start::link_tls(&self.keys, wall, &mut self.rng) {
+            match start::link_tls(&self.keys, &self.options, wall, &mut self.rng) {
                 Ok(tls) => {
                     self.tls = Arc::new(tls);
                     for thread in 0..self.threads.len() {
@@ -513,7 +527,7 @@ impl Relay {
             via_rsa: via.rsa,
             own_addr: addr,
             own_rsa: self.params.own_rsa,
-            own_ed25519: self.params.own_ed25519,
+            own_ed25519: self.names_ed25519().then_some(self.params.own_ed25519),
             own_ntor: self.keys.ntor.current.public,
             bind: self.options.network.outbound_bind.for_relay(via.addr.ip()),
             timeout: PROBE_TIMEOUT,
@@ -529,6 +543,14 @@ impl Relay {
             self.reachability.started(addr, now);
             self.probes.push((addr, handle));
         }
+    }
+
+    /// Whether our EXTEND2s name ed25519 identities (`ExtendByEd25519ID`).
+    fn names_ed25519(&self) -> bool {
+        self.options
+            .network
+            .extend_by_ed25519_id
+            .unwrap_or(self.network.extend_by_ed25519_id)
     }
 
     /// Our ORPort was reached from outside: the descriptor may be published.
@@ -595,10 +617,18 @@ impl Relay {
             } => {
                 // C tor stops when it lacks a required protocol. A relay of this version lacks
                 // those of onion services and exits by design, and its descriptor says so.
-                let word = if required { "requires" } else { "recommends" };
-                tracing::info!(
-                    "The consensus {word} protocols that this version does not speak: {protocols}"
-                );
+                if required {
+                    tracing::warn!(
+                        "The consensus requires protocols that this version does not speak: \
+                         {protocols}. It is not for the public network yet: relays there are to \
+                         speak them, and the authorities may leave this one out"
+                    );
+                } else {
+                    tracing::info!(
+                        "The consensus recommends protocols that this version does not speak: \
+                         {protocols}"
+                    );
+                }
             }
             Event::ClockSkew { seconds, source } => {
                 if let Some(more) = self.skew_lines.check(now) {
@@ -644,19 +674,51 @@ impl Relay {
         ));
         let (rate, burst) = limits::bandwidth(&self.options);
         self.pool.set_limit(rate, burst);
-        let interval = limits::run_interval(&self.options, &self.network);
+        self.know_relays();
+        self.tell_thread_params();
+    }
+
+    /// Tells the connection threads what they follow.
+    fn tell_thread_params(&mut self) {
+        let params = limits::thread_params(
+            &self.options,
+            &self.network,
+            &self.known_relays,
+            self.addresses.ips(),
+        );
         for thread in 0..self.threads.len() {
             if let Ok(thread) = u16::try_from(thread) {
-                self.tell(thread, ToThread::RunInterval(interval));
+                self.tell(thread, ToThread::Params(Box::new(params.clone())));
             }
         }
     }
 
+    /// Lists the consensus' relays, if connections to others are limited.
+    fn know_relays(&mut self) {
+        let needed = limits::per_connection(&self.options, &self.network).is_some();
+        let relays = self.consensus.iter().filter(|_| needed);
+        let relays = relays.flat_map(|consensus| consensus.relays());
+        let ids = relays.filter_map(|(id, _)| id.as_bytes().try_into().ok());
+        self.known_relays = Arc::new(ids.collect());
+    }
+
     /// Looks for our addresses again.
     fn find_addresses(&mut self) {
-        let found = Addresses::find(&self.options, &self.listeners.advertised, self.address_seen);
+        let found = Addresses::find(
+            &self.options,
+            &self.names,
+            &self.listeners.advertised,
+            address::interface_address,
+            self.address_seen,
+        );
+        if found.refused != self.refused {
+            tell_refused(&found);
+            self.refused.clone_from(&found.refused);
+        }
+        let found = found.addresses;
         if found != self.addresses {
             self.addresses = found;
+            self.tell_thread_params();
             self.reachability
                 .set_addresses(found.v4.map(SocketAddr::V4), found.v6.map(SocketAddr::V6));
             let (ipv4, ipv6) = self.reachability.is_reachable();
@@ -732,43 +794,20 @@ impl Relay {
     }
 
     /// SIGHUP: the configuration again, logs reopened, keys reread, descriptor republished.
-    fn reload(&mut self, _now: Instant) {
+    fn reload(&mut self, now: Instant) {
         notice!("Received reload signal (hup). Reloading config and resetting internal state.");
         let mut republish = Some("config change");
-        if self.options.process.reload_on_sighup {
-            match torrc::reload(
-                &self.context.command_line,
-                &self.context.host,
-                &self.options,
-            ) {
-                Ok((loaded, changes)) => {
-                    loaded.report.log();
-                    let old = std::mem::replace(&mut self.options, loaded.options);
-                    if let Err(error) = self
-                        .context
-                        .logging
-                        .apply(&self.options.log, Some(&old.log))
-                    {
-                        tracing::warn!("{error}");
-                    }
-                    if changes.iter().any(|change| change.affects_authorities()) {
-                        notice!("The directory authorities changed");
-                    }
-                    let options = descriptor::directory_options(&self.options);
-                    self.directory(Command::Options(Box::new(options)));
-                    self.find_addresses();
-                    self.apply_params();
-                }
-                Err(report) => {
-                    report.log();
-                    tracing::error!("{report}");
-                    tracing::warn!(
-                        "The configuration has errors (see above): the old one stays in force. \
-                         Correct it and send SIGHUP again"
-                    );
-                    republish = None;
-                }
+        if !self.options.process.reload_on_sighup {
+            notice!("Not reloading the configuration, as __ReloadTorrcOnSIGHUP says.");
+            let log = &self.options.log;
+            if let Err(error) = self.context.logging.apply(log, Some(log)) {
+                tracing::warn!("{error}");
             }
+        } else if let Err(why) = self.reload_options(now) {
+            tracing::warn!(
+                "{why}\nThe old configuration stays in force. Correct it and send SIGHUP again"
+            );
+            republish = None;
         }
         match self.keys.reload_signing(SystemTime::now(), &mut self.rng) {
             Ok(true) => self.next_signing_check = Instant::now(),
@@ -779,6 +818,64 @@ impl Relay {
         if let Some(reason) = republish {
             self.directory(Command::Publish(reason));
         }
+    }
+
+    /// Reads the configuration and puts it into force; or nothing of it, if any of it fails.
+    fn reload_options(&mut self, now: Instant) -> Result<(), String> {
+        let context = &self.context;
+        let (loaded, changes) =
+            match torrc::reload(&context.command_line, &context.host, &self.options) {
+                Ok(reloaded) => reloaded,
+                Err(report) => {
+                    let why = format!("The configuration has errors: {report}");
+                    report.without_errors().log();
+                    return Err(why);
+                }
+            };
+        loaded.report.log();
+        let new = loaded.options;
+        context
+            .logging
+            .apply(&new.log, Some(&self.options.log))
+            .map_err(|error| error.to_string())?;
+        if let Err(error) = self.listeners.reopen(&new, self.poll.registry()) {
+            if let Err(error) = context.logging.apply(&self.options.log, Some(&new.log)) {
+                tracing::warn!("{error}");
+            }
+            return Err(error.to_string());
+        }
+        self.options = new;
+        for change in changes {
+            if change.affects_authorities() {
+                notice!("The directory authorities changed");
+            }
+            if change.needs_restart() {
+                tracing::warn!("{} takes effect after a restart", change.name);
+            }
+            if change.name == "ConnLimit" {
+                let wanted = u64::from(self.options.resources.conn_limit);
+                match crate::process::limits::raise_file_limit(wanted) {
+                    Ok(connections) => self.max_connections = connections,
+                    Err(error) => tracing::warn!("{error}"),
+                }
+            }
+        }
+        self.keys.set_config(start::key_config(&self.options));
+        if let Err(error) = start::prepare_directories(&self.options) {
+            tracing::warn!("{error}");
+        }
+        let directory = &self.options.directory;
+        self.reachability
+            .set_assumed(directory.assume_reachable, directory.assume_reachable_ipv6);
+        let (ipv4, ipv6) = self.reachability.is_reachable();
+        self.directory(Command::Reachable { ipv4, ipv6 });
+        let options = descriptor::directory_options(&self.options);
+        self.directory(Command::Options(Box::new(options)));
+        self.names.look_up_soon();
+        self.names.poll(&self.options, now);
+        self.find_addresses();
+        self.apply_params();
+        Ok(())
     }
 
     /// Ends everything in order.
@@ -812,5 +909,17 @@ impl Relay {
         }
         drop(self.pid_file.take());
         result
+    }
+}
+
+/// Tells the operator of addresses that cannot be used, and what to do.
+fn tell_refused(found: &Found) {
+    for addr in &found.refused {
+        tracing::warn!(
+            "Address {} is private: nobody on the public network can reach it, and no descriptor \
+             is published. Set Address to this machine's public address. In a network of your own \
+             set DirAuthority, or DirAllowPrivateAddresses 1",
+            safe(addr)
+        );
     }
 }

@@ -2,16 +2,15 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::{Duration, Instant, SystemTime};
 
-use mio::{Events, Interest, Token};
+use mio::{Events, Interest};
 use rand::rngs::StdRng;
 use rand::{CryptoRng, RngExt as _};
 use weft_core::controller::RelayController;
-use weft_core::handshake::IdentityKeys;
+use weft_core::handshake::{IdentityKeys, LinkCertLifetimes};
 use weft_crypto::handshake::OnionKeys;
 use weft_dir::command::Command;
 use weft_dir::params::Params;
@@ -19,7 +18,8 @@ use weft_dir::task::{Config, DirectoryHandle};
 use weft_sync::lease::{Lease, LeasePool};
 use weft_sync::wake::WakeFlag;
 
-use super::descriptor::{self, Addresses};
+use super::address::{self, Addresses, HostNames};
+use super::descriptor;
 use super::heartbeat::Heartbeat;
 use super::listeners::{ListenError, Listeners};
 use super::shutdown::Shutdown;
@@ -28,6 +28,7 @@ use super::{Context, Relay, SIGNAL, limits};
 use crate::keys::{KeyConfig, KeyError, RelayKeys};
 use crate::logging::RateLimit;
 use crate::notice;
+use crate::process::dir::{DirError, check_private};
 use crate::process::limits::LimitError;
 use crate::process::lock::{DataDirLock, LockError, PATIENCE};
 use crate::process::pid::PidFile;
@@ -36,7 +37,7 @@ use crate::process::{file, machine, state, user};
 use crate::reachability::Reachability;
 use crate::thread::mesh::{self, WakeUp};
 use crate::thread::{ConnectionThread, ThreadConfig, event_loop};
-use crate::tls::{LinkTls, LinkTlsError};
+use crate::tls::{LinkLifetimes, LinkTls, LinkTlsError};
 use crate::torrc::Options;
 use crate::workers::Workers;
 
@@ -81,13 +82,8 @@ pub enum StartError {
     #[error(transparent)]
     Tls(#[from] LinkTlsError),
     /// The cache directory.
-    #[error("could not make the CacheDirectory {}: {source}", path.display())]
-    Cache {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    #[error("CacheDirectory: {0}")]
+    Cache(#[from] DirError),
     /// The system: threads, event loops.
     #[error("the operating system refused what the relay needs: {0}")]
     System(#[from] io::Error),
@@ -115,14 +111,9 @@ fn start(options: Options, context: Context) -> Result<Relay, StartError> {
     if let Some(name) = &options.process.user {
         user::drop_privileges(name)?;
     }
+    prepare_directories(&options)?;
     let key_config = key_config(&options);
-    key_config.prepare_directories()?;
     let lock = DataDirLock::acquire(&options.files.data_directory, PATIENCE)?;
-    let cache = &options.files.cache_directory;
-    std::fs::create_dir_all(cache).map_err(|source| StartError::Cache {
-        path: cache.clone(),
-        source,
-    })?;
     let wall = SystemTime::now();
     let keys = RelayKeys::load_or_create(&key_config, wall, &mut rng)?;
     let pid_file = options
@@ -131,12 +122,21 @@ fn start(options: Options, context: Context) -> Result<Relay, StartError> {
         .as_ref()
         .map(|path| PidFile::write(path))
         .transpose()?;
-    let tls = Arc::new(link_tls(&keys, wall, &mut rng)?);
+    let tls = Arc::new(link_tls(&keys, &options, wall, &mut rng)?);
     let onion_keys = onion_keys(&keys);
 
     let now = Instant::now();
     let network = Params::default();
-    let addresses = Addresses::find(&options, &listeners.advertised, None);
+    let names = HostNames::look_up(&options, now);
+    let found = Addresses::find(
+        &options,
+        &names,
+        &listeners.advertised,
+        address::interface_address,
+        None,
+    );
+    super::tell_refused(&found);
+    let addresses = found.addresses;
     let params = Arc::new(limits::relay_params(
         &options,
         &network,
@@ -152,10 +152,7 @@ fn start(options: Options, context: Context) -> Result<Relay, StartError> {
         flag: flag.clone(),
         waker,
     };
-    for (listener, token) in listeners.sockets.iter_mut().zip(0..) {
-        poll.registry()
-            .register(listener, Token(token), Interest::READABLE)?;
-    }
+    listeners.register(poll.registry())?;
     let mut signals = Signals::register()?;
     poll.registry()
         .register(&mut signals.pipe, SIGNAL, Interest::READABLE)?;
@@ -176,6 +173,8 @@ fn start(options: Options, context: Context) -> Result<Relay, StartError> {
         wakers.push(waker);
     }
     let (ends, threads) = mesh::mesh(wakers, &main);
+    let known_relays = Arc::default();
+    let thread_params = limits::thread_params(&options, &network, &known_relays, addresses.ips());
     let mut handles = Vec::new();
     let mut inline = None;
     for (ends, thread_poll) in ends.into_iter().zip(polls) {
@@ -185,11 +184,10 @@ fn start(options: Options, context: Context) -> Result<Relay, StartError> {
                 ends,
                 threads: count,
                 poll: thread_poll,
-                params: params.clone(),
+                relay: params.clone(),
+                params: thread_params.clone(),
                 tls: tls.clone(),
-                my_addrs: addresses.ips(),
                 lease: Lease::new(pool.clone()),
-                run_interval: limits::run_interval(&options, &network),
                 seed: rng.random(),
             },
             now,
@@ -275,7 +273,10 @@ fn start(options: Options, context: Context) -> Result<Relay, StartError> {
         directory_events,
         consensus: None,
         network,
+        names,
         addresses,
+        refused: found.refused,
+        known_relays,
         address_seen: None,
         reachability,
         probes: Vec::new(),
@@ -299,9 +300,39 @@ fn start(options: Options, context: Context) -> Result<Relay, StartError> {
     Ok(relay)
 }
 
+/// Makes DataDirectory, KeyDirectory and CacheDirectory, or checks that they are private.
+pub(super) fn prepare_directories(options: &Options) -> Result<(), StartError> {
+    key_config(options).prepare_directories()?;
+    Ok(prepare_cache(options)?)
+}
+
+/// Makes the CacheDirectory, or checks that nobody else can read it, as C tor does.
+fn prepare_cache(options: &Options) -> Result<(), DirError> {
+    let files = &options.files;
+    check_private(
+        &files.cache_directory,
+        true,
+        files.cache_directory_group_readable,
+    )
+}
+
+/// How long link keys and certificates are good.
+fn link_lifetimes(options: &Options) -> LinkLifetimes {
+    let keys = &options.keys;
+    LinkLifetimes {
+        certs: LinkCertLifetimes {
+            tls: keys.link_cert_lifetime,
+            link_auth: keys.auth_key_lifetime,
+        },
+        tls_slop: keys.link_key_slop,
+        link_auth_slop: keys.auth_key_slop,
+    }
+}
+
 /// Link TLS and identity from the relay's keys.
 pub(super) fn link_tls(
     keys: &RelayKeys,
+    options: &Options,
     now: SystemTime,
     rng: &mut dyn CryptoRng,
 ) -> Result<LinkTls, LinkTlsError> {
@@ -312,6 +343,7 @@ pub(super) fn link_tls(
             identity_signing_cert: &keys.signing_cert,
             signing: &keys.signing,
         },
+        link_lifetimes(options),
         now,
         rng,
     )
@@ -347,5 +379,72 @@ pub fn key_config(options: &Options) -> KeyConfig {
         offline_master_key: options.keys.offline_master_key,
         signing_key_lifetime: options.keys.signing_key_lifetime,
         signing_key_slop: options.keys.signing_key_slop,
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+    use crate::relay::testing::options;
+
+    #[test]
+    fn link_keys_live_as_long_as_torrc_says() {
+        let hours = |hours: u64| Duration::from_secs(hours * 3600);
+        let expected = LinkLifetimes {
+            certs: LinkCertLifetimes {
+                tls: hours(48),
+                link_auth: hours(48),
+            },
+            tls_slop: hours(3),
+            link_auth_slop: hours(3),
+        };
+        assert_eq!(link_lifetimes(&options("")), expected);
+        let torrc = "DirAuthority a orport=1 127.0.0.1:2 \
+             AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA\nTestingTorNetwork 1\n\
+             TestingLinkCertLifetime 5 hours\nTestingAuthKeyLifetime 6 hours\n\
+             TestingLinkKeySlop 1 hour\nTestingAuthKeySlop 2 hours\n";
+        let expected = LinkLifetimes {
+            certs: LinkCertLifetimes {
+                tls: hours(5),
+                link_auth: hours(6),
+            },
+            tls_slop: hours(1),
+            link_auth_slop: hours(2),
+        };
+        assert_eq!(link_lifetimes(&options(torrc)), expected);
+    }
+
+    #[test]
+    fn the_cache_is_the_user_s_own_or_the_group_s_where_torrc_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = folder.path().join("cache");
+        let mode = |more: &str| {
+            let torrc = format!("CacheDirectory {}\n{more}", cache.display());
+            prepare_cache(&options(&torrc)).unwrap();
+            std::fs::metadata(&cache).unwrap().permissions().mode() & 0o777
+        };
+        assert_eq!(mode(""), 0o700);
+        assert_eq!(mode("CacheDirectoryGroupReadable 1\n"), 0o750);
+        std::fs::set_permissions(&cache, std::fs::Permissions::from_mode(0o777)).unwrap();
+        assert_eq!(mode(""), 0o700);
+    }
+
+    #[test]
+    fn keys_are_where_and_as_torrc_says() {
+        let config = key_config(&options(
+            "DataDirectory /d\nKeyDirectory /k\nNickname me\nOfflineMasterKey 1\n\
+             SigningKeyLifetime 9 days\nDataDirectoryGroupReadable 1\n\
+             KeyDirectoryGroupReadable 1\n",
+        ));
+        assert_eq!(config.data_directory.to_str(), Some("/d"));
+        assert_eq!(config.key_directory.to_str(), Some("/k"));
+        assert_eq!(config.nickname, "me");
+        assert!(config.offline_master_key && config.data_directory_group_readable);
+        assert_eq!(config.key_directory_group_readable, Some(true));
+        assert_eq!(config.signing_key_lifetime, Duration::from_secs(9 * 86400));
+        assert_eq!(config.signing_key_slop, Duration::from_secs(86400));
     }
 }

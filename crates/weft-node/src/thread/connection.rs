@@ -11,6 +11,7 @@ use weft_core::cells::Empties;
 use weft_core::handshake::LinkHandshake;
 use weft_core::scheduler::LinkKey;
 
+use super::limit::Allowance;
 use crate::tls::LinkSession;
 
 /// Whole cells that fit one TLS record (16384 bytes).
@@ -36,6 +37,8 @@ pub(super) struct Connection {
     pub(super) peer: SocketAddr,
     /// The TCP socket.
     pub(super) socket: TcpStream,
+    /// How much it may move.
+    pub(super) allowance: Allowance,
     /// The TLS session.
     pub(super) session: LinkSession,
     /// How far it has come.

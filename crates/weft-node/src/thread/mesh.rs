@@ -140,8 +140,8 @@ pub enum ToThread {
     Message(FromController),
     /// The link certificate and identity were renewed.
     Renewed(Arc<crate::tls::LinkTls>),
-    /// How often the scheduler runs from now on; zero is KISTLite.
-    RunInterval(std::time::Duration),
+    /// What torrc and consensus say from now on.
+    Params(Box<super::ThreadParams>),
     /// End.
     Stop,
 }

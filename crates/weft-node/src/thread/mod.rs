@@ -25,12 +25,14 @@
 )]
 
 mod connection;
+mod limit;
 pub mod mesh;
+mod params;
 mod tcp;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -43,18 +45,24 @@ use slab::Slab;
 use weft_cell::reason::DestroyReason;
 use weft_core::address::{ConnectionId, ThreadId};
 use weft_core::cells::Empties;
-use weft_core::handshake::{ErrorClass, HANDSHAKE_TIMEOUT, HandshakeError, LinkHandshake, Role};
+use weft_core::handshake::{
+    ErrorClass, HANDSHAKE_TIMEOUT, HandshakeError, LinkHandshake, PeerIdentity, Role,
+};
 use weft_core::load::Load;
-use weft_core::manager::{LinkError, LocalConnectionManager, RelayParams};
-use weft_core::message::{Report, ToController};
+use weft_core::manager::{Expiry, LinkError, LocalConnectionManager, RelayParams};
+use weft_core::message::{Report, ToController, Totals};
 use weft_core::scheduler::LinkKey;
 use weft_core::scheduler::kist;
 use weft_sync::lease::Lease;
 
 use crate::logging::{RateLimit, safe};
 use crate::tls::LinkTls;
+use crate::torrc::options::SchedulerKind;
 use connection::{Connection, Phase};
+use limit::{Allowance, CommonLimit, Direction};
 use mesh::{ThreadEnds, ToThread};
+
+pub use params::ThreadParams;
 
 /// Event-loop token of the wake-up.
 const WAKE: Token = Token(usize::MAX);
@@ -94,16 +102,14 @@ pub struct ThreadConfig {
     pub threads: u16,
     /// Its event loop, whose waker the mesh was made with.
     pub poll: Poll,
-    /// What it follows.
-    pub params: Arc<RelayParams>,
+    /// What its local connection manager follows.
+    pub relay: Arc<RelayParams>,
+    /// What it follows itself.
+    pub params: ThreadParams,
     /// Link TLS and identity.
     pub tls: Arc<LinkTls>,
-    /// Addresses that NETINFO says are ours.
-    pub my_addrs: Vec<IpAddr>,
     /// Its share of the relay's bandwidth.
     pub lease: Lease,
-    /// How often the scheduler runs; zero is KISTLite (`KISTSchedRunInterval`).
-    pub run_interval: Duration,
     /// Its randomness.
     pub seed: [u8; 32],
 }
@@ -144,14 +150,16 @@ pub struct ConnectionThread {
     handshakes: VecDeque<(Instant, ConnectionId)>,
     /// Link TLS and identity.
     tls: Arc<LinkTls>,
-    /// Addresses that NETINFO says are ours.
-    my_addrs: Vec<IpAddr>,
+    /// What torrc and consensus say.
+    params: ThreadParams,
     /// Bandwidth.
-    lease: Lease,
-    /// The lease ran dry: reading waits for it until then.
-    thirsty_until: Option<Instant>,
-    /// Scheduler interval.
-    run_interval: Duration,
+    common: CommonLimit,
+    /// Sockets that may have bytes but must wait for bandwidth, and until when.
+    resting: VecDeque<(Instant, usize)>,
+    /// When the first of them has waited long enough.
+    rest_until: Option<Instant>,
+    /// When it is worth trying again to write what bandwidth held back.
+    write_again: Option<Instant>,
     /// When the scheduler ran last.
     last_run: Option<Instant>,
     /// When timers ran last.
@@ -160,8 +168,8 @@ pub struct ConnectionThread {
     last_report: Instant,
     /// Recent load.
     load: Load,
-    /// Bytes read and written, TLS included.
-    bytes: (u64, u64),
+    /// Bytes moved, TLS included, by connections that count ([`Allowance::is_counted`]).
+    moved: Moved,
     /// Messages that the ring to the controller had no room for.
     stuck: VecDeque<ToController>,
     /// Decrypted bytes of the socket being read.
@@ -174,6 +182,8 @@ pub struct ConnectionThread {
     quiet: RateLimit,
     /// Log lines about peers that break the protocol.
     quiet_protocol: RateLimit,
+    /// Log lines about peers that break it on a circuit.
+    quiet_circuits: RateLimit,
     /// Told to end.
     stopping: bool,
 }
@@ -193,6 +203,8 @@ enum CloseReason {
     HandshakeTimeout,
     #[error("unused for too long")]
     Idle,
+    #[error("the peer takes nothing of what is to be written")]
+    Stuck,
     #[error("the controller closed it")]
     Told,
 }
@@ -209,7 +221,7 @@ impl ConnectionThread {
             manager: LocalConnectionManager::new(
                 config.ends.me,
                 config.threads,
-                config.params,
+                config.relay,
                 manager_seed,
             ),
             ends: config.ends,
@@ -219,21 +231,23 @@ impl ConnectionThread {
             to_read: VecDeque::new(),
             handshakes: VecDeque::new(),
             tls: config.tls,
-            my_addrs: config.my_addrs,
-            lease: config.lease,
-            thirsty_until: None,
-            run_interval: config.run_interval,
+            params: config.params,
+            common: CommonLimit::new(config.lease),
+            resting: VecDeque::new(),
+            rest_until: None,
+            write_again: None,
             last_run: None,
             last_tick: now,
             last_report: now,
             load: Load::new(now),
-            bytes: (0, 0),
+            moved: Moved::default(),
             stuck: VecDeque::new(),
             plain: Vec::new(),
             spent: Vec::new(),
             rng,
             quiet: RateLimit::new(Duration::from_secs(60)),
             quiet_protocol: RateLimit::new(Duration::from_secs(60)),
+            quiet_circuits: RateLimit::new(Duration::from_secs(60)),
             stopping: false,
         }
     }
@@ -276,7 +290,7 @@ impl ConnectionThread {
         let wait = self.wait_time(Instant::now()).min(patience);
         if !wait.is_zero() {
             // What this thread does not use, others may.
-            self.lease.release();
+            self.common.release();
         }
         // Nothing may have been pushed since the last drain, or there is no sleep.
         let wait = if wait.is_zero() || !self.ends.flag.prepare_sleep() {
@@ -309,15 +323,15 @@ impl ConnectionThread {
         }
         let mut until = self.last_tick + TICK;
         if !self.to_read.is_empty() {
-            match self.thirsty_until {
-                Some(at) => until = until.min(at),
-                None => return Duration::ZERO,
-            }
+            return Duration::ZERO;
+        }
+        for again in [self.rest_until, self.write_again].into_iter().flatten() {
+            until = until.min(again);
         }
         if self.manager.has_backlog()
             && let Some(last) = self.last_run
         {
-            until = until.min(last + self.run_interval);
+            until = until.min(last + self.params.run_interval);
         }
         until.saturating_duration_since(now)
     }
@@ -359,7 +373,12 @@ impl ConnectionThread {
                     }
                 }
                 ToThread::Renewed(tls) => self.tls = tls,
-                ToThread::RunInterval(interval) => self.run_interval = interval,
+                ToThread::Params(params) => {
+                    self.params = *params;
+                    for (_, connection) in &mut self.connections {
+                        connection.allowance.follow(&self.params, now);
+                    }
+                }
                 ToThread::Stop => self.stop(now),
             }
         }
@@ -406,7 +425,7 @@ impl ConnectionThread {
             role,
             session.identity(),
             peer.ip(),
-            self.my_addrs.clone(),
+            self.params.my_addrs.clone(),
             now,
         ));
         handshake.start();
@@ -429,6 +448,7 @@ impl ConnectionThread {
             id,
             peer,
             socket,
+            allowance: Allowance::new(peer.ip(), &self.params, now),
             session,
             phase: Phase::Handshake(handshake),
             initiated,
@@ -436,7 +456,6 @@ impl ConnectionThread {
             writable: false,
             listed: false,
             left: Vec::new(),
-
             blocked: false,
         });
         self.by_id.insert(id, token);
@@ -448,27 +467,40 @@ impl ConnectionThread {
         if self.is_stuck() {
             return;
         }
-        self.thirsty_until = None;
+        self.wake_rested(now);
         for _ in 0..self.to_read.len() {
             let Some(token) = self.to_read.pop_front() else {
                 break;
             };
-            let grant = self.lease.take_read(READ_PER_TURN, now);
-            if grant == 0 {
-                self.to_read.push_front(token);
-                self.thirsty_until = Some(now + self.lease.retry_after());
-                break;
+            let Some(connection) = self.connections.get_mut(token) else {
+                continue;
+            };
+            let direction = Direction::Read;
+            let grant =
+                match connection
+                    .allowance
+                    .take(&mut self.common, direction, READ_PER_TURN, now)
+                {
+                    Ok(grant) => grant,
+                    Err(wait) => {
+                        let until = now + wait.min(TICK);
+                        self.resting.push_back((until, token));
+                        self.rest_until =
+                            Some(self.rest_until.map_or(until, |other| other.min(until)));
+                        continue;
+                    }
+                };
+            let result = self.service(token, grant, now);
+            let used = *result.as_ref().unwrap_or(&0);
+            if let Some(connection) = self.connections.get_mut(token) {
+                connection
+                    .allowance
+                    .settle(&mut self.common, direction, grant, used);
+                self.moved.add(&connection.allowance, direction, used);
+                self.load.add(used as u64);
             }
-            match self.service(token, grant, now) {
-                Ok(used) => {
-                    self.lease.give_back_read(grant.saturating_sub(used));
-                    self.bytes.0 += used as u64;
-                    self.load.add(used as u64);
-                }
-                Err(reason) => {
-                    self.lease.give_back_read(grant);
-                    self.close(token, &reason, now);
-                }
+            if let Err(reason) = result {
+                self.close(token, &reason, now);
             }
             if let Some(connection) = self.connections.get_mut(token) {
                 connection.listed = connection.readable;
@@ -477,6 +509,21 @@ impl ConnectionThread {
                 }
             }
         }
+    }
+
+    /// Lists the sockets again that have waited long enough for bandwidth, first of all.
+    fn wake_rested(&mut self, now: Instant) {
+        if self.rest_until.is_none_or(|until| until > now) {
+            return;
+        }
+        let (rested, resting): (VecDeque<_>, VecDeque<_>) = std::mem::take(&mut self.resting)
+            .into_iter()
+            .partition(|(until, _)| *until <= now);
+        for (_, token) in rested.into_iter().rev() {
+            self.to_read.push_front(token);
+        }
+        self.rest_until = resting.iter().map(|(until, _)| *until).min();
+        self.resting = resting;
     }
 
     /// Reads one socket and handles what came. Returns the bytes taken from the socket.
@@ -549,6 +596,11 @@ impl ConnectionThread {
         let (id, initiated) = (connection.id, connection.initiated);
         let link = self.manager.open_link(id, initiated, &established, now);
         connection.phase = Phase::Open(link);
+        let relay = match established.peer {
+            PeerIdentity::Relay { rsa, .. } => Some(rsa),
+            PeerIdentity::Unauthenticated => None,
+        };
+        connection.allowance.opened(relay, &self.params, now);
         let index = link as usize;
         if self.by_link.len() <= index {
             self.by_link.resize(index + 1, None);
@@ -562,7 +614,7 @@ impl ConnectionThread {
     /// Timers.
     fn tick(&mut self, now: Instant) {
         self.last_tick = now;
-        self.lease.expire(now);
+        self.common.expire(now);
         while let Some((deadline, id)) = self.handshakes.front().copied() {
             if deadline > now {
                 break;
@@ -577,9 +629,13 @@ impl ConnectionThread {
                 self.close(token, &CloseReason::HandshakeTimeout, now);
             }
         }
-        for (id, _) in self.manager.handle_timeout(now) {
+        for (id, expiry) in self.manager.handle_timeout(now) {
+            let reason = match expiry {
+                Expiry::Idle => CloseReason::Idle,
+                Expiry::Stuck => CloseReason::Stuck,
+            };
             if let Some(token) = self.by_id.get(&id).copied() {
-                self.close(token, &CloseReason::Idle, now);
+                self.close(token, &reason, now);
             }
         }
     }
@@ -588,20 +644,21 @@ impl ConnectionThread {
     fn schedule_and_write(&mut self, now: Instant) {
         let due = self
             .last_run
-            .is_none_or(|last| now.saturating_duration_since(last) >= self.run_interval);
+            .is_none_or(|last| now.saturating_duration_since(last) >= self.params.run_interval);
         if due && self.manager.has_backlog() {
             self.last_run = Some(now);
             let (connections, by_link) = (&self.connections, &self.by_link);
-            let kist_on = !self.run_interval.is_zero();
+            let params = &self.params;
             self.manager.schedule(now, |link| {
                 by_link
                     .get(link as usize)
                     .copied()
                     .flatten()
                     .and_then(|token| connections.get(token))
-                    .map_or(0, |connection| room(connection, kist_on))
+                    .map_or(0, |connection| room(connection, params))
             });
         }
+        self.write_again = None;
         let links: Vec<LinkKey> = self.manager.links_to_write().to_vec();
         for link in links {
             let Some(token) = self.by_link.get(link as usize).copied().flatten() else {
@@ -625,13 +682,27 @@ impl ConnectionThread {
         if !connection.writable || (out.is_empty() && !connection.blocked) {
             return Ok(());
         }
-        let grant = self.lease.take_write(WRITE_PER_TURN, now);
-        if grant == 0 {
-            return Ok(());
-        }
+        let direction = Direction::Write;
+        let taken = connection
+            .allowance
+            .take(&mut self.common, direction, WRITE_PER_TURN, now);
+        let grant = match taken {
+            Ok(grant) => grant,
+            Err(wait) => {
+                let at = now + wait.min(TICK);
+                self.write_again = Some(self.write_again.map_or(at, |other| other.min(at)));
+                return Ok(());
+            }
+        };
         let written = connection.write(out, grant, &mut self.spent)?;
-        self.lease.give_back_write(grant.saturating_sub(written));
-        self.bytes.1 += written as u64;
+        connection
+            .allowance
+            .settle(&mut self.common, direction, grant, written);
+        if !out.is_empty() && connection.writable {
+            // The grant was less than what waits: there is more to write at once.
+            self.write_again = Some(now);
+        }
+        self.moved.add(&connection.allowance, direction, written);
         self.load.add(written as u64);
         if written > 0 {
             self.manager.wrote(link, now);
@@ -654,6 +725,7 @@ impl ConnectionThread {
             let report = self.report(now);
             self.stuck.push_back(ToController::Report(report));
         }
+        self.tell_complaint(now);
         while let Some(message) = self.manager.poll_controller() {
             self.stuck.push_back(message);
         }
@@ -675,7 +747,7 @@ impl ConnectionThread {
     /// What the controller hears about once a second.
     fn report(&mut self, now: Instant) -> Report {
         let mut totals = self.manager.totals();
-        (totals.bytes_read, totals.bytes_written) = self.bytes;
+        self.moved.tell(&mut totals);
         let buffered = self
             .connections
             .iter()
@@ -723,10 +795,34 @@ impl ConnectionThread {
             }
             CloseReason::Handshake(_) | CloseReason::Link(_) => {
                 if let Some(more) = self.quiet_protocol.check(now) {
-                    tracing::info!("Closing {id} to {peer}: {reason}{more}");
+                    let line = format_args!("Closing {id} to {peer}: {reason}{more}");
+                    protocol_warning(&self.params, line);
                 }
             }
+            CloseReason::Stuck => {
+                let line = format_args!("Closing {id} to {peer}: {reason}");
+                protocol_warning(&self.params, line);
+            }
             _ => tracing::debug!("Closing {id} to {peer}: {reason}"),
+        }
+    }
+
+    /// One line, now and then, about a peer that broke the protocol on a circuit.
+    fn tell_complaint(&mut self, now: Instant) {
+        let Some(complaint) = self.manager.take_complaint() else {
+            return;
+        };
+        let connection = self
+            .by_id
+            .get(&complaint.connection)
+            .and_then(|token| self.connections.get(*token));
+        if let Some(connection) = connection
+            && let Some(more) = self.quiet_circuits.check(now)
+        {
+            let (id, peer) = (connection.id, safe(connection.peer));
+            let what = complaint.what;
+            let line = format_args!("The peer of {id} at {peer} broke the protocol: {what}{more}");
+            protocol_warning(&self.params, line);
         }
     }
 
@@ -762,13 +858,57 @@ impl ConnectionThread {
     }
 }
 
-/// How many cells KIST lets a link have now.
-fn room(connection: &Connection, kist_on: bool) -> u32 {
+/// A line about a peer that breaks the protocol, as loud as `ProtocolWarnings` says.
+fn protocol_warning(params: &ThreadParams, line: std::fmt::Arguments<'_>) {
+    if params.protocol_warnings {
+        tracing::warn!("{line}");
+    } else {
+        tracing::info!("{line}");
+    }
+}
+
+/// Bytes moved since the thread started.
+#[derive(Clone, Copy, Debug, Default)]
+struct Moved {
+    read: u64,
+    written: u64,
+    read_ipv6: u64,
+    written_ipv6: u64,
+}
+
+impl Moved {
+    /// Adds bytes of a connection, unless they do not count.
+    fn add(&mut self, allowance: &Allowance, direction: Direction, bytes: usize) {
+        if !allowance.is_counted() {
+            return;
+        }
+        let (all, ipv6) = match direction {
+            Direction::Read => (&mut self.read, &mut self.read_ipv6),
+            Direction::Write => (&mut self.written, &mut self.written_ipv6),
+        };
+        *all += bytes as u64;
+        *ipv6 += if allowance.is_ipv6() { bytes as u64 } else { 0 };
+    }
+
+    /// Puts them into a report.
+    fn tell(&self, totals: &mut Totals) {
+        totals.bytes_read = self.read;
+        totals.bytes_written = self.written;
+        totals.bytes_read_ipv6 = self.read_ipv6;
+        totals.bytes_written_ipv6 = self.written_ipv6;
+    }
+}
+
+/// How many cells a link may have now: by what the kernel tells of its socket (KIST), or as many
+/// as fill its output buffer (KISTLite, Vanilla, and kernels that tell nothing).
+fn room(connection: &Connection, params: &ThreadParams) -> u32 {
     if !connection.writable || connection.blocked {
         return 0;
     }
-    let limit = match tcp::info(&connection.socket).filter(|_| kist_on) {
-        Some(state) => kist::write_limit(&state, 0, kist::DEFAULT_SOCK_BUF_SIZE_FACTOR),
+    let kist_on = params.scheduler == SchedulerKind::Kist;
+    let state = kist_on.then(|| tcp::info(&connection.socket)).flatten();
+    let limit = match state {
+        Some(state) => kist::write_limit(&state, 0, params.sock_buf_size_factor),
         None => kist::lite_write_limit(0, kist::DEFAULT_OUTBUF_HIGH_WATER),
     };
     kist::cells(limit)

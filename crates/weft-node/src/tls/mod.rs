@@ -27,13 +27,35 @@ use thiserror::Error;
 use tor_cert_x509::TlsKeyAndCert;
 use tor_llcrypto::pk::ed25519::{Ed25519PublicKey, Ed25519SigningKey};
 use weft_core::handshake::{
-    ExportError, IdentityKeys, LinkIdentity, LinkIdentityError, TlsSession, random_hostname,
+    ExportError, IdentityKeys, LinkCertLifetimes, LinkIdentity, LinkIdentityError, TlsSession,
+    random_hostname,
 };
 
 use verifier::AnyCertificate;
 
 /// How long a relay uses one TLS key for new links: C tor's `MAX_SSL_KEY_LIFETIME_INTERNAL`.
 pub const LINK_KEY_LIFETIME: Duration = Duration::from_secs(2 * 60 * 60);
+
+/// How long what a relay makes for its links is good.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkLifetimes {
+    /// Of the certificates.
+    pub certs: LinkCertLifetimes,
+    /// The TLS certificate's certificate is renewed this long before its end (TestingLinkKeySlop).
+    pub tls_slop: Duration,
+    /// The link authentication key is renewed this long before its certificate's end
+    /// (TestingAuthKeySlop).
+    pub link_auth_slop: Duration,
+}
+
+impl LinkLifetimes {
+    /// For how long everything may be used.
+    fn shortest(&self) -> Duration {
+        let tls = self.certs.tls.saturating_sub(self.tls_slop);
+        let link_auth = self.certs.link_auth.saturating_sub(self.link_auth_slop);
+        LINK_KEY_LIFETIME.min(tls).min(link_auth)
+    }
+}
 
 /// Why links cannot be encrypted.
 #[derive(Debug, Error)]
@@ -80,6 +102,7 @@ impl LinkTls {
     /// certificates that vouch for it. Takes some tenths of a second; do it beside the cells.
     pub fn relay<S>(
         keys: IdentityKeys<'_, S>,
+        lifetimes: LinkLifetimes,
         now: SystemTime,
         rng: &mut dyn CryptoRng,
     ) -> Result<Self, LinkTlsError>
@@ -91,13 +114,14 @@ impl LinkTls {
         let issuer = random_hostname(&mut rng);
         let subject = random_hostname(&mut rng).replace(".com", ".net");
         let link = TlsKeyAndCert::create(&mut rng, now, &issuer, &subject)?;
-        let identity = LinkIdentity::issue(keys, *link.link_cert_sha256(), now, rng)?;
+        let identity =
+            LinkIdentity::issue(keys, *link.link_cert_sha256(), lifetimes.certs, now, rng)?;
         Ok(Self {
             client: Arc::new(client_config()?),
             relay: Some(RelaySide {
                 server: Arc::new(server_config(&link)?),
                 identity: Arc::new(identity),
-                renew_at: now + LINK_KEY_LIFETIME,
+                renew_at: now + lifetimes.shortest(),
             }),
         })
     }

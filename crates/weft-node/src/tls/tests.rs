@@ -30,7 +30,13 @@ fn rng(seed: u64) -> ChaCha12Rng {
 /// A relay's link TLS; `generation` tells renewals apart.
 fn relay(seed: u64, generation: u64) -> LinkTls {
     let keys = EphemeralKeys::generate(now(), &mut rng(seed)).unwrap();
-    LinkTls::relay(keys.keys(), now(), &mut rng(seed + 1000 * generation)).unwrap()
+    LinkTls::relay(
+        keys.keys(),
+        LinkLifetimes::default(),
+        now(),
+        &mut rng(seed + 1000 * generation),
+    )
+    .unwrap()
 }
 
 static ALICE: LazyLock<LinkTls> = LazyLock::new(|| relay(1, 0));
@@ -336,4 +342,34 @@ fn a_link_keeps_the_certificate_that_it_began_with() {
         link(&mut alice, &mut bob).unwrap_err(),
         HandshakeError::Tls(_)
     ));
+}
+
+#[test]
+fn keys_are_renewed_before_their_certificates_end() {
+    let hours = |hours: u64| Duration::from_secs(hours * 3600);
+    let renewed_after = |tls, tls_slop, link_auth, link_auth_slop| {
+        let lifetimes = LinkLifetimes {
+            certs: LinkCertLifetimes {
+                tls: hours(tls),
+                link_auth: hours(link_auth),
+            },
+            tls_slop: hours(tls_slop),
+            link_auth_slop: hours(link_auth_slop),
+        };
+        lifetimes.shortest()
+    };
+    assert_eq!(renewed_after(48, 3, 48, 3), LINK_KEY_LIFETIME);
+    assert_eq!(renewed_after(4, 3, 48, 3), hours(1));
+    assert_eq!(renewed_after(48, 3, 5, 4), hours(1));
+    assert_eq!(renewed_after(1, 2, 5, 4), Duration::ZERO);
+    let short = LinkLifetimes {
+        certs: LinkCertLifetimes {
+            tls: hours(1),
+            link_auth: hours(2),
+        },
+        ..LinkLifetimes::default()
+    };
+    let keys = EphemeralKeys::generate(now(), &mut rng(9)).unwrap();
+    let tls = LinkTls::relay(keys.keys(), short, now(), &mut rng(10)).unwrap();
+    assert_eq!(tls.renew_at(), Some(now() + hours(1)));
 }

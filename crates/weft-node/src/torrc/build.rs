@@ -185,8 +185,9 @@ impl Build<'_> {
         }
     }
 
-    /// Relays of `MyFamily`, each with the `$` that it may lack (relay_config.c,
-    /// `normalize_nickname_list`).
+    /// Relays of `MyFamily`, as the descriptor tells them (relay_config.c,
+    /// `normalize_nickname_list`; nodefamily.c): fingerprints with `$`, without the nickname that
+    /// may follow, in upper case; nicknames in lower case.
     fn my_family(&mut self) -> Vec<String> {
         let mut family = Vec::new();
         for line in self.settings.lines("MyFamily") {
@@ -198,9 +199,14 @@ impl Build<'_> {
             {
                 let digest = word.strip_prefix('$');
                 if digest.is_none() && is_legal_nickname(word) {
-                    family.push(word.to_owned());
+                    self.report.warn(
+                        Some(&line.origin),
+                        format!("MyFamily: {word} is a nickname, which any relay may have; write the relay's fingerprint instead"),
+                    );
+                    family.push(word.to_ascii_lowercase());
                 } else if is_hex_digest(digest.unwrap_or(word)) {
-                    family.push(format!("${}", digest.unwrap_or(word)));
+                    let digest: String = digest.unwrap_or(word).chars().take(40).collect();
+                    family.push(format!("${}", digest.to_ascii_uppercase()));
                 } else {
                     self.report.error(
                         Some(&line.origin),
@@ -335,6 +341,8 @@ impl Build<'_> {
             relay_burst: self.amount_or_none("RelayBandwidthBurst"),
             max_advertised: self.amount("MaxAdvertisedBandwidth"),
             count_private: self.settings.flag("CountPrivateBandwidth"),
+            per_connection_rate: self.amount_or_none("PerConnBWRate"),
+            per_connection_burst: self.amount_or_none("PerConnBWBurst"),
         }
     }
 
@@ -349,6 +357,9 @@ impl Build<'_> {
                 .auto("ConnectionThreads")
                 .and_then(|n| u32::try_from(n).ok()),
             conn_limit: self.count_or_none("ConnLimit").unwrap_or(1000),
+            constrained_sock_size: usize::try_from(self.amount("ConstrainedSockSize"))
+                .ok()
+                .filter(|_| self.settings.flag("ConstrainedSockets")),
             max_onion_queue_delay: self.millis_or_none("MaxOnionQueueDelay"),
         }
     }
@@ -500,7 +511,6 @@ impl Build<'_> {
             link_key_slop: self.seconds("TestingLinkKeySlop"),
             auth_key_lifetime: self.seconds("TestingAuthKeyLifetime"),
             auth_key_slop: self.seconds("TestingAuthKeySlop"),
-            ssl_key_lifetime: self.seconds_or_none("SSLKeyLifetime"),
         }
     }
 
@@ -531,7 +541,6 @@ impl Build<'_> {
             network: self.settings.flag("TestingTorNetwork"),
             min_time_to_report_bandwidth: self.seconds("TestingMinTimeToReportBandwidth"),
             dir_connection_max_stall: self.seconds("TestingDirConnectionMaxStall"),
-            server_download_initial_delay: self.seconds("TestingServerDownloadInitialDelay"),
             server_consensus_download_initial_delay: self
                 .seconds("TestingServerConsensusDownloadInitialDelay"),
         }

@@ -55,7 +55,8 @@ pub struct IdentityOptions {
     pub nickname: String,
     /// `ContactInfo`.
     pub contact_info: Option<String>,
-    /// `MyFamily`: relays of the same operator, each `$FINGERPRINT…` or a nickname.
+    /// `MyFamily`: relays of the same operator, each a `$FINGERPRINT` in upper case or a nickname in
+    /// lower case.
     pub my_family: Vec<String>,
 }
 
@@ -144,6 +145,10 @@ pub struct BandwidthOptions {
     pub max_advertised: u64,
     /// `CountPrivateBandwidth`: traffic to private addresses counts too.
     pub count_private: bool,
+    /// `PerConnBWRate`: of each connection to what is no known relay (`None`: by consensus).
+    pub per_connection_rate: Option<u64>,
+    /// `PerConnBWBurst`.
+    pub per_connection_burst: Option<u64>,
 }
 
 impl BandwidthOptions {
@@ -176,6 +181,9 @@ pub struct ResourceOptions {
     pub connection_threads: Option<u32>,
     /// `ConnLimit`: file descriptors that must be available.
     pub conn_limit: u32,
+    /// `ConstrainedSockets` and `ConstrainedSockSize`: the bytes that the kernel may keep for a
+    /// socket in each direction (`None`: as many as it likes).
+    pub constrained_sock_size: Option<usize>,
     /// `MaxOnionQueueDelay`: how long a CREATE cell may wait (`None`: by consensus).
     pub max_onion_queue_delay: Option<Duration>,
 }
@@ -216,7 +224,8 @@ pub struct SchedulingOptions {
     pub kist_run_interval: Option<Duration>,
     /// `KISTSockBufSizeFactor`.
     pub kist_sock_buf_size_factor: f64,
-    /// `CircuitPriorityHalflife` (`None`: by consensus; zero: no EWMA).
+    /// `CircuitPriorityHalflife` (`None`: by consensus; zero: the protocol's 30 seconds, as in C
+    /// tor).
     pub circuit_priority_halflife: Option<Duration>,
     /// `ConnectionPadding` (`None`: as negotiated; a relay cannot set it).
     pub connection_padding: Option<bool>,
@@ -303,8 +312,6 @@ pub struct KeyOptions {
     pub auth_key_lifetime: Duration,
     /// `TestingAuthKeySlop`.
     pub auth_key_slop: Duration,
-    /// `SSLKeyLifetime`: of the link certificate (`None`: chosen at random).
-    pub ssl_key_lifetime: Option<Duration>,
 }
 
 /// What is logged, and where.
@@ -353,8 +360,6 @@ pub struct TestingOptions {
     pub min_time_to_report_bandwidth: Duration,
     /// `TestingDirConnectionMaxStall`: a directory request that stands still this long fails.
     pub dir_connection_max_stall: Duration,
-    /// `TestingServerDownloadInitialDelay`: before a failed download is tried again.
-    pub server_download_initial_delay: Duration,
     /// `TestingServerConsensusDownloadInitialDelay`.
     pub server_consensus_download_initial_delay: Duration,
 }

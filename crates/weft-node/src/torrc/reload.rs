@@ -82,6 +82,12 @@ impl Change {
         .contains(&self.name)
     }
 
+    /// Whether the change is only followed after a restart, although C tor lets it be made.
+    #[must_use]
+    pub fn needs_restart(&self) -> bool {
+        ["NumCPUs"].contains(&self.name)
+    }
+
     /// Whether there are other authorities.
     #[must_use]
     pub fn affects_authorities(&self) -> bool {

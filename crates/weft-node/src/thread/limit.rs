@@ -1,0 +1,380 @@
+//! How much a connection may move: the relay's common limit, what is exempt from it, and the
+//! limit of each connection whose peer is no known relay.
+//!
+//! As C tor (connection.c): connections to private addresses are free unless
+//! `CountPrivateBandwidth` is set; all others share the relay's rate, of which this thread has a
+//! [`Lease`]; and those of clients and unknown relays have a bucket of their own besides, where
+//! `PerConnBWRate` and `PerConnBWBurst` or the consensus say so. What a TLS session moved past
+//! what it was granted is owed, and paid before anything more is granted.
+
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation
+)]
+
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use weft_core::bucket::TokenBucket;
+use weft_core::routable;
+use weft_sync::lease::Lease;
+
+use super::ThreadParams;
+
+/// A dry bucket of a connection's own is worth asking again when it holds this many bytes.
+const WORTH_IT: u64 = 4096;
+
+/// Which way bytes go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Direction {
+    /// From the socket.
+    Read,
+    /// To the socket.
+    Write,
+}
+
+/// One of each direction.
+#[derive(Debug, Default)]
+struct Pair<T> {
+    read: T,
+    write: T,
+}
+
+impl<T> Pair<T> {
+    fn of(&mut self, direction: Direction) -> &mut T {
+        match direction {
+            Direction::Read => &mut self.read,
+            Direction::Write => &mut self.write,
+        }
+    }
+}
+
+/// This thread's share of what all connections may move together.
+#[derive(Debug)]
+pub(super) struct CommonLimit {
+    lease: Lease,
+    owed: Pair<usize>,
+}
+
+impl CommonLimit {
+    /// Nothing taken yet.
+    pub(super) fn new(lease: Lease) -> Self {
+        CommonLimit {
+            lease,
+            owed: Pair::default(),
+        }
+    }
+
+    /// See [`Lease::release`].
+    pub(super) fn release(&mut self) {
+        self.lease.release();
+    }
+
+    /// See [`Lease::expire`].
+    pub(super) fn expire(&mut self, now: Instant) {
+        self.lease.expire(now);
+    }
+
+    /// Up to `wanted` bytes, or how long to wait for some.
+    fn take(
+        &mut self,
+        direction: Direction,
+        wanted: usize,
+        now: Instant,
+    ) -> Result<usize, Duration> {
+        let mut ask = |bytes| match direction {
+            Direction::Read => self.lease.take_read(bytes, now),
+            Direction::Write => self.lease.take_write(bytes, now),
+        };
+        let owed = self.owed.of(direction);
+        if *owed > 0 {
+            *owed = owed.saturating_sub(ask(*owed));
+        }
+        let granted = if *owed > 0 { 0 } else { ask(wanted) };
+        if granted == 0 {
+            return Err(self.lease.retry_after());
+        }
+        Ok(granted)
+    }
+
+    /// Says how much of a grant was used.
+    fn settle(&mut self, direction: Direction, granted: usize, used: usize) {
+        let unused = granted.saturating_sub(used);
+        match direction {
+            Direction::Read => self.lease.give_back_read(unused),
+            Direction::Write => self.lease.give_back_write(unused),
+        }
+        let owed = self.owed.of(direction);
+        *owed = owed.saturating_add(used.saturating_sub(granted));
+    }
+}
+
+/// A connection's own bucket, one direction.
+#[derive(Debug)]
+struct OwnBucket {
+    bucket: TokenBucket,
+    owed: u64,
+}
+
+/// What one connection may move.
+#[derive(Debug)]
+pub(super) struct Allowance {
+    /// Where the peer is.
+    peer: IpAddr,
+    /// Which relay the peer proved to be.
+    relay: Option<[u8; 20]>,
+    /// Free of all limits, and not counted.
+    exempt: bool,
+    /// Of its own.
+    own: Option<Pair<OwnBucket>>,
+}
+
+impl Allowance {
+    /// For a connection whose peer has not proved anything yet.
+    pub(super) fn new(peer: IpAddr, params: &ThreadParams, now: Instant) -> Self {
+        let mut allowance = Allowance {
+            peer,
+            relay: None,
+            exempt: false,
+            own: None,
+        };
+        allowance.follow(params, now);
+        allowance
+    }
+
+    /// The link is open, and its peer this relay, if any.
+    pub(super) fn opened(&mut self, relay: Option<[u8; 20]>, params: &ThreadParams, now: Instant) {
+        self.relay = relay;
+        self.follow(params, now);
+    }
+
+    /// torrc or consensus have changed.
+    pub(super) fn follow(&mut self, params: &ThreadParams, now: Instant) {
+        self.exempt = !params.count_private && !routable::is_public(self.peer);
+        let known = self
+            .relay
+            .is_some_and(|relay| params.known_relays.contains(&relay));
+        match (params.per_connection.filter(|_| !known), &mut self.own) {
+            (None, own) => *own = None,
+            (Some((rate, burst)), Some(own)) => {
+                own.read.bucket.set_limit(rate, burst);
+                own.write.bucket.set_limit(rate, burst);
+            }
+            (Some((rate, burst)), own) => {
+                let full = || OwnBucket {
+                    bucket: TokenBucket::new(rate, burst, now),
+                    owed: 0,
+                };
+                *own = Some(Pair {
+                    read: full(),
+                    write: full(),
+                });
+            }
+        }
+    }
+
+    /// Whether the bytes of this connection count: for limits and for statistics.
+    pub(super) fn is_counted(&self) -> bool {
+        !self.exempt
+    }
+
+    /// Whether its peer has an IPv6 address: statistics tell these bytes apart.
+    pub(super) fn is_ipv6(&self) -> bool {
+        self.peer.is_ipv6()
+    }
+
+    /// Up to `wanted` bytes may be moved now; what is then really moved goes to
+    /// [`settle`](Self::settle). An error says when to ask again.
+    pub(super) fn take(
+        &mut self,
+        common: &mut CommonLimit,
+        direction: Direction,
+        wanted: usize,
+        now: Instant,
+    ) -> Result<usize, Duration> {
+        if self.exempt {
+            return Ok(wanted);
+        }
+        let own = self.own.as_mut().map(|own| own.of(direction));
+        let Some(own) = own else {
+            return common.take(direction, wanted, now);
+        };
+        let size = wanted;
+        let wanted = u64::try_from(wanted).unwrap_or(u64::MAX);
+        let paid = own.bucket.take(own.owed, now);
+        own.owed = own.owed.saturating_sub(paid);
+        let taken = match own.owed {
+            0 => own.bucket.take(wanted, now),
+            _ => 0,
+        };
+        if taken == 0 {
+            let enough = own.owed.saturating_add(WORTH_IT.min(wanted));
+            // A rate is at least one byte per second.
+            return Err(own.bucket.ready_in(enough, now).unwrap_or(Duration::MAX));
+        }
+        // No more than `wanted`, so it fits.
+        let bytes = usize::try_from(taken).unwrap_or(size);
+        let granted = common.take(direction, bytes, now);
+        let got = granted.as_ref().map_or(0, |granted| *granted);
+        own.bucket
+            .give_back(taken.saturating_sub(u64::try_from(got).unwrap_or(u64::MAX)));
+        granted
+    }
+
+    /// Says how much of a grant was used; it may have been more.
+    pub(super) fn settle(
+        &mut self,
+        common: &mut CommonLimit,
+        direction: Direction,
+        granted: usize,
+        used: usize,
+    ) {
+        if self.exempt {
+            return;
+        }
+        if let Some(own) = self.own.as_mut().map(|own| own.of(direction)) {
+            let bytes = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
+            own.bucket.give_back(bytes(granted.saturating_sub(used)));
+            own.owed = own.owed.saturating_add(bytes(used.saturating_sub(granted)));
+        }
+        common.settle(direction, granted, used);
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::sync::Arc;
+
+    use weft_sync::lease::LeasePool;
+
+    use super::*;
+
+    const PUBLIC: &str = "198.51.100.7";
+    const PRIVATE: &str = "192.168.0.7";
+    const SEC: Duration = Duration::from_secs(1);
+
+    /// A common limit of 1 MB with 100 kB per second, and the moment at which it is full.
+    fn common() -> (CommonLimit, Instant) {
+        let now = Instant::now();
+        let pool = Arc::new(LeasePool::new(100_000, 1_000_000, now));
+        (CommonLimit::new(Lease::new(pool)), now)
+    }
+
+    fn params() -> ThreadParams {
+        ThreadParams::default()
+    }
+
+    fn allowance(peer: &str, params: &ThreadParams, now: Instant) -> Allowance {
+        Allowance::new(peer.parse().unwrap(), params, now)
+    }
+
+    /// Everything that can be moved now, in pieces.
+    fn everything(allowance: &mut Allowance, common: &mut CommonLimit, now: Instant) -> usize {
+        let mut sum = 0;
+        while let Ok(granted) = allowance.take(common, Direction::Read, 10_000, now) {
+            sum += granted;
+            if sum > 10_000_000 {
+                break;
+            }
+        }
+        sum
+    }
+
+    #[test]
+    fn private_addresses_are_free_unless_they_count() {
+        let (mut common, now) = common();
+        let mut free = allowance(PRIVATE, &params(), now);
+        assert!(!free.is_counted());
+        assert!(everything(&mut free, &mut common, now) > 10_000_000);
+        let counting = ThreadParams {
+            count_private: true,
+            ..params()
+        };
+        free.follow(&counting, now);
+        assert!(free.is_counted());
+        assert_eq!(everything(&mut free, &mut common, now), 1_000_000);
+        // The pool is dry for everybody who counts, and for nobody else.
+        let mut other = allowance(PUBLIC, &params(), now);
+        let wait = other
+            .take(&mut common, Direction::Read, 100, now)
+            .unwrap_err();
+        assert!(!wait.is_zero() && wait < SEC);
+        free.follow(&params(), now);
+        assert_eq!(free.take(&mut common, Direction::Read, 100, now), Ok(100));
+    }
+
+    #[test]
+    fn clients_and_unknown_relays_have_a_bucket_each() {
+        let (mut common, now) = common();
+        let limited = ThreadParams {
+            per_connection: Some((1000, 20_000)),
+            known_relays: Arc::new([[5; 20]].into()),
+            ..params()
+        };
+        let mut client = allowance(PUBLIC, &limited, now);
+        let mut unknown = allowance(PUBLIC, &limited, now);
+        unknown.opened(Some([6; 20]), &limited, now);
+        let mut relay = allowance(PUBLIC, &limited, now);
+        relay.opened(Some([5; 20]), &limited, now);
+        assert_eq!(everything(&mut client, &mut common, now), 20_000);
+        assert_eq!(everything(&mut unknown, &mut common, now), 20_000);
+        assert_eq!(everything(&mut relay, &mut common, now), 960_000);
+        // The own bucket tells when it is worth asking again: 4096 bytes, at 1000 a second.
+        let wait = client.take(&mut common, Direction::Read, 10_000, now);
+        assert_eq!(wait, Err(Duration::from_millis(4096)));
+        let later = now + 5 * SEC;
+        assert_eq!(everything(&mut client, &mut common, later), 5000);
+        // Without the limit, it has what the others have.
+        client.follow(&params(), later);
+        assert!(everything(&mut client, &mut common, later) > 100_000);
+    }
+
+    #[test]
+    fn what_the_common_limit_does_not_give_stays_in_the_own_bucket() {
+        let (mut common, now) = common();
+        let limited = ThreadParams {
+            per_connection: Some((1000, 20_000)),
+            ..params()
+        };
+        let mut other = allowance(PUBLIC, &params(), now);
+        everything(&mut other, &mut common, now);
+        let mut client = allowance(PUBLIC, &limited, now);
+        assert!(
+            client
+                .take(&mut common, Direction::Read, 10_000, now)
+                .is_err()
+        );
+        let later = now + SEC;
+        assert_eq!(everything(&mut client, &mut common, later), 20_000);
+    }
+
+    #[test]
+    fn what_is_moved_past_a_grant_is_paid_later() {
+        let (mut common, now) = common();
+        let limited = ThreadParams {
+            per_connection: Some((1000, 2000)),
+            ..params()
+        };
+        let mut client = allowance(PUBLIC, &limited, now);
+        let granted = client
+            .take(&mut common, Direction::Write, 2000, now)
+            .unwrap();
+        assert_eq!(granted, 2000);
+        client.settle(&mut common, Direction::Write, granted, 5000);
+        // Three seconds' worth are owed.
+        for seconds in 1..=3 {
+            let at = now + seconds * SEC;
+            assert!(client.take(&mut common, Direction::Write, 500, at).is_err());
+        }
+        let at = now + 4 * SEC;
+        let granted = client.take(&mut common, Direction::Write, 5000, at);
+        assert_eq!(granted, Ok(1000));
+        // What is not used comes back.
+        client.settle(&mut common, Direction::Write, 1000, 0);
+        let granted = client.take(&mut common, Direction::Write, 5000, at);
+        assert_eq!(granted, Ok(1000));
+    }
+}
