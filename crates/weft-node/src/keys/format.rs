@@ -370,6 +370,8 @@ mod tests {
             back.to_public_key().to_rsa_identity(),
             key.to_public_key().to_rsa_identity()
         );
+        // C tor ends some of its files with a zero byte.
+        assert!(rsa_key(format!("{}\0", *pem).as_bytes()).is_ok());
         for at in (0..pem.len()).step_by(11) {
             let mut bytes = pem.as_bytes().to_vec();
             bytes[at] ^= 1;

@@ -156,7 +156,7 @@ impl State {
     }
 
     /// The text of the file, as C tor lays it out.
-    fn to_text(&self, now: SystemTime) -> String {
+    pub fn to_text(&self, now: SystemTime) -> String {
         let mut text = format!(
             "# Tor state file last generated on {} UTC\n\
              # Other times below are in UTC\n\

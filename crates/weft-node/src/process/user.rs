@@ -126,11 +126,19 @@ mod tests {
             return;
         }
         let child = std::process::Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "process::user::tests::child", "--ignored", "--test-threads=1"])
+            .args([
+                "--exact",
+                "process::user::tests::child",
+                "--ignored",
+                "--test-threads=1",
+            ])
             .output()
             .unwrap();
         let said = String::from_utf8_lossy(&child.stdout);
-        assert!(child.status.success() && said.contains("1 passed"), "{said}");
+        assert!(
+            child.status.success() && said.contains("1 passed"),
+            "{said}"
+        );
     }
 
     #[test]
