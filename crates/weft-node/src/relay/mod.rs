@@ -334,8 +334,8 @@ impl Relay {
                 allowed,
                 older_than,
             } => {
-                self.overloaded();
                 if let Some(more) = self.memory_lines.check(now) {
+                    self.overloaded();
                     tracing::warn!(
                         "We are low on memory ({} of MaxMemInQueues {} MB): circuits with cells \
                          queued for {:.1} s or longer are closed{more}",
@@ -346,8 +346,8 @@ impl Relay {
                 }
             }
             Notice::OnionskinOverload => {
-                self.overloaded();
                 if let Some(more) = self.overloads.check(now) {
+                    self.overloaded();
                     tracing::warn!(
                         "Your computer is too slow to handle this many circuit creation requests! \
                          Some are refused. Consider a faster computer, or MaxAdvertisedBandwidth \
@@ -358,7 +358,8 @@ impl Relay {
         }
     }
 
-    /// Tells the directory that we were overloaded.
+    /// Tells the directory that we were overloaded. The descriptor gives the hour: once per log
+    /// line is enough, and a flood of refusals does not become a flood of messages.
     fn overloaded(&mut self) {
         self.directory(Command::Overloaded(SystemTime::now()));
     }
