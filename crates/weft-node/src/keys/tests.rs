@@ -56,7 +56,7 @@ impl Relay {
         }
     }
 
-    /// Every file below the DataDirectory: its contents, or its link count for a directory.
+    /// Every file below the DataDirectory: its contents; nothing for a directory.
     fn snapshot(&self) -> BTreeMap<String, Vec<u8>> {
         fn walk(dir: &Path, files: &mut BTreeMap<String, Vec<u8>>) {
             for entry in fs::read_dir(dir).unwrap() {
@@ -514,6 +514,52 @@ fn directories_that_cannot_be_made_leave_nothing_half_written() {
     relay.cfg.prepare_directories().unwrap();
     fs::create_dir(relay.key("secret_onion_key_ntor.tmp")).unwrap();
     relay.refuses(now(), &["secret_onion_key_ntor"]);
+}
+
+/// Not a test of its own: what the next test starts in a process whose files must stay short.
+#[test]
+#[ignore = "limits its process"]
+fn child_on_a_full_disk() {
+    // The signal's default action would end the process; with a handler the write fails.
+    let hit = std::sync::Arc::default();
+    signal_hook::flag::register(libc::SIGXFSZ, hit).unwrap();
+    let resource = nix::sys::resource::Resource::RLIMIT_FSIZE;
+    let (_, hard) = nix::sys::resource::getrlimit(resource).unwrap();
+    let relay = Relay::new();
+    relay.cfg.prepare_directories().unwrap();
+    // Room for every ed25519 file, and for the first half of an RSA key.
+    nix::sys::resource::setrlimit(resource, 400, hard).unwrap();
+    relay.refuses(now(), &["cannot write", "secret_id_key"]);
+    assert_eq!(relay.snapshot().len(), 1, "only the key directory");
+
+    nix::sys::resource::setrlimit(resource, hard, hard).unwrap();
+    let mut keys = relay.load(now()).unwrap();
+    let before = relay.snapshot();
+    let ntor = keys.ntor.current.public;
+    nix::sys::resource::setrlimit(resource, 400, hard).unwrap();
+    let due = now() + 28 * DAY;
+    keys.rotate_if_due(due, OnionKeyParams::default(), &mut rng(5))
+        .unwrap_err();
+    assert_eq!(keys.ntor.current.public, ntor);
+    assert!(before == relay.snapshot());
+}
+
+#[test]
+fn a_disk_that_fills_up_leaves_nothing_half_written() {
+    let child = std::process::Command::new(std::env::current_exe().unwrap())
+        .args([
+            "--exact",
+            "keys::tests::child_on_a_full_disk",
+            "--ignored",
+            "--test-threads=1",
+        ])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&child.stdout);
+    assert!(
+        child.status.success() && said.contains("1 passed"),
+        "{said}"
+    );
 }
 
 #[test]

@@ -234,9 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_changes_nothing() {
-        // /dev/full accepts the open and refuses the write; a temporary file that is a link to it
-        // stands for a full disk. `add` removes what is in the way, so write to it directly.
+    fn a_full_disk_is_explained() {
         let full = File::options().write(true).open("/dev/full").unwrap();
         let error = (&full).write_all(b"x").unwrap_err();
         let said = FileError::new("write", Path::new("/keys/secret_id_key"), error).to_string();
