@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -17,6 +17,9 @@ use anyhow::{Context, Result, bail, ensure};
 
 /// How long C tor may take to answer a command.
 const ANSWER: Duration = Duration::from_secs(30);
+
+/// How many troubles an [`Attacher`] remembers.
+const TROUBLES: usize = 100;
 
 /// One authenticated connection to a C tor's control socket.
 #[derive(Debug)]
@@ -229,10 +232,12 @@ impl std::fmt::Debug for Fingerprint {
 
 /// Puts each new stream of a client on the circuit whose id is the stream's SOCKS user name.
 ///
-/// The client must run with `__LeaveStreamsUnattached 1`. Ends when dropped.
+/// The client must run with `__LeaveStreamsUnattached 1`. Ends when dropped. Remembers what went
+/// wrong with circuits and streams, because a SOCKS client hears of it only that it did.
 #[derive(Debug)]
 pub struct Attacher {
     stop: Arc<AtomicBool>,
+    troubles: Arc<Mutex<VecDeque<String>>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -240,16 +245,28 @@ impl Attacher {
     /// Starts attaching the streams of the client behind this control socket.
     pub fn start(path: &Path) -> Result<Attacher> {
         let mut control = Control::connect(path)?;
-        control.command("SETEVENTS STREAM")?;
+        control.command("SETEVENTS STREAM CIRC")?;
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
+        let troubles = Arc::new(Mutex::new(VecDeque::new()));
+        let noted = Arc::clone(&troubles);
         let thread = std::thread::Builder::new()
             .name("attacher".into())
             .spawn(move || {
                 while !stopped.load(Ordering::Relaxed) {
                     let deadline = Instant::now() + Duration::from_millis(200);
                     match control.event(deadline) {
-                        Ok(Some(event)) => attach(&mut control, &event),
+                        Ok(Some(event)) => {
+                            attach(&mut control, &event);
+                            if is_trouble(&event) {
+                                let mut noted =
+                                    noted.lock().unwrap_or_else(PoisonError::into_inner);
+                                noted.push_back(event);
+                                if noted.len() > TROUBLES {
+                                    noted.pop_front();
+                                }
+                            }
+                        }
                         Ok(None) => {}
                         // The client has ended; its streams fail by themselves.
                         Err(_) => return,
@@ -260,7 +277,16 @@ impl Attacher {
         Ok(Attacher {
             stop,
             thread: Some(thread),
+            troubles,
         })
+    }
+}
+
+impl Attacher {
+    /// The last events of circuits and streams that ended otherwise than by being finished.
+    pub fn troubles(&self) -> Vec<String> {
+        let troubles = self.troubles.lock().unwrap_or_else(PoisonError::into_inner);
+        troubles.iter().cloned().collect()
     }
 }
 
@@ -284,6 +310,18 @@ fn attach(control: &mut Control, event: &str) {
         // The circuit is gone or was never there: the application hears it now, not by a timeout.
         let _ = control.command(&format!("CLOSESTREAM {stream} 1"));
     }
+}
+
+/// Whether an event says that a circuit or stream failed, or was closed for another reason than that
+/// it was finished or that we asked for it.
+fn is_trouble(event: &str) -> bool {
+    let state = event.split_whitespace().nth(2);
+    let ended = matches!(state, Some("FAILED" | "CLOSED" | "DETACHED"));
+    let expected = ["REASON=DONE", "REASON=REQUESTED", "REASON=FINISHED"];
+    ended
+        && !event
+            .split_whitespace()
+            .any(|word| expected.contains(&word))
 }
 
 /// The ids of a new stream and of the circuit that its user name asks for.
@@ -329,6 +367,19 @@ mod tests {
         );
         assert_eq!(stream_to_attach("STREAM 12 SUCCEEDED 7 127.0.0.1:9"), None);
         assert_eq!(stream_to_attach("CIRC 12 BUILT"), None);
+    }
+
+    #[test]
+    fn an_end_that_nobody_asked_for_is_trouble() {
+        assert!(is_trouble(
+            "CIRC 7 CLOSED $A~a BUILD_FLAGS=NEED_CAPACITY REASON=DESTROYED REMOTE_REASON=X"
+        ));
+        assert!(is_trouble(
+            "STREAM 9 FAILED 7 127.0.0.1:9 REASON=END REMOTE_REASON=RESOLVEFAILED"
+        ));
+        assert!(!is_trouble("STREAM 9 CLOSED 7 127.0.0.1:9 REASON=DONE"));
+        assert!(!is_trouble("CIRC 7 CLOSED $A~a REASON=REQUESTED"));
+        assert!(!is_trouble("CIRC 7 BUILT $A~a"));
     }
 
     #[test]

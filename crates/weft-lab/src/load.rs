@@ -85,7 +85,7 @@ pub struct Circuits<'a> {
     server: Server,
     /// Client and circuit id of each.
     circuits: Vec<(usize, u32)>,
-    _attachers: Vec<Attacher>,
+    attachers: Vec<Attacher>,
 }
 
 impl<'a> Circuits<'a> {
@@ -117,7 +117,7 @@ impl<'a> Circuits<'a> {
             nickname,
             server,
             circuits,
-            _attachers: attachers,
+            attachers,
         })
     }
 
@@ -147,7 +147,7 @@ impl<'a> Circuits<'a> {
         drop(sender);
         let transfers: Result<Vec<Transfer>> = receiver.iter().collect();
         let wall = start.elapsed();
-        let transfers = transfers?;
+        let transfers = transfers.with_context(|| self.troubles())?;
         ensure!(
             transfers.len() == self.circuits.len(),
             "a transfer's thread ended without a word"
@@ -159,6 +159,25 @@ impl<'a> Circuits<'a> {
             wall,
             used,
         })
+    }
+
+    /// What the clients and the logs say that went wrong.
+    fn troubles(&self) -> String {
+        let clients = self.attachers.iter().zip(self.network.clients());
+        let events = clients.flat_map(|(attacher, client)| {
+            let nickname = client.node().nickname().to_owned();
+            attacher
+                .troubles()
+                .into_iter()
+                .map(move |event| format!("\n  {nickname}: {event}"))
+        });
+        let warnings = self.network.warnings().unwrap_or_default();
+        let warnings = warnings.into_iter().map(|warning| format!("\n  {warning}"));
+        let all: String = events.chain(warnings).collect();
+        format!(
+            "a transfer through {} failed; clients and logs say:{all}",
+            self.nickname
+        )
     }
 }
 

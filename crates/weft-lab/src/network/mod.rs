@@ -184,7 +184,8 @@ impl Network {
             .tempdir()
             .context("creating a folder for the private network")?
             .keep();
-        let guardian = Guardian::start(Some(&folder))?;
+        let keep = std::env::var_os("WEFT_LAB_KEEP").is_some();
+        let guardian = Guardian::start(Some(&*folder).filter(|_| !keep))?;
         // A Unix socket's path has at most 107 bytes (unix(7)).
         ensure!(
             folder.as_os_str().len() < 80,
@@ -573,7 +574,8 @@ impl Network {
         Ok(warnings)
     }
 
-    /// The folder of the network, gone when this is dropped.
+    /// The folder of the network, gone when this is dropped, unless `WEFT_LAB_KEEP` is set in the
+    /// environment, for those who want to read logs afterwards.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
