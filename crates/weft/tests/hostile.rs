@@ -1,0 +1,49 @@
+//! A running relay among peers that break the protocol, the connection or their word.
+//!
+//! Each test starts the built `weft` on loopback, with one and with two connection threads, and
+//! plays everybody else over real sockets. Beside what the misdeed itself must lead to, each sees
+//! a bystander's circuit go on, and a relay that neither panics nor lets a peer fill its log.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+#[path = "hostile/cells.rs"]
+mod cells;
+#[path = "hostile/circuit.rs"]
+mod circuit;
+#[path = "hostile/crowds.rs"]
+mod crowds;
+#[path = "hostile/hops.rs"]
+mod hops;
+#[path = "hostile/links.rs"]
+mod links;
+#[path = "hostile/peer.rs"]
+mod peer;
+#[path = "hostile/process.rs"]
+mod process;
+#[path = "hostile/signals.rs"]
+mod signals;
+#[path = "hostile/start.rs"]
+mod start;
+
+use circuit::Through;
+use process::Weft;
+
+/// Runs a misdeed against a relay with one connection thread and one with two.
+fn besieged(misdeed: impl Fn(&mut Weft)) {
+    besieged_with("", misdeed);
+}
+
+/// The same, with more lines in torrc.
+fn besieged_with(torrc: &str, misdeed: impl Fn(&mut Weft)) {
+    for threads in [1, 2] {
+        let mut weft = Weft::start_with(threads, torrc);
+        let mut bystander = Through::new(&weft);
+        bystander.carries_data();
+        misdeed(&mut weft);
+        bystander.carries_data();
+        Through::new(&weft).carries_data();
+        weft.is_calm();
+        drop(bystander);
+        weft.terminate();
+    }
+}
