@@ -24,7 +24,7 @@ use mio::{Events, Poll, Token};
 use rand::rngs::StdRng;
 use weft_cell::reason::DestroyReason;
 use weft_core::controller::{Action, Notice, RelayController};
-use weft_core::handshake::Role;
+use weft_core::handshake::{PeerIdentity, Role};
 use weft_core::manager::RelayParams;
 use weft_core::message::ToController;
 use weft_crypto::handshake::{OnionKeys, ReplyParams};
@@ -61,6 +61,8 @@ pub use start::{StartError, key_config, run};
 const SIGNAL: Token = Token(usize::MAX - 2);
 /// Connections accepted from one listener in one turn.
 const ACCEPTS_PER_TURN: usize = 64;
+/// How long connection threads may take to end.
+const STOP_PATIENCE: Duration = Duration::from_secs(5);
 /// How often housekeeping runs.
 const TICK: Duration = Duration::from_secs(1);
 /// How often the signing key's lifetime is looked at, as C tor does.
@@ -122,6 +124,10 @@ struct Relay {
     next_signing_check: Instant,
     next_onion_check: Instant,
     accept_failures: RateLimit,
+    /// A listener had more connections than one turn accepts.
+    accept_again: bool,
+    /// A connection thread ended before its time.
+    failed: bool,
     overloads: RateLimit,
     memory_lines: RateLimit,
     skew_lines: RateLimit,
@@ -146,22 +152,24 @@ impl Relay {
     fn turn(&mut self) -> io::Result<()> {
         let now = Instant::now();
         let wait = (self.last_tick + TICK).saturating_duration_since(now);
-        let wait = match self.inline {
-            // The connection thread's poll waits for this one's, too.
-            Some(_) => Duration::ZERO,
-            None if self.threads.iter().any(MainEnds::is_stuck) => Duration::from_millis(1),
-            None => wait,
+        let wait = if self.accept_again {
+            Duration::ZERO
+        } else if self.threads.iter().any(MainEnds::is_stuck) {
+            wait.min(Duration::from_millis(1))
+        } else {
+            wait
         };
-        if let Some(thread) = &mut self.inline {
-            let patience = (self.last_tick + TICK).saturating_duration_since(now);
-            // What the controller said in the last turn is in the thread's rings already.
-            thread.turn(patience)?;
-        }
-        let wait = if wait.is_zero() || self.flag.prepare_sleep() {
+        let mut wait = if wait.is_zero() || self.flag.prepare_sleep() {
             wait
         } else {
             Duration::ZERO
         };
+        if let Some(thread) = &mut self.inline {
+            // The connection thread's poll waits for this one's, too. What the controller said in
+            // the last turn is in the thread's rings already.
+            thread.turn(wait)?;
+            wait = Duration::ZERO;
+        }
         match self.poll.poll(&mut self.events, Some(wait)) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -171,6 +179,9 @@ impl Relay {
         let now = Instant::now();
         let asked = self.events.iter().any(|event| event.token() == SIGNAL);
         let ready: Vec<Token> = self.events.iter().map(|event| event.token()).collect();
+        if std::mem::take(&mut self.accept_again) {
+            self.accept_all(now);
+        }
         for listener in ready {
             self.accept(listener, now);
         }
@@ -215,6 +226,13 @@ impl Relay {
 
     // ---- connections ----
 
+    /// Accepts what waits at every listener.
+    fn accept_all(&mut self, now: Instant) {
+        for listener in self.listeners.tokens() {
+            self.accept(listener, now);
+        }
+    }
+
     /// Accepts what waits at a listener; nothing, if the token is no listener's.
     fn accept(&mut self, listener: Token, now: Instant) {
         for _ in 0..ACCEPTS_PER_TURN {
@@ -250,6 +268,8 @@ impl Relay {
                 self.tell(thread.0, ToThread::Adopt(Box::new(adopt)));
             }
         }
+        // More may wait, and the kernel will not say so again.
+        self.accept_again = true;
     }
 
     /// Queues a message for a connection thread.
@@ -368,8 +388,12 @@ impl Relay {
 
     /// Housekeeping, once a second.
     fn tick(&mut self, now: Instant) {
-        for listener in self.listeners.tokens() {
-            self.accept(listener, now);
+        self.accept_all(now);
+        if self.handles.iter().any(JoinHandle::is_finished) && !self.shutdown.is_under_way() {
+            // Its links are gone, and others wait for its rings: nothing good comes of going on.
+            tracing::error!("A connection thread has ended; the relay cannot go on without it");
+            self.failed = true;
+            self.shutdown.now(now);
         }
         let totals = self.controller.totals();
         self.directory(Command::Bandwidth(Totals {
@@ -460,10 +484,11 @@ impl Relay {
 
     // ---- reachability ----
 
-    /// A CREATE that came over a connection that somebody else opened proves that they can.
+    /// A relay that opened a connection to us proves that it can; where to, it says in NETINFO.
     fn note_reachable(&mut self, message: &ToController, now: Instant) {
         if let ToController::LinkOpened {
             connection,
+            peer: PeerIdentity::Relay { .. },
             my_addr: Some(my_addr),
             ..
         } = message
@@ -805,8 +830,11 @@ impl Relay {
                 tracing::warn!("{error}");
             }
         } else if let Err(why) = self.reload_options(now) {
+            for line in why.lines() {
+                tracing::warn!("{line}");
+            }
             tracing::warn!(
-                "{why}\nThe old configuration stays in force. Correct it and send SIGHUP again"
+                "The old configuration stays in force. Correct the above and send SIGHUP again"
             );
             republish = None;
         }
@@ -828,7 +856,7 @@ impl Relay {
             match torrc::reload(&context.command_line, &context.host, &self.options) {
                 Ok(reloaded) => reloaded,
                 Err(report) => {
-                    let why = format!("The configuration has errors: {report}");
+                    let why = report.to_string();
                     report.without_errors().log();
                     return Err(why);
                 }
@@ -883,12 +911,38 @@ impl Relay {
     fn end(mut self) -> io::Result<()> {
         for thread in &mut self.threads {
             thread.send(ToThread::Stop);
-            thread.flush();
         }
-        if let Some(mut thread) = self.inline.take() {
-            thread.turn(Duration::ZERO)?;
+        // Full rings empty while both sides take turns; a thread that does not is not waited for.
+        let deadline = Instant::now() + STOP_PATIENCE;
+        loop {
+            for thread in &mut self.threads {
+                thread.flush();
+                while thread.from.pop().is_some() {}
+            }
+            if let Some(thread) = &mut self.inline {
+                thread.turn(Duration::ZERO)?;
+            }
+            let inline_ended = self
+                .inline
+                .as_ref()
+                .is_none_or(ConnectionThread::is_stopping);
+            let ended = inline_ended && self.handles.iter().all(JoinHandle::is_finished);
+            if ended || Instant::now() >= deadline {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(1));
         }
-        let mut result = Ok(());
+        self.handles.retain(|handle| {
+            let ended = handle.is_finished();
+            if !ended {
+                tracing::warn!("A connection thread does not end; the process ends without it");
+            }
+            ended
+        });
+        let mut result = match self.failed {
+            true => Err(io::Error::other("a connection thread ended before its time")),
+            false => Ok(()),
+        };
         for handle in self.handles.drain(..) {
             match handle.join() {
                 Ok(Ok(())) => {}

@@ -1,0 +1,341 @@
+//! Options that only a running relay shows: what SIGHUP puts into force and what it refuses, files
+//! and directories that the process makes, how it waits before it ends.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+use std::fs;
+use std::io::Read as _;
+use std::net::{IpAddr, TcpListener, TcpStream};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, User, chown, geteuid};
+
+/// Ends tests that would otherwise hang; nothing is measured by it.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A folder with a torrc in it.
+struct Bench {
+    folder: tempfile::TempDir,
+}
+
+/// A relay of that torrc. Killed when dropped.
+struct Running {
+    child: Child,
+    log: PathBuf,
+    /// Lines of the log that the test has seen.
+    seen: usize,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("defaults"), "").unwrap();
+        Self { folder }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Writes the torrc of a relay that nobody lists, with these lines.
+    fn torrc(&self, lines: &str) {
+        let text = format!(
+            "TestingTorNetwork 1\nAssumeReachable 1\nPublishServerDescriptor 0\n\
+             Nickname options\nContactInfo nobody\nExitRelay 0\nSafeLogging 0\n\
+             DirAuthority none orport=1 v3ident=0123456789ABCDEF0123456789ABCDEF01234567 \
+             127.0.0.1:1 89ABCDEF0123456789ABCDEF0123456789ABCDEF\n\
+             DataDirectory {}\n{lines}\n",
+            self.path("data").display()
+        );
+        fs::write(self.path("torrc"), text).unwrap();
+    }
+
+    /// Starts the relay and waits until it runs. It logs to `log`.
+    fn start(&self) -> Running {
+        let child = Command::new(env!("CARGO_BIN_EXE_weft"))
+            .args(["-f".as_ref(), self.path("torrc").as_os_str()])
+            .args([
+                "--defaults-torrc".as_ref(),
+                self.path("defaults").as_os_str(),
+            ])
+            .current_dir(self.folder.path())
+            .env("HOME", self.folder.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut running = Running {
+            child,
+            log: self.path("log"),
+            seen: 0,
+        };
+        running.wait_for("onionskin worker");
+        running
+    }
+
+    /// The torrc line of a log in this folder.
+    fn log_line(&self, name: &str) -> String {
+        format!("Log info file {}\n", self.path(name).display())
+    }
+}
+
+impl Running {
+    /// The first line that the test has not seen yet and that has this in it; those before it count
+    /// as seen.
+    fn wait_for(&mut self, text: &str) -> String {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let log = fs::read_to_string(&self.log).unwrap_or_default();
+            // The last line may not be whole yet.
+            let whole = log.rfind('\n').map_or("", |end| &log[..end]);
+            let lines: Vec<&str> = whole.lines().collect();
+            let new = lines.iter().enumerate().skip(self.seen);
+            if let Some((at, line)) = new.clone().find(|(_, line)| line.contains(text)) {
+                self.seen = at + 1;
+                return (*line).to_owned();
+            }
+            assert!(Instant::now() < deadline, "no \"{text}\" in:\n{log}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Waits for a line "Opened OR listener on" and returns the port.
+    fn opened(&mut self) -> u16 {
+        let line = self.wait_for("Opened OR listener on ");
+        line.rsplit(':').next().unwrap().trim().parse().unwrap()
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill(self.pid(), signal).unwrap();
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_raw(i32::try_from(self.child.id()).unwrap())
+    }
+
+    /// Tells it to end, and waits until it has; it must end well.
+    fn terminate(mut self) {
+        self.signal(Signal::SIGTERM);
+        assert!(self.child.wait().unwrap().success());
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn mode(path: PathBuf) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+/// Whether somebody listens there.
+fn listens(port: u16) -> bool {
+    TcpStream::connect(("127.0.0.1", port)).is_ok()
+}
+
+#[test]
+fn sighup_opens_and_closes_listeners_and_keeps_those_that_stay() {
+    let bench = Bench::new();
+    let log = bench.log_line("log");
+    bench.torrc(&format!("{log}ORPort 127.0.0.1:auto\n"));
+    let mut weft = bench.start();
+    weft.seen = 0;
+    let first = weft.opened();
+    // A connection that stays open shows that nothing of the old listener was given up.
+    let mut connection = TcpStream::connect(("127.0.0.1", first)).unwrap();
+
+    bench.torrc(&format!(
+        "{log}ORPort 127.0.0.1:auto\nORPort 127.0.0.2:auto NoAdvertise\n"
+    ));
+    weft.signal(Signal::SIGHUP);
+    let second = weft.opened();
+    assert_ne!(first, second);
+    assert!(TcpStream::connect(("127.0.0.2", second)).is_ok());
+    assert!(listens(first));
+    connection.set_nonblocking(true).unwrap();
+    let error = connection.read(&mut [0]).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock, "still open");
+
+    bench.torrc(&format!("{log}ORPort 127.0.0.2:auto\n"));
+    weft.signal(Signal::SIGHUP);
+    weft.wait_for(&format!(
+        "Closing no-longer-configured OR listener on 127.0.0.1:{first}"
+    ));
+    assert!(!listens(first));
+    weft.terminate();
+}
+
+#[test]
+fn sighup_with_a_port_that_is_taken_changes_nothing() {
+    let bench = Bench::new();
+    let (log, other) = (bench.log_line("log"), bench.log_line("other"));
+    bench.torrc(&format!("{log}ORPort 127.0.0.1:auto\n"));
+    let mut weft = bench.start();
+    weft.seen = 0;
+    let port = weft.opened();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = (taken.local_addr().unwrap(), taken);
+    bench.torrc(&format!("{other}ORPort {}\n", taken.0));
+    weft.signal(Signal::SIGHUP);
+    weft.wait_for(&format!("could not listen on {}", taken.0));
+    weft.wait_for("The old configuration stays in force");
+    assert!(listens(port));
+    // And once the port is free, the same torrc goes.
+    drop(taken);
+    weft.signal(Signal::SIGHUP);
+    weft.log = bench.path("other");
+    weft.seen = 0;
+    weft.wait_for("Opened OR listener on 127.0.0.1:");
+    weft.terminate();
+}
+
+#[test]
+fn sighup_tells_what_needs_a_restart_and_what_is_wrong() {
+    let bench = Bench::new();
+    let base = format!("{}ORPort 127.0.0.1:auto\n", bench.log_line("log"));
+    bench.torrc(&format!("{base}ConnectionThreads 1\nNumCPUs 1\n"));
+    let mut weft = bench.start();
+    bench.torrc(&format!("{base}ConnectionThreads 2\nNumCPUs 1\n"));
+    weft.signal(Signal::SIGHUP);
+    weft.wait_for("while the node is running, ConnectionThreads cannot be changed; restart it");
+    weft.wait_for("The old configuration stays in force");
+    bench.torrc(&format!("{base}ConnectionThreads 1\nNumCPUs 2\n"));
+    weft.signal(Signal::SIGHUP);
+    weft.wait_for("NumCPUs takes effect after a restart");
+    bench.torrc(&format!(
+        "{base}ConnectionThreads 1\nNumCPUs 2\nNicknme a\n"
+    ));
+    weft.signal(Signal::SIGHUP);
+    weft.wait_for("unknown option \"Nicknme\"; did you mean Nickname?");
+    weft.wait_for("The old configuration stays in force");
+    weft.terminate();
+}
+
+#[test]
+fn sighup_opens_logs_again_even_without_reading_torrc() {
+    for reload in [1, 0] {
+        let bench = Bench::new();
+        let log = bench.log_line("log");
+        bench.torrc(&format!(
+            "{log}ORPort 127.0.0.1:auto\n__ReloadTorrcOnSIGHUP {reload}\n"
+        ));
+        let mut weft = bench.start();
+        fs::rename(bench.path("log"), bench.path("log.1")).unwrap();
+        weft.seen = 0;
+        weft.signal(Signal::SIGHUP);
+        weft.wait_for("opening log file");
+        let written = fs::read_to_string(bench.path("log.1")).unwrap();
+        assert!(written.contains("Received reload signal"), "{written}");
+        let not = "Not reloading the configuration";
+        assert_eq!(reload == 0, written.contains(not), "{written}");
+        weft.terminate();
+    }
+}
+
+#[test]
+fn sighup_changes_the_heartbeat_and_other_options_of_the_running_node() {
+    let bench = Bench::new();
+    let base = format!("{}ORPort 127.0.0.1:auto\n", bench.log_line("log"));
+    bench.torrc(&format!("{base}HeartbeatPeriod 0\n"));
+    let mut weft = bench.start();
+    bench.torrc(&format!("{base}HeartbeatPeriod 1 second\n"));
+    weft.signal(Signal::SIGHUP);
+    weft.wait_for("Heartbeat: ");
+    weft.terminate();
+}
+
+#[test]
+fn files_are_where_torrc_says_and_nobody_else_s() {
+    let bench = Bench::new();
+    let [pid, cache, keys] = ["pid", "cache", "keys"].map(|name| bench.path(name));
+    bench.torrc(&format!(
+        "{}ORPort 127.0.0.1:auto\nPidFile {}\nCacheDirectory {}\nKeyDirectory {}\n\
+         CacheDirectoryGroupReadable 1\n",
+        bench.log_line("log"),
+        pid.display(),
+        cache.display(),
+        keys.display()
+    ));
+    fs::create_dir(&cache).unwrap();
+    fs::set_permissions(&cache, fs::Permissions::from_mode(0o777)).unwrap();
+    let mut weft = bench.start();
+    let written = fs::read_to_string(&pid).unwrap();
+    assert_eq!(written.trim(), weft.pid().to_string());
+    assert_eq!(mode(cache.clone()), 0o750);
+    assert_eq!(mode(bench.path("data")), 0o700);
+    assert_eq!(mode(keys.clone()), 0o700);
+    assert!(keys.join("secret_id_key").exists());
+    // They are looked at again on SIGHUP.
+    fs::set_permissions(&cache, fs::Permissions::from_mode(0o777)).unwrap();
+    weft.signal(Signal::SIGHUP);
+    weft.wait_for("Fixing permissions on directory");
+    assert_eq!(mode(cache), 0o750);
+    weft.terminate();
+    assert!(!pid.exists());
+}
+
+#[test]
+fn sigint_waits_as_long_as_torrc_says() {
+    let bench = Bench::new();
+    bench.torrc(&format!(
+        "{}ORPort 127.0.0.1:auto\nShutdownWaitLength 1 second\n",
+        bench.log_line("log")
+    ));
+    let mut weft = bench.start();
+    weft.seen = 0;
+    let port = weft.opened();
+    let _connection = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    weft.signal(Signal::SIGINT);
+    weft.wait_for("will shut down in 1 seconds");
+    assert!(weft.child.wait().unwrap().success());
+}
+
+#[test]
+fn the_user_of_torrc_owns_the_process_and_its_files() {
+    if !geteuid().is_root() {
+        eprintln!("skipped: only root can become another user");
+        return;
+    }
+    let Some(nobody) = User::from_name("nobody").unwrap() else {
+        eprintln!("skipped: there is no user nobody");
+        return;
+    };
+    let bench = Bench::new();
+    chown(bench.folder.path(), Some(nobody.uid), Some(nobody.gid)).unwrap();
+    bench.torrc(&format!(
+        "{}ORPort 127.0.0.1:auto\nUser nobody\n",
+        bench.log_line("log")
+    ));
+    let weft = bench.start();
+    let process = fs::metadata(format!("/proc/{}", weft.pid())).unwrap();
+    assert_eq!(process.uid(), nobody.uid.as_raw());
+    let data = fs::metadata(bench.path("data")).unwrap();
+    assert_eq!(data.uid(), nobody.uid.as_raw());
+    weft.terminate();
+}
+
+#[test]
+fn a_host_name_as_address_is_looked_up() {
+    let bench = Bench::new();
+    bench.torrc(&format!(
+        "{}ORPort 127.0.0.1:auto\nAddress localhost\nDirAllowPrivateAddresses 0\n\
+         PublishServerDescriptor 1\nAssumeReachable 0\n",
+        bench.log_line("log")
+    ));
+    let mut weft = bench.start();
+    weft.seen = 0;
+    let line = weft.wait_for(" is private: nobody on the public network can reach it");
+    let addr = line.split("Address ").nth(1).unwrap();
+    let addr: IpAddr = addr.split_whitespace().next().unwrap().parse().unwrap();
+    assert!(addr.is_loopback());
+    weft.terminate();
+}
