@@ -438,7 +438,9 @@ impl Network {
         let wanted: Vec<Fingerprint> = relays.map(|relay| relay.fingerprint.clone()).collect();
         for exit in &mut self.exits {
             wait_until_known(config, &mut exit.node, &wanted, |control, relay| {
-                control.info(&format!("ns/id/{relay}")).is_ok()
+                // 552 for an unknown relay, but nothing at all without a consensus.
+                let status = control.info(&format!("ns/id/{relay}"));
+                status.is_ok_and(|status| !status.is_empty())
             })?;
         }
         for client in &mut self.clients {
