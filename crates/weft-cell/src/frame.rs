@@ -107,6 +107,20 @@ fn variable_body(
     Ok(rest.get(..len).map(|body| (body, len)))
 }
 
+/// If `buf` is the beginning of a variable-length cell whose end has not come: how many bytes are
+/// missing. For links where no such cell is of use, so that nobody has to keep it.
+pub fn missing_of_variable(buf: &[u8]) -> Option<usize> {
+    let (_, rest) = buf.split_first_chunk::<{ crate::CIRC_ID_LEN }>()?;
+    let ([command], rest) = rest.split_first_chunk::<1>()?;
+    let (length, body) = rest.split_first_chunk::<2>()?;
+    if !ChanCmd::from(*command).is_var_cell() {
+        return None;
+    }
+    usize::from(u16::from_be_bytes(*length))
+        .checked_sub(body.len())
+        .filter(|missing| *missing > 0)
+}
+
 /// The versions that a peer's first cell lists, in its order, and how many bytes
 /// have been consumed.
 ///
@@ -192,6 +206,18 @@ mod tests {
     use proptest::prelude::*;
 
     const MAX: usize = 1000;
+
+    #[test]
+    fn what_is_missing_of_a_variable_cell_is_told_from_its_beginning() {
+        let mut cell = Vec::new();
+        encode_variable(0, ChanCmd::VPADDING, &[7; 300], &mut cell).unwrap();
+        assert_eq!(missing_of_variable(&cell[..7]), Some(300));
+        assert_eq!(missing_of_variable(&cell[..100]), Some(207));
+        // Whole, too short to tell, or of fixed length.
+        assert_eq!(missing_of_variable(&cell), None);
+        assert_eq!(missing_of_variable(&cell[..6]), None);
+        assert_eq!(missing_of_variable(&[0; 100]), None);
+    }
 
     #[test]
     fn versions_cell_as_c_tor_sends_it() {

@@ -38,7 +38,7 @@ impl LocalConnectionManager {
             Some(DestroyReason::PROTOCOL)
         } else if self.draining {
             Some(DestroyReason::HIBERNATING)
-        } else if link.circuits() >= self.params.max_circuits_per_link {
+        } else if self.controller_busy || link.circuits() >= self.params.max_circuits_per_link {
             Some(DestroyReason::RESOURCELIMIT)
         } else {
             None

@@ -94,6 +94,15 @@ pub struct Complaint {
     pub what: &'static str,
 }
 
+/// What became of a link's bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// Bytes that need not be shown again.
+    pub used: usize,
+    /// Bytes still to come that need not be shown at all.
+    pub skip: usize,
+}
+
 /// Why a link must be closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum LinkError {
@@ -136,6 +145,8 @@ pub struct LocalConnectionManager {
     rng: StdRng,
     /// New circuits are refused: the relay is going down.
     draining: bool,
+    /// The controller is far behind: nothing new is asked of it.
+    controller_busy: bool,
     /// The first thing since the last [`take_complaint`](Self::take_complaint) that broke the
     /// protocol.
     complaint: Option<Complaint>,
@@ -161,6 +172,7 @@ impl LocalConnectionManager {
             to_write: Vec::new(),
             rng: StdRng::from_seed(seed),
             draining: false,
+            controller_busy: false,
             complaint: None,
             totals: Totals::default(),
             params,
@@ -248,8 +260,8 @@ impl LocalConnectionManager {
         self.by_connection.get(&connection).copied()
     }
 
-    /// Handles the whole cells at the start of `bytes`, which a link received; returns how many
-    /// bytes they were. What is left is the beginning of a cell.
+    /// Handles the whole cells at the start of `bytes`, which a link received. What is left is the
+    /// beginning of a fixed-length cell.
     ///
     /// # Errors
     ///
@@ -259,7 +271,7 @@ impl LocalConnectionManager {
         key: LinkKey,
         bytes: &[u8],
         now: Instant,
-    ) -> Result<usize, LinkError> {
+    ) -> Result<Received, LinkError> {
         let mut used = 0;
         while let Some((frame, length)) =
             frame::next(bytes.get(used..).unwrap_or_default(), MAX_VARIABLE)?
@@ -283,8 +295,16 @@ impl LocalConnectionManager {
             }
         }
         self.settle(now);
+        // No opened link needs a variable-length cell: what comes of one is not kept.
+        let rest = bytes.get(used..).unwrap_or_default();
+        let skip = frame::missing_of_variable(rest).unwrap_or(0);
+        if skip > 0 {
+            self.totals.padding_received += 1;
+            used = bytes.len();
+        }
+        let received = Received { used, skip };
         let Some(link) = self.links.get_mut(key as usize) else {
-            return Ok(used);
+            return Ok(received);
         };
         if used > 0 {
             link.padding.cell_received(now);
@@ -292,7 +312,7 @@ impl LocalConnectionManager {
         if link.destroys.len() > MAX_DESTROYS {
             return Err(LinkError::NotReading);
         }
-        Ok(used)
+        Ok(received)
     }
 
     /// One fixed-length cell of a link.
@@ -458,6 +478,12 @@ impl LocalConnectionManager {
     /// The next message for the controller.
     pub fn poll_controller(&mut self) -> Option<ToController> {
         self.to_controller.pop_front()
+    }
+
+    /// Says whether the controller is so far behind that new circuits and extensions are to be
+    /// refused here; circuits that exist go on.
+    pub fn set_controller_busy(&mut self, busy: bool) {
+        self.controller_busy = busy;
     }
 
     // ---- sending ----

@@ -159,6 +159,9 @@ impl LocalConnectionManager {
         if half.peer != Peer::None || toward.purpose != Purpose::General {
             return self.protocol_error(slot, "EXTEND2 on a circuit that goes on already", now);
         }
+        if self.controller_busy {
+            return self.close_half(slot, DestroyReason::RESOURCELIMIT, Tell::Both, now);
+        }
         half.peer = Peer::Extending;
         toward.extension = toward.extension.wrapping_add(1);
         let extension = toward.extension;

@@ -18,7 +18,7 @@ use weft_core::address::{ConnectionId, ThreadId};
 use weft_core::controller::{Action, ControllerParams, Notice, RelayController};
 use weft_core::dos::DosParams;
 use weft_core::handshake::{Established, PeerIdentity};
-use weft_core::manager::{LocalConnectionManager, RelayParams};
+use weft_core::manager::{LinkError, LocalConnectionManager, Received, RelayParams};
 use weft_core::message::{FromController, HalfCell, HalfControl, ToController};
 use weft_crypto::handshake::{self, OnionKeys, ReplyParams, ntor};
 use weft_crypto::relay_cell::{ClientCrypt, RelayCrypt};
@@ -172,12 +172,49 @@ impl World {
 
     /// Lets the relay receive a cell on a connection.
     pub fn receive(&mut self, id: ConnectionId, cell: &Cell) {
+        let received = self.receive_bytes(id, cell.as_bytes()).unwrap();
+        assert_eq!((received.used, received.skip), (cell.as_bytes().len(), 0));
+    }
+
+    /// Lets the relay receive bytes on a connection that is open.
+    pub fn receive_bytes(&mut self, id: ConnectionId, bytes: &[u8]) -> Result<Received, LinkError> {
         let thread = self.threads[&id];
         let link = self.managers[thread].link_of(id).unwrap();
-        let used = self.managers[thread]
-            .receive(link, cell.as_bytes(), self.now)
-            .unwrap();
-        assert_eq!(used, cell.as_bytes().len());
+        self.managers[thread].receive(link, bytes, self.now)
+    }
+
+    /// Whether a connection is an opened link.
+    pub fn is_open(&self, id: ConnectionId) -> bool {
+        let thread = self.threads.get(&id);
+        thread.is_some_and(|thread| self.managers[*thread].link_of(id).is_some())
+    }
+
+    /// Checks every thread's tables.
+    pub fn audit(&self) {
+        for (thread, manager) in self.managers.iter().enumerate() {
+            if let Err(broken) = manager.audit() {
+                panic!("on thread {thread} it does not hold that {broken}");
+            }
+        }
+    }
+
+    /// Checks what must hold between threads when nothing is on its way: a half that is joined is
+    /// its peer's peer.
+    pub fn audit_joints(&self) {
+        let joints: BTreeMap<_, _> = self
+            .managers
+            .iter()
+            .flat_map(LocalConnectionManager::joints)
+            .collect();
+        for (half, peer) in &joints {
+            if let Some(peer) = peer {
+                assert_eq!(
+                    joints.get(peer),
+                    Some(&Some(*half)),
+                    "{half:?} is joined to {peer:?}"
+                );
+            }
+        }
     }
 
     /// The next cell that the relay wrote to a connection.
@@ -197,25 +234,35 @@ impl World {
     /// Lets everything happen that can, in an order that the seed chooses.
     pub fn settle(&mut self) {
         for _ in 0..1_000_000 {
-            for thread in 0..self.managers.len() {
-                self.carry_away(thread);
-            }
-            let mut steps: Vec<Step> = (0..self.managers.len())
-                .filter(|thread| self.has_mail(*thread))
-                .map(Step::Turn)
-                .collect();
-            if !self.to_controller.is_empty() {
-                steps.push(Step::Controller);
-            }
-            if steps.is_empty() {
+            let pick = self.rng.random_range(0..1 << 16);
+            if !self.step(pick) {
                 return;
-            }
-            match steps[self.rng.random_range(0..steps.len())] {
-                Step::Turn(thread) => self.turn(thread),
-                Step::Controller => self.run_controller(),
             }
         }
         panic!("the relay never comes to rest");
+    }
+
+    /// Lets one thing happen of those that can, after every thread has scheduled and written.
+    /// False: nothing can.
+    pub fn step(&mut self, pick: usize) -> bool {
+        for thread in 0..self.managers.len() {
+            self.carry_away(thread);
+        }
+        let mut steps: Vec<Step> = (0..self.managers.len())
+            .filter(|thread| self.has_mail(*thread))
+            .map(Step::Turn)
+            .collect();
+        if !self.to_controller.is_empty() {
+            steps.push(Step::Controller);
+        }
+        if steps.is_empty() {
+            return false;
+        }
+        match steps[pick % steps.len()] {
+            Step::Turn(thread) => self.turn(thread),
+            Step::Controller => self.run_controller(),
+        }
+        true
     }
 
     /// Lets time pass in steps of a quarter second.

@@ -37,7 +37,7 @@ use weft_sync::lease::LeasePool;
 use weft_sync::wake::WakeFlag;
 
 use crate::keys::{OnionKeyParams, RelayKeys, Rotation};
-use crate::logging::{self, Logging, RateLimit, SeverityMask, safe};
+use crate::logging::{Logging, RateLimit, safe};
 use crate::notice;
 use crate::process::lock::DataDirLock;
 use crate::process::pid::PidFile;
@@ -802,20 +802,9 @@ impl Relay {
                 }
             }
             Ask::Debug => {
-                self.log_everything();
+                self.context.logging.debug();
+                notice!("Switching to loglevel debug.");
             }
-        }
-    }
-
-    /// SIGUSR2: every log takes debug messages, until the next reload.
-    fn log_everything(&mut self) {
-        let mut log = self.options.log.clone();
-        for line in &mut log.lines {
-            line.takes = SeverityMask::at_least(logging::Severity::Debug);
-        }
-        match self.context.logging.apply(&log, Some(&self.options.log)) {
-            Ok(()) => notice!("Switching to loglevel debug."),
-            Err(error) => tracing::warn!("{error}"),
         }
     }
 
@@ -940,7 +929,9 @@ impl Relay {
             ended
         });
         let mut result = match self.failed {
-            true => Err(io::Error::other("a connection thread ended before its time")),
+            true => Err(io::Error::other(
+                "a connection thread ended before its time",
+            )),
             false => Ok(()),
         };
         for handle in self.handles.drain(..) {

@@ -43,6 +43,10 @@ use crate::workers::Workers;
 
 /// Connection threads at most: a thread's number is 16 bits, and rings grow with its square.
 const MAX_THREADS: u32 = 256;
+/// Onionskin workers at most, where `NumCPUs` says how many.
+const MAX_WORKERS: usize = 256;
+/// Onionskin workers at most, where it does not: C tor's MAX_DETECTABLE_CPUS.
+const MAX_DETECTED_WORKERS: usize = 16;
 /// Directory events that may wait for the main thread.
 const EVENTS: usize = 1024;
 /// Log lines about one kind of trouble.
@@ -206,8 +210,10 @@ fn start(options: Options, context: Context) -> Result<Relay, StartError> {
     let worker_count = options
         .resources
         .num_cpus
-        .map_or(cores, |count| usize::try_from(count).unwrap_or(cores))
-        .clamp(1, 16);
+        .map_or(cores.min(MAX_DETECTED_WORKERS), |count| {
+            usize::try_from(count).unwrap_or(MAX_WORKERS)
+        })
+        .clamp(1, MAX_WORKERS);
     let workers = Workers::start(worker_count, &main, &mut rng)?;
     let controller = RelayController::new(
         count,
@@ -287,6 +293,8 @@ fn start(options: Options, context: Context) -> Result<Relay, StartError> {
         next_signing_check: now + super::SIGNING_CHECK,
         next_onion_check: now,
         accept_failures: RateLimit::new(QUIET),
+        accept_again: false,
+        failed: false,
         overloads: RateLimit::new(QUIET),
         memory_lines: RateLimit::new(QUIET),
         skew_lines: RateLimit::new(QUIET),

@@ -51,8 +51,14 @@ pub(super) struct Connection {
     pub(super) writable: bool,
     /// Listed among the connections to be read.
     pub(super) listed: bool,
+    /// The kernel said that the peer sends no more; what it sent may still be there.
+    pub(super) peer_ended: bool,
     /// The beginning of a cell whose rest has not come.
     pub(super) left: Vec<u8>,
+    /// Bytes of a cell that nobody needs, still to come.
+    pub(super) skip: usize,
+    /// Plaintext bytes that TLS has encrypted and the socket has not taken whole.
+    pub(super) unsent: usize,
     /// The last write found the kernel's buffer full, and cells wait.
     pub(super) blocked: bool,
 }
@@ -67,47 +73,52 @@ pub(super) struct ReadOutcome {
 }
 
 impl Connection {
-    /// Reads up to about `max` bytes from the socket and appends what they decrypt to.
+    /// Reads up to `max` bytes from the socket and appends what they decrypt to. `scratch` is where
+    /// they are read to: large, so that a busy socket costs few system calls.
     ///
     /// # Errors
     ///
     /// The socket failed, or the peer broke TLS.
-    pub(super) fn read(&mut self, max: usize, plain: &mut Vec<u8>) -> io::Result<ReadOutcome> {
+    pub(super) fn read(
+        &mut self,
+        max: usize,
+        scratch: &mut [u8],
+        plain: &mut Vec<u8>,
+    ) -> io::Result<ReadOutcome> {
         let mut outcome = ReadOutcome {
             socket_bytes: 0,
             ended: false,
         };
-        let tls = self.session.tls();
-        while outcome.socket_bytes < max {
-            match tls.read_tls(&mut self.socket) {
+        while outcome.socket_bytes < max && !outcome.ended {
+            let room = scratch.len().min(max - outcome.socket_bytes);
+            let Some(buffer) = scratch.get_mut(..room) else {
+                break;
+            };
+            let count = match self.socket.read(buffer) {
                 Ok(0) => {
                     outcome.ended = true;
-                    self.readable = false;
                     break;
                 }
-                Ok(bytes) => outcome.socket_bytes += bytes,
+                Ok(count) => count,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.readable = false;
                     break;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(error),
-            }
-            let state = tls
-                .process_new_packets()
-                .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
-            let ready = state.plaintext_bytes_to_read();
-            if ready > 0 {
-                let start = plain.len();
-                plain.resize(start + ready, 0);
-                if let Some(room) = plain.get_mut(start..) {
-                    tls.reader().read_exact(room)?;
-                }
-            }
-            if state.peer_has_closed() {
-                outcome.ended = true;
+            };
+            outcome.socket_bytes += count;
+            let bytes = buffer.get(..count).unwrap_or_default();
+            outcome.ended |= decrypt(self.session.tls(), bytes, plain)?;
+            // A short read has emptied the socket, and the kernel will tell of more (epoll(7)); but
+            // not of an end that it has told of already.
+            if count < room && !self.peer_ended {
+                self.readable = false;
                 break;
             }
+        }
+        if outcome.ended {
+            self.readable = false;
         }
         Ok(outcome)
     }
@@ -140,6 +151,7 @@ impl Connection {
                 self.blocked = true;
                 return Ok(written);
             }
+            self.unsent = 0;
             if out.is_empty() || written >= allowance {
                 self.blocked = false;
                 return Ok(written);
@@ -148,6 +160,7 @@ impl Connection {
             while !out.is_empty() && batch < BATCH_BYTES && written + batch < allowance {
                 batch += self.encrypt_record(out, spent)?;
             }
+            self.unsent = batch;
         }
     }
 
@@ -201,4 +214,29 @@ impl Connection {
         }
         Ok(true)
     }
+}
+
+/// Appends what some bytes of a TLS stream decrypt to. True: the peer has said that it ends here.
+fn decrypt(
+    tls: &mut rustls::Connection,
+    mut bytes: &[u8],
+    plain: &mut Vec<u8>,
+) -> io::Result<bool> {
+    let mut ended = false;
+    while !bytes.is_empty() && !ended {
+        tls.read_tls(&mut bytes)?;
+        let state = tls
+            .process_new_packets()
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        let ready = state.plaintext_bytes_to_read();
+        if ready > 0 {
+            let start = plain.len();
+            plain.resize(start + ready, 0);
+            if let Some(room) = plain.get_mut(start..) {
+                tls.reader().read_exact(room)?;
+            }
+        }
+        ended = state.peer_has_closed();
+    }
+    Ok(ended)
 }

@@ -26,6 +26,9 @@ use super::ThreadParams;
 /// A dry bucket of a connection's own is worth asking again when it holds this many bytes.
 const WORTH_IT: u64 = 4096;
 
+/// How soon to ask again at the earliest.
+const SHORTEST_WAIT: Duration = Duration::from_millis(2);
+
 /// Which way bytes go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Direction {
@@ -56,6 +59,8 @@ impl<T> Pair<T> {
 pub(super) struct CommonLimit {
     lease: Lease,
     owed: Pair<usize>,
+    /// The last asking brought nothing: nobody else need ask in this turn.
+    dry: Pair<bool>,
 }
 
 impl CommonLimit {
@@ -64,6 +69,7 @@ impl CommonLimit {
         CommonLimit {
             lease,
             owed: Pair::default(),
+            dry: Pair::default(),
         }
     }
 
@@ -75,6 +81,11 @@ impl CommonLimit {
     /// See [`Lease::expire`].
     pub(super) fn expire(&mut self, now: Instant) {
         self.lease.expire(now);
+    }
+
+    /// Whether the last asking brought nothing.
+    pub(super) fn is_dry(&mut self, direction: Direction) -> bool {
+        *self.dry.of(direction)
     }
 
     /// Up to `wanted` bytes, or how long to wait for some.
@@ -93,8 +104,10 @@ impl CommonLimit {
             *owed = owed.saturating_sub(ask(*owed));
         }
         let granted = if *owed > 0 { 0 } else { ask(wanted) };
+        *self.dry.of(direction) = granted == 0;
         if granted == 0 {
-            return Err(self.lease.retry_after());
+            // A debt that is paid in part says nothing about when the rest can be.
+            return Err(self.lease.retry_after().max(SHORTEST_WAIT));
         }
         Ok(granted)
     }

@@ -17,7 +17,7 @@ use super::Adopt;
 /// Messages that a control lane holds.
 const CONTROL_LANE: usize = 4096;
 /// Batches that a cell lane holds.
-const CELL_LANE: usize = 256;
+const CELL_LANE: usize = 64;
 /// Messages that a lane to or from the controller holds.
 const CONTROLLER_LANE: usize = 8192;
 /// Cells in one batch at most.
@@ -85,13 +85,19 @@ impl ToPeer {
                 }
             }
         }
-        while !outbox.cells.is_empty() || !outbox.empties.is_empty() {
-            let rest = outbox.cells.split_off(BATCH.min(outbox.cells.len()));
-            self.stuck_cells.push_back(CellBatch {
-                cells: std::mem::replace(&mut outbox.cells, rest),
-                empties: std::mem::take(&mut outbox.empties),
-            });
+        let mut empties = std::mem::take(&mut outbox.empties);
+        let mut cells = outbox.cells.drain(..);
+        loop {
+            let batch = CellBatch {
+                cells: cells.by_ref().take(BATCH).collect(),
+                empties: std::mem::take(&mut empties),
+            };
+            if batch.cells.is_empty() && batch.empties.is_empty() {
+                break;
+            }
+            self.stuck_cells.push_back(batch);
         }
+        drop(cells);
         // Cells never overtake the control messages that were sent before them.
         while self.stuck_control.is_empty()
             && let Some(batch) = self.stuck_cells.pop_front()
@@ -114,9 +120,9 @@ impl ToPeer {
         !self.stuck_control.is_empty() || !self.stuck_cells.is_empty()
     }
 
-    /// The other thread has ended.
-    pub fn is_gone(&self) -> bool {
-        self.control.is_disconnected()
+    /// Cells that found no room.
+    pub fn stuck_cells(&self) -> usize {
+        self.stuck_cells.iter().map(|batch| batch.cells.len()).sum()
     }
 }
 

@@ -44,7 +44,7 @@ use rand::rngs::StdRng;
 use slab::Slab;
 use weft_cell::reason::DestroyReason;
 use weft_core::address::{ConnectionId, ThreadId};
-use weft_core::cells::Empties;
+use weft_core::cells::{Empties, QUEUED_CELL_COST};
 use weft_core::handshake::{
     ErrorClass, HANDSHAKE_TIMEOUT, HandshakeError, LinkHandshake, PeerIdentity, Role,
 };
@@ -71,6 +71,10 @@ const NESTED: Token = Token(usize::MAX - 1);
 /// Bytes read from one socket in one turn: enough for large TLS batches, small enough for
 /// fairness among sockets.
 const READ_PER_TURN: usize = 128 * 1024;
+/// Bytes read from all sockets in one turn: what they bring is written before more is read.
+const READ_PER_TURN_IN_ALL: usize = 1024 * 1024;
+/// Messages for the controller that may wait before nothing new is asked of it.
+const CONTROLLER_BUSY: usize = 1024;
 /// Bytes written to one socket in one turn.
 const WRITE_PER_TURN: usize = 1024 * 1024;
 /// How often timers run.
@@ -145,7 +149,9 @@ pub struct ConnectionThread {
     /// Tokens by link.
     by_link: Vec<Option<usize>>,
     /// Sockets that may have bytes, in the order in which they will be read.
-    to_read: VecDeque<usize>,
+    to_read: VecDeque<Listed>,
+    /// The bandwidth that all share ran dry: reading waits for it until then.
+    thirsty_until: Option<Instant>,
     /// Handshakes in the order of their deadlines.
     handshakes: VecDeque<(Instant, ConnectionId)>,
     /// Link TLS and identity.
@@ -155,7 +161,7 @@ pub struct ConnectionThread {
     /// Bandwidth.
     common: CommonLimit,
     /// Sockets that may have bytes but must wait for bandwidth, and until when.
-    resting: VecDeque<(Instant, usize)>,
+    resting: VecDeque<(Instant, Listed)>,
     /// When the first of them has waited long enough.
     rest_until: Option<Instant>,
     /// When it is worth trying again to write what bandwidth held back.
@@ -172,6 +178,8 @@ pub struct ConnectionThread {
     moved: Moved,
     /// Messages that the ring to the controller had no room for.
     stuck: VecDeque<ToController>,
+    /// Bytes as they come from the socket being read.
+    scratch: Vec<u8>,
     /// Decrypted bytes of the socket being read.
     plain: Vec<u8>,
     /// Cells whose memory is free again.
@@ -186,6 +194,13 @@ pub struct ConnectionThread {
     quiet_circuits: RateLimit,
     /// Told to end.
     stopping: bool,
+}
+
+/// A socket in a list; its token may have another owner by the time that its turn comes.
+#[derive(Clone, Copy, Debug)]
+struct Listed {
+    token: usize,
+    id: ConnectionId,
 }
 
 /// Why a connection is closed.
@@ -229,6 +244,8 @@ impl ConnectionThread {
             by_id: BTreeMap::new(),
             by_link: Vec::new(),
             to_read: VecDeque::new(),
+            thirsty_until: None,
+            scratch: vec![0; READ_PER_TURN],
             handshakes: VecDeque::new(),
             tls: config.tls,
             params: config.params,
@@ -318,11 +335,17 @@ impl ConnectionThread {
 
     /// How long nothing will need doing unless a socket or a thread says so.
     fn wait_time(&self, now: Instant) -> Duration {
-        if self.is_stuck() {
+        if self.is_stuck() || !self.stuck.is_empty() {
             return RETRY;
         }
         let mut until = self.last_tick + TICK;
         if !self.to_read.is_empty() {
+            match self.thirsty_until {
+                Some(at) => until = until.min(at),
+                None => return Duration::ZERO,
+            }
+        }
+        if self.write_again.is_none() && self.manager.has_unwritten() {
             return Duration::ZERO;
         }
         for again in [self.rest_until, self.write_again].into_iter().flatten() {
@@ -336,26 +359,34 @@ impl ConnectionThread {
         until.saturating_duration_since(now)
     }
 
-    /// Some ring is full.
+    /// Some ring to another connection thread is full: what sockets bring would have no place.
     fn is_stuck(&self) -> bool {
-        !self.stuck.is_empty() || self.ends.to_peers.iter().any(mesh::ToPeer::is_stuck)
+        self.ends.to_peers.iter().any(mesh::ToPeer::is_stuck)
     }
 
     /// Remembers which sockets are ready.
     fn note_events(&mut self) {
         for event in &self.events {
-            let Some(connection) = self.connections.get_mut(event.token().0) else {
+            let token = event.token().0;
+            let Some(connection) = self.connections.get_mut(token) else {
                 continue;
             };
             if event.is_writable() {
                 connection.writable = true;
             }
-            if event.is_readable() || event.is_read_closed() || event.is_error() {
+            if event.is_read_closed() || event.is_error() {
+                connection.peer_ended = true;
+            }
+            if event.is_readable() || connection.peer_ended {
                 connection.readable = true;
             }
-            if !connection.listed {
+            // What an opened link has to write is in the manager's list; a handshake goes on in
+            // `service`, whatever happened to its socket.
+            let shaking = matches!(connection.phase, Phase::Handshake(_));
+            if !connection.listed && (connection.readable || shaking) {
                 connection.listed = true;
-                self.to_read.push_back(event.token().0);
+                let id = connection.id;
+                self.to_read.push_back(Listed { token, id });
             }
         }
     }
@@ -455,58 +486,78 @@ impl ConnectionThread {
             readable: false,
             writable: false,
             listed: false,
+            peer_ended: false,
             left: Vec::new(),
+            skip: 0,
+            unsent: 0,
             blocked: false,
         });
         self.by_id.insert(id, token);
+        // Connections come and go faster than their time runs out.
+        if self.handshakes.len() > 1024 && self.handshakes.len() > 4 * self.connections.len() {
+            let by_id = &self.by_id;
+            self.handshakes.retain(|(_, id)| by_id.contains_key(id));
+        }
         self.handshakes.push_back((deadline, id));
     }
 
-    /// Reads the sockets that may have bytes, a bounded amount each.
+    /// Reads the sockets that may have bytes, a bounded amount each and in all.
     fn read_sockets(&mut self, now: Instant) {
         if self.is_stuck() {
             return;
         }
         self.wake_rested(now);
+        self.thirsty_until = None;
+        let direction = Direction::Read;
+        let mut in_all = 0;
         for _ in 0..self.to_read.len() {
-            let Some(token) = self.to_read.pop_front() else {
+            let Some(listed) = self.to_read.pop_front() else {
                 break;
             };
-            let Some(connection) = self.connections.get_mut(token) else {
+            let Some(connection) = self
+                .connections
+                .get_mut(listed.token)
+                .filter(|connection| connection.id == listed.id)
+            else {
                 continue;
             };
-            let direction = Direction::Read;
-            let grant =
-                match connection
-                    .allowance
-                    .take(&mut self.common, direction, READ_PER_TURN, now)
-                {
-                    Ok(grant) => grant,
-                    Err(wait) => {
-                        let until = now + wait.min(TICK);
-                        self.resting.push_back((until, token));
-                        self.rest_until =
-                            Some(self.rest_until.map_or(until, |other| other.min(until)));
-                        continue;
+            let taken = connection
+                .allowance
+                .take(&mut self.common, direction, READ_PER_TURN, now);
+            let grant = match taken {
+                Ok(grant) => grant,
+                Err(wait) => {
+                    let until = now + wait.min(TICK);
+                    if self.common.is_dry(direction) {
+                        // Nobody gets anything now: they wait in their order.
+                        self.to_read.push_front(listed);
+                        self.thirsty_until = Some(until);
+                        break;
                     }
-                };
-            let result = self.service(token, grant, now);
-            let used = *result.as_ref().unwrap_or(&0);
-            if let Some(connection) = self.connections.get_mut(token) {
+                    self.resting.push_back((until, listed));
+                    self.rest_until = Some(self.rest_until.map_or(until, |other| other.min(until)));
+                    continue;
+                }
+            };
+            let mut used = 0;
+            let result = self.service(listed.token, grant, &mut used, now);
+            in_all += used;
+            self.load.add(used as u64);
+            if let Some(connection) = self.connections.get_mut(listed.token) {
                 connection
                     .allowance
                     .settle(&mut self.common, direction, grant, used);
                 self.moved.add(&connection.allowance, direction, used);
-                self.load.add(used as u64);
+                connection.listed = connection.readable && result.is_ok();
+                if connection.listed {
+                    self.to_read.push_back(listed);
+                }
             }
             if let Err(reason) = result {
-                self.close(token, &reason, now);
+                self.close(listed.token, &reason, now);
             }
-            if let Some(connection) = self.connections.get_mut(token) {
-                connection.listed = connection.readable;
-                if connection.readable {
-                    self.to_read.push_back(token);
-                }
+            if in_all >= READ_PER_TURN_IN_ALL {
+                break;
             }
         }
     }
@@ -519,17 +570,23 @@ impl ConnectionThread {
         let (rested, resting): (VecDeque<_>, VecDeque<_>) = std::mem::take(&mut self.resting)
             .into_iter()
             .partition(|(until, _)| *until <= now);
-        for (_, token) in rested.into_iter().rev() {
-            self.to_read.push_front(token);
+        for (_, listed) in rested.into_iter().rev() {
+            self.to_read.push_front(listed);
         }
         self.rest_until = resting.iter().map(|(until, _)| *until).min();
         self.resting = resting;
     }
 
-    /// Reads one socket and handles what came. Returns the bytes taken from the socket.
-    fn service(&mut self, token: usize, max: usize, now: Instant) -> Result<usize, CloseReason> {
+    /// Reads one socket and handles what came; `used` grows by the bytes taken from the socket.
+    fn service(
+        &mut self,
+        token: usize,
+        max: usize,
+        used: &mut usize,
+        now: Instant,
+    ) -> Result<(), CloseReason> {
         let Some(connection) = self.connections.get_mut(token) else {
-            return Ok(0);
+            return Ok(());
         };
         if matches!(connection.phase, Phase::Handshake(_)) && connection.writable {
             // TCP may have failed to connect; and TLS has something to say first.
@@ -541,18 +598,23 @@ impl ConnectionThread {
         }
         self.plain.clear();
         self.plain.append(&mut connection.left);
-        let read = connection.read(max, &mut self.plain)?;
+        let read = connection.read(max, &mut self.scratch, &mut self.plain)?;
+        *used += read.socket_bytes;
         if let Phase::Handshake(_) = connection.phase {
             self.shake_hands(token, now)?;
         }
         let Some(connection) = self.connections.get_mut(token) else {
-            return Ok(read.socket_bytes);
+            return Ok(());
         };
         if let Phase::Open(link) = connection.phase {
-            let used = self.manager.receive(link, &self.plain, now)?;
+            let skipped = connection.skip.min(self.plain.len());
+            connection.skip -= skipped;
+            let bytes = self.plain.get(skipped..).unwrap_or_default();
+            let received = self.manager.receive(link, bytes, now)?;
+            connection.skip += received.skip;
             connection
                 .left
-                .extend_from_slice(self.plain.get(used..).unwrap_or_default());
+                .extend_from_slice(bytes.get(received.used..).unwrap_or_default());
         }
         if self.plain.capacity() > 4 * READ_PER_TURN {
             self.plain = Vec::new();
@@ -560,7 +622,7 @@ impl ConnectionThread {
         if read.ended {
             return Err(CloseReason::Ended);
         }
-        Ok(read.socket_bytes)
+        Ok(())
     }
 
     /// Goes on with a link handshake; what is left in `plain` belongs to the opened link.
@@ -608,6 +670,8 @@ impl ConnectionThread {
         if let Some(entry) = self.by_link.get_mut(index) {
             *entry = Some(token);
         }
+        // The last of the handshake may still be with TLS.
+        self.manager.set_held(link, connection.blocked);
         Ok(())
     }
 
@@ -694,14 +758,13 @@ impl ConnectionThread {
                 return Ok(());
             }
         };
-        let written = connection.write(out, grant, &mut self.spent)?;
+        let result = connection.write(out, grant, &mut self.spent);
+        let blocked = connection.blocked;
+        self.manager.set_held(link, blocked);
+        let written = result?;
         connection
             .allowance
             .settle(&mut self.common, direction, grant, written);
-        if !out.is_empty() && connection.writable {
-            // The grant was less than what waits: there is more to write at once.
-            self.write_again = Some(now);
-        }
         self.moved.add(&connection.allowance, direction, written);
         self.load.add(written as u64);
         if written > 0 {
@@ -742,6 +805,9 @@ impl ConnectionThread {
         if sent || !self.stuck.is_empty() {
             self.ends.main.notify();
         }
+        // Circuits that exist must not feel what the main thread is busy with.
+        self.manager
+            .set_controller_busy(self.stuck.len() > CONTROLLER_BUSY);
     }
 
     /// What the controller hears about once a second.
@@ -751,13 +817,19 @@ impl ConnectionThread {
         let buffered = self
             .connections
             .iter()
-            .map(|(_, connection)| connection.left.capacity() as u64)
-            .sum();
+            .map(|(_, connection)| connection.left.capacity() + connection.unsent)
+            .sum::<usize>()
+            + self
+                .ends
+                .to_peers
+                .iter()
+                .map(|peer| peer.stuck_cells() * QUEUED_CELL_COST)
+                .sum::<usize>();
         Report {
             thread: self.me,
             bytes_per_second: self.load.bytes_per_second(now),
             queued: self.manager.queued(now),
-            buffered,
+            buffered: buffered as u64,
             links: u32::try_from(self.manager.links()).unwrap_or(u32::MAX),
             halves: u32::try_from(self.manager.halves()).unwrap_or(u32::MAX),
             totals,
