@@ -339,3 +339,28 @@ fn a_host_name_as_address_is_looked_up() {
     assert!(addr.is_loopback());
     weft.terminate();
 }
+
+#[test]
+fn sigusr2_logs_everything_until_the_next_sighup() {
+    let bench = Bench::new();
+    let log = format!("Log notice file {}\n", bench.path("log").display());
+    bench.torrc(&format!("{log}ORPort 127.0.0.1:auto\n"));
+    let mut weft = bench.start();
+    weft.seen = 0;
+    let port = weft.opened();
+    weft.signal(Signal::SIGUSR2);
+    weft.wait_for("Switching to loglevel debug");
+    drop(TcpStream::connect(("127.0.0.1", port)).unwrap());
+    weft.wait_for("[debug]");
+    weft.signal(Signal::SIGHUP);
+    weft.wait_for("opening log file");
+    weft.signal(Signal::SIGUSR1);
+    weft.wait_for("Heartbeat: ");
+    drop(TcpStream::connect(("127.0.0.1", port)).unwrap());
+    weft.signal(Signal::SIGUSR1);
+    weft.wait_for("Heartbeat: ");
+    let written = fs::read_to_string(&weft.log).unwrap();
+    let after = written.split("opening log file").last().unwrap();
+    assert!(!after.contains("[debug]"), "{after}");
+    weft.terminate();
+}
