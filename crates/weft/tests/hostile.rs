@@ -14,6 +14,8 @@ mod circuit;
 mod crowds;
 #[path = "hostile/hops.rs"]
 mod hops;
+#[path = "hostile/limits.rs"]
+mod limits;
 #[path = "hostile/links.rs"]
 mod links;
 #[path = "hostile/peer.rs"]

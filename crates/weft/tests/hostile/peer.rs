@@ -212,19 +212,27 @@ impl Peer {
     /// The next cell but padding; `None` when the relay has closed.
     pub(crate) fn next(&mut self) -> Option<Cell> {
         loop {
+            let cell = self.next_of_any_kind()?;
+            if !matches!(
+                cell.command(),
+                ChanCmd::PADDING | ChanCmd::PADDING_NEGOTIATE
+            ) {
+                return Some(cell);
+            }
+        }
+    }
+
+    /// The next fixed-length cell; `None` when the relay has closed.
+    pub(crate) fn next_of_any_kind(&mut self) -> Option<Cell> {
+        loop {
             while let Some((frame, length)) = frame::next(&self.plain, 65535).unwrap() {
                 let cell = match frame {
                     Frame::Fixed(cell) => Some(Cell::from(cell)),
                     Frame::Variable { .. } => None,
                 };
                 self.plain.drain(..length);
-                if let Some(cell) = cell
-                    && !matches!(
-                        cell.command(),
-                        ChanCmd::PADDING | ChanCmd::PADDING_NEGOTIATE
-                    )
-                {
-                    return Some(cell);
+                if cell.is_some() {
+                    return cell;
                 }
             }
             if !self.fill().unwrap() {
