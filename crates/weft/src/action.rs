@@ -7,8 +7,8 @@ use anyhow::{Context as _, bail};
 use weft_node::keys::RelayKeys;
 use weft_node::logging::Logging;
 use weft_node::process::lock::{DataDirLock, LockError};
-use weft_node::torrc::known::{KNOWN, deprecated_names};
 use weft_node::relay::{self, Context, key_config};
+use weft_node::torrc::known::{KNOWN, deprecated_names};
 use weft_node::torrc::{Action, CommandLine, FingerprintKind, Host, Loaded, Options, Quiet, dump};
 
 use crate::help::HELP;
