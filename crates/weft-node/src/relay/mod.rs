@@ -786,8 +786,9 @@ impl Relay {
             Ask::Interrupt => {
                 let wait = self.options.process.shutdown_wait_length;
                 notice!(
-                    "Interrupt: we have stopped accepting new connections, and will shut down in \
-                     {} seconds. Interrupt again to exit now.",
+                    "Interrupt: we have stopped accepting new connections, and will shut down when \
+                     nobody is connected any more, in {} seconds at the latest. Interrupt again to \
+                     exit now.",
                     wait.as_secs()
                 );
                 self.controller.drain();
@@ -954,6 +955,7 @@ impl Relay {
             self.save_state(&lines);
         }
         drop(self.pid_file.take());
+        notice!("Exiting.");
         result
     }
 }
