@@ -423,10 +423,14 @@ impl LocalConnectionManager {
 
     /// The half must have moved on before long. `extension` is what it waits for, see [`Wait`].
     pub(super) fn wait_for(&mut self, half: HalfAddr, extension: u32, now: Instant) {
-        // Halves come and go faster than waits run out: those that are gone are swept up.
+        // Halves come and go, and extend and truncate, faster than waits run out: those that
+        // nobody waits for any more are swept up, so that no more are left than there are halves.
         if self.waits.len() > 1024 && self.waits.len() > 4 * self.halves.len() {
             let halves = &mut self.halves;
-            self.waits.retain(|wait| halves.at(wait.half).is_some());
+            self.waits.retain(|wait| {
+                let half = halves.at(wait.half);
+                half.is_some_and(|half| half.still_waits(wait.extension))
+            });
         }
         self.waits.push_back(Wait {
             deadline: now + self.params.wait,

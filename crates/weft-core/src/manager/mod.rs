@@ -17,6 +17,7 @@
 //! Control messages must be handled before the cells that were sent after them: take note of how
 //! many cells a ring holds, handle its control lane, then that many cells.
 
+mod audit;
 mod circuit;
 mod params;
 mod recognized;
