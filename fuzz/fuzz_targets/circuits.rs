@@ -1,0 +1,389 @@
+//! The circuit machine: connection managers and the controller, with peers that send anything and
+//! messages that arrive in any order.
+//!
+//! Input: one byte of how many threads (1 to 3), then operations: a byte of which, and its
+//! arguments, as [`Play::operate`] reads them. What is missing at the end is zero.
+//!
+//! After every operation the tables of each thread fit together; when all messages have arrived, a
+//! half that is joined is its peer's peer; when all connections have closed, nothing is left.
+#![no_main]
+
+// The same relay without sockets that weft-core's own tests run.
+#[path = "../../crates/weft-core/tests/world/mod.rs"]
+mod world;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use libfuzzer_sys::fuzz_target;
+use weft_cell::circ_msg::{CreateReply, CreateRequest};
+use weft_cell::link_msg::Destroy;
+use weft_cell::reason::DestroyReason;
+use weft_cell::{Cell, ChanCmd, RelayCmd, relay};
+use weft_core::address::ConnectionId;
+use weft_core::handshake::PeerIdentity;
+use weft_core::message::FromController;
+use weft_crypto::handshake::fast;
+use weft_crypto::relay_cell::ClientCrypt;
+use weft_fuzz::zero_padded;
+use world::{Circuit, World, relay_identity};
+
+/// Operations of one input at most, so that none takes long.
+const MAX_OPERATIONS: usize = 2000;
+/// Links that the input may open.
+const MAX_LINKS: usize = 12;
+
+/// An input that is read from its beginning.
+struct Bytes<'a>(&'a [u8]);
+
+impl<'a> Bytes<'a> {
+    fn byte(&mut self) -> u8 {
+        match self.0.split_first() {
+            Some((first, rest)) => {
+                self.0 = rest;
+                *first
+            }
+            None => 0,
+        }
+    }
+
+    fn pick<T: Copy>(&mut self, from: &[T]) -> Option<T> {
+        let number = usize::from(self.byte());
+        from.get(number.checked_rem(from.len())?).copied()
+    }
+
+    /// A length, then so many bytes.
+    fn data(&mut self) -> &'a [u8] {
+        let length = usize::from(self.byte()).min(self.0.len());
+        let (data, rest) = self.0.split_at(length);
+        self.0 = rest;
+        data
+    }
+
+    /// A circuit id: one of eight that a client may choose, of eight that it may not, or none.
+    fn circ_id(&mut self) -> u32 {
+        match self.byte() {
+            255 => 0,
+            id if id & 0x80 != 0 => u32::from(id & 7) + 1,
+            id => 0x8000_0001 + u32::from(id & 7),
+        }
+    }
+}
+
+/// What the peers know.
+struct Play {
+    world: World,
+    links: Vec<ConnectionId>,
+    /// Circuits that clients asked for, by connection and circuit id.
+    asked: BTreeMap<(ConnectionId, u32), fast::ClientState>,
+    /// Circuits that clients have the keys of.
+    circuits: BTreeMap<(ConnectionId, u32), ClientCrypt>,
+    /// Circuits that the relay extended to a peer.
+    extended: Vec<(ConnectionId, u32)>,
+}
+
+impl Play {
+    fn new(threads: u16) -> Self {
+        Play {
+            world: World::new(threads, 1),
+            links: Vec::new(),
+            asked: BTreeMap::new(),
+            circuits: BTreeMap::new(),
+            extended: Vec::new(),
+        }
+    }
+
+    /// One operation.
+    fn operate(&mut self, input: &mut Bytes<'_>) {
+        match input.byte() % 20 {
+            0 => self.open(PeerIdentity::Unauthenticated, input),
+            1 => {
+                let peer = relay_identity(input.byte() % 4 + 1);
+                self.open(peer, input);
+            }
+            // Anything at all on a link.
+            2 => {
+                let (circ_id, command) = (input.circ_id(), ChanCmd::from(input.byte() % 128));
+                let mut cell = Cell::new(circ_id, command);
+                *cell.body_mut() = zero_padded(input.data());
+                self.receive(input, &cell);
+            }
+            3 => {
+                if let Some(connection) = self.link(input) {
+                    let bytes = input.data();
+                    // A prefix of a cell may stay; what is no cell ends the link.
+                    if self.world.receive_bytes(connection, bytes).is_err() {
+                        self.close(connection);
+                    }
+                }
+            }
+            4 | 5 => self.create(input),
+            6..=8 => self.relay(input),
+            // A next hop answers, says something, or refuses.
+            9 => self.answer(input),
+            10 => {
+                if let Some((connection, circ_id)) = input.pick(&self.extended) {
+                    let mut cell = Cell::new(circ_id, ChanCmd::RELAY);
+                    *cell.body_mut() = zero_padded(input.data());
+                    self.send(connection, &cell);
+                }
+            }
+            11 => {
+                let reason = DestroyReason::from(input.byte());
+                let cell = Destroy { reason }.encode(input.circ_id());
+                self.receive(input, &cell);
+            }
+            // Messages arrive, in an order that the input chooses.
+            12..=14 => {
+                for _ in 0..input.byte() % 8 + 1 {
+                    if !self.world.step(usize::from(input.byte())) {
+                        break;
+                    }
+                }
+            }
+            15 => self.connect(input),
+            16 => {
+                self.world
+                    .pass(Duration::from_millis(250) * u32::from(input.byte()));
+            }
+            17 => {
+                if let Some(connection) = self.link(input) {
+                    self.close(connection);
+                }
+            }
+            18 => match input.byte() % 8 {
+                0 => self.world.room = u32::from(input.byte()),
+                1 => self.world.room = u32::MAX,
+                2 => self.world.not_reading.clear(),
+                3 => self.world.not_reading.extend(self.links.last()),
+                4 => self.world.answer_onionskins = false,
+                5 => self.world.answer_onionskins = true,
+                6 => self.free_memory(input),
+                _ => self.world.controller.drain(),
+            },
+            _ => self.world.settle(),
+        }
+        self.read();
+        self.links.retain(|link| self.world.is_open(*link));
+    }
+
+    fn link(&self, input: &mut Bytes<'_>) -> Option<ConnectionId> {
+        input.pick(&self.links)
+    }
+
+    fn open(&mut self, peer: PeerIdentity, input: &mut Bytes<'_>) {
+        if self.links.len() < MAX_LINKS {
+            let thread = usize::from(input.byte()) % self.world.managers.len();
+            let link = self.world.link_on(thread, peer);
+            self.links.push(link);
+        }
+    }
+
+    fn close(&mut self, connection: ConnectionId) {
+        self.world.close(connection);
+        self.asked.retain(|(on, _), _| *on != connection);
+        self.circuits.retain(|(on, _), _| *on != connection);
+        self.extended.retain(|(on, _)| *on != connection);
+    }
+
+    /// Lets the relay receive a cell on a link that the input chooses.
+    fn receive(&mut self, input: &mut Bytes<'_>, cell: &Cell) {
+        if let Some(connection) = self.link(input) {
+            self.send(connection, cell);
+        }
+    }
+
+    /// Lets the relay receive a cell.
+    fn send(&mut self, connection: ConnectionId, cell: &Cell) {
+        if self.world.is_open(connection)
+            && self
+                .world
+                .receive_bytes(connection, cell.as_bytes())
+                .is_err()
+        {
+            self.close(connection);
+        }
+    }
+
+    /// CREATE_FAST, whose answer can be used.
+    fn create(&mut self, input: &mut Bytes<'_>) {
+        let circ_id = input.circ_id();
+        let Some(connection) = self.link(input) else {
+            return;
+        };
+        let state = fast::ClientState::start(self.world.rng());
+        let request = CreateRequest::Fast { x: *state.x() };
+        if let Ok(cell) = request.encode(circ_id) {
+            self.send(connection, &cell);
+            self.asked.insert((connection, circ_id), state);
+        }
+    }
+
+    /// A relay cell, rightly encrypted, for the relay under test or for whoever is beyond it.
+    fn relay(&mut self, input: &mut Bytes<'_>) {
+        let known: Vec<(ConnectionId, u32)> = self.circuits.keys().copied().collect();
+        let Some((connection, circ_id)) = input.pick(&known) else {
+            return;
+        };
+        let how = input.byte();
+        let (command, data) = match how & 15 {
+            0..=2 => (
+                RelayCmd::EXTEND2,
+                Circuit::extend_message(input.byte() % 5 + 1, &[1; 84]),
+            ),
+            3 => (RelayCmd::TRUNCATE, vec![input.byte()]),
+            4 => (RelayCmd::DROP, Vec::new()),
+            5 => (RelayCmd::BEGIN, b"a:80\0".to_vec()),
+            6 => (RelayCmd::DATA, vec![7; 498]),
+            7 => (RelayCmd::ESTABLISH_RENDEZVOUS, vec![input.byte() % 4; 20]),
+            8 => (
+                RelayCmd::RENDEZVOUS1,
+                [vec![input.byte() % 4; 20], vec![3; 64]].concat(),
+            ),
+            _ => (RelayCmd::from(input.byte()), input.data().to_vec()),
+        };
+        let outer = match how & 16 {
+            0 => ChanCmd::RELAY_EARLY,
+            _ => ChanCmd::RELAY,
+        };
+        let stream = u16::from(how & 32 != 0);
+        let mut cell = Cell::new(circ_id, outer);
+        if relay::encode(cell.body_mut(), command, stream, &data, self.world.rng()).is_err() {
+            return;
+        }
+        let Some(crypt) = self.circuits.get_mut(&(connection, circ_id)) else {
+            return;
+        };
+        // Past its only hop the circuit's cells are noise, which is what a relay sees.
+        if how & 64 == 0 {
+            crypt.encrypt_forward(0, cell.body_mut());
+        }
+        self.send(connection, &cell);
+    }
+
+    /// CREATED2 of the next hop, of any length.
+    fn answer(&mut self, input: &mut Bytes<'_>) {
+        if let Some((connection, circ_id)) = input.pick(&self.extended) {
+            let data = input.data().to_vec();
+            if let Ok(cell) = (CreateReply::Created2 { data }).encode(circ_id) {
+                self.send(connection, &cell);
+            }
+        }
+    }
+
+    /// A connection that the controller wanted comes up, to the right relay or another, or fails.
+    fn connect(&mut self, input: &mut Bytes<'_>) {
+        if self.world.connects.is_empty() {
+            return;
+        }
+        let at = usize::from(input.byte()) % self.world.connects.len();
+        let connect = self.world.connects.remove(at);
+        let thread = usize::from(connect.thread.0);
+        match input.byte() {
+            how if how & 1 == 0 => {
+                let peer = relay_identity(how / 2 % 5 + 1);
+                self.world.open(connect.connection, thread, true, peer);
+                self.links.push(connect.connection);
+            }
+            how => self.world.managers[thread]
+                .connection_failed(connect.connection, DestroyReason::from(how / 2)),
+        }
+    }
+
+    fn free_memory(&mut self, input: &mut Bytes<'_>) {
+        let older_than = Duration::from_millis(u64::from(input.byte()));
+        let now = self.world.now;
+        for manager in &mut self.world.managers {
+            manager.handle_controller(FromController::FreeMemory { older_than }, now);
+        }
+    }
+
+    /// The peers read what the relay wrote.
+    fn read(&mut self) {
+        let connections: Vec<ConnectionId> = self.world.written.keys().copied().collect();
+        for connection in connections {
+            while let Some(cell) = self.world.take(connection) {
+                let circuit = (connection, cell.circ_id());
+                match cell.command() {
+                    ChanCmd::CREATED_FAST => self.created(circuit, &cell),
+                    ChanCmd::CREATE2 => self.extended.push(circuit),
+                    ChanCmd::DESTROY => {
+                        self.circuits.remove(&circuit);
+                    }
+                    ChanCmd::RELAY | ChanCmd::RELAY_EARLY => {
+                        assert_ne!(cell.circ_id(), 0, "a relay cell is on a circuit");
+                    }
+                    ChanCmd::CREATED2 | ChanCmd::PADDING | ChanCmd::PADDING_NEGOTIATE => {}
+                    other => panic!("the relay sent {other}"),
+                }
+            }
+        }
+    }
+
+    /// The answer to a CREATE_FAST is right.
+    fn created(&mut self, circuit: (ConnectionId, u32), cell: &Cell) {
+        // A CREATE_FAST that came while the circuit was there was ignored: its answer never comes,
+        // and this one may be to the one before.
+        if let Some(state) = self.asked.remove(&circuit)
+            && let Ok(CreateReply::Fast { y, kh }) =
+                CreateReply::decode(cell.command(), cell.body())
+            && let Ok(keys) = state.finish(&y, &kh)
+        {
+            let mut crypt = ClientCrypt::new();
+            crypt.add_hop(&keys);
+            self.circuits.insert(circuit, crypt);
+        }
+    }
+
+    /// Everybody goes.
+    fn end(mut self) {
+        self.world.room = u32::MAX;
+        self.world.not_reading.clear();
+        self.world.settle();
+        self.world.audit();
+        self.world.audit_joints();
+        self.read();
+        // Nothing waits for a reader who reads.
+        for manager in &self.world.managers {
+            assert!(manager.links_to_write().is_empty());
+            assert!(!manager.has_backlog());
+        }
+        let links = self.world.managers.iter().map(|manager| manager.links());
+        assert_eq!(
+            self.world.controller.connections(),
+            links.sum::<usize>() + self.world.connects.len(),
+            "the controller knows the connections"
+        );
+        for connect in std::mem::take(&mut self.world.connects) {
+            let thread = usize::from(connect.thread.0);
+            self.world.managers[thread]
+                .connection_failed(connect.connection, DestroyReason::CONNECTFAILED);
+        }
+        for link in std::mem::take(&mut self.links) {
+            if self.world.is_open(link) {
+                self.world.close(link);
+            }
+        }
+        self.world.settle();
+        self.world.audit();
+        assert_eq!(self.world.halves(), 0, "every half has closed");
+        assert_eq!(self.world.controller.connections(), 0);
+        assert!(self.world.connects.is_empty());
+        for manager in &self.world.managers {
+            assert_eq!(manager.links(), 0);
+        }
+    }
+}
+
+fuzz_target!(|input: &[u8]| {
+    let mut input = Bytes(input);
+    let mut play = Play::new(u16::from(input.byte() % 3) + 1);
+    for _ in 0..MAX_OPERATIONS {
+        if input.0.is_empty() {
+            break;
+        }
+        play.operate(&mut input);
+        play.world.audit();
+    }
+    play.end();
+});
