@@ -29,6 +29,8 @@ mod limit;
 pub mod mesh;
 mod params;
 mod tcp;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -142,8 +144,9 @@ pub struct ConnectionThread {
     ends: ThreadEnds,
     /// Links, halves, scheduler.
     manager: LocalConnectionManager,
-    /// Sockets by token.
-    connections: Slab<Connection>,
+    /// Sockets by token. Boxed: the slab never shrinks, and a crowd that has gone should not leave
+    /// more than a pointer each.
+    connections: Slab<Box<Connection>>,
     /// Tokens by connection.
     by_id: BTreeMap<ConnectionId, usize>,
     /// Tokens by link.
@@ -475,7 +478,7 @@ impl ConnectionThread {
             return;
         }
         let deadline = now + HANDSHAKE_TIMEOUT;
-        entry.insert(Connection {
+        entry.insert(Box::new(Connection {
             id,
             peer,
             socket,
@@ -491,7 +494,7 @@ impl ConnectionThread {
             skip: 0,
             unsent: 0,
             blocked: false,
-        });
+        }));
         self.by_id.insert(id, token);
         // Connections come and go faster than their time runs out.
         if self.handshakes.len() > 1024 && self.handshakes.len() > 4 * self.connections.len() {

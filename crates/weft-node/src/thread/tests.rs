@@ -1,0 +1,253 @@
+//! A connection thread, one turn at a time, with a client at the other end of a real socket.
+
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::{Ipv4Addr, TcpListener};
+
+use rand_chacha::ChaCha12Rng;
+use weft_cell::frame::{self, Frame};
+use weft_cell::{Cell, ChanCmd};
+use weft_core::handshake::EphemeralKeys;
+use weft_sync::lease::LeasePool;
+use weft_sync::wake::WakeFlag;
+
+use super::mesh::{MainEnds, WakeUp, mesh};
+use super::*;
+use crate::tls::{LinkLifetimes, LinkSession};
+
+/// The first connection.
+const FIRST: ConnectionId = ConnectionId(1);
+/// Turns after which whatever is waited for will never come.
+const MANY_TURNS: usize = 10_000;
+
+/// A thread and the main thread's end of its channels.
+struct Bench {
+    thread: ConnectionThread,
+    main: MainEnds,
+    _main_poll: Poll,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let mut rng = ChaCha12Rng::seed_from_u64(1);
+        let wall = SystemTime::now();
+        let keys = EphemeralKeys::generate(wall, &mut rng).unwrap();
+        let tls = LinkTls::relay(keys.keys(), LinkLifetimes::default(), wall, &mut rng).unwrap();
+        let (main_poll, main_waker) = event_loop().unwrap();
+        let (poll, waker) = event_loop().unwrap();
+        let main = WakeUp {
+            flag: Arc::new(WakeFlag::new()),
+            waker: main_waker,
+        };
+        let (mut threads, mut mains) = mesh(vec![waker], &main);
+        let now = Instant::now();
+        let rate = 1 << 40;
+        let config = ThreadConfig {
+            ends: threads.remove(0),
+            threads: 1,
+            poll,
+            relay: Arc::new(RelayParams::new([1; 20], [2; 32])),
+            params: ThreadParams::default(),
+            tls: Arc::new(tls),
+            lease: Lease::new(Arc::new(LeasePool::new(rate, rate, now))),
+            seed: [3; 32],
+        };
+        Bench {
+            thread: ConnectionThread::new(config, now),
+            main: mains.remove(0),
+            _main_poll: main_poll,
+        }
+    }
+
+    /// Gives the thread a connection; returns its other end. Both sockets hold little.
+    fn connect(&mut self) -> std::net::TcpStream {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (accepted, peer) = listener.accept().unwrap();
+        for socket in [&client, &accepted] {
+            socket.set_nonblocking(true).unwrap();
+            let socket = socket2::SockRef::from(socket);
+            socket.set_send_buffer_size(16 * 1024).unwrap();
+            socket.set_recv_buffer_size(16 * 1024).unwrap();
+        }
+        self.main.send(ToThread::Adopt(Box::new(Adopt {
+            id: FIRST,
+            socket: accepted,
+            peer,
+            role: Role::Responder,
+        })));
+        self.main.flush();
+        self.turn();
+        client
+    }
+
+    fn turn(&mut self) {
+        self.thread.turn(Duration::from_millis(1)).unwrap();
+    }
+
+    /// What the main thread hears of the connection's end, if it has ended.
+    fn end(&mut self) -> Option<DestroyReason> {
+        std::iter::from_fn(|| self.main.from.pop()).find_map(|message| match message {
+            ToController::LinkClosed { connection, reason } if connection == FIRST => Some(reason),
+            _ => None,
+        })
+    }
+}
+
+/// A client's link to the thread.
+struct Client {
+    socket: std::net::TcpStream,
+    session: LinkSession,
+    plain: Vec<u8>,
+}
+
+impl Client {
+    /// A link that is open on both sides.
+    fn open(bench: &mut Bench) -> Self {
+        let mut rng = ChaCha12Rng::seed_from_u64(2);
+        let socket = bench.connect();
+        let peer = socket.peer_addr().unwrap().ip();
+        let mut session = LinkTls::client().unwrap().connect(&mut rng).unwrap();
+        session.tls().set_buffer_limit(None);
+        let role = Role::Initiator {
+            expected_rsa: None,
+            expected_ed: None,
+        };
+        let mut handshake = LinkHandshake::new(role, None, peer, Vec::new(), Instant::now());
+        handshake.start();
+        let mut client = Client {
+            socket,
+            session,
+            plain: Vec::new(),
+        };
+        for _ in 0..MANY_TURNS {
+            client.write();
+            bench.turn();
+            client.read();
+            if client.session.tls().is_handshaking() {
+                continue;
+            }
+            let now = SystemTime::now();
+            let used = handshake
+                .receive(&client.plain, &client.session, now, &mut rng)
+                .unwrap();
+            client.plain.drain(..used);
+            client.send(&handshake.take_output());
+            if bench.thread.manager.links() == 1 && handshake.established().is_some() {
+                return client;
+            }
+        }
+        panic!("the link never opened");
+    }
+
+    fn send(&mut self, bytes: &[u8]) {
+        self.session.tls().writer().write_all(bytes).unwrap();
+        self.write();
+    }
+
+    /// Writes as much as the socket takes.
+    fn write(&mut self) {
+        while self.session.tls().wants_write() {
+            match self.session.tls().write_tls(&mut self.socket) {
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
+    /// Reads what is there.
+    fn read(&mut self) {
+        loop {
+            match self.session.tls().read_tls(&mut self.socket) {
+                Ok(0) => panic!("the thread closed the connection"),
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) => panic!("{error}"),
+            }
+            let state = self.session.tls().process_new_packets().unwrap();
+            let start = self.plain.len();
+            self.plain
+                .resize(start + state.plaintext_bytes_to_read(), 0);
+            let room = &mut self.plain[start..];
+            self.session.tls().reader().read_exact(room).unwrap();
+        }
+    }
+
+    /// Cells that have come whole, by circuit id.
+    fn cells(&mut self, command: ChanCmd) -> Vec<u32> {
+        let mut cells = Vec::new();
+        while let Some((frame, length)) = frame::next(&self.plain, 65535).unwrap() {
+            if let Frame::Fixed(cell) = frame
+                && cell.command() == command
+            {
+                cells.push(cell.circ_id());
+            }
+            self.plain.drain(..length);
+        }
+        cells
+    }
+}
+
+#[test]
+fn a_connection_that_opens_no_link_in_a_minute_is_closed() {
+    let mut bench = Bench::new();
+    let begin = Instant::now();
+    let mut client = bench.connect();
+    // Bytes that come now and then do not help.
+    for (seconds, byte) in [(20, 22), (40, 3), (59, 1)] {
+        client.write_all(&[byte]).unwrap();
+        bench.turn();
+        let now = begin + Duration::from_secs(seconds);
+        bench.thread.tick(now);
+        bench.thread.tell(now);
+        assert_eq!(bench.end(), None);
+    }
+    let late = Instant::now() + HANDSHAKE_TIMEOUT;
+    bench.thread.tick(late);
+    bench.thread.tell(late);
+    assert_eq!(bench.end(), Some(DestroyReason::CONNECTFAILED));
+    assert!(bench.thread.connections.is_empty() && bench.thread.by_id.is_empty());
+    client.set_nonblocking(false).unwrap();
+    assert_eq!(client.read(&mut [0; 10]).unwrap(), 0);
+}
+
+#[test]
+fn a_link_that_opened_in_time_stays() {
+    let mut bench = Bench::new();
+    let _client = Client::open(&mut bench);
+    let late = Instant::now() + 2 * HANDSHAKE_TIMEOUT;
+    bench.thread.tick(late);
+    bench.thread.tell(late);
+    assert_eq!(bench.end(), None);
+    assert!(bench.thread.handshakes.is_empty());
+}
+
+#[test]
+fn what_a_full_socket_left_untaken_is_written_when_it_has_room() {
+    let mut bench = Bench::new();
+    let mut client = Client::open(&mut bench);
+    // Each is answered by a DESTROY: many more bytes than the sockets hold.
+    let wrong: Vec<u32> = (1..=600).collect();
+    for id in &wrong {
+        client.send(Cell::new(*id, ChanCmd::CREATE_FAST).as_bytes());
+    }
+    for _ in 0..MANY_TURNS {
+        client.write();
+        bench.turn();
+        if !client.session.tls().wants_write() {
+            break;
+        }
+    }
+    // Nothing more is sent, nothing else happens: only the client reads.
+    let mut destroyed = Vec::new();
+    for _ in 0..MANY_TURNS {
+        bench.turn();
+        client.read();
+        destroyed.extend(client.cells(ChanCmd::DESTROY));
+        if destroyed.len() == wrong.len() {
+            break;
+        }
+    }
+    assert_eq!(destroyed.len(), wrong.len());
+    assert_eq!(destroyed, wrong);
+}
