@@ -30,7 +30,8 @@ fn ten_thousand_connections_that_never_authenticate_keep_nobody_out() {
     limits::raise_file_limit(limits::RESERVED).unwrap();
     let (soft, _) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
     let descriptors = usize::try_from(soft).unwrap_or(usize::MAX);
-    let crowd = SILENT.min(descriptors.saturating_sub(1000));
+    // Other tests of this process need some, too.
+    let crowd = SILENT.min(descriptors / 2);
     besieged(|weft| {
         let before = weft.memory();
         let silent: Vec<TcpStream> = (0..crowd)
