@@ -295,7 +295,7 @@ fn sigint_waits_as_long_as_torrc_says() {
     let port = weft.opened();
     let _connection = TcpStream::connect(("127.0.0.1", port)).unwrap();
     weft.signal(Signal::SIGINT);
-    weft.wait_for("will shut down in 1 seconds");
+    weft.wait_for("in 1 seconds at the latest");
     assert!(weft.child.wait().unwrap().success());
 }
 
