@@ -40,15 +40,10 @@ mod private_network {
 
     /// The program under test with this many connection threads, and how its `platform` begins.
     fn subject(threads: u32) -> (Program, &'static str) {
-        let built = option_env!("CARGO_BIN_EXE_weft").map(PathBuf::from);
-        match std::env::var_os("WEFT_BIN").map(PathBuf::from).or(built) {
-            Some(path) => (
-                Program::weft(&path, Some(threads)).expect("weft is there"),
-                "Weft ",
-            ),
-            // Without a weft the tests still test the laboratory.
-            None => (tor(), "Tor "),
-        }
+        let named = std::env::var_os("WEFT_BIN").map(PathBuf::from);
+        let path = named.unwrap_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_weft")));
+        let program = Program::weft(&path, Some(threads)).expect("weft is there");
+        (program, "Weft ")
     }
 
     fn tor() -> Program {

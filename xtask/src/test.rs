@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 
 use crate::{fuzz, machine};
 
@@ -136,15 +136,11 @@ fn deny() -> Result<Outcome> {
 
 /// Weft as a relay among C tor nodes.
 fn interop() -> Result<Outcome> {
-    check(machine::cargo().args(["build", "--package", "weft"]))?;
-    let weft = machine::target().join("debug").join("weft");
-    ensure!(weft.is_file(), "cargo built no {}", weft.display());
     check(
         machine::cargo()
-            .args(["test", "--package", "weft-lab", "--test", "interop", "--"])
+            .args(["test", "--workspace", "--test", "interop", "--"])
             .args(["--nocapture", "--test-threads", "1"])
-            .arg(INTEROP)
-            .env("WEFT_BIN", weft),
+            .arg(INTEROP),
     )
 }
 

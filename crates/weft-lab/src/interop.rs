@@ -133,6 +133,9 @@ pub fn takes_turns(
     patience: Duration,
 ) -> Result<()> {
     for (program, platform) in programs {
+        // Descriptors tell whole seconds, and authorities keep the one they have of two that tell the
+        // same.
+        thread::sleep(Duration::from_secs(2));
         network.restart(nickname, program.clone())?;
         let turn = || format!("{} in its turn as {nickname}", program.name());
         is_listed(network, nickname, platform, patience).with_context(turn)?;

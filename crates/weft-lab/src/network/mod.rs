@@ -437,6 +437,9 @@ impl Network {
             .flatten();
         let wanted: Vec<Fingerprint> = relays.map(|relay| relay.fingerprint.clone()).collect();
         for exit in &mut self.exits {
+            // It has asked for a consensus too early and too often, and would now wait long before it
+            // asks again; a reload makes it forget that.
+            Control::connect(&exit.node.control_socket())?.command("SIGNAL RELOAD")?;
             wait_until_known(config, &mut exit.node, &wanted, |control, relay| {
                 // 552 for an unknown relay, but nothing at all without a consensus.
                 let status = control.info(&format!("ns/id/{relay}"));
