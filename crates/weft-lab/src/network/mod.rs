@@ -18,21 +18,18 @@
 //! Starting waits, with a deadline and saying for what, until every relay is in the consensus of
 //! every authority and every client can use all of them.
 
+mod authority;
 mod node;
 mod program;
+mod ready;
 mod torrc;
 
-use std::collections::HashSet;
 use std::fs;
-use std::io::Write as _;
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
-use base64ct::{Base64Unpadded, Encoding as _};
+use anyhow::{Context, Result, ensure};
 
 pub use node::Node;
 pub use program::{Program, find};
@@ -42,6 +39,7 @@ use crate::control::{Control, Fingerprint};
 use crate::guardian::Guardian;
 use crate::logs;
 use crate::ports::Port;
+use ready::{running_relays, wait, wait_accepting, wait_until_known};
 use torrc::Common;
 
 /// How large a network, and how patient its start.
@@ -235,7 +233,7 @@ impl Network {
             let node = Node::create(&self.folder, &format!("auth{number}"))?;
             let (or, dir) = (Port::reserve()?, Port::reserve()?);
             let keys = node.folder().join("data/keys");
-            let gencert = make_authority_keys(&keys, dir.address())?;
+            let gencert = authority::make_keys(&keys, dir.address())?;
             making.push((node, or, dir, keys, gencert));
         }
         for (node, or, dir, keys, gencert) in making {
@@ -263,7 +261,7 @@ impl Network {
                 "{} orport={} no-v2 v3ident={} {} {fingerprint}",
                 node.nickname(),
                 or.number(),
-                v3_identity(&keys)?,
+                authority::v3_identity(&keys)?,
                 dir.address(),
             ));
             self.authorities.push((
@@ -583,164 +581,5 @@ impl Network {
     /// environment, for those who want to read logs afterwards.
     pub fn folder(&self) -> &Path {
         &self.folder
-    }
-}
-
-fn make_authority_keys(keys: &Path, dir: SocketAddr) -> Result<Child> {
-    let mut private = fs::DirBuilder::new();
-    std::os::unix::fs::DirBuilderExt::mode(&mut private, 0o700);
-    private
-        .create(keys)
-        .with_context(|| format!("creating {}", keys.display()))?;
-    let gencert = find("tor-gencert").context("tor-gencert is not installed (package tor)")?;
-    let mut child = Command::new(gencert)
-        .args([
-            "--create-identity-key",
-            "-m",
-            "12",
-            "-a",
-            &dir.to_string(),
-            "--passphrase-fd",
-            "0",
-        ])
-        .current_dir(keys)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .context("starting tor-gencert")?;
-    let mut passphrase = child.stdin.take().context("a pipe to tor-gencert")?;
-    passphrase
-        .write_all(b"private network\n")
-        .context("telling tor-gencert a passphrase")?;
-    Ok(child)
-}
-
-/// The fingerprint of an authority's v3 identity key, from its certificate (dir-spec 3.1).
-fn v3_identity(keys: &Path) -> Result<String> {
-    let path = keys.join("authority_certificate");
-    let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix("fingerprint "));
-    Ok(
-        Fingerprint::parse(line.context("an authority certificate without a fingerprint")?)?
-            .to_string(),
-    )
-}
-
-fn wait_until_known(
-    config: Config,
-    node: &mut Node,
-    wanted: &[Fingerprint],
-    known: impl Fn(&mut Control, &Fingerprint) -> bool,
-) -> Result<()> {
-    let what = format!("{} to know the network", node.nickname());
-    let mut control: Option<Control> = None;
-    wait(config, &what, || {
-        node.check()?;
-        let connected = match &mut control {
-            Some(connected) => connected,
-            None => match Control::connect(&node.control_socket()) {
-                Ok(connected) => control.insert(connected),
-                Err(error) => return Ok(Err(format!("{error:#}"))),
-            },
-        };
-        let unknown = wanted
-            .iter()
-            .filter(|relay| !known(connected, relay))
-            .count();
-        Ok(match unknown {
-            0 => Ok(()),
-            some => Err(format!("{some} of {} relays are unknown", wanted.len())),
-        })
-    })
-}
-
-fn wait_accepting(config: Config, relay: &mut Relay) -> Result<()> {
-    let what = format!(
-        "{} to accept links on {}",
-        relay.node.nickname(),
-        relay.or.address()
-    );
-    wait(config, &what, || {
-        relay.node.check()?;
-        Ok(TcpStream::connect(relay.or.address())
-            .map(drop)
-            .map_err(|error| error.to_string()))
-    })
-}
-
-/// Asks `ready` until it says so, or fails when patience ends, repeating its last reason.
-fn wait(
-    config: Config,
-    what: &str,
-    mut ready: impl FnMut() -> Result<Result<(), String>>,
-) -> Result<()> {
-    let start = Instant::now();
-    let mut said = String::new();
-    loop {
-        let reason = match ready().with_context(|| format!("waiting for {what}"))? {
-            Ok(()) => return Ok(()),
-            Err(reason) => reason,
-        };
-        if start.elapsed() > config.patience {
-            bail!("waited {:?} for {what}: {reason}", config.patience);
-        }
-        // The first second of a wait is nothing to tell.
-        if reason != said && start.elapsed() > Duration::from_secs(1) {
-            (config.progress)(&format!("waiting for {what}: {reason}"));
-            said = reason;
-        }
-        thread::sleep(Duration::from_millis(100));
-    }
-}
-
-/// The fingerprints of the running relays in router status entries (dir-spec 3.4.1).
-fn running_relays(statuses: &str) -> HashSet<Fingerprint> {
-    let mut running = HashSet::new();
-    let mut current = None;
-    for line in statuses.lines() {
-        let mut words = line.split(' ');
-        match words.next() {
-            Some("r") => current = words.nth(1).and_then(identity_from_base64),
-            Some("s") if words.any(|flag| flag == "Running") => running.extend(current.take()),
-            _ => {}
-        }
-    }
-    running
-}
-
-/// The 20 bytes of an identity as `r` lines write it: base64 without padding.
-fn identity_from_base64(text: &str) -> Option<Fingerprint> {
-    let identity = Base64Unpadded::decode_vec(text).ok()?;
-    Fingerprint::parse(&hex::encode(identity)).ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const STATUSES: &str = "\
-r one AAAAAAAAAAAAAAAAAAAAAAAAAAE 2038-01-01 00:00:00 127.0.0.1 1 0
-s Fast Guard Running Valid
-w Bandwidth=0
-r two //////////////////////////8 2038-01-01 00:00:00 127.0.0.1 2 0
-s Valid
-";
-
-    #[test]
-    fn only_relays_with_the_running_flag_count() {
-        let running = running_relays(STATUSES);
-        let one = Fingerprint::parse(&format!("{}01", "00".repeat(19))).expect("a fingerprint");
-        assert_eq!(running, HashSet::from([one]));
-    }
-
-    #[test]
-    fn an_identity_is_read_from_base64_without_padding() {
-        let all = identity_from_base64("//////////////////////////8").expect("an identity");
-        assert_eq!(all.to_string(), "F".repeat(40));
-        assert!(identity_from_base64("/").is_none());
-        assert!(identity_from_base64("*").is_none());
     }
 }

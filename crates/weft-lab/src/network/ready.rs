@@ -1,0 +1,130 @@
+//! Waiting until something is ready: with a deadline, and saying for what.
+
+use std::collections::HashSet;
+use std::net::TcpStream;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use base64ct::{Base64Unpadded, Encoding as _};
+
+use super::{Config, Node, Relay};
+use crate::control::{Control, Fingerprint};
+
+/// Waits until a node's control port says of each wanted relay that it knows it.
+pub(super) fn wait_until_known(
+    config: Config,
+    node: &mut Node,
+    wanted: &[Fingerprint],
+    known: impl Fn(&mut Control, &Fingerprint) -> bool,
+) -> Result<()> {
+    let what = format!("{} to know the network", node.nickname());
+    let mut control: Option<Control> = None;
+    wait(config, &what, || {
+        node.check()?;
+        let connected = match &mut control {
+            Some(connected) => connected,
+            None => match Control::connect(&node.control_socket()) {
+                Ok(connected) => control.insert(connected),
+                Err(error) => return Ok(Err(format!("{error:#}"))),
+            },
+        };
+        let unknown = wanted
+            .iter()
+            .filter(|relay| !known(connected, relay))
+            .count();
+        Ok(match unknown {
+            0 => Ok(()),
+            some => Err(format!("{some} of {} relays are unknown", wanted.len())),
+        })
+    })
+}
+
+/// Waits until a relay accepts connections on its ORPort.
+pub(super) fn wait_accepting(config: Config, relay: &mut Relay) -> Result<()> {
+    let what = format!(
+        "{} to accept links on {}",
+        relay.node.nickname(),
+        relay.or.address()
+    );
+    wait(config, &what, || {
+        relay.node.check()?;
+        Ok(TcpStream::connect(relay.or.address())
+            .map(drop)
+            .map_err(|error| error.to_string()))
+    })
+}
+
+/// Asks `ready` until it says so, or fails when patience ends, repeating its last reason.
+pub(super) fn wait(
+    config: Config,
+    what: &str,
+    mut ready: impl FnMut() -> Result<Result<(), String>>,
+) -> Result<()> {
+    let start = Instant::now();
+    let mut said = String::new();
+    loop {
+        let reason = match ready().with_context(|| format!("waiting for {what}"))? {
+            Ok(()) => return Ok(()),
+            Err(reason) => reason,
+        };
+        if start.elapsed() > config.patience {
+            bail!("waited {:?} for {what}: {reason}", config.patience);
+        }
+        // The first second of a wait is nothing to tell.
+        if reason != said && start.elapsed() > Duration::from_secs(1) {
+            (config.progress)(&format!("waiting for {what}: {reason}"));
+            said = reason;
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// The fingerprints of the running relays in router status entries (dir-spec 3.4.1).
+pub(super) fn running_relays(statuses: &str) -> HashSet<Fingerprint> {
+    let mut running = HashSet::new();
+    let mut current = None;
+    for line in statuses.lines() {
+        let mut words = line.split(' ');
+        match words.next() {
+            Some("r") => current = words.nth(1).and_then(identity_from_base64),
+            Some("s") if words.any(|flag| flag == "Running") => running.extend(current.take()),
+            _ => {}
+        }
+    }
+    running
+}
+
+/// The 20 bytes of an identity as `r` lines write it: base64 without padding.
+fn identity_from_base64(text: &str) -> Option<Fingerprint> {
+    let identity = Base64Unpadded::decode_vec(text).ok()?;
+    Fingerprint::parse(&hex::encode(identity)).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STATUSES: &str = "\
+r one AAAAAAAAAAAAAAAAAAAAAAAAAAE 2038-01-01 00:00:00 127.0.0.1 1 0
+s Fast Guard Running Valid
+w Bandwidth=0
+r two //////////////////////////8 2038-01-01 00:00:00 127.0.0.1 2 0
+s Valid
+";
+
+    #[test]
+    fn only_relays_with_the_running_flag_count() {
+        let running = running_relays(STATUSES);
+        let one = Fingerprint::parse(&format!("{}01", "00".repeat(19))).expect("a fingerprint");
+        assert_eq!(running, HashSet::from([one]));
+    }
+
+    #[test]
+    fn an_identity_is_read_from_base64_without_padding() {
+        let all = identity_from_base64("//////////////////////////8").expect("an identity");
+        assert_eq!(all.to_string(), "F".repeat(40));
+        assert!(identity_from_base64("/").is_none());
+        assert!(identity_from_base64("*").is_none());
+    }
+}
