@@ -20,6 +20,7 @@
 
 mod authority;
 mod node;
+mod output;
 mod program;
 mod ready;
 mod torrc;

@@ -1,6 +1,6 @@
 //! One process of a private network: its folder, its torrc, its log, its start and its end.
 
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -12,6 +12,7 @@ use anyhow::{Context, Result, bail};
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 
+use super::output::Output;
 use super::program::Program;
 use crate::guardian::Guardian;
 use crate::process::Usage;
@@ -25,8 +26,8 @@ pub struct Node {
     nickname: String,
     folder: PathBuf,
     child: Option<Child>,
-    /// One log for each start, oldest first, with the program that wrote it.
-    logs: Vec<(Program, PathBuf)>,
+    /// What each start printed, oldest first, with the program that did.
+    logs: Vec<(Program, Output)>,
 }
 
 impl Node {
@@ -80,19 +81,19 @@ impl Node {
         let log = self
             .folder
             .join(format!("log-{}-{}", self.logs.len() + 1, program.name()));
-        let file = File::create(&log).with_context(|| format!("creating {}", log.display()))?;
+        let (output, [stdout, stderr]) = Output::create(&log)?;
         let child = program
             .command(&self.torrc())
             .stdin(Stdio::null())
-            .stdout(file.try_clone().context("duplicating a log file")?)
-            .stderr(file)
+            .stdout(stdout)
+            .stderr(stderr)
             .current_dir(&self.folder)
             .process_group(0)
             .spawn()
             .with_context(|| format!("starting {} as {}", program.name(), self.nickname))?;
         let watched = guardian.watch(child.id());
         self.child = Some(child);
-        self.logs.push((program.clone(), log));
+        self.logs.push((program.clone(), output));
         watched
     }
 
@@ -154,8 +155,9 @@ impl Node {
                 let _ = killpg(pid, Signal::SIGKILL);
                 child.wait()?;
                 bail!(
-                    "{} did not end within {FAREWELL:?} of {signal}",
-                    self.nickname
+                    "{} did not end within {FAREWELL:?} of {signal}; the end of its log:\n{}",
+                    self.nickname,
+                    self.log_tail()
                 );
             }
             thread::sleep(Duration::from_millis(20));
@@ -166,25 +168,13 @@ impl Node {
 
     /// What it wrote in each of its lives: the program and the text, oldest first.
     pub fn logs(&self) -> Result<Vec<(Program, String)>> {
-        let read = |(program, path): &(Program, PathBuf)| {
-            let bytes = fs::read(path).with_context(|| format!("reading {}", path.display()))?;
-            Ok((
-                program.clone(),
-                String::from_utf8_lossy(&bytes).into_owned(),
-            ))
-        };
+        let read = |(program, output): &(Program, Output)| Ok((program.clone(), output.text()?));
         self.logs.iter().map(read).collect()
     }
 
     fn log_tail(&self) -> String {
-        let text = self
-            .logs()
-            .ok()
-            .and_then(|mut logs| logs.pop())
-            .map(|(_, text)| text);
-        let text = text.unwrap_or_default();
-        let lines: Vec<&str> = text.lines().collect();
-        lines[lines.len().saturating_sub(30)..].join("\n")
+        let last = self.logs.last();
+        last.map_or_else(String::new, |(_, output)| output.last_lines())
     }
 }
 
