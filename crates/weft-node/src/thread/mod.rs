@@ -24,21 +24,24 @@
     )
 )]
 
+mod closing;
 mod connection;
 mod limit;
 pub mod mesh;
 mod params;
+mod reading;
 mod tcp;
+mod telling;
 #[cfg(test)]
 mod tests;
+mod writing;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
-use mio::net::TcpStream;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
 use rand::SeedableRng as _;
@@ -46,23 +49,21 @@ use rand::rngs::StdRng;
 use slab::Slab;
 use weft_cell::reason::DestroyReason;
 use weft_core::address::{ConnectionId, ThreadId};
-use weft_core::cells::{Empties, QUEUED_CELL_COST};
-use weft_core::handshake::{
-    ErrorClass, HANDSHAKE_TIMEOUT, HandshakeError, LinkHandshake, PeerIdentity, Role,
-};
+use weft_core::cells::Empties;
+use weft_core::handshake::Role;
 use weft_core::load::Load;
-use weft_core::manager::{Expiry, LinkError, LocalConnectionManager, RelayParams};
-use weft_core::message::{Report, ToController, Totals};
-use weft_core::scheduler::LinkKey;
-use weft_core::scheduler::kist;
+use weft_core::manager::{Expiry, LocalConnectionManager, RelayParams};
+use weft_core::message::ToController;
 use weft_sync::lease::Lease;
 
-use crate::logging::{RateLimit, safe};
+use crate::logging::RateLimit;
 use crate::tls::LinkTls;
-use crate::torrc::options::SchedulerKind;
+use closing::CloseReason;
 use connection::{Connection, Phase};
-use limit::{Allowance, CommonLimit, Direction};
+use limit::CommonLimit;
 use mesh::{ThreadEnds, ToThread};
+use reading::READ_PER_TURN;
+use telling::Moved;
 
 pub use params::ThreadParams;
 
@@ -70,19 +71,8 @@ pub use params::ThreadParams;
 const WAKE: Token = Token(usize::MAX);
 /// Event-loop token of the main thread's own poll, when it takes a connection thread's turns.
 const NESTED: Token = Token(usize::MAX - 1);
-/// Bytes read from one socket in one turn: enough for large TLS batches, small enough for
-/// fairness among sockets.
-const READ_PER_TURN: usize = 128 * 1024;
-/// Bytes read from all sockets in one turn: what they bring is written before more is read.
-const READ_PER_TURN_IN_ALL: usize = 1024 * 1024;
-/// Messages for the controller that may wait before nothing new is asked of it.
-const CONTROLLER_BUSY: usize = 1024;
-/// Bytes written to one socket in one turn.
-const WRITE_PER_TURN: usize = 1024 * 1024;
 /// How often timers run.
 const TICK: Duration = Duration::from_millis(250);
-/// How often the controller hears of load and memory.
-const REPORT: Duration = Duration::from_secs(1);
 /// How soon a full ring is tried again.
 const RETRY: Duration = Duration::from_millis(1);
 
@@ -204,27 +194,6 @@ pub struct ConnectionThread {
 struct Listed {
     token: usize,
     id: ConnectionId,
-}
-
-/// Why a connection is closed.
-#[derive(Debug, thiserror::Error)]
-enum CloseReason {
-    #[error("the peer closed the connection")]
-    Ended,
-    #[error("{0}")]
-    Io(#[from] io::Error),
-    #[error("{0}")]
-    Handshake(#[from] HandshakeError),
-    #[error("{0}")]
-    Link(#[from] LinkError),
-    #[error("no opened link after {} seconds", HANDSHAKE_TIMEOUT.as_secs())]
-    HandshakeTimeout,
-    #[error("unused for too long")]
-    Idle,
-    #[error("the peer takes nothing of what is to be written")]
-    Stuck,
-    #[error("the controller closed it")]
-    Told,
 }
 
 impl ConnectionThread {
@@ -431,253 +400,6 @@ impl ConnectionThread {
         }
     }
 
-    /// Takes over a connection.
-    fn adopt(&mut self, adopt: Adopt, now: Instant) {
-        let Adopt {
-            id,
-            socket,
-            peer,
-            role,
-        } = adopt;
-        let initiated = matches!(role, Role::Initiator { .. });
-        let session = if initiated {
-            self.tls.connect(&mut self.rng)
-        } else {
-            self.tls.accept()
-        };
-        let mut session = match session {
-            Ok(session) => session,
-            Err(error) => {
-                tracing::warn!("Could not start TLS on a connection: {error}");
-                self.manager.connection_failed(id, DestroyReason::INTERNAL);
-                return;
-            }
-        };
-        // The bound is ours: only what the socket takes soon is encrypted (connection.rs).
-        session.tls().set_buffer_limit(None);
-        let mut handshake = Box::new(LinkHandshake::new(
-            role,
-            session.identity(),
-            peer.ip(),
-            self.params.my_addrs.clone(),
-            now,
-        ));
-        handshake.start();
-        let mut socket = TcpStream::from_std(socket);
-        let entry = self.connections.vacant_entry();
-        let token = entry.key();
-        let registered = self.poll.registry().register(
-            &mut socket,
-            Token(token),
-            Interest::READABLE | Interest::WRITABLE,
-        );
-        if let Err(error) = registered {
-            tracing::warn!("Could not watch a connection's socket: {error}");
-            self.manager
-                .connection_failed(id, DestroyReason::RESOURCELIMIT);
-            return;
-        }
-        let deadline = now + HANDSHAKE_TIMEOUT;
-        entry.insert(Box::new(Connection {
-            id,
-            peer,
-            socket,
-            allowance: Allowance::new(peer.ip(), &self.params, now),
-            session,
-            phase: Phase::Handshake(handshake),
-            initiated,
-            readable: false,
-            writable: false,
-            listed: false,
-            peer_ended: false,
-            left: Vec::new(),
-            skip: 0,
-            unsent: 0,
-            blocked: false,
-        }));
-        self.by_id.insert(id, token);
-        // Connections come and go faster than their time runs out.
-        if self.handshakes.len() > 1024 && self.handshakes.len() > 4 * self.connections.len() {
-            let by_id = &self.by_id;
-            self.handshakes.retain(|(_, id)| by_id.contains_key(id));
-        }
-        self.handshakes.push_back((deadline, id));
-    }
-
-    /// Reads the sockets that may have bytes, a bounded amount each and in all.
-    fn read_sockets(&mut self, now: Instant) {
-        if self.is_stuck() {
-            return;
-        }
-        self.wake_rested(now);
-        self.thirsty_until = None;
-        let direction = Direction::Read;
-        let mut in_all = 0;
-        for _ in 0..self.to_read.len() {
-            let Some(listed) = self.to_read.pop_front() else {
-                break;
-            };
-            let Some(connection) = self
-                .connections
-                .get_mut(listed.token)
-                .filter(|connection| connection.id == listed.id)
-            else {
-                continue;
-            };
-            let taken = connection
-                .allowance
-                .take(&mut self.common, direction, READ_PER_TURN, now);
-            let grant = match taken {
-                Ok(grant) => grant,
-                Err(wait) => {
-                    let until = now + wait.min(TICK);
-                    if self.common.is_dry(direction) {
-                        // Nobody gets anything now: they wait in their order.
-                        self.to_read.push_front(listed);
-                        self.thirsty_until = Some(until);
-                        break;
-                    }
-                    self.resting.push_back((until, listed));
-                    self.rest_until = Some(self.rest_until.map_or(until, |other| other.min(until)));
-                    continue;
-                }
-            };
-            let mut used = 0;
-            let result = self.service(listed.token, grant, &mut used, now);
-            in_all += used;
-            self.load.add(used as u64);
-            if let Some(connection) = self.connections.get_mut(listed.token) {
-                connection
-                    .allowance
-                    .settle(&mut self.common, direction, grant, used);
-                self.moved.add(&connection.allowance, direction, used);
-                connection.listed = connection.readable && result.is_ok();
-                if connection.listed {
-                    self.to_read.push_back(listed);
-                }
-            }
-            if let Err(reason) = result {
-                self.close(listed.token, &reason, now);
-            }
-            if in_all >= READ_PER_TURN_IN_ALL {
-                break;
-            }
-        }
-    }
-
-    /// Lists the sockets again that have waited long enough for bandwidth, first of all.
-    fn wake_rested(&mut self, now: Instant) {
-        if self.rest_until.is_none_or(|until| until > now) {
-            return;
-        }
-        let (rested, resting): (VecDeque<_>, VecDeque<_>) = std::mem::take(&mut self.resting)
-            .into_iter()
-            .partition(|(until, _)| *until <= now);
-        for (_, listed) in rested.into_iter().rev() {
-            self.to_read.push_front(listed);
-        }
-        self.rest_until = resting.iter().map(|(until, _)| *until).min();
-        self.resting = resting;
-    }
-
-    /// Reads one socket and handles what came; `used` grows by the bytes taken from the socket.
-    fn service(
-        &mut self,
-        token: usize,
-        max: usize,
-        used: &mut usize,
-        now: Instant,
-    ) -> Result<(), CloseReason> {
-        let Some(connection) = self.connections.get_mut(token) else {
-            return Ok(());
-        };
-        if matches!(connection.phase, Phase::Handshake(_)) && connection.writable {
-            // TCP may have failed to connect; and TLS has something to say first.
-            if let Some(error) = connection.socket.take_error()? {
-                return Err(error.into());
-            }
-            let mut none = VecDeque::new();
-            connection.write(&mut none, usize::MAX, &mut self.spent)?;
-        }
-        self.plain.clear();
-        self.plain.append(&mut connection.left);
-        let read = connection.read(max, &mut self.scratch, &mut self.plain)?;
-        *used += read.socket_bytes;
-        if let Phase::Handshake(_) = connection.phase {
-            self.shake_hands(token, now)?;
-        }
-        let Some(connection) = self.connections.get_mut(token) else {
-            return Ok(());
-        };
-        if let Phase::Open(link) = connection.phase {
-            let skipped = connection.skip.min(self.plain.len());
-            connection.skip -= skipped;
-            let bytes = self.plain.get(skipped..).unwrap_or_default();
-            let received = self.manager.receive(link, bytes, now)?;
-            connection.skip += received.skip;
-            connection
-                .left
-                .extend_from_slice(bytes.get(received.used..).unwrap_or_default());
-        }
-        if self.plain.capacity() > 4 * READ_PER_TURN {
-            self.plain = Vec::new();
-        }
-        if read.ended {
-            return Err(CloseReason::Ended);
-        }
-        Ok(())
-    }
-
-    /// Goes on with a link handshake; what is left in `plain` belongs to the opened link.
-    fn shake_hands(&mut self, token: usize, now: Instant) -> Result<(), CloseReason> {
-        let Some(connection) = self.connections.get_mut(token) else {
-            return Ok(());
-        };
-        let Phase::Handshake(handshake) = &mut connection.phase else {
-            return Ok(());
-        };
-        if connection.session.tls().is_handshaking() {
-            let mut none = VecDeque::new();
-            connection.write(&mut none, usize::MAX, &mut self.spent)?;
-            return Ok(());
-        }
-        let used = handshake.receive(
-            &self.plain,
-            &connection.session,
-            SystemTime::now(),
-            &mut self.rng,
-        )?;
-        let output = handshake.take_output();
-        let established = handshake.established().cloned();
-        if !output.is_empty() {
-            connection.send(&output)?;
-        }
-        let mut none = VecDeque::new();
-        connection.write(&mut none, usize::MAX, &mut self.spent)?;
-        self.plain.drain(..used);
-        let Some(established) = established else {
-            return Ok(());
-        };
-        let (id, initiated) = (connection.id, connection.initiated);
-        let link = self.manager.open_link(id, initiated, &established, now);
-        connection.phase = Phase::Open(link);
-        let relay = match established.peer {
-            PeerIdentity::Relay { rsa, .. } => Some(rsa),
-            PeerIdentity::Unauthenticated => None,
-        };
-        connection.allowance.opened(relay, &self.params, now);
-        let index = link as usize;
-        if self.by_link.len() <= index {
-            self.by_link.resize(index + 1, None);
-        }
-        if let Some(entry) = self.by_link.get_mut(index) {
-            *entry = Some(token);
-        }
-        // The last of the handshake may still be with TLS.
-        self.manager.set_held(link, connection.blocked);
-        Ok(())
-    }
-
     /// Timers.
     fn tick(&mut self, now: Instant) {
         self.last_tick = now;
@@ -707,138 +429,6 @@ impl ConnectionThread {
         }
     }
 
-    /// Lets the scheduler choose if it is time, then writes.
-    fn schedule_and_write(&mut self, now: Instant) {
-        let due = self
-            .last_run
-            .is_none_or(|last| now.saturating_duration_since(last) >= self.params.run_interval);
-        if due && self.manager.has_backlog() {
-            self.last_run = Some(now);
-            let (connections, by_link) = (&self.connections, &self.by_link);
-            let params = &self.params;
-            self.manager.schedule(now, |link| {
-                by_link
-                    .get(link as usize)
-                    .copied()
-                    .flatten()
-                    .and_then(|token| connections.get(token))
-                    .map_or(0, |connection| room(connection, params))
-            });
-        }
-        self.write_again = None;
-        let links: Vec<LinkKey> = self.manager.links_to_write().to_vec();
-        for link in links {
-            let Some(token) = self.by_link.get(link as usize).copied().flatten() else {
-                continue;
-            };
-            if let Err(reason) = self.write(token, link, now) {
-                self.close(token, &reason, now);
-            }
-        }
-        self.manager.prune_written();
-    }
-
-    /// Writes what is ready for one link.
-    fn write(&mut self, token: usize, link: LinkKey, now: Instant) -> Result<(), CloseReason> {
-        let Some(connection) = self.connections.get_mut(token) else {
-            return Ok(());
-        };
-        let Some(out) = self.manager.outgoing(link) else {
-            return Ok(());
-        };
-        if !connection.writable || (out.is_empty() && !connection.blocked) {
-            return Ok(());
-        }
-        let direction = Direction::Write;
-        let taken = connection
-            .allowance
-            .take(&mut self.common, direction, WRITE_PER_TURN, now);
-        let grant = match taken {
-            Ok(grant) => grant,
-            Err(wait) => {
-                let at = now + wait.min(TICK);
-                self.write_again = Some(self.write_again.map_or(at, |other| other.min(at)));
-                return Ok(());
-            }
-        };
-        let result = connection.write(out, grant, &mut self.spent);
-        let blocked = connection.blocked;
-        self.manager.set_held(link, blocked);
-        let written = result?;
-        connection
-            .allowance
-            .settle(&mut self.common, direction, grant, written);
-        self.moved.add(&connection.allowance, direction, written);
-        self.load.add(written as u64);
-        if written > 0 {
-            self.manager.wrote(link, now);
-        }
-        for cell in self.spent.drain(..) {
-            self.manager.recycle(cell);
-        }
-        Ok(())
-    }
-
-    /// Pushes what is for others, and reports from time to time.
-    fn tell(&mut self, now: Instant) {
-        for peer in &mut self.ends.to_peers {
-            if let Some(outbox) = self.manager.outbox(peer.to) {
-                peer.flush(outbox);
-            }
-        }
-        if now.saturating_duration_since(self.last_report) >= REPORT {
-            self.last_report = now;
-            let report = self.report(now);
-            self.stuck.push_back(ToController::Report(report));
-        }
-        self.tell_complaint(now);
-        while let Some(message) = self.manager.poll_controller() {
-            self.stuck.push_back(message);
-        }
-        let mut sent = false;
-        while let Some(message) = self.stuck.pop_front() {
-            match self.ends.to_main.try_push(message) {
-                Ok(()) => sent = true,
-                Err(message) => {
-                    self.stuck.push_front(message);
-                    break;
-                }
-            }
-        }
-        if sent || !self.stuck.is_empty() {
-            self.ends.main.notify();
-        }
-        // Circuits that exist must not feel what the main thread is busy with.
-        self.manager
-            .set_controller_busy(self.stuck.len() > CONTROLLER_BUSY);
-    }
-
-    /// What the controller hears about once a second.
-    fn report(&mut self, now: Instant) -> Report {
-        let mut totals = self.manager.totals();
-        self.moved.tell(&mut totals);
-        let buffered = self
-            .connections
-            .iter()
-            .map(|(_, connection)| connection.left.capacity() + connection.unsent)
-            .sum::<usize>()
-            + self
-                .ends
-                .to_peers
-                .iter()
-                .map(|peer| peer.stuck_cells() * QUEUED_CELL_COST)
-                .sum::<usize>();
-        Report {
-            thread: self.me,
-            bytes_per_second: self.load.bytes_per_second(now),
-            queued: self.manager.queued(now),
-            buffered: buffered as u64,
-            links: u32::try_from(self.manager.links()).unwrap_or(u32::MAX),
-            halves: u32::try_from(self.manager.halves()).unwrap_or(u32::MAX),
-            totals,
-        }
-    }
-
     /// Ends every circuit and link, as politely as the sockets allow at once.
     fn stop(&mut self, now: Instant) {
         self.stopping = true;
@@ -853,138 +443,4 @@ impl ConnectionThread {
             connection.say_goodbye();
         }
     }
-
-    /// One line about a connection that ended, as loud as its reason deserves.
-    fn log_close(&mut self, connection: &Connection, reason: &CloseReason, now: Instant) {
-        let (id, peer) = (connection.id, safe(connection.peer));
-        match reason {
-            CloseReason::Handshake(error)
-                if matches!(
-                    error.class(),
-                    ErrorClass::WrongIdentity | ErrorClass::AuthenticationFailed
-                ) && connection.initiated =>
-            {
-                if let Some(more) = self.quiet.check(now) {
-                    tracing::warn!("The relay at {peer} is not who it should be: {error}{more}");
-                }
-            }
-            CloseReason::Handshake(_) | CloseReason::Link(_) => {
-                if let Some(more) = self.quiet_protocol.check(now) {
-                    let line = format_args!("Closing {id} to {peer}: {reason}{more}");
-                    protocol_warning(&self.params, line);
-                }
-            }
-            CloseReason::Stuck => {
-                let line = format_args!("Closing {id} to {peer}: {reason}");
-                protocol_warning(&self.params, line);
-            }
-            _ => tracing::debug!("Closing {id} to {peer}: {reason}"),
-        }
-    }
-
-    /// One line, now and then, about a peer that broke the protocol on a circuit.
-    fn tell_complaint(&mut self, now: Instant) {
-        let Some(complaint) = self.manager.take_complaint() else {
-            return;
-        };
-        let connection = self
-            .by_id
-            .get(&complaint.connection)
-            .and_then(|token| self.connections.get(*token));
-        if let Some(connection) = connection
-            && let Some(more) = self.quiet_circuits.check(now)
-        {
-            let (id, peer) = (connection.id, safe(connection.peer));
-            let what = complaint.what;
-            let line = format_args!("The peer of {id} at {peer} broke the protocol: {what}{more}");
-            protocol_warning(&self.params, line);
-        }
-    }
-
-    /// Closes a connection and everything on it.
-    fn close(&mut self, token: usize, reason: &CloseReason, now: Instant) {
-        let Some(mut connection) = self.connections.try_remove(token) else {
-            return;
-        };
-        self.by_id.remove(&connection.id);
-        // Deregistering fails only for sockets that the kernel has forgotten.
-        let _ = self.poll.registry().deregister(&mut connection.socket);
-        self.log_close(&connection, reason, now);
-        match connection.phase {
-            Phase::Open(link) => {
-                if let Some(entry) = self.by_link.get_mut(link as usize) {
-                    *entry = None;
-                }
-                self.manager.close_link(link, now);
-            }
-            Phase::Handshake(_) => {
-                let reason = match reason {
-                    CloseReason::Handshake(error) if error.class() == ErrorClass::WrongIdentity => {
-                        DestroyReason::OR_IDENTITY
-                    }
-                    CloseReason::Io(_) | CloseReason::HandshakeTimeout => {
-                        DestroyReason::CONNECTFAILED
-                    }
-                    _ => DestroyReason::CHANNEL_CLOSED,
-                };
-                self.manager.connection_failed(connection.id, reason);
-            }
-        }
-    }
-}
-
-/// A line about a peer that breaks the protocol, as loud as `ProtocolWarnings` says.
-fn protocol_warning(params: &ThreadParams, line: std::fmt::Arguments<'_>) {
-    if params.protocol_warnings {
-        tracing::warn!("{line}");
-    } else {
-        tracing::info!("{line}");
-    }
-}
-
-/// Bytes moved since the thread started.
-#[derive(Clone, Copy, Debug, Default)]
-struct Moved {
-    read: u64,
-    written: u64,
-    read_ipv6: u64,
-    written_ipv6: u64,
-}
-
-impl Moved {
-    /// Adds bytes of a connection, unless they do not count.
-    fn add(&mut self, allowance: &Allowance, direction: Direction, bytes: usize) {
-        if !allowance.is_counted() {
-            return;
-        }
-        let (all, ipv6) = match direction {
-            Direction::Read => (&mut self.read, &mut self.read_ipv6),
-            Direction::Write => (&mut self.written, &mut self.written_ipv6),
-        };
-        *all += bytes as u64;
-        *ipv6 += if allowance.is_ipv6() { bytes as u64 } else { 0 };
-    }
-
-    /// Puts them into a report.
-    fn tell(&self, totals: &mut Totals) {
-        totals.bytes_read = self.read;
-        totals.bytes_written = self.written;
-        totals.bytes_read_ipv6 = self.read_ipv6;
-        totals.bytes_written_ipv6 = self.written_ipv6;
-    }
-}
-
-/// How many cells a link may have now: by what the kernel tells of its socket (KIST), or as many
-/// as fill its output buffer (KISTLite, Vanilla, and kernels that tell nothing).
-fn room(connection: &Connection, params: &ThreadParams) -> u32 {
-    if !connection.writable || connection.blocked {
-        return 0;
-    }
-    let kist_on = params.scheduler == SchedulerKind::Kist;
-    let state = kist_on.then(|| tcp::info(&connection.socket)).flatten();
-    let limit = match state {
-        Some(state) => kist::write_limit(&state, 0, params.sock_buf_size_factor),
-        None => kist::lite_write_limit(0, kist::DEFAULT_OUTBUF_HIGH_WATER),
-    };
-    kist::cells(limit)
 }

@@ -2,11 +2,12 @@
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener};
+use std::time::SystemTime;
 
 use rand_chacha::ChaCha12Rng;
 use weft_cell::frame::{self, Frame};
 use weft_cell::{Cell, ChanCmd};
-use weft_core::handshake::EphemeralKeys;
+use weft_core::handshake::{EphemeralKeys, HANDSHAKE_TIMEOUT, LinkHandshake};
 use weft_sync::lease::LeasePool;
 use weft_sync::wake::WakeFlag;
 

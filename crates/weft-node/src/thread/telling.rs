@@ -1,0 +1,130 @@
+//! What others hear: cells and messages for other threads, reports for the controller, complaints
+//! for the log.
+
+use std::time::{Duration, Instant};
+
+use weft_core::cells::QUEUED_CELL_COST;
+use weft_core::message::{Report, ToController, Totals};
+
+use super::ConnectionThread;
+use super::closing::protocol_warning;
+use super::limit::{Allowance, Direction};
+use crate::logging::safe;
+
+/// Messages for the controller that may wait before nothing new is asked of it.
+const CONTROLLER_BUSY: usize = 1024;
+/// How often the controller hears of load and memory.
+const REPORT: Duration = Duration::from_secs(1);
+
+impl ConnectionThread {
+    /// Pushes what is for others, and reports from time to time.
+    pub(super) fn tell(&mut self, now: Instant) {
+        for peer in &mut self.ends.to_peers {
+            if let Some(outbox) = self.manager.outbox(peer.to) {
+                peer.flush(outbox);
+            }
+        }
+        if now.saturating_duration_since(self.last_report) >= REPORT {
+            self.last_report = now;
+            let report = self.report(now);
+            self.stuck.push_back(ToController::Report(report));
+        }
+        self.tell_complaint(now);
+        while let Some(message) = self.manager.poll_controller() {
+            self.stuck.push_back(message);
+        }
+        let mut sent = false;
+        while let Some(message) = self.stuck.pop_front() {
+            match self.ends.to_main.try_push(message) {
+                Ok(()) => sent = true,
+                Err(message) => {
+                    self.stuck.push_front(message);
+                    break;
+                }
+            }
+        }
+        if sent || !self.stuck.is_empty() {
+            self.ends.main.notify();
+        }
+        // Circuits that exist must not feel what the main thread is busy with.
+        self.manager
+            .set_controller_busy(self.stuck.len() > CONTROLLER_BUSY);
+    }
+
+    /// What the controller hears about once a second.
+    pub(super) fn report(&mut self, now: Instant) -> Report {
+        let mut totals = self.manager.totals();
+        self.moved.tell(&mut totals);
+        let buffered = self
+            .connections
+            .iter()
+            .map(|(_, connection)| connection.left.capacity() + connection.unsent)
+            .sum::<usize>()
+            + self
+                .ends
+                .to_peers
+                .iter()
+                .map(|peer| peer.stuck_cells() * QUEUED_CELL_COST)
+                .sum::<usize>();
+        Report {
+            thread: self.me,
+            bytes_per_second: self.load.bytes_per_second(now),
+            queued: self.manager.queued(now),
+            buffered: buffered as u64,
+            links: u32::try_from(self.manager.links()).unwrap_or(u32::MAX),
+            halves: u32::try_from(self.manager.halves()).unwrap_or(u32::MAX),
+            totals,
+        }
+    }
+
+    /// One line, now and then, about a peer that broke the protocol on a circuit.
+    pub(super) fn tell_complaint(&mut self, now: Instant) {
+        let Some(complaint) = self.manager.take_complaint() else {
+            return;
+        };
+        let connection = self
+            .by_id
+            .get(&complaint.connection)
+            .and_then(|token| self.connections.get(*token));
+        if let Some(connection) = connection
+            && let Some(more) = self.quiet_circuits.check(now)
+        {
+            let (id, peer) = (connection.id, safe(connection.peer));
+            let what = complaint.what;
+            let line = format_args!("The peer of {id} at {peer} broke the protocol: {what}{more}");
+            protocol_warning(&self.params, line);
+        }
+    }
+}
+
+/// Bytes moved since the thread started.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Moved {
+    read: u64,
+    written: u64,
+    read_ipv6: u64,
+    written_ipv6: u64,
+}
+
+impl Moved {
+    /// Adds bytes of a connection, unless they do not count.
+    pub(super) fn add(&mut self, allowance: &Allowance, direction: Direction, bytes: usize) {
+        if !allowance.is_counted() {
+            return;
+        }
+        let (all, ipv6) = match direction {
+            Direction::Read => (&mut self.read, &mut self.read_ipv6),
+            Direction::Write => (&mut self.written, &mut self.written_ipv6),
+        };
+        *all += bytes as u64;
+        *ipv6 += if allowance.is_ipv6() { bytes as u64 } else { 0 };
+    }
+
+    /// Puts them into a report.
+    pub(super) fn tell(&self, totals: &mut Totals) {
+        totals.bytes_read = self.read;
+        totals.bytes_written = self.written;
+        totals.bytes_read_ipv6 = self.read_ipv6;
+        totals.bytes_written_ipv6 = self.written_ipv6;
+    }
+}

@@ -1,0 +1,109 @@
+//! What goes out: the scheduler chooses, TLS encrypts, sockets take.
+
+use std::time::Instant;
+
+use weft_core::scheduler::LinkKey;
+use weft_core::scheduler::kist;
+
+use super::closing::CloseReason;
+use super::connection::Connection;
+use super::limit::Direction;
+use super::{ConnectionThread, TICK, ThreadParams, tcp};
+use crate::torrc::options::SchedulerKind;
+
+/// Bytes written to one socket in one turn.
+const WRITE_PER_TURN: usize = 1024 * 1024;
+
+impl ConnectionThread {
+    /// Lets the scheduler choose if it is time, then writes.
+    pub(super) fn schedule_and_write(&mut self, now: Instant) {
+        let due = self
+            .last_run
+            .is_none_or(|last| now.saturating_duration_since(last) >= self.params.run_interval);
+        if due && self.manager.has_backlog() {
+            self.last_run = Some(now);
+            let (connections, by_link) = (&self.connections, &self.by_link);
+            let params = &self.params;
+            self.manager.schedule(now, |link| {
+                by_link
+                    .get(link as usize)
+                    .copied()
+                    .flatten()
+                    .and_then(|token| connections.get(token))
+                    .map_or(0, |connection| room(connection, params))
+            });
+        }
+        self.write_again = None;
+        let links: Vec<LinkKey> = self.manager.links_to_write().to_vec();
+        for link in links {
+            let Some(token) = self.by_link.get(link as usize).copied().flatten() else {
+                continue;
+            };
+            if let Err(reason) = self.write(token, link, now) {
+                self.close(token, &reason, now);
+            }
+        }
+        self.manager.prune_written();
+    }
+
+    /// Writes what is ready for one link.
+    pub(super) fn write(
+        &mut self,
+        token: usize,
+        link: LinkKey,
+        now: Instant,
+    ) -> Result<(), CloseReason> {
+        let Some(connection) = self.connections.get_mut(token) else {
+            return Ok(());
+        };
+        let Some(out) = self.manager.outgoing(link) else {
+            return Ok(());
+        };
+        if !connection.writable || (out.is_empty() && !connection.blocked) {
+            return Ok(());
+        }
+        let direction = Direction::Write;
+        let taken = connection
+            .allowance
+            .take(&mut self.common, direction, WRITE_PER_TURN, now);
+        let grant = match taken {
+            Ok(grant) => grant,
+            Err(wait) => {
+                let at = now + wait.min(TICK);
+                self.write_again = Some(self.write_again.map_or(at, |other| other.min(at)));
+                return Ok(());
+            }
+        };
+        let result = connection.write(out, grant, &mut self.spent);
+        let blocked = connection.blocked;
+        self.manager.set_held(link, blocked);
+        let written = result?;
+        connection
+            .allowance
+            .settle(&mut self.common, direction, grant, written);
+        self.moved.add(&connection.allowance, direction, written);
+        self.load.add(written as u64);
+        if written > 0 {
+            self.manager.wrote(link, now);
+        }
+        for cell in self.spent.drain(..) {
+            self.manager.recycle(cell);
+        }
+        Ok(())
+    }
+}
+
+/// How many cells a link may have now: by what the kernel tells of its socket (KIST), or as many
+/// as fill its output buffer (KISTLite, Vanilla, and kernels that tell nothing).
+pub(super) fn room(connection: &Connection, params: &ThreadParams) -> u32 {
+    if !connection.writable || connection.blocked {
+        return 0;
+    }
+    let kist_on = params.scheduler == SchedulerKind::Kist;
+    let state = kist_on.then(|| tcp::info(&connection.socket)).flatten();
+    let limit = match state {
+        Some(state) => kist::write_limit(&state, 0, params.sock_buf_size_factor),
+        None => kist::lite_write_limit(0, kist::DEFAULT_OUTBUF_HIGH_WATER),
+    };
+    kist::cells(limit)
+}
