@@ -119,6 +119,11 @@ impl CircuitHalf {
         }
     }
 
+    /// Whether the half faces its circuit's origin.
+    pub fn is_toward_origin(&self) -> bool {
+        matches!(self.role, Role::TowardOrigin(_))
+    }
+
     /// Whether the half still waits for what a [`Wait`] of this number is about.
     pub fn still_waits(&self, extension: u32) -> bool {
         match &self.role {
@@ -140,6 +145,8 @@ pub struct Halves {
     slots: Vec<(u32, Option<CircuitHalf>)>,
     /// Free slots, last freed first.
     free: Vec<u32>,
+    /// Tenants that face their circuit's origin.
+    toward_origin: usize,
 }
 
 impl Halves {
@@ -149,14 +156,17 @@ impl Halves {
             thread,
             slots: Vec::new(),
             free: Vec::new(),
+            toward_origin: 0,
         }
     }
 
     /// Moves a half in. `None` when 2³² slots are taken.
     pub fn insert(&mut self, half: CircuitHalf) -> Option<HalfAddr> {
+        let toward_origin = usize::from(half.is_toward_origin());
         if let Some(slot) = self.free.pop() {
             let (generation, tenant) = self.slots.get_mut(slot as usize)?;
             *tenant = Some(half);
+            self.toward_origin += toward_origin;
             return Some(HalfAddr {
                 thread: self.thread,
                 slot,
@@ -165,6 +175,7 @@ impl Halves {
         }
         let slot = u32::try_from(self.slots.len()).ok()?;
         self.slots.push((0, Some(half)));
+        self.toward_origin += toward_origin;
         Some(HalfAddr {
             thread: self.thread,
             slot,
@@ -178,6 +189,7 @@ impl Halves {
         let half = tenant.take()?;
         *generation = generation.wrapping_add(1);
         self.free.push(slot);
+        self.toward_origin -= usize::from(half.is_toward_origin());
         Some(half)
     }
 
@@ -221,6 +233,11 @@ impl Halves {
     /// How many live.
     pub fn len(&self) -> usize {
         self.slots.len() - self.free.len()
+    }
+
+    /// How many of these face their circuit's origin.
+    pub fn toward_origin(&self) -> usize {
+        self.toward_origin
     }
 
     /// None lives.

@@ -7,6 +7,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use weft_cell::Cell;
 use weft_cell::circ_msg::{CreateReply, CreateRequest};
@@ -195,8 +196,46 @@ pub struct Report {
     pub links: u32,
     /// Circuit halves.
     pub halves: u32,
+    /// Of these, halves toward a circuit's origin: the circuits, each counted once.
+    pub circuits: u32,
+    /// How deep its rings were.
+    pub rings: RingDepths,
+    /// Processor time of the thread since it started.
+    pub cpu: Duration,
     /// Totals since the thread started.
     pub totals: Totals,
+}
+
+/// How full a connection thread found its rings when it came to empty them: the most since its
+/// last report.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RingDepths {
+    /// Control messages from any one thread.
+    pub control: u32,
+    /// Batches of cells from any one thread.
+    pub cells: u32,
+    /// Messages from the controller.
+    pub controller: u32,
+    /// Cells for other threads that found no room; as of the report.
+    pub stuck_cells: u32,
+}
+
+impl RingDepths {
+    /// Notes the lengths of one thread's lanes.
+    pub fn see_peer(&mut self, control: usize, cells: usize) {
+        raise(&mut self.control, control);
+        raise(&mut self.cells, cells);
+    }
+
+    /// Notes the length of the controller's lane.
+    pub fn see_controller(&mut self, messages: usize) {
+        raise(&mut self.controller, messages);
+    }
+}
+
+/// Raises a mark to a length.
+fn raise(mark: &mut u32, length: usize) {
+    *mark = (*mark).max(u32::try_from(length).unwrap_or(u32::MAX));
 }
 
 /// Counters of one connection thread since it started. Only ever grow.
@@ -221,16 +260,30 @@ pub struct Totals {
     pub padding_received: u64,
     /// Padding cells sent.
     pub padding_sent: u64,
+    /// DESTROY cells received.
+    pub destroys_received: u64,
+    /// RELAY_DROP messages received.
+    pub drops_received: u64,
     /// Circuits closed because a cell queue reached its bound.
     pub queues_overflowed: u64,
+    /// Of these, by a queue away from the circuit's origin.
+    pub queues_overflowed_away: u64,
     /// Circuits closed to free memory.
     pub killed_for_memory: u64,
+    /// Bytes that this freed.
+    pub freed_for_memory: u64,
     /// Circuits closed because something waited too long.
     pub timed_out: u64,
     /// Circuits closed for breaking the protocol.
     pub protocol_errors: u64,
     /// Scheduler runs.
     pub scheduler_runs: u64,
+    /// Turns of the thread's loop.
+    pub turns: u64,
+    /// Times that reading waited for the bandwidth that all connections share.
+    pub reads_limited: u64,
+    /// The same of writing.
+    pub writes_limited: u64,
 }
 
 impl Totals {
@@ -245,11 +298,18 @@ impl Totals {
         self.cells_dropped += other.cells_dropped;
         self.padding_received += other.padding_received;
         self.padding_sent += other.padding_sent;
+        self.destroys_received += other.destroys_received;
+        self.drops_received += other.drops_received;
         self.queues_overflowed += other.queues_overflowed;
+        self.queues_overflowed_away += other.queues_overflowed_away;
         self.killed_for_memory += other.killed_for_memory;
+        self.freed_for_memory += other.freed_for_memory;
         self.timed_out += other.timed_out;
         self.protocol_errors += other.protocol_errors;
         self.scheduler_runs += other.scheduler_runs;
+        self.turns += other.turns;
+        self.reads_limited += other.reads_limited;
+        self.writes_limited += other.writes_limited;
     }
 }
 
@@ -317,7 +377,7 @@ pub enum FromController {
     /// Circuits whose oldest queued cell is at least this old die, to free memory.
     FreeMemory {
         /// The age.
-        older_than: std::time::Duration,
+        older_than: Duration,
     },
     /// New parameters (a new consensus, SIGHUP).
     Params(Arc<crate::manager::RelayParams>),

@@ -11,6 +11,7 @@ use weft_cell::circ_msg::CreateRequest;
 use weft_cell::link_msg::Destroy;
 use weft_cell::reason::{DestroyReason, EndReason};
 use weft_cell::{Cell, ChanCmd, RelayCmd};
+use weft_core::controller::{FamilyCounts, Handled, HandshakeCounts};
 use weft_core::handshake::PeerIdentity;
 use weft_core::manager::RelayParams;
 use weft_crypto::Tor1Keys;
@@ -487,12 +488,57 @@ fn a_queue_that_nobody_reads_dies_at_its_bound_and_hurts_no_other() {
     quiet.send(&mut world, 1, RelayCmd::DATA, b"unharmed");
     world.settle();
     assert_eq!(quiet.at_next(&mut world).2, b"unharmed");
-    let overflowed: u64 = world
-        .managers
-        .iter()
-        .map(|manager| manager.totals().queues_overflowed)
-        .sum();
-    assert_eq!(overflowed, 1);
+    let totals = world.totals();
+    assert_eq!(
+        (totals.queues_overflowed, totals.queues_overflowed_away),
+        (1, 1)
+    );
+}
+
+#[test]
+fn what_peers_send_is_counted_and_every_circuit_once() {
+    let (mut world, mut circuit) = spliced(2, 0, 1, 4);
+    let (client, id) = circuit.client;
+    let circuits = |world: &World| -> usize { world.managers.iter().map(|it| it.circuits()).sum() };
+    assert_eq!((world.halves(), circuits(&world)), (2, 1));
+    circuit.send(&mut world, 0, RelayCmd::DROP, b"");
+    circuit.send(&mut world, 0, RelayCmd::DROP, b"");
+    world.settle();
+    assert_eq!(world.totals().drops_received, 2);
+    assert_eq!(world.totals().destroys_received, 0);
+    let reason = DestroyReason::REQUESTED;
+    world.receive(client, &Destroy { reason }.encode(id));
+    // For a circuit that does not exist, too.
+    world.receive(client, &Destroy { reason }.encode(id + 1));
+    world.settle();
+    assert_eq!(world.totals().destroys_received, 2);
+    assert_eq!(circuits(&world), 0);
+}
+
+#[test]
+fn connections_and_the_onionskins_of_relays_are_counted_by_kind() {
+    let mut world = World::new(1, 1);
+    let client = world.link_on(0, CLIENT);
+    let relay = world.link_on(0, relay_identity(5));
+    world.settle();
+    Circuit::create(&mut world, client, 0x8000_0001);
+    let counts = world.controller.counts();
+    assert_eq!(counts.relay_onionskins, HandshakeCounts::default());
+    Circuit::create(&mut world, relay, 0x8000_0001);
+    let counts = world.controller.counts();
+    let one = Handled {
+        processed: 1,
+        dropped: 0,
+    };
+    assert_eq!(counts.relay_onionskins.ntor, one);
+    assert_eq!(counts.onionskins, 2);
+    let two = FamilyCounts { ipv4: 2, ipv6: 0 };
+    assert_eq!(counts.booked.received, two);
+    assert_eq!(world.controller.open_connections().received, two);
+    world.close(client);
+    world.settle();
+    assert_eq!(world.controller.open_connections().received.ipv4, 1);
+    assert_eq!(world.controller.counts().booked.received, two);
 }
 
 #[test]
@@ -513,6 +559,12 @@ fn the_oldest_queues_die_first_when_memory_is_short() {
         let message = weft_core::message::FromController::FreeMemory { older_than };
         world.managers[thread].handle_controller(message, world.now);
     }
+    let totals = world.totals();
+    let freed = weft_core::cells::QUEUED_CELL_COST as u64;
+    assert_eq!(
+        (totals.killed_for_memory, totals.freed_for_memory),
+        (1, freed)
+    );
     world.room = u32::MAX;
     world.settle();
     assert_eq!(world.halves(), 2);

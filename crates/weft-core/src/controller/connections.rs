@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 use crate::address::{ConnectionId, ThreadId};
 use crate::message::ExtendRequest;
 
+use super::ConnectionCounts;
+
 /// A connection this old takes no new circuits, so that its keys come to an end: C tor's
 /// `TIME_BEFORE_OR_CONN_IS_TOO_OLD`.
 const TOO_OLD: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -91,12 +93,19 @@ pub(super) struct Connections {
     connecting: BTreeMap<[u8; 20], Vec<ConnectionId>>,
     /// How many these are.
     opening: usize,
+    /// How many there are of each kind.
+    open: ConnectionCounts,
 }
 
 impl Connections {
     /// How many there are.
     pub(super) fn len(&self) -> usize {
         self.all.len()
+    }
+
+    /// How many of each kind.
+    pub(super) fn open(&self) -> ConnectionCounts {
+        self.open
     }
 
     /// One of them.
@@ -129,6 +138,7 @@ impl Connections {
             self.opening += 1;
         }
         let accepted = matches!(state, State::Accepted);
+        *self.open.of(accepted, addr.ip()) += 1;
         self.all.insert(
             id,
             Connection {
@@ -206,6 +216,7 @@ impl Connections {
     /// Strikes a connection out.
     pub(super) fn remove(&mut self, id: ConnectionId) -> Option<Closed> {
         let connection = self.all.remove(&id)?;
+        *self.open.of(connection.accepted, connection.addr.ip()) -= 1;
         let mut waiting = Vec::new();
         match connection.state {
             State::Relay { rsa, .. } => forget(&mut self.relays, rsa, id),

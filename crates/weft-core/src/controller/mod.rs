@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
-use weft_cell::circ_msg::{CreateReply, CreateRequest};
+use weft_cell::circ_msg::{CreateReply, CreateRequest, handshake_type};
 use weft_cell::reason::DestroyReason;
 use weft_crypto::Tor1Keys;
 
@@ -125,6 +125,13 @@ pub struct Counts {
     pub onionskins: u64,
     /// CREATEs refused because too many waited.
     pub onionskins_dropped: u64,
+    /// Those of relays alone, by handshake. Clients' are left out, as in C tor, so that counters
+    /// that others may see tell less about them.
+    pub relay_onionskins: HandshakeCounts,
+    /// Connections that were booked, by who opened them.
+    pub booked: ConnectionCounts,
+    /// Connections that were refused when they came.
+    pub refused: FamilyCounts,
     /// CREATEs refused by a defence.
     pub circuits_refused_dos: u64,
     /// EXTEND2s served by a connection that was open.
@@ -135,6 +142,78 @@ pub struct Counts {
     pub extends_failed: u64,
     /// Times that memory was freed.
     pub memory_freed: u64,
+}
+
+/// A number for each IP family.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FamilyCounts {
+    /// IPv4.
+    pub ipv4: u64,
+    /// IPv6.
+    pub ipv6: u64,
+}
+
+impl FamilyCounts {
+    /// The number for an address' family.
+    pub fn of(&mut self, addr: IpAddr) -> &mut u64 {
+        match addr.to_canonical() {
+            IpAddr::V4(_) => &mut self.ipv4,
+            IpAddr::V6(_) => &mut self.ipv6,
+        }
+    }
+}
+
+/// Numbers of connections.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ConnectionCounts {
+    /// That others opened.
+    pub received: FamilyCounts,
+    /// That we opened.
+    pub initiated: FamilyCounts,
+}
+
+impl ConnectionCounts {
+    /// The number for a connection.
+    pub(crate) fn of(&mut self, accepted: bool, addr: IpAddr) -> &mut u64 {
+        match accepted {
+            true => self.received.of(addr),
+            false => self.initiated.of(addr),
+        }
+    }
+}
+
+/// What became of onionskins of one kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Handled {
+    /// Handed to the workers.
+    pub processed: u64,
+    /// Refused because too many waited.
+    pub dropped: u64,
+}
+
+/// Onionskins by handshake.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HandshakeCounts {
+    /// CREATE_FAST.
+    pub fast: Handled,
+    /// ntor.
+    pub ntor: Handled,
+    /// ntor-v3.
+    pub ntor_v3: Handled,
+}
+
+impl HandshakeCounts {
+    /// The numbers for an onionskin; `None`: of a kind that nobody knows.
+    fn of(&mut self, request: &CreateRequest) -> Option<&mut Handled> {
+        match request {
+            CreateRequest::Fast { .. } => Some(&mut self.fast),
+            CreateRequest::Create2 { handshake_type, .. } => match *handshake_type {
+                handshake_type::NTOR => Some(&mut self.ntor),
+                handshake_type::NTOR_V3 => Some(&mut self.ntor_v3),
+                _ => None,
+            },
+        }
+    }
 }
 
 /// See the module.
@@ -200,13 +279,16 @@ impl RelayController {
     pub fn accepted(&mut self, peer: SocketAddr, now: Instant) -> Option<(ConnectionId, ThreadId)> {
         if self.connections.len() >= self.params.max_connections {
             self.counts.refused_full += 1;
+            *self.counts.refused.of(peer.ip()) += 1;
             return None;
         }
         if !self.dos.connection_opened(peer.ip(), now).is_allowed() {
             self.counts.refused_dos += 1;
+            *self.counts.refused.of(peer.ip()) += 1;
             return None;
         }
         self.counts.accepted += 1;
+        *self.counts.booked.of(true, peer.ip()) += 1;
         let thread = self.placement.place();
         let id = self.connections.add(thread, peer, State::Accepted, now);
         Some((id, thread))
@@ -295,6 +377,16 @@ impl RelayController {
     /// Connections of every kind.
     pub fn connections(&self) -> usize {
         self.connections.len()
+    }
+
+    /// Connections of every kind, by who opened them.
+    pub fn open_connections(&self) -> ConnectionCounts {
+        self.connections.open()
+    }
+
+    /// Onionskins that the workers have.
+    pub fn onionskins(&self) -> usize {
+        self.onionskins
     }
 
     /// Counters since the start.
@@ -406,11 +498,21 @@ impl RelayController {
             self.refuse_create(half, DestroyReason::RESOURCELIMIT);
             return;
         }
+        let connection = self.connections.get(connection);
+        let by_relay = connection.is_some_and(|connection| !connection.is_client());
+        let count = self.counts.relay_onionskins.of(&request);
+        let count = count.filter(|_| by_relay);
         if self.onionskins >= self.params.max_onionskins {
+            if let Some(count) = count {
+                count.dropped += 1;
+            }
             self.counts.onionskins_dropped += 1;
             self.notice(Notice::OnionskinOverload);
             self.refuse_create(half, DestroyReason::RESOURCELIMIT);
             return;
+        }
+        if let Some(count) = count {
+            count.processed += 1;
         }
         self.onionskins += 1;
         self.counts.onionskins += 1;
@@ -452,6 +554,7 @@ impl RelayController {
             return;
         };
         self.counts.connected += 1;
+        *self.counts.booked.of(false, addr.ip()) += 1;
         let thread = self.placement.place();
         let (rsa, ed25519) = (request.rsa, request.ed25519);
         let connection = self.connections.add(

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::LocalConnectionManager;
 use crate::address::HalfAddr;
-use crate::half::{Away, Peer, Role};
+use crate::half::{Away, CircuitHalf, Peer, Role};
 use crate::scheduler::LinkKey;
 
 impl LocalConnectionManager {
@@ -65,6 +65,16 @@ impl LocalConnectionManager {
                 .iter()
                 .all(|(_, half)| self.links.contains(half.link as usize)),
             "every half has a link",
+        )?;
+        let toward_origin = |half: &CircuitHalf| half.is_toward_origin();
+        sure(
+            self.circuits()
+                == self
+                    .halves
+                    .iter()
+                    .filter(|(_, half)| toward_origin(half))
+                    .count(),
+            "circuits are counted by their halves toward the origin",
         )?;
         let scheduled: BTreeSet<LinkKey> = self.scheduler.waiting_links().iter().copied().collect();
         let active: BTreeSet<LinkKey> = self

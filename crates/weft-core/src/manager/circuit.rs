@@ -189,6 +189,7 @@ impl LocalConnectionManager {
     /// DESTROY (tor-spec 5.4): the other side hears it, without the peer's reason, which could
     /// carry a signal along the circuit.
     pub(super) fn on_destroy(&mut self, key: LinkKey, cell: CellView<'_>, now: Instant) {
+        self.totals.destroys_received += 1;
         match self.slot_of(key, cell.circ_id()) {
             Some(slot) => self.close_half(slot, DestroyReason::DESTROYED, Tell::Peer, now),
             None => self.totals.cells_dropped += 1,
@@ -311,13 +312,14 @@ impl LocalConnectionManager {
             self.pool.put(cell);
             return;
         };
-        let bound = match half.role {
-            Role::TowardOrigin(_) => self.params.max_queue_toward,
-            Role::AwayFromOrigin(_) => self.params.max_queue_away,
+        let (bound, away) = match half.role {
+            Role::TowardOrigin(_) => (self.params.max_queue_toward, false),
+            Role::AwayFromOrigin(_) => (self.params.max_queue_away, true),
         };
         if half.queue.len() >= bound {
             self.pool.put(cell);
             self.totals.queues_overflowed += 1;
+            self.totals.queues_overflowed_away += u64::from(away);
             self.close_half(slot, DestroyReason::RESOURCELIMIT, Tell::Overflowed, now);
             return;
         }

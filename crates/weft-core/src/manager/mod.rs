@@ -711,6 +711,8 @@ impl LocalConnectionManager {
             .collect();
         for slot in old {
             self.totals.killed_for_memory += 1;
+            let queued = self.halves.get(slot).map_or(0, |half| half.queue.bytes());
+            self.totals.freed_for_memory += queued as u64;
             self.close_half(slot, DestroyReason::RESOURCELIMIT, Tell::Both, now);
         }
     }
@@ -743,6 +745,11 @@ impl LocalConnectionManager {
     /// Circuit halves.
     pub fn halves(&self) -> usize {
         self.halves.len()
+    }
+
+    /// Halves toward a circuit's origin: the circuits that lead here, each counted once.
+    pub fn circuits(&self) -> usize {
+        self.halves.toward_origin()
     }
 
     /// Circuits on a link.

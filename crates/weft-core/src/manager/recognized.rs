@@ -97,7 +97,7 @@ impl LocalConnectionManager {
         match body.command() {
             RelayCmd::EXTEND2 => self.on_extend2(slot, data, early, now),
             RelayCmd::TRUNCATE => self.on_truncate(slot, data, now),
-            RelayCmd::DROP => {}
+            RelayCmd::DROP => self.totals.drops_received += 1,
             // This relay serves no streams yet (its descriptor says so): no stream can be opened,
             // and messages for streams that are not there are ignored, as for closed ones.
             RelayCmd::BEGIN => self.end_stream(slot, stream, EndReason::EXITPOLICY, now),

@@ -19,7 +19,7 @@ use weft_core::controller::{Action, ControllerParams, Notice, RelayController};
 use weft_core::dos::DosParams;
 use weft_core::handshake::{Established, PeerIdentity};
 use weft_core::manager::{LinkError, LocalConnectionManager, Received, RelayParams};
-use weft_core::message::{FromController, HalfCell, HalfControl, ToController};
+use weft_core::message::{FromController, HalfCell, HalfControl, ToController, Totals};
 use weft_crypto::handshake::{self, OnionKeys, ReplyParams, ntor};
 use weft_crypto::relay_cell::{ClientCrypt, RelayCrypt};
 
@@ -425,6 +425,15 @@ impl World {
             .iter()
             .map(LocalConnectionManager::halves)
             .sum()
+    }
+
+    /// What all threads have counted.
+    pub fn totals(&self) -> Totals {
+        let mut sum = Totals::default();
+        for manager in &self.managers {
+            sum.add(&manager.totals());
+        }
+        sum
     }
 
     /// Randomness of the test.

@@ -18,6 +18,7 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use weft_core::bucket::TokenBucket;
+use weft_core::message::Totals;
 use weft_core::routable;
 use weft_sync::lease::Lease;
 
@@ -61,6 +62,8 @@ pub(super) struct CommonLimit {
     owed: Pair<usize>,
     /// The last asking brought nothing: nobody else need ask in this turn.
     dry: Pair<bool>,
+    /// How often that was so.
+    refused: Pair<u64>,
 }
 
 impl CommonLimit {
@@ -70,7 +73,14 @@ impl CommonLimit {
             lease,
             owed: Pair::default(),
             dry: Pair::default(),
+            refused: Pair::default(),
         }
+    }
+
+    /// Puts how often there was nothing to give into a report.
+    pub(super) fn tell(&self, totals: &mut Totals) {
+        totals.reads_limited = self.refused.read;
+        totals.writes_limited = self.refused.write;
     }
 
     /// See [`Lease::release`].
@@ -106,6 +116,7 @@ impl CommonLimit {
         let granted = if *owed > 0 { 0 } else { ask(wanted) };
         *self.dry.of(direction) = granted == 0;
         if granted == 0 {
+            *self.refused.of(direction) += 1;
             // A debt that is paid in part says nothing about when the rest can be.
             return Err(self.lease.retry_after().max(SHORTEST_WAIT));
         }

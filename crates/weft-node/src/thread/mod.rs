@@ -53,7 +53,7 @@ use weft_core::cells::Empties;
 use weft_core::handshake::Role;
 use weft_core::load::Load;
 use weft_core::manager::{Expiry, LocalConnectionManager, RelayParams};
-use weft_core::message::ToController;
+use weft_core::message::{RingDepths, ToController};
 use weft_sync::lease::Lease;
 
 use crate::logging::RateLimit;
@@ -169,6 +169,10 @@ pub struct ConnectionThread {
     load: Load,
     /// Bytes moved, TLS included, by connections that count ([`Allowance::is_counted`]).
     moved: Moved,
+    /// How deep its rings were since the last report.
+    rings: RingDepths,
+    /// Turns taken.
+    turns: u64,
     /// Messages that the ring to the controller had no room for.
     stuck: VecDeque<ToController>,
     /// Bytes as they come from the socket being read.
@@ -230,6 +234,8 @@ impl ConnectionThread {
             last_report: now,
             load: Load::new(now),
             moved: Moved::default(),
+            rings: RingDepths::default(),
+            turns: 0,
             stuck: VecDeque::new(),
             plain: Vec::new(),
             spent: Vec::new(),
@@ -293,6 +299,7 @@ impl ConnectionThread {
             Err(error) => return Err(error),
         }
         self.ends.flag.take();
+        self.turns += 1;
         let now = Instant::now();
         self.note_events();
         self.take_messages(now);
@@ -365,6 +372,7 @@ impl ConnectionThread {
 
     /// Takes what the controller and the other threads sent.
     fn take_messages(&mut self, now: Instant) {
+        self.rings.see_controller(self.ends.from_main.len());
         while let Some(message) = self.ends.from_main.pop() {
             match message {
                 ToThread::Adopt(adopt) => self.adopt(*adopt, now),
@@ -389,6 +397,7 @@ impl ConnectionThread {
             // Cells that are there now were sent after control messages that are there now.
             let batches = peer.cells.len();
             let control = &mut peer.control;
+            self.rings.see_peer(control.len(), batches);
             let controls = std::iter::from_fn(|| control.pop());
             self.manager.handle_controls(controls, now);
             for _ in 0..batches {

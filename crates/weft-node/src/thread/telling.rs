@@ -9,7 +9,9 @@ use weft_core::message::{Report, ToController, Totals};
 use super::ConnectionThread;
 use super::closing::protocol_warning;
 use super::limit::{Allowance, Direction};
+use super::mesh::ToPeer;
 use crate::logging::safe;
+use crate::process::cpu;
 
 /// Messages for the controller that may wait before nothing new is asked of it.
 const CONTROLLER_BUSY: usize = 1024;
@@ -55,17 +57,17 @@ impl ConnectionThread {
     pub(super) fn report(&mut self, now: Instant) -> Report {
         let mut totals = self.manager.totals();
         self.moved.tell(&mut totals);
+        self.common.tell(&mut totals);
+        totals.turns = self.turns;
+        let stuck_cells: usize = self.ends.to_peers.iter().map(ToPeer::stuck_cells).sum();
+        let mut rings = std::mem::take(&mut self.rings);
+        rings.stuck_cells = u32::try_from(stuck_cells).unwrap_or(u32::MAX);
         let buffered = self
             .connections
             .iter()
             .map(|(_, connection)| connection.left.capacity() + connection.unsent)
             .sum::<usize>()
-            + self
-                .ends
-                .to_peers
-                .iter()
-                .map(|peer| peer.stuck_cells() * QUEUED_CELL_COST)
-                .sum::<usize>();
+            + stuck_cells * QUEUED_CELL_COST;
         Report {
             thread: self.me,
             bytes_per_second: self.load.bytes_per_second(now),
@@ -73,6 +75,9 @@ impl ConnectionThread {
             buffered: buffered as u64,
             links: u32::try_from(self.manager.links()).unwrap_or(u32::MAX),
             halves: u32::try_from(self.manager.halves()).unwrap_or(u32::MAX),
+            circuits: u32::try_from(self.manager.circuits()).unwrap_or(u32::MAX),
+            rings,
+            cpu: cpu::thread_time(),
             totals,
         }
     }
