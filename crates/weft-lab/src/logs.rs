@@ -60,6 +60,7 @@ const ALLOWED_OF_AUTHORITIES: &[&str] = &[
     "Consensus",
     "valid-after time",
     "Rejected vote",
+    "'s posted vote from",
     "response after uploading vote",
     "response after uploading signatures",
     "Unable to store signatures posted by",
@@ -104,8 +105,10 @@ mod tests {
 
     #[test]
     fn a_missed_vote_is_an_authoritys_own_affair() {
-        let log = "Nov 21 01:00:00.000 [warn] We don't have enough votes to generate a consensus: 1 of 2\n";
+        let log = "Nov 21 01:00:00.000 [warn] We don't have enough votes to generate a consensus: 1 of 2\n\
+                   Nov 21 01:00:01.000 [warn] Rejecting auth2's posted vote from 127.0.0.1 received at \
+                   2026-11-21 01:00:01; our cutoff for received votes is 2026-11-21 01:00:00.\n";
         assert_eq!(unexplained(log, true).len(), 0);
-        assert_eq!(unexplained(log, false).len(), 1);
+        assert_eq!(unexplained(log, false).len(), 2);
     }
 }

@@ -10,6 +10,8 @@
 mod cells;
 #[path = "hostile/circuit.rs"]
 mod circuit;
+#[path = "hostile/clock.rs"]
+mod clock;
 #[path = "hostile/crowds.rs"]
 mod crowds;
 #[path = "hostile/hops.rs"]

@@ -2,6 +2,7 @@
 //! controller, and carries out what the controller decides (architecture rule 4).
 
 mod address;
+mod clock;
 mod descriptor;
 mod heartbeat;
 mod limits;
@@ -50,6 +51,7 @@ use crate::torrc::{self, CommandLine, Host, Options};
 use crate::workers::Workers;
 
 use address::{Addresses, Found, HostNames};
+use clock::{Jump, WallClock};
 use heartbeat::Heartbeat;
 use listeners::Listeners;
 use shutdown::Shutdown;
@@ -121,6 +123,7 @@ struct Relay {
     shutdown: Shutdown,
     max_connections: usize,
     last_tick: Instant,
+    wall_clock: WallClock,
     next_signing_check: Instant,
     next_onion_check: Instant,
     accept_failures: RateLimit,
@@ -404,9 +407,14 @@ impl Relay {
             // This version answers no directory requests.
             ..Totals::default()
         }));
-        if now >= self.next_signing_check {
+        let jump = self.wall_clock.note(now, SystemTime::now());
+        if let Some(jump) = jump {
+            tell_jump(jump);
+        }
+        if now >= self.next_signing_check || jump.is_some() {
             self.next_signing_check = now + SIGNING_CHECK;
-            self.renew_keys();
+            // What was certified by a wrong clock may be worthless by the right one.
+            self.renew_keys(jump.is_some());
         }
         if now >= self.next_onion_check {
             self.next_onion_check = now + ONION_CHECK;
@@ -434,8 +442,9 @@ impl Relay {
         )
     }
 
-    /// A new signing key, or link keys that are old: links get new certificates.
-    fn renew_keys(&mut self) {
+    /// A new signing key, or link keys that are old or not wanted any more: links get new
+    /// certificates.
+    fn renew_keys(&mut self, unwanted: bool) {
         let wall = SystemTime::now();
         let changed = match self.keys.renew_signing_if_due(wall, &mut self.rng) {
             Ok(changed) => changed,
@@ -444,7 +453,7 @@ impl Relay {
                 false
             }
         };
-        if changed || self.tls.renew_at().is_some_and(|at| wall >= at) {
+        if changed || unwanted || self.tls.renew_at().is_some_and(|at| wall >= at) {
             match start::link_tls(&self.keys, &self.options, wall, &mut self.rng) {
                 Ok(tls) => {
                     self.tls = Arc::new(tls);
@@ -958,6 +967,19 @@ impl Relay {
         notice!("Exiting.");
         result
     }
+}
+
+/// Tells the operator that the wall clock was set, as C tor does.
+fn tell_jump(jump: Jump) {
+    let (far, direction) = match jump {
+        Jump::Forward(far) => (far, "forward"),
+        Jump::Backward(far) => (far, "backward"),
+    };
+    tracing::warn!(
+        "Your system clock just jumped {} seconds {direction}. Circuits go on; keys and \
+         certificates are looked at by the new time",
+        far.as_secs_f64().round()
+    );
 }
 
 /// Tells the operator of addresses that cannot be used, and what to do.

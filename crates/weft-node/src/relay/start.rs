@@ -19,6 +19,7 @@ use weft_sync::lease::{Lease, LeasePool};
 use weft_sync::wake::WakeFlag;
 
 use super::address::{self, Addresses, HostNames};
+use super::clock::WallClock;
 use super::descriptor;
 use super::heartbeat::Heartbeat;
 use super::listeners::{ListenError, Listeners};
@@ -129,7 +130,7 @@ fn start(options: Options, context: Context) -> Result<Relay, StartError> {
     let tls = Arc::new(link_tls(&keys, &options, wall, &mut rng)?);
     let onion_keys = onion_keys(&keys);
 
-    let now = Instant::now();
+    let (now, wall) = (Instant::now(), SystemTime::now());
     let network = Params::default();
     let names = HostNames::look_up(&options, now);
     let found = Addresses::find(
@@ -290,6 +291,7 @@ fn start(options: Options, context: Context) -> Result<Relay, StartError> {
         shutdown: Shutdown::default(),
         max_connections,
         last_tick: now,
+        wall_clock: WallClock::new(now, wall),
         next_signing_check: now + super::SIGNING_CHECK,
         next_onion_check: now,
         accept_failures: RateLimit::new(QUIET),
