@@ -10,6 +10,7 @@
 //! process is in the care of a [`guardian::Guardian`], so that a panic, Ctrl-C or SIGKILL of the
 //! owner leaves nothing running and no file behind.
 
+pub mod bench;
 pub mod control;
 pub mod guardian;
 pub mod interop;

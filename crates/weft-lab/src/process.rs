@@ -13,6 +13,12 @@ use anyhow::{Context, Result};
 pub struct Usage {
     /// User and system time of all threads, those that have ended included.
     pub cpu: Duration,
+    /// The system time in it.
+    pub system: Duration,
+    /// Times that a living thread gave up its processor to wait.
+    pub voluntary_switches: u64,
+    /// Times that a processor was taken from a living thread.
+    pub involuntary_switches: u64,
     /// The same for each living thread, in the order of their ids (the main thread first).
     pub threads: Vec<ThreadUsage>,
     /// Resident memory, bytes.
@@ -30,6 +36,8 @@ pub struct ThreadUsage {
     pub name: String,
     /// User and system time.
     pub cpu: Duration,
+    /// The system time in it.
+    pub system: Duration,
 }
 
 impl Usage {
@@ -39,6 +47,7 @@ impl Usage {
         let status = read(&format!("/proc/{pid}/status"))?;
         let folder = format!("/proc/{pid}/task");
         let mut threads = Vec::new();
+        let (mut voluntary_switches, mut involuntary_switches) = (0, 0);
         for entry in fs::read_dir(&folder).with_context(|| format!("listing {folder}"))? {
             let name = entry
                 .with_context(|| format!("listing {folder}"))?
@@ -47,13 +56,26 @@ impl Usage {
                 continue;
             };
             // A thread may end between the listing and the reading.
-            if let Ok((name, cpu)) = stat(&format!("{folder}/{id}/stat")) {
-                threads.push(ThreadUsage { id, name, cpu });
+            if let Ok((name, cpu, system)) = stat(&format!("{folder}/{id}/stat")) {
+                threads.push(ThreadUsage {
+                    id,
+                    name,
+                    cpu,
+                    system,
+                });
+            }
+            // Unlike CPU time, the process's own status counts these for its main thread only.
+            if let Ok(status) = read(&format!("{folder}/{id}/status")) {
+                voluntary_switches += field(&status, "voluntary_ctxt_switches:").unwrap_or(0);
+                involuntary_switches += field(&status, "nonvoluntary_ctxt_switches:").unwrap_or(0);
             }
         }
         threads.sort_by_key(|thread| thread.id);
         Ok(Usage {
             cpu: whole.1,
+            system: whole.2,
+            voluntary_switches,
+            involuntary_switches,
             threads,
             rss: kibibytes(&status, "VmRSS:")?,
             peak_rss: kibibytes(&status, "VmHWM:")?,
@@ -64,15 +86,23 @@ impl Usage {
     pub fn since(&self, earlier: &Usage) -> Usage {
         let before = |id| {
             let thread = earlier.threads.iter().find(|thread| thread.id == id);
-            thread.map_or(Duration::ZERO, |thread| thread.cpu)
+            thread.map_or_else(Default::default, |thread| (thread.cpu, thread.system))
         };
         Usage {
             cpu: self.cpu.saturating_sub(earlier.cpu),
+            system: self.system.saturating_sub(earlier.system),
+            voluntary_switches: self
+                .voluntary_switches
+                .saturating_sub(earlier.voluntary_switches),
+            involuntary_switches: self
+                .involuntary_switches
+                .saturating_sub(earlier.involuntary_switches),
             threads: self
                 .threads
                 .iter()
                 .map(|thread| ThreadUsage {
-                    cpu: thread.cpu.saturating_sub(before(thread.id)),
+                    cpu: thread.cpu.saturating_sub(before(thread.id).0),
+                    system: thread.system.saturating_sub(before(thread.id).1),
                     ..thread.clone()
                 })
                 .collect(),
@@ -85,8 +115,8 @@ fn read(path: &str) -> Result<String> {
     fs::read_to_string(path).with_context(|| format!("reading {path} (has the process ended?)"))
 }
 
-/// Name and user + system time of a `stat` file (proc(5)): fields 2, 14 and 15.
-fn stat(path: &str) -> Result<(String, Duration)> {
+/// Name, user + system time, and system time of a `stat` file (proc(5)): fields 2, 14 and 15.
+fn stat(path: &str) -> Result<(String, Duration, Duration)> {
     let text = read(path)?;
     let parse = || {
         // The name stands in parentheses and may itself hold spaces and parentheses.
@@ -95,20 +125,25 @@ fn stat(path: &str) -> Result<(String, Duration)> {
         let mut fields = rest.split_whitespace().skip(11);
         let user: u64 = fields.next()?.parse().ok()?;
         let system: u64 = fields.next()?.parse().ok()?;
-        Some((name.to_owned(), user + system))
+        Some((name.to_owned(), user.checked_add(system)?, system))
     };
-    let (name, ticks) =
+    let (name, cpu, system) =
         parse().with_context(|| format!("{path} is not as proc(5) says: {text}"))?;
-    Ok((
-        name,
-        Duration::from_secs_f64(ticks as f64 / ticks_per_second()? as f64),
-    ))
+    let per_second = ticks_per_second()? as f64;
+    let time = |ticks: u64| Duration::from_secs_f64(ticks as f64 / per_second);
+    Ok((name, time(cpu), time(system)))
 }
 
 fn ticks_per_second() -> Result<i64> {
     nix::unistd::sysconf(nix::unistd::SysconfVar::CLK_TCK)
         .context("asking for the length of a clock tick")?
         .context("the length of a clock tick is unknown")
+}
+
+/// The number after the name of a field of a `status` file.
+fn field(status: &str, name: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+    line.trim().parse().ok()
 }
 
 fn kibibytes(status: &str, field: &str) -> Result<u64> {

@@ -4,6 +4,7 @@
 //! exit status is 1.
 
 mod action;
+mod bench;
 mod help;
 
 use std::process::ExitCode;
@@ -16,7 +17,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     match run() {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(status) => status,
         Err(why) => {
             eprintln!("weft: {}", format!("{why:#}").replace('\n', "\nweft: "));
             ExitCode::FAILURE
@@ -24,11 +25,15 @@ fn main() -> ExitCode {
     }
 }
 
-fn run() -> anyhow::Result<()> {
-    let words = std::env::args_os().skip(1);
+fn run() -> anyhow::Result<ExitCode> {
+    let mut words = std::env::args_os().skip(1).peekable();
+    // All other words are C tor's, which begin with a hyphen or are an option's value.
+    if words.peek().is_some_and(|word| word == "bench") {
+        return bench::main(words);
+    }
     let command_line = CommandLine::parse(words).map_err(|report| told(&report))?;
     if action::immediate(command_line.action)? {
-        return Ok(());
+        return Ok(ExitCode::SUCCESS);
     }
     // A dump is read by programs: nothing but it may be on standard output.
     let quiet = match command_line.action {
@@ -42,7 +47,8 @@ fn run() -> anyhow::Result<()> {
         error
     })?;
     loaded.report.log();
-    action::with_options(&command_line, loaded, &logging)
+    action::with_options(&command_line, loaded, &logging)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The errors of a report, one per line, and what that means.

@@ -109,21 +109,8 @@ impl LinkTls {
     where
         S: Ed25519PublicKey + Ed25519SigningKey,
     {
-        let mut rng = rng;
-        // C tor's decoy names: a ".com" that issues to a ".net".
-        let issuer = random_hostname(&mut rng);
-        let subject = random_hostname(&mut rng).replace(".com", ".net");
-        let link = TlsKeyAndCert::create(&mut rng, now, &issuer, &subject)?;
-        let identity =
-            LinkIdentity::issue(keys, *link.link_cert_sha256(), lifetimes.certs, now, rng)?;
-        Ok(Self {
-            client: Arc::new(client_config()?),
-            relay: Some(RelaySide {
-                server: Arc::new(server_config(&link)?),
-                identity: Arc::new(identity),
-                renew_at: now + lifetimes.shortest(),
-            }),
-        })
+        let link = LinkKey::create(now, rng)?;
+        link.vouched_by(keys, lifetimes, now, rng)
     }
 
     /// What this node proves itself with on links; `None` for a client.
@@ -152,6 +139,53 @@ impl LinkTls {
         Ok(LinkSession {
             connection: ClientConnection::new(self.client.clone(), name)?.into(),
             identity: self.identity(),
+        })
+    }
+}
+
+/// A fresh RSA-2048 key and its self-made certificate, as both sides of TLS see them. A relay has
+/// one for itself; a test or a load generator that plays many relays can have one for all.
+pub struct LinkKey {
+    server: Arc<ServerConfig>,
+    client: Arc<ClientConfig>,
+    certificate_sha256: [u8; 32],
+}
+
+impl LinkKey {
+    /// Makes the key, which takes some tenths of a second.
+    pub fn create(now: SystemTime, rng: &mut dyn CryptoRng) -> Result<Self, LinkTlsError> {
+        let mut rng = rng;
+        // C tor's decoy names: a ".com" that issues to a ".net".
+        let issuer = random_hostname(&mut rng);
+        let subject = random_hostname(&mut rng).replace(".com", ".net");
+        let link = TlsKeyAndCert::create(&mut rng, now, &issuer, &subject)?;
+        Ok(Self {
+            server: Arc::new(server_config(&link)?),
+            client: Arc::new(client_config()?),
+            certificate_sha256: *link.link_cert_sha256(),
+        })
+    }
+
+    /// The relay of these keys vouches for this link key.
+    pub fn vouched_by<S>(
+        &self,
+        keys: IdentityKeys<'_, S>,
+        lifetimes: LinkLifetimes,
+        now: SystemTime,
+        rng: &mut dyn CryptoRng,
+    ) -> Result<LinkTls, LinkTlsError>
+    where
+        S: Ed25519PublicKey + Ed25519SigningKey,
+    {
+        let identity =
+            LinkIdentity::issue(keys, self.certificate_sha256, lifetimes.certs, now, rng)?;
+        Ok(LinkTls {
+            client: self.client.clone(),
+            relay: Some(RelaySide {
+                server: self.server.clone(),
+                identity: Arc::new(identity),
+                renew_at: now + lifetimes.shortest(),
+            }),
         })
     }
 }

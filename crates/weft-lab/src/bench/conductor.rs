@@ -1,0 +1,612 @@
+//! Tells the worlds what to do, one stage after the other, and measures meanwhile.
+
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::latency::Latencies;
+use super::report::{
+    Cells, Events, Idle, Load, Measured, PAYLOAD_PER_CELL, Report, SCHEMA, Target as ReportTarget,
+    Thread, Usage as ReportUsage,
+};
+use super::start::{Program, Running};
+use super::world::{Counters, News, Peer, Plan, SharedStage, Stage, World};
+use super::{Mode, Options, Target, default_window, is_private, pin};
+use crate::process::Usage;
+
+/// How often the conductor looks at everything.
+const BEAT: Duration = Duration::from_millis(50);
+
+/// How far a run has come.
+#[derive(Clone, Debug)]
+pub struct Progress {
+    /// What is being done.
+    pub doing: &'static str,
+    /// How much of it is done, 0 to 1.
+    pub fraction: f64,
+    /// Cells a second (or circuits, or links) of late; 0 while setting up.
+    pub per_second: f64,
+}
+
+/// Runs a measurement, says how far it is through `progress`, and ends early when `stop` becomes
+/// true. Whatever goes wrong once the target is known ends the run, not its report: that then has
+/// `complete: false`, says why, and keeps what was measured.
+///
+/// # Errors
+///
+/// The options contradict each other, or the target cannot be started.
+pub fn run(
+    options: &Options,
+    stop: &AtomicBool,
+    progress: &mut dyn FnMut(&Progress),
+) -> Result<Report> {
+    let mut conductor = Conductor::begin(options, stop, progress)?;
+    let outcome = conductor.perform();
+    Ok(conductor.end(outcome))
+}
+
+/// What all worlds have done.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    upload: u64,
+    download: u64,
+    sent: u64,
+    events: u64,
+}
+
+/// Everything at one moment.
+#[derive(Clone, Debug)]
+struct Sample {
+    at: Instant,
+    counts: Counts,
+    target: Option<Usage>,
+    own: Usage,
+}
+
+/// A running world.
+struct Worker {
+    counters: Arc<Counters>,
+    news: Receiver<News>,
+    join: JoinHandle<()>,
+    /// The last stage that it has done.
+    done: Stage,
+    prepared: bool,
+    ended: bool,
+}
+
+struct Conductor<'a> {
+    options: &'a Options,
+    stop: &'a AtomicBool,
+    progress: &'a mut dyn FnMut(&Progress),
+    running: Option<Running>,
+    pid: Option<u32>,
+    stage: Arc<SharedStage>,
+    worlds: Vec<Worker>,
+    latencies: Latencies,
+    report: Report,
+    circuits: usize,
+    few: usize,
+}
+
+impl<'a> Conductor<'a> {
+    /// Checks the options, starts the target and the worlds.
+    fn begin(
+        options: &'a Options,
+        stop: &'a AtomicBool,
+        progress: &'a mut dyn FnMut(&Progress),
+    ) -> Result<Conductor<'a>> {
+        let (origins, hops) = sides(options)?;
+        let circuits = match options.mode {
+            Mode::Cells | Mode::IdleCircuits => options.circuits,
+            Mode::Onionskins | Mode::Links | Mode::IdleLinks => 0,
+        };
+        let (program, mut threads) = match &options.target {
+            Target::Start(program) => (Some(program), options.threads.max(1)),
+            Target::Relay(aim, _) => {
+                ensure!(
+                    is_private(aim.address),
+                    "{} is a public address: this puts a heavy load on a relay, so use it on a relay \
+                     of your own, on loopback or in a private network",
+                    aim.address
+                );
+                (None, options.threads.max(1))
+            }
+        };
+        let is_pipe = matches!(program, Some(Program::Pipe(_)));
+        ensure!(
+            !is_pipe || matches!(options.mode, Mode::Cells),
+            "a bare pipe knows cells only: use --mode cells"
+        );
+        // A pipe has one place to connect to, which belongs to one world.
+        threads = if is_pipe { 1 } else { threads.min(origins) };
+        if circuits > 0 {
+            threads = threads.min(hops).min(circuits);
+        }
+        let mut listener = match is_pipe {
+            true => Some(TcpListener::bind((options.own_ip, 0)).context("listening for the pipe")?),
+            false => None,
+        };
+        let next_hop = match &listener {
+            Some(listener) => Some(listener.local_addr().context("listening for the pipe")?),
+            None => None,
+        };
+        // What is started now inherits these processors; then we take our own.
+        pin::this_thread(&options.target_cpus)?;
+        let running = match program {
+            Some(program) => Some(Running::start(program, next_hop, options.patience)?),
+            None => None,
+        };
+        pin::this_thread(&options.generator_cpus)?;
+        let (peer, pid) = match (&running, &options.target) {
+            (Some(running), _) => (running.peer, Some(running.pid())),
+            (None, Target::Relay(aim, pid)) => {
+                if let Some(pid) = pid {
+                    pin::process(*pid, &options.target_cpus)?;
+                    Usage::of(*pid).with_context(|| format!("there is no process {pid}"))?;
+                }
+                (Peer::Relay(*aim), *pid)
+            }
+            (None, Target::Start(_)) => bail!("the target was not started"),
+        };
+        let window = options
+            .window
+            .unwrap_or_else(|| default_window(options.mode, options.circuits));
+        let report = Report {
+            schema: SCHEMA,
+            started_at_s: SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .map_or(0, |since| since.as_secs()),
+            target: ReportTarget {
+                kind: program.map_or("attached", Program::kind).to_owned(),
+                version: program.and_then(Program::version),
+                threads: match program {
+                    Some(Program::Weft(_, threads)) => *threads,
+                    _ => None,
+                },
+                address: peer.address().to_string(),
+                pid,
+                cpus: options.target_cpus.clone(),
+            },
+            load: Load {
+                mode: options.mode.name().to_owned(),
+                direction: options.direction.name().to_owned(),
+                circuits,
+                origin_links: origins,
+                next_hop_links: hops,
+                window: usize::try_from(window)?,
+                rate_cells_per_s: options.rate,
+                warm_up_s: options.warm_up.as_secs_f64(),
+                seconds: options.seconds.as_secs_f64(),
+                payload_bytes_per_cell: PAYLOAD_PER_CELL,
+                generator_threads: threads,
+                generator_cpus: options.generator_cpus.clone(),
+            },
+            ..Report::default()
+        };
+        let mut conductor = Conductor {
+            options,
+            stop,
+            progress,
+            running,
+            pid,
+            stage: Arc::new(SharedStage::new()),
+            worlds: Vec::new(),
+            latencies: Latencies::new(),
+            report,
+            circuits,
+            few: 0,
+        };
+        for number in 0..threads {
+            let share = |all: usize| all / threads + usize::from(number < all % threads);
+            let (origin_links, next_hops, circuits) = match is_pipe {
+                true => (origins, 1, circuits),
+                false => (share(origins), share(hops), share(circuits)),
+            };
+            conductor.few += origin_links.max(next_hops).min(circuits);
+            let all = conductor.circuits.max(1) as f64;
+            conductor.start_world(Plan {
+                peer,
+                mode: options.mode,
+                direction: options.direction,
+                origin_links,
+                next_hops,
+                circuits,
+                window,
+                rate: options.rate.map(|rate| rate * circuits as f64 / all),
+                seed: options.seed.wrapping_add(number as u64),
+                patience: options.patience,
+                own_ip: options.own_ip,
+                listener: listener.take(),
+            })?;
+        }
+        Ok(conductor)
+    }
+
+    fn start_world(&mut self, plan: Plan) -> Result<()> {
+        let (sender, news) = channel();
+        let counters = Arc::new(Counters::default());
+        let (stage, theirs) = (self.stage.clone(), counters.clone());
+        let join = thread::Builder::new()
+            .name(format!("generator-{}", self.worlds.len()))
+            .spawn(move || {
+                let world = World::new(plan, stage, theirs, sender.clone());
+                let (latencies, outcome) = match world {
+                    Ok(world) => world.run(),
+                    Err(error) => (Latencies::new(), Err(error)),
+                };
+                // A conductor that has gone wants nothing any more.
+                let _ = sender.send(News::Ended(Box::new(latencies), outcome));
+            })
+            .context("starting a thread of the generator")?;
+        self.worlds.push(Worker {
+            counters,
+            news,
+            join,
+            done: Stage::Wait,
+            prepared: false,
+            ended: false,
+        });
+        Ok(())
+    }
+
+    /// The whole run.
+    fn perform(&mut self) -> Result<()> {
+        self.wait_until("making keys", |world| world.prepared)?;
+        match self.options.mode {
+            Mode::Cells | Mode::Onionskins | Mode::Links => {
+                self.set_up()?;
+                self.measure()
+            }
+            Mode::IdleLinks => self.measure_idle("links"),
+            Mode::IdleCircuits => self.measure_idle("circuits"),
+        }
+    }
+
+    fn set_up(&mut self) -> Result<()> {
+        let began = Instant::now();
+        self.reach("opening links", Stage::Link)?;
+        self.report.setup.links_s = began.elapsed().as_secs_f64();
+        if self.circuits > 0 {
+            let began = Instant::now();
+            self.reach("building circuits", Stage::Build)?;
+            self.report.setup.circuits_s = began.elapsed().as_secs_f64();
+        }
+        Ok(())
+    }
+
+    fn measure(&mut self) -> Result<()> {
+        self.stage.set(Stage::Run);
+        self.hold("warming up", self.options.warm_up, &mut |_, _| {})?;
+        let before = self.sample()?;
+        self.stage.set(Stage::Measure);
+        let mut last = before.clone();
+        let held = self.hold("measuring", self.options.seconds, &mut |conductor, end| {
+            // What was there before the target went, if it goes.
+            if let Ok(sample) = conductor.sample()
+                && (end || sample.at.duration_since(last.at) > 4 * BEAT)
+            {
+                last = sample;
+            }
+        });
+        self.stage.set(Stage::Drain);
+        self.report.measured = Some(self.compare(&before, &last));
+        held?;
+        self.wait_until("waiting for the last cells", |world| {
+            world.done >= Stage::Drain
+        })
+    }
+
+    fn measure_idle(&mut self, what: &str) -> Result<()> {
+        let pid = self.pid.context(
+            "memory can be measured of a process on this machine only: name it by --pid",
+        )?;
+        let (began, settle) = (Instant::now(), self.options.warm_up);
+        if what == "circuits" {
+            // So that no link counts as a circuit's.
+            self.reach("opening links", Stage::Link)?;
+            self.report.setup.links_s = began.elapsed().as_secs_f64();
+            self.reach("opening the target's links", Stage::BuildFew)?;
+        }
+        self.hold("settling", settle, &mut |_, _| {})?;
+        let before = self.sample()?;
+        let began = Instant::now();
+        if what == "circuits" {
+            self.reach("building circuits", Stage::Build)?;
+            self.report.setup.circuits_s = began.elapsed().as_secs_f64();
+        } else {
+            self.reach("opening links", Stage::Link)?;
+            self.report.setup.links_s = began.elapsed().as_secs_f64();
+        }
+        self.hold("settling", self.options.seconds, &mut |_, _| {})?;
+        let after = self.sample()?;
+        let usage = Usage::of(pid)?;
+        let rss = |sample: &Sample| sample.target.as_ref().map_or(0, |usage| usage.rss);
+        let count = match what {
+            "circuits" => self.circuits - self.few,
+            _ => self.report.load.origin_links,
+        };
+        let mut measured = self.compare(&before, &after);
+        (measured.onionskins, measured.links) = (None, None);
+        measured.idle = Some(Idle {
+            what: what.to_owned(),
+            count: count as u64,
+            rss_before_bytes: rss(&before),
+            rss_after_bytes: usage.rss,
+            bytes_each: (usage.rss as f64 - rss(&before) as f64) / count.max(1) as f64,
+        });
+        self.report.measured = Some(measured);
+        ensure!(
+            count > 0,
+            "there were too few circuits to tell their memory from that of links: \
+             more than {} are needed",
+            self.few
+        );
+        Ok(())
+    }
+
+    /// Has all worlds do a stage.
+    fn reach(&mut self, doing: &'static str, stage: Stage) -> Result<()> {
+        self.stage.set(stage);
+        self.wait_until(doing, |world| world.done >= stage)
+    }
+
+    fn wait_until(&mut self, doing: &'static str, done: impl Fn(&Worker) -> bool) -> Result<()> {
+        let all = match doing {
+            "opening links" => self.report.load.origin_links,
+            _ => self.report.load.origin_links + self.circuits,
+        };
+        while !self.worlds.iter().all(&done) {
+            self.beat(BEAT)?;
+            let fraction = self.counts().events as f64 / all.max(1) as f64;
+            (self.progress)(&Progress {
+                doing,
+                fraction: fraction.min(1.0),
+                per_second: 0.0,
+            });
+        }
+        Ok(())
+    }
+
+    /// Lets things go on for so long; `each` is called again and again, and once at the end.
+    fn hold(
+        &mut self,
+        doing: &'static str,
+        length: Duration,
+        each: &mut dyn FnMut(&Self, bool),
+    ) -> Result<()> {
+        let began = Instant::now();
+        let mut last = (began, self.counts());
+        loop {
+            let left = length.saturating_sub(began.elapsed());
+            if left.is_zero() {
+                each(self, true);
+                return Ok(());
+            }
+            self.beat(left.min(BEAT))?;
+            each(self, false);
+            let counts = self.counts();
+            let since = last.0.elapsed().as_secs_f64().max(1e-9);
+            let per_second = (counts.moved() - last.1.moved()) as f64 / since;
+            if since > 0.5 {
+                last = (Instant::now(), counts);
+            }
+            let fraction = began.elapsed().as_secs_f64() / length.as_secs_f64();
+            (self.progress)(&Progress {
+                doing,
+                fraction: fraction.min(1.0),
+                per_second,
+            });
+        }
+    }
+
+    /// Waits a moment, and hears what worlds have to say.
+    fn beat(&mut self, length: Duration) -> Result<()> {
+        ensure!(!self.stop.load(Ordering::Relaxed), "interrupted");
+        let deadline = Instant::now() + length;
+        // News of the first wake us up; the others' wait for the next round, which comes soon.
+        for number in 0..self.worlds.len() {
+            loop {
+                let left = match number {
+                    0 => deadline.saturating_duration_since(Instant::now()),
+                    _ => Duration::ZERO,
+                };
+                let Some(world) = self.worlds.get(number).filter(|world| !world.ended) else {
+                    break;
+                };
+                match world.news.recv_timeout(left) {
+                    Ok(news) => self.hear(number, news)?,
+                    Err(RecvTimeoutError::Timeout) => break,
+                    Err(RecvTimeoutError::Disconnected) => {
+                        bail!("a thread of the generator has ended without a word")
+                    }
+                }
+                if number == 0 {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn hear(&mut self, number: usize, news: News) -> Result<()> {
+        let Some(world) = self.worlds.get_mut(number) else {
+            return Ok(());
+        };
+        match news {
+            News::Prepared => world.prepared = true,
+            News::Done(stage) => world.done = stage,
+            News::Ended(latencies, outcome) => {
+                world.ended = true;
+                self.latencies.add(&latencies);
+                outcome?;
+            }
+        }
+        Ok(())
+    }
+
+    fn counts(&self) -> Counts {
+        let mut all = Counts::default();
+        for world in &self.worlds {
+            let counters = &world.counters;
+            all.upload += counters.upload.load(Ordering::Relaxed);
+            all.download += counters.download.load(Ordering::Relaxed);
+            all.sent += counters.sent.load(Ordering::Relaxed);
+            all.events += counters.events.load(Ordering::Relaxed);
+        }
+        all
+    }
+
+    fn sample(&self) -> Result<Sample> {
+        Ok(Sample {
+            at: Instant::now(),
+            counts: self.counts(),
+            target: self.pid.map(Usage::of).transpose()?,
+            own: Usage::of(std::process::id())?,
+        })
+    }
+
+    /// What happened between two moments.
+    fn compare(&self, before: &Sample, after: &Sample) -> Measured {
+        let seconds = after.at.duration_since(before.at).as_secs_f64();
+        let per_s = |count: u64| count as f64 / seconds.max(1e-9);
+        let (upload, download) = (
+            after.counts.upload - before.counts.upload,
+            after.counts.download - before.counts.download,
+        );
+        let payload = (upload + download) * PAYLOAD_PER_CELL;
+        let cells = self.options.mode == Mode::Cells;
+        let gigabytes = (cells && payload > 0).then_some(payload as f64 / 1e9);
+        let usage = match (&before.target, &after.target) {
+            (Some(before), Some(after)) => Some(usage_of(&after.since(before), gigabytes)),
+            _ => None,
+        };
+        let count = after.counts.events - before.counts.events;
+        let events = Events {
+            count,
+            per_s: per_s(count),
+            cpu_s_each: usage
+                .as_ref()
+                .filter(|_| count > 0)
+                .map(|usage| (usage.user_s + usage.system_s) / count as f64),
+        };
+        Measured {
+            seconds,
+            cells: cells.then(|| Cells {
+                upload,
+                download,
+                per_s: per_s(upload + download),
+                payload_bytes: payload,
+                goodput_bits_per_s: per_s(payload * 8),
+                sent: 0,
+                arrived: 0,
+            }),
+            latency: None,
+            onionskins: (self.options.mode == Mode::Onionskins).then(|| events.clone()),
+            links: (self.options.mode == Mode::Links).then_some(events),
+            idle: None,
+            usage,
+            generator: usage_of(&after.own.since(&before.own), gigabytes),
+        }
+    }
+
+    /// Ends the worlds and the target, and completes the report.
+    fn end(mut self, outcome: Result<()>) -> Report {
+        let outcome = outcome.map_err(|error| match self.running.as_mut().map(Running::check) {
+            // The end of the target explains everything else.
+            Some(Err(ended)) => ended.context(format!("{error:#}")),
+            _ => error,
+        });
+        self.stage.set(Stage::Stop);
+        for number in 0..self.worlds.len() {
+            // What goes wrong now has a reason that is known already.
+            while let Some(world) = self.worlds.get(number).filter(|world| !world.ended) {
+                match world.news.recv_timeout(self.options.patience) {
+                    Ok(news) => drop(self.hear(number, news)),
+                    Err(_) => break,
+                }
+            }
+        }
+        let counts = self.counts();
+        for world in self.worlds.drain(..) {
+            if world.ended {
+                let _ = world.join.join();
+            }
+        }
+        if let Some(measured) = &mut self.report.measured {
+            measured.latency = self.latencies.report();
+            if let Some(cells) = &mut measured.cells {
+                (cells.sent, cells.arrived) = (counts.sent, counts.upload + counts.download);
+            }
+        }
+        self.report.complete = outcome.is_ok();
+        self.report.why = outcome.err().map(|error| format!("{error:#}"));
+        self.report
+    }
+}
+
+impl Counts {
+    fn moved(self) -> u64 {
+        self.upload + self.download + self.events
+    }
+}
+
+/// How many links there are on each side.
+fn sides(options: &Options) -> Result<(usize, usize)> {
+    ensure!(options.links > 0, "at least one link is needed");
+    ensure!(
+        !options.seconds.is_zero(),
+        "the measuring window must have a length"
+    );
+    ensure!(
+        options
+            .rate
+            .is_none_or(|rate| rate.is_finite() && rate > 0.0),
+        "the rate must be more than 0"
+    );
+    ensure!(
+        options.window != Some(0),
+        "a window of 0 cells lets none pass"
+    );
+    match options.mode {
+        Mode::Cells | Mode::IdleCircuits => {
+            ensure!(options.circuits > 0, "at least one circuit is needed");
+            ensure!(
+                options.links > 1,
+                "circuits need at least two links: one to the target, one from it"
+            );
+            Ok((options.links.div_ceil(2), options.links / 2))
+        }
+        Mode::Onionskins | Mode::Links | Mode::IdleLinks => Ok((options.links, 0)),
+    }
+}
+
+/// A usage as the report has it.
+fn usage_of(used: &Usage, gigabytes: Option<f64>) -> ReportUsage {
+    let user = |cpu: Duration, system: Duration| cpu.saturating_sub(system).as_secs_f64();
+    let (user_s, system_s) = (user(used.cpu, used.system), used.system.as_secs_f64());
+    ReportUsage {
+        user_s,
+        system_s,
+        cpu_s_per_gb: gigabytes.map(|gb| (user_s + system_s) / gb),
+        user_s_per_gb: gigabytes.map(|gb| user_s / gb),
+        system_s_per_gb: gigabytes.map(|gb| system_s / gb),
+        rss_bytes: used.rss,
+        peak_rss_bytes: used.peak_rss,
+        voluntary_switches: used.voluntary_switches,
+        involuntary_switches: used.involuntary_switches,
+        threads: used
+            .threads
+            .iter()
+            .map(|thread| Thread {
+                name: thread.name.clone(),
+                user_s: user(thread.cpu, thread.system),
+                system_s: thread.system.as_secs_f64(),
+            })
+            .collect(),
+    }
+}
