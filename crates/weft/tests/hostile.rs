@@ -20,6 +20,8 @@ mod hops;
 mod limits;
 #[path = "hostile/links.rs"]
 mod links;
+#[path = "hostile/memory.rs"]
+mod memory;
 #[path = "hostile/peer.rs"]
 mod peer;
 #[path = "hostile/process.rs"]

@@ -106,6 +106,13 @@ pub enum Notice {
         /// Circuits whose oldest cell waits at least this long die.
         older_than: Duration,
     },
+    /// Circuits were closed for it, as the threads' latest reports tell.
+    MemoryFreed {
+        /// Circuits closed since this was told last.
+        circuits: u64,
+        /// Bytes that were queued on them.
+        bytes: u64,
+    },
     /// Onionskins come faster than they can be answered.
     OnionskinOverload,
 }
@@ -241,6 +248,8 @@ pub struct RelayController {
     rng: StdRng,
     /// Counters.
     counts: Counts,
+    /// Circuits closed and bytes freed for memory, when it was told last.
+    freed_told: (u64, u64),
 }
 
 impl RelayController {
@@ -259,6 +268,7 @@ impl RelayController {
             actions: VecDeque::new(),
             rng,
             counts: Counts::default(),
+            freed_told: (0, 0),
             params,
         }
     }
@@ -672,6 +682,15 @@ impl RelayController {
         for report in self.reports.iter().flatten() {
             queued.merge(&report.queued);
             buffered += report.buffered;
+        }
+        let totals = self.totals();
+        let freed = (totals.killed_for_memory, totals.freed_for_memory);
+        let (circuits, bytes) = std::mem::replace(&mut self.freed_told, freed);
+        if freed.0 > circuits {
+            self.notice(Notice::MemoryFreed {
+                circuits: freed.0 - circuits,
+                bytes: freed.1.saturating_sub(bytes),
+            });
         }
         let used = queued.total() + buffered;
         let allowed = self.params.max_memory;

@@ -133,6 +133,7 @@ struct Relay {
     failed: bool,
     overloads: RateLimit,
     memory_lines: RateLimit,
+    freed_lines: RateLimit,
     skew_lines: RateLimit,
     rng: StdRng,
     pid_file: Option<PidFile>,
@@ -365,6 +366,17 @@ impl Relay {
                         used >> 20,
                         allowed >> 20,
                         older_than.as_secs_f64(),
+                    );
+                }
+            }
+            Notice::MemoryFreed { circuits, bytes } => {
+                if let Some(more) = self.freed_lines.check(now) {
+                    let sum = self.controller.totals();
+                    notice!(
+                        "Removed {bytes} bytes of queued cells by closing {circuits} circuits; \
+                         since the start, {} bytes and {} circuits{more}",
+                        sum.freed_for_memory,
+                        sum.killed_for_memory,
                     );
                 }
             }

@@ -299,6 +299,7 @@ fn start(options: Options, context: Context) -> Result<Relay, StartError> {
         failed: false,
         overloads: RateLimit::new(QUIET),
         memory_lines: RateLimit::new(QUIET),
+        freed_lines: RateLimit::new(QUIET),
         skew_lines: RateLimit::new(QUIET),
         rng,
         pid_file,

@@ -150,6 +150,16 @@ fn created2(cell: &Cell) -> Vec<u8> {
     }
 }
 
+/// Answers the CREATE2 that comes next, as a relay does: the circuit's id there, and its keys.
+pub(crate) fn answer_create(hop: &mut Peer, identity: &Identity) -> (u32, RelayCrypt) {
+    let create = hop.next().unwrap();
+    let request = CreateRequest::decode(create.command(), create.body()).unwrap();
+    let params = ReplyParams::default();
+    let answer = handshake::negotiate(&request, &identity.onion, &params, &mut hop.rng).unwrap();
+    hop.send(&answer.reply.encode(create.circ_id()).unwrap());
+    (create.circ_id(), RelayCrypt::new(&answer.keys))
+}
+
 /// A circuit through the relay under test to a next hop beyond it.
 pub(crate) struct Through {
     pub(crate) client: Peer,
@@ -177,11 +187,7 @@ impl Through {
         let message = extend2(next, at, &state.onionskin());
         circuit.send(&mut client, RelayCmd::EXTEND2, &message);
         let mut hop = Peer::accept(&listener, next).unwrap();
-        let create = hop.next().unwrap();
-        let request = CreateRequest::decode(create.command(), create.body()).unwrap();
-        let params = ReplyParams::default();
-        let answer = handshake::negotiate(&request, &next.onion, &params, &mut hop.rng).unwrap();
-        hop.send(&answer.reply.encode(create.circ_id()).unwrap());
+        let (hop_id, hop_crypt) = answer_create(&mut hop, next);
         let (from, command, data) = circuit.receive(&mut client);
         assert_eq!((from, command), (0, RelayCmd::EXTENDED2));
         let extended = Extended2::decode(&data).unwrap();
@@ -192,8 +198,8 @@ impl Through {
             client,
             circuit,
             hop,
-            hop_id: create.circ_id(),
-            hop_crypt: RelayCrypt::new(&answer.keys),
+            hop_id,
+            hop_crypt,
         }
     }
 

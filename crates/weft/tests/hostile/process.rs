@@ -195,13 +195,18 @@ impl Weft {
 
     /// How many connections it says it has.
     pub(crate) fn connections(&self) -> usize {
+        self.statistic("Connections: ")
+    }
+
+    /// The number that follows these words in what it says about itself.
+    pub(crate) fn statistic(&self, words: &str) -> usize {
         let statistics = self.statistics();
-        let line = statistics
+        let (_, rest) = statistics
             .iter()
-            .find_map(|line| line.split_once("Connections: "))
-            .unwrap_or_else(|| panic!("{statistics:?}"))
-            .1;
-        line.split(' ').next().unwrap().parse().unwrap()
+            .find_map(|line| line.split_once(words))
+            .unwrap_or_else(|| panic!("{words:?} is not in {statistics:?}"));
+        let digits = rest.split(|c: char| !c.is_ascii_digit()).next();
+        digits.unwrap().parse().unwrap()
     }
 
     /// Its resident memory, in bytes.
