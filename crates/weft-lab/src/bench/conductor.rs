@@ -22,6 +22,9 @@ use crate::process::Usage;
 /// How often the conductor looks at everything.
 const BEAT: Duration = Duration::from_millis(50);
 
+/// Memory that differs by no more has settled, in bytes.
+const SETTLED: u64 = 64 * 1024;
+
 /// How far a run has come.
 #[derive(Clone, Debug)]
 pub struct Progress {
@@ -135,6 +138,7 @@ impl<'a> Conductor<'a> {
             Some(listener) => Some(listener.local_addr().context("listening for the pipe")?),
             None => None,
         };
+        raise_file_limit();
         // What is started now inherits these processors; then we take our own.
         pin::this_thread(&options.target_cpus)?;
         let running = match program {
@@ -153,9 +157,12 @@ impl<'a> Conductor<'a> {
             }
             (None, Target::Start(_)) => bail!("the target was not started"),
         };
-        let window = options
-            .window
-            .unwrap_or_else(|| default_window(options.mode, options.circuits));
+        let window = match options.mode {
+            Mode::Links | Mode::IdleLinks | Mode::IdleCircuits => 0,
+            Mode::Cells | Mode::Onionskins => options
+                .window
+                .unwrap_or_else(|| default_window(options.mode, options.circuits)),
+        };
         let report = Report {
             schema: SCHEMA,
             started_at_s: SystemTime::now()
@@ -312,7 +319,7 @@ impl<'a> Conductor<'a> {
             self.report.setup.links_s = began.elapsed().as_secs_f64();
             self.reach("opening the target's links", Stage::BuildFew)?;
         }
-        self.hold("settling", settle, &mut |_, _| {})?;
+        self.settle(pid, settle)?;
         let before = self.sample()?;
         let began = Instant::now();
         if what == "circuits" {
@@ -322,7 +329,7 @@ impl<'a> Conductor<'a> {
             self.reach("opening links", Stage::Link)?;
             self.report.setup.links_s = began.elapsed().as_secs_f64();
         }
-        self.hold("settling", self.options.seconds, &mut |_, _| {})?;
+        self.settle(pid, self.options.seconds)?;
         let after = self.sample()?;
         let usage = Usage::of(pid)?;
         let rss = |sample: &Sample| sample.target.as_ref().map_or(0, |usage| usage.rss);
@@ -346,6 +353,22 @@ impl<'a> Conductor<'a> {
              more than {} are needed",
             self.few
         );
+        Ok(())
+    }
+
+    /// Waits so long, and then until the target's memory changes little, for at most the same time
+    /// ten times more: programs give back what their beginning took, and not at once.
+    fn settle(&mut self, pid: u32, length: Duration) -> Result<()> {
+        self.hold("settling", length, &mut |_, _| {})?;
+        let mut last = Usage::of(pid)?.rss;
+        for _ in 0..10 {
+            self.hold("settling", length, &mut |_, _| {})?;
+            let now = Usage::of(pid)?.rss;
+            if now.abs_diff(last) <= SETTLED {
+                break;
+            }
+            last = now;
+        }
         Ok(())
     }
 
@@ -552,6 +575,15 @@ impl<'a> Conductor<'a> {
 impl Counts {
     fn moved(self) -> u64 {
         self.upload + self.download + self.events
+    }
+}
+
+/// As many open files as the system lets us have: every link takes one. Where they do not suffice,
+/// opening a link says so.
+fn raise_file_limit() {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
     }
 }
 

@@ -25,6 +25,8 @@ pub(super) struct Link {
     pub(super) readable: bool,
     /// The socket may take bytes.
     pub(super) writable: bool,
+    /// The kernel said that the peer sends no more; what it sent may still be there.
+    pub(super) peer_ended: bool,
     /// The beginning of a cell whose rest has not come.
     left: Vec<u8>,
 }
@@ -41,12 +43,20 @@ pub(super) enum Read {
 }
 
 impl Link {
+    /// Notes what the kernel says of the socket.
+    pub(super) fn note(&mut self, event: &mio::event::Event) {
+        self.readable |= event.is_readable() || event.is_read_closed() || event.is_error();
+        self.writable |= event.is_writable();
+        self.peer_ended |= event.is_read_closed() || event.is_error();
+    }
+
     pub(super) fn new(socket: TcpStream, session: LinkSession) -> Link {
         Link {
             socket,
             session,
             readable: false,
             writable: false,
+            peer_ended: false,
             left: Vec::new(),
         }
     }
@@ -75,6 +85,12 @@ impl Link {
             if self.decrypt(scratch.get(..count).unwrap_or_default(), plain)? {
                 self.readable = false;
                 return Ok(Read::Ended);
+            }
+            // A short read has emptied the socket, and the kernel will tell of more (epoll(7)); but
+            // not of an end that it has told of already.
+            if count < scratch.len() && !self.peer_ended {
+                self.readable = false;
+                return Ok(Read::Empty);
             }
         }
         Ok(Read::More)

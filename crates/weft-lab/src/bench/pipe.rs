@@ -118,9 +118,7 @@ impl Pipe {
             if event.token() == LISTENER {
                 self.accept()?;
             } else if let Some(end) = self.ends.get_mut(event.token().0) {
-                end.link.readable |=
-                    event.is_readable() || event.is_read_closed() || event.is_error();
-                end.link.writable |= event.is_writable();
+                end.link.note(event);
             }
         }
         let keys: Vec<usize> = self.ends.iter().map(|(key, _)| key).collect();

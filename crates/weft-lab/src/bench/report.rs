@@ -66,7 +66,8 @@ pub struct Load {
     pub origin_links: usize,
     /// Links that the target opened to us: one to each of so many relays.
     pub next_hop_links: usize,
-    /// The most cells of one circuit and direction that were on their way at a time.
+    /// The most cells of one circuit and direction that were on their way at a time, or CREATE2
+    /// cells of one link without an answer; 0 where that means nothing.
     pub window: usize,
     /// Cells per second over all circuits, each direction; `None` at full speed.
     pub rate_cells_per_s: Option<f64>,
@@ -231,23 +232,26 @@ impl fmt::Display for Report {
             ),
         )?;
         let load = &self.load;
-        row(
-            f,
-            "load",
-            format_args!(
-                "{} {}: {} circuits, links {} in and {} out, window {} cells, {}",
-                load.mode,
-                load.direction,
-                load.circuits,
-                load.origin_links,
-                load.next_hop_links,
-                load.window,
-                match load.rate_cells_per_s {
-                    Some(rate) => format!("{rate:.0} cells/s"),
-                    None => "full speed".to_owned(),
-                }
-            ),
-        )?;
+        let mut how = match load.mode.as_str() {
+            "cells" => format!(" {}", load.direction),
+            _ => String::new(),
+        };
+        if load.circuits > 0 {
+            how += &format!(", {} circuits", load.circuits);
+        }
+        how += &format!(
+            ", links {} in and {} out",
+            load.origin_links, load.next_hop_links
+        );
+        if load.window > 0 {
+            how += &format!(", window {} cells", load.window);
+        }
+        match load.rate_cells_per_s {
+            Some(rate) => how += &format!(", {rate:.0} cells/s"),
+            None if load.window > 0 => how += ", full speed",
+            None => {}
+        }
+        row(f, "load", format_args!("{}{how}", load.mode))?;
         row(
             f,
             "set up",

@@ -173,6 +173,10 @@ impl World {
             }
         };
         let circuit = self.circuit(number)?;
+        ensure!(
+            circuit.next_id == 0,
+            "the target extended one circuit twice"
+        );
         (circuit.next, circuit.next_id) = (key, id);
         let index = u32::try_from(number)?;
         self.end(key)?.by_id.insert(id, index);

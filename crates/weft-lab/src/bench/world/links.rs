@@ -15,7 +15,7 @@ use crate::bench::Mode;
 use crate::bench::link::{BATCH, Link, RECORD, Read};
 
 /// Links that are being opened at a time when links are what is measured.
-const OPENING: usize = 16;
+pub(super) const OPENING: usize = 16;
 
 impl World {
     /// Opens a link to the target.
@@ -36,6 +36,13 @@ impl World {
             let Some(hop) = self.hops.get(number) else {
                 return Ok(());
             };
+            // The target needs one link to each next hop, and two where both sides open one at once;
+            // more are a mistake that must not eat our memory.
+            let bound = self.plan.origin_links * 2 + self.plan.next_hops * 4 + 16;
+            ensure!(
+                self.ends.len() < bound,
+                "the target opened more than {bound} links to the next hops"
+            );
             let (socket, peer) = match hop.listener.accept() {
                 Ok(accepted) => accepted,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),

@@ -473,11 +473,8 @@ impl World {
                     let Some(end) = self.ends.get_mut(key) else {
                         continue;
                     };
-                    if event.is_readable() || event.is_read_closed() || event.is_error() {
-                        end.link.readable = true;
-                    }
+                    end.link.note(event);
                     if event.is_writable() {
-                        end.link.writable = true;
                         self.mark(key);
                     }
                     self.list(key);

@@ -1,0 +1,427 @@
+//! `weft bench relay` against the `weft` that was just built, against C tor, and against what is no
+//! relay at all.
+
+use std::fs;
+use std::io::Write as _;
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use weft_lab::bench::report::{PAYLOAD_PER_CELL, Report, SCHEMA};
+use weft_lab::ports::Port;
+use weft_lab::process::Usage;
+
+/// Only a hang takes as long as this.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn weft() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
+    command.stdin(Stdio::null());
+    command
+}
+
+/// How a run ended.
+#[derive(Debug)]
+struct Run {
+    status: Option<i32>,
+    out: String,
+    err: String,
+}
+
+impl Run {
+    fn report(&self) -> Report {
+        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+}
+
+/// Starts `weft bench relay` with these words.
+fn start(words: &str) -> Child {
+    weft()
+        .args(["bench", "relay"])
+        .args(words.split_whitespace())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+fn finish(child: Child) -> Run {
+    let output = child.wait_with_output().unwrap();
+    Run {
+        status: output.status.code(),
+        out: String::from_utf8(output.stdout).unwrap(),
+        err: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+fn run(words: &str) -> Run {
+    finish(start(words))
+}
+
+/// A relay that runs by itself.
+struct Relay {
+    child: Child,
+    folder: tempfile::TempDir,
+    port: Port,
+}
+
+impl Relay {
+    fn start() -> Self {
+        Self::start_with("ExtendAllowPrivateAddresses 1")
+    }
+
+    fn start_with(line: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let port = Port::reserve().unwrap();
+        let torrc = folder.path().join("torrc");
+        let text = format!(
+            "TestingTorNetwork 1\nAssumeReachable 1\nPublishServerDescriptor 0\n\
+             {line}\nDoSConnectionEnabled 0\nDoSCircuitCreationEnabled 0\n\
+             ConnectionThreads 1\nShutdownWaitLength 0\nExitRelay 0\nExitPolicy reject *:*\n\
+             Address 127.0.0.1\nORPort {} IPv4Only\nContactInfo nobody\nNickname attached\n\
+             DataDirectory {}\nLog err stderr\n\
+             DirAuthority nobody orport=1 no-v2 v3ident={nobody} 127.0.0.1:1 {nobody}\n",
+            port.address(),
+            folder.path().join("data").display(),
+            nobody = "A".repeat(40),
+        );
+        fs::write(&torrc, text).unwrap();
+        let child = weft()
+            .args(["--defaults-torrc", "/dev/null", "-f"])
+            .arg(&torrc)
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let relay = Relay {
+            child,
+            folder,
+            port,
+        };
+        // Written last of all keys.
+        eventually("the relay has its keys", || {
+            relay.data().join("fingerprint-ed25519").exists()
+        });
+        eventually("the relay listens", || {
+            std::net::TcpStream::connect(relay.port.address()).is_ok()
+        });
+        relay
+    }
+
+    fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The words that name it.
+    fn words(&self) -> String {
+        format!(
+            "--address {} --data-directory {} --pid {}",
+            self.port.address(),
+            self.data().display(),
+            self.pid()
+        )
+    }
+
+    /// Waits until it has worked for so long.
+    fn has_worked(&self, cpu: Duration) {
+        eventually("the relay is under load", || {
+            Usage::of(self.pid()).is_ok_and(|usage| usage.cpu >= cpu)
+        });
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < deadline, "it never came that {what}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn signal(pid: u32, signal: Signal) {
+    kill(Pid::from_raw(i32::try_from(pid).unwrap()), signal).unwrap();
+}
+
+/// Everything of a complete run with cells fits together.
+fn is_sound(report: &Report) {
+    assert_eq!((report.schema, report.complete), (SCHEMA, true), "{report}");
+    let measured = report.measured.as_ref().expect("it was measured");
+    let cells = measured.cells.as_ref().expect("cells were driven");
+    assert_eq!(cells.sent, cells.arrived, "none is lost, none doubled");
+    let window = cells.upload + cells.download;
+    assert!(window > 0 && window <= cells.sent, "{report}");
+    assert_eq!(cells.payload_bytes, window * PAYLOAD_PER_CELL);
+    let latency = measured.latency.as_ref().expect("cells were timed");
+    assert!(latency.samples > 0 && latency.samples <= cells.sent);
+    assert!(latency.min_us <= latency.p50_us && latency.p99_us <= latency.max_us);
+    let usage = measured
+        .usage
+        .as_ref()
+        .expect("the target is on this machine");
+    assert!(usage.cpu_s_per_gb.is_some() && usage.peak_rss_bytes >= usage.rss_bytes / 2);
+}
+
+#[test]
+fn cells_are_counted_exactly_in_both_directions_through_weft() {
+    let run = run(
+        "--target weft:1 --circuits 6 --links 4 --direction both --generator-threads 2 \
+         --warm-up 0.2 --seconds 1 --format json",
+    );
+    assert_eq!((run.status, run.err.as_str()), (Some(0), ""), "{run:?}");
+    let report = run.report();
+    is_sound(&report);
+    let cells = report.measured.as_ref().unwrap().cells.as_ref().unwrap();
+    assert!(cells.upload > 0 && cells.download > 0);
+    assert_eq!(
+        (report.load.origin_links, report.load.next_hop_links),
+        (2, 2)
+    );
+    assert_eq!((report.load.circuits, report.target.threads), (6, Some(1)));
+}
+
+#[test]
+fn cells_are_counted_exactly_through_c_tor_at_a_fixed_rate() {
+    let run = run(
+        "--target tor --circuits 4 --links 4 --direction upload --rate 2000 \
+         --warm-up 0.2 --seconds 1 --format json",
+    );
+    assert_eq!((run.status, run.err.as_str()), (Some(0), ""), "{run:?}");
+    let report = run.report();
+    is_sound(&report);
+    let cells = report.measured.as_ref().unwrap().cells.as_ref().unwrap();
+    assert_eq!(cells.download, 0);
+    // What is due in the whole run is a number of the schedule, not of the machine; a slow machine
+    // only makes the run longer.
+    assert!(cells.sent >= 2000, "{report}");
+}
+
+#[test]
+fn a_bare_pipe_can_be_measured_like_a_relay() {
+    let run = run(
+        "--target pipe --circuits 6 --links 4 --direction both --warm-up 0.2 --seconds 1 \
+         --format json",
+    );
+    assert_eq!((run.status, run.err.as_str()), (Some(0), ""), "{run:?}");
+    is_sound(&run.report());
+}
+
+#[test]
+fn circuits_and_links_are_counted_where_they_are_what_is_measured() {
+    let relay = Relay::start();
+    for (mode, more) in [("onionskins", "--links 2"), ("links", "")] {
+        let run = run(&format!(
+            "{} --mode {mode} {more} --warm-up 0.1 --seconds 0.5 --format json",
+            relay.words()
+        ));
+        assert_eq!((run.status, run.err.as_str()), (Some(0), ""), "{run:?}");
+        let measured = run.report().measured.expect("it was measured");
+        let events = measured
+            .onionskins
+            .or(measured.links)
+            .expect("they were counted");
+        assert!(events.count > 0 && events.cpu_s_each.is_some(), "{mode}");
+    }
+    // The relay still is what it was.
+    let run = run(&format!(
+        "{} --circuits 2 --links 2 --warm-up 0.1 --seconds 0.5 --format json",
+        relay.words()
+    ));
+    is_sound(&run.report());
+}
+
+#[test]
+fn memory_of_idle_links_and_circuits_is_told_for_each() {
+    for (words, what, count) in [
+        ("--mode idle-links --links 30", "links", 30),
+        // Two are needed to have the links there.
+        (
+            "--mode idle-circuits --links 4 --circuits 40",
+            "circuits",
+            38,
+        ),
+    ] {
+        let run = run(&format!(
+            "--target weft:1 {words} --warm-up 0.1 --seconds 0.1 --format json"
+        ));
+        assert_eq!((run.status, run.err.as_str()), (Some(0), ""), "{run:?}");
+        let idle = run.report().measured.and_then(|measured| measured.idle);
+        let idle = idle.expect("memory was measured");
+        assert_eq!((idle.what.as_str(), idle.count), (what, count));
+        assert!(idle.rss_before_bytes > 0 && idle.rss_after_bytes > 0);
+    }
+}
+
+/// The run failed, said these words both in its report and on standard error, and measured nothing.
+fn fails_at_once(words: &str, expected: &[&str]) {
+    let run = run(&format!("{words} --timeout 10 --format json"));
+    assert_eq!(run.status, Some(1), "{run:?}");
+    let report = run.report();
+    let why = report.why.clone().unwrap_or_default();
+    assert!(!report.complete && report.measured.is_none(), "{report}");
+    for words in expected {
+        assert!(
+            why.contains(words) && run.err.contains(words),
+            "{words}: {run:?}"
+        );
+    }
+}
+
+#[test]
+fn a_wrong_key_is_told() {
+    let relay = Relay::start();
+    let wrong = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE";
+    fails_at_once(
+        &format!("{} --ntor-key {wrong}", relay.words()),
+        &["refused CREATE2", "ntor onion key"],
+    );
+    fails_at_once(
+        &format!("{} --fingerprint {}", relay.words(), "01".repeat(20)),
+        &["no link to", "not the one that it should be"],
+    );
+}
+
+#[test]
+fn a_relay_that_refuses_to_extend_is_told() {
+    let relay = Relay::start_with("ExtendAllowPrivateAddresses 0");
+    fails_at_once(
+        &relay.words(),
+        &["refused to extend", "ExtendAllowPrivateAddresses"],
+    );
+}
+
+#[test]
+fn what_is_no_relay_is_told() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { return };
+            let _ = stream.write_all(b"220 no relay here\r\n");
+        }
+    });
+    fails_at_once(&aim(address), &["no link to", "it is no relay"]);
+}
+
+#[test]
+fn a_closed_port_is_told() {
+    let port = Port::reserve().unwrap();
+    fails_at_once(
+        &aim(port.address()),
+        &["connecting to the target", "refused"],
+    );
+}
+
+/// The words for a relay that is not there.
+fn aim(address: SocketAddr) -> String {
+    let key = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE";
+    format!(
+        "--address {address} --fingerprint {} --ntor-key {key}",
+        "01".repeat(20)
+    )
+}
+
+#[test]
+fn what_was_measured_until_the_target_died_is_kept() {
+    let relay = Relay::start();
+    let child = start(&format!(
+        "{} --circuits 4 --links 2 --warm-up 0 --seconds 50 --format json",
+        relay.words()
+    ));
+    relay.has_worked(Duration::from_millis(1500));
+    signal(relay.pid(), Signal::SIGKILL);
+    let run = finish(child);
+    assert_eq!(run.status, Some(1), "{run:?}");
+    let report = run.report();
+    let why = report.why.clone().unwrap_or_default();
+    assert!(
+        !report.complete && why.contains("broke while measuring"),
+        "{why}"
+    );
+    let measured = report.measured.expect("it was measured until then");
+    assert!(measured.cells.is_some_and(|cells| cells.download > 0));
+    assert!(measured.usage.is_some_and(|usage| usage.user_s > 0.0));
+}
+
+#[test]
+fn an_interrupted_run_keeps_what_it_has_and_no_file_is_overwritten() {
+    let relay = Relay::start();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("report.json");
+    let words = format!(
+        "{} --circuits 4 --links 2 --warm-up 0 --seconds 50 --format json --out {}",
+        relay.words(),
+        file.display()
+    );
+    let child = start(&words);
+    relay.has_worked(Duration::from_millis(1500));
+    signal(child.id(), Signal::SIGINT);
+    let ended = finish(child);
+    assert_eq!(
+        (ended.status, ended.out.as_str()),
+        (Some(1), ""),
+        "{ended:?}"
+    );
+    let text = fs::read_to_string(&file).unwrap();
+    let report: Report = serde_json::from_str(&text).unwrap();
+    assert_eq!(report.why.as_deref(), Some("interrupted"));
+    assert!(
+        report
+            .measured
+            .is_some_and(|measured| measured.cells.is_some())
+    );
+    // Before anything is measured.
+    let again = run(&words);
+    assert_eq!(again.status, Some(1));
+    assert!(again.err.contains("is not overwritten"), "{again:?}");
+    assert_eq!(fs::read_to_string(&file).unwrap(), text);
+}
+
+#[test]
+fn what_cannot_be_meant_is_told_before_anything_starts() {
+    for (words, expected) in [
+        ("", "name what to measure"),
+        ("--target arti", "start it yourself"),
+        ("--target wefd", "is no program to be measured"),
+        ("--target weft:many", "no number of threads"),
+        (
+            "--target weft --program /nowhere",
+            "there is no program at /nowhere",
+        ),
+        ("--target weft --links 1", "at least two links"),
+        ("--target weft --circuits 0", "at least one circuit"),
+        ("--target weft --seconds 0", "must have a length"),
+        ("--target weft --rate 5GB", "none of B, kB, MB"),
+        ("--target weft --pin 0", "a slash"),
+        ("--target pipe --mode links", "cells only"),
+        (
+            "--address 127.0.0.1:1 --fingerprint 01",
+            "is no fingerprint",
+        ),
+        ("--address 127.0.0.1:1", "RSA identity"),
+    ] {
+        let run = run(words);
+        assert_eq!(
+            (run.status, run.out.as_str()),
+            (Some(1), ""),
+            "{words}: {run:?}"
+        );
+        assert!(run.err.contains(expected), "{words}: {run:?}");
+    }
+    let public = aim("192.0.2.1:9001".parse().unwrap());
+    let run = run(&public);
+    assert!(run.err.contains("is a public address"), "{run:?}");
+}
