@@ -3,19 +3,17 @@
 //!
 //! These tests need the `tor` program and fail without it. Everything is on loopback.
 
-use std::fs::{self, File};
+#[path = "common/ctor.rs"]
+mod ctor;
+
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use base64ct::{Base64Unpadded, Encoding as _};
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha12Rng;
-use tempfile::TempDir;
 use weft_cell::circ_msg::{CreateReply, CreateRequest, Extend2, handshake_type};
 use weft_cell::frame::{self, Frame};
 use weft_cell::{Cell, ChanCmd, RelayCmd, relay};
@@ -26,146 +24,12 @@ use weft_crypto::handshake::fast;
 use weft_crypto::relay_cell::ClientCrypt;
 use weft_node::tls::{LinkLifetimes, LinkSession, LinkTls};
 
+use ctor::{CTor, PATIENCE};
+
 const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-/// Only a hang takes as long as this.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// What C tor warns of at its start in a test network.
-const AT_START: [&str; 4] = [
-    "You are running Tor as root",
-    "You have used DirAuthority",
-    "TestingTorNetwork is set",
-    "Your log may contain sensitive information",
-];
 
 fn rng(seed: u64) -> ChaCha12Rng {
     ChaCha12Rng::seed_from_u64(seed)
-}
-
-/// A C tor process that dies with this value, or with the test.
-struct CTor {
-    process: Child,
-    dir: TempDir,
-}
-
-impl CTor {
-    fn start(options: &str) -> Self {
-        let dir = tempfile::tempdir().expect("no temporary directory");
-        let data = dir.path().join("data");
-        let torrc = dir.path().join("torrc");
-        let text = format!(
-            "DataDirectory {}\n\
-             Log notice file {log}\nLog [handshake,or,channel,protocol]info file {log}\n\
-             ProtocolWarnings 1\n\
-             TestingTorNetwork 1\nAddressDisableIPv6 1\nShutdownWaitLength 0\n\
-             DirAuthority nobody orport=1 no-v2 v3ident={nobody} 127.0.0.1:1 {nobody}\n\
-             __OwningControllerProcess {}\n{options}\n",
-            data.display(),
-            std::process::id(),
-            log = dir.path().join("log").display(),
-            nobody = "A".repeat(40),
-        );
-        fs::write(&torrc, text).expect("cannot write the torrc");
-        let output = File::create(dir.path().join("output")).expect("cannot create a file");
-        let process = Command::new("tor")
-            .args(["--defaults-torrc", "/dev/null", "-f"])
-            .arg(&torrc)
-            .stdin(Stdio::null())
-            .stdout(output.try_clone().expect("cannot share a file"))
-            .stderr(output)
-            .spawn()
-            .expect("cannot run tor: install Debian's package `tor`");
-        CTor { process, dir }
-    }
-
-    fn relay() -> Self {
-        Self::start(
-            "ORPort 127.0.0.1:auto IPv4Only\nAddress 127.0.0.1\nNickname ctor\n\
-             ContactInfo nobody\nSocksPort 0\n\
-             AssumeReachable 1\nPublishServerDescriptor 0\nExitRelay 0\n\
-             ServerDNSDetectHijacking 0\nServerDNSAllowBrokenConfig 1",
-        )
-    }
-
-    /// A file of the DataDirectory, once tor has written it.
-    fn data(&mut self, file: &str) -> String {
-        let path = self.dir.path().join("data").join(file);
-        self.wait(file, |_| {
-            Some(read(&path)).filter(|text| text.ends_with('\n'))
-        })
-    }
-
-    fn log(&self) -> String {
-        read(&self.dir.path().join("output")) + &read(&self.dir.path().join("log"))
-    }
-
-    /// Waits until `done` finds what it looks for, perhaps in the log.
-    fn wait<T>(&mut self, what: &str, done: impl Fn(&str) -> Option<T>) -> T {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            let log = self.log();
-            if let Some(found) = done(&log) {
-                return found;
-            }
-            let ended = self.process.try_wait().expect("cannot ask for tor's end");
-            assert!(
-                ended.is_none() && Instant::now() < deadline,
-                "tor never came to {what:?} ({ended:?}):\n{log}"
-            );
-            thread::sleep(Duration::from_millis(20));
-        }
-    }
-
-    /// Waits until the log has a line with these words and returns what follows them.
-    fn wait_for(&mut self, words: &str) -> String {
-        self.wait(words, |log| {
-            // The last line may not be whole yet.
-            let (lines, _) = log.rsplit_once('\n')?;
-            let line = lines.lines().find(|line| line.contains(words))?;
-            line.split(words).nth(1).map(str::to_owned)
-        })
-    }
-
-    /// Where a relay listens, once it does.
-    fn or_port(&mut self) -> SocketAddr {
-        let address = self.wait_for("Opened OR listener connection (ready) on ");
-        address.trim().parse().expect("no address in tor's log")
-    }
-
-    /// A relay's identities, as it wrote them down.
-    fn identity(&mut self) -> ([u8; 20], [u8; 32]) {
-        let mut last = |file: &str| {
-            let text = self.data(file);
-            text.split_whitespace().last().unwrap_or("").to_owned()
-        };
-        let (mut rsa, mut ed) = ([0; 20], [0; 32]);
-        hex::decode_to_slice(last("fingerprint"), &mut rsa).expect("no fingerprint");
-        Base64Unpadded::decode(last("fingerprint-ed25519"), &mut ed).expect("no fingerprint");
-        (rsa, ed)
-    }
-
-    /// C tor says of its peers' faults that they are protocol violations, at the level that
-    /// `ProtocolWarnings 1` makes a warning.
-    fn assert_content(&self) {
-        let log = self.log();
-        let complaints: Vec<_> = log
-            .lines()
-            .filter(|line| line.contains("[warn]") || line.contains("[err]"))
-            .filter(|line| !AT_START.iter().any(|words| line.contains(words)))
-            .collect();
-        assert!(complaints.is_empty(), "{complaints:#?}");
-    }
-}
-
-fn read(path: &Path) -> String {
-    fs::read_to_string(path).unwrap_or_default()
-}
-
-impl Drop for CTor {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
 }
 
 /// A Weft relay's keys for links.
@@ -417,7 +281,8 @@ fn a_c_tor_client_opens_a_link_to_weft() {
     let here = listener.local_addr().unwrap();
     let fingerprint = hex::encode_upper(weft.identity().unwrap().rsa_id());
     let tor = CTor::start(&format!(
-        "SocksPort 127.0.0.1:auto\nUseBridges 1\nBridge {here} {fingerprint}"
+        "AddressDisableIPv6 1\nSocksPort 127.0.0.1:auto\nUseBridges 1\n\
+         Bridge {here} {fingerprint}"
     ));
 
     let mut link = Link::accept(&weft, &listener);

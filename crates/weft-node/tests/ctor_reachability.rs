@@ -2,123 +2,24 @@
 //!
 //! These tests need the `tor` program and fail without it. Everything is on loopback.
 
-use std::fs::{self, File};
+#[path = "common/ctor.rs"]
+mod ctor;
+
 use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use base64ct::{Base64Unpadded, Encoding as _};
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha12Rng;
 use socket2::{Domain, Socket, Type};
-use tempfile::TempDir;
 use weft_core::handshake::HandshakeError;
 use weft_node::reachability::{LinkFault, Probe, ProbeError, Step};
 
-/// Only a hang takes as long as this.
-const PATIENCE: Duration = Duration::from_secs(30);
+use ctor::{CTor, Contact, PATIENCE};
+
 /// How long a probe waits that has nothing to wait for.
 const IN_VAIN: Duration = Duration::from_secs(2);
-
-/// A C tor relay without a network; its process dies with this value, or with the test.
-struct Relay {
-    process: Child,
-    dir: TempDir,
-}
-
-impl Relay {
-    fn start() -> Self {
-        let dir = tempfile::tempdir().expect("no temporary directory");
-        let torrc = dir.path().join("torrc");
-        let text = format!(
-            "DataDirectory {data}\nLog notice stdout\n\
-             DirAuthority nobody orport=1 no-v2 v3ident={nobody} 127.0.0.1:1 {nobody}\n\
-             TestingTorNetwork 1\nExtendAllowPrivateAddresses 1\nAssumeReachable 1\n\
-             PublishServerDescriptor 0\nAddressDisableIPv6 1\nAddress 127.0.0.1\n\
-             ORPort 127.0.0.1:auto IPv4Only\nSocksPort 0\nNickname ctor\nContactInfo nobody\n\
-             ExitRelay 0\nServerDNSDetectHijacking 0\nServerDNSAllowBrokenConfig 1\n\
-             GeoIPFile /dev/null\nGeoIPv6File /dev/null\n\
-             ShutdownWaitLength 0\n__OwningControllerProcess {pid}\n",
-            data = dir.path().join("data").display(),
-            nobody = "A".repeat(40),
-            pid = std::process::id(),
-        );
-        fs::write(&torrc, text).expect("cannot write the torrc");
-        let log = File::create(dir.path().join("log")).expect("cannot create a file");
-        let process = Command::new("tor")
-            .args(["--defaults-torrc", "/dev/null", "-f"])
-            .arg(&torrc)
-            .stdin(Stdio::null())
-            .stdout(log.try_clone().expect("cannot share a file"))
-            .stderr(log)
-            .spawn()
-            .expect("cannot run tor: install Debian's package `tor`");
-        Self { process, dir }
-    }
-
-    /// Waits until the log has a whole line with these words; returns what follows them.
-    fn wait_for(&mut self, words: &str) -> String {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            let log = fs::read_to_string(self.dir.path().join("log")).unwrap_or_default();
-            let (lines, _) = log.rsplit_once('\n').unwrap_or_default();
-            if let Some((_, found)) = lines.lines().find_map(|line| line.split_once(words)) {
-                return found.trim().to_owned();
-            }
-            let ended = self.process.try_wait().expect("cannot ask for tor's end");
-            assert!(
-                ended.is_none() && Instant::now() < deadline,
-                "tor never came to {words:?} ({ended:?}):\n{log}"
-            );
-            thread::sleep(Duration::from_millis(20));
-        }
-    }
-
-    /// Waits until the relay answers, and says where it is and who.
-    fn contact(&mut self) -> Contact {
-        let addr = self.wait_for("Opened OR listener connection (ready) on ");
-        self.wait_for("Bootstrapped 0%");
-        let data = self.dir.path().join("data");
-        let (mut rsa, mut ed25519, mut ntor) = ([0; 20], [0; 32], [0; 32]);
-        hex::decode_to_slice(last_word(&data.join("fingerprint")), &mut rsa).unwrap();
-        let text = last_word(&data.join("fingerprint-ed25519"));
-        Base64Unpadded::decode(text, &mut ed25519).unwrap();
-        // C tor's tagged file: 32 bytes each of tag, secret key and public key.
-        let key = fs::read(data.join("keys/secret_onion_key_ntor")).unwrap();
-        ntor.copy_from_slice(&key[64..96]);
-        Contact {
-            addr: addr.parse().expect("no address in tor's log"),
-            rsa,
-            ed25519,
-            ntor,
-        }
-    }
-}
-
-impl Drop for Relay {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-fn last_word(path: &Path) -> String {
-    let text = fs::read_to_string(path).unwrap();
-    text.split_whitespace().last().unwrap_or("").to_owned()
-}
-
-/// What a descriptor says of a relay.
-#[derive(Clone, Copy)]
-struct Contact {
-    addr: SocketAddr,
-    rsa: [u8; 20],
-    ed25519: [u8; 32],
-    ntor: [u8; 32],
-}
 
 fn probe(via: Contact, own: Contact) -> Probe {
     Probe {
@@ -186,7 +87,7 @@ fn nobody(addr: SocketAddr) -> Contact {
 
 #[test]
 fn a_relay_that_listens_is_found_reachable() {
-    let (mut via, mut own) = (Relay::start(), Relay::start());
+    let (mut via, mut own) = (CTor::relay(), CTor::relay());
     let (via, own) = (via.contact(), own.contact());
     let mut probe = probe(via, own);
     run(&probe).unwrap();
@@ -202,7 +103,7 @@ fn a_relay_that_listens_is_found_reachable() {
 
 #[test]
 fn a_relay_that_does_not_listen_is_not_found_reachable() {
-    let mut via = Relay::start();
+    let mut via = CTor::relay();
     let via = via.contact();
     let (_socket, closed) = closed_port();
     let words = ["could not reach us at", &closed.to_string(), "firewall"];
@@ -227,7 +128,7 @@ fn a_relay_that_does_not_listen_is_not_found_reachable() {
 
 #[test]
 fn another_relay_than_the_one_wanted_is_not_asked() {
-    let mut via = Relay::start();
+    let mut via = CTor::relay();
     let mut via = via.contact();
     via.rsa[0] ^= 1;
     let own = nobody(silence());
