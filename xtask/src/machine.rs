@@ -32,6 +32,11 @@ const CPP_COMPILER: Need = Need {
     package: "g++",
     what_for: "libFuzzer",
 };
+const VALGRIND: Need = Need {
+    program: "valgrind",
+    package: "valgrind",
+    what_for: "counting the instructions for each cell",
+};
 
 /// Installs what building, testing and the demo need and the machine lacks.
 ///
@@ -39,8 +44,23 @@ const CPP_COMPILER: Need = Need {
 ///
 /// Something is missing and cannot be installed; the message says how to do it by hand.
 pub(crate) fn prepare() -> Result<()> {
-    let missing: Vec<&Need> = [&C_COMPILER, &CPP_COMPILER, &TOR, &TOR_GENCERT]
-        .into_iter()
+    have(&[&C_COMPILER, &CPP_COMPILER, &TOR, &TOR_GENCERT])
+}
+
+/// Installs what counting instructions needs and the machine lacks.
+///
+/// # Errors
+///
+/// As of [`prepare`].
+pub(crate) fn prepare_counting() -> Result<()> {
+    have(&[&C_COMPILER, &VALGRIND])
+}
+
+/// Installs what is missing of these.
+fn have(needs: &[&Need]) -> Result<()> {
+    let missing: Vec<&Need> = needs
+        .iter()
+        .copied()
         .filter(|need| find(need.program).is_none())
         .collect();
     if missing.is_empty() {

@@ -1,7 +1,8 @@
-//! What developers run: `cargo xtask demo | test | fuzz`.
+//! What developers run: `cargo xtask demo | test | fuzz | instructions`.
 
 mod demo;
 mod fuzz;
+mod instructions;
 mod machine;
 mod test;
 
@@ -25,6 +26,8 @@ enum Command {
     Test(test::TestArgs),
     /// Fuzz the parsers and state machines.
     Fuzz(fuzz::FuzzArgs),
+    /// Count instructions for each relayed cell, and compare with what was recorded.
+    Instructions(instructions::InstructionsArgs),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -32,5 +35,6 @@ fn main() -> anyhow::Result<()> {
         Command::Demo(args) => demo::run(&args),
         Command::Test(args) => test::run(&args),
         Command::Fuzz(args) => fuzz::run(&args),
+        Command::Instructions(args) => instructions::run(&args),
     }
 }

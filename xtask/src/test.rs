@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use crate::{fuzz, machine};
+use crate::{fuzz, instructions, machine};
 
 /// Everything that must pass before a change lands.
 #[derive(clap::Args, Debug)]
@@ -32,6 +32,8 @@ enum Step {
     Unit,
     /// Every interleaving of the rings and leases between threads
     Loom,
+    /// No more instructions for each relayed cell than recorded
+    Instructions,
     /// Each fuzz target over its corpus, and some seconds more
     Fuzz,
     /// Licences and sources of dependencies (where cargo-deny is installed)
@@ -40,11 +42,12 @@ enum Step {
     Interop,
 }
 
-const STEPS: [Step; 7] = [
+const STEPS: [Step; 8] = [
     Step::Fmt,
     Step::Clippy,
     Step::Unit,
     Step::Loom,
+    Step::Instructions,
     Step::Fuzz,
     Step::Deny,
     Step::Interop,
@@ -83,6 +86,10 @@ pub(crate) fn run(args: &TestArgs) -> Result<()> {
             ])),
             Step::Unit => unit(),
             Step::Loom => loom(),
+            Step::Instructions => instructions::check().map(|skipped| match skipped {
+                Some(why) => Outcome::Skipped(why),
+                None => Outcome::Passed,
+            }),
             Step::Fuzz => fuzz::run_each(args.fuzz_seconds, None).map(|()| Outcome::Passed),
             Step::Deny => deny(),
             Step::Interop => interop(),
@@ -101,7 +108,7 @@ pub(crate) fn run(args: &TestArgs) -> Result<()> {
             Outcome::Passed => "passed".to_owned(),
             Outcome::Skipped(why) => format!("not run: {why}"),
         };
-        println!("  {:<8} {:>7} {word}", name(*step), seconds(*time));
+        println!("  {:<12} {:>7} {word}", name(*step), seconds(*time));
     }
     Ok(())
 }

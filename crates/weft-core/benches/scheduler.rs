@@ -1,0 +1,86 @@
+//! What choosing the next cell costs, by the number of circuits that have one.
+
+use std::time::{Duration, Instant};
+
+use criterion::{BenchmarkId, Criterion, Throughput};
+use weft_core::scheduler::{DEFAULT_HALF_LIFE, HalfKey, LinkKey, Scheduler};
+
+/// Circuits, and the links that they are spread over.
+const SIZES: [(HalfKey, LinkKey); 3] = [(10, 2), (1_000, 20), (100_000, 500)];
+/// Cells in one run.
+const RUN: u32 = 1024;
+
+fn main() {
+    let mut criterion = Criterion::default().configure_from_args();
+    backlog(&mut criterion);
+    one_cell_each(&mut criterion);
+    criterion.final_summary();
+}
+
+/// A scheduler with so many circuits, none active.
+fn scheduler(circuits: HalfKey, links: LinkKey, now: Instant) -> Scheduler {
+    let mut scheduler = Scheduler::new(DEFAULT_HALF_LIFE);
+    for link in 0..links {
+        scheduler.link_added(link);
+    }
+    for half in 0..circuits {
+        scheduler.circuit_added(half, half % links, now);
+    }
+    scheduler
+}
+
+/// Every circuit always has another cell: bulk transfers on all of them.
+fn backlog(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("scheduler, all circuits busy");
+    group.throughput(Throughput::Elements(u64::from(RUN)));
+    for (circuits, links) in SIZES {
+        let mut now = Instant::now();
+        let mut scheduler = scheduler(circuits, links, now);
+        for half in 0..circuits {
+            scheduler.set_active(half, true);
+        }
+        group.bench_function(BenchmarkId::from_parameter(circuits), |bencher| {
+            bencher.iter(|| {
+                now += Duration::from_millis(1);
+                for link in 0..links {
+                    scheduler.set_budget(link, RUN.div_ceil(links));
+                }
+                let mut chosen = 0u64;
+                while let Some((_, half)) = scheduler.next(now) {
+                    chosen += u64::from(half);
+                }
+                chosen
+            });
+        });
+    }
+    group.finish();
+}
+
+/// Circuits become active with one cell, one run after the other, and are idle after it: many
+/// clients that browse. As many as there are, 1,024 at most, of the number given.
+fn one_cell_each(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("scheduler, one cell each");
+    for (circuits, links) in SIZES {
+        let at_once = RUN.min(circuits);
+        group.throughput(Throughput::Elements(u64::from(at_once)));
+        let mut now = Instant::now();
+        let mut scheduler = scheduler(circuits, links, now);
+        let mut first = 0;
+        group.bench_function(BenchmarkId::from_parameter(circuits), |bencher| {
+            bencher.iter(|| {
+                now += Duration::from_millis(1);
+                for number in 0..at_once {
+                    scheduler.set_active((first + number) % circuits, true);
+                }
+                first = (first + at_once) % circuits;
+                for link in 0..links {
+                    scheduler.set_budget(link, RUN);
+                }
+                while let Some((_, half)) = scheduler.next(now) {
+                    scheduler.set_active(half, false);
+                }
+            });
+        });
+    }
+    group.finish();
+}

@@ -1,0 +1,127 @@
+//! What one layer of relay encryption costs for each cell, and AES-128-CTR by implementation.
+//!
+//! Cells come from 64 circuits in turn, so that no key schedule is at hand by luck.
+
+use aws_lc_rs::cipher::{AES_128, EncryptionContext, StreamingEncryptingKey, UnboundCipherKey};
+use aws_lc_rs::iv::FixedLength;
+use cipher::generic_array::GenericArray;
+use cipher::{BlockEncrypt as _, KeyInit as _, KeyIvInit as _, StreamCipher as _};
+use criterion::measurement::WallTime;
+use criterion::{BenchmarkGroup, Criterion, Throughput};
+use weft_crypto::Tor1Keys;
+use weft_crypto::relay_cell::{BODY_LEN, RelayCrypt};
+
+/// Circuits whose cells come in turn.
+const CIRCUITS: usize = 64;
+
+fn main() {
+    let mut criterion = Criterion::default().configure_from_args();
+    layers(&mut criterion);
+    implementations(&mut criterion);
+    criterion.final_summary();
+}
+
+/// The key of a circuit.
+fn key(circuit: usize) -> [u8; 16] {
+    [circuit as u8; 16]
+}
+
+/// Runs `step` with the state and the cell of one circuit after the other.
+fn cells<T>(
+    group: &mut BenchmarkGroup<'_, WallTime>,
+    name: &str,
+    state: impl FnMut(usize) -> T,
+    mut step: impl FnMut(&mut T, &mut [u8; BODY_LEN]),
+) {
+    let mut circuits: Vec<(T, Box<[u8; BODY_LEN]>)> = (0..CIRCUITS)
+        .map(state)
+        .map(|state| (state, Box::new([0x5a; BODY_LEN])))
+        .collect();
+    let mut next = 0;
+    group.bench_function(name, |bencher| {
+        bencher.iter(|| {
+            next = (next + 1) % CIRCUITS;
+            let (state, body) = &mut circuits[next];
+            step(state, body);
+        });
+    });
+}
+
+/// What a relay does with a cell.
+fn layers(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("relay crypto");
+    group.throughput(Throughput::Elements(1));
+    let crypt = |circuit| {
+        RelayCrypt::new(&Tor1Keys::from_key_material(
+            &[circuit as u8; Tor1Keys::LEN],
+        ))
+    };
+    cells(&mut group, "pass on forward", crypt, |crypt, body| {
+        crypt.decrypt_forward(body);
+    });
+    cells(&mut group, "pass on backward", crypt, |crypt, body| {
+        crypt.encrypt_backward(body);
+    });
+    cells(&mut group, "originate backward", crypt, |crypt, body| {
+        crypt.originate_backward(body);
+    });
+    group.finish();
+}
+
+/// The key stream alone, by every implementation that the workspace depends on.
+fn implementations(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("aes-128-ctr");
+    group.throughput(Throughput::Elements(1));
+
+    let new = |circuit| ctr::Ctr128BE::<aes::Aes128Enc>::new(&key(circuit).into(), &[0; 16].into());
+    cells(&mut group, "aes 0.8, ctr 0.9", new, |stream, body| {
+        stream.apply_keystream(body);
+    });
+
+    // What eight blocks at a time are worth.
+    let new = |circuit| (aes::Aes128Enc::new(&key(circuit).into()), 0u128);
+    cells(
+        &mut group,
+        "aes 0.8, block by block",
+        new,
+        |(aes, counter), body| {
+            for chunk in body.chunks_mut(16) {
+                let mut block = GenericArray::from(counter.to_be_bytes());
+                aes.encrypt_block(&mut block);
+                *counter += 1;
+                for (byte, key) in chunk.iter_mut().zip(block) {
+                    *byte ^= key;
+                }
+            }
+        },
+    );
+
+    let new = |circuit| {
+        use cipher05::KeyIvInit as _;
+        tor_llcrypto::cipher::aes::Aes128Ctr::new(&key(circuit).into(), &[0; 16].into())
+    };
+    cells(
+        &mut group,
+        "aes 0.9, ctr 0.10 (tor-llcrypto)",
+        new,
+        |stream, body| {
+            use cipher05::StreamCipher as _;
+            stream.apply_keystream(body);
+        },
+    );
+
+    // It does not work in place.
+    let mut output = [0; BODY_LEN + 15];
+    let new = |circuit| {
+        let key = UnboundCipherKey::new(&AES_128, &key(circuit));
+        let iv = EncryptionContext::Iv128(FixedLength::from([0; 16]));
+        key.and_then(|key| StreamingEncryptingKey::less_safe_ctr(key, iv))
+            .unwrap_or_else(|error| panic!("{error}"))
+    };
+    cells(&mut group, "aws-lc-rs, streaming", new, |stream, body| {
+        stream
+            .update(body, &mut output)
+            .unwrap_or_else(|error| panic!("{error}"));
+    });
+    group.finish();
+}

@@ -1,0 +1,462 @@
+//! `cargo xtask instructions`: how many instructions relaying one cell takes, and whether that is
+//! more than what was recorded.
+//!
+//! Time is noisy, above all on machines that others use too; the number of instructions is the same
+//! in every run (rustls watches itself in the same way). `bench/instructions` relays cells without
+//! sockets. It runs under callgrind twice, for few and for more turns, so that what it takes to
+//! start is in both counts and drops out of their difference.
+//!
+//! The count depends a little on the machine: the C library chooses its `memcpy` by the processor
+//! (2 % between the oldest and the newest), and callgrind knows AVX2 and AES-NI but no AVX-512 and
+//! no wide AES. Where code chooses by processor, the count is of the AVX2 choice. The tolerance
+//! covers the C library. An instruction is not a unit of time: this guards against doing more work
+//! for each cell, and `cargo bench` says how long the work takes.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde::{Deserialize, Serialize};
+
+use crate::machine;
+
+/// Count instructions for each relayed cell, and compare with what was recorded.
+#[derive(clap::Args, Debug)]
+pub(crate) struct InstructionsArgs {
+    /// Write the numbers to bench/instructions/recorded.json
+    #[arg(long)]
+    record: bool,
+    /// Name so many functions for each load, the most expensive first
+    #[arg(long, default_value_t = 0)]
+    functions: usize,
+}
+
+/// How `bench/instructions` is called, and with how many turns: what fills pools and queues is over
+/// after the first.
+const CASES: [(&str, [u32; 2]); 8] = [
+    ("forward 1 few", [4, 36]),
+    ("forward 1 many", [2, 8]),
+    ("forward 2 few", [4, 36]),
+    ("forward 2 many", [2, 8]),
+    ("backward 1 few", [4, 36]),
+    ("backward 1 many", [2, 8]),
+    ("backward 2 few", [4, 36]),
+    ("backward 2 many", [2, 8]),
+];
+/// Functions that are named when a bound is passed.
+const FUNCTIONS_ON_FAILURE: usize = 12;
+
+/// What is in the file, beside the sources.
+#[derive(Debug, Serialize, Deserialize)]
+struct Recorded {
+    /// Percent above the recorded number that still pass.
+    tolerance_percent: f64,
+    /// Where the numbers come from; for people.
+    recorded_on: BTreeMap<String, String>,
+    /// Instructions for each relayed cell, by the words that `bench/instructions` is called with.
+    instructions_per_cell: BTreeMap<String, f64>,
+}
+
+/// The tolerance of a new file.
+const TOLERANCE_PERCENT: f64 = 3.0;
+
+/// What relaying a cell costs in one case.
+struct Cost {
+    /// Instructions.
+    total: f64,
+    /// The functions that they are in, the most expensive first.
+    functions: Vec<(String, f64)>,
+}
+
+/// `cargo xtask instructions`.
+pub(crate) fn run(args: &InstructionsArgs) -> Result<()> {
+    if let Some(why) = unsupported() {
+        bail!("instructions are not counted here: {why}");
+    }
+    let costs = measure()?;
+    let before = recorded();
+    if args.record {
+        record(&costs)?;
+    }
+    print(&costs, before.as_ref().ok());
+    for (case, cost) in &costs {
+        print_functions(case, cost, args.functions);
+    }
+    if args.record {
+        println!("Written to {}.", file().display());
+        return Ok(());
+    }
+    judge(&costs, &before?)
+}
+
+/// The step of `cargo xtask test`. Gives the reason when it cannot be run here.
+///
+/// # Errors
+///
+/// A cell takes more instructions than recorded, or they cannot be counted.
+pub(crate) fn check() -> Result<Option<&'static str>> {
+    if let Some(why) = unsupported() {
+        return Ok(Some(why));
+    }
+    let recorded = recorded()?;
+    let costs = measure()?;
+    print(&costs, Some(&recorded));
+    judge(&costs, &recorded)?;
+    Ok(None)
+}
+
+/// Why the recorded numbers mean nothing on this machine.
+fn unsupported() -> Option<&'static str> {
+    if !cfg!(target_arch = "x86_64") {
+        return Some("the numbers were recorded for x86_64");
+    }
+    let flags = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let flags: Vec<&str> = flags
+        .lines()
+        .find(|line| line.starts_with("flags"))
+        .map(|line| line.split_whitespace().collect())
+        .unwrap_or_default();
+    if !(flags.contains(&"aes") && flags.contains(&"avx2")) {
+        return Some("the numbers were recorded for a processor with AES-NI and AVX2");
+    }
+    None
+}
+
+/// The file of recorded numbers.
+fn file() -> PathBuf {
+    machine::root().join("bench/instructions/recorded.json")
+}
+
+fn recorded() -> Result<Recorded> {
+    let file = file();
+    let text = fs::read(&file).with_context(|| {
+        format!(
+            "{} cannot be read; `cargo xtask instructions --record` makes it",
+            file.display()
+        )
+    })?;
+    serde_json::from_slice(&text).with_context(|| format!("in {}", file.display()))
+}
+
+fn record(costs: &[(&str, Cost)]) -> Result<()> {
+    let recorded = Recorded {
+        tolerance_percent: TOLERANCE_PERCENT,
+        recorded_on: [
+            ("processor", processor()),
+            ("rustc", first_line("rustc", &["--version"])?),
+            ("valgrind", first_line("valgrind", &["--version"])?),
+            (
+                "C library",
+                first_line("getconf", &["GNU_LIBC_VERSION"]).unwrap_or_default(),
+            ),
+        ]
+        .map(|(what, which)| (what.to_owned(), which))
+        .into(),
+        instructions_per_cell: costs
+            .iter()
+            .map(|(case, cost)| ((*case).to_owned(), cost.total.round()))
+            .collect(),
+    };
+    let mut text = serde_json::to_string_pretty(&recorded)?;
+    text.push('\n');
+    fs::write(file(), text).with_context(|| format!("writing {}", file().display()))
+}
+
+fn processor() -> String {
+    fs::read_to_string("/proc/cpuinfo")
+        .unwrap_or_default()
+        .lines()
+        .find_map(|line| line.strip_prefix("model name")?.split_once(": "))
+        .map_or_else(String::new, |(_, name)| name.to_owned())
+}
+
+fn first_line(program: &str, words: &[&str]) -> Result<String> {
+    let output = Command::new(program)
+        .args(words)
+        .output()
+        .with_context(|| format!("running {program}"))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    Ok(text.lines().next().unwrap_or_default().to_owned())
+}
+
+/// Builds the program as it is released, and counts.
+fn measure() -> Result<Vec<(&'static str, Cost)>> {
+    machine::prepare_counting()?;
+    let status = machine::cargo()
+        .args(["build", "--release", "--package", "weft-instructions"])
+        .status()
+        .context("running cargo")?;
+    ensure!(
+        status.success(),
+        "bench/instructions does not build: see above"
+    );
+    let folder = machine::target().join("instructions");
+    fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
+    CASES
+        .into_iter()
+        .map(|(case, [less, more])| {
+            let less = count(&folder, case, less)?;
+            let more = count(&folder, case, more)?;
+            Ok((case, cost(&less, &more)?))
+        })
+        .collect()
+}
+
+/// One run of the program.
+struct Count {
+    cells: u64,
+    /// Instructions in each function itself.
+    functions: BTreeMap<String, u64>,
+}
+
+fn count(folder: &Path, case: &str, turns: u32) -> Result<Count> {
+    let program = machine::target().join("release").join("weft-instructions");
+    let profile = folder.join(format!("callgrind.{}.{turns}", case.replace(' ', "-")));
+    let output = Command::new("valgrind")
+        .arg("--tool=callgrind")
+        .arg(format!("--callgrind-out-file={}", profile.display()))
+        .arg(program)
+        .args(case.split(' '))
+        .arg(turns.to_string())
+        .output()
+        .context("running valgrind")?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    let cells = said
+        .split_whitespace()
+        .next()
+        .and_then(|word| word.parse().ok());
+    let (true, Some(cells)) = (output.status.success(), cells) else {
+        bail!(
+            "`weft-instructions {case} {turns}` failed under callgrind ({}):\n{}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr)
+        );
+    };
+    let reader = fs::File::open(&profile).with_context(|| profile.display().to_string())?;
+    let functions =
+        self_costs(BufReader::new(reader)).with_context(|| profile.display().to_string())?;
+    Ok(Count { cells, functions })
+}
+
+/// What the cells that are in one count and not in the other cost, each.
+fn cost(less: &Count, more: &Count) -> Result<Cost> {
+    ensure!(more.cells > less.cells, "more turns relayed no more cells");
+    let cells = (more.cells - less.cells) as f64;
+    let mut functions: Vec<(String, f64)> = more
+        .functions
+        .iter()
+        .map(|(name, count)| {
+            let before = less.functions.get(name).copied().unwrap_or(0);
+            (name.clone(), (*count as f64 - before as f64) / cells)
+        })
+        .collect();
+    functions.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let total = functions.iter().map(|(_, count)| count).sum();
+    Ok(Cost { total, functions })
+}
+
+/// The instructions in each function itself, from a profile that callgrind wrote.
+///
+/// A profile names a function by `fn=(number) name`, later by the number alone, and then has lines
+/// of a position and a count. A line after `calls=` is what the called function took, which is
+/// counted there already.
+fn self_costs(profile: impl BufRead) -> Result<BTreeMap<String, u64>> {
+    let mut names: BTreeMap<String, String> = BTreeMap::new();
+    let mut costs: BTreeMap<String, u64> = BTreeMap::new();
+    let mut current = String::new();
+    let mut of_a_call = false;
+    for line in profile.lines() {
+        let line = line?;
+        if let Some((key @ ("fn" | "cfn"), function)) = line.split_once('=') {
+            let (number, name) = function.split_once(' ').unwrap_or((function, ""));
+            if !name.is_empty() {
+                names.insert(number.to_owned(), name.to_owned());
+            }
+            if key == "fn" {
+                number.clone_into(&mut current);
+            }
+        } else if line.starts_with("calls=") {
+            of_a_call = true;
+        } else if line.starts_with(|first: char| first.is_ascii_digit() || "+-*".contains(first))
+            && !std::mem::take(&mut of_a_call)
+        {
+            let count: u64 = line
+                .split_whitespace()
+                .nth(1)
+                .and_then(|word| word.parse().ok())
+                .with_context(|| format!("no count in the line {line:?}"))?;
+            *costs.entry(current.clone()).or_default() += count;
+        }
+    }
+    let mut by_name: BTreeMap<String, u64> = BTreeMap::new();
+    for (number, count) in costs {
+        let name = names.remove(&number).unwrap_or(number);
+        *by_name.entry(without_depth(&name)).or_default() += count;
+    }
+    ensure!(!by_name.is_empty(), "no function in the profile");
+    Ok(by_name)
+}
+
+/// A function that called itself is another one to callgrind: `name'2`.
+fn without_depth(name: &str) -> String {
+    match name.rsplit_once('\'') {
+        Some((name, depth)) if depth.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => name,
+    }
+    .to_owned()
+}
+
+fn print(costs: &[(&str, Cost)], recorded: Option<&Recorded>) {
+    println!("\nInstructions for each relayed cell, without TLS and kernel:\n");
+    println!(
+        "{:<18} {:>8} {:>9} {:>8}",
+        "load", "now", "recorded", "change"
+    );
+    for (case, cost) in costs {
+        let before = recorded.and_then(|recorded| recorded.instructions_per_cell.get(*case));
+        let (before, change) = match before {
+            Some(before) => (
+                format!("{before:.0}"),
+                format!("{:+.1} %", percent(cost, *before)),
+            ),
+            None => ("-".to_owned(), String::new()),
+        };
+        println!("{case:<18} {:>8.0} {before:>9} {change:>8}", cost.total);
+    }
+}
+
+fn print_functions(case: &str, cost: &Cost, count: usize) {
+    if count == 0 {
+        return;
+    }
+    println!("\n{case}: instructions for each cell by function");
+    for (name, instructions) in cost.functions.iter().take(count) {
+        println!("{instructions:>8.1}  {name}");
+    }
+}
+
+/// How much more than before, in percent.
+fn percent(cost: &Cost, before: f64) -> f64 {
+    100.0 * (cost.total / before - 1.0)
+}
+
+/// Fails when something costs more than what was recorded and the tolerance.
+fn judge(costs: &[(&str, Cost)], recorded: &Recorded) -> Result<()> {
+    let mut dearer = Vec::new();
+    let mut cheaper = false;
+    for (case, cost) in costs {
+        let Some(before) = recorded.instructions_per_cell.get(*case) else {
+            bail!("{case} is not recorded: `cargo xtask instructions --record`");
+        };
+        let change = percent(cost, *before);
+        if change > recorded.tolerance_percent {
+            dearer.push((case, cost, *before));
+        }
+        cheaper |= change < -recorded.tolerance_percent;
+    }
+    for (case, cost, _) in &dearer {
+        print_functions(case, cost, FUNCTIONS_ON_FAILURE);
+    }
+    let lines: Vec<String> = dearer
+        .iter()
+        .map(|(case, cost, before)| format!("  {case}: {before:.0} -> {:.0}", cost.total))
+        .collect();
+    ensure!(
+        dearer.is_empty(),
+        "a relayed cell takes more than {} % more instructions than recorded:\n{}\n\
+         Where they went is listed above. If it is worth them, \
+         `cargo xtask instructions --record` and commit {}, saying why",
+        recorded.tolerance_percent,
+        lines.join("\n"),
+        file().display()
+    );
+    if cheaper {
+        println!(
+            "\nCells became cheaper: `cargo xtask instructions --record` keeps it so (commit the file)."
+        );
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two functions, one by its number alone, with inlined code and a call between them.
+    const PROFILE: &str = "\
+version: 1
+creator: callgrind-3.19.0
+events: Ir
+
+fl=(1) a.rs
+fn=(1) first
+12 100
+fi=(2) inlined.rs
++3 5
+fe=(1)
+cfi=(3) b.rs
+cfn=(2) second'2
+calls=7 30
+14 9000
+* 1
+
+fl=(3)
+fn=(2)
+30 4
+-1 6
+
+totals: 9116
+";
+
+    #[test]
+    fn a_function_costs_its_own_lines_and_not_its_calls() {
+        let costs = self_costs(PROFILE.as_bytes()).unwrap();
+        let expected = [("first", 106), ("second", 10)];
+        assert_eq!(costs, expected.map(|(n, c)| (n.to_owned(), c)).into());
+        assert!(self_costs(&b"events: Ir\n"[..]).is_err());
+        assert!(self_costs(&b"fn=(1) f\n12 many\n"[..]).is_err());
+    }
+
+    fn count(cells: u64, start: u64, relay: u64) -> Count {
+        Count {
+            cells,
+            functions: [("start".to_owned(), start), ("relay".to_owned(), relay)].into(),
+        }
+    }
+
+    #[test]
+    fn what_it_takes_to_start_drops_out() {
+        let cost = cost(&count(10, 5000, 1000), &count(30, 5000, 3000)).unwrap();
+        assert!((cost.total - 100.0).abs() < 1e-9);
+        assert_eq!(cost.functions[0], ("relay".to_owned(), 100.0));
+        assert!(super::cost(&count(10, 0, 0), &count(10, 0, 0)).is_err());
+    }
+
+    fn judged(now: f64) -> Result<()> {
+        let cost = Cost {
+            total: now,
+            functions: Vec::new(),
+        };
+        let recorded = Recorded {
+            tolerance_percent: 3.0,
+            recorded_on: BTreeMap::new(),
+            instructions_per_cell: [("forward 1 few".to_owned(), 1000.0)].into(),
+        };
+        judge(&[("forward 1 few", cost)], &recorded)
+    }
+
+    #[test]
+    fn more_than_the_tolerance_fails_and_says_the_numbers() {
+        assert!(judged(1029.0).is_ok());
+        assert!(judged(500.0).is_ok());
+        let error = judged(1031.0).unwrap_err().to_string();
+        assert!(error.contains("forward 1 few: 1000 -> 1031"), "{error}");
+        assert!(
+            error.contains("cargo xtask instructions --record"),
+            "{error}"
+        );
+    }
+}
