@@ -9,8 +9,10 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use base64ct::{Base64Unpadded, Encoding as _};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use weft_lab::bench::aim;
 use weft_lab::bench::report::{PAYLOAD_PER_CELL, Report, SCHEMA};
 use weft_lab::ports::Port;
 use weft_lab::process::Usage;
@@ -197,11 +199,18 @@ fn cells_are_counted_exactly_in_both_directions_through_weft() {
 fn cells_are_counted_exactly_through_c_tor_at_a_fixed_rate() {
     let run = run(
         "--target tor --circuits 4 --links 4 --direction upload --rate 2000 \
-         --warm-up 0.2 --seconds 1 --format json",
+         --pin 0/0 --warm-up 0.2 --seconds 1 --format json",
     );
     assert_eq!((run.status, run.err.as_str()), (Some(0), ""), "{run:?}");
     let report = run.report();
     is_sound(&report);
+    assert_eq!(
+        (
+            report.target.cpus.as_slice(),
+            report.load.generator_cpus.as_slice()
+        ),
+        (&[0][..], &[0][..])
+    );
     let cells = report.measured.as_ref().unwrap().cells.as_ref().unwrap();
     assert_eq!(cells.download, 0);
     // What is due in the whole run is a number of the schedule, not of the machine; a slow machine
@@ -313,20 +322,20 @@ fn what_is_no_relay_is_told() {
             let _ = stream.write_all(b"220 no relay here\r\n");
         }
     });
-    fails_at_once(&aim(address), &["no link to", "it is no relay"]);
+    fails_at_once(&nobody(address), &["no link to", "it is no relay"]);
 }
 
 #[test]
 fn a_closed_port_is_told() {
     let port = Port::reserve().unwrap();
     fails_at_once(
-        &aim(port.address()),
+        &nobody(port.address()),
         &["connecting to the target", "refused"],
     );
 }
 
 /// The words for a relay that is not there.
-fn aim(address: SocketAddr) -> String {
+fn nobody(address: SocketAddr) -> String {
     let key = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE";
     format!(
         "--address {address} --fingerprint {} --ntor-key {key}",
@@ -354,6 +363,48 @@ fn what_was_measured_until_the_target_died_is_kept() {
     let measured = report.measured.expect("it was measured until then");
     assert!(measured.cells.is_some_and(|cells| cells.download > 0));
     assert!(measured.usage.is_some_and(|usage| usage.user_s > 0.0));
+}
+
+#[test]
+fn a_target_that_stalls_is_told() {
+    let relay = Relay::start();
+    let child = start(&format!(
+        "{} --circuits 4 --links 2 --warm-up 0 --seconds 50 --timeout 2 --format json",
+        relay.words()
+    ));
+    relay.has_worked(Duration::from_millis(1000));
+    signal(relay.pid(), Signal::SIGSTOP);
+    let run = finish(child);
+    let why = run.report().why.unwrap_or_default();
+    assert_eq!(
+        (run.status, why.contains("has stalled")),
+        (Some(1), true),
+        "{why}"
+    );
+    assert!(run.report().measured.is_some());
+}
+
+#[test]
+fn a_descriptor_names_the_relay() {
+    let relay = Relay::start();
+    let keys = aim::Known::from_data_directory(&relay.data()).unwrap();
+    let base64 = |key: Option<[u8; 32]>| Base64Unpadded::encode_string(&key.unwrap());
+    let file = relay.data().join("descriptors");
+    let port = relay.port.number();
+    let text = format!(
+        "router other 127.0.0.1 1 0 0\nrouter attached 127.0.0.1 {port} 0 0\n\
+         master-key-ed25519 {}\nfingerprint {}\nntor-onion-key {}\n",
+        base64(keys.ed25519),
+        hex::encode(keys.rsa.unwrap()),
+        base64(keys.ntor),
+    );
+    fs::write(&file, text).unwrap();
+    let run = run(&format!(
+        "--descriptors {} --relay attached --circuits 2 --links 2 --warm-up 0 --seconds 0.2 --format json",
+        file.display()
+    ));
+    assert_eq!((run.status, run.err.as_str()), (Some(0), ""), "{run:?}");
+    assert!(run.report().complete);
 }
 
 #[test]
@@ -421,7 +472,7 @@ fn what_cannot_be_meant_is_told_before_anything_starts() {
         );
         assert!(run.err.contains(expected), "{words}: {run:?}");
     }
-    let public = aim("192.0.2.1:9001".parse().unwrap());
+    let public = nobody("192.0.2.1:9001".parse().unwrap());
     let run = run(&public);
     assert!(run.err.contains("is a public address"), "{run:?}");
 }
