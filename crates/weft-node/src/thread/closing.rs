@@ -7,9 +7,11 @@ use weft_cell::reason::DestroyReason;
 use weft_core::handshake::{ErrorClass, HANDSHAKE_TIMEOUT, HandshakeError};
 use weft_core::manager::LinkError;
 
-use super::connection::{Connection, Phase};
+use super::connection::{Connection, Phase, WriteError};
 use super::{ConnectionThread, ThreadParams};
 use crate::logging::safe;
+use crate::tls::LinkTlsError;
+use crate::tls::records::RecordError;
 
 impl ConnectionThread {
     /// Closes a connection and everything on it.
@@ -22,13 +24,13 @@ impl ConnectionThread {
         let _ = self.poll.registry().deregister(&mut connection.socket);
         self.log_close(&connection, reason, now);
         match connection.phase {
-            Phase::Open(link) => {
+            Phase::Open(link, _) => {
                 if let Some(entry) = self.by_link.get_mut(link as usize) {
                     *entry = None;
                 }
                 self.manager.close_link(link, now);
             }
-            Phase::Handshake(_) => {
+            Phase::Handshake(_) | Phase::Passing => {
                 let reason = match reason {
                     CloseReason::Handshake(error) if error.class() == ErrorClass::WrongIdentity => {
                         DestroyReason::OR_IDENTITY
@@ -85,6 +87,10 @@ pub(super) enum CloseReason {
     #[error("{0}")]
     Io(#[from] io::Error),
     #[error("{0}")]
+    Tls(#[from] LinkTlsError),
+    #[error("{0}")]
+    Record(#[from] RecordError),
+    #[error("{0}")]
     Handshake(#[from] HandshakeError),
     #[error("{0}")]
     Link(#[from] LinkError),
@@ -104,5 +110,14 @@ pub(super) fn protocol_warning(params: &ThreadParams, line: std::fmt::Arguments<
         tracing::warn!("{line}");
     } else {
         tracing::info!("{line}");
+    }
+}
+
+impl From<WriteError> for CloseReason {
+    fn from(error: WriteError) -> Self {
+        match error {
+            WriteError::Io(error) => CloseReason::Io(error),
+            WriteError::Record(error) => CloseReason::Record(error),
+        }
     }
 }

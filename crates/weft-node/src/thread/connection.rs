@@ -1,31 +1,85 @@
 //! One TCP connection with TLS on it: bytes in and out, nothing about circuits.
 
 use std::collections::VecDeque;
-use std::io::{self, IoSlice, Read as _, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::net::SocketAddr;
+use std::time::Instant;
 
 use mio::net::TcpStream;
 use weft_cell::{CELL_LEN, Cell};
 use weft_core::address::ConnectionId;
 use weft_core::cells::Empties;
 use weft_core::handshake::LinkHandshake;
+use weft_core::manager::{LinkError, LocalConnectionManager};
 use weft_core::scheduler::LinkKey;
 
 use super::limit::Allowance;
 use crate::tls::LinkSession;
+use crate::tls::records::{MAX_PLAINTEXT, RecordError, Records};
 
-/// Whole cells that fit one TLS record (16384 bytes).
-const CELLS_PER_RECORD: usize = 31;
-/// Plaintext encrypted before the socket is asked to take it.
+/// Whole cells that fit one TLS record.
+const CELLS_PER_RECORD: usize = MAX_PLAINTEXT / CELL_LEN;
+/// Bytes sealed before the socket is asked to take them.
 const BATCH_BYTES: usize = 4 * CELLS_PER_RECORD * CELL_LEN;
 
 /// How far a connection has come.
 #[derive(Debug)]
 pub(super) enum Phase {
     /// TCP, TLS and the link handshake.
-    Handshake(Box<LinkHandshake>),
+    Handshake(Box<Shaking>),
+    /// The TLS session is changing hands: never seen from outside.
+    Passing,
     /// An opened link.
-    Open(LinkKey),
+    Open(LinkKey, Box<Records>),
+}
+
+/// A connection whose handshakes go on.
+#[derive(Debug)]
+pub(super) struct Shaking {
+    /// TLS.
+    pub(super) session: LinkSession,
+    /// What goes on inside TLS.
+    pub(super) handshake: LinkHandshake,
+}
+
+impl Shaking {
+    /// Gives TLS a whole record and appends what it decrypts to. True: the peer has said that it
+    /// ends here.
+    ///
+    /// # Errors
+    ///
+    /// The peer broke TLS.
+    pub(super) fn decrypt(&mut self, mut record: &[u8], plain: &mut Vec<u8>) -> io::Result<bool> {
+        let tls = self.session.tls();
+        let mut ended = false;
+        while !record.is_empty() && !ended {
+            tls.read_tls(&mut record)?;
+            let state = tls
+                .process_new_packets()
+                .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+            let ready = state.plaintext_bytes_to_read();
+            if ready > 0 {
+                let start = plain.len();
+                plain.resize(start + ready, 0);
+                if let Some(room) = plain.get_mut(start..) {
+                    tls.reader().read_exact(room)?;
+                }
+            }
+            ended = state.peer_has_closed();
+        }
+        Ok(ended)
+    }
+}
+
+/// What went wrong while cells were written.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum WriteError {
+    /// The socket failed.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// The TLS session cannot go on.
+    #[error("{0}")]
+    Record(#[from] RecordError),
 }
 
 /// A connection that a thread owns.
@@ -39,9 +93,7 @@ pub(super) struct Connection {
     pub(super) socket: TcpStream,
     /// How much it may move.
     pub(super) allowance: Allowance,
-    /// The TLS session.
-    pub(super) session: LinkSession,
-    /// How far it has come.
+    /// How far it has come, with the TLS session.
     pub(super) phase: Phase,
     /// We opened it.
     pub(super) initiated: bool,
@@ -53,12 +105,14 @@ pub(super) struct Connection {
     pub(super) listed: bool,
     /// The kernel said that the peer sends no more; what it sent may still be there.
     pub(super) peer_ended: bool,
+    /// The beginning of a TLS record whose rest has not come.
+    pub(super) wire_in: Vec<u8>,
     /// The beginning of a cell whose rest has not come.
     pub(super) left: Vec<u8>,
     /// Bytes of a cell that nobody needs, still to come.
     pub(super) skip: usize,
-    /// Plaintext bytes that TLS has encrypted and the socket has not taken whole.
-    pub(super) unsent: usize,
+    /// Sealed bytes that the socket has not taken.
+    pub(super) wire_out: Vec<u8>,
     /// The last write found the kernel's buffer full, and cells wait.
     pub(super) blocked: bool,
 }
@@ -68,175 +122,205 @@ pub(super) struct Connection {
 pub(super) struct ReadOutcome {
     /// Bytes taken from the socket.
     pub(super) socket_bytes: usize,
+    /// Bytes in the buffer: those and the beginning of a record that was left.
+    pub(super) filled: usize,
     /// The peer closed.
     pub(super) ended: bool,
 }
 
 impl Connection {
-    /// Reads up to `max` bytes from the socket and appends what they decrypt to. `scratch` is where
-    /// they are read to: large, so that a busy socket costs few system calls.
+    /// Reads up to `max` bytes from the socket to `scratch`, behind what an earlier read left.
+    /// `scratch` is large, so that a busy socket costs few system calls.
     ///
     /// # Errors
     ///
-    /// The socket failed, or the peer broke TLS.
-    pub(super) fn read(
-        &mut self,
-        max: usize,
-        scratch: &mut [u8],
-        plain: &mut Vec<u8>,
-    ) -> io::Result<ReadOutcome> {
+    /// The socket failed.
+    pub(super) fn fill(&mut self, max: usize, scratch: &mut [u8]) -> io::Result<ReadOutcome> {
+        let kept = self.wire_in.len();
         let mut outcome = ReadOutcome {
             socket_bytes: 0,
+            filled: kept,
             ended: false,
         };
-        while outcome.socket_bytes < max && !outcome.ended {
-            let room = scratch.len().min(max - outcome.socket_bytes);
-            let Some(buffer) = scratch.get_mut(..room) else {
-                break;
-            };
-            let count = match self.socket.read(buffer) {
-                Ok(0) => {
-                    outcome.ended = true;
-                    break;
-                }
-                Ok(count) => count,
+        let Some((front, room)) = scratch.split_at_mut_checked(kept) else {
+            return Err(io::ErrorKind::InvalidData.into());
+        };
+        front.copy_from_slice(&self.wire_in);
+        let room = match room.get_mut(..max) {
+            Some(room) => room,
+            None => room,
+        };
+        let count = loop {
+            match self.socket.read(room) {
+                Ok(count) => break count,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.readable = false;
-                    break;
+                    return Ok(outcome);
                 }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
-            };
-            outcome.socket_bytes += count;
-            let bytes = buffer.get(..count).unwrap_or_default();
-            outcome.ended |= decrypt(self.session.tls(), bytes, plain)?;
-            // A short read has emptied the socket, and the kernel will tell of more (epoll(7)); but
-            // not of an end that it has told of already.
-            if count < room && !self.peer_ended {
-                self.readable = false;
-                break;
             }
-        }
-        if outcome.ended {
+        };
+        outcome.ended = count == 0;
+        outcome.socket_bytes = count;
+        outcome.filled += count;
+        // A short read has emptied the socket, and the kernel will tell of more (epoll(7)); but not
+        // of an end that it has told of already.
+        if outcome.ended || (count < room.len() && !self.peer_ended) {
             self.readable = false;
         }
         Ok(outcome)
     }
 
-    /// Sends bytes of the link handshake.
+    /// Hands application data of an opened link to the manager, cells where they lie. Only a cell
+    /// that two records share is put together first.
     ///
     /// # Errors
     ///
-    /// TLS refuses (it never does for so few bytes).
-    pub(super) fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.session.tls().writer().write_all(bytes)
+    /// The peer's bytes are no cells, or it must be cut off.
+    pub(super) fn receive(
+        &mut self,
+        link: LinkKey,
+        bytes: &[u8],
+        manager: &mut LocalConnectionManager,
+        now: Instant,
+    ) -> Result<(), LinkError> {
+        let skipped = self.skip.min(bytes.len());
+        self.skip -= skipped;
+        let mut bytes = bytes.get(skipped..).unwrap_or_default();
+        while !self.left.is_empty() && !bytes.is_empty() {
+            let missing = CELL_LEN.saturating_sub(self.left.len()).min(bytes.len());
+            let (more, rest) = bytes.split_at_checked(missing).unwrap_or((bytes, &[]));
+            self.left.extend_from_slice(more);
+            let received = manager.receive(link, &self.left, now)?;
+            self.left.drain(..received.used);
+            let skipped = received.skip.min(rest.len());
+            self.skip = received.skip - skipped;
+            bytes = rest.get(skipped..).unwrap_or_default();
+        }
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let received = manager.receive(link, bytes, now)?;
+        self.skip = received.skip;
+        let rest = bytes.get(received.used..).unwrap_or_default();
+        self.left.extend_from_slice(rest);
+        Ok(())
     }
 
-    /// Writes what TLS holds ready, then cells from `out`, as far as the socket and `allowance`
-    /// bytes go. Cells whose bytes TLS has taken go to `spent`. Returns the bytes that the socket
-    /// took.
+    /// Writes what the handshake has to say.
     ///
     /// # Errors
     ///
     /// The socket failed.
-    pub(super) fn write(
-        &mut self,
-        out: &mut VecDeque<Box<Cell>>,
-        allowance: usize,
-        spent: &mut Empties,
-    ) -> io::Result<usize> {
-        let mut written = 0;
-        loop {
-            if !self.flush_tls(&mut written)? {
-                self.blocked = true;
-                return Ok(written);
-            }
-            self.unsent = 0;
-            if out.is_empty() || written >= allowance {
-                self.blocked = false;
-                return Ok(written);
-            }
-            let mut batch = 0;
-            while !out.is_empty() && batch < BATCH_BYTES && written + batch < allowance {
-                batch += self.encrypt_record(out, spent)?;
-            }
-            self.unsent = batch;
-        }
-    }
-
-    /// Encrypts as many of the cells as one TLS record holds.
-    fn encrypt_record(
-        &mut self,
-        out: &mut VecDeque<Box<Cell>>,
-        spent: &mut Empties,
-    ) -> io::Result<usize> {
-        let count = out.len().min(CELLS_PER_RECORD);
-        let mut slices = [IoSlice::new(&[]); CELLS_PER_RECORD];
-        for (slice, cell) in slices.iter_mut().zip(out.iter()) {
-            *slice = IoSlice::new(cell.as_bytes());
-        }
-        let bytes = count * CELL_LEN;
-        let taken = self
-            .session
-            .tls()
-            .writer()
-            .write_vectored(slices.get(..count).unwrap_or_default())?;
-        if taken != bytes {
-            // The session has no buffer limit, so it takes all or is closing.
-            return Err(io::ErrorKind::WriteZero.into());
-        }
-        spent.extend(out.drain(..count));
-        Ok(bytes)
-    }
-
-    /// Tells the peer that the connection ends here, if the socket takes it at once.
-    pub(super) fn say_goodbye(&mut self) {
-        self.session.tls().send_close_notify();
-        let mut written = 0;
-        // A socket that takes no more is closed without.
-        let _ = self.flush_tls(&mut written);
-    }
-
-    /// Writes what TLS holds ready. False: the socket takes no more.
-    fn flush_tls(&mut self, written: &mut usize) -> io::Result<bool> {
-        let tls = self.session.tls();
+    pub(super) fn flush_handshake(&mut self) -> io::Result<()> {
+        let Phase::Handshake(shaking) = &mut self.phase else {
+            return Ok(());
+        };
+        let tls = shaking.session.tls();
         while tls.wants_write() {
             match tls.write_tls(&mut self.socket) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(bytes) => *written += bytes,
+                Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.writable = false;
-                    return Ok(false);
+                    return Ok(());
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
         }
-        Ok(true)
+        Ok(())
+    }
+
+    /// Writes what the socket did not take before, then cells from `out`, as far as the socket and
+    /// `allowance` bytes go. Sealed cells go to `spent`; `wire` is where they are sealed. Returns
+    /// the bytes that the socket took.
+    ///
+    /// # Errors
+    ///
+    /// [`WriteError`].
+    pub(super) fn write(
+        &mut self,
+        out: &mut VecDeque<Box<Cell>>,
+        allowance: usize,
+        wire: &mut Vec<u8>,
+        spent: &mut Empties,
+    ) -> Result<usize, WriteError> {
+        let Phase::Open(_, records) = &mut self.phase else {
+            return Ok(0);
+        };
+        let mut written = 0;
+        if !self.wire_out.is_empty() {
+            let count = send(&mut self.socket, &self.wire_out)?;
+            written += count;
+            self.wire_out.drain(..count);
+            if !self.wire_out.is_empty() {
+                self.writable = false;
+                self.blocked = true;
+                return Ok(written);
+            }
+            // What blocked links keep is not kept by those that are idle.
+            self.wire_out = Vec::new();
+        }
+        while !out.is_empty() && written < allowance {
+            wire.clear();
+            while !out.is_empty() && wire.len() < BATCH_BYTES && written + wire.len() < allowance {
+                let count = out.len().min(CELLS_PER_RECORD);
+                let pieces = out.iter().take(count).map(|cell| &cell.as_bytes()[..]);
+                records.seal(pieces, wire)?;
+                spent.extend(out.drain(..count));
+            }
+            let count = send(&mut self.socket, wire)?;
+            written += count;
+            if let Some(rest) = wire.get(count..)
+                && !rest.is_empty()
+            {
+                self.wire_out.extend_from_slice(rest);
+                self.writable = false;
+                self.blocked = true;
+                return Ok(written);
+            }
+        }
+        self.blocked = false;
+        Ok(written)
+    }
+
+    /// Bytes that it holds for sockets and peers that are slow.
+    pub(super) fn buffered(&self) -> usize {
+        self.wire_in.capacity() + self.left.capacity() + self.wire_out.capacity()
+    }
+
+    /// Tells the peer that the connection ends here, if the socket takes it at once.
+    pub(super) fn say_goodbye(&mut self) {
+        match &mut self.phase {
+            Phase::Open(_, records) => {
+                // Behind what the socket did not take, or not at all.
+                if self.wire_out.is_empty() && records.seal_close_notify(&mut self.wire_out).is_ok()
+                {
+                    let _ = send(&mut self.socket, &self.wire_out);
+                }
+            }
+            Phase::Handshake(shaking) => {
+                shaking.session.tls().send_close_notify();
+                let _ = self.flush_handshake();
+            }
+            Phase::Passing => {}
+        }
     }
 }
 
-/// Appends what some bytes of a TLS stream decrypt to. True: the peer has said that it ends here.
-fn decrypt(
-    tls: &mut rustls::Connection,
-    mut bytes: &[u8],
-    plain: &mut Vec<u8>,
-) -> io::Result<bool> {
-    let mut ended = false;
-    while !bytes.is_empty() && !ended {
-        tls.read_tls(&mut bytes)?;
-        let state = tls
-            .process_new_packets()
-            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
-        let ready = state.plaintext_bytes_to_read();
-        if ready > 0 {
-            let start = plain.len();
-            plain.resize(start + ready, 0);
-            if let Some(room) = plain.get_mut(start..) {
-                tls.reader().read_exact(room)?;
-            }
+/// Writes as much as a socket takes now: the number of bytes, less than all if it takes no more.
+fn send(socket: &mut TcpStream, bytes: &[u8]) -> io::Result<usize> {
+    let mut sent = 0;
+    while let Some(rest) = bytes.get(sent..).filter(|rest| !rest.is_empty()) {
+        match socket.write(rest) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(count) => sent += count,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
         }
-        ended = state.peer_has_closed();
     }
-    Ok(ended)
+    Ok(sent)
 }

@@ -58,6 +58,7 @@ use weft_sync::lease::Lease;
 
 use crate::logging::RateLimit;
 use crate::tls::LinkTls;
+use crate::tls::records::MAX_RECORD;
 use closing::CloseReason;
 use connection::{Connection, Phase};
 use limit::CommonLimit;
@@ -175,10 +176,12 @@ pub struct ConnectionThread {
     turns: u64,
     /// Messages that the ring to the controller had no room for.
     stuck: VecDeque<ToController>,
-    /// Bytes as they come from the socket being read.
+    /// Bytes as they come from the socket being read, decrypted in place.
     scratch: Vec<u8>,
-    /// Decrypted bytes of the socket being read.
+    /// What a handshake's record decrypts to.
     plain: Vec<u8>,
+    /// Sealed bytes on their way to the socket being written.
+    wire: Vec<u8>,
     /// Cells whose memory is free again.
     spent: Empties,
     /// Randomness of handshakes.
@@ -221,7 +224,7 @@ impl ConnectionThread {
             by_link: Vec::new(),
             to_read: VecDeque::new(),
             thirsty_until: None,
-            scratch: vec![0; READ_PER_TURN],
+            scratch: vec![0; MAX_RECORD + READ_PER_TURN],
             handshakes: VecDeque::new(),
             tls: config.tls,
             params: config.params,
@@ -238,6 +241,7 @@ impl ConnectionThread {
             turns: 0,
             stuck: VecDeque::new(),
             plain: Vec::new(),
+            wire: Vec::new(),
             spent: Vec::new(),
             rng,
             quiet: RateLimit::new(Duration::from_secs(60)),

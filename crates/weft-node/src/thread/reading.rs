@@ -1,6 +1,7 @@
 //! What comes in: connections to be adopted, bytes of sockets, link handshakes.
 
 use std::collections::VecDeque;
+use std::io::Write as _;
 use std::time::{Instant, SystemTime};
 
 use mio::net::TcpStream;
@@ -9,9 +10,10 @@ use weft_cell::reason::DestroyReason;
 use weft_core::handshake::{HANDSHAKE_TIMEOUT, LinkHandshake, PeerIdentity, Role};
 
 use super::closing::CloseReason;
-use super::connection::{Connection, Phase};
+use super::connection::{Connection, Phase, Shaking};
 use super::limit::{Allowance, Direction};
 use super::{Adopt, ConnectionThread, TICK};
+use crate::tls::records::{self, Content};
 
 /// Bytes read from one socket in one turn: enough for large TLS batches, small enough for
 /// fairness among sockets.
@@ -44,13 +46,13 @@ impl ConnectionThread {
         };
         // The bound is ours: only what the socket takes soon is encrypted (connection.rs).
         session.tls().set_buffer_limit(None);
-        let mut handshake = Box::new(LinkHandshake::new(
+        let mut handshake = LinkHandshake::new(
             role,
             session.identity(),
             peer.ip(),
             self.params.my_addrs.clone(),
             now,
-        ));
+        );
         handshake.start();
         let mut socket = TcpStream::from_std(socket);
         let entry = self.connections.vacant_entry();
@@ -72,16 +74,16 @@ impl ConnectionThread {
             peer,
             socket,
             allowance: Allowance::new(peer.ip(), &self.params, now),
-            session,
-            phase: Phase::Handshake(handshake),
+            phase: Phase::Handshake(Box::new(Shaking { session, handshake })),
             initiated,
             readable: false,
             writable: false,
             listed: false,
             peer_ended: false,
+            wire_in: Vec::new(),
             left: Vec::new(),
             skip: 0,
-            unsent: 0,
+            wire_out: Vec::new(),
             blocked: false,
         }));
         self.by_id.insert(id, token);
@@ -170,7 +172,7 @@ impl ConnectionThread {
     }
 
     /// Reads one socket and handles what came; `used` grows by the bytes taken from the socket.
-    pub(super) fn service(
+    fn service(
         &mut self,
         token: usize,
         max: usize,
@@ -185,71 +187,114 @@ impl ConnectionThread {
             if let Some(error) = connection.socket.take_error()? {
                 return Err(error.into());
             }
-            let mut none = VecDeque::new();
-            connection.write(&mut none, usize::MAX, &mut self.spent)?;
+            connection.flush_handshake()?;
         }
-        self.plain.clear();
-        self.plain.append(&mut connection.left);
-        let read = connection.read(max, &mut self.scratch, &mut self.plain)?;
-        *used += read.socket_bytes;
-        if let Phase::Handshake(_) = connection.phase {
-            self.shake_hands(token, now)?;
-        }
+        // Out of `self` while its records are at work in it.
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let result = self.read_records(token, max, &mut scratch, used, now);
+        self.scratch = scratch;
+        result
+    }
+
+    /// Fills `scratch` from a socket and handles the records in it.
+    fn read_records(
+        &mut self,
+        token: usize,
+        max: usize,
+        scratch: &mut [u8],
+        used: &mut usize,
+        now: Instant,
+    ) -> Result<(), CloseReason> {
         let Some(connection) = self.connections.get_mut(token) else {
             return Ok(());
         };
-        if let Phase::Open(link) = connection.phase {
-            let skipped = connection.skip.min(self.plain.len());
-            connection.skip -= skipped;
-            let bytes = self.plain.get(skipped..).unwrap_or_default();
-            let received = self.manager.receive(link, bytes, now)?;
-            connection.skip += received.skip;
-            connection
-                .left
-                .extend_from_slice(bytes.get(received.used..).unwrap_or_default());
+        let read = connection.fill(max, scratch)?;
+        *used += read.socket_bytes;
+        let mut ended = read.ended;
+        let mut rest = scratch.get_mut(..read.filled).unwrap_or_default();
+        while let Some(connection) = self.connections.get_mut(token) {
+            let shaking = matches!(connection.phase, Phase::Handshake(_));
+            let length = match records::whole(rest) {
+                Ok(Some(length)) => length,
+                // rustls knows best what to say to who does not speak TLS.
+                Err(_) if shaking => rest.len(),
+                Ok(None) => {
+                    connection.wire_in = rest.to_vec();
+                    break;
+                }
+                Err(error) => return Err(error.into()),
+            };
+            let (record, after) = rest.split_at_mut(length);
+            rest = after;
+            match &mut connection.phase {
+                Phase::Open(link, records) => {
+                    let link = *link;
+                    match records.open(record)? {
+                        Content::Data(bytes) => {
+                            connection.receive(link, bytes, &mut self.manager, now)?;
+                        }
+                        Content::Nothing => {}
+                        Content::Closed => ended = true,
+                    }
+                }
+                Phase::Handshake(_) => ended |= self.shake_hands(token, record, now)?,
+                Phase::Passing => break,
+            }
+            if ended {
+                break;
+            }
         }
-        if self.plain.capacity() > 4 * READ_PER_TURN {
-            self.plain = Vec::new();
-        }
-        if read.ended {
+        if ended {
             return Err(CloseReason::Ended);
         }
         Ok(())
     }
 
-    /// Goes on with a link handshake; what is left in `plain` belongs to the opened link.
-    pub(super) fn shake_hands(&mut self, token: usize, now: Instant) -> Result<(), CloseReason> {
+    /// Goes on with the handshakes. True: the peer has said that it ends here.
+    fn shake_hands(
+        &mut self,
+        token: usize,
+        record: &[u8],
+        now: Instant,
+    ) -> Result<bool, CloseReason> {
         let Some(connection) = self.connections.get_mut(token) else {
-            return Ok(());
+            return Ok(false);
         };
-        let Phase::Handshake(handshake) = &mut connection.phase else {
-            return Ok(());
+        let Phase::Handshake(shaking) = &mut connection.phase else {
+            return Ok(false);
         };
-        if connection.session.tls().is_handshaking() {
-            let mut none = VecDeque::new();
-            connection.write(&mut none, usize::MAX, &mut self.spent)?;
-            return Ok(());
+        self.plain.clear();
+        let ended = shaking.decrypt(record, &mut self.plain)?;
+        if shaking.session.tls().is_handshaking() {
+            connection.flush_handshake()?;
+            return Ok(ended);
         }
-        let used = handshake.receive(
+        let used = shaking.handshake.receive(
             &self.plain,
-            &connection.session,
+            &shaking.session,
             SystemTime::now(),
             &mut self.rng,
         )?;
-        let output = handshake.take_output();
-        let established = handshake.established().cloned();
+        let output = shaking.handshake.take_output();
+        let established = shaking.handshake.established().cloned();
         if !output.is_empty() {
-            connection.send(&output)?;
+            shaking.session.tls().writer().write_all(&output)?;
         }
-        let mut none = VecDeque::new();
-        connection.write(&mut none, usize::MAX, &mut self.spent)?;
-        self.plain.drain(..used);
+        connection.flush_handshake()?;
         let Some(established) = established else {
-            return Ok(());
+            return Ok(ended);
         };
+        let phase = std::mem::replace(&mut connection.phase, Phase::Passing);
+        let Phase::Handshake(shaking) = phase else {
+            return Ok(ended);
+        };
+        let (unsent, records) = shaking.session.into_records()?;
+        // The last of the handshake may not be sent yet.
+        connection.blocked = !unsent.is_empty();
+        connection.wire_out = unsent;
         let (id, initiated) = (connection.id, connection.initiated);
         let link = self.manager.open_link(id, initiated, &established, now);
-        connection.phase = Phase::Open(link);
+        connection.phase = Phase::Open(link, Box::new(records));
         let relay = match established.peer {
             PeerIdentity::Relay { rsa, .. } => Some(rsa),
             PeerIdentity::Unauthenticated => None,
@@ -262,8 +307,9 @@ impl ConnectionThread {
         if let Some(entry) = self.by_link.get_mut(index) {
             *entry = Some(token);
         }
-        // The last of the handshake may still be with TLS.
         self.manager.set_held(link, connection.blocked);
-        Ok(())
+        let cells = self.plain.get(used..).unwrap_or_default();
+        connection.receive(link, cells, &mut self.manager, now)?;
+        Ok(ended)
     }
 }

@@ -65,7 +65,7 @@ impl ConnectionThread {
         let buffered = self
             .connections
             .iter()
-            .map(|(_, connection)| connection.left.capacity() + connection.unsent)
+            .map(|(_, connection)| connection.buffered())
             .sum::<usize>()
             + stuck_cells * QUEUED_CELL_COST;
         Report {

@@ -74,7 +74,7 @@ impl ConnectionThread {
                 return Ok(());
             }
         };
-        let result = connection.write(out, grant, &mut self.spent);
+        let result = connection.write(out, grant, &mut self.wire, &mut self.spent);
         let blocked = connection.blocked;
         self.manager.set_held(link, blocked);
         let written = result?;

@@ -6,9 +6,13 @@
 //! [`TlsSession`] names. A session keeps the identity it began with, whatever is renewed
 //! meanwhile.
 //!
+//! Once Tor's own handshake on the link is done too, a relay turns the session into [`records`].
+//!
 //! TLS itself authenticates nobody in Tor. A responder presents a certificate that means
 //! nothing but "this session's key"; the CERTS cell inside the link says whose key that is.
 
+pub mod records;
+mod secrets;
 #[cfg(test)]
 mod tests;
 mod verifier;
@@ -31,6 +35,8 @@ use weft_core::handshake::{
     random_hostname,
 };
 
+use records::{RecordError, Records};
+use secrets::SessionSecrets;
 use verifier::AnyCertificate;
 
 /// How long a relay uses one TLS key for new links: C tor's `MAX_SSL_KEY_LIFETIME_INTERNAL`.
@@ -69,6 +75,12 @@ pub enum LinkTlsError {
     /// rustls refused.
     #[error("could not set up TLS: {0}")]
     Rustls(#[from] rustls::Error),
+    /// A session could not be taken over from rustls.
+    #[error("could not take a TLS session over: {0}")]
+    Records(#[from] RecordError),
+    /// rustls could not write to memory.
+    #[error("could not take a TLS session's bytes over: {0}")]
+    Io(#[from] std::io::Error),
     /// A client was asked to accept a link.
     #[error("this node is no relay and cannot accept links")]
     NotARelay,
@@ -126,9 +138,13 @@ impl LinkTls {
     /// The responder's side of a new connection.
     pub fn accept(&self) -> Result<LinkSession, LinkTlsError> {
         let relay = self.relay.as_ref().ok_or(LinkTlsError::NotARelay)?;
+        let secrets = Arc::new(SessionSecrets::default());
+        let mut config = (*relay.server).clone();
+        config.key_log = secrets.clone();
         Ok(LinkSession {
-            connection: ServerConnection::new(relay.server.clone())?.into(),
+            connection: ServerConnection::new(Arc::new(config))?.into(),
             identity: Some(relay.identity.clone()),
+            secrets,
         })
     }
 
@@ -136,9 +152,13 @@ impl LinkTls {
     pub fn connect(&self, rng: &mut dyn CryptoRng) -> Result<LinkSession, LinkTlsError> {
         let name = ServerName::try_from(random_hostname(rng))
             .map_err(|error| rustls::Error::General(error.to_string()))?;
+        let secrets = Arc::new(SessionSecrets::default());
+        let mut config = (*self.client).clone();
+        config.key_log = secrets.clone();
         Ok(LinkSession {
-            connection: ClientConnection::new(self.client.clone(), name)?.into(),
+            connection: ClientConnection::new(Arc::new(config), name)?.into(),
             identity: self.identity(),
+            secrets,
         })
     }
 }
@@ -195,6 +215,7 @@ impl LinkKey {
 pub struct LinkSession {
     connection: Connection,
     identity: Option<Arc<LinkIdentity>>,
+    secrets: Arc<SessionSecrets>,
 }
 
 impl LinkSession {
@@ -207,6 +228,30 @@ impl LinkSession {
     /// certificate, even if the node's has been renewed since.
     pub fn identity(&self) -> Option<Arc<LinkIdentity>> {
         self.identity.clone()
+    }
+
+    /// Takes the session over from rustls: what it has not sent yet, and the means to go on.
+    ///
+    /// Only whole records may have been given to rustls ([`records::whole`]), and their plaintext
+    /// must have been taken: what it still held would be lost.
+    ///
+    /// # Errors
+    ///
+    /// The TLS handshake is not done.
+    pub fn into_records(mut self) -> Result<(Vec<u8>, Records), LinkTlsError> {
+        let mut unsent = Vec::new();
+        while self.connection.wants_write() {
+            self.connection.write_tls(&mut unsent)?;
+        }
+        let version = self.connection.protocol_version();
+        let client = self.secrets.client.get().cloned();
+        let server = self.secrets.server.get().cloned();
+        let (tx, rx) = match self.connection {
+            Connection::Client(_) => (client, server),
+            Connection::Server(_) => (server, client),
+        };
+        let extracted = self.connection.dangerous_extract_secrets()?;
+        Ok((unsent, Records::new(version, extracted, tx, rx)?))
     }
 }
 
@@ -258,6 +303,7 @@ fn server_config(link: &TlsKeyAndCert) -> Result<ServerConfig, LinkTlsError> {
         .with_single_cert(chain, key)?;
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
+    config.enable_secret_extraction = true;
     Ok(config)
 }
 
@@ -271,5 +317,6 @@ fn client_config() -> Result<ClientConfig, LinkTlsError> {
         .with_custom_certificate_verifier(Arc::new(verifier))
         .with_no_client_auth();
     config.resumption = Resumption::disabled();
+    config.enable_secret_extraction = true;
     Ok(config)
 }

@@ -1,0 +1,351 @@
+//! Records against rustls: every cipher and version, both directions, new keys, broken bytes.
+
+use std::io::{Read as _, Write as _};
+use std::sync::Arc;
+
+use rand::SeedableRng as _;
+use rand_chacha::ChaCha12Rng;
+use rustls::crypto::aws_lc_rs::ALL_CIPHER_SUITES;
+use rustls::{Connection, SupportedCipherSuite};
+use weft_core::handshake::EphemeralKeys;
+
+use super::*;
+use crate::tls::{LinkLifetimes, LinkSession, LinkTls};
+
+/// Two ends of a session: `ours` is taken over, `peer` stays rustls's.
+struct Pair {
+    ours: Records,
+    peer: Connection,
+}
+
+fn tls() -> LinkTls {
+    let mut rng = ChaCha12Rng::seed_from_u64(1);
+    let now = std::time::SystemTime::now();
+    let keys = EphemeralKeys::generate(now, &mut rng).unwrap();
+    LinkTls::relay(keys.keys(), LinkLifetimes::default(), now, &mut rng).unwrap()
+}
+
+/// Moves records one way, whole ones only; returns whether there were any.
+fn carry(from: &mut Connection, to: &mut Connection) -> bool {
+    let mut bytes = Vec::new();
+    while from.wants_write() {
+        from.write_tls(&mut bytes).unwrap();
+    }
+    let mut rest = bytes.as_slice();
+    while !rest.is_empty() {
+        to.read_tls(&mut rest).unwrap();
+        to.process_new_packets().unwrap();
+    }
+    !bytes.is_empty()
+}
+
+impl Pair {
+    /// A session with this suite and tickets from the server; `ours` is the server or the client.
+    fn new(tls: &mut LinkTls, suite: SupportedCipherSuite, server: bool) -> Pair {
+        let client_config = Arc::make_mut(&mut tls.client);
+        let mut provider = (**client_config.crypto_provider()).clone();
+        provider.cipher_suites = vec![suite];
+        let versions = [suite.version()];
+        let builder = rustls::ClientConfig::builder_with_provider(Arc::new(provider.clone()))
+            .with_protocol_versions(&versions)
+            .unwrap();
+        let verifier =
+            crate::tls::verifier::AnyCertificate::new(provider.signature_verification_algorithms);
+        *client_config = builder
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(verifier))
+            .with_no_client_auth();
+        client_config.enable_secret_extraction = true;
+        if !server && let Some(relay) = &mut tls.relay {
+            // As another implementation might.
+            Arc::make_mut(&mut relay.server).send_tls13_tickets = 2;
+        }
+        let mut client = tls.connect(&mut ChaCha12Rng::seed_from_u64(2)).unwrap();
+        let mut accepted = tls.accept().unwrap();
+        loop {
+            let there = carry(client.tls(), accepted.tls());
+            // What the server says after its handshake is left for the client's new owner.
+            if !client.tls().is_handshaking() && !accepted.tls().is_handshaking() {
+                break;
+            }
+            let back = carry(accepted.tls(), client.tls());
+            assert!(there | back, "the handshake stands still");
+        }
+        let (ours, mut peer): (LinkSession, Connection) = if server {
+            (accepted, client.connection)
+        } else {
+            (client, accepted.connection)
+        };
+        let (unsent, ours) = ours.into_records().unwrap();
+        let mut rest = unsent.as_slice();
+        while !rest.is_empty() {
+            peer.read_tls(&mut rest).unwrap();
+            peer.process_new_packets().unwrap();
+        }
+        Pair { ours, peer }
+    }
+
+    /// Sends from us to rustls.
+    fn send(&mut self, data: &[u8]) {
+        let mut wire = Vec::new();
+        // In pieces, as cells are.
+        for record in data.chunks(MAX_PLAINTEXT) {
+            self.ours.seal(record.chunks(514), &mut wire).unwrap();
+        }
+        let mut got = Vec::new();
+        let mut rest = wire.as_slice();
+        while !rest.is_empty() {
+            self.peer.read_tls(&mut rest).unwrap();
+            self.peer.process_new_packets().unwrap();
+            let _ = self.peer.reader().read_to_end(&mut got);
+        }
+        assert!(got == data);
+    }
+
+    /// What rustls has to say, record by record.
+    fn take(&mut self) -> Result<(Vec<u8>, bool), RecordError> {
+        let mut wire = Vec::new();
+        while self.peer.wants_write() {
+            self.peer.write_tls(&mut wire).unwrap();
+        }
+        let (mut data, mut closed) = (Vec::new(), false);
+        let mut rest = wire.as_mut_slice();
+        while let Some(length) = whole(rest)? {
+            let (record, after) = rest.split_at_mut(length);
+            rest = after;
+            match self.ours.open(record)? {
+                Content::Data(bytes) => data.extend_from_slice(bytes),
+                Content::Nothing => {}
+                Content::Closed => closed = true,
+            }
+        }
+        assert!(rest.is_empty());
+        Ok((data, closed))
+    }
+
+    /// Sends from rustls to us.
+    fn receive(&mut self, data: &[u8]) {
+        self.peer.writer().write_all(data).unwrap();
+        assert!(self.take().unwrap().0 == data);
+    }
+}
+
+fn noise(length: usize) -> Vec<u8> {
+    (0..length)
+        .map(|i| u8::try_from(i % 253).unwrap())
+        .collect()
+}
+
+#[test]
+fn every_cipher_of_both_versions_carries_data_both_ways() {
+    let mut tls = tls();
+    for suite in ALL_CIPHER_SUITES {
+        // The link certificate is RSA's.
+        if format!("{suite:?}").contains("ECDSA") {
+            continue;
+        }
+        for server in [false, true] {
+            let mut pair = Pair::new(&mut tls, *suite, server);
+            for length in [1, 514, 16384, 0, 40_000] {
+                pair.send(&noise(length));
+                pair.receive(&noise(length));
+            }
+            let mut wire = Vec::new();
+            pair.ours.seal_close_notify(&mut wire).unwrap();
+            pair.peer.read_tls(&mut wire.as_slice()).unwrap();
+            assert!(pair.peer.process_new_packets().unwrap().peer_has_closed());
+            pair.peer.send_close_notify();
+            assert!(pair.take().unwrap().1);
+        }
+    }
+}
+
+#[test]
+fn both_sides_may_change_keys_again_and_again() {
+    let mut tls = tls();
+    for suite in ALL_CIPHER_SUITES {
+        if suite.tls13().is_none() {
+            continue;
+        }
+        for server in [false, true] {
+            let mut pair = Pair::new(&mut tls, *suite, server);
+            for round in 0..5 {
+                // rustls asks for new keys in return.
+                pair.peer.refresh_traffic_keys().unwrap();
+                pair.receive(&noise(100 + round));
+                assert!(pair.ours.owes_update);
+                pair.send(&noise(200 + round));
+                assert!(!pair.ours.owes_update);
+                pair.send(&noise(300 + round));
+                // And ours are used up.
+                pair.ours.tx.used = RECORDS_PER_KEY;
+                pair.send(&noise(400 + round));
+                assert_eq!(pair.ours.tx.used, 1);
+            }
+        }
+    }
+}
+
+#[test]
+fn tls12_keys_that_are_used_up_end_the_session() {
+    let mut tls = tls();
+    let suite = ALL_CIPHER_SUITES.iter().find(|suite| {
+        suite.tls13().is_none() && format!("{suite:?}").contains("ECDHE_RSA_WITH_AES_128_GCM")
+    });
+    let mut pair = Pair::new(&mut tls, *suite.unwrap(), true);
+    pair.ours.tx.used = RECORDS_PER_KEY;
+    let mut wire = Vec::new();
+    assert_eq!(
+        pair.ours.seal([&[1u8][..]], &mut wire),
+        Err(RecordError::UsedUp)
+    );
+    assert!(wire.is_empty());
+}
+
+/// A pair of ours that speak to each other, by the same keys in opposite directions.
+fn mirrored(tls: &mut LinkTls) -> (Records, Records) {
+    let suite = rustls::crypto::aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256;
+    let pair = Pair::new(tls, suite, true);
+    let tx = pair.ours;
+    let rx = Records {
+        rx: Direction {
+            version: tx.tx.version,
+            key: clone_key(&tx),
+            iv: tx.tx.iv,
+            sequence: tx.tx.sequence,
+            used: 0,
+            secret: tx.tx.secret.clone(),
+        },
+        tx: Direction {
+            version: tx.tx.version,
+            key: clone_key(&tx),
+            iv: [9; NONCE_LEN],
+            sequence: 0,
+            used: 0,
+            secret: tx.tx.secret.clone(),
+        },
+        owes_update: false,
+        handshake: Vec::new(),
+    };
+    (tx, rx)
+}
+
+/// The key that `tx` seals with, made again from its secret.
+fn clone_key(tx: &Records) -> LessSafeKey {
+    let mut key = [0; 16];
+    tx.tx.secret.as_ref().unwrap().expand(b"key", &mut key);
+    make_key(&AES_128_GCM, &key).unwrap()
+}
+
+fn is_unexpected(result: Result<Content<'_>, RecordError>) -> bool {
+    matches!(result, Err(RecordError::Unexpected(_)))
+}
+
+#[test]
+fn what_has_no_place_after_the_handshake_ends_the_session() {
+    let mut tls = tls();
+    type Case<'c> = (u8, &'c [u8], fn(Result<Content<'_>, RecordError>) -> bool);
+    let cases: [Case<'_>; 9] = [
+        (ALERT, &[2, 40], |r| r == Err(RecordError::Alert(40))),
+        (ALERT, &[1, USER_CANCELED], |r| r == Ok(Content::Nothing)),
+        (ALERT, &[1], |r| {
+            matches!(r, Err(RecordError::Unexpected(_)))
+        }),
+        (CHANGE_CIPHER_SPEC, &[1], is_unexpected),
+        (HANDSHAKE, &[], |r| r == Err(RecordError::Malformed)),
+        (HANDSHAKE, &[HELLO_REQUEST, 0, 0, 0], is_unexpected),
+        (HANDSHAKE, &[KEY_UPDATE, 0, 0, 1, 2], is_unexpected),
+        (
+            HANDSHAKE,
+            &[KEY_UPDATE, 0, 0, 1, 0, 4, 0, 0, 0],
+            is_unexpected,
+        ),
+        (HANDSHAKE, &[NEW_SESSION_TICKET, 0, 0, 1, 7], |r| {
+            r == Ok(Content::Nothing)
+        }),
+    ];
+    for (kind, content, expected) in cases {
+        let (mut tx, mut rx) = mirrored(&mut tls);
+        let mut wire = Vec::new();
+        tx.seal_as(kind, [content], &mut wire).unwrap();
+        assert_eq!(whole(&wire), Ok(Some(wire.len())));
+        assert!(expected(rx.open(&mut wire)), "{kind} {content:?}");
+    }
+}
+
+#[test]
+fn a_message_that_records_share_is_put_together_but_nothing_may_come_between() {
+    let mut tls = tls();
+    let (mut tx, mut rx) = mirrored(&mut tls);
+    let mut wire = Vec::new();
+    for part in [&[NEW_SESSION_TICKET, 0][..], &[0, 3, 1], &[1, 1]] {
+        wire.clear();
+        tx.seal_as(HANDSHAKE, [part], &mut wire).unwrap();
+        assert_eq!(rx.open(&mut wire), Ok(Content::Nothing));
+    }
+    wire.clear();
+    tx.seal([&b"data"[..]], &mut wire).unwrap();
+    assert_eq!(rx.open(&mut wire), Ok(Content::Data(b"data")));
+    wire.clear();
+    tx.seal_as(HANDSHAKE, [&[NEW_SESSION_TICKET, 0][..]], &mut wire)
+        .unwrap();
+    rx.open(&mut wire).unwrap();
+    wire.clear();
+    tx.seal([&b"data"[..]], &mut wire).unwrap();
+    assert!(matches!(
+        rx.open(&mut wire),
+        Err(RecordError::Unexpected(_))
+    ));
+}
+
+#[test]
+fn a_message_without_end_is_refused() {
+    let mut tls = tls();
+    let (mut tx, mut rx) = mirrored(&mut tls);
+    let endless = [&[NEW_SESSION_TICKET, 0xff, 0xff, 0xff][..], &[0; 9000]].concat();
+    let mut wire = Vec::new();
+    tx.seal_as(HANDSHAKE, [&endless[..]], &mut wire).unwrap();
+    assert_eq!(rx.open(&mut wire), Ok(Content::Nothing));
+    wire.clear();
+    tx.seal_as(HANDSHAKE, [&endless[..]], &mut wire).unwrap();
+    assert_eq!(rx.open(&mut wire), Err(RecordError::Malformed));
+}
+
+#[test]
+fn altered_repeated_and_missing_records_do_not_decrypt() {
+    let mut tls = tls();
+    let seal = |tx: &mut Records| {
+        let mut wire = Vec::new();
+        tx.seal([&b"some data"[..]], &mut wire).unwrap();
+        wire
+    };
+    for at in 0..HEADER + 9 + 1 + TAG {
+        let (mut tx, mut rx) = mirrored(&mut tls);
+        let mut wire = seal(&mut tx);
+        wire[at] ^= 1;
+        assert!(rx.open(&mut wire).is_err(), "byte {at}");
+    }
+    let (mut tx, mut rx) = mirrored(&mut tls);
+    let first = seal(&mut tx);
+    assert!(rx.open(&mut first.clone()).is_ok());
+    assert_eq!(rx.open(&mut first.clone()), Err(RecordError::Decrypt));
+    let (mut tx, mut rx) = mirrored(&mut tls);
+    seal(&mut tx);
+    assert_eq!(rx.open(&mut seal(&mut tx)), Err(RecordError::Decrypt));
+}
+
+#[test]
+fn any_bytes_are_a_record_or_part_of_one_or_an_error() {
+    assert_eq!(whole(&[]), Ok(None));
+    assert_eq!(whole(&[23, 3, 3, 0]), Ok(None));
+    assert_eq!(whole(&[23, 3, 3, 0, 2, 1]), Ok(None));
+    assert_eq!(whole(&[23, 3, 3, 0, 1, 1, 9]), Ok(Some(6)));
+    assert_eq!(whole(b"GET / HTTP/1.1"), Err(RecordError::NotARecord));
+    assert_eq!(whole(&[23, 3, 3, 0xff, 0xff]), Err(RecordError::NotARecord));
+    let mut tls = tls();
+    let (_, mut rx) = mirrored(&mut tls);
+    for length in 0..64 {
+        let mut bytes = vec![23; length];
+        assert!(rx.open(&mut bytes).is_err());
+    }
+}
