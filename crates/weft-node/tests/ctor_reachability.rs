@@ -102,6 +102,19 @@ fn a_relay_that_listens_is_found_reachable() {
 }
 
 #[test]
+fn a_relay_is_found_reachable_through_ipv6() {
+    let (mut via, mut own) = (CTor::relay_with_ipv6(), CTor::relay_with_ipv6());
+    let via_ipv6 = via.or_port_ipv6();
+    let own_ipv6 = own.or_port_ipv6();
+    let (mut via, mut own) = (via.contact(), own.contact());
+    // We ask over IPv4, and the relay that is asked can only go on over IPv6.
+    own.addr = own_ipv6;
+    run(&probe(via, own)).unwrap();
+    via.addr = via_ipv6;
+    run(&probe(via, own)).unwrap();
+}
+
+#[test]
 fn a_relay_that_does_not_listen_is_not_found_reachable() {
     let mut via = CTor::relay();
     let via = via.contact();

@@ -14,8 +14,12 @@ mod circuit;
 mod clock;
 #[path = "hostile/crowds.rs"]
 mod crowds;
+#[path = "../../weft-node/tests/common/ctor.rs"]
+mod ctor;
 #[path = "hostile/hops.rs"]
 mod hops;
+#[path = "hostile/ipv6.rs"]
+mod ipv6;
 #[path = "hostile/limits.rs"]
 mod limits;
 #[path = "hostile/links.rs"]

@@ -416,11 +416,13 @@ impl Network {
             let nickname = format!("client{number}");
             let mut node = Node::create(&self.folder, &nickname)?;
             let socks = Port::reserve()?;
-            node.write_torrc(
-                &self
-                    .common
-                    .client(&nickname, node.folder(), socks.address()),
-            )?;
+            // Both kinds of EXTEND2 that clients send.
+            let by_ed25519 = number % 2 == 1;
+            let address = socks.address();
+            let text = self
+                .common
+                .client(&nickname, node.folder(), address, by_ed25519);
+            node.write_torrc(&text)?;
             node.start(&self.tor, &mut self.guardian)?;
             self.clients.push(Client { node, socks });
         }

@@ -146,16 +146,25 @@ impl Common {
         torrc
     }
 
-    /// A client whose circuits and streams are the lab's to choose.
-    pub(crate) fn client(&self, nickname: &str, folder: &Path, socks: SocketAddr) -> String {
+    /// A client whose circuits and streams are the lab's to choose. It names relays by their RSA
+    /// identities, or by both.
+    pub(crate) fn client(
+        &self,
+        nickname: &str,
+        folder: &Path,
+        socks: SocketAddr,
+        by_ed25519: bool,
+    ) -> String {
         format!(
             "{}SocksPort {socks}\n\
+             ExtendByEd25519ID {}\n\
              ClientRejectInternalAddresses 0\n\
              EnforceDistinctSubnets 0\n\
              __LeaveStreamsUnattached 1\n\
              LearnCircuitBuildTimeout 0\n\
              CircuitBuildTimeout 60\n",
-            self.tor(nickname, folder)
+            self.tor(nickname, folder),
+            u8::from(by_ed25519),
         )
     }
 }

@@ -83,6 +83,11 @@ impl CTor {
         Self::relay_with("AddressDisableIPv6 1")
     }
 
+    /// A relay with an IPv6 port, too.
+    pub(crate) fn relay_with_ipv6() -> Self {
+        Self::relay_with("ORPort [::1]:auto IPv6Only")
+    }
+
     /// A file of the DataDirectory, once tor has written it.
     pub(crate) fn data(&mut self, file: &str) -> String {
         let path = self.dir.path().join("data").join(file);
@@ -125,8 +130,19 @@ impl CTor {
 
     /// Where a relay listens, once it does.
     pub(crate) fn or_port(&mut self) -> SocketAddr {
-        let address = self.wait_for("Opened OR listener connection (ready) on ");
-        address.trim().parse().expect("no address in tor's log")
+        self.listener("127.0.0.1:")
+    }
+
+    /// Where a relay listens on IPv6, once it does.
+    pub(crate) fn or_port_ipv6(&mut self) -> SocketAddr {
+        self.listener("[::1]:")
+    }
+
+    fn listener(&mut self, host: &str) -> SocketAddr {
+        let words = format!("Opened OR listener connection (ready) on {host}");
+        let port = self.wait_for(&words);
+        let address = format!("{host}{}", port.trim());
+        address.parse().expect("no address in tor's log")
     }
 
     /// A relay's identities, as it wrote them down.

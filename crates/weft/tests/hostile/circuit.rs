@@ -60,7 +60,8 @@ impl Circuit {
         data: &[u8],
     ) -> Cell {
         let mut cell = Cell::new(self.id, outer);
-        relay::encode(cell.body_mut(), command, 1, data, &mut peer.rng).unwrap();
+        let stream = u16::from(command != RelayCmd::EXTEND2);
+        relay::encode(cell.body_mut(), command, stream, data, &mut peer.rng).unwrap();
         self.crypt.encrypt_forward(hop, cell.body_mut());
         cell
     }

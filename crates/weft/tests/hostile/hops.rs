@@ -1,12 +1,14 @@
 //! Next hops that vanish, are somebody else, or answer nonsense.
 
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 
+use weft_cell::circ_msg::{Extend2, handshake_type};
 use weft_cell::link_msg::Destroy;
 use weft_cell::reason::DestroyReason;
 use weft_cell::{Cell, ChanCmd, RelayCmd};
+use weft_crypto::handshake::ntor::ClientState;
 
-use crate::circuit::{Circuit, FIRST, Through, extend2};
+use crate::circuit::{Circuit, FIRST, Through, answer_create, extend2};
 use crate::peer::{Identity, Peer};
 use crate::{besieged, process::Weft};
 
@@ -97,6 +99,55 @@ fn a_next_hop_that_is_somebody_else_gets_no_circuit() {
         let other = DestroyReason::OR_IDENTITY;
         asking.client.expect_destroy(FIRST, other);
         weft.wait_for("is not who it should be");
+    });
+}
+
+#[test]
+fn a_next_hop_is_known_by_its_rsa_identity_alone_where_the_client_names_no_other() {
+    besieged(|weft| {
+        let next = weft.stranger();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = listener.local_addr().unwrap();
+        let mut client = Peer::client(weft.or_port);
+        let extend = |client: &mut Peer, id, rsa| {
+            let key = next.onion.current_public();
+            let onionskin = ClientState::start(&next.rsa, &key, &mut client.rng).onionskin();
+            let SocketAddr::V4(ipv4) = at else {
+                panic!("IPv4 only");
+            };
+            let message = Extend2 {
+                ipv4: Some(ipv4),
+                rsa: Some(rsa),
+                handshake_type: handshake_type::NTOR,
+                handshake: onionskin.to_vec(),
+                ..Extend2::default()
+            };
+            let mut circuit = Circuit::create(client, id);
+            circuit.send(client, RelayCmd::EXTEND2, &message.encode().unwrap());
+            circuit
+        };
+        // Another relay is there than the one that was asked for.
+        let mut other = next.rsa;
+        other[0] ^= 1;
+        extend(&mut client, FIRST, other);
+        if let Ok(mut hop) = Peer::accept(&listener, next) {
+            assert!(hop.next().is_none());
+        }
+        client.expect_destroy(FIRST, DestroyReason::OR_IDENTITY);
+        // The right one; and again, over the link that is there.
+        let mut hop = None;
+        for id in [FIRST, FIRST + 1] {
+            let mut circuit = extend(&mut client, id, next.rsa);
+            let hop = hop.get_or_insert_with(|| Peer::accept(&listener, next).unwrap());
+            answer_create(hop, next);
+            let (_, command, _) = circuit.receive(&mut client);
+            assert_eq!(command, RelayCmd::EXTENDED2);
+        }
+        // A client that names both finds that link, too.
+        let mut circuit = Circuit::create(&mut client, FIRST + 2);
+        let message = extend2(next, at, &[1; 84]);
+        circuit.send(&mut client, RelayCmd::EXTEND2, &message);
+        assert_eq!(hop.unwrap().next().unwrap().command(), ChanCmd::CREATE2);
     });
 }
 
