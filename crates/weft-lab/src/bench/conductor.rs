@@ -10,9 +10,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, bail, ensure};
 
 use super::latency::Latencies;
+use super::measuring::{Counts, Sample};
 use super::report::{
-    Cells, Events, Idle, Load, Measured, PAYLOAD_PER_CELL, Report, SCHEMA, Target as ReportTarget,
-    Thread, Usage as ReportUsage,
+    Idle, Load, Measured, PAYLOAD_PER_CELL, Report, SCHEMA, Target as ReportTarget,
 };
 use super::start::{Program, Running};
 use super::world::{Counters, News, Peer, Plan, SharedStage, Stage, World};
@@ -51,24 +51,6 @@ pub fn run(
     let mut conductor = Conductor::begin(options, stop, progress)?;
     let outcome = conductor.perform();
     Ok(conductor.end(outcome))
-}
-
-/// What all worlds have done.
-#[derive(Clone, Copy, Debug, Default)]
-struct Counts {
-    upload: u64,
-    download: u64,
-    sent: u64,
-    events: u64,
-}
-
-/// Everything at one moment.
-#[derive(Clone, Debug)]
-struct Sample {
-    at: Instant,
-    counts: Counts,
-    target: Option<Usage>,
-    own: Usage,
 }
 
 /// A running world.
@@ -485,56 +467,11 @@ impl<'a> Conductor<'a> {
     }
 
     fn sample(&self) -> Result<Sample> {
-        Ok(Sample {
-            at: Instant::now(),
-            counts: self.counts(),
-            target: self.pid.map(Usage::of).transpose()?,
-            own: Usage::of(std::process::id())?,
-        })
+        Sample::take(self.counts(), self.pid)
     }
 
-    /// What happened between two moments.
     fn compare(&self, before: &Sample, after: &Sample) -> Measured {
-        let seconds = after.at.duration_since(before.at).as_secs_f64();
-        let per_s = |count: u64| count as f64 / seconds.max(1e-9);
-        let (upload, download) = (
-            after.counts.upload - before.counts.upload,
-            after.counts.download - before.counts.download,
-        );
-        let payload = (upload + download) * PAYLOAD_PER_CELL;
-        let cells = self.options.mode == Mode::Cells;
-        let gigabytes = (cells && payload > 0).then_some(payload as f64 / 1e9);
-        let usage = match (&before.target, &after.target) {
-            (Some(before), Some(after)) => Some(usage_of(&after.since(before), gigabytes)),
-            _ => None,
-        };
-        let count = after.counts.events - before.counts.events;
-        let events = Events {
-            count,
-            per_s: per_s(count),
-            cpu_s_each: usage
-                .as_ref()
-                .filter(|_| count > 0)
-                .map(|usage| (usage.user_s + usage.system_s) / count as f64),
-        };
-        Measured {
-            seconds,
-            cells: cells.then(|| Cells {
-                upload,
-                download,
-                per_s: per_s(upload + download),
-                payload_bytes: payload,
-                goodput_bits_per_s: per_s(payload * 8),
-                sent: 0,
-                arrived: 0,
-            }),
-            latency: None,
-            onionskins: (self.options.mode == Mode::Onionskins).then(|| events.clone()),
-            links: (self.options.mode == Mode::Links).then_some(events),
-            idle: None,
-            usage,
-            generator: usage_of(&after.own.since(&before.own), gigabytes),
-        }
+        after.since(before, self.options.mode)
     }
 
     /// Ends the worlds and the target, and completes the report.
@@ -569,12 +506,6 @@ impl<'a> Conductor<'a> {
         self.report.complete = outcome.is_ok();
         self.report.why = outcome.err().map(|error| format!("{error:#}"));
         self.report
-    }
-}
-
-impl Counts {
-    fn moved(self) -> u64 {
-        self.upload + self.download + self.events
     }
 }
 
@@ -614,31 +545,5 @@ fn sides(options: &Options) -> Result<(usize, usize)> {
             Ok((options.links.div_ceil(2), options.links / 2))
         }
         Mode::Onionskins | Mode::Links | Mode::IdleLinks => Ok((options.links, 0)),
-    }
-}
-
-/// A usage as the report has it.
-fn usage_of(used: &Usage, gigabytes: Option<f64>) -> ReportUsage {
-    let user = |cpu: Duration, system: Duration| cpu.saturating_sub(system).as_secs_f64();
-    let (user_s, system_s) = (user(used.cpu, used.system), used.system.as_secs_f64());
-    ReportUsage {
-        user_s,
-        system_s,
-        cpu_s_per_gb: gigabytes.map(|gb| (user_s + system_s) / gb),
-        user_s_per_gb: gigabytes.map(|gb| user_s / gb),
-        system_s_per_gb: gigabytes.map(|gb| system_s / gb),
-        rss_bytes: used.rss,
-        peak_rss_bytes: used.peak_rss,
-        voluntary_switches: used.voluntary_switches,
-        involuntary_switches: used.involuntary_switches,
-        threads: used
-            .threads
-            .iter()
-            .map(|thread| Thread {
-                name: thread.name.clone(),
-                user_s: user(thread.cpu, thread.system),
-                system_s: thread.system.as_secs_f64(),
-            })
-            .collect(),
     }
 }

@@ -20,7 +20,7 @@
 //! | `world` | one thread: links, circuits, cells |
 //! | `link` | TLS over a socket |
 //! | `latency` | how long cells take |
-//! | `conductor` | stages, measuring |
+//! | `conductor`, `measuring` | stages, and what happens in them |
 //! | [`pipe`] | the bare pipe, the physical limit |
 //! | [`report`] | what was found |
 
@@ -28,6 +28,7 @@ pub mod aim;
 mod conductor;
 mod latency;
 mod link;
+mod measuring;
 pub mod pin;
 pub mod pipe;
 pub mod report;

@@ -7,6 +7,7 @@
 
 mod build;
 mod drive;
+mod hops;
 mod links;
 mod onionskins;
 
@@ -17,19 +18,20 @@ use std::os::fd::AsRawFd as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha12Rng;
 use slab::Slab;
-use weft_core::handshake::{EphemeralKeys, LinkHandshake};
-use weft_node::tls::{LinkKey, LinkLifetimes, LinkTls};
+use weft_core::handshake::LinkHandshake;
+use weft_node::tls::LinkTls;
 
 use self::build::Build;
+use self::hops::{NextHop, next_hops};
 use super::aim::Aim;
 use super::latency::{Latencies, Schedule, SendTimes, TICK};
 use super::link::{Link, READ_AT_ONCE, RECORD};
@@ -148,16 +150,6 @@ pub(super) struct Plan {
     pub(super) own_ip: IpAddr,
     /// The listener of a pipe's next hop, which the pipe must know before the world begins.
     pub(super) listener: Option<std::net::TcpListener>,
-}
-
-/// A relay that we play at the far side of the target.
-#[derive(Debug)]
-struct NextHop {
-    listener: mio::net::TcpListener,
-    address: SocketAddr,
-    tls: LinkTls,
-    rsa: [u8; 20],
-    ed25519: [u8; 32],
 }
 
 /// Which end of the target a link is at.
@@ -597,45 +589,4 @@ impl World {
 fn timer_fd(timer: &TimerFd) -> i32 {
     use std::os::fd::AsFd as _;
     timer.as_fd().as_raw_fd()
-}
-
-/// The relays that the target shall extend to. One TLS key serves all of them, as making one takes
-/// long; their identities differ, so that the target opens a link to each.
-fn next_hops(plan: &mut Plan, rng: &mut ChaCha12Rng) -> Result<Vec<NextHop>> {
-    if plan.next_hops == 0 {
-        return Ok(Vec::new());
-    }
-    let now = SystemTime::now();
-    let link_key = LinkKey::create(now, rng).context("making a TLS key for our relays")?;
-    let listen = |listener: Option<std::net::TcpListener>| {
-        let listener = match listener {
-            Some(listener) => listener,
-            None => std::net::TcpListener::bind((plan.own_ip, 0))?,
-        };
-        listener.set_nonblocking(true)?;
-        let address = listener.local_addr()?;
-        Ok::<_, std::io::Error>((mio::net::TcpListener::from_std(listener), address))
-    };
-    let mut hops = Vec::new();
-    let mut given = plan.listener.take();
-    for _ in 0..plan.next_hops {
-        let keys = EphemeralKeys::generate(now, rng).context("making the keys of a next hop")?;
-        let tls = link_key
-            .vouched_by(keys.keys(), LinkLifetimes::default(), now, rng)
-            .context("making the certificates of a next hop")?;
-        let (listener, address) =
-            listen(given.take()).with_context(|| format!("listening on {}", plan.own_ip))?;
-        hops.push(NextHop {
-            listener,
-            address,
-            tls,
-            rsa: keys.rsa.to_public_key().to_rsa_identity().to_bytes(),
-            ed25519: keys.identity.verifying_key().to_bytes(),
-        });
-    }
-    ensure!(
-        given.is_none() && hops.len() < FIRST_LINK - FIRST_LISTENER,
-        "too many next hops"
-    );
-    Ok(hops)
 }
