@@ -1,5 +1,6 @@
-//! What developers run: `cargo xtask demo | test | fuzz | instructions`.
+//! What developers run: `cargo xtask demo | bench | test | fuzz | instructions`.
 
+mod bench;
 mod demo;
 mod fuzz;
 mod instructions;
@@ -22,6 +23,8 @@ enum Command {
     /// Show the relay at work: a private Tor network with Weft in the middle, and C tor in the same
     /// place.
     Demo(demo::DemoArgs),
+    /// Measure Weft, C tor and the bare pipe side by side.
+    Bench(bench::BenchArgs),
     /// Everything that must pass before a change lands.
     Test(test::TestArgs),
     /// Fuzz the parsers and state machines.
@@ -33,6 +36,7 @@ enum Command {
 fn main() -> anyhow::Result<()> {
     match CommandLine::parse().command {
         Command::Demo(args) => demo::run(&args),
+        Command::Bench(args) => bench::run(&args),
         Command::Test(args) => test::run(&args),
         Command::Fuzz(args) => fuzz::run(&args),
         Command::Instructions(args) => instructions::run(&args),

@@ -1,0 +1,389 @@
+//! The bars that Weft is held to, and whether it meets them.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::metrics;
+use super::plan::{FEW, MANY, Point};
+use super::results::{Metric, Results};
+use super::stats::Summary;
+
+/// Cores that a machine needs for the rows about threads: half of them for four threads, the others
+/// for the generator.
+const CORES_FOR_THREADS: usize = 8;
+/// The fewest threads that those rows are about.
+const MANY_THREADS: u32 = 4;
+
+/// One row.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Bar {
+    pub(crate) name: String,
+    /// The ratio must be at least `bar`; otherwise at most.
+    pub(crate) at_least: bool,
+    pub(crate) bar: f64,
+    pub(crate) goal: f64,
+    pub(crate) parts: Vec<Part>,
+    pub(crate) verdict: Verdict,
+    /// Why there is no verdict, or what else is to be known.
+    pub(crate) note: Option<String>,
+}
+
+/// One of the ratios of which the worst decides.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Part {
+    /// Which one, if there are several.
+    pub(crate) what: String,
+    /// What is above the line.
+    pub(crate) over: Side,
+    /// What is below it.
+    pub(crate) under: Side,
+    /// The ratio of the two medians; its range over the repetitions, each with its own two numbers.
+    pub(crate) ratio: Summary,
+}
+
+/// One side of a ratio.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Side {
+    pub(crate) target: String,
+    pub(crate) value: Summary,
+}
+
+/// How a row came out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Verdict {
+    /// Bar and goal are met.
+    Goal,
+    /// The bar is met, the goal is not.
+    Met,
+    Missed,
+    /// This machine cannot tell.
+    NotMeasurable,
+    /// It was not part of this run, or failed.
+    NotMeasured,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Verdict::Goal => "met, goal too",
+            Verdict::Met => "met",
+            Verdict::Missed => "missed",
+            Verdict::NotMeasurable => "not measurable here",
+            Verdict::NotMeasured => "not measured",
+        })
+    }
+}
+
+impl Bar {
+    /// The part that decides: the one furthest on the wrong side.
+    pub(crate) fn worst(&self) -> Option<&Part> {
+        let ratio = |part: &&Part| part.ratio.median;
+        let order = |a: &&Part, b: &&Part| f64::total_cmp(&ratio(a), &ratio(b));
+        match self.at_least {
+            true => self.parts.iter().min_by(order),
+            false => self.parts.iter().max_by(order),
+        }
+    }
+
+    /// Whether a ratio is on the right side of a limit.
+    fn passes(&self, ratio: f64, limit: f64) -> bool {
+        match self.at_least {
+            true => ratio >= limit,
+            false => ratio <= limit,
+        }
+    }
+
+    fn judge(mut self, complete: bool) -> Bar {
+        if self.verdict == Verdict::NotMeasurable {
+            return self;
+        }
+        self.verdict = match self.worst() {
+            Some(worst) if complete => {
+                let ratio = worst.ratio.median;
+                match (self.passes(ratio, self.bar), self.passes(ratio, self.goal)) {
+                    (true, true) => Verdict::Goal,
+                    (true, false) => Verdict::Met,
+                    _ => Verdict::Missed,
+                }
+            }
+            // A part that is missing might be the worst; but one that misses is enough.
+            Some(worst) if !self.passes(worst.ratio.median, self.bar) => Verdict::Missed,
+            _ => Verdict::NotMeasured,
+        };
+        if !complete {
+            let note = match self.parts.is_empty() {
+                true => "not part of this run, or failed in it",
+                false => "a direction is not part of this run, or failed in it",
+            };
+            self.note.get_or_insert_with(|| note.to_owned());
+        }
+        self
+    }
+}
+
+/// Every row, from what was measured.
+pub(crate) fn bars(results: &Results) -> Vec<Bar> {
+    let both = |size| ["download", "upload"].map(|way| Point::cells(size, way));
+    let latency = ["download", "upload"].map(Point::latency);
+    let row = |name: &str, at_least, bar, goal| Bar {
+        name: name.to_owned(),
+        at_least,
+        bar,
+        goal,
+        parts: Vec::new(),
+        verdict: Verdict::NotMeasured,
+        note: None,
+    };
+    let fill = |mut bar: Bar, points: &[Point], over: &str, under: &str, metric: Metric| {
+        let parts = points.iter().filter_map(|point| {
+            // There is nothing to tell apart where there is one point.
+            let what = if points.len() > 1 {
+                point.direction.as_str()
+            } else {
+                ""
+            };
+            part(results, point, (over, under), metric, 1.0, what)
+        });
+        bar.parts = parts.collect();
+        let complete = bar.parts.len() == points.len();
+        bar.judge(complete)
+    };
+    let name = "CPU s/GB as a middle, 1 connection thread, C tor ÷ weft, 20 circuits";
+    let first = row(name, true, 3.0, 5.0);
+    let name =
+        "CPU s/GB as a middle, 1 connection thread, C tor ÷ weft, 1,500 circuits over 150 links";
+    let second = row(name, true, 3.0, 5.0);
+    let third = row(
+        "CPU s/GB, weft ÷ the naive bare pipe, 20 circuits",
+        false,
+        1.5,
+        0.9,
+    );
+    let onionskins = row("onionskins per core, weft ÷ C tor", true, 2.0, 3.0);
+    let name = "cell latency p99 at 80 % of C tor's maximum, C tor ÷ weft";
+    let p99 = row(name, true, 2.0, 5.0);
+    let rss = row("peak RSS under the same load, C tor ÷ weft", true, 2.0, 4.0);
+    let idle = row("memory per idle link, C tor ÷ weft", true, 2.0, 3.0);
+    let one = "weft:1";
+    vec![
+        fill(first, &both(FEW), "tor", one, metrics::cpu_per_gb),
+        fill(second, &both(MANY), "tor", one, metrics::cpu_per_gb),
+        fill(third, &both(FEW), one, "pipe", metrics::cpu_per_gb),
+        threads(
+            results,
+            row(
+                "CPU s/GB with 4 or more threads ÷ with 1",
+                false,
+                1.15,
+                1.05,
+            ),
+            metrics::cpu_per_gb,
+            |_| 1.0,
+        ),
+        threads(
+            results,
+            row(
+                "throughput with n threads ÷ (n × one thread)",
+                true,
+                0.85,
+                0.95,
+            ),
+            metrics::goodput,
+            f64::from,
+        ),
+        fill(
+            onionskins,
+            &[Point::onionskins()],
+            one,
+            "tor",
+            metrics::onionskins_per_cpu_s,
+        ),
+        fill(p99, &latency, "tor", one, metrics::p99),
+        fill(rss, &latency, "tor", one, metrics::peak_rss),
+        fill(
+            idle,
+            &[Point::idle_links()],
+            "tor",
+            one,
+            metrics::idle_bytes,
+        ),
+    ]
+}
+
+/// A row about threads, at 1,500 circuits: n threads against one, with at least four of them and as
+/// many cores left for the generator. A machine that is too small shows what it can.
+fn threads(results: &Results, mut bar: Bar, metric: Metric, times: fn(u32) -> f64) -> Bar {
+    let cores = results.machine.cores;
+    let enough = cores >= CORES_FOR_THREADS;
+    let mut counts: Vec<u32> = results
+        .targets(|point| point.mode == "cells")
+        .iter()
+        .filter_map(|name| name.strip_prefix("weft:")?.parse().ok())
+        .filter(|count| match enough {
+            true => *count >= MANY_THREADS && *count as usize <= cores / 2,
+            false => *count >= 2,
+        })
+        .collect();
+    if !enough {
+        counts = counts.into_iter().max().into_iter().collect();
+    }
+    for count in &counts {
+        for way in ["download", "upload"] {
+            let point = Point::cells(MANY, way);
+            let what = format!("{count} threads, {way}");
+            let many = format!("weft:{count}");
+            let sides = (many.as_str(), "weft:1");
+            bar.parts
+                .extend(part(results, &point, sides, metric, times(*count), &what));
+        }
+    }
+    if !enough {
+        bar.verdict = Verdict::NotMeasurable;
+        bar.note = Some(format!("needs {CORES_FOR_THREADS} cores, has {cores}"));
+    }
+    let complete = !counts.is_empty() && bar.parts.len() == 2 * counts.len();
+    bar.judge(complete)
+}
+
+/// A ratio at a point: `over ÷ (times × under)`.
+fn part(
+    results: &Results,
+    point: &Point,
+    (over, under): (&str, &str),
+    metric: Metric,
+    times: f64,
+    what: &str,
+) -> Option<Part> {
+    let side = |target: &str| {
+        Some(Side {
+            target: target.to_owned(),
+            value: results.summary(point, target, metric)?,
+        })
+    };
+    let numbers = |target: &str| -> Vec<(u32, f64)> {
+        results
+            .of(point, target)
+            .filter_map(|run| Some((run.repetition, metric(run.complete()?)?)))
+            .collect()
+    };
+    let (above, below) = (side(over)?, side(under)?);
+    let divided = |over: f64, under: f64| over / (times * under);
+    let lower = numbers(under);
+    let each: Vec<f64> = numbers(over)
+        .into_iter()
+        .filter_map(|(repetition, over)| {
+            let (_, under) = lower.iter().find(|(other, _)| *other == repetition)?;
+            Some(divided(over, *under))
+        })
+        .collect();
+    let median = divided(above.value.median, below.value.median);
+    let range = Summary::of(each)?;
+    // Less than no memory for a link is noise, not a ratio.
+    (median.is_finite() && below.value.median > 0.0).then(|| Part {
+        what: what.to_owned(),
+        over: above,
+        under: below,
+        ratio: Summary { median, ..range },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::testing::{self, results};
+
+    fn named<'a>(bars: &'a [Bar], start: &str) -> &'a Bar {
+        let found = bars.iter().find(|bar| bar.name.starts_with(start));
+        found.expect("a row of that name")
+    }
+
+    #[test]
+    fn nine_rows_with_ratios_of_medians() {
+        let bars = bars(&results());
+        assert_eq!(bars.len(), 9);
+        // Two repetitions: C tor 4.0 and 4.2, Weft 1.0 and 1.1.
+        let first = named(
+            &bars,
+            "CPU s/GB as a middle, 1 connection thread, C tor ÷ weft, 20",
+        );
+        assert_eq!(first.verdict, Verdict::Met);
+        let part = first.parts.first().expect("download");
+        assert!((part.ratio.median - 4.1 / 1.05).abs() < 1e-9, "{part:?}");
+        assert!((part.ratio.min - 4.2 / 1.1).abs() < 1e-9, "{part:?}");
+        assert!((part.ratio.max - 4.0).abs() < 1e-9, "{part:?}");
+        assert_eq!(named(&bars, "onionskins").verdict, Verdict::Goal);
+        assert_eq!(named(&bars, "cell latency").verdict, Verdict::Goal);
+        // 1.05 above 0.9: 1.17.
+        assert_eq!(named(&bars, "CPU s/GB, weft ÷").verdict, Verdict::Met);
+    }
+
+    #[test]
+    fn the_worse_direction_decides() {
+        let mut all = results();
+        for run in &mut all.runs {
+            if run.target == "weft:1" && run.point.direction == "upload" {
+                testing::set_cpu_per_gb(run, 2.0);
+            }
+        }
+        let bars = bars(&all);
+        let first = named(&bars, "CPU s/GB as a middle");
+        assert_eq!(first.verdict, Verdict::Missed);
+        assert_eq!(first.worst().map(|part| part.what.as_str()), Some("upload"));
+    }
+
+    #[test]
+    fn too_few_cores_are_said() {
+        let bars = bars(&results());
+        let row = named(&bars, "throughput");
+        assert_eq!(row.verdict, Verdict::NotMeasurable);
+        assert_eq!(row.note.as_deref(), Some("needs 8 cores, has 2"));
+        // What it can show, it shows.
+        assert_eq!(row.parts.len(), 2);
+    }
+
+    #[test]
+    fn a_machine_with_many_cores_judges_threads() {
+        let mut all = results();
+        all.machine.cores = 8;
+        for run in &mut all.runs {
+            if run.target == "weft:2" {
+                run.target = "weft:4".to_owned();
+            }
+        }
+        let bars = bars(&all);
+        // Twice the goodput with four times the threads.
+        assert_eq!(named(&bars, "throughput").verdict, Verdict::Missed);
+        assert_eq!(named(&bars, "CPU s/GB with 4").verdict, Verdict::Goal);
+    }
+
+    #[test]
+    fn what_is_missing_is_not_met() {
+        let mut all = results();
+        all.runs
+            .retain(|run| run.point.direction != "upload" || run.point.mode != "cells");
+        let rows = bars(&all);
+        let first = named(&rows, "CPU s/GB as a middle");
+        assert_eq!(first.verdict, Verdict::NotMeasured);
+        assert!(first.note.is_some());
+        all.runs.clear();
+        let rows = bars(&all);
+        assert!(
+            rows.iter()
+                .all(|row| matches!(row.verdict, Verdict::NotMeasured | Verdict::NotMeasurable))
+        );
+    }
+
+    #[test]
+    fn incomplete_runs_count_for_nothing() {
+        let mut all = results();
+        for run in &mut all.runs {
+            if let Some(report) = run.report.as_mut().filter(|_| run.target == "tor") {
+                report.complete = false;
+            }
+        }
+        let rows = bars(&all);
+        assert_eq!(named(&rows, "onionskins").verdict, Verdict::NotMeasured);
+    }
+}

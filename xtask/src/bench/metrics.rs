@@ -1,0 +1,90 @@
+//! Numbers of a report that bars, tables and plots are made of.
+
+#![allow(dead_code)] // tables and plots will read the others
+
+use weft_lab::bench::report::{Latency, Measured, Report, Usage};
+
+fn measured(report: &Report) -> Option<&Measured> {
+    report.measured.as_ref()
+}
+
+fn usage(report: &Report) -> Option<&Usage> {
+    measured(report)?.usage.as_ref()
+}
+
+fn latency(report: &Report) -> Option<&Latency> {
+    measured(report)?.latency.as_ref()
+}
+
+/// CPU seconds of the target for each gigabyte of payload.
+pub(crate) fn cpu_per_gb(report: &Report) -> Option<f64> {
+    usage(report)?.cpu_s_per_gb
+}
+
+/// The part of it in the kernel.
+pub(crate) fn system_per_gb(report: &Report) -> Option<f64> {
+    usage(report)?.system_s_per_gb
+}
+
+/// CPU seconds of the generator for each gigabyte of payload.
+pub(crate) fn generator_cpu_per_gb(report: &Report) -> Option<f64> {
+    measured(report)?.generator.cpu_s_per_gb
+}
+
+/// Processors that the target kept busy: CPU seconds for each second.
+pub(crate) fn busy(report: &Report) -> Option<f64> {
+    let usage = usage(report)?;
+    Some((usage.user_s + usage.system_s) / measured(report)?.seconds)
+}
+
+/// Processors that the generator kept busy.
+pub(crate) fn generator_busy(report: &Report) -> Option<f64> {
+    let measured = measured(report)?;
+    Some((measured.generator.user_s + measured.generator.system_s) / measured.seconds)
+}
+
+/// Payload, bits per second.
+pub(crate) fn goodput(report: &Report) -> Option<f64> {
+    Some(measured(report)?.cells.as_ref()?.goodput_bits_per_s)
+}
+
+/// Cells per second.
+pub(crate) fn cells_per_s(report: &Report) -> Option<f64> {
+    Some(measured(report)?.cells.as_ref()?.per_s)
+}
+
+/// Microseconds that half of the cells took at most.
+pub(crate) fn p50(report: &Report) -> Option<f64> {
+    Some(latency(report)?.p50_us)
+}
+
+/// Microseconds that 90 of 100 cells took at most.
+pub(crate) fn p90(report: &Report) -> Option<f64> {
+    Some(latency(report)?.p90_us)
+}
+
+/// Microseconds that 99 of 100 cells took at most.
+pub(crate) fn p99(report: &Report) -> Option<f64> {
+    Some(latency(report)?.p99_us)
+}
+
+/// The most resident memory of the target, bytes.
+pub(crate) fn peak_rss(report: &Report) -> Option<f64> {
+    Some(usage(report)?.peak_rss_bytes as f64)
+}
+
+/// Circuits that the target made for each CPU second that it used: what one core can do.
+pub(crate) fn onionskins_per_cpu_s(report: &Report) -> Option<f64> {
+    let each = measured(report)?.onionskins.as_ref()?.cpu_s_each?;
+    (each > 0.0).then(|| 1.0 / each)
+}
+
+/// Circuits that the target made in a second.
+pub(crate) fn onionskins_per_s(report: &Report) -> Option<f64> {
+    Some(measured(report)?.onionskins.as_ref()?.per_s)
+}
+
+/// Bytes of the target's memory for each idle thing.
+pub(crate) fn idle_bytes(report: &Report) -> Option<f64> {
+    Some(measured(report)?.idle.as_ref()?.bytes_each)
+}

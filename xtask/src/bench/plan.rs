@@ -1,0 +1,369 @@
+//! What is measured: points, targets, and the order in which they come.
+
+use std::fmt;
+use std::str::FromStr;
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+
+use super::machine::Cpus;
+
+/// A program that is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// The physical limit: TLS and one pass of AES for each cell, nothing else.
+    Pipe,
+    /// C tor.
+    Tor,
+    /// Weft with so many ConnectionThreads.
+    Weft(u32),
+}
+
+impl Target {
+    /// Threads that cells go through. Without connection threads it is the main thread.
+    pub(crate) fn busy_threads(self) -> usize {
+        match self {
+            Target::Weft(threads) => (threads as usize).max(1),
+            Target::Pipe | Target::Tor => 1,
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Target::Pipe => write!(f, "pipe"),
+            Target::Tor => write!(f, "tor"),
+            Target::Weft(threads) => write!(f, "weft:{threads}"),
+        }
+    }
+}
+
+impl FromStr for Target {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<Target> {
+        Ok(match text.split_once(':').unwrap_or((text, "")) {
+            ("pipe", "") => Target::Pipe,
+            ("tor", "") => Target::Tor,
+            ("weft", threads) => Target::Weft(
+                threads
+                    .parse()
+                    .with_context(|| format!("{text:?}: say weft:1 for one connection thread"))?,
+            ),
+            _ => bail!("{text:?} is none of pipe, tor, weft:THREADS"),
+        })
+    }
+}
+
+/// Weft's connection threads up to the cores: each number up to eight, then fewer of them.
+pub(crate) fn thread_counts(cores: usize) -> Vec<u32> {
+    let cores = u32::try_from(cores).unwrap_or(u32::MAX);
+    let mut counts: Vec<u32> = (0..=cores.min(8)).collect();
+    let (mut next, mut step) = (12, 4);
+    while next < cores {
+        counts.push(next);
+        if next >= 4 * step {
+            step *= 2;
+        }
+        next += step;
+    }
+    if cores > 8 {
+        counts.push(cores);
+    }
+    counts
+}
+
+/// A group of points.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// Cells at full speed: every target, circuits, links and directions
+    Matrix,
+    /// Circuits that are made, for each CPU second
+    Onionskins,
+    /// How long cells take at a fixed rate: 80 % of what C tor can do at most; and peak memory
+    Latency,
+    /// Idle links and idle circuits
+    Memory,
+}
+
+/// The part of C tor's full speed at which latency is measured.
+pub(crate) const OF_TOR: f64 = 0.8;
+/// Circuits and links of the points whose full speed [`OF_TOR`] is of.
+pub(crate) const LATENCY_AT: (usize, usize) = (300, 30);
+/// Circuits and links of the first row of the bars.
+pub(crate) const FEW: (usize, usize) = (20, 4);
+/// Circuits and links of the second.
+pub(crate) const MANY: (usize, usize) = (1500, 150);
+/// Idle links that are opened. Twice as many descriptors are needed, and some.
+pub(crate) const IDLE_LINKS: usize = 400;
+/// Idle circuits and their links.
+pub(crate) const IDLE_CIRCUITS: (usize, usize) = (5000, 20);
+/// Links over which circuits are made.
+pub(crate) const ONIONSKIN_LINKS: usize = 8;
+
+/// What a target is measured at.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Point {
+    /// `cells`, `onionskins`, `idle-links` or `idle-circuits`.
+    pub(crate) mode: String,
+    /// `download` or `upload`.
+    pub(crate) direction: String,
+    /// Circuits through the target.
+    pub(crate) circuits: usize,
+    /// Links of the target, those to it and from it together.
+    pub(crate) links: usize,
+    /// At a rate that is such a part of C tor's full speed; else at full speed.
+    pub(crate) of_tor: Option<f64>,
+}
+
+impl Point {
+    /// Cells at full speed.
+    pub(crate) fn cells((circuits, links): (usize, usize), direction: &str) -> Point {
+        Point {
+            mode: "cells".to_owned(),
+            direction: direction.to_owned(),
+            circuits,
+            links,
+            of_tor: None,
+        }
+    }
+
+    /// Cells at a part of C tor's full speed.
+    pub(crate) fn latency(direction: &str) -> Point {
+        Point {
+            of_tor: Some(OF_TOR),
+            ..Point::cells(LATENCY_AT, direction)
+        }
+    }
+
+    pub(crate) fn onionskins() -> Point {
+        Point {
+            mode: "onionskins".to_owned(),
+            ..Point::cells((0, ONIONSKIN_LINKS), "upload")
+        }
+    }
+
+    pub(crate) fn idle_links() -> Point {
+        Point {
+            mode: "idle-links".to_owned(),
+            ..Point::cells((0, IDLE_LINKS), "upload")
+        }
+    }
+
+    pub(crate) fn idle_circuits() -> Point {
+        Point {
+            mode: "idle-circuits".to_owned(),
+            ..Point::cells(IDLE_CIRCUITS, "upload")
+        }
+    }
+}
+
+impl fmt::Display for Point {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.mode.as_str() {
+            "onionskins" => write!(f, "onionskins over {} links", self.links),
+            "idle-links" => write!(f, "{} idle links", self.links),
+            "idle-circuits" => write!(
+                f,
+                "{} idle circuits over {} links",
+                self.circuits, self.links
+            ),
+            _ => {
+                write!(
+                    f,
+                    "{} circuits over {} links, {}",
+                    self.circuits, self.links, self.direction
+                )?;
+                match self.of_tor {
+                    Some(part) => write!(f, " at {:.0} % of C tor's speed", part * 100.0),
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+}
+
+/// A point, and the targets that are measured there one after the other.
+#[derive(Clone, Debug)]
+pub(crate) struct Step {
+    pub(crate) point: Point,
+    pub(crate) targets: Vec<Target>,
+}
+
+/// Everything that is to be measured. All repetitions of the first phase come before the second,
+/// which needs what it found.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Plan {
+    pub(crate) first: Vec<Step>,
+    pub(crate) second: Vec<Step>,
+}
+
+impl Plan {
+    /// `parts` and `targets` that are empty mean all.
+    pub(crate) fn new(quick: bool, parts: &[Part], targets: &[Target], cores: usize) -> Plan {
+        let wants = |part| parts.is_empty() || parts.contains(&part);
+        let most = u32::try_from(cores).unwrap_or(u32::MAX);
+        let all: Vec<Target> = match (targets, quick) {
+            ([], false) => [Target::Pipe, Target::Tor]
+                .into_iter()
+                .chain(thread_counts(cores).into_iter().map(Target::Weft))
+                .collect(),
+            ([], true) => {
+                let mut few = vec![Target::Pipe, Target::Tor, Target::Weft(1)];
+                few.extend((most > 1).then_some(Target::Weft(most)));
+                few
+            }
+            (given, _) => given.to_vec(),
+        };
+        // One of each kind is enough for what does not depend on the number of threads.
+        let relays: Vec<Target> = [Target::Tor, Target::Weft(1)]
+            .into_iter()
+            .filter(|target| targets.is_empty() || targets.contains(target))
+            .collect();
+        let mut plan = Plan::default();
+        let mut first = |point: Point, targets: Vec<Target>| {
+            if !targets.is_empty() {
+                plan.first.push(Step { point, targets });
+            }
+        };
+        if wants(Part::Matrix) {
+            let points: Vec<Point> = match quick {
+                true => vec![
+                    Point::cells(FEW, "download"),
+                    Point::cells(FEW, "upload"),
+                    Point::cells(LATENCY_AT, "download"),
+                    Point::cells(MANY, "download"),
+                ],
+                false => [(10, 2), FEW, LATENCY_AT, MANY]
+                    .into_iter()
+                    .flat_map(|size| ["download", "upload"].map(|way| Point::cells(size, way)))
+                    .collect(),
+            };
+            for point in points {
+                first(point, all.clone());
+            }
+        }
+        let ways: &[&str] = match quick {
+            true => &["download"],
+            false => &["download", "upload"],
+        };
+        if wants(Part::Latency) && !(wants(Part::Matrix) && all.contains(&Target::Tor)) {
+            for way in ways {
+                first(Point::cells(LATENCY_AT, way), vec![Target::Tor]);
+            }
+        }
+        if wants(Part::Onionskins) {
+            first(Point::onionskins(), relays.clone());
+        }
+        if wants(Part::Memory) {
+            first(Point::idle_links(), relays.clone());
+            first(Point::idle_circuits(), relays.clone());
+        }
+        if wants(Part::Latency) {
+            for way in ways {
+                let targets = match quick {
+                    true => relays.clone(),
+                    false => all.clone(),
+                };
+                if !targets.is_empty() {
+                    let point = Point::latency(way);
+                    plan.second.push(Step { point, targets });
+                }
+            }
+        }
+        plan
+    }
+}
+
+/// Which processors a target and the generator get, and how many threads the generator has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// The words of `--pin`, where they have processors of their own.
+    pub(crate) pin: Option<String>,
+    pub(crate) generator_threads: usize,
+}
+
+impl Place {
+    /// The target gets a core for each thread that cells go through, the generator others: up to
+    /// three for each of the target's, so that it is not what limits. With too few cores they share.
+    pub(crate) fn of(target: Target, cpus: &Cpus, pin: bool) -> Place {
+        let (busy, cores) = (target.busy_threads(), cpus.cores.len());
+        if cores <= busy {
+            return Place {
+                pin: None,
+                generator_threads: (cores / 2).max(1),
+            };
+        }
+        let generator_threads = (cores - busy).min(3 * busy);
+        let list = |cpus: &[usize]| {
+            let words: Vec<String> = cpus.iter().map(usize::to_string).collect();
+            words.join(",")
+        };
+        let (theirs, others) = cpus.cores.split_at(busy);
+        Place {
+            pin: pin.then(|| format!("{}/{}", list(theirs), list(&others[..generator_threads]))),
+            generator_threads,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_have_names() {
+        for name in ["pipe", "tor", "weft:0", "weft:16"] {
+            let target: Target = name.parse().expect("a target");
+            assert_eq!(target.to_string(), name);
+        }
+        for wrong in ["", "weft", "weft:x", "tor:1", "arti"] {
+            assert!(wrong.parse::<Target>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn threads_up_to_the_cores() {
+        assert_eq!(thread_counts(2), [0, 1, 2]);
+        assert_eq!(thread_counts(8), [0, 1, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!(thread_counts(9), [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
+        assert_eq!(thread_counts(16), [0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16]);
+        let many = thread_counts(64);
+        assert!(many.is_sorted() && many.ends_with(&[64]), "{many:?}");
+    }
+
+    #[test]
+    fn the_whole_matrix() {
+        let plan = Plan::new(false, &[], &[], 2);
+        let cells = plan.first.iter().filter(|step| step.point.mode == "cells");
+        let cells: Vec<&Step> = cells.collect();
+        // Four sizes, two directions; pipe, C tor and Weft with 0, 1 and 2 threads.
+        assert_eq!(cells.len(), 8);
+        assert!(cells.iter().all(|step| step.targets.len() == 5));
+        assert_eq!(plan.second.len(), 2);
+    }
+
+    #[test]
+    fn latency_alone_finds_the_speed_of_tor_first() {
+        let only = [Target::Weft(1)];
+        let plan = Plan::new(false, &[Part::Latency], &only, 2);
+        assert!(plan.first.iter().all(|step| step.targets == [Target::Tor]));
+        assert_eq!(plan.first.len(), 2);
+        assert!(plan.second.iter().all(|step| step.targets == only));
+    }
+
+    #[test]
+    fn a_core_for_each_thread_and_for_the_generator() {
+        let cpus = |count| Cpus {
+            cores: (0..count).collect(),
+        };
+        let place = |target, count| Place::of(target, &cpus(count), true);
+        assert_eq!(place(Target::Tor, 2).pin.as_deref(), Some("0/1"));
+        assert_eq!(place(Target::Weft(2), 2).pin, None);
+        let weft = place(Target::Weft(2), 16);
+        assert_eq!(weft.pin.as_deref(), Some("0,1/2,3,4,5,6,7"));
+        assert_eq!(weft.generator_threads, 6);
+        assert_eq!(Place::of(Target::Tor, &cpus(2), false).pin, None);
+    }
+}
