@@ -874,6 +874,11 @@ impl Relay {
             };
         loaded.report.log();
         let new = loaded.options;
+        if changes.iter().any(|change| change.name == "ConnLimit") {
+            let wanted = u64::from(new.resources.conn_limit);
+            self.max_connections = crate::process::limits::raise_file_limit(wanted)
+                .map_err(|error| error.to_string())?;
+        }
         context
             .logging
             .apply(&new.log, Some(&self.options.log))
@@ -891,13 +896,6 @@ impl Relay {
             }
             if change.needs_restart() {
                 tracing::warn!("{} takes effect after a restart", change.name);
-            }
-            if change.name == "ConnLimit" {
-                let wanted = u64::from(self.options.resources.conn_limit);
-                match crate::process::limits::raise_file_limit(wanted) {
-                    Ok(connections) => self.max_connections = connections,
-                    Err(error) => tracing::warn!("{error}"),
-                }
             }
         }
         self.keys.set_config(start::key_config(&self.options));

@@ -93,6 +93,11 @@ fn sighup_with_a_broken_torrc_says_what_is_wrong_and_changes_nothing() {
                 "unknown option \"Nicknme\"; did you mean Nickname?",
             ),
             ("BandwidthRate much\n", "BandwidthRate"),
+            // More descriptors than any system gives.
+            (
+                "ConnLimit 2147483647\n",
+                "(ConnLimit), and we're limited to",
+            ),
             ("%include /nonexistent/torrc\n", "/nonexistent/torrc"),
         ] {
             fs::write(&torrc, format!("{good}{broken}")).unwrap();
@@ -104,7 +109,8 @@ fn sighup_with_a_broken_torrc_says_what_is_wrong_and_changes_nothing() {
             Through::new(&weft).carries_data();
         }
         // A correct one is taken again.
-        fs::write(&torrc, format!("{good}ContactInfo somebody\n")).unwrap();
+        let better = format!("{good}ContactInfo somebody\nConnLimit 500\n");
+        fs::write(&torrc, better).unwrap();
         let seen = weft.lines().len();
         weft.signal(Signal::SIGHUP);
         weft.wait_after(seen, "Received reload signal");
