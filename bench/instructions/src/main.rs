@@ -44,6 +44,6 @@ fn main() -> Result<()> {
     for _ in 0..turns {
         relay.turn(direction);
     }
-    println!("{} cells", relay.relayed(direction)?);
+    println!("{} cells", relay.relayed()?);
     Ok(())
 }
