@@ -150,6 +150,10 @@ impl World {
         if wants_write {
             self.mark(key);
         }
+        // The first cells may have come together with the end of TLS's handshake.
+        if matches!(self.end(key)?.phase, Phase::Raw) {
+            self.opened_raw(key)?;
+        }
         let mut used = 0;
         if !plain.is_empty() {
             self.sign_of_life = Instant::now();
@@ -165,9 +169,6 @@ impl World {
             end.link.keep(rest.get(taken..).unwrap_or_default());
             if outcome == Read::Ended {
                 return Err(self.broken(key, side, anyhow!("it closed the connection")));
-            }
-            if outcome == Read::Empty && matches!(end.phase, Phase::Raw) {
-                self.opened_raw(key)?;
             }
         }
         Ok(())
