@@ -8,7 +8,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use weft_core::routable;
+use weft_dir::command::Command;
 
+use super::Relay;
+use crate::logging::safe;
 use crate::torrc::Options;
 
 /// How often host names are looked up again, as in C tor (CHECK_DESCRIPTOR_INTERVAL).
@@ -225,6 +228,45 @@ fn ask(names: Vec<String>) -> Answers {
             (name, answer)
         })
         .collect()
+}
+
+impl Relay {
+    /// Looks for our addresses again.
+    pub(super) fn find_addresses(&mut self) {
+        let found = Addresses::find(
+            &self.options,
+            &self.names,
+            &self.listeners.advertised,
+            interface_address,
+            self.address_seen,
+        );
+        if found.refused != self.refused {
+            tell_refused(&found);
+            self.refused.clone_from(&found.refused);
+        }
+        let found = found.addresses;
+        if found != self.addresses {
+            self.addresses = found;
+            self.tell_thread_params();
+            self.reachability
+                .set_addresses(found.v4.map(SocketAddr::V4), found.v6.map(SocketAddr::V6));
+            let (ipv4, ipv6) = self.reachability.is_reachable();
+            self.directory(Command::Reachable { ipv4, ipv6 });
+            self.publish_descriptor();
+        }
+    }
+}
+
+/// Tells the operator of addresses that cannot be used, and what to do.
+pub(super) fn tell_refused(found: &Found) {
+    for addr in &found.refused {
+        tracing::warn!(
+            "Address {} is private: nobody on the public network can reach it, and no descriptor \
+             is published. Set Address to this machine's public address. In a network of your own \
+             set DirAuthority, or DirAllowPrivateAddresses 1",
+            safe(addr)
+        );
+    }
 }
 
 #[cfg(test)]

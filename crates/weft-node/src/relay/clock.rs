@@ -45,6 +45,19 @@ impl WallClock {
     }
 }
 
+/// Tells the operator that the wall clock was set, as C tor does.
+pub(super) fn tell_jump(jump: Jump) {
+    let (far, direction) = match jump {
+        Jump::Forward(far) => (far, "forward"),
+        Jump::Backward(far) => (far, "backward"),
+    };
+    tracing::warn!(
+        "Your system clock just jumped {} seconds {direction}. Circuits go on; keys and \
+         certificates are looked at by the new time",
+        far.as_secs_f64().round()
+    );
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

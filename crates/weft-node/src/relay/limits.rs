@@ -11,7 +11,10 @@ use weft_core::manager::RelayParams;
 use weft_core::padding::PaddingParams;
 use weft_dir::params::Params;
 
+use super::Relay;
+use crate::process::machine;
 use crate::thread::ThreadParams;
+use crate::thread::mesh::ToThread;
 use crate::torrc::Options;
 use crate::torrc::options::SchedulerKind;
 
@@ -200,6 +203,57 @@ pub(super) fn bandwidth(options: &Options) -> (u64, u64) {
 
 fn size(cells: u32) -> usize {
     usize::try_from(cells).unwrap_or(usize::MAX)
+}
+
+impl Relay {
+    /// Puts what torrc and consensus say into force.
+    pub(super) fn apply_params(&mut self) {
+        let has_ipv6 = self.addresses.v6.is_some();
+        let params = relay_params(
+            &self.options,
+            &self.network,
+            self.params.own_rsa,
+            self.params.own_ed25519,
+            has_ipv6,
+        );
+        self.params = Arc::new(params);
+        self.controller.set_relay_params(&self.params);
+        self.controller.set_params(controller_params(
+            &self.options,
+            &self.network,
+            self.max_connections,
+            self.workers.count(),
+            machine::total_memory(),
+        ));
+        let (rate, burst) = bandwidth(&self.options);
+        self.pool.set_limit(rate, burst);
+        self.know_relays();
+        self.tell_thread_params();
+    }
+
+    /// Tells the connection threads what they follow.
+    pub(super) fn tell_thread_params(&mut self) {
+        let params = thread_params(
+            &self.options,
+            &self.network,
+            &self.known_relays,
+            self.addresses.ips(),
+        );
+        for thread in 0..self.threads.len() {
+            if let Ok(thread) = u16::try_from(thread) {
+                self.tell(thread, ToThread::Params(Box::new(params.clone())));
+            }
+        }
+    }
+
+    /// Lists the consensus' relays, if connections to others are limited.
+    fn know_relays(&mut self) {
+        let needed = per_connection(&self.options, &self.network).is_some();
+        let relays = self.consensus.iter().filter(|_| needed);
+        let relays = relays.flat_map(|consensus| consensus.relays());
+        let ids = relays.filter_map(|(id, _)| id.as_bytes().try_into().ok());
+        self.known_relays = Arc::new(ids.collect());
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,18 @@
-//! When the relay ends.
+//! When and how the relay ends.
 
+use std::io;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+
+use weft_dir::command::Event;
+
+use super::Relay;
+use crate::notice;
+use crate::thread::ConnectionThread;
+use crate::thread::mesh::ToThread;
+
+/// How long connection threads may take to end.
+const STOP_PATIENCE: Duration = Duration::from_secs(5);
 
 /// How an end goes.
 #[derive(Clone, Copy, Debug, Default)]
@@ -28,6 +40,70 @@ impl Shutdown {
     /// Nothing more is to be waited for.
     pub(super) fn is_over(&self, now: Instant, connections: usize) -> bool {
         self.at.is_some_and(|at| now >= at || connections == 0)
+    }
+}
+
+impl Relay {
+    /// Ends everything in order.
+    pub(super) fn end(mut self) -> io::Result<()> {
+        for thread in &mut self.threads {
+            thread.send(ToThread::Stop);
+        }
+        // Full rings empty while both sides take turns; a thread that does not is not waited for.
+        let deadline = Instant::now() + STOP_PATIENCE;
+        loop {
+            for thread in &mut self.threads {
+                thread.flush();
+                while thread.from.pop().is_some() {}
+            }
+            if let Some(thread) = &mut self.inline {
+                thread.turn(Duration::ZERO)?;
+            }
+            let inline_ended = self
+                .inline
+                .as_ref()
+                .is_none_or(ConnectionThread::is_stopping);
+            let ended = inline_ended && self.handles.iter().all(JoinHandle::is_finished);
+            if ended || Instant::now() >= deadline {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.handles.retain(|handle| {
+            let ended = handle.is_finished();
+            if !ended {
+                tracing::warn!("A connection thread does not end; the process ends without it");
+            }
+            ended
+        });
+        let mut result = match self.failed {
+            true => Err(io::Error::other(
+                "a connection thread ended before its time",
+            )),
+            false => Ok(()),
+        };
+        for handle in self.handles.drain(..) {
+            match handle.join() {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => result = Err(error),
+                Err(_) => result = Err(io::Error::other("a connection thread panicked")),
+            }
+        }
+        if let Some(directory) = self.directory.take() {
+            directory.shutdown();
+        }
+        let mut last = None;
+        while let Ok(event) = self.directory_events.try_recv() {
+            if let Event::State(lines) = event {
+                last = Some(lines);
+            }
+        }
+        if let Some(lines) = last {
+            self.save_state(&lines);
+        }
+        drop(self.pid_file.take());
+        notice!("Exiting.");
+        result
     }
 }
 

@@ -3,9 +3,14 @@
 use std::io::{self, Read as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use mio::net::UnixStream;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
+
+use super::Relay;
+use super::heartbeat::Heartbeat;
+use crate::notice;
 
 /// What an operator asks for by a signal, as C tor understands them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,4 +82,44 @@ impl Signals {
 fn duplicate(stream: &UnixStream) -> io::Result<std::os::unix::net::UnixStream> {
     use std::os::fd::AsFd as _;
     Ok(stream.as_fd().try_clone_to_owned()?.into())
+}
+
+impl Relay {
+    /// What the operator asks for.
+    pub(super) fn on_signal(&mut self, ask: Ask, now: Instant) {
+        match ask {
+            Ask::Terminate => {
+                notice!("Catching signal TERM, exiting cleanly.");
+                self.controller.drain();
+                self.shutdown.now(now);
+            }
+            Ask::Interrupt if self.shutdown.is_under_way() => {
+                notice!("Catching signal INT again, exiting now.");
+                self.shutdown.now(now);
+            }
+            Ask::Interrupt => {
+                let wait = self.options.process.shutdown_wait_length;
+                notice!(
+                    "Interrupt: we have stopped accepting new connections, and will shut down when \
+                     nobody is connected any more, in {} seconds at the latest. Interrupt again to \
+                     exit now.",
+                    wait.as_secs()
+                );
+                self.controller.drain();
+                self.shutdown.after(wait, now);
+            }
+            Ask::Reload => self.reload(now),
+            Ask::Statistics => {
+                let summary = self.summary(now);
+                notice!("{summary}");
+                for line in Heartbeat::details(&self.controller) {
+                    notice!("{line}");
+                }
+            }
+            Ask::Debug => {
+                self.context.logging.debug();
+                notice!("Switching to loglevel debug.");
+            }
+        }
+    }
 }

@@ -25,7 +25,7 @@ use super::heartbeat::Heartbeat;
 use super::listeners::{ListenError, Listeners};
 use super::shutdown::Shutdown;
 use super::signals::Signals;
-use super::{Context, Relay, SIGNAL, limits};
+use super::{Context, Relay, SIGNAL, limits, upkeep};
 use crate::keys::{KeyConfig, KeyError, RelayKeys};
 use crate::logging::RateLimit;
 use crate::notice;
@@ -140,7 +140,7 @@ fn start(options: Options, context: Context) -> Result<Relay, StartError> {
         address::interface_address,
         None,
     );
-    super::tell_refused(&found);
+    address::tell_refused(&found);
     let addresses = found.addresses;
     let params = Arc::new(limits::relay_params(
         &options,
@@ -292,7 +292,7 @@ fn start(options: Options, context: Context) -> Result<Relay, StartError> {
         max_connections,
         last_tick: now,
         wall_clock: WallClock::new(now, wall),
-        next_signing_check: now + super::SIGNING_CHECK,
+        next_signing_check: now + upkeep::SIGNING_CHECK,
         next_onion_check: now,
         accept_failures: RateLimit::new(QUIET),
         accept_again: false,

@@ -1,0 +1,97 @@
+//! Connections: those that others open to us are given to threads, those that we open begin here.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use mio::Token;
+use weft_cell::reason::DestroyReason;
+use weft_core::address::{ConnectionId, ThreadId};
+use weft_core::handshake::Role;
+use weft_core::message::ToController;
+
+use super::{Relay, listeners};
+use crate::logging::safe;
+use crate::thread::Adopt;
+use crate::thread::mesh::ToThread;
+
+/// Connections accepted from one listener in one turn.
+const ACCEPTS_PER_TURN: usize = 64;
+
+impl Relay {
+    /// Accepts what waits at every listener.
+    pub(super) fn accept_all(&mut self, now: Instant) {
+        for listener in self.listeners.tokens() {
+            self.accept(listener, now);
+        }
+    }
+
+    /// Accepts what waits at a listener; nothing, if the token is no listener's.
+    pub(super) fn accept(&mut self, listener: Token, now: Instant) {
+        for _ in 0..ACCEPTS_PER_TURN {
+            let Some(accepted) = self.listeners.accept(listener) else {
+                return;
+            };
+            let (socket, peer) = match accepted {
+                Ok(accepted) => accepted,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => {
+                    if let Some(more) = self.accept_failures.check(now) {
+                        tracing::warn!("Could not accept a connection: {error}{more}");
+                    }
+                    // Out of descriptors, most likely: the tick tries again.
+                    return;
+                }
+            };
+            if self.shutdown.is_under_way() {
+                continue;
+            }
+            if let Some((id, thread)) = self.controller.accepted(peer, now) {
+                // Latency before packing: the thread writes whole batches.
+                let _ = socket.set_nodelay(true);
+                let constrained = self.options.resources.constrained_sock_size;
+                listeners::constrain((&socket).into(), constrained);
+                let adopt = Adopt {
+                    id,
+                    socket: socket.into(),
+                    peer,
+                    role: Role::Responder,
+                };
+                self.tell(thread.0, ToThread::Adopt(Box::new(adopt)));
+            }
+        }
+        // More may wait, and the kernel will not say so again.
+        self.accept_again = true;
+    }
+
+    /// Begins to open a connection; the thread does the rest.
+    pub(super) fn connect(
+        &mut self,
+        connection: ConnectionId,
+        thread: ThreadId,
+        addr: SocketAddr,
+        role: Role,
+        now: Instant,
+    ) {
+        let from = self.options.network.outbound_bind.for_relay(addr.ip());
+        let constrained = self.options.resources.constrained_sock_size;
+        match listeners::connect(addr, from, constrained) {
+            Ok(socket) => {
+                let adopt = Adopt {
+                    id: connection,
+                    socket,
+                    peer: addr,
+                    role,
+                };
+                self.tell(thread.0, ToThread::Adopt(Box::new(adopt)));
+            }
+            Err(error) => {
+                tracing::info!("Could not connect to {}: {error}", safe(addr));
+                let reason = DestroyReason::CONNECTFAILED;
+                let closed = ToController::LinkClosed { connection, reason };
+                self.controller.handle(closed, now);
+            }
+        }
+    }
+}

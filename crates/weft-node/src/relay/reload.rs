@@ -1,0 +1,97 @@
+//! SIGHUP: what can change while the relay runs.
+
+use std::time::{Instant, SystemTime};
+
+use weft_dir::command::Command;
+
+use super::{Relay, descriptor, start};
+use crate::notice;
+use crate::torrc;
+
+impl Relay {
+    /// SIGHUP: the configuration again, logs reopened, keys reread, descriptor republished.
+    pub(super) fn reload(&mut self, now: Instant) {
+        notice!("Received reload signal (hup). Reloading config and resetting internal state.");
+        let mut republish = Some("config change");
+        if !self.options.process.reload_on_sighup {
+            notice!("Not reloading the configuration, as __ReloadTorrcOnSIGHUP says.");
+            let log = &self.options.log;
+            if let Err(error) = self.context.logging.apply(log, Some(log)) {
+                tracing::warn!("{error}");
+            }
+        } else if let Err(why) = self.reload_options(now) {
+            for line in why.lines() {
+                tracing::warn!("{line}");
+            }
+            tracing::warn!(
+                "The old configuration stays in force. Correct the above and send SIGHUP again"
+            );
+            republish = None;
+        }
+        match self.keys.reload_signing(SystemTime::now(), &mut self.rng) {
+            Ok(true) => self.next_signing_check = Instant::now(),
+            Ok(false) => {}
+            Err(error) => tracing::warn!("Could not read the keys again: {error}"),
+        }
+        self.publish_descriptor();
+        if let Some(reason) = republish {
+            self.directory(Command::Publish(reason));
+        }
+    }
+
+    /// Reads the configuration and puts it into force; or nothing of it, if any of it fails.
+    fn reload_options(&mut self, now: Instant) -> Result<(), String> {
+        let context = &self.context;
+        let (loaded, changes) =
+            match torrc::reload(&context.command_line, &context.host, &self.options) {
+                Ok(reloaded) => reloaded,
+                Err(report) => {
+                    let why = report.to_string();
+                    report.without_errors().log();
+                    return Err(why);
+                }
+            };
+        loaded.report.log();
+        let new = loaded.options;
+        if changes.iter().any(|change| change.name == "ConnLimit") {
+            let wanted = u64::from(new.resources.conn_limit);
+            self.max_connections = crate::process::limits::raise_file_limit(wanted)
+                .map_err(|error| error.to_string())?;
+        }
+        context
+            .logging
+            .apply(&new.log, Some(&self.options.log))
+            .map_err(|error| error.to_string())?;
+        if let Err(error) = self.listeners.reopen(&new, self.poll.registry()) {
+            if let Err(error) = context.logging.apply(&self.options.log, Some(&new.log)) {
+                tracing::warn!("{error}");
+            }
+            return Err(error.to_string());
+        }
+        self.options = new;
+        for change in changes {
+            if change.affects_authorities() {
+                notice!("The directory authorities changed");
+            }
+            if change.needs_restart() {
+                tracing::warn!("{} takes effect after a restart", change.name);
+            }
+        }
+        self.keys.set_config(start::key_config(&self.options));
+        if let Err(error) = start::prepare_directories(&self.options) {
+            tracing::warn!("{error}");
+        }
+        let directory = &self.options.directory;
+        self.reachability
+            .set_assumed(directory.assume_reachable, directory.assume_reachable_ipv6);
+        let (ipv4, ipv6) = self.reachability.is_reachable();
+        self.directory(Command::Reachable { ipv4, ipv6 });
+        let options = descriptor::directory_options(&self.options);
+        self.directory(Command::Options(Box::new(options)));
+        self.names.look_up_soon();
+        self.names.poll(&self.options, now);
+        self.find_addresses();
+        self.apply_params();
+        Ok(())
+    }
+}

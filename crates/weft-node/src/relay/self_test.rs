@@ -1,0 +1,121 @@
+//! Whether our ORPort can be reached from outside: learnt from relays that come, else by probes.
+
+use std::time::{Duration, Instant};
+
+use rand::rngs::StdRng;
+use weft_core::handshake::PeerIdentity;
+use weft_core::message::ToController;
+use weft_dir::command::Command;
+
+use super::Relay;
+use crate::notice;
+use crate::reachability::{Candidate, Probe};
+
+/// How long a probe of our own ORPort may take.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(60);
+
+impl Relay {
+    /// A relay that opened a connection to us proves that it can; where to, it says in NETINFO.
+    pub(super) fn note_reachable(&mut self, message: &ToController, now: Instant) {
+        if let ToController::LinkOpened {
+            connection,
+            peer: PeerIdentity::Relay { .. },
+            my_addr: Some(my_addr),
+            ..
+        } = message
+            && self.controller.was_accepted(*connection)
+            && self.reachability.found_reachable(*my_addr, now)
+        {
+            self.found_reachable();
+        }
+    }
+
+    /// Starts and collects probes of our own ORPort.
+    pub(super) fn test_reachability(&mut self, now: Instant) {
+        let (done, running): (Vec<_>, Vec<_>) = std::mem::take(&mut self.probes)
+            .into_iter()
+            .partition(|(_, probe)| probe.is_finished());
+        self.probes = running;
+        for (addr, probe) in done {
+            match probe.join() {
+                Ok(Ok(())) => {
+                    if self.reachability.succeeded(addr, now) {
+                        self.found_reachable();
+                    }
+                }
+                Ok(Err(error)) => {
+                    self.reachability.failed(addr, now);
+                    if error.is_verdict() {
+                        tracing::warn!("Testing whether our ORPort is reachable: {error}");
+                    } else {
+                        tracing::info!("Testing whether our ORPort is reachable: {error}");
+                    }
+                }
+                Err(_) => self.reachability.failed(addr, now),
+            }
+        }
+        let Some(consensus) = self.consensus.clone() else {
+            return;
+        };
+        let Some(addr) = self.reachability.due(now).filter(|_| self.probes.len() < 2) else {
+            return;
+        };
+        let own = self.params.own_rsa;
+        let candidates: Vec<Candidate> = consensus
+            .relays()
+            .filter_map(|(id, relay)| {
+                let rsa: [u8; 20] = id.as_bytes().try_into().ok()?;
+                // Over a link that is open already a relay would prove nothing.
+                if rsa == own || self.controller.has_link_to(&rsa) {
+                    return None;
+                }
+                let via = relay
+                    .or_ports
+                    .iter()
+                    .find(|port| port.is_ipv4() == addr.is_ipv4())?;
+                Some(Candidate { addr: *via, rsa })
+            })
+            .collect();
+        let Some(via) = self.reachability.choose(addr, &candidates, &mut self.rng) else {
+            return;
+        };
+        let probe = Probe {
+            via: via.addr,
+            via_rsa: via.rsa,
+            own_addr: addr,
+            own_rsa: self.params.own_rsa,
+            own_ed25519: self.names_ed25519().then_some(self.params.own_ed25519),
+            own_ntor: self.keys.ntor.current.public,
+            bind: self.options.network.outbound_bind.for_relay(via.addr.ip()),
+            timeout: PROBE_TIMEOUT,
+        };
+        let mut rng = {
+            use rand::SeedableRng as _;
+            StdRng::from_rng(&mut self.rng)
+        };
+        let started = std::thread::Builder::new()
+            .name("reachability".into())
+            .spawn(move || probe.run(&mut rng));
+        if let Ok(handle) = started {
+            self.reachability.started(addr, now);
+            self.probes.push((addr, handle));
+        }
+    }
+
+    /// Whether our EXTEND2s name ed25519 identities (`ExtendByEd25519ID`).
+    fn names_ed25519(&self) -> bool {
+        self.options
+            .network
+            .extend_by_ed25519_id
+            .unwrap_or(self.network.extend_by_ed25519_id)
+    }
+
+    /// Our ORPort was reached from outside: the descriptor may be published.
+    fn found_reachable(&mut self) {
+        let (ipv4, ipv6) = self.reachability.is_reachable();
+        if ipv4 {
+            notice!("Self-testing indicates your ORPort is reachable from the outside. Excellent.");
+        }
+        self.directory(Command::Reachable { ipv4, ipv6 });
+    }
+}
