@@ -1,0 +1,234 @@
+//! Descriptors are what two parsers and C tor take, and say what they should.
+
+use super::*;
+use crate::testing::{moment, now, relay, secs};
+use digest::Digest;
+use tor_checkable::{SelfSigned, TimeBound};
+use tor_llcrypto::d::Sha1;
+use tor_netdoc::doc::routerdesc::{RouterDesc, RouterDescUnverified};
+use tor_netdoc::parse2::{ParseInput, parse_netdoc};
+
+/// Both of tor-netdoc's parsers accept `text` as signed and valid now.
+fn accepted(text: &str) {
+    parse_netdoc::<RouterDescUnverified>(&ParseInput::new(text, "descriptor"))
+        .unwrap()
+        .verify()
+        .unwrap()
+        .if_valid_at(&now())
+        .unwrap();
+    RouterDesc::parse(text)
+        .unwrap()
+        .check_signature()
+        .unwrap()
+        .if_valid_at(&now())
+        .unwrap();
+}
+
+fn full() -> OwnDescriptor {
+    OwnDescriptor {
+        ipv6: Some("[2001:db8::1]:9001".parse().unwrap()),
+        contact: Some("Tester <tester at example.org>".into()),
+        family: vec![format!("${}", "A".repeat(40))],
+        exit_policy: vec!["accept 192.0.2.0/24:80-443".into(), "reject *:*".into()],
+        ipv6_policy: Some("accept 80,443".into()),
+        hidden_service_dir: true,
+        tunnelled_dir_server: true,
+        ..relay(1)
+    }
+}
+
+#[test]
+fn a_minimal_and_a_full_descriptor_are_well_formed_and_signed() {
+    for descriptor in [relay(1), full()] {
+        let signed = descriptor.sign(&moment()).unwrap();
+        accepted(&signed.router);
+    }
+}
+
+#[test]
+fn a_minimal_descriptor_claims_nothing_more_than_it_must() {
+    let text = relay(1).sign(&moment()).unwrap().router;
+    for absent in [
+        "hidden-service-dir",
+        "tunnelled-dir-server",
+        "contact",
+        "family",
+        "or-address",
+        "ipv6-policy",
+        "hibernating",
+        "overload-general",
+        "caches-extra-info",
+    ] {
+        assert!(
+            !text
+                .lines()
+                .any(|line| line.split(' ').next() == Some(absent)),
+            "{absent}"
+        );
+    }
+    assert!(text.contains("\nreject *:*\n"));
+    assert!(text.contains("\nuptime 77\n"));
+    assert!(text.contains("\nbandwidth 1073741824 1073741824 123456\n"));
+    assert!(text.contains("\nplatform Weft "));
+    assert!(text.starts_with("router weft1 127.0.0.1 9001 0 0\nidentity-ed25519\n"));
+}
+
+#[test]
+fn the_descriptor_names_its_extra_info_document() {
+    let signed = full().sign(&moment()).unwrap();
+    let end =
+        signed.extra_info.find("\nrouter-signature\n").unwrap() + "\nrouter-signature\n".len();
+    let sha1 = hex::encode_upper(Sha1::digest(&signed.extra_info[..end]));
+    assert!(
+        signed
+            .router
+            .contains(&format!("extra-info-digest {sha1} "))
+    );
+    assert!(
+        signed
+            .extra_info
+            .contains("\nwrite-history 2026-11-20 01:00:00 (86400 s) 1024\n")
+    );
+    let quiet = OwnDescriptor {
+        extra_info_statistics: false,
+        ..full()
+    };
+    assert!(
+        !quiet
+            .sign(&moment())
+            .unwrap()
+            .extra_info
+            .contains("history")
+    );
+}
+
+#[test]
+fn without_a_tap_key_there_is_no_crosscert_either() {
+    let text = relay(1)
+        .sign(&Moment {
+            with_tap: false,
+            ..moment()
+        })
+        .unwrap()
+        .router;
+    assert!(!text.contains("\nonion-key"));
+    assert!(text.contains("\nntor-onion-key-crosscert "));
+}
+
+#[test]
+fn every_key_pair_gives_a_crosscert_that_verifies() {
+    // Both sign bits of the ed25519 form occur among these.
+    let mut bits = std::collections::BTreeSet::new();
+    for seed in 0..8 {
+        let text = relay(seed).sign(&moment()).unwrap().router;
+        let at = text.find("ntor-onion-key-crosscert ").unwrap();
+        bits.insert(text.as_bytes()[at + 25]);
+        accepted(&text);
+    }
+    assert_eq!(bits.len(), 2, "seeds that show both sign bits");
+}
+
+#[test]
+fn overload_is_told_for_three_days() {
+    let told = |hours: u64| {
+        let moment = Moment {
+            overload_general: Some(now() - secs(hours * 3600)),
+            ..moment()
+        };
+        relay(1)
+            .sign(&moment)
+            .unwrap()
+            .router
+            .contains("\noverload-general 1 2026-11-")
+    };
+    assert!(told(0) && told(71) && !told(72));
+}
+
+#[test]
+fn a_hibernating_relay_and_an_advertised_limit_lower_the_bandwidth() {
+    let observed = |descriptor: OwnDescriptor| descriptor.sign(&moment()).unwrap().observed;
+    assert_eq!(
+        observed(OwnDescriptor {
+            hibernating: true,
+            ..relay(1)
+        }),
+        0
+    );
+    assert_eq!(
+        observed(OwnDescriptor {
+            max_advertised: Some(1000),
+            ..relay(1)
+        }),
+        1000
+    );
+}
+
+#[test]
+fn fields_that_would_break_a_line_are_refused_by_name() {
+    let error = |change: fn(&mut OwnDescriptor)| {
+        let mut descriptor = relay(1);
+        change(&mut descriptor);
+        descriptor.sign(&moment()).unwrap_err().to_string()
+    };
+    assert!(error(|d| d.nickname = "two words".into()).contains("router"));
+    assert!(error(|d| d.nickname = "a".repeat(20)).contains("router"));
+    assert!(error(|d| d.contact = Some("x\nreject *:*".into())).contains("contact"));
+    assert!(error(|d| d.platform = "Weft\r".into()).contains("platform"));
+    assert!(error(|d| d.family = vec!["$A $B".into()]).contains("family"));
+    assert!(error(|d| d.exit_policy = vec!["contact me".into()]).contains("exit policy"));
+    assert!(error(|d| d.ipv4.set_port(0)).contains("router"));
+    assert!(error(|d| d.contact = Some("x".repeat(20_000))).contains("20000"));
+}
+
+#[test]
+fn a_certificate_for_other_keys_is_refused() {
+    let (ours, other) = (relay(1), relay(2));
+    let with = |cert: Vec<u8>| {
+        let keys = DescriptorKeys {
+            rsa_identity: ours.keys.rsa_identity.as_key().clone().into(),
+            ed_identity: ours.keys.ed_identity,
+            signing: ExpandedKeypair::from_secret_key_bytes(
+                ours.keys.signing.to_secret_key_bytes(),
+            )
+            .unwrap(),
+            signing_cert: cert,
+            ntor: ours.keys.ntor.clone(),
+            tap: ours.keys.tap.as_key().clone().into(),
+        };
+        OwnDescriptor {
+            keys: Arc::new(keys),
+            ..ours.clone()
+        }
+        .sign(&moment())
+    };
+    assert!(with(ours.keys.signing_cert.clone()).is_ok());
+    assert!(matches!(
+        with(other.keys.signing_cert.clone()),
+        Err(DescriptorError::SigningCert(_))
+    ));
+    assert!(matches!(
+        with(vec![1, 2, 3]),
+        Err(DescriptorError::SigningCert(_))
+    ));
+}
+
+#[test]
+fn only_what_others_see_counts_as_a_change() {
+    let before = relay(1);
+    assert_eq!(before.changed(&before.clone()), None);
+    assert_eq!(before.changed(&relay(1)), None, "the same keys read again");
+    assert_eq!(before.changed(&relay(2)), Some("keys have changed"));
+    let moved = OwnDescriptor {
+        ipv4: "127.0.0.1:9002".parse().unwrap(),
+        ..relay(1)
+    };
+    assert_eq!(
+        before.changed(&moved),
+        Some("IP address or ORPort has changed")
+    );
+    let contact = OwnDescriptor {
+        contact: Some("me".into()),
+        ..relay(1)
+    };
+    assert_eq!(before.changed(&contact), Some("config change"));
+}

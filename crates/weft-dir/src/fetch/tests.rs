@@ -1,0 +1,257 @@
+//! What is asked for, and what answers lead to.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+use super::*;
+use crate::testing::{TestAuthority, TestConsensus, now, secs};
+use rand::SeedableRng;
+use rand_chacha::ChaCha12Rng;
+
+/// A fetcher of a network with one authority, and what surrounds it.
+struct Setup {
+    fetcher: Fetcher,
+    options: Options,
+    authority: TestAuthority,
+    rng: ChaCha12Rng,
+}
+
+impl Setup {
+    fn new() -> Self {
+        let authority = TestAuthority::new(1);
+        let configured = authority.configured("127.0.0.1:1".parse().unwrap());
+        let options = Options::new(vec![configured], "/nonexistent".into(), true);
+        let mut rng = ChaCha12Rng::seed_from_u64(5);
+        let fetcher = Fetcher::new(&options, Duration::ZERO, &mut rng);
+        Self {
+            fetcher,
+            options,
+            authority,
+            rng,
+        }
+    }
+
+    fn ask(&mut self, wall: SystemTime, monotonic: Duration) -> Option<String> {
+        match self.fetcher.next(&self.options, wall, monotonic)?.1 {
+            Request::Get { path, .. } => Some(path),
+            post => panic!("{post:?}"),
+        }
+    }
+
+    fn answer(
+        &mut self,
+        status: u16,
+        body: &str,
+        wall: SystemTime,
+        monotonic: Duration,
+    ) -> Vec<News> {
+        let response = Response {
+            status,
+            reason: "reason".into(),
+            date: None,
+            your_address: None,
+            not_new: false,
+            body: body.as_bytes().to_vec(),
+        };
+        self.fetcher.answered(
+            Ok(response),
+            "auth",
+            &self.options,
+            wall,
+            monotonic,
+            &mut self.rng,
+        )
+    }
+
+    fn consensus(&self, valid_after: SystemTime) -> String {
+        TestConsensus {
+            valid_after,
+            ..TestConsensus::default()
+        }
+        .signed_by(&[&self.authority])
+    }
+}
+
+fn severities(news: &[News]) -> Vec<Severity> {
+    news.iter()
+        .filter_map(|news| match news {
+            News::Message(severity, _) => Some(*severity),
+            _ => None,
+        })
+        .collect()
+}
+
+#[test]
+fn consensus_then_certificates_then_nothing_until_it_is_stale() {
+    let mut setup = Setup::new();
+    let path = setup.ask(now(), Duration::ZERO).unwrap();
+    assert!(path.starts_with("/tor/status-vote/current/consensus-microdesc/"));
+    assert_eq!(
+        setup.ask(now(), Duration::ZERO),
+        None,
+        "one request at a time"
+    );
+    let text = setup.consensus(now() - secs(60));
+    let news = setup.answer(200, &text, now(), Duration::ZERO);
+    assert!(matches!(*news, [News::WaitingForCerts]), "{news:?}");
+    let path = setup.ask(now(), Duration::ZERO).unwrap();
+    assert!(path.starts_with("/tor/keys/fp-sk/"));
+    let cert = setup.authority.cert.clone();
+    let news = setup.answer(200, &cert, now(), Duration::ZERO);
+    assert!(
+        matches!(&*news, [News::Certs(text), News::Consensus(_, Some(_))] if *text == cert),
+        "{news:?}"
+    );
+    assert_eq!(setup.ask(now(), Duration::ZERO), None);
+    let wait = setup.fetcher.wait(now(), Duration::ZERO).unwrap();
+    assert!(
+        (secs(3540)..secs(3540 + 120 + 1800)).contains(&wait),
+        "{wait:?}"
+    );
+    assert!(setup.ask(now() + wait, wait).is_some());
+}
+
+#[test]
+fn no_consensus_yet_is_everyday_and_asked_for_again_with_delays() {
+    let mut setup = Setup::new();
+    let mut monotonic = Duration::ZERO;
+    for _ in 0..10 {
+        assert!(setup.ask(now(), monotonic).is_some());
+        assert_eq!(
+            severities(&setup.answer(404, "", now(), monotonic)),
+            [Severity::Info]
+        );
+        assert_eq!(setup.ask(now(), monotonic), None);
+        let wait = setup.fetcher.wait(now(), monotonic).unwrap();
+        assert!((secs(1)..=RETRY_CAP_TESTING).contains(&wait));
+        monotonic += wait;
+    }
+}
+
+#[test]
+fn an_older_or_forged_consensus_does_not_replace_the_one_in_use() {
+    let mut setup = Setup::new();
+    let (text, cert) = (
+        setup.consensus(now() - secs(60)),
+        setup.authority.cert.clone(),
+    );
+    let Setup {
+        fetcher,
+        options,
+        rng,
+        ..
+    } = &mut setup;
+    let news = fetcher.load(Some(&cert), Some(&text), options, now(), rng);
+    assert!(matches!(*news, [News::Consensus(_, None)]), "{news:?}");
+    let later = now() + secs(7200);
+    for (text, severity) in [
+        (setup.consensus(now() - secs(120)), Severity::Info),
+        (
+            setup
+                .consensus(now())
+                .replace("circwindow=500", "circwindow=501"),
+            Severity::Warn,
+        ),
+        (text[..text.len() / 2].to_string(), Severity::Warn),
+    ] {
+        let monotonic = setup.fetcher.not_before;
+        assert!(setup.ask(later, monotonic).is_some());
+        assert_eq!(
+            severities(&setup.answer(200, &text, later, monotonic)),
+            [severity]
+        );
+        assert_eq!(
+            setup.fetcher.consensus().unwrap().valid_after,
+            now() - secs(60)
+        );
+    }
+}
+
+#[test]
+fn a_consensus_signed_with_keys_that_nobody_has_does_not_block_the_next() {
+    let mut setup = Setup::new();
+    // Claims a signing key of the real authority that does not exist.
+    let text = setup.consensus(now());
+    let sk = hex::encode_upper(
+        setup
+            .authority
+            .signing
+            .to_public_key()
+            .to_rsa_identity()
+            .as_bytes(),
+    );
+    let forged = text.replace(&sk, &"0".repeat(40));
+    let mut monotonic = Duration::ZERO;
+    setup.ask(now(), monotonic).unwrap();
+    setup.answer(200, &forged, now(), monotonic);
+    for _ in 0..MAX_CERT_FETCHES {
+        assert!(setup.ask(now(), monotonic).unwrap().contains("/tor/keys/"));
+        setup.answer(404, "", now(), monotonic);
+        monotonic += setup.fetcher.wait(now(), monotonic).unwrap();
+    }
+    assert!(
+        setup
+            .ask(now(), monotonic)
+            .unwrap()
+            .contains("/consensus-microdesc/")
+    );
+}
+
+#[test]
+fn only_authorities_that_sign_are_asked_each_in_its_turn() {
+    let mut setup = Setup::new();
+    let signing = setup.options.authorities[0].clone();
+    let bridges = crate::authority::Authority {
+        v3_ident: None,
+        ..signing.clone()
+    };
+    setup.options.authorities = vec![bridges, signing.clone(), signing];
+    let mut asked = Vec::new();
+    let mut monotonic = Duration::ZERO;
+    for _ in 0..4 {
+        asked.push(
+            setup
+                .fetcher
+                .next(&setup.options, now(), monotonic)
+                .unwrap()
+                .0,
+        );
+        setup.answer(404, "", now(), monotonic);
+        monotonic += RETRY_CAP_TESTING;
+    }
+    assert!(asked == [1, 2, 1, 2] || asked == [2, 1, 2, 1], "{asked:?}");
+    setup.options.authorities.clear();
+    assert_eq!(setup.ask(now(), monotonic), None);
+}
+
+#[test]
+fn damaged_cache_files_are_worth_one_warning_each() {
+    let mut setup = Setup::new();
+    let (text, cert) = (setup.consensus(now()), setup.authority.cert.clone());
+    let Setup {
+        fetcher,
+        options,
+        rng,
+        ..
+    } = &mut setup;
+    let news = fetcher.load(Some(&cert[40..]), Some(&text[40..]), options, now(), rng);
+    assert_eq!(
+        severities(&news),
+        [Severity::Warn, Severity::Warn],
+        "{news:?}"
+    );
+    assert!(fetcher.consensus().is_none());
+}
+
+#[test]
+fn a_clock_that_jumps_past_the_end_makes_it_fetch_at_once() {
+    let mut setup = Setup::new();
+    let (text, cert) = (setup.consensus(now()), setup.authority.cert.clone());
+    let Setup {
+        fetcher,
+        options,
+        rng,
+        ..
+    } = &mut setup;
+    fetcher.load(Some(&cert), Some(&text), options, now(), rng);
+    assert_eq!(setup.ask(now() + secs(10), Duration::ZERO), None);
+    assert!(setup.ask(now() + secs(86_400), Duration::ZERO).is_some());
+}

@@ -1,0 +1,250 @@
+//! Requests as they are sent and answers as they are read: HTTP/1.0 as far as directories speak it
+//! (dir-spec 4, 6.1). [`parse_head`] and [`decode`] are total over hostile bytes.
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation
+)]
+
+use std::io::Read;
+use std::net::{IpAddr, SocketAddr};
+use std::time::SystemTime;
+
+use time::format_description::BorrowedFormatItem;
+use time::macros::format_description;
+
+use super::HttpError;
+
+/// What is asked.
+#[derive(Clone, Debug)]
+pub enum Request {
+    /// Fetch this path.
+    Get {
+        /// Path, beginning with `/`.
+        path: String,
+        /// Tell us nothing that is not newer than this.
+        if_modified_since: Option<SystemTime>,
+    },
+    /// Send this body to this path.
+    Post {
+        /// Path, beginning with `/`.
+        path: &'static str,
+        /// `X-Desc-Gen-Reason`: why the descriptor was made.
+        reason: &'static str,
+        /// The body.
+        body: Vec<u8>,
+    },
+}
+
+impl Request {
+    /// The bytes to send to `host`.
+    pub(super) fn encode(&self, host: SocketAddr) -> Vec<u8> {
+        let host = if host.port() == 80 {
+            host.ip().to_string()
+        } else {
+            host.to_string()
+        };
+        match self {
+            Self::Get {
+                path,
+                if_modified_since,
+            } => {
+                let since = if_modified_since
+                    .and_then(http_date)
+                    .map(|date| format!("If-Modified-Since: {date}\r\n"))
+                    .unwrap_or_default();
+                format!(
+                    "GET {path} HTTP/1.0\r\nHost: {host}\r\n{since}Accept-Encoding: deflate, gzip, identity\r\n\r\n"
+                )
+                .into_bytes()
+            }
+            Self::Post { path, reason, body } => {
+                let length = body.len();
+                let mut bytes = format!(
+                    "POST {path} HTTP/1.0\r\nContent-Length: {length}\r\nHost: {host}\r\nX-Desc-Gen-Reason: {reason}\r\n\r\n"
+                )
+                .into_bytes();
+                bytes.extend_from_slice(body);
+                bytes
+            }
+        }
+    }
+}
+
+/// What was answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Response {
+    /// Status code.
+    pub status: u16,
+    /// Reason phrase, printable and short.
+    pub reason: String,
+    /// `Date`.
+    pub date: Option<SystemTime>,
+    /// `X-Your-Address-Is`.
+    pub your_address: Option<IpAddr>,
+    /// `X-Descriptor-Not-New: Yes`.
+    pub not_new: bool,
+    /// The body, decompressed.
+    pub body: Vec<u8>,
+}
+
+/// How a body is compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compression {
+    /// Not at all.
+    Identity,
+    /// zlib (which HTTP calls deflate).
+    Deflate,
+    /// gzip.
+    Gzip,
+}
+
+/// Status line and the headers that matter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// Bytes that status line and headers take.
+    pub length: usize,
+    /// Status code.
+    pub status: u16,
+    /// Reason phrase, printable and short.
+    pub reason: String,
+    /// `Content-Length`.
+    pub content_length: Option<usize>,
+    /// `Content-Encoding`.
+    pub compression: Compression,
+    /// `Date`.
+    pub date: Option<SystemTime>,
+    /// `X-Your-Address-Is`.
+    pub your_address: Option<IpAddr>,
+    /// `X-Descriptor-Not-New: Yes`.
+    pub not_new: bool,
+}
+
+/// Headers looked at before a head is refused.
+const MAX_HEADERS: usize = 64;
+/// Characters kept of a reason phrase.
+const MAX_REASON: usize = 512;
+/// Date format of HTTP (RFC 1123).
+const DATE: &[BorrowedFormatItem<'static>] = format_description!(
+    "[weekday repr:short], [day] [month repr:short] [year] [hour]:[minute]:[second] GMT"
+);
+
+/// A time as HTTP writes it.
+fn http_date(time: SystemTime) -> Option<String> {
+    time::OffsetDateTime::from(time).format(DATE).ok()
+}
+
+/// A time that HTTP wrote.
+fn parse_date(text: &str) -> Option<SystemTime> {
+    time::PrimitiveDateTime::parse(text.trim(), DATE)
+        .ok()
+        .map(|date| date.assume_utc().into())
+}
+
+/// Reads status line and headers; `None` if `bytes` do not hold all of them yet.
+pub fn parse_head(bytes: &[u8]) -> Result<Option<Head>, HttpError> {
+    let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
+    let mut response = httparse::Response::new(&mut headers);
+    let length = match response.parse(bytes) {
+        Ok(httparse::Status::Complete(length)) => length,
+        Ok(httparse::Status::Partial) => return Ok(None),
+        Err(httparse::Error::TooManyHeaders) => {
+            return Err(HttpError::Malformed("too many headers"));
+        }
+        Err(httparse::Error::Version) => {
+            return Err(HttpError::Malformed("not HTTP/1.0 or HTTP/1.1"));
+        }
+        Err(_) => return Err(HttpError::Malformed("bad status line or header")),
+    };
+    let mut head = Head {
+        length,
+        status: response
+            .code
+            .ok_or(HttpError::Malformed("no status code"))?,
+        reason: printable(response.reason.unwrap_or_default()),
+        content_length: None,
+        compression: Compression::Identity,
+        date: None,
+        your_address: None,
+        not_new: false,
+    };
+    for header in response.headers.iter() {
+        let Ok(value) = std::str::from_utf8(header.value) else {
+            continue;
+        };
+        let value = value.trim();
+        match header.name.to_ascii_lowercase().as_str() {
+            "content-length" => {
+                let length = value
+                    .parse()
+                    .map_err(|_| HttpError::Malformed("bad Content-Length"))?;
+                if head.content_length.is_some_and(|before| before != length) {
+                    return Err(HttpError::Malformed(
+                        "two Content-Length headers that differ",
+                    ));
+                }
+                head.content_length = Some(length);
+            }
+            "content-encoding" => {
+                head.compression = match value.to_ascii_lowercase().as_str() {
+                    "identity" | "" => Compression::Identity,
+                    "deflate" => Compression::Deflate,
+                    "gzip" | "x-gzip" => Compression::Gzip,
+                    _ => {
+                        return Err(HttpError::Malformed(
+                            "a Content-Encoding that was not asked for",
+                        ));
+                    }
+                };
+            }
+            "date" => head.date = parse_date(value),
+            "x-your-address-is" => head.your_address = value.parse().ok(),
+            "x-descriptor-not-new" => head.not_new = value == "Yes",
+            _ => {}
+        }
+    }
+    Ok(Some(head))
+}
+
+/// A reason phrase that can go into a log line.
+fn printable(text: &str) -> String {
+    text.chars()
+        .filter(|c| !c.is_control())
+        .take(MAX_REASON)
+        .collect()
+}
+
+/// Decompresses a body, to `limit` bytes at most.
+///
+/// Also reads zlib that is not announced, which some authorities answer to `.z` paths with.
+pub fn decode(body: Vec<u8>, compression: Compression, limit: usize) -> Result<Vec<u8>, HttpError> {
+    let reader: Box<dyn Read + '_> = match compression {
+        Compression::Identity if !looks_like_zlib(&body) => return Ok(body),
+        Compression::Identity | Compression::Deflate => {
+            Box::new(flate2::read::ZlibDecoder::new(&*body))
+        }
+        Compression::Gzip => Box::new(flate2::read::GzDecoder::new(&*body)),
+    };
+    let mut decoded = Vec::new();
+    let most = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
+    reader
+        .take(most)
+        .read_to_end(&mut decoded)
+        .map_err(HttpError::Decompression)?;
+    if decoded.len() > limit {
+        return Err(HttpError::TooLarge {
+            what: "decompressed body",
+            limit,
+        });
+    }
+    Ok(decoded)
+}
+
+/// Whether these bytes begin as zlib does; no directory document does.
+fn looks_like_zlib(bytes: &[u8]) -> bool {
+    match bytes {
+        [cmf, flags, ..] => cmf & 0x0f == 8 && (u16::from(*cmf) << 8 | u16::from(*flags)) % 31 == 0,
+        _ => false,
+    }
+}

@@ -1,0 +1,259 @@
+//! HTTP/1.0 to a directory authority, bounded in every direction.
+//!
+//! One request per connection, the answer ends at end of file, as C tor's directory protocol has
+//! it (dir-spec 4, 6.1; `dirclient.c`). The head, the body and what it decompresses to have limits,
+//! and so does silence.
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation
+)]
+
+mod message;
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpSocket, TcpStream};
+
+use crate::clock::Clock;
+
+pub use message::{Compression, Head, Request, Response, decode, parse_head};
+
+/// What a response may cost.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Bytes of status line and headers (C tor `MAX_HEADERS_SIZE`).
+    pub head: usize,
+    /// Bytes of the body as sent (C tor `MAX_DIR_DL_SIZE`).
+    pub body: usize,
+    /// Bytes of the body once decompressed.
+    pub decompressed: usize,
+    /// Time to connect.
+    pub connect: Duration,
+    /// Time without any progress.
+    pub stall: Duration,
+    /// Time for everything.
+    pub total: Duration,
+}
+
+impl Limits {
+    /// C tor's limits, with this one for silence.
+    pub fn with_stall(stall: Duration) -> Self {
+        Self {
+            head: 50_000,
+            body: (1 << 24) - 1,
+            decompressed: 32 << 20,
+            connect: Duration::from_secs(60).min(stall),
+            stall,
+            total: Duration::from_secs(1800),
+        }
+    }
+}
+
+/// Why a request failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HttpError {
+    /// The connection failed.
+    #[error("cannot {action}: {source}")]
+    Io {
+        /// What was being done.
+        action: &'static str,
+        /// What went wrong.
+        source: io::Error,
+    },
+    /// Something took too long.
+    #[error("gave up after {} s: {waiting}", after.as_secs())]
+    Timeout {
+        /// What was waited for.
+        waiting: &'static str,
+        /// How long.
+        after: Duration,
+    },
+    /// The head is not HTTP.
+    #[error("the answer is not HTTP: {0}")]
+    Malformed(&'static str),
+    /// Something is larger than we read.
+    #[error("the answer's {what} is larger than {limit} bytes")]
+    TooLarge {
+        /// `head`, `body`, `decompressed body`.
+        what: &'static str,
+        /// The limit.
+        limit: usize,
+    },
+    /// The connection ended before the answer did.
+    #[error("the answer was cut off after {received} bytes")]
+    Truncated {
+        /// Bytes received.
+        received: usize,
+    },
+    /// The body does not decompress.
+    #[error("the answer's body does not decompress: {0}")]
+    Decompression(io::Error),
+}
+
+/// Connects to `server` (from `bind`, if given), asks, and reads the answer.
+pub async fn fetch(
+    server: SocketAddr,
+    bind: Option<IpAddr>,
+    request: &Request,
+    limits: Limits,
+    clock: &dyn Clock,
+) -> Result<Response, HttpError> {
+    let total = HttpError::Timeout {
+        waiting: "the answer is still not complete",
+        after: limits.total,
+    };
+    within(clock, limits.total, total, async {
+        let late = HttpError::Timeout {
+            waiting: "no connection",
+            after: limits.connect,
+        };
+        let mut stream = within(clock, limits.connect, late, connect(server, bind)).await?;
+        exchange(&mut stream, server, request, limits, clock).await
+    })
+    .await
+}
+
+/// Opens the connection.
+async fn connect(server: SocketAddr, bind: Option<IpAddr>) -> Result<TcpStream, HttpError> {
+    let error = |source| HttpError::Io {
+        action: "connect",
+        source,
+    };
+    let socket = if server.is_ipv4() {
+        TcpSocket::new_v4()
+    } else {
+        TcpSocket::new_v6()
+    }
+    .map_err(error)?;
+    if let Some(bind) = bind.filter(|bind| bind.is_ipv4() == server.is_ipv4()) {
+        socket.bind(SocketAddr::new(bind, 0)).map_err(error)?;
+    }
+    socket.connect(server).await.map_err(error)
+}
+
+/// Sends `request` over `stream` and reads the answer.
+pub async fn exchange(
+    stream: &mut (impl AsyncRead + AsyncWrite + Unpin + Send),
+    host: SocketAddr,
+    request: &Request,
+    limits: Limits,
+    clock: &dyn Clock,
+) -> Result<Response, HttpError> {
+    let bytes = request.encode(host);
+    for chunk in bytes.chunks(16 << 10) {
+        let stall = HttpError::Timeout {
+            waiting: "the directory does not read",
+            after: limits.stall,
+        };
+        within(clock, limits.stall, stall, async {
+            stream
+                .write_all(chunk)
+                .await
+                .map_err(|source| HttpError::Io {
+                    action: "send the request",
+                    source,
+                })
+        })
+        .await?;
+    }
+
+    let mut received = Vec::new();
+    let mut head = None;
+    loop {
+        let before = received.len();
+        let stall = HttpError::Timeout {
+            waiting: "the directory does not answer",
+            after: limits.stall,
+        };
+        let read = within(clock, limits.stall, stall, async {
+            let mut chunk = (&mut *stream).take(64 << 10);
+            chunk
+                .read_buf(&mut received)
+                .await
+                .map_err(|source| HttpError::Io {
+                    action: "read the answer",
+                    source,
+                })
+        })
+        .await?;
+        if head.is_none() {
+            head = parse_head(&received)?;
+            if head.is_none() && received.len() > limits.head {
+                return Err(HttpError::TooLarge {
+                    what: "head",
+                    limit: limits.head,
+                });
+            }
+        }
+        if let Some(head) = &head {
+            let body = received.len().saturating_sub(head.length);
+            if head.length > limits.head {
+                return Err(HttpError::TooLarge {
+                    what: "head",
+                    limit: limits.head,
+                });
+            }
+            if body > limits.body
+                || head
+                    .content_length
+                    .is_some_and(|length| length > limits.body)
+            {
+                return Err(HttpError::TooLarge {
+                    what: "body",
+                    limit: limits.body,
+                });
+            }
+            if head.content_length.is_some_and(|length| body >= length) {
+                break;
+            }
+        }
+        if read == 0 {
+            debug_assert_eq!(before, received.len());
+            break;
+        }
+    }
+    let truncated = HttpError::Truncated {
+        received: received.len(),
+    };
+    let Some(head) = head else {
+        return Err(truncated);
+    };
+    let mut body = received.split_off(head.length.min(received.len()));
+    if let Some(length) = head.content_length {
+        if body.len() < length {
+            return Err(truncated);
+        }
+        body.truncate(length);
+    }
+    Ok(Response {
+        status: head.status,
+        reason: head.reason,
+        date: head.date,
+        your_address: head.your_address,
+        not_new: head.not_new,
+        body: decode(body, head.compression, limits.decompressed)?,
+    })
+}
+
+/// The result of `work`, or `late` if it takes longer than `limit`.
+async fn within<T>(
+    clock: &dyn Clock,
+    limit: Duration,
+    late: HttpError,
+    work: impl Future<Output = Result<T, HttpError>>,
+) -> Result<T, HttpError> {
+    tokio::select! {
+        biased;
+        result = work => result,
+        () = clock.sleep(limit) => Err(late),
+    }
+}
+
+#[cfg(test)]
+mod tests;

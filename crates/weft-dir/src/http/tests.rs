@@ -1,0 +1,214 @@
+//! Answers good and bad, and requests as they are sent.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+
+use super::*;
+use crate::clock::ManualClock;
+use proptest::prelude::*;
+use std::io::Write;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+const HOST: SocketAddr = SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 7000);
+
+fn get(path: &str) -> Request {
+    Request::Get {
+        path: path.to_string(),
+        if_modified_since: None,
+    }
+}
+
+/// What `answer` is understood as, with small limits.
+async fn answered(answer: &[u8]) -> Result<Response, HttpError> {
+    let limits = Limits {
+        head: 1000,
+        body: 2000,
+        decompressed: 5000,
+        ..Limits::with_stall(Duration::from_secs(30))
+    };
+    let clock = ManualClock::new(SystemTime::UNIX_EPOCH);
+    let (mut ours, mut theirs) = tokio::io::duplex(1 << 16);
+    theirs.write_all(answer).await.unwrap();
+    theirs.shutdown().await.unwrap();
+    let result = exchange(&mut ours, HOST, &get("/x"), limits, &clock).await;
+    drop(theirs);
+    result
+}
+
+fn zlib(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::best());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+#[tokio::test]
+async fn an_answer_is_read_with_the_headers_that_matter() {
+    let response = answered(
+        b"HTTP/1.0 200 OK\r\nDate: Sat, 21 Nov 2026 01:01:03 GMT\r\nX-Your-Address-Is: 127.0.0.9\r\n\
+          X-Descriptor-Not-New: Yes\r\nContent-Length: 4\r\n\r\nbodyjunk",
+    )
+    .await
+    .unwrap();
+    assert_eq!(
+        (response.status, response.reason.as_str(), response.not_new),
+        (200, "OK", true)
+    );
+    assert_eq!(response.body, b"body");
+    assert_eq!(response.your_address, Some("127.0.0.9".parse().unwrap()));
+    assert_eq!(
+        response.date,
+        Some(SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_222_863))
+    );
+}
+
+#[tokio::test]
+async fn without_a_length_the_body_ends_with_the_connection() {
+    let response = answered(b"HTTP/1.0 404 Not found\r\n\r\nsorry")
+        .await
+        .unwrap();
+    assert_eq!(
+        (response.status, response.body.as_slice()),
+        (404, b"sorry".as_slice())
+    );
+}
+
+#[tokio::test]
+async fn compressed_bodies_are_decompressed_announced_or_not() {
+    for header in ["Content-Encoding: deflate\r\n", ""] {
+        let mut answer = format!("HTTP/1.0 200 OK\r\n{header}\r\n").into_bytes();
+        answer.extend(zlib(b"network-status-version 3 microdesc\n"));
+        assert_eq!(
+            answered(&answer).await.unwrap().body,
+            b"network-status-version 3 microdesc\n"
+        );
+    }
+}
+
+#[tokio::test]
+async fn too_much_of_anything_is_refused_by_name() {
+    let mut bomb = b"HTTP/1.0 200 OK\r\nContent-Encoding: deflate\r\n\r\n".to_vec();
+    bomb.extend(zlib(&[0; 100_000]));
+    let mut long = b"HTTP/1.0 200 OK\r\n\r\n".to_vec();
+    long.extend([b'x'; 3000]);
+    let announced = b"HTTP/1.0 200 OK\r\nContent-Length: 99999999999\r\n\r\n".to_vec();
+    let mut header = b"HTTP/1.0 200 OK\r\nX-Long: ".to_vec();
+    header.extend([b'x'; 3000]);
+    for (answer, part) in [
+        (bomb, "decompressed body"),
+        (long, "body"),
+        (announced, "body"),
+        (header, "head"),
+    ] {
+        match answered(&answer).await {
+            Err(HttpError::TooLarge { what, .. }) => assert_eq!(what, part),
+            other => panic!("{part}: {other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_answer_cut_off_is_refused() {
+    for answer in [
+        "",
+        "HTTP/1.0 200",
+        "HTTP/1.0 200 OK\r\nContent-Length: 10\r\n\r\nhalf",
+    ] {
+        assert!(
+            matches!(
+                answered(answer.as_bytes()).await,
+                Err(HttpError::Truncated { .. })
+            ),
+            "{answer:?}"
+        );
+    }
+    let mut answer = b"HTTP/1.0 200 OK\r\nContent-Encoding: deflate\r\n\r\n".to_vec();
+    let body = zlib(
+        &(0..1500_u32)
+            .flat_map(u32::to_le_bytes)
+            .collect::<Vec<u8>>(),
+    );
+    answer.extend(&body[..body.len() / 2]);
+    assert!(matches!(
+        answered(&answer).await,
+        Err(HttpError::Decompression(_))
+    ));
+}
+
+#[tokio::test]
+async fn what_is_not_http_is_refused() {
+    for answer in [
+        "SSH-2.0-x\r\n",
+        "HTTP/1.0 OK\r\n\r\n",
+        "HTTP/1.0 200 OK\r\nContent-Length: -1\r\n\r\n",
+        "HTTP/1.0 200 OK\r\nContent-Encoding: x-zstd\r\n\r\n",
+        "HTTP/1.0 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+    ] {
+        assert!(
+            matches!(
+                answered(answer.as_bytes()).await,
+                Err(HttpError::Malformed(_))
+            ),
+            "{answer:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_directory_that_says_nothing_is_given_up() {
+    let clock = Arc::new(ManualClock::new(SystemTime::UNIX_EPOCH));
+    let (mut ours, mut theirs) = tokio::io::duplex(1 << 16);
+    let task = tokio::spawn({
+        let clock = clock.clone();
+        async move {
+            let limits = Limits::with_stall(Duration::from_secs(30));
+            exchange(&mut ours, HOST, &get("/tor/x"), limits, &*clock).await
+        }
+    });
+    let mut request = [0; 16];
+    theirs.read_exact(&mut request).await.unwrap();
+    assert_eq!(&request, b"GET /tor/x HTTP/");
+    theirs.write_all(b"HTTP/1.0 200 OK\r\n").await.unwrap();
+    while !task.is_finished() {
+        clock.advance(Duration::from_secs(10));
+        tokio::task::yield_now().await;
+    }
+    assert!(matches!(
+        task.await.unwrap(),
+        Err(HttpError::Timeout { .. })
+    ));
+}
+
+#[test]
+fn a_post_carries_length_reason_and_body() {
+    let request = Request::Post {
+        path: "/tor/",
+        reason: "config change",
+        body: b"router x".to_vec(),
+    };
+    let text = String::from_utf8(request.encode(HOST)).unwrap();
+    assert!(
+        text.starts_with("POST /tor/ HTTP/1.0\r\nContent-Length: 8\r\nHost: 127.0.0.1:7000\r\n"),
+        "{text}"
+    );
+    assert!(
+        text.ends_with("X-Desc-Gen-Reason: config change\r\n\r\nrouter x"),
+        "{text}"
+    );
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_break_the_head_parser(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        if let Ok(Some(head)) = parse_head(&bytes) {
+            prop_assert!(head.length <= bytes.len());
+        }
+    }
+
+    #[test]
+    fn no_bytes_decompress_past_the_limit(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        for compression in [Compression::Identity, Compression::Deflate, Compression::Gzip] {
+            if let Ok(decoded) = decode(bytes.clone(), compression, 300) {
+                prop_assert!(decoded.len() <= 300 || compression == Compression::Identity);
+            }
+        }
+    }
+}
