@@ -86,8 +86,11 @@ pub enum UploadOutcome {
     /// 200: taken. C tor answers the same to a descriptor that it cannot parse or verify, so only
     /// [`Event::Listed`] proves that an authority knows us.
     Accepted,
-    /// 200, but the authority prefers what it has (`X-Descriptor-Not-New`).
+    /// 200, but the authority keeps what it has (`X-Descriptor-Not-New`), which says the same.
     NotNew,
+    /// The same, but what it has is another descriptor of ours, published at this time, which is
+    /// not before ours: another is made.
+    Overtaken(SystemTime),
     /// 400: refused for this reason; not repeated until the descriptor changes.
     Refused(String),
     /// Any other answer or none; tried again later.

@@ -6,6 +6,7 @@
 //! - [`cache`]: both documents in C tor's cache files
 //! - [`http`]: HTTP/1.0 to a directory authority, bounded in every direction
 //! - [`descriptor`]: our own router descriptor and extra-info document
+//! - [`held`]: what an authority holds of ours when it declines a descriptor
 //! - [`publish`]: when to publish them and what the authorities answered
 //! - [`bandwidth`]: observed bandwidth and the histories that are published
 //! - [`schedule`]: when to fetch next, and how long to wait after a failure
@@ -22,6 +23,7 @@ pub mod command;
 pub mod consensus;
 pub mod descriptor;
 pub mod fetch;
+pub mod held;
 pub mod http;
 pub mod params;
 pub mod publish;

@@ -4,8 +4,9 @@
 //! `check_descriptor_bandwidth_changed`): every 18 hours; at once when something of it changes;
 //! after 90 minutes when the consensus does not list us or calls our descriptor stale; when the
 //! observed bandwidth doubles or halves during our first day. Unlike C tor, an upload that failed
-//! is repeated with growing delays until the authority answered. Pure: told the time, asked what
-//! to do.
+//! is repeated with growing delays until the authority answered, and a descriptor that an authority
+//! declines because another of ours is not older is made anew. Pure: told the time, asked what to
+//! do.
 
 use std::time::{Duration, SystemTime};
 
@@ -29,6 +30,9 @@ const BANDWIDTH_UPTIME: Duration = Duration::from_secs(24 * 3600);
 /// Two uploads of different descriptors are at least this far apart, so that a flood of changes
 /// is one publication; authorities count seconds.
 const MIN_INTERVAL: Duration = Duration::from_secs(2);
+/// Longest wait for the clock to pass the publication time of a descriptor that an authority has;
+/// then that is looked at again, as the clock may have been set meanwhile.
+const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
 /// What the newest live consensus says about us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,6 +108,8 @@ pub struct Publisher {
     published: Option<(SystemTime, Option<u64>)>,
     /// When, in monotonic time, it was made.
     made_at: Option<Duration>,
+    /// Before this monotonic time a descriptor would not be newer than one that an authority has.
+    not_before: Duration,
     /// When bandwidth was last the reason.
     bandwidth_changed: Option<SystemTime>,
     /// Counts descriptors; answers about an older one are ignored.
@@ -120,6 +126,7 @@ impl Default for Publisher {
             dirty: None,
             published: None,
             made_at: None,
+            not_before: Duration::ZERO,
             bandwidth_changed: None,
             generation: 0,
             uploads: Vec::new(),
@@ -188,10 +195,31 @@ impl Publisher {
 
     /// Why to make a new descriptor now, if so.
     pub fn wants(&self, monotonic: Duration) -> Option<&'static str> {
-        let rested = self
-            .made_at
-            .is_none_or(|at| monotonic.saturating_sub(at) >= MIN_INTERVAL);
-        self.dirty.filter(|_| rested)
+        self.dirty.filter(|_| monotonic >= self.may_make_at())
+    }
+
+    /// The monotonic time from which on a descriptor may be made.
+    fn may_make_at(&self) -> Duration {
+        let rested = self.made_at.map_or(Duration::ZERO, |at| at + MIN_INTERVAL);
+        rested.max(self.not_before)
+    }
+
+    /// An authority keeps a descriptor of ours that says something else than the one that it was
+    /// sent, because that is not newer than `held`: made in the same second by another program with
+    /// our keys, or while the clock was wrong. Another is wanted once it can be newer. Returns how
+    /// long that takes.
+    pub fn overtaken(
+        &mut self,
+        held: SystemTime,
+        now: SystemTime,
+        monotonic: Duration,
+    ) -> Duration {
+        // Descriptors tell whole seconds.
+        let newer = held + Duration::from_secs(1);
+        let wait = newer.duration_since(now).unwrap_or_default();
+        self.not_before = self.not_before.max(monotonic + wait.min(LONGEST_WAIT));
+        self.mark_dirty("an authority has another descriptor that is not older");
+        wait
     }
 
     /// A descriptor has been made: it is due at every one of `authorities` now. Returns its
@@ -295,9 +323,7 @@ impl Publisher {
                 Progress::Due(at) => Some(at),
                 _ => None,
             });
-        let make = self
-            .dirty
-            .map(|_| self.made_at.map_or(Duration::ZERO, |at| at + MIN_INTERVAL));
+        let make = self.dirty.map(|_| self.may_make_at());
         due.chain(make).min()
     }
 }
@@ -510,5 +536,30 @@ mod tests {
             None,
             "an answer about the older descriptor does not count"
         );
+    }
+
+    #[test]
+    fn a_descriptor_that_is_not_newer_than_what_an_authority_has_is_made_anew_when_it_can_be() {
+        let (mut publisher, _) = published();
+        let later = Duration::from_millis(2500);
+        let reason = Some("an authority has another descriptor that is not older");
+        // Of the same second: that second is over.
+        let wait = publisher.overtaken(start(), start() + later, later);
+        assert_eq!(wait, Duration::ZERO);
+        assert_eq!(publisher.wants(later), reason);
+        publisher.made(start() + later, 1000, later, ids().into_iter(), false);
+        // Made while the clock was half a minute fast.
+        let held = start() + Duration::from_secs(30);
+        let wait = publisher.overtaken(held, start() + later, later);
+        assert_eq!(wait, Duration::from_millis(28_500));
+        assert_eq!(
+            publisher.wants(later + wait - Duration::from_millis(1)),
+            None
+        );
+        assert_eq!(publisher.wants(later + wait), reason);
+        // Made while it was years fast: looked at again when the clock may be another.
+        let wait = publisher.overtaken(start() + 20_000 * HOUR, start() + later, later);
+        assert!(wait > 19_000 * HOUR);
+        assert_eq!(publisher.wants(later + HOUR), reason);
     }
 }

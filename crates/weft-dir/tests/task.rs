@@ -422,3 +422,66 @@ fn what_cannot_be_written_or_signed_is_said_and_survived() {
     });
     node.shutdown();
 }
+
+/// C tor's authorities keep the descriptor that they have of two that tell the same second, and
+/// another program may have published one with our keys a moment ago.
+#[test]
+fn a_descriptor_that_another_of_the_same_second_overtook_is_published_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let authority = TestAuthority::new(1);
+    let before = testing::relay(1);
+    let held = before
+        .sign(&weft_dir::descriptor::Moment {
+            published: now() + secs(60),
+            ..testing::moment()
+        })
+        .unwrap();
+    let id = hex::encode_upper(before.rsa_id().as_bytes());
+    let server = Server::start(Box::new(move |line| {
+        let of_the_first = format!("GET /tor/server/fp/{id} ");
+        if line.starts_with(&of_the_first) {
+            answer("200 OK", "", &held.router)
+        } else if line.starts_with("POST /tor/ ") {
+            answer("200 OK", "X-Descriptor-Not-New: Yes\r\n", "")
+        } else {
+            answer("404 Not found", "", "")
+        }
+    }));
+    let options = Options {
+        max_stall: secs(86_400),
+        assume_reachable: true,
+        ..Options::new(
+            vec![authority.configured(server.address)],
+            directory.path().to_path_buf(),
+            true,
+        )
+    };
+    let node = Node::start(options);
+    let mut own = testing::relay(1);
+    own.contact = Some("me".into());
+    node.send(Command::Descriptor(Box::new(own)));
+    // The clock stands until the task has it.
+    while node.commands.capacity() < node.commands.max_capacity() {
+        std::thread::yield_now();
+    }
+    let outcome = || {
+        node.until("an answer", |event| match event {
+            Event::Uploaded { outcome, .. } => Some(outcome),
+            _ => None,
+        })
+    };
+    assert_eq!(outcome(), UploadOutcome::Overtaken(now() + secs(60)));
+    // The next one is newer than what the authority has, so that says the same or is older.
+    assert_eq!(outcome(), UploadOutcome::NotNew);
+    let posted = server.posted();
+    let published = |text: &str| {
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix("published "));
+        line.unwrap().to_string()
+    };
+    assert_eq!(posted.len(), 2);
+    assert!(published(&posted[0]).as_str() <= "2026-11-21 01:01:00");
+    assert!(published(&posted[1]).as_str() > "2026-11-21 01:01:00");
+    node.shutdown();
+}

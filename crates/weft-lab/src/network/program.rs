@@ -53,6 +53,11 @@ impl Program {
         &self.name
     }
 
+    /// Whether it is Weft.
+    pub fn is_weft(&self) -> bool {
+        self.name.starts_with("weft")
+    }
+
     /// The command that runs it with this torrc and no other.
     pub(crate) fn command(&self, torrc: &Path) -> Command {
         let mut command = Command::new(&self.path);

@@ -6,32 +6,35 @@
 //! A node runs it on a thread of its own ([`DirectoryHandle::start`]); tests run
 //! [`DirectoryTask::run`] with a clock of theirs.
 
-use std::io;
+mod handle;
+mod requests;
+mod tell;
+
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tor_llcrypto::pk::rsa::RsaIdentity;
-use tor_netdoc::doc::netstatus::ProtocolSupportError;
 use tor_netdoc::types::relay_flags::RelayFlags;
 
 use crate::bandwidth::BandwidthHistory;
 use crate::cache;
-use crate::clock::{Clock, SystemClock};
-use crate::command::{Command, Event, Options, Severity, UploadOutcome};
+use crate::clock::Clock;
+use crate::command::{Command, Event, Options, Severity};
 use crate::consensus::{Consensus, EARLY_NOTICE};
 use crate::descriptor::{Moment, OwnDescriptor, SignedDescriptor};
 use crate::fetch::{Fetcher, News};
-use crate::http::{self, HttpError, Limits, Request, Response};
+use crate::http::Request;
 use crate::params::Params;
 use crate::publish::{Listing, Publisher, Situation};
 
-/// Commands that may wait; a node that is so far ahead is told, not blocked.
-const QUEUE: usize = 256;
+use requests::{Finished, Purpose};
+use tell::signed_seconds;
+
+pub use handle::{DirectoryHandle, NotTaken};
+
 /// Longest time between looks at the wall clock, so that a jump of it is noticed.
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 /// How often the rules of publication are applied (C tor `CHECK_DESCRIPTOR_INTERVAL`).
@@ -40,10 +43,6 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(60);
 const CHECK_INTERVAL_TESTING: Duration = Duration::from_secs(5);
 /// How often the bandwidth history is handed out for the state file.
 const STATE_INTERVAL: Duration = Duration::from_secs(3600);
-/// Difference of clocks that is worth a warning (C tor `ALLOW_DIRECTORY_TIME_SKEW`).
-const TOLERATED_SKEW: Duration = Duration::from_secs(30 * 60);
-/// Warnings about the clock are at least this far apart.
-const SKEW_WARNING_INTERVAL: Duration = Duration::from_secs(3600);
 
 /// How a directory task starts.
 #[derive(Clone, Debug)]
@@ -58,79 +57,6 @@ pub struct Config {
 
 /// Where a directory task sends its events; called on its thread, must not block.
 pub type EventSink = Box<dyn FnMut(Event) + Send>;
-
-/// A directory task on a thread of its own. Dropping it ends the task.
-#[derive(Debug)]
-pub struct DirectoryHandle {
-    /// Where commands go.
-    commands: mpsc::Sender<Command>,
-    /// The thread.
-    thread: Option<JoinHandle<()>>,
-}
-
-/// The task does not take commands: it is overwhelmed or has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the directory task does not take commands")]
-pub struct NotTaken;
-
-impl DirectoryHandle {
-    /// Starts a task that lives by the machine's clocks.
-    pub fn start(config: Config, events: EventSink) -> io::Result<Self> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
-        let (sender, receiver) = mpsc::channel(QUEUE);
-        let thread = std::thread::Builder::new()
-            .name("directory".into())
-            .spawn(move || {
-                let task = DirectoryTask::new(config, Arc::new(SystemClock::default()), events);
-                runtime.block_on(task.run(receiver));
-            })?;
-        Ok(Self {
-            commands: sender,
-            thread: Some(thread),
-        })
-    }
-
-    /// Sends a command without waiting.
-    pub fn send(&self, command: Command) -> Result<(), NotTaken> {
-        self.commands.try_send(command).map_err(|_| NotTaken)
-    }
-
-    /// Ends the task and waits for it; its last event is [`Event::State`].
-    pub fn shutdown(mut self) {
-        // A full queue cannot take the command; closing the channel below says the same.
-        let _ = self.commands.try_send(Command::Shutdown);
-        self.commands = mpsc::channel(1).0;
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
-/// What a spawned request was for.
-#[derive(Debug)]
-enum Purpose {
-    /// Consensus or certificates.
-    Fetch,
-    /// A descriptor of this generation.
-    Upload(u64),
-}
-
-/// A request that ended.
-#[derive(Debug)]
-struct Finished {
-    /// What it was for.
-    purpose: Purpose,
-    /// Identity of the authority.
-    authority: RsaIdentity,
-    /// Its nickname.
-    nickname: String,
-    /// Wall clock when it was sent.
-    sent: SystemTime,
-    /// How it ended.
-    result: Result<Response, HttpError>,
-}
 
 /// The directory task.
 pub struct DirectoryTask {
@@ -432,107 +358,6 @@ impl DirectoryTask {
         }
     }
 
-    /// Starts a request to the authority with this index.
-    fn request(&mut self, index: usize, purpose: Purpose, request: Request) {
-        let Some(authority) = self.options.authorities.get(index).cloned() else {
-            return;
-        };
-        let (clock, bind) = (self.clock.clone(), self.options.bind);
-        let limits = Limits::with_stall(self.options.max_stall);
-        self.requests.spawn(async move {
-            let sent = clock.wall();
-            let result = http::fetch(authority.dir_addr, bind, &request, limits, &*clock).await;
-            Finished {
-                purpose,
-                authority: authority.identity,
-                nickname: authority.nickname,
-                sent,
-                result,
-            }
-        });
-    }
-
-    /// A request has ended.
-    fn finished(&mut self, finished: Finished) {
-        let (now, monotonic) = (self.clock.wall(), self.clock.monotonic());
-        let Finished {
-            purpose,
-            authority,
-            nickname,
-            sent,
-            result,
-        } = finished;
-        if let Ok(response) = &result {
-            self.heard(response, &nickname, sent, monotonic);
-        }
-        match purpose {
-            Purpose::Fetch => {
-                let news = self.fetcher.answered(
-                    result,
-                    &nickname,
-                    &self.options,
-                    now,
-                    monotonic,
-                    &mut self.rng,
-                );
-                for news in news {
-                    self.news(news, now, monotonic);
-                }
-            }
-            Purpose::Upload(generation) => {
-                let outcome = outcome(result);
-                let round = self.publisher.ended(
-                    generation,
-                    &authority,
-                    &outcome,
-                    monotonic,
-                    &mut self.rng,
-                );
-                (self.events)(Event::Uploaded {
-                    authority: nickname,
-                    outcome,
-                });
-                if let (Some(round), Some((signed, reason))) = (round, &self.signed) {
-                    (self.events)(Event::Published {
-                        accepted: round.accepted,
-                        of: round.of,
-                        reason,
-                        observed: signed.observed,
-                    });
-                }
-                self.maybe_done(now);
-            }
-        }
-    }
-
-    /// What the headers of any answer tell: their clock, and our address.
-    fn heard(&mut self, response: &Response, source: &str, sent: SystemTime, monotonic: Duration) {
-        if let Some(address) = response.your_address {
-            (self.events)(Event::AddressSuggested {
-                address,
-                source: source.to_string(),
-            });
-        }
-        if let Some(date) = response.date {
-            // The header was written just after we asked; downloads may take long.
-            let seconds = signed_seconds(sent, date);
-            if seconds.unsigned_abs() > TOLERATED_SKEW.as_secs() {
-                self.skew(seconds, source.to_string(), monotonic);
-            }
-        }
-    }
-
-    /// Complains about the clock, not too often.
-    fn skew(&mut self, seconds: i64, source: String, monotonic: Duration) {
-        let recently = self
-            .skew_told
-            .is_some_and(|told| monotonic.saturating_sub(told) < SKEW_WARNING_INTERVAL);
-        if !recently {
-            self.skew_told = Some(monotonic);
-            (self.events)(Event::ClockSkew { seconds, source });
-        }
-    }
-
     /// Reads the cache files.
     fn load_cache(&mut self) {
         let mut read = |name| {
@@ -602,51 +427,6 @@ impl DirectoryTask {
         }
     }
 
-    /// Compares what the consensus wants of relays with what we speak.
-    fn check_protocols(&mut self) {
-        let (Some(consensus), Some(descriptor)) = (self.fetcher.consensus(), &self.descriptor)
-        else {
-            return;
-        };
-        let missing = match consensus
-            .relay_protocols
-            .check_protocols(&descriptor.protocols)
-        {
-            Err(ProtocolSupportError::MissingRequired(protocols)) => Some((true, protocols)),
-            Err(ProtocolSupportError::MissingRecommended(protocols)) => Some((false, protocols)),
-            _ => None,
-        };
-        let missing = missing.map(|(required, protocols)| (required, protocols.to_string()));
-        if missing == self.protocols_told {
-            return;
-        }
-        self.protocols_told = missing.clone();
-        if let Some((required, protocols)) = missing {
-            (self.events)(Event::MissingProtocols {
-                required,
-                protocols,
-            });
-        }
-    }
-
-    /// Tells whether the consensus lists us, when that changed.
-    fn tell_listing(&mut self, now: SystemTime) {
-        let (Some(consensus), Some(descriptor)) = (self.fetcher.consensus(), &self.descriptor)
-        else {
-            return;
-        };
-        if !consensus.is_live(now) {
-            return;
-        }
-        let flags = consensus
-            .relay(&descriptor.rsa_id())
-            .map(|relay| relay.flags);
-        if self.listed != Some(flags) {
-            self.listed = Some(flags);
-            (self.events)(Event::Listed(flags));
-        }
-    }
-
     /// Writes a cache file; a full disk is no reason to stop.
     fn store(&mut self, name: &str, text: &str) {
         if let Err(error) = cache::write(&self.options.cache_directory, name, text) {
@@ -655,55 +435,6 @@ impl DirectoryTask {
                 format!("{error}; going on without."),
             ));
         }
-    }
-
-    /// Tells how far the start has come; never goes back.
-    fn progress(&mut self, percent: u8, tag: &'static str, summary: &'static str) {
-        if self.bootstrap.is_none_or(|before| percent > before) {
-            self.bootstrap = Some(percent);
-            (self.events)(Event::Bootstrap {
-                percent,
-                tag,
-                summary,
-            });
-        }
-    }
-
-    /// The start is over when there is a live consensus and, if we publish, an authority has us.
-    fn maybe_done(&mut self, now: SystemTime) {
-        if self.fetcher.is_live(now) && (!self.options.publish || self.publisher.is_published()) {
-            self.progress(100, "done", "Done");
-        }
-    }
-}
-
-/// What an answer to an upload means.
-fn outcome(result: Result<Response, HttpError>) -> UploadOutcome {
-    match result {
-        Ok(Response {
-            status: 200,
-            not_new: true,
-            ..
-        }) => UploadOutcome::NotNew,
-        Ok(Response { status: 200, .. }) => UploadOutcome::Accepted,
-        Ok(Response {
-            status: 400,
-            reason,
-            ..
-        }) => UploadOutcome::Refused(reason),
-        Ok(Response { status, reason, .. }) => {
-            UploadOutcome::Failed(format!("status {status} ({reason})"))
-        }
-        Err(error) => UploadOutcome::Failed(error.to_string()),
-    }
-}
-
-/// `ours` minus `theirs` in seconds.
-fn signed_seconds(ours: SystemTime, theirs: SystemTime) -> i64 {
-    let seconds = |duration: Duration| i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
-    match ours.duration_since(theirs) {
-        Ok(ahead) => seconds(ahead),
-        Err(behind) => -seconds(behind.duration()),
     }
 }
 

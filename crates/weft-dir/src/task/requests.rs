@@ -1,0 +1,232 @@
+//! Requests underway, and what comes of their answers.
+
+use std::time::{Duration, SystemTime};
+
+use tor_llcrypto::pk::rsa::RsaIdentity;
+
+use super::DirectoryTask;
+use super::tell::signed_seconds;
+use crate::command::{Event, Severity, UploadOutcome};
+use crate::held;
+use crate::http::{self, HttpError, Limits, Request, Response};
+
+/// Difference of clocks that is worth a warning (C tor `ALLOW_DIRECTORY_TIME_SKEW`).
+const TOLERATED_SKEW: Duration = Duration::from_secs(30 * 60);
+/// A publication time this far ahead is worth a warning.
+const TOLERATED_WAIT: Duration = Duration::from_secs(120);
+
+/// What a spawned request was for.
+#[derive(Debug)]
+pub(super) enum Purpose {
+    /// Consensus or certificates.
+    Fetch,
+    /// A descriptor of this generation.
+    Upload(u64),
+    /// What the authority holds in place of the descriptor of this generation.
+    Held(u64),
+}
+
+/// A request that ended.
+#[derive(Debug)]
+pub(super) struct Finished {
+    /// What it was for.
+    purpose: Purpose,
+    /// Identity of the authority.
+    authority: RsaIdentity,
+    /// Its nickname.
+    nickname: String,
+    /// Wall clock when it was sent.
+    sent: SystemTime,
+    /// How it ended.
+    result: Result<Response, HttpError>,
+}
+
+impl DirectoryTask {
+    /// Starts a request to the authority with this index.
+    pub(super) fn request(&mut self, index: usize, purpose: Purpose, request: Request) {
+        let Some(authority) = self.options.authorities.get(index).cloned() else {
+            return;
+        };
+        let (clock, bind) = (self.clock.clone(), self.options.bind);
+        let limits = Limits::with_stall(self.options.max_stall);
+        self.requests.spawn(async move {
+            let sent = clock.wall();
+            let result = http::fetch(authority.dir_addr, bind, &request, limits, &*clock).await;
+            Finished {
+                purpose,
+                authority: authority.identity,
+                nickname: authority.nickname,
+                sent,
+                result,
+            }
+        });
+    }
+
+    /// A request has ended.
+    pub(super) fn finished(&mut self, finished: Finished) {
+        let (now, monotonic) = (self.clock.wall(), self.clock.monotonic());
+        let Finished {
+            purpose,
+            authority,
+            nickname,
+            sent,
+            result,
+        } = finished;
+        if let Ok(response) = &result {
+            self.heard(response, &nickname, sent, monotonic);
+        }
+        match purpose {
+            Purpose::Fetch => {
+                let news = self.fetcher.answered(
+                    result,
+                    &nickname,
+                    &self.options,
+                    now,
+                    monotonic,
+                    &mut self.rng,
+                );
+                for news in news {
+                    self.news(news, now, monotonic);
+                }
+            }
+            Purpose::Upload(generation) => match outcome(result) {
+                // Whether that matters depends on what the authority has.
+                UploadOutcome::NotNew if self.ask_held(generation, &authority) => {}
+                outcome => self.uploaded(generation, authority, nickname, outcome),
+            },
+            Purpose::Held(generation) => {
+                let outcome = self.held(generation, result, &nickname, now, monotonic);
+                self.uploaded(generation, authority, nickname, outcome);
+            }
+        }
+    }
+
+    /// An upload of the descriptor of `generation` has come to an end.
+    fn uploaded(
+        &mut self,
+        generation: u64,
+        authority: RsaIdentity,
+        nickname: String,
+        outcome: UploadOutcome,
+    ) {
+        let monotonic = self.clock.monotonic();
+        let round =
+            self.publisher
+                .ended(generation, &authority, &outcome, monotonic, &mut self.rng);
+        (self.events)(Event::Uploaded {
+            authority: nickname,
+            outcome,
+        });
+        if let (Some(round), Some((signed, reason))) = (round, &self.signed) {
+            (self.events)(Event::Published {
+                accepted: round.accepted,
+                of: round.of,
+                reason,
+                observed: signed.observed,
+            });
+        }
+        self.maybe_done(self.clock.wall());
+    }
+
+    /// Asks an authority that declined our descriptor for the one that it has; false: nobody to
+    /// ask, or nothing to compare with any more.
+    fn ask_held(&mut self, generation: u64, authority: &RsaIdentity) -> bool {
+        let index = self
+            .options
+            .authorities
+            .iter()
+            .position(|configured| configured.identity == *authority);
+        let (Some(index), Some(descriptor)) = (index, &self.descriptor) else {
+            return false;
+        };
+        if generation != self.generation {
+            return false;
+        }
+        let request = Request::Get {
+            path: held::path(&descriptor.rsa_id()),
+            if_modified_since: None,
+        };
+        self.request(index, Purpose::Held(generation), request);
+        true
+    }
+
+    /// What an upload that was declined came to, by what the authority has.
+    fn held(
+        &mut self,
+        generation: u64,
+        result: Result<Response, HttpError>,
+        source: &str,
+        now: SystemTime,
+        monotonic: Duration,
+    ) -> UploadOutcome {
+        let body = match result {
+            Ok(Response {
+                status: 200, body, ..
+            }) => body,
+            Ok(Response { status, .. }) if status < 500 => return UploadOutcome::NotNew,
+            Ok(Response { status, reason, .. }) => {
+                return UploadOutcome::Failed(format!("status {status} ({reason})"));
+            }
+            Err(error) => return UploadOutcome::Failed(error.to_string()),
+        };
+        let (Some(descriptor), Some((signed, _))) = (&self.descriptor, &self.signed) else {
+            return UploadOutcome::NotNew;
+        };
+        let Some(published) = held::overtakes(&body, &descriptor.rsa_id(), signed)
+            .filter(|_| generation == self.generation)
+        else {
+            return UploadOutcome::NotNew;
+        };
+        let wait = self.publisher.overtaken(published, now, monotonic);
+        if wait > TOLERATED_WAIT {
+            let minutes = wait.as_secs() / 60;
+            (self.events)(Event::Message(
+                Severity::Warn,
+                format!(
+                    "{source} has a descriptor of this relay that was published {minutes} minutes \
+                     from now, and takes no other before that time. Was the clock fast when the \
+                     relay ran before? Check that it is right now."
+                ),
+            ));
+        }
+        UploadOutcome::Overtaken(published)
+    }
+
+    /// What the headers of any answer tell: their clock, and our address.
+    fn heard(&mut self, response: &Response, source: &str, sent: SystemTime, monotonic: Duration) {
+        if let Some(address) = response.your_address {
+            (self.events)(Event::AddressSuggested {
+                address,
+                source: source.to_string(),
+            });
+        }
+        if let Some(date) = response.date {
+            // The header was written just after we asked; downloads may take long.
+            let seconds = signed_seconds(sent, date);
+            if seconds.unsigned_abs() > TOLERATED_SKEW.as_secs() {
+                self.skew(seconds, source.to_string(), monotonic);
+            }
+        }
+    }
+}
+
+/// What an answer to an upload means.
+fn outcome(result: Result<Response, HttpError>) -> UploadOutcome {
+    match result {
+        Ok(Response {
+            status: 200,
+            not_new: true,
+            ..
+        }) => UploadOutcome::NotNew,
+        Ok(Response { status: 200, .. }) => UploadOutcome::Accepted,
+        Ok(Response {
+            status: 400,
+            reason,
+            ..
+        }) => UploadOutcome::Refused(reason),
+        Ok(Response { status, reason, .. }) => {
+            UploadOutcome::Failed(format!("status {status} ({reason})"))
+        }
+        Err(error) => UploadOutcome::Failed(error.to_string()),
+    }
+}
