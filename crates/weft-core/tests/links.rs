@@ -95,7 +95,9 @@ fn a_rendezvous_point_can_refuse_clients_that_come_directly() {
     let mut world = world_with_keepalives();
     world.controller.set_params(ControllerParams {
         max_connections: 100,
+        workers: 1,
         max_onionskins: 100,
+        max_onion_delay: Duration::from_secs(60),
         max_memory: 1 << 30,
         dos: DosParams {
             refuse_single_hop_rendezvous: true,

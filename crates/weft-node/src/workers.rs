@@ -6,12 +6,14 @@
 
 use std::io;
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
 use weft_cell::circ_msg::{CreateReply, CreateRequest};
 use weft_cell::reason::DestroyReason;
 use weft_core::address::HalfAddr;
+use weft_core::controller::OnionskinKind;
 use weft_crypto::Tor1Keys;
 use weft_crypto::handshake::{self, OnionKeys, ReplyParams};
 use weft_sync::ring::{Receiver, Sender, ring};
@@ -19,7 +21,7 @@ use weft_sync::ring::{Receiver, Sender, ring};
 use crate::thread::mesh::WakeUp;
 
 /// Jobs that one worker's ring holds.
-const RING: usize = 8192;
+pub const JOBS: usize = 8192;
 
 /// An onionskin to be answered.
 struct Job {
@@ -34,6 +36,10 @@ struct Job {
 pub struct Answer {
     /// The half that waits.
     pub half: HalfAddr,
+    /// What it asked for.
+    pub kind: OnionskinKind,
+    /// What the worker took for it.
+    pub spent: Duration,
     /// The reply and its keys, or why there are none.
     pub result: Result<(CreateReply, Box<Tor1Keys>), DestroyReason>,
 }
@@ -61,8 +67,8 @@ impl Workers {
     pub fn start(count: usize, main: &WakeUp, rng: &mut StdRng) -> io::Result<Self> {
         let mut workers = Vec::new();
         for index in 0..count.max(1) {
-            let (jobs, work) = ring(RING);
-            let (done, answers) = ring(RING);
+            let (jobs, work) = ring(JOBS);
+            let (done, answers) = ring(JOBS);
             let (main, rng) = (main.clone(), StdRng::from_rng(rng));
             let thread = std::thread::Builder::new()
                 .name(format!("onionskins-{index}"))
@@ -137,6 +143,7 @@ impl Drop for Workers {
 fn serve(mut work: Receiver<Job>, mut done: Sender<Answer>, main: &WakeUp, mut rng: StdRng) {
     loop {
         while let Some(job) = work.pop() {
+            let (kind, begun) = (OnionskinKind::of(&job.request), Instant::now());
             let result = handshake::negotiate(&job.request, &job.keys, &job.params, &mut rng)
                 .map(|answer| (answer.reply, Box::new(answer.keys)))
                 .map_err(|error| {
@@ -145,6 +152,8 @@ fn serve(mut work: Receiver<Job>, mut done: Sender<Answer>, main: &WakeUp, mut r
                 });
             let mut answer = Answer {
                 half: job.half,
+                kind,
+                spent: begun.elapsed(),
                 result,
             };
             // The ring back is as long as the ring here: it has room unless the main thread is

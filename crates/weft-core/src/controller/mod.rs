@@ -7,6 +7,7 @@
 //! caller hands it what happened and carries out the [`Action`]s that it asks for.
 
 mod connections;
+mod onionskins;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -26,6 +27,9 @@ use crate::memory;
 use crate::message::{ExtendRequest, FromController, Report, ToController, Totals};
 
 use connections::{Connections, State};
+use onionskins::Onionskins;
+
+pub use onionskins::OnionskinKind;
 
 /// Circuits that may wait for one connection to come up.
 const MAX_WAITING_EXTENDS: usize = 1024;
@@ -37,8 +41,12 @@ const MAX_COOKIES: usize = 65536;
 pub struct ControllerParams {
     /// Connections open at once at most, of every kind (`ConnLimit`, the process' file limit).
     pub max_connections: usize,
-    /// Onionskins that may wait for the workers.
+    /// Threads that answer onionskins.
+    pub workers: usize,
+    /// Onionskins that may wait for the workers, however fast these are.
     pub max_onionskins: usize,
+    /// How long an onionskin may have to wait for the workers (`MaxOnionQueueDelay`).
+    pub max_onion_delay: Duration,
     /// Bytes of queues and buffers past which circuits die (`MaxMemInQueues`).
     pub max_memory: u64,
     /// Connection and circuit-creation defences.
@@ -241,7 +249,7 @@ pub struct RelayController {
     /// Defences.
     dos: Dos,
     /// Onionskins with the workers.
-    onionskins: usize,
+    onionskins: Onionskins,
     /// What is to be done, oldest first.
     actions: VecDeque<Action>,
     /// Addresses and tie-breaks.
@@ -264,7 +272,7 @@ impl RelayController {
             cookies: BTreeMap::new(),
             cookie_of: BTreeMap::new(),
             dos: Dos::new(params.dos.clone(), rng.random(), now),
-            onionskins: 0,
+            onionskins: Onionskins::default(),
             actions: VecDeque::new(),
             rng,
             counts: Counts::default(),
@@ -348,13 +356,16 @@ impl RelayController {
         }
     }
 
-    /// The workers answered (or refused) an onionskin.
+    /// The workers answered (or refused) an onionskin of this kind; `spent` is what an answer took
+    /// one of them.
     pub fn onionskin_answered(
         &mut self,
         half: HalfAddr,
+        kind: OnionskinKind,
+        spent: Option<Duration>,
         answer: Result<(CreateReply, Box<Tor1Keys>), DestroyReason>,
     ) {
-        self.onionskins = self.onionskins.saturating_sub(1);
+        self.onionskins.done(kind, spent.filter(|_| answer.is_ok()));
         let message = match answer {
             Ok((reply, keys)) => FromController::Created { half, reply, keys },
             Err(reason) => FromController::CreateRefused { half, reason },
@@ -396,7 +407,7 @@ impl RelayController {
 
     /// Onionskins that the workers have.
     pub fn onionskins(&self) -> usize {
-        self.onionskins
+        self.onionskins.len()
     }
 
     /// Counters since the start.
@@ -512,7 +523,13 @@ impl RelayController {
         let by_relay = connection.is_some_and(|connection| !connection.is_client());
         let count = self.counts.relay_onionskins.of(&request);
         let count = count.filter(|_| by_relay);
-        if self.onionskins >= self.params.max_onionskins {
+        let kind = OnionskinKind::of(&request);
+        let params = &self.params;
+        let (workers, most) = (params.workers, params.max_onionskins);
+        if !self
+            .onionskins
+            .has_room(kind, workers, most, params.max_onion_delay)
+        {
             if let Some(count) = count {
                 count.dropped += 1;
             }
@@ -524,7 +541,7 @@ impl RelayController {
         if let Some(count) = count {
             count.processed += 1;
         }
-        self.onionskins += 1;
+        self.onionskins.add(kind);
         self.counts.onionskins += 1;
         self.actions.push_back(Action::Onionskin { half, request });
     }

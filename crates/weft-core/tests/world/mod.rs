@@ -15,7 +15,7 @@ use weft_cell::circ_msg::{CreateReply, CreateRequest, Extend2, Extended2};
 use weft_cell::relay::{self, RelayBody};
 use weft_cell::{Cell, ChanCmd, RelayCmd};
 use weft_core::address::{ConnectionId, ThreadId};
-use weft_core::controller::{Action, ControllerParams, Notice, RelayController};
+use weft_core::controller::{Action, ControllerParams, Notice, OnionskinKind, RelayController};
 use weft_core::dos::DosParams;
 use weft_core::handshake::{Established, PeerIdentity};
 use weft_core::manager::{LinkError, LocalConnectionManager, Received, RelayParams};
@@ -100,7 +100,9 @@ impl World {
             threads,
             ControllerParams {
                 max_connections: 10_000,
+                workers: 1,
                 max_onionskins: 10_000,
+                max_onion_delay: Duration::from_secs(60),
                 max_memory: 1 << 30,
                 dos: DosParams::default(),
             },
@@ -404,6 +406,7 @@ impl World {
                     if !self.answer_onionskins {
                         continue;
                     }
+                    let kind = OnionskinKind::of(&request);
                     let answer = handshake::negotiate(
                         &request,
                         &self.onion_keys,
@@ -412,7 +415,7 @@ impl World {
                     )
                     .map(|answer| (answer.reply, Box::new(answer.keys)))
                     .map_err(|_| weft_cell::reason::DestroyReason::PROTOCOL);
-                    self.controller.onionskin_answered(half, answer);
+                    self.controller.onionskin_answered(half, kind, None, answer);
                 }
                 Action::Notice(notice) => self.notices.push(notice),
             }

@@ -17,12 +17,7 @@ use crate::thread::ThreadParams;
 use crate::thread::mesh::ToThread;
 use crate::torrc::Options;
 use crate::torrc::options::SchedulerKind;
-
-/// Onionskins that may wait in any case, as in C tor.
-const MIN_ONIONSKINS: usize = 50;
-/// Onionskins that one worker answers in a second, at least; bounds the queue so that the last of
-/// it still waits no longer than `MaxOnionQueueDelay`.
-const ONIONSKINS_PER_SECOND: u64 = 4000;
+use crate::workers::JOBS;
 
 /// What every connection thread follows.
 pub(super) fn relay_params(
@@ -122,17 +117,14 @@ pub(super) fn controller_params(
     workers: usize,
     total_memory: Option<u64>,
 ) -> ControllerParams {
-    let delay = options
-        .resources
-        .max_onion_queue_delay
-        .unwrap_or(consensus.max_onion_queue_delay);
-    let per_worker = delay.as_millis() * u128::from(ONIONSKINS_PER_SECOND) / 1000;
     ControllerParams {
         max_connections,
-        max_onionskins: usize::try_from(per_worker)
-            .unwrap_or(usize::MAX)
-            .saturating_mul(workers)
-            .max(MIN_ONIONSKINS),
+        workers,
+        max_onionskins: workers.saturating_mul(JOBS),
+        max_onion_delay: options
+            .resources
+            .max_onion_queue_delay
+            .unwrap_or(consensus.max_onion_queue_delay),
         max_memory: options.resources.max_mem_in_queues(total_memory),
         dos: dos_params(options, consensus),
     }
@@ -360,11 +352,14 @@ mod tests {
     }
 
     #[test]
-    fn the_queue_of_onionskins_is_as_long_as_their_patience() {
-        let queue = |torrc| controller(torrc).max_onionskins;
-        assert_eq!(queue("MaxOnionQueueDelay 1 second\n"), 2 * 4000);
-        assert_eq!(queue("MaxOnionQueueDelay 1 msec\n"), 50);
-        assert_eq!(queue(""), 2 * 7000);
+    fn onionskins_wait_as_long_as_torrc_says() {
+        let delay = |torrc| controller(torrc).max_onion_delay;
+        assert_eq!(
+            delay("MaxOnionQueueDelay 1 second\n"),
+            Duration::from_secs(1)
+        );
+        assert_eq!(delay(""), Duration::from_millis(1750));
+        assert_eq!(controller("").max_onionskins, 2 * JOBS);
         assert_eq!(controller("MaxMemInQueues 512 MB\n").max_memory, 512 << 20);
     }
 

@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 use mio::{Events, Poll, Token};
 use rand::rngs::StdRng;
 use weft_cell::reason::DestroyReason;
-use weft_core::controller::{Action, RelayController};
+use weft_core::controller::{Action, OnionskinKind, RelayController};
 use weft_core::handshake::Role;
 use weft_core::manager::RelayParams;
 use weft_crypto::handshake::{OnionKeys, ReplyParams};
@@ -215,8 +215,12 @@ impl Relay {
             }
         }
         while let Some(answer) = self.workers.poll() {
-            self.controller
-                .onionskin_answered(answer.half, answer.result);
+            self.controller.onionskin_answered(
+                answer.half,
+                answer.kind,
+                Some(answer.spent),
+                answer.result,
+            );
         }
     }
 
@@ -247,12 +251,14 @@ impl Relay {
                 }
                 Action::Onionskin { half, request } => {
                     let params = ReplyParams::default();
+                    let kind = OnionskinKind::of(&request);
                     if !self
                         .workers
                         .submit(half, request, &self.onion_keys, &params)
                     {
                         let refused = Err(DestroyReason::RESOURCELIMIT);
-                        self.controller.onionskin_answered(half, refused);
+                        self.controller
+                            .onionskin_answered(half, kind, None, refused);
                     }
                 }
                 Action::Notice(notice) => self.on_notice(&notice, now),
