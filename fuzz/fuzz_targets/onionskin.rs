@@ -11,7 +11,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use weft_cell::circ_msg::{CreateReply, CreateRequest};
 use weft_crypto::handshake::{
-    HandshakeError, OnionKeys, ReplyParams, answer, fast, negotiate, ntor, ntor_v3,
+    HandshakeError, OnionKeys, ReplyParams, fast, negotiate, ntor, ntor_v3,
 };
 use weft_crypto::relay_cell::{BODY_LEN, ClientCrypt, RelayCrypt};
 
@@ -41,7 +41,7 @@ fn request(data: &[u8], keys: &OnionKeys, rng: &mut ChaCha8Rng) {
         handshake_type: u16::from_be_bytes(*handshake_type),
         data: data.to_vec(),
     };
-    if let Err(error) = answer(&request, keys, &ReplyParams::default(), rng) {
+    if let Err(error) = negotiate(&request, keys, &ReplyParams::default(), rng) {
         assert!(
             !matches!(error, HandshakeError::Internal(_)),
             "{error}: {request:?}"

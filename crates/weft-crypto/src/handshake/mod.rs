@@ -1,8 +1,8 @@
 //! The handshakes that give a circuit its keys: the relay's and the client's
 //! sides of CREATE_FAST ([`fast`]), ntor ([`ntor`]) and ntor-v3 ([`ntor_v3`]).
 //!
-//! A relay calls [`answer`] (or [`negotiate`], where it grants congestion
-//! control). TAP, which no client of today speaks, is refused.
+//! A relay calls [`negotiate`]. TAP, which no client of today speaks, is
+//! refused.
 
 mod curve;
 pub mod fast;
@@ -115,20 +115,6 @@ pub struct Answer {
     pub sendme_inc: Option<u8>,
 }
 
-/// Answers a request for a circuit with the relay's `keys`.
-///
-/// For a relay without congestion control: with [`ReplyParams::sendme_inc`]
-/// set, call [`negotiate`], which says what was granted.
-pub fn answer<R: CryptoRng + ?Sized>(
-    request: &CreateRequest,
-    keys: &OnionKeys,
-    params: &ReplyParams,
-    rng: &mut R,
-) -> Result<(CreateReply, Tor1Keys), HandshakeError> {
-    debug_assert_eq!(params.sendme_inc, None, "call negotiate instead");
-    negotiate(request, keys, params, rng).map(|answer| (answer.reply, answer.keys))
-}
-
 /// Answers a request for a circuit with the relay's `keys`, granting what
 /// `params` allow.
 pub fn negotiate<R: CryptoRng + ?Sized>(
@@ -234,7 +220,7 @@ pub enum HandshakeError {
         handshake: &'static str,
     },
     /// The message inside ntor-v3 is not a list of extensions.
-    #[error("reading the extensions of an ntor-v3 handshake")]
+    #[error("reading the extensions of an ntor-v3 handshake: {0}")]
     BadExtensions(#[source] tor_cell::Error),
     /// The client requires a subprotocol that this relay cannot switch on.
     #[error(
@@ -281,7 +267,10 @@ pub(crate) mod tests {
     fn each_kind_of_request_is_answered_in_kind() {
         let mut rng = ChaCha8Rng::seed_from_u64(1);
         let keys = onion_keys();
-        let params = ReplyParams::default();
+        let answered = |request: &CreateRequest, rng: &mut ChaCha8Rng| {
+            let answer = negotiate(request, &keys, &ReplyParams::default(), rng).unwrap();
+            (answer.reply, answer.keys)
+        };
         let create2 = |handshake_type, data| CreateRequest::Create2 {
             handshake_type,
             data,
@@ -289,7 +278,7 @@ pub(crate) mod tests {
 
         let client = fast::ClientState::start(&mut rng);
         let request = CreateRequest::Fast { x: *client.x() };
-        let (reply, relay_keys) = answer(&request, &keys, &params, &mut rng).unwrap();
+        let (reply, relay_keys) = answered(&request, &mut rng);
         let CreateReply::Fast { y, kh } = reply else {
             panic!("CREATE_FAST wants a CREATED_FAST");
         };
@@ -298,7 +287,7 @@ pub(crate) mod tests {
         let client =
             ntor::ClientState::start(keys.rsa_identity(), &keys.current_public(), &mut rng);
         let request = create2(2, client.onionskin().to_vec());
-        let (reply, relay_keys) = answer(&request, &keys, &params, &mut rng).unwrap();
+        let (reply, relay_keys) = answered(&request, &mut rng);
         let CreateReply::Created2 { data } = reply else {
             panic!("CREATE2 wants a CREATED2");
         };
@@ -308,7 +297,7 @@ pub(crate) mod tests {
             ntor_v3::ClientState::start(keys.ed_identity(), &keys.current_public(), &[], &mut rng)
                 .unwrap();
         let request = create2(3, onionskin);
-        let (reply, relay_keys) = answer(&request, &keys, &params, &mut rng).unwrap();
+        let (reply, relay_keys) = answered(&request, &mut rng);
         let CreateReply::Created2 { data } = reply else {
             panic!("CREATE2 wants a CREATED2");
         };
@@ -344,7 +333,8 @@ pub(crate) mod tests {
                 handshake_type,
                 data: vec![0; 84],
             };
-            answer(&request, &onion_keys(), &ReplyParams::default(), rng)
+            negotiate(&request, &onion_keys(), &ReplyParams::default(), rng)
+                .map(|answer| answer.reply)
                 .unwrap_err()
                 .to_string()
         };
