@@ -19,7 +19,7 @@ fn main() -> ExitCode {
     match run() {
         Ok(status) => status,
         Err(why) => {
-            eprintln!("weft: {}", format!("{why:#}").replace('\n', "\nweft: "));
+            eprintln!("weft: {}", story(&why).replace('\n', "\nweft: "));
             ExitCode::FAILURE
         }
     }
@@ -51,7 +51,55 @@ fn run() -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// An error and what caused it. Most errors tell their cause in their own words: what has been said
+/// is not said again.
+fn story(error: &anyhow::Error) -> String {
+    error.chain().fold(String::new(), |story, cause| {
+        let cause = cause.to_string();
+        match story.contains(&cause) {
+            _ if story.is_empty() => cause,
+            true => story,
+            false => format!("{story}: {cause}"),
+        }
+    })
+}
+
 /// The errors of a report, one per line, and what that means.
 fn told(report: &Report) -> anyhow::Error {
     anyhow::anyhow!("{report}\nnothing was started: correct the above first")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error;
+    use std::{fmt, io};
+
+    use super::*;
+
+    #[derive(Debug)]
+    struct TellsItsCause(io::Error);
+
+    impl fmt::Display for TellsItsCause {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "cannot open /x: {}; change its permissions", self.0)
+        }
+    }
+
+    impl Error for TellsItsCause {
+        fn source(&self) -> Option<&(dyn Error + 'static)> {
+            Some(&self.0)
+        }
+    }
+
+    #[test]
+    fn a_cause_is_told_once() {
+        let denied = || io::Error::other("permission denied");
+        let own = anyhow::Error::new(TellsItsCause(denied())).context("no log");
+        assert_eq!(
+            story(&own),
+            "no log: cannot open /x: permission denied; change its permissions"
+        );
+        let other = anyhow::Error::new(denied()).context("no log");
+        assert_eq!(story(&other), "no log: permission denied");
+    }
 }
