@@ -2,11 +2,6 @@
 
 use std::fs;
 
-/// 2^20 bytes.
-const MB: u64 = 1 << 20;
-/// 2^30 bytes.
-const GB: u64 = 1 << 30;
-
 /// Cores that this process may use: its processor set (`sched_getaffinity`), less what a cgroup
 /// quota takes away; at least 1.
 pub fn usable_cores() -> usize {
@@ -53,66 +48,6 @@ fn cgroup_limit(cgroup: &str) -> Option<u64> {
         .min()
 }
 
-/// What MaxMemInQueues means (C tor's `compute_real_max_mem_in_queues`), in bytes.
-///
-/// `configured` 0 asks for the default: of `memory` (see [`total_memory`]) 40 % from 8 GB on and
-/// 75 % below, between 256 MB and 8 GB; 8 GB where the memory is unknown. A relay uses at least
-/// 64 MB.
-pub fn max_mem_in_queues(configured: u64, is_relay: bool, memory: Option<u64>) -> u64 {
-    if configured == 0 {
-        let most = if cfg!(target_pointer_width = "64") {
-            8 * GB
-        } else {
-            2 * GB
-        };
-        let bytes = match memory {
-            None => most,
-            Some(ram) => {
-                let share = if ram >= 8 * GB {
-                    ram / 5 * 2
-                } else {
-                    ram / 4 * 3
-                };
-                share.clamp(GB / 4, most)
-            }
-        };
-        if is_relay {
-            crate::notice!(
-                "{}MaxMemInQueues is set to {} MB. You can override this by setting \
-                 MaxMemInQueues by hand.",
-                if memory.is_some() {
-                    "Based on detected system memory, "
-                } else {
-                    ""
-                },
-                bytes / MB
-            );
-        }
-        return bytes;
-    }
-    let (least, unwarned) = if is_relay {
-        (64 * MB, 256 * MB)
-    } else {
-        (0, 64 * MB)
-    };
-    if configured < least {
-        tracing::warn!(
-            "MaxMemInQueues must be at least {} MB on servers for now. Ideally, have it as large \
-             as you can afford.",
-            least / MB
-        );
-        return least;
-    }
-    if configured < unwarned {
-        tracing::warn!(
-            "MaxMemInQueues is set to a low value; if your {} doesn't work, this may be the \
-             reason why.",
-            if is_relay { "relay" } else { "client" }
-        );
-    }
-    configured
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -120,7 +55,7 @@ mod tests {
     #[test]
     fn a_machine_has_cores_and_memory() {
         assert!(usable_cores() >= 1);
-        assert!(total_memory().unwrap() > 64 * MB);
+        assert!(total_memory().unwrap() > 64 << 20);
     }
 
     #[test]
@@ -130,17 +65,5 @@ mod tests {
         assert_eq!(mem_total("MemTotal: many kB\n"), None);
         assert_eq!(mem_total(""), None);
         assert_eq!(mem_total("MemTotal: 18446744073709551615 kB"), None);
-    }
-
-    #[test]
-    fn defaults_are_c_tors() {
-        assert_eq!(max_mem_in_queues(0, true, None), 8 * GB);
-        assert_eq!(max_mem_in_queues(0, true, Some(64 * GB)), 8 * GB);
-        assert_eq!(max_mem_in_queues(0, true, Some(10 * GB)), 4 * GB);
-        assert_eq!(max_mem_in_queues(0, true, Some(4 * GB)), 3 * GB);
-        assert_eq!(max_mem_in_queues(0, true, Some(100 * MB)), 256 * MB);
-        assert_eq!(max_mem_in_queues(MB, true, None), 64 * MB);
-        assert_eq!(max_mem_in_queues(100 * MB, true, None), 100 * MB);
-        assert_eq!(max_mem_in_queues(MB, false, None), MB);
     }
 }

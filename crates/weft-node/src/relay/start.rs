@@ -40,10 +40,9 @@ use crate::thread::mesh::{self, WakeUp};
 use crate::thread::{ConnectionThread, ThreadConfig, event_loop};
 use crate::tls::{LinkLifetimes, LinkTls, LinkTlsError};
 use crate::torrc::Options;
+use crate::torrc::options::MAX_CONNECTION_THREADS;
 use crate::workers::Workers;
 
-/// Connection threads at most: a thread's number is 16 bits, and rings grow with its square.
-const MAX_THREADS: u32 = 256;
 /// Onionskin workers at most, where `NumCPUs` says how many.
 const MAX_WORKERS: usize = 256;
 /// Onionskin workers at most, where it does not: C tor's MAX_DETECTABLE_CPUS.
@@ -81,7 +80,7 @@ pub enum StartError {
     #[error(transparent)]
     File(#[from] file::FileError),
     /// The state file.
-    #[error(transparent)]
+    #[error("state file: {0}")]
     State(#[from] state::StateError),
     /// Link TLS.
     #[error(transparent)]
@@ -165,8 +164,8 @@ fn start(options: Options, context: Context) -> Result<Relay, StartError> {
     let wanted = options
         .resources
         .connection_threads
-        .unwrap_or_else(|| u32::try_from(cores).unwrap_or(MAX_THREADS))
-        .min(MAX_THREADS);
+        .unwrap_or_else(|| u32::try_from(cores).unwrap_or(u32::MAX))
+        .min(MAX_CONNECTION_THREADS);
     let count = u16::try_from(wanted.max(1)).unwrap_or(1);
     let (rate, burst) = limits::bandwidth(&options);
     let pool = Arc::new(LeasePool::new(rate, burst, now));
@@ -208,6 +207,15 @@ fn start(options: Options, context: Context) -> Result<Relay, StartError> {
             );
         }
     }
+    let memory = machine::total_memory();
+    if options.resources.max_mem_in_queues_set.is_none() {
+        notice!(
+            "{}MaxMemInQueues is set to {} MB. You can override this by setting MaxMemInQueues by \
+             hand.",
+            memory.map_or("", |_| "Based on detected system memory, "),
+            options.resources.max_mem_in_queues(memory) >> 20
+        );
+    }
     let worker_count = options
         .resources
         .num_cpus
@@ -218,13 +226,7 @@ fn start(options: Options, context: Context) -> Result<Relay, StartError> {
     let workers = Workers::start(worker_count, &main, &mut rng)?;
     let controller = RelayController::new(
         count,
-        limits::controller_params(
-            &options,
-            &network,
-            max_connections,
-            worker_count,
-            machine::total_memory(),
-        ),
+        limits::controller_params(&options, &network, max_connections, worker_count, memory),
         rng.random(),
         now,
     );

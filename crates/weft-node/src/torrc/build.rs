@@ -19,8 +19,9 @@ use super::host::Host;
 use super::log_line::parse_log_line;
 use super::options::{
     BandwidthOptions, BindPair, DirectoryOptions, DosOptions, ExitOptions, FileOptions,
-    IdentityOptions, KeyOptions, LogOptions, NetworkOptions, Options, OutboundBind, ProcessOptions,
-    ResourceOptions, SchedulerKind, SchedulingOptions, TestingOptions,
+    IdentityOptions, KeyOptions, LogOptions, MIN_MEM_IN_QUEUES, NetworkOptions, Options,
+    OutboundBind, ProcessOptions, ResourceOptions, SchedulerKind, SchedulingOptions,
+    TestingOptions,
 };
 use super::policy::{ExitPolicy, PolicySettings};
 use super::ports::OrPort;
@@ -32,9 +33,6 @@ use crate::logging::{LogLine, SafeLogging};
 /// The longest path of a data directory (config.c, `validate_data_directories`): Unix sockets and
 /// file names below it have to fit too.
 const MAX_DATA_DIRECTORY: usize = 512 - 128;
-
-/// The smallest `MaxMemInQueues` of a relay.
-const MIN_QUEUES: u64 = 64 << 20;
 
 /// Checks settings and makes options of them. `None`: `report` says why not.
 pub(super) fn build(mut settings: Settings, host: &Host, report: &mut Report) -> Option<Options> {
@@ -350,7 +348,7 @@ impl Build<'_> {
         ResourceOptions {
             max_mem_in_queues_set: self
                 .amount_or_none("MaxMemInQueues")
-                .map(|bytes| bytes.max(MIN_QUEUES)),
+                .map(|bytes| bytes.max(MIN_MEM_IN_QUEUES)),
             num_cpus: self.count_or_none("NumCPUs"),
             connection_threads: self
                 .settings

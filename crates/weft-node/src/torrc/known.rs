@@ -37,7 +37,8 @@ pub enum Kind {
     Bool,
     /// 0, 1 or auto.
     AutoBool,
-    /// A whole number from 0, or auto.
+    /// A whole number from 0 to [`MAX_CONNECTION_THREADS`](super::options::MAX_CONNECTION_THREADS),
+    /// or auto.
     Count,
     /// Words separated by commas.
     Csv,

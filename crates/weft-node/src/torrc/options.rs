@@ -168,16 +168,21 @@ impl BandwidthOptions {
     }
 }
 
+/// The least `MaxMemInQueues` of a relay, in bytes (MIN_SERVER_MB of config.c).
+pub const MIN_MEM_IN_QUEUES: u64 = 64 << 20;
+/// The most `ConnectionThreads`: the rings between them grow with the square of their number.
+pub const MAX_CONNECTION_THREADS: u32 = 256;
+
 /// Memory, threads, sockets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResourceOptions {
-    /// `MaxMemInQueues`, in bytes; `None`: see
+    /// `MaxMemInQueues`, in bytes, at least [`MIN_MEM_IN_QUEUES`]; `None`: see
     /// [`max_mem_in_queues`](ResourceOptions::max_mem_in_queues).
     pub max_mem_in_queues_set: Option<u64>,
     /// `NumCPUs`: how many threads do onionskins (`None`: as many as there are cores).
     pub num_cpus: Option<u32>,
     /// `ConnectionThreads` (Weft's own): threads that own links. `None`: the cores that the process
-    /// may use. `Some(0)`: everything on the main thread.
+    /// may use. `Some(0)`: everything on the main thread. At most [`MAX_CONNECTION_THREADS`].
     pub connection_threads: Option<u32>,
     /// `ConnLimit`: file descriptors that must be available.
     pub conn_limit: u32,
@@ -190,16 +195,28 @@ pub struct ResourceOptions {
 
 impl ResourceOptions {
     /// What `MaxMemInQueues` comes to on a machine with this much memory, in bytes (config.c,
-    /// `compute_real_max_mem_in_queues`): two fifths of it from 8 GB up, else three quarters, and
-    /// between 256 MB and 8 GB.
+    /// `compute_real_max_mem_in_queues`): what the operator set, at least
+    /// [`MIN_MEM_IN_QUEUES`]; else two fifths of the memory from 8 GB up, three quarters below,
+    /// and between 256 MB and 8 GB (2 GB where addresses have 32 bits).
     #[must_use]
     pub fn max_mem_in_queues(&self, total_memory: Option<u64>) -> u64 {
         const GB: u64 = 1 << 30;
+        let most = if cfg!(target_pointer_width = "64") {
+            8 * GB
+        } else {
+            2 * GB
+        };
         match (self.max_mem_in_queues_set, total_memory) {
             (Some(set), _) => set,
-            (None, None) => 8 * GB,
-            (None, Some(ram)) if ram >= 8 * GB => (ram / 5 * 2).min(8 * GB),
-            (None, Some(ram)) => (ram / 4 * 3).max(GB / 4),
+            (None, None) => most,
+            (None, Some(ram)) => {
+                let share = if ram >= 8 * GB {
+                    ram / 5 * 2
+                } else {
+                    ram / 4 * 3
+                };
+                share.clamp(GB / 4, most)
+            }
         }
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::known::{KNOWN, Kind};
+use super::known::{KNOWN, Kind, Known, Support};
 use super::*;
 use crate::logging::{Destination, SafeLogging, Severity};
 
@@ -153,6 +153,9 @@ fn memory_for_queues_follows_the_machine() {
         assert_eq!(resources.max_mem_in_queues(Some(ram)), queues);
     }
     assert_eq!(resources.max_mem_in_queues(None), 8 * GB);
+    let set = |text| loaded(text).options.resources.max_mem_in_queues(Some(GB));
+    assert_eq!(set("ORPort 9001\nMaxMemInQueues 100 MB\n"), 100 << 20);
+    assert_eq!(set("ORPort 9001\nMaxMemInQueues 1 MB\n"), 64 << 20);
 }
 
 #[test]
@@ -519,4 +522,61 @@ fn a_torrc_that_is_missing_is_an_error_only_where_it_was_named() {
             .to_string()
             .contains("not a file")
     );
+}
+
+/// What operators read about options.
+const GUIDE: &str = include_str!("../../../../docs/operator.md");
+
+/// The names of options that are taken for one reason, sorted.
+fn names(of: impl Fn(&Known) -> bool) -> Vec<String> {
+    let names = KNOWN.iter().filter(|known| of(known));
+    let mut names: Vec<_> = names.map(|known| known.name.to_owned()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn the_operators_guide_names_every_option_that_is_honoured() {
+    let table = GUIDE.split("**Honoured**").nth(1).unwrap();
+    let table = table.split("\n**").next().unwrap();
+    let rows = table.lines().filter_map(|line| line.strip_prefix("| "));
+    let mut told: Vec<String> = rows
+        .filter_map(|row| row.strip_suffix(" |")?.split_once(" | "))
+        .filter(|(_, options)| *options != "options")
+        .flat_map(|(_, options)| options.split(", "))
+        .map(|name| name.replace('\\', ""))
+        .collect();
+    told.sort();
+    // Hidden options are for programs; SIGHUP's is for operators, too.
+    let honoured = names(|known| {
+        known.support == Support::Full
+            && known.is_settable()
+            && (!known.hidden || known.name == "__ReloadTorrcOnSIGHUP")
+    });
+    assert_eq!(told, honoured);
+}
+
+#[test]
+fn the_operators_guide_names_what_sighup_cannot_change() {
+    let list = GUIDE.split("SIGHUP cannot change ").nth(1).unwrap();
+    let list = list.split('.').next().unwrap().replace(" and ", ", ");
+    let mut told: Vec<_> = list.split(',').map(|name| name.trim().to_owned()).collect();
+    told.sort();
+    let fixed = names(|known| known.support == Support::Full && known.immutable);
+    assert_eq!(told, fixed);
+}
+
+#[test]
+fn an_orport_that_cannot_be_read_is_the_only_thing_wrong_with_it() {
+    for port in [
+        "70000",
+        "name.example:x",
+        "9001 NoSuchFlag NoListen NoAdvertise",
+    ] {
+        let report = load_text(&format!("ORPort {port}\nContactInfo x\n"), &Host::empty());
+        let report = report.unwrap_err();
+        let said: Vec<_> = report.messages().iter().map(ToString::to_string).collect();
+        assert_eq!(said.len(), 1, "{said:?}");
+        assert!(said[0].starts_with("torrc:1: "), "{said:?}");
+    }
 }

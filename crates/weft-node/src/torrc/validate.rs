@@ -14,6 +14,7 @@
 use super::authority::is_legal_nickname;
 use super::host::Host;
 use super::known::{Kind, Support};
+use super::options::MIN_MEM_IN_QUEUES;
 use super::policy::parse_rules;
 use super::ports::{OrPort, parse_or_ports, parse_target};
 use super::report::Report;
@@ -28,10 +29,8 @@ const MIN_RELAY_BANDWIDTH: i64 = 75 << 10;
 const MIN_HEARTBEAT: i64 = 30 * 60;
 /// Milliseconds between KIST runs (KIST_SCHED_RUN_INTERVAL_MAX).
 const MAX_KIST_INTERVAL: i64 = 100;
-const MB: i64 = 1 << 20;
-/// What a relay's queues must be allowed (MIN_SERVER_MB), and what they should be.
-const MIN_QUEUES: i64 = 64 * MB;
-const MIN_GOOD_QUEUES: i64 = 256 * MB;
+/// What a relay's queues should be allowed, in bytes.
+const MIN_GOOD_QUEUES: i64 = 256 << 20;
 
 /// Options that only a private network may change.
 const TESTING_ONLY: [&str; 21] = [
@@ -62,7 +61,10 @@ const TESTING_ONLY: [&str; 21] = [
 /// Returns the relay's ports, which most rules depend on.
 pub(super) fn validate(settings: &mut Settings, host: &Host, report: &mut Report) -> Vec<OrPort> {
     let ports = relay_ports(settings, host, report);
-    let is_relay = ports.iter().any(|p| p.listen);
+    // Who wrote an ORPort that cannot be read wants a relay, and is told what else one needs.
+    let is_relay = ports
+        .as_ref()
+        .is_none_or(|ports| ports.iter().any(|port| port.listen));
     let mut check = Check { settings, report };
     check.unsupported();
     check.other_ports(host);
@@ -78,12 +80,13 @@ pub(super) fn validate(settings: &mut Settings, host: &Host, report: &mut Report
     check.log_granularity();
     check.testing();
     check.directory();
-    ports
+    ports.unwrap_or_default()
 }
 
-fn relay_ports(settings: &Settings, host: &Host, report: &mut Report) -> Vec<OrPort> {
+/// The relay's ports; `None`: they cannot be read, and `report` says why.
+fn relay_ports(settings: &Settings, host: &Host, report: &mut Report) -> Option<Vec<OrPort>> {
     if settings.flag("ClientOnly") {
-        return Vec::new();
+        return Some(Vec::new());
     }
     let lines: Vec<_> = settings
         .lines("ORPortLines")
@@ -96,10 +99,7 @@ fn relay_ports(settings: &Settings, host: &Host, report: &mut Report) -> Vec<OrP
     warnings
         .into_iter()
         .for_each(|warning| report.warn(origin, warning));
-    ports.unwrap_or_else(|why| {
-        report.error(origin, why);
-        Vec::new()
-    })
+    ports.map_err(|why| report.error(origin, why)).ok()
 }
 
 struct Check<'a> {
@@ -314,7 +314,8 @@ impl Check<'_> {
             self.error("ConnLimit", "ConnLimit must be greater than 0");
         }
         let queues = self.settings.number("MaxMemInQueues");
-        if is_relay && queues != 0 && queues < MIN_QUEUES {
+        let least = i64::try_from(MIN_MEM_IN_QUEUES).unwrap_or(i64::MAX);
+        if is_relay && queues != 0 && queues < least {
             self.warn(
                 "MaxMemInQueues",
                 "MaxMemInQueues must be at least 64 MB on a relay; using that",

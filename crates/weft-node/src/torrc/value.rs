@@ -12,6 +12,7 @@ use super::known::Kind;
 use super::number::{
     MEMORY, MILLISECONDS, SECONDS, parse_double, parse_long, parse_u64, parse_units,
 };
+use super::options::MAX_CONNECTION_THREADS;
 use super::report::Origin;
 
 /// The largest value of C tor's `int` options.
@@ -141,8 +142,8 @@ impl Value {
     }
 }
 
-/// The most threads that may be asked for: threads are addressed by a small number.
-const MAX_COUNT: i64 = 1024;
+/// The most that a [`Kind::Count`] may be: they count threads.
+const MAX_COUNT: i64 = MAX_CONNECTION_THREADS as i64;
 
 fn parse_int(text: &str, least: i64) -> Result<Value, String> {
     parse_long(text, least, INT_MAX)
@@ -242,7 +243,8 @@ mod tests {
             (Kind::Count, "auto", Some("auto")),
             (Kind::Count, "4", Some("4")),
             (Kind::Count, "-1", None),
-            (Kind::Count, "1000000", None),
+            (Kind::Count, "256", Some("256")),
+            (Kind::Count, "257", None),
             (Kind::Csv, " a , b,,c ", Some("a,b,c")),
         ] {
             assert_eq!(shown(kind, text).as_deref(), want, "{kind:?} {text:?}");
