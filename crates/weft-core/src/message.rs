@@ -178,7 +178,7 @@ pub enum ToController {
         connection: ConnectionId,
     },
     /// The periodic report (seeds/000 4.3, 4.5).
-    Report(Report),
+    Report(Box<Report>),
 }
 
 /// What a connection thread tells about itself, about once a second.
@@ -278,12 +278,50 @@ pub struct Totals {
     pub protocol_errors: u64,
     /// Scheduler runs.
     pub scheduler_runs: u64,
+    /// Requests of clients and onion services that meet here.
+    pub rendezvous: RendezvousTotals,
     /// Turns of the thread's loop.
     pub turns: u64,
     /// Times that reading waited for the bandwidth that all connections share.
     pub reads_limited: u64,
     /// The same of writing.
     pub writes_limited: u64,
+}
+
+/// What became of requests about rendezvous (rend-spec-v3 4.1), as far as connection threads decide
+/// that.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RendezvousTotals {
+    /// ESTABLISH_RENDEZVOUS that were granted.
+    pub established: u64,
+    /// Those on circuits that are for something else.
+    pub establish_unsuitable: u64,
+    /// Those that are no cookie.
+    pub establish_malformed: u64,
+    /// Those whose circuit went before the answer.
+    pub establish_dead: u64,
+    /// RENDEZVOUS1 whose circuit was joined to the one that waited.
+    pub joined: u64,
+    /// Those on circuits that are for something else.
+    pub join_unsuitable: u64,
+    /// Those without a whole cookie.
+    pub join_malformed: u64,
+    /// Those for which nobody waited any more when it came to joining.
+    pub join_dead: u64,
+}
+
+impl RendezvousTotals {
+    /// Adds another thread's counters.
+    fn add(&mut self, other: &RendezvousTotals) {
+        self.established += other.established;
+        self.establish_unsuitable += other.establish_unsuitable;
+        self.establish_malformed += other.establish_malformed;
+        self.establish_dead += other.establish_dead;
+        self.joined += other.joined;
+        self.join_unsuitable += other.join_unsuitable;
+        self.join_malformed += other.join_malformed;
+        self.join_dead += other.join_dead;
+    }
 }
 
 impl Totals {
@@ -307,6 +345,7 @@ impl Totals {
         self.timed_out += other.timed_out;
         self.protocol_errors += other.protocol_errors;
         self.scheduler_runs += other.scheduler_runs;
+        self.rendezvous.add(&other.rendezvous);
         self.turns += other.turns;
         self.reads_limited += other.reads_limited;
         self.writes_limited += other.writes_limited;

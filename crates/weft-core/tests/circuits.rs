@@ -598,6 +598,8 @@ fn two_circuits_meet_at_a_rendezvous_and_both_halves_hold_keys() {
                 (command, &data[..]),
                 (RelayCmd::RENDEZVOUS2, &b"handshake"[..])
             );
+            let counted = world.totals().rendezvous;
+            assert_eq!((counted.established, counted.joined), (1, 1));
 
             // What one end sends past the relay arrives at the other: the service's forward keys
             // are the client's backward keys.
@@ -642,6 +644,22 @@ fn a_rendezvous_with_an_unknown_or_taken_cookie_ends_its_circuit() {
     third.send(&mut world, 0, RelayCmd::RENDEZVOUS1, &[6; 40]);
     world.settle();
     assert_eq!(world.expect(link, ChanCmd::DESTROY).circ_id(), 0x8000_0003);
+    let counts = world.controller.counts();
+    assert_eq!((counts.cookies_taken, counts.cookies_unknown), (1, 1));
+    // Nor can a circuit that waits do anything else, and a cookie has 20 bytes.
+    let mut short = Circuit::create(&mut world, link, 0x8000_0005);
+    short.send(&mut world, 0, RelayCmd::ESTABLISH_RENDEZVOUS, &[5; 19]);
+    world.settle();
+    assert_eq!(world.expect(link, ChanCmd::DESTROY).circ_id(), 0x8000_0005);
+    let mut short = Circuit::create(&mut world, link, 0x8000_0006);
+    short.send(&mut world, 0, RelayCmd::RENDEZVOUS1, &[5; 19]);
+    world.settle();
+    assert_eq!(world.expect(link, ChanCmd::DESTROY).circ_id(), 0x8000_0006);
+    let counted = world.totals().rendezvous;
+    assert_eq!(
+        (counted.establish_malformed, counted.join_malformed),
+        (1, 1)
+    );
     // A cookie is forgotten with the circuit that waited.
     let reason = DestroyReason::NONE;
     world.receive(link, &Destroy { reason }.encode(0x8000_0001));

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use tor_netdoc::types::relay_flags::RelayFlags;
+pub use tor_netdoc::types::relay_flags::{RelayFlag, RelayFlags};
 
 use crate::authority::Authority;
 use crate::bandwidth::Totals;

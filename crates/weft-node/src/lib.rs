@@ -3,10 +3,11 @@
 //! `weft-core` decides; this crate does. Start with [`relay`], the main thread, and [`thread`], a
 //! connection thread; [`torrc`] is what an operator may say, [`keys`] who the relay is, [`tls`] how
 //! links are encrypted, [`workers`] where onionskins are answered, [`reachability`] whether others
-//! can reach us, [`process`] and [`logging`] the rest that a daemon needs.
+//! can reach us, [`metrics`] what an operator may watch, [`process`] and [`logging`] the rest that a daemon needs.
 
 pub mod keys;
 pub mod logging;
+pub mod metrics;
 pub mod process;
 pub mod reachability;
 pub mod relay;

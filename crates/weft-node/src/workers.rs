@@ -29,6 +29,7 @@ struct Job {
     request: CreateRequest,
     keys: OnionKeys,
     params: ReplyParams,
+    since: Instant,
 }
 
 /// What became of an onionskin.
@@ -42,13 +43,29 @@ pub struct Answer {
     pub spent: Duration,
     /// The reply and its keys, or why there are none.
     pub result: Result<(CreateReply, Box<Tor1Keys>), DestroyReason>,
+    /// How long it waited for a worker.
+    waited: Duration,
+}
+
+/// What a worker has done since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WorkerCounts {
+    /// Onionskins that it has and has not answered; those that it answered and nobody polled yet
+    /// count too.
+    pub pending: usize,
+    /// Onionskins answered.
+    pub answered: u64,
+    /// Time spent on them.
+    pub worked: Duration,
+    /// Time that they had waited for it.
+    pub waited: Duration,
 }
 
 /// One worker thread, as the main thread sees it.
 struct Worker {
     jobs: Sender<Job>,
     answers: Receiver<Answer>,
-    pending: usize,
+    counts: WorkerCounts,
     /// `None` once joined.
     thread: Option<JoinHandle<()>>,
 }
@@ -76,7 +93,7 @@ impl Workers {
             workers.push(Worker {
                 jobs,
                 answers,
-                pending: 0,
+                counts: WorkerCounts::default(),
                 thread: Some(thread),
             });
         }
@@ -88,6 +105,11 @@ impl Workers {
         self.workers.len()
     }
 
+    /// What each has done.
+    pub fn counts(&self) -> Vec<WorkerCounts> {
+        self.workers.iter().map(|worker| worker.counts).collect()
+    }
+
     /// Hands an onionskin to the worker with the fewest. False: every ring is full.
     pub fn submit(
         &mut self,
@@ -96,7 +118,8 @@ impl Workers {
         keys: &OnionKeys,
         params: &ReplyParams,
     ) -> bool {
-        let Some(worker) = self.workers.iter_mut().min_by_key(|worker| worker.pending) else {
+        let fewest = |worker: &&mut Worker| worker.counts.pending;
+        let Some(worker) = self.workers.iter_mut().min_by_key(fewest) else {
             return false;
         };
         let job = Job {
@@ -104,11 +127,12 @@ impl Workers {
             request,
             keys: keys.clone(),
             params: params.clone(),
+            since: Instant::now(),
         };
         if worker.jobs.try_push(job).is_err() {
             return false;
         }
-        worker.pending += 1;
+        worker.counts.pending += 1;
         if let Some(thread) = &worker.thread {
             thread.thread().unpark();
         }
@@ -119,7 +143,11 @@ impl Workers {
     pub fn poll(&mut self) -> Option<Answer> {
         self.workers.iter_mut().find_map(|worker| {
             let answer = worker.answers.pop()?;
-            worker.pending = worker.pending.saturating_sub(1);
+            let counts = &mut worker.counts;
+            counts.pending = counts.pending.saturating_sub(1);
+            counts.answered += 1;
+            counts.worked += answer.spent;
+            counts.waited += answer.waited;
             Some(answer)
         })
     }
@@ -155,6 +183,7 @@ fn serve(mut work: Receiver<Job>, mut done: Sender<Answer>, main: &WakeUp, mut r
                 kind,
                 spent: begun.elapsed(),
                 result,
+                waited: begun.saturating_duration_since(job.since),
             };
             // The ring back is as long as the ring here: it has room unless the main thread is
             // gone, and then nobody waits.

@@ -3,135 +3,18 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
+mod running;
+
 use std::fs;
 use std::io::Read as _;
 use std::net::{IpAddr, TcpListener, TcpStream};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::{Pid, User, chown, geteuid};
+use nix::sys::signal::Signal;
+use nix::unistd::{User, chown, geteuid};
 
-/// Ends tests that would otherwise hang; nothing is measured by it.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// A folder with a torrc in it.
-struct Bench {
-    folder: tempfile::TempDir,
-}
-
-/// A relay of that torrc. Killed when dropped.
-struct Running {
-    child: Child,
-    log: PathBuf,
-    /// Lines of the log that the test has seen.
-    seen: usize,
-}
-
-impl Bench {
-    fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join("defaults"), "").unwrap();
-        Self { folder }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    /// Writes the torrc of a relay that nobody lists, with these lines.
-    fn torrc(&self, lines: &str) {
-        let text = format!(
-            "TestingTorNetwork 1\nAssumeReachable 1\nPublishServerDescriptor 0\n\
-             Nickname options\nContactInfo nobody\nExitRelay 0\nSafeLogging 0\n\
-             DirAuthority none orport=1 v3ident=0123456789ABCDEF0123456789ABCDEF01234567 \
-             127.0.0.1:1 89ABCDEF0123456789ABCDEF0123456789ABCDEF\n\
-             DataDirectory {}\n{lines}\n",
-            self.path("data").display()
-        );
-        fs::write(self.path("torrc"), text).unwrap();
-    }
-
-    /// Starts the relay and waits until it runs. It logs to `log`.
-    fn start(&self) -> Running {
-        let child = Command::new(env!("CARGO_BIN_EXE_weft"))
-            .args(["-f".as_ref(), self.path("torrc").as_os_str()])
-            .args([
-                "--defaults-torrc".as_ref(),
-                self.path("defaults").as_os_str(),
-            ])
-            .current_dir(self.folder.path())
-            .env("HOME", self.folder.path())
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut running = Running {
-            child,
-            log: self.path("log"),
-            seen: 0,
-        };
-        running.wait_for("onionskin worker");
-        running
-    }
-
-    /// The torrc line of a log in this folder.
-    fn log_line(&self, name: &str) -> String {
-        format!("Log info file {}\n", self.path(name).display())
-    }
-}
-
-impl Running {
-    /// The first line that the test has not seen yet and that has this in it; those before it count
-    /// as seen.
-    fn wait_for(&mut self, text: &str) -> String {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            let log = fs::read_to_string(&self.log).unwrap_or_default();
-            // The last line may not be whole yet.
-            let whole = log.rfind('\n').map_or("", |end| &log[..end]);
-            let lines: Vec<&str> = whole.lines().collect();
-            let new = lines.iter().enumerate().skip(self.seen);
-            if let Some((at, line)) = new.clone().find(|(_, line)| line.contains(text)) {
-                self.seen = at + 1;
-                return (*line).to_owned();
-            }
-            assert!(Instant::now() < deadline, "no \"{text}\" in:\n{log}");
-            std::thread::sleep(Duration::from_millis(10));
-        }
-    }
-
-    /// Waits for a line "Opened OR listener on" and returns the port.
-    fn opened(&mut self) -> u16 {
-        let line = self.wait_for("Opened OR listener on ");
-        line.rsplit(':').next().unwrap().trim().parse().unwrap()
-    }
-
-    fn signal(&self, signal: Signal) {
-        kill(self.pid(), signal).unwrap();
-    }
-
-    fn pid(&self) -> Pid {
-        Pid::from_raw(i32::try_from(self.child.id()).unwrap())
-    }
-
-    /// Tells it to end, and waits until it has; it must end well.
-    fn terminate(mut self) {
-        self.signal(Signal::SIGTERM);
-        assert!(self.child.wait().unwrap().success());
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // It may have ended.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
+use running::Bench;
 
 fn mode(path: PathBuf) -> u32 {
     fs::metadata(path).unwrap().permissions().mode() & 0o777

@@ -155,6 +155,10 @@ pub struct Counts {
     pub extends_waited: u64,
     /// EXTEND2s that failed.
     pub extends_failed: u64,
+    /// ESTABLISH_RENDEZVOUS with a cookie that is kept already.
+    pub cookies_taken: u64,
+    /// RENDEZVOUS1 with a cookie that nobody has.
+    pub cookies_unknown: u64,
     /// Times that memory was freed.
     pub memory_freed: u64,
 }
@@ -352,7 +356,7 @@ impl RelayController {
                     self.dos.queue_overflowed(client.addr.ip(), now);
                 }
             }
-            ToController::Report(report) => self.on_report(report),
+            ToController::Report(report) => self.on_report(*report),
         }
     }
 
@@ -646,6 +650,7 @@ impl RelayController {
             return;
         }
         if self.cookies.contains_key(&cookie) {
+            self.counts.cookies_taken += 1;
             self.close_half(half, DestroyReason::PROTOCOL);
         } else if self.cookies.len() >= MAX_COOKIES {
             self.close_half(half, DestroyReason::RESOURCELIMIT);
@@ -669,7 +674,10 @@ impl RelayController {
                     },
                 );
             }
-            None => self.close_half(half, DestroyReason::PROTOCOL),
+            None => {
+                self.counts.cookies_unknown += 1;
+                self.close_half(half, DestroyReason::PROTOCOL);
+            }
         }
     }
 

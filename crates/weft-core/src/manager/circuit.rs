@@ -200,6 +200,9 @@ impl LocalConnectionManager {
     pub(super) fn on_control(&mut self, control: HalfControl, now: Instant) {
         let addr = control.to();
         let Some(half) = self.halves.at(addr) else {
+            if matches!(control, HalfControl::Spliced { .. }) {
+                self.totals.rendezvous.join_dead += 1;
+            }
             // Ours is gone; a half that was made for it must not live on.
             if let HalfControl::Joined { to, peer, .. } | HalfControl::Spliced { to, peer, .. } =
                 control
@@ -244,6 +247,7 @@ impl LocalConnectionManager {
                 {
                     toward.purpose = Purpose::Rendezvous;
                     half.peer = Peer::Joined(peer);
+                    self.totals.rendezvous.joined += 1;
                     self.originate(addr.slot, RelayCmd::RENDEZVOUS2, 0, &handshake, now);
                 }
                 _ => self.send_control(HalfControl::Destroyed {

@@ -291,7 +291,12 @@ impl LocalConnectionManager {
                         cookie,
                     });
             }
-            _ => {
+            (Some(_), ..) => {
+                self.totals.rendezvous.establish_malformed += 1;
+                self.protocol_error(slot, "ESTABLISH_RENDEZVOUS that is no cookie", now);
+            }
+            (None, ..) => {
+                self.totals.rendezvous.establish_unsuitable += 1;
                 let what = "ESTABLISH_RENDEZVOUS on a circuit that is for something else";
                 self.protocol_error(slot, what, now);
             }
@@ -301,7 +306,10 @@ impl LocalConnectionManager {
     /// The cookie is kept: say so.
     pub(super) fn on_rendezvous_established(&mut self, half: HalfAddr, now: Instant) {
         if self.halves.at(half).is_some() {
+            self.totals.rendezvous.established += 1;
             self.originate(half.slot, RelayCmd::RENDEZVOUS_ESTABLISHED, 0, &[], now);
+        } else {
+            self.totals.rendezvous.establish_dead += 1;
         }
     }
 
@@ -316,7 +324,12 @@ impl LocalConnectionManager {
                     handshake: handshake.to_vec(),
                 });
             }
-            _ => {
+            (Some(_), None) => {
+                self.totals.rendezvous.join_malformed += 1;
+                self.protocol_error(slot, "RENDEZVOUS1 without a whole cookie", now);
+            }
+            (None, _) => {
+                self.totals.rendezvous.join_unsuitable += 1;
                 let what = "RENDEZVOUS1 on a circuit that is for something else";
                 self.protocol_error(slot, what, now);
             }

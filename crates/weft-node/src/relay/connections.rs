@@ -10,6 +10,7 @@ use weft_core::address::{ConnectionId, ThreadId};
 use weft_core::handshake::Role;
 use weft_core::message::ToController;
 
+use super::listeners::Service;
 use super::{Relay, listeners};
 use crate::logging::safe;
 use crate::thread::Adopt;
@@ -29,7 +30,7 @@ impl Relay {
     /// Accepts what waits at a listener; nothing, if the token is no listener's.
     pub(super) fn accept(&mut self, listener: Token, now: Instant) {
         for _ in 0..ACCEPTS_PER_TURN {
-            let Some(accepted) = self.listeners.accept(listener) else {
+            let Some((service, accepted)) = self.listeners.accept(listener) else {
                 return;
             };
             let (socket, peer) = match accepted {
@@ -44,6 +45,10 @@ impl Relay {
                     return;
                 }
             };
+            if service == Service::Metrics {
+                self.accept_metrics(socket, peer, now);
+                continue;
+            }
             if self.shutdown.is_under_way() {
                 continue;
             }
@@ -87,6 +92,9 @@ impl Relay {
                 self.tell(thread.0, ToThread::Adopt(Box::new(adopt)));
             }
             Err(error) => {
+                // Without an address to bind to, this only happens when every port is in use.
+                let exhausted = error.kind() == io::ErrorKind::AddrNotAvailable;
+                self.metrics.ports_exhausted += u64::from(exhausted && from.is_none());
                 tracing::info!("Could not connect to {}: {error}", safe(addr));
                 let reason = DestroyReason::CONNECTFAILED;
                 let closed = ToController::LinkClosed { connection, reason };

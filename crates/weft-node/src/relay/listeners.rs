@@ -1,4 +1,5 @@
-//! The ORPort's sockets: opened at the start, opened and closed as SIGHUP changes the ORPort lines.
+//! The sockets of ORPort and MetricsPort: opened at the start, opened and closed as SIGHUP changes
+//! the lines.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -6,7 +7,9 @@ use std::net::{IpAddr, SocketAddr, TcpStream};
 use mio::net::TcpListener;
 use mio::{Interest, Registry, Token};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use weft_core::controller::FamilyCounts;
 
+use crate::metrics::ListenerCounts;
 use crate::torrc::{Options, OrPort};
 
 /// Connections that the kernel may hold ready.
@@ -20,11 +23,36 @@ pub struct ListenError {
     source: io::Error,
 }
 
+/// Whom a listener is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Service {
+    /// Relays and clients (`ORPort`).
+    Or,
+    /// Whoever watches this relay (`MetricsPort`).
+    Metrics,
+}
+
+impl std::fmt::Display for Service {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Service::Or => "OR",
+            Service::Metrics => "Metrics",
+        })
+    }
+}
+
+/// What asks for a listener.
+#[derive(Clone, Copy, Debug)]
+struct Line {
+    service: Service,
+    port: OrPort,
+}
+
 /// One open listener.
 #[derive(Debug)]
 struct Listener {
     /// The line that asked for it.
-    line: OrPort,
+    line: Line,
     /// Where it listens, with the port that the system chose where the line says `auto`.
     bound: SocketAddr,
     socket: TcpListener,
@@ -39,10 +67,12 @@ pub(super) struct Listeners {
     pub(super) advertised: Vec<(IpAddr, u16)>,
     /// The next listener's token; none is used twice.
     next_token: usize,
+    /// Opened for the ORPort since the start, and for the MetricsPort.
+    opened: (FamilyCounts, FamilyCounts),
 }
 
 impl Listeners {
-    /// Opens what the ORPort lines ask for.
+    /// Opens what the ORPort and MetricsPort lines ask for.
     ///
     /// # Errors
     ///
@@ -53,6 +83,7 @@ impl Listeners {
             open: Vec::new(),
             advertised: Vec::new(),
             next_token: 0,
+            opened: Default::default(),
         };
         listeners.follow(options)?;
         Ok(listeners)
@@ -70,7 +101,7 @@ impl Listeners {
         Ok(())
     }
 
-    /// Does what other ORPort lines ask for: sockets that stay the same stay open.
+    /// Does what other lines ask for: sockets that stay the same stay open.
     ///
     /// # Errors
     ///
@@ -107,17 +138,38 @@ impl Listeners {
     pub(super) fn accept(
         &self,
         token: Token,
-    ) -> Option<io::Result<(mio::net::TcpStream, SocketAddr)>> {
+    ) -> Option<(Service, io::Result<(mio::net::TcpStream, SocketAddr)>)> {
         let listener = self.open.iter().find(|listener| listener.token == token)?;
-        Some(listener.socket.accept())
+        Some((listener.line.service, listener.socket.accept()))
+    }
+
+    /// How many listeners there are and were for a service.
+    pub(super) fn counts(&self, service: Service) -> ListenerCounts {
+        let mut open = FamilyCounts::default();
+        for listener in &self.open {
+            if listener.line.service == service {
+                *open.of(listener.bound.ip()) += 1;
+            }
+        }
+        let opened = match service {
+            Service::Or => self.opened.0,
+            Service::Metrics => self.opened.1,
+        };
+        ListenerCounts { open, opened }
     }
 
     /// Opens and closes sockets until they are what the lines ask for, or all as before.
     fn follow(&mut self, options: &Options) -> Result<(), ListenError> {
-        let lines = &options.network.or_ports;
+        let or = options.network.or_ports.iter();
+        let metrics = options.metrics.ports.iter();
+        let lines: Vec<Line> = or
+            .map(|port| (Service::Or, *port))
+            .chain(metrics.map(|port| (Service::Metrics, *port)))
+            .map(|(service, port)| Line { service, port })
+            .collect();
         let mut old = std::mem::take(&mut self.open);
         let (mut kept, mut missing) = (Vec::new(), Vec::new());
-        for line in lines.iter().filter(|line| line.listen) {
+        for line in lines.iter().filter(|line| line.port.listen) {
             let same = |listener: &Listener| is_same(&listener.line, line);
             match old.iter().position(same) {
                 Some(at) => {
@@ -130,7 +182,8 @@ impl Listeners {
         }
         let mut change = Change::default();
         let result = self.open_all(&missing, &mut old, &mut change);
-        let nothing = kept.is_empty() && change.opened.is_empty();
+        let for_relays = |listener: &Listener| listener.line.service == Service::Or;
+        let nothing = !kept.iter().chain(&change.opened).any(for_relays);
         let error = match result {
             Err(error) => Some(error),
             Ok(Some(error)) if nothing => Some(error),
@@ -153,15 +206,24 @@ impl Listeners {
             }
             return Err(error);
         }
-        let closed = old.iter().map(|listener| listener.bound);
-        for bound in closed.chain(change.closed.iter().map(|(_, bound)| *bound)) {
-            crate::notice!("Closing no-longer-configured OR listener on {bound}");
+        let closed = old.iter();
+        let closed = closed.map(|listener| (listener.line.service, listener.bound));
+        let was_closed = change.closed.iter();
+        let was_closed = was_closed.map(|(line, bound)| (line.service, *bound));
+        for (service, bound) in closed.chain(was_closed) {
+            crate::notice!("Closing no-longer-configured {service} listener on {bound}");
         }
         for listener in &change.opened {
-            crate::notice!("Opened OR listener on {}", listener.bound);
+            let (service, bound) = (listener.line.service, listener.bound);
+            let opened = match service {
+                Service::Or => &mut self.opened.0,
+                Service::Metrics => &mut self.opened.1,
+            };
+            *opened.of(bound.ip()) += 1;
+            crate::notice!("Opened {service} listener on {bound}");
         }
         self.open.append(&mut change.opened);
-        self.advertise(lines);
+        self.advertise(&options.network.or_ports);
         Ok(())
     }
 
@@ -170,13 +232,13 @@ impl Listeners {
     /// is none, because the line does not name the address that cannot be bound.
     fn open_all(
         &mut self,
-        lines: &[OrPort],
+        lines: &[Line],
         old: &mut Vec<Listener>,
         change: &mut Change,
     ) -> Result<Option<ListenError>, ListenError> {
         let mut quiet = None;
         for line in lines {
-            let addr = line.to_bind();
+            let addr = line.port.to_bind();
             let mut result = listen(addr);
             let in_the_way = |listener: &Listener| listener.bound.port() == addr.port();
             if matches!(&result, Err(error) if error.kind() == io::ErrorKind::AddrInUse)
@@ -192,7 +254,7 @@ impl Listeners {
                     let listener = self.listener(*line, addr, socket);
                     change.opened.push(listener);
                 }
-                Err(source) if !line.explicit_address => {
+                Err(source) if !line.port.explicit_address => {
                     tracing::info!("Not listening on {addr}: {source}");
                     quiet = Some(ListenError { addr, source });
                 }
@@ -203,7 +265,7 @@ impl Listeners {
     }
 
     /// A socket with a token of its own.
-    fn listener(&mut self, line: OrPort, addr: SocketAddr, socket: TcpListener) -> Listener {
+    fn listener(&mut self, line: Line, addr: SocketAddr, socket: TcpListener) -> Listener {
         let token = Token(self.next_token);
         self.next_token += 1;
         Listener {
@@ -217,6 +279,10 @@ impl Listeners {
     /// Finds what the descriptor tells.
     fn advertise(&mut self, lines: &[OrPort]) {
         let open = &self.open;
+        let or = |port| Line {
+            service: Service::Or,
+            port,
+        };
         self.advertised = lines
             .iter()
             .filter(|line| line.advertise)
@@ -224,7 +290,7 @@ impl Listeners {
                 let port = match line.listen {
                     true => open
                         .iter()
-                        .find(|listener| is_same(&listener.line, line))?
+                        .find(|listener| is_same(&listener.line, &or(*line)))?
                         .bound
                         .port(),
                     false => line.port.to_bind(),
@@ -240,12 +306,13 @@ impl Listeners {
 struct Change {
     opened: Vec<Listener>,
     /// Lines and addresses of sockets that were closed because they were in the way.
-    closed: Vec<(OrPort, SocketAddr)>,
+    closed: Vec<(Line, SocketAddr)>,
 }
 
 /// Whether two lines ask for the same socket.
-fn is_same(one: &OrPort, other: &OrPort) -> bool {
-    (one.address, one.port) == (other.address, other.port)
+fn is_same(one: &Line, other: &Line) -> bool {
+    let socket = |line: &Line| (line.port.address, line.port.port);
+    one.service == other.service && socket(one) == socket(other)
 }
 
 /// One listener; IPv6 ones take no IPv4.
@@ -351,7 +418,7 @@ mod tests {
         // A new socket is watched, and never has the token of an old one.
         assert_ne!(listeners.tokens()[0], token);
         let _client = TcpStream::connect(("127.0.0.2", second)).unwrap();
-        assert!(listeners.accept(listeners.tokens()[0]).unwrap().is_ok());
+        assert!(listeners.accept(listeners.tokens()[0]).unwrap().1.is_ok());
     }
 
     #[test]
@@ -388,7 +455,40 @@ mod tests {
         listeners.reopen(&lines(&one), &registry).unwrap_err();
         assert_eq!(ports(&listeners), [port]);
         let _client = TcpStream::connect(("127.0.0.1", port)).unwrap();
-        assert!(listeners.accept(listeners.tokens()[0]).unwrap().is_ok());
+        assert!(listeners.accept(listeners.tokens()[0]).unwrap().1.is_ok());
+    }
+
+    #[test]
+    fn a_metrics_port_comes_and_goes_and_never_alone_makes_a_relay() {
+        let (_poll, registry) = registry();
+        let or = "ContactInfo x\nExitRelay 0\nORPort 127.0.0.1:auto\n";
+        let policy = "MetricsPortPolicy accept 127.0.0.1\n";
+        let with = |metrics: &str| options(&format!("{or}{policy}{metrics}"));
+        let mut listeners = Listeners::open(&with("MetricsPort auto\nMetricsPort [::1]:auto\n"))
+            .or_else(|_| Listeners::open(&with("MetricsPort auto\n")))
+            .unwrap();
+        let (or_port, token) = (ports(&listeners)[0], listeners.tokens()[1]);
+        assert_eq!(listeners.advertised.len(), 1, "it is nobody's business");
+        assert_eq!(listeners.counts(Service::Metrics).open.ipv4, 1);
+        let _client = TcpStream::connect(("127.0.0.1", ports(&listeners)[1])).unwrap();
+        assert_eq!(listeners.accept(token).unwrap().0, Service::Metrics);
+        listeners.reopen(&with(""), &registry).unwrap();
+        assert_eq!(ports(&listeners), [or_port]);
+        assert!(listeners.accept(token).is_none());
+        // One that cannot be opened leaves all as it was.
+        let holder = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let taken = holder.local_addr().unwrap().port();
+        let error = listeners
+            .reopen(&with(&format!("MetricsPort {taken}\n")), &registry)
+            .unwrap_err();
+        assert!(error.to_string().contains(&taken.to_string()), "{error}");
+        assert_eq!(ports(&listeners), [or_port]);
+        let counts = listeners.counts(Service::Or);
+        assert_eq!((counts.open.ipv4, counts.opened.ipv4), (1, 1));
+        assert_eq!(
+            listeners.counts(Service::Metrics).open,
+            FamilyCounts::default()
+        );
     }
 
     #[test]

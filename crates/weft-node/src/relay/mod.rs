@@ -8,6 +8,7 @@ mod descriptor;
 mod heartbeat;
 mod limits;
 mod listeners;
+mod metrics;
 mod news;
 mod notices;
 mod reload;
@@ -56,6 +57,7 @@ use address::{Addresses, HostNames};
 use clock::WallClock;
 use heartbeat::Heartbeat;
 use listeners::Listeners;
+use metrics::Metrics;
 use shutdown::Shutdown;
 use signals::Signals;
 
@@ -112,6 +114,7 @@ struct Relay {
     reachability: Reachability,
     probes: Vec<(SocketAddr, JoinHandle<Result<(), ProbeError>>)>,
     heartbeat: Heartbeat,
+    metrics: Metrics,
     shutdown: Shutdown,
     max_connections: usize,
     last_tick: Instant,
@@ -172,6 +175,7 @@ impl Relay {
             Err(error) => return Err(error),
         }
         self.flag.take();
+        self.metrics.turns += 1;
         let now = Instant::now();
         let asked = self.events.iter().any(|event| event.token() == SIGNAL);
         let ready: Vec<Token> = self.events.iter().map(|event| event.token()).collect();
@@ -204,6 +208,8 @@ impl Relay {
     /// Takes what connection threads and workers sent.
     fn take_messages(&mut self, now: Instant) {
         for index in 0..self.threads.len() {
+            let waiting = self.threads.get(index).map_or(0, |ends| ends.from.len());
+            self.metrics.see_ring(index, waiting);
             while let Some(message) = self
                 .threads
                 .get_mut(index)

@@ -2,7 +2,7 @@
 
 use std::time::{Instant, SystemTime};
 
-use weft_dir::command::{Command, Event, Severity};
+use weft_dir::command::{Command, Event, RelayFlags, Severity};
 
 use super::{Relay, descriptor};
 use crate::logging::safe;
@@ -54,9 +54,13 @@ impl Relay {
                 observed / 1000
             ),
             Event::Listed(Some(flags)) => {
+                self.metrics.flags = flags;
                 notice!("The consensus lists us, with flags: {flags:?}");
             }
-            Event::Listed(None) => notice!("The consensus does not list us (any more)"),
+            Event::Listed(None) => {
+                self.metrics.flags = RelayFlags::empty();
+                notice!("The consensus does not list us (any more)");
+            }
             Event::MissingProtocols {
                 required,
                 protocols,

@@ -23,6 +23,7 @@ use super::clock::WallClock;
 use super::descriptor;
 use super::heartbeat::Heartbeat;
 use super::listeners::{ListenError, Listeners};
+use super::metrics::Metrics;
 use super::shutdown::Shutdown;
 use super::signals::Signals;
 use super::{Context, Relay, SIGNAL, limits, upkeep};
@@ -290,6 +291,7 @@ fn start(options: Options, context: Context) -> Result<Relay, StartError> {
         reachability,
         probes: Vec::new(),
         heartbeat: Heartbeat::new(now),
+        metrics: Metrics::new(usize::from(count)),
         shutdown: Shutdown::default(),
         max_connections,
         last_tick: now,
@@ -310,6 +312,7 @@ fn start(options: Options, context: Context) -> Result<Relay, StartError> {
     let (ipv4, ipv6) = relay.reachability.is_reachable();
     relay.directory(Command::Reachable { ipv4, ipv6 });
     relay.publish_descriptor();
+    relay.tell_metrics();
     Ok(relay)
 }
 

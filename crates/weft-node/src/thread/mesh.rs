@@ -213,6 +213,11 @@ impl MainEnds {
     pub fn is_stuck(&self) -> bool {
         !self.stuck.is_empty()
     }
+
+    /// How many.
+    pub fn stuck(&self) -> usize {
+        self.stuck.len()
+    }
 }
 
 /// Makes all channels between the main thread and the connection threads. `wakers[i]` wakes

@@ -29,7 +29,7 @@ impl ConnectionThread {
         if now.saturating_duration_since(self.last_report) >= REPORT {
             self.last_report = now;
             let report = self.report(now);
-            self.stuck.push_back(ToController::Report(report));
+            self.stuck.push_back(ToController::Report(Box::new(report)));
         }
         self.tell_complaint(now);
         while let Some(message) = self.manager.poll_controller() {

@@ -19,12 +19,12 @@ use super::host::Host;
 use super::log_line::parse_log_line;
 use super::options::{
     BandwidthOptions, BindPair, DirectoryOptions, DosOptions, ExitOptions, FileOptions,
-    IdentityOptions, KeyOptions, LogOptions, MIN_MEM_IN_QUEUES, NetworkOptions, Options,
-    OutboundBind, ProcessOptions, ResourceOptions, SchedulerKind, SchedulingOptions,
+    IdentityOptions, KeyOptions, LogOptions, MIN_MEM_IN_QUEUES, MetricsOptions, NetworkOptions,
+    Options, OutboundBind, ProcessOptions, ResourceOptions, SchedulerKind, SchedulingOptions,
     TestingOptions,
 };
 use super::policy::{ExitPolicy, PolicySettings};
-use super::ports::OrPort;
+use super::ports::{OrPort, parse_metrics_port};
 use super::report::Report;
 use super::settings::Settings;
 use super::validate::validate;
@@ -48,6 +48,7 @@ pub(super) fn build(mut settings: Settings, host: &Host, report: &mut Report) ->
     let directory = build.directory();
     let exit = build.exit(!network.or_ports.is_empty());
     let log = build.log();
+    let metrics = build.metrics();
     let bandwidth = build.bandwidth();
     let resources = build.resources();
     let scheduling = build.scheduling();
@@ -71,6 +72,7 @@ pub(super) fn build(mut settings: Settings, host: &Host, report: &mut Report) ->
         dos,
         keys,
         log,
+        metrics,
         testing,
         process,
         settings,
@@ -532,6 +534,39 @@ impl Build<'_> {
             protocol_warnings: self.settings.flag("ProtocolWarnings"),
             heartbeat_period: self.seconds_or_none("HeartbeatPeriod"),
         }
+    }
+
+    fn metrics(&mut self) -> MetricsOptions {
+        let mut metrics = MetricsOptions::default();
+        for line in self.settings.lines("MetricsPortLines") {
+            match parse_metrics_port(&line.value, &self.host.resolve) {
+                Ok(Some(port)) if !metrics.ports.contains(&port) => metrics.ports.push(port),
+                Ok(_) => {}
+                Err(why) => {
+                    let text = format!("{} {}: {why}", line.name, line.value);
+                    self.report.error(Some(&line.origin), text);
+                }
+            }
+        }
+        for line in self.settings.lines("MetricsPortPolicy") {
+            let mut warnings = Vec::new();
+            if let Err(why) = metrics.policy.add(&line.value, &mut warnings) {
+                let text = format!("MetricsPortPolicy: {why}");
+                self.report.error(Some(&line.origin), text);
+            }
+            for warning in warnings {
+                let text = format!("MetricsPortPolicy: {warning}");
+                self.report.warn(Some(&line.origin), text);
+            }
+        }
+        if !metrics.ports.is_empty() && metrics.policy.accepts_nobody() {
+            self.report.warn(
+                self.settings.origin("MetricsPortLines"),
+                "MetricsPort is set, but MetricsPortPolicy accepts nobody: every request will be \
+                 refused. Set for example \"MetricsPortPolicy accept 127.0.0.1\"",
+            );
+        }
+        metrics
     }
 
     fn testing(&self) -> TestingOptions {

@@ -477,7 +477,7 @@ pub static KNOWN: [Known; 458] = [
         .same_as(&["0"])
         .hidden(),
     known("__MetricsPort", Kind::LinesOf("MetricsPortLines"), None)
-        .same_as(&["0"])
+        .supported()
         .hidden(),
     known("__NATDPort", Kind::LinesOf("NATDPortLines"), None)
         .same_as(&["0"])
@@ -892,9 +892,9 @@ pub static KNOWN: [Known; 458] = [
     known("MaxOnionQueueDelay", Kind::Millis, Some("0")).supported(),
     obsolete("MaxOnionsPending"),
     known("MaxUnparseableDescSizeToLog", Kind::Memory, Some("10 MB")),
-    known("MetricsPort", Kind::LinesOf("MetricsPortLines"), None).same_as(&["0"]),
-    known("MetricsPortLines", Kind::LinesVirtual, None),
-    known("MetricsPortPolicy", Kind::Lines, None),
+    known("MetricsPort", Kind::LinesOf("MetricsPortLines"), None).supported(),
+    known("MetricsPortLines", Kind::LinesVirtual, None).supported(),
+    known("MetricsPortPolicy", Kind::Lines, None).supported(),
     known("MiddleNodes", Kind::RouterSet, None),
     known(
         "MinimalAcceptedServerVersion",

@@ -14,6 +14,7 @@
 //! lose. Options that C tor knows and Weft does not support are checked by type and then told of
 //! once; `BridgeRelay 1` and `DisableNetwork 1` are refused, since ignoring them would harm.
 
+pub mod access;
 mod address;
 pub mod authority;
 mod build;
@@ -37,6 +38,7 @@ mod tests;
 mod validate;
 pub mod value;
 
+pub use access::AccessPolicy;
 pub use authority::DirAuthority;
 pub use command_line::{Action, CommandLine, FingerprintKind, Quiet};
 pub use dump::{DumpKind, dump};

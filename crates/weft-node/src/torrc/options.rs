@@ -7,6 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::access::AccessPolicy;
 use super::authority::DirAuthority;
 use super::policy::ExitPolicy;
 use super::ports::OrPort;
@@ -40,6 +41,8 @@ pub struct Options {
     pub keys: KeyOptions,
     /// What is logged, and where.
     pub log: LogOptions,
+    /// Who may look at its counters, and where.
+    pub metrics: MetricsOptions,
     /// What only private networks change.
     pub testing: TestingOptions,
     /// How the process behaves.
@@ -329,6 +332,15 @@ pub struct KeyOptions {
     pub auth_key_lifetime: Duration,
     /// `TestingAuthKeySlop`.
     pub auth_key_slop: Duration,
+}
+
+/// Who may look at the relay's counters, and where.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MetricsOptions {
+    /// `MetricsPort`, ready to bind; never advertised. Empty: nowhere.
+    pub ports: Vec<OrPort>,
+    /// `MetricsPortPolicy`.
+    pub policy: AccessPolicy,
 }
 
 /// What is logged, and where.

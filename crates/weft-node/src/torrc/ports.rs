@@ -33,7 +33,7 @@ impl PortNumber {
     }
 }
 
-/// One address and port of the relay's ORPort lines.
+/// One address and port of the relay's ORPort lines, or of another option's.
 ///
 /// A line without an address makes two of these: one for IPv4, one for IPv6 (unless `IPv4Only` or
 /// `IPv6Only` says otherwise), as in C tor since 0.4.5.
@@ -277,6 +277,37 @@ impl Flags {
     }
 }
 
+/// Reads a `MetricsPort` line: `[address:]port [format]`, on 127.0.0.1 unless an address is named
+/// (metrics.c, `metrics_parse_ports`). `None`: `0`, no port.
+///
+/// C tor reads the first line only and knows no `auto`; there `0` means `auto`.
+///
+/// # Errors
+/// Says what is wrong.
+pub(super) fn parse_metrics_port(
+    line: &str,
+    resolve: &Resolve<'_>,
+) -> Result<Option<OrPort>, String> {
+    let (target, format) = parse_target(line, resolve)?;
+    let format = format.trim();
+    if !format.is_empty() && !format.eq_ignore_ascii_case("prometheus") {
+        return Err(format!(
+            "the format \"{format}\" is not known; the one there is is \"prometheus\""
+        ));
+    }
+    match target {
+        Target::Off => Ok(None),
+        Target::Unix(_) => Err("it cannot be a Unix socket".to_owned()),
+        Target::Tcp(named, port) => Ok(Some(OrPort {
+            address: named.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+            port,
+            explicit_address: true,
+            advertise: false,
+            listen: true,
+        })),
+    }
+}
+
 /// The addresses that an `ORPort` without one stands for.
 pub(super) const BOTH_FAMILIES: [IpAddr; 2] = [
     IpAddr::V4(Ipv4Addr::UNSPECIFIED),
@@ -413,6 +444,32 @@ mod tests {
             warnings,
             ["ORPort 9001 is superseded by ORPort [2001:db8::1]:9001"]
         );
+    }
+
+    #[test]
+    fn a_metrics_port_is_local_unless_it_names_an_address() {
+        let port = |line| {
+            let port = parse_metrics_port(line, &no_names)?;
+            Ok::<_, String>(port.map(|port| port.to_bind().to_string()))
+        };
+        let some = |text: &str| Ok(Some(text.to_owned()));
+        assert_eq!(port("9035"), some("127.0.0.1:9035"));
+        assert_eq!(port("9035 Prometheus"), some("127.0.0.1:9035"));
+        assert_eq!(port("192.0.2.1:9035 prometheus"), some("192.0.2.1:9035"));
+        assert_eq!(port("[::1]:9035"), some("[::1]:9035"));
+        assert_eq!(port("auto"), some("127.0.0.1:0"));
+        assert_eq!(port("0"), Ok(None));
+        for bad in [
+            "",
+            "x",
+            "70000",
+            "127.0.0.1:0",
+            "9035 json",
+            "9035 prometheus x",
+            "unix:/a",
+        ] {
+            assert!(port(bad).is_err(), "{bad:?}");
+        }
     }
 
     #[test]

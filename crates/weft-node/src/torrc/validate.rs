@@ -165,7 +165,6 @@ impl Check<'_> {
             "TransPortLines",
             "NATDPortLines",
             "HTTPTunnelPortLines",
-            "MetricsPortLines",
             "ControlPortLines",
             "ExtORPortLines",
             "DirPortLines",
@@ -184,7 +183,6 @@ impl Check<'_> {
         let names = [
             ("DirPolicy", None),
             ("SocksPolicy", None),
-            ("MetricsPortPolicy", None),
             ("AuthDirReject", Some(false)),
             ("AuthDirInvalid", Some(false)),
             ("AuthDirBadExit", Some(false)),

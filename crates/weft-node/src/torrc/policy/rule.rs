@@ -61,7 +61,7 @@ impl PolicyEntry {
         }
     }
 
-    pub(super) const fn all_ports(&self) -> bool {
+    pub(in crate::torrc) const fn all_ports(&self) -> bool {
         self.port_min <= 1 && self.port_max == u16::MAX
     }
 
@@ -85,7 +85,12 @@ impl PolicyEntry {
     }
 
     pub(super) fn matches(&self, address: IpAddr, port: u16) -> bool {
-        (self.port_min..=self.port_max).contains(&port) && self.same_network(address, self.prefix)
+        (self.port_min..=self.port_max).contains(&port) && self.covers_address(address)
+    }
+
+    /// Whether the address is in the rule's network.
+    pub(in crate::torrc) fn covers_address(&self, address: IpAddr) -> bool {
+        self.same_network(address, self.prefix)
     }
 
     /// Whether every case of `other` is a case of this one.

@@ -1,0 +1,151 @@
+//! The MetricsPort: the relay's counters as text for Prometheus, over HTTP.
+//!
+//! The main thread makes a [`Snapshot`] about once a second of what the connection threads report
+//! and what it counts itself; a thread of its own ([`MetricsServer`]) writes the latest as text for
+//! whoever asks. So a request costs neither the main thread nor a connection thread anything.
+//!
+//! [`tor`] are the families that C tor has, by C tor's names, types and labels; [`own`] is what
+//! only Weft has: the load of every thread.
+
+mod own;
+pub mod request;
+mod server;
+mod snapshot;
+mod text;
+mod tor;
+
+use weft_core::controller::FamilyCounts;
+
+pub use server::MetricsServer;
+pub use snapshot::{ListenerCounts, MainCounts, Snapshot};
+
+/// The text for a snapshot. `open` are the connections to the MetricsPort.
+fn render(snapshot: &Snapshot, open: FamilyCounts) -> String {
+    let mut text = text::Text::default();
+    tor::write(&mut text, snapshot, open);
+    own::write(&mut text, snapshot);
+    text.finish()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::time::{Duration, SystemTime};
+
+    use weft_core::address::ThreadId;
+    use weft_core::memory::AgeHistogram;
+    use weft_core::message::{Report, RingDepths, Totals};
+    use weft_dir::command::{RelayFlag, RelayFlags};
+
+    use super::*;
+    use crate::workers::WorkerCounts;
+
+    /// A report whose numbers can be told apart.
+    fn report(thread: u16) -> Report {
+        let base = 100 * u64::from(thread);
+        Report {
+            thread: ThreadId(thread),
+            bytes_per_second: 1234.6,
+            queued: AgeHistogram::default(),
+            buffered: base + 1,
+            links: 2,
+            halves: 5,
+            circuits: 3,
+            rings: RingDepths {
+                control: 4,
+                cells: 63,
+                controller: 6,
+                stuck_cells: 7,
+            },
+            cpu: Duration::from_millis(2500),
+            totals: Totals {
+                bytes_read: base + 10,
+                destroys_received: base + 11,
+                queues_overflowed: 3,
+                queues_overflowed_away: 2,
+                reads_limited: base + 12,
+                ..Totals::default()
+            },
+        }
+    }
+
+    fn snapshot() -> Snapshot {
+        let mut counts = weft_core::controller::Counts::default();
+        counts.relay_onionskins.ntor_v3.dropped = 8;
+        counts.booked.initiated.ipv6 = 9;
+        Snapshot {
+            started: SystemTime::UNIX_EPOCH + Duration::from_millis(1500),
+            reports: vec![report(0), report(1)],
+            counts,
+            dos: weft_core::dos::DosCounts::default(),
+            connections: weft_core::controller::ConnectionCounts::default(),
+            or_listeners: ListenerCounts::default(),
+            metrics_listeners: ListenerCounts::default(),
+            metrics_accepted: FamilyCounts { ipv4: 5, ipv6: 1 },
+            metrics_refused: FamilyCounts::default(),
+            max_connections: 19968,
+            ports_exhausted: 0,
+            flags: RelayFlags::empty() | RelayFlag::Fast | RelayFlag::Running,
+            signing_expires: Some(SystemTime::UNIX_EPOCH + Duration::from_secs(77)),
+            workers: vec![WorkerCounts {
+                pending: 1,
+                answered: 4,
+                worked: Duration::from_micros(250),
+                waited: Duration::from_secs(2),
+            }],
+            main: MainCounts {
+                turns: 1,
+                cpu: Duration::from_secs(3),
+                from_threads: vec![40, 41],
+                to_threads: vec![0, 42],
+            },
+        }
+    }
+
+    #[test]
+    fn a_snapshot_is_told_in_full() {
+        let text = render(&snapshot(), FamilyCounts { ipv4: 1, ipv6: 0 });
+        for line in [
+            // The threads' counters are added up under C tor's names,
+            "tor_relay_traffic_bytes{direction=\"read\"} 120",
+            "tor_relay_destroy_cell_total 122",
+            "tor_relay_circuits_total{state=\"opened\"} 6",
+            "tor_relay_load_global_rate_limit_reached_total{side=\"read\"} 124",
+            "tor_relay_dos_total{type=\"circuit_killed_max_cell\"} 6",
+            "tor_relay_dos_total{type=\"circuit_killed_max_cell_outq\"} 4",
+            "tor_relay_load_onionskins_total{type=\"ntor_v3\",action=\"dropped\"} 8",
+            "tor_relay_load_socket_total{state=\"opened\"} 1",
+            "tor_relay_load_socket_total 19968",
+            "tor_relay_connections_total{type=\"OR\",direction=\"initiated\",state=\"created\",\
+             family=\"ipv6\"} 9",
+            "tor_relay_connections{type=\"Metrics\",direction=\"received\",state=\"opened\",\
+             family=\"ipv4\"} 1",
+            "tor_relay_flag{type=\"Fast\"} 1",
+            "tor_relay_flag{type=\"Guard\"} 0",
+            "tor_relay_signing_cert_expiry_timestamp 77",
+            // and told one by one under Weft's.
+            "weft_thread_load_bytes_per_second{thread=\"1\"} 1235",
+            "weft_thread_cpu_seconds_total{thread=\"0\"} 2.5",
+            "weft_thread_bytes_total{thread=\"1\",direction=\"read\"} 110",
+            "weft_thread_ring_depth{thread=\"1\",lane=\"cells\"} 63",
+            "weft_thread_stuck_cells{thread=\"0\"} 7",
+            "weft_thread_buffered_bytes{thread=\"1\"} 101",
+            "weft_onionskins_waiting{worker=\"0\"} 1",
+            "weft_onionskin_work_seconds_total{worker=\"0\"} 0.00025",
+            "weft_onionskin_wait_seconds_total{worker=\"0\"} 2",
+            "weft_main_ring_depth{thread=\"1\"} 41",
+            "weft_main_stuck_messages{thread=\"1\"} 42",
+            "weft_start_time_seconds 1.5",
+        ] {
+            assert!(text.lines().any(|told| told == line), "{line} in\n{text}");
+        }
+    }
+
+    #[test]
+    fn without_an_offline_master_key_nothing_is_told_of_its_end() {
+        let mut snapshot = snapshot();
+        snapshot.signing_expires = None;
+        let text = render(&snapshot, FamilyCounts::default());
+        assert!(!text.contains("signing_cert_expiry"));
+    }
+}

@@ -1,0 +1,274 @@
+//! What only Weft has: what every thread does. docs/operator.md says how to read it.
+
+use std::time::SystemTime;
+
+use weft_core::message::Report;
+
+use super::snapshot::Snapshot;
+use super::text::{Kind, Text};
+
+/// Writes it.
+pub(super) fn write(text: &mut Text, snapshot: &Snapshot) {
+    relay(text, snapshot);
+    work(text, &snapshot.reports);
+    waiting(text, &snapshot.reports);
+    onionskins(text, snapshot);
+    main_thread(text, snapshot);
+}
+
+/// One number of each connection thread.
+fn each<T: std::fmt::Display>(
+    text: &mut Text,
+    reports: &[Report],
+    family: (&'static str, Kind, &'static str),
+    number: impl Fn(&Report) -> T,
+) {
+    text.family(family.0, family.1, family.2);
+    for report in reports {
+        let thread = report.thread.0.to_string();
+        text.sample(&[("thread", &thread)], number(report));
+    }
+}
+
+/// Several numbers of each connection thread, told apart by a label.
+fn each_of<const N: usize>(
+    text: &mut Text,
+    reports: &[Report],
+    family: (&'static str, Kind, &'static str),
+    label: &str,
+    numbers: impl Fn(&Report) -> [(&'static str, u64); N],
+) {
+    text.family(family.0, family.1, family.2);
+    for report in reports {
+        let thread = report.thread.0.to_string();
+        for (name, number) in numbers(report) {
+            text.sample(&[("thread", &thread), (label, name)], number);
+        }
+    }
+}
+
+/// The relay as a whole.
+fn relay(text: &mut Text, snapshot: &Snapshot) {
+    text.family("weft_build_info", Kind::Gauge, "Version of Weft");
+    text.sample(&[("version", env!("CARGO_PKG_VERSION"))], 1);
+    let started = snapshot.started.duration_since(SystemTime::UNIX_EPOCH);
+    text.single(
+        "weft_start_time_seconds",
+        Kind::Gauge,
+        "Unix time at which the relay started",
+        started.map_or(0.0, |since| since.as_secs_f64()),
+    );
+    let counts = &snapshot.counts;
+    text.family(
+        "weft_extends_total",
+        Kind::Counter,
+        "EXTEND2 by what became of it: an open link served it, it waited for a new one, it failed",
+    );
+    for (result, count) in [
+        ("joined", counts.extends_joined),
+        ("waited", counts.extends_waited),
+        ("failed", counts.extends_failed),
+    ] {
+        text.sample(&[("result", result)], count);
+    }
+}
+
+/// What connection threads do.
+fn work(text: &mut Text, reports: &[Report]) {
+    let load = (
+        "weft_thread_load_bytes_per_second",
+        Kind::Gauge,
+        "Bytes read and written, of late: what was ten seconds ago counts half",
+    );
+    each(text, reports, load, |report| {
+        report.bytes_per_second.round()
+    });
+    let cpu = (
+        "weft_thread_cpu_seconds_total",
+        Kind::Counter,
+        "Processor time of a connection thread",
+    );
+    each(text, reports, cpu, |report| report.cpu.as_secs_f64());
+    let turns = (
+        "weft_thread_turns_total",
+        Kind::Counter,
+        "Turns of a connection thread's loop",
+    );
+    each(text, reports, turns, |report| report.totals.turns);
+    let runs = (
+        "weft_thread_scheduler_runs_total",
+        Kind::Counter,
+        "Turns in which the scheduler chose cells",
+    );
+    each(text, reports, runs, |report| report.totals.scheduler_runs);
+    let bytes = (
+        "weft_thread_bytes_total",
+        Kind::Counter,
+        "Bytes moved by a connection thread, TLS included",
+    );
+    each_of(text, reports, bytes, "direction", |report| {
+        [
+            ("read", report.totals.bytes_read),
+            ("written", report.totals.bytes_written),
+        ]
+    });
+    let cells = (
+        "weft_thread_cells_total",
+        Kind::Counter,
+        "Cells of circuits: passed on to a link of this thread, for this relay, dropped",
+    );
+    each_of(text, reports, cells, "result", |report| {
+        [
+            ("relayed", report.totals.cells_relayed),
+            ("recognized", report.totals.cells_recognized),
+            ("dropped", report.totals.cells_dropped),
+        ]
+    });
+    let padding = (
+        "weft_thread_padding_cells_total",
+        Kind::Counter,
+        "Padding cells of links",
+    );
+    each_of(text, reports, padding, "direction", |report| {
+        [
+            ("received", report.totals.padding_received),
+            ("sent", report.totals.padding_sent),
+        ]
+    });
+    let closed = (
+        "weft_thread_circuits_closed_total",
+        Kind::Counter,
+        "Circuits that a connection thread closed, by why",
+    );
+    each_of(text, reports, closed, "reason", |report| {
+        [
+            ("queue", report.totals.queues_overflowed),
+            ("memory", report.totals.killed_for_memory),
+            ("timeout", report.totals.timed_out),
+            ("protocol", report.totals.protocol_errors),
+        ]
+    });
+}
+
+/// What connection threads have, and what waits there.
+fn waiting(text: &mut Text, reports: &[Report]) {
+    let links = ("weft_thread_links", Kind::Gauge, "Open links");
+    each(text, reports, links, |report| report.links);
+    let halves = ("weft_thread_circuit_halves", Kind::Gauge, "Circuit halves");
+    each(text, reports, halves, |report| report.halves);
+    let queued = (
+        "weft_thread_queued_bytes",
+        Kind::Gauge,
+        "Bytes in the queues of circuits and links",
+    );
+    each(text, reports, queued, |report| report.queued.total());
+    let buffered = (
+        "weft_thread_buffered_bytes",
+        Kind::Gauge,
+        "Bytes in TLS buffers, and in cells that found no room in a ring",
+    );
+    each(text, reports, buffered, |report| report.buffered);
+    let depth = (
+        "weft_thread_ring_depth",
+        Kind::Gauge,
+        "The most that waited in one ring to the thread during the last second: control messages \
+         and batches of cells of any one thread, messages of the main thread",
+    );
+    each_of(text, reports, depth, "lane", |report| {
+        [
+            ("control", report.rings.control.into()),
+            ("cells", report.rings.cells.into()),
+            ("main", report.rings.controller.into()),
+        ]
+    });
+    let stuck = (
+        "weft_thread_stuck_cells",
+        Kind::Gauge,
+        "Cells of the thread for others whose ring is full",
+    );
+    each(text, reports, stuck, |report| report.rings.stuck_cells);
+}
+
+/// The onionskin workers.
+fn onionskins(text: &mut Text, snapshot: &Snapshot) {
+    let numbered = || (0u32..).map(|number| number.to_string());
+    let workers = || numbered().zip(&snapshot.workers);
+    text.family(
+        "weft_onionskins_waiting",
+        Kind::Gauge,
+        "Onionskins that a worker has and has not answered",
+    );
+    for (worker, counts) in workers() {
+        text.sample(&[("worker", &worker)], counts.pending);
+    }
+    text.family(
+        "weft_onionskins_answered_total",
+        Kind::Counter,
+        "Onionskins that a worker answered",
+    );
+    for (worker, counts) in workers() {
+        text.sample(&[("worker", &worker)], counts.answered);
+    }
+    text.family(
+        "weft_onionskin_work_seconds_total",
+        Kind::Counter,
+        "Time that a worker spent on answering them",
+    );
+    for (worker, counts) in workers() {
+        text.sample(&[("worker", &worker)], counts.worked.as_secs_f64());
+    }
+    text.family(
+        "weft_onionskin_wait_seconds_total",
+        Kind::Counter,
+        "Time that they had waited for it",
+    );
+    for (worker, counts) in workers() {
+        text.sample(&[("worker", &worker)], counts.waited.as_secs_f64());
+    }
+    text.single(
+        "weft_onionskins_refused_total",
+        Kind::Counter,
+        "Onionskins refused because too many waited",
+        snapshot.counts.onionskins_dropped,
+    );
+}
+
+/// The main thread.
+fn main_thread(text: &mut Text, snapshot: &Snapshot) {
+    let main = &snapshot.main;
+    text.single(
+        "weft_main_cpu_seconds_total",
+        Kind::Counter,
+        "Processor time of the main thread",
+        main.cpu.as_secs_f64(),
+    );
+    text.single(
+        "weft_main_turns_total",
+        Kind::Counter,
+        "Turns of the main thread's loop",
+        main.turns,
+    );
+    let threads = |lengths: &[usize]| -> Vec<(String, usize)> {
+        let lengths = lengths.iter().copied();
+        (0u32..)
+            .map(|thread| thread.to_string())
+            .zip(lengths)
+            .collect()
+    };
+    text.family(
+        "weft_main_ring_depth",
+        Kind::Gauge,
+        "The most messages of a connection thread that waited for the main thread in the last second",
+    );
+    for (thread, length) in threads(&main.from_threads) {
+        text.sample(&[("thread", &thread)], length);
+    }
+    text.family(
+        "weft_main_stuck_messages",
+        Kind::Gauge,
+        "Messages of the main thread for a connection thread whose ring is full",
+    );
+    for (thread, length) in threads(&main.to_threads) {
+        text.sample(&[("thread", &thread)], length);
+    }
+}
