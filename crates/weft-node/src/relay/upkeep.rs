@@ -37,13 +37,13 @@ impl Relay {
             ..Totals::default()
         }));
         let jump = self.wall_clock.note(now, SystemTime::now());
-        if let Some(jump) = jump {
-            clock::tell_jump(jump);
-        }
         if now >= self.next_signing_check || jump.is_some() {
             self.next_signing_check = now + SIGNING_CHECK;
             // What was certified by a wrong clock may be worthless by the right one.
             self.renew_keys(jump.is_some());
+        }
+        if let Some(jump) = jump {
+            clock::tell_jump(jump);
         }
         if now >= self.next_onion_check {
             self.next_onion_check = now + ONION_CHECK;

@@ -1,5 +1,7 @@
 //! What torrc says about links, on the wire: limits of bandwidth, keepalives, complaints.
 
+use std::thread;
+
 use weft_cell::{Cell, ChanCmd, RelayCmd};
 
 use crate::circuit::{Circuit, FIRST, Through};
@@ -10,7 +12,7 @@ use crate::process::Weft;
 fn whatever_the_limit_everything_arrives() {
     // A full bucket is less than a handshake takes; what follows comes in drops. TestingTorNetwork
     // makes private addresses count.
-    for torrc in [
+    let limits = [
         "BandwidthRate 76 KB\nBandwidthBurst 76 KB\n",
         "RelayBandwidthRate 76 KB\nRelayBandwidthBurst 76 KB\n",
         "PerConnBWRate 40 KB\nPerConnBWBurst 4 KB\n",
@@ -19,7 +21,8 @@ fn whatever_the_limit_everything_arrives() {
         "Schedulers Vanilla\n",
         "Schedulers KISTLite\nKISTSchedRunInterval 10 msec\n",
         "KISTSockBufSizeFactor 0\nKISTSchedRunInterval 100 msec\n",
-    ] {
+    ];
+    let arrives = |torrc: &str| {
         for threads in [1, 2] {
             let mut weft = Weft::start_with(threads, torrc);
             let mut circuit = Through::new(&weft);
@@ -29,7 +32,13 @@ fn whatever_the_limit_everything_arrives() {
             weft.is_calm();
             weft.terminate();
         }
-    }
+    };
+    // They wait more than they work.
+    thread::scope(|scope| {
+        for torrc in limits {
+            scope.spawn(move || arrives(torrc));
+        }
+    });
 }
 
 #[test]
