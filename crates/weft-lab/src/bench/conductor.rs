@@ -75,7 +75,8 @@ struct Conductor<'a> {
     latencies: Latencies,
     report: Report,
     circuits: usize,
-    few: usize,
+    /// Links or circuits that are there when idle memory is first looked at.
+    half: usize,
 }
 
 impl<'a> Conductor<'a> {
@@ -188,7 +189,7 @@ impl<'a> Conductor<'a> {
             latencies: Latencies::new(),
             report,
             circuits,
-            few: 0,
+            half: 0,
         };
         for number in 0..threads {
             let share = |all: usize| all / threads + usize::from(number < all % threads);
@@ -196,9 +197,8 @@ impl<'a> Conductor<'a> {
                 true => (origins, 1, circuits),
                 false => (share(origins), share(hops), share(circuits)),
             };
-            conductor.few += origin_links.max(next_hops).min(circuits);
             let all = conductor.circuits.max(1) as f64;
-            conductor.start_world(Plan {
+            let plan = Plan {
                 peer,
                 mode: options.mode,
                 direction: options.direction,
@@ -211,7 +211,12 @@ impl<'a> Conductor<'a> {
                 patience: options.patience,
                 own_ip: options.own_ip,
                 listener: listener.take(),
-            })?;
+            };
+            conductor.half += match options.mode {
+                Mode::IdleLinks => plan.origin_links / 2,
+                _ => plan.half(),
+            };
+            conductor.start_world(plan)?;
         }
         Ok(conductor)
     }
@@ -257,14 +262,19 @@ impl<'a> Conductor<'a> {
     }
 
     fn set_up(&mut self) -> Result<()> {
-        let began = Instant::now();
-        self.reach("opening links", Stage::Link)?;
-        self.report.setup.links_s = began.elapsed().as_secs_f64();
+        self.set_up_links()?;
         if self.circuits > 0 {
             let began = Instant::now();
             self.reach("building circuits", Stage::Build)?;
             self.report.setup.circuits_s = began.elapsed().as_secs_f64();
         }
+        Ok(())
+    }
+
+    fn set_up_links(&mut self) -> Result<()> {
+        let began = Instant::now();
+        self.reach("opening links", Stage::Link)?;
+        self.report.setup.links_s = began.elapsed().as_secs_f64();
         Ok(())
     }
 
@@ -290,51 +300,51 @@ impl<'a> Conductor<'a> {
         })
     }
 
+    /// Memory of the second half of many idle things. A program's beginning leaves memory behind that
+    /// it gives back or uses again in time; by the time that the first half is there, that is over.
     fn measure_idle(&mut self, what: &str) -> Result<()> {
         let pid = self.pid.context(
             "memory can be measured of a process on this machine only: name it by --pid",
         )?;
-        let (began, settle) = (Instant::now(), self.options.warm_up);
-        if what == "circuits" {
-            // So that no link counts as a circuit's.
-            self.reach("opening links", Stage::Link)?;
-            self.report.setup.links_s = began.elapsed().as_secs_f64();
-            self.reach("opening the target's links", Stage::BuildFew)?;
+        let circuits = what == "circuits";
+        let all = match circuits {
+            true => self.circuits,
+            false => self.report.load.origin_links,
+        };
+        let count = all - self.half;
+        ensure!(
+            count > 0,
+            "too few idle {what} to tell the memory of one: more than {} are needed",
+            self.half
+        );
+        if circuits {
+            self.set_up_links()?;
+            self.reach("building circuits", Stage::BuildHalf)?;
+        } else {
+            self.reach("opening links", Stage::LinkHalf)?;
         }
-        self.settle(pid, settle)?;
+        self.settle(pid, self.options.warm_up)?;
         let before = self.sample()?;
         let began = Instant::now();
-        if what == "circuits" {
+        if circuits {
             self.reach("building circuits", Stage::Build)?;
             self.report.setup.circuits_s = began.elapsed().as_secs_f64();
         } else {
-            self.reach("opening links", Stage::Link)?;
-            self.report.setup.links_s = began.elapsed().as_secs_f64();
+            self.set_up_links()?;
         }
         self.settle(pid, self.options.seconds)?;
         let after = self.sample()?;
-        let usage = Usage::of(pid)?;
         let rss = |sample: &Sample| sample.target.as_ref().map_or(0, |usage| usage.rss);
-        let count = match what {
-            "circuits" => self.circuits - self.few,
-            _ => self.report.load.origin_links,
-        };
         let mut measured = self.compare(&before, &after);
         (measured.onionskins, measured.links) = (None, None);
         measured.idle = Some(Idle {
             what: what.to_owned(),
             count: count as u64,
             rss_before_bytes: rss(&before),
-            rss_after_bytes: usage.rss,
-            bytes_each: (usage.rss as f64 - rss(&before) as f64) / count.max(1) as f64,
+            rss_after_bytes: rss(&after),
+            bytes_each: (rss(&after) as f64 - rss(&before) as f64) / count as f64,
         });
         self.report.measured = Some(measured);
-        ensure!(
-            count > 0,
-            "there were too few circuits to tell their memory from that of links: \
-             more than {} are needed",
-            self.few
-        );
         Ok(())
     }
 

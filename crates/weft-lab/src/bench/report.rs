@@ -165,12 +165,13 @@ pub struct Events {
     pub cpu_s_each: Option<f64>,
 }
 
-/// What idle things cost the target in memory.
+/// What idle things cost the target in memory, taken from the second half of them, when the memory
+/// that its beginning took has been given back or is in use again.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Idle {
     /// `links` or `circuits`.
     pub what: String,
-    /// How many there were.
+    /// How many came between the two looks at memory.
     pub count: u64,
     /// Resident memory of the target before they were there.
     pub rss_before_bytes: u64,

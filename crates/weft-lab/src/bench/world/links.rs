@@ -286,7 +286,9 @@ impl World {
             (Side::NextHop(_), true) => "a link from the target to a next hop broke",
         };
         let when = match self.stage {
-            Stage::Wait | Stage::Link | Stage::BuildFew | Stage::Build => "while setting up",
+            Stage::Wait | Stage::LinkHalf | Stage::Link | Stage::BuildHalf | Stage::Build => {
+                "while setting up"
+            }
             Stage::Run => "in the warm-up",
             Stage::Measure => "while measuring",
             Stage::Drain | Stage::Stop => "at the end",

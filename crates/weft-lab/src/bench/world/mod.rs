@@ -43,10 +43,12 @@ use super::{Direction, Mode};
 pub(super) enum Stage {
     /// Wait.
     Wait,
+    /// Open half of the links.
+    LinkHalf,
     /// Open the links.
     Link,
-    /// Build a circuit over each link, so that all links of both sides are there.
-    BuildFew,
+    /// Build half of the circuits, and one over each link at least, so that all links are there.
+    BuildHalf,
     /// Build all circuits.
     Build,
     /// Drive cells, or whatever the mode says.
@@ -59,10 +61,11 @@ pub(super) enum Stage {
     Stop,
 }
 
-const STAGES: [Stage; 8] = [
+const STAGES: [Stage; 9] = [
     Stage::Wait,
+    Stage::LinkHalf,
     Stage::Link,
-    Stage::BuildFew,
+    Stage::BuildHalf,
     Stage::Build,
     Stage::Run,
     Stage::Measure,
@@ -150,6 +153,14 @@ pub(super) struct Plan {
     pub(super) own_ip: IpAddr,
     /// The listener of a pipe's next hop, which the pipe must know before the world begins.
     pub(super) listener: Option<std::net::TcpListener>,
+}
+
+impl Plan {
+    /// How many circuits [`Stage::BuildHalf`] builds.
+    pub(super) fn half(&self) -> usize {
+        let links = self.origin_links.max(self.next_hops);
+        links.max(self.circuits / 2).min(self.circuits)
+    }
 }
 
 /// Which end of the target a link is at.
@@ -418,8 +429,13 @@ impl World {
         }
         let before = std::mem::replace(&mut self.stage, wanted);
         self.sign_of_life = Instant::now();
-        if before < Stage::Link && wanted >= Stage::Link && self.plan.mode != Mode::Links {
-            for _ in 0..self.plan.origin_links {
+        if self.plan.mode != Mode::Links {
+            let links = match wanted {
+                Stage::Wait => 0,
+                Stage::LinkHalf => self.plan.origin_links / 2,
+                _ => self.plan.origin_links,
+            };
+            while self.origins.len() < links {
                 let key = self.open()?;
                 self.origins.push(key);
             }
@@ -499,13 +515,10 @@ impl World {
     fn proceed(&mut self) -> Result<()> {
         let done = match self.stage {
             Stage::Wait | Stage::Stop => false,
-            Stage::Link => {
-                self.plan.mode == Mode::Links || self.origins_open == self.plan.origin_links
+            Stage::LinkHalf | Stage::Link => {
+                self.plan.mode == Mode::Links || self.origins_open == self.origins.len()
             }
-            Stage::BuildFew => {
-                let few = self.plan.origin_links.max(self.plan.next_hops);
-                self.build(few.min(self.plan.circuits))?
-            }
+            Stage::BuildHalf => self.build(self.plan.half())?,
             Stage::Build => self.build(self.plan.circuits)?,
             Stage::Run | Stage::Measure => {
                 match self.plan.mode {
@@ -544,12 +557,12 @@ impl World {
         }
         let address = self.plan.peer.address();
         match self.stage {
-            Stage::Link => bail!(
+            Stage::LinkHalf | Stage::Link => bail!(
                 "the target at {address} did not finish {} of {} links within {patience:?}: is it a relay?",
-                self.plan.origin_links - self.origins_open,
-                self.plan.origin_links
+                self.origins.len() - self.origins_open,
+                self.origins.len()
             ),
-            Stage::BuildFew | Stage::Build => {
+            Stage::BuildHalf | Stage::Build => {
                 let extending = self
                     .circuits
                     .iter()
