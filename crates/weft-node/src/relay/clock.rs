@@ -84,7 +84,7 @@ mod tests {
         let now = now + secs(1);
         assert_eq!(
             clock.note(now, wall + secs(7303)),
-            Some(Jump::Backward(secs(3601)))
+            Some(Jump::Backward(secs(3600)))
         );
         // Back by less than went by in the meantime.
         assert_eq!(
