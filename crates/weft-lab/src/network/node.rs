@@ -20,6 +20,9 @@ use crate::process::Usage;
 /// How long a node may take to end after SIGTERM (its torrc says `ShutdownWaitLength 0`).
 const FAREWELL: Duration = Duration::from_secs(15);
 
+/// How long a node may take to print its statistics.
+const ANSWER: Duration = Duration::from_secs(1);
+
 /// A node of the network, running or not.
 #[derive(Debug)]
 pub struct Node {
@@ -170,6 +173,17 @@ impl Node {
     pub fn logs(&self) -> Result<Vec<(Program, String)>> {
         let read = |(program, output): &(Program, Output)| Ok((program.clone(), output.text()?));
         self.logs.iter().map(read).collect()
+    }
+
+    /// Asks it what it does (SIGUSR1) and returns the last lines that it printed.
+    pub(crate) fn statement(&self) -> Result<String> {
+        let pid = self
+            .pid()
+            .with_context(|| format!("{} is not running", self.nickname))?;
+        let pid = Pid::from_raw(i32::try_from(pid).context("a process id beyond i32")?);
+        kill(pid, Signal::SIGUSR1).context("asking for statistics")?;
+        thread::sleep(ANSWER);
+        Ok(self.log_tail())
     }
 
     fn log_tail(&self) -> String {
