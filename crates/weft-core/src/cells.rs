@@ -23,6 +23,15 @@ pub struct CellPool {
 }
 
 impl CellPool {
+    /// Memory for a cell; what is in it is what was in it before.
+    #[inline]
+    pub fn take(&mut self) -> Box<Cell> {
+        match self.free.pop() {
+            Some(cell) => cell,
+            None => Box::new(Cell::new(0, ChanCmd::PADDING)),
+        }
+    }
+
     /// A cell with these bytes.
     pub fn copy_of(&mut self, bytes: &[u8; CELL_LEN]) -> Box<Cell> {
         match self.free.pop() {

@@ -139,6 +139,20 @@ impl RelayCrypt {
         self.forward.recognize(body)
     }
 
+    /// As [`decrypt_forward`](Self::decrypt_forward), but from one place to another: `from` is the
+    /// body as received, `to` becomes what `body` would. What `to` was is lost.
+    #[inline]
+    pub fn decrypt_forward_to(&mut self, from: &[u8; BODY_LEN], to: &mut [u8; BODY_LEN]) -> bool {
+        self.forward.stream.apply_to(from, to);
+        self.forward.recognize(to)
+    }
+
+    /// As [`encrypt_backward`](Self::encrypt_backward), but from one place to another.
+    #[inline]
+    pub fn encrypt_backward_to(&mut self, from: &[u8; BODY_LEN], to: &mut [u8; BODY_LEN]) {
+        self.backward.stream.apply_to(from, to);
+    }
+
     /// Adds this hop's layer to a cell moving toward the origin.
     #[inline]
     pub fn encrypt_backward(&mut self, body: &mut [u8; BODY_LEN]) {
@@ -272,6 +286,13 @@ mod tests {
         for n in 0..100 {
             let mut body = message(n);
             client.encrypt_forward(0, &mut body);
+            let mut moved = [0; BODY_LEN];
+            assert!(relay.clone().decrypt_forward_to(&body, &mut moved));
+            assert_eq!(moved, message(n));
+            let mut moved = [0; BODY_LEN];
+            relay.clone().encrypt_backward_to(&body, &mut moved);
+            relay.clone().encrypt_backward(&mut moved);
+            assert_eq!(moved, body);
             assert!(relay.decrypt_forward(&mut body));
             assert_eq!(body, message(n));
             assert_eq!(client.forward_digest(0), Some(relay.forward_digest()));

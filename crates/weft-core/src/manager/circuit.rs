@@ -14,7 +14,7 @@ use rand::Rng as _;
 use super::{Complaint, LocalConnectionManager, Tell};
 use crate::address::{ConnectionId, HalfAddr};
 use crate::half::{Away, CircuitHalf, Peer, Purpose, Role, Toward, Wait};
-use crate::message::{ExtendRequest, HalfCell, HalfControl, ToController};
+use crate::message::{ExtendRequest, HalfControl, ToController};
 use crate::scheduler::LinkKey;
 
 impl LocalConnectionManager {
@@ -285,8 +285,13 @@ impl LocalConnectionManager {
 
     /// A relay cell from the other half: the half that holds the keys adds its layer, and the cell
     /// waits for the scheduler.
-    pub(super) fn deliver(&mut self, message: HalfCell, now: Instant) {
-        let HalfCell { to, from, mut cell } = message;
+    pub(super) fn deliver(
+        &mut self,
+        to: HalfAddr,
+        from: HalfAddr,
+        mut cell: Box<Cell>,
+        now: Instant,
+    ) {
         let ready = match self.halves.at(to) {
             Some(half) if half.peer == Peer::Joined(from) => match &mut half.role {
                 Role::TowardOrigin(Toward {

@@ -366,9 +366,9 @@ impl LocalConnectionManager {
         now: Instant,
     ) {
         let mut count = 0;
-        for cell in cells {
+        for HalfCell { to, from, cell } in cells {
             count += 1;
-            self.deliver(cell, now);
+            self.deliver(to, from, cell, now);
         }
         for empty in empties {
             self.pool.put(empty);
@@ -458,11 +458,10 @@ impl LocalConnectionManager {
 
     /// Sends a cell to a half, wherever it is.
     fn send_cell(&mut self, to: HalfAddr, from: HalfAddr, cell: Box<Cell>, now: Instant) {
-        let message = HalfCell { to, from, cell };
         if to.thread == self.me {
-            self.deliver(message, now);
+            self.deliver(to, from, cell, now);
         } else if let Some(outbox) = self.outboxes.get_mut(usize::from(to.thread.0)) {
-            outbox.cells.push(message);
+            outbox.cells.push(HalfCell { to, from, cell });
         }
     }
 

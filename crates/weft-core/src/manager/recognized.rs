@@ -49,8 +49,9 @@ impl LocalConnectionManager {
                     };
                     toward.relay_early_left = left;
                 }
-                let mut cell = self.pool.copy_of(view.as_bytes());
-                if crypt.decrypt_forward(cell.body_mut()) {
+                let mut cell = self.pool.take();
+                cell.set_command(view.command());
+                if crypt.decrypt_forward_to(view.body(), cell.body_mut()) {
                     self.totals.cells_recognized += 1;
                     self.on_recognized(slot, &cell, early, now);
                     self.pool.put(cell);
@@ -76,14 +77,38 @@ impl LocalConnectionManager {
             Role::AwayFromOrigin(away) => match half.peer {
                 // RELAY_EARLY only ever moves away from the origin.
                 Peer::Joined(to) if !early && *away == Away::Open => {
-                    let cell = self.pool.copy_of(view.as_bytes());
-                    self.send_cell(to, from, cell, now);
+                    self.pass_toward_origin(to, from, view, now);
                 }
                 _ if early => {
                     self.protocol_error(slot, "RELAY_EARLY toward the circuit's origin", now)
                 }
                 _ => self.protocol_error(slot, "a relay cell before CREATED2", now),
             },
+        }
+    }
+
+    /// Passes a cell on toward the origin. If the half with the keys is on this thread too, the cell
+    /// gets its layer on the way from the link's buffer to its own place.
+    fn pass_toward_origin(
+        &mut self,
+        to: HalfAddr,
+        from: HalfAddr,
+        view: CellView<'_>,
+        now: Instant,
+    ) {
+        if let Some(half) = self.halves.at(to)
+            && half.peer == Peer::Joined(from)
+            && let Role::TowardOrigin(toward) = &mut half.role
+            && let Some(crypt) = &mut toward.crypt
+        {
+            let mut cell = self.pool.take();
+            cell.set_command(ChanCmd::RELAY);
+            crypt.encrypt_backward_to(view.body(), cell.body_mut());
+            self.totals.cells_relayed += 1;
+            self.enqueue(to.slot, cell, now);
+        } else {
+            let cell = self.pool.copy_of(view.as_bytes());
+            self.send_cell(to, from, cell, now);
         }
     }
 

@@ -49,6 +49,19 @@ impl Aes128Ctr {
             Stream::Portable(stream) => stream.apply_keystream(data),
         }
     }
+
+    /// Adds the next `N` bytes of key stream to `from` and writes the sum to `to`.
+    #[inline]
+    pub(crate) fn apply_to<const N: usize>(&mut self, from: &[u8; N], to: &mut [u8; N]) {
+        match &mut self.0 {
+            #[cfg(target_arch = "x86_64")]
+            Stream::Wide(stream) => stream.apply_to(from, to),
+            Stream::Portable(stream) => {
+                *to = *from;
+                stream.apply_keystream(to);
+            }
+        }
+    }
 }
 
 /// See [`Portable`].
@@ -96,6 +109,13 @@ mod tests {
             ours.apply(&mut data);
             reference.apply_keystream(&mut expected);
             assert_eq!(data, expected, "after {length} bytes");
+        }
+        for round in 0..64 {
+            let from = [round; 509];
+            let (mut to, mut expected) = ([0; 509], from);
+            ours.apply_to(&from, &mut to);
+            reference.apply_keystream(&mut expected);
+            assert_eq!(to, expected, "cell {round}");
         }
     }
 

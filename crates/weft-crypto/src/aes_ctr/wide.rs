@@ -1,18 +1,21 @@
 //! AES-128-CTR by VAES on 512-bit registers: four blocks in each instruction.
 //!
 //! A cell's body is 509 bytes, so the key stream of one cell begins anywhere in a block and spans up
-//! to 33 of them. [`apply`] makes the whole of it in nine registers at once, which hides the latency
-//! of the AES instructions, and adds it from wherever in the first block it begins.
+//! to 33 of them. [`pass`] makes the whole of it in nine registers at once, which hides the latency
+//! of the AES instructions, shifts it by where in the first block it begins, and adds it on the way
+//! from one place to another. Nothing that was just stored is loaded again: on the road of a cell
+//! older stores often wait for memory, and such a load would wait for all of them.
 //!
 //! Miri knows none of these instructions; the tests compare with the portable implementation
 //! instead, at every offset.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::{
-    __m128i, __m512i, _mm_aeskeygenassist_si128, _mm_loadu_si128, _mm_shuffle_epi32,
-    _mm_slli_si128, _mm_storeu_si128, _mm_xor_si128, _mm512_add_epi64, _mm512_aesenc_epi128,
-    _mm512_aesenclast_epi128, _mm512_and_si512, _mm512_broadcast_i32x4, _mm512_set_epi64,
-    _mm512_set1_epi64, _mm512_shuffle_epi8, _mm512_storeu_si512, _mm512_xor_si512,
+    __m128i, _mm_aeskeygenassist_si128, _mm_loadu_si128, _mm_shuffle_epi32, _mm_slli_si128,
+    _mm_storeu_si128, _mm_xor_si128, _mm512_add_epi8, _mm512_add_epi64, _mm512_aesenc_epi128,
+    _mm512_aesenclast_epi128, _mm512_and_si512, _mm512_broadcast_i32x4, _mm512_loadu_si512,
+    _mm512_mask_storeu_epi8, _mm512_maskz_loadu_epi8, _mm512_permutex2var_epi8, _mm512_set_epi64,
+    _mm512_set1_epi8, _mm512_set1_epi64, _mm512_shuffle_epi8, _mm512_xor_si512,
 };
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
@@ -35,7 +38,8 @@ impl Supported {
         (is_x86_feature_detected!("aes")
             && is_x86_feature_detected!("vaes")
             && is_x86_feature_detected!("avx512f")
-            && is_x86_feature_detected!("avx512bw"))
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512vbmi"))
         .then_some(Self(()))
     }
 }
@@ -70,10 +74,26 @@ impl Wide {
     pub(super) fn apply(&mut self, data: &mut [u8]) {
         let Supported(()) = self.supported;
         for piece in data.chunks_mut(PASS) {
-            // SAFETY: `self.supported` exists, so the processor has all the features.
-            unsafe { apply(&self.round_keys, self.position, piece) };
+            let to = piece.as_mut_ptr();
+            // SAFETY: `self.supported` exists, so the processor has all the features. `piece` may be
+            // read and written for its length, which is at most PASS.
+            unsafe { pass(&self.round_keys, self.position, to, to, piece.len()) };
             self.position += piece.len() as u64;
         }
+    }
+
+    /// Adds the next `from.len()` bytes of key stream to `from` and writes the sum to `to`.
+    #[inline]
+    pub(super) fn apply_to<const N: usize>(&mut self, from: &[u8; N], to: &mut [u8; N]) {
+        const { assert!(N <= PASS) };
+        let Supported(()) = self.supported;
+        // SAFETY: `self.supported` exists, so the processor has all the features. `from` may be read
+        // and `to` written for N bytes, at most PASS.
+        unsafe {
+            let (from, to) = (from.as_ptr(), to.as_mut_ptr());
+            pass(&self.round_keys, self.position, from, to, N);
+        }
+        self.position += N as u64;
     }
 }
 
@@ -117,9 +137,20 @@ fn load(bytes: &[u8; BLOCK]) -> __m128i {
     unsafe { _mm_loadu_si128(bytes.as_ptr().cast()) }
 }
 
-/// Adds key stream from byte `position` on to `data`, at most [`PASS`] bytes.
-#[target_feature(enable = "aes,vaes,avx512f,avx512bw")]
-fn apply(round_keys: &[[u8; BLOCK]; 11], position: u64, data: &mut [u8]) {
+/// Adds key stream from byte `position` on to `length` bytes at `from` and writes them to `to`.
+///
+/// # Safety
+///
+/// `from` may be read and `to` written for `length` bytes, which are the same place or do not
+/// overlap. `length` is at most [`PASS`].
+#[target_feature(enable = "aes,vaes,avx512f,avx512bw,avx512vbmi")]
+unsafe fn pass(
+    round_keys: &[[u8; BLOCK]; 11],
+    position: u64,
+    from: *const u8,
+    to: *mut u8,
+    length: usize,
+) {
     let first = (position / BLOCK as u64).cast_signed();
     // Each 128-bit lane is one block: the counter's low half, big-endian, in its upper 64 bits.
     let swap = _mm512_set_epi64(
@@ -150,15 +181,48 @@ fn apply(round_keys: &[[u8; BLOCK]; 11], position: u64, data: &mut [u8]) {
         }
     }
     let last = _mm512_broadcast_i32x4(load(&round_keys[10]));
-    let mut stream = [0u8; REGISTERS * REGISTER];
-    for (block, bytes) in blocks.iter().zip(stream.chunks_exact_mut(REGISTER)) {
-        let block: __m512i = _mm512_aesenclast_epi128(*block, last);
-        // SAFETY: `bytes` has the 64 bytes that are written; no alignment is asked for.
-        unsafe { _mm512_storeu_si512(bytes.as_mut_ptr().cast(), block) };
+    for block in &mut blocks {
+        *block = _mm512_aesenclast_epi128(*block, last);
     }
-    let offset = usize::try_from(position % BLOCK as u64).unwrap_or(0);
-    let stream = stream.get(offset..).unwrap_or_default();
-    for (byte, key) in data.iter_mut().zip(stream) {
-        *byte ^= key;
+    // Which bytes of two neighbouring registers: from the offset in the first block on.
+    #[allow(clippy::cast_possible_truncation)] // less than 16
+    let offset = (position % BLOCK as u64) as i8;
+    // SAFETY: reads the 64 bytes of a constant.
+    let upwards = unsafe { _mm512_loadu_si512(UPWARDS.as_ptr().cast()) };
+    let index = _mm512_add_epi8(upwards, _mm512_set1_epi8(offset));
+    let mut done = 0;
+    for (i, block) in blocks.iter().enumerate() {
+        if done >= length {
+            break;
+        }
+        // Behind the last register nothing is taken: PASS leaves room for the offset.
+        let next = blocks.get(i + 1).unwrap_or(block);
+        let stream = _mm512_permutex2var_epi8(*block, index, *next);
+        let mask = match length - done {
+            rest @ 0..REGISTER => (1u64 << rest) - 1,
+            _ => u64::MAX,
+        };
+        // SAFETY: `done` is less than `length`, and the mask covers at most the `length - done` bytes
+        // that remain: nothing else is read or written.
+        unsafe {
+            let data = _mm512_maskz_loadu_epi8(mask, from.add(done).cast());
+            let sum = _mm512_xor_si512(data, stream);
+            _mm512_mask_storeu_epi8(to.add(done).cast(), mask, sum);
+        }
+        done += REGISTER;
     }
 }
+
+/// 0, 1, 2 and so on.
+const UPWARDS: [u8; REGISTER] = {
+    let mut bytes = [0; REGISTER];
+    let mut i = 0;
+    while i < REGISTER {
+        #[allow(clippy::cast_possible_truncation, clippy::indexing_slicing)] // less than 64
+        {
+            bytes[i] = i as u8;
+        }
+        i += 1;
+    }
+    bytes
+};
