@@ -3,17 +3,16 @@
 //! Each connection thread schedules its own links only, so that no scheduling decision needs a
 //! lock or a message (seeds/000 4.3). Within the thread the rule is C tor's
 //! (`circuitmux_ewma.c`, `scheduler_kist.c`): of all circuits that have cells queued, on all links
-//! that may still write in this run, the one that has sent least lately goes first, one cell at a
-//! time. "Lately" is an exponentially weighted count of cells: a cell counts half as much after
+//! that may still write in this run, the one that has sent least lately goes first, a few cells at
+//! a time (in C tor one). "Lately" is an exponentially weighted count of cells: a cell counts half as much after
 //! each half-life. How much a link may write in one run is worked out in [`kist`].
 //!
 //! # One run
 //!
 //! The owner calls [`Scheduler::set_budget`] for each of [`Scheduler::waiting_links`], then
-//! [`Scheduler::next`] until it gives nothing, and moves one cell from the chosen circuit's queue
-//! to the chosen link each time. When that was the queue's last cell it calls
-//! [`Scheduler::set_active`] with `false` before it calls `next` again. What is left of a budget
-//! stays until the next `set_budget`.
+//! [`Scheduler::choose`] until it gives nothing. Each time it moves cells from the chosen circuit's
+//! queue to the chosen link and says how many by [`Scheduler::sent`]. What is left of a budget stays
+//! until the next `set_budget`.
 //!
 //! Keys are slots in the owner's slabs. They may be reused once the link or circuit is removed;
 //! calls with a key that is not in use do nothing.
@@ -48,6 +47,17 @@ pub struct Counts {
     pub turns: u64,
     /// Cells scheduled.
     pub cells: u64,
+}
+
+/// Who sends next: see [`Scheduler::choose`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Choice {
+    /// The link that it goes to.
+    pub link: LinkKey,
+    /// The circuit.
+    pub half: HalfKey,
+    /// Cells that the link may still write in this run; at least one.
+    pub budget: u32,
 }
 
 /// The circuits and links of one connection thread, and who is next. See the [module](self).
@@ -254,28 +264,50 @@ impl Scheduler {
         !self.ready.is_empty()
     }
 
-    /// Chooses the circuit that sends the next cell, and the link that it goes to: of the active
-    /// circuits on links with budget, the one with the lowest count; among equals, the one that
-    /// was chosen or became active longest ago. Counts one cell for the circuit and takes one from
-    /// the link's budget.
-    #[allow(clippy::should_implement_trait)] // not an iterator: each call has its own time
-    pub fn next(&mut self, now: Instant) -> Option<(LinkKey, HalfKey)> {
+    /// Chooses the circuit that sends next, and the link that it goes to: of the active circuits on
+    /// links with budget, the one with the lowest count; among equals, the one that was chosen or
+    /// became active longest ago. The caller sends as many of its cells as it likes, at most the
+    /// link's budget, and says so by [`Scheduler::sent`].
+    pub fn choose(&mut self) -> Option<Choice> {
         let Some((link, half)) = self.most_urgent() else {
             self.counts.turns += u64::from(std::mem::take(&mut self.cells_in_turn));
             return None;
         };
+        let budget = self.links[link as usize].budget;
+        Some(Choice { link, half, budget })
+    }
+
+    /// What was chosen has sent so many cells: counts them for the circuit and takes them from the
+    /// link's budget. `active`: cells are left in the circuit's queue.
+    pub fn sent(&mut self, choice: Choice, cells: u32, active: bool, now: Instant) {
         let weight = self.weight_at(now);
-        let circuit = &mut self.circuits[half as usize];
-        circuit.count += weight;
+        let Choice { link, half, .. } = choice;
+        let Some(circuit) = self.circuits.get_mut(half as usize) else {
+            return;
+        };
+        let Some(entry) = self.links.get_mut(link as usize) else {
+            return;
+        };
+        circuit.count += weight * f64::from(cells);
         self.order += 1;
-        let priority = Priority::new(circuit.count, self.order);
-        let entry = &mut self.links[link as usize];
-        entry.budget -= 1;
-        entry.active.set(&mut self.circuits, half, priority);
+        entry.budget = entry.budget.saturating_sub(cells);
+        if active {
+            let priority = Priority::new(circuit.count, self.order);
+            entry.active.set(&mut self.circuits, half, priority);
+        } else {
+            entry.active.remove(&mut self.circuits, half);
+        }
         self.link_changed(link);
-        self.counts.cells += 1;
-        self.cells_in_turn = true;
-        Some((link, half))
+        self.counts.cells += u64::from(cells);
+        self.cells_in_turn |= cells > 0;
+    }
+
+    /// Chooses as [`Scheduler::choose`] does and counts one cell, more of which are left.
+    #[allow(clippy::should_implement_trait)] // not an iterator: each call has its own time
+    pub fn next(&mut self, now: Instant) -> Option<(LinkKey, HalfKey)> {
+        let choice = self.choose()?;
+        self.sent(choice, 1, true, now);
+        Some((choice.link, choice.half))
     }
 
     /// Changes the half-life; what circuits have sent so far keeps its weight as of `now`.

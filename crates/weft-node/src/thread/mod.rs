@@ -54,6 +54,7 @@ use weft_core::handshake::Role;
 use weft_core::load::Load;
 use weft_core::manager::{Expiry, LocalConnectionManager, RelayParams};
 use weft_core::message::{RingDepths, ToController};
+use weft_core::scheduler::LinkKey;
 use weft_sync::lease::Lease;
 
 use crate::logging::RateLimit;
@@ -180,6 +181,8 @@ pub struct ConnectionThread {
     scratch: Vec<u8>,
     /// What a handshake's record decrypts to.
     plain: Vec<u8>,
+    /// Links being written in this turn.
+    links: Vec<LinkKey>,
     /// Sealed bytes on their way to the socket being written.
     wire: Vec<u8>,
     /// Cells whose memory is free again.
@@ -241,6 +244,7 @@ impl ConnectionThread {
             turns: 0,
             stuck: VecDeque::new(),
             plain: Vec::new(),
+            links: Vec::new(),
             wire: Vec::new(),
             spent: Vec::new(),
             rng,

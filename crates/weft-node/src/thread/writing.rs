@@ -34,8 +34,11 @@ impl ConnectionThread {
             });
         }
         self.write_again = None;
-        let links: Vec<LinkKey> = self.manager.links_to_write().to_vec();
-        for link in links {
+        // Out of `self` while it is gone through: writing may close a link.
+        let mut links = std::mem::take(&mut self.links);
+        links.clear();
+        links.extend_from_slice(self.manager.links_to_write());
+        for link in links.iter().copied() {
             let Some(token) = self.by_link.get(link as usize).copied().flatten() else {
                 continue;
             };
@@ -43,6 +46,7 @@ impl ConnectionThread {
                 self.close(token, &reason, now);
             }
         }
+        self.links = links;
         self.manager.prune_written();
     }
 
