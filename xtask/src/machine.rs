@@ -37,6 +37,13 @@ const VALGRIND: Need = Need {
     package: "valgrind",
     what_for: "counting the instructions for each cell",
 };
+const RSVG: Need = Need {
+    program: "rsvg-convert",
+    package: "librsvg2-bin",
+    what_for: "plots as PNG",
+};
+/// What text in plots is set in; without it numbers may be of another width than was reckoned with.
+const FONT: &str = "/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf";
 
 /// Installs what building, testing and the demo need and the machine lacks.
 ///
@@ -54,6 +61,21 @@ pub(crate) fn prepare() -> Result<()> {
 /// As of [`prepare`].
 pub(crate) fn prepare_counting() -> Result<()> {
     have(&[&C_COMPILER, &VALGRIND])
+}
+
+/// Installs what drawing plots needs and the machine lacks.
+///
+/// # Errors
+///
+/// As of [`prepare`].
+pub(crate) fn prepare_for_plots() -> Result<()> {
+    have(&[&RSVG])?;
+    // Elsewhere than on Debian and Ubuntu the font may be at another place.
+    if !Path::new(FONT).exists() && find("apt-get").is_some() {
+        println!("DejaVu Sans is missing (text in plots)");
+        install(&["fonts-dejavu-core"])?;
+    }
+    Ok(())
 }
 
 /// Installs what is missing of these.

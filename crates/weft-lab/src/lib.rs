@@ -17,6 +17,7 @@ pub mod interop;
 pub mod load;
 pub mod logs;
 pub mod network;
+pub mod plot;
 pub mod ports;
 pub mod process;
 pub mod traffic;

@@ -1,7 +1,5 @@
 //! Numbers of a report that bars, tables and plots are made of.
 
-#![allow(dead_code)] // tables and plots will read the others
-
 use weft_lab::bench::report::{Latency, Measured, Report, Usage};
 
 fn measured(report: &Report) -> Option<&Measured> {
@@ -19,16 +17,6 @@ fn latency(report: &Report) -> Option<&Latency> {
 /// CPU seconds of the target for each gigabyte of payload.
 pub(crate) fn cpu_per_gb(report: &Report) -> Option<f64> {
     usage(report)?.cpu_s_per_gb
-}
-
-/// The part of it in the kernel.
-pub(crate) fn system_per_gb(report: &Report) -> Option<f64> {
-    usage(report)?.system_s_per_gb
-}
-
-/// CPU seconds of the generator for each gigabyte of payload.
-pub(crate) fn generator_cpu_per_gb(report: &Report) -> Option<f64> {
-    measured(report)?.generator.cpu_s_per_gb
 }
 
 /// Processors that the target kept busy: CPU seconds for each second.
@@ -66,6 +54,11 @@ pub(crate) fn p90(report: &Report) -> Option<f64> {
 /// Microseconds that 99 of 100 cells took at most.
 pub(crate) fn p99(report: &Report) -> Option<f64> {
     Some(latency(report)?.p99_us)
+}
+
+/// Microseconds that 999 of 1000 cells took at most.
+pub(crate) fn p999(report: &Report) -> Option<f64> {
+    Some(latency(report)?.p999_us)
 }
 
 /// The most resident memory of the target, bytes.

@@ -13,14 +13,17 @@
 //! | `results` | the file |
 //! | `metrics`, `stats` | numbers of reports; medians and ranges |
 //! | `bars` | what Weft is held to |
+//! | `plots`, `tables` | what people look at |
 
 mod bars;
 mod launch;
 mod machine;
 mod metrics;
 mod plan;
+mod plots;
 mod results;
 mod stats;
+mod tables;
 #[cfg(test)]
 mod testing;
 
@@ -77,6 +80,13 @@ pub(crate) struct BenchArgs {
     /// Print the plan and end
     #[arg(long)]
     plan: bool,
+    /// Measure nothing: have bench/README.md and the book show this file of bench/results
+    #[arg(long, value_name = "FILE")]
+    tables: Option<PathBuf>,
+    /// Measure nothing: draw the plots of this results file, in a folder beside it that is not there
+    /// yet
+    #[arg(long, value_name = "FILE")]
+    plots: Option<PathBuf>,
 }
 
 /// Whether to bind processes to processors.
@@ -89,6 +99,14 @@ enum Pin {
 }
 
 pub(crate) fn run(args: &BenchArgs) -> Result<()> {
+    if let Some(file) = &args.tables {
+        return tables::rewrite(file);
+    }
+    if let Some(path) = &args.plots {
+        tools::prepare_for_plots()?;
+        let file = File { path: path.clone() };
+        return draw(&Results::read(path)?, &file);
+    }
     let options = options(args)?;
     let cpus = Cpus::here();
     let plan = Plan::new(options.quick, &args.only, &args.target, cpus.cores.len());
@@ -103,6 +121,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<()> {
     }
     let machine = Machine::here(&cpus, args.machine.as_deref());
     tools::prepare()?;
+    tools::prepare_for_plots()?;
     let weft = weft(args)?;
     let versions = Versions::here(&weft, args.weft.is_none());
     let now = OffsetDateTime::now_utc();
@@ -400,12 +419,21 @@ fn finish(results: &Results, file: &File) -> Result<()> {
         println!("{}", line(bar));
     }
     println!("\nResults: {}", file.path.display());
+    draw(results, file)?;
     let failed = results.runs.iter().filter(|run| run.failure.is_some());
     match failed.count() {
         _ if !results.finished => bail!("interrupted: what was measured until then is kept"),
         0 => Ok(()),
         failed => bail!("{failed} of {} measurements failed", results.runs.len()),
     }
+}
+
+/// Draws the plots beside the results.
+fn draw(results: &Results, file: &File) -> Result<()> {
+    let folder = file.plots();
+    let plots = plots::draw(results, &folder)?;
+    println!("Plots:   {} in {}", plots.len(), folder.display());
+    Ok(())
 }
 
 /// A bar on one line.

@@ -124,7 +124,6 @@ impl Results {
     }
 
     /// The points that `chosen` picks, in the order in which they were measured.
-    #[allow(dead_code)] // tables and plots will
     pub(crate) fn points(&self, chosen: impl Fn(&Point) -> bool) -> Vec<Point> {
         let mut points: Vec<Point> = Vec::new();
         for run in self.runs.iter().filter(|run| chosen(&run.point)) {
@@ -135,7 +134,23 @@ impl Results {
         points
     }
 
-    #[allow(dead_code)] // tables and plots will
+    /// Weft's version and commit.
+    pub(crate) fn weft(&self) -> String {
+        let versions = &self.versions;
+        let commit = versions.commit.as_deref().unwrap_or("unknown");
+        format!(
+            "{}, {} {}{}",
+            versions.weft.as_deref().unwrap_or("Weft"),
+            match versions.built_here {
+                true => "commit",
+                // Nobody knows where a given program comes from.
+                false => "a given file, measured by commit",
+            },
+            commit.get(..10).unwrap_or(commit),
+            if versions.dirty { " with changes" } else { "" }
+        )
+    }
+
     pub(crate) fn read(path: &Path) -> Result<Results> {
         let text =
             fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
@@ -236,7 +251,6 @@ impl File {
     }
 
     /// Where its plots go.
-    #[allow(dead_code)] // tables and plots will
     pub(crate) fn plots(&self) -> PathBuf {
         self.path.with_extension("")
     }

@@ -1,0 +1,397 @@
+//! Results as tables in Markdown, and the pages that show them.
+//!
+//! A page has two markers; what is between them is made from a results file, which it names. A test
+//! compares the pages with those files.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::bars::{Bar, Verdict};
+use super::metrics;
+use super::plan::Point;
+use super::plots::{self, name};
+use super::results::{Metric, Results};
+use super::stats::Summary;
+use crate::machine as tools;
+
+const BEGIN: &str = "<!-- results: ";
+const END: &str = "<!-- end of results -->";
+
+/// The pages, from the top of the checkout. The book shows plots besides.
+const README: &str = "bench/README.md";
+const BOOK: &str = "docs/measurements.md";
+/// The book's copies of the plots: a book has only what is in its own folder.
+const PLOTS: &str = "docs/measurements";
+
+/// Rewrites what the pages say, and the book's plots, from a results file in `bench/results`.
+pub(crate) fn rewrite(file: &Path) -> Result<()> {
+    let results = Results::read(file)?;
+    let root = tools::root();
+    let folder = root
+        .join("bench/results")
+        .canonicalize()
+        .context("there are no results")?;
+    let file = file.canonicalize().context("finding the results file")?;
+    ensure!(
+        file.parent() == Some(&folder),
+        "{} is not in {}: the pages name results that are committed with them",
+        file.display(),
+        folder.display()
+    );
+    let name = file
+        .file_name()
+        .and_then(|name| name.to_str())
+        .context("the results file has no name")?;
+    let own = root.join(PLOTS);
+    fs::create_dir_all(&own).with_context(|| format!("creating {}", own.display()))?;
+    for (name, figure) in plots::figures(&results) {
+        let path = own.join(format!("{name}.svg"));
+        fs::write(&path, figure.svg()?).with_context(|| format!("writing {}", path.display()))?;
+    }
+    for page in [README, BOOK] {
+        let path = root.join(page);
+        let old = fs::read_to_string(&path).with_context(|| format!("reading {page}"))?;
+        let new = with_section(&old, name, &section(&results, page == BOOK))
+            .with_context(|| format!("rewriting {page}"))?;
+        fs::write(&path, new).with_context(|| format!("writing {page}"))?;
+        println!("{page} shows {name}.");
+    }
+    println!("The book's plots are in {PLOTS}.");
+    Ok(())
+}
+
+/// A page with what is between its markers replaced.
+fn with_section(page: &str, name: &str, section: &str) -> Result<String> {
+    let (before, rest) = page
+        .split_once(BEGIN)
+        .context("it has no marker for results")?;
+    let Some((_, after)) = rest.split_once(END) else {
+        bail!("results have no end in it");
+    };
+    Ok(format!(
+        "{before}{BEGIN}{name} -->\n\n{section}\n{END}{after}"
+    ))
+}
+
+/// Everything that a page says of results.
+fn section(results: &Results, with_plots: bool) -> String {
+    let mut parts = vec![origin(results), bars(&results.bars)];
+    let plot = |name: &str, text: &str| match with_plots {
+        true => format!("![{text}](measurements/{name}.svg)\n"),
+        false => String::new(),
+    };
+    let drawn: Vec<&str> = plots::figures(results)
+        .iter()
+        .map(|(name, _)| *name)
+        .collect();
+    let mut add = |title: &str, file: &str, tables: Vec<String>| {
+        let tables: Vec<String> = tables
+            .into_iter()
+            .filter(|table| !table.is_empty())
+            .collect();
+        if tables.is_empty() {
+            return;
+        }
+        parts.push(format!("### {title}\n"));
+        if with_plots && drawn.contains(&file) {
+            parts.push(plot(file, title));
+        }
+        parts.extend(tables);
+    };
+    let full = |point: &Point| point.mode == "cells" && point.of_tor.is_none();
+    let rated = |point: &Point| point.mode == "cells" && point.of_tor.is_some();
+    let cpu = [Column("", metrics::cpu_per_gb, 1.0)];
+    add(
+        "CPU seconds per GB",
+        "cpu",
+        vec![by_target(results, full, &cpu)],
+    );
+    let goodput = [Column("", metrics::goodput, 1e-6)];
+    add(
+        "Goodput, Mbit/s",
+        "throughput",
+        vec![by_target(results, full, &goodput)],
+    );
+    let busy = [
+        Column("relay", metrics::busy, 1.0),
+        Column("generator", metrics::generator_busy, 1.0),
+    ];
+    add(
+        "Processors kept busy",
+        "",
+        vec![by_target(results, full, &busy)],
+    );
+    let latency = [
+        Column("p50", metrics::p50, 1e-3),
+        Column("p90", metrics::p90, 1e-3),
+        Column("p99", metrics::p99, 1e-3),
+    ];
+    add(
+        "Latency of cells at 80 % of C tor's full speed, ms",
+        "latency",
+        vec![by_point(results, rated, &latency)],
+    );
+    let peak = [Column("peak RSS, MB", metrics::peak_rss, 1e-6)];
+    let idle = [Column("kB for each", metrics::idle_bytes, 1e-3)];
+    add(
+        "Memory",
+        "memory",
+        vec![
+            by_point(results, rated, &peak),
+            by_point(results, |point| point.mode.starts_with("idle"), &idle),
+        ],
+    );
+    let onionskins = [
+        Column("for each CPU second", metrics::onionskins_per_cpu_s, 1.0),
+        Column("for each second", metrics::onionskins_per_s, 1.0),
+    ];
+    add(
+        "Circuits made",
+        "onionskins",
+        vec![by_point(
+            results,
+            |point| point.mode == "onionskins",
+            &onionskins,
+        )],
+    );
+    parts.join("\n")
+}
+
+/// Where the numbers come from.
+fn origin(results: &Results) -> String {
+    let (machine, versions, options) = (&results.machine, &results.versions, &results.options);
+    let mut text = format!(
+        "| | |\n|---|---|\n| machine | {}, {} cores, {:.1} GB of memory{} |\n| kernel | {} |\n",
+        machine.cpu,
+        machine.cores,
+        machine.memory_bytes as f64 / 1e9,
+        if machine.virtual_machine {
+            ", virtual"
+        } else {
+            ""
+        },
+        machine.kernel,
+    );
+    let mut row = |name: &str, value: &str| {
+        if !value.is_empty() {
+            // Writing into a string does not fail.
+            let _ = writeln!(text, "| {name} | {value} |");
+        }
+    };
+    row("governor", machine.governor.as_deref().unwrap_or_default());
+    row("load average before", &machine.load_average_before);
+    row("measured", &results.started_at);
+    row("Weft", &results.weft());
+    row("C tor", versions.tor.as_deref().unwrap_or_default());
+    row("compiler", versions.rustc.as_deref().unwrap_or_default());
+    row(
+        "repetitions",
+        &format!(
+            "{}, of {} s each after {} s of warm-up",
+            options.repetitions, options.seconds, options.warm_up
+        ),
+    );
+    row("who runs where", &results.sharing.join("; "));
+    let failed = results
+        .runs
+        .iter()
+        .filter(|run| run.failure.is_some())
+        .count();
+    if !results.finished || failed > 0 {
+        let end = if results.finished {
+            ""
+        } else {
+            "the run was ended early; "
+        };
+        row("incomplete", &format!("{end}{failed} measurements failed"));
+    }
+    text
+}
+
+fn bars(bars: &[Bar]) -> String {
+    let mut text = "### Bars\n\n| | bar | goal | measured | |\n|---|---|---|---|---|\n".to_owned();
+    for bar in bars {
+        let sign = if bar.at_least { "≥" } else { "≤" };
+        let parts: Vec<String> = bar
+            .parts
+            .iter()
+            .map(|part| {
+                let what = match part.what.as_str() {
+                    "" => String::new(),
+                    what => format!("{what} "),
+                };
+                format!("{what}{}", range(&part.ratio))
+            })
+            .collect();
+        let verdict = match (bar.verdict, &bar.note) {
+            (Verdict::NotMeasurable, Some(note)) => note.clone(),
+            (verdict, Some(note)) => format!("{verdict}: {note}"),
+            (verdict, None) => verdict.to_string(),
+        };
+        let _ = writeln!(
+            text,
+            "| {} | {sign} {} | {sign} {} | {} | {verdict} |",
+            bar.name,
+            bar.bar,
+            bar.goal,
+            parts.join("; ")
+        );
+    }
+    text
+}
+
+/// A number of each report, times a factor.
+struct Column(&'static str, Metric, f64);
+
+impl Column {
+    fn cell(&self, results: &Results, point: &Point, target: &str) -> String {
+        let summary = results.summary(point, target, self.1);
+        summary.map_or_else(String::new, |summary| {
+            range(&Summary {
+                median: summary.median * self.2,
+                min: summary.min * self.2,
+                max: summary.max * self.2,
+                ..summary
+            })
+        })
+    }
+}
+
+/// A row for each point; for each target a column, in which several numbers are parted by slashes.
+fn by_target(results: &Results, chosen: impl Fn(&Point) -> bool, columns: &[Column]) -> String {
+    let (points, targets) = (results.points(&chosen), results.targets(&chosen));
+    let rows = points.iter().map(|point| {
+        let cells = targets.iter().map(|target| {
+            let cells = columns
+                .iter()
+                .map(|column| column.cell(results, point, target));
+            let cells: Vec<String> = cells.filter(|cell| !cell.is_empty()).collect();
+            cells.join(" / ")
+        });
+        let what = format!(
+            "{} circuits, {} links, {}",
+            point.circuits, point.links, point.direction
+        );
+        [what].into_iter().chain(cells).collect()
+    });
+    let named: Vec<&str> = columns.iter().map(|column| column.0).collect();
+    let heads = [named.join(" / ")].into_iter();
+    table(
+        heads
+            .chain(targets.iter().map(|target| name(target)))
+            .collect(),
+        rows.collect(),
+    )
+}
+
+/// A row for each target at each point, a column for each number.
+fn by_point(results: &Results, chosen: impl Fn(&Point) -> bool, columns: &[Column]) -> String {
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    for point in results.points(&chosen) {
+        for target in results.targets(|other| *other == point) {
+            let cells: Vec<String> = columns
+                .iter()
+                .map(|column| column.cell(results, &point, &target))
+                .collect();
+            if cells.iter().any(|cell| !cell.is_empty()) {
+                let what = match point.mode.as_str() {
+                    "cells" => point.direction.clone(),
+                    _ => point.to_string(),
+                };
+                rows.push([what, name(&target)].into_iter().chain(cells).collect());
+            }
+        }
+    }
+    let heads = ["", ""]
+        .into_iter()
+        .chain(columns.iter().map(|column| column.0));
+    table(heads.map(str::to_owned).collect(), rows)
+}
+
+fn table(heads: Vec<String>, rows: Vec<Vec<String>>) -> String {
+    if rows.is_empty() {
+        return String::new();
+    }
+    let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+    let ruler = format!("|{}\n", "---|".repeat(heads.len()));
+    let rows: String = rows.iter().map(|row| line(row)).collect();
+    format!("{}{ruler}{rows}", line(&heads))
+}
+
+/// A median with its range, if there is one.
+fn range(summary: &Summary) -> String {
+    let digits = match summary.median.abs() {
+        n if n >= 100.0 => 0,
+        n if n >= 10.0 => 1,
+        _ => 2,
+    };
+    match summary.count {
+        0 | 1 => format!("{:.digits$}", summary.median),
+        _ => format!(
+            "{:.digits$} ({:.digits$}–{:.digits$})",
+            summary.median, summary.min, summary.max
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::testing::results;
+
+    #[test]
+    fn tables_have_every_bar_and_target() {
+        let text = section(&results(), true);
+        for words in [
+            "| CPU s/GB, weft ÷ the naive bare pipe, 20 circuits | ≤ 1.5 | ≤ 0.9 | download 1.17 (1.11–1.22)",
+            "| needs 8 cores, has 2 |",
+            "| 20 circuits, 4 links, download | 0.90 (0.90–0.90) | 4.10 (4.00–4.20) |",
+            "### Latency of cells",
+            "| download | C tor | 6.00 (6.00–6.00) | 20.0 (20.0–20.0) | 60.0 (60.0–60.0) |",
+            "| 400 idle links | Weft, 1 thread | 15.0 (15.0–15.0) |",
+            "](measurements/memory.svg)",
+        ] {
+            assert!(text.contains(words), "{words}\nin\n{text}");
+        }
+        assert!(!section(&results(), false).contains(".svg"));
+    }
+
+    #[test]
+    fn one_repetition_has_no_range() {
+        let mut one = results();
+        one.runs.retain(|run| run.repetition == 1);
+        let text = section(&one, false);
+        assert!(text.contains("| 0.90 | 4.00 | 1.00 |"), "{text}");
+    }
+
+    #[test]
+    fn only_what_is_between_the_markers_changes() {
+        let page = format!("a\n{BEGIN}none -->\nold\n{END}\nb\n");
+        let new = with_section(&page, "r.json", "new\n").expect("a page");
+        assert_eq!(new, format!("a\n{BEGIN}r.json -->\n\nnew\n\n{END}\nb\n"));
+        assert_eq!(with_section(&new, "r.json", "new\n").expect("again"), new);
+        assert!(with_section("no markers", "r.json", "").is_err());
+    }
+
+    #[test]
+    fn the_pages_say_what_the_results_say() {
+        for page in [README, BOOK] {
+            let text = fs::read_to_string(tools::root().join(page)).expect(page);
+            let (_, rest) = text.split_once(BEGIN).expect("a marker");
+            let (name, _) = rest.split_once(" -->").expect("the end of a marker");
+            if name == "none" {
+                continue;
+            }
+            let file = tools::root().join("bench/results").join(name);
+            let results = Results::read(&file).expect("the results that the page names");
+            let made = with_section(&text, name, &section(&results, page == BOOK)).expect("a page");
+            assert!(
+                made == text,
+                "{page} does not show {name}: cargo xtask bench --tables bench/results/{name}"
+            );
+        }
+    }
+}
