@@ -26,7 +26,10 @@ use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
 use rustls::server::NoServerSessionStorage;
 use rustls::version::{TLS12, TLS13};
-use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection};
+use rustls::{
+    ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection,
+    SupportedCipherSuite,
+};
 use thiserror::Error;
 use tor_cert_x509::TlsKeyAndCert;
 use tor_llcrypto::pk::ed25519::{Ed25519PublicKey, Ed25519SigningKey};
@@ -283,8 +286,16 @@ impl TlsSession for LinkSession {
 
 /// The cryptography that links use. rustls offers nothing that tor-spec 2.1 forbids: every suite
 /// has ephemeral keys and an AEAD.
+///
+/// AES-128-GCM goes first, as in C tor's clients (`ciphers_v13.inc`): circuits are AES-128 too, and
+/// a link costs a fifth less than with AES-256.
 fn provider() -> Arc<CryptoProvider> {
-    Arc::new(rustls::crypto::aws_lc_rs::default_provider())
+    let mut provider = rustls::crypto::aws_lc_rs::default_provider();
+    let first = |suite: &SupportedCipherSuite| {
+        suite.suite() == rustls::CipherSuite::TLS13_AES_128_GCM_SHA256
+    };
+    provider.cipher_suites.sort_by_key(|suite| !first(suite));
+    Arc::new(provider)
 }
 
 /// A responder's configuration: one certificate, no client certificates, and no resumption of any
@@ -303,6 +314,8 @@ fn server_config(link: &TlsKeyAndCert) -> Result<ServerConfig, LinkTlsError> {
         .with_single_cert(chain, key)?;
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
+    // The server's preference decides, as in C tor (SSL_OP_CIPHER_SERVER_PREFERENCE).
+    config.ignore_client_order = true;
     config.enable_secret_extraction = true;
     Ok(config)
 }
