@@ -9,6 +9,17 @@ pub fn usable_cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
+/// Asks the kernel for ordinary pages, not for huge ones behind the allocator's back: a relay's memory
+/// is many small things that come and go, and a huge page stays as long as one of them does. At rest
+/// it is a third less (docs/performance.md).
+///
+/// A kernel that does not know the request goes on as before.
+pub fn keep_pages_small() {
+    if let Err(error) = nix::sys::prctl::set_thp_disable(true) {
+        tracing::debug!("Could not turn transparent huge pages off: {error}");
+    }
+}
+
 /// Memory of the machine in bytes, or of this process's cgroup where that is less; `None` where
 /// the system does not tell.
 pub fn total_memory() -> Option<u64> {

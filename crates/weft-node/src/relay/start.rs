@@ -108,6 +108,7 @@ fn start(options: Options, context: Context) -> Result<Relay, StartError> {
     if !options.is_relay() {
         return Err(StartError::NotARelay);
     }
+    crate::process::machine::keep_pages_small();
     let mut rng: StdRng = rand::make_rng();
     let max_connections =
         crate::process::limits::raise_file_limit(u64::from(options.resources.conn_limit))?;
