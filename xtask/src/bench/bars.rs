@@ -167,6 +167,7 @@ pub(crate) fn bars(results: &Results) -> Vec<Bar> {
     let rss = row("peak RSS under the same load, C tor ÷ weft", true, 2.0, 4.0);
     let idle = row("memory per idle link, C tor ÷ weft", true, 2.0, 3.0);
     let one = "weft:1";
+    let idle_links = Point::idle_links(results.options.quick);
     vec![
         fill(first, &both(FEW), "tor", one, metrics::cpu_per_gb),
         fill(second, &both(MANY), "tor", one, metrics::cpu_per_gb),
@@ -202,13 +203,7 @@ pub(crate) fn bars(results: &Results) -> Vec<Bar> {
         ),
         fill(p99, &latency, "tor", one, metrics::p99),
         fill(rss, &latency, "tor", one, metrics::peak_rss),
-        fill(
-            idle,
-            &[Point::idle_links()],
-            "tor",
-            one,
-            metrics::idle_bytes,
-        ),
+        fill(idle, &[idle_links], "tor", one, metrics::idle_bytes),
     ]
 }
 
@@ -280,8 +275,9 @@ fn part(
         .collect();
     let median = divided(above.value.median, below.value.median);
     let range = Summary::of(each)?;
-    // Less than no memory for a link is noise, not a ratio.
-    (median.is_finite() && below.value.median > 0.0).then(|| Part {
+    // Less than no memory for a link is no ratio.
+    let is_ratio = below.value.min > 0.0 && above.value.min > 0.0;
+    (median.is_finite() && is_ratio).then(|| Part {
         what: what.to_owned(),
         over: above,
         under: below,

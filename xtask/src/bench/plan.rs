@@ -95,10 +95,13 @@ pub(crate) const LATENCY_AT: (usize, usize) = (300, 30);
 pub(crate) const FEW: (usize, usize) = (20, 4);
 /// Circuits and links of the second.
 pub(crate) const MANY: (usize, usize) = (1500, 150);
-/// Idle links that are opened. Twice as many descriptors are needed, and some.
-pub(crate) const IDLE_LINKS: usize = 400;
+/// Idle links that are opened, each of which takes a descriptor on both sides. There must be many: a
+/// program that has freed memory since its start, and kept it, has room for the first of them.
+const IDLE_LINKS: usize = 3000;
+const IDLE_LINKS_QUICK: usize = 1000;
 /// Idle circuits and their links.
-pub(crate) const IDLE_CIRCUITS: (usize, usize) = (5000, 20);
+const IDLE_CIRCUITS: (usize, usize) = (20_000, 20);
+const IDLE_CIRCUITS_QUICK: (usize, usize) = (5000, 20);
 /// Links over which circuits are made.
 pub(crate) const ONIONSKIN_LINKS: usize = 8;
 
@@ -144,17 +147,23 @@ impl Point {
         }
     }
 
-    pub(crate) fn idle_links() -> Point {
+    pub(crate) fn idle_links(quick: bool) -> Point {
+        let links = if quick { IDLE_LINKS_QUICK } else { IDLE_LINKS };
         Point {
             mode: "idle-links".to_owned(),
-            ..Point::cells((0, IDLE_LINKS), "upload")
+            ..Point::cells((0, links), "upload")
         }
     }
 
-    pub(crate) fn idle_circuits() -> Point {
+    pub(crate) fn idle_circuits(quick: bool) -> Point {
+        let size = if quick {
+            IDLE_CIRCUITS_QUICK
+        } else {
+            IDLE_CIRCUITS
+        };
         Point {
             mode: "idle-circuits".to_owned(),
-            ..Point::cells(IDLE_CIRCUITS, "upload")
+            ..Point::cells(size, "upload")
         }
     }
 }
@@ -176,7 +185,7 @@ impl fmt::Display for Point {
                     self.circuits, self.links, self.direction
                 )?;
                 match self.of_tor {
-                    Some(part) => write!(f, " at {:.0} % of C tor's speed", part * 100.0),
+                    Some(part) => write!(f, " at {:.0} % of C tor", part * 100.0),
                     None => Ok(()),
                 }
             }
@@ -257,8 +266,8 @@ impl Plan {
             first(Point::onionskins(), relays.clone());
         }
         if wants(Part::Memory) {
-            first(Point::idle_links(), relays.clone());
-            first(Point::idle_circuits(), relays.clone());
+            first(Point::idle_links(quick), relays.clone());
+            first(Point::idle_circuits(quick), relays.clone());
         }
         if wants(Part::Latency) {
             for way in ways {

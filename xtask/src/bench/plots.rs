@@ -217,6 +217,8 @@ fn memory(results: &Results) -> Figure {
             series: series(&targets, values),
         }
     };
+    let quick = results.options.quick;
+    let (link, circuit) = (Point::idle_links(quick), Point::idle_circuits(quick));
     let load = ["download", "upload"].map(Point::latency);
     let load: Vec<Point> = results.points(|point| load.contains(point));
     Figure {
@@ -224,8 +226,8 @@ fn memory(results: &Results) -> Figure {
         subtitle: "Resident memory: at its peak under the same load (80 % of C tor's full speed), and for each idle thing. Less is better.".to_owned(),
         panels: vec![
             one("Peak under load", "MB", &load, metrics::peak_rss, 1e-6),
-            one("An idle link", "kB", &[Point::idle_links()], metrics::idle_bytes, 1e-3),
-            one("An idle circuit", "kB", &[Point::idle_circuits()], metrics::idle_bytes, 1e-3),
+            one("An idle link", "kB", &[link], metrics::idle_bytes, 1e-3),
+            one("An idle circuit", "kB", &[circuit], metrics::idle_bytes, 1e-3),
         ],
         columns: 3,
         footer: footer(results),

@@ -351,7 +351,7 @@ mod tests {
             "| 20 circuits, 4 links, download | 0.90 (0.90–0.90) | 4.10 (4.00–4.20) |",
             "### Latency of cells",
             "| download | C tor | 6.00 (6.00–6.00) | 20.0 (20.0–20.0) | 60.0 (60.0–60.0) |",
-            "| 400 idle links | Weft, 1 thread | 15.0 (15.0–15.0) |",
+            "| 3000 idle links | Weft, 1 thread | 15.0 (15.0–15.0) |",
             "](measurements/memory.svg)",
         ] {
             assert!(text.contains(words), "{words}\nin\n{text}");
