@@ -31,6 +31,11 @@ impl KeyType for Length {
 }
 
 impl Secret {
+    /// A copy of what rustls logs.
+    pub(super) fn new(bytes: &[u8]) -> Self {
+        Secret(Zeroizing::new(bytes.to_vec()))
+    }
+
     /// `HKDF-Expand-Label(secret, label, "", out.len())` (RFC 8446 7.1).
     ///
     /// `label` and `out` are ours and short: nothing here can fail.
@@ -76,6 +81,6 @@ impl KeyLog for SessionSecrets {
             _ => return,
         };
         // Each is logged once in a session.
-        let _ = place.set(Secret(Zeroizing::new(secret.to_vec())));
+        let _ = place.set(Secret::new(secret));
     }
 }
