@@ -4,6 +4,9 @@
 //! in each group. Colours are those of Okabe and Ito, which people with any colour vision tell apart,
 //! and series of lines have markers of their own besides.
 
+#[cfg(test)]
+mod tests;
+
 use std::ffi::OsStr;
 use std::ops::Range;
 use std::path::Path;
@@ -548,91 +551,4 @@ pub fn png(svg: &Path, png: &Path) -> Result<()> {
         String::from_utf8_lossy(&run.stderr).trim()
     );
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn figure(kind: Kind, values: Vec<Option<Value>>) -> Figure {
-        let group = |at: usize| Group {
-            at: at as f64,
-            label: format!("group {at}\nsecond line"),
-        };
-        Figure {
-            title: "Title".to_owned(),
-            subtitle: "What is shown".to_owned(),
-            columns: 1,
-            same_scale: true,
-            legend: true,
-            footer: vec!["a <machine>".to_owned()],
-            panels: vec![Panel {
-                title: "Panel".to_owned(),
-                x_label: "across".to_owned(),
-                y_label: "CPU s per GB".to_owned(),
-                kind,
-                groups: (0..values.len()).map(group).collect(),
-                series: vec![Series {
-                    name: "one".to_owned(),
-                    look: Look::number(0),
-                    values,
-                }],
-            }],
-        }
-    }
-
-    const VALUE: Option<Value> = Some(Value {
-        mid: 4.25,
-        low: 4.0,
-        high: 4.5,
-    });
-
-    #[test]
-    fn every_kind_is_drawn_with_its_words() {
-        for kind in [Kind::Bars, Kind::Lines, Kind::LogLines] {
-            let svg = figure(kind, vec![VALUE, None, VALUE])
-                .svg()
-                .expect("a plot");
-            for words in [
-                "Title",
-                "Panel",
-                "CPU s per GB",
-                "group 2",
-                "second line",
-                "one",
-            ] {
-                assert!(svg.contains(words), "{kind:?}: {words}");
-            }
-            assert!(svg.contains("a &lt;machine&gt;"), "text is escaped");
-            assert!(svg.trim_end().ends_with("</svg>"));
-        }
-        let bars = figure(Kind::Bars, vec![VALUE]).svg().expect("a plot");
-        assert!(bars.contains("4.25"));
-    }
-
-    #[test]
-    fn nothing_measured_is_said() {
-        let svg = figure(Kind::LogLines, vec![None, None])
-            .svg()
-            .expect("a plot");
-        assert!(svg.contains("Panel: not measured"));
-        let svg = figure(Kind::Bars, vec![]).svg().expect("a plot");
-        assert!(svg.contains("not measured"));
-    }
-
-    #[test]
-    fn values_and_groups_must_match() {
-        let mut wrong = figure(Kind::Bars, vec![VALUE]);
-        wrong.panels[0].series[0].values.push(None);
-        assert!(wrong.svg().is_err());
-        wrong.panels.clear();
-        assert!(wrong.svg().is_err());
-    }
-
-    #[test]
-    fn numbers_are_short() {
-        let numbers = [0.123, 4.2, 12.34, 1234.5].map(number_of);
-        assert_eq!(numbers, ["0.12", "4.20", "12.3", "1234"]);
-        assert_eq!([0.1 + 0.2, 20.0].map(tick), ["0.3", "20"]);
-    }
 }
