@@ -5,10 +5,9 @@ use hkdf::Hkdf;
 use hmac::{Hmac, Mac};
 use rand::CryptoRng;
 use sha2::Sha256;
-use tor_llcrypto::pk::curve25519::SharedSecret;
 use zeroize::Zeroizing;
 
-use super::curve::Keypair;
+use super::curve::{Keypair, SharedSecret};
 use super::{HandshakeError, OnionKeys};
 use crate::keys::Tor1Keys;
 

@@ -11,10 +11,9 @@ use subtle::ConstantTimeEq;
 use tor_cell::relaycell::extend::{
     CcResponse, CircRequestExt, CircResponseExt, SubprotocolRequest,
 };
-use tor_llcrypto::pk::curve25519::SharedSecret;
 use zeroize::Zeroizing;
 
-use super::curve::Keypair;
+use super::curve::{Keypair, SharedSecret};
 use super::{HandshakeError, OnionKeys, ReplyParams};
 use crate::aes_ctr::aes256_ctr;
 use crate::keys::Tor1Keys;
