@@ -73,12 +73,17 @@ pub fn read(path: &Path, max: usize) -> Result<Option<Zeroizing<Vec<u8>>>, FileE
     if !meta.is_file() {
         return Err(invalid("it is not a regular file"));
     }
-    // The buffer must not grow: a copy left behind would not be wiped.
-    let mut bytes = Zeroizing::new(Vec::with_capacity(max.saturating_add(1)));
-    let limit = u64::try_from(max).unwrap_or(u64::MAX).saturating_add(1);
-    file.take(limit).read_to_end(&mut bytes).map_err(failed)?;
-    if bytes.len() > max {
+    let length = usize::try_from(meta.len()).unwrap_or(usize::MAX);
+    if length > max {
         return Err(invalid("it is far too long"));
+    }
+    // The buffer must not grow: a copy left behind would not be wiped. Nor is it larger than the
+    // file: wiping touches all of it, and the largest file that is taken is large.
+    let mut bytes = Zeroizing::new(Vec::with_capacity(length.saturating_add(1)));
+    let limit = meta.len().saturating_add(1);
+    file.take(limit).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() > length {
+        return Err(invalid("it grew while it was read"));
     }
     Ok(Some(bytes))
 }
