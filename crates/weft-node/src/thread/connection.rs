@@ -288,7 +288,11 @@ impl Connection {
 
     /// Bytes that it holds for sockets and peers that are slow.
     pub(super) fn buffered(&self) -> usize {
-        self.wire_in.capacity() + self.left.capacity() + self.wire_out.capacity()
+        let records = match &self.phase {
+            Phase::Open(_, records) => records.buffered(),
+            Phase::Handshake(_) | Phase::Passing => 0,
+        };
+        self.wire_in.capacity() + self.left.capacity() + self.wire_out.capacity() + records
     }
 
     /// Tells the peer that the connection ends here, if the socket takes it at once.

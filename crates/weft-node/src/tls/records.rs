@@ -435,6 +435,11 @@ impl Records {
         }
     }
 
+    /// Bytes that it keeps for messages whose rest has not come: the peer decides, up to a bound.
+    pub fn buffered(&self) -> usize {
+        self.handshake.capacity()
+    }
+
     /// Handles handshake messages, which may share records and may be split among them.
     fn on_handshake(&mut self, bytes: &[u8]) -> Result<(), RecordError> {
         self.handshake.extend_from_slice(bytes);
