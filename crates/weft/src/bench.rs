@@ -49,18 +49,19 @@ enum What {
 /// the same.
 #[derive(Debug, Args)]
 struct RelayWords {
-    /// Start this program, alone on loopback, and measure it: weft, weft:THREADS, tor, or pipe (the
-    /// physical limit: TLS and one pass of AES for each cell, nothing else).
+    /// Start this program, alone on loopback, and measure it: weft, weft:THREADS, tor, arti (the
+    /// program arti-relay), or pipe (the physical limit: TLS and one pass of AES for each cell,
+    /// nothing else).
     #[arg(long, value_name = "PROGRAM", conflicts_with_all = ["address", "data_directory", "descriptors", "fingerprint", "ntor_key", "ed25519", "pid"])]
     target: Option<String>,
-    /// Start the program at this path, not this weft or the tor that is installed.
+    /// Start the program at this path, not this weft or the tor or arti-relay that is installed.
     #[arg(long, value_name = "FILE", requires = "target")]
     program: Option<PathBuf>,
 
     /// The relay's ORPort.
     #[arg(long, value_name = "IP:PORT")]
     address: Option<SocketAddr>,
-    /// The relay's DataDirectory: its keys are read there.
+    /// The relay's DataDirectory, or state_dir of Arti's relay: its keys are read there.
     #[arg(long, value_name = "DIR")]
     data_directory: Option<PathBuf>,
     /// A file with the relay's server descriptor or microdescriptor, such as cached-descriptors.
@@ -121,7 +122,8 @@ struct RelayWords {
     /// 0-3/4,5.
     #[arg(long, value_name = "CPUS/CPUS")]
     pin: Option<String>,
-    /// The address of the generator's own relays.
+    /// The address of the generator's own relays. Arti's relay extends to no loopback or private
+    /// address: docs/measuring.md says which serves.
     #[arg(long, value_name = "IP", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
     own_address: IpAddr,
     /// The generator's keys and noise are functions of this.
@@ -309,10 +311,10 @@ fn target(words: &RelayWords) -> Result<Target> {
             }
             ("tor", "") => Program::Tor(words.program.clone()),
             ("pipe", "") => Program::Pipe(this()?),
-            ("arti", _) => bail!(
-                "arti's relay is not started from here: start it yourself and name it by --address"
+            ("arti", "") => Program::Arti(words.program.clone()),
+            _ => bail!(
+                "{name:?} is no program to be measured: weft, weft:THREADS, tor, arti or pipe"
             ),
-            _ => bail!("{name:?} is no program to be measured: weft, weft:THREADS, tor or pipe"),
         };
         if let Some(path) = &words.program {
             ensure!(path.is_file(), "there is no program at {}", path.display());

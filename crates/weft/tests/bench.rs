@@ -4,6 +4,7 @@
 use std::fs;
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -439,10 +440,50 @@ fn an_interrupted_run_keeps_what_it_has_and_no_file_is_overwritten() {
 }
 
 #[test]
+fn arti_that_is_not_installed_is_told() {
+    let elsewhere = ["/usr/sbin", "/usr/local/sbin", "/sbin"]
+        .iter()
+        .any(|folder| PathBuf::from(folder).join("arti-relay").is_file());
+    let output = weft()
+        .args("bench relay --target arti --warm-up 0 --seconds 0.1".split(' '))
+        .env("PATH", "/nowhere")
+        .output()
+        .unwrap();
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        elsewhere || told.contains("`arti-relay` is not installed"),
+        "{told}"
+    );
+}
+
+#[test]
+fn arti_is_started_alone_on_loopback_and_its_end_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("arti-relay");
+    let script = "#!/bin/sh\nhead -n 2 \"$3\"\ngrep uploads \"$3\"\necho \"for $4\"\nexit 3\n";
+    fs::write(&program, script).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o700)).unwrap();
+    let run = run(&format!("--target arti --program {}", program.display()));
+    assert_eq!(run.status, Some(1), "{run:?}");
+    for expected in [
+        "the target has ended (exit status: 3)",
+        "listen = [\"127.0.0.1:",
+        "uploads = [[\"127.0.0.1:1\"]]",
+        "for run",
+    ] {
+        assert!(run.err.contains(expected), "{expected}: {run:?}");
+    }
+}
+
+#[test]
 fn what_cannot_be_meant_is_told_before_anything_starts() {
     for (words, expected) in [
         ("", "name what to measure"),
-        ("--target arti", "start it yourself"),
+        ("--target arti:2", "is no program to be measured"),
+        (
+            "--target arti --program /nowhere",
+            "there is no program at /nowhere",
+        ),
         ("--target wefd", "is no program to be measured"),
         ("--target weft:many", "no number of threads"),
         (

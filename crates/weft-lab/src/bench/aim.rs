@@ -9,6 +9,8 @@ use anyhow::{Context, Result, bail, ensure};
 use base64ct::{Base64, Base64Unpadded, Encoding as _};
 use weft_node::keys::{KeyConfig, RelayKeys};
 
+use super::arti;
+
 /// The longest file of descriptors that is read: a `cached-descriptors` of the whole public network
 /// takes about 30 MB.
 const MAX_DESCRIPTORS: u64 = 256 << 20;
@@ -40,12 +42,16 @@ pub struct Known {
 }
 
 impl Known {
-    /// The keys in a relay's DataDirectory. Its address is not there.
+    /// The keys in a relay's DataDirectory, or in the `state_dir` of Arti's relay. Its address is not
+    /// there.
     ///
     /// # Errors
     ///
     /// The folder has no keys of a relay, they are damaged, or they are not this user's.
     pub fn from_data_directory(folder: &Path) -> Result<Known> {
+        if arti::is_state(folder) {
+            return arti::keys(folder);
+        }
         let config = KeyConfig::new(folder);
         let keys = RelayKeys::load(&config, SystemTime::now(), &mut rand::rng())
             .with_context(|| format!("reading the relay's keys under {}", folder.display()))?;

@@ -17,6 +17,7 @@
 //! |---|---|
 //! | [`aim`] | the target's address and keys |
 //! | [`start`] | starting a target |
+//! | `arti` | what differs for Arti's relay |
 //! | `world` | one thread: links, circuits, cells |
 //! | `link` | TLS over a socket |
 //! | `latency` | how long cells take |
@@ -25,6 +26,7 @@
 //! | [`report`] | what was found |
 
 pub mod aim;
+mod arti;
 mod conductor;
 mod latency;
 mod link;

@@ -21,6 +21,7 @@ use nix::unistd::Pid;
 use tempfile::TempDir;
 
 use super::aim::Known;
+use super::arti;
 use super::world::Peer;
 use crate::guardian::Guardian;
 use crate::network::find;
@@ -36,25 +37,35 @@ pub enum Program {
     Tor(Option<PathBuf>),
     /// Weft, with so many ConnectionThreads or as many as it chooses.
     Weft(PathBuf, Option<u32>),
+    /// Arti's relay; `None`: the one that is installed.
+    Arti(Option<PathBuf>),
     /// `weft bench pipe` of this `weft`.
     Pipe(PathBuf),
 }
 
 impl Program {
-    /// `tor`, `weft` or `pipe`.
+    /// `tor`, `weft`, `arti` or `pipe`.
     pub fn kind(&self) -> &'static str {
         match self {
             Program::Tor(_) => "tor",
             Program::Weft(..) => "weft",
+            Program::Arti(_) => "arti",
             Program::Pipe(_) => "pipe",
         }
     }
 
     fn path(&self) -> Result<PathBuf> {
         let path = match self {
-            Program::Tor(Some(path)) | Program::Weft(path, _) | Program::Pipe(path) => path.clone(),
+            Program::Tor(Some(path))
+            | Program::Weft(path, _)
+            | Program::Arti(Some(path))
+            | Program::Pipe(path) => path.clone(),
             Program::Tor(None) => find("tor").context(
                 "the program `tor` is not installed (Debian and Ubuntu: apt-get install tor)",
+            )?,
+            Program::Arti(None) => find(arti::PROGRAM).context(
+                "the program `arti-relay` is not installed (docs/measuring.md says how to build it): \
+                 name it by --program, or measure one that runs by --address",
             )?,
         };
         Ok(path)
@@ -122,6 +133,18 @@ impl Running {
                     "/dev/null".into(),
                     "-f".into(),
                     torrc.into(),
+                ]
+            }
+            (Program::Arti(_), _) => {
+                let config = folder.path().join("arti-relay.toml");
+                fs::write(&config, arti::config(address))
+                    .with_context(|| format!("writing {}", config.display()))?;
+                vec![
+                    // The folder above ours may be anybody's; ours is not.
+                    "--disable-fs-permission-checks".into(),
+                    "--config".into(),
+                    config.into(),
+                    "run".into(),
                 ]
             }
         };

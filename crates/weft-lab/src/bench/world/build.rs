@@ -253,7 +253,8 @@ impl World {
         let address = self.hops.get(hop).map(|hop| hop.address.to_string());
         anyhow!(
             "the target refused to extend a circuit to {} (reason {reason}): a relay extends to such \
-             an address only with ExtendAllowPrivateAddresses 1",
+             an address only with ExtendAllowPrivateAddresses 1; Arti's has no such option, and \
+             needs another --own-address (docs/measuring.md)",
             address.unwrap_or_default()
         )
     }
