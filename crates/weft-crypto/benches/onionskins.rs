@@ -6,7 +6,9 @@ use criterion::{Criterion, Throughput};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng as _;
 use weft_cell::circ_msg::{CreateRequest, handshake_type};
-use weft_crypto::handshake::{OnionKeys, ReplyParams, fast, negotiate, ntor, ntor_v3};
+use weft_crypto::handshake::{
+    BATCH, OnionKeys, ReplyParams, Request, fast, negotiate, negotiate_all, ntor, ntor_v3,
+};
 
 fn main() {
     let mut criterion = Criterion::default().configure_from_args();
@@ -33,17 +35,24 @@ fn main() {
 
     let mut group = criterion.benchmark_group("onionskin");
     group.throughput(Throughput::Elements(1));
-    for (name, request) in requests {
-        group.bench_function(name, |bencher| {
+    for (name, request) in &requests {
+        group.bench_function(*name, |bencher| {
             bencher.iter(|| {
-                negotiate(
-                    black_box(&request),
-                    &keys,
-                    &ReplyParams::default(),
-                    &mut rng,
-                )
-                .unwrap_or_else(|error| panic!("{error}"))
+                negotiate(black_box(request), &keys, &ReplyParams::default(), &mut rng)
+                    .unwrap_or_else(|error| panic!("{error}"))
             });
+        });
+    }
+    group.throughput(Throughput::Elements(BATCH as u64));
+    for (name, request) in &requests {
+        let params = ReplyParams::default();
+        let one = Request {
+            request,
+            keys: &keys,
+            params: &params,
+        };
+        group.bench_function(format!("{name}, {BATCH} at once"), |bencher| {
+            bencher.iter(|| negotiate_all(black_box(&[one; BATCH]), &mut rng));
         });
     }
     group.finish();

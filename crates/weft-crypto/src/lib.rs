@@ -34,5 +34,6 @@ mod aes_ctr;
 pub mod handshake;
 pub mod keys;
 pub mod relay_cell;
+mod x25519_lanes;
 
 pub use keys::Tor1Keys;

@@ -7,7 +7,7 @@ use rand::CryptoRng;
 use sha2::Sha256;
 use zeroize::Zeroizing;
 
-use super::curve::{Keypair, SharedSecret};
+use super::curve::{Exchange, Keypair, SharedSecret};
 use super::{HandshakeError, OnionKeys};
 use crate::keys::Tor1Keys;
 
@@ -49,37 +49,62 @@ pub fn server<R: CryptoRng + ?Sized>(
 
 /// [`server`] with a given y.
 fn answer_with(onionskin: &[u8], keys: &OnionKeys, y: &Keypair) -> Result<Reply, HandshakeError> {
-    let wrong_length = HandshakeError::WrongLength {
-        handshake: NAME,
-        expected: ONIONSKIN_LEN,
-        got: onionskin.len(),
-    };
-    let Ok(onionskin) = <&[u8; ONIONSKIN_LEN]>::try_from(onionskin) else {
-        return Err(wrong_length);
-    };
-    let (id, key_id, x) = (
-        field::<20>(onionskin, 0),
-        field::<32>(onionskin, 20),
-        field::<32>(onionskin, 52),
-    );
-    if id != *keys.rsa_identity() {
-        return Err(HandshakeError::WrongIdentity { handshake: NAME });
-    }
-    let b = keys
-        .find(&key_id)
-        .ok_or(HandshakeError::UnknownOnionKey { handshake: NAME })?;
+    let opened = Opened::new(onionskin, keys)?;
+    opened.reply(&Exchange {
+        y: y.public,
+        xy: y.agree(&opened.x)?,
+        xb: opened.b.agree(&opened.x)?,
+    })
+}
 
-    let transcript = Transcript {
-        id: &id,
-        b: &b.public,
-        x: &x,
-        y: &y.public,
-    };
-    let (auth, keys) = transcript.derive(&y.agree(&x)?, &b.agree(&x)?)?;
-    let mut data = [0; REPLY_LEN];
-    data[..32].copy_from_slice(&y.public);
-    data[32..].copy_from_slice(&auth.finalize().into_bytes());
-    Ok(Reply { data, keys })
+/// An onionskin that is for this relay.
+pub(super) struct Opened<'a> {
+    /// The relay's RSA identity.
+    id: [u8; 20],
+    /// The onion key that the client chose.
+    pub(super) b: &'a Keypair,
+    /// The client's ephemeral public key.
+    pub(super) x: [u8; 32],
+}
+
+impl<'a> Opened<'a> {
+    pub(super) fn new(onionskin: &[u8], keys: &'a OnionKeys) -> Result<Self, HandshakeError> {
+        let wrong_length = HandshakeError::WrongLength {
+            handshake: NAME,
+            expected: ONIONSKIN_LEN,
+            got: onionskin.len(),
+        };
+        let Ok(onionskin) = <&[u8; ONIONSKIN_LEN]>::try_from(onionskin) else {
+            return Err(wrong_length);
+        };
+        let (id, key_id, x) = (
+            field::<20>(onionskin, 0),
+            field::<32>(onionskin, 20),
+            field::<32>(onionskin, 52),
+        );
+        if id != *keys.rsa_identity() {
+            return Err(HandshakeError::WrongIdentity { handshake: NAME });
+        }
+        let b = keys
+            .find(&key_id)
+            .ok_or(HandshakeError::UnknownOnionKey { handshake: NAME })?;
+        Ok(Self { id, b, x })
+    }
+
+    /// The reply of an exchange between `b` and `x`.
+    pub(super) fn reply(&self, exchange: &Exchange) -> Result<Reply, HandshakeError> {
+        let transcript = Transcript {
+            id: &self.id,
+            b: &self.b.public,
+            x: &self.x,
+            y: &exchange.y,
+        };
+        let (auth, keys) = transcript.derive(&exchange.xy, &exchange.xb)?;
+        let mut data = [0; REPLY_LEN];
+        data[..32].copy_from_slice(&exchange.y);
+        data[32..].copy_from_slice(&auth.finalize().into_bytes());
+        Ok(Reply { data, keys })
+    }
 }
 
 /// The `N` bytes of an onionskin at `offset`.

@@ -13,7 +13,7 @@ use tor_cell::relaycell::extend::{
 };
 use zeroize::Zeroizing;
 
-use super::curve::{Keypair, SharedSecret};
+use super::curve::{Exchange, Keypair, SharedSecret};
 use super::{HandshakeError, OnionKeys, ReplyParams};
 use crate::aes_ctr::aes256_ctr;
 use crate::keys::Tor1Keys;
@@ -61,20 +61,13 @@ pub fn server<R: CryptoRng + ?Sized>(
     params: &ReplyParams,
     rng: &mut R,
 ) -> Result<Reply, HandshakeError> {
-    let opened = Opened::new(onionskin, keys, VERIFICATION)?;
-    let requests =
-        CircRequestExt::decode(&opened.message).map_err(HandshakeError::BadExtensions)?;
-    let sendme_inc = negotiate(&requests, params)?;
-
-    let responses: Vec<_> = sendme_inc
-        .map(|inc| CircResponseExt::from(CcResponse::new(inc)))
-        .into_iter()
-        .collect();
-    let mut message = Vec::new();
-    CircResponseExt::write_many_onto(&responses, &mut message)
-        .map_err(|_| HandshakeError::Internal("encoding ntor-v3's response extensions"))?;
-
-    let (data, mut stream) = opened.reply(&Keypair::generate(rng), message, VERIFICATION)?;
+    let parts = Parts::new(onionskin, keys)?;
+    let xb = parts.b.agree(&parts.x)?;
+    let opened = parts.open(&xb, VERIFICATION)?;
+    let (sendme_inc, message) = opened.respond(params)?;
+    // Only now: an onionskin that is refused is worth no fresh key.
+    let y = Keypair::generate(rng);
+    let (data, mut stream) = opened.reply(&y.public, &y.agree(&parts.x)?, message, VERIFICATION)?;
     Ok(Reply {
         data,
         keys: stream.tor1_keys(),
@@ -103,28 +96,22 @@ fn negotiate(
     Ok(params.sendme_inc.filter(|_| asked))
 }
 
-/// An onionskin whose message has been authenticated and decrypted.
-struct Opened<'a> {
+/// An onionskin that is for this relay.
+pub(super) struct Parts<'a> {
     /// The relay's ed25519 identity.
     id: &'a [u8; 32],
     /// The onion key that the client chose.
-    b: &'a Keypair,
+    pub(super) b: &'a Keypair,
     /// The client's ephemeral public key.
-    x: [u8; 32],
-    /// EXP(X, b).
-    xb: SharedSecret,
-    /// MAC over the client's message.
-    msg_mac: [u8; 32],
-    /// The client's message.
-    message: Vec<u8>,
+    pub(super) x: [u8; 32],
+    /// The client's message, encrypted.
+    encrypted: &'a [u8],
+    /// MAC over it.
+    msg_mac: &'a [u8; 32],
 }
 
-impl<'a> Opened<'a> {
-    fn new(
-        onionskin: &[u8],
-        keys: &'a OnionKeys,
-        verification: &[u8],
-    ) -> Result<Self, HandshakeError> {
+impl<'a> Parts<'a> {
+    pub(super) fn new(onionskin: &'a [u8], keys: &'a OnionKeys) -> Result<Self, HandshakeError> {
         let too_short = || HandshakeError::TooShort {
             handshake: NAME,
             least: ONIONSKIN_OVERHEAD,
@@ -141,43 +128,99 @@ impl<'a> Opened<'a> {
         let b = keys
             .find(key_id)
             .ok_or(HandshakeError::UnknownOnionKey { handshake: NAME })?;
-        let xb = b.agree(x)?;
-        let phase1 = Phase1::new(&xb, id, x, &b.public, verification);
-        let expected = phase1.mac(id, &b.public, x, encrypted);
-        if !bool::from(expected.ct_eq(msg_mac)) {
-            return Err(HandshakeError::BadAuthenticator { handshake: NAME });
-        }
-        let mut message = encrypted.to_vec();
-        aes256_ctr(&phase1.enc_key, &mut message);
         Ok(Self {
-            id: keys.ed_identity(),
+            id,
             b,
             x: *x,
-            xb,
-            msg_mac: *msg_mac,
-            message,
+            encrypted,
+            msg_mac,
         })
     }
 
-    /// The reply that carries `message`, and the key stream that follows.
+    /// [`server`] with an exchange between `b` and `x`.
+    pub(super) fn answer(
+        &self,
+        exchange: &Exchange,
+        params: &ReplyParams,
+    ) -> Result<Reply, HandshakeError> {
+        let opened = self.open(&exchange.xb, VERIFICATION)?;
+        let (sendme_inc, message) = opened.respond(params)?;
+        let (data, mut stream) = opened.reply(&exchange.y, &exchange.xy, message, VERIFICATION)?;
+        Ok(Reply {
+            data,
+            keys: stream.tor1_keys(),
+            sendme_inc,
+        })
+    }
+
+    /// Authenticates and decrypts the message.
+    fn open<'b>(
+        &'b self,
+        xb: &'b SharedSecret,
+        verification: &[u8],
+    ) -> Result<Opened<'b>, HandshakeError> {
+        let phase1 = Phase1::new(xb, self.id, &self.x, &self.b.public, verification);
+        let expected = phase1.mac(self.id, &self.b.public, &self.x, self.encrypted);
+        if !bool::from(expected.ct_eq(self.msg_mac)) {
+            return Err(HandshakeError::BadAuthenticator { handshake: NAME });
+        }
+        let mut message = self.encrypted.to_vec();
+        aes256_ctr(&phase1.enc_key, &mut message);
+        Ok(Opened {
+            parts: self,
+            xb,
+            message,
+        })
+    }
+}
+
+/// An onionskin whose message has been authenticated and decrypted.
+struct Opened<'a> {
+    parts: &'a Parts<'a>,
+    /// EXP(X, b).
+    xb: &'a SharedSecret,
+    /// The client's message.
+    message: Vec<u8>,
+}
+
+impl Opened<'_> {
+    /// What is granted: the SENDME increment, if congestion control is, and
+    /// the relay's message, which says so.
+    fn respond(&self, params: &ReplyParams) -> Result<(Option<u8>, Vec<u8>), HandshakeError> {
+        let requests =
+            CircRequestExt::decode(&self.message).map_err(HandshakeError::BadExtensions)?;
+        let sendme_inc = negotiate(&requests, params)?;
+        let responses: Vec<_> = sendme_inc
+            .map(|inc| CircResponseExt::from(CcResponse::new(inc)))
+            .into_iter()
+            .collect();
+        let mut message = Vec::new();
+        CircResponseExt::write_many_onto(&responses, &mut message)
+            .map_err(|_| HandshakeError::Internal("encoding ntor-v3's response extensions"))?;
+        Ok((sendme_inc, message))
+    }
+
+    /// The reply that carries `message`, and the key stream that follows. `y`
+    /// is the relay's fresh public key, `xy` what it has in common with X.
     fn reply(
         &self,
-        y: &Keypair,
+        y: &[u8; 32],
+        xy: &SharedSecret,
         mut message: Vec<u8>,
         verification: &[u8],
     ) -> Result<(Vec<u8>, KeyStream), HandshakeError> {
         let phase2 = Phase2 {
-            id: self.id,
-            b: &self.b.public,
-            x: &self.x,
-            y: &y.public,
-            msg_mac: &self.msg_mac,
+            id: self.parts.id,
+            b: &self.parts.b.public,
+            x: &self.parts.x,
+            y,
+            msg_mac: self.parts.msg_mac,
         };
-        let (verify, mut stream) = phase2.derive(&y.agree(&self.x)?, &self.xb, verification);
+        let (verify, mut stream) = phase2.derive(xy, self.xb, verification);
         aes256_ctr(&stream.enc_key(), &mut message);
         let auth = phase2.auth(&verify, &message);
         let mut data = Vec::with_capacity(REPLY_OVERHEAD + message.len());
-        data.extend_from_slice(&y.public);
+        data.extend_from_slice(y);
         data.extend_from_slice(&auth);
         data.append(&mut message);
         Ok((data, stream))
@@ -456,10 +499,13 @@ mod tests {
              3bebd9151fd3b47c180abc9e044d53565f04d82bbb3bebed3d06cea65db8be9c\
              72b68cd461942088502f67"
         );
-        let opened = Opened::new(&onionskin, &keys, verification).unwrap();
+        let parts = Parts::new(&onionskin, &keys).unwrap();
+        let xb = parts.b.agree(&parts.x).unwrap();
+        let opened = parts.open(&xb, verification).unwrap();
         assert_eq!(opened.message, b"hello world");
+        let xy = y.agree(&parts.x).unwrap();
         let (reply, mut relay_stream) = opened
-            .reply(&y, b"Hola Mundo".to_vec(), verification)
+            .reply(&y.public, &xy, b"Hola Mundo".to_vec(), verification)
             .unwrap();
         assert_eq!(
             hex::encode(&reply),
