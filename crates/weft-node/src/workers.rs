@@ -2,7 +2,8 @@
 //! "cpuworkers".
 //!
 //! Each worker has a ring from the main thread and one back; jobs go to the worker with the
-//! fewest. The controller bounds how many are out at once.
+//! fewest. The controller bounds how many are out at once. A worker answers as many together as wait
+//! for it, up to [`BATCH`]: their public-key work is much cheaper together.
 
 use std::io;
 use std::thread::JoinHandle;
@@ -15,7 +16,7 @@ use weft_cell::reason::DestroyReason;
 use weft_core::address::HalfAddr;
 use weft_core::controller::OnionskinKind;
 use weft_crypto::Tor1Keys;
-use weft_crypto::handshake::{self, OnionKeys, ReplyParams};
+use weft_crypto::handshake::{self, BATCH, OnionKeys, ReplyParams, Request};
 use weft_sync::ring::{Receiver, Sender, ring};
 
 use crate::thread::mesh::WakeUp;
@@ -32,6 +33,13 @@ struct Job {
     since: Instant,
 }
 
+impl Job {
+    /// Whether it is a CREATE_FAST.
+    fn is_fast(&self) -> bool {
+        matches!(self.request, CreateRequest::Fast { .. })
+    }
+}
+
 /// What became of an onionskin.
 #[derive(Debug)]
 pub struct Answer {
@@ -39,7 +47,7 @@ pub struct Answer {
     pub half: HalfAddr,
     /// What it asked for.
     pub kind: OnionskinKind,
-    /// What the worker took for it.
+    /// What the worker took for it: its part of what it took for those answered with it.
     pub spent: Duration,
     /// The reply and its keys, or why there are none.
     pub result: Result<(CreateReply, Box<Tor1Keys>), DestroyReason>,
@@ -167,50 +175,215 @@ impl Drop for Workers {
     }
 }
 
-/// Answers after which the main thread is woken at the latest: about a millisecond's work.
-const ANSWERS_PER_WAKE_UP: u32 = 16;
+/// Answers after which the main thread is woken at the latest: less than a millisecond's work.
+const ANSWERS_PER_WAKE_UP: usize = 16;
 
 /// A worker's life.
-fn serve(mut work: Receiver<Job>, mut done: Sender<Answer>, main: &WakeUp, mut rng: StdRng) {
+fn serve(work: Receiver<Job>, mut done: Sender<Answer>, main: &WakeUp, mut rng: StdRng) {
+    let mut waiting = Waiting { work, held: None };
+    let mut batch = Vec::with_capacity(BATCH);
     loop {
         let mut untold = 0;
-        while let Some(job) = work.pop() {
-            let (kind, begun) = (OnionskinKind::of(&job.request), Instant::now());
-            let result = handshake::negotiate(&job.request, &job.keys, &job.params, &mut rng)
-                .map(|answer| (answer.reply, Box::new(answer.keys)))
-                .map_err(|error| {
-                    tracing::debug!("An onionskin could not be answered: {error}");
-                    DestroyReason::PROTOCOL
-                });
-            let mut answer = Answer {
-                half: job.half,
-                kind,
-                spent: begun.elapsed(),
-                result,
-                waited: begun.saturating_duration_since(job.since),
-            };
-            // The ring back is as long as the ring here: it has room unless the main thread is
-            // gone, and then nobody waits.
-            while let Err(back) = done.try_push(answer) {
-                if done.is_disconnected() {
-                    return;
+        while waiting.take(&mut batch) {
+            untold += batch.len();
+            for mut answer in answer_all(&mut batch, &mut rng) {
+                // The ring back is as long as the ring here: it has room unless the main thread is
+                // gone, and then nobody waits.
+                while let Err(back) = done.try_push(answer) {
+                    if done.is_disconnected() {
+                        return;
+                    }
+                    answer = back;
+                    main.notify();
+                    std::thread::yield_now();
                 }
-                answer = back;
-                main.notify();
-                std::thread::yield_now();
             }
-            untold += 1;
             // A wake-up costs as much as a tenth of an onionskin, on both sides: while more wait
             // here, several answers share one.
-            if untold == ANSWERS_PER_WAKE_UP || work.is_empty() {
+            if untold >= ANSWERS_PER_WAKE_UP || waiting.is_empty() {
                 untold = 0;
                 main.notify();
             }
         }
-        if work.is_disconnected() {
+        if waiting.work.is_disconnected() {
             return;
         }
-        // An `unpark` between the last `pop` and here makes this return at once.
+        // An `unpark` between the last `take` and here makes this return at once.
         std::thread::park();
+    }
+}
+
+/// What waits for a worker.
+struct Waiting {
+    work: Receiver<Job>,
+    /// The next one, taken out of the ring already.
+    held: Option<Job>,
+}
+
+impl Waiting {
+    /// Fills `batch`, which is empty, with what is answered together. False: nothing waits.
+    ///
+    /// CREATE_FASTs, which are hashes alone, come by themselves: what one of a batch takes is
+    /// reckoned as its part of the whole, and that is wanted for each kind (ntor and ntor-v3 take
+    /// nearly the same).
+    fn take(&mut self, batch: &mut Vec<Job>) -> bool {
+        while batch.len() < BATCH
+            && let Some(job) = self.held.take().or_else(|| self.work.pop())
+        {
+            if batch
+                .first()
+                .is_some_and(|first| first.is_fast() != job.is_fast())
+            {
+                self.held = Some(job);
+                break;
+            }
+            batch.push(job);
+        }
+        !batch.is_empty()
+    }
+
+    /// Whether nothing waits.
+    fn is_empty(&self) -> bool {
+        self.held.is_none() && self.work.is_empty()
+    }
+}
+
+/// Takes the jobs of `batch` and answers them, in their order.
+fn answer_all(batch: &mut Vec<Job>, rng: &mut StdRng) -> Vec<Answer> {
+    let begun = Instant::now();
+    let requests: Vec<_> = batch
+        .iter()
+        .map(|job| Request {
+            request: &job.request,
+            keys: &job.keys,
+            params: &job.params,
+        })
+        .collect();
+    let results = handshake::negotiate_all(&requests, rng);
+    let each = u32::try_from(results.len()).unwrap_or(1).max(1);
+    let spent = begun.elapsed() / each;
+    let answers = batch.drain(..).zip(results).map(|(job, result)| Answer {
+        half: job.half,
+        kind: OnionskinKind::of(&job.request),
+        spent,
+        result: result
+            .map(|answer| (answer.reply, Box::new(answer.keys)))
+            .map_err(|error| {
+                tracing::debug!("An onionskin could not be answered: {error}");
+                DestroyReason::PROTOCOL
+            }),
+        waited: begun.saturating_duration_since(job.since),
+    });
+    answers.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mio::{Poll, Token, Waker};
+    use std::sync::Arc;
+    use weft_cell::circ_msg::handshake_type;
+    use weft_core::address::ThreadId;
+    use weft_crypto::handshake::{fast, ntor, ntor_v3};
+    use weft_sync::wake::WakeFlag;
+
+    fn keys() -> OnionKeys {
+        OnionKeys::new([1; 20], [2; 32], &[3; 32], None)
+    }
+
+    /// A request of the kind that `number` says; every fourth is for another relay.
+    fn request(number: u32) -> CreateRequest {
+        let (keys, mut rng) = (keys(), StdRng::seed_from_u64(number.into()));
+        let create2 = |handshake_type, data| CreateRequest::Create2 {
+            handshake_type,
+            data,
+        };
+        let public = keys.current_public();
+        match number % 4 {
+            0 => {
+                let client = ntor::ClientState::start(keys.rsa_identity(), &public, &mut rng);
+                create2(handshake_type::NTOR, client.onionskin().to_vec())
+            }
+            1 => {
+                let id = keys.ed_identity();
+                let client = ntor_v3::ClientState::start(id, &public, &[], &mut rng);
+                create2(handshake_type::NTOR_V3, client.unwrap().1)
+            }
+            2 => CreateRequest::Fast {
+                x: *fast::ClientState::start(&mut rng).x(),
+            },
+            _ => create2(handshake_type::NTOR, vec![0; 84]),
+        }
+    }
+
+    fn job(number: u32) -> Job {
+        Job {
+            half: HalfAddr {
+                thread: ThreadId(0),
+                slot: number,
+                generation: 0,
+            },
+            request: request(number),
+            keys: keys(),
+            params: ReplyParams::default(),
+            since: Instant::now(),
+        }
+    }
+
+    fn wake_up() -> (Poll, WakeUp) {
+        let poll = Poll::new().unwrap();
+        let wake_up = WakeUp {
+            flag: Arc::new(WakeFlag::new()),
+            waker: Arc::new(Waker::new(poll.registry(), Token(0)).unwrap()),
+        };
+        (poll, wake_up)
+    }
+
+    /// A worker that finds many jobs waiting answers each, in their order, by its own kind.
+    #[test]
+    fn every_job_gets_its_own_answer() {
+        for count in [1, 2, 3, 40] {
+            let (mut jobs, work) = ring(JOBS);
+            let (done, mut answers) = ring(JOBS);
+            for number in 0..count {
+                assert!(jobs.try_push(job(number)).is_ok());
+            }
+            // The worker ends when it has nothing left to do.
+            drop(jobs);
+            let (_poll, main) = wake_up();
+            serve(work, done, &main, StdRng::seed_from_u64(1));
+            for number in 0..count {
+                let answer = answers.pop().unwrap();
+                assert_eq!(answer.half.slot, number);
+                assert_eq!(answer.kind, OnionskinKind::of(&request(number)));
+                match (number % 4, answer.result) {
+                    (0 | 1, Ok((CreateReply::Created2 { .. }, _)))
+                    | (2, Ok((CreateReply::Fast { .. }, _)))
+                    | (3, Err(DestroyReason::PROTOCOL)) => {}
+                    (_, result) => panic!("{number}: {result:?}"),
+                }
+            }
+            assert!(answers.pop().is_none());
+        }
+    }
+
+    /// CREATE_FASTs and the others are not answered together, whatever their order.
+    #[test]
+    fn a_batch_is_of_hashes_or_of_public_keys() {
+        let (mut jobs, work) = ring(JOBS);
+        for number in (0..40).chain([2; 20]).chain([0; 20]) {
+            assert!(jobs.try_push(job(number)).is_ok());
+        }
+        let mut waiting = Waiting { work, held: None };
+        let mut seen = 0;
+        let (mut batch, mut longest) = (Vec::new(), 0);
+        while waiting.take(&mut batch) {
+            assert!(batch.iter().all(|job| job.is_fast() == batch[0].is_fast()));
+            seen += batch.len();
+            longest = longest.max(batch.len());
+            batch.clear();
+        }
+        assert_eq!((seen, longest), (80, BATCH));
+        assert!(waiting.is_empty());
     }
 }
