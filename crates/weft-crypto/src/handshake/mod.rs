@@ -160,8 +160,7 @@ pub fn negotiate_all<R: CryptoRng + ?Sized>(
     requests: &[Request<'_>],
     rng: &mut R,
 ) -> Vec<Result<Answer, HandshakeError>> {
-    // A request by itself takes as long in lanes as by aws-lc.
-    match Multiplier::detect().filter(|_| requests.len() > 1) {
+    match Multiplier::detect() {
         Some(multiplier) => negotiate_in_lanes(multiplier, requests, rng),
         None => requests
             .iter()

@@ -29,12 +29,20 @@ pub(crate) const GROUPS: usize = 3;
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
 pub(crate) struct Factors {
     /// Clamped when used.
-    pub(crate) scalar: [u8; 32],
+    scalar: [u8; 32],
     /// The top bit does not count.
-    pub(crate) point: [u8; 32],
+    point: [u8; 32],
 }
 
 impl Factors {
+    /// A copy of both.
+    pub(crate) fn new(scalar: &[u8; 32], point: &[u8; 32]) -> Self {
+        Self {
+            scalar: *scalar,
+            point: *point,
+        }
+    }
+
     /// What the lanes that nobody needs multiply.
     const NONE: Self = Self {
         scalar: [0; 32],

@@ -112,7 +112,7 @@ fn aws_lc(factors: &Factors) -> [u8; 32] {
 }
 
 fn factors(scalar: [u8; 32], point: [u8; 32]) -> Factors {
-    Factors { scalar, point }
+    Factors::new(&scalar, &point)
 }
 
 fn random(rng: &mut ChaCha8Rng) -> [u8; 32] {
