@@ -11,7 +11,8 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use weft_cell::circ_msg::{CreateReply, CreateRequest};
 use weft_crypto::handshake::{
-    HandshakeError, OnionKeys, ReplyParams, fast, negotiate, ntor, ntor_v3,
+    Answer, HandshakeError, OnionKeys, ReplyParams, Request, fast, negotiate, negotiate_all, ntor,
+    ntor_v3,
 };
 use weft_crypto::relay_cell::{BODY_LEN, ClientCrypt, RelayCrypt};
 
@@ -41,12 +42,38 @@ fn request(data: &[u8], keys: &OnionKeys, rng: &mut ChaCha8Rng) {
         handshake_type: u16::from_be_bytes(*handshake_type),
         data: data.to_vec(),
     };
-    if let Err(error) = negotiate(&request, keys, &ReplyParams::default(), rng) {
+    let params = ReplyParams::default();
+    let alone = negotiate(&request, keys, &params, rng);
+    if let Err(error) = &alone {
         assert!(
             !matches!(error, HandshakeError::Internal(_)),
             "{error}: {request:?}"
         );
     }
+    // Together with an honest one it fares the same, and does that no harm.
+    let client = ntor::ClientState::start(&RSA_IDENTITY, &keys.current_public(), rng);
+    let honest = CreateRequest::Create2 {
+        handshake_type: 2,
+        data: client.onionskin().to_vec(),
+    };
+    let both = [&request, &honest].map(|request| Request {
+        request,
+        keys,
+        params: &params,
+    });
+    let [together, answer] = <[_; 2]>::try_from(negotiate_all(&both, rng))
+        .unwrap_or_else(|answers| panic!("{} answers to two requests", answers.len()));
+    let outcome = |result: Result<Answer, HandshakeError>| {
+        result
+            .map(|answer| answer.sendme_inc)
+            .map_err(|error| error.to_string())
+    };
+    assert_eq!(outcome(together), outcome(alone), "{request:?}");
+    let answer = answer.expect("an honest onionskin");
+    let CreateReply::Created2 { data } = answer.reply else {
+        panic!("a CREATE2 was answered with a CREATED_FAST");
+    };
+    assert!(client.finish(&data).expect("an honest reply") == answer.keys);
 }
 
 /// The message of an ntor-v3 client that knows the relay's keys.

@@ -1,13 +1,13 @@
 //! X25519 of eight pairs of factors at once, in the lanes of 512-bit registers.
 //!
-//! One multiplication by aws-lc waits for its own results most of the time; eight of them together,
-//! with AVX-512's multiplication of 52 bits, take little longer than two (docs/performance.md). A
-//! relay under load has that many onionskins to answer at once, three multiplications each.
+//! AVX-512's multiplication of 52 bits makes eight products of two limbs at a time, where aws-lc makes
+//! one of 64 bits: eight multiplications together take as long as two of aws-lc's
+//! (docs/performance.md). A relay under load has that many onionskins to answer at once, three
+//! multiplications each.
 //!
 //! [`field`] is the arithmetic and [`ladder`] the algorithm, both without unsafe code and written for
 //! any [`field::Lanes`]. [`zmm`] is those of the processor. The tests have others, which do the same
-//! on integers and panic at any overflow; under Miri, which knows none of the instructions, only
-//! those are left.
+//! on integers and panic at any overflow; a processor without AVX-512 tests those alone.
 //!
 //! Lanes share nothing: no instruction here carries from lane to lane, and no inversion is shared.
 //! Scalars and products are wiped. Like aws-lc's code, this leaves on the stack what lay there on the
