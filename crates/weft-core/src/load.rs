@@ -13,8 +13,8 @@ use crate::address::ThreadId;
 const HALF_LIFE: Duration = Duration::from_secs(10);
 
 /// Links count as loaded before they are, and this much of that remains after each report: half
-/// after one [`HALF_LIFE`] of reports once a second, as the measured load takes its place.
-const EXPECTED_AFTER_REPORT: f64 = 0.933_033; // 2^(-1/10)
+/// after one [`HALF_LIFE`] of reports four times a second, as the measured load takes its place.
+const EXPECTED_AFTER_REPORT: f64 = 0.982_821; // 2^(-1/40)
 
 /// An exponentially weighted average of the bytes that a thread carries.
 #[derive(Debug, Clone)]
@@ -41,7 +41,7 @@ impl Load {
         self.pending = self.pending.saturating_add(bytes);
     }
 
-    /// The average as of `now`, in bytes per second. To be asked about once a second: the bytes
+    /// The average as of `now`, in bytes per second. To be asked a few times a second: the bytes
     /// since the last time count as if they had come evenly.
     pub fn bytes_per_second(&mut self, now: Instant) -> f64 {
         let elapsed = now.saturating_duration_since(self.counted_at).as_secs_f64();

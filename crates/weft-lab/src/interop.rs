@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::load::{self, Load, Phase};
-use crate::network::{Network, Node, Program, Relay};
+use crate::network::{Network, Program, Relay};
 
 /// Runs a load, fails unless all of it arrived whole, and says in a line what it cost.
 pub fn moves(
@@ -15,14 +15,7 @@ pub fn moves(
     program: &Program,
     load: Load,
 ) -> Result<[Phase; 2]> {
-    let phases = load::run(network, nickname, load).map_err(|error| {
-        // Why a relay refuses a circuit, only the relay can say.
-        let node = network.target(nickname).map(Relay::node);
-        match node.and_then(Node::statement) {
-            Ok(statement) => error.context(format!("{nickname} says:\n{statement}")),
-            Err(silent) => error.context(format!("{nickname} says nothing: {silent:#}")),
-        }
-    })?;
+    let phases = load::run(network, nickname, load)?;
     for phase in &phases {
         let wanted = load.bytes * load.circuits as u64;
         ensure!(

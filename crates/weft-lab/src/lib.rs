@@ -4,7 +4,8 @@
 //! *target* relays in it: any program that takes C tor's `-f torrc`, so `tor` or `weft`.
 //! [`traffic`] moves seeded, hashed bytes through SOCKS; [`load`] builds circuits through a
 //! target, moves bytes over them and reads what the target paid for it; [`interop`] holds the
-//! scenarios that the interoperation tests and the demo run.
+//! scenarios that the interoperation tests and the demo run; [`throughput`] is the experiment of
+//! seeds/000, section 5.2.
 //!
 //! Nothing here is for the live network, and nothing listens elsewhere than on loopback. Every
 //! process is in the care of a [`guardian::Guardian`], so that a panic, Ctrl-C or SIGKILL of the
@@ -16,8 +17,11 @@ pub mod guardian;
 pub mod interop;
 pub mod load;
 pub mod logs;
+pub mod machine;
 pub mod network;
 pub mod plot;
 pub mod ports;
 pub mod process;
+pub mod stats;
+pub mod throughput;
 pub mod traffic;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 
 use crate::control::{Attacher, Fingerprint};
-use crate::network::Network;
+use crate::network::{Network, Node, Relay};
 use crate::process::Usage;
 use crate::traffic::{Direction, Request, Server, Transfer, transfer};
 
@@ -108,7 +108,8 @@ impl<'a> Circuits<'a> {
             let built = owner
                 .control()?
                 .build_circuits(&paths)
-                .with_context(|| format!("building circuits with {nickname} as {place:?}"))?;
+                .with_context(|| format!("building circuits with {nickname} as {place:?}"))
+                .map_err(|error| explained(network, nickname, error))?;
             circuits.extend(built.into_iter().map(|circuit| (client, circuit)));
         }
         let (nickname, server) = (nickname.to_owned(), Server::start()?);
@@ -147,7 +148,9 @@ impl<'a> Circuits<'a> {
         drop(sender);
         let transfers: Result<Vec<Transfer>> = receiver.iter().collect();
         let wall = start.elapsed();
-        let transfers = transfers.with_context(|| self.troubles())?;
+        let transfers = transfers
+            .with_context(|| self.troubles())
+            .map_err(|error| explained(self.network, &self.nickname, error))?;
         ensure!(
             transfers.len() == self.circuits.len(),
             "a transfer's thread ended without a word"
@@ -161,8 +164,18 @@ impl<'a> Circuits<'a> {
         })
     }
 
+    /// Client and circuit id of each circuit, in the order in which they were asked for by each client.
+    pub(crate) fn circuits(&self) -> &[(usize, u32)] {
+        &self.circuits
+    }
+
+    /// The network that they are in.
+    pub(crate) fn network(&self) -> &Network {
+        self.network
+    }
+
     /// What the clients and the logs say that went wrong.
-    fn troubles(&self) -> String {
+    pub(crate) fn troubles(&self) -> String {
         let clients = self.attachers.iter().zip(self.network.clients());
         let events = clients.flat_map(|(attacher, client)| {
             let nickname = client.node().nickname().to_owned();
@@ -204,6 +217,15 @@ pub fn run(network: &Network, nickname: &str, load: Load) -> Result<[Phase; 2]> 
     let down = circuits.run(Direction::Down, load.bytes, load.seed)?;
     let up = circuits.run(Direction::Up, load.bytes, !load.seed)?;
     Ok([down, up])
+}
+
+/// An error with what the target says of itself: why a relay refuses a circuit, only the relay knows.
+fn explained(network: &Network, nickname: &str, error: anyhow::Error) -> anyhow::Error {
+    let node = network.target(nickname).map(Relay::node);
+    match node.and_then(Node::statement) {
+        Ok(statement) => error.context(format!("{nickname} says:\n{statement}")),
+        Err(silent) => error.context(format!("{nickname} says nothing: {silent:#}")),
+    }
 }
 
 /// Paths of three hops for each client: every client, guard and exit gets its share.

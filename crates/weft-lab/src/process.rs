@@ -1,4 +1,4 @@
-//! What a process has used so far, read from `/proc`.
+//! What a process has used so far, read from `/proc`, and what ours may use.
 //!
 //! The process's own user and system time, never the machine's counters: those of virtual machines
 //! undercount.
@@ -108,6 +108,15 @@ impl Usage {
                 .collect(),
             ..*self
         }
+    }
+}
+
+/// Lets this process have as many open files as the system allows: every link and stream takes one.
+/// Where they do not suffice, opening one says so.
+pub fn raise_file_limit() {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
     }
 }
 

@@ -4,7 +4,6 @@ use std::io::{IsTerminal as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use std::{ffi::OsString, fs, io};
@@ -193,13 +192,7 @@ pub(crate) fn main(words: impl Iterator<Item = OsString>) -> Result<ExitCode> {
             });
         }
     };
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        // The first asks for an end with a report, the second ends us; the order matters.
-        signal_hook::flag::register_conditional_shutdown(signal, 1, stop.clone())
-            .and_then(|_| signal_hook::flag::register(signal, stop.clone()))
-            .context("cannot wait for signals")?;
-    }
+    let stop = crate::stop::on_signals()?;
     match bench.what {
         What::Relay(words) => relay(&words, &stop),
         What::Pipe(words) => {
@@ -344,7 +337,7 @@ fn target(words: &RelayWords) -> Result<Target> {
 }
 
 /// On a terminal only.
-fn progress_bar() -> ProgressBar {
+pub(crate) fn progress_bar() -> ProgressBar {
     if !io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
@@ -365,7 +358,7 @@ fn show(bar: &ProgressBar, progress: &Progress) {
     bar.set_message(message);
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     let number: f64 = text
         .parse()
         .map_err(|_| "no number of seconds".to_owned())?;

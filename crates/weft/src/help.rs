@@ -33,6 +33,9 @@ Instead of running:
        weft bench relay|pipe [FLAG]...
 Measures a relay; see weft bench --help.
 
+       weft lab throughput [FLAG]...
+Experiments in private networks; see weft lab --help.
+
 Options are those of tor(1), and ConnectionThreads N: how many threads own
 connections (without it, one for each core that the process may use; 0 does
 everything on one thread). An option of tor that Weft does not support yet is

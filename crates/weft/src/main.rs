@@ -6,6 +6,8 @@
 mod action;
 mod bench;
 mod help;
+mod lab;
+mod stop;
 
 use std::process::ExitCode;
 
@@ -30,6 +32,9 @@ fn run() -> anyhow::Result<ExitCode> {
     // All other words are C tor's, which begin with a hyphen or are an option's value.
     if words.peek().is_some_and(|word| word == "bench") {
         return bench::main(words);
+    }
+    if words.peek().is_some_and(|word| word == "lab") {
+        return lab::main(words);
     }
     let command_line = CommandLine::parse(words).map_err(|report| told(&report))?;
     if action::immediate(command_line.action)? {

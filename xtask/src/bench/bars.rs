@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::metrics;
 use super::plan::{FEW, MANY, Point};
 use super::results::{Metric, Results};
-use super::stats::Summary;
+use weft_lab::stats::Summary;
 
 /// Cores that a machine needs for the rows about threads: half of them for four threads, the others
 /// for the generator.

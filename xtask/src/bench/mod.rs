@@ -17,12 +17,10 @@
 
 mod bars;
 mod launch;
-mod machine;
 mod metrics;
 mod plan;
 mod plots;
 mod results;
-mod stats;
 mod tables;
 #[cfg(test)]
 mod testing;
@@ -39,10 +37,10 @@ use time::format_description::well_known::Rfc3339;
 use time::macros::format_description;
 
 use self::bars::bars;
-use self::machine::{Cpus, Machine, Versions};
 use self::plan::{LATENCY_AT, OF_TOR, Part, Place, Plan, Point, Step, Target};
 use self::results::{File, Options, Results, Run, SCHEMA};
 use crate::machine as tools;
+use weft_lab::machine::{Cpus, Machine, Versions};
 
 /// Measure Weft, C tor and the bare pipe side by side.
 ///
@@ -123,7 +121,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<()> {
     tools::prepare()?;
     tools::prepare_for_plots()?;
     let weft = weft(args)?;
-    let versions = Versions::here(&weft, args.weft.is_none());
+    let versions = Versions::here(&weft, &tools::root(), args.weft.is_none());
     let now = OffsetDateTime::now_utc();
     let results = Results {
         schema: SCHEMA,

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
-use super::machine::Cpus;
+use weft_lab::machine::Cpus;
 
 /// A program that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use weft_lab::plot::{Figure, Group, Kind, Look, Panel, Series, Value, png};
 use super::metrics;
 use super::plan::{LATENCY_AT, Point};
 use super::results::{Metric, Results};
-use super::stats::Summary;
+use weft_lab::stats::Summary;
 
 /// Draws everything into a folder that is made for it, as SVG and as PNG.
 ///
@@ -89,6 +89,7 @@ fn cpu(results: &Results) -> Figure {
                     .map(|point| format!("{} circuits\n{} links", point.circuits, point.links)),
             ),
             series: series(&targets, values),
+            curves: Vec::new(),
         }
     });
     Figure {
@@ -140,6 +141,7 @@ fn throughput(results: &Results) -> Figure {
                 })
                 .collect(),
             series: all,
+            curves: Vec::new(),
         }
     });
     let cores = results.machine.cores;
@@ -180,6 +182,7 @@ fn latency(results: &Results) -> Figure {
             kind: Kind::LogLines,
             groups: groups(percentiles.iter().map(|(name, _)| (*name).to_owned())),
             series: series(&targets, values),
+            curves: Vec::new(),
         }
     });
     let (circuits, links) = LATENCY_AT;
@@ -215,6 +218,7 @@ fn memory(results: &Results) -> Figure {
                 false => String::new(),
             })),
             series: series(&targets, values),
+            curves: Vec::new(),
         }
     };
     let quick = results.options.quick;
@@ -249,6 +253,7 @@ fn onionskins(results: &Results) -> Figure {
         series: series(&targets, |target| {
             vec![value(results.summary(&point, target, metric), 1.0)]
         }),
+        curves: Vec::new(),
     };
     Figure {
         title: "Circuits made".to_owned(),

@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 use weft_lab::bench::report::Report;
 
 use super::bars::Bar;
-use super::machine::{Machine, Versions};
 use super::plan::Point;
-use super::stats::Summary;
+use weft_lab::machine::{Machine, Versions};
+use weft_lab::stats::Summary;
 
 /// The version of this shape.
 pub(crate) const SCHEMA: u32 = 1;
@@ -136,19 +136,7 @@ impl Results {
 
     /// Weft's version and commit.
     pub(crate) fn weft(&self) -> String {
-        let versions = &self.versions;
-        let commit = versions.commit.as_deref().unwrap_or("unknown");
-        format!(
-            "{}, {} {}{}",
-            versions.weft.as_deref().unwrap_or("Weft"),
-            match versions.built_here {
-                true => "commit",
-                // Nobody knows where a given program comes from.
-                false => "a given file, measured by commit",
-            },
-            commit.get(..10).unwrap_or(commit),
-            if versions.dirty { " with changes" } else { "" }
-        )
+        self.versions.in_words()
     }
 
     pub(crate) fn read(path: &Path) -> Result<Results> {

@@ -14,8 +14,8 @@ use super::metrics;
 use super::plan::Point;
 use super::plots::{self, name};
 use super::results::{Metric, Results};
-use super::stats::Summary;
 use crate::machine as tools;
+use weft_lab::stats::Summary;
 
 const BEGIN: &str = "<!-- results: ";
 const END: &str = "<!-- end of results -->";

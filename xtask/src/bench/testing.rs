@@ -4,9 +4,9 @@ use weft_lab::bench::report::{
     Cells, Events, Idle, Latency, Measured, Report, Target as ReportTarget, Usage,
 };
 
-use super::machine::{Machine, Versions};
 use super::plan::{Plan, Point};
 use super::results::{Options, Results, Run, SCHEMA};
+use weft_lab::machine::{Machine, Versions};
 
 /// Two repetitions of everything on a machine with two cores; numbers are made up.
 pub(crate) fn results() -> Results {

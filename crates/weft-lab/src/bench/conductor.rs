@@ -121,7 +121,7 @@ impl<'a> Conductor<'a> {
             Some(listener) => Some(listener.local_addr().context("listening for the pipe")?),
             None => None,
         };
-        raise_file_limit();
+        crate::process::raise_file_limit();
         // What is started now inherits these processors; then we take our own.
         pin::this_thread(&options.target_cpus)?;
         let running = match program {
@@ -516,15 +516,6 @@ impl<'a> Conductor<'a> {
         self.report.complete = outcome.is_ok();
         self.report.why = outcome.err().map(|error| format!("{error:#}"));
         self.report
-    }
-}
-
-/// As many open files as the system lets us have: every link takes one. Where they do not suffice,
-/// opening a link says so.
-fn raise_file_limit() {
-    use nix::sys::resource::{Resource, getrlimit, setrlimit};
-    if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
-        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
     }
 }
 

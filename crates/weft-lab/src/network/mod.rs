@@ -54,10 +54,16 @@ pub struct Config {
     pub exits: usize,
     /// C tor clients.
     pub clients: usize,
+    /// Seconds from one consensus to the next, once there is one; C tor's least is 10. Every node
+    /// fetches each, so that many nodes want a longer time.
+    pub voting_interval: u32,
     /// How long one wait of the start may take.
     pub patience: Duration,
-    /// C tor nodes log at `info` instead of `notice`.
+    /// C tor nodes and targets log at `info` instead of `notice`; so if `WEFT_LAB_VERBOSE` is set in
+    /// the environment, unless said otherwise.
     pub verbose: bool,
+    /// Asked while waiting: whether to give up.
+    pub stopped: fn() -> bool,
     /// Where the lines about progress go.
     pub progress: fn(&str),
 }
@@ -69,8 +75,10 @@ impl Default for Config {
             guards: 2,
             exits: 2,
             clients: 2,
+            voting_interval: 10,
             patience: Duration::from_secs(180),
-            verbose: false,
+            verbose: std::env::var_os("WEFT_LAB_VERBOSE").is_some(),
+            stopped: || false,
             progress: |line| eprintln!("{line}"),
         }
     }
@@ -204,6 +212,7 @@ impl Network {
             common: Common {
                 authorities: Vec::new(),
                 log,
+                voting_interval: config.voting_interval,
             },
             tor,
         };

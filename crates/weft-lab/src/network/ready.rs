@@ -68,6 +68,9 @@ pub(super) fn wait(
             Ok(()) => return Ok(()),
             Err(reason) => reason,
         };
+        if (config.stopped)() {
+            bail!("stopped while waiting for {what}");
+        }
         if start.elapsed() > config.patience {
             bail!("waited {:?} for {what}: {reason}", config.patience);
         }

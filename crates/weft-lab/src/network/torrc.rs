@@ -11,6 +11,8 @@ pub(crate) struct Common {
     pub(crate) authorities: Vec<String>,
     /// The lowest severity that is logged: `notice` or `info`.
     pub(crate) log: &'static str,
+    /// Seconds from one consensus to the next.
+    pub(crate) voting_interval: u32,
 }
 
 /// What differs between a target relay's torrc and another's.
@@ -37,7 +39,6 @@ const VOTING: &str = "\
 TestingV3AuthInitialVotingInterval 5
 TestingV3AuthInitialVoteDelay 2
 TestingV3AuthInitialDistDelay 2
-V3AuthVotingInterval 10
 V3AuthVoteDelay 2
 V3AuthDistDelay 2
 TestingDirAuthVoteExit *
@@ -100,9 +101,10 @@ impl Common {
     ) -> String {
         format!(
             "{}{}DirPort {dir} IPv4Only\nAssumeReachable 1\nAuthoritativeDirectory 1\nV3AuthoritativeDirectory 1\n\
-             ExitPolicy reject *:*\n{VOTING}",
+             ExitPolicy reject *:*\nV3AuthVotingInterval {}\n{VOTING}",
             self.tor(nickname, folder),
             Common::server(or),
+            self.voting_interval,
         )
     }
 

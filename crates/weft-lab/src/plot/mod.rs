@@ -1,7 +1,7 @@
 //! Plots of measurements: bars and lines with ranges, as SVG; PNG by librsvg's `rsvg-convert`.
 //!
-//! A [`Figure`] has panels, each with groups along its horizontal axis and one value of each series
-//! in each group. Colours are those of Okabe and Ito, which people with any colour vision tell apart,
+//! A [`Figure`] has panels. Most have groups along their horizontal axis and one value of each series
+//! in each group; some have curves over numbers instead. Colours are those of Okabe and Ito, which people with any colour vision tell apart,
 //! and series of lines have markers of their own besides.
 
 #[cfg(test)]
@@ -92,6 +92,40 @@ pub struct Series {
     pub values: Vec<Option<Value>>,
 }
 
+/// A line through many points, without markers.
+#[derive(Clone, Debug)]
+pub struct Curve {
+    /// What the legend calls it.
+    pub name: String,
+    /// How it looks.
+    pub look: Look,
+    /// From left to right, all numbers at least zero.
+    pub points: Vec<(f64, f64)>,
+}
+
+impl Curve {
+    /// The most points of a distribution: more than a plot has pixels for.
+    const MOST: usize = 600;
+
+    /// The points of a cumulative distribution: which share of the values is no larger.
+    pub fn distribution(mut values: Vec<f64>) -> Vec<(f64, f64)> {
+        values.retain(|value| value.is_finite());
+        values.sort_by(f64::total_cmp);
+        let Some(last) = values.len().checked_sub(1) else {
+            return Vec::new();
+        };
+        let share = |place: usize| (place + 1) as f64 / values.len() as f64;
+        let step = values.len().div_ceil(Curve::MOST);
+        let chosen = values.iter().enumerate();
+        let chosen = chosen.filter(|(place, _)| place % step == 0 || *place == last);
+        let least = values.first().map(|least| (*least, 0.0));
+        least
+            .into_iter()
+            .chain(chosen.map(|(place, value)| (*value, share(place))))
+            .collect()
+    }
+}
+
 /// A place on the horizontal axis.
 #[derive(Clone, Debug)]
 pub struct Group {
@@ -110,6 +144,8 @@ pub enum Kind {
     Lines,
     /// The same on a logarithmic axis.
     LogLines,
+    /// Curves, both axes linear from zero.
+    Curves,
 }
 
 /// One set of axes.
@@ -127,6 +163,8 @@ pub struct Panel {
     pub groups: Vec<Group>,
     /// What is drawn.
     pub series: Vec<Series>,
+    /// What is drawn if the kind is [`Kind::Curves`]; groups and series then are not.
+    pub curves: Vec<Curve>,
 }
 
 /// A whole plot.
@@ -153,6 +191,14 @@ const PANEL_HEIGHT: u32 = 300;
 const MARGIN: i32 = 24;
 const LINE: i32 = 18;
 
+/// A line of the legend.
+struct Entry<'a> {
+    name: &'a str,
+    look: &'a Look,
+    x: i32,
+    y: i32,
+}
+
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 /// From values to pixels of the whole figure.
 type Map = Box<dyn Fn(f64, f64) -> (i32, i32)>;
@@ -176,7 +222,7 @@ impl Figure {
         let columns = self.columns.clamp(1, self.panels.len());
         let rows = self.panels.len().div_ceil(columns);
         let legend = self.legend();
-        let top = 62 + legend.last().map_or(0, |entry| entry.2 + 26);
+        let top = 62 + legend.last().map_or(0, |entry| entry.y + 26);
         let bottom = 14 + LINE * i32::try_from(self.footer.len())?;
         let height = u32::try_from(top + bottom)? + PANEL_HEIGHT * u32::try_from(rows)?;
         let mut text = String::new();
@@ -190,23 +236,31 @@ impl Figure {
         Ok(text)
     }
 
-    /// Every series once, and where in the legend it is: from the left, and from the legend's top.
-    fn legend(&self) -> Vec<(&Series, i32, i32)> {
-        let mut entries: Vec<(&Series, i32, i32)> = Vec::new();
+    /// The name and look of every series and curve once, and where in the legend it is: from the left,
+    /// and from the legend's top.
+    fn legend(&self) -> Vec<Entry<'_>> {
+        let mut entries: Vec<Entry<'_>> = Vec::new();
         if !self.legend {
             return entries;
         }
         let (mut x, mut y) = (MARGIN, 0);
-        for series in self.panels.iter().flat_map(|panel| &panel.series) {
-            let is_known = entries.iter().any(|(other, ..)| other.name == series.name);
-            if is_known || series.values.iter().all(Option::is_none) {
+        let drawn = self.panels.iter().flat_map(|panel| {
+            let series = panel.series.iter();
+            let series = series.filter(|one| one.values.iter().any(Option::is_some));
+            let curves = panel.curves.iter().filter(|one| !one.points.is_empty());
+            series
+                .map(|one| (&*one.name, &one.look))
+                .chain(curves.map(|one| (&*one.name, &one.look)))
+        });
+        for (name, look) in drawn {
+            if entries.iter().any(|other| other.name == name) {
                 continue;
             }
-            let width = 52 + width_of(&series.name, 13);
+            let width = 52 + width_of(name, 13);
             if x + width > WIDTH as i32 - MARGIN && x > MARGIN {
                 (x, y) = (MARGIN, y + 22);
             }
-            entries.push((series, x, y));
+            entries.push(Entry { name, look, x, y });
             x += width;
         }
         entries
@@ -215,7 +269,7 @@ impl Figure {
     fn draw(
         &self,
         root: &Area<'_>,
-        legend: &[(&Series, i32, i32)],
+        legend: &[Entry<'_>],
         (top, bottom): (i32, i32),
         (rows, columns): (usize, usize),
     ) -> Drawn {
@@ -224,22 +278,28 @@ impl Figure {
         root.draw_text(&self.title, &bold, (MARGIN, 12))?;
         let plain = font(13, FAINT).pos(Pos::new(HPos::Left, VPos::Top));
         root.draw_text(&self.subtitle, &plain, (MARGIN, 38))?;
-        let is_line = |name: &str| {
-            let of_lines = self.panels.iter().filter(|panel| panel.kind != Kind::Bars);
-            let mut series = of_lines.flat_map(|panel| &panel.series);
+        let is_bar = |name: &str| {
+            let of_bars = self.panels.iter().filter(|panel| panel.kind == Kind::Bars);
+            let mut series = of_bars.flat_map(|panel| &panel.series);
             series.any(|one| one.name == name)
         };
-        for (series, x, y) in legend {
+        let is_curve = |name: &str| {
+            let mut curves = self.panels.iter().flat_map(|panel| &panel.curves);
+            curves.any(|one| one.name == name)
+        };
+        for Entry { name, look, x, y } in legend {
             let (x, y) = (*x, 62 + y + 10);
-            if is_line(&series.name) {
-                line(root, &series.look, &[(x, y), (x + 28, y)])?;
-                mark(root, &series.look, (x + 14, y))?;
-            } else {
+            if is_bar(name) {
                 let corners = [(x + 8, y - 6), (x + 22, y + 6)];
-                root.draw(&Rectangle::new(corners, series.look.color.filled()))?;
+                root.draw(&Rectangle::new(corners, look.color.filled()))?;
+            } else {
+                line(root, look, &[(x, y), (x + 28, y)])?;
+                if !is_curve(name) {
+                    mark(root, look, (x + 14, y))?;
+                }
             }
             let left = font(13, INK).pos(Pos::new(HPos::Left, VPos::Center));
-            root.draw_text(&series.name, &left, (x + 34, y))?;
+            root.draw_text(name, &left, (x + 34, y))?;
         }
         let (_, height) = root.dim_in_pixel();
         for (number, text) in self.footer.iter().enumerate() {
@@ -282,14 +342,13 @@ impl Panel {
     }
 
     fn draw(&self, root: &Area<'_>, area: &Area<'_>, ends: Option<(f64, f64)>) -> Drawn {
+        if self.kind == Kind::Curves {
+            return self.curves(root, area);
+        }
         let (first, last, (least, most)) = match (self.groups.first(), self.groups.last(), ends) {
             (Some(first), Some(last), Some(ends)) => (first.at, last.at, ends),
             _ => {
-                let (x, y) = area.get_pixel_range();
-                let at = (i32::midpoint(x.start, x.end), i32::midpoint(y.start, y.end));
-                let style = font(13, FAINT).pos(Pos::new(HPos::Center, VPos::Center));
-                root.draw_text(&format!("{}: not measured", self.title), &style, at)?;
-                return Ok(());
+                return self.nothing(root, area);
             }
         };
         let beside = match self.kind {
@@ -316,7 +375,7 @@ impl Panel {
                 let chart = &mut builder.build_cartesian_2d(across, up.log_scale())?;
                 self.axes(chart, ends, f64::log10)?
             }
-            Kind::Bars | Kind::Lines => {
+            Kind::Bars | Kind::Lines | Kind::Curves => {
                 let up = 0.0..most * 1.14;
                 let ends = (across.clone(), up.clone());
                 let chart = &mut builder.build_cartesian_2d(across, up)?;
@@ -341,8 +400,64 @@ impl Panel {
         root.draw_text(&self.x_label, &style, at)?;
         match self.kind {
             Kind::Bars => self.bars(root, &map, floor),
-            Kind::Lines | Kind::LogLines => self.lines(root, &map),
+            Kind::Lines | Kind::LogLines | Kind::Curves => self.lines(root, &map),
         }
+    }
+
+    /// Says that there is nothing.
+    fn nothing(&self, root: &Area<'_>, area: &Area<'_>) -> Drawn {
+        let (x, y) = area.get_pixel_range();
+        let at = (i32::midpoint(x.start, x.end), i32::midpoint(y.start, y.end));
+        let style = font(13, FAINT).pos(Pos::new(HPos::Center, VPos::Center));
+        root.draw_text(&format!("{}: not measured", self.title), &style, at)?;
+        Ok(())
+    }
+
+    /// Curves with an axis of numbers under them.
+    fn curves(&self, root: &Area<'_>, area: &Area<'_>) -> Drawn {
+        let points = || self.curves.iter().flat_map(|one| &one.points);
+        let (right, top) = points().fold((0.0, 0.0), |(right, top): (f64, f64), (x, y)| {
+            (right.max(*x), top.max(*y))
+        });
+        if right <= 0.0 || top <= 0.0 {
+            return self.nothing(root, area);
+        }
+        let mut builder = ChartBuilder::on(area);
+        builder
+            .margin_right(12)
+            .margin_top(30)
+            .set_label_area_size(LabelAreaPosition::Left, 66)
+            .set_label_area_size(LabelAreaPosition::Bottom, 46);
+        let mut chart = builder.build_cartesian_2d(0.0..right * 1.04, 0.0..top * 1.06)?;
+        chart
+            .configure_mesh()
+            .x_labels(11)
+            .y_labels(7)
+            .light_line_style(TRANSPARENT)
+            .bold_line_style(GRID)
+            .axis_style(FAINT)
+            .x_label_style(font(12, INK))
+            .y_label_style(font(12, INK))
+            .axis_desc_style(font(12, FAINT))
+            .x_desc(&self.x_label)
+            .y_desc(&self.y_label)
+            .x_label_formatter(&|number| tick(*number))
+            .y_label_formatter(&|number| tick(*number))
+            .draw()?;
+        let spec = chart.as_coord_spec();
+        for curve in &self.curves {
+            let places: Vec<(i32, i32)> = curve
+                .points
+                .iter()
+                .map(|point| spec.translate(point))
+                .collect();
+            line(root, &curve.look, &places)?;
+        }
+        let (_, y) = area.get_pixel_range();
+        let (left, _) = spec.translate(&(0.0, 0.0));
+        let style = font(14, INK).pos(Pos::new(HPos::Left, VPos::Top));
+        root.draw_text(&self.title, &style, (left, y.start + 6))?;
+        Ok(())
     }
 
     /// Draws the vertical axis and its grid. The result maps values as the chart does, whose ends

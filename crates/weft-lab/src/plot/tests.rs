@@ -25,6 +25,7 @@ fn figure(kind: Kind, values: Vec<Option<Value>>) -> Figure {
                 look: Look::number(0),
                 values,
             }],
+            curves: Vec::new(),
         }],
     }
 }
@@ -82,4 +83,36 @@ fn numbers_are_short() {
     let numbers = [0.123, 4.2, 12.34, 1234.5].map(number_of);
     assert_eq!(numbers, ["0.12", "4.20", "12.3", "1234"]);
     assert_eq!([0.1 + 0.2, 20.0].map(tick), ["0.3", "20"]);
+}
+
+#[test]
+fn curves_are_drawn_with_numbers_under_them() {
+    let mut curves = figure(Kind::Curves, Vec::new());
+    let nothing = curves.svg().expect("a plot");
+    assert!(nothing.contains("not measured"));
+    let Some(panel) = curves.panels.first_mut() else {
+        panic!("a panel");
+    };
+    panel.curves = vec![Curve {
+        name: "a curve".to_owned(),
+        look: Look::number(1),
+        points: Curve::distribution(vec![3.0, 1.0, 2.0, 40.0]),
+    }];
+    let svg = curves.svg().expect("a plot");
+    for words in ["a curve", "across", "CPU s per GB", "\n40\n", "\n0.5\n"] {
+        assert!(svg.contains(words), "{words}");
+    }
+}
+
+#[test]
+fn a_distribution_rises_to_one_with_no_more_points_than_pixels() {
+    let few = Curve::distribution(vec![3.0, 1.0, f64::NAN, 2.0, 2.0]);
+    assert_eq!(
+        few,
+        [(1.0, 0.0), (1.0, 0.25), (2.0, 0.5), (2.0, 0.75), (3.0, 1.0)]
+    );
+    let many = Curve::distribution((0..100_000).map(f64::from).collect());
+    assert!(many.len() < 700, "{}", many.len());
+    assert_eq!(many.last(), Some(&(99_999.0, 1.0)));
+    assert!(Curve::distribution(Vec::new()).is_empty());
 }

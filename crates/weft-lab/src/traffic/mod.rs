@@ -8,7 +8,7 @@
 
 mod payload;
 mod server;
-mod socks;
+pub(crate) mod socks;
 
 use std::io::{Read, Write};
 use std::net::SocketAddr;

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 /// Connects to `target` through the proxy, to which we are `user`. Reads and writes of the stream
 /// fail after `stall` without progress.
-pub(super) fn connect(
+pub(crate) fn connect(
     proxy: SocketAddr,
     user: &str,
     target: SocketAddr,

@@ -15,8 +15,9 @@ use crate::process::cpu;
 
 /// Messages for the controller that may wait before nothing new is asked of it.
 const CONTROLLER_BUSY: usize = 1024;
-/// How often the controller hears of load and memory.
-const REPORT: Duration = Duration::from_secs(1);
+/// How often the controller hears of load, memory and counters: those who read the MetricsPort every
+/// 500 ms, as seeds/000 5.3.1 does, want each reading to differ.
+const REPORT: Duration = Duration::from_millis(250);
 
 impl ConnectionThread {
     /// Pushes what is for others, and reports from time to time.
@@ -53,7 +54,7 @@ impl ConnectionThread {
             .set_controller_busy(self.stuck.len() > CONTROLLER_BUSY);
     }
 
-    /// What the controller hears about once a second.
+    /// What the controller hears every [`REPORT`].
     pub(super) fn report(&mut self, now: Instant) -> Report {
         let mut totals = self.manager.totals();
         self.moved.tell(&mut totals);

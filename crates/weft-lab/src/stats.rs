@@ -4,17 +4,20 @@ use serde::{Deserialize, Serialize};
 
 /// Median and range of a few numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Summary {
-    pub(crate) median: f64,
-    pub(crate) min: f64,
-    pub(crate) max: f64,
+pub struct Summary {
+    /// The middle one, or the mean of the middle two.
+    pub median: f64,
+    /// The least.
+    pub min: f64,
+    /// The most.
+    pub max: f64,
     /// How many numbers they are.
-    pub(crate) count: usize,
+    pub count: usize,
 }
 
 impl Summary {
     /// `None` if there are no numbers, or if one is none (infinite, not a number).
-    pub(crate) fn of(numbers: impl IntoIterator<Item = f64>) -> Option<Summary> {
+    pub fn of(numbers: impl IntoIterator<Item = f64>) -> Option<Summary> {
         let mut numbers: Vec<f64> = numbers.into_iter().collect();
         if numbers.iter().any(|number| !number.is_finite()) {
             return None;

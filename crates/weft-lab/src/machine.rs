@@ -2,45 +2,50 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use nix::sched::{CpuSet, sched_getaffinity};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
-use crate::machine as tools;
+use crate::network::find;
 
 /// What numbers depend on.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Machine {
+pub struct Machine {
     /// Its name in the results' file name: not the host's, but the processor's, or as given.
-    pub(crate) name: String,
-    pub(crate) cpu: String,
+    pub name: String,
+    /// What the processor calls itself.
+    pub cpu: String,
     /// Cores that may be used; those that two threads share count once.
-    pub(crate) cores: usize,
+    pub cores: usize,
     /// Processors as the kernel counts them.
-    pub(crate) logical_cpus: usize,
-    pub(crate) memory_bytes: u64,
-    pub(crate) kernel: String,
+    pub logical_cpus: usize,
+    /// All of it.
+    pub memory_bytes: u64,
+    /// Name and release.
+    pub kernel: String,
     /// Of the first processor, if it has one.
-    pub(crate) governor: Option<String>,
+    pub governor: Option<String>,
     /// The processor says that this is a virtual machine.
-    pub(crate) virtual_machine: bool,
+    pub virtual_machine: bool,
     /// Of the processor's abilities, those that relays use.
-    pub(crate) cpu_flags: Vec<String>,
+    pub cpu_flags: Vec<String>,
     /// Over 1, 5 and 15 minutes, before anything was started.
-    pub(crate) load_average_before: String,
+    pub load_average_before: String,
 }
 
 /// Processors that programs can be bound to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Cpus {
+pub struct Cpus {
     /// One processor of each core, those that this process may use.
-    pub(crate) cores: Vec<usize>,
+    pub cores: Vec<usize>,
 }
 
 impl Cpus {
-    pub(crate) fn here() -> Cpus {
+    /// Those of this machine.
+    pub fn here() -> Cpus {
         let allowed = sched_getaffinity(Pid::from_raw(0)).ok();
         let is_allowed = |cpu: usize| match &allowed {
             Some(set) => set.is_set(cpu).unwrap_or(false),
@@ -66,7 +71,7 @@ impl Cpus {
 
 impl Machine {
     /// What this machine says of itself.
-    pub(crate) fn here(cpus: &Cpus, name: Option<&str>) -> Machine {
+    pub fn here(cpus: &Cpus, name: Option<&str>) -> Machine {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let field = |name: &str| {
             let mut lines = cpuinfo.lines().filter_map(|line| line.split_once(':'));
@@ -118,24 +123,28 @@ impl Machine {
 
 /// What was measured, by version.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Versions {
-    pub(crate) weft: Option<String>,
-    pub(crate) tor: Option<String>,
-    pub(crate) rustc: Option<String>,
-    /// Of this checkout.
-    pub(crate) commit: Option<String>,
+pub struct Versions {
+    /// What Weft calls itself.
+    pub weft: Option<String>,
+    /// What C tor calls itself.
+    pub tor: Option<String>,
+    /// The compiler that is here.
+    pub rustc: Option<String>,
+    /// Of the checkout.
+    pub commit: Option<String>,
     /// The checkout had changes that no commit has.
-    pub(crate) dirty: bool,
-    /// `weft` was built from this checkout for this run. Otherwise it was a given file, and the
+    pub dirty: bool,
+    /// `weft` was built from the checkout for this run. Otherwise it was a given file, and the
     /// commit may be another than its own.
-    pub(crate) built_here: bool,
+    pub built_here: bool,
 }
 
 impl Versions {
-    pub(crate) fn here(weft: &std::path::Path, built_here: bool) -> Versions {
+    /// Of the `weft` at this path, the `tor` that is installed, and a checkout of Weft's sources.
+    pub fn here(weft: &Path, checkout: &Path, built_here: bool) -> Versions {
         let git = |words: &[&str]| {
             let output = Command::new("git")
-                .current_dir(tools::root())
+                .current_dir(checkout)
                 .args(words)
                 .output()
                 .ok()?;
@@ -144,7 +153,7 @@ impl Versions {
         };
         Versions {
             weft: first_line(Command::new(weft).arg("--version")),
-            tor: tools::find("tor").and_then(|tor| first_line(Command::new(tor).arg("--version"))),
+            tor: find("tor").and_then(|tor| first_line(Command::new(tor).arg("--version"))),
             rustc: first_line(Command::new("rustc").arg("--version")),
             commit: git(&["rev-parse", "HEAD"]),
             // Results of earlier runs are no change to what is measured.
@@ -152,6 +161,24 @@ impl Versions {
                 .is_none_or(|changes| !changes.is_empty()),
             built_here,
         }
+    }
+
+    /// Weft's version and commit.
+    pub fn in_words(&self) -> String {
+        let weft = self.weft.as_deref().unwrap_or("Weft");
+        let Some(commit) = &self.commit else {
+            return weft.to_owned();
+        };
+        format!(
+            "{weft}, {} {}{}",
+            match self.built_here {
+                true => "commit",
+                // Nobody knows where a given program comes from.
+                false => "a given file, measured by commit",
+            },
+            commit.get(..10).unwrap_or(commit),
+            if self.dirty { " with changes" } else { "" }
+        )
     }
 }
 
@@ -168,7 +195,7 @@ fn line_of(path: &str) -> Option<String> {
 }
 
 /// Small letters, digits and single hyphens: fit for the name of a file.
-pub(crate) fn slug(text: &str) -> String {
+pub fn slug(text: &str) -> String {
     let mut slug = String::new();
     for c in text.replace("(R)", "").replace("(TM)", "").chars() {
         match c.to_ascii_lowercase() {

@@ -1,0 +1,160 @@
+//! Figures 7, 8 and 9 of seeds/000, of our own measurements.
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+
+use super::results::{Folder, Results, StreamTimes, TargetSummary};
+use crate::plot::{Curve, Figure, Group, Kind, Look, Panel, Series, Value, png};
+
+/// Draws the figures into the folder, as SVG and, where `rsvg-convert` is installed, as PNG.
+///
+/// # Errors
+///
+/// A file cannot be written, or there is nothing to be drawn.
+pub fn draw(results: &Results, folder: &Folder) -> Result<Vec<PathBuf>> {
+    let figures = [
+        ("figure7", sustained(results)),
+        (
+            "figure8",
+            times(
+                results,
+                "Time to the last byte of each stream (seeds/000, Figure 8)",
+                |times| times.last_byte_s,
+            ),
+        ),
+        (
+            "figure9",
+            times(
+                results,
+                "Time to the first byte of each stream (seeds/000, Figure 9)",
+                |times| times.first_byte_s,
+            ),
+        ),
+    ];
+    let mut files = Vec::new();
+    let mut is_converting = true;
+    for (name, figure) in figures {
+        let svg = folder.path().join(format!("{name}.svg"));
+        fs::write(&svg, figure.svg()?).with_context(|| format!("writing {}", svg.display()))?;
+        if is_converting && let Err(error) = png(&svg, &svg.with_extension("png")) {
+            is_converting = false;
+            eprintln!("plots are SVG only: {error:#}");
+        }
+        files.push(svg);
+    }
+    Ok(files)
+}
+
+/// Figure 7: maximum sustained throughput by target.
+fn sustained(results: &Results) -> Figure {
+    let targets = &results.summaries;
+    let value = |one: &TargetSummary| {
+        let summary = one.sustained_bits_per_s?;
+        Some(Value {
+            mid: summary.median * 1e-6,
+            low: summary.min * 1e-6,
+            high: summary.max * 1e-6,
+        })
+    };
+    let panel = Panel {
+        title: String::new(),
+        x_label: String::new(),
+        y_label: "Mbit/s that the target reads".to_owned(),
+        kind: Kind::Bars,
+        groups: targets
+            .iter()
+            .enumerate()
+            .map(|(place, one)| Group {
+                at: place as f64,
+                label: one.target.in_words().replacen(", ", "\n", 1),
+            })
+            .collect(),
+        series: vec![Series {
+            name: "maximum sustained throughput".to_owned(),
+            look: Look::number(0),
+            values: targets.iter().map(value).collect(),
+        }],
+        curves: Vec::new(),
+    };
+    Figure {
+        title: "Maximum sustained throughput of the target (seeds/000, Figure 7)".to_owned(),
+        subtitle: format!("{}.", results.rule_in_words()),
+        panels: vec![panel],
+        columns: 1,
+        footer: footer(
+            results,
+            "Bars are medians of the repetitions, whiskers the least and the most.",
+        ),
+        same_scale: true,
+        legend: false,
+    }
+}
+
+/// Figures 8 and 9: how many streams had their byte by then, over all repetitions.
+fn times(results: &Results, title: &str, time: fn(&StreamTimes) -> f64) -> Figure {
+    let curves = results.summaries.iter().map(|one| {
+        let runs = results.of(one.target);
+        let times = runs.flat_map(|run| run.streams.iter().map(time)).collect();
+        Curve {
+            name: one.target.in_words(),
+            look: one.target.look(),
+            points: Curve::distribution(times),
+        }
+    });
+    let panel = Panel {
+        title: String::new(),
+        x_label: "seconds since all streams began".to_owned(),
+        y_label: "share of all streams".to_owned(),
+        kind: Kind::Curves,
+        groups: Vec::new(),
+        series: Vec::new(),
+        curves: curves.collect(),
+    };
+    Figure {
+        title: title.to_owned(),
+        subtitle: "The streams of all repetitions together, as the server saw them. Further left is better."
+            .to_owned(),
+        panels: vec![panel],
+        columns: 1,
+        footer: footer(results, ""),
+        same_scale: true,
+        legend: true,
+    }
+}
+
+fn footer(results: &Results, more: &str) -> Vec<String> {
+    let machine = &results.machine;
+    let versions = &results.versions;
+    let known = |version: &Option<String>| version.clone().unwrap_or_default();
+    let mut lines = vec![
+        sentence(&results.size_in_words()),
+        format!(
+            "{} of {} runs through; all nodes on one machine: {}, {} processors, {}. {}, {}.",
+            results
+                .runs
+                .iter()
+                .filter(|run| run.failure.is_none())
+                .count(),
+            results.targets.len() * results.repetitions as usize,
+            machine.cpu,
+            machine.logical_cpus,
+            machine.kernel,
+            versions.in_words(),
+            known(&versions.tor),
+        ),
+        format!("{}.", results.bottleneck_in_words()),
+    ];
+    if !more.is_empty() {
+        lines.push(more.to_owned());
+    }
+    lines
+}
+
+/// With a capital and a full stop.
+fn sentence(text: &str) -> String {
+    let mut rest = text.chars();
+    let first = rest.next().map(|first| first.to_uppercase().to_string());
+    format!("{}{}.", first.unwrap_or_default(), rest.as_str())
+}

@@ -1,0 +1,194 @@
+//! What the target says of its traffic, every 500 ms, by its MetricsPort: a number that C tor and Weft
+//! give under the same name.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, ensure};
+
+use super::sustained::Sample;
+
+/// How often (seeds/000 5.3.1).
+pub const INTERVAL: Duration = Duration::from_millis(500);
+
+/// How long the target may take to answer: it is as busy as it can be.
+const ANSWER: Duration = Duration::from_secs(10);
+
+/// The most that an answer may have, in bytes; C tor's has some ten thousand.
+const MOST: u64 = 4 << 20;
+
+/// A thread that reads the counters until it is stopped.
+#[derive(Debug)]
+pub(super) struct Meter {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Result<Vec<Sample>>>>,
+}
+
+impl Meter {
+    /// Starts reading, the first time at `zero`, from which samples count their time.
+    pub(super) fn start(metrics: SocketAddr, zero: Instant) -> Result<Meter> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let thread = thread::Builder::new()
+            .name("meter".into())
+            .spawn(move || {
+                let mut samples = Vec::new();
+                let mut next = zero;
+                loop {
+                    thread::sleep(next.saturating_duration_since(Instant::now()));
+                    // Before the reading, so that the last one is after the end.
+                    let last = stopped.load(Ordering::SeqCst);
+                    let [read, written] = traffic(metrics)?;
+                    samples.push(Sample {
+                        at_s: zero.elapsed().as_secs_f64(),
+                        read,
+                        written,
+                    });
+                    if last {
+                        return Ok(samples);
+                    }
+                    next += INTERVAL;
+                }
+            })
+            .context("starting a thread that reads the target's traffic")?;
+        Ok(Meter {
+            stop,
+            thread: Some(thread),
+        })
+    }
+
+    /// Everything that was read, with one more reading.
+    pub(super) fn end(mut self) -> Result<Vec<Sample>> {
+        self.stop.store(true, Ordering::SeqCst);
+        let thread = self.thread.take().context("a meter ends once")?;
+        thread
+            .join()
+            .map_err(|_| anyhow!("the thread that reads the target's traffic panicked"))?
+    }
+}
+
+impl Drop for Meter {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::SeqCst);
+    }
+}
+
+/// Bytes that the relay has read and written.
+pub(super) fn traffic(metrics: SocketAddr) -> Result<[u64; 2]> {
+    let text =
+        get(metrics).with_context(|| format!("reading the target's MetricsPort {metrics}"))?;
+    counters(&text).with_context(|| {
+        format!("the target's MetricsPort {metrics} tells no tor_relay_traffic_bytes")
+    })
+}
+
+fn get(metrics: SocketAddr) -> Result<String> {
+    let mut stream = TcpStream::connect_timeout(&metrics, ANSWER)?;
+    stream.set_read_timeout(Some(ANSWER))?;
+    stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n")?;
+    let mut answer = BufReader::new(stream.take(MOST));
+    let mut line = String::new();
+    answer.read_line(&mut line)?;
+    ensure!(
+        line.starts_with("HTTP/1.") && line.get(8..).is_some_and(|rest| rest.starts_with(" 200 ")),
+        "it answered {:?}",
+        line.trim_end()
+    );
+    // C tor does not close the connection after its answer.
+    let mut length = MOST;
+    loop {
+        line.clear();
+        answer.read_line(&mut line)?;
+        match line.split_once(':') {
+            _ if line.trim_end().is_empty() => break,
+            Some((name, value)) if name.eq_ignore_ascii_case("Content-Length") => {
+                length = value.trim().parse().context("its Content-Length")?;
+            }
+            _ => {}
+        }
+    }
+    let mut text = String::new();
+    answer.take(length).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// The two counters in Prometheus' text.
+fn counters(text: &str) -> Option<[u64; 2]> {
+    let counter = |direction: &str| {
+        let name = format!("tor_relay_traffic_bytes{{direction=\"{direction}\"}} ");
+        let line = text.lines().find_map(|line| line.strip_prefix(&name))?;
+        line.trim().parse().ok()
+    };
+    Some([counter("read")?, counter("written")?])
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    const TEXT: &str = "# TYPE tor_relay_traffic_bytes counter\n\
+        tor_relay_traffic_bytes{direction=\"read\"} 120\n\
+        tor_relay_traffic_bytes{direction=\"written\"} 99\n";
+
+    #[test]
+    fn both_counters_are_found_or_nothing_is() {
+        assert_eq!(counters(TEXT), Some([120, 99]));
+        assert_eq!(
+            counters("tor_relay_traffic_bytes{direction=\"read\"} 120\n"),
+            None
+        );
+        assert_eq!(counters(&TEXT.replace("99", "many")), None);
+    }
+
+    /// A MetricsPort that answers so often with this, and leaves connections open as C tor does.
+    fn port(answers: usize, head: &'static str) -> (SocketAddr, JoinHandle<()>) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let serving = thread::spawn(move || {
+            let mut open = Vec::new();
+            for _ in 0..answers {
+                let (mut client, _) = listener.accept().expect("a client");
+                let mut request = [0; 256];
+                let _ = client.read(&mut request).expect("a request");
+                let length = TEXT.len();
+                let answer = format!("{head}\r\ncontent-length: {length}\r\n\r\n{TEXT}");
+                let _ = client.write_all(answer.as_bytes());
+                open.push(client);
+            }
+        });
+        (address, serving)
+    }
+
+    #[test]
+    fn a_meter_reads_at_the_start_and_at_the_end() {
+        let (address, serving) = port(2, "HTTP/1.0 200 OK");
+        let samples = Meter::start(address, Instant::now())
+            .and_then(Meter::end)
+            .expect("samples");
+        assert!(!samples.is_empty() && samples.len() <= 2, "{samples:?}");
+        assert!(
+            samples
+                .iter()
+                .all(|sample| (sample.read, sample.written) == (120, 99))
+        );
+        if samples.len() == 1 {
+            // It was stopped before its first reading.
+            traffic(address).expect("the other answer");
+        }
+        serving.join().expect("the port ends");
+    }
+
+    #[test]
+    fn a_refusal_is_told() {
+        let (address, serving) = port(1, "HTTP/1.0 403 Forbidden");
+        let error = traffic(address).expect_err("refused");
+        assert!(format!("{error:#}").contains("403"), "{error:#}");
+        serving.join().expect("the port ends");
+    }
+}

@@ -1,0 +1,339 @@
+//! The results of an experiment: a folder with everything that was measured.
+//!
+//! `results.json` is written again after each run, so that whatever ends the experiment, what it found
+//! until then is there. `bytes.csv` and `streams.csv` have the same measurements for other programs.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use serde::{Deserialize, Serialize};
+
+use super::sustained::{Rule, Sample};
+use super::{Sizes, Which};
+use crate::machine::{Machine, Versions};
+use crate::stats::Summary;
+
+/// The version of this shape.
+pub const SCHEMA: u32 = 1;
+
+/// An experiment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Results {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// When it began, UTC, as RFC 3339 writes it.
+    pub started_at: String,
+    /// Whether it came to its planned end.
+    pub finished: bool,
+    /// What it ran on.
+    pub machine: Machine,
+    /// What ran.
+    pub versions: Versions,
+    /// The part of Table 1's proxies and relays that the network has.
+    pub scale: f64,
+    /// What Table 1 calls the sizes that were scaled.
+    pub setting: String,
+    /// How large the network was and what it moved.
+    pub sizes: Sizes,
+    /// The targets, in the order of the plots.
+    pub targets: Vec<Which>,
+    /// How often each was measured, when all goes well.
+    pub repetitions: u32,
+    /// Payloads are functions of this.
+    pub seed: u64,
+    /// The rule that was asked for.
+    pub asked: Rule,
+    /// The rule that was followed: the one asked for, unless runs were too short.
+    pub rule: Rule,
+    /// For each target that has a run that came to its end.
+    pub summaries: Vec<TargetSummary>,
+    /// In the order in which they were made.
+    pub runs: Vec<Run>,
+}
+
+/// One upload of all streams through one target.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// What was in the middle.
+    pub target: Which,
+    /// From 1.
+    pub repetition: u32,
+    /// Why it did not come to its end.
+    pub failure: Option<String>,
+    /// From the first byte that was sent until the last that arrived, seconds.
+    pub seconds: f64,
+    /// What the target had moved, every 500 ms.
+    pub bytes: Vec<Sample>,
+    /// Every stream that arrived.
+    pub streams: Vec<StreamTimes>,
+    /// Of the whole target, seconds of processor time meanwhile.
+    pub cpu_s: f64,
+    /// Of its busiest thread.
+    pub busiest_thread_s: f64,
+    /// The most resident memory of the target since its start, bytes.
+    pub peak_rss_bytes: u64,
+    /// Seconds of processor time of all client proxies, entries and exits, and of this program.
+    pub others_cpu_s: f64,
+}
+
+/// One stream's times, counted from the moment at which all began, in seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StreamTimes {
+    /// When the server had its first byte.
+    pub first_byte_s: f64,
+    /// When it had the last.
+    pub last_byte_s: f64,
+}
+
+/// A target over all its runs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TargetSummary {
+    /// Which.
+    pub target: Which,
+    /// Maximum sustained throughput, bits per second: what it read from its links.
+    pub sustained_bits_per_s: Option<Summary>,
+    /// Payload of all streams, divided by the time until the last byte, bits per second.
+    pub goodput_bits_per_s: Option<Summary>,
+    /// Median time to the first byte over all streams of all runs, seconds.
+    pub first_byte_s: Option<Summary>,
+    /// Median time to the last byte over all streams of all runs, seconds.
+    pub last_byte_s: Option<Summary>,
+    /// Processor seconds of the target for 10⁹ bytes of payload.
+    pub cpu_s_per_gb: Option<Summary>,
+    /// The share of the time that its busiest thread worked.
+    pub busiest_thread: Option<Summary>,
+    /// Peak resident memory, bytes.
+    pub peak_rss_bytes: Option<Summary>,
+}
+
+impl Results {
+    /// The runs of a target that came to their end.
+    pub fn of(&self, target: Which) -> impl Iterator<Item = &Run> {
+        self.runs
+            .iter()
+            .filter(move |run| run.target == target && run.failure.is_none())
+    }
+
+    /// Finds rule and summaries by the runs that there are.
+    pub(super) fn sum_up(&mut self) {
+        let whole = self.runs.iter().filter(|run| run.failure.is_none());
+        let lengths = whole.filter_map(|run| Some(run.bytes.last()?.at_s));
+        let shortest = lengths.fold(f64::INFINITY, f64::min);
+        self.rule = match shortest.is_finite() {
+            true => self
+                .asked
+                .fitting(shortest, super::meter::INTERVAL.as_secs_f64()),
+            false => self.asked,
+        };
+        self.summaries = self
+            .targets
+            .iter()
+            .filter(|target| self.of(**target).next().is_some())
+            .map(|target| self.summary(*target))
+            .collect();
+    }
+
+    fn summary(&self, target: Which) -> TargetSummary {
+        let payload = self.sizes.payload() as f64;
+        let over_runs = |number: &dyn Fn(&Run) -> f64| Summary::of(self.of(target).map(number));
+        let streams = |number: fn(&StreamTimes) -> f64| {
+            Summary::of(
+                self.of(target)
+                    .flat_map(|run| run.streams.iter().map(number)),
+            )
+        };
+        let sustained = self
+            .of(target)
+            .filter_map(|run| self.rule.sustained(&run.bytes));
+        TargetSummary {
+            target,
+            sustained_bits_per_s: Summary::of(sustained.map(|bytes| bytes * 8.0)),
+            goodput_bits_per_s: over_runs(&|run| payload * 8.0 / run.seconds),
+            first_byte_s: streams(|times| times.first_byte_s),
+            last_byte_s: streams(|times| times.last_byte_s),
+            cpu_s_per_gb: over_runs(&|run| run.cpu_s * 1e9 / payload),
+            busiest_thread: over_runs(&|run| run.busiest_thread_s / run.seconds),
+            peak_rss_bytes: over_runs(&|run| run.peak_rss_bytes as f64),
+        }
+    }
+
+    /// How large it was, in one line.
+    pub fn size_in_words(&self) -> String {
+        let sizes = self.sizes;
+        format!(
+            "scale {} of Table 1 ({}): {} client proxies, {} entries, {} exits; {} circuits with a stream of {} each",
+            self.scale,
+            self.setting,
+            sizes.clients,
+            sizes.entries,
+            sizes.exits,
+            sizes.circuits(),
+            mebibytes(sizes.bytes_per_stream),
+        )
+    }
+
+    /// How throughput was found, in one line.
+    pub fn rule_in_words(&self) -> String {
+        let Rule {
+            discard_s,
+            window_s,
+        } = self.rule;
+        let rule = format!(
+            "Maximum of the {window_s}-second moving average, after the first {discard_s} s"
+        );
+        match self.rule == self.asked {
+            true => rule,
+            false => format!(
+                "{rule} (the runs are too short for {} s after {} s)",
+                self.asked.window_s, self.asked.discard_s
+            ),
+        }
+    }
+
+    /// Whether the targets bounded their throughput, as far as their threads tell.
+    pub fn bottleneck_in_words(&self) -> String {
+        let busiest = self.summaries.iter().filter_map(|one| {
+            let share = one.busiest_thread?.median * 100.0;
+            Some(format!("{} {share:.0} %", one.target))
+        });
+        let busiest: Vec<String> = busiest.collect();
+        format!(
+            "Busiest thread of the target: {}; far below 100 % the other nodes, which share this machine's {} processors, were the limit",
+            busiest.join(", "),
+            self.machine.logical_cpus
+        )
+    }
+
+    /// Reads an experiment's `results.json`.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read, or has another shape.
+    pub fn read(path: &Path) -> Result<Results> {
+        let text =
+            fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
+        let results: Results = serde_json::from_str(&text)
+            .with_context(|| format!("{} has no results of weft lab throughput", path.display()))?;
+        ensure!(
+            results.schema == SCHEMA,
+            "{} has another shape: schema {}",
+            path.display(),
+            results.schema
+        );
+        Ok(results)
+    }
+
+    fn bytes_csv(&self) -> String {
+        let mut text = "target,repetition,at_s,read_bytes,written_bytes\n".to_owned();
+        for run in &self.runs {
+            for one in &run.bytes {
+                let _ = writeln!(
+                    text,
+                    "{},{},{:.3},{},{}",
+                    run.target, run.repetition, one.at_s, one.read, one.written
+                );
+            }
+        }
+        text
+    }
+
+    fn streams_csv(&self) -> String {
+        let mut text = "target,repetition,stream,first_byte_s,last_byte_s\n".to_owned();
+        for run in &self.runs {
+            for (number, one) in run.streams.iter().enumerate() {
+                let _ = writeln!(
+                    text,
+                    "{},{},{number},{:.6},{:.6}",
+                    run.target, run.repetition, one.first_byte_s, one.last_byte_s
+                );
+            }
+        }
+        text
+    }
+}
+
+/// `10 MiB`, or bytes where it is no whole number of them.
+pub(super) fn mebibytes(bytes: u64) -> String {
+    match bytes % (1 << 20) {
+        0 => format!("{} MiB", bytes >> 20),
+        _ => format!("{bytes} bytes"),
+    }
+}
+
+/// The folder of an experiment.
+#[derive(Debug)]
+pub struct Folder {
+    path: PathBuf,
+}
+
+impl Folder {
+    /// Makes it.
+    ///
+    /// # Errors
+    ///
+    /// It is there already: results are never overwritten.
+    pub fn create(path: &Path) -> Result<Folder> {
+        fs::create_dir(path).with_context(|| {
+            format!(
+                "cannot make a new folder {} for the results (nothing is overwritten: name another by --out)",
+                path.display()
+            )
+        })?;
+        Ok(Folder {
+            path: path.to_owned(),
+        })
+    }
+
+    /// That of an earlier experiment.
+    ///
+    /// # Errors
+    ///
+    /// There is none.
+    pub fn existing(path: &Path) -> Result<Folder> {
+        ensure!(path.is_dir(), "there is no folder {}", path.display());
+        Ok(Folder {
+            path: path.to_owned(),
+        })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes all data files anew. At every moment `results.json` is whole.
+    pub(super) fn write(&self, results: &Results) -> Result<()> {
+        let write = |name: &str, text: String| {
+            let (beside, path) = (self.path.join(format!("{name}.new")), self.path.join(name));
+            fs::write(&beside, text)
+                .and_then(|()| fs::rename(&beside, &path))
+                .with_context(|| format!("writing {}", path.display()))
+        };
+        // A line for each run.
+        let mut head = results.clone();
+        head.runs.clear();
+        let head = serde_json::to_string_pretty(&head)?;
+        let head = head
+            .strip_suffix("[]\n}")
+            .context("runs are not what results end with")?;
+        let runs: Vec<String> = results
+            .runs
+            .iter()
+            .map(serde_json::to_string)
+            .collect::<Result<_, _>>()?;
+        write(
+            "results.json",
+            format!("{head}[\n{}\n]}}\n", runs.join(",\n")),
+        )?;
+        write("bytes.csv", results.bytes_csv())?;
+        write("streams.csv", results.streams_csv())
+    }
+
+    /// Removes it, if nothing is in it: nothing was measured.
+    pub fn remove_if_empty(&self) {
+        // Fails if there is something.
+        let _ = fs::remove_dir(&self.path);
+    }
+}
