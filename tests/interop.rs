@@ -7,12 +7,14 @@
 /// The module's name marks the tests that need `tor` and some minutes, for `cargo xtask test`.
 mod private_network {
     use std::path::PathBuf;
+    use std::process::Command;
     use std::sync::{Mutex, MutexGuard, PoisonError};
     use std::time::Duration;
 
     use weft_lab::interop;
     use weft_lab::load::{Load, Place};
     use weft_lab::network::{Config, Network, Program, Target, TargetOptions};
+    use weft_lab::throughput::Results;
 
     /// Whose links and circuits are tested most.
     const TARGET: &str = "target";
@@ -169,5 +171,50 @@ mod private_network {
             )?;
             Ok(())
         });
+    }
+
+    #[test]
+    fn the_throughput_experiment_measures_both_programs() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let out = folder.path().join("results");
+        let run = || {
+            Command::new(env!("CARGO_BIN_EXE_weft"))
+                .args("lab throughput --target tor,weft:1 --repetitions 1 --data 2MiB".split(' '))
+                .args("--clients 2 --entries 1 --exits 1 --streams 3 --format json".split(' '))
+                .arg("--out")
+                .arg(&out)
+                .output()
+                .expect("weft runs")
+        };
+        let output = run();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{errors}");
+        let printed: Results = serde_json::from_slice(&output.stdout).expect("results");
+        let written = Results::read(&out.join("results.json")).expect("a file");
+        assert_eq!(printed, written);
+        assert!(written.finished);
+        for run in &written.runs {
+            assert_eq!(run.streams.len(), 6, "{errors}");
+            let moved = run.bytes.last().expect("readings").read - run.bytes[0].read;
+            // Cells, their headers and TLS come on top.
+            assert!(
+                (6 << 21..7 << 21).contains(&moved),
+                "{}: {moved}",
+                run.target
+            );
+        }
+        for file in [
+            "figure7.svg",
+            "figure8.svg",
+            "figure9.svg",
+            "bytes.csv",
+            "streams.csv",
+        ] {
+            assert!(out.join(file).is_file(), "{file}");
+        }
+        let again = run();
+        assert_eq!(again.status.code(), Some(1));
+        let errors = String::from_utf8_lossy(&again.stderr);
+        assert!(errors.contains("nothing is overwritten"), "{errors}");
     }
 }

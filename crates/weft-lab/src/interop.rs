@@ -141,6 +141,8 @@ pub fn takes_turns(
         network.restart(nickname, program.clone())?;
         let turn = || format!("{} in its turn as {nickname}", program.name());
         is_listed(network, nickname, platform, patience).with_context(turn)?;
+        // C tor's clients ask a C tor for CGO, which Weft refuses.
+        network.wait_protocols(nickname).with_context(turn)?;
         moves(network, nickname, program, load).with_context(turn)?;
     }
     Ok(())

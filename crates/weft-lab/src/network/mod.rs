@@ -40,7 +40,7 @@ use crate::control::{Control, Fingerprint};
 use crate::guardian::Guardian;
 use crate::logs;
 use crate::ports::Port;
-use ready::{running_relays, wait, wait_accepting, wait_until_known};
+use ready::{protocols_of, running_relays, wait, wait_accepting, wait_until_known};
 use torrc::Common;
 
 /// How large a network, and how patient its start.
@@ -463,6 +463,34 @@ impl Network {
                     && control
                         .info("status/enough-dir-info")
                         .is_ok_and(|enough| enough == "1")
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Waits until the consensus of every client has the protocols that the target's newest descriptor
+    /// tells. Until then clients ask it for what the program before it could do.
+    pub fn wait_protocols(&mut self, nickname: &str) -> Result<()> {
+        let fingerprint = self.target(nickname)?.fingerprint().clone();
+        let mut authority = self.authority_control()?;
+        let config = self.config;
+        let told = authority.info(&format!("desc/id/{fingerprint}"))?;
+        let told = told.lines().find_map(|line| line.strip_prefix("proto "));
+        let told = told.context("a descriptor without protocols")?.to_owned();
+        for client in &mut self.clients {
+            let file = client.node.folder().join("data/cached-microdesc-consensus");
+            let what = format!(
+                "{} to hear of {nickname}'s protocols",
+                client.node.nickname()
+            );
+            wait(config, &what, || {
+                client.node.check()?;
+                let consensus = fs::read_to_string(&file).unwrap_or_default();
+                let known = protocols_of(&consensus, nickname);
+                Ok(match known == Some(&*told) {
+                    true => Ok(()),
+                    false => Err(format!("it knows {:?}", known.unwrap_or_default())),
+                })
             })?;
         }
         Ok(())

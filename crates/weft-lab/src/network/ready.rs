@@ -98,6 +98,18 @@ pub(super) fn running_relays(statuses: &str) -> HashSet<Fingerprint> {
     running
 }
 
+/// The protocols of the relay with this nickname in a consensus.
+pub(super) fn protocols_of<'a>(consensus: &'a str, nickname: &str) -> Option<&'a str> {
+    let mut lines = consensus.lines();
+    lines.find(|line| {
+        let mut words = line.split(' ');
+        words.next() == Some("r") && words.next() == Some(nickname)
+    })?;
+    lines
+        .take_while(|line| !line.starts_with("r "))
+        .find_map(|line| line.strip_prefix("pr "))
+}
+
 /// The 20 bytes of an identity as `r` lines write it: base64 without padding.
 fn identity_from_base64(text: &str) -> Option<Fingerprint> {
     let identity = Base64Unpadded::decode_vec(text).ok()?;
@@ -121,6 +133,16 @@ s Valid
         let running = running_relays(STATUSES);
         let one = Fingerprint::parse(&format!("{}01", "00".repeat(19))).expect("a fingerprint");
         assert_eq!(running, HashSet::from([one]));
+    }
+
+    #[test]
+    fn protocols_are_those_of_the_relay_and_no_other() {
+        let consensus =
+            "r one A\ns Running\npr Link=4-5\nr two B\ns Running\nr three C\npr Link=5\n";
+        assert_eq!(protocols_of(consensus, "one"), Some("Link=4-5"));
+        assert_eq!(protocols_of(consensus, "two"), None);
+        assert_eq!(protocols_of(consensus, "three"), Some("Link=5"));
+        assert_eq!(protocols_of(consensus, "on"), None);
     }
 
     #[test]

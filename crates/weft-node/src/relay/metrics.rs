@@ -15,6 +15,8 @@ use crate::process::cpu;
 
 /// Log lines about those who may not come.
 const QUIET: Duration = Duration::from_secs(300);
+/// What was told so long ago is told anew to who asks.
+const FRESH: Duration = Duration::from_millis(100);
 
 /// See the module.
 #[derive(Debug)]
@@ -23,6 +25,8 @@ pub(super) struct Metrics {
     started: SystemTime,
     /// Answers requests, where there is a MetricsPort.
     server: Option<MetricsServer>,
+    /// When it was last told something.
+    told: Option<Instant>,
     accepted: FamilyCounts,
     refused: FamilyCounts,
     refusals: RateLimit,
@@ -42,6 +46,7 @@ impl Metrics {
         Metrics {
             started: SystemTime::now(),
             server: None,
+            told: None,
             accepted: FamilyCounts::default(),
             refused: FamilyCounts::default(),
             refusals: RateLimit::new(QUIET),
@@ -64,6 +69,10 @@ impl Relay {
     /// A connection to the MetricsPort: whom the policy does not accept hears nothing, as in C tor.
     pub(super) fn accept_metrics(&mut self, socket: TcpStream, peer: SocketAddr, now: Instant) {
         let allowed = self.options.metrics.policy.accepts(peer.ip());
+        let told = self.metrics.told;
+        if allowed && told.is_none_or(|told| now.saturating_duration_since(told) >= FRESH) {
+            self.tell_metrics(now);
+        }
         let metrics = &mut self.metrics;
         let server = metrics.server.as_ref();
         let taken = allowed && server.is_some_and(|server| server.serve(socket.into()));
@@ -86,7 +95,8 @@ impl Relay {
 
     /// Tells the MetricsPort what there is to tell now. Where torrc has one, the thread that
     /// answers is started; where it has none (any more), that thread ends.
-    pub(super) fn tell_metrics(&mut self) {
+    pub(super) fn tell_metrics(&mut self, now: Instant) {
+        self.metrics.told = Some(now);
         if self.options.metrics.ports.is_empty() {
             self.metrics.server = None;
             return;

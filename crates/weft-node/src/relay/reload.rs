@@ -92,7 +92,7 @@ impl Relay {
         self.names.poll(&self.options, now);
         self.find_addresses();
         self.apply_params();
-        self.tell_metrics();
+        self.tell_metrics(Instant::now());
         Ok(())
     }
 }

@@ -313,7 +313,7 @@ fn start(options: Options, context: Context) -> Result<Relay, StartError> {
     let (ipv4, ipv6) = relay.reachability.is_reachable();
     relay.directory(Command::Reachable { ipv4, ipv6 });
     relay.publish_descriptor();
-    relay.tell_metrics();
+    relay.tell_metrics(Instant::now());
     Ok(relay)
 }
 
