@@ -19,7 +19,6 @@ pub mod load;
 pub mod logs;
 pub mod machine;
 pub mod network;
-pub mod plot;
 pub mod ports;
 pub mod process;
 pub mod stats;

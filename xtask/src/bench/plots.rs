@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use weft_lab::plot::{Figure, Group, Kind, Look, Panel, Series, Value, png};
+use weft_plot::{Figure, Group, Kind, Look, Panel, Series, Value, png};
 
 use super::metrics;
 use super::plan::{LATENCY_AT, Point};

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 
 use super::results::{Folder, Results, StreamTimes, TargetSummary};
-use crate::plot::{Curve, Figure, Group, Kind, Look, Panel, Series, Value, png};
+use weft_plot::{Curve, Figure, Group, Kind, Look, Panel, Series, Value, png};
 
 /// Draws the figures into the folder, as SVG and, where `rsvg-convert` is installed, as PNG.
 ///

@@ -35,11 +35,11 @@ pub use sustained::{Rule, Sample};
 use crate::load::{Circuits, Place};
 use crate::machine::{Cpus, Machine, Versions};
 use crate::network::{Config, Network, Program, Target, TargetOptions};
-use crate::plot::Look;
 use crate::ports::Port;
 use crate::process::Usage;
 use meter::Meter;
 use streams::{Load, Sink};
+use weft_plot::Look;
 
 /// After so many failures in a row the experiment ends: the next run would fail, too.
 const FAILURES: usize = 3;

@@ -1,0 +1,10 @@
+//! Path-level simulation of Tor networks: which relays circuits go through, and what follows.
+//!
+//! A [`network::Network`] is a consensus document, read or synthetic. Paths are drawn from it by a
+//! simple model (SALSA, seeds/004, Algorithm 1) or by the whole of Tor's path selection. Nothing here
+//! speaks to any network.
+//!
+//! Every result is a function of its inputs and a seed: the number of threads changes nothing.
+
+pub mod draw;
+pub mod network;
