@@ -7,4 +7,6 @@
 //! Every result is a function of its inputs and a seed: the number of threads changes nothing.
 
 pub mod draw;
+pub mod full;
+pub mod microdesc;
 pub mod network;

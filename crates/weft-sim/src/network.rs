@@ -92,6 +92,28 @@ pub struct PortPolicy {
 }
 
 impl PortPolicy {
+    /// Reads a summary as `p` lines have it: `accept 80,443,6660-6667`. None where it is malformed.
+    pub fn parse(summary: &str) -> Option<PortPolicy> {
+        let (verb, ports) = summary.split_once(' ')?;
+        let accept = match verb {
+            "accept" => true,
+            "reject" => false,
+            _ => return None,
+        };
+        let port = |word: &str| {
+            let is_number = !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
+            let port = word.parse::<u16>().ok()?;
+            (is_number && port != 0).then_some(port)
+        };
+        let range = |word: &str| {
+            let (first, last) = word.split_once('-').unwrap_or((word, word));
+            let (first, last) = (port(first)?, port(last)?);
+            (first <= last).then_some((first, last))
+        };
+        let ranges = ports.split(',').map(range).collect::<Option<_>>()?;
+        Some(PortPolicy { accept, ranges })
+    }
+
     /// Whether streams to this port may leave.
     pub fn allows(&self, port: u16) -> bool {
         let is_named = self
