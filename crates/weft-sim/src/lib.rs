@@ -9,4 +9,11 @@
 pub mod draw;
 pub mod full;
 pub mod microdesc;
+pub mod idle;
 pub mod network;
+pub mod parallel;
+pub mod random;
+pub mod stats;
+#[cfg(test)]
+mod testing;
+pub mod triples;

@@ -72,12 +72,12 @@ flags! {
 
 impl Flags {
     /// Whether all of these are set.
-    pub fn has(self, flags: Flags) -> bool {
+    pub const fn has(self, flags: Flags) -> bool {
         self.0 & flags.0 == flags.0
     }
 
     /// These and those.
-    pub fn with(self, flags: Flags) -> Flags {
+    pub const fn with(self, flags: Flags) -> Flags {
         Flags(self.0 | flags.0)
     }
 }

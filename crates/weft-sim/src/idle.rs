@@ -1,0 +1,321 @@
+//! Relays that no circuit goes through (seeds/002, section III-A, Figure 1).
+
+use serde::Serialize;
+
+use crate::network::Network;
+use crate::parallel;
+use crate::random::{CHUNK, generator};
+use crate::stats::Spread;
+use crate::triples::{NoCircuits, Triples};
+
+/// Below this a relay is slow, bytes per second: the paper's 100 KiB/s.
+pub const SLOW: u64 = 100 * 1024;
+
+/// The most circuits of a repetition.
+pub const MOST_CIRCUITS: u64 = 1 << 31;
+
+/// The most repetitions.
+pub const MOST_REPETITIONS: u64 = 10_000;
+
+/// What to simulate.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Options {
+    /// Numbers of concurrent circuits. Circuits of a smaller number are among those of a larger one.
+    pub circuits: Vec<u64>,
+    /// How often.
+    pub repetitions: u64,
+    /// The result is a function of the network, the options and this.
+    pub seed: u64,
+    /// Relays without the Fast flag are used, too; no client has done so by default for many years.
+    pub any_speed: bool,
+    /// Threads; they change nothing in the result.
+    #[serde(skip)]
+    pub threads: usize,
+}
+
+/// Why nothing was simulated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// See there.
+    #[error(transparent)]
+    NoCircuits(#[from] NoCircuits),
+    /// No numbers of circuits, or one that is none.
+    #[error("numbers of circuits are from 1 to {MOST_CIRCUITS}")]
+    Circuits,
+    /// No repetitions, or too many.
+    #[error("repetitions are from 1 to {MOST_REPETITIONS}")]
+    Repetitions,
+}
+
+/// What was found.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    /// `valid-after` of the network.
+    pub valid_after: String,
+    /// Relays of the network.
+    pub relays: usize,
+    /// Those below [`SLOW`].
+    pub slow_relays: usize,
+    /// Those that no circuit can have, because of their flags or weights.
+    pub never_used: usize,
+    /// For each number of circuits, from the least.
+    pub points: Vec<Point>,
+    /// Bandwidths of the relays that were idle with the most circuits, in the first repetition, bytes
+    /// per second, ascending.
+    pub idle_bandwidths: Vec<u64>,
+}
+
+/// What a number of circuits leaves.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Point {
+    /// Concurrent circuits.
+    pub circuits: u64,
+    /// Idle relays, counted.
+    pub idle: Spread,
+    /// Idle relays, by the formula: the sum of (1 − p)ⁿ over all relays, p being how likely a relay is
+    /// in a circuit.
+    pub expected: f64,
+    /// Share of all relays that are idle, percent.
+    pub idle_percent: Spread,
+    /// Share of the idle relays that are slow, percent.
+    pub slow_percent_of_idle: Spread,
+    /// Share of the slow relays that are idle, percent.
+    pub idle_percent_of_slow: Spread,
+    /// Bandwidth of all idle relays, share of all bandwidth, percent.
+    pub idle_bandwidth_percent: Spread,
+    /// The least bandwidth of an idle relay in the first repetition, bytes per second.
+    pub least: Option<u64>,
+    /// The median.
+    pub median: Option<u64>,
+    /// The largest.
+    pub most: Option<u64>,
+}
+
+/// Simulates. `done` is told of each chunk of circuits, of which there are [`chunks`].
+///
+/// # Errors
+///
+/// [`Refused`].
+pub fn simulate(
+    network: &Network,
+    options: &Options,
+    done: impl Fn() + Sync,
+) -> Result<Report, Refused> {
+    let mut numbers = options.circuits.clone();
+    numbers.sort_unstable();
+    numbers.dedup();
+    let (Some(least), Some(most)) = (numbers.first().copied(), numbers.last().copied()) else {
+        return Err(Refused::Circuits);
+    };
+    if least == 0 || most > MOST_CIRCUITS {
+        return Err(Refused::Circuits);
+    }
+    if options.repetitions == 0 || options.repetitions > MOST_REPETITIONS {
+        return Err(Refused::Repetitions);
+    }
+    let triples = Triples::new(network, options.any_speed)?;
+    let first_uses: Vec<Vec<u64>> = (0..options.repetitions)
+        .map(|repetition| first_uses(network, &triples, options, (repetition, most), &done))
+        .collect();
+    Ok(report(network, &triples, &numbers, &first_uses))
+}
+
+/// How many chunks [`simulate`] draws.
+pub fn chunks(options: &Options) -> u64 {
+    let most = options.circuits.iter().max().copied().unwrap_or(0);
+    most.div_ceil(CHUNK as u64)
+        .saturating_mul(options.repetitions)
+}
+
+/// The number of the first circuit that each relay is in.
+fn first_uses(
+    network: &Network,
+    triples: &Triples,
+    options: &Options,
+    (repetition, circuits): (u64, u64),
+    done: &(impl Fn() + Sync),
+) -> Vec<u64> {
+    let relays = network.relays.len();
+    let pieces = circuits.div_ceil(CHUNK as u64) as usize;
+    // A thread takes several chunks at once, so that there are not more lists than a few.
+    let stride = pieces.div_ceil(options.threads.max(1) * 4).max(1);
+    let lists = parallel::map(
+        pieces.div_ceil(stride),
+        options.threads,
+        |piece| {
+            let mut first = vec![u64::MAX; relays];
+            for chunk in piece * stride..((piece + 1) * stride).min(pieces) {
+                let start = (chunk * CHUNK) as u64;
+                let mut rng = generator(options.seed, repetition, chunk as u64);
+                for number in start..(start + CHUNK as u64).min(circuits) {
+                    for relay in triples.draw(&mut rng).relays() {
+                        if let Some(first) = first.get_mut(relay as usize) {
+                            *first = (*first).min(number);
+                        }
+                    }
+                }
+                done();
+            }
+            first
+        },
+        || (),
+    );
+    let mut first = vec![u64::MAX; relays];
+    for list in lists {
+        for (first, other) in first.iter_mut().zip(list) {
+            *first = (*first).min(other);
+        }
+    }
+    first
+}
+
+fn report(
+    network: &Network,
+    triples: &Triples,
+    numbers: &[u64],
+    first_uses: &[Vec<u64>],
+) -> Report {
+    let bandwidths: Vec<u64> = network
+        .relays
+        .iter()
+        .map(|relay| relay.bandwidth.saturating_mul(1000))
+        .collect();
+    let involvement = triples.involvement();
+    let slow_relays = bandwidths.iter().filter(|one| **one < SLOW).count();
+    let whole: f64 = bandwidths.iter().map(|one| *one as f64).sum();
+    let percent = |part: f64, whole: f64| match whole > 0.0 {
+        true => part / whole * 100.0,
+        false => 0.0,
+    };
+    let idle_of = |first: &[u64], number: u64| -> Vec<u64> {
+        let uses = first.iter().zip(&bandwidths);
+        let idle = uses.filter(|(first, _)| **first >= number);
+        let mut idle: Vec<u64> = idle.map(|(_, bandwidth)| *bandwidth).collect();
+        idle.sort_unstable();
+        idle
+    };
+    let points = numbers.iter().map(|number| {
+        let lists: Vec<Vec<u64>> = first_uses
+            .iter()
+            .map(|first| idle_of(first, *number))
+            .collect();
+        let over = |value: &dyn Fn(&[u64]) -> f64| {
+            Spread::of(&lists.iter().map(|list| value(list)).collect::<Vec<f64>>())
+        };
+        let slow = |list: &[u64]| list.partition_point(|one| *one < SLOW) as f64;
+        let shown = lists.first().map_or(&[][..], |list| list);
+        Point {
+            circuits: *number,
+            idle: over(&|list| list.len() as f64),
+            expected: involvement
+                .iter()
+                .map(|chance| (*number as f64 * (-chance).ln_1p()).exp())
+                .sum(),
+            idle_percent: over(&|list| percent(list.len() as f64, bandwidths.len() as f64)),
+            slow_percent_of_idle: over(&|list| percent(slow(list), list.len() as f64)),
+            idle_percent_of_slow: over(&|list| percent(slow(list), slow_relays as f64)),
+            idle_bandwidth_percent: over(&|list| {
+                percent(list.iter().map(|one| *one as f64).sum(), whole)
+            }),
+            least: shown.first().copied(),
+            median: shown.get(shown.len() / 2).copied(),
+            most: shown.last().copied(),
+        }
+    });
+    let most = numbers.last().copied().unwrap_or(0);
+    Report {
+        valid_after: network.valid_after.clone(),
+        relays: network.relays.len(),
+        slow_relays,
+        never_used: involvement.iter().filter(|chance| **chance <= 0.0).count(),
+        points: points.collect(),
+        idle_bandwidths: first_uses
+            .first()
+            .map_or(Vec::new(), |first| idle_of(first, most)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::network::Flags;
+    use crate::testing::{EXIT, GUARD, MIDDLE, mixed, network};
+
+    fn options(circuits: &[u64]) -> Options {
+        Options {
+            circuits: circuits.to_vec(),
+            repetitions: 20,
+            seed: 5,
+            any_speed: false,
+            threads: 1,
+        }
+    }
+
+    #[test]
+    fn counts_agree_with_the_formula() {
+        let report = simulate(&mixed(300), &options(&[100, 1000, 5000]), || ()).expect("circuits");
+        for point in &report.points {
+            // Five standard errors of the mean of twenty repetitions.
+            let error = point.idle.stddev / 20f64.sqrt();
+            let off = (point.idle.mean - point.expected).abs();
+            assert!(off <= 5.0 * error + 1e-9, "{point:?}");
+            assert!(point.idle.mean > 0.0);
+        }
+        let falling = report.points.windows(2);
+        assert!(
+            falling
+                .into_iter()
+                .all(|pair| pair[0].idle.mean > pair[1].idle.mean)
+        );
+        let last = report.points.last().expect("three");
+        assert!(last.idle_percent_of_slow.mean > 80.0, "{last:?}");
+    }
+
+    #[test]
+    fn threads_change_nothing() {
+        let many = [CHUNK as u64 * 3 + 17];
+        let mut options = Options {
+            repetitions: 2,
+            ..options(&many)
+        };
+        let network = mixed(300);
+        let one = simulate(&network, &options, || ()).expect("circuits");
+        options.threads = 3;
+        assert_eq!(simulate(&network, &options, || ()).expect("circuits"), one);
+    }
+
+    #[test]
+    fn relays_without_fast_are_idle_unless_asked_for() {
+        let slow = Flags::RUNNING.with(Flags::VALID);
+        let network = network(&[(GUARD, 9), (EXIT, 9), (MIDDLE, 9), (slow, 9), (MIDDLE, 0)]);
+        let mut options = options(&[10_000]);
+        let report = simulate(&network, &options, || ()).expect("circuits");
+        assert_eq!(
+            (report.relays, report.slow_relays, report.never_used),
+            (5, 5, 2)
+        );
+        let point = &report.points[0];
+        assert_eq!((point.idle.mean, point.expected), (2.0, 2.0));
+        assert_eq!((point.least, point.most), (Some(0), Some(9_000)));
+        options.any_speed = true;
+        let report = simulate(&network, &options, || ()).expect("circuits");
+        assert_eq!((report.never_used, report.points[0].idle.mean), (1, 1.0));
+    }
+
+    #[test]
+    fn absurd_numbers_are_refused() {
+        let network = mixed(50);
+        for circuits in [&[][..], &[0], &[1, u64::MAX]] {
+            let refused = simulate(&network, &options(circuits), || ());
+            assert_eq!(refused.err(), Some(Refused::Circuits));
+        }
+        let none = Options {
+            repetitions: 0,
+            ..options(&[1])
+        };
+        assert_eq!(
+            simulate(&network, &none, || ()).err(),
+            Some(Refused::Repetitions)
+        );
+    }
+}
