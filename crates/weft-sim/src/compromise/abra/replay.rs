@@ -1,0 +1,343 @@
+//! Choices made again, with relays that are an adversary's.
+
+use rand::seq::SliceRandom as _;
+use serde::Serialize;
+
+use super::traffic::{Choices, seen};
+use super::{Refused, weight};
+use crate::parallel;
+use crate::random::generator;
+use crate::stats::quantile;
+use crate::triples::Triples;
+
+/// What a part of the network is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Grant {
+    /// Of its bandwidth.
+    Bandwidth,
+    /// Of its relays.
+    Relays,
+}
+
+/// An adversary's success by what it has, over many adversaries. All in percent of choices.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Point {
+    /// What it has of the network, 0 to 1.
+    pub fraction: f64,
+    /// Circuits compromised where its relays tell their weights as they are.
+    pub honest: Quantiles,
+    /// Where they tell 0.
+    pub lying: Quantiles,
+    /// Where clients choose any circuit of their pools, without ABRA.
+    pub blind: Quantiles,
+    /// What clients without pools or guard sets choose: the exact chance that guard and exit of a
+    /// circuit are the adversary's.
+    pub formula: Quantiles,
+}
+
+/// The 10th, 50th and 90th percentile.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Quantiles {
+    /// 10th.
+    pub low: f64,
+    /// 50th.
+    pub median: f64,
+    /// 90th.
+    pub high: f64,
+    /// And the mean.
+    pub mean: f64,
+}
+
+impl Quantiles {
+    fn of(numbers: &[f64]) -> Quantiles {
+        let at = |share| quantile(numbers, share).unwrap_or(0.0);
+        Quantiles {
+            low: at(0.1),
+            median: at(0.5),
+            high: at(0.9),
+            mean: numbers.iter().sum::<f64>() / (numbers.len() as f64).max(1.0),
+        }
+    }
+}
+
+/// Makes the choices again, for so many adversaries with each of these parts of the network. An
+/// adversary's relays are drawn without regard to what they are. `done` is told of each adversary.
+///
+/// # Errors
+///
+/// [`Refused`].
+pub fn replay(
+    choices: &Choices,
+    triples: &Triples,
+    fractions: &[f64],
+    (grant, adversaries, seed, threads): (Grant, u32, u64, usize),
+    done: impl Fn() + Sync,
+) -> Result<Vec<Point>, Refused> {
+    if fractions.iter().any(|part| !(0.0..=1.0).contains(part)) {
+        return Err(Refused::Fraction);
+    }
+    if adversaries == 0 || adversaries > 100_000 {
+        return Err(Refused::Adversaries);
+    }
+    let count = adversaries as usize;
+    let results = parallel::map(
+        fractions.len() * count,
+        threads,
+        |piece| {
+            let fraction = fractions.get(piece / count).copied().unwrap_or(0.0);
+            // Adversaries of one number are alike at all fractions, so that curves are smooth.
+            let is_bad = adversary(
+                &choices.bandwidths,
+                fraction,
+                grant,
+                (seed, (piece % count) as u64),
+            );
+            let [honest, lying, blind] = success(choices, &is_bad);
+            [honest, lying, blind, triples.compromised(&is_bad)].map(|share| share * 100.0)
+        },
+        done,
+    );
+    let points = fractions.iter().zip(results.chunks(count));
+    Ok(points
+        .map(|(fraction, results)| {
+            let over = |place: usize| {
+                let numbers = results.iter().filter_map(|one| one.get(place).copied());
+                Quantiles::of(&numbers.collect::<Vec<f64>>())
+            };
+            Point {
+                fraction: *fraction,
+                honest: over(0),
+                lying: over(1),
+                blind: over(2),
+                formula: over(3),
+            }
+        })
+        .collect())
+}
+
+/// Relays in random order, each that fits what the adversary may have.
+fn adversary(
+    bandwidths: &[f64],
+    fraction: f64,
+    grant: Grant,
+    (seed, number): (u64, u64),
+) -> Vec<bool> {
+    let mut rng = generator(seed, 0xbad, number);
+    let mut order: Vec<usize> = (0..bandwidths.len()).collect();
+    order.shuffle(&mut rng);
+    let size = |relay: usize| match grant {
+        Grant::Bandwidth => bandwidths.get(relay).copied().unwrap_or(0.0),
+        Grant::Relays => 1.0,
+    };
+    let whole: f64 = order.iter().map(|relay| size(*relay)).sum();
+    // What rounding takes from the sum must not cost a relay.
+    let mut left = whole * fraction * (1.0 + 1e-12);
+    let mut is_bad = vec![false; bandwidths.len()];
+    for relay in order {
+        let size = size(relay);
+        if size <= left
+            && fraction > 0.0
+            && let Some(is_bad) = is_bad.get_mut(relay)
+        {
+            left -= size;
+            *is_bad = true;
+        }
+    }
+    is_bad
+}
+
+/// How likely clients choose compromised circuits, on average over the choices: with honest weights,
+/// with lies, and blindly.
+fn success(choices: &Choices, is_bad: &[bool]) -> [f64; 3] {
+    let bad = |relay: u32| is_bad.get(relay as usize) == Some(&true);
+    let lies: Vec<Vec<f64>> = choices
+        .weights
+        .iter()
+        .map(|told| {
+            let relays = told.iter().zip(is_bad);
+            relays
+                .map(|(weight, bad)| if *bad { 0.0 } else { *weight })
+                .collect()
+        })
+        .collect();
+    let (mut pool, mut chances) = (Vec::new(), Vec::new());
+    let mut sums = [0.0; 3];
+    for (circuits, told) in choices.circuits.chunks(choices.pool).zip(&choices.told) {
+        let mut compromised = circuits
+            .iter()
+            .map(|path| bad(path.guard) && bad(path.exit));
+        if !compromised.clone().any(|is| is) {
+            continue;
+        }
+        let [honest, lying, blind] = &mut sums;
+        for (sum, all) in [(honest, &choices.weights), (lying, &lies)] {
+            let weights = all.get(*told as usize).map_or(&[][..], |told| told);
+            pool.clear();
+            let all = circuits.iter();
+            pool.extend(all.map(|path| seen(*path, weights, &choices.bandwidths)));
+            weight::chances(&pool, &mut chances);
+            let pairs = chances.iter().zip(compromised.clone());
+            *sum += pairs
+                .filter(|(_, is)| *is)
+                .map(|(chance, _)| chance)
+                .sum::<f64>();
+        }
+        let count = compromised.by_ref().filter(|is| *is).count();
+        *blind += count as f64 / circuits.len() as f64;
+    }
+    sums.map(|sum| sum / (choices.len() as f64).max(1.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::RngExt as _;
+
+    use super::super::traffic::simulate;
+    use super::super::{Options, triples};
+    use super::*;
+    use crate::testing::mixed;
+    use crate::triples::Triple;
+
+    fn small() -> Options {
+        Options {
+            web_clients: 90,
+            bulk_clients: 30,
+            warm_up: 20,
+            seconds: 60,
+            capacity: 0.02,
+            ..Options::default()
+        }
+    }
+
+    #[test]
+    fn lies_pay_and_more_relays_pay_more() {
+        let network = mixed(60);
+        let triples = triples(&network).expect("circuits");
+        let choices = simulate(&network, &triples, &small(), |_| ()).expect("choices");
+        assert!(choices.full_by_capacity > 0.0 && choices.utilisation < 1.0);
+        let parts = [0.0, 0.1, 0.3, 0.5, 1.0];
+        let points = replay(
+            &choices,
+            &triples,
+            &parts,
+            (Grant::Bandwidth, 30, 1, 2),
+            || (),
+        )
+        .expect("points");
+        for point in &points {
+            assert!(point.lying.mean >= point.honest.mean, "{point:?}");
+            assert!(point.honest.low <= point.honest.median);
+        }
+        for pair in points.windows(2) {
+            assert!(pair[1].lying.mean > pair[0].lying.mean);
+        }
+        let (first, last) = (points[0], points[4]);
+        assert_eq!((first.lying.high, first.formula.high), (0.0, 0.0));
+        assert!((last.honest.low - 100.0).abs() < 1e-6 && (last.formula.low - 100.0).abs() < 1e-6);
+        let alone = replay(
+            &choices,
+            &triples,
+            &parts,
+            (Grant::Bandwidth, 30, 1, 1),
+            || (),
+        );
+        assert_eq!(alone.expect("points"), points);
+    }
+
+    #[test]
+    fn blind_choices_agree_with_the_formula() {
+        let network = mixed(60);
+        let triples = triples(&network).expect("circuits");
+        // Every client has one circuit: what it has been through is independent of others.
+        let options = Options {
+            web_clients: 3000,
+            bulk_clients: 0,
+            pool: 1,
+            guards: 1,
+            warm_up: 0,
+            seconds: 60,
+            ..Options::default()
+        };
+        let choices = simulate(&network, &triples, &options, |_| ()).expect("choices");
+        let points = replay(
+            &choices,
+            &triples,
+            &[0.3],
+            (Grant::Bandwidth, 40, 2, 2),
+            || (),
+        );
+        let point = points.expect("points")[0];
+        // A client's guard is drawn before its exits here, and exits before guards in the formula.
+        assert!(
+            (point.blind.mean / point.formula.mean - 1.0).abs() < 0.15,
+            "{point:?}"
+        );
+    }
+
+    #[test]
+    fn what_is_computed_is_what_clients_would_draw() {
+        let circuit = |guard, middle, exit| Triple {
+            guard,
+            middle,
+            exit,
+        };
+        let choices = Choices {
+            pool: 3,
+            circuits: vec![
+                circuit(0, 1, 2),
+                circuit(0, 2, 3),
+                circuit(3, 1, 0),
+                circuit(2, 1, 3),
+                circuit(1, 2, 0),
+                circuit(0, 3, 2),
+            ],
+            told: vec![0, 1],
+            weights: vec![vec![0.5, 0.0, 0.25, 1.0], vec![0.0, 0.0, 2.0, 0.0]],
+            bandwidths: vec![4.0, 3.0, 2.0, 1.0],
+            utilisation: 0.0,
+            full_by_capacity: 0.0,
+            with_free_circuit: 0.0,
+        };
+        let is_bad = [true, false, true, false];
+        let computed = success(&choices, &is_bad);
+        for (lying, expected) in [false, true].into_iter().zip(computed) {
+            let (mut rng, rounds, mut hits) = (generator(1, 2, 3), 60_000, 0);
+            for _ in 0..rounds {
+                let choice = rng.random_range(0..2usize);
+                let pool = &choices.circuits[choice * 3..choice * 3 + 3];
+                let weights = &choices.weights[choice];
+                let told = weights.iter().zip(is_bad);
+                let told: Vec<f64> = told
+                    .map(|(weight, bad)| if bad && lying { 0.0 } else { *weight })
+                    .collect();
+                let seen: Vec<_> = pool
+                    .iter()
+                    .map(|path| seen(*path, &told, &choices.bandwidths))
+                    .collect();
+                let mut chances = Vec::new();
+                weight::chances(&seen, &mut chances);
+                let path = pool[weight::draw(&chances, &mut rng)];
+                hits += u32::from(is_bad[path.guard as usize] && is_bad[path.exit as usize]);
+            }
+            let error = (expected * (1.0 - expected) / f64::from(rounds)).sqrt();
+            let off = (f64::from(hits) / f64::from(rounds) - expected).abs();
+            assert!(off <= 4.0 * error, "{off} {expected}");
+        }
+    }
+
+    #[test]
+    fn adversaries_have_what_they_are_granted() {
+        let bandwidths: Vec<f64> = (1..=200).map(f64::from).collect();
+        let whole: f64 = bandwidths.iter().sum();
+        for fraction in [0.0, 0.2, 0.5, 1.0] {
+            let is_bad = adversary(&bandwidths, fraction, Grant::Bandwidth, (1, 1));
+            let has = bandwidths.iter().zip(&is_bad).filter(|(_, bad)| **bad);
+            let has: f64 = has.map(|(one, _)| one).sum();
+            assert!((has / whole - fraction).abs() < 0.01, "{fraction} {has}");
+            let is_bad = adversary(&bandwidths, fraction, Grant::Relays, (1, 1));
+            let has = is_bad.iter().filter(|bad| **bad).count();
+            assert_eq!(has, (fraction * 200.0) as usize);
+        }
+    }
+}
