@@ -9,8 +9,8 @@
 pub mod compromise;
 pub mod draw;
 pub mod full;
-pub mod microdesc;
 pub mod idle;
+pub mod microdesc;
 pub mod network;
 pub mod parallel;
 pub mod random;
