@@ -10,10 +10,12 @@ pub mod compromise;
 pub mod draw;
 pub mod full;
 pub mod idle;
+pub mod links;
 pub mod microdesc;
 pub mod network;
 pub mod parallel;
 pub mod random;
+pub mod read;
 pub mod stats;
 #[cfg(test)]
 mod testing;

@@ -122,6 +122,27 @@ impl PortPolicy {
             .any(|(first, last)| (*first..=*last).contains(&port));
         is_named == self.accept
     }
+
+    /// Whether streams to all ports from `first` to `last` may leave.
+    pub fn allows_all(&self, first: u16, last: u16) -> bool {
+        let mut inside = self
+            .ranges
+            .iter()
+            .filter(|(begin, end)| *begin <= last && *end >= first)
+            .peekable();
+        if !self.accept {
+            return inside.peek().is_none();
+        }
+        // Ranges are in ascending order, but may touch.
+        let mut next = u32::from(first);
+        for (begin, end) in inside {
+            if u32::from(*begin) > next {
+                return false;
+            }
+            next = next.max(u32::from(*end) + 1);
+        }
+        next > u32::from(last)
+    }
 }
 
 /// A place in a circuit.

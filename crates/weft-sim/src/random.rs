@@ -21,6 +21,12 @@ pub fn generator(seed: u64, repetition: u64, chunk: u64) -> Generator {
     Generator::seed_from_u64(mixed)
 }
 
+/// A seed that depends on a text, too: documents that are simulated with one seed get draws of their own.
+pub fn seed_for(seed: u64, text: &str) -> u64 {
+    text.bytes()
+        .fold(mix(seed), |sum, byte| mix(sum ^ u64::from(byte)))
+}
+
 /// The end of SplitMix64 (Steele, Lea and Flood): a bijection that scatters all bits.
 fn mix(word: u64) -> u64 {
     let word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

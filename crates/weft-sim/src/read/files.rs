@@ -1,0 +1,163 @@
+//! Documents on disk: plain, .xz, .gz or .zst, alone, in folders, or in CollecTor's .tar archives.
+//!
+//! What a file is is told by its first bytes, not by its name.
+
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Cursor, Read};
+use std::path::{Path, PathBuf};
+
+use flate2::bufread::MultiGzDecoder;
+use lzma_rust2::XzReader;
+use ruzstd::decoding::StreamingDecoder;
+
+use super::ReadError;
+
+/// No document is longer, bytes: twenty times the longest consensus there has been.
+pub const MAX_DOCUMENT: u64 = 64 << 20;
+
+/// What an .xz file may make its reader allocate, KiB: `xz -9` wants 65 MiB.
+const XZ_MEMORY: u32 = 128 << 10;
+
+/// Folders in folders.
+const MAX_DEPTH: u32 = 8;
+
+/// An unpacked document.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Document {
+    /// Its file; of a file in an archive, the archive's and its own name.
+    pub name: String,
+    /// What it says.
+    pub text: Vec<u8>,
+}
+
+/// What is done with each document.
+pub type Documents<'a, E> = dyn FnMut(Document) -> Result<(), E> + 'a;
+
+/// Unpacks the consensus documents that the paths name and hands on one after the other. A path is a
+/// document, a folder, in which those named `…-consensus` or `…-consensus-microdesc` (and CollecTor's
+/// `consensuses-*` archives) are taken in the order of their names, or a tar, in which the same are.
+///
+/// # Errors
+///
+/// [`ReadError`], or what `each` says.
+pub fn documents<E: From<ReadError>>(
+    paths: &[PathBuf],
+    each: &mut Documents<'_, E>,
+) -> Result<(), E> {
+    for path in paths {
+        let mut count = 0_u64;
+        let mut counted = |document| {
+            count += 1;
+            each(document)
+        };
+        walk(path, 0, &mut counted)?;
+        if count == 0 {
+            return Err(ReadError::Nothing { path: path.clone() }.into());
+        }
+    }
+    Ok(())
+}
+
+fn walk<E: From<ReadError>>(path: &Path, depth: u32, each: &mut Documents<'_, E>) -> Result<(), E> {
+    let name = path.display().to_string();
+    let io = |error| ReadError::Io {
+        name: path.display().to_string(),
+        error,
+    };
+    if !fs::metadata(path).map_err(io)?.is_dir() {
+        let file = BufReader::new(File::open(path).map_err(io)?);
+        return one(name, unpacked(file).map_err(io)?, each);
+    }
+    let mut inside = fs::read_dir(path)
+        .and_then(Iterator::collect::<io::Result<Vec<_>>>)
+        .map_err(io)?;
+    inside.sort_by_key(fs::DirEntry::file_name);
+    for entry in inside {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        let is_folder = entry.file_type().map_err(io)?.is_dir();
+        let is_wanted = match is_folder {
+            true => depth < MAX_DEPTH,
+            false => is_consensus(&name) || name.starts_with("consensuses-"),
+        };
+        if is_wanted {
+            walk(&entry.path(), depth + 1, each)?;
+        }
+    }
+    Ok(())
+}
+
+/// A document, or an archive of them.
+fn one<E: From<ReadError>>(
+    name: String,
+    source: Box<dyn Read>,
+    each: &mut Documents<'_, E>,
+) -> Result<(), E> {
+    let io = |error| ReadError::Io {
+        name: name.clone(),
+        error,
+    };
+    let mut source = source;
+    // The first block of a tar tells what it is, at byte 257.
+    let mut head = Vec::with_capacity(512);
+    source
+        .by_ref()
+        .take(512)
+        .read_to_end(&mut head)
+        .map_err(io)?;
+    let is_tar = head.get(257..262) == Some(b"ustar");
+    let source = Cursor::new(head).chain(source);
+    if !is_tar {
+        return each(whole(name, source)?);
+    }
+    let mut archive = tar::Archive::new(source);
+    for entry in archive.entries().map_err(io)? {
+        let entry = entry.map_err(io)?;
+        let inner = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
+        if !entry.header().entry_type().is_file() || !is_consensus(&inner) {
+            continue;
+        }
+        let inner = format!("{name}: {inner}");
+        // An entry borrows the archive: it is read whole before it is unpacked.
+        let packed = whole(inner.clone(), entry)?;
+        let io = |error| ReadError::Io {
+            name: inner.clone(),
+            error,
+        };
+        let text = unpacked(Cursor::new(packed.text)).map_err(io)?;
+        each(whole(inner.clone(), text)?)?;
+    }
+    Ok(())
+}
+
+fn whole(name: String, source: impl Read) -> Result<Document, ReadError> {
+    let mut text = Vec::new();
+    match source.take(MAX_DOCUMENT + 1).read_to_end(&mut text) {
+        Err(error) => Err(ReadError::Io { name, error }),
+        Ok(length) if length as u64 > MAX_DOCUMENT => Err(ReadError::TooLong(name)),
+        Ok(_) => Ok(Document { name, text }),
+    }
+}
+
+/// Looks at the first bytes.
+fn unpacked(mut source: impl BufRead + 'static) -> io::Result<Box<dyn Read>> {
+    let head = source.fill_buf()?;
+    Ok(if head.starts_with(b"\xfd7zXZ\0") {
+        Box::new(XzReader::new_mem_limit(source, true, XZ_MEMORY))
+    } else if head.starts_with(b"\x1f\x8b") {
+        Box::new(MultiGzDecoder::new(source))
+    } else if head.starts_with(b"\x28\xb5\x2f\xfd") {
+        Box::new(StreamingDecoder::new(source).map_err(io::Error::other)?)
+    } else {
+        Box::new(source)
+    })
+}
+
+/// As CollecTor names them, perhaps packed.
+fn is_consensus(name: &str) -> bool {
+    let name = [".xz", ".gz", ".zst"]
+        .iter()
+        .find_map(|end| name.strip_suffix(end))
+        .unwrap_or(name);
+    name.ends_with("-consensus") || name.ends_with("-consensus-microdesc")
+}
