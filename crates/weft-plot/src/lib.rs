@@ -37,6 +37,7 @@ pub struct Look {
     color: RGBColor,
     marker: usize,
     dashed: bool,
+    filled: bool,
 }
 
 /// Okabe and Ito's colours without yellow, which is too pale for lines, and black, which is text's.
@@ -48,6 +49,8 @@ const COLORS: [RGBColor; 6] = [
     RGBColor(86, 180, 233),
     RGBColor(230, 159, 0),
 ];
+/// Of a filled area.
+const PALE: f64 = 0.22;
 const GREY: RGBColor = RGBColor(150, 150, 150);
 const INK: RGBColor = RGBColor(30, 30, 30);
 const FAINT: RGBColor = RGBColor(100, 100, 100);
@@ -60,6 +63,7 @@ impl Look {
             color: COLORS[number % COLORS.len()],
             marker: number,
             dashed: false,
+            filled: false,
         }
     }
 
@@ -69,6 +73,7 @@ impl Look {
             color: GREY,
             marker: 3,
             dashed: false,
+            filled: false,
         }
     }
 
@@ -76,6 +81,14 @@ impl Look {
     pub fn dashed(self) -> Look {
         Look {
             dashed: true,
+            ..self
+        }
+    }
+
+    /// A pale area: a curve's points then are its outline, once around.
+    pub fn filled(self) -> Look {
+        Look {
+            filled: true,
             ..self
         }
     }
@@ -99,7 +112,7 @@ pub struct Curve {
     pub name: String,
     /// How it looks.
     pub look: Look,
-    /// From left to right, all numbers at least zero.
+    /// From left to right, all numbers at least zero; the outline of a [`Look::filled`] area.
     pub points: Vec<(f64, f64)>,
 }
 
@@ -292,6 +305,9 @@ impl Figure {
             if is_bar(name) {
                 let corners = [(x + 8, y - 6), (x + 22, y + 6)];
                 root.draw(&Rectangle::new(corners, look.color.filled()))?;
+            } else if look.filled {
+                let corners = [(x, y - 7), (x + 28, y + 7)];
+                root.draw(&Rectangle::new(corners, look.color.mix(PALE).filled()))?;
             } else {
                 line(root, look, &[(x, y), (x + 28, y)])?;
                 if !is_curve(name) {
@@ -451,7 +467,10 @@ impl Panel {
                 .iter()
                 .map(|point| spec.translate(point))
                 .collect();
-            line(root, &curve.look, &places)?;
+            match curve.look.filled {
+                true => root.draw(&Polygon::new(places, curve.look.color.mix(PALE).filled()))?,
+                false => line(root, &curve.look, &places)?,
+            }
         }
         let (_, y) = area.get_pixel_range();
         let (left, _) = spec.translate(&(0.0, 0.0));

@@ -99,7 +99,7 @@ fn curves_are_drawn_with_numbers_under_them() {
         points: Curve::distribution(vec![3.0, 1.0, 2.0, 40.0]),
     }];
     let svg = curves.svg().expect("a plot");
-    for words in ["a curve", "across", "CPU s per GB", "\n40\n", "\n0.5\n"] {
+    for words in ["a curve", "across", "CPU s per GB", "\n40\n", "\n1\n"] {
         assert!(svg.contains(words), "{words}");
     }
 }
@@ -115,4 +115,20 @@ fn a_distribution_rises_to_one_with_no_more_points_than_pixels() {
     assert!(many.len() < 700, "{}", many.len());
     assert_eq!(many.last(), Some(&(99_999.0, 1.0)));
     assert!(Curve::distribution(Vec::new()).is_empty());
+}
+
+#[test]
+fn a_filled_curve_is_an_area() {
+    let mut one = figure(Kind::Curves, Vec::new());
+    one.panels[0].series.clear();
+    one.panels[0].curves = vec![Curve {
+        name: "range".to_owned(),
+        look: Look::number(1).filled(),
+        points: vec![(0.0, 1.0), (2.0, 3.0), (2.0, 2.0), (0.0, 0.5)],
+    }];
+    let svg = one.svg().expect("a plot");
+    assert!(
+        svg.contains("<polygon") && svg.contains("opacity=\"0.22\""),
+        "{svg}"
+    );
 }

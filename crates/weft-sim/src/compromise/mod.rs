@@ -2,3 +2,4 @@
 
 pub mod abra;
 pub mod tunnel;
+pub mod tunnels;

@@ -11,6 +11,7 @@
 //! it, which is what Tor's flow control aims at (section 3.1).
 
 mod fair;
+pub mod figure;
 mod replay;
 mod traffic;
 pub mod weight;

@@ -1,5 +1,7 @@
 //! Relays that no circuit goes through (seeds/002, section III-A, Figure 1).
 
+pub mod figure;
+
 use serde::Serialize;
 
 use crate::network::Network;
