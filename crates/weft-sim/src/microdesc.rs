@@ -78,6 +78,11 @@ impl Microdescs {
         digests.filter(|digest| self.has(digest)).count()
     }
 
+    /// SHA-256 of all microdescriptors, in no order.
+    pub fn digests(&self) -> impl Iterator<Item = &[u8; 32]> {
+        self.places.keys()
+    }
+
     /// How many different microdescriptors there are.
     pub fn len(&self) -> usize {
         self.places.len()
