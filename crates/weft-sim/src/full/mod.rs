@@ -217,6 +217,11 @@ impl Model {
         })
     }
 
+    /// How many relays the network has.
+    pub fn relays(&self) -> u32 {
+        u32::try_from(self.flags.len()).unwrap_or(u32::MAX)
+    }
+
     /// Who is related to whom.
     pub fn families(&self) -> &Families {
         &self.families

@@ -5,6 +5,7 @@
 
 pub mod count;
 pub mod exits;
+pub mod full;
 pub mod run;
 pub mod salsa;
 

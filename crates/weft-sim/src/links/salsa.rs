@@ -14,7 +14,7 @@ use crate::network::{Flags, Network, Position};
 use crate::random::Generator;
 
 /// In eleven circuits of [`Kind::Mixed`] one is external.
-const EXTERNAL_OF_MIXED: u64 = 11;
+pub(super) const EXTERNAL_OF_MIXED: u64 = 11;
 
 /// What is simulated.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -11,6 +11,7 @@ use lzma_rust2::XzReader;
 use ruzstd::decoding::StreamingDecoder;
 
 use super::ReadError;
+use crate::microdesc::{Microdescs, NoMicrodescs};
 
 /// No document is longer, bytes: twenty times the longest consensus there has been.
 pub const MAX_DOCUMENT: u64 = 64 << 20;
@@ -50,7 +51,7 @@ pub fn documents<E: From<ReadError>>(
             count += 1;
             each(document)
         };
-        walk(path, 0, &mut counted)?;
+        walk(path, 0, is_consensus, &mut counted)?;
         if count == 0 {
             return Err(ReadError::Nothing { path: path.clone() }.into());
         }
@@ -58,7 +59,38 @@ pub fn documents<E: From<ReadError>>(
     Ok(())
 }
 
-fn walk<E: From<ReadError>>(path: &Path, depth: u32, each: &mut Documents<'_, E>) -> Result<(), E> {
+/// Unpacks the microdescriptors that the paths name. A path is a file of them, a folder, in which
+/// `…-microdescs…` and those that CollecTor names by their digests are taken, or a tar, in which the same
+/// are.
+///
+/// # Errors
+///
+/// [`ReadError`].
+pub fn microdescs(paths: &[PathBuf]) -> Result<Microdescs, ReadError> {
+    let mut microdescs = Microdescs::default();
+    for path in paths {
+        let mut count = 0;
+        let mut add = |document: Document| {
+            let name = document.name;
+            let added = microdescs.add(document.text);
+            count += added.map_err(|NoMicrodescs| ReadError::NoMicrodescs { name })?;
+            Ok::<(), ReadError>(())
+        };
+        walk(path, 0, is_microdescs, &mut add)?;
+        if count == 0 {
+            let name = path.display().to_string();
+            return Err(ReadError::NoMicrodescs { name });
+        }
+    }
+    Ok(microdescs)
+}
+
+fn walk<E: From<ReadError>>(
+    path: &Path,
+    depth: u32,
+    is_wanted: fn(&str) -> bool,
+    each: &mut Documents<'_, E>,
+) -> Result<(), E> {
     let name = path.display().to_string();
     let io = |error| ReadError::Io {
         name: path.display().to_string(),
@@ -66,7 +98,7 @@ fn walk<E: From<ReadError>>(path: &Path, depth: u32, each: &mut Documents<'_, E>
     };
     if !fs::metadata(path).map_err(io)?.is_dir() {
         let file = BufReader::new(File::open(path).map_err(io)?);
-        return one(name, unpacked(file).map_err(io)?, each);
+        return one(name, unpacked(file).map_err(io)?, is_wanted, each);
     }
     let mut inside = fs::read_dir(path)
         .and_then(Iterator::collect::<io::Result<Vec<_>>>)
@@ -76,12 +108,12 @@ fn walk<E: From<ReadError>>(path: &Path, depth: u32, each: &mut Documents<'_, E>
         let name = entry.file_name();
         let name = name.to_string_lossy();
         let is_folder = entry.file_type().map_err(io)?.is_dir();
-        let is_wanted = match is_folder {
+        let is_taken = match is_folder {
             true => depth < MAX_DEPTH,
-            false => is_consensus(&name) || name.starts_with("consensuses-"),
+            false => is_wanted(&name) || name.starts_with("consensuses-"),
         };
-        if is_wanted {
-            walk(&entry.path(), depth + 1, each)?;
+        if is_taken {
+            walk(&entry.path(), depth + 1, is_wanted, each)?;
         }
     }
     Ok(())
@@ -91,6 +123,7 @@ fn walk<E: From<ReadError>>(path: &Path, depth: u32, each: &mut Documents<'_, E>
 fn one<E: From<ReadError>>(
     name: String,
     source: Box<dyn Read>,
+    is_wanted: fn(&str) -> bool,
     each: &mut Documents<'_, E>,
 ) -> Result<(), E> {
     let io = |error| ReadError::Io {
@@ -114,7 +147,7 @@ fn one<E: From<ReadError>>(
     for entry in archive.entries().map_err(io)? {
         let entry = entry.map_err(io)?;
         let inner = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
-        if !entry.header().entry_type().is_file() || !is_consensus(&inner) {
+        if !entry.header().entry_type().is_file() || !is_wanted(&inner) {
             continue;
         }
         let inner = format!("{name}: {inner}");
@@ -153,11 +186,23 @@ fn unpacked(mut source: impl BufRead + 'static) -> io::Result<Box<dyn Read>> {
     })
 }
 
-/// As CollecTor names them, perhaps packed.
-fn is_consensus(name: &str) -> bool {
-    let name = [".xz", ".gz", ".zst"]
+/// A name without what says how the file is packed.
+fn bare(name: &str) -> &str {
+    [".xz", ".gz", ".zst"]
         .iter()
         .find_map(|end| name.strip_suffix(end))
-        .unwrap_or(name);
+        .unwrap_or(name)
+}
+
+/// As CollecTor names microdescriptors, perhaps packed: one in a file by its digest, or many.
+fn is_microdescs(name: &str) -> bool {
+    let name = bare(name.rsplit('/').next().unwrap_or(name));
+    let is_digest = name.len() == 64 && name.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_digest || name.contains("microdescs")
+}
+
+/// As CollecTor names them, perhaps packed.
+fn is_consensus(name: &str) -> bool {
+    let name = bare(name);
     name.ends_with("-consensus") || name.ends_with("-consensus-microdesc")
 }

@@ -9,7 +9,7 @@ mod weights;
 
 use std::path::PathBuf;
 
-pub use files::{Document, Documents, MAX_DOCUMENT, documents};
+pub use files::{Document, Documents, MAX_DOCUMENT, documents, microdescs};
 pub use parse::parse;
 pub use weights::computed_weights;
 
@@ -42,5 +42,11 @@ pub enum ReadError {
     Nothing {
         /// The folder or archive.
         path: PathBuf,
+    },
+    /// A file, a folder or an archive without microdescriptors.
+    #[error("{name}: there are no microdescriptors in it (no line is `onion-key`)")]
+    NoMicrodescs {
+        /// What was read.
+        name: String,
     },
 }
