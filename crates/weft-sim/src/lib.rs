@@ -16,7 +16,10 @@ pub mod network;
 pub mod parallel;
 pub mod random;
 pub mod read;
+pub mod sample;
 pub mod stats;
+pub mod synth;
 #[cfg(test)]
 mod testing;
 pub mod triples;
+pub mod write;

@@ -52,6 +52,11 @@ macro_rules! flags {
                     _ => Flags::default(),
                 }
             }
+
+            /// Each flag with its name.
+            pub fn all() -> impl Iterator<Item = (Flags, &'static str)> {
+                [$((Flags::$name, $word),)*].into_iter()
+            }
         }
     };
 }

@@ -7,6 +7,7 @@ mod action;
 mod bench;
 mod help;
 mod lab;
+mod sim;
 mod stop;
 
 use std::process::ExitCode;
@@ -35,6 +36,9 @@ fn run() -> anyhow::Result<ExitCode> {
     }
     if words.peek().is_some_and(|word| word == "lab") {
         return lab::main(words);
+    }
+    if words.peek().is_some_and(|word| word == "sim") {
+        return sim::main(words);
     }
     let command_line = CommandLine::parse(words).map_err(|report| told(&report))?;
     if action::immediate(command_line.action)? {

@@ -6,6 +6,8 @@
 pub mod count;
 pub mod exits;
 pub mod full;
+pub mod many;
+pub mod report;
 pub mod run;
 pub mod salsa;
 
