@@ -163,6 +163,8 @@ pub struct ConnectionThread {
     write_again: Option<Instant>,
     /// When the scheduler ran last.
     last_run: Option<Instant>,
+    /// That run left cells for which some link had no room.
+    contended: bool,
     /// When timers ran last.
     last_tick: Instant,
     /// When the controller was told last.
@@ -236,6 +238,7 @@ impl ConnectionThread {
             rest_until: None,
             write_again: None,
             last_run: None,
+            contended: false,
             last_tick: now,
             last_report: now,
             load: Load::new(now),
@@ -341,7 +344,7 @@ impl ConnectionThread {
         if self.manager.has_backlog()
             && let Some(last) = self.last_run
         {
-            until = until.min(last + self.params.run_interval);
+            until = until.min(last + self.run_interval());
         }
         until.saturating_duration_since(now)
     }

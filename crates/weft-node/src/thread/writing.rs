@@ -1,6 +1,6 @@
 //! What goes out: the scheduler chooses, TLS encrypts, sockets take.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use weft_core::scheduler::LinkKey;
 use weft_core::scheduler::kist;
@@ -11,6 +11,12 @@ use super::limit::Direction;
 use super::{ConnectionThread, TICK, ThreadParams, tcp};
 use crate::torrc::options::SchedulerKind;
 
+/// The longest time between runs of the scheduler while every link has room for all that waits for it.
+/// KISTSchedRunInterval lets cells of many circuits gather, so that the most urgent go first; where all
+/// go at once there is no first. Some gathering remains: with none each cell is a write of its own
+/// (docs/performance.md).
+const UNCONTENDED: Duration = Duration::from_micros(500);
+
 /// Bytes written to one socket in one turn.
 const WRITE_PER_TURN: usize = 1024 * 1024;
 
@@ -19,7 +25,7 @@ impl ConnectionThread {
     pub(super) fn schedule_and_write(&mut self, now: Instant) {
         let due = self
             .last_run
-            .is_none_or(|last| now.saturating_duration_since(last) >= self.params.run_interval);
+            .is_none_or(|last| now.saturating_duration_since(last) >= self.run_interval());
         if due && self.manager.has_backlog() {
             self.last_run = Some(now);
             let (connections, by_link) = (&self.connections, &self.by_link);
@@ -32,6 +38,7 @@ impl ConnectionThread {
                     .and_then(|token| connections.get(token))
                     .map_or(0, |connection| room(connection, params))
             });
+            self.contended = self.manager.has_backlog();
         }
         self.write_again = None;
         // Out of `self` while it is gone through: writing may close a link.
@@ -48,6 +55,14 @@ impl ConnectionThread {
         }
         self.links = links;
         self.manager.prune_written();
+    }
+
+    /// How long after a run of the scheduler the next one may be.
+    pub(super) fn run_interval(&self) -> Duration {
+        match self.contended {
+            true => self.params.run_interval,
+            false => self.params.run_interval.min(UNCONTENDED),
+        }
     }
 
     /// Writes what is ready for one link.

@@ -49,6 +49,10 @@ impl World {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(error).context("accepting a link from the target"),
             };
+            // Otherwise small writes wait for each other's acknowledgements.
+            socket
+                .set_nodelay(true)
+                .context("accepting a link from the target")?;
             let session = hop.tls.accept().context("beginning a TLS session")?;
             let phase = match self.plan.peer {
                 Peer::Pipe(_) => Phase::Raw,
