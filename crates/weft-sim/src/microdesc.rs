@@ -78,6 +78,16 @@ impl Microdescs {
         digests.filter(|digest| self.has(digest)).count()
     }
 
+    /// Gives relays without an exit policy that of their microdescriptor.
+    pub fn complete(&self, network: &mut Network) {
+        for relay in &mut network.relays {
+            let microdesc = relay.microdesc.as_ref().and_then(|digest| self.get(digest));
+            if relay.policy.is_none() {
+                relay.policy = microdesc.and_then(|microdesc| microdesc.policy);
+            }
+        }
+    }
+
     /// SHA-256 of all microdescriptors, in no order.
     pub fn digests(&self) -> impl Iterator<Item = &[u8; 32]> {
         self.places.keys()

@@ -1,5 +1,6 @@
 //! The whole of Tor's path selection as a model of paths whose links are counted.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::exits::{Class, Exits};
@@ -18,16 +19,22 @@ pub struct Full {
     relays: u32,
     kind: Kind,
     circuits_per_client: usize,
-    failed: AtomicU64,
+    failed: Arc<AtomicU64>,
 }
 
 impl Full {
-    /// Circuits of this kind, so many of each client.
+    /// Circuits of this kind, so many of each client. Those for which no path is found are left out of
+    /// what is counted, and added to `failed`.
     ///
     /// # Errors
     ///
     /// [`LinksError::CircuitsPerClient`].
-    pub fn new(model: Model, kind: Kind, circuits_per_client: u32) -> Result<Full, LinksError> {
+    pub fn new(
+        model: Model,
+        kind: Kind,
+        circuits_per_client: u32,
+        failed: Arc<AtomicU64>,
+    ) -> Result<Full, LinksError> {
         if !(1..=MAX_CIRCUITS_PER_CLIENT).contains(&circuits_per_client) {
             return Err(LinksError::CircuitsPerClient(circuits_per_client));
         }
@@ -36,13 +43,8 @@ impl Full {
             model,
             kind,
             circuits_per_client: circuits_per_client as usize,
-            failed: AtomicU64::new(0),
+            failed,
         })
-    }
-
-    /// How many circuits could not be drawn so far, as no path was found. They are not counted.
-    pub fn failed(&self) -> u64 {
-        self.failed.load(Ordering::Relaxed)
     }
 }
 

@@ -8,14 +8,16 @@ use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
 use weft_sim::links::Kind;
 use weft_sim::links::exits::{Class, Exits};
-use weft_sim::links::many::{Done, Work, of_network, simulate};
+use weft_sim::links::many::{Build, Done, OfDocument, Work, of_network, simulate};
 use weft_sim::links::report::{Report, Setting};
 use weft_sim::links::run::Plan;
 use weft_sim::links::salsa::{Model, Salsa};
+use weft_sim::microdesc::Microdescs;
 use weft_sim::sample::scaled;
 use weft_sim::{parallel, synth};
 
 use super::Format;
+use super::model::{Both, ModelWords};
 use crate::bench::progress_bar;
 
 /// How many links between relays are shared by circuits.
@@ -48,6 +50,8 @@ pub(super) struct Words {
     /// mixture.
     #[arg(long, value_name = "W,B,E,F,V", value_delimiter = ',', num_args = 5, default_values_t = [1.0, 0.425, 0.425, 0.425, 0.425])]
     mixture: Vec<f64>,
+    #[command(flatten)]
+    paths: ModelWords,
     /// Circuits of each client; they have one guard.
     #[arg(long, value_name = "K", default_value_t = 1)]
     circuits_per_client: u32,
@@ -135,19 +139,66 @@ pub(super) fn main(words: &Words) -> Result<()> {
         circuits_per_client: words.circuits_per_client,
         guards_per_client: words.guards_per_client,
     };
+    let microdescs = words.paths.microdescs()?;
+    let full = words
+        .paths
+        .full(words.guards_per_client, microdescs.as_ref())?;
+    let results = simulated(words, microdescs.as_deref(), &|network| match &full {
+        Some(full) => Ok(full.build(network, &model)?),
+        None => Ok(Box::new(Salsa::new(network, &model)?)),
+    })?;
+    let report = |model: &str, results: &[OfDocument]| {
+        let setting = setting(words, model);
+        Report::new(setting, words.circuits, results, super::peak_memory())
+    };
+    let text = match &full {
+        None => {
+            let report = report("simple", &results);
+            match words.format {
+                Format::Human => report.to_string(),
+                Format::Json => serde_json::to_string_pretty(&report)? + "\n",
+            }
+        }
+        Some(full) => {
+            full.check()?;
+            let simple = simulated(words, microdescs.as_deref(), &|network| {
+                Ok(Box::new(Salsa::new(network, &model)?))
+            })?;
+            let both = Both {
+                full: report("full", &results),
+                simple: report("simple", &simple),
+            };
+            match words.format {
+                Format::Human => both.human(),
+                Format::Json => both.json()? + "\n",
+            }
+        }
+    };
+    super::print(&text)
+}
+
+/// Draws and counts, in all documents.
+fn simulated(
+    words: &Words,
+    microdescs: Option<&Microdescs>,
+    build: &Build<'_>,
+) -> Result<Vec<OfDocument>> {
     let threads = words.threads.unwrap_or_else(parallel::cores);
     let bar = progress_bar();
     bar.set_message("simulating");
     let repetitions = AtomicU64::new(0);
     let documents = AtomicU64::new(0);
     let work = Work {
-        prepare: &|network| {
+        prepare: &|mut network| {
+            if let Some(microdescs) = microdescs {
+                microdescs.complete(&mut network);
+            }
             if words.scale == 1.0 {
                 return Ok(network);
             }
             Ok(scaled(&network, words.scale)?)
         },
-        build: &|network| Ok(Box::new(Salsa::new(network, &model)?)),
+        build,
         plan: Plan {
             circuits: words.circuits,
             directed: words.direction == DirectionWord::Directed,
@@ -177,8 +228,13 @@ pub(super) fn main(words: &Words) -> Result<()> {
         paths => simulate(paths, &work)?,
     };
     bar.finish_and_clear();
-    let setting = Setting {
-        model: "simple".to_owned(),
+    Ok(results)
+}
+
+/// What was asked for, for the report.
+fn setting(words: &Words, model: &str) -> Setting {
+    Setting {
+        model: model.to_owned(),
         kind: word(words.kind),
         direction: word(words.direction),
         exits: word(words.exits),
@@ -187,11 +243,6 @@ pub(super) fn main(words: &Words) -> Result<()> {
         scale: words.scale,
         repetitions: words.repeat,
         seed: words.seed,
-        threads,
-    };
-    let report = Report::new(setting, words.circuits, &results, super::peak_memory());
-    super::print(&match words.format {
-        Format::Human => report.to_string(),
-        Format::Json => serde_json::to_string_pretty(&report)? + "\n",
-    })
+        threads: words.threads.unwrap_or_else(parallel::cores),
+    }
 }

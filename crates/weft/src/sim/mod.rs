@@ -1,6 +1,7 @@
 //! `weft sim`: simulations of paths through Tor networks. Nothing is sent to any network.
 
 mod links;
+mod model;
 mod synth;
 
 use std::ffi::OsString;
