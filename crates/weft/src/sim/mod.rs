@@ -1,5 +1,8 @@
 //! `weft sim`: simulations of paths through Tor networks. Nothing is sent to any network.
 
+mod compromise;
+mod given;
+mod idle;
 mod links;
 mod model;
 mod synth;
@@ -26,6 +29,8 @@ struct Sim {
 #[derive(Debug, Subcommand)]
 enum What {
     Links(Box<links::Words>),
+    Idle(Box<idle::Words>),
+    Compromise(compromise::Words),
     Synth(synth::Words),
 }
 
@@ -52,6 +57,8 @@ pub(crate) fn main(words: impl Iterator<Item = OsString>) -> Result<ExitCode> {
     };
     match sim.what {
         What::Links(words) => links::main(&words)?,
+        What::Idle(words) => idle::main(&words)?,
+        What::Compromise(words) => compromise::main(&words)?,
         What::Synth(words) => synth::main(&words)?,
     }
     Ok(ExitCode::SUCCESS)

@@ -1,0 +1,354 @@
+//! `weft sim compromise`: how often an adversary has both ends.
+
+use std::cell::Cell;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::{Context as _, Result, ensure};
+use clap::{Args, Subcommand, ValueEnum};
+use serde_json::json;
+use weft_sim::compromise::abra::{self, Grant, Point};
+use weft_sim::compromise::tunnel::Sample;
+use weft_sim::compromise::tunnels::{self, Row, TABLE_III};
+use weft_sim::parallel;
+use weft_sim::sample::scaled;
+
+use super::Format;
+use super::given::{Folder, networks};
+use crate::bench::progress_bar;
+
+/// How often an adversary with relays has both ends of what a client uses.
+#[derive(Debug, Args)]
+pub(super) struct Words {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    Tunnels(Box<TunnelWords>),
+    Abra(Box<AbraWords>),
+}
+
+/// Clients whose traffic takes several circuits at once, as in mTor (Yang and Li, 2015; section VI,
+/// Figure 7 and Table III).
+///
+/// Every probability is computed by the paper's formula and counted with clients that draw. With
+/// --consensus also for what an adversary's weight is in that network, and for one with relays of the
+/// network that have a fifth of its bandwidth: its clients draw relays, none of them twice.
+#[derive(Debug, Args)]
+struct TunnelWords {
+    /// A consensus document.
+    #[arg(long, value_name = "FILE")]
+    consensus: Option<PathBuf>,
+    /// The adversary's consensus weight in it.
+    #[arg(long, value_name = "WEIGHT", default_value_t = tunnels::REALISTIC.0)]
+    weight: f64,
+    /// Parts of this weight that are guards', for each that is exits'.
+    #[arg(long, value_name = "PARTS", default_value_t = tunnels::REALISTIC.1)]
+    guards_to_exits: f64,
+    /// Clients of each count.
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    clients: u64,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// What relays gain that lie under ABRA (Schrock 2017, section 5.2 and Figure 1; Geddes and others,
+/// 2016).
+///
+/// Clients with pools of circuits download through a network in which links share capacity fairly, and
+/// choose by the weights that relays tell. Then each choice is made again with relays that are an
+/// adversary's: telling their weights as they are, and telling 0.
+///
+/// Without --consensus the network is a synthetic one of 6500 relays; of either, a sample is taken.
+#[derive(Debug, Args)]
+struct AbraWords {
+    /// A consensus document.
+    #[arg(long, value_name = "FILE")]
+    consensus: Option<PathBuf>,
+    /// Relays of the sample.
+    #[arg(long, value_name = "N", default_value_t = 500)]
+    relays: u32,
+    /// Clients that download 320 kB and pause for up to a minute.
+    #[arg(long, value_name = "N", default_value_t = 1350)]
+    web_clients: u32,
+    /// Clients that download 5 MB again and again.
+    #[arg(long, value_name = "N", default_value_t = 150)]
+    bulk_clients: u32,
+    /// Circuits that a client has ready.
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pool: u32,
+    /// Guards of a client.
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    guards: u32,
+    /// What relays can move, as a part of their consensus bandwidth.
+    #[arg(long, value_name = "PART", default_value_t = 1.0)]
+    capacity: f64,
+    /// The most that a circuit moves, bytes per second.
+    #[arg(long, value_name = "BYTES", default_value_t = 1e6)]
+    circuit_rate: f64,
+    /// Seconds for which choices are noted, after 300 of warm-up.
+    #[arg(long, value_name = "S", default_value_t = 1200)]
+    seconds: u32,
+    /// What a part of the network is a part of.
+    #[arg(long, value_enum, default_value_t = GrantWord::Bandwidth)]
+    grant: GrantWord,
+    /// Parts of the network that adversaries have, percent.
+    #[arg(long, value_name = "P,P", value_delimiter = ',', default_values_t = (0..=20).map(|step| f64::from(step) * 2.5).collect::<Vec<f64>>())]
+    percent: Vec<f64>,
+    /// Adversaries for each part.
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    adversaries: u32,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, Args)]
+struct Common {
+    /// Everything random is a function of it.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Threads; they change no number [default: as many as there are cores].
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// What to print.
+    #[arg(long, value_enum, default_value_t = Format::Human)]
+    format: Format,
+    /// Make this folder and put tables and plots there.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+impl Common {
+    fn threads(&self) -> usize {
+        self.threads.unwrap_or_else(parallel::cores)
+    }
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum GrantWord {
+    Bandwidth,
+    Relays,
+}
+
+pub(super) fn main(words: &Words) -> Result<()> {
+    match &words.what {
+        What::Tunnels(words) => of_tunnels(words),
+        What::Abra(words) => of_abra(words),
+    }
+}
+
+fn of_tunnels(words: &TunnelWords) -> Result<()> {
+    ensure!(
+        (1..=1_000_000_000).contains(&words.clients),
+        "clients are from 1 to 1000000000"
+    );
+    ensure!(
+        words.weight >= 0.0 && words.guards_to_exits >= 0.0,
+        "weights and parts are not below 0"
+    );
+    let network = match &words.consensus {
+        None => None,
+        Some(path) => networks(std::slice::from_ref(path), words.common.seed)?.pop(),
+    };
+    let network = network.map(|(_, network)| network);
+    let bar = progress_bar();
+    bar.set_message("counting clients");
+    let (done, all) = (Cell::new(0), tunnels::steps(network.is_some()));
+    let report = tunnels::compare(
+        network.as_ref(),
+        (words.weight, words.guards_to_exits),
+        Sample {
+            clients: words.clients,
+            seed: words.common.seed,
+            threads: words.common.threads(),
+        },
+        || {
+            done.set(done.get() + 1);
+            bar.set_position(done.get() * 1000 / all);
+        },
+    )?;
+    bar.finish_and_clear();
+    let as_json = serde_json::to_string_pretty(&report)? + "\n";
+    if let Some(path) = &words.common.out {
+        let folder = Folder::create(path)?;
+        folder.write("results.json", &as_json)?;
+        folder.write("tunnels.csv", &report.csv())?;
+        folder.plot("tunnels", &report.figure())?;
+    }
+    super::print(&match words.common.format {
+        Format::Json => as_json,
+        Format::Human => tunnel_tables(&report),
+    })
+}
+
+fn tunnel_tables(report: &tunnels::Report) -> String {
+    let mut text = String::new();
+    let head = "  circuits   guards                      guards'   exits'   formula   counted   standard errors apart\n";
+    let table = |text: &mut String, title: &str, rows: &[Row], paper: &[Option<f64>]| {
+        let _ = write!(text, "{title}\n{head}");
+        for (row, paper) in rows
+            .iter()
+            .zip(paper.iter().chain(std::iter::repeat(&None)))
+        {
+            let of_paper = paper.map_or(String::new(), |percent| {
+                format!("   seeds/002: {percent:.2} %")
+            });
+            let _ = writeln!(
+                text,
+                "{:>10}   {:<24} {:>8.2} % {:>6.2} % {:>7.3} % {:>7.3} % {:>8.2}{of_paper}",
+                row.circuits,
+                tunnels::name(row.guards),
+                row.adversary.guards * 100.0,
+                row.adversary.exits * 100.0,
+                row.formula_percent,
+                row.counted_percent,
+                row.standard_errors,
+            );
+        }
+        text.push('\n');
+    };
+    let ends = report.figure_7.iter().rev().take(4).rev().copied();
+    let ends: Vec<Row> = ends.collect();
+    table(
+        &mut text,
+        "Figure 7, right end: a fifth of guards and exits",
+        &ends,
+        &[Some(4.0), None, None, Some(13.45)],
+    );
+    let mut paper = TABLE_III.map(Some).to_vec();
+    paper.extend([None; 10]);
+    table(&mut text, "Table III", &report.table_iii, &paper);
+    if let Some(network) = &report.network {
+        let title = format!(
+            "The adversary's weight in the consensus of {}",
+            network.valid_after
+        );
+        table(&mut text, &title, &network.rows, &[]);
+        let title = "Relays that have a fifth of its bandwidth; clients draw different relays";
+        table(&mut text, title, &network.fifth, &[]);
+    }
+    text
+}
+
+fn of_abra(words: &AbraWords) -> Result<()> {
+    let path = words.consensus.as_slice();
+    let (name, whole) = networks(path, words.common.seed)?
+        .pop()
+        .context("no network")?;
+    let part = f64::from(words.relays) / whole.relays.len().max(1) as f64;
+    ensure!(words.relays > 0, "a sample has relays");
+    let network = match part < 1.0 {
+        true => scaled(&whole, part)?,
+        false => whole,
+    };
+    let options = abra::Options {
+        web_clients: words.web_clients,
+        bulk_clients: words.bulk_clients,
+        pool: words.pool,
+        guards: words.guards,
+        seconds: words.seconds,
+        circuit_rate: words.circuit_rate,
+        capacity: words.capacity,
+        seed: words.common.seed,
+        ..abra::Options::default()
+    };
+    let fractions: Vec<f64> = words.percent.iter().map(|one| one / 100.0).collect();
+    let grant = match words.grant {
+        GrantWord::Bandwidth => Grant::Bandwidth,
+        GrantWord::Relays => Grant::Relays,
+    };
+    let bar = progress_bar();
+    bar.set_message("downloading");
+    let triples = abra::triples(&network).with_context(|| name.clone())?;
+    let choices = abra::simulate(&network, &triples, &options, |part| {
+        bar.set_position((part * 500.0) as u64);
+    })?;
+    bar.set_message("choosing again");
+    let (done, all) = (
+        AtomicU64::new(0),
+        fractions.len() as u64 * u64::from(words.adversaries),
+    );
+    let points = abra::replay(
+        &choices,
+        &triples,
+        &fractions,
+        (
+            grant,
+            words.adversaries,
+            words.common.seed,
+            words.common.threads(),
+        ),
+        || {
+            let done = done.fetch_add(1, Ordering::Relaxed) + 1;
+            bar.set_position(500 + done * 500 / all.max(1));
+        },
+    )?;
+    bar.finish_and_clear();
+    let as_json = json!({
+        "network": name,
+        "valid_after": network.valid_after,
+        "relays": network.relays.len(),
+        "options": options,
+        "grant": grant,
+        "adversaries": words.adversaries,
+        "choices": choices.len(),
+        "utilisation": choices.utilisation,
+        "full_by_capacity": choices.full_by_capacity,
+        "with_free_circuit": choices.with_free_circuit,
+        "points": points,
+    });
+    let as_json = serde_json::to_string_pretty(&as_json)? + "\n";
+    let what = format!(
+        "{} relays of {}, {} web and {} bulk clients, {} choices",
+        network.relays.len(),
+        network.valid_after,
+        words.web_clients,
+        words.bulk_clients,
+        choices.len()
+    );
+    if let Some(path) = &words.common.out {
+        let folder = Folder::create(path)?;
+        folder.write("results.json", &as_json)?;
+        folder.write("abra.csv", &abra::figure::csv(&points))?;
+        folder.plot("abra", &abra::figure::figure(&points, &what))?;
+    }
+    super::print(&match words.common.format {
+        Format::Json => as_json,
+        Format::Human => abra_table(&what, &choices, &points),
+    })
+}
+
+fn abra_table(what: &str, choices: &abra::Choices, points: &[Point]) -> String {
+    let mut text = format!(
+        "{what}\nUsed: {:.0} % of the capacity; relays with {:.0} % of it were full; {:.0} % of the choices had a circuit without bottlenecks.\n\n\
+         Circuits compromised, median (10th to 90th percentile of adversaries), percent:\n\
+         {:>8}   {:<22} {:<22} {:<22} {:<22}\n",
+        choices.utilisation * 100.0,
+        choices.full_by_capacity * 100.0,
+        choices.with_free_circuit * 100.0,
+        "has",
+        "honest",
+        "lying",
+        "any circuit of pool",
+        "formula, any circuit",
+    );
+    for point in points {
+        let _ = write!(text, "{:>6.1} %", point.fraction * 100.0);
+        for one in [point.honest, point.lying, point.blind, point.formula] {
+            let range = format!("{:.2} ({:.2} to {:.2})", one.median, one.low, one.high);
+            let _ = write!(text, "   {range:<20}");
+        }
+        text.push('\n');
+    }
+    let _ = writeln!(
+        text,
+        "seeds/001, text: with {:.0} % about {:.0} honest and {:.0} lying (medians)",
+        abra::figure::paper::FRACTION * 100.0,
+        abra::figure::paper::HONEST,
+        abra::figure::paper::LYING,
+    );
+    text
+}

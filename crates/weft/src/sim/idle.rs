@@ -1,0 +1,152 @@
+//! `weft sim idle`: relays that no circuit goes through.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::{Context as _, Result};
+use clap::Args;
+use serde_json::json;
+use weft_sim::idle::figure::{paper, thousands};
+use weft_sim::idle::{Options, Report, chunks, simulate};
+use weft_sim::parallel;
+
+use super::Format;
+use super::given::{Folder, networks};
+use crate::bench::progress_bar;
+
+/// Which relays concurrent circuits leave idle, as in mTor (Yang and Li, 2015; section III-A and
+/// Figure 1).
+///
+/// Circuits have three different relays, drawn by weight. Beside the count stands a formula, which is
+/// exact for the mean. Relays below 100 KiB/s by their consensus weight are called slow.
+///
+/// Without --consensus the network is a synthetic one of 6500 relays.
+#[derive(Debug, Args)]
+pub(super) struct Words {
+    /// Consensus documents of either flavour, plain, .xz, .gz or .zst; folders of them; CollecTor's
+    /// .tar archives.
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    consensus: Vec<PathBuf>,
+    /// Numbers of concurrent circuits.
+    #[arg(long, value_name = "N,N", value_delimiter = ',', default_values_t = [50_000, 100_000, 150_000, 200_000])]
+    circuits: Vec<u64>,
+    /// Use relays without the Fast flag, too. Clients do not.
+    #[arg(long)]
+    any_speed: bool,
+    /// Repetitions on each document.
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    repeat: u64,
+    /// Everything random is a function of it.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Threads; they change no number [default: as many as there are cores].
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// What to print.
+    #[arg(long, value_enum, default_value_t = Format::Human)]
+    format: Format,
+    /// Make this folder and put tables and plots there.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+pub(super) fn main(words: &Words) -> Result<()> {
+    let options = Options {
+        circuits: words.circuits.clone(),
+        repetitions: words.repeat,
+        seed: words.seed,
+        any_speed: words.any_speed,
+        threads: words.threads.unwrap_or_else(parallel::cores),
+    };
+    let networks = networks(&words.consensus, words.seed)?;
+    let bar = progress_bar();
+    let all = chunks(&options)
+        .saturating_mul(networks.len() as u64)
+        .max(1);
+    let done = AtomicU64::new(0);
+    let step = || {
+        let count = done.fetch_add(1, Ordering::Relaxed) + 1;
+        bar.set_position((count as f64 / all as f64 * 1000.0) as u64);
+    };
+    bar.set_message("drawing circuits");
+    let reports = networks.into_iter().map(|(name, network)| {
+        let report = simulate(&network, &options, step).with_context(|| name.clone())?;
+        Ok((name, report))
+    });
+    let reports: Vec<(String, Report)> = reports.collect::<Result<_>>()?;
+    bar.finish_and_clear();
+    let as_json = json!({
+        "options": options,
+        "documents": reports
+            .iter()
+            .map(|(name, report)| json!({ "name": name, "report": report }))
+            .collect::<Vec<_>>(),
+    });
+    let as_json = serde_json::to_string_pretty(&as_json)? + "\n";
+    if let Some(path) = &words.out {
+        let folder = Folder::create(path)?;
+        folder.write("results.json", &as_json)?;
+        for (number, (_, report)) in (1..).zip(&reports) {
+            let name = |what: &str| match reports.len() {
+                1 => what.to_owned(),
+                _ => format!("{what}-{number}"),
+            };
+            folder.write(&format!("{}.csv", name("idle")), &report.csv())?;
+            let bandwidths = report.bandwidths_csv();
+            folder.write(&format!("{}.csv", name("idle-bandwidths")), &bandwidths)?;
+            folder.plot(&name("idle"), &report.figure())?;
+        }
+    }
+    super::print(&match words.format {
+        Format::Json => as_json,
+        Format::Human => reports.iter().map(|one| table(one)).collect::<String>(),
+    })
+}
+
+fn table((name, report): &(String, Report)) -> String {
+    let mut text = format!(
+        "{name}, valid after {}: {} relays, {} below 100 KiB/s, {} that no circuit can have\n\n\
+         circuits        idle    ± 95 %    formula   of all   slow of idle   idle of slow   of all bandwidth\n",
+        report.valid_after, report.relays, report.slow_relays, report.never_used
+    );
+    for point in &report.points {
+        let _ = writeln!(
+            text,
+            "{:>9} {:>10.1} {:>9.1} {:>10.1} {:>6.1} % {:>12.1} % {:>12.1} % {:>16.2} %",
+            thousands(point.circuits),
+            point.idle.mean,
+            point.idle.ci95,
+            point.expected,
+            point.idle_percent.mean,
+            point.slow_percent_of_idle.mean,
+            point.idle_percent_of_slow.mean,
+            point.idle_bandwidth_percent.mean,
+        );
+    }
+    let _ = writeln!(
+        text,
+        "{:>9} {:>10} {:>9} {:>10} {:>6.1} % {:>12.1} % {:>12.1} %   seeds/002, text",
+        thousands(paper::CIRCUITS),
+        paper::IDLE,
+        "",
+        "",
+        paper::IDLE_PERCENT,
+        paper::SLOW_PERCENT_OF_IDLE,
+        paper::IDLE_PERCENT_OF_SLOW,
+    );
+    if let Some(point) = report.points.last()
+        && let (Some(least), Some(median), Some(most)) = (point.least, point.median, point.most)
+    {
+        let kibibytes = |bytes: u64| bytes as f64 / 1024.0;
+        let _ = writeln!(
+            text,
+            "\nIdle with {} circuits: {:.0} to {:.0} KiB/s, median {:.0} (seeds/002: 1 to 7400)",
+            thousands(point.circuits),
+            kibibytes(least),
+            kibibytes(most),
+            kibibytes(median),
+        );
+    }
+    text + "\n"
+}
