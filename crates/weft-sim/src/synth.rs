@@ -30,9 +30,15 @@ struct Class {
     flags: &'static [Flags],
     /// Of 10,000 relays.
     share: u32,
-    /// Its bandwidths, kilobytes per second, from the least to the most in steps of 5 %.
-    bandwidths: [u64; 21],
+    /// Its bandwidths, kilobytes per second, at [`STEPS`].
+    bandwidths: [u64; STEPS.len()],
 }
+
+/// Parts of a class, from its slowest relays on: finer where a few have much.
+const STEPS: [f64; 24] = [
+    0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8,
+    0.85, 0.9, 0.95, 0.97, 0.99, 0.995, 1.0,
+];
 
 /// Both, guard, exit, neither.
 const CLASSES: [Class; 4] = [
@@ -41,7 +47,8 @@ const CLASSES: [Class; 4] = [
         share: 1608,
         bandwidths: [
             1020, 4100, 5230, 6130, 7200, 8600, 9600, 11_000, 12_600, 14_000, 16_000, 19_000,
-            22_000, 25_000, 29_000, 34_000, 40_700, 49_000, 58_900, 75_600, 190_000,
+            22_000, 25_000, 29_000, 34_000, 40_700, 49_000, 58_900, 75_600, 93_200, 118_000,
+            124_000, 190_000,
         ],
     },
     Class {
@@ -49,7 +56,8 @@ const CLASSES: [Class; 4] = [
         share: 4522,
         bandwidths: [
             207, 2300, 3000, 3950, 4900, 6000, 7260, 8720, 10_000, 12_000, 13_000, 15_000, 17_000,
-            19_000, 23_000, 28_000, 34_000, 42_000, 53_900, 70_400, 180_000,
+            19_000, 23_000, 28_000, 34_000, 42_000, 53_900, 70_400, 83_900, 110_000, 140_000,
+            180_000,
         ],
     },
     Class {
@@ -57,7 +65,7 @@ const CLASSES: [Class; 4] = [
         share: 329,
         bandwidths: [
             1, 12, 49, 160, 270, 360, 520, 683, 806, 1100, 1310, 2400, 4500, 8900, 12_000, 17_600,
-            30_000, 37_000, 48_400, 65_400, 140_000,
+            30_000, 37_000, 48_400, 65_400, 70_600, 76_000, 85_000, 140_000,
         ],
     },
     Class {
@@ -65,7 +73,7 @@ const CLASSES: [Class; 4] = [
         share: 3541,
         bandwidths: [
             0, 13, 26, 56, 94, 150, 210, 260, 390, 540, 680, 762, 910, 1200, 1520, 2000, 3300,
-            5600, 9310, 17_100, 130_000,
+            5600, 9310, 17_100, 28_800, 56_000, 77_000, 130_000,
         ],
     },
 ];
@@ -150,13 +158,22 @@ pub fn network(relays: u32, seed: u64) -> Result<Network, BadSize> {
     })
 }
 
-/// The bandwidth at this part of the distribution: between two known ones in geometric proportion.
-fn at(bandwidths: &[u64; 21], part: f64) -> u64 {
-    let place = part.clamp(0.0, 1.0) * 20.0;
-    let low = bandwidths.get(place as usize).copied().unwrap_or(0) as f64;
-    let high = bandwidths.get(place as usize + 1).copied().unwrap_or(0) as f64;
-    let ratio = (high + 1.0) / (low + 1.0);
-    ((low + 1.0) * ratio.powf(place.fract()) - 1.0).round() as u64
+/// The bandwidth at this part of the class: between two known ones in geometric proportion.
+fn at(bandwidths: &[u64; STEPS.len()], part: f64) -> u64 {
+    let behind = STEPS
+        .partition_point(|step| *step <= part)
+        .clamp(1, STEPS.len() - 1);
+    let known = |place: usize| {
+        let step = STEPS.get(place).copied().unwrap_or(0.0);
+        // One more, as there are relays of bandwidth 0.
+        (
+            step,
+            bandwidths.get(place).copied().unwrap_or(0) as f64 + 1.0,
+        )
+    };
+    let ((from, low), (to, high)) = (known(behind - 1), known(behind));
+    let bandwidth = low * (high / low).powf((part - from) / (to - from));
+    (bandwidth - 1.0).round() as u64
 }
 
 fn relay(class: &Class, bandwidth: u64, relays: u32, random: &mut Generator) -> Relay {

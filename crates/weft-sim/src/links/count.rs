@@ -159,7 +159,8 @@ fn count_as<const DIRECTED: bool>(
             }
         }),
     }
-    summed(circuits, places, &mut memory.workers)
+    let ends = starts.last().copied().unwrap_or_default();
+    summed(circuits, places, ends.into(), &mut memory.workers)
 }
 
 /// Divides the ends so that all threads have about as many links.
@@ -295,8 +296,8 @@ impl Worker {
     }
 }
 
-/// Puts together what workers have counted, and what can be told from it.
-fn summed(circuits: &Circuits, places: usize, workers: &mut [Worker]) -> Tally {
+/// Puts together what workers have counted, of so many links with circuits, and what can be told from it.
+fn summed(circuits: &Circuits, places: usize, ends: u64, workers: &mut [Worker]) -> Tally {
     let mut tally = Tally {
         shared_of_relay: vec![0; places],
         ..Tally::default()
@@ -326,7 +327,6 @@ fn summed(circuits: &Circuits, places: usize, workers: &mut [Worker]) -> Tally {
         .iter()
         .map(|(circuits, links)| circuits * links)
         .sum();
-    let ends = 2 * circuits.guards.len() as u64;
     let single = ends.saturating_sub(of_shared);
     if single > 0 {
         tally.by_circuits.insert(1, single);
