@@ -286,7 +286,10 @@ fn packed_documents_are_unpacked_and_damaged_ones_refused() {
         ("one.zst", &zst),
         ("plain", &text.clone().into()),
     ] {
-        assert_eq!(read(name, bytes).expect("sound"), std::slice::from_ref(&network));
+        assert_eq!(
+            read(name, bytes).expect("sound"),
+            std::slice::from_ref(&network)
+        );
         let half = bytes.get(..bytes.len() / 2).expect("its first half");
         let error = read(name, half).expect_err("it breaks off");
         assert!(error.to_string().contains(name), "{error}");
