@@ -8,7 +8,8 @@ use std::sync::atomic::Ordering;
 use rand::SeedableRng as _;
 use weft_sim::full::{Client, Demand, GuardRule, Model, Options, Purpose};
 use weft_sim::links::count::Tally;
-use weft_sim::links::full::Full;
+use weft_sim::links::exits::{Class, Exits};
+use weft_sim::links::full::{Full, demand};
 use weft_sim::links::run::{Plan, run};
 use weft_sim::links::salsa::{self, Salsa};
 use weft_sim::links::{Kind, Paths};
@@ -16,6 +17,7 @@ use weft_sim::microdesc::Microdescs;
 use weft_sim::network::{Flags, Network};
 use weft_sim::random::Generator;
 use weft_sim::read::{self, ReadError};
+use weft_sim::synth;
 
 /// A file of the data beside the repository.
 fn data(name: &str) -> Option<PathBuf> {
@@ -182,4 +184,57 @@ fn exits_of_each_port_are_as_likely_as_their_weights() {
     assert!(cells > 10.0);
     let excess = (statistic - cells) / (2.0 * cells).sqrt();
     assert!(excess < 4.0, "{excess}");
+}
+
+#[test]
+fn the_number_of_threads_changes_nothing() {
+    let network = synth::network(800, 4).unwrap();
+    for guards in [
+        GuardRule::Sampled { used: 2 },
+        GuardRule::Torps { guards: 3 },
+    ] {
+        let options = Options {
+            guards,
+            ..Options::default()
+        };
+        let model = Model::new(&network, None, &options).unwrap();
+        let failed = Arc::default();
+        let paths = Full::new(model, Kind::Mixed, 7, Arc::clone(&failed)).unwrap();
+        let tally = |threads| {
+            let plan = Plan {
+                circuits: 150_000,
+                threads,
+                ..Plan::default()
+            };
+            run(&paths, &plan, || {}).unwrap().tallies
+        };
+        let one = tally(1);
+        assert_eq!(one, tally(3));
+        assert_eq!(failed.load(Ordering::Relaxed), 0);
+        let circuits = one[0].by_circuits.iter();
+        let links: u64 = circuits.map(|(number, links)| number * links).sum();
+        assert_eq!(links, 2 * 150_000, "each circuit has two links");
+    }
+}
+
+#[test]
+fn classes_of_exits_ask_for_their_ports() {
+    assert_eq!(
+        demand(Exits::One(Class::All)),
+        demand(Exits::One(Class::Web))
+    );
+    let ports = demand(Exits::MEASURED).ports;
+    let share = |first, last| -> f64 {
+        let inside = ports
+            .iter()
+            .filter(|(port, _)| (first..=last).contains(port));
+        inside.map(|(_, share)| share).sum()
+    };
+    let close = |a: f64, b: f64| (a - b).abs() < 1e-9;
+    assert!(close(share(80, 80), 0.5) && close(share(443, 443), 0.5));
+    // 1.7 other circuits for each to the web, of four classes with as many each.
+    assert!(close(share(6890, 6999), 0.425));
+    assert!(close(share(1, 65_535), 2.7));
+    let only_web = demand(Exits::Mixture([1.0, 0.0, 0.0, 0.0, 0.0])).ports;
+    assert_eq!(only_web.len(), 2);
 }
