@@ -168,7 +168,8 @@ impl Sample {
 /// each the adversary's with the chances given.
 pub fn count(circuits: u32, guards: Guards, adversary: Adversary, sample: Sample) -> Counted {
     let (set, used) = (guards.set(circuits), guards.used(circuits));
-    sample.count(0x7475_6e00 + u64::from(circuits), |rng| {
+    let numbers = (u64::from(set) << 40) | (u64::from(used) << 20) | u64::from(circuits);
+    sample.count(numbers, |rng| {
         let bad = (0..set)
             .filter(|_| rng.random::<f64>() < adversary.guards)
             .count() as u32;
@@ -193,7 +194,8 @@ pub fn count_in(
 ) -> Counted {
     let bad = |relay: u32| is_bad.get(relay as usize) == Some(&true);
     let (set, used) = (guards.set(circuits), guards.used(circuits));
-    sample.count(0x6e65_7400 + u64::from(circuits), |rng| {
+    let numbers = (1 << 60) | u64::from(circuits);
+    sample.count(numbers, |rng| {
         let mut guards = triples.draw_guards(set as usize, rng);
         let used = (used as usize).min(guards.len());
         for place in 0..used {

@@ -83,8 +83,9 @@ struct AbraWords {
     /// Guards of a client.
     #[arg(long, value_name = "N", default_value_t = 3)]
     guards: u32,
-    /// What relays can move, as a part of their consensus bandwidth.
-    #[arg(long, value_name = "PART", default_value_t = 1.0)]
+    /// What all relays together can move, as a part of what these clients would use of relays that held
+    /// nobody up. With less, lies gain more.
+    #[arg(long, value_name = "PART", default_value_t = 0.8)]
     capacity: f64,
     /// The most that a circuit moves, bytes per second.
     #[arg(long, value_name = "BYTES", default_value_t = 1e6)]

@@ -42,7 +42,9 @@ pub struct Options {
     /// The most that one circuit moves, bytes per second: its window of 1000 cells for each round
     /// trip, of which the paper does not say how long they were.
     pub circuit_rate: f64,
-    /// What relays can move, as a part of their `Bandwidth`.
+    /// What all relays together can move, as a part of [`Options::demand`]; each relay's share of it is
+    /// that of its `Bandwidth`. Weights of a consensus are no bytes, and the paper does not say how
+    /// loaded its network was: with less capacity lies gain more.
     pub capacity: f64,
     /// Head/Tail's threshold.
     pub threshold: f64,
@@ -61,6 +63,14 @@ impl Options {
     pub const MOST_CLIENTS: u32 = 100_000;
     /// The longest simulation, seconds.
     pub const MOST_SECONDS: u32 = 86_400;
+
+    /// What relays would move if they held nobody up, bytes per second: bulk clients at the rate of a
+    /// circuit, web clients one download in half a minute, each through three relays.
+    pub fn demand(&self) -> f64 {
+        let bulk = f64::from(self.bulk_clients) * self.circuit_rate.min(Self::BULK_BYTES);
+        let web = f64::from(self.web_clients) * Self::WEB_BYTES / 30.0;
+        3.0 * (bulk + web)
+    }
 
     fn check(&self) -> Result<(), Refused> {
         let clients = self.web_clients.saturating_add(self.bulk_clients);
@@ -90,7 +100,7 @@ impl Default for Options {
             warm_up: 300,
             seconds: 1200,
             circuit_rate: 1e6,
-            capacity: 1.0,
+            capacity: 0.8,
             threshold: 0.4,
             seed: 1,
         }

@@ -205,7 +205,7 @@ mod tests {
             bulk_clients: 30,
             warm_up: 20,
             seconds: 60,
-            capacity: 0.02,
+            capacity: 0.6,
             ..Options::default()
         }
     }

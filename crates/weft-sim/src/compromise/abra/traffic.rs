@@ -92,13 +92,13 @@ pub fn simulate(
         .iter()
         .map(|relay| relay.bandwidth as f64 * 1000.0)
         .collect();
+    let whole: f64 = bandwidths.iter().sum();
+    // Triples has seen that some relay has bandwidth.
+    let scale = options.capacity * options.demand() / whole;
     let mut world = World {
         triples,
         options,
-        capacities: bandwidths
-            .iter()
-            .map(|one| one * options.capacity)
-            .collect(),
+        capacities: bandwidths.iter().map(|one| one * scale).collect(),
         clients: Vec::new(),
         choices: Choices {
             pool: options.pool as usize,
