@@ -69,10 +69,8 @@ impl Alias {
         let random = rng.next_u64();
         // The upper half chooses a place (Lemire's multiplication), the lower half decides.
         let place = (((random >> 32) * self.slots.len() as u64) >> 32) as u32;
-        match self.slots.get(place as usize) {
-            Some((keep, _)) if (random as u32) < *keep || *keep == u32::MAX => place,
-            Some((_, other)) => *other,
-            None => 0,
-        }
+        let (keep, other) = self.slots.get(place as usize).copied().unwrap_or_default();
+        // A slot that keeps all names itself as the other: no branch, which would often be mispredicted.
+        std::hint::select_unpredictable((random as u32) < keep, place, other)
     }
 }

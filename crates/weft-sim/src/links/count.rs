@@ -253,16 +253,16 @@ impl Worker {
                 *count += 1 << (32 * (half.owner & 1));
             }
         }
+        let (mut single_first, mut single_second) = (0, 0);
         for half in row {
             let Some(count) = self.counts.get_mut(half.other as usize) else {
                 continue;
             };
             // Most links have one circuit.
-            if *count == 1 || *count == SECOND {
-                match *count {
-                    1 => self.tally.guard_middle.links += 1,
-                    _ => self.tally.middle_exit.links += 1,
-                }
+            let (one_first, one_second) = (*count == 1, *count == SECOND);
+            single_first += u64::from(one_first);
+            single_second += u64::from(one_second);
+            if one_first | one_second {
                 *count = 0;
                 continue;
             }
@@ -288,6 +288,8 @@ impl Worker {
                 }
             }
         }
+        self.tally.guard_middle.links += single_first;
+        self.tally.middle_exit.links += single_second;
         for other in self.again.drain(..) {
             if let Some(count) = self.counts.get_mut(other as usize) {
                 *count = 0;
@@ -332,10 +334,16 @@ fn summed(circuits: &Circuits, places: usize, ends: u64, workers: &mut [Worker])
         tally.by_circuits.insert(1, single);
     }
     tally.all.links += single;
-    for circuit in 0..circuits.guards.len() {
-        let of_it: u8 = shared.iter().filter_map(|shared| shared.get(circuit)).sum();
-        if let Some(count) = tally.circuits_by_shared.get_mut(usize::from(of_it)) {
-            *count += 1;
+    match shared.as_slice() {
+        [only] => add_circuits(&mut tally, only),
+        several => {
+            let mut sum = vec![0; circuits.guards.len()];
+            for shared in several {
+                for (sum, shared) in sum.iter_mut().zip(*shared) {
+                    *sum += shared;
+                }
+            }
+            add_circuits(&mut tally, &sum);
         }
     }
     let mut used = vec![false; places];
@@ -349,4 +357,11 @@ fn summed(circuits: &Circuits, places: usize, ends: u64, workers: &mut [Worker])
     }
     tally.relays_used = used.iter().filter(|used| **used).count() as u64;
     tally
+}
+
+/// Counts circuits by how many shared links they have: each pass is a few instructions for 64 of them.
+fn add_circuits(tally: &mut Tally, shared: &[u8]) {
+    for (links, circuits) in (0_u8..).zip(&mut tally.circuits_by_shared) {
+        *circuits += shared.iter().filter(|shared| **shared == links).count() as u64;
+    }
 }
