@@ -100,7 +100,10 @@ fn related(drafts: &[Draft], one: usize, other: usize) -> bool {
     let names = |a: &Draft, b: usize| {
         let mut words = a.family.split(' ');
         words.any(|word| {
-            word.eq_ignore_ascii_case(&format!("relay{b}")) || word.get(..41) == Some(&identity(b))
+            word.eq_ignore_ascii_case(&format!("relay{b}"))
+                || word
+                    .get(..41)
+                    .is_some_and(|word| word.eq_ignore_ascii_case(&identity(b)))
         })
     };
     let share = |a: &str, b: &str| {
