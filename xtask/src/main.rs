@@ -1,4 +1,4 @@
-//! What developers run: `cargo xtask demo | bench | test | fuzz | instructions`.
+//! What developers run: `cargo xtask demo | bench | test | fuzz | instructions | wheel`.
 
 mod bench;
 mod demo;
@@ -6,6 +6,7 @@ mod fuzz;
 mod instructions;
 mod machine;
 mod test;
+mod wheel;
 
 use clap::{Parser, Subcommand};
 
@@ -31,6 +32,8 @@ enum Command {
     Fuzz(fuzz::FuzzArgs),
     /// Count instructions for each relayed cell, and compare with what was recorded.
     Instructions(instructions::InstructionsArgs),
+    /// Build the Python package of the simulator, as a wheel.
+    Wheel(wheel::WheelArgs),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -40,5 +43,6 @@ fn main() -> anyhow::Result<()> {
         Command::Test(args) => test::run(&args),
         Command::Fuzz(args) => fuzz::run(&args),
         Command::Instructions(args) => instructions::run(&args),
+        Command::Wheel(args) => wheel::run(&args),
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use crate::{fuzz, instructions, machine};
+use crate::{fuzz, instructions, machine, wheel};
 
 /// Everything that must pass before a change lands.
 #[derive(clap::Args, Debug)]
@@ -38,11 +38,13 @@ enum Step {
     Fuzz,
     /// Licences and sources of dependencies (where cargo-deny is installed)
     Deny,
+    /// The simulator's Python package (where Python is installed)
+    Wheel,
     /// Real C tor around a Weft relay
     Interop,
 }
 
-const STEPS: [Step; 8] = [
+const STEPS: [Step; 9] = [
     Step::Fmt,
     Step::Clippy,
     Step::Unit,
@@ -50,6 +52,7 @@ const STEPS: [Step; 8] = [
     Step::Instructions,
     Step::Fuzz,
     Step::Deny,
+    Step::Wheel,
     Step::Interop,
 ];
 
@@ -86,12 +89,10 @@ pub(crate) fn run(args: &TestArgs) -> Result<()> {
             ])),
             Step::Unit => unit(),
             Step::Loom => loom(),
-            Step::Instructions => instructions::check().map(|skipped| match skipped {
-                Some(why) => Outcome::Skipped(why),
-                None => Outcome::Passed,
-            }),
+            Step::Instructions => instructions::check().map(skipped),
             Step::Fuzz => fuzz::run_each(args.fuzz_seconds, None).map(|()| Outcome::Passed),
             Step::Deny => deny(),
+            Step::Wheel => wheel::check().map(skipped),
             Step::Interop => interop(),
         };
         let outcome = outcome.with_context(|| {
@@ -111,6 +112,11 @@ pub(crate) fn run(args: &TestArgs) -> Result<()> {
         println!("  {:<12} {:>7} {word}", name(*step), seconds(*time));
     }
     Ok(())
+}
+
+/// How a step ended that may have a reason not to be run.
+fn skipped(why: Option<&'static str>) -> Outcome {
+    why.map_or(Outcome::Passed, Outcome::Skipped)
 }
 
 /// Everything that cargo runs as a test, but for the private network.

@@ -37,6 +37,26 @@ impl Default for Plan {
     }
 }
 
+impl Plan {
+    /// Whether something can come of it.
+    ///
+    /// # Errors
+    ///
+    /// [`LinksError`]: no circuits or too many, no repetition, no thread.
+    pub fn check(&self) -> Result<(), LinksError> {
+        if !(1..=MAX_CIRCUITS).contains(&self.circuits) {
+            return Err(LinksError::Circuits(self.circuits));
+        }
+        if self.repetitions == 0 {
+            return Err(LinksError::Repetitions);
+        }
+        if self.threads == 0 {
+            return Err(LinksError::Threads);
+        }
+        Ok(())
+    }
+}
+
 /// What came of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Runs {
@@ -53,15 +73,7 @@ pub struct Runs {
 ///
 /// [`LinksError`]: a plan that nothing can come of.
 pub fn run(paths: &dyn Paths, plan: &Plan, done: impl Fn() + Sync) -> Result<Runs, LinksError> {
-    if !(1..=MAX_CIRCUITS).contains(&plan.circuits) {
-        return Err(LinksError::Circuits(plan.circuits));
-    }
-    if plan.repetitions == 0 {
-        return Err(LinksError::Repetitions);
-    }
-    if plan.threads == 0 {
-        return Err(LinksError::Threads);
-    }
+    plan.check()?;
     let begin = Instant::now();
     // Repetitions first: they share nothing. What threads are left over work within them.
     let repetitions = usize::try_from(plan.repetitions).unwrap_or(usize::MAX);

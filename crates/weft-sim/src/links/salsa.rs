@@ -10,7 +10,7 @@
 use super::exits::{self, Exits};
 use super::{Chunk, Kind, LinksError, MAX_CIRCUITS_PER_CLIENT, MAX_GUARDS_PER_CLIENT, Paths};
 use crate::draw::Alias;
-use crate::network::{Flags, Network, Position};
+use crate::network::{Flags, Network, Position, Relay};
 use crate::random::Generator;
 
 /// In eleven circuits of [`Kind::Mixed`] one is external.
@@ -38,6 +38,20 @@ impl Default for Model {
             guards_per_client: 1,
         }
     }
+}
+
+/// Of each relay: its bandwidth times its weight at this position, 0 if it is not chosen there.
+pub fn weights(network: &Network, position: Position) -> Vec<f64> {
+    let is_chosen = |flags: Flags| match position {
+        Position::Guard => flags.has(Flags::GUARD),
+        Position::Middle => true,
+        Position::Exit => flags.has(Flags::EXIT) && !flags.has(Flags::BAD_EXIT),
+    };
+    let weight = |relay: &Relay| match is_chosen(relay.flags) {
+        true => relay.bandwidth as f64 * network.weights.of(position, relay.flags),
+        false => 0.0,
+    };
+    network.relays.iter().map(weight).collect()
 }
 
 /// A network ready for draws.
@@ -73,17 +87,7 @@ impl Salsa {
             return Err(LinksError::GuardsPerClient(guards));
         }
         let relays = u32::try_from(network.relays.len()).map_err(|_| LinksError::TooManyRelays)?;
-        let weights = |position: Position, only: Flags| -> Vec<f64> {
-            network
-                .relays
-                .iter()
-                .map(|relay| match relay.flags.has(only) {
-                    true => relay.bandwidth as f64 * network.weights.of(position, relay.flags),
-                    false => 0.0,
-                })
-                .collect()
-        };
-        let by_guard = weights(Position::Guard, Flags::GUARD);
+        let by_guard = weights(network, Position::Guard);
         let there = by_guard.iter().filter(|weight| **weight > 0.0).count() as u32;
         if there > 0 && there < guards {
             return Err(LinksError::TooFewGuards {
@@ -100,7 +104,7 @@ impl Salsa {
             circuits_per_client: circuits as usize,
             guards_per_client: guards as usize,
             guards: Alias::new(&by_guard).map_err(|_| LinksError::NoGuards)?,
-            middles: Alias::new(&weights(Position::Middle, Flags::default()))
+            middles: Alias::new(&weights(network, Position::Middle))
                 .map_err(|_| LinksError::NoMiddles)?,
             exits: match model.exits {
                 // Internal circuits need no exits.

@@ -1,0 +1,26 @@
+//! The Python package `weft_sim`: networks and what circuits through them do, as NumPy arrays.
+//!
+//! Everything is weft-sim's; here are only names, types and errors as Python has them. The interpreter
+//! is free while something is simulated, so threads of Python simulate at the same time. What the
+//! functions do is told in `weft_sim.pyi`.
+
+mod links;
+mod network;
+
+use pyo3::prelude::*;
+
+/// The package.
+#[pymodule(name = "weft_sim")]
+mod package {
+    #[pymodule_export]
+    use crate::links::Links;
+    #[pymodule_export]
+    use crate::network::{Network, read};
+
+    use super::*;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}

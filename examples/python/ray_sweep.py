@@ -1,0 +1,36 @@
+#!/usr/bin/env python3
+"""The sweep of sweep.py on a Ray cluster: here by default, elsewhere by --address.
+
+    pip install ray
+    python3 ray_sweep.py CONSENSUS...
+    python3 ray_sweep.py --address ray://head:10001 /shared/CONSENSUS...
+
+The package weft_sim and the documents must be on every node, the documents by the same path. The
+table is that of sweep.py, number for number.
+"""
+
+import sys
+
+import ray
+
+import sweep
+
+
+def main():
+    parser = sweep.parser(__doc__.partition("\n")[0])
+    parser.add_argument("--address", help="of a cluster [default: one on this machine]")
+    args = parser.parse_args()
+    if args.address:
+        ray.init(address=args.address)
+    else:
+        # Nothing but the sweep: no dashboard, no report to Ray's authors.
+        ray.init(num_cpus=args.workers, include_dashboard=False, configure_logging=False)
+    work = sweep.tasks(args)
+    task = ray.remote(num_cpus=1)(sweep.shared_percent)
+    results = ray.get([task.remote(one) for one in work])
+    sweep.report(args, zip(work, results))
+    ray.shutdown()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
