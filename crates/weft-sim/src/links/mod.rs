@@ -5,6 +5,7 @@
 
 pub mod count;
 pub mod exits;
+pub mod files;
 pub mod full;
 pub mod many;
 pub mod report;

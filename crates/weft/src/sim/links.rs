@@ -1,6 +1,6 @@
 //! `weft sim links`: shared links, as SALSA simulates them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -8,6 +8,7 @@ use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
 use weft_sim::links::Kind;
 use weft_sim::links::exits::{Class, Exits};
+use weft_sim::links::files;
 use weft_sim::links::many::{Build, Done, OfDocument, Work, of_network, simulate};
 use weft_sim::links::report::{Report, Setting};
 use weft_sim::links::run::Plan;
@@ -17,6 +18,7 @@ use weft_sim::sample::scaled;
 use weft_sim::{parallel, synth};
 
 use super::Format;
+use super::given::Folder;
 use super::model::{Both, ModelWords};
 use crate::bench::progress_bar;
 
@@ -73,6 +75,10 @@ pub(super) struct Words {
     /// What to print.
     #[arg(long, value_enum, default_value_t = Format::Human)]
     format: Format,
+    /// Make this folder, with the results as JSON and CSV and a plot of circuits per link; nothing is
+    /// overwritten.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -151,6 +157,11 @@ pub(super) fn main(words: &Words) -> Result<()> {
         let setting = setting(words, model);
         Report::new(setting, words.circuits, results, super::peak_memory())
     };
+    // Before the results are printed: what cannot be kept should not look kept.
+    if let Some(path) = &words.out {
+        let model = if full.is_some() { "full" } else { "simple" };
+        keep(path, &report(model, &results), &results)?;
+    }
     let text = match &full {
         None => {
             let report = report("simple", &results);
@@ -175,6 +186,18 @@ pub(super) fn main(words: &Words) -> Result<()> {
         }
     };
     super::print(&text)
+}
+
+/// Writes the results into a new folder.
+fn keep(path: &Path, report: &Report, results: &[OfDocument]) -> Result<()> {
+    let folder = Folder::create(path)?;
+    folder.write(
+        "results.json",
+        &(serde_json::to_string_pretty(report)? + "\n"),
+    )?;
+    folder.write("runs.csv", &files::runs_csv(results))?;
+    folder.write("distribution.csv", &files::distribution_csv(report))?;
+    folder.plot("distribution", &files::distribution(report))
 }
 
 /// Draws and counts, in all documents.
