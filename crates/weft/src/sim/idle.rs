@@ -100,7 +100,7 @@ pub(super) fn main(words: &Words) -> Result<()> {
     }
     super::print(&match words.format {
         Format::Json => as_json,
-        Format::Human => reports.iter().map(|one| table(one)).collect::<String>(),
+        Format::Human => reports.iter().map(table).collect::<String>(),
     })
 }
 
