@@ -16,6 +16,7 @@ pub mod network;
 pub mod parallel;
 pub mod random;
 pub mod read;
+pub mod salsa;
 pub mod sample;
 pub mod stats;
 pub mod synth;

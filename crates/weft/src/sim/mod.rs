@@ -1,6 +1,7 @@
 //! `weft sim`: simulations of paths through Tor networks. Nothing is sent to any network.
 
 mod compromise;
+mod figures;
 mod given;
 mod idle;
 mod links;
@@ -31,6 +32,7 @@ enum What {
     Links(Box<links::Words>),
     Idle(Box<idle::Words>),
     Compromise(compromise::Words),
+    Figures(figures::Words),
     Synth(synth::Words),
 }
 
@@ -59,6 +61,7 @@ pub(crate) fn main(words: impl Iterator<Item = OsString>) -> Result<ExitCode> {
         What::Links(words) => links::main(&words)?,
         What::Idle(words) => idle::main(&words)?,
         What::Compromise(words) => compromise::main(&words)?,
+        What::Figures(words) => figures::main(&words)?,
         What::Synth(words) => synth::main(&words)?,
     }
     Ok(ExitCode::SUCCESS)

@@ -1,0 +1,295 @@
+//! The plots.
+
+use weft_plot::{Curve, Figure, Group, Kind, Look, Panel, Series, Value};
+
+use super::compare::FIGURE7_SERIES;
+use super::measure::{CLASSES, MODELS};
+use super::paper;
+use super::{Results, What, ends, mean, stddev};
+
+impl Results {
+    /// A plot of each figure that was run, by the names of their files.
+    pub fn plots(&self) -> Vec<(&'static str, Figure)> {
+        plots(self)
+    }
+}
+
+fn plots(results: &Results) -> Vec<(&'static str, Figure)> {
+    let all = [
+        (What::Figure4, figure4(results)),
+        (What::Figure5, figure5(results)),
+        (What::Figure6, figure6(results)),
+        (What::Figure7, figure7(results)),
+        (What::Figure8, figure8(results)),
+        (What::Figure11, figure11(results)),
+    ];
+    all.into_iter()
+        .filter(|(what, _)| results.of(*what).next().is_some())
+        .map(|(what, figure)| (what.name(), figure))
+        .collect()
+}
+
+fn figure4(results: &Results) -> Figure {
+    let mut panel = by_scale(results, What::Figure4);
+    let shadow = |at: f64| {
+        let places = [1.0, 10.0, 25.0].into_iter().zip(paper::FIGURE4);
+        let here = places.into_iter().find(|(place, _)| *place == at);
+        here.map(|(_, reported)| single(reported.low))
+    };
+    panel.series.push(Series {
+        name: "Shadow (paper; external, directed)".to_owned(),
+        look: Look::grey(),
+        values: panel.groups.iter().map(|group| shadow(group.at)).collect(),
+    });
+    figure(
+        results,
+        "Shared links by scale of the network (seeds/004, Figure 4)",
+        "96,000 active circuits and all relays at 100 %; both scaled",
+        panel,
+        "Whiskers: standard deviation over documents and repetitions.",
+    )
+}
+
+fn figure5(results: &Results) -> Figure {
+    let groups = CLASSES.iter().zip(paper::FIGURE5_EXITS);
+    let mut panel = panel(Kind::Bars, "", "shared links, %");
+    panel.groups = groups
+        .enumerate()
+        .map(|(place, ((name, _), _))| Group {
+            at: place as f64,
+            label: name.replacen(' ', "\n", 1),
+        })
+        .collect();
+    panel.series = of_series(results, What::Figure5, &panel.groups, Spread::Ends);
+    panel.series.insert(
+        0,
+        Series {
+            name: "paper (directed)".to_owned(),
+            look: Look::grey(),
+            values: paper::FIGURE5
+                .iter()
+                .map(|reported| Some(single(reported.low)))
+                .collect(),
+        },
+    );
+    figure(
+        results,
+        "Shared links by class of traffic (seeds/004, Figure 5)",
+        "96,000 active circuits, as if the whole network served one class alone; external",
+        panel,
+        "Whiskers: the least and the most repetition of any document.",
+    )
+}
+
+fn figure6(results: &Results) -> Figure {
+    figure(
+        results,
+        "Shared links by circuits of each client (seeds/004, Figure 6)",
+        "One guard for each client; external, directed",
+        by_scale(results, What::Figure6),
+        "Whiskers: standard deviation over documents and repetitions. Paper: 4 % with one, 5 % with 64 at 100 %.",
+    )
+}
+
+fn figure7(results: &Results) -> Figure {
+    let mut panel = panel(Kind::Bars, "active circuits on a link", "links, % of all");
+    panel.groups = results
+        .places(What::Figure7)
+        .into_iter()
+        .filter(|at| *at <= 8.0)
+        .map(|at| Group {
+            at,
+            label: format!("{at}"),
+        })
+        .collect();
+    let all = of_series(results, What::Figure7, &panel.groups, Spread::Deviation);
+    let all = all
+        .into_iter()
+        .filter(|series| series.name == FIGURE7_SERIES);
+    let values: Vec<Option<Value>> = all.flat_map(|series| series.values).collect();
+    // One bar for each number of circuits: the axis is that of two series beside each other.
+    panel.series = vec![Series {
+        name: "links by their circuits (1: not shared)".to_owned(),
+        look: Look::number(0),
+        values,
+    }];
+    figure(
+        results,
+        "Circuits on a link (seeds/004, Figure 7)",
+        "96,000 active circuits; external, directed",
+        panel,
+        "Whiskers: standard deviation over documents and repetitions. Paper: 3.5 % of two circuits, 0.3 % of more.",
+    )
+}
+
+fn figure8(results: &Results) -> Figure {
+    let mut panel = panel(
+        Kind::Curves,
+        "active circuits, thousands",
+        "shared links, %",
+    );
+    let places = results.places(What::Figure8);
+    let mut curves = Vec::new();
+    for (number, series) in results.series(What::Figure8).into_iter().enumerate() {
+        let points = places.iter().map(|at| {
+            let numbers = results.numbers(What::Figure8, series, *at);
+            (at / 1000.0, mean(&numbers))
+        });
+        curves.push(Curve {
+            name: series.to_owned(),
+            look: Look::number(number),
+            points: points.collect(),
+        });
+    }
+    let demands = [paper::PRESENT_CIRCUITS, paper::CAPACITY_CIRCUITS];
+    let words = [
+        "paper, present network: 3.7 to 6.9 %",
+        "paper, at capacity: 8 to 16 %",
+    ];
+    let looks = [Look::number(4), Look::grey()];
+    for (((circuits, reported), name), look) in demands
+        .into_iter()
+        .zip(paper::FIGURE8)
+        .zip(words)
+        .zip(looks)
+    {
+        // The rectangle of the paper.
+        let (left, right) = (
+            circuits as f64 / 1000.0 - 8.0,
+            circuits as f64 / 1000.0 + 8.0,
+        );
+        curves.push(Curve {
+            name: name.to_owned(),
+            look,
+            points: vec![
+                (left, reported.low),
+                (right, reported.low),
+                (right, reported.high),
+                (left, reported.high),
+                (left, reported.low),
+            ],
+        });
+    }
+    panel.curves = curves;
+    figure(
+        results,
+        "Shared links by growing demand (seeds/004, Figure 8)",
+        "The whole network; rectangles are the paper's intervals at 96,000 and 290,000 active circuits",
+        panel,
+        "Means over documents and repetitions.",
+    )
+}
+
+fn figure11(results: &Results) -> Figure {
+    let mut panel = panel(Kind::Bars, "", "shared links, %");
+    let places = results.places(What::Figure11);
+    panel.groups = places
+        .into_iter()
+        .filter_map(|at| {
+            let name = MODELS.get(at as usize)?;
+            Some(Group {
+                at,
+                label: (*name).to_owned(),
+            })
+        })
+        .collect();
+    panel.series = of_series(results, What::Figure11, &panel.groups, Spread::Ends);
+    figure(
+        results,
+        "Shared links by model of path selection (seeds/004, Figure 11)",
+        "96,000 active circuits; the paper found its SALSA where the modified Tor client was, and TorPS 0.2 points above",
+        panel,
+        "Whiskers: the least and the most repetition of any document.",
+    )
+}
+
+/// Lines over scales.
+fn by_scale(results: &Results, what: What) -> Panel {
+    let mut panel = panel(Kind::Lines, "scale of the network, %", "shared links, %");
+    panel.groups = results
+        .places(what)
+        .into_iter()
+        .map(|at| Group {
+            at,
+            // Numbers at 1 and 5 would stand in each other's way.
+            label: match at {
+                5.0 => String::new(),
+                _ => format!("{at}"),
+            },
+        })
+        .collect();
+    panel.series = of_series(results, what, &panel.groups, Spread::Deviation);
+    panel
+}
+
+/// What whiskers are.
+#[derive(Clone, Copy)]
+enum Spread {
+    Deviation,
+    Ends,
+}
+
+/// Every series of a figure over these groups, all documents together.
+fn of_series(results: &Results, what: What, groups: &[Group], spread: Spread) -> Vec<Series> {
+    let value = |series: &str, at: f64| {
+        let numbers = results.numbers(what, series, at);
+        if numbers.is_empty() {
+            return None;
+        }
+        let mid = mean(&numbers);
+        let (low, high) = match spread {
+            Spread::Deviation => (mid - stddev(&numbers), mid + stddev(&numbers)),
+            Spread::Ends => ends(&numbers),
+        };
+        Some(Value { mid, low, high })
+    };
+    let all = results.series(what).into_iter().enumerate();
+    all.map(|(number, series)| Series {
+        name: series.to_owned(),
+        look: Look::number(number),
+        values: groups.iter().map(|group| value(series, group.at)).collect(),
+    })
+    .collect()
+}
+
+fn single(mid: f64) -> Value {
+    Value {
+        mid,
+        low: mid,
+        high: mid,
+    }
+}
+
+fn panel(kind: Kind, x_label: &str, y_label: &str) -> Panel {
+    Panel {
+        title: String::new(),
+        x_label: x_label.to_owned(),
+        y_label: y_label.to_owned(),
+        kind,
+        groups: Vec::new(),
+        series: Vec::new(),
+        curves: Vec::new(),
+    }
+}
+
+fn figure(results: &Results, title: &str, subtitle: &str, panel: Panel, spread: &str) -> Figure {
+    let documents: Vec<&str> = results
+        .documents
+        .iter()
+        .map(|(name, _, _)| &**name)
+        .collect();
+    let documents = match documents.as_slice() {
+        all if all.len() <= 4 => all.join(", "),
+        [first, .., last] => format!("{} documents, {first} to {last}", documents.len()),
+        _ => String::new(),
+    };
+    Figure {
+        title: title.to_owned(),
+        subtitle: subtitle.to_owned(),
+        panels: vec![panel],
+        columns: 1,
+        footer: vec![spread.to_owned(), documents],
+        same_scale: false,
+        legend: true,
+    }
+}
