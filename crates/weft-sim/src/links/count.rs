@@ -347,12 +347,11 @@ fn summed(circuits: &Circuits, places: usize, ends: u64, workers: &mut [Worker])
         }
     }
     let mut used = vec![false; places];
-    for relay in [&circuits.guards, &circuits.middles, &circuits.exits]
-        .into_iter()
-        .flatten()
-    {
-        if let Some(used) = used.get_mut(*relay as usize) {
-            *used = true;
+    for hops in [&circuits.guards, &circuits.middles, &circuits.exits] {
+        for relay in hops {
+            if let Some(used) = used.get_mut(*relay as usize) {
+                *used = true;
+            }
         }
     }
     tally.relays_used = used.iter().filter(|used| **used).count() as u64;
