@@ -106,10 +106,10 @@ pub fn measure(
                 Err(error @ (LinksError::NoPolicies(_) | LinksError::NoExits(_)))
                     if cell.model.exits != Exits::default() =>
                 {
-                    let name = cell.what.name();
-                    let why = format!("{}, {name}: {error}", document.name);
-                    if !results.left_out.contains(&why) {
-                        results.left_out.push(why);
+                    // Once for each document: the reason is the same for all classes.
+                    let begins = format!("{}, exit classes: ", document.name);
+                    if !results.left_out.iter().any(|why| why.starts_with(&begins)) {
+                        results.left_out.push(format!("{begins}{error}"));
                     }
                 }
                 Err(error) => return Err(named(error)),

@@ -279,7 +279,7 @@ fn figure(results: &Results, title: &str, subtitle: &str, panel: Panel, spread: 
         .map(|(name, _, _)| &**name)
         .collect();
     let documents = match documents.as_slice() {
-        all if all.len() <= 4 => all.join(", "),
+        all if all.len() <= 2 => all.join(", "),
         [first, .., last] => format!("{} documents, {first} to {last}", documents.len()),
         _ => String::new(),
     };
