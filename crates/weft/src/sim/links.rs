@@ -50,7 +50,7 @@ pub(super) struct Words {
     exits: ExitsWord,
     /// Shares of web, BitTorrent base, BitTorrent extended, other file-sharing and various, for --exits
     /// mixture.
-    #[arg(long, value_name = "W,B,E,F,V", value_delimiter = ',', num_args = 5, default_values_t = [1.0, 0.425, 0.425, 0.425, 0.425])]
+    #[arg(long, value_name = "W,B,E,F,V", value_delimiter = ',', num_args = 1, default_values_t = [1.0, 0.425, 0.425, 0.425, 0.425])]
     mixture: Vec<f64>,
     #[command(flatten)]
     paths: ModelWords,
