@@ -9,11 +9,15 @@ The package weft_sim and the documents must be on every node, the documents by t
 table is that of sweep.py, number for number.
 """
 
+import os
 import sys
 
-import ray
+# Ray reports its use to its authors unless told not to, before it is loaded.
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
-import sweep
+import ray  # noqa: E402
+
+import sweep  # noqa: E402
 
 
 def main():
@@ -23,7 +27,7 @@ def main():
     if args.address:
         ray.init(address=args.address)
     else:
-        # Nothing but the sweep: no dashboard, no report to Ray's authors.
+        # Nothing but the sweep: no dashboard.
         ray.init(num_cpus=args.workers, include_dashboard=False, configure_logging=False)
     work = sweep.tasks(args)
     task = ray.remote(num_cpus=1)(sweep.shared_percent)
