@@ -1,0 +1,141 @@
+//! `weft sim` from the command line: what it prints, what it refuses, and that no result is lost.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn sim(words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_weft"))
+        .arg("sim")
+        .args(words)
+        .output()
+        .expect("weft runs")
+}
+
+/// What it printed as one JSON object.
+fn json(words: &[&str]) -> Value {
+    let output = sim(words);
+    assert!(output.status.success(), "{output:?}");
+    serde_json::from_slice(&output.stdout).expect("one JSON object")
+}
+
+/// How it refused.
+fn refused(words: &[&str]) -> String {
+    let output = sim(words);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(output.stdout.is_empty(), "{output:?}");
+    String::from_utf8(output.stderr).expect("text")
+}
+
+fn path(folder: &Path, name: &str) -> String {
+    folder.join(name).to_string_lossy().into_owned()
+}
+
+#[test]
+fn a_synthetic_consensus_is_written_once_and_its_links_are_counted() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = path(folder.path(), "consensus");
+    let made = sim(&["synth", "--relays", "900", "--seed", "5", "--out", &file]);
+    assert!(made.status.success(), "{made:?}");
+    let error = refused(&["synth", "--relays", "900", "--out", &file]);
+    assert!(error.contains("not overwritten"), "{error}");
+
+    let words = "links --circuits 20000 --kind external --direction directed --repeat 3 --seed 9 \
+                 --format json --consensus";
+    let words: Vec<&str> = words.split_whitespace().chain([&*file]).collect();
+    let result = json(&words);
+    for name in [
+        "relays",
+        "circuits",
+        "links",
+        "shared_links",
+        "shared_percent_mean",
+        "shared_percent_stddev",
+        "elapsed_s",
+        "parse_s",
+        "peak_rss_bytes",
+    ] {
+        assert!(result[name].is_number(), "{name} in {result}");
+    }
+    assert_eq!(result["relays"], 900);
+    assert_eq!(result["circuits"], 20_000);
+    // The number of threads changes no result.
+    for threads in ["1", "3"] {
+        let again = json(&[&*words, &["--threads", threads]].concat());
+        for name in ["links", "shared_percent_mean", "shared_percent_stddev"] {
+            assert_eq!(again[name], result[name], "{name}");
+        }
+    }
+}
+
+#[test]
+fn documents_that_are_none_are_refused_by_file_and_line() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = path(folder.path(), "consensus");
+    let made = sim(&["synth", "--relays", "300", "--out", &file]);
+    assert!(made.status.success(), "{made:?}");
+    let text = fs::read_to_string(&file).expect("a document");
+    let cut = text.get(..text.len() / 2).expect("half of it");
+    for (what, document) in [
+        ("nothing", ""),
+        ("something else", "root:x:0:0\n"),
+        (
+            "an unknown version",
+            &text.replacen("version 3", "version 9", 1),
+        ),
+        ("half a document", cut),
+    ] {
+        fs::write(&file, document).expect("written");
+        let error = refused(&["links", "--circuits", "100", "--consensus", &file]);
+        assert!(error.contains(&file), "{what}: {error}");
+    }
+    let missing = path(folder.path(), "missing");
+    let error = refused(&["idle", "--consensus", &missing]);
+    assert!(error.contains(&missing), "{error}");
+}
+
+#[test]
+fn counts_that_make_no_sense_are_refused() {
+    for words in [
+        &["links", "--circuits", "0"][..],
+        &["links", "--circuits", "many"],
+        &["links", "--circuits", "99999999999999999999"],
+        &["links", "--scale", "0"],
+        &["links", "--exits", "mixture", "--mixture", "1,2"],
+        &["idle", "--circuits", "0"],
+        &["synth", "--relays", "0"],
+        &["nothing"],
+    ] {
+        let error = refused(words);
+        assert!(
+            !error.trim().is_empty() && !error.contains("panicked"),
+            "{words:?}: {error}"
+        );
+    }
+}
+
+#[test]
+fn idle_relays_and_compromised_clients_are_counted() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = path(folder.path(), "idle");
+    let words = [
+        "idle",
+        "--circuits",
+        "2000",
+        "--format",
+        "json",
+        "--out",
+        &out,
+    ];
+    let result = json(&words);
+    assert!(result.is_object(), "{result}");
+    let error = refused(&words);
+    assert!(error.contains(&out), "{error}");
+    let tunnels = sim(&["compromise", "tunnels"]);
+    assert!(tunnels.status.success(), "{tunnels:?}");
+    let table = String::from_utf8(tunnels.stdout).expect("text");
+    // seeds/002, section VI: 4 % and 13.45 %.
+    assert!(table.contains("4.00") && table.contains("13.4"), "{table}");
+}
