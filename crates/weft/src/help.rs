@@ -36,6 +36,9 @@ Measures a relay; see weft bench --help.
        weft lab throughput [FLAG]...
 Experiments in private networks; see weft lab --help.
 
+       weft sim links|idle|compromise|figures|synth [FLAG]...
+Simulates paths through consensus documents; see weft sim --help.
+
 Options are those of tor(1), and ConnectionThreads N: how many threads own
 connections (without it, one for each core that the process may use; 0 does
 everything on one thread). An option of tor that Weft does not support yet is
