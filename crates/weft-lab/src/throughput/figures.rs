@@ -131,7 +131,7 @@ fn footer(results: &Results, more: &str) -> Vec<String> {
     let mut lines = vec![
         sentence(&results.size_in_words()),
         format!(
-            "{} of {} runs through; all nodes on one machine: {}, {} processors, {}. {}, {}.",
+            "{} of {} runs through; all nodes on one machine: {}, {} processors, {}.",
             results
                 .runs
                 .iter()
@@ -141,9 +141,8 @@ fn footer(results: &Results, more: &str) -> Vec<String> {
             machine.cpu,
             machine.logical_cpus,
             machine.kernel,
-            versions.in_words(),
-            known(&versions.tor),
         ),
+        format!("{}. {}.", versions.in_words(), known(&versions.tor)),
         format!("{}.", results.bottleneck_in_words()),
     ];
     if !more.is_empty() {
