@@ -144,7 +144,9 @@ fn one<E: From<ReadError>>(
         return each(whole(name, source)?);
     }
     let mut archive = tar::Archive::new(source);
-    for entry in archive.entries().map_err(io)? {
+    // Raw: names longer than a header holds are not looked for, which would be read whole, whatever
+    // their length. CollecTor's are short.
+    for entry in archive.entries().map_err(io)?.raw(true) {
         let entry = entry.map_err(io)?;
         let inner = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
         if !entry.header().entry_type().is_file() || !is_wanted(&inner) {
