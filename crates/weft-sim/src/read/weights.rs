@@ -237,34 +237,22 @@ impl Sums {
         })
     }
 
-    /// Case 3, S = E.
+    /// Case 3, S = E: as with S = G, guards and exits having changed places.
     fn exits_scarce(self, w: i64, third: i64) -> Option<Solution> {
-        let (g, m, e, d) = (self.guard, self.middle, self.exit, self.both);
-        if e + d < third {
-            let wmg = match g < m {
-                true => 0,
-                false => ratio(w, g - m, 2 * g)?,
-            };
-            return Some(Solution {
-                wee: w,
-                wed: w,
-                wmd: 0,
-                wgd: 0,
-                wme: 0,
-                wmg,
-                wgg: w - wmg,
-            });
-        }
-        let wed = ratio(w, d - 2 * e + g + m, 3 * d)?;
-        let wgg = ratio(w, g + m, 2 * g)?;
+        let exchanged = Self {
+            guard: self.exit,
+            exit: self.guard,
+            ..self
+        };
+        let found = exchanged.guards_scarce(w, third)?;
         Some(Solution {
-            wee: w,
-            wed,
-            wme: 0,
-            wgg,
-            wmg: w - wgg,
-            wmd: (w - wed) / 2,
-            wgd: (w - wed) / 2,
+            wgg: found.wee,
+            wee: found.wgg,
+            wgd: found.wed,
+            wed: found.wgd,
+            wmg: found.wme,
+            wme: found.wmg,
+            wmd: found.wmd,
         })
     }
 }
