@@ -187,3 +187,19 @@ pub(crate) fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR")
         .map_or_else(|| root().join("target"), |folder| root().join(folder))
 }
+
+/// Says a command, runs it, and fails unless it ends well.
+pub(crate) fn succeed(command: &mut Command) -> Result<()> {
+    let words: Vec<String> = std::iter::once(command.get_program())
+        .chain(command.get_args())
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
+    println!("$ {}", words.join(" "));
+    let status = command
+        .status()
+        .with_context(|| format!("running {}", words.join(" ")))?;
+    if !status.success() {
+        bail!("{}: {status}", words.join(" "));
+    }
+    Ok(())
+}

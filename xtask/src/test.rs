@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
 use crate::{fuzz, instructions, machine, wheel};
 
@@ -159,17 +159,7 @@ fn interop() -> Result<Outcome> {
 
 /// Runs a command that must end well.
 fn check(command: &mut Command) -> Result<Outcome> {
-    let words: Vec<String> = std::iter::once(command.get_program())
-        .chain(command.get_args())
-        .map(|word| word.to_string_lossy().into_owned())
-        .collect();
-    println!("$ {}", words.join(" "));
-    let status = command
-        .status()
-        .with_context(|| format!("running {}", words.join(" ")))?;
-    if !status.success() {
-        bail!("{}: {status}", words.join(" "));
-    }
+    machine::succeed(command)?;
     Ok(Outcome::Passed)
 }
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::SystemTime;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 
 use crate::machine;
 
@@ -65,7 +65,7 @@ fn environment(python: &str) -> Result<PathBuf> {
     }
     let mut make = Command::new(python);
     make.args(["-m", "venv", "--clear"]).arg(&folder);
-    succeed(&mut make).with_context(|| {
+    machine::succeed(&mut make).with_context(|| {
         format!(
             "{python} makes no virtual environment (Debian, Ubuntu: apt-get install python3-venv)"
         )
@@ -74,7 +74,7 @@ fn environment(python: &str) -> Result<PathBuf> {
     pip.args(["-m", "pip", "install", "--quiet"])
         .arg("--disable-pip-version-check")
         .args(PACKAGES);
-    succeed(&mut pip)?;
+    machine::succeed(&mut pip)?;
     fs::write(&stamp, wanted).with_context(|| format!("writing {}", stamp.display()))?;
     Ok(programs)
 }
@@ -90,7 +90,7 @@ fn build(programs: &Path, dev: bool) -> Result<PathBuf> {
     if !dev {
         maturin.arg("--release");
     }
-    succeed(&mut maturin)?;
+    machine::succeed(&mut maturin)?;
     newest(&wheels)?.with_context(|| format!("there is no wheel in {}", wheels.display()))
 }
 
@@ -117,7 +117,7 @@ fn test(programs: &Path, wheel: &Path) -> Result<()> {
     pip.args(["-m", "pip", "install", "--quiet", "--no-deps"])
         .args(["--force-reinstall", "--disable-pip-version-check"])
         .arg(wheel);
-    succeed(&mut pip)?;
+    machine::succeed(&mut pip)?;
     let tests = machine::root().join("crates/weft-sim-py/tests");
     ensure!(tests.is_dir(), "there is no folder {}", tests.display());
     let mut unittest = Command::new(&python);
@@ -125,21 +125,5 @@ fn test(programs: &Path, wheel: &Path) -> Result<()> {
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .args(["-m", "unittest", "discover", "--start-directory"])
         .arg(&tests);
-    succeed(&mut unittest)
-}
-
-/// Says the command and runs it.
-fn succeed(command: &mut Command) -> Result<()> {
-    let words: Vec<String> = std::iter::once(command.get_program())
-        .chain(command.get_args())
-        .map(|word| word.to_string_lossy().into_owned())
-        .collect();
-    println!("$ {}", words.join(" "));
-    let status = command
-        .status()
-        .with_context(|| format!("running {}", words.join(" ")))?;
-    if !status.success() {
-        bail!("{}: {status}", words.join(" "));
-    }
-    Ok(())
+    machine::succeed(&mut unittest)
 }
