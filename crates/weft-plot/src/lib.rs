@@ -4,6 +4,7 @@
 //! in each group; some have curves over numbers instead. Colours are those of Okabe and Ito, which people with any colour vision tell apart,
 //! and series of lines have markers of their own besides.
 
+mod folder;
 #[cfg(test)]
 mod tests;
 
@@ -19,6 +20,8 @@ use plotters::coord::ranged1d::ValueFormatter;
 use plotters::prelude::*;
 use plotters::style::FontTransform;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+pub use folder::Folder;
 
 /// A median and its range.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -17,8 +17,10 @@ use time::format_description::well_known::Rfc3339;
 use time::macros::format_description;
 use weft_lab::machine::Cpus;
 use weft_lab::throughput::{
-    Folder, Options, Progress, Results, Rule, Sizes, Which, figures, free_memory, run,
+    Options, Progress, Results, Rule, Sizes, Which, figures, free_memory, run,
 };
+
+use weft_plot::Folder;
 
 use crate::bench::{progress_bar, seconds};
 
@@ -173,7 +175,6 @@ fn throughput(words: &ThroughputWords) -> Result<ExitCode> {
     bar.finish_and_clear();
     let results = outcome?;
     if results.runs.is_empty() {
-        folder.remove_if_empty();
         bail!("stopped before anything was measured");
     }
     if !results.summaries.is_empty() {

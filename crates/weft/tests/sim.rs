@@ -104,6 +104,9 @@ fn counts_that_make_no_sense_are_refused() {
         &["links", "--circuits", "99999999999999999999"],
         &["links", "--scale", "0"],
         &["links", "--exits", "mixture", "--mixture", "1,2"],
+        &["links", "--mixture", "1,2,3,4,5"],
+        &["links", "--threads", "0"],
+        &["links", "--threads", "100000"],
         &["idle", "--circuits", "0"],
         &["synth", "--relays", "0"],
         &["nothing"],
@@ -113,6 +116,49 @@ fn counts_that_make_no_sense_are_refused() {
             !error.trim().is_empty() && !error.contains("panicked"),
             "{words:?}: {error}"
         );
+    }
+}
+
+#[test]
+fn nothing_is_left_where_a_simulation_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = path(folder.path(), "results");
+    for words in [
+        &["links", "--circuits", "0", "--out", &out][..],
+        &["idle", "--circuits", "0", "--out", &out],
+        &["compromise", "tunnels", "--clients", "0", "--out", &out],
+    ] {
+        refused(words);
+        assert!(!Path::new(&out).exists(), "{words:?}");
+    }
+}
+
+#[test]
+fn what_is_kept_is_what_is_printed_for_both_models() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for model in ["simple", "full"] {
+        let out = path(folder.path(), model);
+        let words = [
+            "links",
+            "--circuits",
+            "3000",
+            "--format",
+            "json",
+            "--model",
+            model,
+        ];
+        let printed = json(&[&words[..], &["--out", &out]].concat());
+        let kept = fs::read(path(Path::new(&out), "results.json")).expect("a file");
+        let kept: Value = serde_json::from_slice(&kept).expect("one JSON object");
+        assert_eq!(kept, printed);
+        assert_eq!(kept["full_less_simple"].is_number(), model == "full");
+        for file in ["runs.csv", "distribution.csv", "distribution.svg"] {
+            assert!(Path::new(&out).join(file).is_file(), "{file}");
+        }
+        // Refused before the work: more circuits than could be drawn in the time of a test.
+        let again = ["links", "--circuits", "2000000000", "--out", &out];
+        let error = refused(&again);
+        assert!(error.contains("nothing is overwritten"), "{error}");
     }
 }
 

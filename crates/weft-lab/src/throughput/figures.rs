@@ -1,12 +1,11 @@
 //! Figures 7, 8 and 9 of seeds/000, of our own measurements.
 
-use std::fs;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
-use super::results::{Folder, Results, StreamTimes, TargetSummary};
-use weft_plot::{Curve, Figure, Group, Kind, Look, Panel, Series, Value, png};
+use super::results::{Results, StreamTimes, TargetSummary};
+use weft_plot::{Curve, Figure, Folder, Group, Kind, Look, Panel, Series, Value};
 
 /// Draws the figures into the folder, as SVG and, where `rsvg-convert` is installed, as PNG.
 ///
@@ -33,18 +32,10 @@ pub fn draw(results: &Results, folder: &Folder) -> Result<Vec<PathBuf>> {
             ),
         ),
     ];
-    let mut files = Vec::new();
-    let mut is_converting = true;
-    for (name, figure) in figures {
-        let svg = folder.path().join(format!("{name}.svg"));
-        fs::write(&svg, figure.svg()?).with_context(|| format!("writing {}", svg.display()))?;
-        if is_converting && let Err(error) = png(&svg, &svg.with_extension("png")) {
-            is_converting = false;
-            eprintln!("plots are SVG only: {error:#}");
-        }
-        files.push(svg);
-    }
-    Ok(files)
+    let drawn = figures.iter();
+    drawn
+        .map(|(name, figure)| folder.plot(name, figure))
+        .collect()
 }
 
 /// Figure 7: maximum sustained throughput by target.

@@ -29,7 +29,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 
 pub use meter::INTERVAL;
-pub use results::{Folder, Results, Run, SCHEMA, StreamTimes, TargetSummary};
+pub use results::{Results, Run, SCHEMA, StreamTimes, TargetSummary};
 pub use sustained::{Rule, Sample};
 
 use crate::load::{Circuits, Place};
@@ -39,7 +39,7 @@ use crate::ports::Port;
 use crate::process::Usage;
 use meter::Meter;
 use streams::{Load, Sink};
-use weft_plot::Look;
+use weft_plot::{Folder, Look};
 
 /// After so many failures in a row the experiment ends: the next run would fail, too.
 const FAILURES: usize = 3;
@@ -303,7 +303,7 @@ impl Options {
 ///
 /// # Errors
 ///
-/// The options make no sense, or the network does not start. Then the folder is gone again.
+/// The options make no sense, or the network does not start. Then nothing is in the folder.
 pub fn run(
     options: &Options,
     folder: &Folder,
@@ -311,8 +311,7 @@ pub fn run(
     stop: &AtomicBool,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Results> {
-    let started = Experiment::start(options, started_at, progress);
-    let mut experiment = started.inspect_err(|_| folder.remove_if_empty())?;
+    let mut experiment = Experiment::start(options, started_at, progress)?;
     experiment.perform(folder, stop, progress)?;
     Ok(experiment.results)
 }
@@ -440,7 +439,7 @@ impl<'a> Experiment<'a> {
                 }
                 self.results.runs.push(run);
                 self.results.sum_up();
-                folder.write(&self.results)?;
+                self.results.write(folder)?;
                 if failures == FAILURES {
                     eprintln!("{FAILURES} runs in a row failed: the experiment ends here");
                     return Ok(());
@@ -448,7 +447,7 @@ impl<'a> Experiment<'a> {
             }
         }
         self.results.finished = true;
-        folder.write(&self.results)
+        self.results.write(folder)
     }
 
     /// One run; what goes wrong is in it.

@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
@@ -14,6 +14,7 @@ use super::sustained::{Rule, Sample};
 use super::{Sizes, Which};
 use crate::machine::{Machine, Versions};
 use crate::stats::Summary;
+use weft_plot::Folder;
 
 /// The version of this shape.
 pub const SCHEMA: u32 = 1;
@@ -225,6 +226,26 @@ impl Results {
         Ok(results)
     }
 
+    /// Writes all data files anew.
+    pub(super) fn write(&self, folder: &Folder) -> Result<()> {
+        // A line for each run.
+        let mut head = self.clone();
+        head.runs.clear();
+        let head = serde_json::to_string_pretty(&head)?;
+        let head = head
+            .strip_suffix("[]\n}")
+            .context("runs are not what results end with")?;
+        let runs: Vec<String> = self
+            .runs
+            .iter()
+            .map(serde_json::to_string)
+            .collect::<Result<_, _>>()?;
+        let json = format!("{head}[\n{}\n]}}\n", runs.join(",\n"));
+        folder.write("results.json", &json)?;
+        folder.write("bytes.csv", &self.bytes_csv())?;
+        folder.write("streams.csv", &self.streams_csv())
+    }
+
     fn bytes_csv(&self) -> String {
         let mut text = "target,repetition,at_s,read_bytes,written_bytes\n".to_owned();
         for run in &self.runs {
@@ -259,81 +280,5 @@ pub(super) fn mebibytes(bytes: u64) -> String {
     match bytes % (1 << 20) {
         0 => format!("{} MiB", bytes >> 20),
         _ => format!("{bytes} bytes"),
-    }
-}
-
-/// The folder of an experiment.
-#[derive(Debug)]
-pub struct Folder {
-    path: PathBuf,
-}
-
-impl Folder {
-    /// Makes it.
-    ///
-    /// # Errors
-    ///
-    /// It is there already: results are never overwritten.
-    pub fn create(path: &Path) -> Result<Folder> {
-        fs::create_dir(path).with_context(|| {
-            format!(
-                "cannot make a new folder {} for the results (nothing is overwritten: name another by --out)",
-                path.display()
-            )
-        })?;
-        Ok(Folder {
-            path: path.to_owned(),
-        })
-    }
-
-    /// That of an earlier experiment.
-    ///
-    /// # Errors
-    ///
-    /// There is none.
-    pub fn existing(path: &Path) -> Result<Folder> {
-        ensure!(path.is_dir(), "there is no folder {}", path.display());
-        Ok(Folder {
-            path: path.to_owned(),
-        })
-    }
-
-    /// Where it is.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Writes all data files anew. At every moment `results.json` is whole.
-    pub(super) fn write(&self, results: &Results) -> Result<()> {
-        let write = |name: &str, text: String| {
-            let (beside, path) = (self.path.join(format!("{name}.new")), self.path.join(name));
-            fs::write(&beside, text)
-                .and_then(|()| fs::rename(&beside, &path))
-                .with_context(|| format!("writing {}", path.display()))
-        };
-        // A line for each run.
-        let mut head = results.clone();
-        head.runs.clear();
-        let head = serde_json::to_string_pretty(&head)?;
-        let head = head
-            .strip_suffix("[]\n}")
-            .context("runs are not what results end with")?;
-        let runs: Vec<String> = results
-            .runs
-            .iter()
-            .map(serde_json::to_string)
-            .collect::<Result<_, _>>()?;
-        write(
-            "results.json",
-            format!("{head}[\n{}\n]}}\n", runs.join(",\n")),
-        )?;
-        write("bytes.csv", results.bytes_csv())?;
-        write("streams.csv", results.streams_csv())
-    }
-
-    /// Removes it, if nothing is in it: nothing was measured.
-    pub fn remove_if_empty(&self) {
-        // Fails if there is something.
-        let _ = fs::remove_dir(&self.path);
     }
 }

@@ -11,11 +11,10 @@ use serde_json::json;
 use weft_sim::compromise::abra::{self, Grant, Point};
 use weft_sim::compromise::tunnel::Sample;
 use weft_sim::compromise::tunnels::{self, Row, TABLE_III};
-use weft_sim::parallel;
 use weft_sim::sample::scaled;
 
 use super::Format;
-use super::given::{Folder, networks};
+use super::given::{Common, networks};
 use crate::bench::progress_bar;
 
 /// How often an adversary with relays has both ends of what a client uses.
@@ -106,28 +105,6 @@ struct AbraWords {
     common: Common,
 }
 
-#[derive(Debug, Args)]
-struct Common {
-    /// Everything random is a function of it.
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Threads; they change no number [default: as many as there are cores].
-    #[arg(long, value_name = "N")]
-    threads: Option<usize>,
-    /// What to print.
-    #[arg(long, value_enum, default_value_t = Format::Human)]
-    format: Format,
-    /// Make this folder and put tables and plots there.
-    #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
-}
-
-impl Common {
-    fn threads(&self) -> usize {
-        self.threads.unwrap_or_else(parallel::cores)
-    }
-}
-
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum GrantWord {
     Bandwidth,
@@ -155,6 +132,7 @@ fn of_tunnels(words: &TunnelWords) -> Result<()> {
         Some(path) => networks(std::slice::from_ref(path), words.common.seed)?.pop(),
     };
     let network = network.map(|(_, network)| network);
+    let folder = words.common.folder()?;
     let bar = progress_bar();
     bar.set_message("counting clients");
     let (done, all) = (Cell::new(0), tunnels::steps(network.is_some()));
@@ -173,8 +151,7 @@ fn of_tunnels(words: &TunnelWords) -> Result<()> {
     )?;
     bar.finish_and_clear();
     let as_json = serde_json::to_string_pretty(&report)? + "\n";
-    if let Some(path) = &words.common.out {
-        let folder = Folder::create(path)?;
+    if let Some(folder) = folder {
         folder.write("results.json", &as_json)?;
         folder.write("tunnels.csv", &report.csv())?;
         folder.plot("tunnels", &report.figure())?;
@@ -261,6 +238,7 @@ fn of_abra(words: &AbraWords) -> Result<()> {
         GrantWord::Bandwidth => Grant::Bandwidth,
         GrantWord::Relays => Grant::Relays,
     };
+    let folder = words.common.folder()?;
     let bar = progress_bar();
     bar.set_message("downloading");
     let triples = abra::triples(&network).with_context(|| name.clone())?;
@@ -310,8 +288,7 @@ fn of_abra(words: &AbraWords) -> Result<()> {
         words.bulk_clients,
         choices.len()
     );
-    if let Some(path) = &words.common.out {
-        let folder = Folder::create(path)?;
+    if let Some(folder) = folder {
         folder.write("results.json", &as_json)?;
         folder.write("abra.csv", &abra::figure::csv(&points))?;
         folder.plot("abra", &abra::figure::figure(&points, &what))?;

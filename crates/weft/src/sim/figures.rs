@@ -6,11 +6,10 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use serde_json::json;
-use weft_sim::parallel;
 use weft_sim::salsa::{Comparison, Document, Options, Results, Unit, measure};
 
 use super::Format;
-use super::given::{Folder, networks};
+use super::given::{Common, networks};
 use crate::bench::progress_bar;
 
 /// A paper's figures as named runs.
@@ -39,18 +38,8 @@ struct SalsaWords {
     /// Repetitions of each point, for each document.
     #[arg(long, default_value_t = 10, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeat: u32,
-    /// All results are functions of it and of the documents.
-    #[arg(long, default_value_t = 1, value_name = "N")]
-    seed: u64,
-    /// Threads [default: as many as there are cores]. They change no number.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    threads: Option<u16>,
-    /// A new folder for plots and data; nothing is overwritten.
-    #[arg(long, value_name = "FOLDER")]
-    out: Option<PathBuf>,
-    /// What is printed.
-    #[arg(long, value_enum, default_value_t = Format::Human)]
-    format: Format,
+    #[command(flatten)]
+    common: Common,
 }
 
 pub(super) fn main(words: &Words) -> Result<()> {
@@ -60,7 +49,7 @@ pub(super) fn main(words: &Words) -> Result<()> {
 }
 
 fn salsa(words: &SalsaWords) -> Result<()> {
-    let networks = networks(&words.consensus, words.seed)?.into_iter();
+    let networks = networks(&words.consensus, words.common.seed)?.into_iter();
     let networks: Vec<Document> = networks
         .map(|(name, network)| Document {
             name: name.rsplit('/').next().unwrap_or_default().to_owned(),
@@ -69,9 +58,10 @@ fn salsa(words: &SalsaWords) -> Result<()> {
         .collect();
     let options = Options {
         repetitions: words.repeat,
-        seed: words.seed,
-        threads: words.threads.map_or_else(parallel::cores, usize::from),
+        seed: words.common.seed,
+        threads: words.common.threads(),
     };
+    let folder = words.common.folder()?;
     let bar = progress_bar();
     let outcome = measure(&networks, &options, &mut |part, what| {
         bar.set_position((part * 1000.0) as u64);
@@ -80,8 +70,7 @@ fn salsa(words: &SalsaWords) -> Result<()> {
     bar.finish_and_clear();
     let results = outcome?;
     let as_json = serde_json::to_string_pretty(&as_json(&results))? + "\n";
-    if let Some(path) = &words.out {
-        let folder = Folder::create(path)?;
+    if let Some(folder) = folder {
         folder.write("results.json", &as_json)?;
         folder.write("points.csv", &results.points_csv())?;
         folder.write("comparison.csv", &results.comparison_csv())?;
@@ -89,7 +78,7 @@ fn salsa(words: &SalsaWords) -> Result<()> {
             folder.plot(name, &figure)?;
         }
     }
-    super::print(&match words.format {
+    super::print(&match words.common.format {
         Format::Human => table(&results),
         Format::Json => as_json,
     })

@@ -1,12 +1,14 @@
 //! What simulations are given, and where their results go.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::{Context as _, Error, Result};
-use weft_plot::{Figure, png};
+use anyhow::{Error, Result};
+use clap::Args;
+use weft_plot::Folder;
 use weft_sim::network::Network;
-use weft_sim::{read, synth};
+use weft_sim::{parallel, read, synth};
+
+use super::Format;
 
 /// Relays of the synthetic network that is taken where no document is named: about as many as the
 /// network had in 2021.
@@ -27,37 +29,30 @@ pub(super) fn networks(paths: &[PathBuf], seed: u64) -> Result<Vec<(String, Netw
     Ok(networks)
 }
 
-/// A new folder for results.
-pub(super) struct Folder<'a>(&'a Path);
+/// What every simulation is told besides.
+#[derive(Debug, Args)]
+pub(super) struct Common {
+    /// Everything random is a function of it.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(super) seed: u64,
+    /// Threads; they change no number [default: as many as there are cores].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+    /// What to print.
+    #[arg(long, value_enum, default_value_t = Format::Human)]
+    pub(super) format: Format,
+    /// Make this folder, with results as JSON and CSV, and plots; nothing is overwritten.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
 
-impl Folder<'_> {
-    /// Makes it; one that is there is left alone.
-    pub(super) fn create(path: &Path) -> Result<Folder<'_>> {
-        fs::create_dir(path).with_context(|| {
-            format!(
-                "cannot make a new folder {} for the results (nothing is overwritten)",
-                path.display()
-            )
-        })?;
-        Ok(Folder(path))
+impl Common {
+    pub(super) fn threads(&self) -> usize {
+        self.threads.map_or_else(parallel::cores, usize::from)
     }
 
-    /// Writes a file of data.
-    pub(super) fn write(&self, name: &str, text: &str) -> Result<()> {
-        let path = self.0.join(name);
-        fs::write(&path, text).with_context(|| format!("writing {}", path.display()))
-    }
-
-    /// Writes a plot as SVG, and as PNG where that can be made.
-    pub(super) fn plot(&self, name: &str, figure: &Figure) -> Result<()> {
-        let svg = self.0.join(format!("{name}.svg"));
-        self.write(&format!("{name}.svg"), &figure.svg()?)?;
-        if let Err(why) = png(&svg, &self.0.join(format!("{name}.png"))) {
-            eprintln!(
-                "weft: the plot {} is there as SVG alone: {why:#}",
-                svg.display()
-            );
-        }
-        Ok(())
+    /// The new folder, if one is asked for. To be called before the simulation.
+    pub(super) fn folder(&self) -> Result<Option<Folder>> {
+        self.out.as_deref().map(Folder::create).transpose()
     }
 }

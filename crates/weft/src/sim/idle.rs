@@ -9,10 +9,9 @@ use clap::Args;
 use serde_json::json;
 use weft_sim::idle::figure::{paper, thousands};
 use weft_sim::idle::{Options, Report, chunks, simulate};
-use weft_sim::parallel;
 
 use super::Format;
-use super::given::{Folder, networks};
+use super::given::{Common, networks};
 use crate::bench::progress_bar;
 
 /// Which relays concurrent circuits leave idle, as in mTor (Yang and Li, 2015; section III-A and
@@ -37,29 +36,20 @@ pub(super) struct Words {
     /// Repetitions on each document.
     #[arg(long, value_name = "N", default_value_t = 20)]
     repeat: u64,
-    /// Everything random is a function of it.
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Threads; they change no number [default: as many as there are cores].
-    #[arg(long, value_name = "N")]
-    threads: Option<usize>,
-    /// What to print.
-    #[arg(long, value_enum, default_value_t = Format::Human)]
-    format: Format,
-    /// Make this folder and put tables and plots there.
-    #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
+    #[command(flatten)]
+    common: Common,
 }
 
 pub(super) fn main(words: &Words) -> Result<()> {
     let options = Options {
         circuits: words.circuits.clone(),
         repetitions: words.repeat,
-        seed: words.seed,
+        seed: words.common.seed,
         any_speed: words.any_speed,
-        threads: words.threads.unwrap_or_else(parallel::cores),
+        threads: words.common.threads(),
     };
-    let networks = networks(&words.consensus, words.seed)?;
+    let networks = networks(&words.consensus, words.common.seed)?;
+    let folder = words.common.folder()?;
     let bar = progress_bar();
     let all = chunks(&options)
         .saturating_mul(networks.len() as u64)
@@ -84,8 +74,7 @@ pub(super) fn main(words: &Words) -> Result<()> {
             .collect::<Vec<_>>(),
     });
     let as_json = serde_json::to_string_pretty(&as_json)? + "\n";
-    if let Some(path) = &words.out {
-        let folder = Folder::create(path)?;
+    if let Some(folder) = folder {
         folder.write("results.json", &as_json)?;
         for (number, (_, report)) in (1..).zip(&reports) {
             let name = |what: &str| match reports.len() {
@@ -98,7 +87,7 @@ pub(super) fn main(words: &Words) -> Result<()> {
             folder.plot(&name("idle"), &report.figure())?;
         }
     }
-    super::print(&match words.format {
+    super::print(&match words.common.format {
         Format::Json => as_json,
         Format::Human => reports.iter().map(table).collect::<String>(),
     })

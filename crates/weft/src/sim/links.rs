@@ -1,10 +1,10 @@
 //! `weft sim links`: shared links, as SALSA simulates them.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Result, bail, ensure};
 use clap::{Args, ValueEnum};
 use weft_sim::links::Kind;
 use weft_sim::links::exits::{Class, Exits};
@@ -15,10 +15,10 @@ use weft_sim::links::run::Plan;
 use weft_sim::links::salsa::{Model, Salsa};
 use weft_sim::microdesc::Microdescs;
 use weft_sim::sample::scaled;
-use weft_sim::{parallel, synth};
+use weft_sim::synth;
 
 use super::Format;
-use super::given::Folder;
+use super::given::Common;
 use super::model::{Both, ModelWords};
 use crate::bench::progress_bar;
 
@@ -49,8 +49,8 @@ pub(super) struct Words {
     #[arg(long, value_enum, default_value_t = ExitsWord::All)]
     exits: ExitsWord,
     /// Shares of web, BitTorrent base, BitTorrent extended, other file-sharing and various, for --exits
-    /// mixture.
-    #[arg(long, value_name = "W,B,E,F,V", value_delimiter = ',', num_args = 1, default_values_t = [1.0, 0.425, 0.425, 0.425, 0.425])]
+    /// mixture [default: 1,0.425,0.425,0.425,0.425].
+    #[arg(long, value_name = "W,B,E,F,V", value_delimiter = ',', num_args = 1)]
     mixture: Vec<f64>,
     #[command(flatten)]
     paths: ModelWords,
@@ -66,19 +66,8 @@ pub(super) struct Words {
     /// Repetitions on each document.
     #[arg(long, value_name = "N", default_value_t = 1)]
     repeat: u32,
-    /// Everything random is a function of it.
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Threads; they change no number [default: as many as there are cores].
-    #[arg(long, value_name = "N")]
-    threads: Option<usize>,
-    /// What to print.
-    #[arg(long, value_enum, default_value_t = Format::Human)]
-    format: Format,
-    /// Make this folder, with the results as JSON and CSV and a plot of circuits per link; nothing is
-    /// overwritten.
-    #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
+    #[command(flatten)]
+    common: Common,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -120,7 +109,20 @@ fn word(value: impl ValueEnum) -> String {
         .unwrap_or_default()
 }
 
+/// Shares of the classes, those that were measured if none are given (seeds/004 4.1.7).
+fn mixture(words: &[f64]) -> Result<[f64; 5]> {
+    match words {
+        [] => Ok([1.0, 0.425, 0.425, 0.425, 0.425]),
+        [web, base, extended, sharing, various] => Ok([*web, *base, *extended, *sharing, *various]),
+        others => bail!("--mixture wants five shares, not {}", others.len()),
+    }
+}
+
 pub(super) fn main(words: &Words) -> Result<()> {
+    ensure!(
+        words.mixture.is_empty() || matches!(words.exits, ExitsWord::Mixture),
+        "--mixture says what --exits mixture is made of: give both or none"
+    );
     let model = Model {
         kind: match words.kind {
             KindWord::External => Kind::External,
@@ -134,13 +136,7 @@ pub(super) fn main(words: &Words) -> Result<()> {
             ExitsWord::BittorrentExtended => Exits::One(Class::BitTorrentExtended),
             ExitsWord::FileSharing => Exits::One(Class::FileSharing),
             ExitsWord::Various => Exits::One(Class::Various),
-            ExitsWord::Mixture => Exits::Mixture(
-                words
-                    .mixture
-                    .as_slice()
-                    .try_into()
-                    .context("--mixture wants five shares")?,
-            ),
+            ExitsWord::Mixture => Exits::Mixture(mixture(&words.mixture)?),
         },
         circuits_per_client: words.circuits_per_client,
         guards_per_client: words.guards_per_client,
@@ -149,55 +145,48 @@ pub(super) fn main(words: &Words) -> Result<()> {
     let full = words
         .paths
         .full(words.guards_per_client, microdescs.as_ref())?;
-    let results = simulated(words, microdescs.as_deref(), &|network| match &full {
-        Some(full) => Ok(full.build(network, &model)?),
-        None => Ok(Box::new(Salsa::new(network, &model)?)),
-    })?;
+    // Before the simulation: what cannot be kept should not be made.
+    let folder = words.common.folder()?;
+    let microdescs = microdescs.as_deref();
+    let salsa = || {
+        let build: &Build<'_> = &|network| Ok(Box::new(Salsa::new(network, &model)?));
+        simulated(words, microdescs, build)
+    };
     let report = |model: &str, results: &[OfDocument]| {
         let setting = setting(words, model);
         Report::new(setting, words.circuits, results, super::peak_memory())
     };
-    // Before the results are printed: what cannot be kept should not look kept.
-    if let Some(path) = &words.out {
-        let model = if full.is_some() { "full" } else { "simple" };
-        keep(path, &report(model, &results), &results)?;
-    }
-    let text = match &full {
+    let (results, human, as_json) = match &full {
         None => {
+            let results = salsa()?;
             let report = report("simple", &results);
-            match words.format {
-                Format::Human => report.to_string(),
-                Format::Json => serde_json::to_string_pretty(&report)? + "\n",
-            }
+            let as_json = serde_json::to_string_pretty(&report)?;
+            (results, report.to_string(), as_json)
         }
         Some(full) => {
+            let build: &Build<'_> = &|network| Ok(full.build(network, &model)?);
+            let results = simulated(words, microdescs, build)?;
             full.check()?;
-            let simple = simulated(words, microdescs.as_deref(), &|network| {
-                Ok(Box::new(Salsa::new(network, &model)?))
-            })?;
             let both = Both {
                 full: report("full", &results),
-                simple: report("simple", &simple),
+                simple: report("simple", &salsa()?),
             };
-            match words.format {
-                Format::Human => both.human(),
-                Format::Json => both.json()? + "\n",
-            }
+            (results, both.human(), both.json()?)
         }
     };
-    super::print(&text)
-}
-
-/// Writes the results into a new folder.
-fn keep(path: &Path, report: &Report, results: &[OfDocument]) -> Result<()> {
-    let folder = Folder::create(path)?;
-    folder.write(
-        "results.json",
-        &(serde_json::to_string_pretty(report)? + "\n"),
-    )?;
-    folder.write("runs.csv", &files::runs_csv(results))?;
-    folder.write("distribution.csv", &files::distribution_csv(report))?;
-    folder.plot("distribution", &files::distribution(report))
+    let as_json = as_json + "\n";
+    if let Some(folder) = folder {
+        let model = if full.is_some() { "full" } else { "simple" };
+        let report = report(model, &results);
+        folder.write("results.json", &as_json)?;
+        folder.write("runs.csv", &files::runs_csv(&results))?;
+        folder.write("distribution.csv", &files::distribution_csv(&report))?;
+        folder.plot("distribution", &files::distribution(&report))?;
+    }
+    super::print(&match words.common.format {
+        Format::Human => human,
+        Format::Json => as_json,
+    })
 }
 
 /// Draws and counts, in all documents.
@@ -206,7 +195,7 @@ fn simulated(
     microdescs: Option<&Microdescs>,
     build: &Build<'_>,
 ) -> Result<Vec<OfDocument>> {
-    let threads = words.threads.unwrap_or_else(parallel::cores);
+    let threads = words.common.threads();
     let bar = progress_bar();
     bar.set_message("simulating");
     let repetitions = AtomicU64::new(0);
@@ -226,7 +215,7 @@ fn simulated(
             circuits: words.circuits,
             directed: words.direction == DirectionWord::Directed,
             repetitions: words.repeat,
-            seed: words.seed,
+            seed: words.common.seed,
             threads,
         },
         done: &|done| match done {
@@ -244,7 +233,7 @@ fn simulated(
     };
     let results = match words.consensus.as_slice() {
         [] => {
-            let network = synth::network(6500, words.seed)?;
+            let network = synth::network(6500, words.common.seed)?;
             let name = "a synthetic network".to_owned();
             vec![of_network(name, network, Duration::ZERO, &work, threads)?]
         }
@@ -265,7 +254,7 @@ fn setting(words: &Words, model: &str) -> Setting {
         guards_per_client: words.guards_per_client,
         scale: words.scale,
         repetitions: words.repeat,
-        seed: words.seed,
-        threads: words.threads.unwrap_or_else(parallel::cores),
+        seed: words.common.seed,
+        threads: words.common.threads(),
     }
 }
