@@ -98,6 +98,12 @@ impl Consensus {
     pub fn is_live(&self, now: SystemTime) -> bool {
         self.valid_after <= now && now <= self.valid_until
     }
+
+    /// Whether `now` is at most a day outside its validity; circuits may be built with it then
+    /// (C tor `networkstatus_consensus_reasonably_live`).
+    pub fn is_reasonably_live(&self, now: SystemTime) -> bool {
+        self.valid_after <= now + REASONABLY_LIVE && now <= self.valid_until + REASONABLY_LIVE
+    }
 }
 
 /// Why a consensus is not used.

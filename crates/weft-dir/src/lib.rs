@@ -4,6 +4,7 @@
 //! - [`fetch`]: what to ask the authorities for next, and what to make of the answers
 //! - [`params`]: the network parameters that a relay follows, typed and clamped
 //! - [`cache`]: both documents in C tor's cache files
+//! - [`client`]: what a client needs to choose paths, fetched over circuits
 //! - [`http`]: HTTP/1.0 to a directory authority, bounded in every direction
 //! - [`descriptor`]: our own router descriptor and extra-info document
 //! - [`held`]: what an authority holds of ours when it declines a descriptor
@@ -18,6 +19,7 @@
 pub mod authority;
 pub mod bandwidth;
 pub mod cache;
+pub mod client;
 pub mod clock;
 pub mod command;
 pub mod consensus;

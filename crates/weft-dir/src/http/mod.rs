@@ -113,28 +113,29 @@ pub async fn fetch(
             waiting: "no connection",
             after: limits.connect,
         };
-        let mut stream = within(clock, limits.connect, late, connect(server, bind)).await?;
+        let mut stream = within(clock, limits.connect, late, async {
+            connect(server, bind).await.map_err(|source| HttpError::Io {
+                action: "connect",
+                source,
+            })
+        })
+        .await?;
         exchange(&mut stream, server, request, limits, clock).await
     })
     .await
 }
 
-/// Opens the connection.
-async fn connect(server: SocketAddr, bind: Option<IpAddr>) -> Result<TcpStream, HttpError> {
-    let error = |source| HttpError::Io {
-        action: "connect",
-        source,
-    };
+/// Connects to `server`, from `bind` if that is given and of the same family.
+pub(crate) async fn connect(server: SocketAddr, bind: Option<IpAddr>) -> io::Result<TcpStream> {
     let socket = if server.is_ipv4() {
         TcpSocket::new_v4()
     } else {
         TcpSocket::new_v6()
-    }
-    .map_err(error)?;
+    }?;
     if let Some(bind) = bind.filter(|bind| bind.is_ipv4() == server.is_ipv4()) {
-        socket.bind(SocketAddr::new(bind, 0)).map_err(error)?;
+        socket.bind(SocketAddr::new(bind, 0))?;
     }
-    socket.connect(server).await.map_err(error)
+    socket.connect(server).await
 }
 
 /// Sends `request` over `stream` and reads the answer.

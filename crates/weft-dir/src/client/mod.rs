@@ -1,0 +1,86 @@
+//! The directory of a client: what it needs to know of the network to choose paths.
+//!
+//! A [`ClientDirectory`] fetches the microdesc consensus, the certificates that it is verified
+//! with and the microdescriptors of all relays that it lists (dir-spec 5), over streams that
+//! somebody else opens ([`DirStreams`]: circuits in a node, plain TCP in tests). It keeps all of
+//! it in C tor's cache files and hands out a [`Network`] whenever there is a new one that is
+//! good enough to build circuits with.
+
+mod options;
+mod streams;
+mod task;
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use tokio::sync::{mpsc, watch};
+use tor_netdir::NetDir;
+
+use crate::consensus::Consensus;
+use crate::params::Params;
+
+pub use options::{ClientOptions, DirServer};
+pub use streams::{
+    DirConnection, DirIo, DirOutcome, DirSource, DirStreams, OpenFuture, PlainStreams,
+};
+pub use task::ClientDirectory;
+
+/// What a client knows of the network: enough of it to build circuits.
+#[derive(Clone, Debug)]
+pub struct Network {
+    /// Relays with their microdescriptors and weights, for path selection.
+    pub netdir: Arc<NetDir>,
+    /// The consensus that it is made of: addresses and flags of all relays, lifetimes.
+    pub consensus: Arc<Consensus>,
+}
+
+impl Network {
+    /// The parameters of the network.
+    pub fn params(&self) -> &Params {
+        &self.consensus.params
+    }
+
+    /// Whether circuits may still be built with it at `now`: C tor uses a consensus for a day
+    /// after its end (`networkstatus_consensus_reasonably_live`).
+    pub fn is_usable(&self, now: SystemTime) -> bool {
+        self.consensus.is_reasonably_live(now)
+    }
+}
+
+/// What a node tells its client directory.
+#[derive(Debug)]
+pub(crate) enum Order {
+    /// The settings have changed.
+    Options(Box<ClientOptions>),
+    /// The network came back, or somebody waits: forget delays after failures.
+    RetryNow,
+}
+
+/// How a node holds its client directory. The directory's task ends when all handles are gone.
+#[derive(Clone, Debug)]
+pub struct ClientHandle {
+    /// Where orders go.
+    orders: mpsc::Sender<Order>,
+    /// The newest network.
+    network: watch::Receiver<Option<Arc<Network>>>,
+}
+
+impl ClientHandle {
+    /// The network as it is now and each that comes after it; `None` as long as too little is
+    /// known.
+    pub fn network(&self) -> watch::Receiver<Option<Arc<Network>>> {
+        self.network.clone()
+    }
+
+    /// The settings have changed. A task that is far behind will not hear of it: false.
+    pub fn set_options(&self, options: ClientOptions) -> bool {
+        let order = Order::Options(Box::new(options));
+        self.orders.try_send(order).is_ok()
+    }
+
+    /// Asks again at once, in spite of failures before.
+    pub fn retry_now(&self) {
+        // A full queue holds orders that make it look again, too.
+        let _ = self.orders.try_send(Order::RetryNow);
+    }
+}

@@ -1,0 +1,70 @@
+//! Settings of a client's directory, and the directories that it knows from its torrc.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tor_llcrypto::pk::ed25519::Ed25519Identity;
+use tor_llcrypto::pk::rsa::RsaIdentity;
+
+use crate::authority::Authority;
+
+/// A directory that is known before there is a consensus: an authority or a fallback.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DirServer {
+    /// Name for log lines; empty if it has none.
+    pub nickname: String,
+    /// Digest of its RSA identity.
+    pub rsa: RsaIdentity,
+    /// Its ed25519 identity, if the torrc tells.
+    pub ed25519: Option<Ed25519Identity>,
+    /// Its ORPorts.
+    pub or_addrs: Vec<SocketAddr>,
+    /// Its DirPort, which only tests use: a client always asks by way of its ORPort.
+    pub dir_addr: Option<SocketAddr>,
+    /// How likely it is to be chosen, relative to the others (`weight=`).
+    pub weight: f64,
+    /// Whether it is an authority. C tor asks authorities only when fallbacks have failed, or
+    /// where there is no fallback.
+    pub authority: bool,
+}
+
+/// Settings of a client's directory.
+#[derive(Clone, Debug)]
+pub struct ClientOptions {
+    /// The authorities: whose signatures count.
+    pub authorities: Vec<Authority>,
+    /// Whom to ask before there are guards: authorities with an ORPort, and fallbacks.
+    pub servers: Vec<DirServer>,
+    /// CacheDirectory; `None`: nothing is read or written (a relay that is a client, too, keeps
+    /// these files itself).
+    pub cache_directory: Option<PathBuf>,
+    /// TestingTorNetwork: shorter delays.
+    pub testing: bool,
+    /// PathsNeededToBuildCircuits, from 0.25 to 0.95; `None`: as the consensus says.
+    pub paths_needed: Option<f64>,
+    /// First delay after a failure (TestingClientConsensusDownloadInitialDelay).
+    pub initial_delay: Duration,
+    /// A stream without progress for this long is given up (TestingDirConnectionMaxStall).
+    pub max_stall: Duration,
+}
+
+impl ClientOptions {
+    /// C tor's defaults for a public or a testing network.
+    pub fn new(
+        authorities: Vec<Authority>,
+        servers: Vec<DirServer>,
+        cache_directory: Option<PathBuf>,
+        testing: bool,
+    ) -> Self {
+        Self {
+            authorities,
+            servers,
+            cache_directory,
+            testing,
+            paths_needed: None,
+            initial_delay: Duration::ZERO,
+            max_stall: Duration::from_secs(if testing { 30 } else { 300 }),
+        }
+    }
+}
