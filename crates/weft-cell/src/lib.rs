@@ -9,6 +9,7 @@
 //! * [`Cell`] and [`CellView`] are one fixed-length cell, owned and borrowed;
 //! * [`relay`] is the layout of a relay message inside a decrypted cell body;
 //! * [`link_msg`] and [`circ_msg`] are the control messages of links and circuits;
+//! * [`stream_msg`] are those of streams and of flow control;
 //! * [`reason`] names the reasons of DESTROY, TRUNCATED and END.
 //!
 //! Not here: encryption, handshakes, and what to do about any message.
@@ -38,6 +39,7 @@ pub mod frame;
 pub mod link_msg;
 pub mod reason;
 pub mod relay;
+pub mod stream_msg;
 
 pub use cell::{BODY_LEN, Body, CELL_LEN, CIRC_ID_LEN, Cell, CellView};
 pub use fields::CutShort;
