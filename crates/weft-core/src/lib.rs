@@ -40,6 +40,7 @@ pub mod load;
 pub mod manager;
 pub mod memory;
 pub mod message;
+pub mod origin;
 pub mod padding;
 pub mod routable;
 pub mod scheduler;

@@ -1,0 +1,369 @@
+//! The origin's side of circuits and streams: what the client thread asks of the node, and what
+//! it is told.
+//!
+//! Choosing, building and attaching are rare and are decided on the client thread. Cells are not:
+//! an origin's circuit is a half like any other, on the thread that owns the link to its first hop,
+//! and holds the keys of all hops; its streams are edges. The client thread names circuits by
+//! [`OriginId`] and streams by the [`ConnectionId`] of the application's connection, and never
+//! learns where they live. Commands for what is gone are ignored; the event that says so is on its
+//! way or has been told.
+
+use std::net::{IpAddr, SocketAddr};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
+use weft_cell::circ_msg::{CreateReply, CreateRequest};
+use weft_cell::reason::{DestroyReason, EndReason};
+use weft_cell::stream_msg::{BeginFlags, Resolved};
+use weft_crypto::Tor1Keys;
+
+use crate::address::ConnectionId;
+
+/// A circuit that begins here. Given by the client thread, never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OriginId(pub u64);
+
+impl std::fmt::Display for OriginId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "circuit {}", self.0)
+    }
+}
+
+/// A relay to have a link to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkTarget {
+    /// Its ORPorts, the one to try first, first; at least one.
+    pub addrs: Vec<SocketAddr>,
+    /// Its RSA identity digest; never zero.
+    pub rsa: [u8; 20],
+    /// Its ed25519 identity, if known.
+    pub ed25519: Option<[u8; 32]>,
+}
+
+/// What a stream is opened with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StreamOpening {
+    /// BEGIN: a TCP connection from the last hop.
+    Begin {
+        /// Host name or literal address, without brackets.
+        host: String,
+        /// Port.
+        port: u16,
+        /// Which address families will do.
+        flags: BeginFlags,
+    },
+    /// BEGIN_DIR: the hop's directory.
+    BeginDir,
+    /// RESOLVE: no stream, one answer. For a reverse lookup the name is in `in-addr.arpa` or
+    /// `ip6.arpa`.
+    Resolve {
+        /// What to look up.
+        name: String,
+    },
+}
+
+/// How a circuit's far end counts what flows (what its handshake agreed on).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HopFlow {
+    /// Fixed windows (tor-spec 7.3).
+    Fixed,
+    /// Congestion control (proposal 324), one SENDME for so many cells.
+    Vegas {
+        /// cc_sendme_inc that the hop granted, in cells.
+        sendme_inc: u8,
+    },
+}
+
+/// What the client thread asks.
+#[derive(Debug)]
+pub enum OriginCommand {
+    /// Make a circuit of one hop: find or open a link and send the CREATE. Answered by
+    /// [`OriginEvent::Launched`] and [`OriginEvent::Answered`], or by [`OriginEvent::Closed`].
+    Launch {
+        /// Its name from now on.
+        circuit: OriginId,
+        /// The first hop.
+        first: LinkTarget,
+        /// The handshake.
+        create: CreateRequest,
+    },
+    /// The handshake with the next hop succeeded.
+    AddHop {
+        /// The circuit.
+        circuit: OriginId,
+        /// The hop's keys.
+        keys: Box<Tor1Keys>,
+        /// How it counts.
+        flow: HopFlow,
+    },
+    /// Ask the last hop to extend (in a RELAY_EARLY cell). Answered by [`OriginEvent::Answered`].
+    Extend {
+        /// The circuit.
+        circuit: OriginId,
+        /// EXTEND2's body, encoded.
+        extend2: Vec<u8>,
+    },
+    /// End a circuit, with a DESTROY or, for `TRUNCATE`, see tor-spec 5.4. Answered by
+    /// [`OriginEvent::Closed`].
+    CloseCircuit {
+        /// The circuit.
+        circuit: OriginId,
+        /// Why; told nobody but the log (an origin always says NONE).
+        reason: DestroyReason,
+    },
+    /// Open an application's stream on a circuit. Answered by [`OriginEvent::Connected`],
+    /// [`OriginEvent::Resolved`] or [`OriginEvent::Ended`].
+    Attach {
+        /// The application's connection, which waits.
+        stream: ConnectionId,
+        /// The circuit.
+        circuit: OriginId,
+        /// The hop that opens it: 0 is the nearest.
+        hop: u8,
+        /// What to open.
+        opening: StreamOpening,
+    },
+    /// Answer an application's request and end its connection.
+    Refuse {
+        /// The application's connection, which waits.
+        stream: ConnectionId,
+        /// What to say.
+        why: AppRefusal,
+    },
+    /// Answer an application's resolve request from what is known already.
+    AnswerResolve {
+        /// The application's connection, which waits.
+        stream: ConnectionId,
+        /// The answer.
+        resolved: Resolved,
+    },
+    /// End a stream that is open or waits (END with reason MISC; the application's connection is
+    /// closed).
+    CloseStream {
+        /// The application's connection.
+        stream: ConnectionId,
+        /// Why.
+        reason: EndReason,
+    },
+    /// Take over one end of a socket pair as a stream of our own; it waits for
+    /// [`OriginCommand::Attach`].
+    AdoptInternal {
+        /// Its name. The client thread numbers its own streams downward from `u64::MAX`.
+        stream: ConnectionId,
+        /// Non-blocking.
+        socket: UnixStream,
+    },
+    /// Resolve on behalf of no connection (DNSPort, control port): a stream that carries only
+    /// RESOLVE; answered by [`OriginEvent::Resolved`] or [`OriginEvent::Ended`]. It waits for
+    /// [`OriginCommand::Attach`].
+    AdoptResolve {
+        /// Its name, downward from `u64::MAX` as above.
+        stream: ConnectionId,
+    },
+}
+
+/// What the client thread is told.
+#[derive(Clone, Debug)]
+pub enum OriginEvent {
+    /// A link to the first hop is there and the CREATE on its way.
+    Launched {
+        /// The circuit.
+        circuit: OriginId,
+        /// The link's connection.
+        connection: ConnectionId,
+    },
+    /// CREATED_FAST, CREATED2 or EXTENDED2 came (an EXTENDED2 as `Created2`).
+    Answered {
+        /// The circuit.
+        circuit: OriginId,
+        /// The handshake's answer.
+        reply: CreateReply,
+    },
+    /// The circuit is no more, or never was. Its streams are told of by [`OriginEvent::Ended`],
+    /// before or after.
+    Closed {
+        /// The circuit.
+        circuit: OriginId,
+        /// Why: from DESTROY or TRUNCATED if `remote`, otherwise ours.
+        reason: DestroyReason,
+        /// Another relay closed it.
+        remote: bool,
+    },
+    /// A link was opened or closed (ORCONN events, guard reachability).
+    Link {
+        /// The connection.
+        connection: ConnectionId,
+        /// Who is there.
+        rsa: [u8; 20],
+        /// The address.
+        addr: SocketAddr,
+        /// What happened.
+        state: LinkState,
+    },
+    /// An application asks.
+    Request {
+        /// Its connection.
+        stream: ConnectionId,
+        /// What.
+        request: AppRequest,
+    },
+    /// CONNECTED came; data flows.
+    Connected {
+        /// The stream.
+        stream: ConnectionId,
+        /// The circuit.
+        circuit: OriginId,
+        /// The address that the exit connected to, if it says so.
+        addr: Option<IpAddr>,
+        /// How long that address is good, in seconds.
+        ttl: u32,
+    },
+    /// RESOLVED came; the application has been answered and the stream is over.
+    Resolved {
+        /// The stream.
+        stream: ConnectionId,
+        /// The circuit.
+        circuit: OriginId,
+        /// What it says.
+        resolved: Resolved,
+    },
+    /// The stream is no longer on its circuit.
+    Ended {
+        /// The stream.
+        stream: ConnectionId,
+        /// The circuit it was on, if it was on one.
+        circuit: Option<OriginId>,
+        /// Why.
+        reason: EndReason,
+        /// END's address, of EXITPOLICY.
+        addr: Option<IpAddr>,
+        /// Who ended it.
+        by: EndedBy,
+        /// It was not yet connected and the application still waits: attach it elsewhere, or
+        /// refuse it.
+        waiting: bool,
+        /// Bytes that the application got, and gave.
+        bytes: (u64, u64),
+    },
+    /// Bytes moved by streams and circuits since the last time, about once a second.
+    Traffic {
+        /// Per stream: got, gave.
+        streams: Vec<(ConnectionId, u64, u64)>,
+        /// Per circuit: received, sent, in bytes of stream data.
+        circuits: Vec<(OriginId, u64, u64)>,
+    },
+}
+
+/// A link's state, in the control port's words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkState {
+    /// Being opened.
+    Launched,
+    /// Open.
+    Connected,
+    /// Could not be opened.
+    Failed,
+    /// Closed after having been open.
+    Closed,
+}
+
+/// Who ended a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndedBy {
+    /// END from the far end.
+    Exit,
+    /// The application closed or broke its connection.
+    Application,
+    /// Its circuit was closed.
+    Circuit,
+    /// The client thread asked for it.
+    Us,
+}
+
+/// What an application asks for, by SOCKS, HTTP CONNECT, DNSPort or the control port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AppRequest {
+    /// What to open.
+    pub opening: AppOpening,
+    /// Where the application is, for isolation by address.
+    pub from: Option<IpAddr>,
+    /// Its port (control port's SOURCE_ADDR).
+    pub from_port: u16,
+    /// Which listener it came to, as numbered by who made the listeners; the listener's isolation
+    /// flags and session group are known by this number.
+    pub listener: u32,
+    /// How it asked.
+    pub protocol: AppProtocol,
+    /// What it said to be kept apart by: SOCKS user name and password; HTTP's isolation headers.
+    pub credentials: Option<Arc<AppCredentials>>,
+}
+
+/// The target of an application's request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AppOpening {
+    /// A TCP connection.
+    Connect {
+        /// Host name or literal address, without brackets.
+        host: String,
+        /// Port.
+        port: u16,
+    },
+    /// The addresses of a name.
+    Resolve {
+        /// The name.
+        name: String,
+    },
+    /// The name of an address.
+    ResolvePtr {
+        /// The address.
+        addr: IpAddr,
+    },
+}
+
+/// How an application asked: one of the things that streams may be kept apart by
+/// (IsolateClientProtocol).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AppProtocol {
+    /// SOCKS 4 or 4a.
+    Socks4,
+    /// SOCKS 5.
+    Socks5,
+    /// HTTP CONNECT.
+    HttpConnect,
+    /// A DNS query.
+    Dns,
+    /// Weft itself: directory requests, the control port's RESOLVE.
+    Internal,
+}
+
+/// See [`AppRequest::credentials`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct AppCredentials {
+    /// User name, or `X-Tor-Stream-Isolation`.
+    pub user: Vec<u8>,
+    /// Password, or `Proxy-Authorization`.
+    pub password: Vec<u8>,
+}
+
+/// Why an application's request fails, in terms of SOCKS 5 (socks-extensions) and HTTP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AppRefusal {
+    /// A general failure.
+    General,
+    /// The rules do not allow it (exit policy, SafeSocks).
+    NotAllowed,
+    /// The network cannot be reached.
+    NetUnreachable,
+    /// The host cannot be reached.
+    HostUnreachable,
+    /// The destination refused.
+    ConnectionRefused,
+    /// It took too long.
+    TtlExpired,
+    /// The request is not understood.
+    CommandNotSupported,
+    /// The address is of no kind that is known.
+    AddressTypeNotSupported,
+    /// Onion service addresses: socks-extensions' 0xF0 to 0xF7 by their low digit.
+    OnionService(u8),
+}
