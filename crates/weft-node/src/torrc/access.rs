@@ -41,6 +41,16 @@ impl AccessPolicy {
             .is_some_and(|rule| rule.accept)
     }
 
+    /// Whether a connection from here is refused, where those that no rule matches are welcome
+    /// (`SocksPolicy`).
+    #[must_use]
+    pub fn rejects(&self, from: IpAddr) -> bool {
+        self.rules
+            .iter()
+            .find(|rule| rule.covers_address(from))
+            .is_some_and(|rule| !rule.accept)
+    }
+
     /// Whether nobody is allowed, because no rule accepts.
     #[must_use]
     pub fn accepts_nobody(&self) -> bool {
@@ -74,6 +84,10 @@ mod tests {
         assert!(accepts(&lines, "10.2.0.1"));
         assert!(!accepts(&lines, "10.1.0.1"));
         assert!(accepts(&lines, "2001:db8::1"));
+        let mut policy = AccessPolicy::default();
+        policy.add("reject 10.0.0.0/8", &mut Vec::new()).unwrap();
+        assert!(policy.rejects("10.0.0.1".parse().unwrap()));
+        assert!(!policy.rejects("127.0.0.1".parse().unwrap()));
         assert!(accepts(&["accept *"], "192.0.2.1") && accepts(&["accept *"], "2001:db8::1"));
     }
 

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::address::parse_address;
+use super::applications;
 use super::authority::{
     DEFAULT_AUTHORITIES, DirAuthority, is_legal_nickname, parse_dir_authority, parse_fingerprint,
 };
@@ -49,6 +50,10 @@ pub(super) fn build(mut settings: Settings, host: &Host, report: &mut Report) ->
     let exit = build.exit(!network.or_ports.is_empty());
     let log = build.log();
     let metrics = build.metrics();
+    let is_relay = !network.or_ports.is_empty();
+    let apps = applications::app_options(build.settings, host, is_relay, build.report);
+    let control =
+        applications::control_options(build.settings, host, &files.data_directory, build.report);
     let bandwidth = build.bandwidth();
     let resources = build.resources();
     let scheduling = build.scheduling();
@@ -73,6 +78,8 @@ pub(super) fn build(mut settings: Settings, host: &Host, report: &mut Report) ->
         keys,
         log,
         metrics,
+        apps,
+        control,
         testing,
         process,
         settings,

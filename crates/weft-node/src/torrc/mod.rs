@@ -16,8 +16,10 @@
 
 pub mod access;
 mod address;
+mod applications;
 pub mod authority;
 mod build;
+pub mod client_ports;
 pub mod command_line;
 pub mod dump;
 pub mod host;

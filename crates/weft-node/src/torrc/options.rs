@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::access::AccessPolicy;
 use super::authority::DirAuthority;
+use super::client_ports::{AppPort, ListenAt};
 use super::policy::ExitPolicy;
 use super::ports::OrPort;
 use super::settings::Settings;
@@ -43,6 +44,10 @@ pub struct Options {
     pub log: LogOptions,
     /// Who may look at its counters, and where.
     pub metrics: MetricsOptions,
+    /// What this machine's applications may use it for, and where.
+    pub apps: AppOptions,
+    /// Who may control it, and where.
+    pub control: ControlOptions,
     /// What only private networks change.
     pub testing: TestingOptions,
     /// How the process behaves.
@@ -343,6 +348,50 @@ pub struct MetricsOptions {
     pub policy: AccessPolicy,
 }
 
+/// What this machine's applications may use the node for, and where.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools)]
+pub struct AppOptions {
+    /// `SocksPort`, `HTTPTunnelPort`, `DNSPort`. Empty: this node is no client.
+    pub ports: Vec<AppPort>,
+    /// `SocksPolicy`: who is [refused](AccessPolicy::rejects).
+    pub policy: AccessPolicy,
+    /// `SafeSocks`: requests that show that the application looked up the name itself are refused.
+    pub safe_socks: bool,
+    /// `TestSocks`: each request is told of in the log, as safe or unsafe.
+    pub test_socks: bool,
+    /// `SocksTimeout`: how long an application waits.
+    pub timeout: Duration,
+    /// `ClientRejectInternalAddresses`: private addresses are refused.
+    pub reject_internal_addresses: bool,
+    /// `AllowNonRFC953Hostnames`: names may have characters that names do not have.
+    pub allow_strange_names: bool,
+    /// `WarnPlaintextPorts`.
+    pub warn_plaintext_ports: Vec<u16>,
+    /// `RejectPlaintextPorts`.
+    pub reject_plaintext_ports: Vec<u16>,
+}
+
+/// Who may control the node, and where.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ControlOptions {
+    /// `ControlPort` and `ControlSocket`.
+    pub ports: Vec<ListenAt>,
+    /// `CookieAuthentication`: the file that the secret is written to.
+    pub cookie_file: Option<PathBuf>,
+    /// `CookieAuthFileGroupReadable`.
+    pub cookie_group_readable: bool,
+    /// `HashedControlPassword` and `__HashedControlSessionPassword`: salt, count and digest, as
+    /// `--hash-password` writes them, without `16:`.
+    pub hashed_passwords: Vec<[u8; 29]>,
+    /// `ControlPortWriteToFile`.
+    pub write_to_file: Option<PathBuf>,
+    /// `ControlPortFileGroupReadable`.
+    pub file_group_readable: bool,
+    /// `__OwningControllerProcess`: the node ends when this process does.
+    pub owning_process: Option<u32>,
+}
+
 /// What is logged, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogOptions {
@@ -409,5 +458,11 @@ impl Options {
     #[must_use]
     pub fn is_relay(&self) -> bool {
         !self.network.or_ports.is_empty()
+    }
+
+    /// Whether this node is a client: it has a port for applications.
+    #[must_use]
+    pub fn is_client(&self) -> bool {
+        !self.apps.ports.is_empty()
     }
 }

@@ -54,7 +54,17 @@ impl Change {
     /// Whether listeners must be closed or opened.
     #[must_use]
     pub fn affects_listeners(&self) -> bool {
-        ["ORPortLines", "ClientOnly"].contains(&self.name)
+        [
+            "ORPortLines",
+            "ClientOnly",
+            "SocksPortLines",
+            "HTTPTunnelPortLines",
+            "DNSPortLines",
+            "ControlPortLines",
+            "ControlSocket",
+            "MetricsPortLines",
+        ]
+        .contains(&self.name)
     }
 
     /// Whether rates and bursts are others.
