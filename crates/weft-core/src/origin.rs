@@ -123,6 +123,15 @@ pub enum OriginCommand {
         /// What to open.
         opening: StreamOpening,
     },
+    /// Take a stream whose exit has not answered yet from its circuit, with END. Its application
+    /// still waits, with all that it sent, for another [`OriginCommand::Attach`]; there is no
+    /// event.
+    Detach {
+        /// The application's connection.
+        stream: ConnectionId,
+        /// What END says.
+        reason: EndReason,
+    },
     /// Answer an application's request and end its connection.
     Refuse {
         /// The application's connection, which waits.
