@@ -7,6 +7,7 @@
 //! - [`handshake`]: a link from its first byte to an authenticated, opened link;
 //! - [`manager`]: what one connection thread knows: its [`link`]s, its circuit halves
 //!   ([`half`]), the cells that wait ([`cells`]), its [`scheduler`];
+//! - [`flow`]: flow and congestion control of circuits and streams;
 //! - [`controller`]: what needs a view of the whole relay;
 //! - [`message`] and [`address`]: what these say to each other, and how they name each other;
 //! - [`bucket`], [`dos`], [`padding`], [`load`], [`memory`], [`routable`]: limits and measurements.
@@ -33,6 +34,7 @@ pub mod bucket;
 pub mod cells;
 pub mod controller;
 pub mod dos;
+pub mod flow;
 pub mod half;
 pub mod handshake;
 pub mod link;

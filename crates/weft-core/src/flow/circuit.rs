@@ -1,0 +1,191 @@
+//! One end of a circuit: how many DATA cells it may send, and when it must acknowledge (tor-spec
+//! 7.3; proposals 289 and 324).
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use weft_cell::stream_msg::Sendme;
+
+use super::vegas::{Rtt, Vegas};
+use super::{CcParams, FlowError};
+
+/// DATA cells that a fixed window begins with.
+const WINDOW: u32 = 1000;
+/// DATA cells that one SENDME of a fixed window is about.
+const INCREMENT: u8 = 100;
+
+/// A DATA cell that the other side must answer with a SENDME.
+#[derive(Clone, Copy, Debug)]
+struct Due {
+    /// The running digest after the cell.
+    digest: [u8; 20],
+    /// When it was sent.
+    sent: Instant,
+}
+
+/// What decides how many cells may be in flight.
+#[derive(Debug)]
+enum Window {
+    /// Always [`WINDOW`]; this many may still be sent.
+    Fixed(u32),
+    /// As many as the path carries. Boxed, since most circuits never send.
+    Vegas(Box<Vegas>),
+}
+
+/// One end of a circuit.
+///
+/// Of the cells that wait for a SENDME every hundredth is remembered, or every so many as the
+/// handshake agreed on: at most ten with fixed windows, [`super::MAX_CWND`] divided by the
+/// increment with Vegas.
+#[derive(Debug)]
+pub struct CircuitFlow {
+    window: Window,
+    /// Cells that one SENDME is about; never 0.
+    increment: u8,
+    /// Cells sent since the last that a SENDME is due for.
+    sent: u8,
+    /// Cells received since the last that got a SENDME.
+    received: u8,
+    /// Cells that wait for their SENDME, oldest first.
+    due: VecDeque<Due>,
+    /// The queue toward the link is full.
+    blocked: bool,
+}
+
+impl CircuitFlow {
+    /// Fixed windows of 1000 cells with a SENDME for 100 (tor-spec 7.3).
+    pub fn fixed() -> Self {
+        Self::new(Window::Fixed(WINDOW), INCREMENT)
+    }
+
+    /// Vegas with one SENDME for `sendme_inc` cells, as the handshake agreed on (proposal 324).
+    /// `params.path` says what the circuit leads to.
+    pub fn vegas(params: &CcParams, sendme_inc: u8, _now: Instant) -> Self {
+        let sendme_inc = sendme_inc.max(1);
+        let vegas = Vegas::new(params, sendme_inc);
+        Self::new(Window::Vegas(Box::new(vegas)), sendme_inc)
+    }
+
+    fn new(window: Window, increment: u8) -> Self {
+        CircuitFlow {
+            window,
+            increment,
+            sent: 0,
+            received: 0,
+            due: VecDeque::new(),
+            blocked: false,
+        }
+    }
+
+    /// Whether the circuit has congestion control, and so XON and XOFF on its streams.
+    pub fn is_vegas(&self) -> bool {
+        matches!(self.window, Window::Vegas(_))
+    }
+
+    /// DATA cells that may be sent now.
+    pub fn room(&self) -> u32 {
+        match &self.window {
+            Window::Fixed(left) => *left,
+            Window::Vegas(vegas) => vegas.room(),
+        }
+    }
+
+    /// A DATA cell was encrypted and goes out. `digest` gives the running digest after it, and is
+    /// called only when a SENDME will answer this cell.
+    pub fn note_sent(&mut self, digest: impl FnOnce() -> [u8; 20], now: Instant) {
+        match &mut self.window {
+            Window::Fixed(left) => *left = left.saturating_sub(1),
+            Window::Vegas(vegas) => vegas.note_sent(),
+        }
+        self.sent += 1;
+        if self.sent >= self.increment {
+            self.sent = 0;
+            self.due.push_back(Due {
+                digest: digest(),
+                sent: now,
+            });
+        }
+    }
+
+    /// A circuit-level SENDME came.
+    ///
+    /// `accept_min_version` is the consensus' sendme_accept_min_version, or 0 where the circuit was
+    /// made with CREATE_FAST, as in C tor. `queue_blocked`: cells of this circuit wait for the link
+    /// beyond cellq_high; [`set_blocked`](Self::set_blocked) says the same at another time.
+    pub fn sendme(
+        &mut self,
+        data: &[u8],
+        accept_min_version: u8,
+        queue_blocked: bool,
+        now: Instant,
+    ) -> Result<(), FlowError> {
+        let sendme = Sendme::decode(data)?;
+        if sendme.version < accept_min_version {
+            return Err(FlowError::Version {
+                version: sendme.version,
+                min: accept_min_version,
+            });
+        }
+        // One that came without its cell being sent is none of ours, whatever it says.
+        let due = self.due.pop_front().ok_or(FlowError::UnexpectedSendme)?;
+        if sendme.digest.is_some_and(|digest| digest != due.digest) {
+            return Err(FlowError::ForgedSendme);
+        }
+        match &mut self.window {
+            Window::Fixed(left) => *left = WINDOW.min(*left + u32::from(INCREMENT)),
+            Window::Vegas(vegas) => {
+                vegas.acknowledged(due.sent, self.blocked || queue_blocked, now)
+            }
+        }
+        Ok(())
+    }
+
+    /// A DATA cell came. True: answer it with a SENDME now, before any other cell, with the running
+    /// digest of this cell; as long as that is done the window that we give never runs out.
+    pub fn note_received(&mut self) -> Result<bool, FlowError> {
+        self.received += 1;
+        let answer = self.received >= self.increment;
+        if answer {
+            self.received = 0;
+        }
+        Ok(answer)
+    }
+
+    /// The circuit's queue toward its link rose past cellq_high, or fell to cellq_low again. With
+    /// Vegas, the next SENDME takes it as a sign of congestion.
+    pub fn set_blocked(&mut self, blocked: bool, _now: Instant) {
+        self.blocked = blocked;
+    }
+
+    /// Round-trip times, if any were measured (Vegas only).
+    pub fn rtt(&self) -> Option<Rtt> {
+        match &self.window {
+            Window::Fixed(_) => None,
+            Window::Vegas(vegas) => vegas.rtt(),
+        }
+    }
+
+    /// DATA cells that may be in flight at once, now.
+    pub fn window(&self) -> u32 {
+        match &self.window {
+            Window::Fixed(_) => WINDOW,
+            Window::Vegas(vegas) => vegas.window(),
+        }
+    }
+
+    /// DATA cells that were sent and are not acknowledged.
+    pub fn in_flight(&self) -> u32 {
+        match &self.window {
+            Window::Fixed(left) => WINDOW - left,
+            Window::Vegas(vegas) => vegas.in_flight(),
+        }
+    }
+
+    /// Whether the window still grows as in slow start (Vegas only).
+    pub fn in_slow_start(&self) -> bool {
+        match &self.window {
+            Window::Fixed(_) => false,
+            Window::Vegas(vegas) => vegas.in_slow_start(),
+        }
+    }
+}

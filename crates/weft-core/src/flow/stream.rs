@@ -1,0 +1,395 @@
+//! One end of a stream: windows of 500 cells (tor-spec 7.4), or XON and XOFF (proposal 324, 4).
+
+use std::time::{Duration, Instant};
+
+use weft_cell::relay::MAX_DATA;
+use weft_cell::stream_msg::{Xoff, Xon};
+
+use super::vegas::ewma;
+use super::{CcParams, FlowError};
+
+/// DATA cells that a stream's window begins with.
+const WINDOW: u16 = 500;
+/// DATA cells that one stream-level SENDME is about.
+const INCREMENT: u16 = 50;
+/// Bytes that wait for the socket below which a SENDME is sent: ten cells' worth.
+const SENDME_BELOW: usize = 10 * MAX_DATA;
+
+/// Bytes of data in the smallest relay message format that is in use; XOFF limits count in these.
+const SMALL_CELL: u32 = 488;
+/// The same of the largest, for XON.
+const LARGE_CELL: u32 = 498;
+/// Bytes that arrive at once and are no sign of a slow reader.
+const BURST: usize = 32 * MAX_DATA;
+/// How long the queue may be past its limit before XOFF: a turn that has not written yet.
+const XOFF_GRACE: Duration = Duration::from_millis(5);
+/// The most that a drain rate says, in kB/s; as in C tor.
+const MAX_RATE: u64 = i32::MAX as u64;
+
+/// Which end of the circuit this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The one that began it.
+    Client,
+    /// The one that streams leave.
+    Exit,
+}
+
+/// What to tell the other end of the stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlowMsg {
+    /// SENDME: 50 cells more.
+    Sendme,
+    /// XOFF: stop.
+    Xoff,
+    /// XON: send, at no more than so many kB/s; 0 for as fast as may be.
+    Xon(u32),
+}
+
+/// One end of a stream.
+///
+/// It goes on checking what comes after we sent END: what the other side sent before it saw that
+/// (tor-spec 6.3) is what it would have been allowed.
+#[derive(Debug)]
+pub struct StreamFlow(Kind);
+
+#[derive(Debug)]
+enum Kind {
+    Fixed {
+        /// Cells that may still be sent.
+        package: u16,
+        /// Cells that may still come.
+        deliver: u16,
+    },
+    XonXoff(Box<XonXoff>),
+}
+
+impl StreamFlow {
+    /// Windows of 500 cells with a SENDME for 50 (tor-spec 7.4).
+    pub fn fixed() -> Self {
+        StreamFlow(Kind::Fixed {
+            package: WINDOW,
+            deliver: WINDOW,
+        })
+    }
+
+    /// XON and XOFF, for a stream on a circuit with congestion control. `side` is ours.
+    pub fn xon_xoff(params: &CcParams, side: Side) -> Self {
+        StreamFlow(Kind::XonXoff(Box::new(XonXoff::new(params, side))))
+    }
+
+    /// DATA cells that may be sent now, as far as the stream counts: `u32::MAX` with XON and XOFF,
+    /// 0 after XOFF.
+    pub fn room(&self) -> u32 {
+        match &self.0 {
+            Kind::Fixed { package, .. } => u32::from(*package),
+            Kind::XonXoff(state) if state.stopped => 0,
+            Kind::XonXoff(_) => u32::MAX,
+        }
+    }
+
+    /// The most that the other end wants, in bytes per second, as its last XON said. To be obeyed
+    /// by whoever reads the socket; `None` for no limit.
+    pub fn rate(&self) -> Option<u64> {
+        match &self.0 {
+            Kind::Fixed { .. } => None,
+            Kind::XonXoff(state) => state.rate,
+        }
+    }
+
+    /// So many DATA cells were sent.
+    pub fn note_sent(&mut self, cells: u32) {
+        match &mut self.0 {
+            Kind::Fixed { package, .. } => {
+                *package = package.saturating_sub(u16::try_from(cells).unwrap_or(u16::MAX));
+            }
+            Kind::XonXoff(state) => state.peer.note_sent(cells),
+        }
+    }
+
+    /// A SENDME came. Its data is not looked at (tor-spec 7.4).
+    pub fn sendme(&mut self) -> Result<(), FlowError> {
+        match &mut self.0 {
+            Kind::Fixed { package, .. } if *package + INCREMENT > WINDOW => {
+                Err(FlowError::UnexpectedStreamSendme)
+            }
+            Kind::Fixed { package, .. } => {
+                *package += INCREMENT;
+                Ok(())
+            }
+            Kind::XonXoff(_) => Err(FlowError::WrongKind("SENDME")),
+        }
+    }
+
+    /// An XOFF came.
+    pub fn xoff(&mut self, data: &[u8]) -> Result<(), FlowError> {
+        match &mut self.0 {
+            Kind::Fixed { .. } => Err(FlowError::WrongKind("XOFF")),
+            Kind::XonXoff(state) => state.receive_xoff(data),
+        }
+    }
+
+    /// An XON came.
+    pub fn xon(&mut self, data: &[u8]) -> Result<(), FlowError> {
+        match &mut self.0 {
+            Kind::Fixed { .. } => Err(FlowError::WrongKind("XON")),
+            Kind::XonXoff(state) => state.receive_xon(data),
+        }
+    }
+
+    /// A DATA cell came, with so many bytes. With XON and XOFF anything may come, as its sender
+    /// may not have seen our XOFF; only memory bounds it (proposal 324, 4.1.3).
+    pub fn note_received(&mut self, _bytes: usize) -> Result<(), FlowError> {
+        match &mut self.0 {
+            Kind::Fixed { deliver, .. } => {
+                *deliver = deliver
+                    .checked_sub(1)
+                    .ok_or(FlowError::TooMuchData("stream"))?;
+                Ok(())
+            }
+            Kind::XonXoff(_) => Ok(()),
+        }
+    }
+
+    /// What to tell the other end, now that `queued_bytes` wait for the socket, of which `written`
+    /// more were taken since the last call. To be called after data was queued and after every
+    /// write, and again, with nothing written, until it says nothing more.
+    pub fn note_queue(
+        &mut self,
+        queued_bytes: usize,
+        written: usize,
+        now: Instant,
+    ) -> Option<FlowMsg> {
+        match &mut self.0 {
+            Kind::Fixed { deliver, .. } => {
+                let due = *deliver <= WINDOW - INCREMENT && queued_bytes < SENDME_BELOW;
+                due.then(|| {
+                    *deliver += INCREMENT;
+                    FlowMsg::Sendme
+                })
+            }
+            Kind::XonXoff(state) => state.note_queue(queued_bytes, written, now),
+        }
+    }
+}
+
+/// A stream without windows.
+#[derive(Debug)]
+struct XonXoff {
+    /// The other end said XOFF, and no XON since.
+    stopped: bool,
+    /// What its last XON said, in bytes per second.
+    rate: Option<u64>,
+    peer: Peer,
+    drain: Drain,
+}
+
+/// What the other end can have had reason to say.
+///
+/// An exit does not mind; a client does, since needless messages can mark its streams for somebody
+/// along the path (proposal 324, 4.1.4). As the consensus of the other end may be another, half
+/// of its limits is enough, which is Arti's choice, too.
+#[derive(Debug)]
+struct Peer {
+    /// Whether to mind.
+    strict: bool,
+    /// The least bytes that can make it say XOFF.
+    xoff_limit: u64,
+    /// The least bytes between two XONs.
+    xon_limit: u64,
+    /// Bytes that it got, at most.
+    sent: u64,
+    xoffs: u64,
+    /// XONs that ended no XOFF.
+    xons: u64,
+}
+
+/// What we tell of our own queue.
+#[derive(Debug)]
+struct Drain {
+    /// Bytes in the queue past which the other end must stop.
+    xoff_limit: usize,
+    /// Bytes between two looks at the rate.
+    rate_bytes: u64,
+    change_pct: u64,
+    ewma_cnt: u64,
+    /// We said XOFF, and no XON since.
+    xoff_sent: bool,
+    /// Since when the queue is past its limit.
+    over_since: Option<Instant>,
+    /// Since when something waits, and `drained` counts against it.
+    waiting_since: Option<Instant>,
+    /// Bytes written since then, or since the last look at the rate.
+    drained: u64,
+    /// How fast the socket takes bytes, in kB/s; 0: not known.
+    rate: u64,
+    /// What the last XON said; 0: none was sent, or that it is not known.
+    told: u64,
+}
+
+impl XonXoff {
+    fn new(params: &CcParams, side: Side) -> Self {
+        let bytes = |cells: u32, each: u32| u64::from(cells) * u64::from(each);
+        let ours = match side {
+            Side::Client => params.xoff_client,
+            Side::Exit => params.xoff_exit,
+        };
+        let theirs = params.xoff_client.min(params.xoff_exit);
+        XonXoff {
+            stopped: false,
+            rate: None,
+            peer: Peer {
+                strict: side == Side::Client,
+                xoff_limit: (bytes(theirs, SMALL_CELL) / 2).max(1),
+                xon_limit: (bytes(params.xon_rate, SMALL_CELL) / 2).max(1),
+                sent: 0,
+                xoffs: 0,
+                xons: 0,
+            },
+            drain: Drain {
+                xoff_limit: usize::try_from(bytes(ours, SMALL_CELL)).unwrap_or(usize::MAX),
+                rate_bytes: bytes(params.xon_rate, LARGE_CELL),
+                change_pct: params.xon_change_pct.into(),
+                ewma_cnt: params.xon_ewma_cnt.max(1).into(),
+                xoff_sent: false,
+                over_since: None,
+                waiting_since: None,
+                drained: 0,
+                rate: 0,
+                told: 0,
+            },
+        }
+    }
+
+    fn receive_xoff(&mut self, data: &[u8]) -> Result<(), FlowError> {
+        Xoff::decode(data)?;
+        self.peer.check_xoff(self.stopped)?;
+        self.stopped = true;
+        Ok(())
+    }
+
+    fn receive_xon(&mut self, data: &[u8]) -> Result<(), FlowError> {
+        let xon = Xon::decode(data)?;
+        self.peer.check_xon(self.stopped)?;
+        self.stopped = false;
+        self.rate = match u64::from(xon.kbps_ewma) {
+            0 => None,
+            rate => Some(rate * 1000),
+        };
+        Ok(())
+    }
+
+    fn note_queue(&mut self, queued: usize, written: usize, now: Instant) -> Option<FlowMsg> {
+        self.drain.measure(queued, written, now);
+        let message = self.drain.decide(queued, now);
+        if queued == 0 {
+            self.drain.emptied();
+        }
+        message
+    }
+}
+
+impl Peer {
+    fn note_sent(&mut self, cells: u32) {
+        let bytes = u64::from(cells) * u64::from(LARGE_CELL);
+        self.sent = self.sent.saturating_add(bytes);
+    }
+
+    /// An XOFF came; `stopped`: after another.
+    fn check_xoff(&mut self, stopped: bool) -> Result<(), FlowError> {
+        if !self.strict {
+            return Ok(());
+        }
+        self.xoffs += 1;
+        if self.sent < self.xoff_limit {
+            return Err(FlowError::TooEarly("XOFF"));
+        }
+        if stopped || self.xoffs > self.sent / self.xoff_limit {
+            return Err(FlowError::TooOften("XOFF"));
+        }
+        Ok(())
+    }
+
+    /// An XON came; `stopped`: after an XOFF, and then it is none too many.
+    fn check_xon(&mut self, stopped: bool) -> Result<(), FlowError> {
+        if !self.strict || stopped {
+            return Ok(());
+        }
+        self.xons += 1;
+        if self.sent < self.xoff_limit.min(self.xon_limit) {
+            return Err(FlowError::TooEarly("XON"));
+        }
+        if self.xons > self.sent / self.xon_limit {
+            return Err(FlowError::TooOften("XON"));
+        }
+        Ok(())
+    }
+}
+
+impl Drain {
+    /// Takes `written` bytes into the rate at which the queue drains (proposal 324, 4.1.2).
+    fn measure(&mut self, queued: usize, written: usize, now: Instant) {
+        self.drained = self
+            .drained
+            .saturating_add(u64::try_from(written).unwrap_or(u64::MAX));
+        let Some(since) = self.waiting_since else {
+            // What has just come and was not offered to the socket does not wait yet.
+            if queued > BURST || (queued > 0 && written > 0) {
+                self.waiting_since = Some(now);
+                self.drained = 0;
+            }
+            return;
+        };
+        if self.drained <= self.rate_bytes {
+            return;
+        }
+        let elapsed = now.saturating_duration_since(since).as_micros();
+        // Bytes per microsecond are MB/s. A clock that stands still tells nothing.
+        let rate = (u128::from(self.drained) * 1000).checked_div(elapsed);
+        if let Some(rate) = rate {
+            let rate = u64::try_from(rate).unwrap_or(MAX_RATE).clamp(1, MAX_RATE);
+            self.rate = ewma(rate, self.rate, self.ewma_cnt);
+            self.waiting_since = None;
+            self.drained = 0;
+        }
+    }
+
+    /// Whether the other end must know.
+    fn decide(&mut self, queued: usize, now: Instant) -> Option<FlowMsg> {
+        if queued <= self.xoff_limit {
+            self.over_since = None;
+        }
+        if self.xoff_sent {
+            return (queued == 0).then(|| self.send_xon());
+        }
+        if queued > self.xoff_limit {
+            let since = *self.over_since.get_or_insert(now);
+            if now.saturating_duration_since(since) > XOFF_GRACE {
+                self.xoff_sent = true;
+                self.over_since = None;
+                // It led here, so it was wrong.
+                self.rate = 0;
+                return Some(FlowMsg::Xoff);
+            }
+        }
+        let changed = self.told != 0
+            && (self.rate * 100 > (100 + self.change_pct) * self.told
+                || self.rate * 100 < 100u64.saturating_sub(self.change_pct) * self.told);
+        changed.then(|| self.send_xon())
+    }
+
+    fn send_xon(&mut self) -> FlowMsg {
+        self.xoff_sent = false;
+        self.told = self.rate;
+        FlowMsg::Xon(u32::try_from(self.rate).unwrap_or(u32::MAX))
+    }
+
+    /// Nothing waits. A socket that takes all that comes may be faster than we could see.
+    fn emptied(&mut self) {
+        self.waiting_since = None;
+        if self.drained >= self.rate_bytes && self.told != 0 {
+            self.rate = (self.rate * 2).min(MAX_RATE);
+            self.drained = 0;
+        }
+    }
+}
