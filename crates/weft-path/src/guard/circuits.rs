@@ -1,0 +1,336 @@
+//! Circuits through guards: which may be used, and which wait for a better guard (guard-spec 4.6 to
+//! 4.9).
+
+use std::time::{Duration, SystemTime};
+
+use rand::Rng;
+
+use super::sample::Env;
+use super::{Guards, Suspicion};
+use crate::options::PathOptions;
+use crate::relays::Relays;
+
+/// A circuit, or an attempt at one, as its guard knows it. Give it back by
+/// [`Selector::forget`](crate::Selector::forget).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct GuardTicket(u64);
+
+impl GuardTicket {
+    pub(super) fn new(number: u64) -> Self {
+        Self(number)
+    }
+}
+
+/// How a circuit, or the attempt at one, came along.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The guard answered the CREATE; the circuit goes on. (Not for circuits of one hop.)
+    FirstHop,
+    /// The circuit is complete. The answer says whether it may carry streams.
+    Built,
+    /// The guard could not be connected to, or did not answer or refused the CREATE.
+    GuardFailed,
+    /// It failed beyond the guard, which is not the guard's fault.
+    Failed,
+    /// It took too long beyond the guard.
+    TimedOut,
+    /// Nobody wants it any more.
+    Cancelled,
+    /// A stream is tried on it.
+    Used,
+    /// A stream on it was answered: the circuit is good for something.
+    UseSucceeded,
+    /// A built circuit was ended by somebody else than us.
+    Collapsed,
+}
+
+/// Whether a circuit may carry streams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GuardUse {
+    /// It may.
+    Now,
+    /// Perhaps: better guards are still being tried. See
+    /// [`Selector::poll_guards`](crate::Selector::poll_guards).
+    Later,
+    /// It never will: close it.
+    Never,
+}
+
+/// What may be done with a circuit, as far as its guard goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    UsableOnCompletion,
+    UsableIfNoBetterGuard,
+    WaitingForBetterGuard,
+    Complete,
+    Dead,
+}
+
+#[derive(Debug)]
+pub(super) struct Circuit {
+    sample: usize,
+    guard: [u8; 20],
+    state: State,
+    /// Since when it is in this state.
+    since: SystemTime,
+    /// The relay at its end, whose family its guard must not be.
+    exit: Option<[u8; 20]>,
+    counted: Counted,
+}
+
+/// What the guard's counters know of a circuit.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counted {
+    attempt: bool,
+    built: bool,
+    used: bool,
+    of_use: bool,
+    collapsed: bool,
+}
+
+impl Circuit {
+    pub(super) fn new(
+        sample: usize,
+        guard: [u8; 20],
+        state: State,
+        exit: Option<[u8; 20]>,
+        now: SystemTime,
+    ) -> Self {
+        Self {
+            sample,
+            guard,
+            state,
+            since: now,
+            exit,
+            counted: Counted::default(),
+        }
+    }
+
+    fn set(&mut self, state: State, now: SystemTime) {
+        self.state = state;
+        self.since = now;
+    }
+}
+
+impl Guards {
+    /// How a circuit came along.
+    pub(crate) fn outcome(
+        &mut self,
+        ticket: GuardTicket,
+        outcome: Outcome,
+        relays: &Relays,
+        options: &PathOptions,
+        now: SystemTime,
+        rng: &mut impl Rng,
+    ) -> GuardUse {
+        let Some(circuit) = self.circuits.get_mut(&ticket) else {
+            return GuardUse::Never;
+        };
+        let Some(sample) = self.samples.get_mut(circuit.sample) else {
+            return GuardUse::Never;
+        };
+        match outcome {
+            Outcome::Built => {
+                let env = Env {
+                    relays,
+                    options,
+                    now,
+                };
+                let restricted = circuit.sample != 0;
+                let state =
+                    sample.note_success(&circuit.guard, circuit.state, restricted, &env, rng);
+                circuit.set(state, now);
+            }
+            Outcome::GuardFailed => {
+                sample.note_failure(&circuit.guard, now);
+                circuit.set(State::Dead, now);
+            }
+            Outcome::Failed | Outcome::TimedOut | Outcome::Cancelled => {
+                if let Some(guard) = sample.find_mut(&circuit.guard) {
+                    guard.pending = false;
+                }
+                circuit.set(State::Dead, now);
+            }
+            Outcome::FirstHop | Outcome::Used | Outcome::UseSucceeded | Outcome::Collapsed => {}
+        }
+        let state = circuit.state;
+        self.count(ticket, outcome, options);
+        match state {
+            State::Complete => GuardUse::Now,
+            State::Dead => GuardUse::Never,
+            _ => GuardUse::Later,
+        }
+    }
+
+    /// Counts for path-spec 7.
+    fn count(&mut self, ticket: GuardTicket, outcome: Outcome, options: &PathOptions) {
+        let Some(circuit) = self.circuits.get_mut(&ticket) else {
+            return;
+        };
+        let Some(sample) = self.samples.get_mut(circuit.sample) else {
+            return;
+        };
+        let Some(guard) = sample.find_mut(&circuit.guard) else {
+            return;
+        };
+        let (counted, bias) = (&mut circuit.counted, &mut guard.bias);
+        let first = |flag: &mut bool| !std::mem::replace(flag, true);
+        match outcome {
+            Outcome::FirstHop if first(&mut counted.attempt) => bias.circ_attempts += 1.0,
+            Outcome::Built if counted.attempt && first(&mut counted.built) => {
+                bias.circ_successes += 1.0;
+            }
+            Outcome::TimedOut if counted.attempt => bias.timeouts += 1.0,
+            Outcome::Used if counted.built && first(&mut counted.used) => bias.use_attempts += 1.0,
+            Outcome::UseSucceeded if counted.used => counted.of_use = true,
+            Outcome::Collapsed if counted.built && first(&mut counted.collapsed) => {
+                bias.collapsed_circuits += 1.0;
+            }
+            _ => return,
+        }
+        bias.scale(&options.path_bias);
+        sample.changed = true;
+    }
+
+    /// A circuit is gone.
+    pub(crate) fn forget(&mut self, ticket: GuardTicket, options: &PathOptions) {
+        let Some(circuit) = self.circuits.remove(&ticket) else {
+            return;
+        };
+        let Some(sample) = self.samples.get_mut(circuit.sample) else {
+            return;
+        };
+        let Some(guard) = sample.find_mut(&circuit.guard) else {
+            return;
+        };
+        if matches!(
+            circuit.state,
+            State::UsableIfNoBetterGuard | State::UsableOnCompletion
+        ) {
+            guard.pending = false;
+        }
+        let counted = circuit.counted;
+        if !counted.built {
+            return;
+        }
+        // pathbias_check_close
+        match (counted.used, counted.of_use) {
+            (true, true) => {
+                guard.bias.use_successes += 1.0;
+                guard.bias.successful_circuits_closed += 1.0;
+            }
+            (true, false) => guard.bias.unusable_circuits += 1.0,
+            (false, _) if !counted.collapsed => guard.bias.successful_circuits_closed += 1.0,
+            (false, _) => {}
+        }
+        let before = guard.bias_told;
+        let now = guard
+            .bias
+            .judge_circuits(&options.path_bias)
+            .max(guard.bias.judge_uses(&options.path_bias));
+        guard.bias_told = now;
+        if now == Some(Suspicion::Extreme) && options.path_bias.drop_guards {
+            guard.bias_disabled = true;
+        }
+        let rsa = guard.rsa;
+        sample.refilter();
+        sample.changed = true;
+        if now > before
+            && let Some(suspicion) = now
+            && let Some(guard) = sample.find(&rsa)
+        {
+            let info = sample.info(guard);
+            self.suspicions.push((info, suspicion));
+        }
+    }
+
+    /// Circuits whose waiting is over (guard-spec 4.9): they may be used now, or never will.
+    pub(crate) fn poll(
+        &mut self,
+        relays: &Relays,
+        options: &PathOptions,
+        now: SystemTime,
+    ) -> Vec<(GuardTicket, GuardUse)> {
+        let mut over = Vec::new();
+        // Each turn upgrades at least one circuit.
+        loop {
+            let upgraded = self.upgrade(relays, options, now);
+            if upgraded.is_empty() {
+                break;
+            }
+            over.extend(upgraded);
+        }
+        let idle = relays.guard_params.nonprimary_idle_timeout;
+        for (ticket, circuit) in &mut self.circuits {
+            if circuit.state == State::WaitingForBetterGuard && elapsed(now, circuit.since) > idle {
+                circuit.set(State::Dead, now);
+                over.push((*ticket, GuardUse::Never));
+            }
+        }
+        over
+    }
+
+    fn upgrade(
+        &mut self,
+        relays: &Relays,
+        options: &PathOptions,
+        now: SystemTime,
+    ) -> Vec<(GuardTicket, GuardUse)> {
+        let current = self.current;
+        let Some(sample) = self.samples.get_mut(current) else {
+            return Vec::new();
+        };
+        let waits = |c: &Circuit| c.state == State::WaitingForBetterGuard;
+        let ours = || self.circuits.iter().filter(|(_, c)| c.sample == current);
+        if !ours().any(|(_, c)| waits(c)) || !sample.all_primary_down(now) {
+            return Vec::new();
+        }
+        let sample = &*sample;
+        let best = ours().filter(|(_, c)| waits(c)).reduce(|best, other| {
+            if sample.precedes(&other.1.guard, &best.1.guard) {
+                other
+            } else {
+                best
+            }
+        });
+        let Some((&best_ticket, best)) = best else {
+            return Vec::new();
+        };
+        let (best_guard, best_exit) = (best.guard, best.exit);
+        let env = Env {
+            relays,
+            options,
+            now,
+        };
+        let fresh = relays.guard_params.nonprimary_connect_timeout;
+        let blocked = ours().any(|(_, c)| {
+            let counts = match c.state {
+                State::Complete => true,
+                State::UsableIfNoBetterGuard => elapsed(now, c.since) < fresh,
+                _ => false,
+            };
+            counts
+                && sample.obeys(&c.guard, best_exit, &env)
+                && sample.precedes(&c.guard, &best_guard)
+        });
+        if blocked {
+            return Vec::new();
+        }
+        // All that are as good as the best; but where it had to avoid an exit, it alone: what
+        // blocks the others was not looked at.
+        let mut over = Vec::new();
+        for (ticket, circuit) in &mut self.circuits {
+            let as_good = *ticket == best_ticket
+                || (best_exit.is_none() && !sample.precedes(&best_guard, &circuit.guard));
+            if circuit.sample == current && waits(circuit) && as_good {
+                circuit.set(State::Complete, now);
+                over.push((*ticket, GuardUse::Now));
+            }
+        }
+        over
+    }
+}
+
+fn elapsed(now: SystemTime, since: SystemTime) -> Duration {
+    now.duration_since(since).unwrap_or_default()
+}

@@ -1,0 +1,728 @@
+//! One sample of guards: who is in it, who is primary, and which one the next circuit goes through
+//! (guard-spec 4).
+
+use std::time::{Duration, SystemTime};
+
+use rand::{Rng, RngExt as _};
+
+use super::bias::{PathBias, Suspicion};
+use super::circuits::State;
+use super::{GuardInfo, GuardStatus, GuardUsage, state};
+use crate::draw::draw;
+use crate::nodes::Recognised;
+use crate::options::PathOptions;
+use crate::relays::{Relays, Row};
+
+const HOUR: Duration = Duration::from_secs(3600);
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// What guards are looked at against.
+pub(super) struct Env<'a> {
+    pub(super) relays: &'a Relays,
+    pub(super) options: &'a PathOptions,
+    pub(super) now: SystemTime,
+}
+
+impl Env<'_> {
+    /// GUARD_LIFETIME and GUARD_CONFIRMED_MIN_LIFETIME.
+    fn lifetimes(&self) -> (Duration, Duration) {
+        let params = &self.relays.guard_params;
+        match self.options.guard_lifetime {
+            Some(set) if set >= DAY => (set, set),
+            _ => (params.lifetime, params.confirmed_min_lifetime),
+        }
+    }
+
+    /// Whether the options let us connect to such a guard (entrynodes.c,
+    /// `node_passes_guard_filter`).
+    fn allows(&self, relay: &Recognised<'_>, row: Option<&Row>) -> bool {
+        !self.options.exclude_nodes.contains(relay)
+            && self
+                .options
+                .entry_nodes
+                .as_ref()
+                .is_none_or(|set| set.contains(relay))
+            && self.options.own_identity.as_ref() != Some(relay.rsa)
+            && row
+                .is_none_or(|row| row.has_address_of(self.options.use_ipv4, self.options.use_ipv6))
+    }
+
+    fn allows_row(&self, row: &Row) -> bool {
+        self.allows(&row.recognised(), Some(row))
+    }
+
+    fn is_possible_guard(&self, row: &Row) -> bool {
+        row.possible_guard && self.options.own_identity != Some(row.hop.rsa)
+    }
+}
+
+/// Whether a guard can be reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reachable {
+    Yes,
+    No,
+    Maybe,
+}
+
+/// A guard; fields by guard-spec's names.
+#[derive(Clone, Debug)]
+pub(super) struct Guard {
+    // Kept in the state file.
+    pub(super) rsa: [u8; 20],
+    pub(super) nickname: String,
+    pub(super) sampled_on: SystemTime,
+    pub(super) sampled_idx: u32,
+    pub(super) sampled_by: Option<String>,
+    pub(super) listed: bool,
+    pub(super) unlisted_since: Option<SystemTime>,
+    pub(super) confirmed: Option<(SystemTime, u32)>,
+    pub(super) bias: PathBias,
+    /// Fields that Weft does not know.
+    pub(super) extra: Vec<String>,
+    // Not kept.
+    pub(super) reachable: Reachable,
+    pub(super) failing_since: Option<SystemTime>,
+    pub(super) last_tried: Option<SystemTime>,
+    pub(super) pending: bool,
+    pub(super) filtered: bool,
+    /// What was told of its failures.
+    pub(super) bias_told: Option<Suspicion>,
+    /// Set where its failures look like an attack and `PathBiasDropGuards` is set.
+    pub(super) bias_disabled: bool,
+}
+
+impl Guard {
+    fn is_usable(&self) -> bool {
+        self.filtered && self.reachable != Reachable::No
+    }
+
+    /// After a while, a guard that failed may be tried again (guard-spec 4.6, "retry schedules").
+    pub(super) fn consider_retry(&mut self, primary: bool, now: SystemTime) {
+        if self.reachable != Reachable::No {
+            return;
+        }
+        let elapsed = |since: Option<SystemTime>| {
+            since.map_or(Duration::MAX, |since| {
+                now.duration_since(since).unwrap_or_default()
+            })
+        };
+        let failing = self
+            .failing_since
+            .map_or(Duration::ZERO, |since| elapsed(Some(since)));
+        if elapsed(self.last_tried) >= retry_delay(failing, primary) {
+            self.reachable = Reachable::Maybe;
+        }
+    }
+
+    fn maybe_reachable(&mut self) {
+        if self.reachable == Reachable::No {
+            // It keeps `failing_since`: that it is up again is not known yet.
+            self.reachable = Reachable::Maybe;
+        }
+    }
+
+    /// Whether it may be the guard of a path with this relay in it.
+    fn obeys(&self, exit: Option<usize>, env: &Env<'_>) -> bool {
+        let Some(exit) = exit else {
+            return true;
+        };
+        match env.relays.by_rsa(&self.rsa) {
+            Some(row) => {
+                let subnets = env.options.enforce_distinct_subnets;
+                !crate::selector::related(env.relays, env.options, row, exit, subnets)
+            }
+            None => true,
+        }
+    }
+}
+
+/// After how long without an attempt a guard is tried again that has failed for so long
+/// (entrynodes.c, `get_retry_schedule`).
+fn retry_delay(failing: Duration, primary: bool) -> Duration {
+    let (of_primary, of_others) = if failing <= HOUR * 6 {
+        (HOUR / 6, HOUR)
+    } else if failing <= DAY * 4 {
+        (HOUR * 3 / 2, HOUR * 4)
+    } else if failing <= DAY * 7 {
+        (HOUR * 4, HOUR * 18)
+    } else {
+        (HOUR * 9, HOUR * 36)
+    };
+    if primary { of_primary } else { of_others }
+}
+
+/// Which sample suits the configuration: 0, the ordinary one, or 1, that for few guards. Near the
+/// border it stays as it was (entrynodes.c, `choose_guard_selection`).
+pub(super) fn which(env: &Env<'_>, current: usize) -> usize {
+    let (mut all, mut passing) = (0.0, 0.0);
+    for row in env.relays.rows() {
+        if env.is_possible_guard(row) {
+            all += 1.0;
+            passing += f64::from(u8::from(env.allows_row(row)));
+        }
+    }
+    let meaningful = all * env.relays.guard_params.meaningful_restriction;
+    if passing >= (meaningful * 1.05).floor() {
+        0
+    } else if passing < (meaningful * 0.95).floor() {
+        1
+    } else {
+        current
+    }
+}
+
+/// A sample of guards.
+#[derive(Debug)]
+pub(super) struct Sample {
+    pub(super) name: &'static str,
+    /// In the order in which they were sampled, which is the order of preference.
+    guards: Vec<Guard>,
+    /// Identities of the primary guards, in that order.
+    primary: Vec<[u8; 20]>,
+    primary_up_to_date: bool,
+    next_sampled_idx: u32,
+    next_confirmed_idx: u32,
+    pub(super) last_on_internet: Option<SystemTime>,
+    pub(super) changed: bool,
+}
+
+/// Which guards do not count, next to those that are not usable.
+#[derive(Clone, Copy)]
+struct Without {
+    confirmed: bool,
+    primary: bool,
+    pending: bool,
+    no_descriptor: bool,
+}
+
+impl Sample {
+    pub(super) fn new(name: &'static str) -> Self {
+        Self {
+            name,
+            guards: Vec::new(),
+            primary: Vec::new(),
+            primary_up_to_date: false,
+            next_sampled_idx: 0,
+            next_confirmed_idx: 0,
+            last_on_internet: None,
+            changed: false,
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.guards.is_empty()
+    }
+
+    /// Takes a guard from the state file.
+    pub(super) fn load(&mut self, guard: Guard) {
+        if self.find(&guard.rsa).is_none() {
+            self.guards.push(guard);
+        }
+    }
+
+    /// All guards of the state file are there: puts them in order and makes their numbers dense.
+    pub(super) fn loaded(&mut self) {
+        self.guards.sort_by_key(|guard| guard.sampled_idx);
+        for (guard, idx) in self.guards.iter_mut().zip(0..) {
+            guard.sampled_idx = idx;
+            self.next_sampled_idx = idx + 1;
+        }
+        self.number_confirmed();
+    }
+
+    /// Makes the numbers of confirmed guards dense.
+    fn number_confirmed(&mut self) {
+        let mut confirmed: Vec<&mut (SystemTime, u32)> = self
+            .guards
+            .iter_mut()
+            .filter_map(|guard| guard.confirmed.as_mut())
+            .collect();
+        confirmed.sort_by_key(|(_, idx)| *idx);
+        self.next_confirmed_idx = 0;
+        for (_, idx) in confirmed {
+            if std::mem::replace(idx, self.next_confirmed_idx) != self.next_confirmed_idx {
+                self.changed = true;
+            }
+            self.next_confirmed_idx += 1;
+        }
+    }
+
+    /// The values of `Guard` lines.
+    pub(super) fn lines(&self) -> impl Iterator<Item = String> {
+        self.guards
+            .iter()
+            .zip(0..)
+            .map(|(guard, idx)| state::write(self.name, guard, idx))
+    }
+
+    pub(super) fn find(&self, rsa: &[u8; 20]) -> Option<&Guard> {
+        self.guards.iter().find(|guard| guard.rsa == *rsa)
+    }
+
+    pub(super) fn find_mut(&mut self, rsa: &[u8; 20]) -> Option<&mut Guard> {
+        self.guards.iter_mut().find(|guard| guard.rsa == *rsa)
+    }
+
+    pub(super) fn is_primary(&self, rsa: &[u8; 20]) -> bool {
+        self.primary.contains(rsa)
+    }
+
+    pub(super) fn info(&self, guard: &Guard) -> GuardInfo {
+        GuardInfo {
+            rsa: guard.rsa,
+            nickname: guard.nickname.clone(),
+            status: if guard.confirmed.is_none() {
+                GuardStatus::NeverConnected
+            } else if !guard.listed {
+                GuardStatus::Unusable(guard.unlisted_since)
+            } else if !guard.filtered {
+                GuardStatus::Unusable(None)
+            } else if guard.reachable == Reachable::No {
+                GuardStatus::Down(guard.failing_since)
+            } else {
+                GuardStatus::Up
+            },
+            primary: self.is_primary(&guard.rsa),
+        }
+    }
+
+    pub(super) fn infos(&self) -> Vec<GuardInfo> {
+        self.guards.iter().map(|guard| self.info(guard)).collect()
+    }
+
+    /// The consensus or the options are new (guard-spec 4.10).
+    pub(super) fn update(&mut self, env: &Env<'_>, restricted: bool, rng: &mut impl Rng) {
+        if env.relays.is_reasonably_live(env.now) {
+            self.note_listed(env, rng);
+            self.prune(env);
+        }
+        self.filter(env);
+        self.number_confirmed();
+        self.update_primary(restricted, env, rng);
+    }
+
+    /// Who is listed (guard-spec 4.2).
+    fn note_listed(&mut self, env: &Env<'_>, rng: &mut impl Rng) {
+        let slop = env.relays.guard_params.remove_unlisted_after / 5;
+        for guard in &mut self.guards {
+            let listed = env.relays.is_listed_guard(&guard.rsa);
+            if listed {
+                self.changed |= !guard.listed || guard.unlisted_since.is_some();
+                guard.unlisted_since = None;
+            } else if guard.unlisted_since.is_none() {
+                guard.unlisted_since = Some(some_time_before(env.now, slop, rng));
+                self.changed = true;
+            }
+            guard.listed = listed;
+            if let Some(row) = env.relays.by_rsa(&guard.rsa)
+                && let Some(row) = env.relays.rows().get(row)
+                && row.hop.nickname != guard.nickname
+            {
+                guard.nickname.clone_from(&row.hop.nickname);
+                self.changed = true;
+            }
+        }
+    }
+
+    /// Guards that have been unlisted or known for too long go (guard-spec 4.2).
+    fn prune(&mut self, env: &Env<'_>) {
+        let before = |age: Duration| env.now.checked_sub(age).unwrap_or(SystemTime::UNIX_EPOCH);
+        let (lifetime, confirmed_lifetime) = env.lifetimes();
+        let unlisted_before = before(env.relays.guard_params.remove_unlisted_after);
+        let sampled_before = before(lifetime);
+        let confirmed_before = before(confirmed_lifetime);
+        let old = self.guards.len();
+        self.guards.retain(|guard| {
+            let unlisted = !guard.listed
+                && guard
+                    .unlisted_since
+                    .is_some_and(|since| since < unlisted_before);
+            let old = match guard.confirmed {
+                None => guard.sampled_on < sampled_before,
+                Some((on, _)) => on < confirmed_before,
+            };
+            !unlisted && !old
+        });
+        if self.guards.len() != old {
+            let guards = &self.guards;
+            self.primary
+                .retain(|id| guards.iter().any(|guard| guard.rsa == *id));
+            self.primary_up_to_date = false;
+            self.changed = true;
+        }
+    }
+
+    /// Which guards the options allow.
+    fn filter(&mut self, env: &Env<'_>) {
+        for guard in &mut self.guards {
+            let row = env.relays.by_rsa(&guard.rsa);
+            let row = row.and_then(|row| env.relays.rows().get(row));
+            // A guard whose microdescriptor is not there stays in its place.
+            let allowed = match row {
+                Some(row) => env.allows_row(row),
+                None => env.allows(
+                    &Recognised {
+                        rsa: &guard.rsa,
+                        ed25519: None,
+                        nickname: &guard.nickname,
+                        addrs: &[],
+                    },
+                    None,
+                ),
+            };
+            let filtered = guard.listed && !guard.bias_disabled && allowed;
+            if std::mem::replace(&mut guard.filtered, filtered) != filtered {
+                self.primary_up_to_date = false;
+            }
+        }
+    }
+
+    /// Guards may have changed in a way that changes who is primary.
+    pub(super) fn refilter(&mut self) {
+        self.primary_up_to_date = false;
+    }
+
+    fn consider_retries(&mut self, now: SystemTime) {
+        for guard in &mut self.guards {
+            guard.consider_retry(self.primary.contains(&guard.rsa), now);
+        }
+    }
+
+    /// Samples guards until enough of them can be used (guard-spec 4.3).
+    fn expand(&mut self, restricted: bool, env: &Env<'_>, rng: &mut impl Rng) {
+        if !env.relays.is_reasonably_live(env.now) {
+            return;
+        }
+        let params = &env.relays.guard_params;
+        let mut guards_of_network = 0_usize;
+        let mut eligible: Vec<(usize, u64)> = Vec::new();
+        for (index, row) in env.relays.rows().iter().enumerate() {
+            // Where few guards are allowed, they are filtered before they are sampled: otherwise
+            // the sample might hold none of them.
+            if !env.is_possible_guard(row) || (restricted && !env.allows_row(row)) {
+                continue;
+            }
+            guards_of_network += 1;
+            if self.find(&row.hop.rsa).is_none() {
+                let [weight, ..] = row.weights;
+                eligible.push((index, weight));
+            }
+        }
+        if eligible.iter().all(|&(_, weight)| weight == 0) {
+            for (index, weight) in &mut eligible {
+                *weight = env.relays.rows().get(*index).map_or(0, |row| row.bandwidth);
+            }
+        }
+        let most = share(guards_of_network, params.max_sample_threshold)
+            .min(params.max_sample_size)
+            .max(params.min_filtered_sample);
+        let mut usable = self.guards.iter().filter(|guard| guard.is_usable()).count();
+        while usable < params.min_filtered_sample && self.guards.len() < most {
+            let Some(index) = draw(&eligible, rng) else {
+                return;
+            };
+            eligible.retain(|&(other, _)| other != index);
+            let Some(row) = env.relays.rows().get(index) else {
+                return;
+            };
+            let guard = Guard {
+                rsa: row.hop.rsa,
+                nickname: row.hop.nickname.clone(),
+                sampled_on: some_time_before(env.now, env.lifetimes().0 / 10, rng),
+                sampled_idx: self.next_sampled_idx,
+                sampled_by: Some(concat!("weft-", env!("CARGO_PKG_VERSION")).to_owned()),
+                listed: true,
+                unlisted_since: None,
+                confirmed: None,
+                bias: PathBias::default(),
+                extra: Vec::new(),
+                reachable: Reachable::Maybe,
+                failing_since: None,
+                last_tried: None,
+                pending: false,
+                filtered: env.allows_row(row),
+                bias_told: None,
+                bias_disabled: false,
+            };
+            usable += usize::from(guard.filtered);
+            self.next_sampled_idx = self.next_sampled_idx.saturating_add(1);
+            self.guards.push(guard);
+            self.changed = true;
+        }
+    }
+
+    /// The first usable guard in the order of the sample, which is made larger if it is too small.
+    fn first_usable(
+        &mut self,
+        without: Without,
+        exit: Option<usize>,
+        restricted: bool,
+        env: &Env<'_>,
+        rng: &mut impl Rng,
+    ) -> Option<[u8; 20]> {
+        self.consider_retries(env.now);
+        let count = self
+            .guards
+            .iter()
+            .filter(|guard| guard.is_usable() && guard.obeys(exit, env))
+            .count();
+        if count < env.relays.guard_params.min_filtered_sample {
+            self.expand(restricted, env, rng);
+        }
+        self.guards
+            .iter()
+            .find(|guard| {
+                guard.is_usable()
+                    && guard.obeys(exit, env)
+                    && !(without.confirmed && guard.confirmed.is_some())
+                    && !(without.primary && self.primary.contains(&guard.rsa))
+                    && !(without.pending && guard.pending)
+                    && !(without.no_descriptor && env.relays.by_rsa(&guard.rsa).is_none())
+            })
+            .map(|guard| guard.rsa)
+    }
+
+    /// Who is primary (guard-spec 4.5): confirmed guards, then those that were it before, then
+    /// others of the sample; in the order of the sample (proposal 310).
+    fn update_primary(&mut self, restricted: bool, env: &Env<'_>, rng: &mut impl Rng) {
+        let params = &env.relays.guard_params;
+        let wanted = env.options.num_primary_guards.unwrap_or(params.n_primary);
+        // A user who asks for more guards in use than there are primary guards gets them.
+        let before = std::mem::take(&mut self.primary);
+        self.primary_up_to_date = true;
+        let mut primary: Vec<[u8; 20]> = self
+            .guards
+            .iter()
+            .filter(|guard| guard.filtered && guard.confirmed.is_some())
+            .map(|guard| guard.rsa)
+            .take(wanted)
+            .collect();
+        for id in before {
+            let good = self.find(&id).is_some_and(|guard| guard.filtered);
+            if primary.len() < wanted && good && !primary.contains(&id) {
+                primary.push(id);
+            }
+        }
+        self.primary = primary;
+        while self.primary.len() < wanted {
+            let without = Without {
+                confirmed: true,
+                primary: true,
+                pending: false,
+                no_descriptor: false,
+            };
+            match self.first_usable(without, None, restricted, env, rng) {
+                Some(id) => self.primary.push(id),
+                None => break,
+            }
+        }
+        let (guards, primary) = (&self.guards, &mut self.primary);
+        primary.sort_by_key(|id| guards.iter().position(|guard| guard.rsa == *id));
+    }
+
+    /// Chooses the guard of a circuit (guard-spec 4.6).
+    pub(super) fn select(
+        &mut self,
+        usage: GuardUsage,
+        exit: Option<usize>,
+        restricted: bool,
+        env: &Env<'_>,
+        rng: &mut impl Rng,
+    ) -> Option<([u8; 20], State)> {
+        if !self.primary_up_to_date {
+            self.filter(env);
+            self.update_primary(restricted, env, rng);
+        }
+        if let Some(id) = self.select_primary(usage, exit, env, rng) {
+            return Some((id, State::UsableOnCompletion));
+        }
+        self.consider_retries(env.now);
+        // Any guard of which no microdescriptor is known leads nowhere: not even its address is
+        // known.
+        let confirmed = self.guards.iter().find(|guard| {
+            guard.confirmed.is_some()
+                && !self.primary.contains(&guard.rsa)
+                && guard.obeys(exit, env)
+                && guard.is_usable()
+                && !guard.pending
+                && env.relays.by_rsa(&guard.rsa).is_some()
+        });
+        let id = match confirmed {
+            Some(guard) => Some(guard.rsa),
+            None => {
+                let without = Without {
+                    confirmed: true,
+                    primary: true,
+                    pending: true,
+                    no_descriptor: true,
+                };
+                self.first_usable(without, exit, restricted, env, rng)
+            }
+        };
+        let Some(id) = id else {
+            // Everything has failed: the next circuit starts from the top again.
+            for guard in &mut self.guards {
+                guard.maybe_reachable();
+            }
+            return None;
+        };
+        let guard = self.find_mut(&id)?;
+        guard.pending = true;
+        guard.last_tried = Some(env.now);
+        Some((id, State::UsableIfNoBetterGuard))
+    }
+
+    fn select_primary(
+        &mut self,
+        usage: GuardUsage,
+        exit: Option<usize>,
+        env: &Env<'_>,
+        rng: &mut impl Rng,
+    ) -> Option<[u8; 20]> {
+        let params = &env.relays.guard_params;
+        let wanted = match usage {
+            GuardUsage::Traffic => env
+                .options
+                .num_entry_guards
+                .unwrap_or(params.n_primary_to_use),
+            GuardUsage::Directory => env
+                .options
+                .num_directory_guards
+                .unwrap_or(params.n_primary_dir_to_use),
+        };
+        let mut usable = Vec::new();
+        let mut considered = 0_usize;
+        for id in self.primary.clone() {
+            let Some(guard) = self.find_mut(&id) else {
+                continue;
+            };
+            guard.consider_retry(true, env.now);
+            if guard.obeys(exit, env) {
+                if guard.reachable == Reachable::No || env.relays.by_rsa(&id).is_none() {
+                    continue;
+                }
+                guard.last_tried = Some(env.now);
+                usable.push((usable.len(), id));
+            }
+            considered += 1;
+            if considered >= wanted && !usable.is_empty() {
+                break;
+            }
+        }
+        let even: Vec<(usize, u64)> = usable.iter().map(|&(index, _)| (index, 1)).collect();
+        let chosen = draw(&even, rng)?;
+        usable.get(chosen).map(|&(_, id)| id)
+    }
+
+    /// A circuit through this guard failed at it (guard-spec 4.7).
+    pub(super) fn note_failure(&mut self, rsa: &[u8; 20], now: SystemTime) {
+        if let Some(guard) = self.find_mut(rsa) {
+            guard.reachable = Reachable::No;
+            guard.pending = false;
+            guard.failing_since.get_or_insert(now);
+        }
+    }
+
+    /// A circuit through this guard was built (guard-spec 4.8); the new state of the circuit.
+    pub(super) fn note_success(
+        &mut self,
+        rsa: &[u8; 20],
+        state: State,
+        restricted: bool,
+        env: &Env<'_>,
+        rng: &mut impl Rng,
+    ) -> State {
+        let last_on_internet = self.last_on_internet.replace(env.now);
+        let lifetime = env.lifetimes().0;
+        let next_confirmed_idx = self.next_confirmed_idx;
+        let Some(guard) = self.find_mut(rsa) else {
+            return State::Dead;
+        };
+        guard.reachable = Reachable::Yes;
+        guard.failing_since = None;
+        guard.pending = false;
+        if guard.confirmed.is_none() {
+            let on = some_time_before(env.now, lifetime / 10, rng);
+            guard.confirmed = Some((on, next_confirmed_idx));
+            self.next_confirmed_idx = next_confirmed_idx.saturating_add(1);
+            self.changed = true;
+            self.update_primary(restricted, env, rng);
+        }
+        let primary = self.is_primary(rsa);
+        let was_down = last_on_internet.is_some_and(|last| {
+            env.now.duration_since(last).unwrap_or_default()
+                > env.relays.guard_params.internet_likely_down
+        });
+        if !primary && was_down {
+            self.primary_maybe_reachable();
+        }
+        match state {
+            State::UsableIfNoBetterGuard if !primary => State::WaitingForBetterGuard,
+            _ => State::Complete,
+        }
+    }
+
+    fn primary_maybe_reachable(&mut self) {
+        for id in self.primary.clone() {
+            if let Some(guard) = self.find_mut(&id) {
+                guard.maybe_reachable();
+            }
+        }
+    }
+
+    /// Whether circuits through other guards may be used: every primary guard is down.
+    pub(super) fn all_primary_down(&mut self, now: SystemTime) -> bool {
+        for id in self.primary.clone() {
+            if let Some(guard) = self.find_mut(&id) {
+                guard.consider_retry(true, now);
+                if guard.reachable != Reachable::No {
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    /// Whether guard `a` comes before guard `b` (guard-spec 4.6.1).
+    pub(super) fn precedes(&self, a: &[u8; 20], b: &[u8; 20]) -> bool {
+        let (Some(a), Some(b)) = (self.find(a), self.find(b)) else {
+            // A guard that is gone comes last.
+            return self.find(a).is_some() && self.find(b).is_none();
+        };
+        if a.rsa == b.rsa {
+            return false;
+        }
+        match (a.confirmed, b.confirmed) {
+            (Some((_, a)), Some((_, b))) => a < b,
+            (Some(_), None) => true,
+            (None, Some(_)) => false,
+            (None, None) => match (a.pending, b.pending) {
+                (true, true) => a.last_tried < b.last_tried,
+                (a_pending, _) => a_pending,
+            },
+        }
+    }
+
+    /// Whether the guard may be in a path with this exit.
+    pub(super) fn obeys(&self, rsa: &[u8; 20], exit: Option<[u8; 20]>, env: &Env<'_>) -> bool {
+        let exit = exit.and_then(|id| env.relays.by_rsa(&id));
+        self.find(rsa).is_some_and(|guard| guard.obeys(exit, env))
+    }
+}
+
+/// A moment that is drawn from those up to so long before `now`: what is written to disk does not
+/// tell when exactly somebody was online (guard-spec 4.2).
+fn some_time_before(now: SystemTime, longest: Duration, rng: &mut impl Rng) -> SystemTime {
+    let back = Duration::from_secs(rng.random_range(0..=longest.as_secs()));
+    now.checked_sub(back).unwrap_or(SystemTime::UNIX_EPOCH)
+}
+
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "a share of the number of relays"
+)]
+fn share(count: usize, part: f64) -> usize {
+    (count as f64 * part) as usize
+}

@@ -1,0 +1,38 @@
+//! Choosing paths: relays by weight and by what a circuit is for, guards, and how long to wait for a
+//! circuit (path-spec, guard-spec).
+//!
+//! A [`Selector`] holds everything: the relays of the newest consensus ([`Relays`]), what the
+//! operator wants ([`PathOptions`]) and the guards. It opens no connection and reads no clock; its
+//! caller builds the paths that it chooses and tells how that went ([`Outcome`]).
+//!
+//! ```text
+//! Selector::path(usage)  -> Path {hops, guard}   the caller builds it; meanwhile or afterwards:
+//! Selector::guard_outcome(guard, outcome)        -> may the circuit carry streams?
+//! Selector::poll_guards(now)                     -> circuits that waited for better guards
+//! Selector::forget(guard)                        when the circuit is gone
+//! Selector::state_lines()                        -> C tor's `Guard` lines, when something changed
+//! ```
+//!
+//! [`BuildTimes`] estimates how long building may take, from what earlier circuits took.
+//!
+//! A caller that wants to judge a circuit once it is built, and to drop it for a better one, does so
+//! after `Outcome::Built`: paths and guards know nothing of what a circuit is used for.
+
+mod draw;
+mod guard;
+mod nodes;
+mod options;
+mod path;
+mod relays;
+mod selector;
+#[cfg(test)]
+mod testing;
+mod timeout;
+
+pub use guard::{GuardInfo, GuardStatus, GuardTicket, GuardUse, Outcome, Suspicion};
+pub use nodes::{NodeSet, NodeSetError, RelayName};
+pub use options::{PathBiasOptions, PathOptions};
+pub use path::{ExitWanted, Hop, Path, PathError, TargetPort, Usage};
+pub use relays::Relays;
+pub use selector::Selector;
+pub use timeout::{BuildTimes, BuildTimesOptions, CbtParams};

@@ -1,0 +1,114 @@
+//! What torrc says about paths.
+
+use std::time::Duration;
+
+use crate::nodes::NodeSet;
+
+/// Options of path selection, as torrc names them. [`Default`] has C tor's defaults.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PathOptions {
+    /// `ExitNodes`: only these are exits.
+    pub exit_nodes: Option<NodeSet>,
+    /// `EntryNodes`: only these are guards.
+    pub entry_nodes: Option<NodeSet>,
+    /// `MiddleNodes`: only these are in the middle.
+    pub middle_nodes: Option<NodeSet>,
+    /// `ExcludeNodes`: in no path. Weft never makes an exception; see `StrictNodes` in the manual.
+    pub exclude_nodes: NodeSet,
+    /// `ExcludeExitNodes`: no exits, in addition to `exclude_nodes`.
+    pub exclude_exit_nodes: NodeSet,
+    /// `NodeFamily`: each set is a family, whatever its relays say.
+    pub node_families: Vec<NodeSet>,
+    /// `EnforceDistinctSubnets`: no two relays of a path in one IPv4 /16 or IPv6 /32.
+    pub enforce_distinct_subnets: bool,
+    /// `LongLivedPorts`: streams to these want stable relays.
+    pub long_lived_ports: Vec<u16>,
+    /// `UseEntryGuards`.
+    pub use_entry_guards: bool,
+    /// `NumEntryGuards`: primary guards that circuits go through (`None`: by consensus).
+    pub num_entry_guards: Option<usize>,
+    /// `NumDirectoryGuards`: primary guards that directory requests go through.
+    pub num_directory_guards: Option<usize>,
+    /// `NumPrimaryGuards`: how many guards are primary.
+    pub num_primary_guards: Option<usize>,
+    /// `GuardLifetime`, at least a day.
+    pub guard_lifetime: Option<Duration>,
+    /// `ClientUseIPv4` and `ClientUseIPv6`: guards have an address of such a family.
+    pub use_ipv4: bool,
+    /// See `use_ipv4`.
+    pub use_ipv6: bool,
+    /// The RSA identity of the relay that this process is, too: never in its own paths.
+    pub own_identity: Option<[u8; 20]>,
+    /// `PathBias…`.
+    pub path_bias: PathBiasOptions,
+}
+
+impl Default for PathOptions {
+    fn default() -> Self {
+        Self {
+            exit_nodes: None,
+            entry_nodes: None,
+            middle_nodes: None,
+            exclude_nodes: NodeSet::default(),
+            exclude_exit_nodes: NodeSet::default(),
+            node_families: Vec::new(),
+            enforce_distinct_subnets: true,
+            long_lived_ports: vec![
+                21, 22, 706, 1863, 5050, 5190, 5222, 5223, 6523, 6667, 6697, 8300,
+            ],
+            use_entry_guards: true,
+            num_entry_guards: None,
+            num_directory_guards: None,
+            num_primary_guards: None,
+            guard_lifetime: None,
+            use_ipv4: true,
+            use_ipv6: false,
+            own_identity: None,
+            path_bias: PathBiasOptions::default(),
+        }
+    }
+}
+
+/// `PathBias…`: when failures beyond a guard are suspicious (path-spec 7). Rates are from 0 to 1,
+/// thresholds count circuits.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PathBiasOptions {
+    /// `PathBiasCircThreshold`: circuits before a guard is judged.
+    pub circ_threshold: f64,
+    /// `PathBiasNoticeRate`: fewer successes are worth a notice.
+    pub notice_rate: f64,
+    /// `PathBiasWarnRate`.
+    pub warn_rate: f64,
+    /// `PathBiasExtremeRate`: fewer make the guard suspect.
+    pub extreme_rate: f64,
+    /// `PathBiasDropGuards`: suspect guards are not used any more.
+    pub drop_guards: bool,
+    /// `PathBiasScaleThreshold`: counters are halved from here.
+    pub scale_threshold: f64,
+    /// `PathBiasUseThreshold`: uses before a guard is judged.
+    pub use_threshold: f64,
+    /// `PathBiasNoticeUseRate`.
+    pub notice_use_rate: f64,
+    /// `PathBiasExtremeUseRate`.
+    pub extreme_use_rate: f64,
+    /// `PathBiasScaleUseThreshold`.
+    pub scale_use_threshold: f64,
+}
+
+impl Default for PathBiasOptions {
+    /// C tor's defaults (circpathbias.c).
+    fn default() -> Self {
+        Self {
+            circ_threshold: 150.0,
+            notice_rate: 0.70,
+            warn_rate: 0.50,
+            extreme_rate: 0.30,
+            drop_guards: false,
+            scale_threshold: 300.0,
+            use_threshold: 20.0,
+            notice_use_rate: 0.80,
+            extreme_use_rate: 0.60,
+            scale_use_threshold: 100.0,
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! What is asked of a [`Selector`](crate::Selector), and what it answers.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use tor_netdoc::types::policy::PortPolicy;
+
+use crate::guard::GuardTicket;
+use crate::nodes::RelayName;
+
+/// One relay of a path: everything that an extension to it needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hop {
+    /// SHA-1 of its RSA identity key.
+    pub rsa: [u8; 20],
+    /// Its ed25519 identity.
+    pub ed25519: [u8; 32],
+    /// Its onion key.
+    pub ntor: [u8; 32],
+    /// Its ORPorts, the IPv4 one first.
+    pub addrs: Vec<SocketAddr>,
+    /// Its name; anybody may carry it.
+    pub nickname: String,
+    /// It answers ntor-v3 handshakes (`Relay=4`).
+    pub supports_ntor_v3: bool,
+    /// It does congestion control (`FlowCtrl=2`).
+    pub supports_cc: bool,
+    /// It answers BEGIN_DIR with documents (`V2Dir`).
+    pub is_dir_cache: bool,
+    /// The consensus calls it an exit.
+    pub is_exit: bool,
+    /// The consensus calls it stable.
+    pub is_stable: bool,
+    /// The ports that it connects to on IPv4; none where it is a bad exit.
+    pub policy_v4: Arc<PortPolicy>,
+    /// The same on IPv6.
+    pub policy_v6: Arc<PortPolicy>,
+}
+
+impl Hop {
+    /// Whether its exit policy's summary lets a stream to `target` through. The relay may refuse
+    /// it all the same: the summary does not tell addresses.
+    #[must_use]
+    pub fn allows(&self, target: TargetPort) -> bool {
+        let policy = if target.ipv6 {
+            &self.policy_v6
+        } else {
+            &self.policy_v4
+        };
+        policy.allows_port(target.port)
+    }
+}
+
+/// A port that an exit should connect to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TargetPort {
+    /// The destination is an IPv6 address. A name counts as IPv4, unless only IPv6 is wanted.
+    pub ipv6: bool,
+    /// The port.
+    pub port: u16,
+}
+
+/// What the last relay of a path for streams must be.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ExitWanted {
+    /// It allows all of these. Empty: an exit that allows some port, which is what RESOLVE needs.
+    pub ports: Vec<TargetPort>,
+    /// Every relay is stable. Asked for by itself where a port is one of `LongLivedPorts`.
+    pub stable: bool,
+    /// Exits that have refused what is wanted, by RSA identity.
+    pub avoid: Vec<[u8; 20]>,
+    /// Exactly this relay (`name.exit`).
+    pub exit: Option<RelayName>,
+}
+
+/// What a path is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Usage {
+    /// Streams to the rest of the Internet: three hops, the last one an exit.
+    Exit(ExitWanted),
+    /// Three hops, the last one any relay: circuits that carry no exit stream (measuring build
+    /// times, onion services).
+    Internal {
+        /// Every relay is stable.
+        stable: bool,
+    },
+    /// One hop to a directory cache among the guards (BEGIN_DIR).
+    Directory,
+    /// These relays in this order, as a controller asks for. The first is no guard of ours, and
+    /// only the rule that no relay comes twice in a row holds.
+    Exact(Vec<RelayName>),
+}
+
+/// A path to build.
+#[derive(Debug)]
+pub struct Path {
+    /// From the guard on; never empty.
+    pub hops: Vec<Hop>,
+    /// By which the guard's fate is told. `None`: the first hop is no guard (`UseEntryGuards 0`,
+    /// [`Usage::Exact`]), and the circuit may be used as soon as it is built.
+    pub guard: Option<GuardTicket>,
+}
+
+/// Why there is no path.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PathError {
+    /// No consensus with microdescriptors yet.
+    #[error("the directory is not there yet")]
+    NoDirectory,
+    /// No exit fits.
+    #[error("no exit relay allows what is wanted{0}")]
+    NoExit(&'static str),
+    /// No guard may be used now: all are down, or the configuration excludes them.
+    #[error("no guard can be used now")]
+    NoGuard,
+    /// Nothing fits between guard and exit.
+    #[error("no relay fits in the middle")]
+    NoMiddle,
+    /// A relay that was named is not known.
+    #[error("no relay is known as {0}")]
+    UnknownRelay(String),
+    /// The relays that were named do not make a path.
+    #[error("these relays make no path")]
+    BadPath,
+}

@@ -1,0 +1,377 @@
+//! The relays of a consensus, as path selection wants them: in rows, with weights, families and
+//! flags worked out once.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use tor_linkspec::{CircTarget as _, HasAddrs as _, RelayIdRef};
+use tor_linkspec::{HasRelayIds as _, RelayIdType};
+use tor_netdir::{NetDir, Relay, WeightRole};
+use tor_netdoc::types::policy::PortPolicy;
+use tor_protover::named::{FLOWCTRL_CC, RELAY_NTORV3};
+
+use crate::guard::GuardParams;
+use crate::nodes::{Recognised, RelayName, same_prefix};
+use crate::path::Hop;
+use crate::timeout::CbtParams;
+
+/// Bits of the address that make a subnet (path-spec 2.2, `EnforceDistinctSubnets`).
+const SUBNET_V4: u32 = 16;
+/// The same of IPv6 addresses.
+const SUBNET_V6: u32 = 32;
+
+/// Which weight counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Position {
+    Guard,
+    Middle,
+    Exit,
+}
+
+/// A relay with its microdescriptor.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    pub(crate) hop: Hop,
+    pub(crate) fast: bool,
+    pub(crate) middle_only: bool,
+    /// It may be sampled as a guard (guard-spec, "GUARDS").
+    pub(crate) possible_guard: bool,
+    /// Weights as guard, middle and exit, and the bare bandwidth.
+    pub(crate) weights: [u64; 3],
+    pub(crate) bandwidth: u64,
+    /// The rows of those that are its family and say so, too; in order.
+    family: Box<[usize]>,
+    /// Families that are named by a key (proposal 321), by number; in order.
+    family_keys: Box<[usize]>,
+}
+
+impl Row {
+    pub(crate) fn recognised(&self) -> Recognised<'_> {
+        Recognised {
+            rsa: &self.hop.rsa,
+            ed25519: Some(&self.hop.ed25519),
+            nickname: &self.hop.nickname,
+            addrs: &self.hop.addrs,
+        }
+    }
+
+    pub(crate) fn weight(&self, position: Position) -> u64 {
+        let [guard, middle, exit] = self.weights;
+        match position {
+            Position::Guard => guard,
+            Position::Middle => middle,
+            Position::Exit => exit,
+        }
+    }
+
+    pub(crate) fn has_address_of(&self, v4: bool, v6: bool) -> bool {
+        self.hop
+            .addrs
+            .iter()
+            .any(|addr| if addr.is_ipv4() { v4 } else { v6 })
+    }
+
+    fn in_subnet_of(&self, other: &Row) -> bool {
+        let bits = |ip: IpAddr| if ip.is_ipv4() { SUBNET_V4 } else { SUBNET_V6 };
+        self.hop.addrs.iter().any(|a| {
+            other
+                .hop
+                .addrs
+                .iter()
+                .any(|b| same_prefix(a.ip(), b.ip(), bits(a.ip())))
+        })
+    }
+}
+
+/// The relays of a consensus.
+#[derive(Clone, Debug)]
+pub struct Relays {
+    rows: Vec<Row>,
+    by_rsa: HashMap<[u8; 20], usize>,
+    by_ed25519: HashMap<[u8; 32], usize>,
+    /// Relays that are listed and may be guards, with or without a microdescriptor.
+    listed_guards: HashSet<[u8; 20]>,
+    /// When the consensus ends.
+    valid_until: SystemTime,
+    /// What it says of guards.
+    pub(crate) guard_params: GuardParams,
+    /// What it says of build times.
+    cbt_params: CbtParams,
+}
+
+impl Relays {
+    /// Reads the relays of a directory.
+    #[must_use]
+    pub fn new(netdir: &NetDir) -> Self {
+        let usable: Vec<Relay<'_>> = netdir.relays().collect();
+        let by_rsa: HashMap<[u8; 20], usize> = usable
+            .iter()
+            .enumerate()
+            .filter_map(|(index, relay)| Some((rsa_of(relay)?, index)))
+            .collect();
+        let (use_lists, use_keys) = (
+            netdir.params().use_family_lists.get() != 0,
+            netdir.params().use_family_ids.get() != 0,
+        );
+        let mut keys = Keys::default();
+        let rows: Vec<Row> = usable
+            .iter()
+            .enumerate()
+            .map(|(index, relay)| Row {
+                family: family(index, relay, &usable, &by_rsa, use_lists),
+                family_keys: keys.of(relay, use_keys),
+                ..row(relay, netdir)
+            })
+            .collect();
+        let listed_guards = netdir
+            .all_relays()
+            .filter(|relay| {
+                let details = relay.low_level_details();
+                details.is_suitable_as_guard() && details.is_dir_cache()
+            })
+            .filter_map(|relay| match relay.identity(RelayIdType::Rsa)? {
+                RelayIdRef::Rsa(id) => id.as_bytes().try_into().ok(),
+                _ => None,
+            })
+            .chain(
+                rows.iter()
+                    .filter(|row| row.possible_guard)
+                    .map(|row| row.hop.rsa),
+            )
+            .collect();
+        Self::from_rows(
+            rows,
+            listed_guards,
+            netdir.lifetime().valid_until(),
+            GuardParams::new(netdir.params()),
+            CbtParams::new(netdir.params()),
+        )
+    }
+
+    pub(crate) fn from_rows(
+        rows: Vec<Row>,
+        listed_guards: HashSet<[u8; 20]>,
+        valid_until: SystemTime,
+        guard_params: GuardParams,
+        cbt_params: CbtParams,
+    ) -> Self {
+        let by_rsa = rows
+            .iter()
+            .enumerate()
+            .map(|(i, r)| (r.hop.rsa, i))
+            .collect();
+        let by_ed25519 = rows
+            .iter()
+            .enumerate()
+            .map(|(i, r)| (r.hop.ed25519, i))
+            .collect();
+        Self {
+            rows,
+            by_rsa,
+            by_ed25519,
+            listed_guards,
+            valid_until,
+            guard_params,
+            cbt_params,
+        }
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// What the consensus says about build times.
+    #[must_use]
+    pub fn cbt_params(&self) -> &CbtParams {
+        &self.cbt_params
+    }
+
+    /// The relay that somebody calls so. Of several with one nickname, the one of the most
+    /// bandwidth.
+    #[must_use]
+    pub fn find(&self, name: &RelayName) -> Option<Hop> {
+        let index = self.index(name)?;
+        Some(self.rows.get(index)?.hop.clone())
+    }
+
+    pub(crate) fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
+    pub(crate) fn index(&self, name: &RelayName) -> Option<usize> {
+        match name {
+            RelayName::Rsa(id) => self.by_rsa.get(id).copied(),
+            RelayName::Ed25519(id) => self.by_ed25519.get(id).copied(),
+            RelayName::Nickname(name) => self
+                .rows
+                .iter()
+                .enumerate()
+                .filter(|(_, row)| row.hop.nickname.eq_ignore_ascii_case(name))
+                .max_by_key(|(_, row)| row.bandwidth)
+                .map(|(index, _)| index),
+        }
+    }
+
+    pub(crate) fn by_rsa(&self, rsa: &[u8; 20]) -> Option<usize> {
+        self.by_rsa.get(rsa).copied()
+    }
+
+    pub(crate) fn is_listed_guard(&self, rsa: &[u8; 20]) -> bool {
+        self.listed_guards.contains(rsa)
+    }
+
+    /// Whether the consensus may still be worked with: it ended less than a day ago
+    /// (networkstatus.c, `networkstatus_consensus_reasonably_live`).
+    pub(crate) fn is_reasonably_live(&self, now: SystemTime) -> bool {
+        const DAY: Duration = Duration::from_secs(86_400);
+        now <= self
+            .valid_until
+            .checked_add(DAY)
+            .unwrap_or(self.valid_until)
+    }
+
+    /// Whether two relays must not be in one path (path-spec 2.2): they are one, say that they are
+    /// a family, or (where that is enforced) are in one subnet.
+    pub(crate) fn related(&self, a: usize, b: usize, subnets: bool) -> bool {
+        if a == b {
+            return true;
+        }
+        let (Some(row_a), Some(row_b)) = (self.rows.get(a), self.rows.get(b)) else {
+            return false;
+        };
+        row_a.family.binary_search(&b).is_ok()
+            || row_a
+                .family_keys
+                .iter()
+                .any(|key| row_b.family_keys.binary_search(key).is_ok())
+            || (subnets && row_a.in_subnet_of(row_b))
+    }
+}
+
+fn rsa_of(relay: &Relay<'_>) -> Option<[u8; 20]> {
+    relay.rsa_id().as_bytes().try_into().ok()
+}
+
+fn row(relay: &Relay<'_>, netdir: &NetDir) -> Row {
+    let details = relay.low_level_details();
+    let rs = relay.rs();
+    let mut addrs: Vec<SocketAddr> = relay.addrs().collect();
+    addrs.sort_by_key(|addr| !addr.is_ipv4());
+    let weight = |role| {
+        netdir
+            .relay_weight(relay, role)
+            .checked_div(1.into())
+            .map_or(0, as_weight)
+    };
+    let policy = |policy: Arc<PortPolicy>| {
+        if rs.is_flagged_middle_only() {
+            Arc::new(PortPolicy::new_reject_all())
+        } else {
+            policy
+        }
+    };
+    Row {
+        hop: Hop {
+            rsa: rsa_of(relay).unwrap_or_default(),
+            ed25519: relay.id().as_bytes().try_into().unwrap_or_default(),
+            ntor: *relay.ntor_onion_key().as_bytes(),
+            nickname: rs.nickname().to_owned(),
+            supports_ntor_v3: relay.protovers().supports_named_subver(RELAY_NTORV3),
+            supports_cc: relay.protovers().supports_named_subver(FLOWCTRL_CC),
+            is_dir_cache: rs.is_flagged_v2dir(),
+            is_exit: rs.is_flagged_exit() && !rs.is_flagged_bad_exit(),
+            is_stable: rs.is_flagged_stable(),
+            policy_v4: policy(details.ipv4_policy()),
+            policy_v6: policy(details.ipv6_policy()),
+            addrs,
+        },
+        fast: rs.is_flagged_fast(),
+        middle_only: rs.is_flagged_middle_only(),
+        possible_guard: details.is_suitable_as_guard() && rs.is_flagged_v2dir(),
+        weights: [
+            weight(WeightRole::Guard),
+            weight(WeightRole::Middle),
+            weight(WeightRole::Exit),
+        ],
+        bandwidth: bandwidth(rs.weight()),
+        family: Box::default(),
+        family_keys: Box::default(),
+    }
+}
+
+/// A weight is below 2^53 as long as bandwidths have 32 bits and weights 16, so that nothing is
+/// lost on the way through tor-netdir's ratios.
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "from 0 to 2^53, clamped"
+)]
+fn as_weight(weight: f64) -> u64 {
+    weight.clamp(0.0, 9_007_199_254_740_992.0) as u64
+}
+
+fn bandwidth(weight: &tor_netdoc::doc::netstatus::RelayWeight) -> u64 {
+    use tor_netdoc::doc::netstatus::RelayWeight;
+    match weight {
+        RelayWeight::Measured(w) | RelayWeight::Unmeasured(w) => u64::from(*w),
+        _ => 0,
+    }
+}
+
+/// The relays that this one lists and that list it (dir-spec, `family`).
+fn family(
+    index: usize,
+    relay: &Relay<'_>,
+    usable: &[Relay<'_>],
+    by_rsa: &HashMap<[u8; 20], usize>,
+    use_lists: bool,
+) -> Box<[usize]> {
+    if !use_lists {
+        return Box::default();
+    }
+    let members: BTreeSet<usize> = relay
+        .md()
+        .family()
+        .members()
+        .filter_map(|id| by_rsa.get(id.as_bytes()).copied())
+        .filter(|&other| other != index)
+        .filter(|&other| {
+            usable
+                .get(other)
+                .is_some_and(|other| other.md().family().contains(relay.rsa_id()))
+        })
+        .collect();
+    members.into_iter().collect()
+}
+
+/// Numbers for family keys.
+#[derive(Default)]
+struct Keys(HashMap<String, usize>);
+
+impl Keys {
+    fn of(&mut self, relay: &Relay<'_>, use_keys: bool) -> Box<[usize]> {
+        if !use_keys {
+            return Box::default();
+        }
+        let numbers: BTreeSet<usize> = relay
+            .md()
+            .family_ids()
+            .iter()
+            .map(|id| {
+                let next = self.0.len();
+                *self.0.entry(id.to_string()).or_insert(next)
+            })
+            .collect();
+        numbers.into_iter().collect()
+    }
+}

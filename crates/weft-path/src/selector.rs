@@ -1,0 +1,423 @@
+//! Paths: an exit that fits, a guard, and somebody in between (path-spec 2.2).
+
+use std::time::SystemTime;
+
+use rand::Rng;
+use tor_netdir::NetDir;
+
+use crate::draw::draw;
+use crate::guard::{GuardInfo, GuardTicket, GuardUsage, GuardUse, Guards, Outcome, Suspicion};
+use crate::options::PathOptions;
+use crate::path::{ExitWanted, Hop, Path, PathError, Usage};
+use crate::relays::{Position, Relays, Row};
+
+/// Hops of a path that is not told otherwise (DEFAULT_ROUTE_LEN).
+const HOPS: usize = 3;
+/// The most hops of a path that somebody names: what RELAY_EARLY cells allow (tor-spec 5.6).
+const MOST_HOPS: usize = 8;
+
+/// Chooses paths. Not `Sync`: it belongs to one thread.
+#[derive(Debug)]
+pub struct Selector {
+    options: PathOptions,
+    relays: Option<Relays>,
+    guards: Guards,
+}
+
+/// Whether two relays must not be in one path: the relays' own word, subnets, and `NodeFamily`.
+pub(crate) fn related(
+    relays: &Relays,
+    options: &PathOptions,
+    a: usize,
+    b: usize,
+    subnets: bool,
+) -> bool {
+    if relays.related(a, b, subnets) {
+        return true;
+    }
+    let (Some(a), Some(b)) = (relays.rows().get(a), relays.rows().get(b)) else {
+        return false;
+    };
+    options
+        .node_families
+        .iter()
+        .any(|set| set.contains(&a.recognised()) && set.contains(&b.recognised()))
+}
+
+impl Selector {
+    /// Without a directory. `guard_lines`: the values of the state file's `Guard` lines.
+    #[must_use]
+    pub fn new<'a>(
+        options: PathOptions,
+        guard_lines: impl IntoIterator<Item = &'a str>,
+        now: SystemTime,
+    ) -> Self {
+        Self {
+            options,
+            relays: None,
+            guards: Guards::load(guard_lines.into_iter(), now),
+        }
+    }
+
+    /// There is a new directory. True: the guards are others now, so that circuits that exist
+    /// should carry no new streams.
+    pub fn set_netdir(&mut self, netdir: &NetDir, now: SystemTime, rng: &mut impl Rng) -> bool {
+        self.set_relays(Relays::new(netdir), now, rng)
+    }
+
+    /// The same with relays that were read already.
+    pub fn set_relays(&mut self, relays: Relays, now: SystemTime, rng: &mut impl Rng) -> bool {
+        let relays = self.relays.insert(relays);
+        self.guards.update(relays, &self.options, now, rng)
+    }
+
+    /// The configuration is new. True: see [`set_netdir`](Self::set_netdir).
+    pub fn set_options(
+        &mut self,
+        options: PathOptions,
+        now: SystemTime,
+        rng: &mut impl Rng,
+    ) -> bool {
+        if self.options == options {
+            return false;
+        }
+        self.options = options;
+        match &self.relays {
+            Some(relays) => self.guards.update(relays, &self.options, now, rng),
+            None => false,
+        }
+    }
+
+    /// The relays that are known.
+    #[must_use]
+    pub fn relays(&self) -> Option<&Relays> {
+        self.relays.as_ref()
+    }
+
+    /// What torrc says.
+    #[must_use]
+    pub fn options(&self) -> &PathOptions {
+        &self.options
+    }
+
+    /// Chooses a path. Its guard's ticket must come back by [`forget`](Self::forget) when the
+    /// circuit is gone, whatever became of it.
+    ///
+    /// # Errors
+    /// Says what is missing. [`PathError::NoGuard`] may pass by itself; wait a little before asking
+    /// again.
+    pub fn path(
+        &mut self,
+        usage: &Usage,
+        now: SystemTime,
+        rng: &mut impl Rng,
+    ) -> Result<Path, PathError> {
+        let relays = self.relays.as_ref().ok_or(PathError::NoDirectory)?;
+        let pick = Pick {
+            relays,
+            options: &self.options,
+        };
+        match usage {
+            Usage::Exact(names) => {
+                let rows = pick.exact(names)?;
+                Ok(pick.finish(&rows, None))
+            }
+            Usage::Directory => {
+                let (row, guard) =
+                    pick.guard(&mut self.guards, GuardUsage::Directory, None, now, rng)?;
+                Ok(pick.finish(&[row], guard))
+            }
+            Usage::Exit(wanted) => {
+                let stable = wanted.stable || pick.wants_stable(wanted);
+                let exit = pick.exit(wanted, stable, rng)?;
+                self.around(exit, stable, now, rng)
+            }
+            Usage::Internal { stable } => {
+                let end = pick.middle(&[], *stable, rng)?;
+                self.around(end, *stable, now, rng)
+            }
+        }
+    }
+
+    /// Puts a guard and a middle relay in front of the last one.
+    fn around(
+        &mut self,
+        end: usize,
+        stable: bool,
+        now: SystemTime,
+        rng: &mut impl Rng,
+    ) -> Result<Path, PathError> {
+        let relays = self.relays.as_ref().ok_or(PathError::NoDirectory)?;
+        let pick = Pick {
+            relays,
+            options: &self.options,
+        };
+        let (first, guard) =
+            pick.guard(&mut self.guards, GuardUsage::Traffic, Some(end), now, rng)?;
+        let mut rows = vec![first];
+        while rows.len() + 1 < HOPS {
+            let so_far: Vec<usize> = rows.iter().copied().chain([end]).collect();
+            match pick.middle(&so_far, stable, rng) {
+                Ok(row) => rows.push(row),
+                Err(error) => {
+                    if let Some(guard) = guard {
+                        self.guards.forget(guard, &self.options);
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        rows.push(end);
+        Ok(pick.finish(&rows, guard))
+    }
+
+    /// Tells how a circuit came along; answers whether it may carry streams.
+    pub fn guard_outcome(
+        &mut self,
+        guard: GuardTicket,
+        outcome: Outcome,
+        now: SystemTime,
+        rng: &mut impl Rng,
+    ) -> GuardUse {
+        match &self.relays {
+            Some(relays) => self
+                .guards
+                .outcome(guard, outcome, relays, &self.options, now, rng),
+            None => GuardUse::Never,
+        }
+    }
+
+    /// A circuit is gone: its ticket means nothing from now on.
+    pub fn forget(&mut self, guard: GuardTicket) {
+        self.guards.forget(guard, &self.options);
+    }
+
+    /// Circuits that had to wait ([`GuardUse::Later`]) and need not any longer. To be asked after
+    /// every [`Outcome::Built`] and [`Outcome::GuardFailed`], and every second as long as a circuit
+    /// waits.
+    pub fn poll_guards(&mut self, now: SystemTime) -> Vec<(GuardTicket, GuardUse)> {
+        match &self.relays {
+            Some(relays) => self.guards.poll(relays, &self.options, now),
+            None => Vec::new(),
+        }
+    }
+
+    /// The guards, those that are used first in front.
+    #[must_use]
+    pub fn guards(&self) -> Vec<GuardInfo> {
+        self.guards.infos()
+    }
+
+    /// Guards through which fewer circuits succeed than should, of which the operator should hear;
+    /// each once.
+    pub fn take_suspicions(&mut self) -> Vec<(GuardInfo, Suspicion)> {
+        self.guards.take_suspicions()
+    }
+
+    /// The values of the state file's `Guard` lines, if one of them has changed since this was
+    /// asked last. C tor waits 30 s after a change that matters before it writes, or 10 minutes.
+    pub fn state_lines(&mut self) -> Option<Vec<String>> {
+        self.guards.take_changed().then(|| self.guards.lines())
+    }
+}
+
+/// What a path is chosen from.
+struct Pick<'a> {
+    relays: &'a Relays,
+    options: &'a PathOptions,
+}
+
+impl Pick<'_> {
+    fn wants_stable(&self, wanted: &ExitWanted) -> bool {
+        wanted
+            .ports
+            .iter()
+            .any(|target| self.options.long_lived_ports.contains(&target.port))
+    }
+
+    fn related(&self, a: usize, b: usize) -> bool {
+        let subnets = self.options.enforce_distinct_subnets;
+        related(self.relays, self.options, a, b, subnets)
+    }
+
+    /// Whether a relay may be anywhere in a path.
+    fn is_allowed(&self, row: &Row) -> bool {
+        !self.options.exclude_nodes.contains(&row.recognised())
+            && self.options.own_identity != Some(row.hop.rsa)
+    }
+
+    /// Draws among the relays that `fits`, in proportion to their weights.
+    fn draw(
+        &self,
+        position: Position,
+        rng: &mut impl Rng,
+        fits: impl Fn(usize, &Row) -> bool,
+    ) -> Option<usize> {
+        let fitting = || {
+            self.relays
+                .rows()
+                .iter()
+                .enumerate()
+                .filter(|&(index, row)| fits(index, row))
+        };
+        let weighted: Vec<(usize, u64)> = fitting()
+            .map(|(index, row)| (index, row.weight(position)))
+            .collect();
+        if weighted.iter().any(|&(_, weight)| weight > 0) {
+            return draw(&weighted, rng);
+        }
+        // A consensus without bandwidth-weights, as small networks have it, or one that gives this
+        // position nothing: bandwidths alone count, and where there are none, all are alike.
+        let bare: Vec<(usize, u64)> = fitting()
+            .map(|(index, row)| (index, row.bandwidth))
+            .collect();
+        draw(&bare, rng)
+    }
+
+    /// Draws a relay that is stable and fast, or at least fits (nodelist.c,
+    /// `router_choose_random_node`: flags are given up before a path is).
+    fn draw_relaxing(
+        &self,
+        position: Position,
+        stable: bool,
+        rng: &mut impl Rng,
+        fits: impl Fn(usize, &Row) -> bool,
+    ) -> Option<usize> {
+        self.draw(position, rng, |index, row| {
+            row.fast && (row.hop.is_stable || !stable) && fits(index, row)
+        })
+        .or_else(|| self.draw(position, rng, &fits))
+    }
+
+    fn exit(
+        &self,
+        wanted: &ExitWanted,
+        stable: bool,
+        rng: &mut impl Rng,
+    ) -> Result<usize, PathError> {
+        let allowed = |row: &Row| {
+            self.is_allowed(row) && !self.options.exclude_exit_nodes.contains(&row.recognised())
+        };
+        if let Some(name) = &wanted.exit {
+            // Whoever names an exit gets it, unless it is excluded.
+            let index = self
+                .relays
+                .index(name)
+                .ok_or_else(|| PathError::UnknownRelay(name.to_string()))?;
+            let row = self.relays.rows().get(index);
+            return match row {
+                Some(row) if allowed(row) => Ok(index),
+                _ => Err(PathError::NoExit(" (the one named is excluded)")),
+            };
+        }
+        let serves = |row: &Row| match wanted.ports.as_slice() {
+            [] => row.hop.policy_v4.allows_some_port() || row.hop.policy_v6.allows_some_port(),
+            ports => ports.iter().all(|&target| row.hop.allows(target)),
+        };
+        let chosen = |row: &Row| {
+            self.options
+                .exit_nodes
+                .as_ref()
+                .is_none_or(|set| set.contains(&row.recognised()))
+        };
+        let fits = |row: &Row| {
+            serves(row) && allowed(row) && chosen(row) && !wanted.avoid.contains(&row.hop.rsa)
+        };
+        self.draw_relaxing(Position::Exit, stable, rng, |_, row| fits(row))
+            .ok_or(PathError::NoExit(if self.options.exit_nodes.is_some() {
+                " (ExitNodes is set)"
+            } else {
+                ""
+            }))
+    }
+
+    /// A relay that is none of `so_far` nor related to them.
+    fn middle(
+        &self,
+        so_far: &[usize],
+        stable: bool,
+        rng: &mut impl Rng,
+    ) -> Result<usize, PathError> {
+        let chosen = |row: &Row| {
+            // The last relay of a path without an exit is not in the middle.
+            so_far.is_empty()
+                || self
+                    .options
+                    .middle_nodes
+                    .as_ref()
+                    .is_none_or(|set| set.contains(&row.recognised()))
+        };
+        self.draw_relaxing(Position::Middle, stable, rng, |index, row| {
+            self.is_allowed(row)
+                && chosen(row)
+                && so_far.iter().all(|&other| !self.related(index, other))
+        })
+        .ok_or(PathError::NoMiddle)
+    }
+
+    fn guard(
+        &self,
+        guards: &mut Guards,
+        usage: GuardUsage,
+        exit: Option<usize>,
+        now: SystemTime,
+        rng: &mut impl Rng,
+    ) -> Result<(usize, Option<GuardTicket>), PathError> {
+        if self.options.use_entry_guards {
+            return guards
+                .select(usage, exit, self.relays, self.options, now, rng)
+                .map(|(row, ticket)| (row, Some(ticket)))
+                .ok_or(PathError::NoGuard);
+        }
+        let fits = |index: usize, row: &Row| {
+            self.is_allowed(row)
+                && row.has_address_of(self.options.use_ipv4, self.options.use_ipv6)
+                && self
+                    .options
+                    .entry_nodes
+                    .as_ref()
+                    .is_none_or(|set| set.contains(&row.recognised()))
+                && (usage == GuardUsage::Traffic || row.hop.is_dir_cache)
+                && exit.is_none_or(|exit| !self.related(index, exit))
+        };
+        // Guards by flag where there are any (circuitbuild.c, `choose_good_entry_server`).
+        self.draw(Position::Guard, rng, |index, row| {
+            row.possible_guard && fits(index, row)
+        })
+        .or_else(|| {
+            self.draw(Position::Guard, rng, |index, row| {
+                !row.middle_only && fits(index, row)
+            })
+        })
+        .map(|row| (row, None))
+        .ok_or(PathError::NoGuard)
+    }
+
+    fn exact(&self, names: &[crate::RelayName]) -> Result<Vec<usize>, PathError> {
+        if names.is_empty() || names.len() > MOST_HOPS {
+            return Err(PathError::BadPath);
+        }
+        let rows = names
+            .iter()
+            .map(|name| {
+                self.relays
+                    .index(name)
+                    .ok_or_else(|| PathError::UnknownRelay(name.to_string()))
+            })
+            .collect::<Result<Vec<usize>, PathError>>()?;
+        // A relay does not extend to itself (tor-spec 5.3).
+        if rows.windows(2).any(|pair| pair.first() == pair.last()) {
+            return Err(PathError::BadPath);
+        }
+        Ok(rows)
+    }
+
+    fn finish(&self, rows: &[usize], guard: Option<GuardTicket>) -> Path {
+        let hops: Vec<Hop> = rows
+            .iter()
+            .filter_map(|&row| self.relays.rows().get(row))
+            .map(|row| row.hop.clone())
+            .collect();
+        Path { hops, guard }
+    }
+}
