@@ -110,6 +110,7 @@ pub(super) fn app_options(
         test_socks: settings.flag("TestSocks"),
         timeout: Duration::from_secs(u64::try_from(settings.number("SocksTimeout")).unwrap_or(0)),
         reject_internal_addresses: settings.flag("ClientRejectInternalAddresses"),
+        reject_internal_answers: settings.flag("ClientDNSRejectInternalAddresses"),
         allow_strange_names: settings.flag("AllowNonRFC953Hostnames"),
         warn_plaintext_ports: port_numbers("WarnPlaintextPorts", settings, report),
         reject_plaintext_ports: port_numbers("RejectPlaintextPorts", settings, report),

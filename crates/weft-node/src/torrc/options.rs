@@ -364,6 +364,8 @@ pub struct AppOptions {
     pub timeout: Duration,
     /// `ClientRejectInternalAddresses`: private addresses are refused.
     pub reject_internal_addresses: bool,
+    /// `ClientDNSRejectInternalAddresses`: exits are not believed that name private addresses.
+    pub reject_internal_answers: bool,
     /// `AllowNonRFC953Hostnames`: names may have characters that names do not have.
     pub allow_strange_names: bool,
     /// `WarnPlaintextPorts`.
