@@ -1,6 +1,6 @@
-//! The consensus and the certificates in C tor's cache files.
+//! Documents in C tor's cache files.
 //!
-//! `cached-microdesc-consensus` and `cached-certs` in CacheDirectory, so that `tor` and `weft`
+//! `cached-microdesc-consensus`, `cached-certs` and the microdescriptors in CacheDirectory, so that `tor` and `weft`
 //! started in turn on one directory find each other's. A file that cannot be used is worth one
 //! warning, is not an error, and is replaced by the next good document.
 #![deny(
@@ -10,7 +10,7 @@
     clippy::cast_possible_truncation
 )]
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
@@ -18,14 +18,18 @@ use std::path::{Path, PathBuf};
 pub const CONSENSUS: &str = "cached-microdesc-consensus";
 /// File name of the certificates.
 pub const CERTS: &str = "cached-certs";
+/// File name of the microdescriptors.
+pub const MICRODESCS: &str = "cached-microdescs";
+/// File name of the microdescriptors that came since the other file was written.
+pub const MICRODESCS_NEW: &str = "cached-microdescs.new";
 /// Larger files are not ours.
-const MAX_FILE: u64 = 32 << 20;
+const MAX_FILE: u64 = 64 << 20;
 
 /// A cache file could not be read or written.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {action} {}: {source}", path.display())]
 pub struct CacheError {
-    /// `read` or `write`.
+    /// `read`, `write` or `add to`.
     action: &'static str,
     /// Which file.
     path: PathBuf,
@@ -87,13 +91,32 @@ pub fn write(directory: &Path, name: &str, text: &str) -> Result<(), CacheError>
     result.map_err(error)
 }
 
+/// Adds to the end of a cache file. A crash may leave part of `text`.
+pub fn append(directory: &Path, name: &str, text: &str) -> Result<(), CacheError> {
+    let path = directory.join(name);
+    let result = (|| {
+        fs::create_dir_all(directory)?;
+        let mut file = private(File::options().append(true)).open(&path)?;
+        file.write_all(text.as_bytes())
+    })();
+    result.map_err(|source| CacheError {
+        action: "add to",
+        path: path.clone(),
+        source,
+    })
+}
+
 /// Creates or truncates a file that only its owner may read.
 fn create_private(path: &Path) -> io::Result<File> {
-    let mut options = File::options();
-    options.write(true).create(true).truncate(true);
+    private(File::options().write(true).truncate(true)).open(path)
+}
+
+/// These options, and files that they create may only be read by their owner.
+fn private(options: &mut OpenOptions) -> &mut OpenOptions {
+    options.create(true);
     #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)
+    std::os::unix::fs::OpenOptionsExt::mode(options, 0o600);
+    options
 }
 
 #[cfg(test)]

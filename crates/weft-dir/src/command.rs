@@ -25,6 +25,8 @@ pub struct Options {
     pub testing: bool,
     /// AssumeReachable: publish without having been found reachable.
     pub assume_reachable: bool,
+    /// DirCache: fetch and serve what clients ask for.
+    pub dir_cache: bool,
     /// Local address to connect from (OutboundBindAddress).
     pub bind: Option<IpAddr>,
     /// Observation shorter than this is not published (TestingMinTimeToReportBandwidth; one day,
@@ -46,6 +48,7 @@ impl Options {
             publish: true,
             testing,
             assume_reachable: false,
+            dir_cache: false,
             bind: None,
             min_time_to_report_bandwidth: Duration::from_secs(if testing { 0 } else { 86_400 }),
             consensus_initial_delay: Duration::ZERO,

@@ -23,6 +23,7 @@ use tor_netdoc::doc::authcert::{AuthCert, AuthCertKeyIds};
 use tor_netdoc::doc::netstatus::{ConsensusFlavor, MdConsensus, ProtoStatus, consensus_threshold};
 use tor_netdoc::types::relay_flags::{RelayFlag, RelayFlags};
 
+use crate::microdesc::MdDigest;
 use crate::params::Params;
 
 /// How far outside its validity a fetched consensus may be (C tor `REASONABLY_LIVE_TIME`).
@@ -63,6 +64,8 @@ pub struct KnownRelay {
     pub or_ports: Vec<SocketAddr>,
     /// Its flags.
     pub flags: RelayFlags,
+    /// SHA-256 of its microdescriptor.
+    pub microdesc: MdDigest,
 }
 
 impl KnownRelay {
@@ -104,6 +107,17 @@ impl Consensus {
     pub fn is_reasonably_live(&self, now: SystemTime) -> bool {
         self.valid_after <= now + REASONABLY_LIVE && now <= self.valid_until + REASONABLY_LIVE
     }
+}
+
+/// A consensus that is believed.
+#[derive(Clone, Debug)]
+pub struct Verified {
+    /// What everybody keeps of it.
+    pub consensus: Consensus,
+    /// All of it, as path selection wants it.
+    pub document: Box<MdConsensus>,
+    /// The authorities of ours that signed it, sorted.
+    pub signers: Vec<RsaIdentity>,
 }
 
 /// Why a consensus is not used.
@@ -161,7 +175,7 @@ pub fn verify(
     certs: &Certs,
     now: SystemTime,
     tolerance: Duration,
-) -> Result<Consensus, ConsensusError> {
+) -> Result<Verified, ConsensusError> {
     // Told apart here because the parser itself only says that an item is missing.
     let first = text.lines().next().unwrap_or_default();
     if first.split(' ').next() == Some("network-status-version")
@@ -217,28 +231,36 @@ pub fn verify(
             .collect();
         return Err(ConsensusError::MissingCerts(ours));
     }
-    let consensus = unvalidated
+    let document = unvalidated
         .check_signature(&usable)
         .map_err(|error| ConsensusError::BadSignature(Box::new(error)))?;
 
-    Ok(Consensus {
+    let consensus = Consensus {
         valid_after: lifetime.valid_after(),
         fresh_until: lifetime.fresh_until(),
         valid_until: lifetime.valid_until(),
-        params: Params::from_consensus(consensus.params()),
-        relay_protocols: consensus.relay_protocol_status().clone(),
+        params: Params::from_consensus(document.params()),
+        relay_protocols: document.relay_protocol_status().clone(),
         digest: Sha256::digest(text).into(),
-        relays: consensus
+        relays: document
             .relays()
             .iter()
             .map(|relay| {
                 let known = KnownRelay {
                     or_ports: relay.addrs().collect(),
                     flags: *relay.flags(),
+                    microdesc: *relay.md_digest(),
                 };
                 (*relay.rsa_identity(), known)
             })
             .collect(),
+    };
+    let mut signers: Vec<RsaIdentity> = signed.into_iter().collect();
+    signers.sort();
+    Ok(Verified {
+        consensus,
+        document: Box::new(document),
+        signers,
     })
 }
 
@@ -323,6 +345,11 @@ impl Certs {
         self.usable(now)
             .map(|cert| *cert.id_fingerprint())
             .collect()
+    }
+
+    /// All certificates with their texts.
+    pub fn iter(&self) -> impl Iterator<Item = (&AuthCert, &str)> {
+        self.certs.iter().map(|(cert, text)| (cert, text.as_str()))
     }
 
     /// All certificates as one document, as C tor's `cached-certs` has them.
@@ -411,7 +438,7 @@ mod tests {
     }
 
     fn check(text: &str) -> Result<Consensus, ConsensusError> {
-        verify(text, &ids(), &certs(), now(), REASONABLY_LIVE)
+        verify(text, &ids(), &certs(), now(), REASONABLY_LIVE).map(|verified| verified.consensus)
     }
 
     #[test]

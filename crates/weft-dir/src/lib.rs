@@ -2,8 +2,10 @@
 //!
 //! - [`consensus`]: the microdesc-flavoured consensus and the authority certificates that sign it
 //! - [`fetch`]: what to ask the authorities for next, and what to make of the answers
+//! - [`microdesc`]: microdescriptors cut apart, kept, and asked for
 //! - [`params`]: the network parameters that a relay follows, typed and clamped
-//! - [`cache`]: both documents in C tor's cache files
+//! - [`cache`]: documents in C tor's cache files
+//! - [`cache_server`]: the directory that a relay serves
 //! - [`client`]: what a client needs to choose paths, fetched over circuits
 //! - [`http`]: HTTP/1.0 to a directory authority, bounded in every direction
 //! - [`descriptor`]: our own router descriptor and extra-info document
@@ -19,6 +21,7 @@
 pub mod authority;
 pub mod bandwidth;
 pub mod cache;
+pub mod cache_server;
 pub mod client;
 pub mod clock;
 pub mod command;
@@ -27,6 +30,7 @@ pub mod descriptor;
 pub mod fetch;
 pub mod held;
 pub mod http;
+pub mod microdesc;
 pub mod params;
 pub mod publish;
 pub mod schedule;

@@ -36,6 +36,29 @@ pub fn next_consensus_fetch(
     start + window.mul_f64(rng.random::<f64>())
 }
 
+/// The same for a client, which leaves the caches time to get it first (dir-spec 5.1; C tor
+/// `update_consensus_networkstatus_fetch_time_impl`): from three quarters of an interval after
+/// it stops being fresh, within seven eighths of what is left then.
+pub fn next_client_fetch(
+    valid_after: SystemTime,
+    fresh_until: SystemTime,
+    valid_until: SystemTime,
+    rng: &mut impl Rng,
+) -> SystemTime {
+    let second = Duration::from_secs(1);
+    let interval = fresh_until.duration_since(valid_after).unwrap_or_default();
+    let mut start = fresh_until + interval * 3 / 4;
+    let left = valid_until.duration_since(start).unwrap_or_default();
+    let window = (left * 7 / 8).max(second);
+    if start + window >= valid_until {
+        start = valid_until
+            .checked_sub(window + second)
+            .unwrap_or(fresh_until)
+            .max(fresh_until);
+    }
+    start + window.mul_f64(rng.random::<f64>())
+}
+
 /// Growing, randomised delays between attempts at the same thing.
 #[derive(Clone, Debug)]
 pub struct Backoff {
@@ -93,6 +116,8 @@ mod tests {
             if extra > window.as_secs() + 1 {
                 prop_assert!(when < valid_until);
             }
+            let when = next_client_fetch(at(0), at(fresh), valid_until, &mut rng);
+            prop_assert!(at(fresh) <= when && when < valid_until);
         }
 
         #[test]
@@ -116,6 +141,18 @@ mod tests {
         for _ in 0..100 {
             let when = next_consensus_fetch(at(0), at(60), at(180), &mut rng);
             assert!((at(62)..at(92)).contains(&when));
+        }
+    }
+
+    #[test]
+    fn a_client_fetches_an_hourly_consensus_when_the_caches_have_it_and_before_its_end() {
+        let at = |minutes: u64| {
+            SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000 + minutes * 60)
+        };
+        let mut rng = ChaCha8Rng::seed_from_u64(7);
+        for _ in 0..100 {
+            let when = next_client_fetch(at(0), at(60), at(180), &mut rng);
+            assert!((at(105)..at(171)).contains(&when));
         }
     }
 

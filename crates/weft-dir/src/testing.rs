@@ -69,6 +69,14 @@ impl TestAuthority {
     }
 }
 
+/// The microdescriptor of a relay: its keys are made of its identity.
+pub(crate) fn microdesc(id: &RsaIdentity) -> String {
+    let mut key = [0; 32];
+    key[..20].copy_from_slice(id.as_bytes());
+    let key = Base64Unpadded::encode_string(&key);
+    format!("onion-key\nntor-onion-key {key}\np accept 80,443\nid ed25519 {key}\n")
+}
+
 /// What a consensus says.
 pub(crate) struct TestConsensus {
     pub(crate) valid_after: SystemTime,
@@ -119,7 +127,7 @@ impl TestConsensus {
                 "r relay {} 2038-01-01 00:00:00 127.0.0.1 9001 0\nm {}\ns {flags}\nv Tor 0.4.9.1\n\
                  pr Link=4-5\nw Bandwidth=100\n",
                 Base64Unpadded::encode_string(id.as_bytes()),
-                Base64Unpadded::encode_string(&[7; 32]),
+                Base64Unpadded::encode_string(&Sha256::digest(microdesc(id))),
             );
         }
         text += "directory-footer\nbandwidth-weights Wbd=0\n";

@@ -374,7 +374,7 @@ fn an_authority_takes_our_descriptor_and_we_take_its_consensus() {
     assert_eq!(certs.add(&certs_text, &signers, now).added, 1);
     let check = |text: &str, now| consensus::verify(text, &signers, &certs, now, REASONABLY_LIVE);
     let cached = check(&text, now).unwrap();
-    assert!(cached.relay(&descriptor.rsa_id()).is_some());
+    assert!(cached.consensus.relay(&descriptor.rsa_id()).is_some());
     let mut again = Node::start(Options {
         authorities: vec![Authority {
             dir_addr: SocketAddr::from((Ipv4Addr::LOCALHOST, free_port())),
@@ -383,7 +383,7 @@ fn an_authority_takes_our_descriptor_and_we_take_its_consensus() {
         ..tor.options(&cache_directory)
     });
     again.wait("the cached consensus", |event| match event {
-        Event::Consensus(consensus) => (consensus.digest == cached.digest).then_some(()),
+        Event::Consensus(consensus) => (consensus.digest == cached.consensus.digest).then_some(()),
         _ => None,
     });
     again.handle.shutdown();

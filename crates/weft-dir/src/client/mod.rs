@@ -6,7 +6,11 @@
 //! it in C tor's cache files and hands out a [`Network`] whenever there is a new one that is
 //! good enough to build circuits with.
 
+mod asking;
+mod building;
+mod enough;
 mod options;
+mod sources;
 mod streams;
 mod task;
 

@@ -1,24 +1,62 @@
 //! The asynchronous task that keeps a client's directory.
 
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
 
+use super::asking::{Answered, Asked, ask};
+use super::building::{Building, Progress};
+use super::sources::Sources;
+use super::streams::DirOutcome;
 use super::{ClientHandle, ClientOptions, DirStreams, Network, Order};
+use crate::cache;
 use crate::clock::Clock;
-use crate::command::Event;
+use crate::command::{Event, Options, Severity};
+use crate::fetch::{Adopted, Fetcher, News};
+use crate::http::{HttpError, Limits, Request, Response};
+use crate::microdesc::{self, Batch, MicrodescFetch, MicrodescStore};
 use crate::task::EventSink;
 
 /// Orders that may wait.
 const QUEUE: usize = 16;
+/// Longest time between looks at the wall clock, so that a jump of it is noticed.
+const LONGEST_SLEEP: Duration = Duration::from_secs(60);
+/// Difference of clocks that is worth a warning (C tor `ALLOW_DIRECTORY_TIME_SKEW`).
+const TOLERATED_SKEW: i64 = 30 * 60;
+/// Warnings about the clock are at least this far apart.
+const SKEW_INTERVAL: Duration = Duration::from_secs(3600);
 
-/// A client's directory. Events that it sends are [`Event::Bootstrap`], [`Event::Consensus`],
-/// [`Event::ClockSkew`] and [`Event::Message`].
+/// What a request was for.
+#[derive(Debug)]
+enum Purpose {
+    /// Consensus or certificates: the [`Fetcher`] knows.
+    Status,
+    /// These microdescriptors.
+    Microdescs(Batch),
+}
+
+/// A request that ended.
+#[derive(Debug)]
+struct Finished {
+    /// What it was for.
+    purpose: Purpose,
+    /// Wall clock when it was sent.
+    sent: SystemTime,
+    /// How it ended.
+    asked: Asked,
+}
+
+/// A client's directory. The events that it sends are [`Event::Bootstrap`] (C tor's phases from
+/// 25 to 75 percent), [`Event::Consensus`], [`Event::ClockSkew`] and [`Event::Message`].
 pub struct ClientDirectory {
     /// Settings.
     options: ClientOptions,
+    /// The same as the fetcher wants them.
+    fetching: Options,
     /// Time.
     clock: Arc<dyn Clock>,
     /// Randomness of schedules and of the choice of sources.
@@ -31,6 +69,26 @@ pub struct ClientDirectory {
     orders: mpsc::Receiver<Order>,
     /// Where networks go.
     network: watch::Sender<Option<Arc<Network>>>,
+    /// Consensus and certificates.
+    fetcher: Fetcher,
+    /// Microdescriptors that are lacking.
+    lacking: MicrodescFetch,
+    /// Microdescriptors that are there.
+    store: MicrodescStore,
+    /// The newest consensus, as far as it has been completed.
+    building: Option<Building>,
+    /// Whom to ask.
+    sources: Sources,
+    /// Requests underway.
+    requests: JoinSet<Finished>,
+    /// How far the start has come.
+    bootstrap: Option<u8>,
+    /// Whether the network went out of use, so that its return is worth a notice.
+    was_lost: bool,
+    /// Whether the network has exits, as it was told last.
+    exits_told: Option<bool>,
+    /// When the clock was last complained about.
+    skew_told: Option<Duration>,
 }
 
 impl ClientDirectory {
@@ -49,10 +107,23 @@ impl ClientDirectory {
             orders: sender,
             network: network.subscribe(),
         };
+        let mut rng = StdRng::from_seed(seed);
+        let fetching = fetching(&options);
         let directory = Self {
+            fetcher: Fetcher::for_client(&fetching, clock.monotonic(), &mut rng),
+            lacking: MicrodescFetch::new(options.testing),
+            store: MicrodescStore::default(),
+            building: None,
+            sources: Sources::new(options.servers.clone(), options.testing),
+            requests: JoinSet::new(),
+            bootstrap: None,
+            was_lost: false,
+            exits_told: None,
+            skew_told: None,
+            fetching,
             options,
             clock,
-            rng: StdRng::from_seed(seed),
+            rng,
             streams,
             events,
             orders,
@@ -63,17 +134,483 @@ impl ClientDirectory {
 
     /// Runs until all handles are gone.
     pub async fn run(mut self) {
-        (self.events)(Event::Bootstrap {
-            percent: 0,
-            tag: "starting",
-            summary: "Starting",
-        });
-        while let Some(order) = self.orders.recv().await {
-            match order {
-                Order::Options(options) => self.options = *options,
-                Order::RetryNow => {}
+        self.load();
+        loop {
+            self.turn();
+            let (clock, wait) = (self.clock.clone(), self.wait());
+            tokio::select! {
+                order = self.orders.recv() => match order {
+                    None => break,
+                    Some(order) => self.obey(order),
+                },
+                Some(finished) = self.requests.join_next() => {
+                    // A request that panicked is a bug that tokio has already reported.
+                    if let Ok(finished) = finished {
+                        self.finished(finished);
+                    }
+                }
+                () = clock.sleep(wait) => {}
             }
         }
-        drop((self.clock, self.rng, self.streams, self.network));
+    }
+
+    /// Obeys the node.
+    fn obey(&mut self, order: Order) {
+        let monotonic = self.clock.monotonic();
+        match order {
+            Order::Options(options) => {
+                self.options = *options;
+                self.fetching = fetching(&self.options);
+                self.fetcher.options_changed(&self.fetching, monotonic);
+                self.sources = Sources::new(self.options.servers.clone(), self.options.testing);
+            }
+            Order::RetryNow => {
+                self.sources.forgive();
+                self.fetcher.retry_now(monotonic);
+                self.lacking.retry_now();
+            }
+        }
+    }
+
+    /// Reads the cache files.
+    fn load(&mut self) {
+        let Some(directory) = self.options.cache_directory.clone() else {
+            return;
+        };
+        let now = self.clock.wall();
+        if let Err(error) = self.store.load(&directory, now) {
+            self.warn(format!("{error}; it will be fetched again."));
+        }
+        let mut read = |name| {
+            cache::read(&directory, name).unwrap_or_else(|error| {
+                self.warn(format!("{error}; it will be fetched again."));
+                None
+            })
+        };
+        let (certs, consensus) = (read(cache::CERTS), read(cache::CONSENSUS));
+        let news = self.fetcher.load(
+            certs.as_deref(),
+            consensus.as_deref(),
+            &self.fetching,
+            now,
+            &mut self.rng,
+        );
+        self.news(news);
+    }
+
+    /// Does whatever is due now.
+    fn turn(&mut self) {
+        let (now, monotonic) = (self.clock.wall(), self.clock.monotonic());
+        self.check_network(now);
+        if let Some((_, request)) = self.fetcher.next(&self.fetching, now, monotonic) {
+            if !self.fetcher.is_live(now) {
+                if self.fetcher.is_waiting_for_certs() {
+                    self.progress(40, "loading_keys", "Loading authority key certs");
+                } else {
+                    self.progress(
+                        25,
+                        "requesting_status",
+                        "Asking for networkstatus consensus",
+                    );
+                }
+            }
+            self.ask(Purpose::Status, request);
+        }
+        let usable = |building: &Building| building.consensus().is_reasonably_live(now);
+        if !self.building.as_ref().is_some_and(usable) {
+            return;
+        }
+        while let Some(batch) = self.lacking.next(monotonic) {
+            let request = Request::Get {
+                path: microdesc::path(&batch),
+                if_modified_since: None,
+            };
+            self.ask(Purpose::Microdescs(batch), request);
+        }
+    }
+
+    /// How long nothing has to be done if nobody says anything.
+    fn wait(&self) -> Duration {
+        let (now, monotonic) = (self.clock.wall(), self.clock.monotonic());
+        let status = self.fetcher.wait(now, monotonic);
+        let microdescs = match &self.building {
+            Some(building) if building.consensus().is_reasonably_live(now) => {
+                self.lacking.wait(monotonic)
+            }
+            _ => None,
+        };
+        [status, microdescs]
+            .into_iter()
+            .flatten()
+            .fold(LONGEST_SLEEP, Duration::min)
+    }
+
+    /// Starts a request.
+    fn ask(&mut self, purpose: Purpose, request: Request) {
+        let monotonic = self.clock.monotonic();
+        let guards = self.network.borrow().is_some();
+        let candidates = self.sources.candidates(guards, monotonic, &mut self.rng);
+        let (streams, clock) = (self.streams.clone(), self.clock.clone());
+        let limits = Limits::with_stall(self.options.max_stall);
+        self.requests.spawn(async move {
+            Finished {
+                purpose,
+                sent: clock.wall(),
+                asked: ask(streams, candidates, request, limits, clock).await,
+            }
+        });
+    }
+
+    /// A request has ended.
+    fn finished(&mut self, finished: Finished) {
+        let Finished {
+            purpose,
+            sent,
+            asked,
+        } = finished;
+        let monotonic = self.clock.monotonic();
+        for (candidate, error) in &asked.unreachable {
+            let name = candidate.name();
+            self.message(
+                Severity::Info,
+                format!("Cannot reach the directory {name}: {error}."),
+            );
+            self.sources
+                .outcome(candidate.index, DirOutcome::Bad, monotonic);
+        }
+        let Some(answered) = asked.answered else {
+            self.unanswered(purpose);
+            return;
+        };
+        let Answered {
+            candidate,
+            name,
+            token,
+            result,
+        } = answered;
+        if let Ok(response) = &result {
+            self.check_clock(response, sent, &name);
+        }
+        let outcome = match purpose {
+            Purpose::Status => self.status_answered(result, &name),
+            Purpose::Microdescs(batch) => self.microdescs_answered(&batch, result, &name),
+        };
+        self.sources.outcome(candidate.index, outcome, monotonic);
+        self.streams.outcome(token, outcome);
+    }
+
+    /// Nobody could be reached.
+    fn unanswered(&mut self, purpose: Purpose) {
+        let monotonic = self.clock.monotonic();
+        match purpose {
+            Purpose::Status => {
+                let result = Err(HttpError::Unreachable);
+                self.status_answered(result, "any directory");
+            }
+            Purpose::Microdescs(batch) => {
+                self.lacking.answered(&batch, monotonic, &mut self.rng);
+            }
+        }
+    }
+
+    /// A consensus or certificates were answered, or not.
+    fn status_answered(&mut self, result: Result<Response, HttpError>, name: &str) -> DirOutcome {
+        let (now, monotonic) = (self.clock.wall(), self.clock.monotonic());
+        let outcome = outcome(&result);
+        if outcome == DirOutcome::Good && !self.fetcher.is_waiting_for_certs() {
+            self.progress(30, "loading_status", "Loading networkstatus consensus");
+        }
+        let news =
+            self.fetcher
+                .answered(result, name, &self.fetching, now, monotonic, &mut self.rng);
+        let warned = news
+            .iter()
+            .any(|news| matches!(news, News::Message(Severity::Warn, _)));
+        self.news(news);
+        if warned { DirOutcome::Bad } else { outcome }
+    }
+
+    /// Acts on what fetching consensus and certificates led to.
+    fn news(&mut self, news: Vec<News>) {
+        for news in news {
+            match news {
+                News::Consensus(adopted) => self.adopted(*adopted),
+                News::Certs(text) => self.write(cache::CERTS, &text),
+                News::WaitingForCerts => {
+                    self.progress(40, "loading_keys", "Loading authority key certs");
+                }
+                News::Message(severity, text) => self.message(severity, text),
+            }
+        }
+    }
+
+    /// A new consensus is in use: complete it with microdescriptors.
+    fn adopted(&mut self, adopted: Adopted) {
+        let now = self.clock.wall();
+        if adopted.fetched {
+            self.write(cache::CONSENSUS, &adopted.text);
+        }
+        (self.events)(Event::Consensus(adopted.consensus.clone()));
+        let before = self.network.borrow().clone();
+        let (building, broken) = Building::new(
+            adopted.consensus.clone(),
+            *adopted.document,
+            self.options.paths_needed,
+            before.as_deref(),
+            &self.store,
+        );
+        if let Some(problem) = broken {
+            self.warn(format!(
+                "Ignoring a cached microdescriptor that cannot be read ({problem})."
+            ));
+        }
+        self.store
+            .listed(building.listed(), adopted.consensus.valid_after);
+        self.lacking.want(building.missing());
+        let lacking = self.lacking.lacking();
+        self.building = Some(building);
+        if lacking > 0 && adopted.consensus.is_reasonably_live(now) {
+            self.progress(45, "requesting_descriptors", "Asking for relay descriptors");
+        }
+        self.advance();
+    }
+
+    /// Microdescriptors were answered, or not.
+    fn microdescs_answered(
+        &mut self,
+        batch: &Batch,
+        result: Result<Response, HttpError>,
+        name: &str,
+    ) -> DirOutcome {
+        let (now, monotonic) = (self.clock.wall(), self.clock.monotonic());
+        let mut outcome = outcome(&result);
+        let body = match result {
+            Ok(Response {
+                status: 200, body, ..
+            }) => Some(body),
+            Ok(Response { status, reason, .. }) => {
+                self.message(
+                    Severity::Info,
+                    format!("{name} answered {status} ({reason}) when asked for microdescriptors; asking again."),
+                );
+                None
+            }
+            Err(error) => {
+                self.message(
+                    Severity::Info,
+                    format!("Cannot fetch microdescriptors from {name}: {error}."),
+                );
+                None
+            }
+        };
+        if let Some(body) = body {
+            let (arrived, unasked) = self.take_in(&body, now);
+            if arrived == 0 {
+                outcome = DirOutcome::Bad;
+                self.warn(format!(
+                    "{name} sent none of the {} microdescriptors that it was asked for, but {unasked} others; asking another directory.",
+                    batch.len()
+                ));
+            } else if unasked > 0 {
+                self.message(
+                    Severity::Info,
+                    format!("{name} sent {unasked} microdescriptors that it was not asked for."),
+                );
+            }
+        }
+        self.lacking.answered(batch, monotonic, &mut self.rng);
+        if let Some(directory) = &self.options.cache_directory
+            && let Err(error) = self.store.save(directory)
+        {
+            self.warn(format!("{error}; going on without."));
+        }
+        self.advance();
+        outcome
+    }
+
+    /// Keeps the microdescriptors in `body` that are lacking; how many, and how many are not.
+    fn take_in(&mut self, body: &[u8], now: SystemTime) -> (usize, usize) {
+        let (mut arrived, mut unasked) = (0, 0);
+        // What is not text has a digest that nobody asked for.
+        let body = String::from_utf8_lossy(body);
+        for piece in microdesc::split(&body) {
+            let digest = piece.digest();
+            if !self.lacking.arrived(&digest) {
+                unasked += 1;
+                continue;
+            }
+            arrived += 1;
+            let Some(building) = &mut self.building else {
+                continue;
+            };
+            match building.add(&digest, piece.text) {
+                Ok(()) => self.store.add(digest, piece.text, now),
+                // The authorities have agreed on it, so nobody has a better one.
+                Err(problem) => self.warn(format!(
+                    "The consensus lists a microdescriptor that cannot be read ({problem}); its relay will not be used."
+                )),
+            }
+        }
+        (arrived, unasked)
+    }
+
+    /// Hands out the network if that is possible now, and tells how far it is.
+    fn advance(&mut self) {
+        let now = self.clock.wall();
+        let Some(building) = &mut self.building else {
+            return;
+        };
+        if !building.consensus().is_reasonably_live(now) {
+            return;
+        }
+        match building.progress(self.options.paths_needed) {
+            Progress::Lacking { done, status } => {
+                let percent = 50 + (done * 24.0) as u8;
+                self.progress(percent, "loading_descriptors", "Loading relay descriptors");
+                self.message(
+                    Severity::Info,
+                    format!("We need more microdescriptors: {status}"),
+                );
+            }
+            Progress::Enough { has_exits } => {
+                let first = !building.is_handed_out();
+                // While requests are underway more comes in a moment.
+                if !first && self.lacking.is_underway() {
+                    return;
+                }
+                let Some(network) = building.hand_out() else {
+                    return;
+                };
+                self.network.send_replace(Some(Arc::new(network)));
+                self.tell_enough(has_exits);
+            }
+        }
+    }
+
+    /// The network can be used.
+    fn tell_enough(&mut self, has_exits: bool) {
+        if self.exits_told != Some(has_exits) {
+            if !has_exits {
+                self.message(
+                    Severity::Notice,
+                    "The current consensus has no exit nodes. Weft can only build internal paths, such as paths to onion services.".into(),
+                );
+            } else if self.exits_told.is_some() {
+                self.message(
+                    Severity::Notice,
+                    "The current consensus contains exit nodes. Weft can build exit and internal paths.".into(),
+                );
+            }
+            self.exits_told = Some(has_exits);
+        }
+        if self.bootstrap.is_none_or(|percent| percent < 75) || self.was_lost {
+            let severity = if self.was_lost {
+                Severity::Notice
+            } else {
+                Severity::Info
+            };
+            self.was_lost = false;
+            self.message(
+                severity,
+                "We now have enough directory information to build circuits.".into(),
+            );
+        }
+        self.progress(
+            75,
+            "enough_dirinfo",
+            "Loaded enough directory info to build circuits",
+        );
+    }
+
+    /// Takes the network back when it has become too old.
+    fn check_network(&mut self, now: SystemTime) {
+        let expired = |network: &Option<Arc<Network>>| {
+            network
+                .as_ref()
+                .is_some_and(|network| !network.is_usable(now))
+        };
+        if !expired(&self.network.borrow()) {
+            return;
+        }
+        self.network.send_replace(None);
+        self.was_lost = true;
+        self.message(
+            Severity::Notice,
+            "Our directory information is no longer up-to-date enough to build circuits: We have no recent usable consensus.".into(),
+        );
+    }
+
+    /// Compares our clock with a directory's.
+    fn check_clock(&mut self, response: &Response, sent: SystemTime, name: &str) {
+        let Some(date) = response.date else {
+            return;
+        };
+        let seconds = crate::task::signed_seconds(sent, date);
+        let monotonic = self.clock.monotonic();
+        let recently = self
+            .skew_told
+            .is_some_and(|told| monotonic.saturating_sub(told) < SKEW_INTERVAL);
+        if seconds.abs() > TOLERATED_SKEW && !recently {
+            self.skew_told = Some(monotonic);
+            (self.events)(Event::ClockSkew {
+                seconds,
+                source: name.to_string(),
+            });
+        }
+    }
+
+    /// Writes a cache file; a full disk is no reason to stop.
+    fn write(&mut self, name: &str, text: &str) {
+        if let Some(directory) = &self.options.cache_directory
+            && let Err(error) = cache::write(directory, name, text)
+        {
+            self.warn(format!("{error}; going on without."));
+        }
+    }
+
+    /// Tells how far the start has come; never goes back.
+    fn progress(&mut self, percent: u8, tag: &'static str, summary: &'static str) {
+        if self.bootstrap.is_none_or(|before| percent > before) {
+            self.bootstrap = Some(percent);
+            (self.events)(Event::Bootstrap {
+                percent,
+                tag,
+                summary,
+            });
+        }
+    }
+
+    /// Something for the log.
+    fn message(&mut self, severity: Severity, text: String) {
+        (self.events)(Event::Message(severity, text));
+    }
+
+    /// A warning.
+    fn warn(&mut self, text: String) {
+        self.message(Severity::Warn, text);
+    }
+}
+
+/// Whether an answer is one.
+fn outcome(result: &Result<Response, HttpError>) -> DirOutcome {
+    match result {
+        Ok(Response { status: 200, .. }) => DirOutcome::Good,
+        Ok(Response {
+            status: 304 | 404, ..
+        }) => DirOutcome::NotThere,
+        Ok(_) | Err(_) => DirOutcome::Bad,
+    }
+}
+
+/// What the fetcher wants to know of a client's settings.
+fn fetching(options: &ClientOptions) -> Options {
+    Options {
+        consensus_initial_delay: options.initial_delay,
+        max_stall: options.max_stall,
+        ..Options::new(
+            options.authorities.clone(),
+            options.cache_directory.clone().unwrap_or_default(),
+            options.testing,
+        )
     }
 }

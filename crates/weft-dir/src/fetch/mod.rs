@@ -15,15 +15,16 @@ use std::time::{Duration, SystemTime};
 use rand::{Rng, RngExt as _};
 use tor_llcrypto::pk::rsa::RsaIdentity;
 use tor_netdoc::doc::authcert::AuthCertKeyIds;
+use tor_netdoc::doc::netstatus::MdConsensus;
 
 use crate::authority::signers;
 use crate::command::{Options, Severity};
 use crate::consensus::{
-    CACHE_MAX_AGE, Certs, Consensus, ConsensusError, REASONABLY_LIVE, certs_path, consensus_path,
-    verify,
+    CACHE_MAX_AGE, Certs, Consensus, ConsensusError, REASONABLY_LIVE, Verified, certs_path,
+    consensus_path, verify,
 };
 use crate::http::{HttpError, Request, Response};
-use crate::schedule::{Backoff, next_consensus_fetch};
+use crate::schedule::{Backoff, next_client_fetch, next_consensus_fetch};
 
 /// Longest delay after failures; C tor forgets its failures every hour.
 const RETRY_CAP: Duration = Duration::from_secs(3600);
@@ -39,14 +40,38 @@ const MAX_CERTS_ASKED: usize = 32;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum News {
-    /// This consensus is now in use; its text is to be cached unless it came from there.
-    Consensus(Arc<Consensus>, Option<String>),
+    /// A consensus is now in use.
+    Consensus(Box<Adopted>),
     /// There are new certificates; this text is to be cached.
     Certs(String),
     /// The consensus cannot be checked before certificates arrive.
     WaitingForCerts,
     /// Something for the log.
     Message(Severity, String),
+}
+
+/// A consensus that is in use from now on.
+#[derive(Debug)]
+pub struct Adopted {
+    /// What everybody keeps of it.
+    pub consensus: Arc<Consensus>,
+    /// All of it, as path selection wants it.
+    pub document: Box<MdConsensus>,
+    /// The authorities of ours that signed it.
+    pub signers: Vec<RsaIdentity>,
+    /// Its text.
+    pub text: String,
+    /// Whether it was fetched, and is to be cached; false if it came from the cache.
+    pub fetched: bool,
+}
+
+/// Who fetches, which says when to fetch the next consensus.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Audience {
+    /// A relay, from authorities.
+    Relay,
+    /// A client, from caches.
+    Client,
 }
 
 /// A consensus that cannot be verified yet.
@@ -58,6 +83,8 @@ struct Waiting {
     missing: Vec<AuthCertKeyIds>,
     /// How often they have been asked for.
     asked: u32,
+    /// Whether it was fetched.
+    fetched: bool,
 }
 
 /// What is being fetched.
@@ -86,6 +113,8 @@ pub struct Fetcher {
     fetch_at: SystemTime,
     /// Delays after failures.
     backoff: Backoff,
+    /// Who fetches.
+    audience: Audience,
     /// Whose turn it is among the authorities that sign consensuses, modulo their number.
     next: usize,
 }
@@ -106,8 +135,33 @@ impl Fetcher {
             not_before: monotonic + options.consensus_initial_delay,
             fetch_at: SystemTime::UNIX_EPOCH,
             backoff: Backoff::new(options.consensus_initial_delay, cap),
+            audience: Audience::Relay,
             next: usize::from(rng.random::<u16>()),
         }
+    }
+
+    /// The same for a client: its consensuses are followed by others later.
+    pub fn for_client(options: &Options, monotonic: Duration, rng: &mut impl Rng) -> Self {
+        Self {
+            audience: Audience::Client,
+            ..Self::new(options, monotonic, rng)
+        }
+    }
+
+    /// Whether a consensus waits for certificates.
+    pub fn is_waiting_for_certs(&self) -> bool {
+        self.waiting.is_some()
+    }
+
+    /// The certificates.
+    pub fn certs(&self) -> &Certs {
+        &self.certs
+    }
+
+    /// Delays after failures are forgotten.
+    pub fn retry_now(&mut self, monotonic: Duration) {
+        self.not_before = self.not_before.min(monotonic);
+        self.backoff.succeeded();
     }
 
     /// The consensus in use.
@@ -139,15 +193,16 @@ impl Fetcher {
             return news;
         };
         match verify(text, &signers, &self.certs, now, CACHE_MAX_AGE) {
-            Ok(consensus) => {
-                let consensus = self.adopt(consensus, now, rng);
-                news.push(News::Consensus(consensus, None));
+            Ok(verified) => {
+                let adopted = self.adopt(verified, text.to_string(), false, now, rng);
+                news.push(News::Consensus(Box::new(adopted)));
             }
             Err(ConsensusError::MissingCerts(missing)) => {
                 self.waiting = Some(Waiting {
                     text: text.to_string(),
                     missing,
                     asked: 0,
+                    fetched: false,
                 });
                 news.push(News::WaitingForCerts);
             }
@@ -261,7 +316,7 @@ impl Fetcher {
                 status: 200, body, ..
             }) => match String::from_utf8(body) {
                 Ok(text) if underway == Underway::Consensus => {
-                    self.consensus_arrived(text, source, options, now, rng, &mut news)
+                    self.consensus_arrived(text, true, source, options, now, rng, &mut news)
                 }
                 Ok(text) => self.certs_arrived(&text, source, options, now, rng, &mut news),
                 Err(_) => {
@@ -308,10 +363,12 @@ impl Fetcher {
         news
     }
 
-    /// A consensus was answered. Whether that brought us further.
+    /// There is a consensus to judge. Whether that brought us further.
+    #[allow(clippy::too_many_arguments)]
     fn consensus_arrived(
         &mut self,
         text: String,
+        fetched: bool,
         source: &str,
         options: &Options,
         now: SystemTime,
@@ -325,11 +382,11 @@ impl Fetcher {
             now,
             REASONABLY_LIVE,
         ) {
-            Ok(consensus) => {
+            Ok(verified) => {
                 let newer = self
                     .consensus
                     .as_ref()
-                    .is_none_or(|have| consensus.valid_after > have.valid_after);
+                    .is_none_or(|have| verified.consensus.valid_after > have.valid_after);
                 if !newer {
                     news.push(News::Message(
                         Severity::Info,
@@ -339,9 +396,9 @@ impl Fetcher {
                     ));
                     return false;
                 }
-                let consensus = self.adopt(consensus, now, rng);
-                let live = consensus.is_live(now);
-                news.push(News::Consensus(consensus, Some(text)));
+                let adopted = self.adopt(verified, text, fetched, now, rng);
+                let live = adopted.consensus.is_live(now);
+                news.push(News::Consensus(Box::new(adopted)));
                 live
             }
             Err(ConsensusError::MissingCerts(missing)) => {
@@ -349,6 +406,7 @@ impl Fetcher {
                     text,
                     missing,
                     asked: 0,
+                    fetched,
                 });
                 news.push(News::WaitingForCerts);
                 true
@@ -391,7 +449,15 @@ impl Fetcher {
             return outcome.added > 0;
         };
         let asked = waiting.asked;
-        let verified = self.consensus_arrived(waiting.text, source, options, now, rng, news);
+        let verified = self.consensus_arrived(
+            waiting.text,
+            waiting.fetched,
+            source,
+            options,
+            now,
+            rng,
+            news,
+        );
         match &mut self.waiting {
             Some(still) => {
                 still.asked = asked;
@@ -401,26 +467,38 @@ impl Fetcher {
         }
     }
 
-    /// Uses `consensus` from now on.
+    /// Uses a consensus from now on.
     fn adopt(
         &mut self,
-        consensus: Consensus,
+        verified: Verified,
+        text: String,
+        fetched: bool,
         now: SystemTime,
         rng: &mut impl Rng,
-    ) -> Arc<Consensus> {
-        self.fetch_at = next_consensus_fetch(
+    ) -> Adopted {
+        let consensus = verified.consensus;
+        let (after, fresh, until) = (
             consensus.valid_after,
             consensus.fresh_until,
             consensus.valid_until,
-            rng,
         );
+        self.fetch_at = match self.audience {
+            Audience::Relay => next_consensus_fetch(after, fresh, until, rng),
+            Audience::Client => next_client_fetch(after, fresh, until, rng),
+        };
         if !consensus.is_live(now) {
             self.fetch_at = now;
         }
         self.waiting = None;
         let consensus = Arc::new(consensus);
         self.consensus = Some(consensus.clone());
-        consensus
+        Adopted {
+            consensus,
+            document: verified.document,
+            signers: verified.signers,
+            text,
+            fetched,
+        }
     }
 
     /// Whether the consensus in use is valid now.

@@ -97,7 +97,7 @@ fn consensus_then_certificates_then_nothing_until_it_is_stale() {
     let cert = setup.authority.cert.clone();
     let news = setup.answer(200, &cert, now(), Duration::ZERO);
     assert!(
-        matches!(&*news, [News::Certs(text), News::Consensus(_, Some(_))] if *text == cert),
+        matches!(&*news, [News::Certs(text), News::Consensus(adopted)] if *text == cert && adopted.fetched),
         "{news:?}"
     );
     assert_eq!(setup.ask(now(), Duration::ZERO), None);
@@ -140,7 +140,10 @@ fn an_older_or_forged_consensus_does_not_replace_the_one_in_use() {
         ..
     } = &mut setup;
     let news = fetcher.load(Some(&cert), Some(&text), options, now(), rng);
-    assert!(matches!(*news, [News::Consensus(_, None)]), "{news:?}");
+    assert!(
+        matches!(&*news, [News::Consensus(adopted)] if !adopted.fetched),
+        "{news:?}"
+    );
     let later = now() + secs(7200);
     for (text, severity) in [
         (setup.consensus(now() - secs(120)), Severity::Info),

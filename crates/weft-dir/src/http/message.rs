@@ -38,12 +38,12 @@ pub enum Request {
 }
 
 impl Request {
-    /// The bytes to send to `host`.
-    pub(super) fn encode(&self, host: SocketAddr) -> Vec<u8> {
-        let host = if host.port() == 80 {
-            host.ip().to_string()
-        } else {
-            host.to_string()
+    /// The bytes to send to `host`, if it has an address.
+    pub(super) fn encode(&self, host: Option<SocketAddr>) -> Vec<u8> {
+        let host = match host {
+            Some(host) if host.port() == 80 => format!("Host: {}\r\n", host.ip()),
+            Some(host) => format!("Host: {host}\r\n"),
+            None => String::new(),
         };
         match self {
             Self::Get {
@@ -55,14 +55,14 @@ impl Request {
                     .map(|date| format!("If-Modified-Since: {date}\r\n"))
                     .unwrap_or_default();
                 format!(
-                    "GET {path} HTTP/1.0\r\nHost: {host}\r\n{since}Accept-Encoding: deflate, gzip, identity\r\n\r\n"
+                    "GET {path} HTTP/1.0\r\n{host}{since}Accept-Encoding: deflate, gzip, identity\r\n\r\n"
                 )
                 .into_bytes()
             }
             Self::Post { path, reason, body } => {
                 let length = body.len();
                 let mut bytes = format!(
-                    "POST {path} HTTP/1.0\r\nContent-Length: {length}\r\nHost: {host}\r\nX-Desc-Gen-Reason: {reason}\r\n\r\n"
+                    "POST {path} HTTP/1.0\r\nContent-Length: {length}\r\n{host}X-Desc-Gen-Reason: {reason}\r\n\r\n"
                 )
                 .into_bytes();
                 bytes.extend_from_slice(body);
@@ -131,12 +131,12 @@ const DATE: &[BorrowedFormatItem<'static>] = format_description!(
 );
 
 /// A time as HTTP writes it.
-fn http_date(time: SystemTime) -> Option<String> {
+pub(crate) fn http_date(time: SystemTime) -> Option<String> {
     time::OffsetDateTime::from(time).format(DATE).ok()
 }
 
 /// A time that HTTP wrote.
-fn parse_date(text: &str) -> Option<SystemTime> {
+pub(crate) fn parse_date(text: &str) -> Option<SystemTime> {
     time::PrimitiveDateTime::parse(text.trim(), DATE)
         .ok()
         .map(|date| date.assume_utc().into())

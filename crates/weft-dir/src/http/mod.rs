@@ -22,6 +22,7 @@ use tokio::net::{TcpSocket, TcpStream};
 use crate::clock::Clock;
 
 pub use message::{Compression, Head, Request, Response, decode, parse_head};
+pub(crate) use message::{http_date, parse_date};
 
 /// What a response may cost.
 #[derive(Clone, Copy, Debug)]
@@ -66,6 +67,9 @@ pub enum HttpError {
         /// What went wrong.
         source: io::Error,
     },
+    /// Nobody could be connected to.
+    #[error("nobody can be reached")]
+    Unreachable,
     /// Something took too long.
     #[error("gave up after {} s: {waiting}", after.as_secs())]
     Timeout {
@@ -120,7 +124,7 @@ pub async fn fetch(
             })
         })
         .await?;
-        exchange(&mut stream, server, request, limits, clock).await
+        exchange(&mut stream, Some(server), request, limits, clock).await
     })
     .await
 }
@@ -138,10 +142,10 @@ pub(crate) async fn connect(server: SocketAddr, bind: Option<IpAddr>) -> io::Res
     socket.connect(server).await
 }
 
-/// Sends `request` over `stream` and reads the answer.
+/// Sends `request` to `host`, if that has an address, over `stream` and reads the answer.
 pub async fn exchange(
     stream: &mut (impl AsyncRead + AsyncWrite + Unpin + Send),
-    host: SocketAddr,
+    host: Option<SocketAddr>,
     request: &Request,
     limits: Limits,
     clock: &dyn Clock,

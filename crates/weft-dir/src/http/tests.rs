@@ -29,7 +29,7 @@ async fn answered(answer: &[u8]) -> Result<Response, HttpError> {
     let (mut ours, mut theirs) = tokio::io::duplex(1 << 16);
     theirs.write_all(answer).await.unwrap();
     theirs.shutdown().await.unwrap();
-    let result = exchange(&mut ours, HOST, &get("/x"), limits, &clock).await;
+    let result = exchange(&mut ours, Some(HOST), &get("/x"), limits, &clock).await;
     drop(theirs);
     result
 }
@@ -160,7 +160,7 @@ async fn a_directory_that_says_nothing_is_given_up() {
         let clock = clock.clone();
         async move {
             let limits = Limits::with_stall(Duration::from_secs(30));
-            exchange(&mut ours, HOST, &get("/tor/x"), limits, &*clock).await
+            exchange(&mut ours, Some(HOST), &get("/tor/x"), limits, &*clock).await
         }
     });
     let mut request = [0; 16];
@@ -184,7 +184,7 @@ fn a_post_carries_length_reason_and_body() {
         reason: "config change",
         body: b"router x".to_vec(),
     };
-    let text = String::from_utf8(request.encode(HOST)).unwrap();
+    let text = String::from_utf8(request.encode(Some(HOST))).unwrap();
     assert!(
         text.starts_with("POST /tor/ HTTP/1.0\r\nContent-Length: 8\r\nHost: 127.0.0.1:7000\r\n"),
         "{text}"

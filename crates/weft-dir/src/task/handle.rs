@@ -1,23 +1,40 @@
-//! A directory task on a thread of its own, as the node holds it.
+//! A directory task on a thread of its own, as the node holds it, and the streams that it serves.
 
 use std::io;
+use std::net::{IpAddr, TcpListener};
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use tokio::sync::mpsc;
 
 use super::{Config, DirectoryTask, EventSink};
+use crate::cache_server::CacheServer;
 use crate::clock::SystemClock;
 use crate::command::Command;
 
 /// Commands that may wait; a node that is so far ahead is told, not blocked.
 const QUEUE: usize = 256;
 
+/// Streams and listeners that wait to be served.
+const INCOMING: usize = 256;
+
+/// What there is to serve.
+#[derive(Debug)]
+enum Incoming {
+    /// The other end of a BEGIN_DIR stream, and the address that it comes from.
+    Stream(UnixStream, IpAddr),
+    /// A DirPort.
+    Listener(TcpListener),
+}
+
 /// A directory task on a thread of its own. Dropping it ends the task.
 #[derive(Debug)]
 pub struct DirectoryHandle {
     /// Where commands go.
     commands: mpsc::Sender<Command>,
+    /// Where streams go.
+    incoming: mpsc::Sender<Incoming>,
     /// The thread.
     thread: Option<JoinHandle<()>>,
 }
@@ -34,14 +51,19 @@ impl DirectoryHandle {
             .enable_all()
             .build()?;
         let (sender, receiver) = mpsc::channel(QUEUE);
+        let (incoming, waiting) = mpsc::channel(INCOMING);
         let thread = std::thread::Builder::new()
             .name("directory".into())
             .spawn(move || {
-                let task = DirectoryTask::new(config, Arc::new(SystemClock::default()), events);
+                let clock = Arc::new(SystemClock::default());
+                let task = DirectoryTask::new(config, clock.clone(), events);
+                let server = CacheServer::new(task.documents(), clock);
+                runtime.spawn(serve_all(server, waiting));
                 runtime.block_on(task.run(receiver));
             })?;
         Ok(Self {
             commands: sender,
+            incoming,
             thread: Some(thread),
         })
     }
@@ -51,6 +73,19 @@ impl DirectoryHandle {
         self.commands.try_send(command).map_err(|_| NotTaken)
     }
 
+    /// Serves the directory on `stream`, which came from `peer`: one request, one answer. False:
+    /// too many wait; the stream is closed.
+    pub fn serve(&self, stream: UnixStream, peer: IpAddr) -> bool {
+        let incoming = Incoming::Stream(stream, peer);
+        self.incoming.try_send(incoming).is_ok()
+    }
+
+    /// Serves the directory on all connections that `listener` accepts. False: too much waits.
+    pub fn listen(&self, listener: TcpListener) -> bool {
+        let incoming = Incoming::Listener(listener);
+        self.incoming.try_send(incoming).is_ok()
+    }
+
     /// Ends the task and waits for it; its last event is [`Event::State`].
     pub fn shutdown(mut self) {
         // A full queue cannot take the command; closing the channel below says the same.
@@ -58,6 +93,32 @@ impl DirectoryHandle {
         self.commands = mpsc::channel(1).0;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
+        }
+    }
+}
+
+/// Serves whatever comes.
+async fn serve_all(server: CacheServer, mut incoming: mpsc::Receiver<Incoming>) {
+    while let Some(incoming) = incoming.recv().await {
+        let server = server.clone();
+        // A socket that cannot be made ready is closed, which its other end notices.
+        match incoming {
+            Incoming::Stream(stream, peer) => {
+                let stream = stream
+                    .set_nonblocking(true)
+                    .and_then(|()| tokio::net::UnixStream::from_std(stream));
+                if let Ok(stream) = stream {
+                    tokio::spawn(async move { server.serve(stream, peer).await });
+                }
+            }
+            Incoming::Listener(listener) => {
+                let listener = listener
+                    .set_nonblocking(true)
+                    .and_then(|()| tokio::net::TcpListener::from_std(listener));
+                if let Ok(listener) = listener {
+                    tokio::spawn(async move { server.accept(listener).await });
+                }
+            }
         }
     }
 }

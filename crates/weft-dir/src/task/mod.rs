@@ -6,6 +6,7 @@
 //! A node runs it on a thread of its own ([`DirectoryHandle::start`]); tests run
 //! [`DirectoryTask::run`] with a clock of theirs.
 
+mod caching;
 mod handle;
 mod requests;
 mod tell;
@@ -21,17 +22,19 @@ use tor_netdoc::types::relay_flags::RelayFlags;
 
 use crate::bandwidth::BandwidthHistory;
 use crate::cache;
+use crate::cache_server::CachedDocuments;
 use crate::clock::Clock;
 use crate::command::{Command, Event, Options, Severity};
 use crate::consensus::{Consensus, EARLY_NOTICE};
 use crate::descriptor::{Moment, OwnDescriptor, SignedDescriptor};
 use crate::fetch::{Fetcher, News};
 use crate::http::Request;
+use crate::microdesc::MicrodescFetch;
 use crate::params::Params;
 use crate::publish::{Listing, Publisher, Situation};
 
 use requests::{Finished, Purpose};
-use tell::signed_seconds;
+pub(crate) use tell::signed_seconds;
 
 pub use handle::{DirectoryHandle, NotTaken};
 
@@ -100,6 +103,12 @@ pub struct DirectoryTask {
     bootstrap: Option<u8>,
     /// Requests underway.
     requests: JoinSet<Finished>,
+    /// What is served to clients.
+    documents: Arc<CachedDocuments>,
+    /// Microdescriptors that are to be served and lacking.
+    lacking: MicrodescFetch,
+    /// Whose turn it is to be asked for microdescriptors, modulo the number of authorities.
+    turn_of: usize,
 }
 
 impl DirectoryTask {
@@ -111,6 +120,7 @@ impl DirectoryTask {
             events(Event::Message(Severity::Warn, format!("{error}.")));
             BandwidthHistory::new(now)
         });
+        let lacking = MicrodescFetch::new(config.options.testing);
         Self {
             fetcher: Fetcher::new(&config.options, monotonic, &mut rng),
             options: config.options,
@@ -132,7 +142,15 @@ impl DirectoryTask {
             protocols_told: None,
             bootstrap: None,
             requests: JoinSet::new(),
+            documents: Arc::default(),
+            lacking,
+            turn_of: 0,
         }
+    }
+
+    /// What is served to clients; empty unless DirCache is set.
+    pub fn documents(&self) -> Arc<CachedDocuments> {
+        self.documents.clone()
     }
 
     /// Runs until [`Command::Shutdown`] or until the command channel is closed.
@@ -187,6 +205,7 @@ impl DirectoryTask {
             }
             self.request(index, Purpose::Fetch, request);
         }
+        self.fetch_microdescs(now, monotonic);
         self.publish(now, monotonic);
     }
 
@@ -204,7 +223,8 @@ impl DirectoryTask {
             .filter(|_| self.may_publish())
             .map(|at| at.saturating_sub(monotonic));
         let fetch = self.fetcher.wait(now, monotonic);
-        [publish, fetch]
+        let microdescs = self.wait_for_microdescs(now, monotonic);
+        [publish, fetch, microdescs]
             .into_iter()
             .flatten()
             .fold(interval, Duration::min)
@@ -349,6 +369,7 @@ impl DirectoryTask {
                         .map(|authority| authority.identity),
                     self.options.testing,
                 );
+                self.documents.set_own(descriptor.rsa_id(), &signed);
                 self.signed = Some((signed, reason));
             }
             Err(error) => {
@@ -360,6 +381,7 @@ impl DirectoryTask {
 
     /// Reads the cache files.
     fn load_cache(&mut self) {
+        self.load_microdescs();
         let mut read = |name| {
             cache::read(&self.options.cache_directory, name).unwrap_or_else(|error| {
                 (self.events)(Event::Message(
@@ -378,6 +400,7 @@ impl DirectoryTask {
             now,
             &mut self.rng,
         );
+        self.documents.set_certs(self.fetcher.certs());
         for news in news {
             self.news(news, now, monotonic);
         }
@@ -386,13 +409,17 @@ impl DirectoryTask {
     /// Acts on what fetching led to.
     fn news(&mut self, news: News, now: SystemTime, monotonic: Duration) {
         match news {
-            News::Consensus(consensus, text) => {
-                if let Some(text) = text {
-                    self.store(cache::CONSENSUS, &text);
+            News::Consensus(adopted) => {
+                if adopted.fetched {
+                    self.store(cache::CONSENSUS, &adopted.text);
                 }
-                self.adopted(consensus, now, monotonic);
+                self.serve_consensus(&adopted);
+                self.adopted(adopted.consensus, now, monotonic);
             }
-            News::Certs(text) => self.store(cache::CERTS, &text),
+            News::Certs(text) => {
+                self.store(cache::CERTS, &text);
+                self.documents.set_certs(self.fetcher.certs());
+            }
             News::WaitingForCerts => {
                 self.progress(40, "loading_keys", "Loading authority key certs")
             }

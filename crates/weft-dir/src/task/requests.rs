@@ -9,6 +9,7 @@ use super::tell::signed_seconds;
 use crate::command::{Event, Severity, UploadOutcome};
 use crate::held;
 use crate::http::{self, HttpError, Limits, Request, Response};
+use crate::microdesc::Batch;
 
 /// Difference of clocks that is worth a warning (C tor `ALLOW_DIRECTORY_TIME_SKEW`).
 const TOLERATED_SKEW: Duration = Duration::from_secs(30 * 60);
@@ -22,6 +23,8 @@ pub(super) enum Purpose {
     Fetch,
     /// A descriptor of this generation.
     Upload(u64),
+    /// These microdescriptors, for those whom we serve.
+    Microdescs(Batch),
     /// What the authority holds in place of the descriptor of this generation.
     Held(u64),
 }
@@ -94,6 +97,7 @@ impl DirectoryTask {
                 UploadOutcome::NotNew if self.ask_held(generation, &authority) => {}
                 outcome => self.uploaded(generation, authority, nickname, outcome),
             },
+            Purpose::Microdescs(batch) => self.microdescs_answered(&batch, result, &nickname),
             Purpose::Held(generation) => {
                 let outcome = self.held(generation, result, &nickname, now, monotonic);
                 self.uploaded(generation, authority, nickname, outcome);

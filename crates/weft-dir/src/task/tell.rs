@@ -88,7 +88,7 @@ impl DirectoryTask {
 }
 
 /// `ours` minus `theirs` in seconds.
-pub(super) fn signed_seconds(ours: SystemTime, theirs: SystemTime) -> i64 {
+pub(crate) fn signed_seconds(ours: SystemTime, theirs: SystemTime) -> i64 {
     let seconds = |duration: Duration| i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
     match ours.duration_since(theirs) {
         Ok(ahead) => seconds(ahead),

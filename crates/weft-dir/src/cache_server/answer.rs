@@ -1,0 +1,331 @@
+//! What is answered to a request (dir-spec 4 and 6; C tor dircache.c, whose words these are).
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation
+)]
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use base64ct::{Base64Unpadded, Encoding as _};
+use tor_llcrypto::pk::rsa::RsaIdentity;
+
+use super::documents::{CachedDocuments, Held, Own, Prepared, deflate, gzip};
+use super::request::{Accepts, Request};
+use crate::consensus::REASONABLY_LIVE;
+use crate::http::http_date;
+
+/// Documents that one request may name; C tor's clients name 92 microdescriptors at most.
+const MAX_NAMED: usize = 512;
+/// Bytes of an answer's documents at most (C tor reads no more: `MAX_DIR_DL_SIZE`).
+const MAX_BODY: usize = (1 << 24) - 1;
+/// How long microdescriptors may be kept (C tor `MICRODESC_CACHE_LIFETIME`).
+const MICRODESC_LIFETIME: Duration = Duration::from_secs(48 * 3600);
+/// The same for descriptors (`ROUTERDESC_BY_DIGEST_CACHE_LIFETIME`).
+const DESCRIPTOR_LIFETIME: Duration = Duration::from_secs(48 * 3600);
+/// The same for certificates.
+const KEY_LIFETIME: Duration = Duration::from_secs(3600);
+/// The same for robots.txt (`ROBOTS_CACHE_LIFETIME`).
+const ROBOTS_LIFETIME: Duration = Duration::from_secs(24 * 3600);
+/// Below this compression gains nothing.
+const SMALL: usize = 256;
+
+/// An answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// Status line and headers, with the empty line at their end.
+    pub head: String,
+    /// The body, as it is sent.
+    pub body: Arc<[u8]>,
+}
+
+/// What is found for a request.
+enum Found {
+    /// A short answer.
+    Short(u16, &'static str),
+    /// A document that is asked for often, and lives so long.
+    Prepared(Arc<Prepared>, Duration),
+    /// Documents, and how long they may be kept.
+    Texts(Vec<Arc<str>>, Duration),
+    /// Robots.
+    Robots,
+}
+
+/// Nothing to find.
+const NOT_FOUND: Found = Found::Short(404, "Not found");
+
+impl Answer {
+    /// A status and no document.
+    pub fn short(status: u16, reason: &str, now: SystemTime) -> Self {
+        let date = http_date(now).map_or(String::new(), |date| format!("Date: {date}\r\n"));
+        Self {
+            head: format!("HTTP/1.0 {status} {reason}\r\n{date}\r\n"),
+            body: Arc::from([]),
+        }
+    }
+
+    /// The answer to `request` of `peer`.
+    pub fn new(
+        documents: &CachedDocuments,
+        request: &Request,
+        now: SystemTime,
+        peer: IpAddr,
+    ) -> Self {
+        let found = find(&documents.held(), request, now);
+        let (body, coding, lifetime, vary) = match found {
+            Found::Short(status, reason) => return Self::short(status, reason, now),
+            Found::Prepared(document, lifetime) => {
+                let (body, coding) = match request.accepts {
+                    Accepts { deflate: true, .. } => (document.deflate(), "deflate"),
+                    Accepts { gzip: true, .. } => (document.gzip(), "gzip"),
+                    _ => (document.plain.clone(), "identity"),
+                };
+                (body, coding, lifetime, "Vary: X-Or-Diff-From-Consensus\r\n")
+            }
+            Found::Texts(texts, lifetime) => {
+                let plain = joined(&texts);
+                let level = flate2::Compression::fast();
+                let (body, coding) = match request.accepts {
+                    _ if plain.len() < SMALL => (plain, "identity"),
+                    Accepts { deflate: true, .. } => (deflate(&plain, level), "deflate"),
+                    Accepts { gzip: true, .. } => (gzip(&plain, level), "gzip"),
+                    _ => (plain, "identity"),
+                };
+                (body.into(), coding, lifetime, "")
+            }
+            Found::Robots => {
+                let robots = b"User-agent: *\r\nDisallow: /\r\n".as_slice();
+                (robots.into(), "identity", ROBOTS_LIFETIME, "")
+            }
+        };
+        let date = |time| http_date(time).unwrap_or_default();
+        let address = if tells_address(peer) {
+            format!("X-Your-Address-Is: {peer}\r\n")
+        } else {
+            String::new()
+        };
+        let expiry = if lifetime.is_zero() {
+            "Pragma: no-cache\r\n".to_string()
+        } else {
+            format!("Expires: {}\r\n", date(now + lifetime))
+        };
+        Self {
+            head: format!(
+                "HTTP/1.0 200 OK\r\nDate: {}\r\nContent-Type: text/plain\r\n{address}\
+                 Content-Encoding: {coding}\r\nContent-Length: {}\r\n{expiry}{vary}\r\n",
+                date(now),
+                body.len(),
+            ),
+            body,
+        }
+    }
+}
+
+/// Whether somebody at `peer` is told that address: not if it is on our own network, where it
+/// would be that of a router that forwards ports (C tor `is_local_to_resolve_addr`).
+fn tells_address(peer: IpAddr) -> bool {
+    match peer.to_canonical() {
+        IpAddr::V4(ip) => {
+            !(ip.is_loopback() || ip.is_private() || ip.is_link_local() || ip.is_unspecified())
+        }
+        IpAddr::V6(ip) => {
+            !(ip.is_loopback()
+                || ip.is_unique_local()
+                || ip.is_unicast_link_local()
+                || ip.is_unspecified())
+        }
+    }
+}
+
+/// All texts, as far as they fit.
+fn joined(texts: &[Arc<str>]) -> Vec<u8> {
+    let mut body = Vec::new();
+    for text in texts {
+        if body.len() + text.len() > MAX_BODY {
+            break;
+        }
+        body.extend_from_slice(text.as_bytes());
+    }
+    body
+}
+
+/// What `request` asks for.
+fn find(held: &Held, request: &Request, now: SystemTime) -> Found {
+    let path = request.path.as_str();
+    if let Some(rest) = path.strip_prefix("/tor/status-vote/current/consensus") {
+        consensus(held, rest, request.since, now)
+    } else if let Some(digests) = path.strip_prefix("/tor/micro/d/") {
+        microdescs(held, digests)
+    } else if let Some(which) = path.strip_prefix("/tor/keys/") {
+        keys(held, which, request.since)
+    } else if let Some(which) = path.strip_prefix("/tor/server/") {
+        own(held, which, |(_, router, _)| router)
+    } else if let Some(which) = path.strip_prefix("/tor/extra/") {
+        own(held, which, |(_, _, extra)| extra)
+    } else if path == "/tor/robots.txt" {
+        Found::Robots
+    } else {
+        NOT_FOUND
+    }
+}
+
+/// `-microdesc`, `-microdesc/FINGERPRINTS`. The other flavour is not held.
+fn consensus(held: &Held, rest: &str, since: Option<SystemTime>, now: SystemTime) -> Found {
+    let (flavour, signers) = match rest.split_once('/') {
+        Some((flavour, signers)) => (flavour, Some(signers)),
+        None => (rest, None),
+    };
+    if flavour != "-microdesc" {
+        return NOT_FOUND;
+    }
+    let signers = match signers {
+        Some(signers) if signers.starts_with("diff/") => {
+            return Found::Short(404, "No such diff available");
+        }
+        signers => signers,
+    };
+    let Some(consensus) = &held.consensus else {
+        return NOT_FOUND;
+    };
+    if consensus.valid_after > now + REASONABLY_LIVE {
+        return Found::Short(404, "Consensus is too new");
+    }
+    if consensus.valid_until + REASONABLY_LIVE < now {
+        return Found::Short(404, "Consensus is too old");
+    }
+    if signers.is_some_and(|signers| !signed_by(&consensus.signers, signers)) {
+        return Found::Short(
+            404,
+            "Consensus not signed by sufficient number of requested authorities",
+        );
+    }
+    if since.is_some_and(|since| consensus.valid_after <= since) {
+        return Found::Short(304, "Not modified");
+    }
+    let fresh = consensus.fresh_until.duration_since(now);
+    Found::Prepared(consensus.document.clone(), fresh.unwrap_or_default())
+}
+
+/// Whether more than half of the authorities whose identities begin so are among `signers`.
+fn signed_by(signers: &[RsaIdentity], wanted: &str) -> bool {
+    let signers: Vec<String> = signers
+        .iter()
+        .map(|id| hex::encode_upper(id.as_bytes()))
+        .collect();
+    let (mut named, mut found) = (0_usize, 0_usize);
+    for prefix in wanted.split('+').take(MAX_NAMED) {
+        named += 1;
+        let prefix = prefix.to_ascii_uppercase();
+        found += usize::from(signers.iter().any(|id| id.starts_with(&prefix)));
+    }
+    found > named / 2
+}
+
+/// Base64 digests, joined by `-`.
+fn microdescs(held: &Held, digests: &str) -> Found {
+    let mut digests: Vec<[u8; 32]> = digests
+        .split('-')
+        .take(MAX_NAMED)
+        .filter_map(|digest| {
+            let mut bytes = [0; 32];
+            let decoded = Base64Unpadded::decode(digest, &mut bytes).ok()?;
+            (decoded.len() == 32).then_some(bytes)
+        })
+        .collect();
+    digests.sort_unstable();
+    digests.dedup();
+    let texts: Vec<Arc<str>> = digests
+        .iter()
+        .filter_map(|digest| held.microdescs.get(digest).cloned())
+        .collect();
+    if texts.is_empty() {
+        return NOT_FOUND;
+    }
+    Found::Texts(texts, MICRODESC_LIFETIME)
+}
+
+/// `all`, `fp/F+F`, `sk/S+S`, `fp-sk/F-S+F-S`; `authority` would be our own.
+fn keys(held: &Held, which: &str, since: Option<SystemTime>) -> Found {
+    let newest = |id: RsaIdentity| {
+        let of = |cert: &&super::documents::ServedCert| cert.ids.id_fingerprint == id;
+        held.certs
+            .iter()
+            .filter(of)
+            .max_by_key(|cert| cert.published)
+    };
+    let mut certs: Vec<_> = match which.split_once('/') {
+        None if which == "all" => held.certs.iter().collect(),
+        None if which == "authority" => Vec::new(),
+        Some(("fp", ids)) => identities(ids).filter_map(newest).collect(),
+        Some(("sk", ids)) => identities(ids)
+            .filter_map(|id| held.certs.iter().find(|cert| cert.ids.sk_fingerprint == id))
+            .collect(),
+        Some(("fp-sk", pairs)) => pairs
+            .split('+')
+            .take(MAX_NAMED)
+            .filter_map(|pair| {
+                let (fp, sk) = pair.split_once('-')?;
+                let (fp, sk) = (identity(fp)?, identity(sk)?);
+                let is = |cert: &&super::documents::ServedCert| {
+                    cert.ids.id_fingerprint == fp && cert.ids.sk_fingerprint == sk
+                };
+                held.certs.iter().find(is)
+            })
+            .collect(),
+        _ => return Found::Short(400, "Bad request"),
+    };
+    if certs.is_empty() {
+        return NOT_FOUND;
+    }
+    let mut seen = Vec::new();
+    certs.retain(|cert| {
+        let first = !seen.contains(&cert.ids);
+        seen.push(cert.ids);
+        first && since.is_none_or(|since| cert.published >= since)
+    });
+    if certs.is_empty() {
+        return Found::Short(304, "Not modified");
+    }
+    let texts = certs.iter().map(|cert| cert.text.clone()).collect();
+    Found::Texts(texts, KEY_LIFETIME)
+}
+
+/// Our own document among `authority`, `all`, `fp/F+F`, `d/D+D`.
+fn own(held: &Held, which: &str, part: impl Fn(&(RsaIdentity, Own, Own)) -> &Own) -> Found {
+    let named = |mine: &(RsaIdentity, Own, Own)| match which.split_once('/') {
+        None => Some(matches!(which, "authority" | "all")),
+        Some(("fp", ids)) => Some(identities(ids).any(|id| id == mine.0)),
+        Some(("d", digests)) => {
+            let digest = part(mine).digest;
+            Some(identities(digests).any(|named| *named.as_bytes() == digest))
+        }
+        Some(_) => None,
+    };
+    match &held.own {
+        None => Found::Short(404, "Servers unavailable"),
+        Some(mine) => match named(mine) {
+            None => NOT_FOUND,
+            Some(false) => Found::Short(404, "Servers unavailable"),
+            Some(true) => Found::Texts(vec![part(mine).text.clone()], DESCRIPTOR_LIFETIME),
+        },
+    }
+}
+
+/// Hexadecimal fingerprints, joined by `+`.
+fn identities(list: &str) -> impl Iterator<Item = RsaIdentity> {
+    list.split('+').take(MAX_NAMED).filter_map(identity)
+}
+
+/// Forty hexadecimal digits.
+fn identity(text: &str) -> Option<RsaIdentity> {
+    let mut bytes = [0; 20];
+    hex::decode_to_slice(text, &mut bytes).ok()?;
+    Some(bytes.into())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+mod tests;

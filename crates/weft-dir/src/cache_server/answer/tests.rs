@@ -1,0 +1,275 @@
+use super::*;
+use crate::cache_server::{Parsed, parse};
+use crate::consensus::{Certs, verify};
+use crate::http::{Compression, decode, parse_head};
+use crate::microdesc;
+use crate::testing::{
+    TestAuthority, TestConsensus, microdesc as text_of, moment, now, relay, secs,
+};
+
+const PEER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(203, 0, 113, 7));
+
+/// A directory with everything, and its authority.
+fn directory() -> (CachedDocuments, TestAuthority) {
+    let authority = TestAuthority::new(1);
+    let mut certs = Certs::default();
+    certs.add(&authority.cert, &[authority.id()], now());
+    let text = TestConsensus::default().signed_by(&[&authority]);
+    let verified = verify(&text, &[authority.id()], &certs, now(), REASONABLY_LIVE).unwrap();
+    let documents = CachedDocuments::default();
+    documents.set_consensus(&verified.consensus, verified.signers, &text);
+    documents.set_certs(&certs);
+    documents.with_microdescs(|store| {
+        for number in 0..3 {
+            let text = text_of(&[number; 20].into());
+            let digest = microdesc::split(&text).next().unwrap().digest();
+            store.add(digest, &text, now());
+        }
+    });
+    let descriptor = relay(1);
+    documents.set_own(descriptor.rsa_id(), &descriptor.sign(&moment()).unwrap());
+    (documents, authority)
+}
+
+/// Status line, headers and decompressed body of the answer to a request at `when`.
+fn ask_at(
+    documents: &CachedDocuments,
+    path: &str,
+    headers: &str,
+    when: SystemTime,
+) -> (String, String, String) {
+    let request = match parse(format!("GET {path} HTTP/1.0\r\n{headers}\r\n").as_bytes()) {
+        Parsed::Get(request) => request,
+        other => panic!("{other:?}"),
+    };
+    let answer = Answer::new(documents, &request, when, PEER);
+    let head = parse_head(answer.head.as_bytes()).unwrap().unwrap();
+    assert_eq!(head.length, answer.head.len());
+    assert!(head.date.is_some());
+    let (status, headers) = answer.head.split_once("\r\n").unwrap();
+    if head.status == 200 {
+        assert_eq!(head.content_length, Some(answer.body.len()));
+        assert_eq!(head.your_address, Some(PEER));
+    } else {
+        assert!(answer.body.is_empty());
+    }
+    let body = decode(answer.body.to_vec(), head.compression, 1 << 20).unwrap();
+    let body = String::from_utf8(body).unwrap();
+    (status.to_string(), headers.to_string(), body)
+}
+
+fn ask(documents: &CachedDocuments, path: &str) -> (String, String) {
+    let (status, _, body) = ask_at(documents, path, "", now());
+    (status, body)
+}
+
+/// The status line that `path` is answered with.
+fn status(documents: &CachedDocuments, path: &str) -> String {
+    let (status, _) = ask(documents, path);
+    status.strip_prefix("HTTP/1.0 ").unwrap().to_string()
+}
+
+const CONSENSUS: &str = "/tor/status-vote/current/consensus-microdesc";
+
+#[test]
+fn the_consensus_is_served_if_enough_of_the_wanted_authorities_signed_it() {
+    let (documents, authority) = directory();
+    let (status_line, body) = ask(&documents, CONSENSUS);
+    assert_eq!(status_line, "HTTP/1.0 200 OK");
+    assert!(body.starts_with("network-status-version 3 microdesc\n"));
+    let id = hex::encode_upper(authority.id().as_bytes());
+    let prefix = &id[..6];
+    for signers in [id.clone(), prefix.to_lowercase(), format!("{prefix}+{id}")] {
+        assert_eq!(
+            status(&documents, &format!("{CONSENSUS}/{signers}")),
+            "200 OK"
+        );
+    }
+    for signers in ["000000".to_string(), format!("{prefix}+000000"), "/".into()] {
+        assert_eq!(
+            status(&documents, &format!("{CONSENSUS}/{signers}.z")),
+            "404 Consensus not signed by sufficient number of requested authorities"
+        );
+    }
+    assert_eq!(
+        status(&documents, &format!("{CONSENSUS}/diff/AB/{id}")),
+        "404 No such diff available"
+    );
+    assert_eq!(
+        status(&documents, "/tor/status-vote/current/consensus"),
+        "404 Not found"
+    );
+}
+
+#[test]
+fn the_consensus_is_compressed_as_asked_and_tells_its_times() {
+    let (documents, _) = directory();
+    for (path, accept, coding) in [
+        (CONSENSUS.to_string(), "", "identity"),
+        (format!("{CONSENSUS}.z"), "", "deflate"),
+        (CONSENSUS.to_string(), "x-zstd, deflate, gzip", "deflate"),
+        (CONSENSUS.to_string(), "gzip", "gzip"),
+        (CONSENSUS.to_string(), "br", "identity"),
+    ] {
+        let headers = match accept {
+            "" => String::new(),
+            accept => format!("Accept-Encoding: {accept}\r\n"),
+        };
+        let (_, headers, body) = ask_at(&documents, &path, &headers, now());
+        assert!(
+            headers.contains(&format!("Content-Encoding: {coding}\r\n")),
+            "{headers}"
+        );
+        assert!(body.starts_with("network-status-version 3 microdesc\n"));
+        // Fresh until 59 minutes from now.
+        assert!(
+            headers.contains("Expires: Sat, 21 Nov 2026 01:59:00 GMT"),
+            "{headers}"
+        );
+    }
+    let since = "If-Modified-Since: Sat, 21 Nov 2026 00:59:00 GMT\r\n";
+    let (status, ..) = ask_at(&documents, CONSENSUS, since, now());
+    assert_eq!(status, "HTTP/1.0 304 Not modified");
+    let since = "If-Modified-Since: Sat, 21 Nov 2026 00:58:59 GMT\r\n";
+    let (status, ..) = ask_at(&documents, CONSENSUS, since, now());
+    assert_eq!(status, "HTTP/1.0 200 OK");
+    let late = now() + secs(3 * 3600 + 86_400);
+    let (status, ..) = ask_at(&documents, CONSENSUS, "", late);
+    assert_eq!(status, "HTTP/1.0 404 Consensus is too old");
+    let stale = now() + secs(2 * 3600);
+    let (_, headers, _) = ask_at(&documents, CONSENSUS, "", stale);
+    assert!(headers.contains("Pragma: no-cache"), "{headers}");
+    let early = now() - secs(2 * 86_400);
+    let (status, ..) = ask_at(&documents, CONSENSUS, "", early);
+    assert_eq!(status, "HTTP/1.0 404 Consensus is too new");
+}
+
+#[test]
+fn microdescriptors_are_served_by_digest_each_once() {
+    let (documents, _) = directory();
+    let texts = [0, 1, 2].map(|number| text_of(&[number; 20].into()));
+    let digests = texts
+        .clone()
+        .map(|text| microdesc::split(&text).next().unwrap().digest());
+    let path = microdesc::path(&[digests[0], [9; 32], digests[2], digests[0]]);
+    let (status_line, body) = ask(&documents, &path);
+    assert_eq!(status_line, "HTTP/1.0 200 OK");
+    let mut served: Vec<&str> = microdesc::split(&body).map(|piece| piece.text).collect();
+    served.sort_unstable();
+    assert_eq!(served, [&*texts[0], &*texts[2]]);
+    for path in [
+        "/tor/micro/d/",
+        "/tor/micro/d/AAAA",
+        "/tor/micro/d/AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
+        "/tor/micro/d/!!!!-----",
+    ] {
+        assert_eq!(status(&documents, path), "404 Not found", "{path}");
+    }
+}
+
+#[test]
+fn certificates_are_served_by_their_keys() {
+    let (documents, authority) = directory();
+    let fp = hex::encode_upper(authority.id().as_bytes());
+    let sk = hex::encode(
+        authority
+            .signing
+            .to_public_key()
+            .to_rsa_identity()
+            .as_bytes(),
+    );
+    for which in [
+        "all".to_string(),
+        format!("fp/{fp}+{fp}"),
+        format!("sk/{sk}"),
+        format!("fp-sk/{fp}-{sk}+{sk}-{fp}.z"),
+    ] {
+        let (status_line, body) = ask(&documents, &format!("/tor/keys/{which}"));
+        assert_eq!(status_line, "HTTP/1.0 200 OK", "{which}");
+        assert_eq!(body, authority.cert, "{which}");
+    }
+    for (which, answer) in [
+        ("authority".to_string(), "404 Not found"),
+        (format!("fp/{sk}"), "404 Not found"),
+        (format!("fp-sk/{fp}-{fp}"), "404 Not found"),
+        ("fp/xyz".into(), "404 Not found"),
+        ("x/y".into(), "400 Bad request"),
+    ] {
+        assert_eq!(status(&documents, &format!("/tor/keys/{which}")), answer);
+    }
+    let since = "If-Modified-Since: Sat, 21 Nov 2026 00:59:00 GMT\r\n";
+    let (status, ..) = ask_at(&documents, "/tor/keys/all", since, now());
+    assert_eq!(status, "HTTP/1.0 304 Not modified");
+}
+
+#[test]
+fn our_own_descriptor_is_served_and_nobody_elses() {
+    let (documents, _) = directory();
+    let descriptor = relay(1);
+    let signed = descriptor.sign(&moment()).unwrap();
+    let fp = hex::encode_upper(descriptor.rsa_id().as_bytes());
+    for which in ["authority".to_string(), "all".into(), format!("fp/{fp}")] {
+        let (_, body) = ask(&documents, &format!("/tor/server/{which}.z"));
+        assert!(body.starts_with("router weft1 "), "{body}");
+        let (_, body) = ask(&documents, &format!("/tor/extra/{which}"));
+        assert!(body.starts_with("extra-info weft1 "), "{body}");
+    }
+    // A descriptor names its extra-info document by digest.
+    let line = signed
+        .router
+        .lines()
+        .find(|l| l.starts_with("extra-info-digest "));
+    let digest = line.unwrap().split(' ').nth(1).unwrap().to_string();
+    let (_, body) = ask(&documents, &format!("/tor/extra/d/{digest}"));
+    assert!(body.starts_with("extra-info weft1 "), "{body}");
+    let other = "A".repeat(40);
+    for (path, answer) in [
+        (format!("server/fp/{other}"), "404 Servers unavailable"),
+        (format!("server/d/{digest}"), "404 Servers unavailable"),
+        ("server/x/y".into(), "404 Not found"),
+        ("nonsense".into(), "404 Not found"),
+        ("".into(), "404 Not found"),
+        ("robots.txt".into(), "200 OK"),
+    ] {
+        assert_eq!(
+            status(&documents, &format!("/tor/{path}")),
+            answer,
+            "{path}"
+        );
+    }
+}
+
+#[test]
+fn an_empty_directory_has_nothing() {
+    let documents = CachedDocuments::default();
+    for path in [CONSENSUS, "/tor/keys/all", "/tor/micro/d/AAAA"] {
+        assert_eq!(status(&documents, path), "404 Not found");
+    }
+    assert_eq!(
+        status(&documents, "/tor/server/authority"),
+        "404 Servers unavailable"
+    );
+}
+
+#[test]
+fn somebody_nearby_is_not_told_an_address() {
+    let (documents, _) = directory();
+    let request = Request {
+        path: CONSENSUS.into(),
+        accepts: Accepts::default(),
+        since: None,
+    };
+    for (peer, told) in [
+        ("127.0.0.1", false),
+        ("192.168.1.2", false),
+        ("::ffff:10.0.0.1", false),
+        ("::1", false),
+        ("2001:db8::1", true),
+        ("203.0.113.7", true),
+    ] {
+        let answer = Answer::new(&documents, &request, now(), peer.parse().unwrap());
+        assert_eq!(answer.head.contains("X-Your-Address-Is"), told, "{peer}");
+        let head = parse_head(answer.head.as_bytes()).unwrap().unwrap();
+        assert_eq!(head.compression, Compression::Identity);
+    }
+}

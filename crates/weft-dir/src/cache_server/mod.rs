@@ -1,0 +1,230 @@
+//! The directory that a relay serves (DirCache, DirPort): consensus, certificates,
+//! microdescriptors, its own descriptor, over HTTP/1.0 (dir-spec 4, 6; C tor dircache.c).
+//!
+//! Clients come by BEGIN_DIR streams of circuits, each of which is one end of a socket pair here,
+//! or by the DirPort. Everything is bounded: streams at once, in all and from one address; bytes
+//! and time of a request; time without progress of an answer.
+
+mod answer;
+mod documents;
+mod request;
+
+use std::collections::HashMap;
+use std::io;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+
+use crate::clock::Clock;
+
+pub use answer::Answer;
+pub use documents::CachedDocuments;
+pub use request::{Accepts, MAX_HEAD, Parsed, Request, parse};
+
+/// Streams at once.
+const MAX_STREAMS: usize = 1024;
+/// The same from one address: that of a client or of the relay that the stream comes by.
+const MAX_FROM_ONE: usize = 256;
+/// Time for a request.
+const REQUEST_TIME: Duration = Duration::from_secs(60);
+/// Time without progress of an answer.
+const STALL: Duration = Duration::from_secs(60);
+/// Time for all of a stream.
+const TOTAL: Duration = Duration::from_secs(1800);
+/// After an answer, time for the other side to close.
+const FAREWELL: Duration = Duration::from_secs(5);
+/// Bytes that are read after a request and not looked at: closing a socket that holds unread
+/// bytes would reset the connection, and the answer could be lost.
+const MAX_REST: usize = 64 << 10;
+/// Bytes of an answer written at once, between two looks at the clock.
+const CHUNK: usize = 32 << 10;
+/// How long nobody is accepted when the system has no more file descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
+
+/// A directory that answers.
+#[derive(Clone)]
+pub struct CacheServer {
+    /// What there is to serve.
+    documents: Arc<CachedDocuments>,
+    /// Time.
+    clock: Arc<dyn Clock>,
+    /// Streams that are open.
+    open: Arc<Mutex<Open>>,
+}
+
+/// Streams that are open.
+#[derive(Debug, Default)]
+struct Open {
+    /// In all.
+    total: usize,
+    /// By address.
+    by_peer: HashMap<IpAddr, usize>,
+}
+
+/// A place among the streams that may be open.
+struct Place {
+    /// Where it is counted.
+    open: Arc<Mutex<Open>>,
+    /// Whose it is.
+    peer: IpAddr,
+}
+
+impl Place {
+    /// A place for a stream of `peer`; `None`: there are too many.
+    fn take(open: &Arc<Mutex<Open>>, peer: IpAddr) -> Option<Self> {
+        let mut counts = open.lock().unwrap_or_else(PoisonError::into_inner);
+        if counts.total >= MAX_STREAMS {
+            return None;
+        }
+        let of_peer = counts.by_peer.entry(peer).or_default();
+        if *of_peer >= MAX_FROM_ONE {
+            return None;
+        }
+        *of_peer += 1;
+        counts.total += 1;
+        Some(Self {
+            open: open.clone(),
+            peer,
+        })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut counts = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.total = counts.total.saturating_sub(1);
+        if let Some(of_peer) = counts.by_peer.get_mut(&self.peer) {
+            *of_peer = of_peer.saturating_sub(1);
+            if *of_peer == 0 {
+                counts.by_peer.remove(&self.peer);
+            }
+        }
+    }
+}
+
+impl CacheServer {
+    /// A directory that serves `documents` and lives by `clock`.
+    pub fn new(documents: Arc<CachedDocuments>, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            documents,
+            clock,
+            open: Arc::default(),
+        }
+    }
+
+    /// Accepts connections, as long as it is polled.
+    pub async fn accept(&self, listener: TcpListener) {
+        loop {
+            match listener.accept().await {
+                Ok((stream, peer)) => {
+                    let server = self.clone();
+                    tokio::spawn(async move { server.serve(stream, peer.ip()).await });
+                }
+                Err(_) => self.clock.sleep(ACCEPT_PAUSE).await,
+            }
+        }
+    }
+
+    /// Answers one request of `peer`; returns when the stream is done with.
+    pub async fn serve(&self, mut stream: impl AsyncRead + AsyncWrite + Unpin, peer: IpAddr) {
+        let Some(place) = Place::take(&self.open, peer) else {
+            // A few hundred bytes always fit into the socket's buffer: nothing is waited for.
+            let busy = Answer::short(503, "Directory busy, try again later", self.clock.wall());
+            let _ =
+                tokio::time::timeout(Duration::ZERO, stream.write_all(busy.head.as_bytes())).await;
+            return;
+        };
+        tokio::select! {
+            // A peer that goes away or takes too long has lost nothing but its own answer.
+            _ = self.exchange(&mut stream, peer) => {}
+            () = self.clock.sleep(TOTAL) => {}
+        }
+        drop(place);
+    }
+
+    /// A request, an answer, the end.
+    async fn exchange(
+        &self,
+        stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
+        peer: IpAddr,
+    ) -> io::Result<()> {
+        let asked = tokio::select! {
+            biased;
+            asked = read_request(stream) => asked?,
+            () = self.clock.sleep(REQUEST_TIME) => return Ok(()),
+        };
+        let now = self.clock.wall();
+        let answer = match asked {
+            None => return Ok(()),
+            Some(Parsed::Get(request)) => Answer::new(&self.documents, &request, now, peer),
+            Some(Parsed::Bad(status, reason)) => Answer::short(status, reason, now),
+            // `read_request` goes on until it is whole.
+            Some(Parsed::Partial) => return Ok(()),
+        };
+        // The first write carries head and body, so that a small answer is one cell or two.
+        let first = answer.body.len().min(CHUNK);
+        let (begin, rest) = answer.body.split_at(first);
+        let head = [answer.head.as_bytes(), begin].concat();
+        for chunk in std::iter::once(&*head).chain(rest.chunks(CHUNK)) {
+            tokio::select! {
+                biased;
+                written = stream.write_all(chunk) => written?,
+                () = self.clock.sleep(STALL) => return Ok(()),
+            }
+        }
+        stream.shutdown().await?;
+        tokio::select! {
+            biased;
+            rest = drain(stream) => rest,
+            () = self.clock.sleep(FAREWELL) => Ok(()),
+        }
+    }
+}
+
+/// Reads a whole head, or what is none; `None` if the other side goes away before.
+async fn read_request(
+    stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
+) -> io::Result<Option<Parsed>> {
+    let mut bytes = Vec::new();
+    loop {
+        let room = u64::try_from(MAX_HEAD.saturating_sub(bytes.len())).unwrap_or(0);
+        let before = bytes.len();
+        if (&mut *stream).take(room).read_buf(&mut bytes).await? == 0 && room > 0 {
+            return Ok(None);
+        }
+        // A head that comes byte by byte must not be parsed as often as it has bytes.
+        if may_be_whole(&bytes, before) {
+            match parse(&bytes) {
+                Parsed::Partial => {}
+                parsed => return Ok(Some(parsed)),
+            }
+        }
+    }
+}
+
+/// Whether `bytes`, of which those from `before` on are new, may be a whole head, or can be no
+/// head: an empty line has come, or they begin with one, or there is no room for more.
+fn may_be_whole(bytes: &[u8], before: usize) -> bool {
+    let new = bytes.get(before.saturating_sub(3)..).unwrap_or_default();
+    let empty_line = |end: &[u8]| new.windows(end.len()).any(|window| window == end);
+    bytes.len() >= MAX_HEAD || empty_line(b"\n\r\n") || empty_line(b"\n\n")
+}
+
+/// Reads what still comes, to some bound.
+async fn drain(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<()> {
+    let mut rest = [0; 1024];
+    let mut read = 0;
+    while read < MAX_REST {
+        match stream.read(&mut rest).await? {
+            0 => break,
+            more => read += more,
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,181 @@
+//! What somebody asks of our directory: the head of an HTTP request, total over hostile bytes.
+//!
+//! As C tor reads it (dircache.c `directory_handle_command_get`): a path with or without a scheme
+//! and host in front of it, `.z` for zlib, `Accept-Encoding`, `If-Modified-Since`.
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation
+)]
+
+use std::time::SystemTime;
+
+use crate::http::parse_date;
+
+/// Bytes of a head at most (C tor `MAX_HEADERS_SIZE`).
+pub const MAX_HEAD: usize = 50_000;
+/// Header lines at most.
+const MAX_HEADERS: usize = 64;
+
+/// A request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// The path, from `/tor/`, without `.z`.
+    pub path: String,
+    /// Which compression is understood.
+    pub accepts: Accepts,
+    /// `If-Modified-Since`.
+    pub since: Option<SystemTime>,
+}
+
+/// Compressions that the other side understands, besides none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Accepts {
+    /// zlib.
+    pub deflate: bool,
+    /// gzip.
+    pub gzip: bool,
+}
+
+/// What has come so far.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Parsed {
+    /// Not all of it.
+    Partial,
+    /// A request for a document.
+    Get(Request),
+    /// Something else; the status and the reason to answer with.
+    Bad(u16, &'static str),
+}
+
+/// Reads what has come so far.
+pub fn parse(bytes: &[u8]) -> Parsed {
+    const BAD: Parsed = Parsed::Bad(400, "Bad request");
+    // An HTTP parser may skip empty lines, at length and again and again.
+    if matches!(bytes.first(), Some(b'\r' | b'\n')) {
+        return BAD;
+    }
+    let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
+    let mut request = httparse::Request::new(&mut headers);
+    match request.parse(bytes.get(..MAX_HEAD).unwrap_or(bytes)) {
+        Ok(httparse::Status::Complete(_)) => {}
+        Ok(httparse::Status::Partial) if bytes.len() < MAX_HEAD => return Parsed::Partial,
+        Ok(httparse::Status::Partial) | Err(_) => return BAD,
+    }
+    let (Some(method), Some(target)) = (request.method, request.path) else {
+        return BAD;
+    };
+    match method {
+        "GET" => {}
+        // Uploads are for authorities (C tor says the same of a path that it does not know).
+        "POST" => return Parsed::Bad(404, "Not found"),
+        _ => return BAD,
+    }
+    let Some(path) = path(target) else {
+        return BAD;
+    };
+    let (path, compressed) = match path.strip_suffix(".z") {
+        Some(path) => (path, true),
+        None => (path, false),
+    };
+    let path = if path.starts_with("/tor/") {
+        path.to_string()
+    } else {
+        format!("/tor{path}")
+    };
+    let mut accepts = Accepts {
+        deflate: compressed,
+        gzip: false,
+    };
+    let mut since = None;
+    for header in request.headers.iter() {
+        let Ok(value) = std::str::from_utf8(header.value) else {
+            continue;
+        };
+        if header.name.eq_ignore_ascii_case("If-Modified-Since") {
+            since = parse_date(value);
+        } else if header.name.eq_ignore_ascii_case("Accept-Encoding") {
+            for coding in value.split(',').map(str::trim) {
+                match coding.to_ascii_lowercase().as_str() {
+                    "deflate" | "x-deflate" => accepts.deflate = true,
+                    "gzip" | "x-gzip" => accepts.gzip = true,
+                    _ => {}
+                }
+            }
+        }
+    }
+    Parsed::Get(Request {
+        path,
+        accepts,
+        since,
+    })
+}
+
+/// The path of a target that may have a scheme and a host in front of it, as for a proxy; with a
+/// slash at its beginning.
+fn path(target: &str) -> Option<&str> {
+    let host = target
+        .strip_prefix("http://")
+        .or_else(|| target.strip_prefix("https://"));
+    match host {
+        Some(host) => host.get(host.find('/')?..),
+        None => target.starts_with('/').then_some(target),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn get(head: &str) -> Request {
+        match parse(head.as_bytes()) {
+            Parsed::Get(request) => request,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn requests_of_c_tor_are_read() {
+        let request = get("GET /tor/micro/d/abc.z HTTP/1.0\r\nHost: 1.2.3.4\r\n\
+             Accept-Encoding: x-zstd, deflate , gzip\r\n\
+             If-Modified-Since: Sat, 21 Nov 2026 01:00:00 GMT\r\n\r\n");
+        assert_eq!(request.path, "/tor/micro/d/abc");
+        assert!(request.accepts.deflate && request.accepts.gzip);
+        let since = request.since.unwrap();
+        let at = SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_222_800);
+        assert_eq!(since, at);
+
+        let request = get("GET http://1.2.3.4:80/tor/keys/all HTTP/1.1\r\n\
+             If-Modified-Since: yesterday\r\n\r\n");
+        assert_eq!(request.path, "/tor/keys/all");
+        assert_eq!(request.accepts, Accepts::default());
+        assert_eq!(request.since, None);
+        assert_eq!(
+            get("GET /robots.txt HTTP/1.0\r\n\r\n").path,
+            "/tor/robots.txt"
+        );
+        assert!(get("GET /tor/x.z HTTP/1.0\r\n\r\n").accepts.deflate);
+    }
+
+    #[test]
+    fn what_is_no_request_is_answered_with_its_error() {
+        for (bytes, status) in [
+            ("BREW /tor/ HTTP/1.0\r\n\r\n", 400),
+            ("GET tor HTTP/1.0\r\n\r\n", 400),
+            ("GET http://x HTTP/1.0\r\n\r\n", 400),
+            ("\x16\x03\x01", 400),
+            ("POST /tor/ HTTP/1.0\r\n\r\n", 404),
+        ] {
+            assert!(
+                matches!(parse(bytes.as_bytes()), Parsed::Bad(got, _) if got == status),
+                "{bytes:?}"
+            );
+        }
+        assert_eq!(parse(b"GET /tor/ HTTP/1.0\r\n"), Parsed::Partial);
+        let endless = [b"GET /".to_vec(), vec![b'a'; MAX_HEAD]].concat();
+        assert!(matches!(parse(&endless), Parsed::Bad(400, _)));
+    }
+}

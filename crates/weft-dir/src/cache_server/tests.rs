@@ -1,0 +1,126 @@
+//! Streams of clients that behave and of some that do not.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+use super::*;
+use crate::clock::ManualClock;
+use crate::testing::{now, secs};
+use tokio::io::DuplexStream;
+
+const PEER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(203, 0, 113, 7));
+
+fn server() -> (CacheServer, Arc<ManualClock>) {
+    let clock = Arc::new(ManualClock::new(now()));
+    let documents = Arc::new(CachedDocuments::default());
+    (CacheServer::new(documents, clock.clone()), clock)
+}
+
+/// A stream that the server serves, and its end.
+fn open(server: &CacheServer, peer: IpAddr) -> (DuplexStream, tokio::task::JoinHandle<()>) {
+    let (ours, theirs) = tokio::io::duplex(1024);
+    let server = server.clone();
+    let task = tokio::spawn(async move { server.serve(theirs, peer).await });
+    (ours, task)
+}
+
+async fn answer(mut stream: DuplexStream) -> String {
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    answer
+}
+
+#[tokio::test]
+async fn a_request_is_answered_however_it_is_cut() {
+    for pieces in [
+        vec!["GET /tor/robots.txt HTTP/1.0\r\n\r\n"],
+        vec!["GET /tor/robots.txt HTTP/1.0\r", "\n", "\r", "\n"],
+        vec!["GET /tor/robots.txt HTTP/1.0\n\n and more that nobody reads"],
+    ] {
+        let (server, _) = server();
+        let (mut stream, task) = open(&server, PEER);
+        for piece in pieces {
+            stream.write_all(piece.as_bytes()).await.unwrap();
+            tokio::task::yield_now().await;
+        }
+        let answer = answer(stream).await;
+        assert!(answer.starts_with("HTTP/1.0 200 OK\r\n"), "{answer}");
+        assert!(answer.ends_with("Disallow: /\r\n"), "{answer}");
+        task.await.unwrap();
+        assert_eq!(server.open.lock().unwrap().total, 0);
+    }
+}
+
+#[tokio::test]
+async fn garbage_is_a_bad_request_and_silence_ends() {
+    let (server, clock) = server();
+    let (mut stream, task) = open(&server, PEER);
+    stream.write_all(b"\x16\x03\x01\n\r\n").await.unwrap();
+    assert!(answer(stream).await.starts_with("HTTP/1.0 400 Bad request"));
+    task.await.unwrap();
+
+    // More than a head may have; what is not read any more cannot be written any more.
+    let (mut stream, task) = open(&server, PEER);
+    let endless = [b"GET /".to_vec(), vec![b'a'; MAX_HEAD]].concat();
+    let _ = stream.write_all(&endless).await;
+    assert!(answer(stream).await.starts_with("HTTP/1.0 400 Bad request"));
+    task.await.unwrap();
+
+    let (mut stream, task) = open(&server, PEER);
+    stream.write_all(b"GET /tor/").await.unwrap();
+    while !task.is_finished() {
+        tokio::task::yield_now().await;
+        clock.advance(secs(10));
+    }
+    assert_eq!(answer(stream).await, "");
+}
+
+#[tokio::test]
+async fn one_that_does_not_read_is_given_up() {
+    let (server, clock) = server();
+    server.documents.with_microdescs(|store| {
+        let text = format!("onion-key\n{}", "x".repeat(20_000));
+        store.add([1; 32], &text, now());
+    });
+    let (mut stream, task) = open(&server, PEER);
+    let path = crate::microdesc::path(&[[1; 32]]);
+    let path = path.strip_suffix(".z").unwrap();
+    let request = format!("GET {path} HTTP/1.0\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    assert!(!task.is_finished());
+    for _ in 0..20 {
+        clock.advance(secs(10));
+        tokio::task::yield_now().await;
+    }
+    task.await.unwrap();
+    assert!(answer(stream).await.len() <= 1024);
+}
+
+#[tokio::test]
+async fn too_many_streams_from_one_address_are_refused_and_others_are_not() {
+    let (server, _) = server();
+    let mut held = Vec::new();
+    for _ in 0..MAX_FROM_ONE {
+        held.push(open(&server, PEER));
+    }
+    tokio::task::yield_now().await;
+    let (stream, _) = open(&server, PEER);
+    let refused = answer(stream).await;
+    assert!(
+        refused.starts_with("HTTP/1.0 503 Directory busy, try again later\r\n"),
+        "{refused}"
+    );
+    let (mut stream, _) = open(&server, "203.0.113.8".parse().unwrap());
+    let request = b"GET /tor/robots.txt HTTP/1.0\r\n\r\n";
+    stream.write_all(request).await.unwrap();
+    assert!(answer(stream).await.starts_with("HTTP/1.0 200 OK"));
+
+    // Those that go away make room.
+    for (stream, task) in held {
+        drop(stream);
+        task.await.unwrap();
+    }
+    let counts = server.open.lock().unwrap();
+    assert_eq!((counts.total, counts.by_peer.len()), (0, 0));
+}

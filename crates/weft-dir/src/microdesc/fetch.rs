@@ -1,0 +1,214 @@
+//! Which microdescriptors to ask for next.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use rand::Rng;
+
+use super::MdDigest;
+use crate::schedule::Backoff;
+
+/// Most digests in one request (C tor `MAX_MICRODESCS_PER_REQUEST`: longer request lines are
+/// refused by old proxies).
+const MAX_PER_REQUEST: usize = 92;
+/// Fewest digests in one request as long as there are more to ask for (C tor
+/// `MIN_DL_PER_REQUEST`).
+const MIN_PER_REQUEST: usize = 32;
+/// Requests among which few digests are shared out, so that no directory knows all that we ask
+/// for and a bad one does little harm (C tor `MIN_REQUESTS`).
+const SHARES: usize = 3;
+/// Requests underway at the same time.
+const MAX_UNDERWAY: usize = 8;
+/// Longest delay of one that nobody had (C tor's schedule grows to its hourly reset, too).
+const RETRY_CAP: Duration = Duration::from_secs(3600);
+/// The same in a testing network.
+const RETRY_CAP_TESTING: Duration = Duration::from_secs(5);
+
+/// Digests asked for together.
+pub type Batch = Vec<MdDigest>;
+
+/// The state of one that we lack.
+#[derive(Debug)]
+struct Wanted {
+    /// Whether it is being asked for.
+    underway: bool,
+    /// Not before this monotonic time.
+    not_before: Duration,
+    /// Delays after failures.
+    backoff: Backoff,
+}
+
+/// The microdescriptors that are lacking.
+#[derive(Debug)]
+pub struct MicrodescFetch {
+    /// By digest.
+    wanted: BTreeMap<MdDigest, Wanted>,
+    /// Requests underway.
+    underway: usize,
+    /// Largest delay after failures.
+    cap: Duration,
+}
+
+impl MicrodescFetch {
+    /// Nothing is lacking yet.
+    pub fn new(testing: bool) -> Self {
+        Self {
+            wanted: BTreeMap::new(),
+            underway: 0,
+            cap: if testing {
+                RETRY_CAP_TESTING
+            } else {
+                RETRY_CAP
+            },
+        }
+    }
+
+    /// These, and no others, are lacking now.
+    pub fn want(&mut self, digests: impl IntoIterator<Item = MdDigest>) {
+        let mut before = std::mem::take(&mut self.wanted);
+        for digest in digests {
+            let state = before.remove(&digest).unwrap_or_else(|| Wanted {
+                underway: false,
+                not_before: Duration::ZERO,
+                backoff: Backoff::new(Duration::ZERO, self.cap),
+            });
+            self.wanted.insert(digest, state);
+        }
+    }
+
+    /// How many are lacking.
+    pub fn lacking(&self) -> usize {
+        self.wanted.len()
+    }
+
+    /// Whether requests are underway.
+    pub fn is_underway(&self) -> bool {
+        self.underway > 0
+    }
+
+    /// Digests to ask one directory for now. They count as underway until
+    /// [`answered`](Self::answered).
+    pub fn next(&mut self, monotonic: Duration) -> Option<Batch> {
+        if self.underway >= MAX_UNDERWAY {
+            return None;
+        }
+        let ready = |wanted: &Wanted| !wanted.underway && wanted.not_before <= monotonic;
+        let count = self.wanted.values().filter(|wanted| ready(wanted)).count();
+        if count == 0 {
+            return None;
+        }
+        // With requests underway this is what is left of a share-out that has begun.
+        let shares = SHARES.saturating_sub(self.underway).max(1);
+        let size = count
+            .div_ceil(shares)
+            .clamp(MIN_PER_REQUEST, MAX_PER_REQUEST);
+        let batch: Batch = self
+            .wanted
+            .iter_mut()
+            .filter(|(_, wanted)| ready(wanted))
+            .take(size)
+            .map(|(digest, wanted)| {
+                wanted.underway = true;
+                *digest
+            })
+            .collect();
+        self.underway += 1;
+        Some(batch)
+    }
+
+    /// The request for `batch` has ended. Those in it that [`arrived`](Self::arrived) are not
+    /// lacking any more; the others are asked for again after a delay.
+    pub fn answered(&mut self, batch: &[MdDigest], monotonic: Duration, rng: &mut impl Rng) {
+        self.underway = self.underway.saturating_sub(1);
+        for digest in batch {
+            if let Some(wanted) = self.wanted.get_mut(digest) {
+                wanted.underway = false;
+                wanted.not_before = monotonic + wanted.backoff.failed(rng);
+            }
+        }
+    }
+
+    /// This one has come.
+    pub fn arrived(&mut self, digest: &MdDigest) -> bool {
+        self.wanted.remove(digest).is_some()
+    }
+
+    /// Delays after failures are forgotten.
+    pub fn retry_now(&mut self) {
+        for wanted in self.wanted.values_mut() {
+            wanted.not_before = Duration::ZERO;
+            wanted.backoff.succeeded();
+        }
+    }
+
+    /// How long until [`next`](Self::next) may have something, if nothing else happens.
+    pub fn wait(&self, monotonic: Duration) -> Option<Duration> {
+        if self.underway >= MAX_UNDERWAY {
+            return None;
+        }
+        self.wanted
+            .values()
+            .filter(|wanted| !wanted.underway)
+            .map(|wanted| wanted.not_before.saturating_sub(monotonic))
+            .min()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+mod tests {
+    use super::*;
+    use rand::SeedableRng;
+    use rand_chacha::ChaCha8Rng;
+
+    fn digests(count: u16) -> Vec<MdDigest> {
+        (0..count)
+            .map(|number| {
+                let mut digest = [0; 32];
+                digest[..2].copy_from_slice(&number.to_be_bytes());
+                digest
+            })
+            .collect()
+    }
+
+    #[test]
+    fn few_go_into_few_requests_and_many_into_full_ones() {
+        let mut fetch = MicrodescFetch::new(false);
+        fetch.want(digests(150));
+        let sizes: Vec<usize> = std::iter::from_fn(|| fetch.next(Duration::ZERO))
+            .map(|batch| batch.len())
+            .collect();
+        assert_eq!(sizes, [50, 50, 50]);
+
+        let mut fetch = MicrodescFetch::new(false);
+        fetch.want(digests(5));
+        assert_eq!(fetch.next(Duration::ZERO).unwrap().len(), 5);
+
+        let mut fetch = MicrodescFetch::new(false);
+        fetch.want(digests(5000));
+        let sizes: Vec<usize> = std::iter::from_fn(|| fetch.next(Duration::ZERO))
+            .map(|batch| batch.len())
+            .collect();
+        assert_eq!(sizes, [MAX_PER_REQUEST; MAX_UNDERWAY]);
+    }
+
+    #[test]
+    fn what_did_not_come_is_asked_for_again_later_and_what_came_never() {
+        let mut rng = ChaCha8Rng::seed_from_u64(1);
+        let mut fetch = MicrodescFetch::new(true);
+        fetch.want(digests(3));
+        let batch = fetch.next(Duration::ZERO).unwrap();
+        assert!(fetch.next(Duration::ZERO).is_none());
+        assert!(fetch.arrived(&batch[0]));
+        assert!(!fetch.arrived(&batch[0]));
+        fetch.answered(&batch, Duration::ZERO, &mut rng);
+        assert!(!fetch.is_underway());
+        assert!(fetch.next(Duration::ZERO).is_none());
+        let wait = fetch.wait(Duration::ZERO).unwrap();
+        assert!(wait >= Duration::from_secs(1));
+        assert_eq!(fetch.next(RETRY_CAP_TESTING).unwrap(), batch[1..]);
+        // A new consensus may not list it any more.
+        fetch.want(digests(2));
+        assert_eq!(fetch.lacking(), 2);
+    }
+}
