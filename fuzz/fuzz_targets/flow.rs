@@ -1,0 +1,232 @@
+//! Flow and congestion control, with a far end that says anything at any time.
+//!
+//! Input: a byte that chooses the kind of circuit and stream, one for cc_sendme_inc, then
+//! operations: a byte each and what it takes. The clock moves only as the input says.
+#![no_main]
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use libfuzzer_sys::fuzz_target;
+use weft_cell::stream_msg::{Sendme, Xoff, Xon};
+use weft_core::flow::{CcParams, CircuitFlow, FlowMsg, MAX_CWND, PathKind, Side, StreamFlow};
+
+/// More operations than this show nothing new.
+const MAX_OPERATIONS: usize = 2000;
+
+/// What the input has still to say; zeros when it has ended.
+struct Bytes<'a>(&'a [u8]);
+
+impl<'a> Bytes<'a> {
+    fn byte(&mut self) -> u8 {
+        match self.0.split_first() {
+            Some((first, rest)) => {
+                self.0 = rest;
+                *first
+            }
+            None => 0,
+        }
+    }
+
+    fn word(&mut self) -> u32 {
+        u32::from_be_bytes([0, self.byte(), self.byte(), self.byte()])
+    }
+
+    /// A length, then so many bytes.
+    fn data(&mut self) -> &'a [u8] {
+        let length = usize::from(self.byte()).min(self.0.len());
+        let (data, rest) = self.0.split_at(length);
+        self.0 = rest;
+        data
+    }
+}
+
+/// Both ends of one thing, and what the test knows of them.
+struct Play {
+    now: Instant,
+    circuit: CircuitFlow,
+    increment: u64,
+    sent: u64,
+    acknowledged: u64,
+    /// Cells for which a SENDME is due.
+    due: VecDeque<u64>,
+    stream: StreamFlow,
+    windows: bool,
+    stream_sent: u64,
+    stream_acknowledged: u64,
+}
+
+fn digest(cell: u64) -> [u8; 20] {
+    let mut digest = [7; 20];
+    digest[..8].copy_from_slice(&cell.to_be_bytes());
+    digest
+}
+
+impl Play {
+    fn new(kind: u8, increment: u8) -> Self {
+        let now = Instant::now();
+        let path = [PathKind::Exit, PathKind::Onion, PathKind::Sbws];
+        let params = CcParams::default().for_path(path[usize::from(kind) % 3]);
+        let windows = kind & 4 == 0;
+        let side = match kind & 8 {
+            0 => Side::Client,
+            _ => Side::Exit,
+        };
+        Play {
+            now,
+            circuit: match windows {
+                true => CircuitFlow::fixed(),
+                false => CircuitFlow::vegas(&params, increment, now),
+            },
+            increment: match windows {
+                true => 100,
+                false => increment.max(1).into(),
+            },
+            sent: 0,
+            acknowledged: 0,
+            due: VecDeque::new(),
+            stream: match windows {
+                true => StreamFlow::fixed(),
+                false => StreamFlow::xon_xoff(&params, side),
+            },
+            windows,
+            stream_sent: 0,
+            stream_acknowledged: 0,
+        }
+    }
+
+    /// One operation; false when the far end broke the rules and the circuit is gone.
+    fn operate(&mut self, input: &mut Bytes<'_>) -> bool {
+        match input.byte() % 10 {
+            0 | 1 => {
+                let cells = self.circuit.room().min(u32::from(input.byte()) * 4);
+                (0..cells).for_each(|_| self.send());
+            }
+            // An honest SENDME, if one is due.
+            2 | 3 => {
+                let blocked = input.byte() & 1 == 1;
+                if let Some(cell) = self.due.pop_front() {
+                    let sendme = Sendme::authenticated(&digest(cell));
+                    let taken = self.circuit.sendme(&sendme, 1, blocked, self.now);
+                    assert_eq!(taken, Ok(()), "an honest SENDME");
+                    self.acknowledged += self.increment;
+                }
+            }
+            // Any bytes as one.
+            4 => {
+                let (accept, data) = (input.byte() % 3, input.data());
+                let due = self.due.pop_front();
+                let taken = self.circuit.sendme(data, accept, false, self.now);
+                let Ok(()) = taken else { return false };
+                let due = due.expect("nothing was due");
+                let sendme = Sendme::decode(data).expect("it was taken");
+                assert!(sendme.version >= accept);
+                assert!(sendme.digest.is_none_or(|given| given == digest(due)));
+                self.acknowledged += self.increment;
+            }
+            5 => self.now += Duration::from_micros(u64::from(input.word()) << (input.byte() % 20)),
+            6 => self.circuit.set_blocked(input.byte() & 1 == 1, self.now),
+            7 => {
+                if self.circuit.note_received().is_err() {
+                    return false;
+                }
+                let bytes = usize::from(input.byte()) * 2;
+                if self.stream.note_received(bytes).is_err() {
+                    return false;
+                }
+            }
+            8 => {
+                let (queued, mut written) = (input.word() as usize, input.word() as usize);
+                for _ in 0..20 {
+                    match self.stream.note_queue(queued, written, self.now) {
+                        None => return true,
+                        Some(FlowMsg::Sendme) => assert!(self.windows),
+                        Some(FlowMsg::Xoff | FlowMsg::Xon(_)) => assert!(!self.windows),
+                    }
+                    written = 0;
+                }
+                panic!("it never stops to say something");
+            }
+            _ => return self.far_end_of_stream(input),
+        }
+        true
+    }
+
+    fn send(&mut self) {
+        self.sent += 1;
+        let (cell, due) = (self.sent, &mut self.due);
+        self.circuit.note_sent(
+            || {
+                due.push_back(cell);
+                digest(cell)
+            },
+            self.now,
+        );
+        assert_eq!(
+            self.due.back() == Some(&cell),
+            cell.is_multiple_of(self.increment)
+        );
+    }
+
+    fn far_end_of_stream(&mut self, input: &mut Bytes<'_>) -> bool {
+        let which = input.byte();
+        let taken = match which % 6 {
+            0 => {
+                let cells = self.stream.room().min(u32::from(input.byte()));
+                self.stream.note_sent(cells);
+                self.stream_sent += u64::from(cells);
+                Ok(())
+            }
+            1 => {
+                let taken = self.stream.sendme();
+                if taken.is_ok() {
+                    self.stream_acknowledged += 50;
+                }
+                taken
+            }
+            2 => self.stream.xoff(&Xoff { version: 0 }.encode()),
+            3 => {
+                let kbps_ewma = input.word();
+                self.stream.xon(
+                    &Xon {
+                        version: 0,
+                        kbps_ewma,
+                    }
+                    .encode(),
+                )
+            }
+            4 => self.stream.xoff(input.data()),
+            _ => self.stream.xon(input.data()),
+        };
+        taken.is_ok()
+    }
+
+    /// What holds at any time.
+    fn audit(&self) {
+        let in_flight = u64::from(self.circuit.in_flight());
+        assert_eq!(in_flight, self.sent - self.acknowledged);
+        let window = self.circuit.window();
+        assert!((1..=MAX_CWND).contains(&window));
+        assert!(u64::from(window) >= self.increment);
+        assert_eq!(
+            self.circuit.room(),
+            window.saturating_sub(self.circuit.in_flight())
+        );
+        if self.windows {
+            let open = 500 + self.stream_acknowledged - self.stream_sent;
+            assert_eq!(u64::from(self.stream.room()), open);
+            assert!(open <= 500);
+        }
+    }
+}
+
+fuzz_target!(|input: &[u8]| {
+    let mut input = Bytes(input);
+    let mut play = Play::new(input.byte(), input.byte());
+    for _ in 0..MAX_OPERATIONS {
+        if input.0.is_empty() || !play.operate(&mut input) {
+            break;
+        }
+        play.audit();
+    }
+});
