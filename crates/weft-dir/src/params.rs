@@ -235,6 +235,26 @@ params! {
     cc_vegas_delta_exit: u32 = "cc_vegas_delta_exit", 310, 0, MAX, count;
     /// Slow-start cap of circuits through an exit.
     cc_sscap_exit: u32 = "cc_sscap_exit", 600, 100, MAX, count;
+    /// Vegas alpha of circuits to onion services.
+    cc_vegas_alpha_onion: u32 = "cc_vegas_alpha_onion", 186, 0, 1000, count;
+    /// Vegas beta of circuits to onion services.
+    cc_vegas_beta_onion: u32 = "cc_vegas_beta_onion", 372, 0, 1000, count;
+    /// Vegas gamma of circuits to onion services.
+    cc_vegas_gamma_onion: u32 = "cc_vegas_gamma_onion", 248, 0, 1000, count;
+    /// Vegas delta of circuits to onion services.
+    cc_vegas_delta_onion: u32 = "cc_vegas_delta_onion", 434, 0, MAX, count;
+    /// Slow-start cap of circuits to onion services.
+    cc_sscap_onion: u32 = "cc_sscap_onion", 475, 100, MAX, count;
+    /// Vegas alpha of a bandwidth scanner's circuits.
+    cc_vegas_alpha_sbws: u32 = "cc_vegas_alpha_sbws", 93, 0, 1000, count;
+    /// Vegas beta of a bandwidth scanner's circuits.
+    cc_vegas_beta_sbws: u32 = "cc_vegas_beta_sbws", 155, 0, 1000, count;
+    /// Vegas gamma of a bandwidth scanner's circuits.
+    cc_vegas_gamma_sbws: u32 = "cc_vegas_gamma_sbws", 124, 0, 1000, count;
+    /// Vegas delta of a bandwidth scanner's circuits.
+    cc_vegas_delta_sbws: u32 = "cc_vegas_delta_sbws", 248, 0, MAX, count;
+    /// Slow-start cap of a bandwidth scanner's circuits.
+    cc_sscap_sbws: u32 = "cc_sscap_sbws", 400, 100, MAX, count;
     /// Bytes, in cells' worth, buffered at an exit before XOFF.
     cc_xoff_exit: u32 = "cc_xoff_exit", 500, 1, 10_000, count;
     /// Bytes, in cells' worth, buffered at a client before XOFF.

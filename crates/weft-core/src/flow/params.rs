@@ -121,7 +121,7 @@ impl Default for CcParams {
             sendme_inc: 31,
             cwnd_init: 4 * 31,
             cwnd_min: 4 * 31,
-            cwnd_max: u32::MAX,
+            cwnd_max: i32::MAX.unsigned_abs(),
             cwnd_inc: 1,
             cwnd_inc_pct_ss: 100,
             cwnd_inc_rate: 31,

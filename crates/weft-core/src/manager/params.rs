@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::flow::CcParams;
 use crate::padding::PaddingParams;
 
 /// What every connection thread of this relay is told. Replaced whole when anything changes.
@@ -38,6 +39,12 @@ pub struct RelayParams {
     pub keepalive: Duration,
     /// Netflow padding.
     pub padding: PaddingParams,
+    /// Congestion control, of circuits whose handshake agrees on it.
+    pub cc: CcParams,
+    /// The version of SENDMEs that this node sends (consensus `sendme_emit_min_version`).
+    pub sendme_emit: u8,
+    /// The lowest version that it accepts (consensus `sendme_accept_min_version`).
+    pub sendme_accept: u8,
 }
 
 impl RelayParams {
@@ -58,6 +65,9 @@ impl RelayParams {
             idle_client_link: Duration::from_secs(1800),
             keepalive: Duration::from_secs(300),
             padding: PaddingParams::default(),
+            cc: CcParams::default(),
+            sendme_emit: 1,
+            sendme_accept: 0,
         }
     }
 }

@@ -11,7 +11,7 @@ use weft_core::manager::RelayParams;
 use weft_core::padding::PaddingParams;
 use weft_dir::params::Params;
 
-use super::Relay;
+use super::{Relay, congestion};
 use crate::process::machine;
 use crate::thread::ThreadParams;
 use crate::thread::mesh::ToThread;
@@ -53,6 +53,9 @@ pub(super) fn relay_params(
             pad_before_usage: consensus.nf_pad_before_usage,
             pad_relays: consensus.nf_pad_relays,
         },
+        cc: congestion::cc_params(consensus),
+        sendme_emit: congestion::byte(consensus.sendme_emit_min_version),
+        sendme_accept: congestion::byte(consensus.sendme_accept_min_version),
         ..RelayParams::new(own_rsa, own_ed25519)
     }
 }

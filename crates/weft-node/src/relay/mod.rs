@@ -3,6 +3,7 @@
 
 mod address;
 mod clock;
+mod congestion;
 mod connections;
 mod descriptor;
 mod heartbeat;

@@ -1,0 +1,83 @@
+//! What the consensus says about congestion and flow control, as circuits and streams follow it.
+
+use weft_core::flow::{CcParams, PathKind, VegasParams};
+use weft_dir::params::Params;
+
+/// The congestion control of new circuits.
+pub(crate) fn cc_params(consensus: &Params) -> CcParams {
+    CcParams {
+        enabled: consensus.cc_alg != 0,
+        path: PathKind::Exit,
+        exit: VegasParams {
+            alpha: consensus.cc_vegas_alpha_exit,
+            beta: consensus.cc_vegas_beta_exit,
+            gamma: consensus.cc_vegas_gamma_exit,
+            delta: consensus.cc_vegas_delta_exit,
+            ss_cap: consensus.cc_sscap_exit,
+        },
+        onion: VegasParams {
+            alpha: consensus.cc_vegas_alpha_onion,
+            beta: consensus.cc_vegas_beta_onion,
+            gamma: consensus.cc_vegas_gamma_onion,
+            delta: consensus.cc_vegas_delta_onion,
+            ss_cap: consensus.cc_sscap_onion,
+        },
+        sbws: VegasParams {
+            alpha: consensus.cc_vegas_alpha_sbws,
+            beta: consensus.cc_vegas_beta_sbws,
+            gamma: consensus.cc_vegas_gamma_sbws,
+            delta: consensus.cc_vegas_delta_sbws,
+            ss_cap: consensus.cc_sscap_sbws,
+        },
+        sendme_inc: byte(consensus.cc_sendme_inc),
+        cwnd_init: consensus.cc_cwnd_init,
+        cwnd_min: consensus.cc_cwnd_min,
+        cwnd_max: consensus.cc_cwnd_max,
+        cwnd_inc: consensus.cc_cwnd_inc,
+        cwnd_inc_pct_ss: consensus.cc_cwnd_inc_pct_ss,
+        cwnd_inc_rate: consensus.cc_cwnd_inc_rate,
+        cwnd_full_gap: consensus.cc_cwnd_full_gap,
+        cwnd_full_minpct: consensus.cc_cwnd_full_minpct,
+        cwnd_full_per_cwnd: consensus.cc_cwnd_full_per_cwnd,
+        ss_max: consensus.cc_ss_max,
+        ewma_cwnd_pct: consensus.cc_ewma_cwnd_pct,
+        ewma_max: consensus.cc_ewma_max,
+        ewma_ss: consensus.cc_ewma_ss,
+        rtt_reset_pct: consensus.cc_rtt_reset_pct,
+        xoff_exit: consensus.cc_xoff_exit,
+        xoff_client: consensus.cc_xoff_client,
+        xon_rate: consensus.cc_xon_rate,
+        xon_change_pct: consensus.cc_xon_change_pct,
+        xon_ewma_cnt: consensus.cc_xon_ewma_cnt,
+    }
+}
+
+/// A parameter that fits into a byte by its range: a version of SENDMEs, or cells for one of them.
+pub(crate) fn byte(value: u32) -> u8 {
+    u8::try_from(value).unwrap_or(u8::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_consensus_circuits_follow_c_tor_s_defaults() {
+        assert_eq!(cc_params(&Params::default()), CcParams::default());
+    }
+
+    #[test]
+    fn circuits_follow_the_consensus() {
+        let mut consensus = Params::default();
+        consensus.cc_alg = 0;
+        consensus.cc_sendme_inc = 254;
+        consensus.cc_sscap_onion = 111;
+        consensus.cc_xon_rate = 7;
+        let params = cc_params(&consensus);
+        assert!(!params.enabled);
+        assert_eq!(params.sendme_inc, 254);
+        assert_eq!(params.xon_rate, 7);
+        assert_eq!(params.for_path(PathKind::Onion).vegas().ss_cap, 111);
+        assert_eq!(byte(255), 255);
+    }
+}
