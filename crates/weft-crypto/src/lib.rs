@@ -5,7 +5,7 @@
 //!   the client sides of the same handshakes.
 //! * [`keys`] is what a handshake leaves: the keys of one hop.
 //! * [`relay_cell`] adds and removes one hop's layer of tor1 relay encryption,
-//!   in place.
+//!   in place; [`cgo`] does it by Counter Galois Onion.
 //!
 //! Nothing here reads a clock, draws ambient randomness or does I/O: random
 //! number generators come in as arguments. What is *not* here: link TLS and
@@ -31,6 +31,7 @@
 )]
 
 mod aes_ctr;
+pub mod cgo;
 pub mod handshake;
 pub mod keys;
 pub mod relay_cell;

@@ -1,0 +1,457 @@
+//! Counter Galois Onion (proposal 359): relay-cell encryption that cannot be tagged.
+//!
+//! tor1 adds a key stream, so whoever flips a bit of a cell finds that bit flipped at the far end.
+//! Here every layer is a permutation of the whole body (UIV+): the first 16 bytes, the *tag*, are
+//! enciphered under a tweak made of all the others, and then choose the key stream of those. One
+//! flipped bit makes noise of this cell and, as each tag is a tweak of the next cell, of all
+//! later ones. After each message of a hop's own its keys are replaced, for forward secrecy.
+//!
+//! A body is the 509 bytes of a RELAY or RELAY_EARLY cell:
+//!
+//! ```text
+//! tag 16 | command 1 | length 2 | stream id 2, for messages of streams | data and padding
+//! ```
+//!
+//! Relays encrypt in both directions and clients decrypt in both, since only UIV+'s encryption is
+//! not malleable. The cell's own command, RELAY or RELAY_EARLY, is part of the tweak.
+//!
+//! [`CgoRelay`] is a relay's side of a circuit, [`CgoClient`] the origin's. Neither allocates per
+//! cell. Handshakes do not grant CGO yet (it is subprotocol Relay=6).
+
+use aes::{Aes128Dec, Aes128Enc, Block};
+use cipher::{BlockDecrypt, BlockEncrypt, KeyInit};
+use polyval::Polyval;
+use polyval::universal_hash::UniversalHash;
+use subtle::ConstantTimeEq;
+use tor_cell::chancell::ChanCmd;
+use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
+
+use crate::relay_cell::BODY_LEN;
+
+/// Bytes of a tag, and of a block of AES and POLYVAL.
+pub const TAG_LEN: usize = 16;
+
+/// The first bytes of a body. That of a recognized or originated message is also what an
+/// authenticated SENDME for it carries.
+pub type Tag = [u8; TAG_LEN];
+
+/// Bytes of a body after its tag.
+const REST_LEN: usize = BODY_LEN - TAG_LEN;
+/// Blocks of key stream for those.
+const REST_BLOCKS: usize = REST_LEN.div_ceil(TAG_LEN);
+/// Bytes of the keys of one UIV+: an AES and a POLYVAL key for each of its two parts.
+const WIDE_KEY_LEN: usize = 4 * TAG_LEN;
+/// Bytes of the keys of one direction: UIV+'s, then the first nonce.
+const DIRECTION_LEN: usize = WIDE_KEY_LEN + TAG_LEN;
+/// Where in the counters the key stream of new keys begins: after that of a body.
+const NEW_KEYS_FROM: u8 = 31;
+const _: () = assert!(REST_BLOCKS == NEW_KEYS_FROM as usize);
+
+/// Keys of one hop under CGO with AES-128. Both ends of the hop hold the same value. Wiped when
+/// dropped, and its `Debug` shows nothing.
+#[derive(Clone, PartialEq, Eq, Zeroize, ZeroizeOnDrop)]
+pub struct CgoKeys {
+    forward: [u8; DIRECTION_LEN],
+    backward: [u8; DIRECTION_LEN],
+}
+
+impl CgoKeys {
+    /// Length of the key material that one hop takes.
+    pub const LEN: usize = 2 * DIRECTION_LEN;
+
+    /// Splits `material`: away from the origin, toward it.
+    pub fn from_key_material(material: &[u8; Self::LEN]) -> Self {
+        let mut keys = Self {
+            forward: [0; DIRECTION_LEN],
+            backward: [0; DIRECTION_LEN],
+        };
+        let (forward, backward) = material.split_at(DIRECTION_LEN);
+        keys.forward.copy_from_slice(forward);
+        keys.backward.copy_from_slice(backward);
+        keys
+    }
+}
+
+impl std::fmt::Debug for CgoKeys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("CgoKeys(..)")
+    }
+}
+
+/// Which way a permutation is used: relays encrypt, clients decrypt.
+trait Way: Clone {
+    /// Whether the tag is worked on first.
+    const ENCRYPTS: bool;
+    fn new(key: &Tag) -> Self;
+    /// AES on one block.
+    fn permute(&self, block: &mut Tag);
+}
+
+#[derive(Clone)]
+struct Encrypt(Aes128Enc);
+
+impl Way for Encrypt {
+    const ENCRYPTS: bool = true;
+
+    fn new(key: &Tag) -> Self {
+        Self(Aes128Enc::new(key.into()))
+    }
+
+    #[inline]
+    fn permute(&self, block: &mut Tag) {
+        self.0.encrypt_block(block.into());
+    }
+}
+
+#[derive(Clone)]
+struct Decrypt(Aes128Dec);
+
+impl Way for Decrypt {
+    const ENCRYPTS: bool = false;
+
+    fn new(key: &Tag) -> Self {
+        Self(Aes128Dec::new(key.into()))
+    }
+
+    #[inline]
+    fn permute(&self, block: &mut Tag) {
+        self.0.decrypt_block(block.into());
+    }
+}
+
+/// ET: a block cipher with a tweak as long as a body (LRW2).
+#[derive(Clone)]
+struct Tweaked<W> {
+    cipher: W,
+    hash: Polyval,
+}
+
+impl<W: Way> Tweaked<W> {
+    fn new(cipher: &Tag, hash: &Tag) -> Self {
+        Self {
+            cipher: W::new(cipher),
+            hash: Polyval::new(&(*hash).into()),
+        }
+    }
+
+    /// Permutes `block` under the tweak of the tag before, the cell's command and the body's rest.
+    #[inline]
+    fn apply(&self, before: &Tag, command: u8, rest: &[u8; REST_LEN], block: &mut Tag) {
+        let mut hash = self.hash.clone();
+        let (start, end) = rest.split_at(TAG_LEN - 1);
+        let mut second = [command; TAG_LEN];
+        let [_command, place @ ..] = &mut second;
+        place.copy_from_slice(start);
+        hash.update(&[(*before).into(), second.into()]);
+        hash.update_padded(end);
+        let mask: Tag = hash.finalize().into();
+        add(block, &mask);
+        self.cipher.permute(block);
+        add(block, &mask);
+    }
+}
+
+/// A pseudorandom function from a block to a key stream.
+#[derive(Clone)]
+struct Prf {
+    cipher: Aes128Enc,
+    hash: Polyval,
+}
+
+impl Prf {
+    fn new(cipher: &Tag, hash: &Tag) -> Self {
+        Self {
+            cipher: Aes128Enc::new(cipher.into()),
+            hash: Polyval::new(&(*hash).into()),
+        }
+    }
+
+    /// Adds the key stream that `input` chooses, from block `from` on, to `data`.
+    #[inline]
+    fn add<const BLOCKS: usize>(&self, input: &Tag, from: u8, data: &mut [u8]) {
+        let mut hash = self.hash.clone();
+        hash.update(&[(*input).into()]);
+        let mut first: Tag = hash.finalize().into();
+        // So that no counter below carries into another byte.
+        let [.., last] = &mut first;
+        *last = (*last & 0xc0) + from;
+        let mut stream = [Block::from(first); BLOCKS];
+        for (block, counter) in stream.iter_mut().zip(0u8..) {
+            if let Some(last) = block.last_mut() {
+                *last += counter;
+            }
+        }
+        self.cipher.encrypt_blocks(&mut stream);
+        for (piece, block) in data.chunks_mut(TAG_LEN).zip(&stream) {
+            add(piece, block);
+        }
+    }
+}
+
+/// UIV+: a permutation of a body.
+#[derive(Clone)]
+struct Wide<W> {
+    tweaked: Tweaked<W>,
+    prf: Prf,
+}
+
+impl<W: Way> Wide<W> {
+    fn new(keys: &[u8; WIDE_KEY_LEN]) -> Self {
+        let mut parts = [[0; TAG_LEN]; 4];
+        for (part, key) in parts.iter_mut().zip(keys.chunks(TAG_LEN)) {
+            part.copy_from_slice(key);
+        }
+        let [cipher, hash, prf_cipher, prf_hash] = &parts;
+        let wide = Self {
+            tweaked: Tweaked::new(cipher, hash),
+            prf: Prf::new(prf_cipher, prf_hash),
+        };
+        parts.zeroize();
+        wide
+    }
+
+    #[inline]
+    fn apply(&self, before: &Tag, command: u8, body: &mut [u8; BODY_LEN]) {
+        let Some((tag, rest)) = body.split_first_chunk_mut::<TAG_LEN>() else {
+            return;
+        };
+        let Some(rest) = rest.first_chunk_mut::<REST_LEN>() else {
+            return;
+        };
+        if W::ENCRYPTS {
+            self.tweaked.apply(before, command, rest, tag);
+            self.prf.add::<REST_BLOCKS>(tag, 0, rest);
+        } else {
+            self.prf.add::<REST_BLOCKS>(tag, 0, rest);
+            self.tweaked.apply(before, command, rest, tag);
+        }
+    }
+
+    /// The keys and the nonce after these, of which nobody can learn these.
+    fn update(&mut self, nonce: &mut Tag) {
+        let mut new = Zeroizing::new([0; DIRECTION_LEN]);
+        self.prf
+            .add::<{ DIRECTION_LEN / TAG_LEN }>(nonce, NEW_KEYS_FROM, &mut new[..]);
+        let (keys, next) = split(&new);
+        *self = Self::new(keys);
+        *nonce = *next;
+    }
+}
+
+/// One direction of one hop.
+#[derive(Clone)]
+struct Layer<W> {
+    wide: Wide<W>,
+    /// The tag of the hop's next own message where it is not encrypted.
+    nonce: Tag,
+    /// The tag of the cell before, as it left the relay.
+    before: Tag,
+}
+
+impl<W: Way> Layer<W> {
+    fn new(keys: &[u8; DIRECTION_LEN]) -> Self {
+        let (wide, nonce) = split(keys);
+        Self {
+            wide: Wide::new(wide),
+            nonce: *nonce,
+            before: [0; TAG_LEN],
+        }
+    }
+
+    /// Permutes the body; the tweak of the next cell is for the caller to set.
+    #[inline]
+    fn apply(&mut self, command: ChanCmd, body: &mut [u8; BODY_LEN]) {
+        self.wide.apply(&self.before, command.into(), body);
+    }
+
+    /// Whether the body's tag is the nonce.
+    #[inline]
+    fn is_own(&self, body: &[u8; BODY_LEN]) -> bool {
+        self.nonce.ct_eq(tag(body)).into()
+    }
+
+    fn update(&mut self) {
+        self.wide.update(&mut self.nonce);
+    }
+}
+
+/// The relay's side of one circuit.
+///
+/// The two directions are independent, and their cells must be worked on in order.
+#[derive(Clone)]
+pub struct CgoRelay {
+    /// Away from the origin.
+    forward: Layer<Encrypt>,
+    /// Toward the origin.
+    backward: Layer<Encrypt>,
+}
+
+/// Shows nothing: it is all keys.
+impl std::fmt::Debug for CgoRelay {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CgoRelay").finish_non_exhaustive()
+    }
+}
+
+impl CgoRelay {
+    /// State of a circuit whose handshake left `keys`.
+    pub fn new(keys: &CgoKeys) -> Self {
+        Self {
+            forward: Layer::new(&keys.forward),
+            backward: Layer::new(&keys.backward),
+        }
+    }
+
+    /// Removes this hop's layer from a cell moving away from the origin, whose command is `command`.
+    ///
+    /// `Some`: the cell is for this relay; a SENDME for it carries this tag. `None`: it is for a
+    /// later hop, and `body` is what goes on.
+    #[inline]
+    pub fn decrypt_forward(&mut self, command: ChanCmd, body: &mut [u8; BODY_LEN]) -> Option<Tag> {
+        let received = *tag(body);
+        self.forward.apply(command, body);
+        self.forward.before = *tag(body);
+        self.forward.is_own(body).then(|| {
+            self.forward.update();
+            received
+        })
+    }
+
+    /// Adds this hop's layer to a cell moving toward the origin.
+    #[inline]
+    pub fn encrypt_backward(&mut self, command: ChanCmd, body: &mut [u8; BODY_LEN]) {
+        self.backward.apply(command, body);
+        self.backward.before = *tag(body);
+    }
+
+    /// Makes a message of this relay's own ready to go toward the origin: fills its tag, then adds
+    /// this hop's layer. A SENDME for it will have to carry the tag that is returned.
+    pub fn originate_backward(&mut self, command: ChanCmd, body: &mut [u8; BODY_LEN]) -> Tag {
+        set_tag(body, &self.backward.nonce);
+        self.encrypt_backward(command, body);
+        self.backward.nonce = *tag(body);
+        self.backward.update();
+        *tag(body)
+    }
+}
+
+/// The origin's side of a circuit: one layer for each hop, nearest first.
+#[derive(Clone, Default)]
+pub struct CgoClient {
+    /// (forward, backward) of each hop.
+    hops: Vec<(Layer<Decrypt>, Layer<Decrypt>)>,
+}
+
+impl CgoClient {
+    /// A circuit that has no hop yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds the hop whose handshake left `keys` at the far end.
+    pub fn add_hop(&mut self, keys: &CgoKeys) {
+        self.hops
+            .push((Layer::new(&keys.forward), Layer::new(&keys.backward)));
+    }
+
+    /// The number of hops.
+    pub fn len(&self) -> usize {
+        self.hops.len()
+    }
+
+    /// Whether there is no hop yet.
+    pub fn is_empty(&self) -> bool {
+        self.hops.is_empty()
+    }
+
+    /// Makes `body` a message for hop number `hop` (0 is the nearest) in a cell of this command:
+    /// fills its tag and adds the layers of all hops up to it. A SENDME from that hop has to carry
+    /// the tag that is returned.
+    ///
+    /// # Panics
+    /// If the circuit has no such hop: an error of the caller, as no peer chooses it.
+    pub fn encrypt_forward(
+        &mut self,
+        hop: usize,
+        command: ChanCmd,
+        body: &mut [u8; BODY_LEN],
+    ) -> Tag {
+        let hops = self.hops.len();
+        assert!(hop < hops, "message for hop {hop} of a circuit of {hops}");
+        let mut sent = [0; TAG_LEN];
+        let outward = self.hops.iter_mut().take(hop + 1).enumerate().rev();
+        for (number, (forward, _)) in outward {
+            if number == hop {
+                set_tag(body, &forward.nonce);
+            }
+            let next = *tag(body);
+            forward.apply(command, body);
+            forward.before = next;
+            if number == hop {
+                forward.update();
+                sent = *tag(body);
+            }
+        }
+        sent
+    }
+
+    /// Removes layers from a cell that came from the nearest hop until one is recognized, and says
+    /// which hop sent it and the tag that a SENDME for it carries.
+    ///
+    /// `None`: no hop recognizes it. All hops have moved on; the circuit is of no more use and must
+    /// be closed.
+    pub fn decrypt_backward(
+        &mut self,
+        command: ChanCmd,
+        body: &mut [u8; BODY_LEN],
+    ) -> Option<(usize, Tag)> {
+        self.hops
+            .iter_mut()
+            .enumerate()
+            .find_map(|(number, (_, backward))| {
+                let received = *tag(body);
+                backward.apply(command, body);
+                backward.before = received;
+                backward.is_own(body).then(|| {
+                    backward.nonce = received;
+                    backward.update();
+                    (number, received)
+                })
+            })
+    }
+}
+
+/// A body's tag.
+#[inline]
+fn tag(body: &[u8; BODY_LEN]) -> &Tag {
+    const NONE: &Tag = &[0; TAG_LEN];
+    body.first_chunk().unwrap_or(NONE)
+}
+
+#[inline]
+fn set_tag(body: &mut [u8; BODY_LEN], tag: &Tag) {
+    if let Some(place) = body.first_chunk_mut() {
+        *place = *tag;
+    }
+}
+
+/// The keys of a UIV+ and the nonce after them.
+fn split(keys: &[u8; DIRECTION_LEN]) -> (&[u8; WIDE_KEY_LEN], &Tag) {
+    const KEYS: &[u8; WIDE_KEY_LEN] = &[0; WIDE_KEY_LEN];
+    const NONCE: &Tag = &[0; TAG_LEN];
+    // The lengths add up, so neither is ever replaced.
+    (
+        keys.first_chunk().unwrap_or(KEYS),
+        keys.last_chunk().unwrap_or(NONCE),
+    )
+}
+
+#[inline]
+fn add(to: &mut [u8], what: &[u8]) {
+    for (place, byte) in to.iter_mut().zip(what) {
+        *place ^= byte;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,299 @@
+//! The reference implementation's vectors, and both sides of a circuit together.
+
+use proptest::prelude::*;
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
+
+use super::*;
+
+const VECTORS: &str = include_str!("../../testdata/cgo.txt");
+
+/// The fields of one vector, read one after the other.
+struct Fields(Vec<&'static str>, usize);
+
+impl Fields {
+    fn bytes<const N: usize>(&mut self) -> [u8; N] {
+        self.vec().try_into().expect("a field of this length")
+    }
+
+    fn vec(&mut self) -> Vec<u8> {
+        self.1 += 1;
+        hex::decode(self.0[self.1 - 1]).unwrap()
+    }
+
+    fn number(&mut self) -> usize {
+        self.1 += 1;
+        self.0[self.1 - 1].parse().unwrap()
+    }
+
+    /// Several fields that belong together.
+    fn joined<const N: usize>(&mut self, fields: usize) -> [u8; N] {
+        let parts: Vec<Vec<u8>> = (0..fields).map(|_| self.vec()).collect();
+        parts.concat().try_into().unwrap()
+    }
+
+    /// K, N and T'.
+    fn layer<W: Way>(&mut self) -> Layer<W> {
+        let mut layer = Layer::new(&self.joined(2));
+        layer.before = self.bytes();
+        layer
+    }
+
+    fn command(&mut self) -> ChanCmd {
+        let [command] = self.bytes();
+        command.into()
+    }
+}
+
+/// All vectors of this name.
+fn vectors(name: &str) -> Vec<Fields> {
+    let found: Vec<Fields> = VECTORS
+        .split("\n\n")
+        .filter_map(|vector| {
+            let mut lines = vector.lines();
+            (lines.next() == Some(name)).then(|| Fields(lines.collect(), 0))
+        })
+        .collect();
+    assert!(found.len() > 1, "vectors of {name}");
+    found
+}
+
+/// Both layers do the same from here on, so they have the same keys.
+fn same<W: Way>(mut one: Layer<W>, mut other: Layer<W>) -> bool {
+    let (mut first, mut second) = ([7; BODY_LEN], [7; BODY_LEN]);
+    one.apply(ChanCmd::RELAY, &mut first);
+    other.apply(ChanCmd::RELAY, &mut second);
+    first == second && one.nonce == other.nonce && one.before == other.before
+}
+
+#[test]
+fn the_block_cipher_with_a_tweak_is_the_reference_s() {
+    for mut vector in vectors("et") {
+        let encrypts = vector.number() == 1;
+        let keys: [u8; 32] = vector.bytes();
+        let tweak: [u8; 510] = vector.bytes();
+        let mut block: Tag = vector.bytes();
+        let (cipher, hash) = (keys.first_chunk().unwrap(), keys.last_chunk().unwrap());
+        let (before, rest) = (tweak.first_chunk().unwrap(), tweak.last_chunk().unwrap());
+        if encrypts {
+            Tweaked::<Encrypt>::new(cipher, hash).apply(before, tweak[16], rest, &mut block);
+        } else {
+            Tweaked::<Decrypt>::new(cipher, hash).apply(before, tweak[16], rest, &mut block);
+        }
+        assert_eq!(block, vector.bytes());
+    }
+}
+
+#[test]
+fn the_pseudorandom_function_is_the_reference_s() {
+    for mut vector in vectors("prf") {
+        let keys: [u8; 32] = vector.bytes();
+        let second = vector.number() == 1;
+        let input = vector.bytes();
+        let expected = vector.vec();
+        let prf = Prf::new(keys.first_chunk().unwrap(), keys.last_chunk().unwrap());
+        let mut stream = vec![0; expected.len()];
+        prf.add::<32>(&input, if second { 31 } else { 0 }, &mut stream);
+        // The reference shows more of the second stream than is used.
+        let length = if second { DIRECTION_LEN } else { REST_LEN };
+        assert!(stream.len() >= length);
+        assert_eq!(stream[..length], expected[..length]);
+    }
+}
+
+#[test]
+fn the_wide_permutation_is_the_reference_s() {
+    for mut vector in vectors("uiv") {
+        let encrypts = vector.number() == 1;
+        let keys = vector.bytes();
+        let tweak: [u8; 17] = vector.bytes();
+        let mut body: [u8; BODY_LEN] = vector.joined(2);
+        let before = tweak.first_chunk().unwrap();
+        if encrypts {
+            Wide::<Encrypt>::new(&keys).apply(before, tweak[16], &mut body);
+        } else {
+            Wide::<Decrypt>::new(&keys).apply(before, tweak[16], &mut body);
+        }
+        assert_eq!(body, vector.joined(2));
+    }
+}
+
+#[test]
+fn new_keys_are_the_reference_s() {
+    for mut vector in vectors("update") {
+        let mut layer: Layer<Encrypt> = Layer::new(&vector.joined(2));
+        layer.update();
+        assert!(same(layer, Layer::new(&vector.joined(2))));
+    }
+}
+
+#[test]
+fn a_relay_passes_cells_on_as_the_reference_does() {
+    for mut vector in vectors("relay") {
+        let inbound = vector.number() == 1;
+        let layer = vector.layer();
+        let mut relay = CgoRelay {
+            forward: layer.clone(),
+            backward: layer,
+        };
+        let command = vector.command();
+        let mut body: [u8; BODY_LEN] = vector.joined(2);
+        let layer = if inbound {
+            relay.encrypt_backward(command, &mut body);
+            relay.backward
+        } else {
+            assert_eq!(relay.decrypt_forward(command, &mut body), None);
+            relay.forward
+        };
+        assert!(same(layer, vector.layer()));
+        assert_eq!(body, vector.joined(2));
+    }
+}
+
+/// A body with this after its tag.
+fn with_rest(rest: &[u8]) -> [u8; BODY_LEN] {
+    let mut body = [0xee; BODY_LEN];
+    body[TAG_LEN..].copy_from_slice(rest);
+    body
+}
+
+#[test]
+fn a_relay_originates_as_the_reference_does() {
+    for mut vector in vectors("relay-originate") {
+        let layer = vector.layer();
+        let mut relay = CgoRelay {
+            forward: layer.clone(),
+            backward: layer,
+        };
+        let command = vector.command();
+        let mut body = with_rest(&vector.vec());
+        let sent = relay.originate_backward(command, &mut body);
+        assert!(same(relay.backward, vector.layer()));
+        assert_eq!(body, vector.joined(2));
+        assert_eq!(sent, body[..TAG_LEN]);
+    }
+}
+
+#[test]
+fn a_client_originates_as_the_reference_does() {
+    for mut vector in vectors("client-originate") {
+        let mut client = CgoClient::new();
+        for _ in 0..3 {
+            let layer: Layer<Decrypt> = vector.layer();
+            client.hops.push((layer.clone(), layer));
+        }
+        let hop = vector.number() - 1;
+        let command = vector.command();
+        let mut body = with_rest(&vector.vec());
+        client.encrypt_forward(hop, command, &mut body);
+        for (forward, _) in client.hops {
+            assert!(same(forward, vector.layer()));
+        }
+        assert_eq!(body, vector.joined(2));
+    }
+}
+
+/// Both sides of a circuit of three hops.
+fn circuit(seed: u64) -> (CgoClient, Vec<CgoRelay>, ChaCha8Rng) {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let mut client = CgoClient::new();
+    let mut relays = Vec::new();
+    for _ in 0..3 {
+        let mut material = [0; CgoKeys::LEN];
+        rng.fill_bytes(&mut material);
+        let keys = CgoKeys::from_key_material(&material);
+        client.add_hop(&keys);
+        relays.push(CgoRelay::new(&keys));
+    }
+    assert_eq!((client.len(), client.is_empty()), (3, false));
+    (client, relays, rng)
+}
+
+fn message(rng: &mut ChaCha8Rng) -> [u8; BODY_LEN] {
+    let mut body = [0; BODY_LEN];
+    rng.fill_bytes(&mut body);
+    body
+}
+
+/// Brings a cell from the client outward: who recognizes it, and by which tag.
+fn outward(
+    relays: &mut [CgoRelay],
+    command: ChanCmd,
+    body: &mut [u8; BODY_LEN],
+) -> Option<(usize, Tag)> {
+    relays
+        .iter_mut()
+        .enumerate()
+        .find_map(|(hop, relay)| Some((hop, relay.decrypt_forward(command, body)?)))
+}
+
+#[test]
+fn messages_reach_their_hop_and_come_back_from_it() {
+    let (mut client, mut relays, mut rng) = circuit(1);
+    for _ in 0..200 {
+        let hop = rng.random_range(0..3);
+        let command = [ChanCmd::RELAY, ChanCmd::RELAY_EARLY][rng.random_range(0..2)];
+        let sent = message(&mut rng);
+        let mut body = sent;
+        let tag = client.encrypt_forward(hop, command, &mut body);
+        assert_eq!(outward(&mut relays, command, &mut body), Some((hop, tag)));
+        assert_eq!(body[TAG_LEN..], sent[TAG_LEN..]);
+
+        let hop = rng.random_range(0..3);
+        let sent = message(&mut rng);
+        let mut body = sent;
+        let tag = relays[hop].originate_backward(ChanCmd::RELAY, &mut body);
+        for relay in relays[..hop].iter_mut().rev() {
+            relay.encrypt_backward(ChanCmd::RELAY, &mut body);
+        }
+        let came = client.decrypt_backward(ChanCmd::RELAY, &mut body);
+        assert_eq!(came, Some((hop, tag)));
+        assert_eq!(body[TAG_LEN..], sent[TAG_LEN..]);
+    }
+}
+
+#[test]
+fn the_cell_s_command_is_part_of_what_is_encrypted() {
+    let (mut client, mut relays, mut rng) = circuit(2);
+    let mut body = message(&mut rng);
+    client.encrypt_forward(0, ChanCmd::RELAY_EARLY, &mut body);
+    assert_eq!(outward(&mut relays, ChanCmd::RELAY, &mut body), None);
+}
+
+#[test]
+fn debug_shows_no_keys() {
+    let keys = CgoKeys::from_key_material(&[0xab; CgoKeys::LEN]);
+    assert_eq!(format!("{keys:?}"), "CgoKeys(..)");
+    assert_eq!(format!("{:?}", CgoRelay::new(&keys)), "CgoRelay { .. }");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    /// A relay that flips a bit, to find it flipped at the far end, finds noise: half of the bits
+    /// differ, in this cell and in the next, which nobody touched.
+    #[test]
+    fn a_flipped_bit_makes_noise_of_the_cell_and_of_the_next(
+        seed in any::<u64>(),
+        bit in 0..BODY_LEN * 8,
+    ) {
+        let (mut client, mut relays, mut rng) = circuit(seed);
+        let sent = message(&mut rng);
+        let mut body = sent;
+        client.encrypt_forward(2, ChanCmd::RELAY, &mut body);
+        body[bit / 8] ^= 1 << (bit % 8);
+        prop_assert_eq!(outward(&mut relays, ChanCmd::RELAY, &mut body), None);
+        let differ = |body: &[u8], sent: &[u8]| -> u32 {
+            body.iter().zip(sent).map(|(one, other)| (one ^ other).count_ones()).sum()
+        };
+        let bits = differ(&body[TAG_LEN..], &sent[TAG_LEN..]);
+        prop_assert!((1700..2250).contains(&bits), "{} bits differ", bits);
+
+        let sent = message(&mut rng);
+        let mut body = sent;
+        client.encrypt_forward(2, ChanCmd::RELAY, &mut body);
+        prop_assert_eq!(outward(&mut relays, ChanCmd::RELAY, &mut body), None);
+        let bits = differ(&body[TAG_LEN..], &sent[TAG_LEN..]);
+        prop_assert!((1700..2250).contains(&bits), "{} bits differ", bits);
+    }
+}
