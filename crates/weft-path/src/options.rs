@@ -62,7 +62,7 @@ impl Default for PathOptions {
             num_primary_guards: None,
             guard_lifetime: None,
             use_ipv4: true,
-            use_ipv6: false,
+            use_ipv6: true,
             own_identity: None,
             path_bias: PathBiasOptions::default(),
         }

@@ -24,6 +24,7 @@ use super::options::{
     Options, OutboundBind, ProcessOptions, ResourceOptions, SchedulerKind, SchedulingOptions,
     TestingOptions,
 };
+use super::paths;
 use super::policy::{ExitPolicy, PolicySettings};
 use super::ports::{OrPort, parse_metrics_port};
 use super::report::Report;
@@ -54,6 +55,8 @@ pub(super) fn build(mut settings: Settings, host: &Host, report: &mut Report) ->
     let apps = applications::app_options(build.settings, host, is_relay, build.report);
     let control =
         applications::control_options(build.settings, host, &files.data_directory, build.report);
+    let paths = paths::path_options(build.settings, build.report);
+    let build_times = paths::build_times_options(build.settings, build.report);
     let bandwidth = build.bandwidth();
     let resources = build.resources();
     let scheduling = build.scheduling();
@@ -80,6 +83,8 @@ pub(super) fn build(mut settings: Settings, host: &Host, report: &mut Report) ->
         metrics,
         apps,
         control,
+        paths,
+        build_times,
         testing,
         process,
         settings,

@@ -30,6 +30,7 @@ pub mod load;
 mod log_line;
 mod number;
 pub mod options;
+mod paths;
 pub mod policy;
 pub mod ports;
 pub mod reload;

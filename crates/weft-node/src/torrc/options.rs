@@ -7,6 +7,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use weft_path::{BuildTimesOptions, PathOptions};
+
 use super::access::AccessPolicy;
 use super::authority::DirAuthority;
 use super::client_ports::{AppPort, ListenAt};
@@ -48,6 +50,10 @@ pub struct Options {
     pub apps: AppOptions,
     /// Who may control it, and where.
     pub control: ControlOptions,
+    /// How paths are chosen.
+    pub paths: PathOptions,
+    /// How long circuits may take to be built.
+    pub build_times: BuildTimesOptions,
     /// What only private networks change.
     pub testing: TestingOptions,
     /// How the process behaves.

@@ -145,10 +145,9 @@ impl Guards {
         };
         let chosen = sample::which(&env, self.current);
         let switched = std::mem::replace(&mut self.current, chosen) != chosen;
-        for (index, sample) in self.samples.iter_mut().enumerate() {
-            if index == chosen || !sample.is_empty() {
-                sample.update(&env, index != 0, rng);
-            }
+        // The other sample is as it was when it is needed again (`guards_update_all`).
+        if let Some(sample) = self.samples.get_mut(chosen) {
+            sample.update(&env, chosen != 0, rng);
         }
         switched
     }

@@ -209,10 +209,6 @@ impl Sample {
         }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.guards.is_empty()
-    }
-
     /// Takes a guard from the state file.
     pub(super) fn load(&mut self, guard: Guard) {
         if self.find(&guard.rsa).is_none() {

@@ -1,1 +1,645 @@
-//! Tests.
+//! guard-spec, sentence by sentence.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, SystemTime};
+
+use rand::SeedableRng as _;
+use rand_chacha::ChaCha12Rng;
+
+use super::bias::PathBias;
+use super::*;
+use crate::testing::{TestNet, id_of, now, rsa, secs};
+use crate::{NodeSet, PathBiasOptions};
+
+const DAY: u64 = 86_400;
+
+/// Guards with everything that they are asked with.
+struct World {
+    net: TestNet,
+    relays: Relays,
+    options: PathOptions,
+    guards: Guards,
+    now: SystemTime,
+    rng: ChaCha12Rng,
+}
+
+impl World {
+    fn with(net: TestNet, options: PathOptions, lines: &[&str]) -> Self {
+        let relays = net.relays();
+        let mut world = Self {
+            net,
+            relays,
+            options,
+            guards: Guards::load(lines.iter().copied(), now()),
+            now: now(),
+            rng: ChaCha12Rng::seed_from_u64(1),
+        };
+        world.update();
+        world
+    }
+
+    fn new(net: TestNet) -> Self {
+        Self::with(net, PathOptions::default(), &[])
+    }
+
+    fn update(&mut self) -> bool {
+        self.guards
+            .update(&self.relays, &self.options, self.now, &mut self.rng)
+    }
+
+    /// A new consensus of the network as it is by now.
+    fn consensus(&mut self) -> bool {
+        self.net.valid_after = self.now - secs(60);
+        self.relays = self.net.relays();
+        self.update()
+    }
+
+    fn wait(&mut self, seconds: u64) {
+        self.now += secs(seconds);
+    }
+
+    fn select_for(&mut self, usage: GuardUsage, exit: Option<u16>) -> Option<(u16, GuardTicket)> {
+        let exit = exit.map(|id| self.relays.by_rsa(&rsa(id)).unwrap());
+        let (row, ticket) = self.guards.select(
+            usage,
+            exit,
+            &self.relays,
+            &self.options,
+            self.now,
+            &mut self.rng,
+        )?;
+        Some((id_of(&self.relays.rows()[row].hop.rsa), ticket))
+    }
+
+    fn select(&mut self) -> (u16, GuardTicket) {
+        self.select_for(GuardUsage::Traffic, None).unwrap()
+    }
+
+    fn outcome(&mut self, ticket: GuardTicket, outcome: Outcome) -> GuardUse {
+        self.guards.outcome(
+            ticket,
+            outcome,
+            &self.relays,
+            &self.options,
+            self.now,
+            &mut self.rng,
+        )
+    }
+
+    fn forget(&mut self, ticket: GuardTicket) {
+        self.guards.forget(ticket, &self.options);
+    }
+
+    fn poll(&mut self) -> Vec<(GuardTicket, GuardUse)> {
+        self.guards.poll(&self.relays, &self.options, self.now)
+    }
+
+    /// Primary guards in order.
+    fn primary(&self) -> Vec<u16> {
+        let infos = self.guards.infos();
+        let primary = infos.iter().filter(|info| info.primary);
+        primary.map(|info| id_of(&info.rsa)).collect()
+    }
+
+    /// All guards in use.
+    fn sampled(&self) -> BTreeSet<u16> {
+        self.guards.infos().iter().map(|i| id_of(&i.rsa)).collect()
+    }
+
+    fn info(&self, id: u16) -> GuardInfo {
+        let infos = self.guards.infos();
+        infos.into_iter().find(|i| i.rsa == rsa(id)).unwrap()
+    }
+
+    /// Three guards are confirmed, and so primary; then they go down.
+    fn confirm_three(&mut self) {
+        for _ in 0..3 {
+            let (_, ticket) = self.select();
+            self.outcome(ticket, Outcome::Built);
+            self.outcome(ticket, Outcome::GuardFailed);
+            self.forget(ticket);
+        }
+    }
+
+    /// Who was sampled when.
+    fn entries(&self) -> BTreeSet<String> {
+        let of = |line: &String, key: &str| {
+            let mut words = line.split(' ');
+            words.find(|word| word.starts_with(key)).unwrap().to_owned()
+        };
+        let lines = self.guards.lines();
+        lines
+            .iter()
+            .map(|line| of(line, "rsa_id=") + &of(line, "sampled_on="))
+            .collect()
+    }
+
+    /// Lets the primary guards fail, one after another.
+    fn primary_fail(&mut self) {
+        for id in self.primary() {
+            let (chosen, ticket) = self.select();
+            assert_eq!(chosen, id);
+            assert_eq!(self.outcome(ticket, Outcome::GuardFailed), GuardUse::Never);
+            self.forget(ticket);
+        }
+    }
+}
+
+#[test]
+fn a_sample_has_twenty_usable_guards_and_three_primary_ones() {
+    let world = World::new(TestNet::alike(150));
+    assert_eq!(world.sampled().len(), 20);
+    assert_eq!(world.primary().len(), 3);
+}
+
+#[test]
+fn circuits_go_through_the_first_primary_guard_that_works() {
+    let mut world = World::new(TestNet::alike(150));
+    let primary = world.primary();
+    let (first, ticket) = world.select();
+    assert_eq!(first, primary[0]);
+    // Nothing waits for a primary guard's circuit.
+    assert_eq!(world.outcome(ticket, Outcome::Built), GuardUse::Now);
+    assert_eq!(world.info(first).status, GuardStatus::Up);
+    // As long as it works, it is the one.
+    for _ in 0..20 {
+        let (id, ticket) = world.select();
+        assert_eq!(id, first);
+        world.forget(ticket);
+    }
+    let (_, ticket) = world.select();
+    world.outcome(ticket, Outcome::GuardFailed);
+    assert_eq!(world.info(first).status, GuardStatus::Down(Some(world.now)));
+    assert_eq!(world.select().0, primary[1]);
+    // What fails beyond a guard is not held against it.
+    let (_, ticket) = world.select();
+    assert_eq!(world.outcome(ticket, Outcome::Failed), GuardUse::Never);
+    assert_eq!(world.select().0, primary[1]);
+}
+
+#[test]
+fn a_guard_that_failed_is_tried_again_after_ten_minutes() {
+    let mut world = World::new(TestNet::alike(150));
+    let (first, ticket) = world.select();
+    world.outcome(ticket, Outcome::GuardFailed);
+    world.wait(599);
+    assert_ne!(world.select().0, first);
+    world.wait(1);
+    assert_eq!(world.select().0, first);
+}
+
+#[test]
+fn retries_become_rarer() {
+    let mut world = World::new(TestNet::alike(150));
+    let (first, ticket) = world.select();
+    world.outcome(ticket, Outcome::GuardFailed);
+    let mut waits = Vec::new();
+    let failing_since = world.now;
+    for _ in 0..200 {
+        let tried = world.now;
+        let ticket = loop {
+            world.wait(300);
+            let (id, ticket) = world.select();
+            if id == first {
+                break ticket;
+            }
+            world.forget(ticket);
+        };
+        world.outcome(ticket, Outcome::GuardFailed);
+        let failing = world.now.duration_since(failing_since).unwrap();
+        waits.push((failing, world.now.duration_since(tried).unwrap()));
+    }
+    for (failing, wait) in waits {
+        let expected = match failing.as_secs() / 3600 {
+            0..=5 => 600,
+            7..=94 => 5400,
+            101..=166 => 14_400,
+            178.. => 32_400,
+            _ => continue,
+        };
+        assert_eq!(wait, secs(expected), "{failing:?}");
+    }
+}
+
+#[test]
+fn circuits_through_other_guards_wait_until_all_primary_ones_are_down() {
+    let mut world = World::new(TestNet::alike(150));
+    world.primary_fail();
+    let (other, ticket) = world.select();
+    assert!(!world.primary().contains(&other));
+    // The next circuit tries another guard: this one is on trial.
+    let (third, third_ticket) = world.select();
+    assert_ne!(third, other);
+    assert_eq!(world.outcome(ticket, Outcome::Built), GuardUse::Now);
+    // It was confirmed by that, and so became primary in the place of one that never worked.
+    assert!(world.primary().contains(&other));
+    // One that is behind three confirmed, filtered ones does not.
+    world.forget(third_ticket);
+}
+
+#[test]
+fn a_confirmed_guard_is_preferred_and_an_unconfirmed_one_waits_for_it() {
+    let mut world = World::new(TestNet::alike(150));
+    world.confirm_three();
+    assert!(
+        world
+            .primary()
+            .iter()
+            .all(|&id| matches!(world.info(id).status, GuardStatus::Down(_)))
+    );
+    // All are down: others are tried, and their circuits wait for each other in order.
+    let (a, ticket_a) = world.select();
+    let (b, ticket_b) = world.select();
+    assert_ne!(a, b);
+    assert_eq!(world.outcome(ticket_b, Outcome::Built), GuardUse::Later);
+    // `b` is confirmed now, `a` is not: nothing is better than `b`.
+    assert_eq!(world.poll(), [(ticket_b, GuardUse::Now)]);
+    assert_eq!(world.outcome(ticket_a, Outcome::Built), GuardUse::Later);
+    // But `a`, confirmed after `b`, is behind it, which carries a complete circuit.
+    assert_eq!(world.poll(), []);
+    world.forget(ticket_b);
+    assert_eq!(world.poll(), [(ticket_a, GuardUse::Now)]);
+}
+
+#[test]
+fn a_better_guard_on_trial_blocks_for_fifteen_seconds() {
+    let mut world = World::new(TestNet::alike(150));
+    world.confirm_three();
+    let (better, first) = world.select();
+    world.outcome(first, Outcome::Built);
+    assert_eq!(world.poll(), [(first, GuardUse::Now)]);
+    world.forget(first);
+    // The confirmed guard first, then one that is new.
+    let (again, trial) = world.select();
+    assert_eq!(again, better);
+    let (_, second) = world.select();
+    assert_eq!(world.outcome(second, Outcome::Built), GuardUse::Later);
+    assert_eq!(world.poll(), []);
+    world.wait(14);
+    assert_eq!(world.poll(), []);
+    world.wait(1);
+    assert_eq!(world.poll(), [(second, GuardUse::Now)]);
+    world.forget(trial);
+}
+
+#[test]
+fn a_circuit_that_waits_too_long_ends() {
+    let mut world = World::new(TestNet::alike(150));
+    world.confirm_three();
+    let (_, waiting) = world.select();
+    assert_eq!(world.outcome(waiting, Outcome::Built), GuardUse::Later);
+    // Primary guards may be up again by now: the circuit goes on waiting, but not forever.
+    world.wait(600);
+    assert_eq!(world.poll(), []);
+    world.wait(1);
+    assert_eq!(world.poll(), [(waiting, GuardUse::Never)]);
+    assert_eq!(world.poll(), []);
+}
+
+#[test]
+fn after_a_time_without_the_network_primary_guards_get_another_chance() {
+    let mut world = World::new(TestNet::alike(150));
+    world.confirm_three();
+    let primary = world.primary();
+    // The network goes away, and the primary guards fail again when they are tried again.
+    world.wait(600);
+    world.primary_fail();
+    let (other, ticket) = world.select();
+    assert!(!primary.contains(&other));
+    world.wait(1);
+    // More than ten minutes after the last success, something works.
+    assert_eq!(world.outcome(ticket, Outcome::Built), GuardUse::Later);
+    assert_eq!(world.select().0, primary[0]);
+    assert_eq!(world.poll(), []);
+}
+
+#[test]
+fn when_everything_has_failed_everything_is_tried_again() {
+    let mut world = World::new(TestNet::alike(25));
+    let mut tried = BTreeSet::new();
+    while let Some((id, ticket)) = world.select_for(GuardUsage::Traffic, None) {
+        assert!(tried.insert(id), "twice, but nothing changed");
+        world.outcome(ticket, Outcome::GuardFailed);
+        world.forget(ticket);
+    }
+    // The sample does not grow beyond its most: 20 guards of such a small network.
+    assert_eq!(tried.len(), 20);
+    assert_eq!(world.select().0, world.primary()[0]);
+}
+
+#[test]
+fn the_sample_grows_up_to_a_fifth_of_the_guards() {
+    let mut world = World::new(TestNet::alike(250));
+    let mut tried = 0;
+    while let Some((_, ticket)) = world.select_for(GuardUsage::Traffic, None) {
+        world.outcome(ticket, Outcome::GuardFailed);
+        world.forget(ticket);
+        tried += 1;
+    }
+    assert_eq!((tried, world.sampled().len()), (50, 50));
+    let mut world = World::new(TestNet::alike(150));
+    world.net.params = "guard-max-sample-size=25 guard-max-sample-threshold=90 \
+        guard-min-filtered-sample-size=22 guard-n-primary-guards=4"
+        .to_owned();
+    world.guards = Guards::load([].into_iter(), now());
+    world.consensus();
+    assert_eq!((world.sampled().len(), world.primary().len()), (22, 4));
+}
+
+#[test]
+fn a_guard_is_never_of_the_exits_family() {
+    let mut net = TestNet::alike(150);
+    let all: Vec<u16> = (0..150).collect();
+    let mut world = World::new(net.clone());
+    let primary = world.primary();
+    // The first two primary guards and relay `exit` are a family.
+    let exit = (0..150).find(|id| !world.sampled().contains(id)).unwrap();
+    for &member in &[primary[0], primary[1], exit] {
+        net.relays[usize::from(member)].family = all.clone();
+    }
+    world.net = net;
+    world.consensus();
+    assert_eq!(world.primary(), primary);
+    let (id, ticket) = world.select_for(GuardUsage::Traffic, Some(exit)).unwrap();
+    assert_eq!(id, primary[2]);
+    assert_eq!(world.outcome(ticket, Outcome::Built), GuardUse::Now);
+    let other = (0..150)
+        .find(|id| !primary.contains(id) && *id != exit)
+        .unwrap();
+    let (id, _) = world.select_for(GuardUsage::Traffic, Some(other)).unwrap();
+    assert_eq!(id, primary[0]);
+}
+
+#[test]
+fn more_guards_may_be_in_use() {
+    let options = PathOptions {
+        num_entry_guards: Some(2),
+        num_directory_guards: Some(5),
+        num_primary_guards: Some(6),
+        ..PathOptions::default()
+    };
+    let mut world = World::with(TestNet::alike(150), options, &[]);
+    let primary = world.primary();
+    assert_eq!(primary.len(), 6);
+    for (usage, count) in [(GuardUsage::Traffic, 2), (GuardUsage::Directory, 5)] {
+        let mut seen = BTreeSet::new();
+        for _ in 0..100 {
+            let (id, ticket) = world.select_for(usage, None).unwrap();
+            seen.insert(id);
+            world.forget(ticket);
+        }
+        assert_eq!(seen, primary[..count].iter().copied().collect());
+    }
+}
+
+#[test]
+fn guards_that_are_unlisted_for_long_go() {
+    let mut world = World::new(TestNet::alike(150));
+    let (gone, ticket) = world.select();
+    world.outcome(ticket, Outcome::Built);
+    world.forget(ticket);
+    world.net.relays.retain(|relay| relay.id != gone);
+    world.wait(3600);
+    world.consensus();
+    assert!(matches!(
+        world.info(gone).status,
+        GuardStatus::Unusable(Some(_))
+    ));
+    assert!(!world.primary().contains(&gone));
+    assert_eq!(world.primary().len(), 3);
+    // The day of its going is told with a slop of 4 days.
+    world.wait(15 * DAY);
+    world.consensus();
+    assert!(world.sampled().contains(&gone));
+    world.wait(6 * DAY);
+    world.consensus();
+    assert!(!world.sampled().contains(&gone));
+}
+
+#[test]
+fn guards_do_not_live_forever() {
+    let mut world = World::new(TestNet::alike(150));
+    let (_, ticket) = world.select();
+    world.outcome(ticket, Outcome::Built);
+    world.forget(ticket);
+    let first = world.entries();
+    let left = |world: &World| world.entries().intersection(&first).count();
+    // Confirmed guards live for 60 days, others 120, each minus a tenth of 120 at most.
+    world.wait(47 * DAY);
+    world.consensus();
+    assert_eq!(left(&world), 20);
+    world.wait(14 * DAY);
+    world.consensus();
+    assert_eq!(left(&world), 19);
+    world.wait(60 * DAY);
+    world.consensus();
+    assert_eq!((left(&world), world.sampled().len()), (0, 20));
+    world.options.guard_lifetime = Some(secs(2 * DAY));
+    let before = world.entries();
+    world.wait(3 * DAY);
+    world.consensus();
+    assert_eq!(world.entries().intersection(&before).count(), 0);
+}
+
+#[test]
+fn an_old_consensus_changes_no_sample() {
+    let mut world = World::new(TestNet::alike(150));
+    let sampled = world.sampled();
+    world.net.relays.truncate(1);
+    world
+        .net
+        .relays
+        .extend(TestNet::alike(153).relays.split_off(150));
+    world.relays = world.net.relays();
+    world.wait(30 * 3600);
+    world.update();
+    assert_eq!(world.sampled(), sampled);
+}
+
+#[test]
+fn a_configuration_of_few_guards_has_a_sample_of_its_own() {
+    let mut world = World::new(TestNet::alike(150));
+    let ordinary = world.sampled();
+    let entries: Vec<String> = (0..10).map(|id| format!("relay{id}")).collect();
+    world.options.entry_nodes = Some(entries.join(",").parse::<NodeSet>().unwrap());
+    assert!(world.update());
+    assert_eq!(world.sampled(), (0..10).collect());
+    assert!(!world.update());
+    world.options.entry_nodes = None;
+    assert!(world.update());
+    assert_eq!(world.sampled(), ordinary);
+    // Both are kept.
+    let lines = world.guards.lines();
+    let of = |name: &str| lines.iter().filter(|line| line.starts_with(name)).count();
+    assert_eq!((of("in=default "), of("in=restricted ")), (20, 10));
+}
+
+/// Lines as a C tor 0.4.9 writes them, one with a field of the future.
+const CTOR: [&str; 5] = [
+    "in=default rsa_id=0007111111111111111111111111111111111111 nickname=relay7 \
+     sampled_on=2026-11-12T03:04:05 sampled_idx=1 sampled_by=0.4.9.11 listed=1 \
+     confirmed_on=2026-11-13T21:22:23 confirmed_idx=0 pb_use_attempts=4.000000 \
+     pb_use_successes=4.000000 pb_circ_attempts=9.000000 pb_circ_successes=8.500000 \
+     pb_successful_circuits_closed=8.000000 pb_timeouts=0.500000",
+    "in=default rsa_id=0003111111111111111111111111111111111111 nickname=relay3 \
+     sampled_on=2026-11-10T03:04:05 sampled_idx=0 sampled_by=0.4.9.11 listed=1 future=x",
+    "in=default rsa_id=0009111111111111111111111111111111111111 nickname=relay9 \
+     sampled_on=2026-11-11T03:04:05 sampled_idx=2 sampled_by=0.4.9.11 \
+     unlisted_since=2026-11-20T01:02:03 listed=0",
+    "in=bridges rsa_id=0123456789ABCDEF0123456789ABCDEF01234567 bridge_addr=192.0.2.1:443 \
+     sampled_on=2026-11-11T03:04:05 sampled_idx=0 sampled_by=0.4.9.11 listed=1",
+    "in=default rsa_id=notanidentity",
+];
+
+#[test]
+fn c_tors_lines_are_read_and_written_back() {
+    let guards = Guards::load(CTOR.into_iter(), now());
+    let lines = guards.lines();
+    // What is not of these samples stands in front; the rest in the order of the sample.
+    assert_eq!(lines, [CTOR[3], CTOR[4], CTOR[1], CTOR[0], CTOR[2]]);
+    assert_eq!(
+        Guards::load(lines.iter().map(String::as_str), now()).lines(),
+        lines
+    );
+}
+
+#[test]
+fn c_tors_guards_go_on_as_ours() {
+    let mut world = World::with(TestNet::alike(150), PathOptions::default(), &CTOR);
+    // The confirmed one, and the one before it in the sample; 9 is listed again.
+    let primary = world.primary();
+    assert!(primary.contains(&3) && primary.contains(&7) && primary.contains(&9));
+    assert_eq!(world.select().0, 3);
+    assert!(world.guards.take_changed());
+    assert!(!world.guards.take_changed());
+    let lines = world.guards.lines();
+    assert!(lines.iter().any(|line| line == CTOR[0]), "{lines:?}");
+    assert!(lines.contains(&CTOR[1].to_owned()));
+    let ninth = lines.iter().find(|line| line.contains("relay9")).unwrap();
+    assert!(
+        ninth.ends_with("sampled_idx=2 sampled_by=0.4.9.11 listed=1"),
+        "{ninth}"
+    );
+}
+
+#[test]
+fn what_is_written_is_what_was() {
+    let mut world = World::new(TestNet::alike(150));
+    for _ in 0..5 {
+        let (_, ticket) = world.select();
+        for outcome in [Outcome::FirstHop, Outcome::Built, Outcome::Used] {
+            world.outcome(ticket, outcome);
+        }
+        world.outcome(ticket, Outcome::GuardFailed);
+        world.forget(ticket);
+    }
+    let lines = world.guards.lines();
+    let again = Guards::load(lines.iter().map(String::as_str), now());
+    assert_eq!(again.lines(), lines);
+}
+
+#[test]
+fn dates_on_disk_do_not_tell_when_somebody_was_online() {
+    let world = World::new(TestNet::alike(150));
+    let dates: BTreeSet<String> = world
+        .guards
+        .lines()
+        .iter()
+        .filter_map(|line| line.split(' ').find(|word| word.starts_with("sampled_on=")))
+        .map(str::to_owned)
+        .collect();
+    assert_eq!(dates.len(), 20);
+    assert!(
+        dates
+            .iter()
+            .all(|date| date.as_str() <= "sampled_on=2026-11-21T01:00:00")
+    );
+    assert!(
+        dates
+            .iter()
+            .all(|date| date.as_str() >= "sampled_on=2026-11-09T01:00:00")
+    );
+}
+
+#[test]
+fn failures_beyond_a_guard_are_counted_and_told() {
+    let options = PathOptions {
+        path_bias: PathBiasOptions {
+            circ_threshold: 5.0,
+            drop_guards: true,
+            ..PathBiasOptions::default()
+        },
+        ..PathOptions::default()
+    };
+    let mut world = World::with(TestNet::alike(150), options, &[]);
+    let (guard, ticket) = world.select();
+    world.forget(ticket);
+    let run = |world: &mut World, outcomes: &[Outcome]| {
+        let (id, ticket) = world.select();
+        assert_eq!(id, guard);
+        for &outcome in outcomes {
+            world.outcome(ticket, outcome);
+        }
+        world.forget(ticket);
+    };
+    use Outcome::*;
+    run(&mut world, &[FirstHop, Built, Used, UseSucceeded]);
+    run(&mut world, &[FirstHop, Built, Used]);
+    run(&mut world, &[FirstHop, Built]);
+    run(&mut world, &[FirstHop, Built, Collapsed]);
+    run(&mut world, &[FirstHop, TimedOut]);
+    run(&mut world, &[Built]);
+    let line = |world: &World| {
+        let id = hex::encode_upper(rsa(guard));
+        let lines = world.guards.lines();
+        lines.into_iter().find(|line| line.contains(&id)).unwrap()
+    };
+    assert!(
+        line(&world).ends_with(
+            "pb_use_attempts=2.000000 pb_use_successes=1.000000 pb_circ_attempts=5.000000 \
+         pb_circ_successes=4.000000 pb_successful_circuits_closed=2.000000 \
+         pb_collapsed_circuits=1.000000 pb_unusable_circuits=1.000000 pb_timeouts=1.000000"
+        ),
+        "{}",
+        line(&world)
+    );
+    assert!(world.guards.take_suspicions().is_empty());
+    // Two of seven: extreme, and such guards are dropped here.
+    run(&mut world, &[FirstHop, Failed]);
+    run(&mut world, &[FirstHop, Built, Collapsed]);
+    let told = world.guards.take_suspicions();
+    assert_eq!(told.len(), 1);
+    assert_eq!((told[0].0.rsa, told[0].1), (rsa(guard), Suspicion::Extreme));
+    assert_ne!(world.select().0, guard);
+}
+
+#[test]
+fn counters_are_halved() {
+    let options = PathBiasOptions::default();
+    let mut bias = PathBias {
+        circ_attempts: 301.0,
+        circ_successes: 300.0,
+        use_attempts: 101.0,
+        use_successes: 50.0,
+        ..PathBias::default()
+    };
+    bias.scale(&options);
+    assert!(bias.circ_attempts == 150.5 && bias.circ_successes == 150.0);
+    assert!(bias.use_attempts == 50.5 && bias.use_successes == 25.0);
+    assert_eq!(bias.judge_uses(&options), Some(Suspicion::Extreme));
+}
+
+#[test]
+fn a_clock_that_goes_back_harms_nothing() {
+    let mut world = World::new(TestNet::alike(150));
+    world.primary_fail();
+    world.now -= Duration::from_secs(7 * DAY);
+    let (_, ticket) = world.select();
+    world.outcome(ticket, Outcome::Built);
+    assert!(
+        world
+            .poll()
+            .iter()
+            .all(|(_, usable)| *usable == GuardUse::Now)
+    );
+}

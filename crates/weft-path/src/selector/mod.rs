@@ -1,5 +1,8 @@
 //! Paths: an exit that fits, a guard, and somebody in between (path-spec 2.2).
 
+#[cfg(test)]
+mod tests;
+
 use std::time::SystemTime;
 
 use rand::Rng;

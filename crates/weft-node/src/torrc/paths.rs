@@ -1,0 +1,245 @@
+//! What torrc says of paths, guards and build times (config.c, `options_validate_cb`).
+
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation
+)]
+
+use std::time::Duration;
+
+use weft_path::{BuildTimesOptions, NodeSet, PathBiasOptions, PathOptions};
+
+use super::report::Report;
+use super::settings::Settings;
+
+/// A shorter `CircuitBuildTimeout` that is not learnt is worth a warning, in seconds.
+const SHORT_BUILD_TIMEOUT: i64 = 10;
+
+/// How paths are chosen. What depends on the node, its own identity, is not filled in.
+pub(super) fn path_options(settings: &Settings, report: &mut Report) -> PathOptions {
+    let exit_nodes = node_set("ExitNodes", settings, report);
+    let entry_nodes = node_set("EntryNodes", settings, report);
+    let middle_nodes = node_set("MiddleNodes", settings, report);
+    let exclude_nodes = node_set("ExcludeNodes", settings, report).unwrap_or_default();
+    let exclude_exit_nodes = node_set("ExcludeExitNodes", settings, report).unwrap_or_default();
+    let mut node_families = Vec::new();
+    for line in settings.lines("NodeFamily") {
+        match line.value.parse() {
+            Ok(set) => node_families.push(set),
+            Err(why) => report.error(Some(&line.origin), format!("NodeFamily: {why}")),
+        }
+    }
+    let use_entry_guards = settings.flag("UseEntryGuards");
+    if entry_nodes.is_some() && !use_entry_guards {
+        report.error(
+            settings.origin("EntryNodes"),
+            "EntryNodes is set, so UseEntryGuards must be 1",
+        );
+    }
+    let mut long_lived_ports = Vec::new();
+    for word in settings.csv("LongLivedPorts") {
+        match word.parse() {
+            Ok(port) if port != 0 => long_lived_ports.push(port),
+            _ => report.error(
+                settings.origin("LongLivedPorts"),
+                format!("LongLivedPorts: \"{word}\" is not a port"),
+            ),
+        }
+    }
+    PathOptions {
+        exit_nodes,
+        entry_nodes,
+        middle_nodes,
+        exclude_nodes,
+        exclude_exit_nodes,
+        node_families,
+        enforce_distinct_subnets: settings.flag("EnforceDistinctSubnets"),
+        long_lived_ports,
+        use_entry_guards,
+        num_entry_guards: count("NumEntryGuards", settings),
+        num_directory_guards: count("NumDirectoryGuards", settings),
+        num_primary_guards: count("NumPrimaryGuards", settings),
+        guard_lifetime: seconds("GuardLifetime", settings),
+        use_ipv4: settings.flag("ClientUseIPv4"),
+        use_ipv6: settings.flag("ClientUseIPv6"),
+        own_identity: None,
+        path_bias: path_bias(settings, report),
+    }
+}
+
+/// How long circuits may take.
+pub(super) fn build_times_options(settings: &Settings, report: &mut Report) -> BuildTimesOptions {
+    let learn = settings.flag("LearnCircuitBuildTimeout");
+    let set = settings.number("CircuitBuildTimeout");
+    if !learn && (1..SHORT_BUILD_TIMEOUT).contains(&set) {
+        report.warn(
+            settings.origin("CircuitBuildTimeout"),
+            format!(
+                "CircuitBuildTimeout of {set} seconds is short where LearnCircuitBuildTimeout is \
+                 0: many circuits may fail. {SHORT_BUILD_TIMEOUT} seconds or more are usual",
+            ),
+        );
+    }
+    BuildTimesOptions {
+        learn,
+        timeout: seconds("CircuitBuildTimeout", settings),
+    }
+}
+
+/// A set of relays; none where nothing is set.
+fn node_set(name: &str, settings: &Settings, report: &mut Report) -> Option<NodeSet> {
+    let set: NodeSet = match settings.text(name)?.parse() {
+        Ok(set) => set,
+        Err(why) => {
+            report.error(settings.origin(name), format!("{name}: {why}"));
+            return None;
+        }
+    };
+    if !set.countries().is_empty() {
+        let countries = set.countries().join(", ");
+        report.warn(
+            settings.origin(name),
+            format!(
+                "{name} names countries ({countries}), but Weft does not know where relays are: \
+                 no relay is in them"
+            ),
+        );
+    }
+    (!set.is_empty()).then_some(set)
+}
+
+/// A number of which 0 means that the consensus decides.
+fn count(name: &str, settings: &Settings) -> Option<usize> {
+    usize::try_from(settings.number(name))
+        .ok()
+        .filter(|&number| number > 0)
+}
+
+/// A time of which 0 means that none is set.
+fn seconds(name: &str, settings: &Settings) -> Option<Duration> {
+    u64::try_from(settings.number(name))
+        .ok()
+        .filter(|&seconds| seconds > 0)
+        .map(Duration::from_secs)
+}
+
+fn path_bias(settings: &Settings, report: &mut Report) -> PathBiasOptions {
+    let default = PathBiasOptions::default();
+    let mut rate = |name: &str, default: f64| {
+        let set = settings.double(name);
+        if set > 1.0 {
+            report.error(
+                settings.origin(name),
+                format!("{name} must be between 0 and 1"),
+            );
+        }
+        if set >= 0.0 { set } else { default }
+    };
+    let notice_rate = rate("PathBiasNoticeRate", default.notice_rate);
+    let warn_rate = rate("PathBiasWarnRate", default.warn_rate);
+    let extreme_rate = rate("PathBiasExtremeRate", default.extreme_rate);
+    let notice_use_rate = rate("PathBiasNoticeUseRate", default.notice_use_rate);
+    let extreme_use_rate = rate("PathBiasExtremeUseRate", default.extreme_use_rate);
+    // Thresholds below C tor's least are as good as not set.
+    let threshold = |name: &str, least: i32, default: f64| {
+        i32::try_from(settings.number(name))
+            .ok()
+            .filter(|&set| set >= least)
+            .map_or(default, f64::from)
+    };
+    PathBiasOptions {
+        circ_threshold: threshold("PathBiasCircThreshold", 5, default.circ_threshold),
+        notice_rate,
+        warn_rate,
+        extreme_rate,
+        drop_guards: settings.auto("PathBiasDropGuards") == Some(1),
+        scale_threshold: threshold("PathBiasScaleThreshold", 10, default.scale_threshold),
+        use_threshold: threshold("PathBiasUseThreshold", 3, default.use_threshold),
+        notice_use_rate,
+        extreme_use_rate,
+        scale_use_threshold: threshold(
+            "PathBiasScaleUseThreshold",
+            10,
+            default.scale_use_threshold,
+        ),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+mod tests {
+    use super::*;
+    use crate::torrc::host::Host;
+    use crate::torrc::load::load_text;
+
+    #[test]
+    fn without_a_word_paths_are_as_c_tor_has_them() {
+        let options = load_text("", &Host::empty()).unwrap().options;
+        assert_eq!(options.paths, PathOptions::default());
+        assert_eq!(options.build_times, BuildTimesOptions::default());
+        let testing = "TestingTorNetwork 1\nDirAuthority a orport=5000 \
+            v3ident=E8A9C45EDE6D711294FADF8E7951F4DE6CA56B58 \
+            127.0.0.1:7000 7EA6EAD6FD83083C538F44038BBFA077587DD755\n";
+        let options = load_text(testing, &Host::empty()).unwrap().options;
+        assert!(!options.paths.enforce_distinct_subnets);
+    }
+
+    #[test]
+    fn everything_that_can_be_set_arrives() {
+        let text = "ExitNodes a, 10.0.0.0/8\nEntryNodes $0123456789012345678901234567890123456789\n\
+            MiddleNodes b\nExcludeNodes c\nExcludeExitNodes d\nNodeFamily e,f\nNodeFamily g,h\n\
+            EnforceDistinctSubnets 0\nLongLivedPorts 22,443\nNumEntryGuards 2\n\
+            NumDirectoryGuards 4\nNumPrimaryGuards 5\nGuardLifetime 60 days\nClientUseIPv6 0\n\
+            PathBiasNoticeRate 0.5\nPathBiasDropGuards 1\nPathBiasCircThreshold 4\n\
+            PathBiasUseThreshold 7\nLearnCircuitBuildTimeout 0\nCircuitBuildTimeout 20\n";
+        let options = load_text(text, &Host::empty()).unwrap().options;
+        let paths = &options.paths;
+        let text = |set: &Option<NodeSet>| set.as_ref().unwrap().to_string();
+        assert_eq!(text(&paths.exit_nodes), "a, 10.0.0.0/8");
+        assert_eq!(text(&paths.middle_nodes), "b");
+        assert!(paths.entry_nodes.is_some() && paths.node_families.len() == 2);
+        assert_eq!(paths.exclude_nodes.to_string(), "c");
+        assert_eq!(paths.exclude_exit_nodes.to_string(), "d");
+        assert!(!paths.enforce_distinct_subnets && paths.use_ipv4 && !paths.use_ipv6);
+        assert_eq!(paths.long_lived_ports, [22, 443]);
+        assert_eq!(
+            (
+                paths.num_entry_guards,
+                paths.num_directory_guards,
+                paths.num_primary_guards
+            ),
+            (Some(2), Some(4), Some(5))
+        );
+        assert_eq!(paths.guard_lifetime, Some(Duration::from_secs(60 * 86_400)));
+        let bias = &paths.path_bias;
+        assert!(bias.drop_guards);
+        let of = (bias.notice_rate, bias.circ_threshold, bias.use_threshold);
+        assert!(of == (0.5, 150.0, 7.0), "{of:?}");
+        assert_eq!(
+            options.build_times,
+            BuildTimesOptions {
+                learn: false,
+                timeout: Some(Duration::from_secs(20)),
+            }
+        );
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for text in [
+            "ExitNodes two words",
+            "NodeFamily a,,1.2.3.4/99",
+            "LongLivedPorts 22,ssh",
+            "EntryNodes a\nUseEntryGuards 0",
+            "PathBiasNoticeRate 1.5",
+        ] {
+            let report = load_text(text, &Host::empty()).map(|_| ()).unwrap_err();
+            assert!(report.has_errors(), "{text}");
+        }
+        let loaded = load_text("ExcludeNodes {de},{??}", &Host::empty()).unwrap();
+        let messages = loaded.report.messages();
+        assert!(messages.iter().any(|m| m.text.contains("de, ??")));
+    }
+}

@@ -1,0 +1,514 @@
+//! Who is chosen: how often, and who never.
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+use rand::{RngExt, SeedableRng as _};
+use rand_chacha::ChaCha12Rng;
+
+use crate::testing::{TestNet, TestRelay, assert_in_proportion, ed25519, id_of, now, rsa, secs};
+use crate::{
+    ExitWanted, NodeSet, Outcome, Path, PathError, PathOptions, RelayName, Selector, TargetPort,
+    Usage,
+};
+
+fn rng(seed: u64) -> ChaCha12Rng {
+    ChaCha12Rng::seed_from_u64(seed)
+}
+
+fn set(text: &str) -> NodeSet {
+    text.parse().unwrap()
+}
+
+fn selector(net: &TestNet, options: PathOptions, seed: u64) -> Selector {
+    let mut selector = Selector::new(options, [], now());
+    selector.set_netdir(&net.netdir(), now(), &mut rng(seed));
+    selector
+}
+
+/// No guards, so that each path has a first hop of its own.
+fn unguarded() -> PathOptions {
+    PathOptions {
+        use_entry_guards: false,
+        ..PathOptions::default()
+    }
+}
+
+fn port(port: u16) -> TargetPort {
+    TargetPort { ipv6: false, port }
+}
+
+fn web() -> Usage {
+    Usage::Exit(ExitWanted {
+        ports: vec![port(443)],
+        ..ExitWanted::default()
+    })
+}
+
+fn ids(path: &Path) -> Vec<u16> {
+    path.hops.iter().map(|hop| id_of(&hop.rsa)).collect()
+}
+
+/// The weight of a relay at a position by dir-spec 3.8.3, from the document's words.
+fn weight(net: &TestNet, relay: &TestRelay, position: char) -> f64 {
+    let has = |flag| relay.flags.contains(flag);
+    let kind = match (has("Guard"), has("Exit")) {
+        (true, true) => 'd',
+        (true, false) => 'g',
+        (false, true) => 'e',
+        (false, false) => 'm',
+    };
+    let named = |name: &str| {
+        let mut words = net.weights.split_ascii_whitespace();
+        let value = words.find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+        value.unwrap().parse::<f64>().unwrap()
+    };
+    f64::from(relay.bandwidth) * named(&format!("W{position}{kind}"))
+}
+
+#[test]
+fn exits_and_ends_are_drawn_in_proportion_to_their_weights() {
+    let net = TestNet::mixed(36);
+    let mut selector = selector(&net, unguarded(), 1);
+    let mut rng = rng(2);
+    for (usage, position) in [(web(), 'e'), (Usage::Internal { stable: false }, 'm')] {
+        let mut counts = vec![0; 36];
+        for _ in 0..30_000 {
+            let path = selector.path(&usage, now(), &mut rng).unwrap();
+            counts[usize::from(*ids(&path).last().unwrap())] += 1;
+        }
+        let weights: Vec<f64> = net
+            .relays
+            .iter()
+            .map(|relay| match position {
+                'e' if relay.policy.is_empty() => 0.0,
+                _ => weight(&net, relay, position),
+            })
+            .collect();
+        assert_in_proportion(&counts, &weights);
+    }
+}
+
+#[test]
+fn middles_are_drawn_in_proportion_among_those_that_are_left() {
+    // One guard and one exit, so that all that is left to chance is the middle.
+    let mut net = TestNet::mixed(30);
+    for relay in &mut net.relays {
+        if relay.id > 1 {
+            relay
+                .flags
+                .retain(|flag| *flag != "Guard" && *flag != "Exit");
+            relay.policy = "";
+        }
+    }
+    net.relays[0].flags = ["Exit", "Fast", "Stable", "V2Dir"].into();
+    net.relays[0].policy = "accept 1-65535";
+    net.relays[1].flags = ["Fast", "Guard", "Stable", "V2Dir"].into();
+    let mut selector = selector(&net, PathOptions::default(), 3);
+    let mut rng = rng(4);
+    let mut counts = vec![0; 30];
+    for _ in 0..20_000 {
+        let path = selector.path(&web(), now(), &mut rng).unwrap();
+        let ids = ids(&path);
+        assert_eq!((ids[0], ids[2]), (1, 0));
+        counts[usize::from(ids[1])] += 1;
+        selector.forget(path.guard.unwrap());
+    }
+    let weights: Vec<f64> = net
+        .relays
+        .iter()
+        .map(|relay| match relay.id {
+            0 | 1 => 0.0,
+            _ => weight(&net, relay, 'm'),
+        })
+        .collect();
+    assert_in_proportion(&counts, &weights);
+}
+
+#[test]
+fn first_guards_are_drawn_in_proportion_to_their_weights() {
+    let net = TestNet::mixed(36);
+    let relays = net.relays();
+    let mut counts = vec![0; 36];
+    for seed in 0..6000 {
+        let mut rng = rng(seed);
+        let mut selector = Selector::new(PathOptions::default(), [], now());
+        selector.set_relays(relays.clone(), now(), &mut rng);
+        counts[usize::from(id_of(&selector.guards()[0].rsa))] += 1;
+    }
+    let weights: Vec<f64> = net
+        .relays
+        .iter()
+        .map(|relay| match relay.flags.contains("Guard") {
+            true => weight(&net, relay, 'g'),
+            false => 0.0,
+        })
+        .collect();
+    assert_in_proportion(&counts, &weights);
+}
+
+#[test]
+fn without_weights_bandwidths_count_and_without_bandwidths_all_are_alike() {
+    for (bandwidth, seed) in [(true, 5), (false, 6)] {
+        let mut net = TestNet::mixed(24);
+        net.weights.clear();
+        if !bandwidth {
+            net.relays.iter_mut().for_each(|relay| relay.bandwidth = 0);
+        }
+        let mut selector = selector(&net, unguarded(), seed);
+        let mut rng = rng(seed);
+        let mut counts = vec![0; 24];
+        for _ in 0..20_000 {
+            let path = selector.path(&web(), now(), &mut rng).unwrap();
+            counts[usize::from(ids(&path)[2])] += 1;
+        }
+        let weights: Vec<f64> = net
+            .relays
+            .iter()
+            .map(|relay| match relay.policy.is_empty() {
+                true => 0.0,
+                false if bandwidth => f64::from(relay.bandwidth),
+                false => 1.0,
+            })
+            .collect();
+        assert_in_proportion(&counts, &weights);
+    }
+}
+
+#[test]
+fn documents_arrive_whole() {
+    let mut net = TestNet::alike(8);
+    net.relays[0].addr_v6 = Some("[2001:db8::1]:9002".to_owned());
+    net.relays[0].policy_v6 = "accept 443";
+    net.relays[1].protocols = "Link=4-5 Relay=1-3 FlowCtrl=1";
+    net.relays[2].flags = ["BadExit", "Exit", "Fast", "Guard", "Stable"].into();
+    net.relays[3].flags.insert("MiddleOnly");
+    let relays = net.relays();
+    let hop = |id: u16| relays.find(&RelayName::Rsa(rsa(id))).unwrap();
+    let first = hop(0);
+    assert_eq!(first.ed25519, ed25519(0));
+    assert_eq!(hop(3).ntor, [3; 32]);
+    assert_eq!(first.nickname, "relay0");
+    let addrs: Vec<String> = first.addrs.iter().map(ToString::to_string).collect();
+    assert_eq!(addrs, ["11.1.1.1:9001", "[2001:db8::1]:9002"]);
+    assert!(first.supports_cc && first.supports_ntor_v3 && first.is_dir_cache && first.is_exit);
+    assert!(first.allows(port(80)) && !first.allows(port(22)));
+    let v6 = |port| TargetPort { ipv6: true, port };
+    assert!(first.allows(v6(443)) && !first.allows(v6(80)));
+    assert!(!hop(1).supports_cc && !hop(1).supports_ntor_v3);
+    // A bad exit is no exit, whatever it allows; nor is a relay for the middle only.
+    assert!(!hop(2).is_exit && !hop(2).allows(port(80)) && !hop(2).is_dir_cache);
+    assert!(!hop(3).allows(port(80)));
+    // By other names.
+    assert_eq!(relays.find(&RelayName::Ed25519(ed25519(5))), Some(hop(5)));
+    assert_eq!(relays.find(&"RELAY6".parse().unwrap()), Some(hop(6)));
+    assert_eq!(relays.find(&"nobody".parse().unwrap()), None);
+    assert_eq!(relays.len(), 8);
+}
+
+#[test]
+fn ports_by_name_and_address_and_long_lived_ones_choose_exits() {
+    let mut net = TestNet::alike(12);
+    for relay in &mut net.relays {
+        match relay.id {
+            0 => relay.policy = "accept 22",
+            1 => {
+                relay.policy = "accept 22";
+                relay.flags.remove("Stable");
+            }
+            2 => relay.policy_v6 = "accept 80",
+            _ => {}
+        }
+    }
+    let mut selector = selector(&net, unguarded(), 7);
+    let mut rng = rng(8);
+    let mut exits = |ports: Vec<TargetPort>, avoid: Vec<[u8; 20]>| -> BTreeSet<u16> {
+        let usage = Usage::Exit(ExitWanted {
+            ports,
+            avoid,
+            ..ExitWanted::default()
+        });
+        (0..200)
+            .filter_map(|_| selector.path(&usage, now(), &mut rng).ok())
+            .map(|path| ids(&path)[2])
+            .collect()
+    };
+    // 22 is a long-lived port.
+    assert_eq!(exits(vec![port(22)], vec![]), [0].into());
+    // Better an unstable exit than none.
+    assert_eq!(exits(vec![port(22)], vec![rsa(0)]), [1].into());
+    let v6 = TargetPort {
+        ipv6: true,
+        port: 80,
+    };
+    assert_eq!(exits(vec![v6], vec![]), [2].into());
+    assert_eq!(exits(vec![port(443), v6], vec![]), [2].into());
+    assert!(exits(vec![port(25)], vec![]).is_empty());
+    assert_eq!(exits(vec![port(80), port(443)], vec![]).len(), 10);
+    assert_eq!(exits(vec![], vec![]).len(), 12);
+}
+
+#[test]
+fn options_say_who_may_be_where() {
+    let net = TestNet::alike(20);
+    let options = PathOptions {
+        exit_nodes: Some(set("relay1,relay2,relay3")),
+        entry_nodes: Some(set("relay3,relay4,relay5")),
+        middle_nodes: Some(set("relay1,relay6,relay7,11.9.0.0/16")),
+        exclude_nodes: set("relay5,relay7"),
+        exclude_exit_nodes: set("relay2,relay6"),
+        ..PathOptions::default()
+    };
+    for use_entry_guards in [true, false] {
+        let options = PathOptions {
+            use_entry_guards,
+            ..options.clone()
+        };
+        let mut selector = selector(&net, options, 9);
+        let mut rng = rng(10);
+        let mut seen = [BTreeSet::new(), BTreeSet::new(), BTreeSet::new()];
+        for _ in 0..300 {
+            let path = selector.path(&web(), now(), &mut rng).unwrap();
+            for (seen, id) in seen.iter_mut().zip(ids(&path)) {
+                seen.insert(id);
+            }
+        }
+        // Relay 3 may be the exit, and then a guard is another; relay 8 is at 11.9.1.1.
+        assert!(seen[0].is_subset(&[3, 4].into()), "{seen:?}");
+        assert_eq!(seen[1], [1, 6, 8].into());
+        assert_eq!(seen[2], [1, 3].into());
+    }
+}
+
+#[test]
+fn an_exit_that_is_named_is_the_exit_unless_it_is_excluded() {
+    let net = TestNet::alike(10);
+    let options = PathOptions {
+        exclude_exit_nodes: set("relay3"),
+        exit_nodes: Some(set("relay1")),
+        ..PathOptions::default()
+    };
+    let mut selector = selector(&net, options, 11);
+    let mut rng = rng(12);
+    let mut named = |name: &str| {
+        let usage = Usage::Exit(ExitWanted {
+            // Even to a port that its summary does not allow.
+            ports: vec![port(25)],
+            exit: Some(name.parse().unwrap()),
+            ..ExitWanted::default()
+        });
+        selector
+            .path(&usage, now(), &mut rng)
+            .map(|path| ids(&path)[2])
+    };
+    assert_eq!(named("relay2"), Ok(2));
+    assert!(matches!(named("relay3"), Err(PathError::NoExit(_))));
+    let unknown = PathError::UnknownRelay("relay99".to_owned());
+    assert_eq!(named("relay99"), Err(unknown));
+}
+
+#[test]
+fn controllers_get_the_path_that_they_name() {
+    let net = TestNet::alike(10);
+    let mut selector = selector(&net, PathOptions::default(), 13);
+    let mut rng = rng(14);
+    let mut path = |names: &[&str]| {
+        let names = names.iter().map(|name| name.parse().unwrap()).collect();
+        selector.path(&Usage::Exact(names), now(), &mut rng)
+    };
+    let four = path(&["relay4", "relay2", "relay4", "relay1"]).unwrap();
+    assert_eq!(ids(&four), [4, 2, 4, 1]);
+    assert!(four.guard.is_none());
+    assert_eq!(path(&[]).unwrap_err(), PathError::BadPath);
+    assert_eq!(path(&["relay1", "relay1"]).unwrap_err(), PathError::BadPath);
+    assert_eq!(path(&["relay1"; 9]).unwrap_err(), PathError::BadPath);
+}
+
+#[test]
+fn what_is_missing_is_told() {
+    let mut rng = rng(15);
+    let mut empty = Selector::new(PathOptions::default(), [], now());
+    assert_eq!(
+        empty.path(&web(), now(), &mut rng).unwrap_err(),
+        PathError::NoDirectory
+    );
+    let net = TestNet::alike(5);
+    let with = |options| selector(&net, options, 16);
+    let mut error = |options| with(options).path(&web(), now(), &mut rng).unwrap_err();
+    let nobody = Some(set("nobody"));
+    assert_eq!(
+        error(PathOptions {
+            exit_nodes: nobody.clone(),
+            ..PathOptions::default()
+        }),
+        PathError::NoExit(" (ExitNodes is set)")
+    );
+    assert_eq!(
+        error(PathOptions {
+            entry_nodes: nobody.clone(),
+            ..PathOptions::default()
+        }),
+        PathError::NoGuard
+    );
+    assert_eq!(
+        error(PathOptions {
+            middle_nodes: nobody,
+            ..PathOptions::default()
+        }),
+        PathError::NoMiddle
+    );
+}
+
+#[test]
+fn directory_requests_go_through_several_guards() {
+    let net = TestNet::mixed(36);
+    let mut selector = selector(&net, PathOptions::default(), 17);
+    let mut rng = rng(18);
+    let mut seen = BTreeSet::new();
+    for _ in 0..200 {
+        let path = selector.path(&Usage::Directory, now(), &mut rng).unwrap();
+        assert_eq!(path.hops.len(), 1);
+        assert!(path.hops[0].is_dir_cache);
+        seen.insert(path.hops[0].rsa);
+        selector.forget(path.guard.unwrap());
+    }
+    assert_eq!(seen.len(), 3);
+}
+
+#[test]
+fn a_network_of_three_relays_has_paths() {
+    let net = TestNet::alike(3);
+    let options = PathOptions {
+        enforce_distinct_subnets: false,
+        ..PathOptions::default()
+    };
+    let mut selector = selector(&net, options, 19);
+    let mut rng = rng(20);
+    for turn in 0..100 {
+        let path = selector.path(&web(), now() + secs(turn), &mut rng).unwrap();
+        let ids: BTreeSet<u16> = ids(&path).into_iter().collect();
+        assert_eq!(ids.len(), 3);
+        let guard = path.guard.unwrap();
+        selector.guard_outcome(guard, Outcome::Built, now(), &mut rng);
+        selector.forget(guard);
+    }
+}
+
+/// A network whose relays are related in every way, and options of all sorts.
+fn tangled(seed: u64) -> (TestNet, PathOptions) {
+    let mut rng = rng(seed);
+    let count = rng.random_range(8..40);
+    let mut net = TestNet::mixed(count);
+    for relay in &mut net.relays {
+        let id = relay.id;
+        relay.addr = format!("10.{}.{}.{}:9001", rng.random_range(0..count), id, id + 1);
+        if rng.random_bool(0.3) {
+            let subnet = rng.random_range(0..4);
+            relay.addr_v6 = Some(format!("[2001:{subnet:x}::{:x}]:9001", id + 1));
+        }
+        if rng.random_bool(0.5) {
+            relay.family = (0..3).map(|_| rng.random_range(0..count)).collect();
+            relay.family.push(id);
+        }
+        if rng.random_bool(0.3) {
+            relay.family_keys.push(rng.random_range(0..5));
+        }
+        for flag in ["Fast", "Stable", "V2Dir"] {
+            if rng.random_bool(0.15) {
+                relay.flags.remove(flag);
+            }
+        }
+    }
+    let mut some = |share: f64| -> String {
+        let names = (0..count).filter(|_| rng.random_bool(share));
+        names
+            .map(|id| format!("relay{id}"))
+            .collect::<Vec<_>>()
+            .join(",")
+    };
+    let options = PathOptions {
+        exclude_nodes: set(&some(0.1)),
+        exclude_exit_nodes: set(&some(0.1)),
+        node_families: vec![set(&some(0.1)), set(&some(0.1))],
+        own_identity: Some(rsa(1)),
+        ..PathOptions::default()
+    };
+    let options = PathOptions {
+        enforce_distinct_subnets: rng.random_bool(0.7),
+        use_entry_guards: rng.random_bool(0.7),
+        exit_nodes: rng.random_bool(0.2).then(|| set("relay2,relay5,relay8")),
+        ..options
+    };
+    (net, options)
+}
+
+/// Whether two relays of a network must not be in one path, by the words of path-spec 2.2.
+fn must_not_meet(a: &TestRelay, b: &TestRelay, options: &PathOptions) -> bool {
+    let prefix = |addr: &str, groups: usize, between: char| -> Vec<String> {
+        let parts = addr.split(between).take(groups);
+        parts.map(str::to_owned).collect()
+    };
+    let same_v4 = prefix(&a.addr, 2, '.') == prefix(&b.addr, 2, '.');
+    let same_v6 = match (&a.addr_v6, &b.addr_v6) {
+        (Some(a), Some(b)) => prefix(a, 2, ':') == prefix(b, 2, ':'),
+        _ => false,
+    };
+    let named = |set: &NodeSet, relay: &TestRelay| {
+        let text = set.to_string();
+        text.split(',').any(|name| name == relay.nickname)
+    };
+    a.id == b.id
+        || (a.family.contains(&b.id) && b.family.contains(&a.id))
+        || a.family_keys.iter().any(|key| b.family_keys.contains(key))
+        || (options.enforce_distinct_subnets && (same_v4 || same_v6))
+        || options
+            .node_families
+            .iter()
+            .any(|set| named(set, a) && named(set, b))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_path_breaks_a_rule(seed: u64) {
+        let (net, options) = tangled(seed);
+        let mut selector = selector(&net, options.clone(), seed);
+        let mut rng = rng(seed ^ 1);
+        for turn in 0..60 {
+            let usage = if turn % 4 == 0 { Usage::Internal { stable: turn % 8 == 0 } } else { web() };
+            let Ok(path) = selector.path(&usage, now(), &mut rng) else {
+                continue;
+            };
+            prop_assert_eq!(path.hops.len(), 3);
+            let hops: Vec<&TestRelay> = path
+                .hops
+                .iter()
+                .map(|hop| &net.relays[usize::from(id_of(&hop.rsa))])
+                .collect();
+            for (at, a) in hops.iter().enumerate() {
+                for b in &hops[at + 1..] {
+                    prop_assert!(!must_not_meet(a, b, &options), "{:?} {:?}", a, b);
+                }
+                prop_assert!(a.id != 1, "the relay's own");
+                prop_assert!(!options.exclude_nodes.to_string().split(',').any(|n| n == a.nickname));
+            }
+            if turn % 4 != 0 {
+                prop_assert!(path.hops[2].allows(port(443)));
+                let excluded = options.exclude_exit_nodes.to_string();
+                prop_assert!(!excluded.split(',').any(|n| n == hops[2].nickname));
+                if options.exit_nodes.is_some() {
+                    prop_assert!([2, 5, 8].contains(&hops[2].id));
+                }
+            }
+            if let Some(guard) = path.guard {
+                prop_assert!(hops[0].flags.contains("Guard") && hops[0].flags.contains("V2Dir"));
+                let outcome = if turn % 3 == 0 { Outcome::GuardFailed } else { Outcome::Built };
+                selector.guard_outcome(guard, outcome, now(), &mut rng);
+                if turn % 2 == 0 {
+                    selector.forget(guard);
+                }
+            }
+        }
+    }
+}
