@@ -38,13 +38,14 @@ pub(super) struct Answered {
     pub(super) result: Result<Response, HttpError>,
 }
 
-/// Asks the first of `candidates` that can be reached.
+/// Asks the first of `candidates` that can be reached; `reached` is called when one is.
 pub(super) async fn ask(
     streams: Arc<dyn DirStreams>,
     candidates: Vec<Candidate>,
     request: Request,
     limits: Limits,
     clock: Arc<dyn Clock>,
+    reached: impl FnOnce(),
 ) -> Asked {
     let mut unreachable = Vec::new();
     let opened = open(streams, candidates, &limits, &*clock, &mut unreachable).await;
@@ -56,6 +57,7 @@ pub(super) async fn ask(
                 name,
                 token,
             } = connection;
+            reached();
             let host = candidate.host();
             let result = http::exchange(&mut io, host, &request, limits, &*clock).await;
             Some(Answered {

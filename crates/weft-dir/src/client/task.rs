@@ -81,6 +81,8 @@ pub struct ClientDirectory {
     sources: Sources,
     /// Requests underway.
     requests: JoinSet<Finished>,
+    /// How they tell that a directory has been reached.
+    reached: (mpsc::Sender<()>, mpsc::Receiver<()>),
     /// How far the start has come.
     bootstrap: Option<u8>,
     /// Whether the network went out of use, so that its return is worth a notice.
@@ -116,6 +118,7 @@ impl ClientDirectory {
             building: None,
             sources: Sources::new(options.servers.clone(), options.testing),
             requests: JoinSet::new(),
+            reached: mpsc::channel(1),
             bootstrap: None,
             was_lost: false,
             exits_told: None,
@@ -149,8 +152,20 @@ impl ClientDirectory {
                         self.finished(finished);
                     }
                 }
+                Some(()) = self.reached.1.recv() => self.reached(),
                 () = clock.sleep(wait) => {}
             }
+        }
+    }
+
+    /// A directory has been reached and is being asked for a consensus or certificates.
+    fn reached(&mut self) {
+        if !self.fetcher.is_live(self.clock.wall()) && !self.fetcher.is_waiting_for_certs() {
+            self.progress(
+                25,
+                "requesting_status",
+                "Asking for networkstatus consensus",
+            );
         }
     }
 
@@ -203,17 +218,6 @@ impl ClientDirectory {
         let (now, monotonic) = (self.clock.wall(), self.clock.monotonic());
         self.check_network(now);
         if let Some((_, request)) = self.fetcher.next(&self.fetching, now, monotonic) {
-            if !self.fetcher.is_live(now) {
-                if self.fetcher.is_waiting_for_certs() {
-                    self.progress(40, "loading_keys", "Loading authority key certs");
-                } else {
-                    self.progress(
-                        25,
-                        "requesting_status",
-                        "Asking for networkstatus consensus",
-                    );
-                }
-            }
             self.ask(Purpose::Status, request);
         }
         let usable = |building: &Building| building.consensus().is_reasonably_live(now);
@@ -252,17 +256,28 @@ impl ClientDirectory {
         let candidates = self.sources.candidates(guards, monotonic, &mut self.rng);
         let (streams, clock) = (self.streams.clone(), self.clock.clone());
         let limits = Limits::with_stall(self.options.max_stall);
+        let told = matches!(purpose, Purpose::Status).then(|| self.reached.0.clone());
         self.requests.spawn(async move {
+            let reached = || {
+                if let Some(told) = told {
+                    // It is about progress only.
+                    let _ = told.try_send(());
+                }
+            };
             Finished {
                 purpose,
                 sent: clock.wall(),
-                asked: ask(streams, candidates, request, limits, clock).await,
+                asked: ask(streams, candidates, request, limits, clock, reached).await,
             }
         });
     }
 
     /// A request has ended.
     fn finished(&mut self, finished: Finished) {
+        // It may have come at the same time, and was before.
+        if self.reached.1.try_recv().is_ok() {
+            self.reached();
+        }
         let Finished {
             purpose,
             sent,

@@ -102,6 +102,7 @@ pub(super) fn directory_options(options: &Options) -> DirectoryOptions {
     DirectoryOptions {
         publish: options.directory.publish,
         assume_reachable: options.directory.assume_reachable,
+        dir_cache: options.directory.cache,
         // Directories are asked from where relays are; their addresses are IPv4.
         bind: options
             .network

@@ -16,6 +16,7 @@ use super::applications;
 use super::authority::{
     DEFAULT_AUTHORITIES, DirAuthority, is_legal_nickname, parse_dir_authority, parse_fingerprint,
 };
+use super::fallback::{FallbackDir, default_fallbacks, parse_fallback_dir};
 use super::host::Host;
 use super::log_line::parse_log_line;
 use super::options::{
@@ -426,7 +427,36 @@ impl Build<'_> {
                 || self.flag_or_auto("AssumeReachableIPv6") == Some(true),
             allow_private_addresses: self.settings.flag("DirAllowPrivateAddresses"),
             extra_info_statistics: self.settings.flag("ExtraInfoStatistics"),
+            fallbacks: self.fallbacks(),
+            paths_needed: Some(self.settings.double("PathsNeededToBuildCircuits"))
+                .filter(|needed| *needed >= 0.0),
+            cache: self.settings.flag("DirCache"),
         }
+    }
+
+    /// `FallbackDir` lines; without them the network's own, if its authorities are used (C tor
+    /// `consider_adding_dir_servers`).
+    fn fallbacks(&mut self) -> Vec<FallbackDir> {
+        let mut fallbacks = Vec::new();
+        for line in self.settings.lines("FallbackDir") {
+            let mut warnings = Vec::new();
+            match parse_fallback_dir(&line.value, &mut warnings) {
+                Ok(fallback) => fallbacks.push(fallback),
+                Err(why) => self
+                    .report
+                    .error(Some(&line.origin), format!("FallbackDir: {why}")),
+            }
+            for warning in warnings {
+                self.report
+                    .warn(Some(&line.origin), format!("FallbackDir: {warning}"));
+            }
+        }
+        let none = |name| self.settings.lines(name).is_empty();
+        let real = none("DirAuthority") && none("AlternateDirAuthority");
+        if real && none("FallbackDir") && self.settings.flag("UseDefaultFallbackDirs") {
+            fallbacks = default_fallbacks();
+        }
+        fallbacks
     }
 
     fn authorities(&mut self, name: &str) -> Vec<DirAuthority> {

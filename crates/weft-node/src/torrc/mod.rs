@@ -22,6 +22,7 @@ mod build;
 pub mod client_ports;
 pub mod command_line;
 pub mod dump;
+pub mod fallback;
 pub mod host;
 pub mod include;
 pub mod known;

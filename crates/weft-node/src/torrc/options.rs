@@ -12,6 +12,7 @@ use weft_path::{BuildTimesOptions, PathOptions};
 use super::access::AccessPolicy;
 use super::authority::DirAuthority;
 use super::client_ports::{AppPort, ListenAt};
+use super::fallback::FallbackDir;
 use super::policy::ExitPolicy;
 use super::ports::OrPort;
 use super::settings::Settings;
@@ -283,6 +284,12 @@ pub struct DirectoryOptions {
     pub allow_private_addresses: bool,
     /// `ExtraInfoStatistics`: the extra-info document carries statistics.
     pub extra_info_statistics: bool,
+    /// `FallbackDir`, or the real network's; none where authorities are a torrc's own.
+    pub fallbacks: Vec<FallbackDir>,
+    /// `PathsNeededToBuildCircuits`: a fraction; `None`: as the consensus says.
+    pub paths_needed: Option<f64>,
+    /// `DirCache`: serve directory documents to clients.
+    pub cache: bool,
 }
 
 /// What exit traffic is allowed.

@@ -1,0 +1,49 @@
+//! What clients ask a relay's directory, and what they are answered.
+//!
+//! Input: the head of an HTTP request.
+#![no_main]
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::LazyLock;
+use std::time::{Duration, SystemTime};
+
+use libfuzzer_sys::fuzz_target;
+use weft_dir::cache_server::{Answer, CachedDocuments, Parsed, parse};
+use weft_dir::http::{decode, parse_head};
+
+/// Bytes that no answer of this directory grows past.
+const LIMIT: usize = 1 << 20;
+/// A microdescriptor's text; the corpus names it by digest.
+const TEXT: &str = "onion-key\nntor-onion-key AAAA\nid ed25519 AAAA\n";
+
+/// A directory with one microdescriptor.
+static DOCUMENTS: LazyLock<CachedDocuments> = LazyLock::new(|| {
+    let documents = CachedDocuments::default();
+    documents.with_microdescs(|store| store.add([0; 32], TEXT, now()));
+    documents
+});
+
+/// When all this happens.
+fn now() -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_222_800)
+}
+
+fuzz_target!(|input: &[u8]| {
+    let request = match parse(input) {
+        Parsed::Get(request) => request,
+        // Whoever sends more of what is none already need not go on.
+        Parsed::Bad(status, _) => return assert!((400..500).contains(&status)),
+        Parsed::Partial => return,
+    };
+    assert!(request.path.starts_with("/tor/"));
+    let answer = Answer::new(&DOCUMENTS, &request, now(), IpAddr::V4(Ipv4Addr::LOCALHOST));
+    let head = parse_head(answer.head.as_bytes())
+        .expect("we wrote it")
+        .expect("it is whole");
+    assert_eq!(head.length, answer.head.len());
+    assert_eq!(head.status == 200, !answer.body.is_empty());
+    let body = decode(answer.body.to_vec(), head.compression, LIMIT).expect("we compressed it");
+    if request.path.starts_with("/tor/micro/d/") && head.status == 200 {
+        assert_eq!(body, TEXT.as_bytes());
+    }
+});
