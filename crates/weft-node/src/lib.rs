@@ -2,10 +2,11 @@
 //!
 //! `weft-core` decides; this crate does. Start with [`relay`], the main thread, and [`thread`], a
 //! connection thread; [`torrc`] is what an operator may say, [`keys`] who the relay is, [`tls`] how
-//! links are encrypted, [`apps`] what applications say, [`workers`] where onionskins are answered, [`reachability`] whether others
+//! links are encrypted, [`apps`] what applications say, [`client`] the circuits and streams that begin here, [`workers`] where onionskins are answered, [`reachability`] whether others
 //! can reach us, [`metrics`] what an operator may watch, [`process`] and [`logging`] the rest that a daemon needs.
 
 pub mod apps;
+pub mod client;
 pub mod keys;
 pub mod logging;
 pub mod metrics;

@@ -1,0 +1,199 @@
+//! Path selection of a running client: weft-path's selector and build times, and the network that
+//! the directory hands out.
+
+use std::sync::Arc;
+
+use rand::rngs::StdRng;
+use weft_dir::client::Network;
+use weft_path::{
+    BuildTimes, BuildTimesOptions, GuardInfo, GuardTicket, GuardUse, Outcome, PathError,
+    PathOptions, RelayName, Selector, Usage,
+};
+
+use super::chooser::{BuildNews, BuildTimeouts, Chooser, Chosen};
+use super::machine::Now;
+
+/// `cc_alg` of proposal 324's Vegas.
+const CC_VEGAS: u32 = 2;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Paths {
+    selector: Selector,
+    times: BuildTimes,
+    times_options: BuildTimesOptions,
+    network: Option<Arc<Network>>,
+}
+
+impl Paths {
+    /// Without a network; `state` are the lines of the state file.
+    pub fn new(
+        options: PathOptions,
+        times_options: BuildTimesOptions,
+        state: &[(String, String)],
+        now: Now,
+        rng: &mut StdRng,
+    ) -> Self {
+        let of = |key: &'static str| {
+            state
+                .iter()
+                .filter(move |(found, _)| found.eq_ignore_ascii_case(key))
+                .map(|(_, value)| value.as_str())
+        };
+        let selector = Selector::new(options, of("Guard"), now.wall);
+        let params = weft_path::CbtParams::default();
+        let lines = state
+            .iter()
+            .map(|(key, value)| (key.as_str(), value.as_str()));
+        let mut times = BuildTimes::new(times_options, params);
+        if !times.load(lines, rng) {
+            tracing::warn!("The state file's circuit build times do not fit together: ignored");
+        }
+        Paths {
+            selector,
+            times,
+            times_options,
+            network: None,
+        }
+    }
+
+    /// There is a new network. True: the guards are others now.
+    pub fn set_network(&mut self, network: Arc<Network>, now: Now, rng: &mut StdRng) -> bool {
+        let changed = self.selector.set_netdir(&network.netdir, now.wall, rng);
+        if let Some(relays) = self.selector.relays() {
+            let params = relays.cbt_params().clone();
+            self.times.update(self.times_options, params);
+        }
+        self.network = Some(network);
+        changed
+    }
+
+    /// The network is too old, or too little of it is known.
+    pub fn lose_network(&mut self) {
+        self.network = None;
+    }
+
+    /// torrc has changed. True: the guards are others now.
+    pub fn set_options(
+        &mut self,
+        options: PathOptions,
+        times: BuildTimesOptions,
+        now: Now,
+        rng: &mut StdRng,
+    ) -> bool {
+        self.times_options = times;
+        let params = self.times.params().clone();
+        self.times.update(times, params);
+        self.selector.set_options(options, now.wall, rng)
+    }
+
+    /// The network as it is known.
+    pub fn network(&self) -> Option<&Arc<Network>> {
+        self.network.as_ref()
+    }
+
+    /// The guards, those that are used first in front.
+    pub fn guards(&self) -> Vec<GuardInfo> {
+        self.selector.guards()
+    }
+
+    /// What the state file shall say from now on, where it has changed: all values of a key.
+    pub fn state_lines(&mut self) -> Vec<(&'static str, Vec<String>)> {
+        let mut changed = Vec::new();
+        if let Some(lines) = self.selector.state_lines() {
+            changed.push(("Guard", lines));
+        }
+        if let Some(lines) = self.times.state_lines() {
+            for key in BuildTimes::STATE_KEYS {
+                let values = lines
+                    .iter()
+                    .filter(|(found, _)| *found == key)
+                    .map(|(_, value)| value.clone())
+                    .collect();
+                changed.push((key, values));
+            }
+        }
+        changed
+    }
+
+    /// Logs what is suspicious about guards.
+    pub fn log_suspicions(&mut self) {
+        for (guard, suspicion) in self.selector.take_suspicions() {
+            tracing::warn!(
+                "Your guard {} is failing more circuits than usual: {suspicion:?}",
+                guard.nickname
+            );
+        }
+    }
+}
+
+impl Chooser for Paths {
+    type Guard = GuardTicket;
+
+    fn path(
+        &mut self,
+        usage: &Usage,
+        now: Now,
+        rng: &mut StdRng,
+    ) -> Result<Chosen<GuardTicket>, PathError> {
+        let path = self.selector.path(usage, now.wall, rng)?;
+        Ok(Chosen {
+            hops: path.hops,
+            guard: path.guard,
+        })
+    }
+
+    fn guard(
+        &mut self,
+        guard: &GuardTicket,
+        outcome: Outcome,
+        now: Now,
+        rng: &mut StdRng,
+    ) -> GuardUse {
+        self.selector.guard_outcome(*guard, outcome, now.wall, rng)
+    }
+
+    fn settled_guards(&mut self, now: Now) -> Vec<(GuardTicket, GuardUse)> {
+        self.selector.poll_guards(now.wall)
+    }
+
+    fn forget(&mut self, guard: &GuardTicket) {
+        self.selector.forget(*guard);
+    }
+
+    fn timeouts(&self) -> BuildTimeouts {
+        BuildTimeouts {
+            timeout: self.times.timeout(),
+            close: self.times.close_after(),
+            measure: self.times.is_computed(),
+            wants_circuits: self.times.wants_circuits(),
+        }
+    }
+
+    fn built(&mut self, news: BuildNews, now: Now) {
+        match news {
+            BuildNews::Alive => self.times.note_alive(now.mono),
+            BuildNews::Built { took, in_time } => self.times.note_built(took, in_time),
+            BuildNews::TimedOut { first_hop } => {
+                if self.times.note_timeout(first_hop) {
+                    tracing::info!("Many circuits time out: learning build times anew");
+                }
+            }
+            BuildNews::Abandoned { began } => self.times.note_abandoned(began),
+        }
+    }
+
+    fn is_ready(&self) -> bool {
+        self.network.is_some()
+    }
+
+    fn congestion(&self) -> Option<u8> {
+        let params = self.network.as_ref()?.params();
+        let increment = u8::try_from(params.cc_sendme_inc).unwrap_or(u8::MAX);
+        (params.cc_alg == CC_VEGAS).then_some(increment)
+    }
+
+    fn find(&self, name: &RelayName) -> Option<weft_path::Hop> {
+        self.selector.relays()?.find(name)
+    }
+}
