@@ -13,7 +13,7 @@ use weft_core::address::{ConnectionId, ThreadId};
 use weft_core::cells::Empties;
 use weft_core::handshake::{Established, PeerIdentity};
 use weft_core::manager::{LocalConnectionManager, RelayParams};
-use weft_core::message::{FromController, HalfCell, ToController};
+use weft_core::message::{Carried, FromController, ToController};
 use weft_core::scheduler::LinkKey;
 use weft_crypto::Tor1Keys;
 use weft_crypto::relay_cell::ClientCrypt;
@@ -82,7 +82,7 @@ struct Link {
 
 /// Cells on their way to another thread, and memory on its way home.
 struct Batch {
-    cells: Vec<HalfCell>,
+    cells: Vec<Carried>,
     empties: Empties,
 }
 
@@ -187,7 +187,12 @@ impl Relay {
             y: [0; 20],
             kh: keys.kh,
         };
-        let created = FromController::Created { half, reply, keys };
+        let created = FromController::Created {
+            half,
+            reply,
+            keys,
+            sendme_inc: None,
+        };
         self.managers[0].handle_controller(created, self.now);
 
         let message = Extend2 {

@@ -25,6 +25,17 @@ pub struct HalfAddr {
     pub generation: u32,
 }
 
+/// Where a circuit edge lives, as [`HalfAddr`] for halves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EdgeAddr {
+    /// The thread that owns the edge.
+    pub thread: ThreadId,
+    /// Its slot in that thread's table.
+    pub slot: u32,
+    /// How many edges had the slot before it.
+    pub generation: u32,
+}
+
 impl fmt::Display for ThreadId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "thread {}", self.0)
@@ -42,6 +53,16 @@ impl fmt::Display for HalfAddr {
         write!(
             f,
             "half {}.{}@{}",
+            self.slot, self.generation, self.thread.0
+        )
+    }
+}
+
+impl fmt::Display for EdgeAddr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "edge {}.{}@{}",
             self.slot, self.generation, self.thread.0
         )
     }

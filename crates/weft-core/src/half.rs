@@ -3,22 +3,21 @@
 //! A circuit crossing this relay is two halves, one per link. They hold no reference to each other,
 //! only an address to send messages to. The keys live in the half nearest the circuit's origin; at
 //! a rendezvous point two halves that are each nearest to their own origin are each other's peers,
-//! and both hold keys.
+//! and both hold keys. A circuit that begins here is one half, which holds the keys of all hops.
 
 use std::time::Instant;
 
-use weft_crypto::relay_cell::RelayCrypt;
+use weft_crypto::relay_cell::{ClientCrypt, RelayCrypt};
 
 use crate::address::{HalfAddr, ThreadId};
 use crate::cells::CellQueue;
+use crate::origin::OriginId;
 use crate::scheduler::LinkKey;
+use crate::slots::Slots;
+use crate::streams::Streams;
 
 /// RELAY_EARLY cells that one circuit may carry (tor-spec 5.6).
 pub const MAX_RELAY_EARLY: u8 = 8;
-
-/// DATA cells that a circuit may send before a SENDME must have been given (tor-spec 7.3). This
-/// relay delivers no data yet and so gives none.
-pub const CIRCUIT_WINDOW: u16 = 1000;
 
 /// One side of a circuit.
 #[derive(Debug)]
@@ -29,6 +28,8 @@ pub struct CircuitHalf {
     pub circ_id: u32,
     /// Cells waiting for the scheduler.
     pub queue: CellQueue,
+    /// The queue is full, and edges with more to send wait.
+    pub blocked: bool,
     /// Who takes what arrives here.
     pub peer: Peer,
     /// Which way the half faces, and what that side holds.
@@ -42,6 +43,34 @@ pub enum Role {
     TowardOrigin(Toward),
     /// The link leads to the next hop; the keys are with the peer.
     AwayFromOrigin(Away),
+    /// The circuit begins here; the link leads to its first hop.
+    Origin(Box<Origin>),
+}
+
+/// What the half of a circuit that begins here holds.
+#[derive(Debug)]
+pub struct Origin {
+    /// What the client thread calls the circuit.
+    pub id: OriginId,
+    /// The keys of all hops.
+    pub crypt: ClientCrypt,
+    /// Its streams.
+    pub streams: Streams,
+    /// RELAY_EARLY cells still allowed.
+    pub relay_early_left: u8,
+    /// What the client thread waits for.
+    pub waiting: Waiting,
+}
+
+/// What an origin's circuit waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waiting {
+    /// CREATED2 or CREATED_FAST.
+    Created,
+    /// EXTENDED2.
+    Extended,
+    /// Nothing, or the client thread.
+    Nothing,
 }
 
 /// What the half nearest the origin holds.
@@ -51,8 +80,10 @@ pub struct Toward {
     pub crypt: Option<Box<RelayCrypt>>,
     /// RELAY_EARLY cells still allowed.
     pub relay_early_left: u8,
-    /// DATA cells still allowed.
-    pub deliver_window: u16,
+    /// Streams that end here. Most circuits have none.
+    pub streams: Option<Box<Streams>>,
+    /// One SENDME for so many cells, if the handshake agreed on congestion control.
+    pub sendme_inc: Option<u8>,
     /// Counts EXTEND2s, so that an answer to one that was truncated is told from the current one's.
     pub extension: u32,
     /// What the circuit is for, if it ends here.
@@ -97,11 +128,13 @@ impl CircuitHalf {
             link,
             circ_id,
             queue: CellQueue::default(),
+            blocked: false,
             peer: Peer::None,
             role: Role::TowardOrigin(Toward {
                 crypt: None,
                 relay_early_left: MAX_RELAY_EARLY,
-                deliver_window: CIRCUIT_WINDOW,
+                streams: None,
+                sendme_inc: None,
                 extension: 0,
                 purpose: Purpose::General,
             }),
@@ -114,14 +147,43 @@ impl CircuitHalf {
             link,
             circ_id,
             queue: CellQueue::default(),
+            blocked: false,
             peer: Peer::Joined(peer),
             role: Role::AwayFromOrigin(Away::AwaitingCreated),
         }
     }
 
-    /// Whether the half faces its circuit's origin.
-    pub fn is_toward_origin(&self) -> bool {
-        matches!(self.role, Role::TowardOrigin(_))
+    /// A half for a circuit that begins here, over `link` to its first hop.
+    pub fn origin(link: LinkKey, circ_id: u32, id: OriginId) -> Self {
+        CircuitHalf {
+            link,
+            circ_id,
+            queue: CellQueue::default(),
+            blocked: false,
+            peer: Peer::None,
+            role: Role::Origin(Box::new(Origin {
+                id,
+                crypt: ClientCrypt::new(),
+                streams: Streams::default(),
+                relay_early_left: MAX_RELAY_EARLY,
+                waiting: Waiting::Created,
+            })),
+        }
+    }
+
+    /// Whether the half holds this node's keys of its circuit: of a circuit's halves here, exactly
+    /// one does (two at a rendezvous point, whose circuits are two).
+    pub fn has_keys(&self) -> bool {
+        !matches!(self.role, Role::AwayFromOrigin(_))
+    }
+
+    /// The streams that end at this half, if there ever were some.
+    pub fn streams_mut(&mut self) -> Option<&mut Streams> {
+        match &mut self.role {
+            Role::TowardOrigin(toward) => toward.streams.as_deref_mut(),
+            Role::Origin(origin) => Some(&mut origin.streams),
+            Role::AwayFromOrigin(_) => None,
+        }
     }
 
     /// Whether the half still waits for what a [`Wait`] of this number is about.
@@ -132,6 +194,8 @@ impl CircuitHalf {
                 self.peer == Peer::Extending && toward.extension == extension
             }
             Role::AwayFromOrigin(away) => *away == Away::AwaitingCreated,
+            // The client thread has its own, better founded patience (circuit build timeouts).
+            Role::Origin(_) => false,
         }
     }
 }
@@ -141,12 +205,10 @@ impl CircuitHalf {
 pub struct Halves {
     /// The owning thread.
     thread: ThreadId,
-    /// Tenants and the generation of each slot.
-    slots: Vec<(u32, Option<CircuitHalf>)>,
-    /// Free slots, last freed first.
-    free: Vec<u32>,
-    /// Tenants that face their circuit's origin.
-    toward_origin: usize,
+    /// The halves.
+    slots: Slots<CircuitHalf>,
+    /// Those that hold this node's end of a circuit's keys: each circuit counted once.
+    circuits: usize,
 }
 
 impl Halves {
@@ -154,95 +216,78 @@ impl Halves {
     pub fn new(thread: ThreadId) -> Self {
         Halves {
             thread,
-            slots: Vec::new(),
-            free: Vec::new(),
-            toward_origin: 0,
+            slots: Slots::default(),
+            circuits: 0,
         }
     }
 
     /// Moves a half in. `None` when 2³² slots are taken.
     pub fn insert(&mut self, half: CircuitHalf) -> Option<HalfAddr> {
-        let toward_origin = usize::from(half.is_toward_origin());
-        if let Some(slot) = self.free.pop() {
-            let (generation, tenant) = self.slots.get_mut(slot as usize)?;
-            *tenant = Some(half);
-            self.toward_origin += toward_origin;
-            return Some(HalfAddr {
-                thread: self.thread,
-                slot,
-                generation: *generation,
-            });
-        }
-        let slot = u32::try_from(self.slots.len()).ok()?;
-        self.slots.push((0, Some(half)));
-        self.toward_origin += toward_origin;
+        let keyed = usize::from(half.has_keys());
+        let (slot, generation) = self.slots.insert(half)?;
+        self.circuits += keyed;
         Some(HalfAddr {
             thread: self.thread,
             slot,
-            generation: 0,
+            generation,
         })
     }
 
     /// Moves a half out; its address is dead from here on.
     pub fn remove(&mut self, slot: u32) -> Option<CircuitHalf> {
-        let (generation, tenant) = self.slots.get_mut(slot as usize)?;
-        let half = tenant.take()?;
-        *generation = generation.wrapping_add(1);
-        self.free.push(slot);
-        self.toward_origin -= usize::from(half.is_toward_origin());
+        let half = self.slots.remove(slot)?;
+        self.circuits -= usize::from(half.has_keys());
         Some(half)
     }
 
     /// The half in a slot.
+    #[inline]
     pub fn get_mut(&mut self, slot: u32) -> Option<&mut CircuitHalf> {
-        self.slots.get_mut(slot as usize)?.1.as_mut()
+        self.slots.get_mut(slot)
     }
 
     /// The half in a slot.
     pub fn get(&self, slot: u32) -> Option<&CircuitHalf> {
-        self.slots.get(slot as usize)?.1.as_ref()
+        self.slots.get(slot)
     }
 
     /// The half at an address, if it still lives.
+    #[inline]
     pub fn at(&mut self, addr: HalfAddr) -> Option<&mut CircuitHalf> {
-        let (generation, tenant) = self.slots.get_mut(addr.slot as usize)?;
-        if addr.thread != self.thread || *generation != addr.generation {
+        if addr.thread != self.thread {
             return None;
         }
-        tenant.as_mut()
+        self.slots.at(addr.slot, addr.generation)
     }
 
     /// The present address of the half in a slot.
+    #[inline]
     pub fn addr(&self, slot: u32) -> Option<HalfAddr> {
-        let (generation, tenant) = self.slots.get(slot as usize)?;
-        tenant.as_ref()?;
         Some(HalfAddr {
             thread: self.thread,
             slot,
-            generation: *generation,
+            generation: self.slots.generation(slot)?,
         })
     }
 
     /// Halves that live, in slot order.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &CircuitHalf)> {
-        (0u32..)
-            .zip(&self.slots)
-            .filter_map(|(slot, (_, tenant))| Some((slot, tenant.as_ref()?)))
+        self.slots.iter()
     }
 
     /// How many live.
     pub fn len(&self) -> usize {
-        self.slots.len() - self.free.len()
+        self.slots.len()
     }
 
-    /// How many of these face their circuit's origin.
-    pub fn toward_origin(&self) -> usize {
-        self.toward_origin
+    /// How many of these hold keys: the circuits, each counted once.
+    pub fn circuits(&self) -> usize {
+        self.circuits
     }
 
     /// None lives.
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.slots.is_empty()
     }
 }
 

@@ -16,6 +16,9 @@ const HALF_LIFE: Duration = Duration::from_secs(10);
 /// after one [`HALF_LIFE`] of reports four times a second, as the measured load takes its place.
 const EXPECTED_AFTER_REPORT: f64 = 0.982_821; // 2^(-1/40)
 
+/// Bytes per second below which a thread is not busy: less than a tenth of what one can carry.
+const BUSY: f64 = 32.0 * 1024.0 * 1024.0;
+
 /// An exponentially weighted average of the bytes that a thread carries.
 #[derive(Debug, Clone)]
 pub struct Load {
@@ -102,6 +105,24 @@ impl Placement {
             thread.links = links;
             thread.expected *= EXPECTED_AFTER_REPORT;
             thread.placed = 0;
+        }
+    }
+
+    /// The thread for something that works together with what is on `near`: that one, unless it
+    /// carries more than half again as much as the least busy one, and much at all.
+    pub fn place_near(&self, near: ThreadId) -> ThreadId {
+        let least = (0_u16..)
+            .zip(&self.threads)
+            .min_by(|(_, a), (_, b)| a.bytes_per_second.total_cmp(&b.bytes_per_second));
+        let here = self.threads.get(usize::from(near.0));
+        match (here, least) {
+            (Some(here), Some((thread, least)))
+                if here.bytes_per_second > BUSY
+                    && here.bytes_per_second > 1.5 * least.bytes_per_second =>
+            {
+                ThreadId(thread)
+            }
+            _ => near,
         }
     }
 

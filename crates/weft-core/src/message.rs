@@ -1,7 +1,7 @@
 //! What threads say to each other (seeds/000 Figure 4b).
 //!
-//! Three conversations, each over its own pair of rings: circuit half to circuit half
-//! ([`HalfControl`] on the control lane, [`HalfCell`] on the cell lane), connection thread to relay
+//! Three conversations, each over its own pair of rings: connection thread to connection thread
+//! ([`Control`] on the control lane, [`Carried`] on the cell lane), connection thread to relay
 //! controller ([`ToController`]), and back ([`FromController`]). Every message is owned: sending it
 //! gives it away.
 
@@ -9,14 +9,16 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use weft_cell::Cell;
 use weft_cell::circ_msg::{CreateReply, CreateRequest};
-use weft_cell::reason::DestroyReason;
+use weft_cell::reason::{DestroyReason, EndReason};
+use weft_cell::stream_msg::{Begin, Resolve, Resolved};
+use weft_cell::{Cell, RelayCmd};
 use weft_crypto::Tor1Keys;
 
-use crate::address::{ConnectionId, HalfAddr, ThreadId};
+use crate::address::{ConnectionId, EdgeAddr, HalfAddr, ThreadId};
 use crate::handshake::PeerIdentity;
 use crate::memory::AgeHistogram;
+use crate::origin::{AppRefusal, HopFlow, OriginEvent, OriginId, StreamOpening};
 
 /// One relay cell on its way to the half that owns the next link. Its circuit id is meaningless
 /// here; the receiving half writes its own.
@@ -30,9 +32,136 @@ pub struct HalfCell {
     pub cell: Box<Cell>,
 }
 
-/// What one half tells another, ahead of all cells.
+/// A relay message between a half and one of its edges: decrypted, with its command, stream id,
+/// length and data where they lie in a cell, so that the data is where it will be encrypted.
+#[derive(Debug)]
+pub struct EdgeCell {
+    /// The half.
+    pub half: HalfAddr,
+    /// The edge.
+    pub edge: EdgeAddr,
+    /// The message.
+    pub cell: Box<Cell>,
+}
+
+/// What the cell lane carries.
+#[derive(Debug)]
+pub enum Carried {
+    /// From half to half, along a circuit.
+    Along(HalfCell),
+    /// From a half to one of its edges: off the circuit.
+    Off(EdgeCell),
+    /// From an edge to its half: onto the circuit.
+    On(EdgeCell),
+}
+
+impl Carried {
+    /// The cell.
+    pub fn cell(&self) -> &Cell {
+        match self {
+            Carried::Along(HalfCell { cell, .. })
+            | Carried::Off(EdgeCell { cell, .. })
+            | Carried::On(EdgeCell { cell, .. }) => cell,
+        }
+    }
+}
+
+/// What the control lane carries.
+#[derive(Debug)]
+pub enum Control {
+    /// For a half.
+    Half(HalfControl),
+    /// For an edge.
+    Edge(EdgeControl),
+}
+
+impl Control {
+    /// The thread that it is for.
+    pub fn thread(&self) -> ThreadId {
+        match self {
+            Control::Half(control) => control.to().thread,
+            Control::Edge(control) => control.to().thread,
+        }
+    }
+}
+
+/// What a half tells an edge, ahead of all cells.
+#[derive(Debug)]
+pub enum EdgeControl {
+    /// The stream has a number and its BEGIN is on its way (origin's side).
+    Attached {
+        /// The edge that asked.
+        to: EdgeAddr,
+        /// The half.
+        half: HalfAddr,
+        /// The stream's number on the circuit.
+        stream: u16,
+        /// The far end is under congestion control, and so uses XON and XOFF.
+        vegas: bool,
+    },
+    /// So many of the edge's cells were sent: as many more may come.
+    Credit {
+        /// The edge.
+        to: EdgeAddr,
+        /// The half, which must still be the edge's.
+        half: HalfAddr,
+        /// How many.
+        cells: u32,
+    },
+    /// The circuit is gone, or took no stream.
+    Detached {
+        /// The edge.
+        to: EdgeAddr,
+        /// The half.
+        half: HalfAddr,
+        /// Why.
+        reason: EndReason,
+    },
+}
+
+impl EdgeControl {
+    /// The edge this is for.
+    pub fn to(&self) -> EdgeAddr {
+        match self {
+            EdgeControl::Attached { to, .. }
+            | EdgeControl::Credit { to, .. }
+            | EdgeControl::Detached { to, .. } => *to,
+        }
+    }
+}
+
+/// What one half, or an edge, tells a half, ahead of all cells.
 #[derive(Debug)]
 pub enum HalfControl {
+    /// The edge of a stream that the circuit asked for exists (exit's side).
+    EdgeMade {
+        /// The half.
+        to: HalfAddr,
+        /// The stream's number.
+        stream: u16,
+        /// Its edge.
+        edge: EdgeAddr,
+    },
+    /// A stream's far end broke the rules: the circuit goes.
+    Broken {
+        /// The half.
+        to: HalfAddr,
+        /// What it did.
+        what: &'static str,
+    },
+    /// An edge wants a stream on this circuit (origin's side).
+    Attach {
+        /// The half.
+        to: HalfAddr,
+        /// Who asks.
+        edge: EdgeAddr,
+        /// The hop that shall open it.
+        hop: u8,
+        /// BEGIN, BEGIN_DIR or RESOLVE.
+        command: RelayCmd,
+        /// The message's data.
+        data: Vec<u8>,
+    },
     /// The far half exists and its CREATE2 is on its way: cells may follow.
     Joined {
         /// The half that asked to be extended.
@@ -87,7 +216,10 @@ impl HalfControl {
     /// The half this is for.
     pub fn to(&self) -> HalfAddr {
         match self {
-            HalfControl::Joined { to, .. }
+            HalfControl::EdgeMade { to, .. }
+            | HalfControl::Attach { to, .. }
+            | HalfControl::Broken { to, .. }
+            | HalfControl::Joined { to, .. }
             | HalfControl::Created { to, .. }
             | HalfControl::Spliced { to, .. }
             | HalfControl::Destroyed { to, .. }
@@ -96,23 +228,62 @@ impl HalfControl {
     }
 }
 
-/// A request to extend a circuit to another relay, from a checked EXTEND2.
+/// Who asks for a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Requester {
+    /// A half that got an EXTEND2.
+    Half {
+        /// The half.
+        half: HalfAddr,
+        /// Which of its extensions this is (a TRUNCATE may have come since).
+        extension: u32,
+    },
+    /// A circuit of our own, for its first hop.
+    Origin(OriginId),
+}
+
+/// A request to have a circuit on a link to another relay: from a checked EXTEND2, or for a circuit
+/// of our own.
 #[derive(Clone, Debug)]
 pub struct ExtendRequest {
     /// Who asks.
-    pub from: HalfAddr,
-    /// Which of its extensions this is (a TRUNCATE may have come since).
-    pub extension: u32,
-    /// The next hop's addresses that we may connect to; at least one.
+    pub from: Requester,
+    /// The relay's addresses that we may connect to; at least one.
     pub addrs: Vec<SocketAddr>,
     /// Its RSA identity digest; never zero.
     pub rsa: [u8; 20],
-    /// Its ed25519 identity, if the client named it.
+    /// Its ed25519 identity, if known.
     pub ed25519: Option<[u8; 32]>,
-    /// CREATE2's handshake type.
-    pub handshake_type: u16,
-    /// CREATE2's handshake data.
-    pub handshake: Arc<[u8]>,
+    /// What to send: CREATE2, or CREATE_FAST on a circuit of our own.
+    pub create: Arc<CreateRequest>,
+}
+
+/// A circuit asks for a stream here.
+#[derive(Clone, Debug)]
+pub struct StreamRequest {
+    /// The half that it comes from.
+    pub half: HalfAddr,
+    /// The link under it.
+    pub connection: ConnectionId,
+    /// Whoever is at the other end of the link is no relay: the circuit has one hop.
+    pub from_client: bool,
+    /// The stream's number on the circuit.
+    pub stream: u16,
+    /// What is asked for.
+    pub ask: StreamAsk,
+    /// The circuit is under congestion control: the stream uses XON and XOFF.
+    pub vegas: bool,
+}
+
+/// What a circuit asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StreamAsk {
+    /// BEGIN.
+    Begin(Begin),
+    /// BEGIN_DIR.
+    BeginDir,
+    /// RESOLVE.
+    Resolve(Resolve),
 }
 
 /// From a connection thread to the relay controller.
@@ -149,6 +320,24 @@ pub enum ToController {
     },
     /// An EXTEND2 arrived.
     Extend(ExtendRequest),
+    /// A BEGIN, BEGIN_DIR or RESOLVE arrived.
+    Stream(StreamRequest),
+    /// A circuit of our own exists, and its CREATE is on its way.
+    OriginMade {
+        /// The circuit.
+        circuit: OriginId,
+        /// Its half.
+        half: HalfAddr,
+        /// The link.
+        connection: ConnectionId,
+    },
+    /// Something for the client thread.
+    Origin(OriginEvent),
+    /// An edge is gone.
+    EdgeClosed {
+        /// Its connection.
+        connection: ConnectionId,
+    },
     /// The half waits here for a rendezvous (rend-spec-v3 4.1).
     EstablishRendezvous {
         /// The half that waits.
@@ -196,8 +385,10 @@ pub struct Report {
     pub links: u32,
     /// Circuit halves.
     pub halves: u32,
-    /// Of these, halves toward a circuit's origin: the circuits, each counted once.
+    /// Of these, halves with keys: the circuits, each counted once.
     pub circuits: u32,
+    /// Edges.
+    pub edges: u32,
     /// How deep its rings were.
     pub rings: RingDepths,
     /// Processor time of the thread since it started.
@@ -276,6 +467,8 @@ pub struct Totals {
     pub timed_out: u64,
     /// Circuits closed for breaking the protocol.
     pub protocol_errors: u64,
+    /// What streams did.
+    pub streams: StreamTotals,
     /// Scheduler runs.
     pub scheduler_runs: u64,
     /// Requests of clients and onion services that meet here.
@@ -308,6 +501,41 @@ pub struct RendezvousTotals {
     pub join_malformed: u64,
     /// Those for which nobody waited any more when it came to joining.
     pub join_dead: u64,
+}
+
+/// What streams that end here did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StreamTotals {
+    /// BEGINs received.
+    pub begin: u64,
+    /// BEGIN_DIRs received.
+    pub begin_dir: u64,
+    /// RESOLVEs received.
+    pub resolve: u64,
+    /// Streams that were connected.
+    pub connected: u64,
+    /// Bytes taken off circuits.
+    pub delivered: u64,
+    /// Bytes put onto circuits.
+    pub packaged: u64,
+    /// Streams ended because their socket took nothing while too much came.
+    pub overflowed: u64,
+    /// SENDMEs, XONs and XOFFs that broke the rules.
+    pub flow_violations: u64,
+}
+
+impl StreamTotals {
+    /// Adds another thread's counters.
+    fn add(&mut self, other: &StreamTotals) {
+        self.begin += other.begin;
+        self.begin_dir += other.begin_dir;
+        self.resolve += other.resolve;
+        self.connected += other.connected;
+        self.delivered += other.delivered;
+        self.packaged += other.packaged;
+        self.overflowed += other.overflowed;
+        self.flow_violations += other.flow_violations;
+    }
 }
 
 impl RendezvousTotals {
@@ -344,6 +572,7 @@ impl Totals {
         self.freed_for_memory += other.freed_for_memory;
         self.timed_out += other.timed_out;
         self.protocol_errors += other.protocol_errors;
+        self.streams.add(&other.streams);
         self.scheduler_runs += other.scheduler_runs;
         self.rendezvous.add(&other.rendezvous);
         self.turns += other.turns;
@@ -362,6 +591,81 @@ pub enum FromController {
         /// The extension that this serves.
         request: ExtendRequest,
     },
+    /// A stream that will not be opened: END.
+    RefuseStream {
+        /// The half that it was asked of.
+        half: HalfAddr,
+        /// The stream's number.
+        stream: u16,
+        /// END's body.
+        end: Vec<u8>,
+    },
+    /// A RESOLVE is answered.
+    Resolved {
+        /// The half that it was asked of.
+        half: HalfAddr,
+        /// The stream's number.
+        stream: u16,
+        /// What is known.
+        resolved: Resolved,
+    },
+    /// A circuit of our own has another hop.
+    AddHop {
+        /// Its half.
+        half: HalfAddr,
+        /// The hop's keys.
+        keys: Box<Tor1Keys>,
+        /// How it counts.
+        flow: HopFlow,
+    },
+    /// A circuit of our own shall be extended.
+    SendExtend {
+        /// Its half.
+        half: HalfAddr,
+        /// EXTEND2's body.
+        extend2: Vec<u8>,
+    },
+    /// An application's stream goes on a circuit.
+    Attach {
+        /// The application's connection, on this thread.
+        stream: ConnectionId,
+        /// The circuit.
+        circuit: OriginId,
+        /// The circuit's half, anywhere.
+        half: HalfAddr,
+        /// The hop that opens the stream.
+        hop: u8,
+        /// What to open.
+        opening: StreamOpening,
+    },
+    /// An application's request fails.
+    RefuseApp {
+        /// The application's connection.
+        stream: ConnectionId,
+        /// Why.
+        why: AppRefusal,
+    },
+    /// An application's resolve request is answered.
+    AnswerApp {
+        /// The application's connection.
+        stream: ConnectionId,
+        /// The answer.
+        resolved: Resolved,
+    },
+    /// A stream that is not connected yet leaves its circuit.
+    Detach {
+        /// The application's connection.
+        stream: ConnectionId,
+        /// What END says.
+        reason: EndReason,
+    },
+    /// A stream shall end.
+    CloseStream {
+        /// The application's connection.
+        stream: ConnectionId,
+        /// Why.
+        reason: EndReason,
+    },
     /// An extension that will not happen.
     ExtendFailed {
         /// The half that asked.
@@ -379,6 +683,8 @@ pub enum FromController {
         reply: CreateReply,
         /// The keys that the half holds from now on.
         keys: Box<Tor1Keys>,
+        /// Congestion control was agreed on: one SENDME for so many cells.
+        sendme_inc: Option<u8>,
     },
     /// An onionskin was refused.
     CreateRefused {

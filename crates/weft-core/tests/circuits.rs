@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use weft_cell::circ_msg::CreateRequest;
 use weft_cell::link_msg::Destroy;
-use weft_cell::reason::{DestroyReason, EndReason};
+use weft_cell::reason::DestroyReason;
 use weft_cell::{Cell, ChanCmd, RelayCmd};
 use weft_core::controller::{FamilyCounts, Handled, HandshakeCounts};
 use weft_core::handshake::PeerIdentity;
@@ -397,34 +397,6 @@ fn circuit_ids_follow_the_rules_of_the_side_that_opened_the_link() {
         destroy_reason(&world.expect(client, ChanCmd::DESTROY)),
         DestroyReason::PROTOCOL
     );
-}
-
-#[test]
-fn streams_are_refused_in_the_right_words() {
-    let mut world = World::new(1, 2);
-    let client = world.link_on(0, CLIENT);
-    let mut circuit = Circuit::create(&mut world, client, 0x8000_0001);
-    for (command, answer, first) in [
-        (RelayCmd::BEGIN, RelayCmd::END, EndReason::EXITPOLICY.into()),
-        (
-            RelayCmd::BEGIN_DIR,
-            RelayCmd::END,
-            EndReason::NOTDIRECTORY.into(),
-        ),
-        (RelayCmd::RESOLVE, RelayCmd::RESOLVED, 0xf1),
-    ] {
-        circuit.send(&mut world, 0, command, b"example.com:80\0");
-        world.settle();
-        let (hop, command, data) = circuit.backward(&mut world);
-        assert_eq!((hop, command, data[0]), (0, answer, first));
-    }
-    // DROP, and messages for streams that are gone, are dropped.
-    for command in [RelayCmd::DROP, RelayCmd::END, RelayCmd::SENDME] {
-        circuit.send(&mut world, 0, command, &[]);
-    }
-    world.settle();
-    assert!(world.take(client).is_none());
-    assert_eq!(world.halves(), 1);
 }
 
 #[test]

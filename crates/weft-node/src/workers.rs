@@ -50,7 +50,7 @@ pub struct Answer {
     /// What the worker took for it: its part of what it took for those answered with it.
     pub spent: Duration,
     /// The reply and its keys, or why there are none.
-    pub result: Result<(CreateReply, Box<Tor1Keys>), DestroyReason>,
+    pub result: Result<(CreateReply, Box<Tor1Keys>, Option<u8>), DestroyReason>,
     /// How long it waited for a worker.
     waited: Duration,
 }
@@ -267,7 +267,7 @@ fn answer_all(batch: &mut Vec<Job>, rng: &mut StdRng) -> Vec<Answer> {
         kind: OnionskinKind::of(&job.request),
         spent,
         result: result
-            .map(|answer| (answer.reply, Box::new(answer.keys)))
+            .map(|answer| (answer.reply, Box::new(answer.keys), answer.sendme_inc))
             .map_err(|error| {
                 tracing::debug!("An onionskin could not be answered: {error}");
                 DestroyReason::PROTOCOL
@@ -357,8 +357,8 @@ mod tests {
                 assert_eq!(answer.half.slot, number);
                 assert_eq!(answer.kind, OnionskinKind::of(&request(number)));
                 match (number % 4, answer.result) {
-                    (0 | 1, Ok((CreateReply::Created2 { .. }, _)))
-                    | (2, Ok((CreateReply::Fast { .. }, _)))
+                    (0 | 1, Ok((CreateReply::Created2 { .. }, ..)))
+                    | (2, Ok((CreateReply::Fast { .. }, ..)))
                     | (3, Err(DestroyReason::PROTOCOL)) => {}
                     (_, result) => panic!("{number}: {result:?}"),
                 }

@@ -78,6 +78,8 @@ pub(super) struct Closed {
     pub(super) waiting: Vec<ExtendRequest>,
     /// Its address was charged for it.
     pub(super) counted_for_dos: bool,
+    /// The relay that we opened it to, and whether it was open.
+    pub(super) opened_to: Option<([u8; 20], bool)>,
 }
 
 /// All connections.
@@ -123,6 +125,12 @@ impl Connections {
         self.opening < most && self.connecting.get(rsa).map_or(0, Vec::len) < CONNECTING_PER_RELAY
     }
 
+    /// An identifier for something that is no link.
+    pub(super) fn fresh_id(&mut self) -> ConnectionId {
+        self.last_id += 1;
+        ConnectionId(self.last_id)
+    }
+
     /// Books a new connection.
     pub(super) fn add(
         &mut self,
@@ -131,8 +139,7 @@ impl Connections {
         state: State,
         now: Instant,
     ) -> ConnectionId {
-        self.last_id += 1;
-        let id = ConnectionId(self.last_id);
+        let id = self.fresh_id();
         if let State::Connecting { rsa, .. } = &state {
             self.connecting.entry(*rsa).or_default().push(id);
             self.opening += 1;
@@ -217,6 +224,11 @@ impl Connections {
     pub(super) fn remove(&mut self, id: ConnectionId) -> Option<Closed> {
         let connection = self.all.remove(&id)?;
         *self.open.of(connection.accepted, connection.addr.ip()) -= 1;
+        let opened_to = match &connection.state {
+            State::Relay { rsa, .. } if !connection.accepted => Some((*rsa, true)),
+            State::Connecting { rsa, .. } => Some((*rsa, false)),
+            _ => None,
+        };
         let mut waiting = Vec::new();
         match connection.state {
             State::Relay { rsa, .. } => forget(&mut self.relays, rsa, id),
@@ -233,6 +245,7 @@ impl Connections {
             addr: connection.addr,
             waiting,
             counted_for_dos: connection.counted_for_dos,
+            opened_to,
         })
     }
 

@@ -8,6 +8,7 @@
 
 mod connections;
 mod onionskins;
+mod origins;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -24,7 +25,10 @@ use crate::dos::{Dos, DosParams};
 use crate::handshake::PeerIdentity;
 use crate::load::Placement;
 use crate::memory;
-use crate::message::{ExtendRequest, FromController, Report, ToController, Totals};
+use crate::message::{
+    ExtendRequest, FromController, Report, Requester, StreamRequest, ToController, Totals,
+};
+use crate::origin::{LinkState, OriginEvent};
 
 use connections::{Connections, State};
 use onionskins::Onionskins;
@@ -84,6 +88,12 @@ pub enum Action {
         /// The onionskin.
         request: CreateRequest,
     },
+    /// A circuit asks for a stream: decide, and answer it by
+    /// [`refuse_stream`](RelayController::refuse_stream), [`resolved`](RelayController::resolved) or
+    /// an edge ([`place_edge`](RelayController::place_edge)).
+    Stream(StreamRequest),
+    /// Tell the client thread.
+    Origin(OriginEvent),
     /// Something that the operator, or another part of the node, may want to know.
     Notice(Notice),
 }
@@ -254,6 +264,8 @@ pub struct RelayController {
     dos: Dos,
     /// Onionskins with the workers.
     onionskins: Onionskins,
+    /// Circuits and streams that end here.
+    origins: origins::Origins,
     /// What is to be done, oldest first.
     actions: VecDeque<Action>,
     /// Addresses and tie-breaks.
@@ -277,6 +289,7 @@ impl RelayController {
             cookie_of: BTreeMap::new(),
             dos: Dos::new(params.dos.clone(), rng.random(), now),
             onionskins: Onionskins::default(),
+            origins: origins::Origins::default(),
             actions: VecDeque::new(),
             rng,
             counts: Counts::default(),
@@ -299,7 +312,7 @@ impl RelayController {
     /// A listener accepted a connection. `None`: close it at once. Otherwise give it to the
     /// thread under this identifier.
     pub fn accepted(&mut self, peer: SocketAddr, now: Instant) -> Option<(ConnectionId, ThreadId)> {
-        if self.connections.len() >= self.params.max_connections {
+        if self.open_files() >= self.params.max_connections {
             self.counts.refused_full += 1;
             *self.counts.refused.of(peer.ip()) += 1;
             return None;
@@ -335,6 +348,14 @@ impl RelayController {
                 request,
             } => self.on_create(half, connection, request, now),
             ToController::Extend(request) => self.on_extend(request, now),
+            ToController::Stream(request) => self.on_stream(request),
+            ToController::OriginMade {
+                circuit,
+                half,
+                connection,
+            } => self.on_origin_made(circuit, half, connection),
+            ToController::Origin(event) => self.on_origin_event(event),
+            ToController::EdgeClosed { connection } => self.on_edge_closed(connection),
             ToController::EstablishRendezvous {
                 half,
                 connection,
@@ -367,11 +388,16 @@ impl RelayController {
         half: HalfAddr,
         kind: OnionskinKind,
         spent: Option<Duration>,
-        answer: Result<(CreateReply, Box<Tor1Keys>), DestroyReason>,
+        answer: Result<(CreateReply, Box<Tor1Keys>, Option<u8>), DestroyReason>,
     ) {
         self.onionskins.done(kind, spent.filter(|_| answer.is_ok()));
         let message = match answer {
-            Ok((reply, keys)) => FromController::Created { half, reply, keys },
+            Ok((reply, keys, sendme_inc)) => FromController::Created {
+                half,
+                reply,
+                keys,
+                sendme_inc,
+            },
             Err(reason) => FromController::CreateRefused { half, reason },
         };
         self.send(half.thread, message);
@@ -468,6 +494,9 @@ impl RelayController {
         for request in waiting {
             self.join(id, request);
         }
+        if !accepted {
+            self.link_changed(id, *rsa, addr, LinkState::Connected);
+        }
         if let Some(seconds) = clock_skew
             && !accepted
         {
@@ -492,6 +521,13 @@ impl RelayController {
         };
         if closed.counted_for_dos {
             self.dos.connection_closed(closed.addr.ip(), now);
+        }
+        if let Some((rsa, was_open)) = closed.opened_to {
+            let state = match was_open {
+                true => LinkState::Closed,
+                false => LinkState::Failed,
+            };
+            self.link_changed(id, rsa, closed.addr, state);
         }
         for request in closed.waiting {
             // Another connection to the same relay may have come up meanwhile.
@@ -571,7 +607,7 @@ impl RelayController {
         }
         // Clients can ask for connections that lead nowhere: these leave room for others.
         let most_opening = self.params.max_connections / 4;
-        if self.connections.len() >= self.params.max_connections
+        if self.open_files() >= self.params.max_connections
             || !self.connections.may_connect(&request.rsa, most_opening)
         {
             self.counts.refused_full += 1;
@@ -623,14 +659,17 @@ impl RelayController {
 
     fn extend_failed(&mut self, request: &ExtendRequest, reason: DestroyReason) {
         self.counts.extends_failed += 1;
-        self.send(
-            request.from.thread,
-            FromController::ExtendFailed {
-                half: request.from,
-                extension: request.extension,
-                reason,
-            },
-        );
+        match request.from {
+            Requester::Half { half, extension } => self.send(
+                half.thread,
+                FromController::ExtendFailed {
+                    half,
+                    extension,
+                    reason,
+                },
+            ),
+            Requester::Origin(circuit) => self.origin_failed(circuit, reason),
+        }
     }
 
     // ---- rendezvous (rend-spec-v3 4.1) ----

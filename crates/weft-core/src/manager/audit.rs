@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::LocalConnectionManager;
 use crate::address::HalfAddr;
-use crate::half::{Away, CircuitHalf, Peer, Role};
+use crate::half::{Away, Peer, Role};
 use crate::scheduler::LinkKey;
 
 impl LocalConnectionManager {
@@ -66,15 +66,14 @@ impl LocalConnectionManager {
                 .all(|(_, half)| self.links.contains(half.link as usize)),
             "every half has a link",
         )?;
-        let toward_origin = |half: &CircuitHalf| half.is_toward_origin();
         sure(
             self.circuits()
                 == self
                     .halves
                     .iter()
-                    .filter(|(_, half)| toward_origin(half))
+                    .filter(|(_, half)| half.has_keys())
                     .count(),
-            "circuits are counted by their halves toward the origin",
+            "circuits are counted by their halves with keys",
         )?;
         let scheduled: BTreeSet<LinkKey> = self.scheduler.waiting_links().iter().copied().collect();
         let active: BTreeSet<LinkKey> = self
@@ -90,7 +89,7 @@ impl LocalConnectionManager {
         for (slot, half) in self.halves.iter() {
             let bound = match half.role {
                 Role::TowardOrigin(_) => self.params.max_queue_toward,
-                Role::AwayFromOrigin(_) => self.params.max_queue_away,
+                Role::AwayFromOrigin(_) | Role::Origin(_) => self.params.max_queue_away,
             };
             sure(half.queue.len() <= bound, "a queue keeps to its bound")?;
             let awaited = match &half.role {

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use weft_cell::circ_msg::{CreateReply, CreateRequest};
-use weft_cell::reason::DestroyReason;
+use weft_cell::reason::{DestroyReason, EndReason};
 use weft_cell::relay::MAX_DATA;
 use weft_cell::{Cell, CellView, ChanCmd, RelayCmd};
 use weft_crypto::Tor1Keys;
@@ -14,7 +14,8 @@ use rand::Rng as _;
 use super::{Complaint, LocalConnectionManager, Tell};
 use crate::address::{ConnectionId, HalfAddr};
 use crate::half::{Away, CircuitHalf, Peer, Purpose, Role, Toward, Wait};
-use crate::message::{ExtendRequest, HalfControl, ToController};
+use crate::message::{EdgeControl, ExtendRequest, HalfControl, Requester, ToController};
+use crate::origin::OriginEvent;
 use crate::scheduler::LinkKey;
 
 impl LocalConnectionManager {
@@ -80,6 +81,7 @@ impl LocalConnectionManager {
         addr: HalfAddr,
         reply: &CreateReply,
         keys: &Tor1Keys,
+        sendme_inc: Option<u8>,
         now: Instant,
     ) {
         let Some(half) = self.halves.at(addr) else {
@@ -92,6 +94,7 @@ impl LocalConnectionManager {
             return;
         }
         toward.crypt = Some(Box::new(RelayCrypt::new(keys)));
+        toward.sendme_inc = sendme_inc;
         let circ_id = half.circ_id;
         match reply.encode(circ_id) {
             Ok(cell) => {
@@ -109,16 +112,22 @@ impl LocalConnectionManager {
         request: ExtendRequest,
         now: Instant,
     ) {
-        let failed = |reason| HalfControl::ExtendFailed {
-            to: request.from,
-            extension: request.extension,
-            reason,
-        };
         let Some(key) = self.link_of(connection) else {
             // The link went away while the controller answered; it has been told so before it
             // reads this, and will open another.
             self.to_controller.push_back(ToController::Extend(request));
             return;
+        };
+        let (from, extension) = match request.from {
+            Requester::Half { half, extension } => (half, extension),
+            Requester::Origin(circuit) => {
+                return self.on_launch(connection, circuit, &request.create, now);
+            }
+        };
+        let failed = |reason| HalfControl::ExtendFailed {
+            to: from,
+            extension,
+            reason,
         };
         let random = self.rng.next_u32();
         let circ_id = self
@@ -130,12 +139,8 @@ impl LocalConnectionManager {
             self.send_control(failed(DestroyReason::RESOURCELIMIT));
             return;
         };
-        let create = CreateRequest::Create2 {
-            handshake_type: request.handshake_type,
-            data: request.handshake.to_vec(),
-        };
-        let half = CircuitHalf::away_from_origin(key, circ_id, request.from);
-        let Ok(cell) = create.encode(circ_id) else {
+        let half = CircuitHalf::away_from_origin(key, circ_id, from);
+        let Ok(cell) = request.create.encode(circ_id) else {
             self.send_control(failed(DestroyReason::PROTOCOL));
             return;
         };
@@ -146,9 +151,9 @@ impl LocalConnectionManager {
         let cell = self.pool.hold(cell);
         self.wait_for(half, 0, now);
         self.send_control(HalfControl::Joined {
-            to: request.from,
+            to: from,
             peer: half,
-            extension: request.extension,
+            extension,
         });
         self.enqueue(half.slot, cell, now);
     }
@@ -164,6 +169,12 @@ impl LocalConnectionManager {
             return;
         };
         let reply = CreateReply::decode(cell.command(), cell.body());
+        if let Role::Origin(_) = &half.role {
+            return match reply {
+                Ok(reply) => self.on_origin_created(slot, reply, now),
+                Err(_) => self.protocol_error(slot, "a CREATED2 that cannot be parsed", now),
+            };
+        }
         match (&mut half.role, half.peer, reply, from) {
             (
                 Role::AwayFromOrigin(away @ Away::AwaitingCreated),
@@ -191,7 +202,10 @@ impl LocalConnectionManager {
     pub(super) fn on_destroy(&mut self, key: LinkKey, cell: CellView<'_>, now: Instant) {
         self.totals.destroys_received += 1;
         match self.slot_of(key, cell.circ_id()) {
-            Some(slot) => self.close_half(slot, DestroyReason::DESTROYED, Tell::Peer, now),
+            Some(slot) => match self.halves.get(slot).map(|half| &half.role) {
+                Some(Role::Origin(_)) => self.on_origin_destroy(key, cell, now),
+                _ => self.close_half(slot, DestroyReason::DESTROYED, Tell::Peer, now),
+            },
             None => self.totals.cells_dropped += 1,
         }
     }
@@ -202,6 +216,21 @@ impl LocalConnectionManager {
         let Some(half) = self.halves.at(addr) else {
             if matches!(control, HalfControl::Spliced { .. }) {
                 self.totals.rendezvous.join_dead += 1;
+            }
+            match control {
+                // The circuit went while the edge was made, or asked.
+                HalfControl::EdgeMade { to, edge, .. } | HalfControl::Attach { to, edge, .. } => {
+                    let reason = EndReason::DESTROY;
+                    return self.send(
+                        EdgeControl::Detached {
+                            to: edge,
+                            half: to,
+                            reason,
+                        }
+                        .into(),
+                    );
+                }
+                _ => {}
             }
             // Ours is gone; a half that was made for it must not live on.
             if let HalfControl::Joined { to, peer, .. } | HalfControl::Spliced { to, peer, .. } =
@@ -217,6 +246,17 @@ impl LocalConnectionManager {
             return;
         };
         match control {
+            HalfControl::EdgeMade { stream, edge, .. } => {
+                self.on_edge_made(addr, stream, edge, now);
+            }
+            HalfControl::Broken { what, .. } => self.on_stream_broken(addr, what, now),
+            HalfControl::Attach {
+                edge,
+                hop,
+                command,
+                data,
+                ..
+            } => self.on_edge_attach(addr, edge, hop, command, &data, now),
             HalfControl::Joined {
                 peer, extension, ..
             } => {
@@ -248,7 +288,7 @@ impl LocalConnectionManager {
                     toward.purpose = Purpose::Rendezvous;
                     half.peer = Peer::Joined(peer);
                     self.totals.rendezvous.joined += 1;
-                    self.originate(addr.slot, RelayCmd::RENDEZVOUS2, 0, &handshake, now);
+                    self.say(addr.slot, 0, RelayCmd::RENDEZVOUS2, 0, &handshake, now);
                 }
                 _ => self.send_control(HalfControl::Destroyed {
                     to: peer,
@@ -301,7 +341,7 @@ impl LocalConnectionManager {
                     cell.set_command(ChanCmd::RELAY);
                     true
                 }
-                Role::TowardOrigin(_) => false,
+                Role::TowardOrigin(_) | Role::Origin(_) => false,
                 Role::AwayFromOrigin(_) => true,
             },
             _ => false,
@@ -323,7 +363,7 @@ impl LocalConnectionManager {
         };
         let (bound, away) = match half.role {
             Role::TowardOrigin(_) => (self.params.max_queue_toward, false),
-            Role::AwayFromOrigin(_) => (self.params.max_queue_away, true),
+            Role::AwayFromOrigin(_) | Role::Origin(_) => (self.params.max_queue_away, true),
         };
         if half.queue.len() >= bound {
             self.pool.put(cell);
@@ -337,16 +377,21 @@ impl LocalConnectionManager {
         half.queue.push(cell, now);
         if first {
             let key = half.link;
-            self.scheduler.set_active(slot, true);
-            if let Some(link) = self.links.get_mut(key as usize) {
-                link.active_halves += 1;
-            }
-            self.list(key);
+            self.activate(slot, key);
         }
     }
 
+    /// A half whose queue was empty has cells: the scheduler knows of it.
+    pub(super) fn activate(&mut self, slot: u32, key: LinkKey) {
+        self.scheduler.set_active(slot, true);
+        if let Some(link) = self.links.get_mut(key as usize) {
+            link.active_halves += 1;
+        }
+        self.list(key);
+    }
+
     /// Puts a half in the tables.
-    fn add_half(&mut self, half: CircuitHalf, now: Instant) -> Option<HalfAddr> {
+    pub(super) fn add_half(&mut self, half: CircuitHalf, now: Instant) -> Option<HalfAddr> {
         let (key, circ_id) = (half.link, half.circ_id);
         let addr = self.halves.insert(half)?;
         if let Some(link) = self.links.get_mut(key as usize) {
@@ -377,6 +422,7 @@ impl LocalConnectionManager {
                 link.active_halves = link.active_halves.saturating_sub(1);
             }
         }
+        self.end_streams(from, &mut half);
         // A CREATE2 that still waits was never sent: the next hop knows of nothing to destroy.
         let unknown = matches!(half.role, Role::AwayFromOrigin(Away::AwaitingCreated))
             && !half.queue.is_empty();
@@ -388,8 +434,19 @@ impl LocalConnectionManager {
             self.to_controller
                 .push_back(ToController::RendezvousGone { half: from });
         }
+        let mut told = reason;
+        if let Role::Origin(origin) = &half.role {
+            // An origin does not say why (tor-spec 5.4).
+            told = DestroyReason::NONE;
+            let (circuit, remote) = (origin.id, self.closed_by_peer);
+            self.tell_origin(OriginEvent::Closed {
+                circuit,
+                reason,
+                remote,
+            });
+        }
         if matches!(tell, Tell::Both | Tell::Overflowed | Tell::Link) && !unknown {
-            self.push_destroy(half.link, half.circ_id, reason);
+            self.push_destroy(half.link, half.circ_id, told);
         }
         if let (Peer::Joined(to), Tell::Both | Tell::Overflowed | Tell::Peer) = (half.peer, tell) {
             self.send_control(HalfControl::Destroyed {

@@ -19,8 +19,11 @@
 
 mod audit;
 mod circuit;
+mod edges;
+mod origin;
 mod params;
 mod recognized;
+mod streams;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -34,13 +37,16 @@ use weft_cell::link_msg::Destroy;
 use weft_cell::reason::DestroyReason;
 use weft_cell::{Cell, CellView, ChanCmd};
 
-use crate::address::{ConnectionId, HalfAddr, ThreadId};
+use crate::address::{ConnectionId, EdgeAddr, HalfAddr, ThreadId};
 use crate::cells::{CellPool, Empties};
+use crate::edge::{EdgeNews, Edges};
 use crate::half::{Halves, Wait};
 use crate::handshake::{Established, PeerIdentity};
 use crate::link::{Link, MAX_DESTROYS};
 use crate::memory::AgeHistogram;
-use crate::message::{FromController, HalfCell, HalfControl, ToController, Totals};
+use crate::message::{
+    Carried, Control, FromController, HalfCell, HalfControl, ToController, Totals,
+};
 use crate::padding::LinkPadding;
 use crate::scheduler::{LinkKey, Scheduler};
 
@@ -53,9 +59,9 @@ const MAX_VARIABLE: usize = 65535;
 #[derive(Debug, Default)]
 pub struct Outbox {
     /// The control lane.
-    pub control: Vec<HalfControl>,
+    pub control: Vec<Control>,
     /// The cell lane.
-    pub cells: Vec<HalfCell>,
+    pub cells: Vec<Carried>,
     /// Memory that this thread has from that one, going home.
     pub empties: Empties,
     /// Cells that came from there and were not given back yet.
@@ -132,6 +138,20 @@ pub struct LocalConnectionManager {
     by_connection: BTreeMap<ConnectionId, LinkKey>,
     /// Circuit halves.
     halves: Halves,
+    /// Edges of streams.
+    edges: Edges,
+    /// Their slots by connection.
+    edge_ids: BTreeMap<ConnectionId, u32>,
+    /// Edges with bytes for their sockets.
+    edges_to_write: Vec<u32>,
+    /// For whoever holds the edges' sockets.
+    edge_news: VecDeque<EdgeNews>,
+    /// Credit that edges are about to get back; empty between calls.
+    credits: Vec<(EdgeAddr, u32)>,
+    /// Halves whose queues have room again; empty between calls.
+    unblocked: Vec<u32>,
+    /// The half that is being closed was closed by the other side.
+    closed_by_peer: bool,
     /// Who sends next.
     scheduler: Scheduler,
     /// Memory of cells.
@@ -140,8 +160,8 @@ pub struct LocalConnectionManager {
     outboxes: Vec<Outbox>,
     /// For the controller, oldest first.
     to_controller: VecDeque<ToController>,
-    /// Messages between halves of this thread, handled before anything else arrives.
-    local_control: VecDeque<HalfControl>,
+    /// Messages between halves and edges of this thread, handled before anything else arrives.
+    local_control: VecDeque<Control>,
     /// Waits in the order of their deadlines.
     waits: VecDeque<Wait>,
     /// Links that have something to write or a circuit that does.
@@ -168,6 +188,13 @@ impl LocalConnectionManager {
             links: Slab::new(),
             by_connection: BTreeMap::new(),
             halves: Halves::new(me),
+            edges: Edges::new(me),
+            edge_ids: BTreeMap::new(),
+            edges_to_write: Vec::new(),
+            edge_news: VecDeque::new(),
+            credits: Vec::new(),
+            unblocked: Vec::new(),
+            closed_by_peer: false,
             scheduler: Scheduler::new(params.circuit_priority_half_life),
             pool: CellPool::default(),
             outboxes: (0..threads).map(|_| Outbox::default()).collect(),
@@ -350,13 +377,9 @@ impl LocalConnectionManager {
     // ---- messages ----
 
     /// Handles another thread's control messages, in order.
-    pub fn handle_controls(
-        &mut self,
-        controls: impl IntoIterator<Item = HalfControl>,
-        now: Instant,
-    ) {
+    pub fn handle_controls(&mut self, controls: impl IntoIterator<Item = Control>, now: Instant) {
         for control in controls {
-            self.on_control(control, now);
+            self.on_message(control, now);
         }
         self.settle(now);
     }
@@ -365,14 +388,18 @@ impl LocalConnectionManager {
     pub fn handle_cells(
         &mut self,
         from: ThreadId,
-        cells: impl IntoIterator<Item = HalfCell>,
+        cells: impl IntoIterator<Item = Carried>,
         empties: impl IntoIterator<Item = Box<Cell>>,
         now: Instant,
     ) {
         let mut count = 0;
-        for HalfCell { to, from, cell } in cells {
+        for message in cells {
             count += 1;
-            self.deliver(to, from, cell, now);
+            match message {
+                Carried::Along(HalfCell { to, from, cell }) => self.deliver(to, from, cell, now),
+                Carried::Off(message) => self.on_off(message, now),
+                Carried::On(message) => self.on_on(message, now),
+            }
         }
         for empty in empties {
             self.pool.put(empty);
@@ -408,8 +435,36 @@ impl LocalConnectionManager {
                 },
                 now,
             ),
-            FromController::Created { half, reply, keys } => {
-                self.on_onionskin_answered(half, &reply, &keys, now);
+            FromController::Created {
+                half,
+                reply,
+                keys,
+                sendme_inc,
+            } => self.on_onionskin_answered(half, &reply, &keys, sendme_inc, now),
+            FromController::RefuseStream { half, stream, end } => {
+                self.on_stream_refused(half, stream, &end, now);
+            }
+            FromController::Resolved {
+                half,
+                stream,
+                resolved,
+            } => self.on_resolved(half, stream, &resolved, now),
+            FromController::AddHop { half, keys, flow } => self.on_add_hop(half, &keys, &flow, now),
+            FromController::SendExtend { half, extend2 } => {
+                self.on_send_extend(half, &extend2, now);
+            }
+            FromController::Attach {
+                stream,
+                circuit,
+                half,
+                hop,
+                opening,
+            } => self.on_attach(stream, circuit, half, hop, &opening),
+            FromController::RefuseApp { stream, why } => self.on_refuse_app(stream, why, now),
+            FromController::AnswerApp { stream, resolved } => self.on_answer_app(stream, resolved),
+            FromController::Detach { stream, reason } => self.on_detach(stream, reason, now),
+            FromController::CloseStream { stream, reason } => {
+                self.on_close_stream(stream, reason, now);
             }
             FromController::CreateRefused { half, reason }
             | FromController::CloseHalf { half, reason } => {
@@ -446,13 +501,26 @@ impl LocalConnectionManager {
     /// Handles what halves of this thread said to each other, and what comes of that.
     fn settle(&mut self, now: Instant) {
         while let Some(control) = self.local_control.pop_front() {
-            self.on_control(control, now);
+            self.on_message(control, now);
+        }
+    }
+
+    /// Handles what a half or an edge says.
+    fn on_message(&mut self, control: Control, now: Instant) {
+        match control {
+            Control::Half(control) => self.on_control(control, now),
+            Control::Edge(control) => self.on_edge_control(control, now),
         }
     }
 
     /// Sends a control message to a half, wherever it is.
     fn send_control(&mut self, control: HalfControl) {
-        let thread = control.to().thread;
+        self.send(control.into());
+    }
+
+    /// Sends a control message to a half or an edge, wherever it is.
+    fn send(&mut self, control: Control) {
+        let thread = control.thread();
         if thread == self.me {
             self.local_control.push_back(control);
         } else if let Some(outbox) = self.outboxes.get_mut(usize::from(thread.0)) {
@@ -465,7 +533,8 @@ impl LocalConnectionManager {
         if to.thread == self.me {
             self.deliver(to, from, cell, now);
         } else if let Some(outbox) = self.outboxes.get_mut(usize::from(to.thread.0)) {
-            outbox.cells.push(HalfCell { to, from, cell });
+            let message = HalfCell { to, from, cell };
+            outbox.cells.push(Carried::Along(message));
         }
     }
 
@@ -531,11 +600,21 @@ impl LocalConnectionManager {
                 sent += 1;
             }
             let active = !half.queue.is_empty();
+            if half.blocked && Self::may_unblock(half.queue.len()) {
+                half.blocked = false;
+                self.unblocked.push(choice.half);
+            }
             if !active {
                 link.active_halves = link.active_halves.saturating_sub(1);
             }
             self.scheduler.sent(choice, sent, active, now);
         }
+        let mut unblocked = std::mem::take(&mut self.unblocked);
+        for slot in unblocked.drain(..) {
+            self.unblock(slot, now);
+        }
+        self.unblocked = unblocked;
+        self.settle(now);
     }
 
     /// Some circuit has cells that the scheduler has not chosen yet.
@@ -706,6 +785,7 @@ impl LocalConnectionManager {
                 + link.destroys.len() * size_of::<(u32, DestroyReason)>();
             ages.add(Duration::ZERO, bytes as u64);
         }
+        ages.add(Duration::ZERO, self.edge_bytes() as u64);
         ages
     }
 
@@ -759,9 +839,9 @@ impl LocalConnectionManager {
         self.halves.len()
     }
 
-    /// Halves toward a circuit's origin: the circuits that lead here, each counted once.
+    /// Halves with keys: the circuits, each counted once.
     pub fn circuits(&self) -> usize {
-        self.halves.toward_origin()
+        self.halves.circuits()
     }
 
     /// Circuits on a link.

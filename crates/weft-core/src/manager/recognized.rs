@@ -4,22 +4,19 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use weft_cell::circ_msg::Extend2;
-use weft_cell::reason::{DestroyReason, EndReason};
-use weft_cell::relay::{self, RelayBody};
+use weft_cell::circ_msg::{CreateRequest, Extend2};
+use weft_cell::reason::DestroyReason;
+use weft_cell::relay::RelayBody;
 use weft_cell::{Cell, CellView, ChanCmd, RelayCmd};
 
 use super::{LocalConnectionManager, Tell};
 use crate::address::HalfAddr;
 use crate::half::{Away, Peer, Purpose, Role};
 use crate::handshake::PeerIdentity;
-use crate::message::{ExtendRequest, HalfControl, ToController};
+use crate::message::{ExtendRequest, HalfControl, Requester, ToController};
 use crate::padding::LinkUse;
 use crate::routable;
 use crate::scheduler::LinkKey;
-
-/// RESOLVED's answer type for "an error that will not go away" (tor-spec 6.4).
-const RESOLVED_ERROR: u8 = 0xf1;
 
 impl LocalConnectionManager {
     /// RELAY or RELAY_EARLY from a link: the road of a cell (docs/architecture.md).
@@ -53,8 +50,7 @@ impl LocalConnectionManager {
                 cell.set_command(view.command());
                 if crypt.decrypt_forward_to(view.body(), cell.body_mut()) {
                     self.totals.cells_recognized += 1;
-                    self.on_recognized(slot, &cell, early, now);
-                    self.pool.put(cell);
+                    self.on_recognized(slot, cell, early, now);
                 } else if let Peer::Joined(to) = half.peer {
                     if let Some(link) = self.links.get_mut(key as usize) {
                         link.padding.carries(if early {
@@ -84,6 +80,10 @@ impl LocalConnectionManager {
                 }
                 _ => self.protocol_error(slot, "a relay cell before CREATED2", now),
             },
+            Role::Origin(_) if early => {
+                self.protocol_error(slot, "RELAY_EARLY toward the circuit's origin", now);
+            }
+            Role::Origin(_) => self.on_origin_relay(slot, view, now),
         }
     }
 
@@ -113,34 +113,35 @@ impl LocalConnectionManager {
     }
 
     /// A relay message for this relay, from the circuit's origin.
-    fn on_recognized(&mut self, slot: u32, cell: &Cell, early: bool, now: Instant) {
+    fn on_recognized(&mut self, slot: u32, cell: Box<Cell>, early: bool, now: Instant) {
+        match RelayBody::new(cell.body()).command() {
+            RelayCmd::DATA | RelayCmd::END | RelayCmd::SENDME | RelayCmd::XON | RelayCmd::XOFF => {
+                return self.on_stream_message(slot, 0, cell, now);
+            }
+            RelayCmd::BEGIN | RelayCmd::BEGIN_DIR | RelayCmd::RESOLVE => {
+                self.on_stream_asked(slot, &cell, now);
+            }
+            _ => self.on_circuit_message(slot, &cell, early, now),
+        }
+        self.pool.put(cell);
+    }
+
+    /// A relay message about the circuit itself, from its origin.
+    fn on_circuit_message(&mut self, slot: u32, cell: &Cell, early: bool, now: Instant) {
         let body = RelayBody::new(cell.body());
         let Ok(data) = body.data() else {
             return self.protocol_error(slot, "a relay message longer than its cell", now);
         };
-        let stream = body.stream_id();
         match body.command() {
             RelayCmd::EXTEND2 => self.on_extend2(slot, data, early, now),
             RelayCmd::TRUNCATE => self.on_truncate(slot, data, now),
             RelayCmd::DROP => self.totals.drops_received += 1,
-            // This relay serves no streams yet (its descriptor says so): no stream can be opened,
-            // and messages for streams that are not there are ignored, as for closed ones.
-            RelayCmd::BEGIN => self.end_stream(slot, stream, EndReason::EXITPOLICY, now),
-            RelayCmd::BEGIN_DIR => self.end_stream(slot, stream, EndReason::NOTDIRECTORY, now),
-            RelayCmd::RESOLVE => {
-                // type, length, value, TTL (tor-spec 6.4): an error with nothing to say.
-                let answer = [RESOLVED_ERROR, 0, 0, 0, 0, 0];
-                self.originate(slot, RelayCmd::RESOLVED, stream, &answer, now);
-            }
-            RelayCmd::DATA => self.on_data(slot, now),
-            RelayCmd::END | RelayCmd::CONNECTED | RelayCmd::XON | RelayCmd::XOFF => {
-                self.totals.cells_dropped += 1;
-            }
-            RelayCmd::SENDME if stream != 0 => self.totals.cells_dropped += 1,
+            // Only exits send these.
+            RelayCmd::CONNECTED | RelayCmd::RESOLVED => self.totals.cells_dropped += 1,
             RelayCmd::ESTABLISH_RENDEZVOUS => self.on_establish_rendezvous(slot, data, now),
             RelayCmd::RENDEZVOUS1 => self.on_rendezvous1(slot, data, now),
-            // A SENDME for cells that were never sent, an old EXTEND, a message that only an
-            // origin gets, one that this relay's protocol list does not claim.
+            // An old EXTEND, a message that only an origin gets, one that this relay's protocol
+            // list does not claim.
             _ => self.protocol_error(slot, "a relay message that this relay does not serve", now),
         }
     }
@@ -191,13 +192,17 @@ impl LocalConnectionManager {
         toward.extension = toward.extension.wrapping_add(1);
         let extension = toward.extension;
         let request = ExtendRequest {
-            from,
-            extension,
+            from: Requester::Half {
+                half: from,
+                extension,
+            },
             addrs,
             rsa,
             ed25519,
-            handshake_type: extend.handshake_type,
-            handshake: Arc::from(extend.handshake),
+            create: Arc::new(CreateRequest::Create2 {
+                handshake_type: extend.handshake_type,
+                data: extend.handshake,
+            }),
         };
         self.wait_for(from, extension, now);
         self.to_controller.push_back(ToController::Extend(request));
@@ -211,7 +216,7 @@ impl LocalConnectionManager {
         let mut data = Vec::with_capacity(2 + handshake.len());
         data.extend_from_slice(&length.to_be_bytes());
         data.extend_from_slice(handshake);
-        self.originate(slot, RelayCmd::EXTENDED2, 0, &data, now);
+        self.say(slot, 0, RelayCmd::EXTENDED2, 0, &data, now);
     }
 
     /// TRUNCATE (tor-spec 5.4): the rest of the circuit goes, the circuit to here stays.
@@ -241,56 +246,7 @@ impl LocalConnectionManager {
                 overflowed: false,
             });
         }
-        self.originate(slot, RelayCmd::TRUNCATED, 0, &[reason.into()], now);
-    }
-
-    /// DATA for a stream that does not exist: counted against the window that every sender has.
-    fn on_data(&mut self, slot: u32, now: Instant) {
-        self.totals.cells_dropped += 1;
-        let Some(half) = self.halves.get_mut(slot) else {
-            return;
-        };
-        if let Role::TowardOrigin(toward) = &mut half.role {
-            match toward.deliver_window.checked_sub(1) {
-                Some(left) => toward.deliver_window = left,
-                None => self.protocol_error(slot, "more DATA than the circuit's window", now),
-            }
-        }
-    }
-
-    /// Refuses a stream.
-    fn end_stream(&mut self, slot: u32, stream: u16, reason: EndReason, now: Instant) {
-        if stream == 0 {
-            return self.protocol_error(slot, "a stream with the number 0", now);
-        }
-        self.originate(slot, RelayCmd::END, stream, &[reason.into()], now);
-    }
-
-    /// Sends a relay message of our own toward the circuit's origin.
-    pub(super) fn originate(
-        &mut self,
-        slot: u32,
-        command: RelayCmd,
-        stream: u16,
-        data: &[u8],
-        now: Instant,
-    ) {
-        let Some(half) = self.halves.get_mut(slot) else {
-            return;
-        };
-        let Role::TowardOrigin(toward) = &mut half.role else {
-            return;
-        };
-        let Some(crypt) = &mut toward.crypt else {
-            return;
-        };
-        let mut cell = self.pool.blank(half.circ_id, ChanCmd::RELAY);
-        if relay::encode(cell.body_mut(), command, stream, data, &mut self.rng).is_err() {
-            self.pool.put(cell);
-            return self.close_half(slot, DestroyReason::INTERNAL, Tell::Both, now);
-        }
-        crypt.originate_backward(cell.body_mut());
-        self.enqueue(slot, cell, now);
+        self.say(slot, 0, RelayCmd::TRUNCATED, 0, &[reason.into()], now);
     }
 
     // ---- rendezvous (rend-spec-v3 4.1) ----
@@ -332,7 +288,7 @@ impl LocalConnectionManager {
     pub(super) fn on_rendezvous_established(&mut self, half: HalfAddr, now: Instant) {
         if self.halves.at(half).is_some() {
             self.totals.rendezvous.established += 1;
-            self.originate(half.slot, RelayCmd::RENDEZVOUS_ESTABLISHED, 0, &[], now);
+            self.say(half.slot, 0, RelayCmd::RENDEZVOUS_ESTABLISHED, 0, &[], now);
         } else {
             self.totals.rendezvous.establish_dead += 1;
         }

@@ -19,7 +19,8 @@ use weft_core::controller::{Action, ControllerParams, Notice, OnionskinKind, Rel
 use weft_core::dos::DosParams;
 use weft_core::handshake::{Established, PeerIdentity};
 use weft_core::manager::{LinkError, LocalConnectionManager, Received, RelayParams};
-use weft_core::message::{FromController, HalfCell, HalfControl, ToController, Totals};
+use weft_core::message::{Carried, Control, FromController, StreamRequest, ToController, Totals};
+use weft_core::origin::OriginEvent;
 use weft_crypto::handshake::{self, OnionKeys, ReplyParams, ntor};
 use weft_crypto::relay_cell::{ClientCrypt, RelayCrypt};
 
@@ -29,12 +30,12 @@ pub const OWN_RSA: [u8; 20] = [0xaa; 20];
 pub const OWN_ED: [u8; 32] = [0xab; 32];
 
 /// Cells and empties on their way between two threads.
-type Batch = (Vec<HalfCell>, Vec<Box<Cell>>);
+type Batch = (Vec<Carried>, Vec<Box<Cell>>);
 
 /// One lane pair between two threads.
 #[derive(Default)]
 struct Channel {
-    control: VecDeque<HalfControl>,
+    control: VecDeque<Control>,
     cells: VecDeque<Batch>,
 }
 
@@ -52,6 +53,10 @@ pub struct World {
     pub onion_keys: OnionKeys,
     pub now: Instant,
     pub notices: Vec<Notice>,
+    /// Streams that circuits asked for.
+    pub streams: Vec<StreamRequest>,
+    /// What the client thread was told.
+    pub events: Vec<OriginEvent>,
     /// Connections that the controller wants opened.
     pub connects: Vec<Connect>,
     /// Connections that were told to close.
@@ -65,6 +70,12 @@ pub struct World {
     pub room: u32,
     /// Whether onionskins are answered as they come.
     pub answer_onionskins: bool,
+    /// Congestion control that answers to onionskins grant, whatever was asked for.
+    pub sendme_inc: Option<u8>,
+    /// Whether streams that circuits ask for get an edge as they come, on the next thread in turn.
+    pub serve_streams: bool,
+    /// Edges of these, and the threads that they are on.
+    pub edges: Vec<(usize, u32)>,
     threads: BTreeMap<ConnectionId, usize>,
     channels: BTreeMap<(usize, usize), Channel>,
     from_controller: Vec<VecDeque<FromController>>,
@@ -115,12 +126,17 @@ impl World {
             onion_keys: OnionKeys::new(OWN_RSA, OWN_ED, &[7; 32], None),
             now,
             notices: Vec::new(),
+            streams: Vec::new(),
+            events: Vec::new(),
             connects: Vec::new(),
             closed: Vec::new(),
             written: BTreeMap::new(),
             not_reading: Vec::new(),
             room: u32::MAX,
             answer_onionskins: true,
+            sendme_inc: None,
+            serve_streams: false,
+            edges: Vec::new(),
             threads: BTreeMap::new(),
             channels: BTreeMap::new(),
             from_controller: (0..threads).map(|_| VecDeque::new()).collect(),
@@ -368,7 +384,7 @@ impl World {
             };
             // What a ring does: note the cells, drain control, then those cells.
             let batches: Vec<Batch> = channel.cells.drain(..).collect();
-            let controls: Vec<HalfControl> = channel.control.drain(..).collect();
+            let controls: Vec<Control> = channel.control.drain(..).collect();
             self.managers[thread].handle_controls(controls, self.now);
             for (cells, empties) in batches {
                 let from = ThreadId(u16::try_from(from).unwrap());
@@ -413,10 +429,21 @@ impl World {
                         &ReplyParams::default(),
                         &mut self.rng,
                     )
-                    .map(|answer| (answer.reply, Box::new(answer.keys)))
+                    .map(|answer| (answer.reply, Box::new(answer.keys), self.sendme_inc))
                     .map_err(|_| weft_cell::reason::DestroyReason::PROTOCOL);
                     self.controller.onionskin_answered(half, kind, None, answer);
                 }
+                Action::Stream(request) if self.serve_streams => {
+                    let (id, _) = self.controller.place_edge(request.half).unwrap();
+                    let thread = self.edges.len() % self.managers.len();
+                    let edge = self.managers[thread]
+                        .adopt_exit(id, request.half, request.stream, request.vegas, self.now)
+                        .unwrap();
+                    self.managers[thread].edge_connected(edge, None, 0, self.now);
+                    self.edges.push((thread, edge));
+                }
+                Action::Stream(request) => self.streams.push(request),
+                Action::Origin(event) => self.events.push(event),
                 Action::Notice(notice) => self.notices.push(notice),
             }
         }

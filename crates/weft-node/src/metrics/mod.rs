@@ -51,6 +51,7 @@ mod tests {
             links: 2,
             halves: 5,
             circuits: 3,
+            edges: 4,
             rings: RingDepths {
                 control: 4,
                 cells: 63,

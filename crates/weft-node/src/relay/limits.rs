@@ -90,6 +90,7 @@ pub(super) fn thread_params(
         known_relays: known_relays.clone(),
         my_addrs,
         protocol_warnings: options.log.protocol_warnings,
+        socks_timeout: options.apps.timeout,
     }
 }
 

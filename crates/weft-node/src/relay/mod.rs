@@ -31,7 +31,8 @@ use std::time::{Duration, Instant};
 
 use mio::{Events, Poll, Token};
 use rand::rngs::StdRng;
-use weft_cell::reason::DestroyReason;
+use weft_cell::reason::{DestroyReason, EndReason};
+use weft_cell::stream_msg::End;
 use weft_core::controller::{Action, OnionskinKind, RelayController};
 use weft_core::handshake::Role;
 use weft_core::manager::RelayParams;
@@ -257,7 +258,9 @@ impl Relay {
                     self.connect(connection, thread, addr, role, now);
                 }
                 Action::Onionskin { half, request } => {
-                    let params = ReplyParams::default();
+                    let params = ReplyParams {
+                        sendme_inc: Some(self.params.cc.sendme_inc),
+                    };
                     let kind = OnionskinKind::of(&request);
                     if !self
                         .workers
@@ -268,6 +271,13 @@ impl Relay {
                             .onionskin_answered(half, kind, None, refused);
                     }
                 }
+                // Exits and clients are not served yet: nothing is claimed, and nobody is told.
+                Action::Stream(request) => {
+                    let end = End::new(EndReason::EXITPOLICY);
+                    self.controller
+                        .refuse_stream(request.half, request.stream, &end);
+                }
+                Action::Origin(_) => {}
                 Action::Notice(notice) => self.on_notice(&notice, now),
             }
         }

@@ -8,11 +8,12 @@ use mio::Waker;
 use weft_core::address::ThreadId;
 use weft_core::cells::Empties;
 use weft_core::manager::Outbox;
-use weft_core::message::{FromController, HalfCell, HalfControl, ToController};
+use weft_core::message::{Carried, Control, FromController, ToController};
 use weft_sync::ring::{Receiver, Sender, ring};
 use weft_sync::wake::WakeFlag;
 
 use super::Adopt;
+use super::edges::AdoptEdge;
 
 /// Messages that a control lane holds.
 const CONTROL_LANE: usize = 4096;
@@ -27,7 +28,7 @@ const BATCH: usize = 512;
 #[derive(Debug, Default)]
 pub struct CellBatch {
     /// Cells, in order.
-    pub cells: Vec<HalfCell>,
+    pub cells: Vec<Carried>,
     /// Memory that came from the receiver.
     pub empties: Empties,
 }
@@ -57,13 +58,13 @@ pub struct ToPeer {
     /// The other thread.
     pub to: ThreadId,
     /// Control lane.
-    control: Sender<HalfControl>,
+    control: Sender<Control>,
     /// Cell lane.
     cells: Sender<CellBatch>,
     /// Its wake-up.
     wake: WakeUp,
     /// What the control lane had no room for.
-    stuck_control: VecDeque<HalfControl>,
+    stuck_control: VecDeque<Control>,
     /// What the cell lane had no room for.
     stuck_cells: VecDeque<CellBatch>,
 }
@@ -132,7 +133,7 @@ pub struct FromPeer {
     /// The other thread.
     pub from: ThreadId,
     /// Control lane.
-    pub control: Receiver<HalfControl>,
+    pub control: Receiver<Control>,
     /// Cell lane.
     pub cells: Receiver<CellBatch>,
 }
@@ -142,6 +143,8 @@ pub struct FromPeer {
 pub enum ToThread {
     /// Own this connection.
     Adopt(Box<Adopt>),
+    /// Own this stream's socket.
+    AdoptEdge(Box<AdoptEdge>),
     /// A message for the local connection manager.
     Message(FromController),
     /// The link certificate and identity were renewed.
@@ -288,6 +291,7 @@ mod tests {
     use weft_cell::reason::DestroyReason;
     use weft_cell::{Cell, ChanCmd};
     use weft_core::address::HalfAddr;
+    use weft_core::message::{HalfCell, HalfControl};
 
     /// The channels between two threads.
     fn two() -> (Vec<ThreadEnds>, Vec<MainEnds>, Vec<mio::Poll>) {
@@ -315,26 +319,33 @@ mod tests {
     }
 
     /// A cell that tells its number by its circuit id.
-    fn cell(number: u32) -> HalfCell {
-        HalfCell {
+    fn cell(number: u32) -> Carried {
+        Carried::Along(HalfCell {
             from: half(0),
             to: half(0),
             cell: Box::new(Cell::new(number, ChanCmd::RELAY)),
-        }
+        })
     }
 
-    fn control(slot: u32) -> HalfControl {
-        HalfControl::ExtendFailed {
+    fn control(slot: u32) -> Control {
+        Control::Half(HalfControl::ExtendFailed {
             to: half(slot),
             extension: 0,
             reason: DestroyReason::NONE,
+        })
+    }
+
+    fn slot(control: Control) -> u32 {
+        match control {
+            Control::Half(control) => control.to().slot,
+            Control::Edge(control) => control.to().slot,
         }
     }
 
     fn received(from: &mut FromPeer) -> Vec<u32> {
         std::iter::from_fn(|| from.cells.pop())
             .flat_map(|batch| batch.cells)
-            .map(|message| message.cell.circ_id())
+            .map(|message| message.cell().circ_id())
             .collect()
     }
 
@@ -365,7 +376,7 @@ mod tests {
         assert!(outbox.is_empty());
         let from = &mut second.from_peers[0];
         assert_eq!(from.cells.len(), 3);
-        assert_eq!(from.control.pop().unwrap().to(), half(7));
+        assert_eq!(slot(from.control.pop().unwrap()), 7);
         assert_eq!(received(from), (0..1500).collect::<Vec<u32>>());
     }
 
@@ -386,10 +397,10 @@ mod tests {
         assert_eq!(from.control.len(), CONTROL_LANE);
         assert!(from.cells.is_empty(), "its control messages wait");
         let mut slots = Vec::new();
-        slots.extend(std::iter::from_fn(|| from.control.pop()).map(|message| message.to().slot));
+        slots.extend(std::iter::from_fn(|| from.control.pop()).map(slot));
         to.flush(&mut outbox);
         assert!(!to.is_stuck());
-        slots.extend(std::iter::from_fn(|| from.control.pop()).map(|message| message.to().slot));
+        slots.extend(std::iter::from_fn(|| from.control.pop()).map(slot));
         assert_eq!(slots, (0..slots.len() as u32).collect::<Vec<u32>>());
         assert_eq!(slots.len(), CONTROL_LANE + 10);
         assert_eq!(received(from), vec![1]);

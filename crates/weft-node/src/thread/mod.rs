@@ -26,6 +26,7 @@
 
 mod closing;
 mod connection;
+pub mod edges;
 mod limit;
 pub mod mesh;
 mod params;
@@ -143,6 +144,8 @@ pub struct ConnectionThread {
     by_id: BTreeMap<ConnectionId, usize>,
     /// Tokens by link.
     by_link: Vec<Option<usize>>,
+    /// Sockets of streams.
+    edges: edges::EdgeSockets,
     /// Sockets that may have bytes, in the order in which they will be read.
     to_read: VecDeque<Listed>,
     /// The bandwidth that all share ran dry: reading waits for it until then.
@@ -227,6 +230,7 @@ impl ConnectionThread {
             connections: Slab::new(),
             by_id: BTreeMap::new(),
             by_link: Vec::new(),
+            edges: edges::EdgeSockets::default(),
             to_read: VecDeque::new(),
             thirsty_until: None,
             scratch: vec![0; MAX_RECORD + READ_PER_TURN],
@@ -315,10 +319,12 @@ impl ConnectionThread {
         self.note_events();
         self.take_messages(now);
         self.read_sockets(now);
+        self.read_edges(now);
         if now.saturating_duration_since(self.last_tick) >= TICK {
             self.tick(now);
         }
         self.schedule_and_write(now);
+        self.write_edges(now);
         self.tell(now);
         Ok(())
     }
@@ -337,6 +343,11 @@ impl ConnectionThread {
         }
         if self.write_again.is_none() && self.manager.has_unwritten() {
             return Duration::ZERO;
+        }
+        match self.edges_wait() {
+            Some(None) => return Duration::ZERO,
+            Some(Some(at)) => until = until.min(at),
+            None => {}
         }
         for again in [self.rest_until, self.write_again].into_iter().flatten() {
             until = until.min(again);
@@ -357,6 +368,9 @@ impl ConnectionThread {
     /// Remembers which sockets are ready.
     fn note_events(&mut self) {
         for event in &self.events {
+            if self.edges.note(event) {
+                continue;
+            }
             let token = event.token().0;
             let Some(connection) = self.connections.get_mut(token) else {
                 continue;
@@ -387,6 +401,7 @@ impl ConnectionThread {
         while let Some(message) = self.ends.from_main.pop() {
             match message {
                 ToThread::Adopt(adopt) => self.adopt(*adopt, now),
+                ToThread::AdoptEdge(adopt) => self.adopt_edge(*adopt, now),
                 ToThread::Message(message) => {
                     if let Some(connection) = self.manager.handle_controller(message, now)
                         && let Some(token) = self.by_id.get(&connection).copied()
@@ -424,6 +439,7 @@ impl ConnectionThread {
     fn tick(&mut self, now: Instant) {
         self.last_tick = now;
         self.common.expire(now);
+        self.tick_edges(now);
         while let Some((deadline, id)) = self.handshakes.front().copied() {
             if deadline > now {
                 break;

@@ -31,6 +31,8 @@ pub struct ThreadParams {
     pub my_addrs: Vec<IpAddr>,
     /// Peers that break the protocol are warned of (`ProtocolWarnings`).
     pub protocol_warnings: bool,
+    /// How long an application may take to say what it wants (`SocksTimeout`).
+    pub socks_timeout: Duration,
 }
 
 impl Default for ThreadParams {
@@ -45,6 +47,7 @@ impl Default for ThreadParams {
             known_relays: Arc::default(),
             my_addrs: Vec::new(),
             protocol_warnings: false,
+            socks_timeout: Duration::from_secs(120),
         }
     }
 }

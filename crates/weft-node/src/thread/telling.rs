@@ -68,6 +68,7 @@ impl ConnectionThread {
             .iter()
             .map(|(_, connection)| connection.buffered())
             .sum::<usize>()
+            + self.edges.buffered()
             + stuck_cells * QUEUED_CELL_COST;
         Report {
             thread: self.me,
@@ -77,6 +78,7 @@ impl ConnectionThread {
             links: u32::try_from(self.manager.links()).unwrap_or(u32::MAX),
             halves: u32::try_from(self.manager.halves()).unwrap_or(u32::MAX),
             circuits: u32::try_from(self.manager.circuits()).unwrap_or(u32::MAX),
+            edges: u32::try_from(self.manager.edges()).unwrap_or(u32::MAX),
             rings,
             cpu: cpu::thread_time(),
             totals,

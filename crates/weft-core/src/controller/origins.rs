@@ -1,0 +1,325 @@
+//! Circuits and streams that begin here, and edges of every kind: where they are.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use weft_cell::reason::{DestroyReason, EndReason};
+use weft_cell::stream_msg::{End, Resolved};
+
+use super::{Action, RelayController};
+use crate::address::{ConnectionId, HalfAddr, ThreadId};
+use crate::message::{ExtendRequest, FromController, Requester, StreamRequest};
+use crate::origin::{AppRefusal, EndedBy, LinkState, OriginCommand, OriginEvent, OriginId};
+
+/// How far a circuit of our own has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Origin {
+    /// Its link is being looked for.
+    Launching,
+    /// The same, and the client thread wants it no more.
+    Unwanted,
+    /// It has its half.
+    At(HalfAddr),
+}
+
+/// What the controller knows of circuits and streams that end here.
+#[derive(Debug, Default)]
+pub(super) struct Origins {
+    /// Circuits of our own.
+    circuits: BTreeMap<OriginId, Origin>,
+    /// Threads of edges, by connection.
+    edges: BTreeMap<ConnectionId, ThreadId>,
+    /// There is a client thread to be told.
+    client: bool,
+}
+
+impl Origins {
+    /// Edges.
+    pub(super) fn edges(&self) -> usize {
+        self.edges.len()
+    }
+}
+
+impl RelayController {
+    /// There is a client thread: it is told of links.
+    pub fn serve_client(&mut self) {
+        self.origins.client = true;
+    }
+
+    // ---- edges ----
+
+    /// A place for the edge of a stream that a circuit asked for: its identifier, and the thread
+    /// that shall own its socket. `None`: there are too many connections.
+    ///
+    /// The half's own thread, unless another is much less busy: a stream whose edge is elsewhere
+    /// costs a wake-up for what otherwise is a function call.
+    pub fn place_edge(&mut self, half: HalfAddr) -> Option<(ConnectionId, ThreadId)> {
+        if self.open_files() >= self.params.max_connections {
+            self.counts.refused_full += 1;
+            return None;
+        }
+        let thread = self.placement.place_near(half.thread);
+        let id = self.connections.fresh_id();
+        self.origins.edges.insert(id, thread);
+        Some((id, thread))
+    }
+
+    /// A place for a connection of an application, as [`place_edge`](Self::place_edge): where most
+    /// of our own circuits are.
+    pub fn place_application(&mut self) -> Option<(ConnectionId, ThreadId)> {
+        if self.open_files() >= self.params.max_connections {
+            self.counts.refused_full += 1;
+            return None;
+        }
+        let id = self.connections.fresh_id();
+        let thread = self.circuits_thread();
+        self.origins.edges.insert(id, thread);
+        Some((id, thread))
+    }
+
+    /// The place of a stream that the client thread adopts for itself.
+    pub fn place_internal(&mut self, id: ConnectionId) -> ThreadId {
+        let thread = self.circuits_thread();
+        self.origins.edges.insert(id, thread);
+        thread
+    }
+
+    /// Notes that an edge is on this thread, whoever chose it.
+    pub fn place_at(&mut self, id: ConnectionId, thread: ThreadId) {
+        self.origins.edges.insert(id, thread);
+    }
+
+    /// The thread of the circuit of our own that was made last.
+    fn circuits_thread(&mut self) -> ThreadId {
+        let last = self
+            .origins
+            .circuits
+            .values()
+            .rev()
+            .find_map(|at| match at {
+                Origin::At(half) => Some(half.thread),
+                Origin::Launching | Origin::Unwanted => None,
+            });
+        match last {
+            Some(thread) => self.placement.place_near(thread),
+            None => ThreadId(0),
+        }
+    }
+
+    /// Connections of every kind.
+    pub(super) fn open_files(&self) -> usize {
+        self.connections.len() + self.origins.edges()
+    }
+
+    /// An edge is gone.
+    pub(super) fn on_edge_closed(&mut self, id: ConnectionId) {
+        self.origins.edges.remove(&id);
+    }
+
+    /// A stream that a circuit asked for will not be opened.
+    pub fn refuse_stream(&mut self, half: HalfAddr, stream: u16, end: &End) {
+        let end = end.encode();
+        self.send(
+            half.thread,
+            FromController::RefuseStream { half, stream, end },
+        );
+    }
+
+    /// A RESOLVE of a circuit's is answered.
+    pub fn resolved(&mut self, half: HalfAddr, stream: u16, resolved: Resolved) {
+        self.send(
+            half.thread,
+            FromController::Resolved {
+                half,
+                stream,
+                resolved,
+            },
+        );
+    }
+
+    /// A circuit asks for a stream.
+    pub(super) fn on_stream(&mut self, request: StreamRequest) {
+        self.actions.push_back(Action::Stream(request));
+    }
+
+    // ---- the client thread ----
+
+    /// Something that the client thread asks. What concerns sockets,
+    /// [`OriginCommand::AdoptInternal`] and [`OriginCommand::AdoptResolve`], is the caller's to do,
+    /// with [`place_internal`](Self::place_internal); it comes back here unused.
+    pub fn origin(&mut self, command: OriginCommand, now: Instant) {
+        match command {
+            OriginCommand::Launch {
+                circuit,
+                first,
+                create,
+            } => {
+                self.origins.circuits.insert(circuit, Origin::Launching);
+                self.on_extend(
+                    ExtendRequest {
+                        from: Requester::Origin(circuit),
+                        addrs: first.addrs,
+                        rsa: first.rsa,
+                        ed25519: first.ed25519,
+                        create: std::sync::Arc::new(create),
+                    },
+                    now,
+                );
+            }
+            OriginCommand::AddHop {
+                circuit,
+                keys,
+                flow,
+            } => {
+                if let Some(half) = self.half_of(circuit) {
+                    self.send(half.thread, FromController::AddHop { half, keys, flow });
+                }
+            }
+            OriginCommand::Extend { circuit, extend2 } => {
+                if let Some(half) = self.half_of(circuit) {
+                    self.send(half.thread, FromController::SendExtend { half, extend2 });
+                }
+            }
+            OriginCommand::CloseCircuit { circuit, reason } => {
+                match self.origins.circuits.get_mut(&circuit) {
+                    Some(Origin::At(half)) => {
+                        let half = *half;
+                        self.close_half(half, reason);
+                    }
+                    Some(other) => *other = Origin::Unwanted,
+                    None => {}
+                }
+            }
+            OriginCommand::Attach {
+                stream,
+                circuit,
+                hop,
+                opening,
+            } => match (self.thread_of(stream), self.half_of(circuit)) {
+                (Some(thread), Some(half)) => self.send(
+                    thread,
+                    FromController::Attach {
+                        stream,
+                        circuit,
+                        half,
+                        hop,
+                        opening,
+                    },
+                ),
+                // The circuit went while the command was on its way.
+                (Some(_), None) => self.tell_client(OriginEvent::Ended {
+                    stream,
+                    circuit: Some(circuit),
+                    reason: EndReason::DESTROY,
+                    addr: None,
+                    by: EndedBy::Circuit,
+                    waiting: true,
+                    bytes: (0, 0),
+                }),
+                // The application has gone; the client thread has been told.
+                (None, _) => {}
+            },
+            OriginCommand::Refuse { stream, why } => {
+                self.tell_edge(stream, FromController::RefuseApp { stream, why });
+            }
+            OriginCommand::AnswerResolve { stream, resolved } => {
+                self.tell_edge(stream, FromController::AnswerApp { stream, resolved });
+            }
+            OriginCommand::CloseStream { stream, reason } => {
+                self.tell_edge(stream, FromController::CloseStream { stream, reason });
+            }
+            OriginCommand::Detach { stream, reason } => {
+                self.tell_edge(stream, FromController::Detach { stream, reason });
+            }
+            OriginCommand::AdoptInternal { .. } | OriginCommand::AdoptResolve { .. } => {}
+        }
+    }
+
+    /// A circuit of our own has its half.
+    pub(super) fn on_origin_made(
+        &mut self,
+        circuit: OriginId,
+        half: HalfAddr,
+        connection: ConnectionId,
+    ) {
+        match self.origins.circuits.get_mut(&circuit) {
+            Some(at @ Origin::Launching) => {
+                *at = Origin::At(half);
+                self.tell_client(OriginEvent::Launched {
+                    circuit,
+                    connection,
+                });
+            }
+            Some(at) => {
+                *at = Origin::At(half);
+                self.close_half(half, DestroyReason::REQUESTED);
+            }
+            None => self.close_half(half, DestroyReason::REQUESTED),
+        }
+    }
+
+    /// A circuit of our own has no link.
+    pub(super) fn origin_failed(&mut self, circuit: OriginId, reason: DestroyReason) {
+        if self.origins.circuits.remove(&circuit).is_some() {
+            self.tell_client(OriginEvent::Closed {
+                circuit,
+                reason,
+                remote: false,
+            });
+        }
+    }
+
+    /// Something for the client thread, from a connection thread.
+    pub(super) fn on_origin_event(&mut self, event: OriginEvent) {
+        if let OriginEvent::Closed { circuit, .. } = &event {
+            self.origins.circuits.remove(circuit);
+        }
+        self.tell_client(event);
+    }
+
+    /// A link to a relay that we opened changed.
+    pub(super) fn link_changed(
+        &mut self,
+        connection: ConnectionId,
+        rsa: [u8; 20],
+        addr: std::net::SocketAddr,
+        state: LinkState,
+    ) {
+        if self.origins.client {
+            self.tell_client(OriginEvent::Link {
+                connection,
+                rsa,
+                addr,
+                state,
+            });
+        }
+    }
+
+    /// Tells the client thread something.
+    fn tell_client(&mut self, event: OriginEvent) {
+        self.actions.push_back(Action::Origin(event));
+    }
+
+    /// The half of a circuit of our own.
+    fn half_of(&self, circuit: OriginId) -> Option<HalfAddr> {
+        match self.origins.circuits.get(&circuit)? {
+            Origin::At(half) => Some(*half),
+            Origin::Launching | Origin::Unwanted => None,
+        }
+    }
+
+    /// The thread of an edge.
+    pub fn thread_of(&self, edge: ConnectionId) -> Option<ThreadId> {
+        self.origins.edges.get(&edge).copied()
+    }
+
+    /// Tells an edge's thread something.
+    fn tell_edge(&mut self, edge: ConnectionId, message: FromController) {
+        if let Some(thread) = self.thread_of(edge) {
+            self.send(thread, message);
+        }
+    }
+
+    /// What an application hears that cannot even be placed.
+    pub const TOO_MANY: AppRefusal = AppRefusal::General;
+}

@@ -1,0 +1,582 @@
+//! A half's side of its streams: relay messages to and from edges, and what the circuit as a whole
+//! may send (tor-spec 6, 7.3, 7.4; seeds/000 4.2, 4.4).
+
+use std::time::Instant;
+
+use weft_cell::reason::{DestroyReason, EndReason};
+use weft_cell::relay::{self, RelayBody};
+use weft_cell::stream_msg::{Begin, End, Resolve, Resolved, Sendme};
+use weft_cell::{Cell, ChanCmd, RelayCmd};
+
+use super::{LocalConnectionManager, Tell};
+use crate::address::{EdgeAddr, HalfAddr};
+use crate::flow::CircuitFlow;
+use crate::half::{CircuitHalf, Purpose, Role};
+use crate::handshake::PeerIdentity;
+use crate::message::{
+    Carried, Control, EdgeCell, EdgeControl, HalfControl, StreamAsk, StreamRequest, ToController,
+};
+use crate::streams::{MAX_EARLY, Place, Streams};
+
+/// Cells in a half's queue past which its edges wait (C tor's `cell_queue_highwatermark` is 256; a
+/// run of the scheduler may take that many at once).
+const QUEUE_HIGH: usize = 512;
+/// And below which they go on.
+const QUEUE_LOW: usize = 256;
+
+impl LocalConnectionManager {
+    // ---- from the circuit ----
+
+    /// BEGIN, BEGIN_DIR or RESOLVE from the circuit's origin (tor-spec 6.2, 6.4).
+    pub(super) fn on_stream_asked(&mut self, slot: u32, cell: &Cell, now: Instant) {
+        let body = RelayBody::new(cell.body());
+        let (stream, command) = (body.stream_id(), body.command());
+        let Ok(data) = body.data() else {
+            return self.protocol_error(slot, "a relay message longer than its cell", now);
+        };
+        if stream == 0 {
+            return self.protocol_error(slot, "a stream with the number 0", now);
+        }
+        let totals = &mut self.totals.streams;
+        let ask = match command {
+            RelayCmd::BEGIN => {
+                totals.begin += 1;
+                Begin::decode(data).ok().map(StreamAsk::Begin)
+            }
+            RelayCmd::RESOLVE => {
+                totals.resolve += 1;
+                Resolve::decode(data).ok().map(StreamAsk::Resolve)
+            }
+            _ => {
+                totals.begin_dir += 1;
+                Some(StreamAsk::BeginDir)
+            }
+        };
+        let Some(ask) = ask else {
+            return self.refuse_stream(slot, stream, EndReason::TORPROTOCOL, now);
+        };
+        if self.draining {
+            return self.refuse_stream(slot, stream, EndReason::HIBERNATING, now);
+        }
+        if self.controller_busy {
+            return self.refuse_stream(slot, stream, EndReason::RESOURCELIMIT, now);
+        }
+        let cc = &self.params.cc;
+        let Some(half) = self.halves.addr(slot) else {
+            return;
+        };
+        let Some(state) = self.halves.get_mut(slot) else {
+            return;
+        };
+        let link = self.links.get(state.link as usize);
+        let (Some(link), Role::TowardOrigin(toward)) = (link, &mut state.role) else {
+            return;
+        };
+        if toward.purpose != Purpose::General {
+            return self.protocol_error(slot, "a stream on a rendezvous circuit", now);
+        }
+        let vegas = toward.sendme_inc;
+        let streams = toward.streams.get_or_insert_with(|| {
+            Box::new(Streams::one(match vegas {
+                Some(inc) => CircuitFlow::vegas(cc, inc, now),
+                None => CircuitFlow::fixed(),
+            }))
+        });
+        if streams.has(stream) {
+            // C tor's answer to a stream number in use: nothing.
+            self.totals.cells_dropped += 1;
+            return;
+        }
+        if !streams.add(stream, 0, Place::Deciding(Vec::new())) {
+            return self.refuse_stream(slot, stream, EndReason::RESOURCELIMIT, now);
+        }
+        let request = StreamRequest {
+            half,
+            connection: link.connection,
+            from_client: link.peer == PeerIdentity::Unauthenticated,
+            stream,
+            ask,
+            vegas: vegas.is_some(),
+        };
+        self.to_controller.push_back(ToController::Stream(request));
+    }
+
+    /// DATA, END, SENDME and the rest of what streams are made of.
+    pub(super) fn on_stream_message(
+        &mut self,
+        slot: u32,
+        hop: usize,
+        cell: Box<Cell>,
+        now: Instant,
+    ) {
+        let body = RelayBody::new(cell.body());
+        let (stream, command) = (body.stream_id(), body.command());
+        if body.data().is_err() {
+            self.pool.put(cell);
+            return self.protocol_error(slot, "a relay message longer than its cell", now);
+        }
+        if stream == 0 {
+            match command {
+                RelayCmd::SENDME => self.on_circuit_sendme(slot, hop, &cell, now),
+                _ => self.protocol_error(slot, "a stream message for no stream", now),
+            }
+            self.pool.put(cell);
+            return;
+        }
+        if command == RelayCmd::DATA && !self.count_data(slot, hop, now) {
+            self.pool.put(cell);
+            return;
+        }
+        let from = self.halves.addr(slot);
+        let streams = self.halves.get_mut(slot).and_then(CircuitHalf::streams_mut);
+        let (Some(from), Some(streams)) = (from, streams) else {
+            self.totals.cells_dropped += 1;
+            self.pool.put(cell);
+            return;
+        };
+        if let Some(edge) = streams.edge(stream) {
+            if command == RelayCmd::END || command == RelayCmd::RESOLVED {
+                streams.remove(stream);
+            }
+            return self.send_off(from, edge, cell, now);
+        }
+        // Its edge is still being decided about, or it was ended on this side while this was on its
+        // way.
+        match streams.get_mut(stream).map(|stream| &mut stream.edge) {
+            Some(Place::Deciding(_)) if command == RelayCmd::END => {
+                streams.remove(stream);
+                self.pool.put(cell);
+            }
+            Some(Place::Deciding(early)) if early.len() < MAX_EARLY => early.push(cell),
+            Some(_) => {
+                self.pool.put(cell);
+                self.protocol_error(slot, "too much data for a stream that is not open", now);
+            }
+            None => {
+                self.totals.cells_dropped += 1;
+                self.pool.put(cell);
+            }
+        }
+    }
+
+    /// Counts a DATA cell against the circuit's window, and answers it with a SENDME when one is
+    /// due. False: the circuit is no more.
+    fn count_data(&mut self, slot: u32, hop: usize, now: Instant) -> bool {
+        let cc = &self.params.cc;
+        let Some(half) = self.halves.get_mut(slot) else {
+            return false;
+        };
+        let flow = match &mut half.role {
+            // Data of streams that never were counts as well.
+            Role::TowardOrigin(toward) => {
+                let sendme_inc = toward.sendme_inc;
+                let streams = toward.streams.get_or_insert_with(|| {
+                    Box::new(Streams::one(match sendme_inc {
+                        Some(inc) => CircuitFlow::vegas(cc, inc, now),
+                        None => CircuitFlow::fixed(),
+                    }))
+                });
+                streams.ends.first_mut().map(|end| &mut end.flow)
+            }
+            Role::Origin(origin) => origin.streams.ends.get_mut(hop).map(|end| &mut end.flow),
+            Role::AwayFromOrigin(_) => None,
+        };
+        let Some(flow) = flow else {
+            return false;
+        };
+        match flow.note_received() {
+            Ok(false) => true,
+            Ok(true) => {
+                self.send_circuit_sendme(slot, hop, now);
+                true
+            }
+            Err(_) => {
+                self.totals.streams.flow_violations += 1;
+                self.protocol_error(slot, "more DATA than the circuit's window", now);
+                false
+            }
+        }
+    }
+
+    /// A SENDME for the circuit, with the digest of the cell that calls for it (tor-spec 7.3.1).
+    fn send_circuit_sendme(&mut self, slot: u32, hop: usize, now: Instant) {
+        let version = self.params.sendme_emit;
+        let Some(half) = self.halves.get_mut(slot) else {
+            return;
+        };
+        let digest = match &half.role {
+            Role::TowardOrigin(toward) => toward.crypt.as_ref().map(|crypt| crypt.forward_digest()),
+            Role::Origin(origin) => origin.crypt.backward_digest(hop),
+            Role::AwayFromOrigin(_) => None,
+        };
+        let sendme = Sendme {
+            version,
+            digest: digest.filter(|_| version >= 1),
+        };
+        let data = sendme.encode();
+        self.say(slot, hop, RelayCmd::SENDME, 0, &data, now);
+    }
+
+    /// A SENDME for the circuit came.
+    fn on_circuit_sendme(&mut self, slot: u32, hop: usize, cell: &Cell, now: Instant) {
+        let accept = self.params.sendme_accept;
+        let Ok(data) = RelayBody::new(cell.body()).data() else {
+            return;
+        };
+        let Some(half) = self.halves.get_mut(slot) else {
+            return;
+        };
+        let blocked = half.blocked;
+        let result = half
+            .streams_mut()
+            .and_then(|streams| streams.ends.get_mut(hop))
+            .map(|end| end.flow.sendme(data, accept, blocked, now));
+        match result {
+            Some(Ok(())) => self.package(slot, hop, now),
+            Some(Err(_)) | None => {
+                self.totals.streams.flow_violations += 1;
+                let what = "a SENDME for what was not sent, or with a wrong digest";
+                self.protocol_error(slot, what, now);
+            }
+        }
+    }
+
+    // ---- to and from edges ----
+
+    /// Hands a message to an edge, wherever it is.
+    fn send_off(&mut self, half: HalfAddr, edge: EdgeAddr, cell: Box<Cell>, now: Instant) {
+        let message = EdgeCell { half, edge, cell };
+        if edge.thread == self.me {
+            self.on_off(message, now);
+        } else if let Some(outbox) = self.outboxes.get_mut(usize::from(edge.thread.0)) {
+            outbox.cells.push(Carried::Off(message));
+        }
+    }
+
+    /// A message of an edge's, to go onto the circuit.
+    pub(super) fn on_on(&mut self, message: EdgeCell, now: Instant) {
+        let EdgeCell { half, edge, cell } = message;
+        let body = RelayBody::new(cell.body());
+        let (stream, command) = (body.stream_id(), body.command());
+        let hop = self
+            .halves
+            .at(half)
+            .and_then(CircuitHalf::streams_mut)
+            .and_then(|streams| {
+                let hop = streams.get_mut(stream)?.hop;
+                let end = streams.ends.get_mut(usize::from(hop))?;
+                Some((usize::from(hop), end))
+            });
+        let Some((hop, end)) = hop else {
+            // The stream has ended while this was on its way.
+            self.totals.cells_dropped += 1;
+            self.pool.put(cell);
+            return;
+        };
+        if command == RelayCmd::DATA || command == RelayCmd::END {
+            end.pending.push_back((edge, cell));
+            self.package(half.slot, hop, now);
+        } else {
+            // Nothing else counts, nor needs to wait for what does.
+            self.seal_and_enqueue(half.slot, hop, cell, now);
+        }
+    }
+
+    /// Sends what waits, as far as the circuit's window and its queue go.
+    pub(super) fn package(&mut self, slot: u32, hop: usize, now: Instant) {
+        let Some(addr) = self.halves.addr(slot) else {
+            return;
+        };
+        let Some(half) = self.halves.get_mut(slot) else {
+            return;
+        };
+        let mut credits = std::mem::take(&mut self.credits);
+        let CircuitHalf {
+            link,
+            circ_id,
+            queue,
+            blocked,
+            role,
+            ..
+        } = half;
+        let was_empty = queue.is_empty();
+        let (streams, mut crypt) = match role {
+            Role::TowardOrigin(toward) => match (&mut toward.streams, &mut toward.crypt) {
+                (Some(streams), Some(crypt)) => (&mut **streams, Sealing::Relay(crypt)),
+                _ => return,
+            },
+            Role::Origin(origin) => (&mut origin.streams, Sealing::Origin(&mut origin.crypt, hop)),
+            Role::AwayFromOrigin(_) => return,
+        };
+        let (ends, mut table) = streams.split();
+        let Some(end) = ends.get_mut(hop) else {
+            return;
+        };
+        while let Some((_, front)) = end.pending.front() {
+            let command = RelayBody::new(front.body()).command();
+            if queue.len() >= QUEUE_HIGH {
+                *blocked = true;
+                end.flow.set_blocked(true, now);
+                break;
+            }
+            if command == RelayCmd::DATA && end.flow.room() == 0 {
+                break;
+            }
+            let Some((edge, mut cell)) = end.pending.pop_front() else {
+                break;
+            };
+            let stream = RelayBody::new(cell.body()).stream_id();
+            crypt.seal(cell.body_mut());
+            cell.set_command(ChanCmd::RELAY);
+            cell.set_circ_id(*circ_id);
+            if command == RelayCmd::DATA {
+                end.flow.note_sent(|| crypt.sent_digest(), now);
+                let credit = table.sent(stream, end.pending.is_empty());
+                if credit > 0 {
+                    credits.push((edge, credit));
+                }
+            } else {
+                table.remove(stream);
+            }
+            queue.push(cell, now);
+        }
+        let key = *link;
+        if was_empty && !queue.is_empty() {
+            self.activate(slot, key);
+        }
+        for (edge, cells) in credits.drain(..) {
+            self.send(Control::Edge(EdgeControl::Credit {
+                to: edge,
+                half: addr,
+                cells,
+            }));
+        }
+        self.credits = credits;
+    }
+
+    /// The half's queue has room again: its edges' cells go on.
+    pub(super) fn unblock(&mut self, slot: u32, now: Instant) {
+        let Some(half) = self.halves.get_mut(slot) else {
+            return;
+        };
+        half.blocked = false;
+        let hops = match half.streams_mut() {
+            Some(streams) => {
+                for end in &mut streams.ends {
+                    end.flow.set_blocked(false, now);
+                }
+                streams.ends.len()
+            }
+            None => 0,
+        };
+        for hop in 0..hops {
+            self.package(slot, hop, now);
+        }
+    }
+
+    /// Whether a queue of this length, of a half that is blocked, is short enough to go on.
+    pub(super) fn may_unblock(queued: usize) -> bool {
+        queued <= QUEUE_LOW
+    }
+
+    // ---- what the controller and edges decide ----
+
+    /// The edge of a stream that the circuit asked for exists.
+    pub(super) fn on_edge_made(
+        &mut self,
+        half: HalfAddr,
+        stream: u16,
+        edge: EdgeAddr,
+        now: Instant,
+    ) {
+        let early = self
+            .halves
+            .at(half)
+            .and_then(CircuitHalf::streams_mut)
+            .and_then(|streams| streams.place(stream, edge));
+        match early {
+            Some(early) => {
+                for cell in early {
+                    self.send_off(half, edge, cell, now);
+                }
+            }
+            None => self.send(Control::Edge(EdgeControl::Detached {
+                to: edge,
+                half,
+                reason: EndReason::DESTROY,
+            })),
+        }
+    }
+
+    /// A stream that the circuit asked for will not be opened.
+    pub(super) fn on_stream_refused(
+        &mut self,
+        half: HalfAddr,
+        stream: u16,
+        end: &[u8],
+        now: Instant,
+    ) {
+        if self.forget_stream(half, stream) {
+            self.say(half.slot, 0, RelayCmd::END, stream, end, now);
+        }
+    }
+
+    /// A RESOLVE of the circuit's is answered.
+    pub(super) fn on_resolved(
+        &mut self,
+        half: HalfAddr,
+        stream: u16,
+        resolved: &Resolved,
+        now: Instant,
+    ) {
+        if self.forget_stream(half, stream) {
+            // More answers than a cell holds are the exit's fault; none is what is said then.
+            let data = resolved.encode().unwrap_or_default();
+            self.say(half.slot, 0, RelayCmd::RESOLVED, stream, &data, now);
+        }
+    }
+
+    /// Forgets a stream that has no edge. False: it is gone already.
+    fn forget_stream(&mut self, half: HalfAddr, stream: u16) -> bool {
+        let Some(streams) = self.halves.at(half).and_then(CircuitHalf::streams_mut) else {
+            return false;
+        };
+        let Some(gone) = streams.remove(stream) else {
+            return false;
+        };
+        if let Place::Deciding(early) = gone.edge {
+            for cell in early {
+                self.pool.put(cell);
+            }
+        }
+        true
+    }
+
+    /// Refuses a stream at once.
+    fn refuse_stream(&mut self, slot: u32, stream: u16, reason: EndReason, now: Instant) {
+        let end = End {
+            reason,
+            addr: None,
+            ttl: 0,
+        };
+        self.say(slot, 0, RelayCmd::END, stream, &end.encode(), now);
+    }
+
+    /// The streams of a half that is closing lose it.
+    pub(super) fn end_streams(&mut self, from: HalfAddr, half: &mut CircuitHalf) {
+        let Some(streams) = half.streams_mut() else {
+            return;
+        };
+        for end in &mut streams.ends {
+            for (_, cell) in end.pending.drain(..) {
+                self.pool.put(cell);
+            }
+        }
+        for (_, place) in streams.drain() {
+            match place {
+                Place::At(edge) => self.send(Control::Edge(EdgeControl::Detached {
+                    to: edge,
+                    half: from,
+                    reason: EndReason::DESTROY,
+                })),
+                Place::Deciding(early) => {
+                    for cell in early {
+                        self.pool.put(cell);
+                    }
+                }
+            }
+        }
+    }
+
+    // ---- saying something ----
+
+    /// Sends a relay message of this half's own to a hop: the origin's, or on a circuit of our own
+    /// any hop.
+    pub(super) fn say(
+        &mut self,
+        slot: u32,
+        hop: usize,
+        command: RelayCmd,
+        stream: u16,
+        data: &[u8],
+        now: Instant,
+    ) {
+        let mut cell = self.pool.blank(0, ChanCmd::RELAY);
+        if relay::encode(cell.body_mut(), command, stream, data, &mut self.rng).is_err() {
+            self.pool.put(cell);
+            return self.close_half(slot, DestroyReason::INTERNAL, Tell::Both, now);
+        }
+        self.seal_and_enqueue(slot, hop, cell, now);
+    }
+
+    /// Encrypts a message that does not count, and queues it.
+    pub(super) fn seal_and_enqueue(
+        &mut self,
+        slot: u32,
+        hop: usize,
+        mut cell: Box<Cell>,
+        now: Instant,
+    ) {
+        let sealing = match self.halves.get_mut(slot).map(|half| &mut half.role) {
+            Some(Role::TowardOrigin(toward)) => toward.crypt.as_mut().map(|c| Sealing::Relay(c)),
+            Some(Role::Origin(origin)) if hop < origin.crypt.len() => {
+                Some(Sealing::Origin(&mut origin.crypt, hop))
+            }
+            _ => None,
+        };
+        let Some(mut sealing) = sealing else {
+            self.pool.put(cell);
+            return;
+        };
+        sealing.seal(cell.body_mut());
+        cell.set_command(ChanCmd::RELAY);
+        self.enqueue(slot, cell, now);
+    }
+
+    /// An edge found that its stream's far end broke the rules.
+    pub(super) fn on_stream_broken(&mut self, half: HalfAddr, what: &'static str, now: Instant) {
+        if self.halves.at(half).is_some() {
+            self.totals.streams.flow_violations += 1;
+            self.protocol_error(half.slot, what, now);
+        }
+    }
+}
+
+/// Whose keys a message is sealed with.
+enum Sealing<'a> {
+    /// A relay's, toward the origin.
+    Relay(&'a mut weft_crypto::relay_cell::RelayCrypt),
+    /// The origin's, toward a hop.
+    Origin(&'a mut weft_crypto::relay_cell::ClientCrypt, usize),
+}
+
+impl Sealing<'_> {
+    /// Fills the digest and adds the layers.
+    fn seal(&mut self, body: &mut weft_cell::Body) {
+        match self {
+            Sealing::Relay(crypt) => crypt.originate_backward(body),
+            Sealing::Origin(crypt, hop) => crypt.encrypt_forward(*hop, body),
+        }
+    }
+
+    /// The digest after the message that was sealed last.
+    fn sent_digest(&self) -> [u8; 20] {
+        match self {
+            Sealing::Relay(crypt) => crypt.backward_digest(),
+            Sealing::Origin(crypt, hop) => crypt.forward_digest(*hop).unwrap_or_default(),
+        }
+    }
+}
+
+/// What halves say to each other also reaches edges by this.
+impl From<HalfControl> for Control {
+    fn from(control: HalfControl) -> Self {
+        Control::Half(control)
+    }
+}
+
+impl From<EdgeControl> for Control {
+    fn from(control: EdgeControl) -> Self {
+        Control::Edge(control)
+    }
+}

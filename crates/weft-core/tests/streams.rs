@@ -1,0 +1,642 @@
+//! Streams between two nodes without sockets: one where circuits begin, one where streams end.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+
+mod world;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use rand::RngExt as _;
+use weft_cell::circ_msg::{CreateReply, CreateRequest};
+use weft_cell::reason::{DestroyReason, EndReason};
+use weft_cell::stream_msg::{BeginFlags, End, Sendme};
+use weft_cell::{ChanCmd, RelayCmd};
+use weft_core::address::{ConnectionId, ThreadId};
+use weft_core::edge::EdgeNews;
+use weft_core::handshake::PeerIdentity;
+use weft_core::message::StreamAsk;
+use weft_core::origin::{
+    EndedBy, HopFlow, LinkTarget, OriginCommand, OriginEvent, OriginId, StreamOpening,
+};
+use weft_crypto::handshake::ntor;
+use world::{Circuit, OWN_ED, OWN_RSA, World, relay_identity};
+
+const CIRCUIT: OriginId = OriginId(7);
+const CLIENT: PeerIdentity = PeerIdentity::Unauthenticated;
+
+/// An origin, and the exit at the other end of its circuit of one hop.
+struct Pair {
+    origin: World,
+    exit: World,
+    links: (ConnectionId, ConnectionId),
+    /// Applications: thread and edge by connection.
+    applications: BTreeMap<ConnectionId, (usize, u32)>,
+}
+
+impl Pair {
+    fn new(threads: u16, seed: u64, sendme_inc: Option<u8>) -> Self {
+        let mut origin = World::new(threads, seed);
+        let mut exit = World::new(threads, seed + 1);
+        exit.sendme_inc = sendme_inc;
+        exit.serve_streams = true;
+        // The origin's link to a relay that the test calls by the exit's name.
+        let accepted = exit.link_on(0, CLIENT);
+        let state =
+            ntor::ClientState::start(&OWN_RSA, &exit.onion_keys.current_public(), origin.rng());
+        origin.controller.serve_client();
+        origin.controller.origin(
+            OriginCommand::Launch {
+                circuit: CIRCUIT,
+                first: LinkTarget {
+                    addrs: vec!["127.0.0.9:9001".parse().unwrap()],
+                    rsa: OWN_RSA,
+                    ed25519: Some(OWN_ED),
+                },
+                create: CreateRequest::Create2 {
+                    handshake_type: 2,
+                    data: state.onionskin().to_vec(),
+                },
+            },
+            origin.now,
+        );
+        origin.do_actions();
+        let connect = origin.connects.pop().unwrap();
+        let thread = usize::from(connect.thread.0);
+        let identity = PeerIdentity::Relay {
+            rsa: OWN_RSA,
+            ed25519: OWN_ED,
+        };
+        origin.open(connect.connection, thread, true, identity);
+        let mut pair = Pair {
+            origin,
+            exit,
+            links: (connect.connection, accepted),
+            applications: BTreeMap::new(),
+        };
+        pair.pump();
+        let reply = pair
+            .origin
+            .events
+            .iter()
+            .find_map(|event| match event {
+                OriginEvent::Answered { reply, .. } => Some(reply.clone()),
+                _ => None,
+            })
+            .expect("CREATED2");
+        let CreateReply::Created2 { data } = reply else {
+            panic!("CREATED2 expected");
+        };
+        let flow = match sendme_inc {
+            Some(sendme_inc) => HopFlow::Vegas { sendme_inc },
+            None => HopFlow::Fixed,
+        };
+        pair.command(OriginCommand::AddHop {
+            circuit: CIRCUIT,
+            keys: Box::new(state.finish(&data).unwrap()),
+            flow,
+        });
+        pair
+    }
+
+    fn command(&mut self, command: OriginCommand) {
+        self.origin.controller.origin(command, self.origin.now);
+        self.origin.do_actions();
+        self.pump();
+    }
+
+    /// Lets cells travel until none is left.
+    fn pump(&mut self) {
+        loop {
+            self.origin.settle();
+            self.exit.settle();
+            let there: Vec<_> = std::iter::from_fn(|| self.origin.take(self.links.0)).collect();
+            let back: Vec<_> = std::iter::from_fn(|| self.exit.take(self.links.1)).collect();
+            if there.is_empty() && back.is_empty() {
+                return;
+            }
+            for cell in there {
+                self.exit.receive(self.links.1, &cell);
+            }
+            for cell in back {
+                self.origin.receive(self.links.0, &cell);
+            }
+            // Round trips take time, of which congestion control makes something.
+            self.origin.now += Duration::from_millis(2);
+            self.exit.now += Duration::from_millis(2);
+        }
+    }
+
+    /// An application, its edge on the thread of the test's choice.
+    fn application(&mut self, thread: usize, number: u64) -> ConnectionId {
+        let id = ConnectionId(u64::MAX - number);
+        self.origin.controller.place_at(id, ThreadId(thread as u16));
+        let edge = self.origin.managers[thread].adopt_application(id).unwrap();
+        self.applications.insert(id, (thread, edge));
+        id
+    }
+
+    fn attach(&mut self, stream: ConnectionId) {
+        self.command(OriginCommand::Attach {
+            stream,
+            circuit: CIRCUIT,
+            hop: 0,
+            opening: StreamOpening::Begin {
+                host: "example.com".to_owned(),
+                port: 80,
+                flags: BeginFlags::default(),
+            },
+        });
+    }
+
+    /// Writes what an application may write now, of what it has left; true: it wrote some.
+    fn write_application(&mut self, id: ConnectionId, bytes: &mut &[u8]) -> bool {
+        let (thread, edge) = self.applications[&id];
+        let now = self.origin.now;
+        write(&mut self.origin.managers[thread], edge, bytes, now)
+    }
+
+    fn read_application(&mut self, id: ConnectionId, most: usize) -> Vec<u8> {
+        let (thread, edge) = self.applications[&id];
+        let now = self.origin.now;
+        read(&mut self.origin.managers[thread], edge, most, now)
+    }
+
+    fn write_exit(&mut self, number: usize, bytes: &mut &[u8]) -> bool {
+        let (thread, edge) = self.exit.edges[number];
+        let now = self.exit.now;
+        write(&mut self.exit.managers[thread], edge, bytes, now)
+    }
+
+    fn read_exit(&mut self, number: usize, most: usize) -> Vec<u8> {
+        let (thread, edge) = self.exit.edges[number];
+        let now = self.exit.now;
+        read(&mut self.exit.managers[thread], edge, most, now)
+    }
+
+    fn news(&mut self, thread: usize) -> Vec<EdgeNews> {
+        let manager = &mut self.origin.managers[thread];
+        std::iter::from_fn(|| manager.poll_edge()).collect()
+    }
+}
+
+fn write(
+    manager: &mut weft_core::manager::LocalConnectionManager,
+    edge: u32,
+    bytes: &mut &[u8],
+    now: std::time::Instant,
+) -> bool {
+    let count = manager.edge_room(edge).min(bytes.len());
+    let (now_bytes, rest) = bytes.split_at(count);
+    manager.edge_data(edge, now_bytes, now);
+    *bytes = rest;
+    count > 0
+}
+
+fn read(
+    manager: &mut weft_core::manager::LocalConnectionManager,
+    edge: u32,
+    most: usize,
+    now: std::time::Instant,
+) -> Vec<u8> {
+    let (bytes, _) = manager.edge_out(edge);
+    let bytes = bytes[..most.min(bytes.len())].to_vec();
+    manager.edge_wrote(edge, bytes.len(), now);
+    bytes
+}
+
+fn payload(seed: u64, length: usize) -> Vec<u8> {
+    use rand::SeedableRng as _;
+    let mut rng = rand::rngs::StdRng::seed_from_u64(seed);
+    (0..length).map(|_| rng.random()).collect()
+}
+
+/// Moves so much each way over several streams at once, and compares.
+fn transfer(threads: u16, seed: u64, sendme_inc: Option<u8>, length: usize) {
+    let mut pair = Pair::new(threads, seed, sendme_inc);
+    let streams: Vec<ConnectionId> = (0..3)
+        .map(|number| {
+            let id = pair.application(number % usize::from(threads), number as u64);
+            pair.attach(id);
+            id
+        })
+        .collect();
+    assert_eq!(pair.exit.edges.len(), 3);
+    let up: Vec<Vec<u8>> = (0..3).map(|n| payload(seed + n, length)).collect();
+    let down: Vec<Vec<u8>> = (0..3).map(|n| payload(seed + 10 + n, length)).collect();
+    let mut left: Vec<(&[u8], &[u8])> = up
+        .iter()
+        .map(|b| &b[..])
+        .zip(down.iter().map(|b| &b[..]))
+        .collect();
+    let mut got: Vec<(Vec<u8>, Vec<u8>)> = vec![Default::default(); 3];
+    for _ in 0..200_000 {
+        let mut moved = false;
+        for (number, id) in streams.iter().enumerate() {
+            let (up_left, down_left) = &mut left[number];
+            moved |= pair.write_application(*id, up_left);
+            moved |= pair.write_exit(number, down_left);
+            let (there, back) = &mut got[number];
+            there.extend(pair.read_exit(number, 1 << 20));
+            back.extend(pair.read_application(*id, 1 << 20));
+        }
+        pair.pump();
+        let done = got
+            .iter()
+            .all(|(there, back)| there.len() == length && back.len() == length);
+        if done {
+            break;
+        }
+        let _ = moved;
+    }
+    for number in 0..3 {
+        assert!(got[number].0 == up[number], "stream {number} up");
+        assert!(got[number].1 == down[number], "stream {number} down");
+    }
+    pair.origin.audit();
+    pair.exit.audit();
+    // Ends in order: all that was written before is read.
+    let (thread, edge) = pair.applications[&streams[0]];
+    let now = pair.origin.now;
+    pair.origin.managers[thread].end_edge(edge, EndReason::DONE, now);
+    pair.pump();
+    let (thread, edge) = pair.exit.edges[0];
+    assert_eq!(pair.exit.managers[thread].edge_out(edge), (&[][..], true));
+}
+
+#[test]
+fn streams_carry_bytes_both_ways_with_fixed_windows() {
+    transfer(1, 1, None, 1_000_000);
+    transfer(3, 2, None, 700_000);
+}
+
+#[test]
+fn streams_carry_bytes_both_ways_under_congestion_control() {
+    transfer(1, 3, Some(31), 1_000_000);
+    transfer(3, 4, Some(31), 700_000);
+}
+
+#[test]
+fn what_nobody_reads_waits_within_the_stream_s_window_and_hurts_no_other() {
+    let mut pair = Pair::new(2, 5, None);
+    let slow = pair.application(0, 0);
+    let quick = pair.application(1, 1);
+    pair.attach(slow);
+    pair.attach(quick);
+    let bytes = payload(1, 1_000_000);
+    let mut left = &bytes[..];
+    for _ in 0..100 {
+        pair.write_application(slow, &mut left);
+        pair.pump();
+    }
+    let (thread, edge) = pair.exit.edges[0];
+    let waiting = pair.exit.managers[thread].edge_out(edge).0.len();
+    assert!(waiting <= 500 * 498 && waiting > 490 * 480, "{waiting}");
+    // The other stream of the same circuit goes on: its own window is open.
+    let more = payload(2, 300_000);
+    let (mut rest, mut got) = (&more[..], Vec::new());
+    while got.len() < more.len() {
+        pair.write_application(quick, &mut rest);
+        pair.pump();
+        got.extend(pair.read_exit(1, usize::MAX));
+        pair.pump();
+    }
+    assert!(got == more);
+    // And the slow one when it is read.
+    let mut got = Vec::new();
+    while got.len() < bytes.len() {
+        got.extend(pair.read_exit(0, 10_000));
+        pair.pump();
+        pair.write_application(slow, &mut left);
+        pair.pump();
+    }
+    assert!(got == bytes);
+}
+
+#[test]
+fn a_reader_that_is_slow_is_waited_for_by_xoff_and_xon() {
+    let mut pair = Pair::new(2, 6, Some(31));
+    let slow = pair.application(0, 0);
+    pair.attach(slow);
+    let bytes = payload(1, 3_000_000);
+    let mut left = &bytes[..];
+    for _ in 0..300 {
+        pair.write_application(slow, &mut left);
+        pair.pump();
+    }
+    assert!(!left.is_empty(), "XOFF stops the sender");
+    let (thread, edge) = pair.exit.edges[0];
+    let waiting = pair.exit.managers[thread].edge_out(edge).0.len();
+    assert!(waiting < 2 << 20, "{waiting}");
+    let mut got = Vec::new();
+    for _ in 0..100_000 {
+        got.extend(pair.read_exit(0, 50_000));
+        pair.pump();
+        pair.write_application(slow, &mut left);
+        pair.pump();
+        if got.len() == bytes.len() {
+            break;
+        }
+    }
+    assert!(got == bytes);
+}
+
+#[test]
+fn a_stream_that_is_refused_waits_with_its_first_words_for_another_circuit() {
+    let mut pair = Pair::new(2, 7, None);
+    pair.exit.serve_streams = false;
+    let id = pair.application(1, 0);
+    pair.attach(id);
+    // The application does not wait to be connected.
+    let mut words = &b"GET / HTTP/1.0\r\n\r\n"[..];
+    assert!(pair.write_application(id, &mut words));
+    pair.pump();
+    let asked = pair.exit.streams.pop().unwrap();
+    let StreamAsk::Begin(begin) = &asked.ask else {
+        panic!("{asked:?}");
+    };
+    assert_eq!((&begin.target[..], begin.port), (&b"example.com"[..], 80));
+    let end = End {
+        reason: EndReason::EXITPOLICY,
+        addr: Some("192.0.2.1".parse().unwrap()),
+        ttl: 60,
+    };
+    pair.exit
+        .controller
+        .refuse_stream(asked.half, asked.stream, &end);
+    pair.exit.do_actions();
+    pair.pump();
+    let ended = pair.origin.events.pop().unwrap();
+    let OriginEvent::Ended {
+        stream,
+        circuit,
+        reason,
+        addr,
+        by,
+        waiting,
+        ..
+    } = ended
+    else {
+        panic!("{ended:?}");
+    };
+    assert_eq!(
+        (stream, circuit, reason),
+        (id, Some(CIRCUIT), EndReason::EXITPOLICY)
+    );
+    assert_eq!((addr, by, waiting), (end.addr, EndedBy::Exit, true));
+    // Again: what was said is said again.
+    pair.exit.serve_streams = true;
+    pair.attach(id);
+    assert_eq!(pair.read_exit(0, 100), b"GET / HTTP/1.0\r\n\r\n");
+    assert!(
+        pair.news(1)
+            .iter()
+            .any(|news| matches!(news, EdgeNews::Connected { .. }))
+    );
+}
+
+#[test]
+fn a_circuit_that_goes_takes_its_streams_along_and_says_so() {
+    let mut pair = Pair::new(2, 8, None);
+    let open = pair.application(1, 0);
+    pair.attach(open);
+    pair.exit.serve_streams = false;
+    let waits = pair.application(0, 1);
+    pair.attach(waits);
+    pair.origin.events.clear();
+    pair.command(OriginCommand::CloseCircuit {
+        circuit: CIRCUIT,
+        reason: DestroyReason::FINISHED,
+    });
+    let ended: BTreeMap<ConnectionId, (EndedBy, bool)> = pair
+        .origin
+        .events
+        .iter()
+        .filter_map(|event| match event {
+            OriginEvent::Ended {
+                stream,
+                by,
+                waiting,
+                ..
+            } => Some((*stream, (*by, *waiting))),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(ended[&open], (EndedBy::Circuit, false));
+    assert_eq!(ended[&waits], (EndedBy::Circuit, true));
+    assert!(pair.origin.events.iter().any(|event| matches!(
+        event,
+        OriginEvent::Closed {
+            circuit: CIRCUIT,
+            remote: false,
+            ..
+        }
+    )));
+    assert_eq!(pair.origin.halves() + pair.exit.halves(), 0);
+    let (thread, edge) = pair.exit.edges[0];
+    assert!(
+        pair.exit.managers[thread].edge_out(edge).1,
+        "its socket is to be closed"
+    );
+    let now = pair.exit.now;
+    pair.exit.managers[thread].end_edge(edge, EndReason::DONE, now);
+    // What is attached to a circuit that is no more waits again.
+    pair.attach(waits);
+    assert!(matches!(
+        pair.origin.events.last(),
+        Some(OriginEvent::Ended {
+            waiting: true,
+            by: EndedBy::Circuit,
+            ..
+        })
+    ));
+}
+
+/// A client that the test plays cell by cell, with one stream open at the relay.
+fn with_stream(seed: u64) -> (World, Circuit, (usize, u32)) {
+    let mut world = World::new(1, seed);
+    world.serve_streams = true;
+    let client = world.link_on(0, CLIENT);
+    let mut circuit = Circuit::create(&mut world, client, 0x8000_0001);
+    circuit.send(&mut world, 0, RelayCmd::BEGIN, b"example.com:80\0");
+    world.settle();
+    let (_, command, _) = circuit.backward(&mut world);
+    assert_eq!(command, RelayCmd::CONNECTED);
+    let edge = world.edges[0];
+    (world, circuit, edge)
+}
+
+/// Sends so many DATA cells from the exit, and returns what the client must say in its SENDME for
+/// the hundredth.
+fn exit_sends(
+    world: &mut World,
+    circuit: &mut Circuit,
+    edge: (usize, u32),
+    cells: usize,
+) -> Vec<[u8; 20]> {
+    let mut digests = Vec::new();
+    let mut seen = 0;
+    for _ in 0..cells {
+        let now = world.now;
+        world.managers[edge.0].edge_data(edge.1, b"x", now);
+        world.settle();
+        let (_, command, _) = circuit.backward(world);
+        assert_eq!(command, RelayCmd::DATA);
+        seen += 1;
+        if seen % 100 == 0 {
+            digests.push(circuit.crypt.backward_digest(0).unwrap());
+        }
+    }
+    digests
+}
+
+fn sendme(digest: [u8; 20]) -> Vec<u8> {
+    Sendme {
+        version: 1,
+        digest: Some(digest),
+    }
+    .encode()
+}
+
+fn say_sendme(world: &mut World, circuit: &mut Circuit, data: &[u8]) {
+    let cell = circuit.forward(world, 0, ChanCmd::RELAY, RelayCmd::SENDME, 0, data);
+    world.receive(circuit.client.0, &cell);
+    world.settle();
+}
+
+#[test]
+fn a_sendme_proves_that_its_sender_read_what_it_acknowledges() {
+    let (mut world, mut circuit, edge) = with_stream(20);
+    let digests = exit_sends(&mut world, &mut circuit, edge, 100);
+    say_sendme(&mut world, &mut circuit, &sendme(digests[0]));
+    assert_eq!(world.halves(), 1);
+    // Forged: the circuit ends (proposal 289).
+    let digests = exit_sends(&mut world, &mut circuit, edge, 100);
+    let mut forged = digests[0];
+    forged[0] ^= 1;
+    say_sendme(&mut world, &mut circuit, &sendme(forged));
+    let destroy = world.expect(circuit.client.0, ChanCmd::DESTROY);
+    assert_eq!(destroy.body()[0], DestroyReason::PROTOCOL.0);
+    assert_eq!(world.halves(), 0);
+    assert_eq!(world.totals().streams.flow_violations, 1);
+}
+
+#[test]
+fn a_sendme_for_what_was_not_sent_ends_the_circuit() {
+    let (mut world, mut circuit, edge) = with_stream(21);
+    let digests = exit_sends(&mut world, &mut circuit, edge, 100);
+    say_sendme(&mut world, &mut circuit, &sendme(digests[0]));
+    say_sendme(&mut world, &mut circuit, &sendme(digests[0]));
+    world.expect(circuit.client.0, ChanCmd::DESTROY);
+    assert_eq!(world.halves(), 0);
+}
+
+#[test]
+fn more_data_than_the_windows_allow_ends_the_circuit() {
+    // The stream's window: 500 cells, of which each 50 that the socket takes bring 50 more.
+    let (mut world, mut circuit, _) = with_stream(22);
+    // Only small queues are answered by SENDMEs; full cells make it a large one.
+    for _ in 0..1200 {
+        circuit.send(&mut world, 0, RelayCmd::DATA, &[b'x'; 498]);
+    }
+    world.settle();
+    assert_eq!(world.halves(), 0);
+    assert_eq!(world.totals().streams.flow_violations, 1);
+    // The circuit's window: a thousand cells of no stream at all.
+    let mut world = World::new(1, 23);
+    let client = world.link_on(0, CLIENT);
+    let mut circuit = Circuit::create(&mut world, client, 0x8000_0001);
+    for _ in 0..1000 {
+        circuit.send(&mut world, 0, RelayCmd::DATA, b"x");
+    }
+    world.settle();
+    // SENDMEs came for them, so that the window never closed on an honest client.
+    let mut sendmes = 0;
+    while let Some(cell) = world.take(client) {
+        assert_eq!(cell.command(), ChanCmd::RELAY);
+        sendmes += 1;
+    }
+    assert_eq!(sendmes, 10);
+    assert_eq!(world.halves(), 1);
+}
+
+#[test]
+fn streams_that_are_no_streams_are_refused_and_hurt_nobody() {
+    let (mut world, mut circuit, edge) = with_stream(24);
+    // The same number again: nothing comes of it.
+    circuit.send(&mut world, 0, RelayCmd::BEGIN, b"example.org:80\0");
+    world.settle();
+    assert!(world.take(circuit.client.0).is_none());
+    // No host and port.
+    let cell = circuit.forward(
+        &mut world,
+        0,
+        ChanCmd::RELAY,
+        RelayCmd::BEGIN,
+        2,
+        b"nonsense",
+    );
+    world.receive(circuit.client.0, &cell);
+    world.settle();
+    let (_, command, data) = circuit.backward(&mut world);
+    assert_eq!(
+        (command, data[0]),
+        (RelayCmd::END, EndReason::TORPROTOCOL.0)
+    );
+    // For streams that are gone, and what only an exit says.
+    for command in [
+        RelayCmd::DROP,
+        RelayCmd::END,
+        RelayCmd::CONNECTED,
+        RelayCmd::RESOLVED,
+    ] {
+        let cell = circuit.forward(&mut world, 0, ChanCmd::RELAY, command, 77, &[]);
+        world.receive(circuit.client.0, &cell);
+    }
+    world.settle();
+    assert!(world.take(circuit.client.0).is_none());
+    // The stream still works.
+    circuit.send(&mut world, 0, RelayCmd::DATA, b"still here");
+    world.settle();
+    assert_eq!(world.managers[edge.0].edge_out(edge.1).0, b"still here");
+    // END ends it; DATA that comes later is dropped.
+    circuit.send(&mut world, 0, RelayCmd::END, &[EndReason::DONE.0]);
+    circuit.send(&mut world, 0, RelayCmd::DATA, b"too late");
+    world.settle();
+    assert_eq!(
+        world.managers[edge.0].edge_out(edge.1),
+        (&b"still here"[..], true)
+    );
+    // A stream without a number breaks the protocol.
+    let cell = circuit.forward(
+        &mut world,
+        0,
+        ChanCmd::RELAY,
+        RelayCmd::BEGIN,
+        0,
+        b"a.com:80\0",
+    );
+    world.receive(circuit.client.0, &cell);
+    world.settle();
+    world.expect(circuit.client.0, ChanCmd::DESTROY);
+    world.audit();
+}
+
+#[test]
+fn a_circuit_that_goes_on_still_ends_streams_here() {
+    // A circuit may have streams at a relay that is not its last: Tor's leaky pipes.
+    let mut world = World::new(2, 25);
+    world.serve_streams = true;
+    let client = world.link_on(0, CLIENT);
+    let next = world.link_on(1, relay_identity(4));
+    world.settle();
+    let mut circuit = Circuit::create(&mut world, client, 0x8000_0001);
+    circuit.extend(&mut world, 4, next);
+    circuit.send(&mut world, 0, RelayCmd::BEGIN, b"example.com:80\0");
+    world.settle();
+    let (hop, command, _) = circuit.backward(&mut world);
+    assert_eq!((hop, command), (0, RelayCmd::CONNECTED));
+    circuit.send(&mut world, 1, RelayCmd::DATA, b"passes");
+    world.settle();
+    assert_eq!(circuit.at_next(&mut world).2, b"passes");
+}
