@@ -345,3 +345,6 @@ fn micros(time: Duration) -> u64 {
 fn cells(count: u64) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
+
+#[cfg(test)]
+mod vectors;
