@@ -388,6 +388,15 @@ pub fn consensus_path(authorities: &[RsaIdentity]) -> String {
     )
 }
 
+/// Path of the newest certificates of these authorities (dir-spec 4.3).
+pub fn newest_certs_path(authorities: &[RsaIdentity]) -> String {
+    let ids: Vec<String> = authorities
+        .iter()
+        .map(|id| hex::encode_upper(id.as_bytes()))
+        .collect();
+    format!("/tor/keys/fp/{}.z", ids.join("+"))
+}
+
 /// Path of the certificates with these keys (dir-spec 4.3).
 pub fn certs_path(missing: &[AuthCertKeyIds]) -> String {
     let pair = |ids: &AuthCertKeyIds| {

@@ -178,7 +178,7 @@ impl World {
     fn good(&self, path: &str) -> Reply {
         if path.starts_with("/tor/status-vote/current/consensus-microdesc/") {
             ok(&self.consensus(now() - secs(60)))
-        } else if path.starts_with("/tor/keys/fp-sk/") {
+        } else if path.starts_with("/tor/keys/fp") {
             ok(&self.authority.cert)
         } else if path.starts_with("/tor/micro/d/") {
             ok(&self.microdescs(path))
@@ -318,7 +318,6 @@ fn from_nothing_to_a_network_and_from_the_cache_without_asking_anybody() {
     for phase in [
         (25, "requesting_status"),
         (30, "loading_status"),
-        (40, "loading_keys"),
         (45, "requesting_descriptors"),
         (75, "enough_dirinfo"),
     ] {

@@ -181,12 +181,16 @@ fn consensus(held: &Held, rest: &str, since: Option<SystemTime>, now: SystemTime
     if flavour != "-microdesc" {
         return NOT_FOUND;
     }
-    let signers = match signers {
-        Some(signers) if signers.starts_with("diff/") => {
-            return Found::Short(404, "No such diff available");
-        }
-        signers => signers,
-    };
+    if let Some(diff) = signers.and_then(|signers| signers.strip_prefix("diff/")) {
+        let from = diff.split('/').next().unwrap_or_default();
+        let known = hex::decode_to_slice(from, &mut [0; 32]).is_ok();
+        let reason = if known {
+            "No such diff available"
+        } else {
+            "Couldn't parse request"
+        };
+        return Found::Short(404, reason);
+    }
     let Some(consensus) = &held.consensus else {
         return NOT_FOUND;
     };

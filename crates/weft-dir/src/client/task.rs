@@ -13,9 +13,11 @@ use super::building::{Building, Progress};
 use super::sources::Sources;
 use super::streams::DirOutcome;
 use super::{ClientHandle, ClientOptions, DirStreams, Network, Order};
+use crate::authority::signers;
 use crate::cache;
 use crate::clock::Clock;
 use crate::command::{Event, Options, Severity};
+use crate::consensus::newest_certs_path;
 use crate::fetch::{Adopted, Fetcher, News};
 use crate::http::{HttpError, Limits, Request, Response};
 use crate::microdesc::{self, Batch, MicrodescFetch, MicrodescStore};
@@ -35,6 +37,8 @@ const SKEW_INTERVAL: Duration = Duration::from_secs(3600);
 enum Purpose {
     /// Consensus or certificates: the [`Fetcher`] knows.
     Status,
+    /// Certificates, while the first consensus is on its way.
+    Certs,
     /// These microdescriptors.
     Microdescs(Batch),
 }
@@ -83,6 +87,8 @@ pub struct ClientDirectory {
     requests: JoinSet<Finished>,
     /// How they tell that a directory has been reached.
     reached: (mpsc::Sender<()>, mpsc::Receiver<()>),
+    /// Whether certificates are underway already; a consensus that lacks them waits for these.
+    certs_underway: bool,
     /// How far the start has come.
     bootstrap: Option<u8>,
     /// Whether the network went out of use, so that its return is worth a notice.
@@ -119,6 +125,7 @@ impl ClientDirectory {
             sources: Sources::new(options.servers.clone(), options.testing),
             requests: JoinSet::new(),
             reached: mpsc::channel(1),
+            certs_underway: false,
             bootstrap: None,
             was_lost: false,
             exits_told: None,
@@ -138,6 +145,7 @@ impl ClientDirectory {
     /// Runs until all handles are gone.
     pub async fn run(mut self) {
         self.load();
+        self.ask_for_certs();
         loop {
             self.turn();
             let (clock, wait) = (self.clock.clone(), self.wait());
@@ -213,11 +221,33 @@ impl ClientDirectory {
         self.news(news);
     }
 
+    /// Asks for certificates together with the first consensus: they are needed in any case, and
+    /// come as soon (C tor asks for those that it lacks at the start, too).
+    fn ask_for_certs(&mut self) {
+        let signers = signers(&self.options.authorities);
+        if signers.is_empty() || !self.fetcher.certs().is_empty() {
+            return;
+        }
+        self.certs_underway = true;
+        let request = Request::Get {
+            path: newest_certs_path(&signers),
+            if_modified_since: None,
+        };
+        self.ask(Purpose::Certs, request);
+    }
+
+    /// Whether what would be asked for next is underway.
+    fn is_held(&self) -> bool {
+        self.certs_underway && self.fetcher.is_waiting_for_certs()
+    }
+
     /// Does whatever is due now.
     fn turn(&mut self) {
         let (now, monotonic) = (self.clock.wall(), self.clock.monotonic());
         self.check_network(now);
-        if let Some((_, request)) = self.fetcher.next(&self.fetching, now, monotonic) {
+        if !self.is_held()
+            && let Some((_, request)) = self.fetcher.next(&self.fetching, now, monotonic)
+        {
             self.ask(Purpose::Status, request);
         }
         let usable = |building: &Building| building.consensus().is_reasonably_live(now);
@@ -236,7 +266,10 @@ impl ClientDirectory {
     /// How long nothing has to be done if nobody says anything.
     fn wait(&self) -> Duration {
         let (now, monotonic) = (self.clock.wall(), self.clock.monotonic());
-        let status = self.fetcher.wait(now, monotonic);
+        let status = self
+            .fetcher
+            .wait(now, monotonic)
+            .filter(|_| !self.is_held());
         let microdescs = match &self.building {
             Some(building) if building.consensus().is_reasonably_live(now) => {
                 self.lacking.wait(monotonic)
@@ -308,6 +341,7 @@ impl ClientDirectory {
         }
         let outcome = match purpose {
             Purpose::Status => self.status_answered(result, &name),
+            Purpose::Certs => self.certs_answered(result, &name),
             Purpose::Microdescs(batch) => self.microdescs_answered(&batch, result, &name),
         };
         self.sources.outcome(candidate.index, outcome, monotonic);
@@ -322,10 +356,32 @@ impl ClientDirectory {
                 let result = Err(HttpError::Unreachable);
                 self.status_answered(result, "any directory");
             }
+            Purpose::Certs => self.certs_underway = false,
             Purpose::Microdescs(batch) => {
                 self.lacking.answered(&batch, monotonic, &mut self.rng);
             }
         }
+    }
+
+    /// Certificates that were asked for at the start were answered. If they were not, they will
+    /// be asked for when a consensus needs them.
+    fn certs_answered(&mut self, result: Result<Response, HttpError>, name: &str) -> DirOutcome {
+        self.certs_underway = false;
+        let outcome = outcome(&result);
+        let Ok(Response {
+            status: 200, body, ..
+        }) = result
+        else {
+            return outcome;
+        };
+        let text = String::from_utf8_lossy(&body);
+        let now = self.clock.wall();
+        let news = self
+            .fetcher
+            .certs_came(&text, name, &self.fetching, now, &mut self.rng);
+        let warned = has_warning(&news);
+        self.news(news);
+        if warned { DirOutcome::Bad } else { outcome }
     }
 
     /// A consensus or certificates were answered, or not.
@@ -338,9 +394,7 @@ impl ClientDirectory {
         let news =
             self.fetcher
                 .answered(result, name, &self.fetching, now, monotonic, &mut self.rng);
-        let warned = news
-            .iter()
-            .any(|news| matches!(news, News::Message(Severity::Warn, _)));
+        let warned = has_warning(&news);
         self.news(news);
         if warned { DirOutcome::Bad } else { outcome }
     }
@@ -604,6 +658,12 @@ impl ClientDirectory {
     fn warn(&mut self, text: String) {
         self.message(Severity::Warn, text);
     }
+}
+
+/// Whether something was wrong with what came.
+fn has_warning(news: &[News]) -> bool {
+    news.iter()
+        .any(|news| matches!(news, News::Message(Severity::Warn, _)))
 }
 
 /// Whether an answer is one.

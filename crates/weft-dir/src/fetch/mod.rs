@@ -467,6 +467,20 @@ impl Fetcher {
         }
     }
 
+    /// Certificates came that were asked for besides: one that waits for them may be verifiable.
+    pub fn certs_came(
+        &mut self,
+        text: &str,
+        source: &str,
+        options: &Options,
+        now: SystemTime,
+        rng: &mut impl Rng,
+    ) -> Vec<News> {
+        let mut news = Vec::new();
+        self.certs_arrived(text, source, options, now, rng, &mut news);
+        news
+    }
+
     /// Uses a consensus from now on.
     fn adopt(
         &mut self,

@@ -93,6 +93,11 @@ fn the_consensus_is_served_if_enough_of_the_wanted_authorities_signed_it() {
     }
     assert_eq!(
         status(&documents, &format!("{CONSENSUS}/diff/AB/{id}")),
+        "404 Couldn't parse request"
+    );
+    let digest = "AB".repeat(32);
+    assert_eq!(
+        status(&documents, &format!("{CONSENSUS}/diff/{digest}/{id}")),
         "404 No such diff available"
     );
     assert_eq!(
