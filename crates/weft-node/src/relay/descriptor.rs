@@ -15,8 +15,9 @@ use crate::keys::RelayKeys;
 use crate::torrc::Options;
 
 /// The subprotocols that this relay speaks, and no more: links, link authentication, circuits by
-/// ntor and ntor-v3 with EXTEND2 over IPv6, the documents that it reads. Streams, directory and onion services come with later versions.
-const PROTOCOLS: &str = "Cons=2 Desc=2 Link=4-5 LinkAuth=3 Microdesc=2 Relay=2-4";
+/// ntor and ntor-v3 with EXTEND2 over IPv6, authenticated SENDMEs and congestion control, the documents
+/// that it reads.
+const PROTOCOLS: &str = "Cons=2 Desc=2 FlowCtrl=1-2 Link=4-5 LinkAuth=3 Microdesc=2 Relay=2-4";
 
 /// The descriptor, once an IPv4 address is known.
 pub(super) fn own_descriptor(

@@ -258,8 +258,9 @@ impl Relay {
                     self.connect(connection, thread, addr, role, now);
                 }
                 Action::Onionskin { half, request } => {
+                    let cc = &self.params.cc;
                     let params = ReplyParams {
-                        sendme_inc: Some(self.params.cc.sendme_inc),
+                        sendme_inc: cc.enabled.then_some(cc.sendme_inc),
                     };
                     let kind = OnionskinKind::of(&request);
                     if !self
