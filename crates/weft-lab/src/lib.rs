@@ -22,5 +22,6 @@ pub mod network;
 pub mod ports;
 pub mod process;
 pub mod stats;
+pub mod surf;
 pub mod throughput;
 pub mod traffic;

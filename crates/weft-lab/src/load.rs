@@ -18,6 +18,8 @@ pub enum Place {
     Guard,
     /// Second of three hops.
     Middle,
+    /// Last hop: streams leave by it (its options must let them).
+    Exit,
 }
 
 /// What is moved.
@@ -248,6 +250,7 @@ fn paths(
         paths[number % clients].push(match place {
             Place::Guard => vec![target.clone(), guard, exit],
             Place::Middle => vec![guard, target.clone(), exit],
+            Place::Exit => vec![guard, exit, target.clone()],
         });
     }
     Ok(paths)

@@ -166,6 +166,26 @@ impl Client {
     }
 }
 
+/// A client that finds its own way, as a user's does: its circuits are not the lab's to choose, and
+/// it may be of any program.
+#[derive(Debug)]
+pub struct Proxy {
+    node: Node,
+    socks: Port,
+}
+
+impl Proxy {
+    /// Its process.
+    pub fn node(&self) -> &Node {
+        &self.node
+    }
+
+    /// Its SOCKS port.
+    pub fn socks(&self) -> SocketAddr {
+        self.socks.address()
+    }
+}
+
 /// A running private network. Dropping it ends every process and removes every file.
 #[derive(Debug)]
 pub struct Network {
@@ -175,6 +195,7 @@ pub struct Network {
     exits: Vec<Relay>,
     targets: Vec<Relay>,
     clients: Vec<Client>,
+    proxies: Vec<Proxy>,
     guardian: Guardian,
     folder: PathBuf,
     config: Config,
@@ -206,6 +227,7 @@ impl Network {
             exits: Vec::new(),
             targets: Vec::new(),
             clients: Vec::new(),
+            proxies: Vec::new(),
             guardian,
             folder,
             config,
@@ -527,6 +549,36 @@ impl Network {
         target.node.stop(guardian)
     }
 
+    /// Starts a client that finds its own way, with an empty DataDirectory, and returns at once: its
+    /// SOCKS port opens when it opens.
+    pub fn start_proxy(&mut self, nickname: &str, program: &Program) -> Result<&Proxy> {
+        let mut node = Node::create(&self.folder, nickname)?;
+        let socks = Port::reserve()?;
+        let text = self.common.proxy(nickname, node.folder(), socks.address());
+        node.write_torrc(&text)?;
+        node.start(program, &mut self.guardian)?;
+        self.proxies.push(Proxy { node, socks });
+        self.proxies.last().context("the proxy that was added")
+    }
+
+    /// Stops such a client; an error if it does not end well.
+    pub fn stop_proxy(&mut self, nickname: &str) -> Result<()> {
+        let found = self
+            .proxies
+            .iter()
+            .position(|proxy| proxy.node.nickname() == nickname);
+        let index = found.with_context(|| format!("there is no client {nickname:?}"))?;
+        let mut proxy = self.proxies.swap_remove(index);
+        proxy.node.stop(&mut self.guardian)
+    }
+
+    /// Such a client.
+    pub fn proxy(&self, nickname: &str) -> Result<&Proxy> {
+        let mut proxies = self.proxies.iter();
+        let found = proxies.find(|proxy| proxy.node.nickname() == nickname);
+        found.with_context(|| format!("there is no client {nickname:?}"))
+    }
+
     /// A target by its nickname.
     pub fn target(&self, nickname: &str) -> Result<&Relay> {
         let target = self
@@ -587,6 +639,7 @@ impl Network {
         for node in relays
             .map(|relay| &mut relay.node)
             .chain(self.clients.iter_mut().map(|client| &mut client.node))
+            .chain(self.proxies.iter_mut().map(|proxy| &mut proxy.node))
         {
             node.check()?;
         }
@@ -606,6 +659,7 @@ impl Network {
             .map(Relay::node);
         let others = relays
             .chain(self.clients.iter().map(Client::node))
+            .chain(self.proxies.iter().map(Proxy::node))
             .map(|node| (node, false));
         let mut warnings = Vec::new();
         for (node, authority) in authorities.chain(others) {

@@ -48,6 +48,14 @@ impl Program {
         })
     }
 
+    /// The C tor that is installed, as users run it: with circuits of its own accord.
+    pub fn tor_of_its_own() -> Result<Program> {
+        Ok(Program {
+            overrides: Vec::new(),
+            ..Program::tor()?
+        })
+    }
+
     /// `tor`, or `weft-2` for Weft with two threads.
     pub fn name(&self) -> &str {
         &self.name

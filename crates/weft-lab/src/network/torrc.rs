@@ -20,6 +20,8 @@ pub(crate) struct Common {
 pub struct TargetOptions {
     /// `AssumeReachable 1`: publish without a reachability test of one's own.
     pub assume_reachable: bool,
+    /// It lets streams leave to loopback.
+    pub exit: bool,
     /// Further lines.
     pub more: Vec<String>,
 }
@@ -28,6 +30,7 @@ impl Default for TargetOptions {
     fn default() -> TargetOptions {
         TargetOptions {
             assume_reachable: true,
+            exit: false,
             more: Vec::new(),
         }
     }
@@ -116,16 +119,21 @@ impl Common {
         or: SocketAddr,
         exit: bool,
     ) -> String {
-        let policy = if exit {
+        format!(
+            "{}{}AssumeReachable 1\n{}",
+            self.tor(nickname, folder),
+            Common::server(or),
+            Common::policy(exit),
+        )
+    }
+
+    /// Who lets streams leave does so to loopback.
+    fn policy(exit: bool) -> &'static str {
+        if exit {
             "ExitRelay 1\nExitPolicyRejectPrivate 0\nExitPolicy accept 127.0.0.0/8:*,reject *:*\n"
         } else {
             "ExitRelay 0\nExitPolicy reject *:*\n"
-        };
-        format!(
-            "{}{}AssumeReachable 1\n{policy}",
-            self.tor(nickname, folder),
-            Common::server(or)
-        )
+        }
     }
 
     /// A target: nothing that only C tor has.
@@ -137,10 +145,11 @@ impl Common {
         options: &TargetOptions,
     ) -> String {
         let mut torrc = format!(
-            "{}{}AssumeReachable {}\nExtendAllowPrivateAddresses 1\nExitRelay 0\nExitPolicy reject *:*\n",
+            "{}{}AssumeReachable {}\nExtendAllowPrivateAddresses 1\n{}",
             self.node(nickname, folder),
             Common::server(or),
             u8::from(options.assume_reachable),
+            Common::policy(options.exit),
         );
         for line in &options.more {
             let _ = writeln!(torrc, "{line}");
@@ -167,6 +176,17 @@ impl Common {
              CircuitBuildTimeout 60\n",
             self.tor(nickname, folder),
             u8::from(by_ed25519),
+        )
+    }
+
+    /// A client that finds its own way, of whatever program: nothing that only C tor has.
+    pub(crate) fn proxy(&self, nickname: &str, folder: &Path, socks: SocketAddr) -> String {
+        format!(
+            "{}SocksPort {socks} IsolateSOCKSAuth\n\
+             ClientRejectInternalAddresses 0\n\
+             EnforceDistinctSubnets 0\n\
+             PathsNeededToBuildCircuits 0.5\n",
+            self.node(nickname, folder),
         )
     }
 }
