@@ -18,6 +18,10 @@
 //! A caller that wants to judge a circuit once it is built, and to drop it for a better one, does so
 //! after `Outcome::Built`: paths and guards know nothing of what a circuit is used for.
 
+// `testing` is shared with the integration tests, which know this crate by its name.
+#[cfg(test)]
+extern crate self as weft_path;
+
 mod draw;
 mod guard;
 mod nodes;

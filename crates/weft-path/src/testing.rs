@@ -10,7 +10,7 @@ use tor_netdoc::doc::microdesc::MicrodescAndHash;
 use tor_netdoc::doc::netstatus::MdConsensus;
 use tor_netdoc::types::Iso8601TimeSp;
 
-use crate::relays::Relays;
+use weft_path::Relays;
 
 /// 2026-11-21 01:00:00, when these tests take place.
 pub(crate) fn now() -> SystemTime {
@@ -181,7 +181,9 @@ impl TestNet {
             "dir-source auth {zeros} 127.0.0.1 127.0.0.1 7000 7001\ncontact nobody\n\
              vote-digest {zeros}\n"
         );
-        for relay in &self.relays {
+        let mut in_order: Vec<&TestRelay> = self.relays.iter().collect();
+        in_order.sort_by_key(|relay| relay.id);
+        for relay in in_order {
             let addr: std::net::SocketAddr = relay.addr.parse().unwrap();
             text += &format!(
                 "r {} {} 2038-01-01 00:00:00 {} {} 0\n",

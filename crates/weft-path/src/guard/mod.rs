@@ -5,9 +5,10 @@
 //! [`circuits`] what becomes of circuits through guards, [`state`] the lines of C tor's state file,
 //! [`bias`] the counters of path-spec 7.
 //!
-//! Arti's tor-guardmgr does the same. It is not used: it wants a runtime, a state manager of its own
-//! format and 90 more crates; its clock and its randomness cannot be handed in; and a C tor that
-//! takes the DataDirectory back would find none of its guards.
+//! Arti's tor-guardmgr does the same. It is not used: its state is of another format, so that a C tor
+//! that takes the DataDirectory back would find none of its guards; its clock and its randomness
+//! cannot be handed in; and it wants a runtime, a state manager, and all of tor-proto (23 crates more
+//! than Weft has).
 
 mod bias;
 mod circuits;

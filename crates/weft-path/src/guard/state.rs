@@ -50,8 +50,9 @@ pub(super) fn parse(line: &str, now: SystemTime) -> Option<(String, Guard)> {
     let mut extra = Vec::new();
     for word in line.split_ascii_whitespace() {
         match word.split_once('=') {
-            Some((key, value)) if KNOWN.contains(&key) && !fields.contains_key(key) => {
-                fields.insert(key, value);
+            // The first of several counts.
+            Some((key, value)) if KNOWN.contains(&key) => {
+                fields.entry(key).or_insert(value);
             }
             _ => extra.push(word.to_owned()),
         }

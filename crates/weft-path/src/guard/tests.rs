@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
 
+use proptest::prelude::*;
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha12Rng;
 
@@ -59,7 +60,7 @@ impl World {
     }
 
     fn select_for(&mut self, usage: GuardUsage, exit: Option<u16>) -> Option<(u16, GuardTicket)> {
-        let exit = exit.map(|id| self.relays.by_rsa(&rsa(id)).unwrap());
+        let exit = exit.and_then(|id| self.relays.by_rsa(&rsa(id)));
         let (row, ticket) = self.guards.select(
             usage,
             exit,
@@ -642,4 +643,76 @@ fn a_clock_that_goes_back_harms_nothing() {
             .iter()
             .all(|(_, usable)| *usable == GuardUse::Now)
     );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_order_of_news_leaves_guards_in_order(
+        steps in prop::collection::vec((0_u8..16, 0_usize..8, 0_u64..2000), 1..150),
+    ) {
+        let mut world = World::new(TestNet::alike(60));
+        let mut tickets: Vec<(GuardTicket, GuardUse)> = Vec::new();
+        for (step, which, seconds) in steps {
+            world.wait(seconds);
+            let outcome = match step {
+                0..=4 => {
+                    let exit = (which < 4).then_some(which as u16);
+                    if let Some((id, ticket)) = world.select_for(GuardUsage::Traffic, exit) {
+                        let listed = |id| world.relays.by_rsa(&rsa(id)).is_some();
+                        prop_assert!(Some(id) != exit && listed(id));
+                        tickets.push((ticket, GuardUse::Later));
+                    }
+                    None
+                }
+                5 => {
+                    world.net.relays.rotate_left(which);
+                    let away = world.net.relays.split_off(50);
+                    world.consensus();
+                    world.net.relays.extend(away);
+                    None
+                }
+                6 => {
+                    for (ticket, usable) in world.poll() {
+                        let found = tickets.iter_mut().find(|(other, _)| *other == ticket);
+                        // Only a circuit that has waited is told of.
+                        prop_assert_eq!(found.unwrap().1, GuardUse::Later);
+                        tickets.iter_mut().find(|(o, _)| *o == ticket).unwrap().1 = usable;
+                    }
+                    None
+                }
+                7 | 8 => Some(Outcome::GuardFailed),
+                9..=11 => Some(Outcome::Built),
+                12 => Some(Outcome::FirstHop),
+                13 => Some(Outcome::Failed),
+                14 => Some(Outcome::Used),
+                _ => {
+                    if which < tickets.len() {
+                        let (ticket, _) = tickets.remove(which);
+                        world.forget(ticket);
+                        prop_assert_eq!(world.outcome(ticket, Outcome::Built), GuardUse::Never);
+                    }
+                    None
+                }
+            };
+            if let (Some(outcome), Some(&mut (ticket, ref mut usable))) =
+                (outcome, tickets.get_mut(which))
+            {
+                let before = *usable;
+                // Nobody tells twice that a circuit was built, or of one that has failed.
+                if before == GuardUse::Later {
+                    *usable = world.outcome(ticket, outcome);
+                }
+            }
+            prop_assert!(world.primary().len() <= 3);
+            prop_assert!(world.sampled().len() <= 60);
+            let infos = world.guards.infos();
+            let unusable = |info: &&GuardInfo| matches!(info.status, GuardStatus::Unusable(_));
+            prop_assert!(!infos.iter().filter(unusable).any(|info| info.primary));
+        }
+        let lines = world.guards.lines();
+        let again = Guards::load(lines.iter().map(String::as_str), world.now);
+        prop_assert_eq!(again.lines(), lines);
+    }
 }

@@ -222,6 +222,12 @@ impl Selector {
     pub fn state_lines(&mut self) -> Option<Vec<String>> {
         self.guards.take_changed().then(|| self.guards.lines())
     }
+
+    /// The same whether something has changed or not.
+    #[must_use]
+    pub fn all_state_lines(&self) -> Vec<String> {
+        self.guards.lines()
+    }
 }
 
 /// What a path is chosen from.
