@@ -12,6 +12,8 @@
 //! - [`held`]: what an authority holds of ours when it declines a descriptor
 //! - [`publish`]: when to publish them and what the authorities answered
 //! - [`bandwidth`]: observed bandwidth and the histories that are published
+//! - [`port_summary`]: the summary of an exit policy
+//! - [`private_authority`]: a small directory authority, for private networks alone
 //! - [`schedule`]: when to fetch next, and how long to wait after a failure
 //! - [`task`]: the asynchronous task that drives all of these for a node, by [`command`]s and events
 //!
@@ -32,6 +34,8 @@ pub mod held;
 pub mod http;
 pub mod microdesc;
 pub mod params;
+pub mod port_summary;
+pub mod private_authority;
 pub mod publish;
 pub mod schedule;
 pub mod task;

@@ -2,6 +2,7 @@
 //! controller, and carries out what the controller decides (architecture rule 4).
 
 mod address;
+mod authority;
 mod clock;
 mod congestion;
 mod connections;
@@ -40,6 +41,7 @@ use weft_crypto::handshake::{OnionKeys, ReplyParams};
 use weft_dir::command::Event;
 use weft_dir::consensus::Consensus;
 use weft_dir::params::Params;
+use weft_dir::private_authority::server::AuthorityHandle;
 use weft_dir::task::DirectoryHandle;
 use weft_sync::lease::LeasePool;
 use weft_sync::wake::WakeFlag;
@@ -102,6 +104,8 @@ struct Relay {
     inline: Option<ConnectionThread>,
     workers: Workers,
     directory: Option<DirectoryHandle>,
+    /// The authority of a private network; answers until the relay is gone.
+    _authority: Option<AuthorityHandle>,
     directory_events: Receiver<Event>,
     consensus: Option<Arc<Consensus>>,
     network: Params,

@@ -19,6 +19,7 @@ use weft_sync::lease::{Lease, LeasePool};
 use weft_sync::wake::WakeFlag;
 
 use super::address::{self, Addresses, HostNames};
+use super::authority::{self, AuthorityError};
 use super::clock::WallClock;
 use super::descriptor;
 use super::heartbeat::Heartbeat;
@@ -86,6 +87,9 @@ pub enum StartError {
     /// Link TLS.
     #[error(transparent)]
     Tls(#[from] LinkTlsError),
+    /// The authority of a private network.
+    #[error(transparent)]
+    Authority(#[from] AuthorityError),
     /// The cache directory.
     #[error("CacheDirectory: {0}")]
     Cache(#[from] DirError),
@@ -233,6 +237,8 @@ fn start(options: Options, context: Context) -> Result<Relay, StartError> {
         now,
     );
 
+    // Before the directory, which publishes to it.
+    let authority = authority::start(&options, &keys, &addresses)?;
     let (sender, directory_events) = mpsc::sync_channel(EVENTS);
     let directory = DirectoryHandle::start(
         Config {
@@ -282,6 +288,7 @@ fn start(options: Options, context: Context) -> Result<Relay, StartError> {
         workers,
         directory: Some(directory),
         directory_events,
+        _authority: authority,
         consensus: None,
         network,
         names,

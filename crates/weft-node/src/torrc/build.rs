@@ -28,6 +28,7 @@ use super::options::{
 use super::paths;
 use super::policy::{ExitPolicy, PolicySettings};
 use super::ports::{OrPort, parse_metrics_port};
+use super::private_authority::authority_options;
 use super::report::Report;
 use super::settings::Settings;
 use super::validate::validate;
@@ -58,6 +59,7 @@ pub(super) fn build(mut settings: Settings, host: &Host, report: &mut Report) ->
         applications::control_options(build.settings, host, &files.data_directory, build.report);
     let paths = paths::path_options(build.settings, build.report);
     let build_times = paths::build_times_options(build.settings, build.report);
+    let authority = authority_options(build.settings, host, build.report);
     let bandwidth = build.bandwidth();
     let resources = build.resources();
     let scheduling = build.scheduling();
@@ -86,6 +88,7 @@ pub(super) fn build(mut settings: Settings, host: &Host, report: &mut Report) ->
         control,
         paths,
         build_times,
+        authority,
         testing,
         process,
         settings,

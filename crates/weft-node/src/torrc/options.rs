@@ -15,6 +15,7 @@ use super::client_ports::{AppPort, ListenAt};
 use super::fallback::FallbackDir;
 use super::policy::ExitPolicy;
 use super::ports::OrPort;
+use super::private_authority::AuthorityOptions;
 use super::settings::Settings;
 use crate::logging::{LogLine, SafeLogging};
 
@@ -55,6 +56,8 @@ pub struct Options {
     pub paths: PathOptions,
     /// How long circuits may take to be built.
     pub build_times: BuildTimesOptions,
+    /// The authority of a private network that it is.
+    pub authority: Option<AuthorityOptions>,
     /// What only private networks change.
     pub testing: TestingOptions,
     /// How the process behaves.

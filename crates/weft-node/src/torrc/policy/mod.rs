@@ -9,13 +9,12 @@
 )]
 
 mod rule;
-mod summary;
 #[cfg(test)]
 mod tests;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use summary::Summary;
+use weft_dir::port_summary::{PortSummary, Rule};
 
 pub(super) use rule::parse_rules;
 pub use rule::{Family, PolicyEntry};
@@ -166,9 +165,15 @@ impl ExitPolicy {
     /// lines have it: `accept` or `reject` and a list of ports (policies.c, `policy_summarize`).
     #[must_use]
     pub fn summary(&self, family: Family) -> String {
-        let mut summary = Summary::new();
+        let mut summary = PortSummary::new();
         for entry in self.entries.iter().filter(|e| e.family() == family) {
-            summary.add(entry, family);
+            summary.add(Rule {
+                accept: entry.accept,
+                ipv6: family == Family::V6,
+                prefix: entry.prefix,
+                private_net: entry.is_private_net(),
+                ports: (entry.port_min, entry.port_max),
+            });
         }
         summary.write()
     }

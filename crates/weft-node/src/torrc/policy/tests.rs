@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use super::rule::PRIVATE_NETS;
-use super::summary::MAX_SUMMARY_LEN;
 use super::*;
+use weft_dir::port_summary::MAX_SUMMARY_LEN;
 
 fn rules(text: &str) -> Result<Vec<String>, String> {
     let mut entries = Vec::new();

@@ -1,5 +1,5 @@
-//! The summary of a policy that descriptors and consensuses carry (policies.c,
-//! `policy_summarize`; dir-spec 2.1.3).
+//! The summary of an exit policy that descriptors, microdescriptors and consensuses carry
+//! (policies.c, `policy_summarize`; dir-spec 2.1.3).
 
 #![deny(
     clippy::unwrap_used,
@@ -8,13 +8,11 @@
     clippy::cast_possible_truncation
 )]
 
-use super::rule::{Family, PolicyEntry};
-
 /// The longest summary that authorities accept (MAX_EXITPOLICY_SUMMARY_LEN).
-pub(super) const MAX_SUMMARY_LEN: usize = 1000;
+pub const MAX_SUMMARY_LEN: usize = 1000;
 
 /// A run of ports while a summary is made.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Run {
     first: u16,
     last: u16,
@@ -23,13 +21,37 @@ struct Run {
     accepted: bool,
 }
 
-/// Ports while they are counted.
-pub(super) struct Summary {
+/// A rule of a policy, as far as summaries look at it.
+#[derive(Clone, Copy, Debug)]
+pub struct Rule {
+    /// Whether it accepts.
+    pub accept: bool,
+    /// Whether it is about IPv6 addresses.
+    pub ipv6: bool,
+    /// Length of the prefix that addresses have in common, in bits.
+    pub prefix: u8,
+    /// Whether the addresses are one of the private networks, all of it and nothing else.
+    pub private_net: bool,
+    /// The first and the last port.
+    pub ports: (u16, u16),
+}
+
+/// Ports while they are counted, by the rules of one family of addresses.
+#[derive(Clone, Debug)]
+pub struct PortSummary {
     runs: Vec<Run>,
 }
 
-impl Summary {
-    pub(super) fn new() -> Self {
+impl Default for PortSummary {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl PortSummary {
+    /// Of a policy without rules: nothing is accepted.
+    #[must_use]
+    pub fn new() -> Self {
         Self {
             runs: vec![Run {
                 first: 1,
@@ -57,31 +79,33 @@ impl Summary {
         }
     }
 
-    pub(super) fn add(&mut self, entry: &PolicyEntry, family: Family) {
+    /// Counts the next rule.
+    pub fn add(&mut self, rule: Rule) {
         // A port counts as rejected once it is for more than two IPv4 /8s, or one IPv6 /16.
-        let (bits, scale, cutoff) = match family {
-            Family::V4 => (32_u8, 0_u8, 1_u64 << 25),
-            Family::V6 => (128, 64, 1 << 48),
+        let (bits, scale, cutoff) = match rule.ipv6 {
+            false => (32_u8, 0_u8, 1_u64 << 25),
+            true => (128, 64, 1 << 48),
         };
-        let count = if entry.accept {
-            if entry.prefix != 0 {
+        let (port_min, port_max) = rule.ports;
+        let count = if rule.accept {
+            if rule.prefix != 0 {
                 return;
             }
             None
         } else {
-            if entry.is_private_net() {
+            if rule.private_net {
                 return;
             }
-            let Some(shift) = (bits - scale).checked_sub(entry.prefix) else {
+            let Some(shift) = (bits - scale).checked_sub(rule.prefix) else {
                 return;
             };
             Some(1_u64.checked_shl(shift.into()).unwrap_or(u64::MAX))
         };
-        self.cut(entry.port_min);
-        if let Some(after) = entry.port_max.checked_add(1) {
+        self.cut(port_min);
+        if let Some(after) = port_max.checked_add(1) {
             self.cut(after);
         }
-        let inside = |r: &&mut Run| entry.port_min <= r.first && r.last <= entry.port_max;
+        let inside = |r: &&mut Run| port_min <= r.first && r.last <= port_max;
         for run in self.runs.iter_mut().filter(inside) {
             match count {
                 Some(count) => run.rejected = run.rejected.saturating_add(count),
@@ -90,7 +114,9 @@ impl Summary {
         }
     }
 
-    pub(super) fn write(&self) -> String {
+    /// The summary.
+    #[must_use]
+    pub fn write(&self) -> String {
         let (mut accepted, mut rejected) = (Vec::new(), Vec::new());
         for runs in self.runs.chunk_by(|a, b| a.accepted == b.accepted) {
             let (Some(first), Some(last)) = (runs.first(), runs.last()) else {

@@ -1,0 +1,153 @@
+//! Which documents a path names (dir-spec 4.2 to 4.6, 6.2), of an authority.
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation
+)]
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use base64ct::{Base64Unpadded, Encoding as _};
+use tor_llcrypto::pk::rsa::RsaIdentity;
+
+use super::{Answer, PrivateAuthority};
+
+/// Documents that one request may name. Requests of C tor name 96 descriptors or 92 (of tunnelled
+/// connections: 500) microdescriptors at most.
+const MAX_NAMED: usize = 512;
+/// How long descriptors, microdescriptors and certificates may be kept (dircache.c).
+const DESCRIPTOR_LIFETIME: Duration = Duration::from_secs(48 * 3600);
+const MICRODESC_LIFETIME: Duration = Duration::from_secs(48 * 3600);
+const KEY_LIFETIME: Duration = Duration::from_secs(48 * 3600);
+
+impl PrivateAuthority {
+    /// What is at `path`, which has lost its `.z`.
+    #[must_use]
+    pub fn get(&self, path: &str, now: SystemTime) -> Answer {
+        if let Some(rest) = path.strip_prefix("/tor/status-vote/current/consensus") {
+            return self.consensus_at(rest, now);
+        }
+        if let Some(rest) = path.strip_prefix("/tor/keys/") {
+            return self.certificate_at(rest);
+        }
+        if let Some(digests) = path.strip_prefix("/tor/micro/d/") {
+            let found = digests.split('-').take(MAX_NAMED).filter_map(|digest| {
+                let digest: [u8; 32] = Base64Unpadded::decode_vec(digest).ok()?.try_into().ok()?;
+                Some(self.microdescs.get(&digest)?.0.clone())
+            });
+            return Answer::documents(found.collect(), MICRODESC_LIFETIME);
+        }
+        if let Some(which) = path.strip_prefix("/tor/server/") {
+            return self.descriptors_at(which, false);
+        }
+        if let Some(which) = path.strip_prefix("/tor/extra/") {
+            return self.descriptors_at(which, true);
+        }
+        Answer::short(404, "Not found")
+    }
+
+    /// `""`, `-microdesc`, `/FINGERPRINTS`, `-microdesc/FINGERPRINTS`.
+    fn consensus_at(&self, rest: &str, now: SystemTime) -> Answer {
+        let (flavour, signers) = match rest.split_once('/') {
+            Some((flavour, signers)) => (flavour, Some(signers)),
+            None => (rest, None),
+        };
+        let Some(current) = &self.current else {
+            return Answer::short(404, "Not found");
+        };
+        let text = match flavour {
+            "" | "-ns" => &current.ns,
+            "-microdesc" => &current.microdesc,
+            _ => return Answer::short(404, "Not found"),
+        };
+        if signers.is_some_and(|signers| !self.signed_enough(signers)) {
+            return Answer::short(
+                404,
+                "Consensus not signed by sufficient number of requested authorities",
+            );
+        }
+        let fresh = current.lifetime.fresh_until.duration_since(now);
+        Answer {
+            modified: Some(current.lifetime.valid_after),
+            ..Answer::documents(vec![text.clone()], fresh.unwrap_or_default())
+        }
+    }
+
+    /// Whether more than half of these authorities, named by the beginnings of their identities,
+    /// are ourselves.
+    fn signed_enough(&self, signers: &str) -> bool {
+        let own = hex::encode_upper(self.keys.identity().as_bytes());
+        let (mut named, mut signed) = (0_usize, 0_usize);
+        for prefix in signers.split('+').take(MAX_NAMED) {
+            named += 1;
+            let prefix = prefix.to_ascii_uppercase();
+            signed += usize::from(!prefix.is_empty() && own.starts_with(&prefix));
+        }
+        signed > named / 2
+    }
+
+    /// `all`, `authority`, `fp/F+F`, `sk/S+S`, `fp-sk/F-S+F-S`.
+    fn certificate_at(&self, which: &str) -> Answer {
+        let (identity, signing) = (self.keys.identity(), self.keys.signing_id());
+        let is = |word: &str, id: &RsaIdentity| identity_of(word).is_some_and(|named| named == *id);
+        let ours = match which.split_once('/') {
+            None => matches!(which, "all" | "authority"),
+            Some(("fp", ids)) => ids.split('+').take(MAX_NAMED).any(|id| is(id, &identity)),
+            Some(("sk", ids)) => ids.split('+').take(MAX_NAMED).any(|id| is(id, &signing)),
+            Some(("fp-sk", pairs)) => pairs.split('+').take(MAX_NAMED).any(|pair| {
+                let (fp, sk) = pair.split_once('-').unwrap_or_default();
+                is(fp, &identity) && is(sk, &signing)
+            }),
+            Some(_) => return Answer::short(400, "Bad request"),
+        };
+        if !ours {
+            return Answer::short(404, "Not found");
+        }
+        Answer {
+            modified: Some(self.keys.published()),
+            ..Answer::documents(vec![self.certificate.clone()], KEY_LIFETIME)
+        }
+    }
+
+    /// `all`, `authority`, `fp/F+F`, `d/D+D`.
+    fn descriptors_at(&self, which: &str, extra_info: bool) -> Answer {
+        let of = |id: &RsaIdentity| {
+            let router = self.routers.get(id)?;
+            match extra_info {
+                false => Some(router.text.clone()),
+                true => Some(router.extra_info.as_ref()?.text.clone()),
+            }
+        };
+        let found: Vec<Arc<str>> = match which.split_once('/') {
+            None if which == "all" => self.routers.keys().filter_map(of).collect(),
+            None if which == "authority" => of(&self.config.identity).into_iter().collect(),
+            Some(("fp", ids)) => ids
+                .split('+')
+                .take(MAX_NAMED)
+                .filter_map(|id| of(&identity_of(id)?))
+                .collect(),
+            Some(("d", digests)) => digests
+                .split('+')
+                .take(MAX_NAMED)
+                .filter_map(|digest| {
+                    let digest = identity_of(digest)?.to_bytes();
+                    Some(self.descriptors.get(&digest)?.0.clone())
+                })
+                .collect(),
+            _ => return Answer::short(404, "Key not recognized"),
+        };
+        match found.is_empty() {
+            true => Answer::short(404, "Servers unavailable"),
+            false => Answer::documents(found, DESCRIPTOR_LIFETIME),
+        }
+    }
+}
+
+/// 40 hexadecimal digits.
+fn identity_of(text: &str) -> Option<RsaIdentity> {
+    (text.len() == 40 && text.is_ascii())
+        .then(|| RsaIdentity::from_hex(text))
+        .flatten()
+}

@@ -1,0 +1,329 @@
+//! One relay as an authority knows it: its descriptor, checked, and what follows from it.
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation
+)]
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use base64ct::{Base64, Base64Unpadded, Encoding as _};
+use digest::Digest as _;
+use tor_checkable::{SelfSigned as _, TimeBound as _};
+use tor_llcrypto::d::{Sha1, Sha256};
+use tor_llcrypto::pk::ed25519::Ed25519Identity;
+use tor_llcrypto::pk::rsa::RsaIdentity;
+use tor_netdoc::doc::routerdesc::RouterDesc;
+use tor_netdoc::types::policy::{IpPattern, RuleKind};
+
+use crate::descriptor::{MAX_EXTRA_INFO, MAX_ROUTER_DESCRIPTOR};
+use crate::port_summary::{PortSummary, Rule};
+
+/// How far in the future a descriptor may be published (C tor `ROUTER_ALLOW_SKEW`).
+const SKEW: Duration = Duration::from_secs(12 * 3600);
+/// How old a descriptor may be when it comes (C tor `ROUTER_MAX_AGE_TO_PUBLISH`).
+pub(super) const MAX_AGE: Duration = Duration::from_secs(24 * 3600);
+/// What a relay's word about its bandwidth counts at most, in bytes per second (C tor
+/// `DEFAULT_MAX_BELIEVABLE_BANDWIDTH`).
+const BELIEVABLE: u64 = 10_000_000;
+/// The networks that rejecting says nothing about a relay (policies.c, `private_nets`).
+const PRIVATE_V4: [([u8; 4], u8); 6] = [
+    ([0, 0, 0, 0], 8),
+    ([169, 254, 0, 0], 16),
+    ([127, 0, 0, 0], 8),
+    ([192, 168, 0, 0], 16),
+    ([10, 0, 0, 0], 8),
+    ([172, 16, 0, 0], 12),
+];
+
+/// A relay.
+#[derive(Debug)]
+pub(super) struct Router {
+    /// The descriptor.
+    pub(super) text: Arc<str>,
+    /// Its SHA-1 up to the RSA signature, as documents name it.
+    pub(super) digest: [u8; 20],
+    /// What it says of its extra-info document (`extra-info-digest`).
+    extra_info_digests: Option<String>,
+    /// The extra-info document, once it has come.
+    pub(super) extra_info: Option<ExtraInfo>,
+    /// RSA identity.
+    pub(super) rsa: RsaIdentity,
+    /// Ed25519 identity.
+    pub(super) ed: Ed25519Identity,
+    /// Nickname.
+    pub(super) nickname: String,
+    /// When it was made.
+    pub(super) published: SystemTime,
+    /// Address.
+    pub(super) ip: Ipv4Addr,
+    /// ORPort.
+    pub(super) or_port: u16,
+    /// DirPort, or zero.
+    pub(super) dir_port: u16,
+    /// IPv6 ORPort.
+    pub(super) ipv6: Option<SocketAddr>,
+    /// `Tor 0.4.9.11`, for C tor only (C tor `version_from_platform`).
+    pub(super) version: Option<String>,
+    /// Subprotocols, in the relay's words.
+    pub(super) protocols: String,
+    /// What it says to move, in kilobytes per second.
+    pub(super) bandwidth: u64,
+    /// The summary of its IPv4 exit policy.
+    pub(super) summary: String,
+    /// Whether the summary lets streams go to 80 and 443.
+    pub(super) general_exit: bool,
+    /// Whether it answers directory requests.
+    pub(super) directory: bool,
+    /// Whether it holds onion services' descriptors.
+    pub(super) hidden_service_dir: bool,
+    /// Whether it sleeps.
+    pub(super) hibernating: bool,
+    /// The microdescriptor.
+    pub(super) microdesc: Arc<str>,
+    /// Its SHA-256.
+    pub(super) microdesc_digest: [u8; 32],
+}
+
+/// A relay's extra-info document.
+#[derive(Clone, Debug)]
+pub(super) struct ExtraInfo {
+    /// The document.
+    pub(super) text: Arc<str>,
+    /// Its SHA-1 up to the RSA signature.
+    pub(super) digest: [u8; 20],
+}
+
+impl Router {
+    /// Checks a descriptor; otherwise why it is refused, in C tor's words where C tor has them.
+    pub(super) fn read(text: &str, now: SystemTime) -> Result<Self, String> {
+        if text.len() > MAX_ROUTER_DESCRIPTOR {
+            return Err("Router descriptor was too large.".into());
+        }
+        // tor-netdoc's newer parser refuses nicknames in family lines, which C tor still writes.
+        let timed = RouterDesc::parse(text)
+            .map_err(|error| format!("Malformed router descriptor: {error}"))?
+            .check_signature()
+            .map_err(|error| format!("Router descriptor does not verify: {error}"))?;
+        let published = timed.dangerously_peek().published();
+        if published > now + SKEW {
+            return Err(
+                "Rejected: Your clock is set too far in the future, or your timezone is \
+                        not correct."
+                    .into(),
+            );
+        }
+        if published + MAX_AGE < now {
+            return Err(
+                "Rejected: Server is expired, or your clock is too far in the past, or your \
+                 timezone is not correct."
+                    .into(),
+            );
+        }
+        let parsed = timed
+            .extend_start_bound(SKEW)
+            .if_valid_at(&now)
+            .map_err(|error| format!("Rejected: a certificate has ended: {error}"))?;
+        let rsa = parsed.rsa_identity();
+        let ed = *parsed.ed_identity();
+        let mut policy = PortSummary::new();
+        for (kind, pattern) in parsed.ipv4_policy.rules() {
+            let (prefix, private_net) = match pattern.addrs {
+                IpPattern::All => (0, false),
+                IpPattern::Net(net) => match net.addr() {
+                    IpAddr::V4(ip) => (
+                        net.prefix_len(),
+                        PRIVATE_V4.contains(&(ip.octets(), net.prefix_len())),
+                    ),
+                    IpAddr::V6(_) => continue,
+                },
+            };
+            policy.add(Rule {
+                accept: kind == RuleKind::Accept,
+                ipv6: false,
+                prefix,
+                private_net,
+                ports: port_range(&pattern.ports.to_string()).unwrap_or((1, u16::MAX)),
+            });
+        }
+        let summary = policy.write();
+        let microdesc: Arc<str> = microdesc(text, &parsed, &rsa, &summary).into();
+        // average, burst, observed
+        let rates: Vec<u64> = line(text, "bandwidth")
+            .unwrap_or_default()
+            .split(' ')
+            .map_while(|rate| rate.parse().ok())
+            .collect();
+        let (average, observed) = match rates.as_slice() {
+            [average, _, observed, ..] => (*average, *observed),
+            _ => return Err("Malformed router descriptor: no bandwidth".into()),
+        };
+        Ok(Self {
+            text: text.into(),
+            digest: signed_digest(text),
+            extra_info: None,
+            rsa,
+            ed,
+            nickname: parsed.router.nickname.to_string(),
+            published,
+            ip: parsed.router.address,
+            or_port: parsed.router.orport,
+            dir_port: parsed.router.dirport,
+            ipv6: parsed
+                .or_address
+                .iter()
+                .copied()
+                .find(|address| address.is_ipv6()),
+            version: line(text, "platform").and_then(version),
+            protocols: line(text, "proto").unwrap_or_default().to_owned(),
+            bandwidth: average.min(observed).min(BELIEVABLE) / 1000,
+            general_exit: allows(&summary, 80) && allows(&summary, 443),
+            summary,
+            // tor-netdoc looks for a word with other dashes.
+            directory: parsed.router.dirport != 0 || has_line(text, "tunnelled-dir-server"),
+            hidden_service_dir: has_line(text, "hidden-service-dir"),
+            hibernating: line(text, "hibernating").is_some_and(|value| value == "1"),
+            microdesc_digest: Sha256::digest(microdesc.as_bytes()).into(),
+            microdesc,
+            extra_info_digests: line(text, "extra-info-digest").map(str::to_owned),
+        })
+    }
+
+    /// Takes the extra-info document that belongs to this descriptor; otherwise why not.
+    pub(super) fn take_extra_info(&mut self, text: &str) -> Result<(), String> {
+        if text.len() > MAX_EXTRA_INFO {
+            return Err("Extrainfo document was too large".into());
+        }
+        // The relay has signed these digests with its descriptor: nothing else can have them.
+        let digest = signed_digest(text);
+        let sha256 = Base64Unpadded::encode_string(&Sha256::digest(text));
+        let digests = self.extra_info_digests.as_deref().unwrap_or_default();
+        let (sha1, more) = digests.split_once(' ').unwrap_or((digests, ""));
+        if !sha1.eq_ignore_ascii_case(&hex::encode(digest)) || !(more.is_empty() || more == sha256)
+        {
+            return Err("Extra-info document is not the one that the descriptor names".into());
+        }
+        self.extra_info = Some(ExtraInfo {
+            text: text.into(),
+            digest,
+        });
+        Ok(())
+    }
+}
+
+/// The rest of the first line that begins with `keyword`.
+pub(super) fn line<'a>(text: &'a str, keyword: &str) -> Option<&'a str> {
+    text.lines()
+        .find_map(|line| line.strip_prefix(keyword)?.strip_prefix(' '))
+}
+
+/// Whether there is a line with `keyword` alone.
+fn has_line(text: &str, keyword: &str) -> bool {
+    text.lines().any(|line| line == keyword)
+}
+
+/// SHA-1 of a signed document, up to its RSA signature (dir-spec 1.3).
+fn signed_digest(text: &str) -> [u8; 20] {
+    let marker = "\nrouter-signature\n";
+    let signed = text
+        .rfind(marker)
+        .and_then(|at| text.get(..at + marker.len()));
+    Sha1::digest(signed.unwrap_or(text)).into()
+}
+
+/// `Tor VERSION` of C tor's platform line; other software has no version for consensuses.
+fn version(platform: &str) -> Option<String> {
+    let mut words = platform.strip_prefix("Tor ")?.split_whitespace();
+    Some(format!("Tor {}", words.next()?))
+}
+
+/// Whether a summary that [`PortSummary`] wrote lets streams go to `port`.
+fn allows(summary: &str, port: u16) -> bool {
+    let (kind, ports) = summary.split_once(' ').unwrap_or_default();
+    let inside = ports
+        .split(',')
+        .any(|range| port_range(range).is_some_and(|(first, last)| (first..=last).contains(&port)));
+    inside == (kind == "accept")
+}
+
+/// `80` or `80-90`.
+fn port_range(text: &str) -> Option<(u16, u16)> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    Some((first.parse().ok()?, last.parse().ok()?))
+}
+
+/// The microdescriptor, byte for byte as C tor's authorities make it by consensus method 35
+/// (dirvote.c, `dirvote_create_microdescriptor`; dir-spec 3.3), except that a relay without TAP key
+/// has an empty `onion-key` (proposal 350).
+fn microdesc(text: &str, parsed: &RouterDesc, rsa: &RsaIdentity, summary: &str) -> String {
+    let mut microdesc = String::from("onion-key\n");
+    if let Some(key) = object(text, "onion-key") {
+        microdesc += key;
+    }
+    let ntor = Base64Unpadded::encode_string(parsed.ntor_onion_key.0.as_bytes());
+    microdesc += &format!("ntor-onion-key {ntor}\n");
+    if let Some(members) = line(text, "family") {
+        microdesc += &format!("family {}\n", family(members, rsa));
+    }
+    let ids = parsed.family_ids();
+    let ids: Vec<String> = ids.as_ref().iter().map(ToString::to_string).collect();
+    if !ids.is_empty() {
+        microdesc += &format!("family-ids {}\n", ids.join(" "));
+    }
+    if summary != "reject 1-65535" {
+        microdesc += &format!("p {summary}\n");
+    }
+    let ipv6 = parsed.ipv6_policy.to_string();
+    if line(text, "ipv6-policy").is_some() && ipv6 != "reject 1-65535" {
+        microdesc += &format!("p6 {ipv6}\n");
+    }
+    let ed = Base64Unpadded::encode_string(parsed.master_key_ed25519.0.as_bytes());
+    microdesc + &format!("id ed25519 {ed}\n")
+}
+
+/// The object after the line `keyword`, its begin and end lines included.
+fn object<'a>(text: &'a str, keyword: &str) -> Option<&'a str> {
+    const END: &str = "\n-----END RSA PUBLIC KEY-----\n";
+    let begin = format!("\n{keyword}\n");
+    let at = text.find(&begin)? + begin.len();
+    let rest = text.get(at..)?;
+    let length = rest.find(END)? + END.len();
+    rest.get(..length)
+}
+
+/// A family line as every authority writes it: identities in capitals, nicknames in small letters,
+/// ourselves included, each once, sorted (C tor `nodefamily_canonicalize`).
+fn family(members: &str, rsa: &RsaIdentity) -> String {
+    let own = format!("${}", hex::encode_upper(rsa.as_bytes()));
+    let written = members.split_whitespace().map(|member| {
+        let identity = member.strip_prefix('$').unwrap_or(member);
+        let identity = identity.split(['=', '~']).next().unwrap_or_default();
+        if identity.len() == 40 && identity.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            format!("${}", identity.to_ascii_uppercase())
+        } else if member.len() <= 19 && member.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+            member.to_ascii_lowercase()
+        } else {
+            member.to_owned()
+        }
+    });
+    let all: BTreeSet<String> = written.chain([own]).collect();
+    Vec::from_iter(all).join(" ")
+}
+
+/// A PEM-like object for a signature.
+pub(super) fn signature_object(signature: &[u8]) -> String {
+    let encoded = Base64::encode_string(signature);
+    let mut object = String::from("-----BEGIN SIGNATURE-----\n");
+    let mut rest = encoded.as_str();
+    while !rest.is_empty() {
+        let (line, more) = rest.split_at_checked(64).unwrap_or((rest, ""));
+        object += line;
+        object.push('\n');
+        rest = more;
+    }
+    object + "-----END SIGNATURE-----\n"
+}

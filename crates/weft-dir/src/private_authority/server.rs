@@ -1,0 +1,383 @@
+//! HTTP/1.0 for an authority: descriptors in, documents out (dir-spec 4, 6), bounded in every
+//! direction: requests at once, bytes of a request, time.
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation
+)]
+
+use std::io::{self, Write as _};
+use std::net::IpAddr;
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime};
+
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+use tokio::sync::{Notify, Semaphore, mpsc};
+
+use super::{Answer, PrivateAuthority};
+use crate::clock::{Clock, SystemClock};
+use crate::command::Severity;
+use crate::http::{http_date, parse_date};
+
+/// Requests that are answered at the same time.
+const AT_ONCE: usize = 1024;
+/// Bytes of a request's head.
+const MAX_HEAD: usize = 16 << 10;
+/// Bytes of an upload: a descriptor and an extra-info document, with room.
+const MAX_BODY: usize = 256 << 10;
+/// Time for a request and its answer.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// After an answer, time for the peer to close.
+const FAREWELL: Duration = Duration::from_secs(2);
+/// Headers looked at.
+const MAX_HEADERS: usize = 64;
+/// Streams that wait to be served.
+const QUEUE: usize = 256;
+
+/// Where log lines go.
+pub type Log = Box<dyn FnMut(Severity, String) + Send>;
+
+/// An authority that answers HTTP.
+#[derive(Clone)]
+pub struct AuthorityServer {
+    authority: Arc<Mutex<PrivateAuthority>>,
+    clock: Arc<dyn Clock>,
+    /// A descriptor came.
+    posted: Arc<Notify>,
+    permits: Arc<Semaphore>,
+}
+
+impl AuthorityServer {
+    /// A server that lives by `clock`.
+    pub fn new(authority: PrivateAuthority, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            authority: Arc::new(Mutex::new(authority)),
+            clock,
+            posted: Arc::default(),
+            permits: Arc::new(Semaphore::new(AT_ONCE)),
+        }
+    }
+
+    /// Requests are answered on one thread, and none panics with the lock.
+    fn authority(&self) -> MutexGuard<'_, PrivateAuthority> {
+        self.authority
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes consensuses whenever they are due; ends never.
+    pub async fn vote(&self, mut log: Log) {
+        loop {
+            let now = self.clock.wall();
+            let (before, outcome, after, relays) = {
+                let mut authority = self.authority();
+                let before = authority.valid_after();
+                let outcome = authority.tick(now);
+                (before, outcome, authority.valid_after(), authority.relays())
+            };
+            if after != before {
+                log(
+                    Severity::Info,
+                    format!("A consensus with {relays} relay(s) is signed."),
+                );
+            }
+            if before.is_none() && after.is_some() {
+                log(Severity::Notice, "The first consensus is signed.".into());
+            }
+            let due = outcome.unwrap_or_else(|error| {
+                log(Severity::Warn, format!("{error}."));
+                now + PATIENCE
+            });
+            let wait = due.duration_since(now).unwrap_or_default();
+            // Never busy, whatever clocks do.
+            let wait = wait.clamp(Duration::from_millis(50), PATIENCE);
+            tokio::select! {
+                () = self.clock.sleep(wait) => {}
+                () = self.posted.notified() => {}
+            }
+        }
+    }
+
+    /// Accepts connections; ends never.
+    pub async fn accept(&self, listener: TcpListener) {
+        loop {
+            let Ok((stream, peer)) = listener.accept().await else {
+                // Out of files, most likely: that passes.
+                self.clock.sleep(Duration::from_millis(100)).await;
+                continue;
+            };
+            let server = self.clone();
+            tokio::spawn(async move { server.serve(stream, peer.ip()).await });
+        }
+    }
+
+    /// Answers one request, of `peer`, as DirPort and BEGIN_DIR streams have them.
+    pub async fn serve(&self, mut stream: impl AsyncRead + AsyncWrite + Unpin, peer: IpAddr) {
+        let Ok(_permit) = self.permits.try_acquire() else {
+            // More at once than any private network has.
+            return;
+        };
+        let exchange = async {
+            let answer = match read_request(&mut stream).await? {
+                Ok(request) => self.answer(&request, peer),
+                Err(refused) => encode(&refused, Coding::Identity, self.clock.wall(), peer, false),
+            };
+            stream.write_all(&answer).await?;
+            stream.shutdown().await
+        };
+        tokio::select! {
+            // A peer that goes away has lost nothing but its own answer.
+            _ = exchange => {}
+            () = self.clock.sleep(PATIENCE) => {}
+        }
+        // A close with unread bytes would be a reset, which may overtake the answer.
+        let mut rest = [0; 512];
+        let drain = async { while matches!(stream.read(&mut rest).await, Ok(1..)) {} };
+        tokio::select! {
+            () = drain => {}
+            () = self.clock.sleep(FAREWELL) => {}
+        }
+    }
+
+    fn answer(&self, request: &Request, peer: IpAddr) -> Vec<u8> {
+        let now = self.clock.wall();
+        let answer = match &request.upload {
+            Some(_) if request.path != "/tor/" => Answer::short(404, "Not found"),
+            Some(body) => {
+                let answer = self.authority().post(body, now);
+                self.posted.notify_one();
+                answer
+            }
+            None => self.authority().get(&request.path, now),
+        };
+        let old = request.since.zip(answer.modified);
+        if answer.status == 200 && old.is_some_and(|(since, modified)| modified <= since) {
+            let unchanged = Answer::short(304, "Not modified");
+            return encode(&unchanged, Coding::Identity, now, peer, false);
+        }
+        encode(&answer, request.coding, now, peer, true)
+    }
+}
+
+/// A request that we understand.
+struct Request {
+    /// Path, without `.z`.
+    path: String,
+    /// The body of a POST.
+    upload: Option<Vec<u8>>,
+    /// `If-Modified-Since`.
+    since: Option<SystemTime>,
+    /// How the answer may be compressed.
+    coding: Coding,
+}
+
+/// How an answer is compressed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Coding {
+    Identity,
+    Deflate,
+}
+
+/// Reads a request; the inner error is an answer.
+async fn read_request(
+    stream: &mut (impl AsyncRead + Unpin),
+) -> io::Result<Result<Request, Answer>> {
+    let bad = |reason: &'static str| Ok(Err(Answer::short(400, reason)));
+    let mut bytes = Vec::new();
+    let (mut request, begin, length) = loop {
+        match parse_head(&bytes) {
+            Err(answer) => return Ok(Err(answer)),
+            Ok(Some(head)) => break head,
+            Ok(None) if bytes.len() > MAX_HEAD => return bad("Bad request"),
+            Ok(None) => {}
+        }
+        if stream.read_buf(&mut bytes).await? == 0 {
+            return bad("Bad request");
+        }
+    };
+    if request.upload.is_some() {
+        if length > MAX_BODY {
+            return bad("Router descriptor was too large.");
+        }
+        let end = begin + length;
+        while bytes.len() < end {
+            if stream.read_buf(&mut bytes).await? == 0 {
+                return bad("Bad request");
+            }
+        }
+        request.upload = bytes.get(begin..end).map(<[u8]>::to_vec);
+    }
+    Ok(Ok(request))
+}
+
+/// The head of a request, where it ends, and how long the body is. `None`: it is not whole yet.
+fn parse_head(bytes: &[u8]) -> Result<Option<(Request, usize, usize)>, Answer> {
+    let bad = || Answer::short(400, "Bad request");
+    let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
+    let mut parsed = httparse::Request::new(&mut headers);
+    let begin = match parsed.parse(bytes) {
+        Ok(httparse::Status::Complete(begin)) => begin,
+        Ok(httparse::Status::Partial) => return Ok(None),
+        Err(_) => return Err(bad()),
+    };
+    let (method, path) = parsed.method.zip(parsed.path).ok_or_else(bad)?;
+    // A proxy's way of asking.
+    let path = match path.strip_prefix("http://") {
+        Some(rest) => rest
+            .find('/')
+            .and_then(|at| rest.get(at..))
+            .ok_or_else(bad)?,
+        None => path,
+    };
+    let (path, compressed) = match path.strip_suffix(".z") {
+        Some(path) => (path, true),
+        None => (path, false),
+    };
+    let upload = match method {
+        "GET" => None,
+        "POST" => Some(Vec::new()),
+        _ => return Err(bad()),
+    };
+    let (mut length, mut since, mut accepted) = (0, None, None);
+    for header in parsed.headers.iter() {
+        let Ok(value) = std::str::from_utf8(header.value) else {
+            continue;
+        };
+        match header.name.to_ascii_lowercase().as_str() {
+            "content-length" => length = value.trim().parse().map_err(|_| bad())?,
+            "if-modified-since" => since = parse_date(value),
+            "accept-encoding" => {
+                let mut codings = value.split(',').map(str::trim);
+                accepted = Some(codings.any(|coding| coding.eq_ignore_ascii_case("deflate")));
+            }
+            _ => {}
+        }
+    }
+    let coding = match accepted.unwrap_or(compressed) {
+        true => Coding::Deflate,
+        false => Coding::Identity,
+    };
+    let request = Request {
+        path: path.to_owned(),
+        upload,
+        since,
+        coding,
+    };
+    Ok(Some((request, begin, length)))
+}
+
+/// The bytes of an answer.
+fn encode(answer: &Answer, coding: Coding, now: SystemTime, peer: IpAddr, body: bool) -> Vec<u8> {
+    let plain: Vec<u8> = match body {
+        true => answer.body.iter().flat_map(|part| part.bytes()).collect(),
+        false => Vec::new(),
+    };
+    let compressed = (coding == Coding::Deflate && !plain.is_empty()).then(|| {
+        let mut encoder =
+            flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::default());
+        encoder.write_all(&plain)?;
+        encoder.finish()
+    });
+    let (content, name) = match compressed {
+        Some(Ok(compressed)) => (compressed, "deflate"),
+        _ => (plain, "identity"),
+    };
+    let mut head = format!("HTTP/1.0 {} {}\r\n", answer.status, answer.reason);
+    if let Some(date) = http_date(now) {
+        head += &format!("Date: {date}\r\n");
+    }
+    if answer.status == 200 {
+        head += &format!(
+            "Content-Type: text/plain\r\nX-Your-Address-Is: {peer}\r\nContent-Encoding: {name}\r\n\
+             Content-Length: {}\r\n",
+            content.len()
+        );
+        if answer.not_new {
+            head += "X-Descriptor-Not-New: Yes\r\n";
+        }
+        match http_date(now + answer.lifetime).filter(|_| !answer.lifetime.is_zero()) {
+            Some(date) => head += &format!("Expires: {date}\r\n"),
+            None => head += "Pragma: no-cache\r\n",
+        }
+    }
+    let mut bytes = (head + "\r\n").into_bytes();
+    bytes.extend_from_slice(&content);
+    bytes
+}
+
+/// An authority on a thread of its own. Dropping it ends it.
+#[derive(Debug)]
+pub struct AuthorityHandle {
+    streams: Option<mpsc::Sender<(UnixStream, IpAddr)>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl AuthorityHandle {
+    /// Starts an authority that answers on these listeners, by the machine's clocks.
+    ///
+    /// # Errors
+    /// The system has no thread or no epoll for it.
+    pub fn start(
+        authority: PrivateAuthority,
+        listeners: Vec<std::net::TcpListener>,
+        log: Log,
+    ) -> io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        for listener in &listeners {
+            listener.set_nonblocking(true)?;
+        }
+        let listeners = {
+            let _inside = runtime.enter();
+            let listeners = listeners.into_iter().map(TcpListener::from_std);
+            listeners.collect::<io::Result<Vec<_>>>()?
+        };
+        let server = AuthorityServer::new(authority, Arc::new(SystemClock::default()));
+        let (streams, mut waiting) = mpsc::channel::<(UnixStream, IpAddr)>(QUEUE);
+        let run = async move {
+            for listener in listeners {
+                let server = server.clone();
+                tokio::spawn(async move { server.accept(listener).await });
+            }
+            let voting = server.clone();
+            tokio::spawn(async move { voting.vote(log).await });
+            while let Some((stream, peer)) = waiting.recv().await {
+                let Ok(stream) = tokio::net::UnixStream::from_std(stream) else {
+                    continue;
+                };
+                let server = server.clone();
+                tokio::spawn(async move { server.serve(stream, peer).await });
+            }
+        };
+        let thread = std::thread::Builder::new()
+            .name("authority".into())
+            .spawn(move || runtime.block_on(run))?;
+        Ok(Self {
+            streams: Some(streams),
+            thread: Some(thread),
+        })
+    }
+
+    /// Answers the request that comes on this stream (non-blocking), of `peer`: BEGIN_DIR. Closed
+    /// unheard where too many wait.
+    pub fn serve(&self, stream: UnixStream, peer: IpAddr) {
+        if let Some(streams) = &self.streams {
+            // The peer sees its stream end.
+            let _ = streams.try_send((stream, peer));
+        }
+    }
+}
+
+impl Drop for AuthorityHandle {
+    fn drop(&mut self) {
+        drop(self.streams.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
