@@ -86,7 +86,8 @@ impl Task {
         let now = Now::read();
         let mut rng = StdRng::from_seed(seed);
         let paths = Paths::new(settings.paths, settings.times, state, now, &mut rng);
-        let client = Client::new(settings.config, paths, rng.random(), now);
+        let mut client = Client::new(settings.config, paths, rng.random(), now);
+        map_all(&mut client, &settings.maps);
         let (orders, dir_orders) = mpsc::unbounded_channel();
         let (events, dir_events) = mpsc::unbounded_channel();
         let (directory_task, directory) = ClientDirectory::new(
@@ -214,6 +215,7 @@ impl Task {
         let paths = self.client.chooser();
         paths.set_options(settings.paths, settings.times, now, &mut self.rng);
         self.directory.set_options(settings.directory);
+        map_all(&mut self.client, &settings.maps);
         self.client.set_config(settings.config, now);
     }
 
@@ -429,6 +431,15 @@ impl Task {
     /// Tells controllers. Without any, nobody hears.
     fn tell(&self, event: ClientEvent) {
         let _ = self.told.send(event);
+    }
+}
+
+/// Takes torrc's maps in.
+fn map_all(client: &mut Client<Paths>, maps: &[(String, String)]) {
+    for (from, to) in maps {
+        if let Err(error) = client.map_address(from, to) {
+            tracing::warn!("MapAddress {from} {to}: {error}");
+        }
     }
 }
 

@@ -145,6 +145,27 @@ impl State {
         }
     }
 
+    /// Gives `key` these values, in the place of its first.
+    pub fn set_all(&mut self, key: &str, values: &[String]) {
+        let Some((first, rest)) = values.split_first() else {
+            self.remove(key);
+            return;
+        };
+        self.set(key, first);
+        let at = |l: &Line| l.key.eq_ignore_ascii_case(key);
+        let Some(at) = self.lines.iter().position(at) else {
+            return;
+        };
+        let more: Vec<Line> = rest
+            .iter()
+            .map(|value| Line {
+                key: key.to_owned(),
+                value: value.replace(char::is_control, " ").trim().to_owned(),
+            })
+            .collect();
+        self.lines.splice(at + 1..at + 1, more);
+    }
+
     /// Gives `key` this time (whole seconds).
     pub fn set_time(&mut self, key: &str, when: SystemTime) {
         self.set(key, &format_time(when));
@@ -252,6 +273,21 @@ mod tests {
 
     fn at(seconds: u64) -> SystemTime {
         UNIX_EPOCH + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn a_key_can_have_several_values() {
+        let mut state = State::parse(TOR.as_bytes()).unwrap();
+        let values = ["a", "b", "c"].map(str::to_owned);
+        state.set_all("Guard", &values);
+        state.set_all("CircuitBuildTimeBin", &[]);
+        state.set_all("New", &values[..1]);
+        let found: Vec<_> = state.get_all("guard").collect();
+        assert_eq!(found, ["a", "b", "c"]);
+        assert_eq!(state.get("CircuitBuildTimeBin"), None);
+        assert_eq!(state.get("New"), Some("a"));
+        let lines = state.lines();
+        assert_eq!(lines[3].0, "LastRotatedOnionKey");
     }
 
     #[test]

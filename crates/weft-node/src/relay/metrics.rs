@@ -130,7 +130,11 @@ impl Relay {
             max_connections: self.max_connections,
             ports_exhausted: metrics.ports_exhausted,
             flags: metrics.flags,
-            signing_expires: offline.then_some(self.keys.signing_expires),
+            signing_expires: self
+                .keys
+                .as_ref()
+                .filter(|_| offline)
+                .map(|keys| keys.signing_expires),
             workers: self.workers.counts(),
             main: MainCounts {
                 turns: metrics.turns,

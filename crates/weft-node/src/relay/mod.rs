@@ -3,6 +3,7 @@
 
 mod address;
 mod authority;
+mod client;
 mod clock;
 mod congestion;
 mod connections;
@@ -46,6 +47,7 @@ use weft_dir::task::DirectoryHandle;
 use weft_sync::lease::LeasePool;
 use weft_sync::wake::WakeFlag;
 
+use crate::client::ToClient;
 use crate::keys::RelayKeys;
 use crate::logging::{Logging, RateLimit};
 use crate::process::lock::DataDirLock;
@@ -58,6 +60,7 @@ use crate::torrc::{CommandLine, Host, Options};
 use crate::workers::Workers;
 
 use address::{Addresses, HostNames};
+use client::ClientSide;
 use clock::WallClock;
 use heartbeat::Heartbeat;
 use listeners::Listeners;
@@ -92,8 +95,9 @@ struct Relay {
     flag: Arc<WakeFlag>,
     listeners: Listeners,
     signals: Signals,
-    keys: RelayKeys,
-    onion_keys: OnionKeys,
+    /// What it is as a relay; `None`: it is a client alone.
+    keys: Option<RelayKeys>,
+    onion_keys: Option<OnionKeys>,
     tls: Arc<LinkTls>,
     controller: RelayController,
     params: Arc<RelayParams>,
@@ -106,6 +110,8 @@ struct Relay {
     directory: Option<DirectoryHandle>,
     /// The authority of a private network; answers until the relay is gone.
     _authority: Option<AuthorityHandle>,
+    /// The client, where there are ports for applications.
+    client: Option<ClientSide>,
     directory_events: Receiver<Event>,
     consensus: Option<Arc<Consensus>>,
     network: Params,
@@ -159,7 +165,9 @@ impl Relay {
         let wait = (self.last_tick + TICK).saturating_duration_since(now);
         let wait = if self.accept_again {
             Duration::ZERO
-        } else if self.threads.iter().any(MainEnds::is_stuck) {
+        } else if self.threads.iter().any(MainEnds::is_stuck)
+            || self.client.as_ref().is_some_and(ClientSide::is_stuck)
+        {
             wait.min(Duration::from_millis(1))
         } else {
             wait
@@ -200,6 +208,7 @@ impl Relay {
         while let Ok(event) = self.directory_events.try_recv() {
             self.on_directory(event, now);
         }
+        self.take_from_client(now);
         if now.saturating_duration_since(self.last_tick) >= TICK {
             self.last_tick = now;
             self.tick(now);
@@ -267,22 +276,27 @@ impl Relay {
                         sendme_inc: cc.enabled.then_some(cc.sendme_inc),
                     };
                     let kind = OnionskinKind::of(&request);
-                    if !self
-                        .workers
-                        .submit(half, request, &self.onion_keys, &params)
-                    {
+                    let submitted = self
+                        .onion_keys
+                        .as_ref()
+                        .is_some_and(|keys| self.workers.submit(half, request, keys, &params));
+                    if !submitted {
                         let refused = Err(DestroyReason::RESOURCELIMIT);
                         self.controller
                             .onionskin_answered(half, kind, None, refused);
                     }
                 }
-                // Exits and clients are not served yet: nothing is claimed, and nobody is told.
+                // Exits are not served yet, and nothing is claimed.
                 Action::Stream(request) => {
                     let end = End::new(EndReason::EXITPOLICY);
                     self.controller
                         .refuse_stream(request.half, request.stream, &end);
                 }
-                Action::Origin(_) => {}
+                Action::Origin(event) => {
+                    if let Some(client) = &mut self.client {
+                        client.send(ToClient::Event(event));
+                    }
+                }
                 Action::Notice(notice) => self.on_notice(&notice, now),
             }
         }

@@ -21,7 +21,10 @@ impl Relay {
 
     /// Tells the directory what our descriptor says now.
     pub(super) fn publish_descriptor(&mut self) {
-        match descriptor::own_descriptor(&self.options, &self.keys, &self.addresses) {
+        let Some(keys) = &self.keys else {
+            return;
+        };
+        match descriptor::own_descriptor(&self.options, keys, &self.addresses) {
             Some(own) => self.directory(Command::Descriptor(Box::new(own))),
             None => tracing::info!("No IPv4 address known yet: no descriptor is published"),
         }

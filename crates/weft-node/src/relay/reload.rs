@@ -28,10 +28,12 @@ impl Relay {
             );
             republish = None;
         }
-        match self.keys.reload_signing(SystemTime::now(), &mut self.rng) {
-            Ok(true) => self.next_signing_check = Instant::now(),
-            Ok(false) => {}
-            Err(error) => tracing::warn!("Could not read the keys again: {error}"),
+        if let Some(keys) = &mut self.keys {
+            match keys.reload_signing(SystemTime::now(), &mut self.rng) {
+                Ok(true) => self.next_signing_check = Instant::now(),
+                Ok(false) => {}
+                Err(error) => tracing::warn!("Could not read the keys again: {error}"),
+            }
         }
         self.publish_descriptor();
         if let Some(reason) = republish {
@@ -77,7 +79,10 @@ impl Relay {
                 tracing::warn!("{} takes effect after a restart", change.name);
             }
         }
-        self.keys.set_config(start::key_config(&self.options));
+        if let Some(keys) = &mut self.keys {
+            keys.set_config(start::key_config(&self.options));
+        }
+        self.reload_client();
         if let Err(error) = start::prepare_directories(&self.options) {
             tracing::warn!("{error}");
         }

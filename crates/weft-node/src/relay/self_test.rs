@@ -60,6 +60,9 @@ impl Relay {
         let Some(addr) = self.reachability.due(now).filter(|_| self.probes.len() < 2) else {
             return;
         };
+        let Some(own_ntor) = self.keys.as_ref().map(|keys| keys.ntor.current.public) else {
+            return;
+        };
         let own = self.params.own_rsa;
         let candidates: Vec<Candidate> = consensus
             .relays()
@@ -85,7 +88,7 @@ impl Relay {
             own_addr: addr,
             own_rsa: self.params.own_rsa,
             own_ed25519: self.names_ed25519().then_some(self.params.own_ed25519),
-            own_ntor: self.keys.ntor.current.public,
+            own_ntor,
             bind: self.options.network.outbound_bind.for_relay(via.addr.ip()),
             timeout: PROBE_TIMEOUT,
         };

@@ -36,6 +36,16 @@ const SIGNALS: [(i32, Ask); 5] = [
     (SIGUSR2, Ask::Debug),
 ];
 
+impl Ask {
+    /// What a signal asks for.
+    pub(super) fn of(signal: i32) -> Option<Self> {
+        SIGNALS
+            .iter()
+            .find(|(number, _)| *number == signal)
+            .map(|(_, ask)| *ask)
+    }
+}
+
 /// The receiving side.
 #[derive(Debug)]
 pub(super) struct Signals {
@@ -95,6 +105,10 @@ impl Relay {
             }
             Ask::Interrupt if self.shutdown.is_under_way() => {
                 notice!("Catching signal INT again, exiting now.");
+                self.shutdown.now(now);
+            }
+            Ask::Interrupt if !self.options.is_relay() => {
+                notice!("Interrupt: exiting cleanly.");
                 self.shutdown.now(now);
             }
             Ask::Interrupt => {

@@ -20,6 +20,7 @@ use weft_sync::wake::WakeFlag;
 
 use super::address::{self, Addresses, HostNames};
 use super::authority::{self, AuthorityError};
+use super::client::ClientSide;
 use super::clock::WallClock;
 use super::descriptor;
 use super::heartbeat::Heartbeat;
@@ -57,12 +58,12 @@ const QUIET: Duration = Duration::from_secs(300);
 /// Why a relay did not start, or ended.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// This version is a relay only.
+    /// Neither others nor this machine's applications could use it.
     #[error(
-        "there is no ORPort in the configuration: this version of Weft runs relays; \
-         add for example \"ORPort 9001\""
+        "there is neither an ORPort nor a SocksPort in the configuration: add for example \
+         \"ORPort 9001\" for a relay or \"SocksPort 9050\" for a client"
     )]
-    NotARelay,
+    NothingToDo,
     /// The process may not open enough files.
     #[error(transparent)]
     Limit(#[from] LimitError),
@@ -109,8 +110,8 @@ pub fn run(options: Options, context: Context) -> Result<(), StartError> {
 }
 
 fn start(options: Options, context: Context) -> Result<Relay, StartError> {
-    if !options.is_relay() {
-        return Err(StartError::NotARelay);
+    if !options.is_relay() && !options.is_client() {
+        return Err(StartError::NothingToDo);
     }
     crate::process::machine::keep_pages_small();
     let mut rng: StdRng = rand::make_rng();
@@ -125,15 +126,21 @@ fn start(options: Options, context: Context) -> Result<Relay, StartError> {
     let key_config = key_config(&options);
     let lock = DataDirLock::acquire(&options.files.data_directory, PATIENCE)?;
     let wall = SystemTime::now();
-    let keys = RelayKeys::load_or_create(&key_config, wall, &mut rng)?;
+    let keys = match options.is_relay() {
+        true => Some(RelayKeys::load_or_create(&key_config, wall, &mut rng)?),
+        false => None,
+    };
     let pid_file = options
         .files
         .pid_file
         .as_ref()
         .map(|path| PidFile::write(path))
         .transpose()?;
-    let tls = Arc::new(link_tls(&keys, &options, wall, &mut rng)?);
-    let onion_keys = onion_keys(&keys);
+    let tls = Arc::new(match &keys {
+        Some(keys) => link_tls(keys, &options, wall, &mut rng)?,
+        None => LinkTls::client()?,
+    });
+    let onion_keys = keys.as_ref().map(onion_keys);
 
     let (now, wall) = (Instant::now(), SystemTime::now());
     let network = Params::default();
@@ -150,8 +157,12 @@ fn start(options: Options, context: Context) -> Result<Relay, StartError> {
     let params = Arc::new(limits::relay_params(
         &options,
         &network,
-        *onion_keys.rsa_identity(),
-        *onion_keys.ed_identity(),
+        onion_keys
+            .as_ref()
+            .map_or([0; 20], |keys| *keys.rsa_identity()),
+        onion_keys
+            .as_ref()
+            .map_or([0; 32], |keys| *keys.ed_identity()),
         addresses.v6.is_some(),
     ));
 
@@ -228,9 +239,9 @@ fn start(options: Options, context: Context) -> Result<Relay, StartError> {
         .map_or(cores.min(MAX_DETECTED_WORKERS), |count| {
             usize::try_from(count).unwrap_or(MAX_WORKERS)
         })
-        .clamp(1, MAX_WORKERS);
+        .clamp(1, if keys.is_some() { MAX_WORKERS } else { 1 });
     let workers = Workers::start(worker_count, &main, &mut rng)?;
-    let controller = RelayController::new(
+    let mut controller = RelayController::new(
         count,
         limits::controller_params(&options, &network, max_connections, worker_count, memory),
         rng.random(),
@@ -238,20 +249,33 @@ fn start(options: Options, context: Context) -> Result<Relay, StartError> {
     );
 
     // Before the directory, which publishes to it.
-    let authority = authority::start(&options, &keys, &addresses)?;
+    let authority = match &keys {
+        Some(keys) => authority::start(&options, keys, &addresses)?,
+        None => None,
+    };
+    let state = state::load(&options.files.data_directory)?.lines();
+    let ports = &options.apps.ports;
+    let client = ClientSide::start(&options, ports, keys.as_ref(), &state, &main, &mut rng)?;
+    if client.is_some() {
+        controller.serve_client();
+    }
     let (sender, directory_events) = mpsc::sync_channel(EVENTS);
-    let directory = DirectoryHandle::start(
-        Config {
-            options: descriptor::directory_options(&options),
-            state: state::load(&options.files.data_directory)?.lines(),
-            seed: rng.random(),
-        },
-        Box::new(move |event| {
-            // A main thread that is a thousand events behind has other troubles.
-            let _ = sender.try_send(event);
-            main.notify();
-        }),
-    )?;
+    // A client alone has its directory on its own thread.
+    let directory = match &keys {
+        None => None,
+        Some(_) => Some(DirectoryHandle::start(
+            Config {
+                options: descriptor::directory_options(&options),
+                state,
+                seed: rng.random(),
+            },
+            Box::new(move |event| {
+                // A main thread that is a thousand events behind has other troubles.
+                let _ = sender.try_send(event);
+                main.notify();
+            }),
+        )?),
+    };
     let reachability = Reachability::new(
         addresses.v4.map(SocketAddr::V4),
         addresses.v6.map(SocketAddr::V6),
@@ -259,8 +283,13 @@ fn start(options: Options, context: Context) -> Result<Relay, StartError> {
         options.directory.assume_reachable_ipv6,
     );
     notice!(
-        "Weft {} relay on {} ({} onionskin worker(s))",
+        "Weft {} {} on {} ({} onionskin worker(s))",
         env!("CARGO_PKG_VERSION"),
+        match (&keys, &client) {
+            (Some(_), Some(_)) => "relay and client",
+            (Some(_), None) => "relay",
+            (None, _) => "client",
+        },
         match wanted {
             0 => "the main thread".to_owned(),
             1 => "1 connection thread".to_owned(),
@@ -286,7 +315,8 @@ fn start(options: Options, context: Context) -> Result<Relay, StartError> {
         handles,
         inline,
         workers,
-        directory: Some(directory),
+        directory,
+        client,
         directory_events,
         _authority: authority,
         consensus: None,

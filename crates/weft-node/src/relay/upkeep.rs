@@ -23,7 +23,7 @@ impl Relay {
         self.accept_all(now);
         if self.handles.iter().any(JoinHandle::is_finished) && !self.shutdown.is_under_way() {
             // Its links are gone, and others wait for its rings: nothing good comes of going on.
-            tracing::error!("A connection thread has ended; the relay cannot go on without it");
+            tracing::error!("A connection thread has ended; the node cannot go on without it");
             self.failed = true;
             self.shutdown.now(now);
         }
@@ -76,7 +76,10 @@ impl Relay {
     /// certificates.
     fn renew_keys(&mut self, unwanted: bool) {
         let wall = SystemTime::now();
-        let changed = match self.keys.renew_signing_if_due(wall, &mut self.rng) {
+        let Some(keys) = &mut self.keys else {
+            return;
+        };
+        let changed = match keys.renew_signing_if_due(wall, &mut self.rng) {
             Ok(changed) => changed,
             Err(error) => {
                 tracing::warn!("Could not renew the signing key: {error}");
@@ -84,7 +87,7 @@ impl Relay {
             }
         };
         if changed || unwanted || self.tls.renew_at().is_some_and(|at| wall >= at) {
-            match start::link_tls(&self.keys, &self.options, wall, &mut self.rng) {
+            match start::link_tls(keys, &self.options, wall, &mut self.rng) {
                 Ok(tls) => {
                     self.tls = Arc::new(tls);
                     for thread in 0..self.threads.len() {
@@ -108,13 +111,13 @@ impl Relay {
             lifetime: self.network.onion_key_lifetime,
             grace: self.network.onion_key_grace_period,
         };
-        match self
-            .keys
-            .rotate_if_due(SystemTime::now(), params, &mut self.rng)
-        {
+        let Some(keys) = &mut self.keys else {
+            return;
+        };
+        match keys.rotate_if_due(SystemTime::now(), params, &mut self.rng) {
             Ok(Rotation::None) => {}
             Ok(_) => {
-                self.onion_keys = start::onion_keys(&self.keys);
+                self.onion_keys = Some(start::onion_keys(keys));
                 self.publish_descriptor();
             }
             Err(error) => tracing::warn!("Could not rotate the onion keys: {error}"),

@@ -16,6 +16,7 @@ use super::applications;
 use super::authority::{
     DEFAULT_AUTHORITIES, DirAuthority, is_legal_nickname, parse_dir_authority, parse_fingerprint,
 };
+use super::circuits;
 use super::fallback::{FallbackDir, default_fallbacks, parse_fallback_dir};
 use super::host::Host;
 use super::log_line::parse_log_line;
@@ -60,6 +61,7 @@ pub(super) fn build(mut settings: Settings, host: &Host, report: &mut Report) ->
     let paths = paths::path_options(build.settings, build.report);
     let build_times = paths::build_times_options(build.settings, build.report);
     let authority = authority_options(build.settings, host, build.report);
+    let circuits = circuits::circuit_options(build.settings, build.report);
     let bandwidth = build.bandwidth();
     let resources = build.resources();
     let scheduling = build.scheduling();
@@ -89,6 +91,7 @@ pub(super) fn build(mut settings: Settings, host: &Host, report: &mut Report) ->
         paths,
         build_times,
         authority,
+        circuits,
         testing,
         process,
         settings,

@@ -453,7 +453,7 @@ pub static KNOWN: [Known; 458] = [
         .same_as(&["0"])
         .hidden(),
     known("__DisablePredictedCircuits", Kind::Bool, Some("0"))
-        .same_as(&["0", "1"])
+        .supported()
         .hidden(),
     known("__DisableSignalHandlers", Kind::Bool, Some("0"))
         .same_as(&["0"])
@@ -474,7 +474,7 @@ pub static KNOWN: [Known; 458] = [
     .same_as(&["0"])
     .hidden(),
     known("__LeaveStreamsUnattached", Kind::Bool, Some("0"))
-        .same_as(&["0"])
+        .supported()
         .hidden(),
     known("__MetricsPort", Kind::LinesOf("MetricsPortLines"), None)
         .supported()
@@ -590,8 +590,8 @@ pub static KNOWN: [Known; 458] = [
     obsolete("CircuitIdleTimeout"),
     known("CircuitPadding", Kind::Bool, Some("1")).supported(),
     known("CircuitPriorityHalflife", Kind::Double, Some("-1.0")).supported(),
-    known("CircuitsAvailableTimeout", Kind::Seconds, Some("0")),
-    known("CircuitStreamTimeout", Kind::Seconds, Some("0")),
+    known("CircuitsAvailableTimeout", Kind::Seconds, Some("0")).supported(),
+    known("CircuitStreamTimeout", Kind::Seconds, Some("0")).supported(),
     obsolete("ClientAutoIPv6ORPort"),
     known(
         "ClientBootstrapConsensusAuthorityDownloadInitialDelay",
@@ -615,7 +615,7 @@ pub static KNOWN: [Known; 458] = [
         Kind::PosInt,
         Some("3"),
     ),
-    known("ClientDNSRejectInternalAddresses", Kind::Bool, Some("1")),
+    known("ClientDNSRejectInternalAddresses", Kind::Bool, Some("1")).supported(),
     known("ClientOnionAuthDir", Kind::Path, None),
     known("ClientOnly", Kind::Bool, Some("0")).supported(),
     known("ClientPreferIPv6DirPort", Kind::AutoBool, Some("auto")),
@@ -882,10 +882,10 @@ pub static KNOWN: [Known; 458] = [
         Some("21,22,706,1863,5050,5190,5222,5223,6523,6667,6697,8300"),
     ),
     known("MainloopStats", Kind::Bool, Some("0")).same_as(&["0"]),
-    known("MapAddress", Kind::Lines, None),
+    known("MapAddress", Kind::Lines, None).supported(),
     known("MaxAdvertisedBandwidth", Kind::Memory, Some("1 GB")).supported(),
-    known("MaxCircuitDirtiness", Kind::Seconds, Some("10 minutes")),
-    known("MaxClientCircuitsPending", Kind::PosInt, Some("32")),
+    known("MaxCircuitDirtiness", Kind::Seconds, Some("10 minutes")).supported(),
+    known("MaxClientCircuitsPending", Kind::PosInt, Some("32")).supported(),
     known("MaxConsensusAgeForDiffs", Kind::Seconds, Some("0 seconds")).same_as(&["0"]),
     known("MaxHSDirCacheBytes", Kind::Memory, Some("0")).same_as(&["0"]),
     known("MaxMemInQueues", Kind::Memory, Some("0")).supported(),
@@ -916,7 +916,7 @@ pub static KNOWN: [Known; 458] = [
     obsolete("NATDListenAddress"),
     known("NATDPort", Kind::LinesOf("NATDPortLines"), None).same_as(&["0"]),
     known("NATDPortLines", Kind::LinesVirtual, None),
-    known("NewCircuitPeriod", Kind::Seconds, Some("30 seconds")),
+    known("NewCircuitPeriod", Kind::Seconds, Some("30 seconds")).supported(),
     known("Nickname", Kind::Text, None).supported(),
     known("NodeFamily", Kind::Lines, None),
     known("NoExec", Kind::Bool, Some("0"))

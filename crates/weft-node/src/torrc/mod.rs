@@ -19,6 +19,7 @@ mod address;
 mod applications;
 pub mod authority;
 mod build;
+pub mod circuits;
 pub mod client_ports;
 pub mod command_line;
 pub mod dump;

@@ -11,6 +11,7 @@ use weft_path::{BuildTimesOptions, PathOptions};
 
 use super::access::AccessPolicy;
 use super::authority::DirAuthority;
+use super::circuits::CircuitOptions;
 use super::client_ports::{AppPort, ListenAt};
 use super::fallback::FallbackDir;
 use super::policy::ExitPolicy;
@@ -58,6 +59,8 @@ pub struct Options {
     pub build_times: BuildTimesOptions,
     /// The authority of a private network that it is.
     pub authority: Option<AuthorityOptions>,
+    /// How circuits and streams are used.
+    pub circuits: CircuitOptions,
     /// What only private networks change.
     pub testing: TestingOptions,
     /// How the process behaves.

@@ -344,10 +344,6 @@ impl Check<'_> {
 
     fn relay_modes(&mut self, is_relay: bool) {
         if !is_relay {
-            self.report.warn(
-                None,
-                "no ORPort is set: Weft has nothing to do yet but relay, so set one",
-            );
             return;
         }
         let restricted = [

@@ -1,0 +1,177 @@
+//! The client's thread, as the main thread sees it.
+
+use std::io;
+use std::time::{Instant, SystemTime};
+
+use rand::{CryptoRng, RngExt as _};
+use weft_core::origin::OriginCommand;
+
+use super::Relay;
+use super::signals::Ask;
+use crate::client::{ClientSettings, ClientThread, FromClient, ToClient};
+use crate::keys::RelayKeys;
+use crate::process::state;
+use crate::thread::edges::{AdoptEdge, AdoptKind, EdgeSocket};
+use crate::thread::mesh::{ToThread, WakeUp};
+use crate::torrc::Options;
+use crate::torrc::client_ports::AppPort;
+
+/// Messages of the client that are taken in one turn.
+const MESSAGES_PER_TURN: usize = 1024;
+
+/// The client's thread, and what its settings are made of besides torrc.
+#[derive(Debug)]
+pub(super) struct ClientSide {
+    thread: ClientThread,
+    /// By how much this client's habits differ from others'.
+    spread: f64,
+    /// Our own identity as a relay.
+    own: Option<[u8; 20]>,
+}
+
+impl ClientSide {
+    /// Starts the thread, if torrc has ports for applications.
+    ///
+    /// # Errors
+    ///
+    /// The system gives no thread.
+    pub(super) fn start(
+        options: &Options,
+        ports: &[AppPort],
+        keys: Option<&RelayKeys>,
+        state: &[(String, String)],
+        main: &WakeUp,
+        rng: &mut impl CryptoRng,
+    ) -> io::Result<Option<Self>> {
+        if !options.is_client() {
+            return Ok(None);
+        }
+        let spread = rng.random();
+        let own = keys.and_then(|keys| keys.rsa_id().as_bytes().try_into().ok());
+        let settings = ClientSettings::new(options, ports, own, spread);
+        let thread = ClientThread::start(settings, state, rng.random(), main.clone())?;
+        Ok(Some(ClientSide {
+            thread,
+            spread,
+            own,
+        }))
+    }
+
+    /// Something found no room on its way to the client.
+    pub(super) fn is_stuck(&self) -> bool {
+        self.thread.is_stuck()
+    }
+
+    /// Tells the client something.
+    pub(super) fn send(&mut self, message: ToClient) {
+        self.thread.send(message);
+    }
+}
+
+impl Relay {
+    /// Takes what the client wants.
+    pub(super) fn take_from_client(&mut self, now: Instant) {
+        for _ in 0..MESSAGES_PER_TURN {
+            let Some(message) = self.client.as_mut().and_then(|client| client.thread.poll()) else {
+                break;
+            };
+            self.on_client(message, now);
+        }
+        let Some(client) = &mut self.client else {
+            return;
+        };
+        client.thread.flush();
+        if client.thread.has_ended() && !self.shutdown.is_under_way() {
+            tracing::error!("The client thread has ended; the node cannot go on without it");
+            self.failed = true;
+            self.shutdown.now(now);
+        }
+    }
+
+    /// Does what the client wants.
+    fn on_client(&mut self, message: FromClient, now: Instant) {
+        match message {
+            FromClient::Command(command) => self.on_origin(command, now),
+            FromClient::State(lines) => self.save_client_state(&lines),
+            FromClient::Network(network) => {
+                // A relay takes the parameters from its own directory.
+                if self.directory.is_none() {
+                    self.network = network.params().clone();
+                    self.consensus = Some(network.consensus.clone());
+                    self.apply_params();
+                }
+            }
+            FromClient::Signal(number) => {
+                if let Some(ask) = Ask::of(number) {
+                    self.on_signal(ask, now);
+                }
+            }
+        }
+    }
+
+    /// Carries out a command of the client's.
+    fn on_origin(&mut self, command: OriginCommand, now: Instant) {
+        match command {
+            OriginCommand::AdoptInternal { stream, socket } => {
+                let thread = self.controller.place_internal(stream);
+                let adopt = AdoptEdge {
+                    id: stream,
+                    socket: EdgeSocket::Unix(socket),
+                    kind: AdoptKind::Internal,
+                };
+                self.tell(thread.0, ToThread::AdoptEdge(Box::new(adopt)));
+            }
+            OriginCommand::AdoptResolve { stream } => {
+                let thread = self.controller.place_internal(stream);
+                let adopt = AdoptEdge {
+                    id: stream,
+                    socket: EdgeSocket::None,
+                    kind: AdoptKind::Internal,
+                };
+                self.tell(thread.0, ToThread::AdoptEdge(Box::new(adopt)));
+            }
+            other => self.controller.origin(other, now),
+        }
+    }
+
+    /// Keeps guards and build times for the next start.
+    fn save_client_state(&self, lines: &[(&'static str, Vec<String>)]) {
+        let saved = state::update(
+            &self.options.files.data_directory,
+            SystemTime::now(),
+            |state| {
+                for (key, values) in lines {
+                    state.set_all(key, values);
+                }
+            },
+        );
+        if let Err(error) = saved {
+            tracing::warn!("Could not save the state: {error}");
+        }
+    }
+
+    /// torrc was read again.
+    pub(super) fn reload_client(&mut self) {
+        if let Some(client) = &mut self.client {
+            let ports = &self.options.apps.ports;
+            let settings = ClientSettings::new(&self.options, ports, client.own, client.spread);
+            client.send(ToClient::Settings(Box::new(settings)));
+        }
+    }
+
+    /// Ends the client's thread.
+    pub(super) fn end_client(&mut self) {
+        let Some(client) = self.client.take() else {
+            return;
+        };
+        let mut last = Vec::new();
+        client.thread.end(|message| {
+            if let FromClient::State(lines) = message {
+                last.push(lines);
+            }
+        });
+        for lines in last {
+            self.save_client_state(&lines);
+        }
+    }
+}
