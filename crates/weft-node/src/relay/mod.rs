@@ -8,6 +8,7 @@ mod clock;
 mod congestion;
 mod connections;
 mod descriptor;
+mod exits;
 mod heartbeat;
 mod limits;
 mod listeners;
@@ -33,8 +34,7 @@ use std::time::{Duration, Instant};
 
 use mio::{Events, Poll, Token};
 use rand::rngs::StdRng;
-use weft_cell::reason::{DestroyReason, EndReason};
-use weft_cell::stream_msg::End;
+use weft_cell::reason::DestroyReason;
 use weft_core::controller::{Action, OnionskinKind, RelayController};
 use weft_core::handshake::Role;
 use weft_core::manager::RelayParams;
@@ -62,6 +62,7 @@ use crate::workers::Workers;
 use address::{Addresses, HostNames};
 use client::ClientSide;
 use clock::WallClock;
+use exits::ExitSide;
 use heartbeat::Heartbeat;
 use listeners::Listeners;
 use metrics::Metrics;
@@ -126,6 +127,8 @@ struct Relay {
     reachability: Reachability,
     probes: Vec<(SocketAddr, JoinHandle<Result<(), ProbeError>>)>,
     heartbeat: Heartbeat,
+    /// Streams that leave the network here.
+    exits: ExitSide,
     metrics: Metrics,
     shutdown: Shutdown,
     max_connections: usize,
@@ -205,6 +208,7 @@ impl Relay {
             }
         }
         self.take_messages(now);
+        self.take_dns_answers(now);
         while let Ok(event) = self.directory_events.try_recv() {
             self.on_directory(event, now);
         }
@@ -286,12 +290,7 @@ impl Relay {
                             .onionskin_answered(half, kind, None, refused);
                     }
                 }
-                // Exits are not served yet, and nothing is claimed.
-                Action::Stream(request) => {
-                    let end = End::new(EndReason::EXITPOLICY);
-                    self.controller
-                        .refuse_stream(request.half, request.stream, &end);
-                }
+                Action::Stream(request) => self.on_stream(request, now),
                 Action::Origin(event) => {
                     if let Some(client) = &mut self.client {
                         client.send(ToClient::Event(event));
