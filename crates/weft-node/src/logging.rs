@@ -20,10 +20,11 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+pub use local_time::local_iso;
 pub use rate_limit::{RateLimit, Suppressed};
 pub use scrub::{Scrubbed, safe, safe_client, set_safe_logging};
 pub use severity::{Destination, Domains, LogLine, SafeLogging, Severity, SeverityMask};
-pub use subscriber::Logger;
+pub use subscriber::{Logger, Tap};
 
 use crate::torrc::Quiet;
 use crate::torrc::options::LogOptions;

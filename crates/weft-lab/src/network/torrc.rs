@@ -127,12 +127,10 @@ impl Common {
         )
     }
 
-    /// Who lets streams leave does so to anywhere, or clients that find their own way would not know
-    /// that it is an exit: the summary of a policy leaves private addresses out (dir-spec 3.8.2). Only
-    /// loopback is ever asked for.
+    /// Who lets streams leave does so to loopback.
     fn policy(exit: bool) -> &'static str {
         if exit {
-            "ExitRelay 1\nExitPolicyRejectPrivate 0\nExitPolicy accept *:*\n"
+            "ExitRelay 1\nExitPolicyRejectPrivate 0\nExitPolicy accept 127.0.0.0/8:*,reject *:*\n"
         } else {
             "ExitRelay 0\nExitPolicy reject *:*\n"
         }

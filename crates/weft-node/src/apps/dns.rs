@@ -104,6 +104,12 @@ impl DnsPort {
         }
     }
 
+    /// torrc has changed. Those who wait do so by the old rules.
+    pub fn set_rules(&mut self, rules: Arc<AppRules>, timeout: Duration) {
+        self.rules = rules;
+        self.timeout = timeout;
+    }
+
     /// What the log should say; rate-limit it.
     pub fn take_notices(&mut self) -> Vec<Notice> {
         std::mem::take(&mut self.notices)
@@ -113,6 +119,12 @@ impl DnsPort {
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.waiting.len()
+    }
+
+    /// Whether a query waits still.
+    #[must_use]
+    pub fn is_waiting(&self, id: u64) -> bool {
+        self.waiting.contains_key(&id)
     }
 
     /// A datagram came. `allowed`: `SocksPolicy` does not refuse who sent it.

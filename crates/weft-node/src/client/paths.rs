@@ -73,7 +73,7 @@ impl Paths {
         self.network = None;
     }
 
-    /// torrc has changed. True: circuits so far were chosen by other rules.
+    /// torrc has changed. True: the guards are others now.
     pub fn set_options(
         &mut self,
         options: PathOptions,
@@ -84,9 +84,7 @@ impl Paths {
         self.times_options = times;
         let params = self.times.params().clone();
         self.times.update(times, params);
-        let others = *self.selector.options() != options;
-        self.selector.set_options(options, now.wall, rng);
-        others
+        self.selector.set_options(options, now.wall, rng)
     }
 
     /// The network as it is known.

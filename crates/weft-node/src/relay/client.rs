@@ -111,6 +111,7 @@ impl Relay {
 
     /// Carries out a command of the client's.
     fn on_origin(&mut self, command: OriginCommand, now: Instant) {
+        self.note_decision(&command);
         match command {
             OriginCommand::AdoptInternal { stream, socket } => {
                 let thread = self.controller.place_internal(stream);
@@ -153,7 +154,7 @@ impl Relay {
     /// torrc was read again.
     pub(super) fn reload_client(&mut self) {
         if let Some(client) = &mut self.client {
-            let ports = &self.options.apps.ports;
+            let ports = self.apps.ports();
             let settings = ClientSettings::new(&self.options, ports, client.own, client.spread);
             client.send(ToClient::Settings(Box::new(settings)));
         }

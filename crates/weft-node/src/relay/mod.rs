@@ -2,16 +2,18 @@
 //! controller, and carries out what the controller decides (architecture rule 4).
 
 mod address;
+mod app_listeners;
+mod apps;
 mod authority;
 mod client;
 mod clock;
 mod congestion;
 mod connections;
 mod descriptor;
-mod exits;
 mod heartbeat;
 mod limits;
 mod listeners;
+mod local_ports;
 mod metrics;
 mod news;
 mod notices;
@@ -34,7 +36,8 @@ use std::time::{Duration, Instant};
 
 use mio::{Events, Poll, Token};
 use rand::rngs::StdRng;
-use weft_cell::reason::DestroyReason;
+use weft_cell::reason::{DestroyReason, EndReason};
+use weft_cell::stream_msg::End;
 use weft_core::controller::{Action, OnionskinKind, RelayController};
 use weft_core::handshake::Role;
 use weft_core::manager::RelayParams;
@@ -60,9 +63,9 @@ use crate::torrc::{CommandLine, Host, Options};
 use crate::workers::Workers;
 
 use address::{Addresses, HostNames};
+use apps::AppSide;
 use client::ClientSide;
 use clock::WallClock;
-use exits::ExitSide;
 use heartbeat::Heartbeat;
 use listeners::Listeners;
 use metrics::Metrics;
@@ -111,6 +114,8 @@ struct Relay {
     directory: Option<DirectoryHandle>,
     /// The authority of a private network; answers until the relay is gone.
     _authority: Option<AuthorityHandle>,
+    /// Ports for applications.
+    apps: AppSide,
     /// The client, where there are ports for applications.
     client: Option<ClientSide>,
     directory_events: Receiver<Event>,
@@ -127,8 +132,6 @@ struct Relay {
     reachability: Reachability,
     probes: Vec<(SocketAddr, JoinHandle<Result<(), ProbeError>>)>,
     heartbeat: Heartbeat,
-    /// Streams that leave the network here.
-    exits: ExitSide,
     metrics: Metrics,
     shutdown: Shutdown,
     max_connections: usize,
@@ -198,9 +201,11 @@ impl Relay {
         let ready: Vec<Token> = self.events.iter().map(|event| event.token()).collect();
         if std::mem::take(&mut self.accept_again) {
             self.accept_all(now);
+            self.take_all_applications(now);
         }
         for listener in ready {
             self.accept(listener, now);
+            self.take_applications(listener, now);
         }
         if asked {
             for ask in self.signals.take() {
@@ -208,7 +213,6 @@ impl Relay {
             }
         }
         self.take_messages(now);
-        self.take_dns_answers(now);
         while let Ok(event) = self.directory_events.try_recv() {
             self.on_directory(event, now);
         }
@@ -290,8 +294,14 @@ impl Relay {
                             .onionskin_answered(half, kind, None, refused);
                     }
                 }
-                Action::Stream(request) => self.on_stream(request, now),
+                // Exits are not served yet, and nothing is claimed.
+                Action::Stream(request) => {
+                    let end = End::new(EndReason::EXITPOLICY);
+                    self.controller
+                        .refuse_stream(request.half, request.stream, &end);
+                }
                 Action::Origin(event) => {
+                    self.note_answer(&event);
                     if let Some(client) = &mut self.client {
                         client.send(ToClient::Event(event));
                     }

@@ -24,8 +24,7 @@ impl Relay {
         let Some(keys) = &self.keys else {
             return;
         };
-        match descriptor::own_descriptor(&self.options, keys, &self.addresses, self.exits.policy())
-        {
+        match descriptor::own_descriptor(&self.options, keys, &self.addresses) {
             Some(own) => self.directory(Command::Descriptor(Box::new(own))),
             None => tracing::info!("No IPv4 address known yet: no descriptor is published"),
         }

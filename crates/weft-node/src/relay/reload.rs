@@ -64,11 +64,32 @@ impl Relay {
             .logging
             .apply(&new.log, Some(&self.options.log))
             .map_err(|error| error.to_string())?;
-        if let Err(error) = self.listeners.reopen(&new, self.poll.registry()) {
+        let registry = self.poll.registry();
+        // Ports for applications need a client, which is started with the node.
+        let app_options = if self.client.is_some() {
+            &new
+        } else {
+            &self.options
+        };
+        let reopened = self
+            .apps
+            .reopen(app_options, registry)
+            .map_err(|error| error.to_string());
+        let reopened = reopened.and_then(|()| {
+            let result = self.listeners.reopen(&new, registry);
+            result.map_err(|error| error.to_string())
+        });
+        if let Err(error) = reopened {
+            if let Err(error) = self.apps.reopen(&self.options, registry) {
+                tracing::warn!("{error}");
+            }
             if let Err(error) = context.logging.apply(&self.options.log, Some(&new.log)) {
                 tracing::warn!("{error}");
             }
-            return Err(error.to_string());
+            return Err(error);
+        }
+        if self.client.is_none() && new.is_client() {
+            tracing::warn!("A port for applications is opened after a restart");
         }
         self.options = new;
         for change in changes {
@@ -97,7 +118,6 @@ impl Relay {
         self.names.poll(&self.options, now);
         self.find_addresses();
         self.apply_params();
-        self.apply_exits(true, now);
         self.tell_metrics(Instant::now());
         Ok(())
     }

@@ -19,16 +19,18 @@ use weft_sync::lease::{Lease, LeasePool};
 use weft_sync::wake::WakeFlag;
 
 use super::address::{self, Addresses, HostNames};
+use super::apps::AppSide;
 use super::authority::{self, AuthorityError};
 use super::client::ClientSide;
 use super::clock::WallClock;
 use super::descriptor;
 use super::heartbeat::Heartbeat;
 use super::listeners::{ListenError, Listeners};
+use super::local_ports::LocalPortError;
 use super::metrics::Metrics;
 use super::shutdown::Shutdown;
 use super::signals::Signals;
-use super::{Context, Relay, SIGNAL, exits, limits, upkeep};
+use super::{Context, Relay, SIGNAL, limits, upkeep};
 use crate::keys::{KeyConfig, KeyError, RelayKeys};
 use crate::logging::RateLimit;
 use crate::notice;
@@ -70,6 +72,9 @@ pub enum StartError {
     /// A port is taken.
     #[error(transparent)]
     Listen(#[from] ListenError),
+    /// A port for this machine's programs is taken.
+    #[error(transparent)]
+    LocalPort(#[from] LocalPortError),
     /// `User` cannot be become.
     #[error(transparent)]
     User(#[from] UserError),
@@ -94,12 +99,6 @@ pub enum StartError {
     /// The cache directory.
     #[error("CacheDirectory: {0}")]
     Cache(#[from] DirError),
-    /// ServerDNSResolvConfFile cannot be read.
-    #[error(
-        "{0}; set ServerDNSAllowBrokenConfig 1 to start all the same, without being an exit until \
-         it can be read"
-    )]
-    Dns(String),
     /// The system: threads, event loops.
     #[error("the operating system refused what the relay needs: {0}")]
     System(#[from] io::Error),
@@ -125,6 +124,7 @@ fn start(options: Options, context: Context) -> Result<Relay, StartError> {
         crate::process::limits::raise_file_limit(u64::from(options.resources.conn_limit))?;
     // Ports first, as the one who may bind them; files then, as the one who will own them.
     let mut listeners = Listeners::open(&options)?;
+    let mut apps = AppSide::open(&options)?;
     if let Some(name) = &options.process.user {
         user::drop_privileges(name)?;
     }
@@ -180,6 +180,7 @@ fn start(options: Options, context: Context) -> Result<Relay, StartError> {
         waker,
     };
     listeners.register(poll.registry())?;
+    apps.register(poll.registry())?;
     let mut signals = Signals::register()?;
     poll.registry()
         .register(&mut signals.pipe, SIGNAL, Interest::READABLE)?;
@@ -254,25 +255,13 @@ fn start(options: Options, context: Context) -> Result<Relay, StartError> {
         now,
     );
 
-    let settings = exits::exit_settings(&options, &network, addresses.ips());
-    let mut exits = exits::ExitSide::new(main.clone(), settings, rng.random());
-    let dns = exits::dns_config(&options, &network, max_connections);
-    if let Err(why) = exits.configure(dns, true, now) {
-        if !options.exit.dns.allow_broken_config {
-            return Err(StartError::Dns(why));
-        }
-        tracing::warn!(
-            "{why}. Couldn't set up any working nameservers. Network not up yet?  Will try again \
-             soon."
-        );
-    }
     // Before the directory, which publishes to it.
     let authority = match &keys {
         Some(keys) => authority::start(&options, keys, &addresses)?,
         None => None,
     };
     let state = state::load(&options.files.data_directory)?.lines();
-    let ports = &options.apps.ports;
+    let ports = apps.ports();
     let client = ClientSide::start(&options, ports, keys.as_ref(), &state, &main, &mut rng)?;
     if client.is_some() {
         controller.serve_client();
@@ -334,6 +323,7 @@ fn start(options: Options, context: Context) -> Result<Relay, StartError> {
         inline,
         workers,
         directory,
+        apps,
         client,
         directory_events,
         _authority: authority,
@@ -347,7 +337,6 @@ fn start(options: Options, context: Context) -> Result<Relay, StartError> {
         reachability,
         probes: Vec::new(),
         heartbeat: Heartbeat::new(now),
-        exits,
         metrics: Metrics::new(usize::from(count)),
         shutdown: Shutdown::default(),
         max_connections,

@@ -21,6 +21,8 @@ impl Relay {
     /// Housekeeping, once a second.
     pub(super) fn tick(&mut self, now: Instant) {
         self.accept_all(now);
+        self.take_all_applications(now);
+        self.expire_queries(now);
         if self.handles.iter().any(JoinHandle::is_finished) && !self.shutdown.is_under_way() {
             // Its links are gone, and others wait for its rings: nothing good comes of going on.
             tracing::error!("A connection thread has ended; the node cannot go on without it");
@@ -53,7 +55,6 @@ impl Relay {
             self.find_addresses();
         }
         self.test_reachability(now);
-        self.tick_exits(now);
         self.tell_metrics(now);
         if let Some(period) = self.options.log.heartbeat_period {
             let summary = self.heartbeat.due(now, period).then(|| self.summary(now));

@@ -204,7 +204,7 @@ impl Settings {
     }
 
     /// Every option with its value and where it was set, in the order of [`KNOWN`].
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&'static Known, &Value, Option<&Origin>)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&'static Known, &Value, Option<&Origin>)> {
         KNOWN
             .iter()
             .zip(&self.all)

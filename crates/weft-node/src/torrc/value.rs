@@ -128,7 +128,7 @@ impl Value {
     }
 
     /// How the value is written, without quotes; lists are written line by line instead.
-    pub(super) fn encode(&self) -> Option<String> {
+    pub(crate) fn encode(&self) -> Option<String> {
         match self {
             Self::Text(text) => text.clone(),
             Self::Number(number) => Some(number.to_string()),

@@ -1,0 +1,294 @@
+//! What happens, as controllers are told (control-spec 4.1).
+
+use super::reply::push_data;
+use super::view::{BootstrapView, CircuitView, LinkView, StreamView};
+use super::words::quote;
+
+/// The names of events, in C tor's order (`control_event_table`). Those that this node never has
+/// may be asked for all the same: they just never come.
+pub const NAMES: [&str; 35] = [
+    "CIRC",
+    "CIRC_MINOR",
+    "STREAM",
+    "ORCONN",
+    "BW",
+    "DEBUG",
+    "INFO",
+    "NOTICE",
+    "WARN",
+    "ERR",
+    "NEWDESC",
+    "ADDRMAP",
+    "DESCCHANGED",
+    "NS",
+    "STATUS_GENERAL",
+    "STATUS_CLIENT",
+    "STATUS_SERVER",
+    "GUARD",
+    "STREAM_BW",
+    "CLIENTS_SEEN",
+    "NEWCONSENSUS",
+    "BUILDTIMEOUT_SET",
+    "SIGNAL",
+    "CONF_CHANGED",
+    "CONN_BW",
+    "CELL_STATS",
+    "CIRC_BW",
+    "TRANSPORT_LAUNCHED",
+    "HS_DESC",
+    "HS_DESC_CONTENT",
+    "NETWORK_LIVENESS",
+    "PT_LOG",
+    "PT_STATUS",
+    "EXTENDED",
+    "AUTHDIR_NEWDESCS",
+];
+
+/// Which events a controller wants.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wanted(u64);
+
+impl Wanted {
+    /// Wants one more; false: there is no such event.
+    pub fn add(&mut self, name: &str) -> bool {
+        let found = NAMES
+            .iter()
+            .position(|known| known.eq_ignore_ascii_case(name));
+        match found {
+            Some(index) => {
+                self.0 |= 1 << index;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Whether it is wanted.
+    #[must_use]
+    pub fn has(self, name: &str) -> bool {
+        NAMES
+            .iter()
+            .position(|known| *known == name)
+            .is_some_and(|index| self.0 & (1 << index) != 0)
+    }
+}
+
+/// Something happened.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// To a circuit; the reasons, with a space before each.
+    Circuit(CircuitView, String),
+    /// A circuit's purpose changed from this one.
+    Purpose(CircuitView, &'static str),
+    /// To a stream; the reasons, with a space before each.
+    Stream(StreamView, String),
+    /// To a link.
+    Link(LinkView),
+    /// Bytes read and written in the last second.
+    Bandwidth(u64, u64),
+    /// Bytes of streams: number, read, written.
+    StreamBandwidth(Vec<(u64, u64, u64)>),
+    /// Bytes of circuits: number, read, written.
+    CircuitBandwidth(Vec<(u64, u64, u64)>),
+    /// A log line: `NOTICE` and its like, and the text.
+    Log(&'static str, String),
+    /// `STATUS_CLIENT` or a like; what follows it.
+    Status(&'static str, String),
+    /// The start came further.
+    Bootstrap(BootstrapView),
+    /// A name stands for something: name, for what, and what follows it.
+    Mapped(String, Option<String>, String),
+    /// A signal came; its name.
+    Signal(&'static str),
+    /// Options changed: name, and value unless it is the default.
+    Configuration(Vec<(String, Option<String>)>),
+    /// There is a new consensus: its relays, as `ns/all` has them.
+    Consensus(std::sync::Arc<str>),
+    /// There are new descriptors of these relays ([`long_name`](super::view::long_name)).
+    Descriptors(Vec<String>),
+    /// A guard: its name and `NEW`, `UP`, `DOWN`, `BAD`, `GOOD`, `DROPPED`.
+    Guard(String, &'static str),
+    /// The network is there, or is not.
+    Liveness(bool),
+}
+
+impl Event {
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Event::Circuit(..) => "CIRC",
+            Event::Purpose(..) => "CIRC_MINOR",
+            Event::Stream(..) => "STREAM",
+            Event::Link(_) => "ORCONN",
+            Event::Bandwidth(..) => "BW",
+            Event::StreamBandwidth(_) => "STREAM_BW",
+            Event::CircuitBandwidth(_) => "CIRC_BW",
+            Event::Log(severity, _) => severity,
+            Event::Status(kind, _) => kind,
+            Event::Bootstrap(_) => "STATUS_CLIENT",
+            Event::Mapped(..) => "ADDRMAP",
+            Event::Signal(_) => "SIGNAL",
+            Event::Configuration(_) => "CONF_CHANGED",
+            Event::Consensus(_) => "NEWCONSENSUS",
+            Event::Descriptors(_) => "NEWDESC",
+            Event::Guard(..) => "GUARD",
+            Event::Liveness(_) => "NETWORK_LIVENESS",
+        }
+    }
+
+    /// What a controller that wants it is sent. `now`: the time, as [`iso_time_micros`] writes it.
+    ///
+    /// [`iso_time_micros`]: super::view::iso_time_micros
+    #[must_use]
+    pub fn encode(&self, now: &str) -> String {
+        let name = self.name();
+        match self {
+            Event::Circuit(circuit, more) => line(name, &format!("{}{more}", circuit.describe())),
+            Event::Purpose(circuit, was) => {
+                let circuit = CircuitView {
+                    status: "PURPOSE_CHANGED",
+                    ..circuit.clone()
+                };
+                line(name, &format!("{} OLD_PURPOSE={was}", circuit.describe()))
+            }
+            Event::Stream(stream, more) => line(name, &stream.describe_event(more)),
+            Event::Link(link) => line(
+                name,
+                &format!("{} {} ID={}", link.target, link.status, link.id),
+            ),
+            Event::Bandwidth(read, written) => line(name, &format!("{read} {written}")),
+            Event::StreamBandwidth(all) => each(all, |(id, read, written)| {
+                // C tor's order is written, read: as the application sees it.
+                line(name, &format!("{id} {written} {read} {now}"))
+            }),
+            Event::CircuitBandwidth(all) => each(all, |(id, read, written)| {
+                line(
+                    name,
+                    &format!(
+                        "ID={id} READ={read} WRITTEN={written} TIME={now} DELIVERED_READ={read} \
+                         OVERHEAD_READ=0 DELIVERED_WRITTEN={written} OVERHEAD_WRITTEN=0"
+                    ),
+                )
+            }),
+            Event::Log(_, text) => match text.contains('\n') {
+                false => line(name, text),
+                true => data(name, text),
+            },
+            Event::Status(_, text) => line(name, text),
+            Event::Bootstrap(bootstrap) => line(name, &bootstrap.describe()),
+            Event::Mapped(from, to, more) => {
+                let to = to.as_deref().unwrap_or("<error>");
+                line(name, &format!("{from} {to}{more}"))
+            }
+            Event::Signal(signal) => line(name, signal),
+            Event::Configuration(all) => {
+                let mut text = "650-CONF_CHANGED\r\n".to_owned();
+                for (option, value) in all {
+                    let value = value.as_ref().map(|value| format!("={}", one_line(value)));
+                    text.push_str(&format!("650-{option}{}\r\n", value.unwrap_or_default()));
+                }
+                text.push_str("650 OK\r\n");
+                text
+            }
+            Event::Consensus(relays) => data(name, relays),
+            Event::Descriptors(relays) => line(name, &relays.join(" ")),
+            Event::Guard(guard, status) => line(name, &format!("ENTRY {guard} {status}")),
+            Event::Liveness(live) => line(name, if *live { "UP" } else { "DOWN" }),
+        }
+    }
+
+    /// The part of ADDRMAP behind the addresses (control_event_address_mapped): local time, then
+    /// what newer controllers read.
+    #[must_use]
+    pub fn map_details(
+        local: &str,
+        utc: Option<&str>,
+        failed: bool,
+        stream: Option<u64>,
+    ) -> String {
+        let mut text = match utc {
+            Some(_) => format!(" {}", quote(local.as_bytes())),
+            None => " NEVER".to_owned(),
+        };
+        if failed {
+            text.push_str(" error=yes");
+        }
+        if let Some(utc) = utc {
+            text.push_str(&format!(" EXPIRES={}", quote(utc.as_bytes())));
+        }
+        text.push_str(" CACHED=\"NO\"");
+        if let Some(stream) = stream {
+            text.push_str(&format!(" STREAMID={stream}"));
+        }
+        text
+    }
+}
+
+fn one_line(text: &str) -> String {
+    text.replace(['\r', '\n'], " ")
+}
+
+fn line(name: &str, text: &str) -> String {
+    format!("650 {name} {}\r\n", one_line(text))
+}
+
+fn data(name: &str, text: &str) -> String {
+    let mut event = format!("650+{name}\r\n");
+    push_data(&mut event, text);
+    event.push_str("650 OK\r\n");
+    event
+}
+
+fn each<T: Copy>(all: &[T], encode: impl Fn(T) -> String) -> String {
+    all.iter().map(|item| encode(*item)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_known_by_their_names() {
+        let mut wanted = Wanted::default();
+        assert!(wanted.add("circ") && wanted.add("NETWORK_LIVENESS"));
+        assert!(!wanted.add("FROB"));
+        assert!(wanted.has("CIRC") && !wanted.has("STREAM") && wanted.has("NETWORK_LIVENESS"));
+    }
+
+    #[test]
+    fn events_have_c_tors_lines() {
+        let show = |event: Event| event.encode("2026-01-02T03:04:05.000006");
+        assert_eq!(show(Event::Bandwidth(1, 2)), "650 BW 1 2\r\n");
+        assert_eq!(
+            show(Event::Log("NOTICE", "a".to_owned())),
+            "650 NOTICE a\r\n"
+        );
+        assert_eq!(
+            show(Event::Log("WARN", "a\n.b".to_owned())),
+            "650+WARN\r\na\r\n..b\r\n.\r\n650 OK\r\n"
+        );
+        let changed = vec![
+            ("Nickname".to_owned(), Some("x".to_owned())),
+            ("Log".to_owned(), None),
+        ];
+        assert_eq!(
+            show(Event::Configuration(changed)),
+            "650-CONF_CHANGED\r\n650-Nickname=x\r\n650-Log\r\n650 OK\r\n"
+        );
+        let bootstrap = BootstrapView {
+            progress: 100,
+            tag: "done".to_owned(),
+            summary: "Done".to_owned(),
+        };
+        assert_eq!(
+            show(Event::Bootstrap(bootstrap)),
+            "650 STATUS_CLIENT NOTICE BOOTSTRAP PROGRESS=100 TAG=done SUMMARY=\"Done\"\r\n"
+        );
+        assert_eq!(
+            show(Event::StreamBandwidth(vec![(1, 2, 3), (4, 5, 6)])),
+            "650 STREAM_BW 1 3 2 2026-01-02T03:04:05.000006\r\n\
+             650 STREAM_BW 4 6 5 2026-01-02T03:04:05.000006\r\n"
+        );
+    }
+}

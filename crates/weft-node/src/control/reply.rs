@@ -1,0 +1,104 @@
+//! Replies to controllers (control-spec 2.3).
+
+use std::fmt::Write as _;
+
+/// Lines of a reply, as they are written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reply {
+    /// Code, text, and data where the line has some.
+    lines: Vec<(u16, String, Option<String>)>,
+    /// Close the connection once it is sent.
+    pub close: bool,
+}
+
+impl Reply {
+    /// `250 OK`.
+    pub(super) fn ok() -> Self {
+        Self::line(250, "OK")
+    }
+
+    /// One line.
+    pub(super) fn line(code: u16, text: impl Into<String>) -> Self {
+        let mut reply = Self::default();
+        reply.add(code, text);
+        reply
+    }
+
+    /// One line, after which the connection is closed.
+    pub(super) fn last(code: u16, text: impl Into<String>) -> Self {
+        Self {
+            close: true,
+            ..Self::line(code, text)
+        }
+    }
+
+    /// Another line.
+    pub(super) fn add(&mut self, code: u16, text: impl Into<String>) {
+        self.lines.push((code, text.into(), None));
+    }
+
+    /// A line `key=value`, whose value may have lines of its own.
+    pub(super) fn add_value(&mut self, key: &str, value: &str) {
+        if value.contains(['\n', '\r']) {
+            self.lines
+                .push((250, format!("{key}="), Some(value.to_owned())));
+        } else {
+            self.add(250, format!("{key}={value}"));
+        }
+    }
+
+    /// Whether there is nothing to say.
+    pub(super) fn is_empty(&self) -> bool {
+        self.lines.is_empty()
+    }
+
+    /// What is sent.
+    pub fn encode(&self) -> String {
+        let mut text = String::new();
+        for (index, (code, line, data)) in self.lines.iter().enumerate() {
+            let end = index + 1 == self.lines.len();
+            let mark = match (data, end) {
+                (Some(_), _) => '+',
+                (None, true) => ' ',
+                (None, false) => '-',
+            };
+            // A reply is one line, whatever stands in it.
+            let line = line.replace(['\r', '\n'], " ");
+            let _ = write!(text, "{code}{mark}{line}\r\n");
+            if let Some(data) = data {
+                push_data(&mut text, data);
+            }
+        }
+        text
+    }
+}
+
+/// Lines of data, with dots doubled, and the dot that ends them.
+pub(super) fn push_data(text: &mut String, data: &str) {
+    for line in data.lines() {
+        if line.starts_with('.') {
+            text.push('.');
+        }
+        text.push_str(line);
+        text.push_str("\r\n");
+    }
+    text.push_str(".\r\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_last_line_has_a_space() {
+        let mut reply = Reply::default();
+        reply.add_value("version", "1");
+        reply.add_value("config-text", "A 1\n.b\n");
+        reply.add(250, "OK");
+        assert_eq!(
+            reply.encode(),
+            "250-version=1\r\n250+config-text=\r\nA 1\r\n..b\r\n.\r\n250 OK\r\n"
+        );
+        assert_eq!(Reply::line(552, "a\r\nb").encode(), "552 a  b\r\n");
+    }
+}

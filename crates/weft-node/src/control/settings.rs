@@ -1,0 +1,144 @@
+//! Options as controllers see them (control-spec 3.1 to 3.3; C tor: `option_get_assignment`,
+//! `getinfo_helper_config`).
+
+use super::reply::Reply;
+use super::words::quote;
+use crate::torrc::known::{KNOWN, Kind, Known};
+use crate::torrc::settings::Settings;
+use crate::torrc::value::Value;
+
+/// GETCONF.
+pub(super) fn get(settings: &Settings, names: &[&str]) -> Reply {
+    let (mut found, mut unknown) = (Reply::default(), Reply::default());
+    for name in names {
+        let Some(known) = KNOWN
+            .iter()
+            .find(|known| known.name.eq_ignore_ascii_case(name))
+            .filter(|known| known.kind != Kind::Obsolete)
+        else {
+            let text = format!("Unrecognized configuration key \"{name}\"");
+            unknown.add(552, text);
+            continue;
+        };
+        let lines = assignments(settings, known);
+        if lines.is_empty() {
+            found.add(250, known.name);
+        }
+        for (name, value) in lines {
+            // A value that has lines of its own stands in quotes.
+            let value = match value.contains(['\n', '\r']) {
+                true => quote(value.as_bytes()),
+                false => value,
+            };
+            found.add(250, format!("{name}={value}"));
+        }
+    }
+    match (unknown.is_empty(), found.is_empty()) {
+        (false, _) => unknown,
+        (true, false) => found,
+        (true, true) => Reply::ok(),
+    }
+}
+
+/// What an option is set to: its lines, or its one value, if it has one.
+pub(crate) fn assignments(settings: &Settings, known: &Known) -> Vec<(&'static str, String)> {
+    let list = match known.kind {
+        Kind::LinesOf(list) => list,
+        _ => known.name,
+    };
+    let Some((_, value, _)) = settings.iter().find(|(option, _, _)| option.name == list) else {
+        return Vec::new();
+    };
+    match value {
+        Value::Lines(lines) => lines
+            .iter()
+            // A list of several options' lines tells them all, in their order, as C tor does.
+            .filter(|line| line.name == known.name || known.kind == Kind::LinesVirtual)
+            .map(|line| (line.name, line.value.clone()))
+            .collect(),
+        Value::Text(None) => Vec::new(),
+        other => match other.encode() {
+            Some(text) => vec![(known.name, text)],
+            None => Vec::new(),
+        },
+    }
+}
+
+/// The type of an option, in the words of `config/names`.
+fn kind_name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Text => "String",
+        Kind::Path => "Filename",
+        Kind::Int => "SignedInteger",
+        Kind::PosInt | Kind::U64 | Kind::Count => "Integer",
+        Kind::Memory => "DataSize",
+        Kind::Seconds => "TimeInterval",
+        Kind::Millis => "TimeMsecInterval",
+        Kind::FirstSeconds => "TimeIntervalCommaList",
+        Kind::Double => "Float",
+        Kind::Bool => "Boolean",
+        Kind::AutoBool => "Boolean+Auto",
+        Kind::Csv => "CommaList",
+        Kind::RouterSet => "RouterList",
+        Kind::Lines => "LineList",
+        Kind::LinesOf(_) => "Dependent",
+        Kind::LinesVirtual => "Virtual",
+        Kind::Obsolete => "Obsolete",
+    }
+}
+
+fn shown() -> impl Iterator<Item = &'static Known> {
+    KNOWN
+        .iter()
+        .filter(|known| known.kind != Kind::Obsolete && !known.hidden)
+}
+
+/// `config/names`.
+pub(super) fn names() -> String {
+    shown()
+        .map(|known| format!("{} {}\n", known.name, kind_name(known.kind)))
+        .collect()
+}
+
+/// `config/defaults`.
+pub(super) fn defaults(defaults: &Settings) -> String {
+    let mut text = String::new();
+    for known in shown().filter(|known| !matches!(known.kind, Kind::LinesOf(_))) {
+        for (name, value) in assignments(defaults, known) {
+            text.push_str(&format!("{name} {}\n", quote(value.as_bytes())));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::torrc::{Host, load_text};
+
+    #[test]
+    fn options_are_told_by_their_names() {
+        let torrc =
+            "Nickname me\nSocksPort 9050 IsolateDestAddr\nSocksPort 9051\nLog notice stdout\n";
+        let settings = load_text(torrc, &Host::empty()).unwrap().options.settings;
+        let ask = |names: &[&str]| get(&settings, names).encode();
+        assert_eq!(ask(&["nickname"]), "250 Nickname=me\r\n");
+        assert_eq!(
+            ask(&["socksport"]),
+            "250-SocksPort=9050 IsolateDestAddr\r\n250 SocksPort=9051\r\n"
+        );
+        assert_eq!(
+            ask(&["ContactInfo", "SafeSocks"]),
+            "250-ContactInfo\r\n250 SafeSocks=0\r\n"
+        );
+        assert_eq!(ask(&["ControlPort"]), "250 ControlPort\r\n");
+        assert_eq!(
+            ask(&["Frob"]),
+            "552 Unrecognized configuration key \"Frob\"\r\n"
+        );
+        assert_eq!(ask(&[]), "250 OK\r\n");
+        assert!(names().contains("\nORPort Dependent\n"), "{}", names());
+        assert!(defaults(&settings).contains("Nickname \"me\"\n"));
+    }
+}
