@@ -27,7 +27,7 @@ pub struct Streams {
     /// By stream id.
     table: BTreeMap<u16, Stream>,
     /// The stream that was looked up last: cells come in runs.
-    last: Option<(u16, EdgeAddr)>,
+    last: Option<(u16, u8, EdgeAddr)>,
     /// One end for each hop that streams may lead to; a relay has one, toward the origin.
     pub ends: Vec<HopEnd>,
     /// Where the search for a free stream id goes on.
@@ -124,17 +124,19 @@ impl Streams {
         self.table.get_mut(&id)
     }
 
-    /// The edge of a stream that has one.
+    /// The edge of a stream that leads to this hop and has one. Another hop knows the circuit's
+    /// streams as well, and must not speak for this one.
     #[inline]
-    pub fn edge(&mut self, id: u16) -> Option<EdgeAddr> {
-        if let Some((last, edge)) = self.last
-            && last == id
+    pub fn edge(&mut self, id: u16, hop: u8) -> Option<EdgeAddr> {
+        if let Some((last, last_hop, edge)) = self.last
+            && (last, last_hop) == (id, hop)
         {
             return Some(edge);
         }
-        match self.table.get(&id)?.edge {
+        let stream = self.table.get(&id).filter(|stream| stream.hop == hop)?;
+        match stream.edge {
             Place::At(edge) => {
-                self.last = Some((id, edge));
+                self.last = Some((id, hop, edge));
                 Some(edge)
             }
             Place::Deciding(_) => None,
@@ -196,7 +198,7 @@ pub struct Table<'a> {
     /// See [`Streams`].
     table: &'a mut BTreeMap<u16, Stream>,
     /// See [`Streams`].
-    last: &'a mut Option<(u16, EdgeAddr)>,
+    last: &'a mut Option<(u16, u8, EdgeAddr)>,
 }
 
 impl Table<'_> {

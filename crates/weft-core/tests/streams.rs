@@ -10,8 +10,9 @@ use std::time::Duration;
 use rand::RngExt as _;
 use weft_cell::circ_msg::{CreateReply, CreateRequest};
 use weft_cell::reason::{DestroyReason, EndReason};
+use weft_cell::relay::{self, RelayBody};
 use weft_cell::stream_msg::{BeginFlags, End, Sendme};
-use weft_cell::{ChanCmd, RelayCmd};
+use weft_cell::{Cell, ChanCmd, RelayCmd};
 use weft_core::address::{ConnectionId, ThreadId};
 use weft_core::edge::EdgeNews;
 use weft_core::handshake::PeerIdentity;
@@ -19,7 +20,9 @@ use weft_core::message::StreamAsk;
 use weft_core::origin::{
     EndedBy, HopFlow, LinkTarget, OriginCommand, OriginEvent, OriginId, StreamOpening,
 };
+use weft_crypto::Tor1Keys;
 use weft_crypto::handshake::ntor;
+use weft_crypto::relay_cell::RelayCrypt;
 use world::{Circuit, OWN_ED, OWN_RSA, World, relay_identity};
 
 const CIRCUIT: OriginId = OriginId(7);
@@ -450,6 +453,149 @@ fn a_circuit_that_goes_takes_its_streams_along_and_says_so() {
             ..
         })
     ));
+}
+
+/// A circuit of two hops, whose keys the test has; an application's stream leads to the second.
+struct TwoHops {
+    origin: World,
+    link: ConnectionId,
+    circ_id: u32,
+    hops: [RelayCrypt; 2],
+    application: ConnectionId,
+    stream: u16,
+}
+
+impl TwoHops {
+    fn new(seed: u64) -> Self {
+        let mut origin = World::new(1, seed);
+        origin.controller.serve_client();
+        origin.controller.origin(
+            OriginCommand::Launch {
+                circuit: CIRCUIT,
+                first: LinkTarget {
+                    addrs: vec!["127.0.0.9:9001".parse().unwrap()],
+                    rsa: OWN_RSA,
+                    ed25519: Some(OWN_ED),
+                },
+                create: CreateRequest::Fast { x: [1; 20] },
+            },
+            origin.now,
+        );
+        origin.do_actions();
+        let connect = origin.connects.pop().unwrap();
+        let identity = PeerIdentity::Relay {
+            rsa: OWN_RSA,
+            ed25519: OWN_ED,
+        };
+        origin.open(connect.connection, 0, true, identity);
+        origin.settle();
+        let link = connect.connection;
+        let circ_id = origin.take(link).expect("CREATE_FAST").circ_id();
+        let reply = CreateReply::Fast {
+            y: [2; 20],
+            kh: [3; 20],
+        };
+        origin.receive(link, &reply.encode(circ_id).unwrap());
+        let keys = [5, 6].map(|fill| Tor1Keys::from_key_material(&[fill; Tor1Keys::LEN]));
+        let mut pair = TwoHops {
+            hops: keys.each_ref().map(RelayCrypt::new),
+            origin,
+            link,
+            circ_id,
+            application: ConnectionId(u64::MAX),
+            stream: 0,
+        };
+        for keys in keys {
+            pair.command(OriginCommand::AddHop {
+                circuit: CIRCUIT,
+                keys: Box::new(keys),
+                flow: HopFlow::Fixed,
+            });
+        }
+        let id = pair.application;
+        pair.origin.controller.place_at(id, ThreadId(0));
+        pair.origin.managers[0].adopt_application(id).unwrap();
+        pair.command(OriginCommand::Attach {
+            stream: id,
+            circuit: CIRCUIT,
+            hop: 1,
+            opening: StreamOpening::BeginDir,
+        });
+        let mut begin = *pair.origin.take(link).expect("BEGIN_DIR").body();
+        assert!(!pair.hops[0].decrypt_forward(&mut begin));
+        assert!(pair.hops[1].decrypt_forward(&mut begin));
+        pair.stream = RelayBody::new(&begin).stream_id();
+        pair
+    }
+
+    fn command(&mut self, command: OriginCommand) {
+        self.origin.controller.origin(command, self.origin.now);
+        self.origin.do_actions();
+        self.origin.settle();
+    }
+
+    /// A hop says something about the stream.
+    fn says(&mut self, hop: usize, command: RelayCmd, data: &[u8]) {
+        let mut cell = Cell::new(self.circ_id, ChanCmd::RELAY);
+        let stream = self.stream;
+        relay::encode(cell.body_mut(), command, stream, data, self.origin.rng()).unwrap();
+        self.hops[hop].originate_backward(cell.body_mut());
+        for nearer in self.hops[..hop].iter_mut().rev() {
+            nearer.encrypt_backward(cell.body_mut());
+        }
+        self.origin.receive(self.link, &cell);
+        self.origin.settle();
+    }
+
+    fn read(&mut self) -> Vec<u8> {
+        let edge = self.origin.managers[0].edge_of(self.application).unwrap();
+        let now = self.origin.now;
+        read(&mut self.origin.managers[0], edge, 1000, now)
+    }
+}
+
+#[test]
+fn a_hop_before_the_exit_cannot_speak_for_it() {
+    let mut honest = TwoHops::new(31);
+    honest.says(1, RelayCmd::CONNECTED, &[]);
+    honest.says(1, RelayCmd::DATA, b"from the exit");
+    assert_eq!(honest.read(), b"from the exit");
+    for (command, data) in [
+        (RelayCmd::DATA, &b"from the guard"[..]),
+        (RelayCmd::END, &[6]),
+        (RelayCmd::SENDME, &[]),
+    ] {
+        let mut forged = TwoHops::new(32);
+        forged.says(1, RelayCmd::CONNECTED, &[]);
+        forged.origin.events.clear();
+        forged.says(0, command, data);
+        assert!(forged.read().is_empty());
+        assert_eq!(
+            forged.origin.halves(),
+            0,
+            "the circuit is ended by {command}"
+        );
+        assert!(matches!(
+            forged.origin.events[..],
+            [
+                OriginEvent::Closed { .. },
+                OriginEvent::Ended {
+                    by: EndedBy::Circuit,
+                    ..
+                }
+            ] | [
+                OriginEvent::Ended {
+                    by: EndedBy::Circuit,
+                    ..
+                },
+                OriginEvent::Closed { .. }
+            ]
+        ));
+    }
+    // Not even before the exit has said anything.
+    let mut forged = TwoHops::new(33);
+    forged.says(0, RelayCmd::CONNECTED, &[]);
+    assert_eq!(forged.origin.halves(), 0);
 }
 
 /// A client that the test plays cell by cell, with one stream open at the relay.

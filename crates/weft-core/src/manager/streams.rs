@@ -134,7 +134,8 @@ impl LocalConnectionManager {
             self.pool.put(cell);
             return;
         };
-        if let Some(edge) = streams.edge(stream) {
+        let from_hop = u8::try_from(hop).unwrap_or(u8::MAX);
+        if let Some(edge) = streams.edge(stream, from_hop) {
             if command == RelayCmd::END || command == RelayCmd::RESOLVED {
                 streams.remove(stream);
             }
@@ -142,7 +143,14 @@ impl LocalConnectionManager {
         }
         // Its edge is still being decided about, or it was ended on this side while this was on its
         // way.
-        match streams.get_mut(stream).map(|stream| &mut stream.edge) {
+        let found = streams.get_mut(stream);
+        if found.as_ref().is_some_and(|stream| stream.hop != from_hop) {
+            // A hop before the exit that speaks in the exit's place.
+            self.pool.put(cell);
+            let what = "a message of a stream from a hop that it does not lead to";
+            return self.protocol_error(slot, what, now);
+        }
+        match found.map(|stream| &mut stream.edge) {
             Some(Place::Deciding(_)) if command == RelayCmd::END => {
                 streams.remove(stream);
                 self.pool.put(cell);
