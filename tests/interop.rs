@@ -6,6 +6,7 @@
 
 /// The module's name marks the tests that need `tor` and some minutes, for `cargo xtask test`.
 mod private_network {
+    use std::net::Ipv4Addr;
     use std::path::PathBuf;
     use std::process::Command;
     use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,6 +16,7 @@ mod private_network {
     use weft_lab::load::{Load, Place};
     use weft_lab::network::{Config, Network, Program, Target, TargetOptions};
     use weft_lab::throughput::Results;
+    use weft_lab::traffic::NameServer;
 
     /// Whose links and circuits are tested most.
     const TARGET: &str = "target";
@@ -22,6 +24,8 @@ mod private_network {
     const SHY: &str = "shy";
     /// Made its identity keys itself.
     const FRESH: &str = "fresh";
+    /// Lets streams leave.
+    const EXIT: &str = "exit";
 
     const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -169,6 +173,39 @@ mod private_network {
                     ..LIGHT
                 },
             )?;
+            Ok(())
+        });
+    }
+
+    #[test]
+    fn as_exit_it_lets_streams_out() {
+        scenario(|network| {
+            let (program, platform) = subject(2);
+            let known = (interop::SERVER_NAME, Ipv4Addr::LOCALHOST);
+            let names = NameServer::start(&[known, interop::KNOWN_NAME])?;
+            let folder = tempfile::tempdir()?;
+            let resolv_conf = folder.path().join("resolv.conf");
+            std::fs::write(&resolv_conf, names.resolv_conf())?;
+            let options = TargetOptions {
+                exit: true,
+                more: vec![
+                    format!("ServerDNSResolvConfFile {}", resolv_conf.display()),
+                    "ServerDNSDetectHijacking 0".to_owned(),
+                ],
+                ..TargetOptions::default()
+            };
+            network.add(Target::new(EXIT, program.clone()).options(options))?;
+            interop::is_listed(network, EXIT, platform, PATIENCE)?;
+            network.wait_known()?;
+            let place = Place::Exit;
+            interop::moves(network, EXIT, &program, Load { place, ..LIGHT })?;
+            interop::lets_out(network, EXIT, &names)?;
+            for threads in [0, 1] {
+                let (program, _) = subject(threads);
+                network.restart(EXIT, program.clone())?;
+                interop::moves(network, EXIT, &program, Load { place, ..LIGHT })?;
+            }
+            interop::moves(network, EXIT, &program, Load { place, ..FULL })?;
             Ok(())
         });
     }

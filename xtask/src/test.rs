@@ -147,11 +147,12 @@ fn deny() -> Result<Outcome> {
     check(machine::cargo().args(["deny", "check", "bans", "licenses", "sources"]))
 }
 
-/// Weft as a relay among C tor nodes.
+/// Weft as a relay and as a client among C tor nodes.
 fn interop() -> Result<Outcome> {
     check(
         machine::cargo()
-            .args(["test", "--workspace", "--test", "interop", "--"])
+            .args(["test", "--workspace", "--test", "interop"])
+            .args(["--test", "client", "--"])
             .args(["--nocapture", "--test-threads", "1"])
             .arg(INTEROP),
     )

@@ -10,7 +10,7 @@
 //! - [`flow`]: flow and congestion control of circuits and streams;
 //! - [`controller`]: what needs a view of the whole relay;
 //! - [`message`] and [`address`]: what these say to each other, and how they name each other;
-//! - [`bucket`], [`dos`], [`padding`], [`load`], [`memory`], [`routable`]: limits and measurements.
+//! - [`bucket`], [`dos`], [`stream_dos`], [`padding`], [`load`], [`memory`], [`routable`]: limits and measurements.
 
 #![deny(clippy::disallowed_types, clippy::disallowed_methods)]
 #![deny(
@@ -48,4 +48,5 @@ pub mod padding;
 pub mod routable;
 pub mod scheduler;
 pub mod slots;
+pub mod stream_dos;
 pub mod streams;

@@ -522,6 +522,8 @@ pub struct StreamTotals {
     pub overflowed: u64,
     /// SENDMEs, XONs and XOFFs that broke the rules.
     pub flow_violations: u64,
+    /// BEGINs and RESOLVEs past what one circuit may ask for.
+    pub too_many: u64,
 }
 
 impl StreamTotals {
@@ -531,6 +533,7 @@ impl StreamTotals {
         self.begin_dir += other.begin_dir;
         self.resolve += other.resolve;
         self.connected += other.connected;
+        self.too_many += other.too_many;
         self.delivered += other.delivered;
         self.packaged += other.packaged;
         self.overflowed += other.overflowed;

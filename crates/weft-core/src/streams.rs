@@ -5,11 +5,13 @@
 //! as a whole may send, and the cells that wait for that.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Instant;
 
 use weft_cell::Cell;
 
 use crate::address::EdgeAddr;
 use crate::flow::CircuitFlow;
+use crate::stream_dos::{StreamBucket, StreamDosParams, StreamVerdict};
 
 /// Cells that an edge may have under way to its half before the half gives credit back.
 pub const EDGE_CREDIT: u32 = 128;
@@ -32,6 +34,8 @@ pub struct Streams {
     pub ends: Vec<HopEnd>,
     /// Where the search for a free stream id goes on.
     next_id: u16,
+    /// Streams that may still be opened, once one was.
+    bucket: Option<StreamBucket>,
 }
 
 /// What runs between this half and one other node.
@@ -80,6 +84,17 @@ impl Streams {
             ends: vec![HopEnd::new(flow)],
             ..Streams::default()
         }
+    }
+
+    /// The origin asks for a stream that leads out of the network.
+    pub fn asked(&mut self, params: &StreamDosParams, now: Instant) -> StreamVerdict {
+        if !params.enabled {
+            return StreamVerdict::Allow;
+        }
+        let bucket = self
+            .bucket
+            .get_or_insert_with(|| StreamBucket::new(params, now));
+        bucket.stream_asked(params, now)
     }
 
     /// Whether a stream id is taken.

@@ -87,6 +87,10 @@ params! {
     allow_network_reentry: bool = "allow-network-reentry", 0, 0, 1, flag;
     /// Whether an exit refuses circuits from hops that are not known relays.
     refuse_unknown_exits: bool = "refuseunknownexits", 1, 0, 1, flag;
+    /// How long an exit waits for a name server before it asks again.
+    exit_dns_timeout: Duration = "exit_dns_timeout", 1000, 1, 120_000, millis;
+    /// How often an exit asks for a name.
+    exit_dns_num_attempts: u32 = "exit_dns_num_attempts", 2, 0, 255, count;
 
     /// Half-life of a circuit's priority.
     circuit_priority_halflife: Duration = "CircuitPriorityHalflifeMsec", 30_000, 1, MAX, millis;

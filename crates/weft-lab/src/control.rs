@@ -257,15 +257,17 @@ impl Attacher {
                     let deadline = Instant::now() + Duration::from_millis(200);
                     match control.event(deadline) {
                         Ok(Some(event)) => {
-                            attach(&mut control, &event);
+                            // Noted first: who hears from its application that a stream failed
+                            // finds here why.
                             if is_trouble(&event) {
                                 let mut noted =
                                     noted.lock().unwrap_or_else(PoisonError::into_inner);
-                                noted.push_back(event);
+                                noted.push_back(event.clone());
                                 if noted.len() > TROUBLES {
                                     noted.pop_front();
                                 }
                             }
+                            attach(&mut control, &event);
                         }
                         Ok(None) => {}
                         // The client has ended; its streams fail by themselves.

@@ -1,12 +1,14 @@
 //! What a target must do among C tor nodes, as scenarios that a test states and runs.
 
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::load::{self, Load, Phase};
+use crate::load::{self, Circuits, Load, Phase, Place};
 use crate::network::{Network, Program, Relay};
+use crate::traffic::{self, Direction, Far, NameServer, Request, transfer};
 
 /// Runs a load, fails unless all of it arrived whole, and says in a line what it cost.
 pub fn moves(
@@ -145,6 +147,69 @@ pub fn takes_turns(
         network.wait_protocols(nickname).with_context(turn)?;
         moves(network, nickname, program, load).with_context(turn)?;
     }
+    Ok(())
+}
+
+/// The name that [`lets_out`] connects to; its address is 127.0.0.1.
+pub const SERVER_NAME: &str = "server.example";
+/// A name that [`lets_out`] looks up, and what it must find.
+pub const KNOWN_NAME: (&str, Ipv4Addr) = ("known.example", Ipv4Addr::new(192, 0, 2, 7));
+
+/// The target as an exit, whose name server is `names`: streams by address and by name move bytes,
+/// names are looked up, and what does not work is told for what it is.
+pub fn lets_out(network: &Network, nickname: &str, names: &NameServer) -> Result<()> {
+    let circuits = Circuits::build(network, nickname, Place::Exit, 1)?;
+    let &(client, circuit) = circuits.circuits().first().context("no circuit")?;
+    let (proxy, user) = (network.clients()[client].socks(), circuit.to_string());
+    let server = circuits.server();
+
+    let by_name = Far::Name(SERVER_NAME, server.port());
+    for (seed, direction) in [(3, Direction::Down), (4, Direction::Up)] {
+        let request = Request {
+            direction,
+            bytes: 300_000,
+            seed,
+        };
+        transfer(proxy, &user, by_name, request)
+            .with_context(|| circuits.troubles())
+            .context("a stream by name")?;
+    }
+
+    let (name, address) = KNOWN_NAME;
+    let found = traffic::resolve(proxy, &user, name).context("looking a name up")?;
+    ensure!(found == IpAddr::V4(address), "{name} is {found}");
+    let asked = names.asked();
+    traffic::resolve(proxy, &user, name).context("looking a name up again")?;
+    ensure!(names.asked() == asked, "what is known was asked again");
+
+    let one = Request {
+        direction: Direction::Down,
+        bytes: 1,
+        seed: 5,
+    };
+    let nobody = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
+    let forbidden = SocketAddr::from(([192, 0, 2, 1], 80));
+    for (far, reason) in [
+        (Far::Addr(nobody), "CONNECTREFUSED"),
+        (Far::Addr(forbidden), "EXITPOLICY"),
+        (Far::Name("gone.example", 80), "RESOLVEFAILED"),
+        (Far::Name("silent.example", 80), "RESOLVEFAILED"),
+    ] {
+        let result = transfer(proxy, &user, far, one);
+        ensure!(result.is_err(), "{far} answered");
+        let troubles = circuits.troubles();
+        let told = format!("REMOTE_REASON={reason}");
+        ensure!(
+            troubles.contains(&told),
+            "no {reason} for {far}: {troubles}"
+        );
+    }
+    ensure!(
+        traffic::resolve(proxy, &user, "gone.example").is_err(),
+        "what is gone was found"
+    );
+    // Streams that fail leave others alone.
+    transfer(proxy, &user, server, one).context("a stream after those that failed")?;
     Ok(())
 }
 

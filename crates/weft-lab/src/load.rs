@@ -1,5 +1,6 @@
 //! A load on one target: circuits through it, bytes over them, and what it cost the target.
 
+use std::net::SocketAddr;
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -169,6 +170,11 @@ impl<'a> Circuits<'a> {
     /// Client and circuit id of each circuit, in the order in which they were asked for by each client.
     pub(crate) fn circuits(&self) -> &[(usize, u32)] {
         &self.circuits
+    }
+
+    /// The server that loads talk to.
+    pub fn server(&self) -> SocketAddr {
+        self.server.address()
     }
 
     /// The network that they are in.

@@ -420,6 +420,18 @@ impl RelayController {
             .is_some_and(|connection| connection.accepted)
     }
 
+    /// The relay that an open connection leads to, and its address.
+    pub fn peer_of(&self, connection: ConnectionId) -> (Option<[u8; 20]>, Option<IpAddr>) {
+        let Some(connection) = self.connections.get(connection) else {
+            return (None, None);
+        };
+        let rsa = match &connection.state {
+            State::Relay { rsa, .. } => Some(*rsa),
+            State::Accepted | State::Connecting { .. } | State::Client => None,
+        };
+        (rsa, Some(connection.addr.ip()))
+    }
+
     /// Whether there is an open connection to the relay with this RSA identity.
     pub fn has_link_to(&self, rsa: &[u8; 20]) -> bool {
         self.connections.has_relay(rsa)

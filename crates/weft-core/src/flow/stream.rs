@@ -7,6 +7,7 @@ use weft_cell::stream_msg::{Xoff, Xon};
 
 use super::vegas::ewma;
 use super::{CcParams, FlowError};
+use crate::bucket::TokenBucket;
 
 /// DATA cells that a stream's window begins with.
 const WINDOW: u16 = 500;
@@ -88,12 +89,31 @@ impl StreamFlow {
         }
     }
 
-    /// The most that the other end wants, in bytes per second, as its last XON said. To be obeyed
-    /// by whoever reads the socket; `None` for no limit.
+    /// The most that the other end wants, in bytes per second, as its last XON said; `None` for no
+    /// limit. [`pace`](Self::pace) keeps to it.
     pub fn rate(&self) -> Option<u64> {
         match &self.0 {
             Kind::Fixed { .. } => None,
             Kind::XonXoff(state) => state.rate,
+        }
+    }
+
+    /// How many of `wanted` bytes may be read from the socket now, so that the other end gets them
+    /// no faster than it said; or how long to wait. What was read is told by
+    /// [`note_read`](Self::note_read).
+    pub fn pace(&mut self, wanted: usize, now: Instant) -> Result<usize, Duration> {
+        match &mut self.0 {
+            Kind::Fixed { .. } => Ok(wanted),
+            Kind::XonXoff(state) => state.pace(wanted, now),
+        }
+    }
+
+    /// So many bytes were read from the socket.
+    pub fn note_read(&mut self, bytes: usize, now: Instant) {
+        if let Kind::XonXoff(state) = &mut self.0
+            && let Some(bucket) = &mut state.bucket
+        {
+            bucket.take(u64::try_from(bytes).unwrap_or(u64::MAX), now);
         }
     }
 
@@ -180,6 +200,8 @@ struct XonXoff {
     stopped: bool,
     /// What its last XON said, in bytes per second.
     rate: Option<u64>,
+    /// What may be sent of that at once; made when it is first asked for.
+    bucket: Option<TokenBucket>,
     peer: Peer,
     drain: Drain,
 }
@@ -238,6 +260,7 @@ impl XonXoff {
         XonXoff {
             stopped: false,
             rate: None,
+            bucket: None,
             peer: Peer {
                 strict: side == Side::Client,
                 xoff_limit: (bytes(theirs, SMALL_CELL) / 2).max(1),
@@ -277,6 +300,30 @@ impl XonXoff {
             rate => Some(rate * 1000),
         };
         Ok(())
+    }
+
+    fn pace(&mut self, wanted: usize, now: Instant) -> Result<usize, Duration> {
+        let Some(rate) = self.rate else {
+            self.bucket = None;
+            return Ok(wanted);
+        };
+        // A tenth of a second's worth, but no more than makes the other end say XOFF again; and no
+        // less than comes between two looks at the clock.
+        let burst = (rate / 10).min(self.peer.xoff_limit);
+        let burst = burst.max(rate / 500).max(2 * u64::from(LARGE_CELL));
+        let bucket = self
+            .bucket
+            .get_or_insert_with(|| TokenBucket::new(rate, burst, now));
+        bucket.set_limit(rate, burst);
+        // Not by drops: no cell shall be emptier than it would be.
+        let least = wanted.min(MAX_DATA);
+        match bucket.ready_in(u64::try_from(least).unwrap_or(u64::MAX), now) {
+            Some(Duration::ZERO) => {
+                let level = usize::try_from(bucket.level(now)).unwrap_or(usize::MAX);
+                Ok(wanted.min(level))
+            }
+            wait => Err(wait.unwrap_or(Duration::MAX)),
+        }
     }
 
     fn note_queue(&mut self, queued: usize, written: usize, now: Instant) -> Option<FlowMsg> {

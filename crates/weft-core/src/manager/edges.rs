@@ -2,7 +2,7 @@
 //! (tor-spec 6.2 to 6.4, 7.4, proposal 324's XON and XOFF).
 
 use std::net::IpAddr;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rand::Rng as _;
 use weft_cell::RelayCmd;
@@ -104,6 +104,15 @@ impl LocalConnectionManager {
         self.edge_room(slot) > 0
     }
 
+    /// How many of so many bytes may be read from an edge's socket now, by what its far end said of
+    /// its reader, or how long to wait (proposal 324, 4.1.2).
+    pub fn edge_pace(&mut self, slot: u32, wanted: usize, now: Instant) -> Result<usize, Duration> {
+        match self.edges.get_mut(slot) {
+            Some(edge) => edge.flow.pace(wanted, now),
+            None => Ok(wanted),
+        }
+    }
+
     /// Takes bytes of an edge's socket: as many as [`edge_room`](Self::edge_room) said at most.
     pub fn edge_data(&mut self, slot: u32, mut bytes: &[u8], now: Instant) {
         let Some(edge) = self.edges.get_mut(slot) else {
@@ -115,6 +124,7 @@ impl LocalConnectionManager {
             side.optimistic.extend_from_slice(bytes);
         }
         edge.gave += bytes.len() as u64;
+        edge.flow.note_read(bytes.len(), now);
         self.totals.streams.packaged += bytes.len() as u64;
         while !bytes.is_empty() {
             let Some(edge) = self.edges.get_mut(slot) else {

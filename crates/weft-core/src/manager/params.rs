@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::flow::CcParams;
 use crate::padding::PaddingParams;
+use crate::stream_dos::StreamDosParams;
 
 /// What every connection thread of this relay is told. Replaced whole when anything changes.
 #[derive(Clone, Debug)]
@@ -41,6 +42,8 @@ pub struct RelayParams {
     pub padding: PaddingParams,
     /// Congestion control, of circuits whose handshake agrees on it.
     pub cc: CcParams,
+    /// How many streams a circuit may open here.
+    pub stream_dos: StreamDosParams,
     /// The version of SENDMEs that this node sends (consensus `sendme_emit_min_version`).
     pub sendme_emit: u8,
     /// The lowest version that it accepts (consensus `sendme_accept_min_version`).
@@ -66,6 +69,7 @@ impl RelayParams {
             keepalive: Duration::from_secs(300),
             padding: PaddingParams::default(),
             cc: CcParams::default(),
+            stream_dos: StreamDosParams::default(),
             sendme_emit: 1,
             sendme_accept: 0,
         }

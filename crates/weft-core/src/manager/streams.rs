@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use weft_cell::reason::{DestroyReason, EndReason};
 use weft_cell::relay::{self, RelayBody};
-use weft_cell::stream_msg::{Begin, End, Resolve, Resolved, Sendme};
+use weft_cell::stream_msg::{Answer, AnswerKind, Begin, End, Resolve, Resolved, Sendme};
 use weft_cell::{Cell, ChanCmd, RelayCmd};
 
 use super::{LocalConnectionManager, Tell};
@@ -16,6 +16,7 @@ use crate::handshake::PeerIdentity;
 use crate::message::{
     Carried, Control, EdgeCell, EdgeControl, HalfControl, StreamAsk, StreamRequest, ToController,
 };
+use crate::stream_dos::StreamVerdict;
 use crate::streams::{MAX_EARLY, Place, Streams};
 
 /// Cells in a half's queue past which its edges wait (C tor's `cell_queue_highwatermark` is 256; a
@@ -86,6 +87,29 @@ impl LocalConnectionManager {
             // C tor's answer to a stream number in use: nothing.
             self.totals.cells_dropped += 1;
             return;
+        }
+        if ask != StreamAsk::BeginDir {
+            let verdict = streams.asked(&self.params.stream_dos, now);
+            self.totals.streams.too_many += u64::from(verdict.is_too_many());
+            match verdict {
+                StreamVerdict::Allow | StreamVerdict::Count => {}
+                StreamVerdict::RefuseStream if command == RelayCmd::RESOLVE => {
+                    let resolved = Resolved {
+                        answers: vec![Answer {
+                            kind: AnswerKind::TransientError,
+                            ttl: 60,
+                        }],
+                    };
+                    let data = resolved.encode().unwrap_or_default();
+                    return self.say(slot, 0, RelayCmd::RESOLVED, stream, &data, now);
+                }
+                StreamVerdict::RefuseStream => {
+                    return self.refuse_stream(slot, stream, EndReason::MISC, now);
+                }
+                StreamVerdict::CloseCircuit => {
+                    return self.close_half(slot, DestroyReason::RESOURCELIMIT, Tell::Both, now);
+                }
+            }
         }
         if !streams.add(stream, 0, Place::Deciding(Vec::new())) {
             return self.refuse_stream(slot, stream, EndReason::RESOURCELIMIT, now);

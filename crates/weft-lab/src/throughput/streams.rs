@@ -372,7 +372,7 @@ pub(super) fn open(
             .enumerate()
             .filter(|(_, one)| one.0 == proxy);
         mine.map(|(place, (_, user))| {
-            let stream = socks::connect(proxy, user, server, STALL)?;
+            let stream = socks::connect(proxy, user, server.into(), STALL)?;
             Ok((place, stream))
         })
         .collect::<Result<Vec<_>>>()

@@ -6,18 +6,21 @@
 //! of what arrived. Both ends wait for an answer before they close, because C tor ends a stream when
 //! the application half-closes it.
 
+mod names;
 mod payload;
 mod server;
 pub(crate) mod socks;
 
 use std::io::{Read, Write};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
+pub use names::NameServer;
 use payload::{CHUNK, Digest, Payload};
 pub use server::Server;
+pub use socks::Far;
 
 /// How long one read or write may make no progress.
 const STALL: Duration = Duration::from_secs(60);
@@ -98,14 +101,14 @@ pub struct Transfer {
 
 /// Moves one payload between us and `server` by way of the SOCKS5 proxy at `proxy`, to which we are
 /// `user`. An error if anything fails or a hash differs.
-pub fn transfer(
+pub fn transfer<'a>(
     proxy: SocketAddr,
     user: &str,
-    server: SocketAddr,
+    server: impl Into<Far<'a>>,
     request: Request,
 ) -> Result<Transfer> {
     let start = Instant::now();
-    let mut stream = socks::connect(proxy, user, server, STALL)?;
+    let mut stream = socks::connect(proxy, user, server.into(), STALL)?;
     let moved = match request.direction {
         Direction::Down => download(&mut stream, request),
         Direction::Up => upload(&mut stream, request),
@@ -122,6 +125,11 @@ pub fn transfer(
         first_byte: first - start,
         last_byte: start.elapsed(),
     })
+}
+
+/// Has the SOCKS5 proxy at `proxy`, to which we are `user`, look a name up.
+pub fn resolve(proxy: SocketAddr, user: &str, name: &str) -> Result<IpAddr> {
+    socks::resolve(proxy, user, name, STALL)
 }
 
 /// When the first byte came, what the seed says, and what arrived.

@@ -1,30 +1,86 @@
 //! The client side of SOCKS 5 with a user name (RFC 1928, RFC 1929).
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+
+/// What a proxy is asked to reach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Far<'a> {
+    /// An address.
+    Addr(SocketAddr),
+    /// A host name, which the proxy has looked up, and a port.
+    Name(&'a str, u16),
+}
+
+impl From<SocketAddr> for Far<'_> {
+    fn from(addr: SocketAddr) -> Self {
+        Far::Addr(addr)
+    }
+}
+
+impl std::fmt::Display for Far<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Far::Addr(addr) => write!(f, "{addr}"),
+            Far::Name(name, port) => write!(f, "{name}:{port}"),
+        }
+    }
+}
+
+/// CONNECT of RFC 1928.
+const CONNECT: u8 = 1;
+/// C tor's own: look a name up (socks-extensions).
+const RESOLVE: u8 = 0xf0;
 
 /// Connects to `target` through the proxy, to which we are `user`. Reads and writes of the stream
 /// fail after `stall` without progress.
 pub(crate) fn connect(
     proxy: SocketAddr,
     user: &str,
-    target: SocketAddr,
+    target: Far<'_>,
     stall: Duration,
 ) -> Result<TcpStream> {
+    Ok(ask(proxy, user, CONNECT, target, stall)?.0)
+}
+
+/// Has the proxy look a name up.
+pub(crate) fn resolve(
+    proxy: SocketAddr,
+    user: &str,
+    name: &str,
+    stall: Duration,
+) -> Result<IpAddr> {
+    let (_, found) = ask(proxy, user, RESOLVE, Far::Name(name, 0), stall)?;
+    found.context("the answer is no address")
+}
+
+/// The stream that the proxy gives, and the address that it says.
+fn ask(
+    proxy: SocketAddr,
+    user: &str,
+    command: u8,
+    target: Far<'_>,
+    stall: Duration,
+) -> Result<(TcpStream, Option<IpAddr>)> {
     let mut stream = TcpStream::connect(proxy)
         .with_context(|| format!("connecting to the SOCKS port {proxy}"))?;
     stream.set_read_timeout(Some(stall))?;
     stream.set_write_timeout(Some(stall))?;
     stream.set_nodelay(true)?;
-    handshake(&mut stream, user, target)
+    let found = handshake(&mut stream, user, command, target)
         .with_context(|| format!("asking the SOCKS port {proxy} for {target} as {user:?}"))?;
-    Ok(stream)
+    Ok((stream, found))
 }
 
-fn handshake(stream: &mut (impl Read + Write), user: &str, target: SocketAddr) -> Result<()> {
+fn handshake(
+    stream: &mut (impl Read + Write),
+    user: &str,
+    command: u8,
+    target: Far<'_>,
+) -> Result<Option<IpAddr>> {
     stream.write_all(&[5, 1, 2])?; // version 5, one method: user name and password
     let mut method = [0; 2];
     stream.read_exact(&mut method)?;
@@ -39,18 +95,26 @@ fn handshake(stream: &mut (impl Read + Write), user: &str, target: SocketAddr) -
     stream.read_exact(&mut status)?;
     ensure!(status[1] == 0, "it refused the user name: {status:?}");
 
-    let mut request = vec![5, 1, 0]; // version 5, CONNECT, reserved
-    match target {
-        SocketAddr::V4(v4) => {
+    let mut request = vec![5, command, 0]; // version 5, command, reserved
+    let port = match target {
+        Far::Addr(SocketAddr::V4(v4)) => {
             request.push(1);
             request.extend_from_slice(&v4.ip().octets());
+            v4.port()
         }
-        SocketAddr::V6(v6) => {
+        Far::Addr(SocketAddr::V6(v6)) => {
             request.push(4);
             request.extend_from_slice(&v6.ip().octets());
+            v6.port()
         }
-    }
-    request.extend_from_slice(&target.port().to_be_bytes());
+        Far::Name(name, port) => {
+            let length = u8::try_from(name.len()).context("a SOCKS name has at most 255 bytes")?;
+            request.extend([3, length]);
+            request.extend_from_slice(name.as_bytes());
+            port
+        }
+    };
+    request.extend_from_slice(&port.to_be_bytes());
     stream.write_all(&request)?;
     let mut reply = [0; 4];
     stream.read_exact(&mut reply)?;
@@ -67,7 +131,10 @@ fn handshake(stream: &mut (impl Read + Write), user: &str, target: SocketAddr) -
     };
     let mut rest = vec![0; bound];
     stream.read_exact(&mut rest)?;
-    Ok(())
+    let v4 = rest.first_chunk::<4>().filter(|_| reply[3] == 1);
+    let v6 = rest.first_chunk::<16>().filter(|_| reply[3] == 4);
+    let v6 = v6.map(|octets| IpAddr::from(*octets));
+    Ok(v4.map(|octets| IpAddr::from(*octets)).or(v6))
 }
 
 /// The words of RFC 1928, section 6.
@@ -125,7 +192,8 @@ mod tests {
             // Whatever it says, until it leaves: a close with bytes unread would reset it.
             let _ = client.read_to_end(&mut Vec::new());
         });
-        let error = connect(proxy, "7", proxy, Duration::from_secs(10)).expect_err("refused");
+        let error =
+            connect(proxy, "7", proxy.into(), Duration::from_secs(10)).expect_err("refused");
         assert!(
             format!("{error:#}").contains("connection refused"),
             "{error:#}"

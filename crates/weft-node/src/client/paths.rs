@@ -73,7 +73,7 @@ impl Paths {
         self.network = None;
     }
 
-    /// torrc has changed. True: the guards are others now.
+    /// torrc has changed. True: circuits so far were chosen by other rules.
     pub fn set_options(
         &mut self,
         options: PathOptions,
@@ -84,7 +84,9 @@ impl Paths {
         self.times_options = times;
         let params = self.times.params().clone();
         self.times.update(times, params);
-        self.selector.set_options(options, now.wall, rng)
+        let others = *self.selector.options() != options;
+        self.selector.set_options(options, now.wall, rng);
+        others
     }
 
     /// The network as it is known.

@@ -213,7 +213,10 @@ impl Task {
     /// torrc has changed.
     fn on_settings(&mut self, settings: ClientSettings, now: Now) {
         let paths = self.client.chooser();
-        paths.set_options(settings.paths, settings.times, now, &mut self.rng);
+        if paths.set_options(settings.paths, settings.times, now, &mut self.rng) {
+            tracing::info!("Other relays are wanted or excluded: circuits so far are abandoned");
+            self.client.abandon_circuits();
+        }
         self.directory.set_options(settings.directory);
         map_all(&mut self.client, &settings.maps);
         self.client.set_config(settings.config, now);
@@ -229,7 +232,10 @@ impl Task {
             Some(network) => {
                 self.out.send(FromClient::Network(network.clone()));
                 let paths = self.client.chooser();
-                paths.set_network(network, now, &mut self.rng);
+                if paths.set_network(network, now, &mut self.rng) {
+                    crate::notice!("Other guards are in use now: circuits so far are abandoned");
+                    self.client.abandon_circuits();
+                }
                 let phase = self.progress.enough();
                 self.tell_progress(phase);
             }

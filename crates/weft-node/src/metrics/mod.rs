@@ -74,6 +74,8 @@ mod tests {
         let mut counts = weft_core::controller::Counts::default();
         counts.relay_onionskins.ntor_v3.dropped = 8;
         counts.booked.initiated.ipv6 = 9;
+        let mut exits = crate::exit::ExitCounts::default();
+        (exits.begins, exits.resolves, exits.ports_exhausted) = (13, 14, 2);
         Snapshot {
             started: SystemTime::UNIX_EPOCH + Duration::from_millis(1500),
             reports: vec![report(0), report(1)],
@@ -85,7 +87,8 @@ mod tests {
             metrics_accepted: FamilyCounts { ipv4: 5, ipv6: 1 },
             metrics_refused: FamilyCounts::default(),
             max_connections: 19968,
-            ports_exhausted: 0,
+            ports_exhausted: 1,
+            exits,
             flags: RelayFlags::empty() | RelayFlag::Fast | RelayFlag::Running,
             signing_expires: Some(SystemTime::UNIX_EPOCH + Duration::from_secs(77)),
             workers: vec![WorkerCounts {
@@ -121,6 +124,11 @@ mod tests {
              family=\"ipv6\"} 9",
             "tor_relay_connections{type=\"Metrics\",direction=\"received\",state=\"opened\",\
              family=\"ipv4\"} 1",
+            "tor_relay_load_tcp_exhaustion_total 3",
+            "tor_relay_streams_total{type=\"BEGIN\"} 13",
+            "tor_relay_streams_total{type=\"RESOLVE\"} 14",
+            "tor_relay_exit_dns_query_total 0",
+            "tor_relay_exit_dns_error_total{reason=\"tor_timeout\"} 0",
             "tor_relay_flag{type=\"Fast\"} 1",
             "tor_relay_flag{type=\"Guard\"} 0",
             "tor_relay_signing_cert_expiry_timestamp 77",

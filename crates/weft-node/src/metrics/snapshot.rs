@@ -7,6 +7,7 @@ use weft_core::dos::DosCounts;
 use weft_core::message::{Report, Totals};
 use weft_dir::command::RelayFlags;
 
+use crate::exit::ExitCounts;
 use crate::workers::WorkerCounts;
 
 /// See the module. Counters are since the start.
@@ -34,6 +35,8 @@ pub struct Snapshot {
     pub max_connections: usize,
     /// Connections that could not be opened because no local port was left.
     pub ports_exhausted: u64,
+    /// Streams that end here.
+    pub exits: ExitCounts,
     /// What the consensus says of the relay; empty where it does not list it.
     pub flags: RelayFlags,
     /// When the signing key's certificate ends, with an offline master key.

@@ -16,6 +16,7 @@ pub(super) fn write(text: &mut Text, snapshot: &Snapshot, open: FamilyCounts) {
     load(text, snapshot, open);
     defences(text, snapshot);
     rendezvous(text, snapshot);
+    exits(text, snapshot);
     network(text, snapshot);
 }
 
@@ -154,7 +155,7 @@ fn load(text: &mut Text, snapshot: &Snapshot, open: FamilyCounts) {
         "tor_relay_load_tcp_exhaustion_total",
         Kind::Counter,
         "Total number of times we ran out of TCP ports",
-        snapshot.ports_exhausted,
+        snapshot.ports_exhausted + snapshot.exits.ports_exhausted,
     );
     text.family(
         "tor_relay_traffic_bytes",
@@ -185,6 +186,7 @@ fn defences(text: &mut Text, snapshot: &Snapshot) {
         ("conn_rejected", dos.connections_too_fast),
         ("concurrent_conn_rejected", dos.connections_concurrent),
         ("single_hop_refused", dos.single_hop),
+        ("stream_rejected", totals.streams.too_many),
     ] {
         text.sample(&[("type", of)], count);
     }
@@ -221,6 +223,37 @@ fn rendezvous(text: &mut Text, snapshot: &Snapshot) {
         ("circuit_dead", totals.join_dead),
     ] {
         text.sample(&[("action", action)], count);
+    }
+}
+
+/// Streams that end here, and the names that they lead to.
+fn exits(text: &mut Text, snapshot: &Snapshot) {
+    let exits = &snapshot.exits;
+    text.family(
+        "tor_relay_streams_total",
+        Kind::Counter,
+        "Total number of streams",
+    );
+    for (command, count) in [
+        ("BEGIN", exits.begins),
+        ("BEGIN_DIR", exits.begin_dirs),
+        ("RESOLVE", exits.resolves),
+    ] {
+        text.sample(&[("type", command)], count);
+    }
+    text.single(
+        "tor_relay_exit_dns_query_total",
+        Kind::Counter,
+        "Total number of DNS queries done by this relay",
+        exits.dns_queries(),
+    );
+    text.family(
+        "tor_relay_exit_dns_error_total",
+        Kind::Counter,
+        "Total number of DNS errors encountered by this relay",
+    );
+    for (reason, count) in exits.dns_results() {
+        text.sample(&[("reason", reason)], count);
     }
 }
 

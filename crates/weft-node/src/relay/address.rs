@@ -248,6 +248,7 @@ impl Relay {
         if found != self.addresses {
             self.addresses = found;
             self.tell_thread_params();
+            self.apply_exits(false, Instant::now());
             self.reachability
                 .set_addresses(found.v4.map(SocketAddr::V4), found.v6.map(SocketAddr::V6));
             let (ipv4, ipv6) = self.reachability.is_reachable();

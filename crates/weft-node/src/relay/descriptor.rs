@@ -12,18 +12,23 @@ use weft_dir::descriptor::{DescriptorKeys, OwnDescriptor};
 
 use super::address::Addresses;
 use crate::keys::RelayKeys;
-use crate::torrc::Options;
+use crate::torrc::policy::Family;
+use crate::torrc::{ExitPolicy, Options};
 
 /// The subprotocols that this relay speaks, and no more: links, link authentication, circuits by
 /// ntor and ntor-v3 with EXTEND2 over IPv6, authenticated SENDMEs and congestion control, the documents
 /// that it reads.
 const PROTOCOLS: &str = "Cons=2 Desc=2 FlowCtrl=1-2 Link=4-5 LinkAuth=3 Microdesc=2 Relay=2-4";
 
-/// The descriptor, once an IPv4 address is known.
+/// The summary of a policy that lets nothing out.
+const NO_PORT: &str = "reject 1-65535";
+
+/// The descriptor, once an IPv4 address is known; `policy` is what the relay lets out now.
 pub(super) fn own_descriptor(
     options: &Options,
     keys: &RelayKeys,
     addresses: &Addresses,
+    policy: &ExitPolicy,
 ) -> Option<OwnDescriptor> {
     let ipv4 = addresses.v4?;
     let bandwidth = &options.bandwidth;
@@ -51,8 +56,12 @@ pub(super) fn own_descriptor(
             &options.identity.nickname,
             &keys.fingerprint(),
         ),
-        exit_policy: Vec::new(),
-        ipv6_policy: None,
+        // None at all is "reject *:*".
+        exit_policy: match policy.rejects_all() {
+            true => Vec::new(),
+            false => policy.descriptor_lines(),
+        },
+        ipv6_policy: Some(policy.summary(Family::V6)).filter(|summary| summary != NO_PORT),
         hidden_service_dir: false,
         tunnelled_dir_server: false,
         hibernating: false,
@@ -202,7 +211,7 @@ mod tests {
         };
         let own = |torrc: &str| {
             let options = options(&format!("{RELAY}{torrc}"));
-            own_descriptor(&options, &keys, &addresses).unwrap()
+            own_descriptor(&options, &keys, &addresses, &options.exit.policy).unwrap()
         };
         let plain = own("");
         assert_eq!(plain.nickname, "me");
@@ -221,6 +230,16 @@ mod tests {
         assert_eq!(set.max_advertised, Some(100 << 10));
         assert_eq!(set.relay_bandwidth_rate, Some(200 << 10));
         assert!(!set.extra_info_statistics);
-        assert!(own_descriptor(&options(RELAY), &keys, &Addresses::default()).is_none());
+        let nowhere = Addresses::default();
+        let policy = ExitPolicy::reject_all();
+        assert!(own_descriptor(&options(RELAY), &keys, &nowhere, &policy).is_none());
+        assert!(plain.exit_policy.is_empty() && plain.ipv6_policy.is_none());
+        let exit =
+            own("ExitRelay 1\nExitPolicyRejectPrivate 0\nExitPolicy accept *:80,reject *:*\n");
+        assert_eq!(exit.exit_policy, ["accept *:80", "reject *:*"]);
+        assert_eq!(exit.ipv6_policy, None);
+        let six = own("ExitRelay 1\nIPv6Exit 1\nExitPolicy accept *:443,reject *:*\n");
+        assert_eq!(six.ipv6_policy.as_deref(), Some("accept 443"));
+        assert!(six.exit_policy.contains(&"reject 10.0.0.0/8:*".to_owned()));
     }
 }

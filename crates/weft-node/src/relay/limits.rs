@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use weft_core::controller::ControllerParams;
 use weft_core::dos::DosParams;
 use weft_core::manager::RelayParams;
 use weft_core::padding::PaddingParams;
+use weft_core::stream_dos::{StreamDefense, StreamDosParams};
 use weft_dir::params::Params;
 
 use super::{Relay, congestion};
@@ -53,6 +54,7 @@ pub(super) fn relay_params(
             pad_before_usage: consensus.nf_pad_before_usage,
             pad_relays: consensus.nf_pad_relays,
         },
+        stream_dos: stream_dos(options, consensus),
         cc: congestion::cc_params(consensus),
         sendme_emit: congestion::byte(consensus.sendme_emit_min_version),
         sendme_accept: congestion::byte(consensus.sendme_accept_min_version),
@@ -183,6 +185,27 @@ fn dos_params(options: &Options, consensus: &Params) -> DosParams {
     }
 }
 
+/// How many streams a circuit may open: torrc over consensus.
+fn stream_dos(options: &Options, consensus: &Params) -> StreamDosParams {
+    let torrc = &options.dos;
+    let defense = torrc
+        .stream_creation_defense_type
+        .unwrap_or(consensus.dos_stream_creation_defense_type);
+    StreamDosParams {
+        enabled: torrc
+            .stream_creation_enabled
+            .unwrap_or(consensus.dos_stream_creation_enabled),
+        rate: torrc
+            .stream_creation_rate
+            .unwrap_or(consensus.dos_stream_creation_rate),
+        burst: torrc
+            .stream_creation_burst
+            .unwrap_or(consensus.dos_stream_creation_burst),
+        // A number that means nothing defends nothing, as in C tor.
+        defense: StreamDefense::from_number(defense).unwrap_or(StreamDefense::None),
+    }
+}
+
 /// The bytes per second and the burst that all threads share. C tor has two buckets, for all
 /// traffic and for what is relayed; since all traffic of links is relayed, and the limit of that is
 /// never above the other, the one with the lower limits is always the emptier one.
@@ -225,6 +248,8 @@ impl Relay {
         self.pool.set_limit(rate, burst);
         self.know_relays();
         self.tell_thread_params();
+        self.know_or_ports();
+        self.apply_exits(false, Instant::now());
     }
 
     /// Tells the connection threads what they follow.

@@ -129,6 +129,7 @@ impl Relay {
             metrics_refused: metrics.refused,
             max_connections: self.max_connections,
             ports_exhausted: metrics.ports_exhausted,
+            exits: self.exits.counts(),
             flags: metrics.flags,
             signing_expires: self
                 .keys

@@ -10,6 +10,7 @@ mod clock;
 mod congestion;
 mod connections;
 mod descriptor;
+mod exits;
 mod heartbeat;
 mod limits;
 mod listeners;
@@ -36,8 +37,7 @@ use std::time::{Duration, Instant};
 
 use mio::{Events, Poll, Token};
 use rand::rngs::StdRng;
-use weft_cell::reason::{DestroyReason, EndReason};
-use weft_cell::stream_msg::End;
+use weft_cell::reason::DestroyReason;
 use weft_core::controller::{Action, OnionskinKind, RelayController};
 use weft_core::handshake::Role;
 use weft_core::manager::RelayParams;
@@ -66,6 +66,7 @@ use address::{Addresses, HostNames};
 use apps::AppSide;
 use client::ClientSide;
 use clock::WallClock;
+use exits::ExitSide;
 use heartbeat::Heartbeat;
 use listeners::Listeners;
 use metrics::Metrics;
@@ -132,6 +133,8 @@ struct Relay {
     reachability: Reachability,
     probes: Vec<(SocketAddr, JoinHandle<Result<(), ProbeError>>)>,
     heartbeat: Heartbeat,
+    /// Streams that leave the network here.
+    exits: ExitSide,
     metrics: Metrics,
     shutdown: Shutdown,
     max_connections: usize,
@@ -213,6 +216,7 @@ impl Relay {
             }
         }
         self.take_messages(now);
+        self.take_dns_answers(now);
         while let Ok(event) = self.directory_events.try_recv() {
             self.on_directory(event, now);
         }
@@ -294,12 +298,7 @@ impl Relay {
                             .onionskin_answered(half, kind, None, refused);
                     }
                 }
-                // Exits are not served yet, and nothing is claimed.
-                Action::Stream(request) => {
-                    let end = End::new(EndReason::EXITPOLICY);
-                    self.controller
-                        .refuse_stream(request.half, request.stream, &end);
-                }
+                Action::Stream(request) => self.on_stream(request, now),
                 Action::Origin(event) => {
                     self.note_answer(&event);
                     if let Some(client) = &mut self.client {

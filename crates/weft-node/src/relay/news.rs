@@ -24,7 +24,8 @@ impl Relay {
         let Some(keys) = &self.keys else {
             return;
         };
-        match descriptor::own_descriptor(&self.options, keys, &self.addresses) {
+        match descriptor::own_descriptor(&self.options, keys, &self.addresses, self.exits.policy())
+        {
             Some(own) => self.directory(Command::Descriptor(Box::new(own))),
             None => tracing::info!("No IPv4 address known yet: no descriptor is published"),
         }

@@ -72,7 +72,7 @@ impl Relay {
 
     /// Tells the directory that we were overloaded. The descriptor gives the hour: once per log
     /// line is enough, and a flood of refusals does not become a flood of messages.
-    fn overloaded(&mut self) {
+    pub(super) fn overloaded(&mut self) {
         self.directory(Command::Overloaded(SystemTime::now()));
     }
 }

@@ -118,6 +118,7 @@ impl Relay {
         self.names.poll(&self.options, now);
         self.find_addresses();
         self.apply_params();
+        self.apply_exits(true, now);
         self.tell_metrics(Instant::now());
         Ok(())
     }

@@ -90,6 +90,7 @@ impl Relay {
                 Err(_) => result = Err(io::Error::other("a connection thread panicked")),
             }
         }
+        self.exits.end();
         if let Some(directory) = self.directory.take() {
             directory.shutdown();
         }

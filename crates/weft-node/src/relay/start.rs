@@ -30,7 +30,7 @@ use super::local_ports::LocalPortError;
 use super::metrics::Metrics;
 use super::shutdown::Shutdown;
 use super::signals::Signals;
-use super::{Context, Relay, SIGNAL, limits, upkeep};
+use super::{Context, Relay, SIGNAL, exits, limits, upkeep};
 use crate::keys::{KeyConfig, KeyError, RelayKeys};
 use crate::logging::RateLimit;
 use crate::notice;
@@ -99,6 +99,12 @@ pub enum StartError {
     /// The cache directory.
     #[error("CacheDirectory: {0}")]
     Cache(#[from] DirError),
+    /// ServerDNSResolvConfFile cannot be read.
+    #[error(
+        "{0}; set ServerDNSAllowBrokenConfig 1 to start all the same, without being an exit until \
+         it can be read"
+    )]
+    Dns(String),
     /// The system: threads, event loops.
     #[error("the operating system refused what the relay needs: {0}")]
     System(#[from] io::Error),
@@ -255,6 +261,18 @@ fn start(options: Options, context: Context) -> Result<Relay, StartError> {
         now,
     );
 
+    let settings = exits::exit_settings(&options, &network, addresses.ips());
+    let mut exits = exits::ExitSide::new(main.clone(), settings, rng.random());
+    let dns = exits::dns_config(&options, &network, max_connections);
+    if let Err(why) = exits.configure(dns, true, now) {
+        if !options.exit.dns.allow_broken_config {
+            return Err(StartError::Dns(why));
+        }
+        tracing::warn!(
+            "{why}. Couldn't set up any working nameservers. Network not up yet?  Will try again \
+             soon."
+        );
+    }
     // Before the directory, which publishes to it.
     let authority = match &keys {
         Some(keys) => authority::start(&options, keys, &addresses)?,
@@ -337,6 +355,7 @@ fn start(options: Options, context: Context) -> Result<Relay, StartError> {
         reachability,
         probes: Vec::new(),
         heartbeat: Heartbeat::new(now),
+        exits,
         metrics: Metrics::new(usize::from(count)),
         shutdown: Shutdown::default(),
         max_connections,

@@ -55,6 +55,7 @@ impl Relay {
             self.find_addresses();
         }
         self.test_reachability(now);
+        self.tick_exits(now);
         self.tell_metrics(now);
         if let Some(period) = self.options.log.heartbeat_period {
             let summary = self.heartbeat.due(now, period).then(|| self.summary(now));

@@ -404,7 +404,13 @@ impl ConnectionThread {
             // News comes when there is room; the kernel tells when there is more.
             return Ok(0);
         }
-        let wanted = room.min(READ_PER_TURN);
+        let wanted = match self.manager.edge_pace(edge, room.min(READ_PER_TURN), now) {
+            Ok(wanted) => wanted,
+            Err(wait) => {
+                self.edges.resting.push((now + wait.min(TICK), token));
+                return Ok(0);
+            }
+        };
         let grant = match &mut connection.allowance {
             Some(allowance) => {
                 match allowance.take(&mut self.common, Direction::Read, wanted, now) {

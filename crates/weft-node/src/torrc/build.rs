@@ -21,7 +21,7 @@ use super::fallback::{FallbackDir, default_fallbacks, parse_fallback_dir};
 use super::host::Host;
 use super::log_line::parse_log_line;
 use super::options::{
-    BandwidthOptions, BindPair, DirectoryOptions, DosOptions, ExitOptions, FileOptions,
+    BandwidthOptions, BindPair, DirectoryOptions, DnsOptions, DosOptions, ExitOptions, FileOptions,
     IdentityOptions, KeyOptions, LogOptions, MIN_MEM_IN_QUEUES, MetricsOptions, NetworkOptions,
     Options, OutboundBind, ProcessOptions, ResourceOptions, SchedulerKind, SchedulingOptions,
     TestingOptions,
@@ -493,12 +493,12 @@ impl Build<'_> {
         let exit_relay = self.flag_or_auto("ExitRelay");
         let untouched =
             lines.is_empty() && exit_relay.is_none() && !settings.reduced && !settings.ipv6;
-        let mut configured = ExitPolicy::reject_all();
+        let mut policy = ExitPolicy::reject_all();
         // C tor does not look at the policy of a relay that is told not to be an exit.
         if exit_relay != Some(false) && !untouched {
             let mut warnings = Vec::new();
             match ExitPolicy::parse(&lines, settings, &mut warnings) {
-                Ok(policy) => configured = policy,
+                Ok(parsed) => policy = parsed,
                 Err(why) => self.error("ExitPolicy", format!("ExitPolicy: {why}")),
             }
             let origin = self.settings.origin("ExitPolicy");
@@ -506,26 +506,37 @@ impl Build<'_> {
                 .into_iter()
                 .for_each(|warning| self.report.warn(origin, format!("ExitPolicy: {warning}")));
         }
-        if is_relay && !configured.rejects_all() {
-            let name = if exit_relay == Some(true) {
-                "ExitRelay"
-            } else {
-                "ExitPolicy"
-            };
-            self.report.warn(
-                self.settings.origin(name),
-                "this version of Weft relays only: it lets no traffic exit and publishes \
-                 \"reject *:*\", whatever ExitRelay and ExitPolicy say",
-            );
-        } else if is_relay && untouched {
+        if is_relay && untouched {
             self.report.notice(
                 None,
-                "this is not an exit relay; set ExitRelay 0 to say that this is so",
+                "By default, Weft does not run as an exit relay, like C tor. If you want to be an exit \
+                 relay, set ExitRelay to 1. To suppress this message in the future, set ExitRelay \
+                 to 0.",
             );
         }
         ExitOptions {
-            policy: ExitPolicy::reject_all(),
-            configured,
+            policy,
+            ipv6: settings.ipv6,
+            reject_private: settings.reject_private,
+            reject_local_interfaces: self.settings.flag("ExitPolicyRejectLocalInterfaces"),
+            refuse_unknown: self.flag_or_auto("RefuseUnknownExits"),
+            dns: self.dns(),
+        }
+    }
+
+    fn dns(&self) -> DnsOptions {
+        let tests = self.settings.csv("ServerDNSTestAddresses").iter();
+        DnsOptions {
+            resolv_conf: self
+                .settings
+                .text("ServerDNSResolvConfFile")
+                .map(PathBuf::from),
+            allow_broken_config: self.settings.flag("ServerDNSAllowBrokenConfig"),
+            search_domains: self.settings.flag("ServerDNSSearchDomains"),
+            randomize_case: self.settings.flag("ServerDNSRandomizeCase"),
+            detect_hijacking: self.settings.flag("ServerDNSDetectHijacking"),
+            test_addresses: tests.map(|name| name.to_ascii_lowercase()).collect(),
+            allow_non_rfc953: self.settings.flag("ServerDNSAllowNonRFC953Hostnames"),
         }
     }
 
@@ -547,6 +558,10 @@ impl Build<'_> {
             connection_connect_defense_time: self
                 .seconds_or_none("DoSConnectionConnectDefenseTimePeriod"),
             refuse_single_hop_rendezvous: self.flag_or_auto("DoSRefuseSingleHopClientRendezvous"),
+            stream_creation_enabled: self.flag_or_auto("DoSStreamCreationEnabled"),
+            stream_creation_rate: self.count_or_none("DoSStreamCreationRate"),
+            stream_creation_burst: self.count_or_none("DoSStreamCreationBurst"),
+            stream_creation_defense_type: self.count_or_none("DoSStreamCreationDefenseType"),
         }
     }
 

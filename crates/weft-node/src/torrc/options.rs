@@ -149,6 +149,23 @@ impl OutboundBind {
             IpAddr::V6(_) => self.or.v6.or(self.any.v6).map(IpAddr::V6),
         }
     }
+
+    /// The address from which to connect to `to` for an exit stream.
+    #[must_use]
+    pub fn for_exit(&self, to: IpAddr) -> Option<IpAddr> {
+        match to {
+            IpAddr::V4(_) => self.exit.v4.or(self.any.v4).map(IpAddr::V4),
+            IpAddr::V6(_) => self.exit.v6.or(self.any.v6).map(IpAddr::V6),
+        }
+    }
+
+    /// Every address of them.
+    pub fn all(&self) -> impl Iterator<Item = IpAddr> {
+        [self.any, self.or, self.exit].into_iter().flat_map(|pair| {
+            let v6 = pair.v6.map(IpAddr::V6);
+            pair.v4.map(IpAddr::V4).into_iter().chain(v6)
+        })
+    }
 }
 
 /// How much the relay may carry; bytes per second and bytes.
@@ -298,13 +315,44 @@ pub struct DirectoryOptions {
     pub cache: bool,
 }
 
-/// What exit traffic is allowed.
+/// What exit traffic is allowed, and how the names that it leads to are looked up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExitOptions {
-    /// The policy to publish and obey. Weft relays only, for now: always `reject *:*`.
+    /// The policy to publish and obey: what `ExitPolicy`, `ReducedExitPolicy`, `IPv6Exit` and the
+    /// rest ask for, but for the relay's own addresses.
     pub policy: ExitPolicy,
-    /// The policy that `ExitPolicy`, `ReducedExitPolicy`, `IPv6Exit` and the rest ask for.
-    pub configured: ExitPolicy,
+    /// `IPv6Exit`.
+    pub ipv6: bool,
+    /// `ExitPolicyRejectPrivate`: the relay's own addresses are rejected, besides the private
+    /// networks that `policy` rejects.
+    pub reject_private: bool,
+    /// `ExitPolicyRejectLocalInterfaces`: the addresses of this machine's interfaces, and those that
+    /// connections are opened from, are rejected, too.
+    pub reject_local_interfaces: bool,
+    /// `RefuseUnknownExits`: no streams on circuits that come from relays that the consensus does
+    /// not list (`None`: by consensus).
+    pub refuse_unknown: Option<bool>,
+    /// Name servers.
+    pub dns: DnsOptions,
+}
+
+/// How an exit looks names up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DnsOptions {
+    /// `ServerDNSResolvConfFile` (`None`: the system's).
+    pub resolv_conf: Option<PathBuf>,
+    /// `ServerDNSAllowBrokenConfig`: start even if that file cannot be read.
+    pub allow_broken_config: bool,
+    /// `ServerDNSSearchDomains`.
+    pub search_domains: bool,
+    /// `ServerDNSRandomizeCase`.
+    pub randomize_case: bool,
+    /// `ServerDNSDetectHijacking`.
+    pub detect_hijacking: bool,
+    /// `ServerDNSTestAddresses`, in lower case.
+    pub test_addresses: Vec<String>,
+    /// `ServerDNSAllowNonRFC953Hostnames`.
+    pub allow_non_rfc953: bool,
 }
 
 /// Defences against denial of service; `None` everywhere means by consensus (C tor's
@@ -337,6 +385,14 @@ pub struct DosOptions {
     pub connection_connect_defense_time: Option<Duration>,
     /// `DoSRefuseSingleHopClientRendezvous`.
     pub refuse_single_hop_rendezvous: Option<bool>,
+    /// `DoSStreamCreationEnabled`.
+    pub stream_creation_enabled: Option<bool>,
+    /// `DoSStreamCreationRate`: streams of one circuit per second.
+    pub stream_creation_rate: Option<u32>,
+    /// `DoSStreamCreationBurst`: streams of one circuit at once.
+    pub stream_creation_burst: Option<u32>,
+    /// `DoSStreamCreationDefenseType`: 1 none, 2 refuse streams, 3 close the circuit.
+    pub stream_creation_defense_type: Option<u32>,
 }
 
 /// Key lifetimes.

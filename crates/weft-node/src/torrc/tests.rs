@@ -261,25 +261,56 @@ fn an_option_that_weft_lacks_is_told_of_once() {
 }
 
 #[test]
-fn an_exit_is_told_that_it_is_none() {
+fn an_exit_has_the_policy_that_it_asks_for() {
     for text in [
         "ExitRelay 1",
         "ExitPolicy accept *:80",
         "ReducedExitPolicy 1",
+        "IPv6Exit 1",
     ] {
         let loaded = loaded(&format!("ORPort 9001\nContactInfo x\n{text}\n"));
-        let told = said(&loaded, Severity::Warn);
-        assert_eq!(told.len(), 1, "{told:?}");
-        assert!(told[0].contains("relays only"), "{told:?}");
-        assert!(loaded.options.exit.policy.rejects_all());
-        assert!(
-            loaded
-                .options
-                .exit
-                .configured
-                .allows([8, 8, 8, 8].into(), 80)
-        );
+        assert_eq!(said(&loaded, Severity::Warn), [""; 0]);
+        let exit = &loaded.options.exit;
+        assert!(exit.policy.allows([8, 8, 8, 8].into(), 80), "{text}");
+        assert!(!exit.policy.allows([8, 8, 8, 8].into(), 25), "{text}");
+        assert!(!exit.policy.allows([10, 8, 8, 8].into(), 80), "{text}");
+        assert_eq!(exit.ipv6, text.starts_with("IPv6"));
     }
+    for text in ["ExitRelay 0\nExitPolicy accept *:80", "ExitRelay 0", ""] {
+        let loaded = loaded(&format!("ORPort 9001\nContactInfo x\n{text}\n"));
+        assert!(loaded.options.exit.policy.rejects_all(), "{text}");
+    }
+}
+
+#[test]
+fn an_exit_s_name_servers_are_asked_as_torrc_says() {
+    let dns = |text: &str| {
+        let text = format!("ORPort 9001\nContactInfo x\nExitRelay 1\n{text}");
+        let options = loaded(&text).options;
+        (options.exit.dns, options.exit.refuse_unknown, options.dos)
+    };
+    let (plain, refuse_unknown, dos) = dns("");
+    assert!(plain.randomize_case && plain.detect_hijacking && plain.allow_broken_config);
+    assert!(!plain.search_domains && !plain.allow_non_rfc953);
+    assert_eq!((plain.resolv_conf, refuse_unknown), (None, None));
+    assert_eq!(plain.test_addresses.len(), 4);
+    assert_eq!(dos.stream_creation_enabled, None);
+    let (set, refuse_unknown, dos) = dns(
+        "ServerDNSResolvConfFile /r\nServerDNSRandomizeCase 0\nServerDNSDetectHijacking 0\n\
+         ServerDNSAllowBrokenConfig 0\nServerDNSSearchDomains 1\n\
+         ServerDNSAllowNonRFC953Hostnames 1\nServerDNSTestAddresses A.example\n\
+         RefuseUnknownExits 0\nDoSStreamCreationEnabled 1\nDoSStreamCreationRate 2\n\
+         DoSStreamCreationBurst 3\nDoSStreamCreationDefenseType 3\n",
+    );
+    assert!(!set.randomize_case && !set.detect_hijacking && !set.allow_broken_config);
+    assert!(set.search_domains && set.allow_non_rfc953);
+    assert_eq!(set.resolv_conf.unwrap().to_str(), Some("/r"));
+    assert_eq!(set.test_addresses, ["a.example"]);
+    assert_eq!(refuse_unknown, Some(false));
+    assert_eq!(dos.stream_creation_enabled, Some(true));
+    assert_eq!(dos.stream_creation_rate, Some(2));
+    assert_eq!(dos.stream_creation_burst, Some(3));
+    assert_eq!(dos.stream_creation_defense_type, Some(3));
 }
 
 #[test]

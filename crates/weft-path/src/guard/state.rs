@@ -167,3 +167,47 @@ fn time_of(text: &str) -> Option<SystemTime> {
 fn text_of(when: SystemTime) -> String {
     OffsetDateTime::from(when).format(ISO).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::testing::now;
+
+    /// A word of a line: a known key or another, with a value that may be one of its kind.
+    fn word() -> impl Strategy<Value = String> {
+        let key = prop_oneof![
+            8 => prop::sample::select(KNOWN.to_vec()).prop_map(str::to_owned),
+            1 => "[a-z_]{0,6}",
+        ];
+        let value = prop_oneof![
+            Just("default".to_owned()),
+            "[0-9A-Fa-f]{40}",
+            "20[0-9]{2}-1[0-2]-[0-2][0-9]T0[0-9]:[0-5][0-9]:[0-9]{2}",
+            "[0-9]{1,12}",
+            "[0-9]{0,3}\\.[0-9]{1,8}",
+            "[!-~]{0,8}",
+        ];
+        (key, value, any::<bool>()).prop_map(|(key, value, eq)| match eq {
+            true => format!("{key}={value}"),
+            false => key,
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_as_it_was(
+            words in prop::collection::vec(word(), 0..12),
+            digits in "[0-9a-f]{40}",
+        ) {
+            let line = format!("in=default rsa_id={digits} {}", words.join(" "));
+            let Some((name, guard)) = parse(&line, now()) else {
+                return Ok(());
+            };
+            let written = write(&name, &guard, 3);
+            let (name, guard) = parse(&written, now()).unwrap();
+            prop_assert_eq!(write(&name, &guard, 3), written);
+        }
+    }
+}

@@ -422,11 +422,18 @@ impl Pick<'_> {
     }
 
     fn finish(&self, rows: &[usize], guard: Option<GuardTicket>) -> Path {
-        let hops: Vec<Hop> = rows
+        let mut hops: Vec<Hop> = rows
             .iter()
             .filter_map(|&row| self.relays.rows().get(row))
             .map(|row| row.hop.clone())
             .collect();
+        if let Some(first) = hops.first_mut() {
+            // The one that we connect to ourselves.
+            let (v4, v6) = (self.options.use_ipv4, self.options.use_ipv6);
+            first
+                .addrs
+                .retain(|addr| if addr.is_ipv4() { v4 } else { v6 });
+        }
         Path { hops, guard }
     }
 }

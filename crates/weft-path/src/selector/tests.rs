@@ -376,6 +376,36 @@ fn directory_requests_go_through_several_guards() {
 }
 
 #[test]
+fn guards_are_reached_by_families_of_addresses_that_are_allowed() {
+    let mut net = TestNet::alike(40);
+    for relay in &mut net.relays[..5] {
+        relay.addr_v6 = Some(format!("[2001:db8:{}::1]:9001", relay.id));
+    }
+    for (use_ipv4, use_ipv6, count) in [(true, false, 1), (false, true, 1), (true, true, 2)] {
+        let options = PathOptions {
+            use_ipv4,
+            use_ipv6,
+            entry_nodes: Some(set("relay1")),
+            ..PathOptions::default()
+        };
+        let mut selector = selector(&net, options, 21);
+        let path = selector.path(&web(), now(), &mut rng(22)).unwrap();
+        let addrs = &path.hops[0].addrs;
+        assert_eq!(addrs.len(), count);
+        assert_eq!(addrs[0].is_ipv4(), use_ipv4);
+    }
+    let options = PathOptions {
+        use_ipv4: false,
+        ..PathOptions::default()
+    };
+    let mut selector = selector(&net, options, 23);
+    for _ in 0..20 {
+        let path = selector.path(&web(), now(), &mut rng(24)).unwrap();
+        assert!(id_of(&path.hops[0].rsa) < 5);
+    }
+}
+
+#[test]
 fn a_network_of_three_relays_has_paths() {
     let net = TestNet::alike(3);
     let options = PathOptions {

@@ -109,6 +109,26 @@ fn xoff_stops_and_xon_goes_on_at_the_rate_that_it_says() {
 }
 
 #[test]
+fn what_is_read_keeps_to_the_rate_of_the_last_xon() {
+    let start = Instant::now();
+    let msec = Duration::from_millis;
+    let mut flow = stream(Side::Exit);
+    assert_eq!(flow.pace(1 << 20, start), Ok(1 << 20));
+    flow.xon(&xon(100)).unwrap();
+    // A tenth of a second's worth at once, then as it comes, but whole cells.
+    assert_eq!(flow.pace(1 << 20, start), Ok(10_000));
+    flow.note_read(10_000, start);
+    assert_eq!(flow.pace(1 << 20, start), Err(Duration::from_micros(4980)));
+    assert_eq!(flow.pace(100, start), Err(msec(1)));
+    assert_eq!(flow.pace(1 << 20, start + msec(10)), Ok(1000));
+    flow.xon(&xon(200)).unwrap();
+    assert_eq!(flow.pace(1 << 20, start + msec(110)), Ok(20_000));
+    flow.xon(&xon(0)).unwrap();
+    assert_eq!(flow.pace(1 << 20, start + msec(110)), Ok(1 << 20));
+    assert_eq!(StreamFlow::fixed().pace(7, start), Ok(7));
+}
+
+#[test]
 fn a_client_refuses_what_nothing_that_it_sent_can_have_caused() {
     let early = |message| Err(FlowError::TooEarly(message));
     let often = |message| Err(FlowError::TooOften(message));
@@ -220,12 +240,16 @@ impl Stream {
                 }
                 .expect("an honest message");
             }
-            let advised = self.sender.rate().filter(|_| self.obeys);
-            let speed = advised.map_or(usize::MAX, |rate| usize::try_from(rate / 1000).unwrap());
-            self.credit = (self.credit + self.speed.min(speed)).min(self.speed + CELL);
-            let wanted = u32::try_from(self.credit / CELL).unwrap();
+            self.credit = (self.credit + self.speed).min(self.speed + CELL);
+            let paced = match self.obeys {
+                true => self.sender.pace(self.credit, self.now).unwrap_or(0),
+                false => self.credit,
+            };
+            let wanted = u32::try_from(paced / CELL).unwrap();
             let cells = wanted.min(self.sender.room());
-            self.credit -= usize::try_from(cells).unwrap() * CELL;
+            let bytes = usize::try_from(cells).unwrap() * CELL;
+            self.credit -= bytes;
+            self.sender.note_read(bytes, self.now);
             self.sender.note_sent(cells);
             self.cells.push_back(cells);
 

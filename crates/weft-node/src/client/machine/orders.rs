@@ -318,4 +318,18 @@ impl<C: Chooser> Client<C> {
         self.serve(now);
         self.predict(now);
     }
+
+    /// The guards are others, or torrc says otherwise who may be where: circuits so far take no
+    /// more streams (C tor's `options_act` and `update_guard_selection_choice`). Streams on them
+    /// go on.
+    pub fn abandon_circuits(&mut self) {
+        for circuit in self.circuits.values_mut() {
+            circuit.unusable |= match circuit.purpose {
+                CircuitPurpose::General => true,
+                // Requests that wait for one that is being built would wait for ever.
+                CircuitPurpose::Directory => circuit.guard.is_some() && circuit.is_open(),
+                _ => false,
+            };
+        }
+    }
 }

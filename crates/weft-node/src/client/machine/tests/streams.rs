@@ -166,6 +166,17 @@ fn newnym_leaves_old_streams_and_gives_new_ones_new_circuits() {
 }
 
 #[test]
+fn where_other_relays_are_wanted_streams_get_other_circuits() {
+    let mut world = World::new(3, 2, "accept 80,443");
+    world.ready();
+    let before = world.connect("example.com", 80, None);
+    world.client.abandon_circuits();
+    let after = world.connect("example.com", 80, None);
+    assert_ne!(world.attached[&before], world.attached[&after]);
+    assert!(world.connected.contains(&before) && world.connected.contains(&after));
+}
+
+#[test]
 fn a_silent_exit_is_left_after_ten_seconds() {
     let mut world = World::new(3, 2, "accept 80,443");
     world.ready();

@@ -1,0 +1,324 @@
+//! The DNS thread against a name server on loopback that behaves as each name says.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+
+use hickory_resolver::proto::op::{Message, OpCode};
+use hickory_resolver::proto::rr::Record;
+use hickory_resolver::proto::rr::rdata::{A, AAAA, CNAME, PTR};
+
+use super::*;
+use crate::exit::Asked;
+
+/// A name server, by UDP and TCP on the same port.
+struct Server {
+    addr: SocketAddr,
+    /// Questions that came.
+    asked: Arc<AtomicUsize>,
+}
+
+impl Server {
+    fn start() -> Self {
+        // The first port that is free for both.
+        let (udp, tcp) = (0..100)
+            .find_map(|_| {
+                let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+                let tcp = TcpListener::bind(udp.local_addr().unwrap()).ok()?;
+                Some((udp, tcp))
+            })
+            .unwrap();
+        let addr = udp.local_addr().unwrap();
+        let asked = Arc::new(AtomicUsize::new(0));
+        let count = asked.clone();
+        std::thread::spawn(move || {
+            let mut packet = [0; 4096];
+            while let Ok((length, from)) = udp.recv_from(&mut packet) {
+                count.fetch_add(1, Ordering::Relaxed);
+                for answer in answers(&packet[..length], false) {
+                    udp.send_to(&answer, from).unwrap();
+                }
+            }
+        });
+        std::thread::spawn(move || {
+            for mut socket in tcp.incoming().flatten() {
+                let mut length = [0; 2];
+                if socket.read_exact(&mut length).is_err() {
+                    continue;
+                }
+                let mut packet = vec![0; usize::from(u16::from_be_bytes(length))];
+                socket.read_exact(&mut packet).unwrap();
+                for answer in answers(&packet, true) {
+                    let length = u16::try_from(answer.len()).unwrap().to_be_bytes();
+                    socket.write_all(&[&length[..], &answer].concat()).unwrap();
+                }
+            }
+        });
+        Self { addr, asked }
+    }
+}
+
+/// The packets that answer a question.
+fn answers(packet: &[u8], tcp: bool) -> Vec<Vec<u8>> {
+    let question = Message::from_vec(packet).unwrap();
+    let query = question.queries[0].clone();
+    let name = query.name().to_lowercase().to_string();
+    let mut message = Message::response(question.id, OpCode::Query);
+    message.add_query(query.clone());
+    let record = |data| Record::from_rdata(query.name().clone(), 77, data);
+    let address = match query.query_type() {
+        RecordType::AAAA => RData::AAAA(AAAA::new(0x2620, 0, 0, 0, 0, 0, 0, 1)),
+        _ => RData::A(A::new(8, 8, 4, 4)),
+    };
+    let first = name.split('.').next().unwrap();
+    let fails = |message: &mut Message, code| message.metadata.response_code = code;
+    match first {
+        "silent" => return Vec::new(),
+        "gone" | "host" if name.split('.').count() == 2 || first == "gone" => {
+            fails(&mut message, ResponseCode::NXDomain);
+        }
+        "fail" => fails(&mut message, ResponseCode::ServFail),
+        "refused" => fails(&mut message, ResponseCode::Refused),
+        "notimp" => fails(&mut message, ResponseCode::NotImp),
+        "empty" => {}
+        "four" if query.query_type() == RecordType::AAAA => {}
+        "big" if !tcp => message.metadata.truncation = true,
+        "alias" => {
+            let target = Name::from_utf8("www.example.").unwrap();
+            message.add_answer(record(RData::CNAME(CNAME(target.clone()))));
+            message.add_answer(Record::from_rdata(target, 33, address));
+        }
+        "forged" => {
+            // Somebody else is quicker, and does not know the number of the question.
+            let mut forged = Message::response(question.id.wrapping_add(1), OpCode::Query);
+            forged.add_query(query.clone());
+            forged.add_answer(record(RData::A(A::new(6, 6, 6, 6))));
+            message.add_answer(record(address));
+            let garbage = b"garbage".to_vec();
+            return vec![garbage, forged.to_vec().unwrap(), message.to_vec().unwrap()];
+        }
+        "other" => {
+            // The right number, and another question.
+            let mut forged = Message::response(question.id, OpCode::Query);
+            let name = Name::from_utf8("bank.example.").unwrap();
+            forged.add_query(hickory_resolver::proto::op::Query::query(
+                name,
+                query.query_type(),
+            ));
+            forged.add_answer(record(RData::A(A::new(6, 6, 6, 6))));
+            message.add_answer(record(address));
+            return vec![forged.to_vec().unwrap(), message.to_vec().unwrap()];
+        }
+        "case" if !tcp => {
+            // The right number, and a name that was guessed.
+            let mut forged = Message::response(question.id, OpCode::Query);
+            let name = Name::from_utf8("case.example.").unwrap();
+            forged.add_query(hickory_resolver::proto::op::Query::query(
+                name.clone(),
+                query.query_type(),
+            ));
+            forged.add_answer(Record::from_rdata(name, 77, RData::A(A::new(6, 6, 6, 6))));
+            return vec![forged.to_vec().unwrap()];
+        }
+        "8" => {
+            let host = Name::from_utf8("dns.example.").unwrap();
+            message.add_answer(record(RData::PTR(PTR(host))));
+        }
+        _ => {
+            message.add_answer(record(address));
+        }
+    }
+    vec![message.to_vec().unwrap()]
+}
+
+/// A thread that asks this server, and where its answers come.
+fn start(
+    server: &Server,
+    change: impl Fn(&mut DnsConfig),
+) -> (DnsThread, mpsc::Receiver<DnsAnswer>) {
+    let mut config = DnsConfig {
+        resolv_conf: None,
+        search: false,
+        randomize_case: true,
+        timeout: Duration::from_millis(1000),
+        attempts: 2,
+        max_files: 1024,
+    };
+    change(&mut config);
+    let conf = ResolvConf {
+        servers: vec![server.addr],
+        search: vec!["search.example".into()],
+        ndots: None,
+    };
+    let (sender, answers) = mpsc::sync_channel(QUEUE);
+    let sink = Box::new(move |answer| sender.try_send(answer).unwrap());
+    (DnsThread::start(config, conf, sink).unwrap(), answers)
+}
+
+fn query(name: &str, kind: Kind) -> Query {
+    Query {
+        name: name.as_bytes().into(),
+        kind,
+        asked: Asked::Stream,
+    }
+}
+
+fn addresses(text: &str, ttl: u64) -> Result<(Found, Duration), DnsError> {
+    let found = Found::Addresses(vec![text.parse().unwrap()]);
+    Ok((found, Duration::from_secs(ttl)))
+}
+
+#[test]
+fn name_servers_are_understood() {
+    let server = Server::start();
+    let (dns, answers) = start(&server, |_| {});
+    let ask = |name: &str, kind| {
+        dns.look_up(query(name, kind)).unwrap();
+        let answer = answers.recv().unwrap();
+        assert_eq!(answer.query, query(name, kind));
+        answer.result
+    };
+    assert_eq!(ask("www.example", Kind::V4), addresses("8.8.4.4", 77));
+    assert_eq!(ask("www.example", Kind::V6), addresses("2620::1", 77));
+    assert_eq!(ask("alias.example", Kind::V4), addresses("8.8.4.4", 33));
+    assert_eq!(ask("big.example", Kind::V4), addresses("8.8.4.4", 77));
+    assert_eq!(ask("four.example", Kind::V6), Err(DnsError::NoData));
+    assert_eq!(ask("empty.example", Kind::V4), Err(DnsError::NoData));
+    assert_eq!(ask("gone.example", Kind::V4), Err(DnsError::NotExist));
+    assert_eq!(ask("fail.example", Kind::V4), Err(DnsError::ServerFailed));
+    assert_eq!(ask("refused.example", Kind::V4), Err(DnsError::Refused));
+    assert_eq!(
+        ask("notimp.example", Kind::V4),
+        Err(DnsError::NotImplemented)
+    );
+    let reverse = ask("8.8.8.8.in-addr.arpa", Kind::Reverse);
+    assert_eq!(reverse.unwrap().0, Found::Host(b"dns.example"[..].into()));
+    // What no name server is asked about.
+    assert_eq!(ask("x.onion", Kind::V4), Err(DnsError::NotExist));
+    // Names without dots are not looked for elsewhere.
+    assert_eq!(ask("host", Kind::V4), Err(DnsError::NotExist));
+    dns.shutdown();
+}
+
+#[test]
+fn search_domains_are_used_where_torrc_says_so() {
+    let server = Server::start();
+    let (dns, answers) = start(&server, |config| config.search = true);
+    dns.look_up(query("host", Kind::V4)).unwrap();
+    assert_eq!(answers.recv().unwrap().result, addresses("8.8.4.4", 77));
+}
+
+#[test]
+fn forged_answers_are_not_believed() {
+    let server = Server::start();
+    let (dns, answers) = start(&server, |_| {});
+    for name in ["forged.example", "other.example", "case.example"] {
+        dns.look_up(query(name, Kind::V4)).unwrap();
+        assert_eq!(
+            answers.recv().unwrap().result,
+            addresses("8.8.4.4", 77),
+            "{name}"
+        );
+    }
+    drop(dns);
+    // Without random case, a right guess of the number is enough.
+    let (dns, answers) = start(&server, |config| config.randomize_case = false);
+    dns.look_up(query("case.example", Kind::V4)).unwrap();
+    assert_eq!(answers.recv().unwrap().result, addresses("6.6.6.6", 77));
+}
+
+#[test]
+fn silence_ends_and_holds_nobody_up() {
+    let server = Server::start();
+    let (dns, answers) = start(&server, |config| {
+        config.timeout = Duration::from_millis(400)
+    });
+    dns.look_up(query("silent.example", Kind::V4)).unwrap();
+    dns.look_up(query("www.example", Kind::V4)).unwrap();
+    let first = answers.recv().unwrap();
+    assert_eq!(first.result, addresses("8.8.4.4", 77));
+    assert_eq!(answers.recv().unwrap().result, Err(DnsError::Timeout));
+    assert!(
+        server.asked.load(Ordering::Relaxed) >= 3,
+        "it was asked again"
+    );
+}
+
+#[test]
+fn nobody_there_is_a_failure() {
+    let nobody = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let server = Server {
+        addr: nobody.local_addr().unwrap(),
+        asked: Arc::default(),
+    };
+    drop(nobody);
+    let (dns, answers) = start(&server, |config| {
+        config.timeout = Duration::from_millis(200)
+    });
+    dns.look_up(query("www.example", Kind::V4)).unwrap();
+    let result = answers.recv().unwrap().result;
+    assert!(result.unwrap_err().is_transient());
+}
+
+#[test]
+fn a_flood_is_answered_a_few_at_a_time() {
+    const NAMES: usize = 1500;
+    let server = Server::start();
+    // Sixteen at once, and what waits for its turn does not give up.
+    let (dns, answers) = start(&server, |config| {
+        config.max_files = 0;
+        config.timeout = Duration::from_secs(30);
+    });
+    for number in 0..NAMES {
+        dns.look_up(query(&format!("n{number}.example"), Kind::V4))
+            .unwrap();
+    }
+    let mut names: Vec<_> = (0..NAMES)
+        .map(|_| {
+            let answer = answers.recv().unwrap();
+            assert_eq!(answer.result, addresses("8.8.4.4", 77));
+            answer.query.name
+        })
+        .collect();
+    names.sort();
+    names.dedup();
+    assert_eq!(names.len(), NAMES);
+}
+
+#[test]
+fn other_name_servers_take_over() {
+    let (first, second) = (Server::start(), Server::start());
+    let (dns, answers) = start(&first, |_| {});
+    let config = DnsConfig {
+        resolv_conf: None,
+        search: false,
+        randomize_case: false,
+        timeout: Duration::from_secs(1),
+        attempts: 1,
+        max_files: 1024,
+    };
+    let conf = ResolvConf {
+        servers: vec![second.addr],
+        ..ResolvConf::default()
+    };
+    dns.configure(config, conf);
+    dns.look_up(query("www.example", Kind::V4)).unwrap();
+    assert!(answers.recv().unwrap().result.is_ok());
+    assert_eq!(first.asked.load(Ordering::Relaxed), 0);
+    assert_eq!(second.asked.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn a_name_that_could_be_misread_is_none() {
+    let host = |labels: &[&[u8]]| host_of(&Name::from_labels(labels.to_vec()).unwrap());
+    assert_eq!(
+        host(&[b"a", b"example"]).as_deref(),
+        Some(&b"a.example"[..])
+    );
+    assert_eq!(host(&[b"a.b", b"example"]), None);
+    assert_eq!(host(&[b"a\0", b"example"]), None);
+    assert_eq!(host(&[]), None);
+}

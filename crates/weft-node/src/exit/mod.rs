@@ -1,0 +1,703 @@
+//! What an exit decides, off the cells' path: whether a stream may leave here and where to, what a
+//! name means, and what the client is told where it goes no further (tor-spec, "Opening streams",
+//! "Closing streams", "Remote hostname lookup"; C tor's `connection_exit_begin_conn`,
+//! `connection_exit_connect` and dns.c).
+//!
+//! [`Exits`] is state without I/O: requests and answers of name servers come in with the time,
+//! [`ExitAction`]s go out. [`dns`] asks name servers, on a thread of its own; [`connect`] opens
+//! sockets, which then belong to connection threads.
+
+mod cache;
+pub mod connect;
+mod counts;
+pub mod dns;
+mod hijack;
+mod name;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rand::SeedableRng as _;
+use rand::rngs::StdRng;
+use weft_cell::reason::EndReason;
+use weft_cell::stream_msg::{
+    Answer as ResolvedAnswer, AnswerKind, Begin, BeginFlags, End, Resolve, Resolved,
+};
+use weft_core::address::HalfAddr;
+
+use crate::torrc::ExitPolicy;
+
+pub use cache::DnsError;
+pub use counts::ExitCounts;
+pub use name::reverse_name;
+
+use cache::{Cache, Known, clip_ttl};
+use hijack::Hijack;
+use name::Target;
+
+/// Names that may be asked about at once (C tor's resolver: 8192).
+pub const MAX_LOOK_UPS: usize = 8192;
+/// Streams that may wait for answers at once.
+const MAX_WAITING: usize = 1 << 16;
+/// Streams of one circuit that may wait for answers at once, so that one client cannot have all of
+/// [`MAX_WAITING`].
+const MAX_WAITING_OF_CIRCUIT: u32 = 512;
+/// Nothing waits for an answer for longer than this (dns.c, RESOLVE_MAX_TIMEOUT). The DNS thread
+/// gives up long before.
+const MAX_WAIT: Duration = Duration::from_secs(300);
+/// The TTL that comes with an address that the client named itself, in seconds
+/// (DEFAULT_DNS_TTL).
+const LITERAL_TTL: u32 = 30 * 60;
+/// The TTL of every RESOLVED, in seconds: the real one would tell what others have asked for
+/// (RESOLVED_CLIPPED_TTL of dns.c).
+const RESOLVED_TTL: u32 = 60;
+
+/// A stream that waits for a decision: its circuit's half, and its id there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StreamAddr {
+    /// The half that the stream is on.
+    pub half: HalfAddr,
+    /// The stream's id on the circuit.
+    pub stream: u16,
+    /// It uses XON and XOFF (its circuit is under congestion control).
+    pub vegas: bool,
+}
+
+/// Who is the hop before this one on the stream's circuit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Previous {
+    /// A client: the circuit has one hop.
+    Client,
+    /// A relay that the consensus lists.
+    Relay,
+    /// A relay that it does not list.
+    UnknownRelay,
+}
+
+/// What torrc, consensus and the relay's own addresses come to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExitSettings {
+    /// ExitPolicy and its kin, with the relay's own addresses rejected.
+    pub policy: ExitPolicy,
+    /// `IPv6Exit`.
+    pub ipv6: bool,
+    /// `ServerDNSAllowNonRFC953Hostnames`.
+    pub any_names: bool,
+    /// Streams of circuits that come from unknown relays are refused (`RefuseUnknownExits`,
+    /// consensus `refuseunknownexits`).
+    pub refuse_unknown: bool,
+    /// Connections to relays' ORPorts are allowed (consensus `allow-network-reentry`).
+    pub reentry: bool,
+    /// `ServerDNSDetectHijacking`.
+    pub detect_hijacking: bool,
+    /// `ServerDNSTestAddresses`.
+    pub test_addresses: Vec<Arc<[u8]>>,
+}
+
+/// What is asked about a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// A records.
+    V4,
+    /// AAAA records.
+    V6,
+    /// PTR records.
+    Reverse,
+}
+
+/// Why a name is asked about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// A stream waits.
+    Stream,
+    /// The name should not exist (ServerDNSDetectHijacking).
+    Bogus,
+    /// The name is well known (ServerDNSTestAddresses).
+    Test,
+}
+
+/// A question for name servers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Query {
+    /// The name, in lower case, without a dot at the end.
+    pub name: Arc<[u8]>,
+    /// What about it.
+    pub kind: Kind,
+    /// Why.
+    pub asked: Asked,
+}
+
+/// What name servers say to a [`Query`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// Addresses, of the family that was asked for; not none.
+    Addresses(Vec<IpAddr>),
+    /// A name.
+    Host(Arc<[u8]>),
+}
+
+/// The answer to a [`Query`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DnsAnswer {
+    /// The question.
+    pub query: Query,
+    /// The answer, and how long it is good.
+    pub result: Result<(Found, Duration), DnsError>,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ExitAction {
+    /// Ask name servers; [`Exits::answered`] takes the answer.
+    LookUp(Query),
+    /// Connect to this address. Where that cannot even begin, END says [`connect::end_reason`].
+    Connect {
+        /// For which stream.
+        stream: StreamAddr,
+        /// Where to.
+        to: SocketAddr,
+        /// The TTL for CONNECTED, in seconds.
+        ttl: u32,
+    },
+    /// The stream goes no further.
+    End {
+        /// Which.
+        stream: StreamAddr,
+        /// What the client is told.
+        end: End,
+    },
+    /// The answer to a RESOLVE, which ends the stream.
+    Resolved {
+        /// Which.
+        stream: StreamAddr,
+        /// The answer.
+        resolved: Resolved,
+    },
+    /// What [`Exits::effective_policy`] says is another now, for this reason: the descriptor has
+    /// to be made anew.
+    PolicyChanged(&'static str),
+}
+
+/// A stream that waits for an answer.
+#[derive(Clone, Copy, Debug)]
+enum Waiter {
+    Begin {
+        stream: StreamAddr,
+        port: u16,
+        flags: BeginFlags,
+    },
+    Resolve {
+        stream: StreamAddr,
+    },
+}
+
+impl Waiter {
+    const fn stream(&self) -> StreamAddr {
+        match self {
+            Self::Begin { stream, .. } | Self::Resolve { stream } => *stream,
+        }
+    }
+}
+
+/// A name that name servers are being asked about.
+#[derive(Debug)]
+struct LookUp {
+    since: Instant,
+    known: Known,
+    /// What is still to come.
+    missing: Vec<Kind>,
+    waiters: Vec<Waiter>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Exits {
+    settings: ExitSettings,
+    /// Addresses of relays' ORPorts.
+    relays: HashSet<SocketAddr>,
+    cache: Cache,
+    look_ups: HashMap<Arc<[u8]>, LookUp>,
+    /// How many streams wait, in all and by circuit.
+    waiting: usize,
+    waiting_of: HashMap<HalfAddr, u32>,
+    hijack: Hijack,
+    /// The name servers' configuration could not be read.
+    unconfigured: bool,
+    hibernating: bool,
+    actions: VecDeque<ExitAction>,
+    counts: ExitCounts,
+    ipv6_timeouts: u64,
+    ipv6_noted: bool,
+    reject_all: ExitPolicy,
+    rng: StdRng,
+}
+
+impl Exits {
+    /// Nothing asked yet.
+    #[must_use]
+    pub fn new(settings: ExitSettings, seed: [u8; 32]) -> Self {
+        Self {
+            settings,
+            relays: HashSet::new(),
+            cache: Cache::default(),
+            look_ups: HashMap::new(),
+            waiting: 0,
+            waiting_of: HashMap::new(),
+            hijack: Hijack::default(),
+            unconfigured: false,
+            hibernating: false,
+            actions: VecDeque::new(),
+            counts: ExitCounts::default(),
+            ipv6_timeouts: 0,
+            ipv6_noted: false,
+            reject_all: ExitPolicy::reject_all(),
+            rng: StdRng::from_seed(seed),
+        }
+    }
+
+    /// Follows a new torrc, consensus or address. Streams that wait are judged by it when their
+    /// answers come.
+    pub fn set(&mut self, settings: ExitSettings) {
+        if settings.ipv6 && !self.settings.ipv6 {
+            // What is known lacks the IPv6 addresses.
+            self.cache.clear();
+        }
+        self.settings = settings;
+    }
+
+    /// The relays' ORPorts, from a new consensus.
+    pub fn set_relays(&mut self, relays: HashSet<SocketAddr>) {
+        self.relays = relays;
+    }
+
+    /// Whether the name servers' configuration could be read. With `anew`, they may be others than
+    /// before: what was known of the old ones' lies is forgotten.
+    pub fn set_configured(&mut self, configured: bool, anew: bool) {
+        if self.unconfigured == configured {
+            self.unconfigured = !configured;
+            self.actions
+                .push_back(ExitAction::PolicyChanged(if configured {
+                    "dns resolvers back"
+                } else {
+                    "dns resolvers failed"
+                }));
+        }
+        if anew {
+            self.hijack.forget();
+            self.cache.clear();
+        }
+    }
+
+    /// The relay is about to end: no new streams.
+    pub fn set_hibernating(&mut self, hibernating: bool) {
+        self.hibernating = hibernating;
+    }
+
+    /// The policy that is obeyed and published: that of the settings, or `reject *:*` while name
+    /// servers are of no use (`router_build_fresh_unsigned_routerinfo`).
+    #[must_use]
+    pub fn effective_policy(&self) -> &ExitPolicy {
+        if self.unconfigured || self.hijack.is_useless() {
+            &self.reject_all
+        } else {
+            &self.settings.policy
+        }
+    }
+
+    /// Whether nothing may exit.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.effective_policy().rejects_all()
+    }
+
+    /// What has been counted since the start.
+    #[must_use]
+    pub fn counts(&self) -> ExitCounts {
+        let mut counts = self.counts.clone();
+        counts.cached = self.cache.len();
+        counts.waiting = self.waiting;
+        counts
+    }
+
+    /// What is counted elsewhere, about the same streams.
+    pub fn counts_mut(&mut self) -> &mut ExitCounts {
+        &mut self.counts
+    }
+
+    /// Whether torrc lets nothing exit, name servers or not.
+    #[must_use]
+    pub fn is_shut(&self) -> bool {
+        self.settings.policy.rejects_all()
+    }
+
+    /// The next thing to be done.
+    pub fn poll_action(&mut self) -> Option<ExitAction> {
+        self.actions.pop_front()
+    }
+
+    /// A BEGIN came.
+    pub fn begin(&mut self, stream: StreamAddr, from: Previous, begin: &Begin, now: Instant) {
+        // Whoever comes directly would be better off without us, and so would everybody else.
+        match from {
+            Previous::Client => return self.end(stream, EndReason::TORPROTOCOL),
+            Previous::UnknownRelay if self.settings.refuse_unknown => {
+                return self.end(stream, EndReason::MISC);
+            }
+            Previous::Relay | Previous::UnknownRelay => {}
+        }
+        let mut flags = begin.flags;
+        if !self.settings.ipv6 {
+            flags.ipv6_preferred = false;
+            if flags.ipv4_not_ok {
+                return self.end(stream, EndReason::EXITPOLICY);
+            }
+        }
+        if self.hibernating {
+            return self.end(stream, EndReason::HIBERNATING);
+        }
+        let waiter = Waiter::Begin {
+            stream,
+            port: begin.port,
+            flags,
+        };
+        match Target::read(&begin.target, self.settings.any_names) {
+            Ok(Target::Literal(addr)) => {
+                self.connect(stream, addr, begin.port, LITERAL_TTL);
+            }
+            Ok(Target::Name(name)) if !self.is_closed() => self.wait(name, false, waiter, now),
+            Ok(Target::Name(_) | Target::Reverse(_)) | Err(_) => {
+                self.end(stream, EndReason::RESOLVEFAILED);
+            }
+        }
+    }
+
+    /// A RESOLVE came.
+    pub fn resolve(&mut self, stream: StreamAddr, resolve: &Resolve, now: Instant) {
+        self.counts.resolves += 1;
+        let waiter = Waiter::Resolve { stream };
+        match Target::read(&resolve.name, self.settings.any_names) {
+            Ok(Target::Literal(IpAddr::V4(addr))) => {
+                self.resolved(stream, vec![AnswerKind::Ipv4(addr)]);
+            }
+            Ok(Target::Literal(IpAddr::V6(addr))) => {
+                self.resolved(stream, vec![AnswerKind::Ipv6(addr)]);
+            }
+            // A relay that lets nothing out is no name server for others either.
+            _ if self.is_closed() => self.resolved(stream, vec![AnswerKind::Error]),
+            Ok(Target::Name(name)) => self.wait(name, false, waiter, now),
+            Ok(Target::Reverse(addr)) => {
+                let name = reverse_name(addr).into_bytes();
+                self.wait(name.into(), true, waiter, now);
+            }
+            Err(_) => self.resolved(stream, vec![AnswerKind::Error]),
+        }
+    }
+
+    /// Name servers answered a [`Query`].
+    pub fn answered(&mut self, answer: DnsAnswer, now: Instant) {
+        let DnsAnswer { query, mut result } = answer;
+        if query.kind == Kind::V6 && result == Err(DnsError::Timeout) {
+            self.note_ipv6_timeout();
+        }
+        if query.asked == Asked::Bogus {
+            let found = match &result {
+                Ok((Found::Addresses(addrs), _)) => addrs.as_slice(),
+                _ => &[],
+            };
+            return self.hijack.bogus_answered(&query.name, found);
+        }
+        if let Ok((Found::Addresses(addrs), _)) = &result
+            && addrs.first().is_some_and(|addr| self.hijack.is_lie(*addr))
+        {
+            result = Err(DnsError::NotExist);
+            self.note_redirected(&query.name);
+        }
+        self.counts
+            .dns_answered(query.kind, result.as_ref().err().copied());
+        if query.asked == Asked::Test {
+            return;
+        }
+        let ttl = result.as_ref().map_or(Duration::ZERO, |(_, ttl)| *ttl);
+        let ttl = clip_ttl(ttl, &mut self.rng).as_secs();
+        let Some(look_up) = self.look_ups.get_mut(&query.name) else {
+            return;
+        };
+        look_up.missing.retain(|kind| *kind != query.kind);
+        let known = &mut look_up.known;
+        known.ttl = known.ttl.min(u32::try_from(ttl).unwrap_or(u32::MAX));
+        let result = result.map(|(found, _)| found);
+        match query.kind {
+            Kind::V4 => known.v4 = Some(result.and_then(|found| first_v4(&found))),
+            Kind::V6 => known.v6 = Some(result.and_then(|found| first_v6(&found))),
+            Kind::Reverse => {
+                known.host = Some(result.and_then(|found| match found {
+                    Found::Host(host) => Ok(host),
+                    Found::Addresses(_) => Err(DnsError::Unknown),
+                }));
+            }
+        }
+        if look_up.missing.is_empty()
+            && let Some(look_up) = self.look_ups.remove(&query.name)
+        {
+            self.cache.insert(&query.name, look_up.known.clone(), now);
+            for waiter in look_up.waiters {
+                self.stop_waiting(waiter.stream().half);
+                self.finish(waiter, &look_up.known);
+            }
+        }
+    }
+
+    /// Once a second or so: what waits for too long goes, and what is due is asked.
+    pub fn tick(&mut self, now: Instant) {
+        self.cache.expire(now);
+        let late = |look_up: &LookUp| now.saturating_duration_since(look_up.since) >= MAX_WAIT;
+        let names: Vec<_> = self
+            .look_ups
+            .iter()
+            .filter(|(_, l)| late(l))
+            .map(|(name, _)| name.clone())
+            .collect();
+        for name in names {
+            for waiter in self
+                .look_ups
+                .remove(&name)
+                .map_or(Vec::new(), |l| l.waiters)
+            {
+                self.stop_waiting(waiter.stream().half);
+                match waiter {
+                    Waiter::Begin { stream, .. } => self.end(stream, EndReason::TIMEOUT),
+                    Waiter::Resolve { stream } => {
+                        self.resolved(stream, vec![AnswerKind::TransientError]);
+                    }
+                }
+            }
+        }
+        if self.settings.detect_hijacking && !self.settings.policy.rejects_all() {
+            let tests = &self.settings.test_addresses;
+            for query in self.hijack.due(tests, now, &mut self.rng) {
+                self.ask(query);
+            }
+        }
+    }
+
+    /// Has a stream wait for what name servers say, unless it is known.
+    fn wait(&mut self, name: Arc<[u8]>, reverse: bool, waiter: Waiter, now: Instant) {
+        if let Some(known) = self.cache.get(&name, now) {
+            let known = known.clone();
+            self.counts.cache_hits += 1;
+            return self.finish(waiter, &known);
+        }
+        let stream = waiter.stream();
+        let of_circuit = self.waiting_of.get(&stream.half).copied().unwrap_or(0);
+        let known_name = self.look_ups.contains_key(&name);
+        if self.waiting >= MAX_WAITING
+            || of_circuit >= MAX_WAITING_OF_CIRCUIT
+            || (!known_name && self.look_ups.len() >= MAX_LOOK_UPS)
+        {
+            // Not RESOURCELIMIT, which would have the client think that the relay is of no use for
+            // anything (dos.c says the same).
+            self.counts.look_ups_refused += 1;
+            return match waiter {
+                Waiter::Begin { stream, .. } => self.end(stream, EndReason::RESOLVEFAILED),
+                Waiter::Resolve { stream } => {
+                    self.resolved(stream, vec![AnswerKind::TransientError]);
+                }
+            };
+        }
+        self.waiting += 1;
+        *self.waiting_of.entry(stream.half).or_default() += 1;
+        if let Some(look_up) = self.look_ups.get_mut(&name) {
+            look_up.waiters.push(waiter);
+            return;
+        }
+        let missing = match (reverse, self.settings.ipv6) {
+            (true, _) => vec![Kind::Reverse],
+            (false, true) => vec![Kind::V4, Kind::V6],
+            (false, false) => vec![Kind::V4],
+        };
+        for kind in &missing {
+            self.ask(Query {
+                name: name.clone(),
+                kind: *kind,
+                asked: Asked::Stream,
+            });
+        }
+        let look_up = LookUp {
+            since: now,
+            known: Known {
+                ttl: u32::MAX,
+                ..Known::default()
+            },
+            missing,
+            waiters: vec![waiter],
+        };
+        self.look_ups.insert(name, look_up);
+    }
+
+    fn ask(&mut self, query: Query) {
+        // C tor does not count its random names either.
+        if query.asked != Asked::Bogus {
+            self.counts.dns_asked(query.kind);
+        }
+        self.actions.push_back(ExitAction::LookUp(query));
+    }
+
+    fn stop_waiting(&mut self, half: HalfAddr) {
+        self.waiting = self.waiting.saturating_sub(1);
+        if let Some(count) = self.waiting_of.get_mut(&half) {
+            *count -= 1;
+            if *count == 0 {
+                self.waiting_of.remove(&half);
+            }
+        }
+    }
+
+    /// All is known that can be (`set_exitconn_info_from_resolve`).
+    fn finish(&mut self, waiter: Waiter, known: &Known) {
+        match waiter {
+            Waiter::Resolve { stream } => self.resolved(stream, self.answers(known)),
+            Waiter::Begin {
+                stream,
+                port,
+                flags,
+            } => match self.choose(known, port, flags) {
+                Some(addr) => self.connect(stream, addr, port, known.ttl),
+                None => self.end(stream, EndReason::RESOLVEFAILED),
+            },
+        }
+    }
+
+    /// What a RESOLVE is answered with.
+    fn answers(&self, known: &Known) -> Vec<AnswerKind> {
+        if let Some(host) = &known.host {
+            return match host {
+                Ok(host) => vec![AnswerKind::Hostname(host.to_vec())],
+                Err(_) => vec![AnswerKind::Error],
+            };
+        }
+        let v4 = known.v4.and_then(Result::ok).map(AnswerKind::Ipv4);
+        let v6 = known.v6.filter(|_| self.settings.ipv6).and_then(Result::ok);
+        let found: Vec<_> = v4.into_iter().chain(v6.map(AnswerKind::Ipv6)).collect();
+        if !found.is_empty() {
+            return found;
+        }
+        let error = known.v4.and_then(Result::err).unwrap_or(DnsError::Unknown);
+        vec![if error.is_transient() {
+            AnswerKind::TransientError
+        } else {
+            AnswerKind::Error
+        }]
+    }
+
+    /// The address that a BEGIN connects to: of a family that the client accepts, that the policy
+    /// allows if one is, and that the client prefers if both are.
+    fn choose(&self, known: &Known, port: u16, flags: BeginFlags) -> Option<IpAddr> {
+        let v4 = known.v4.and_then(Result::ok).map(IpAddr::V4);
+        let v6 = known.v6.and_then(Result::ok).map(IpAddr::V6);
+        let v4 = v4.filter(|_| !flags.ipv4_not_ok);
+        let v6 = v6.filter(|_| flags.ipv6_ok && self.settings.ipv6);
+        let (Some(v4), Some(v6)) = (v4, v6) else {
+            return v4.or(v6);
+        };
+        let allows = |addr| self.effective_policy().allows(addr, port);
+        let six = match (allows(v4), allows(v6)) {
+            (true, false) => false,
+            (false, true) => true,
+            _ => flags.ipv6_preferred,
+        };
+        Some(if six { v6 } else { v4 })
+    }
+
+    /// Lets a stream out to an address, if the policy does.
+    fn connect(&mut self, stream: StreamAddr, addr: IpAddr, port: u16, ttl: u32) {
+        // An IPv4 address in IPv6's clothes would be judged by the wrong rules.
+        let disguised = matches!(addr, IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some());
+        let allowed = self.effective_policy().allows(addr, port)
+            && (addr.is_ipv4() || self.settings.ipv6)
+            && !disguised;
+        if !allowed {
+            self.counts.rejected_by_policy += 1;
+            let end = End {
+                reason: EndReason::EXITPOLICY,
+                addr: Some(addr),
+                ttl,
+            };
+            return self.actions.push_back(ExitAction::End { stream, end });
+        }
+        let to = SocketAddr::new(addr, port);
+        if !self.settings.reentry && self.relays.contains(&to) {
+            // Circuits through circuits have no end ("A Practical Congestion Attack on Tor Using
+            // Long Paths"). Not EXITPOLICY, on which the client would try at the next exit.
+            self.counts.rejected_as_relay += 1;
+            return self.end(stream, EndReason::CONNECTREFUSED);
+        }
+        self.counts.begins += 1;
+        self.actions
+            .push_back(ExitAction::Connect { stream, to, ttl });
+    }
+
+    fn end(&mut self, stream: StreamAddr, reason: EndReason) {
+        let end = End::new(reason);
+        self.actions.push_back(ExitAction::End { stream, end });
+    }
+
+    fn resolved(&mut self, stream: StreamAddr, answers: Vec<AnswerKind>) {
+        let ttl = RESOLVED_TTL;
+        let answers = answers.into_iter().map(|kind| ResolvedAnswer { kind, ttl });
+        self.actions.push_back(ExitAction::Resolved {
+            stream,
+            resolved: Resolved {
+                answers: answers.collect(),
+            },
+        });
+    }
+
+    /// A name led to an address that means "not found".
+    fn note_redirected(&mut self, name: &Arc<[u8]>) {
+        let tests = &self.settings.test_addresses;
+        if tests.contains(name) && self.hijack.test_redirected(name, tests.len()) {
+            let why = "dns hijacking confirmed";
+            self.actions.push_back(ExitAction::PolicyChanged(why));
+        }
+    }
+
+    /// Tells the operator, once, that name servers do not answer questions for IPv6 addresses.
+    fn note_ipv6_timeout(&mut self) {
+        self.ipv6_timeouts += 1;
+        if self.ipv6_timeouts > 10
+            && self.ipv6_timeouts > self.counts.dns_queries_of(Kind::V6) / 2
+            && !std::mem::replace(&mut self.ipv6_noted, true)
+        {
+            crate::notice!(
+                "More than half of our IPv6 requests seem to have timed out. I'm going to assume I \
+                 can't get AAAA responses."
+            );
+        }
+    }
+}
+
+fn first_v4(found: &Found) -> Result<Ipv4Addr, DnsError> {
+    match found {
+        Found::Addresses(addrs) => addrs.iter().find_map(|addr| match addr {
+            IpAddr::V4(v4) => Some(*v4),
+            IpAddr::V6(_) => None,
+        }),
+        Found::Host(_) => None,
+    }
+    .ok_or(DnsError::NoData)
+}
+
+fn first_v6(found: &Found) -> Result<Ipv6Addr, DnsError> {
+    match found {
+        Found::Addresses(addrs) => addrs.iter().find_map(|addr| match addr {
+            IpAddr::V6(v6) => Some(*v6),
+            IpAddr::V4(_) => None,
+        }),
+        Found::Host(_) => None,
+    }
+    .ok_or(DnsError::NoData)
+}

@@ -1,0 +1,581 @@
+//! An exit's decisions, with a clock and name servers of the test's own.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+
+use super::*;
+use crate::torrc::policy::PolicySettings;
+use weft_core::address::ThreadId;
+
+const SEC: Duration = Duration::from_secs(1);
+
+fn settings(lines: &[&str], ipv6: bool, reject_private: bool) -> ExitSettings {
+    let policy = PolicySettings {
+        ipv6,
+        reject_private,
+        reduced: false,
+    };
+    ExitSettings {
+        policy: ExitPolicy::parse(lines, policy, &mut Vec::new()).unwrap(),
+        ipv6,
+        any_names: false,
+        refuse_unknown: true,
+        reentry: false,
+        detect_hijacking: false,
+        test_addresses: Vec::new(),
+    }
+}
+
+fn exits(lines: &[&str]) -> (Exits, Instant) {
+    let exits = Exits::new(settings(lines, true, true), [7; 32]);
+    (exits, Instant::now())
+}
+
+fn stream(number: u16) -> StreamAddr {
+    StreamAddr {
+        half: HalfAddr {
+            thread: ThreadId(0),
+            slot: 1,
+            generation: 0,
+        },
+        stream: number,
+        vegas: false,
+    }
+}
+
+fn begin(host: &str, port: u16, flags: u32) -> Begin {
+    Begin {
+        target: host.into(),
+        port,
+        flags: flags.into(),
+    }
+}
+
+const V6_OK: u32 = 1;
+const V4_NOT_OK: u32 = 2;
+const V6_PREFERRED: u32 = 4;
+
+/// What is to be done, in few words.
+fn actions(exits: &mut Exits) -> Vec<String> {
+    let mut said = Vec::new();
+    while let Some(action) = exits.poll_action() {
+        said.push(match action {
+            ExitAction::LookUp(query) => {
+                format!(
+                    "ask {:?} {}",
+                    query.kind,
+                    String::from_utf8_lossy(&query.name)
+                )
+            }
+            ExitAction::Connect { stream, to, .. } => format!("{} connect {to}", stream.stream),
+            ExitAction::End { stream, end } => match end.addr {
+                Some(addr) => format!(
+                    "{} end {} {addr}",
+                    stream.stream,
+                    end.reason.name().unwrap()
+                ),
+                None => format!("{} end {}", stream.stream, end.reason.name().unwrap()),
+            },
+            ExitAction::Resolved { stream, resolved } => {
+                let told: Vec<_> = resolved
+                    .answers
+                    .iter()
+                    .map(|answer| {
+                        assert_eq!(answer.ttl, 60);
+                        match &answer.kind {
+                            AnswerKind::Hostname(name) => {
+                                String::from_utf8_lossy(name).into_owned()
+                            }
+                            AnswerKind::Ipv4(addr) => addr.to_string(),
+                            AnswerKind::Ipv6(addr) => addr.to_string(),
+                            AnswerKind::TransientError => "transient".into(),
+                            AnswerKind::Error => "error".into(),
+                        }
+                    })
+                    .collect();
+                format!("{} resolved {}", stream.stream, told.join(" "))
+            }
+            ExitAction::PolicyChanged(why) => format!("changed: {why}"),
+        });
+    }
+    said
+}
+
+fn open(
+    exits: &mut Exits,
+    number: u16,
+    host: &str,
+    port: u16,
+    flags: u32,
+    now: Instant,
+) -> Vec<String> {
+    exits.begin(
+        stream(number),
+        Previous::Relay,
+        &begin(host, port, flags),
+        now,
+    );
+    actions(exits)
+}
+
+fn resolve(exits: &mut Exits, number: u16, name: &str, now: Instant) -> Vec<String> {
+    exits.resolve(stream(number), &Resolve { name: name.into() }, now);
+    actions(exits)
+}
+
+fn answer(name: &str, kind: Kind, found: Result<&str, DnsError>) -> DnsAnswer {
+    let found = found.map(|text| match kind {
+        Kind::Reverse => Found::Host(text.as_bytes().into()),
+        _ => Found::Addresses(text.split(' ').map(|addr| addr.parse().unwrap()).collect()),
+    });
+    DnsAnswer {
+        query: Query {
+            name: name.as_bytes().into(),
+            kind,
+            asked: Asked::Stream,
+        },
+        result: found.map(|found| (found, 1000 * SEC)),
+    }
+}
+
+/// Both answers for a name come.
+fn told(
+    exits: &mut Exits,
+    name: &str,
+    v4: Result<&str, DnsError>,
+    v6: Result<&str, DnsError>,
+    now: Instant,
+) -> Vec<String> {
+    exits.answered(answer(name, Kind::V4, v4), now);
+    exits.answered(answer(name, Kind::V6, v6), now);
+    actions(exits)
+}
+
+#[test]
+fn addresses_are_judged_at_once() {
+    let (mut exits, now) = exits(&["reject *:25", "accept *:*"]);
+    assert_eq!(
+        open(&mut exits, 1, "8.8.8.8", 80, 0, now),
+        ["1 connect 8.8.8.8:80"]
+    );
+    assert_eq!(
+        open(&mut exits, 2, "8.8.8.8", 25, 0, now),
+        ["2 end EXITPOLICY 8.8.8.8"]
+    );
+    assert_eq!(
+        open(&mut exits, 3, "10.0.0.1", 80, 0, now),
+        ["3 end EXITPOLICY 10.0.0.1"]
+    );
+    assert_eq!(
+        open(&mut exits, 4, "127.0.0.1", 80, 0, now),
+        ["4 end EXITPOLICY 127.0.0.1"]
+    );
+    assert_eq!(
+        open(&mut exits, 5, "2620::1", 80, 0, now),
+        ["5 connect [2620::1]:80"]
+    );
+    assert_eq!(
+        open(&mut exits, 6, "::1", 80, 0, now),
+        ["6 end EXITPOLICY ::1"]
+    );
+    let disguised = "::ffff:8.8.8.8";
+    assert_eq!(
+        open(&mut exits, 7, disguised, 80, 0, now),
+        ["7 end EXITPOLICY ::ffff:8.8.8.8"]
+    );
+    let counts = exits.counts();
+    assert_eq!((counts.begins, counts.rejected_by_policy), (2, 5));
+
+    exits.begin(stream(9), Previous::Relay, &begin("8.8.8.8", 25, 0), now);
+    let Some(ExitAction::End { end, .. }) = exits.poll_action() else {
+        panic!("no END");
+    };
+    assert_eq!(end.ttl, LITERAL_TTL);
+}
+
+#[test]
+fn without_ipv6_exit_there_is_no_ipv6() {
+    let mut exits = Exits::new(settings(&["accept *:*"], false, true), [7; 32]);
+    let now = Instant::now();
+    assert_eq!(
+        open(&mut exits, 1, "2620::1", 80, V6_OK, now),
+        ["1 end EXITPOLICY 2620::1"]
+    );
+    let flags = V6_OK | V4_NOT_OK;
+    assert_eq!(
+        open(&mut exits, 2, "8.8.8.8", 80, flags, now),
+        ["2 end EXITPOLICY"]
+    );
+    let flags = V6_OK | V6_PREFERRED;
+    assert_eq!(
+        open(&mut exits, 3, "a.example", 80, flags, now),
+        ["ask V4 a.example"]
+    );
+    exits.answered(answer("a.example", Kind::V4, Ok("8.8.8.8")), now);
+    assert_eq!(actions(&mut exits), ["3 connect 8.8.8.8:80"]);
+    // With it, what was known is not enough.
+    exits.set(settings(&["accept *:*"], true, true));
+    assert_eq!(open(&mut exits, 4, "a.example", 80, 0, now).len(), 2);
+}
+
+#[test]
+fn one_question_serves_everybody_who_waits() {
+    let (mut exits, now) = exits(&["accept *:*"]);
+    let asked = open(&mut exits, 1, "WWW.Example", 80, 0, now);
+    assert_eq!(asked, ["ask V4 www.example", "ask V6 www.example"]);
+    assert!(open(&mut exits, 2, "www.example", 25, V6_OK | V6_PREFERRED, now).is_empty());
+    assert!(resolve(&mut exits, 3, "www.example.", now).is_empty());
+    assert_eq!(exits.counts().waiting, 3);
+    exits.answered(answer("www.example", Kind::V6, Ok("2620::1")), now);
+    assert!(
+        actions(&mut exits).is_empty(),
+        "the other answer is still to come"
+    );
+    exits.answered(answer("www.example", Kind::V4, Ok("8.8.8.8 9.9.9.9")), now);
+    let done = actions(&mut exits);
+    assert_eq!(
+        done,
+        [
+            "1 connect 8.8.8.8:80",
+            "2 connect [2620::1]:25",
+            "3 resolved 8.8.8.8 2620::1"
+        ]
+    );
+    assert_eq!((exits.counts().waiting, exits.waiting_of.len()), (0, 0));
+    // Now it is known, for a while.
+    assert_eq!(
+        resolve(&mut exits, 4, "www.example", now),
+        ["4 resolved 8.8.8.8 2620::1"]
+    );
+    let later = now + 3300 * SEC;
+    assert_eq!(
+        open(&mut exits, 5, "www.example", 80, 0, later),
+        ["5 connect 8.8.8.8:80"]
+    );
+    let late = now + 3900 * SEC;
+    assert_eq!(open(&mut exits, 6, "www.example", 80, 0, late).len(), 2);
+    // An answer that nobody asked for, or that comes twice, is no answer.
+    assert!(
+        told(
+            &mut exits,
+            "other.example",
+            Ok("8.8.8.8"),
+            Ok("2620::1"),
+            late
+        )
+        .is_empty()
+    );
+    assert_eq!(exits.counts().dns_queries(), 4);
+}
+
+#[test]
+fn the_client_and_the_policy_choose_the_family() {
+    let (mut exits, now) = exits(&["reject 8.8.8.0/24:81", "reject6 *6:82", "accept *:*"]);
+    open(&mut exits, 1, "a.example", 80, 0, now);
+    told(&mut exits, "a.example", Ok("8.8.8.8"), Ok("2620::1"), now);
+    let mut chosen = |port, flags| open(&mut exits, 2, "a.example", port, flags, now).remove(0);
+    assert_eq!(chosen(80, 0), "2 connect 8.8.8.8:80");
+    assert_eq!(chosen(80, V6_OK), "2 connect 8.8.8.8:80");
+    assert_eq!(chosen(80, V6_PREFERRED), "2 connect 8.8.8.8:80");
+    assert_eq!(chosen(80, V6_OK | V6_PREFERRED), "2 connect [2620::1]:80");
+    assert_eq!(chosen(80, V6_OK | V4_NOT_OK), "2 connect [2620::1]:80");
+    assert_eq!(chosen(81, V6_OK), "2 connect [2620::1]:81");
+    assert_eq!(chosen(81, 0), "2 end EXITPOLICY 8.8.8.8");
+    assert_eq!(chosen(82, V6_OK | V6_PREFERRED), "2 connect 8.8.8.8:82");
+    assert_eq!(chosen(80, V4_NOT_OK), "2 end RESOLVEFAILED");
+}
+
+#[test]
+fn names_that_lead_inside_do_not() {
+    let (mut exits, now) = exits(&["accept *:*"]);
+    for (number, inside) in ["127.0.0.1", "10.1.2.3", "169.254.169.254", "0.0.0.0"]
+        .iter()
+        .enumerate()
+    {
+        let name = format!("n{number}.example");
+        open(&mut exits, 1, &name, 80, 0, now);
+        let done = told(&mut exits, &name, Ok(inside), Err(DnsError::NoData), now);
+        assert_eq!(done, [format!("1 end EXITPOLICY {inside}")]);
+    }
+    open(&mut exits, 1, "six.example", 80, V6_OK, now);
+    let six = "::ffff:127.0.0.1";
+    let done = told(
+        &mut exits,
+        "six.example",
+        Err(DnsError::NoData),
+        Ok(six),
+        now,
+    );
+    assert_eq!(done, [format!("1 end EXITPOLICY {six}")]);
+}
+
+#[test]
+fn names_without_an_address_are_told_by_kind_of_failure() {
+    let (mut exits, now) = exits(&["accept *:*"]);
+    use DnsError::{NoData, NotExist, ServerFailed, Timeout};
+    for (number, (v4, v6, said)) in [
+        (NotExist, NotExist, "error"),
+        (NoData, NoData, "error"),
+        (Timeout, Timeout, "transient"),
+        (ServerFailed, NoData, "transient"),
+        (NoData, ServerFailed, "error"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let name = format!("n{number}.example");
+        open(&mut exits, 1, &name, 80, 0, now);
+        resolve(&mut exits, 2, &name, now);
+        let done = told(&mut exits, &name, Err(v4), Err(v6), now);
+        assert_eq!(
+            done,
+            [
+                "1 end RESOLVEFAILED".to_owned(),
+                format!("2 resolved {said}")
+            ]
+        );
+    }
+    let counts = exits.counts();
+    assert_eq!(counts.dns_errors(NotExist), 2);
+    assert_eq!(counts.dns_errors(Timeout), 2);
+    let results: Vec<_> = counts
+        .dns_results()
+        .filter(|(_, count)| *count > 0)
+        .collect();
+    assert_eq!(
+        results,
+        [
+            ("serverfailed", 2),
+            ("notexist", 2),
+            ("tor_timeout", 2),
+            ("nodata", 4)
+        ]
+    );
+}
+
+#[test]
+fn what_is_no_name_is_told_at_once() {
+    let (mut exits, now) = exits(&["accept *:*"]);
+    for bad in ["a b", "a..b", "1.2.3.4.in-addr.arpa", &"a".repeat(300)] {
+        assert_eq!(
+            open(&mut exits, 1, bad, 80, 0, now),
+            ["1 end RESOLVEFAILED"],
+            "{bad}"
+        );
+    }
+    for bad in ["", "a b", "1.0.0.127.in-addr.arpa", "x.ip6.arpa"] {
+        assert_eq!(
+            resolve(&mut exits, 1, bad, now),
+            ["1 resolved error"],
+            "{bad}"
+        );
+    }
+    assert_eq!(
+        resolve(&mut exits, 1, "10.0.0.1", now),
+        ["1 resolved 10.0.0.1"]
+    );
+    assert_eq!(resolve(&mut exits, 1, "::1", now), ["1 resolved ::1"]);
+}
+
+#[test]
+fn addresses_are_looked_up_by_their_names() {
+    let (mut exits, now) = exits(&["accept *:*"]);
+    let name = "8.8.8.8.in-addr.arpa";
+    assert_eq!(
+        resolve(&mut exits, 1, name, now),
+        [format!("ask Reverse {name}")]
+    );
+    exits.answered(answer(name, Kind::Reverse, Ok("dns.example")), now);
+    assert_eq!(actions(&mut exits), ["1 resolved dns.example"]);
+    let other = "9.9.9.9.in-addr.arpa";
+    resolve(&mut exits, 2, other, now);
+    exits.answered(answer(other, Kind::Reverse, Err(DnsError::Timeout)), now);
+    // C tor knows no transient error here.
+    assert_eq!(actions(&mut exits), ["2 resolved error"]);
+}
+
+#[test]
+fn clients_must_not_come_directly_nor_from_nowhere() {
+    let (mut exits, now) = exits(&["accept *:*"]);
+    let wanted = begin("8.8.8.8", 80, 0);
+    exits.begin(stream(1), Previous::Client, &wanted, now);
+    exits.begin(stream(2), Previous::UnknownRelay, &wanted, now);
+    assert_eq!(actions(&mut exits), ["1 end TORPROTOCOL", "2 end MISC"]);
+    exits.settings.refuse_unknown = false;
+    exits.begin(stream(3), Previous::UnknownRelay, &wanted, now);
+    assert_eq!(actions(&mut exits), ["3 connect 8.8.8.8:80"]);
+    exits.set_hibernating(true);
+    assert_eq!(
+        open(&mut exits, 4, "8.8.8.8", 80, 0, now),
+        ["4 end HIBERNATING"]
+    );
+}
+
+#[test]
+fn relays_are_not_reached_through_relays() {
+    let (mut exits, now) = exits(&["accept *:*"]);
+    exits.set_relays(["8.8.8.8:9001".parse().unwrap()].into());
+    assert_eq!(
+        open(&mut exits, 1, "8.8.8.8", 9001, 0, now),
+        ["1 end CONNECTREFUSED"]
+    );
+    assert_eq!(
+        open(&mut exits, 1, "8.8.8.8", 9002, 0, now),
+        ["1 connect 8.8.8.8:9002"]
+    );
+    exits.settings.reentry = true;
+    assert_eq!(
+        open(&mut exits, 1, "8.8.8.8", 9001, 0, now),
+        ["1 connect 8.8.8.8:9001"]
+    );
+}
+
+#[test]
+fn a_relay_that_is_no_exit_asks_nobody() {
+    let mut closed = settings(&[], false, true);
+    closed.policy = ExitPolicy::reject_all();
+    let mut exits = Exits::new(closed, [7; 32]);
+    let now = Instant::now();
+    assert!(exits.is_closed());
+    assert_eq!(
+        open(&mut exits, 1, "8.8.8.8", 80, 0, now),
+        ["1 end EXITPOLICY 8.8.8.8"]
+    );
+    assert_eq!(
+        open(&mut exits, 1, "a.example", 80, 0, now),
+        ["1 end RESOLVEFAILED"]
+    );
+    assert_eq!(
+        resolve(&mut exits, 1, "a.example", now),
+        ["1 resolved error"]
+    );
+    exits.tick(now + 1000 * SEC);
+    assert!(actions(&mut exits).is_empty());
+}
+
+#[test]
+fn a_policy_that_changes_while_a_stream_waits_is_the_one_that_counts() {
+    let (mut exits, now) = exits(&["accept *:*"]);
+    open(&mut exits, 1, "a.example", 80, 0, now);
+    exits.set(settings(&["reject *:80", "accept *:*"], true, true));
+    let done = told(
+        &mut exits,
+        "a.example",
+        Ok("8.8.8.8"),
+        Err(DnsError::NoData),
+        now,
+    );
+    assert_eq!(done, ["1 end EXITPOLICY 8.8.8.8"]);
+}
+
+#[test]
+fn waiting_has_bounds() {
+    let (mut exits, now) = exits(&["accept *:*"]);
+    // One circuit cannot have all places.
+    for number in 0..MAX_WAITING_OF_CIRCUIT {
+        let name = format!("n{number}.example");
+        exits.begin(stream(1), Previous::Relay, &begin(&name, 80, 0), now);
+    }
+    assert_eq!(actions(&mut exits).len(), 2 * 512);
+    assert_eq!(
+        open(&mut exits, 2, "more.example", 80, 0, now),
+        ["2 end RESOLVEFAILED"]
+    );
+    assert_eq!(
+        resolve(&mut exits, 3, "n1.example", now),
+        ["3 resolved transient"]
+    );
+    // Others find one, until all names are taken.
+    let mut other = stream(1);
+    for number in 512..MAX_LOOK_UPS {
+        other.half.slot = u32::try_from(number / 100).unwrap();
+        other.half.generation = 1;
+        let name = format!("n{number}.example");
+        exits.begin(other, Previous::Relay, &begin(&name, 80, 0), now);
+    }
+    assert_eq!(actions(&mut exits).len(), 2 * (MAX_LOOK_UPS - 512));
+    other.half.slot = 4_000;
+    exits.begin(other, Previous::Relay, &begin("more.example", 80, 0), now);
+    assert_eq!(actions(&mut exits), ["1 end RESOLVEFAILED"]);
+    // A name that is being asked about is no new one.
+    exits.begin(other, Previous::Relay, &begin("n600.example", 80, 0), now);
+    assert!(actions(&mut exits).is_empty());
+    assert_eq!(exits.counts().look_ups_refused, 3);
+    // Silence ends.
+    exits.tick(now + 299 * SEC);
+    assert!(actions(&mut exits).is_empty());
+    exits.tick(now + 300 * SEC);
+    let ended = actions(&mut exits);
+    assert_eq!(ended.len(), MAX_LOOK_UPS + 1);
+    assert!(ended.iter().all(|said| said == "1 end TIMEOUT"));
+    assert_eq!(
+        (exits.waiting, exits.waiting_of.len(), exits.look_ups.len()),
+        (0, 0, 0)
+    );
+}
+
+#[test]
+fn name_servers_that_lie_are_found_out() {
+    let mut lied_to = settings(&["accept *:*"], true, true);
+    lied_to.detect_hijacking = true;
+    lied_to.test_addresses = vec![b"www.example"[..].into()];
+    let mut exits = Exits::new(lied_to, [7; 32]);
+    let start = Instant::now();
+    exits.tick(start);
+    exits.tick(start + 180 * SEC);
+    let mut bogus = Vec::new();
+    while let Some(ExitAction::LookUp(query)) = exits.poll_action() {
+        bogus.push(query);
+    }
+    assert_eq!(bogus.len(), 24);
+    for query in bogus {
+        let junk: IpAddr = match query.kind {
+            Kind::V6 => "2620::80".parse().unwrap(),
+            _ => "9.9.9.80".parse().unwrap(),
+        };
+        let result = Ok((Found::Addresses(vec![junk]), SEC));
+        exits.answered(DnsAnswer { query, result }, start);
+    }
+    assert_eq!(exits.counts().dns_queries(), 0);
+    // What leads there is not found.
+    open(&mut exits, 1, "typo.example", 80, 0, start);
+    let done = told(
+        &mut exits,
+        "typo.example",
+        Ok("9.9.9.80"),
+        Err(DnsError::NoData),
+        start,
+    );
+    assert_eq!(done, ["1 end RESOLVEFAILED"]);
+    // Nor are names that everybody knows: then the relay is no exit any more.
+    exits.tick(start + 211 * SEC);
+    assert_eq!(
+        actions(&mut exits),
+        ["ask V4 www.example", "ask V6 www.example"]
+    );
+    let mut known = answer("www.example", Kind::V4, Ok("9.9.9.80"));
+    known.query.asked = Asked::Test;
+    exits.answered(known, start);
+    assert_eq!(actions(&mut exits), ["changed: dns hijacking confirmed"]);
+    assert!(exits.is_closed());
+    assert_eq!(
+        open(&mut exits, 1, "8.8.8.8", 80, 0, start),
+        ["1 end EXITPOLICY 8.8.8.8"]
+    );
+    // Other name servers have another chance.
+    exits.set_configured(true, true);
+    assert!(!exits.is_closed());
+}
+
+#[test]
+fn without_name_servers_there_is_no_exit() {
+    let (mut exits, _) = exits(&["accept *:*"]);
+    exits.set_configured(true, false);
+    assert!(actions(&mut exits).is_empty());
+    exits.set_configured(false, false);
+    assert_eq!(actions(&mut exits), ["changed: dns resolvers failed"]);
+    assert!(exits.is_closed());
+    assert_eq!(exits.effective_policy(), &ExitPolicy::reject_all());
+    exits.set_configured(true, true);
+    assert_eq!(actions(&mut exits), ["changed: dns resolvers back"]);
+    assert!(!exits.is_closed());
+}

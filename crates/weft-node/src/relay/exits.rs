@@ -1,0 +1,418 @@
+//! The main thread's part of an exit: asks of circuits go to [`Exits`], what it decides is carried
+//! out, and what torrc, consensus and the relay's addresses say is passed on to it.
+
+use std::collections::HashSet;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::time::{Duration, Instant};
+
+use tor_llcrypto::pk::rsa::RsaIdentity;
+use weft_cell::reason::EndReason;
+use weft_cell::stream_msg::End;
+use weft_core::address::ConnectionId;
+use weft_core::message::{StreamAsk, StreamRequest, ToController};
+use weft_dir::command::Command;
+use weft_dir::params::Params;
+
+use super::{Relay, listeners};
+use crate::exit::connect::{connect, end_reason, is_port_exhaustion, is_resource_exhaustion};
+use crate::exit::dns::{DnsConfig, DnsThread};
+use crate::exit::{
+    DnsAnswer, DnsError, ExitAction, ExitCounts, ExitSettings, Exits, MAX_LOOK_UPS, Previous,
+    StreamAddr,
+};
+use crate::logging::{RateLimit, safe};
+use crate::thread::edges::{AdoptEdge, AdoptKind, EdgeSocket};
+use crate::thread::mesh::{ToThread, WakeUp};
+use crate::torrc::{ExitPolicy, Options};
+
+/// Log lines about one kind of trouble.
+const QUIET: Duration = Duration::from_secs(300);
+/// How often a resolv.conf that cannot be read is looked at again (RETRY_DNS_INTERVAL).
+const RETRY: Duration = Duration::from_secs(600);
+/// Answers that may wait for the main thread: as many as there can be questions.
+const ANSWERS: usize = 2 * MAX_LOOK_UPS + 256;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct ExitSide {
+    exits: Exits,
+    /// Asks name servers, once anything may exit.
+    dns: Option<DnsThread>,
+    sender: SyncSender<DnsAnswer>,
+    answers: Receiver<DnsAnswer>,
+    main: WakeUp,
+    /// How name servers are asked now.
+    config: Option<DnsConfig>,
+    /// When a resolv.conf that could not be read is tried again.
+    retry: Option<Instant>,
+    exhausted: RateLimit,
+    refused: RateLimit,
+}
+
+impl ExitSide {
+    /// Nobody asked yet. `main` wakes the main thread.
+    pub(super) fn new(main: WakeUp, settings: ExitSettings, seed: [u8; 32]) -> Self {
+        let (sender, answers) = mpsc::sync_channel(ANSWERS);
+        Self {
+            exits: Exits::new(settings, seed),
+            dns: None,
+            sender,
+            answers,
+            main,
+            config: None,
+            retry: None,
+            exhausted: RateLimit::new(QUIET),
+            refused: RateLimit::new(QUIET),
+        }
+    }
+
+    /// What has been counted since the start.
+    pub(super) fn counts(&self) -> ExitCounts {
+        self.exits.counts()
+    }
+
+    /// The policy that the descriptor publishes.
+    pub(super) fn policy(&self) -> &ExitPolicy {
+        self.exits.effective_policy()
+    }
+
+    /// Follows how name servers are to be asked; `anew`: resolv.conf may be another.
+    ///
+    /// # Errors
+    /// resolv.conf cannot be read; or, the first time, there is no thread to be had.
+    pub(super) fn configure(
+        &mut self,
+        config: DnsConfig,
+        anew: bool,
+        now: Instant,
+    ) -> Result<(), String> {
+        // A relay that lets nothing out asks nobody, and needs no name servers.
+        if (self.exits.is_shut() && self.dns.is_none())
+            || (!anew && self.config.as_ref() == Some(&config))
+        {
+            return Ok(());
+        }
+        let conf = match config.servers() {
+            Ok(conf) => conf,
+            Err(why) => {
+                self.retry = Some(now + RETRY);
+                self.exits.set_configured(false, false);
+                return Err(why);
+            }
+        };
+        self.retry = None;
+        self.config = Some(config.clone());
+        self.exits.set_configured(true, true);
+        match &self.dns {
+            Some(dns) => dns.configure(config, conf),
+            None => {
+                let (sender, main) = (self.sender.clone(), self.main.clone());
+                let sink = Box::new(move |answer| {
+                    // There is room for every question that can be on its way.
+                    let _ = sender.try_send(answer);
+                    main.notify();
+                });
+                let dns = DnsThread::start(config, conf, sink);
+                self.dns = Some(dns.map_err(|error| error.to_string())?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the DNS thread.
+    pub(super) fn end(&mut self) {
+        if let Some(dns) = self.dns.take() {
+            dns.shutdown();
+        }
+    }
+}
+
+/// How name servers are asked.
+pub(super) fn dns_config(options: &Options, network: &Params, max_files: usize) -> DnsConfig {
+    let dns = &options.exit.dns;
+    DnsConfig {
+        resolv_conf: dns.resolv_conf.clone(),
+        search: dns.search_domains,
+        randomize_case: dns.randomize_case,
+        timeout: network.exit_dns_timeout,
+        attempts: network.exit_dns_num_attempts,
+        max_files,
+    }
+}
+
+/// What the exit follows. `own` are the relay's addresses.
+pub(super) fn exit_settings(options: &Options, network: &Params, own: Vec<IpAddr>) -> ExitSettings {
+    let exit = &options.exit;
+    let policy = match options.is_relay() {
+        true => exit.policy.with_rejected(rejected(options, own)),
+        // A client lets nobody else's streams out, whatever its torrc says.
+        false => ExitPolicy::reject_all(),
+    };
+    let tests = exit.dns.test_addresses.iter();
+    ExitSettings {
+        policy,
+        ipv6: exit.ipv6,
+        any_names: exit.dns.allow_non_rfc953,
+        refuse_unknown: exit.refuse_unknown.unwrap_or(network.refuse_unknown_exits),
+        reentry: network.allow_network_reentry,
+        detect_hijacking: exit.dns.detect_hijacking,
+        test_addresses: tests.map(|name| name.as_bytes().into()).collect(),
+    }
+}
+
+/// Addresses that the policy rejects besides what torrc names
+/// (policies_parse_exit_policy_from_options).
+fn rejected(options: &Options, own: Vec<IpAddr>) -> Vec<IpAddr> {
+    let exit = &options.exit;
+    let mut rejected = if exit.reject_private { own } else { Vec::new() };
+    if exit.reject_local_interfaces {
+        rejected.extend(options.network.outbound_bind.all());
+        rejected.extend(interfaces());
+    }
+    rejected
+}
+
+/// The addresses of this machine's interfaces.
+fn interfaces() -> Vec<IpAddr> {
+    let Ok(interfaces) = nix::ifaddrs::getifaddrs() else {
+        return Vec::new();
+    };
+    let addresses = interfaces.filter_map(|interface| {
+        let address = interface.address?;
+        let v4 = address.as_sockaddr_in().map(|addr| IpAddr::V4(addr.ip()));
+        v4.or_else(|| address.as_sockaddr_in6().map(|addr| IpAddr::V6(addr.ip())))
+    });
+    addresses.collect()
+}
+
+impl Relay {
+    /// Puts what torrc, consensus and addresses say into force. `anew`: resolv.conf may be another.
+    pub(super) fn apply_exits(&mut self, anew: bool, now: Instant) {
+        let own = self.addresses.ips();
+        self.exits
+            .exits
+            .set(exit_settings(&self.options, &self.network, own));
+        let config = dns_config(&self.options, &self.network, self.max_connections);
+        if let Err(why) = self.exits.configure(config, anew, now) {
+            tracing::warn!("{why}");
+        }
+        self.act_exits(now);
+    }
+
+    /// The relays' ORPorts, which nobody is let out to.
+    pub(super) fn know_or_ports(&mut self) {
+        let relays = self
+            .consensus
+            .iter()
+            .flat_map(|consensus| consensus.relays());
+        let ports = relays.flat_map(|(_, relay)| relay.or_ports.iter().copied());
+        let ports: HashSet<SocketAddr> = ports.collect();
+        self.exits.exits.set_relays(ports);
+    }
+
+    /// Once a second.
+    pub(super) fn tick_exits(&mut self, now: Instant) {
+        if self.exits.retry.is_some_and(|at| now >= at) {
+            self.apply_exits(true, now);
+        }
+        self.exits.exits.tick(now);
+        self.act_exits(now);
+    }
+
+    /// Takes what name servers said.
+    pub(super) fn take_dns_answers(&mut self, now: Instant) {
+        while let Ok(answer) = self.exits.answers.try_recv() {
+            self.exits.exits.answered(answer, now);
+        }
+        self.act_exits(now);
+    }
+
+    /// A circuit asks for a stream.
+    pub(super) fn on_stream(&mut self, request: StreamRequest, now: Instant) {
+        let stream = StreamAddr {
+            half: request.half,
+            stream: request.stream,
+            vegas: request.vegas,
+        };
+        match request.ask {
+            StreamAsk::Begin(begin) => {
+                let previous = self.previous(request.connection, request.from_client);
+                if previous != Previous::Relay
+                    && let Some(more) = self.exits.refused.check(now)
+                {
+                    tracing::info!(
+                        "A stream was asked for {}{more}",
+                        match previous {
+                            Previous::Client => "on the first hop of a circuit",
+                            _ => "by an unknown relay",
+                        }
+                    );
+                }
+                let ending = self.shutdown.is_under_way();
+                self.exits.exits.set_hibernating(ending);
+                self.exits.exits.begin(stream, previous, &begin, now);
+            }
+            StreamAsk::Resolve(resolve) => self.exits.exits.resolve(stream, &resolve, now),
+            StreamAsk::BeginDir => self.begin_dir(stream, request.connection),
+        }
+        self.act_exits(now);
+    }
+
+    /// BEGIN_DIR: one end of a socket pair is the stream's, the other the directory's.
+    fn begin_dir(&mut self, stream: StreamAddr, connection: ConnectionId) {
+        let StreamAddr {
+            half,
+            stream,
+            vegas,
+        } = stream;
+        let (_, addr) = self.controller.peer_of(connection);
+        let from = addr.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+        let served = self
+            .directory
+            .as_ref()
+            .filter(|_| self.options.directory.cache);
+        let pair = served.and_then(|directory| {
+            let (ours, theirs) = UnixStream::pair().ok()?;
+            ours.set_nonblocking(true).ok()?;
+            directory.serve(theirs, from).then_some(ours)
+        });
+        let place = pair.and_then(|socket| Some((socket, self.controller.place_edge(half)?)));
+        let Some((socket, (id, thread))) = place else {
+            let end = End::new(EndReason::NOTDIRECTORY);
+            return self.controller.refuse_stream(half, stream, &end);
+        };
+        self.exits.exits.counts_mut().begin_dirs += 1;
+        let adopt = AdoptEdge {
+            id,
+            socket: EdgeSocket::Unix(socket),
+            kind: AdoptKind::Exit {
+                half,
+                stream,
+                vegas,
+                peer: None,
+                ttl: 0,
+            },
+        };
+        self.tell(thread.0, ToThread::AdoptEdge(Box::new(adopt)));
+    }
+
+    /// Who is at the other end of a connection that a circuit came by.
+    fn previous(&self, connection: ConnectionId, from_client: bool) -> Previous {
+        if from_client {
+            return Previous::Client;
+        }
+        let (rsa, _) = self.controller.peer_of(connection);
+        let rsa = rsa.map(RsaIdentity::from);
+        let listed = |rsa: &RsaIdentity| {
+            self.consensus
+                .as_ref()
+                .is_some_and(|consensus| consensus.relay(rsa).is_some())
+        };
+        match rsa.filter(listed) {
+            Some(_) => Previous::Relay,
+            None => Previous::UnknownRelay,
+        }
+    }
+
+    /// Carries out what the exit decided.
+    fn act_exits(&mut self, now: Instant) {
+        while let Some(action) = self.exits.exits.poll_action() {
+            match action {
+                ExitAction::LookUp(query) => {
+                    let failed = match &self.exits.dns {
+                        Some(dns) => dns.look_up(query).err(),
+                        None => Some(DnsAnswer {
+                            query,
+                            result: Err(DnsError::ServerFailed),
+                        }),
+                    };
+                    if let Some(answer) = failed {
+                        self.exits.exits.answered(answer, now);
+                    }
+                }
+                ExitAction::Connect { stream, to, ttl } => self.connect_exit(stream, to, ttl, now),
+                ExitAction::End { stream, end } => {
+                    self.controller
+                        .refuse_stream(stream.half, stream.stream, &end);
+                }
+                ExitAction::Resolved { stream, resolved } => {
+                    self.controller
+                        .resolved(stream.half, stream.stream, resolved);
+                }
+                ExitAction::PolicyChanged(why) => {
+                    self.publish_descriptor();
+                    self.directory(Command::Publish(why));
+                }
+            }
+        }
+    }
+
+    /// Begins to connect; the connection thread that gets the socket does the rest.
+    fn connect_exit(&mut self, stream: StreamAddr, to: SocketAddr, ttl: u32, now: Instant) {
+        let StreamAddr {
+            half,
+            stream,
+            vegas,
+        } = stream;
+        let Some((id, thread)) = self.controller.place_edge(half) else {
+            self.exits.exits.counts_mut().resources_exhausted += 1;
+            if let Some(more) = self.exits.exhausted.check(now) {
+                tracing::warn!(
+                    "There are as many connections as the process may have; an exit stream was \
+                     refused. Raise the limit on open files (ulimit -n, LimitNOFILE){more}"
+                );
+            }
+            let end = End::new(EndReason::RESOURCELIMIT);
+            return self.controller.refuse_stream(half, stream, &end);
+        };
+        let from = self.options.network.outbound_bind.for_exit(to.ip());
+        match connect(to, from) {
+            Ok(socket) => {
+                let constrained = self.options.resources.constrained_sock_size;
+                listeners::constrain((&socket).into(), constrained);
+                let adopt = AdoptEdge {
+                    id,
+                    socket: EdgeSocket::Tcp(socket),
+                    kind: AdoptKind::Exit {
+                        half,
+                        stream,
+                        vegas,
+                        peer: Some(to),
+                        ttl,
+                    },
+                };
+                self.tell(thread.0, ToThread::AdoptEdge(Box::new(adopt)));
+            }
+            Err(error) => {
+                self.controller
+                    .handle(ToController::EdgeClosed { connection: id }, now);
+                self.note_connect_failed(to, &error, now);
+                let end = End::new(end_reason(&error));
+                self.controller.refuse_stream(half, stream, &end);
+            }
+        }
+    }
+
+    /// A connection could not even begin.
+    fn note_connect_failed(&mut self, to: SocketAddr, error: &std::io::Error, now: Instant) {
+        let counts = self.exits.exits.counts_mut();
+        let ports = is_port_exhaustion(error);
+        counts.ports_exhausted += u64::from(ports);
+        counts.resources_exhausted += u64::from(is_resource_exhaustion(error));
+        if !ports && !is_resource_exhaustion(error) {
+            tracing::info!("Could not connect to {}: {error}", safe(to));
+        } else if let Some(more) = self.exits.exhausted.check(now) {
+            self.overloaded();
+            tracing::warn!(
+                "Exit streams are refused for want of {}: {error}{more}",
+                if ports {
+                    "local ports (net.ipv4.ip_local_port_range, OutboundBindAddressExit)"
+                } else {
+                    "files or memory"
+                },
+            );
+        }
+    }
+}

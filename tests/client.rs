@@ -1,0 +1,81 @@
+//! Weft as a client: what a user does with its SOCKS port, through unmodified C tor relays.
+
+/// The module's name marks the tests that need `tor` and some minutes, for `cargo xtask test`.
+mod private_network {
+    use std::path::PathBuf;
+    use std::sync::{Mutex, MutexGuard, PoisonError};
+    use std::time::Duration;
+
+    use weft_lab::network::{Config, Network, Program};
+    use weft_lab::surf::{Surf, first_byte, surf};
+    use weft_lab::traffic::{Direction, Server};
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    fn weft(threads: u32) -> Program {
+        let named = std::env::var_os("WEFT_BIN").map(PathBuf::from);
+        let path = named.unwrap_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_weft")));
+        Program::weft(&path, Some(threads)).expect("weft is there")
+    }
+
+    /// The one network of C tor relays; each test has it to itself.
+    fn network() -> MutexGuard<'static, Option<Network>> {
+        static NETWORK: Mutex<Option<Network>> = Mutex::new(None);
+        let mut network = NETWORK.lock().unwrap_or_else(PoisonError::into_inner);
+        if network.is_none() {
+            let config = Config {
+                authorities: 1,
+                guards: 2,
+                exits: 2,
+                clients: 1,
+                ..Config::default()
+            };
+            *network = Some(Network::start(config, Vec::new()).expect("the network starts"));
+        }
+        network
+    }
+
+    /// A client of this name starts from nothing, and moves bytes both ways.
+    fn moves(name: &str, threads: u32, streams: usize, bytes: u64) {
+        let mut network = network();
+        let network = network.as_mut().expect("a network");
+        let run = |network: &mut Network| -> anyhow::Result<()> {
+            let server = Server::start()?;
+            let first = first_byte(network, name, &weft(threads), &server, PATIENCE)?;
+            eprintln!("{name}: first byte from nothing after {first:.2?}");
+            for direction in [Direction::Down, Direction::Up] {
+                let proxy = network.proxy(name)?;
+                let load = Surf {
+                    streams,
+                    bytes,
+                    direction,
+                    seed: 5,
+                };
+                let surfed = surf(proxy.socks(), &server, load, &[proxy.node()])?;
+                eprintln!(
+                    "{name} {direction:?}: {streams} streams of {bytes} bytes, {:.0} Mbit/s, {:.2} CPU s per GB",
+                    surfed.megabits_per_second(),
+                    surfed.cpu_per_gigabyte(0),
+                );
+            }
+            network.check()?;
+            network.stop_proxy(name)
+        };
+        run(network).unwrap_or_else(|error| panic!("{error:#}"));
+    }
+
+    #[test]
+    fn a_few_streams_carry_much_on_one_thread() {
+        moves("bulk", 1, 8, 5_000_000);
+    }
+
+    #[test]
+    fn a_few_streams_carry_much_on_two_threads() {
+        moves("bulk2", 2, 8, 5_000_000);
+    }
+
+    #[test]
+    fn many_streams_carry_little() {
+        moves("many", 1, 100, 20_000);
+    }
+}
