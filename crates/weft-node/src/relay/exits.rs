@@ -269,14 +269,21 @@ impl Relay {
         } = stream;
         let (_, addr) = self.controller.peer_of(connection);
         let from = addr.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
-        let served = self
-            .directory
-            .as_ref()
-            .filter(|_| self.options.directory.cache);
-        let pair = served.and_then(|directory| {
-            let (ours, theirs) = UnixStream::pair().ok()?;
+        // An authority answers itself: it has more than a cache, and has it first.
+        let serve = |theirs| match (&self.authority, &self.directory) {
+            (Some(authority), _) => {
+                authority.serve(theirs, from);
+                true
+            }
+            (None, Some(directory)) if self.options.directory.cache => {
+                directory.serve(theirs, from)
+            }
+            (None, _) => false,
+        };
+        let pair = UnixStream::pair().ok().and_then(|(ours, theirs)| {
             ours.set_nonblocking(true).ok()?;
-            directory.serve(theirs, from).then_some(ours)
+            theirs.set_nonblocking(true).ok()?;
+            serve(theirs).then_some(ours)
         });
         let place = pair.and_then(|socket| Some((socket, self.controller.place_edge(half)?)));
         let Some((socket, (id, thread))) = place else {

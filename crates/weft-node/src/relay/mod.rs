@@ -114,7 +114,7 @@ struct Relay {
     workers: Workers,
     directory: Option<DirectoryHandle>,
     /// The authority of a private network; answers until the relay is gone.
-    _authority: Option<AuthorityHandle>,
+    authority: Option<AuthorityHandle>,
     /// Ports for applications.
     apps: AppSide,
     /// The client, where there are ports for applications.

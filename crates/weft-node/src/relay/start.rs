@@ -344,7 +344,7 @@ fn start(options: Options, context: Context) -> Result<Relay, StartError> {
         apps,
         client,
         directory_events,
-        _authority: authority,
+        authority,
         consensus: None,
         network,
         names,
