@@ -8,7 +8,6 @@ use std::{fs, io};
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::hmac;
 use digest::Digest as _;
-use rand::CryptoRng;
 
 use super::reply::Reply;
 use super::words::unquote;
@@ -23,22 +22,6 @@ const CONTROLLER_KEY: &[u8] = b"Tor safe cookie authentication controller-to-ser
 
 /// The secret of the file.
 pub type Cookie = [u8; COOKIE_LEN];
-
-/// Makes a new secret and writes it where controllers that may read it find it.
-///
-/// # Errors
-///
-/// The file cannot be written.
-pub fn write_cookie(
-    path: &Path,
-    group_readable: bool,
-    rng: &mut dyn CryptoRng,
-) -> Result<Cookie, FileError> {
-    let mut cookie = [0; COOKIE_LEN];
-    rng.fill_bytes(&mut cookie);
-    write_for_controllers(path, &cookie, group_readable)?;
-    Ok(cookie)
-}
 
 /// Writes a file that controllers read: those of this user, or of its group, too.
 ///

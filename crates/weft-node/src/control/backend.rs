@@ -262,4 +262,7 @@ pub trait Backend: Clone + Send + Sync + 'static {
 
     /// Does what it does at a signal.
     fn signal(&self, signal: Signal);
+
+    /// A controller wants log lines of this kind, `INFO` or `DEBUG`, which are not told otherwise.
+    fn want_log(&self, kind: &'static str);
 }

@@ -58,12 +58,16 @@ pub struct ControlServer {
 }
 
 impl ControlServer {
-    /// Starts the thread.
+    /// Starts the thread. `feed` runs on it, too, and is what makes events of what happens.
     ///
     /// # Errors
     ///
     /// The system has no more threads or file descriptors.
-    pub fn start(backend: impl Backend, shared: Shared) -> io::Result<Self> {
+    pub fn start(
+        backend: impl Backend,
+        shared: Shared,
+        feed: impl Future<Output = ()> + Send + 'static,
+    ) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
@@ -74,6 +78,7 @@ impl ControlServer {
             .name("control".into())
             .spawn(move || {
                 runtime.block_on(async move {
+                    tokio::spawn(feed);
                     while let Some((socket, place)) = clients.recv().await {
                         count.fetch_add(1, Ordering::Relaxed);
                         let (backend, shared, count) =

@@ -191,6 +191,12 @@ impl<B: Backend> Session<B> {
             }
         }
         self.wanted = wanted;
+        for kind in ["DEBUG", "INFO"] {
+            if wanted.has(kind) {
+                self.backend.want_log(kind);
+                break;
+            }
+        }
         Reply::ok()
     }
 

@@ -202,6 +202,10 @@ impl Backend for Fake {
         Ok(())
     }
 
+    fn want_log(&self, kind: &'static str) {
+        self.note(kind);
+    }
+
     fn signal(&self, signal: Signal) {
         self.note(signal);
         let _ = self.events.send(Event::Signal(signal.name()));
@@ -520,7 +524,7 @@ fn events_come_to_those_who_want_them() {
 
 /// Starts a server, and connects it to a listener's clients until `until` returns.
 fn serve<T>(fake: &Fake, until: impl FnOnce(u16) -> T) -> T {
-    let server = ControlServer::start(fake.clone(), shared()).unwrap();
+    let server = ControlServer::start(fake.clone(), shared(), async {}).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let accept = std::thread::spawn(move || {

@@ -113,7 +113,6 @@ impl AppListeners {
     }
 
     /// Where each service listens.
-    #[cfg(test)]
     pub(super) fn bound(&self) -> impl Iterator<Item = (AppService, &str)> {
         let open = self.open.iter();
         open.map(|open| (open.rules.service, open.bound.as_str()))

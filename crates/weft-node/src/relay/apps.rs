@@ -19,7 +19,7 @@ use crate::logging::{RateLimit, safe_client};
 use crate::thread::edges::{AdoptEdge, AdoptKind, EdgeSocket};
 use crate::thread::mesh::ToThread;
 use crate::torrc::Options;
-use crate::torrc::client_ports::AppPort;
+use crate::torrc::client_ports::{AppPort, AppService};
 
 /// Connections, or datagrams, taken from one listener in one turn.
 const TAKEN_PER_TURN: usize = 64;
@@ -80,6 +80,11 @@ impl AppSide {
     /// Every port that there ever was, by number.
     pub(super) fn ports(&self) -> &[AppPort] {
         self.listeners.known()
+    }
+
+    /// Where each service listens.
+    pub(super) fn bound(&self) -> impl Iterator<Item = (AppService, &str)> {
+        self.listeners.bound()
     }
 }
 

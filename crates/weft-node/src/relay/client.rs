@@ -8,7 +8,7 @@ use weft_core::origin::OriginCommand;
 
 use super::Relay;
 use super::signals::Ask;
-use crate::client::{ClientSettings, ClientThread, FromClient, ToClient};
+use crate::client::{Access, ClientSettings, ClientThread, FromClient, ToClient};
 use crate::keys::RelayKeys;
 use crate::process::state;
 use crate::thread::edges::{AdoptEdge, AdoptKind, EdgeSocket};
@@ -60,6 +60,11 @@ impl ClientSide {
     /// Something found no room on its way to the client.
     pub(super) fn is_stuck(&self) -> bool {
         self.thread.is_stuck()
+    }
+
+    /// The client, for controllers.
+    pub(super) fn access(&self) -> Access {
+        self.thread.access()
     }
 
     /// Tells the client something.

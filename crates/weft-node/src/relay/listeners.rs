@@ -134,6 +134,12 @@ impl Listeners {
         self.open.iter().map(|listener| listener.token).collect()
     }
 
+    /// Where each service listens.
+    pub(super) fn bound(&self) -> impl Iterator<Item = (Service, SocketAddr)> {
+        let open = self.open.iter();
+        open.map(|listener| (listener.line.service, listener.bound))
+    }
+
     /// Accepts a connection at a listener; `None`: it is closed.
     pub(super) fn accept(
         &self,

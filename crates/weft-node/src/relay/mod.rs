@@ -9,6 +9,7 @@ mod client;
 mod clock;
 mod congestion;
 mod connections;
+mod control;
 mod descriptor;
 mod exits;
 mod heartbeat;
@@ -66,6 +67,7 @@ use address::{Addresses, HostNames};
 use apps::AppSide;
 use client::ClientSide;
 use clock::WallClock;
+use control::ControlSide;
 use exits::ExitSide;
 use heartbeat::Heartbeat;
 use listeners::Listeners;
@@ -117,6 +119,8 @@ struct Relay {
     authority: Option<AuthorityHandle>,
     /// Ports for applications.
     apps: AppSide,
+    /// Control ports.
+    control: ControlSide,
     /// The client, where there are ports for applications.
     client: Option<ClientSide>,
     directory_events: Receiver<Event>,
@@ -205,10 +209,12 @@ impl Relay {
         if std::mem::take(&mut self.accept_again) {
             self.accept_all(now);
             self.take_all_applications(now);
+            self.accept_all_controllers(now);
         }
         for listener in ready {
             self.accept(listener, now);
             self.take_applications(listener, now);
+            self.accept_controllers(listener, now);
         }
         if asked {
             for ask in self.signals.take() {
@@ -221,6 +227,7 @@ impl Relay {
             self.on_directory(event, now);
         }
         self.take_from_client(now);
+        self.take_from_controllers(now);
         if now.saturating_duration_since(self.last_tick) >= TICK {
             self.last_tick = now;
             self.tick(now);

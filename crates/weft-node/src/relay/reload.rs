@@ -6,7 +6,7 @@ use weft_dir::command::Command;
 
 use super::{Relay, descriptor, start};
 use crate::notice;
-use crate::torrc;
+use crate::torrc::{self, Change, Options};
 
 impl Relay {
     /// SIGHUP: the configuration again, logs reopened, keys reread, descriptor republished.
@@ -54,7 +54,17 @@ impl Relay {
                 }
             };
         loaded.report.log();
-        let new = loaded.options;
+        self.apply_options(loaded.options, changes, now)
+    }
+
+    /// Puts a configuration into force; or nothing of it, if any of it fails.
+    pub(super) fn apply_options(
+        &mut self,
+        new: Options,
+        changes: Vec<Change>,
+        now: Instant,
+    ) -> Result<(), String> {
+        let context = &self.context;
         if changes.iter().any(|change| change.name == "ConnLimit") {
             let wanted = u64::from(new.resources.conn_limit);
             self.max_connections = crate::process::limits::raise_file_limit(wanted)
@@ -76,11 +86,17 @@ impl Relay {
             .reopen(app_options, registry)
             .map_err(|error| error.to_string());
         let reopened = reopened.and_then(|()| {
+            let result = self.control.follow(&new, Some(registry));
+            result.map_err(|error| error.to_string())
+        });
+        let reopened = reopened.and_then(|()| {
             let result = self.listeners.reopen(&new, registry);
             result.map_err(|error| error.to_string())
         });
         if let Err(error) = reopened {
-            if let Err(error) = self.apps.reopen(&self.options, registry) {
+            let apps = self.apps.reopen(&self.options, registry);
+            let control = self.control.follow(&self.options, Some(registry));
+            for error in [apps.err(), control.err()].into_iter().flatten() {
                 tracing::warn!("{error}");
             }
             if let Err(error) = context.logging.apply(&self.options.log, Some(&new.log)) {
@@ -104,6 +120,7 @@ impl Relay {
             keys.set_config(start::key_config(&self.options));
         }
         self.reload_client();
+        self.reload_control();
         if let Err(error) = start::prepare_directories(&self.options) {
             tracing::warn!("{error}");
         }

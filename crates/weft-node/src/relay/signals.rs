@@ -10,6 +10,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 
 use super::Relay;
 use super::heartbeat::Heartbeat;
+use crate::control::Signal;
 use crate::notice;
 
 /// What an operator asks for by a signal, as C tor understands them.
@@ -97,6 +98,13 @@ fn duplicate(stream: &UnixStream) -> io::Result<std::os::unix::net::UnixStream> 
 impl Relay {
     /// What the operator asks for.
     pub(super) fn on_signal(&mut self, ask: Ask, now: Instant) {
+        self.tell_signal(match ask {
+            Ask::Terminate => Signal::Halt,
+            Ask::Interrupt => Signal::Shutdown,
+            Ask::Reload => Signal::Reload,
+            Ask::Statistics => Signal::Dump,
+            Ask::Debug => Signal::Debug,
+        });
         match ask {
             Ask::Terminate => {
                 notice!("Catching signal TERM, exiting cleanly.");

@@ -23,6 +23,7 @@ use super::apps::AppSide;
 use super::authority::{self, AuthorityError};
 use super::client::ClientSide;
 use super::clock::WallClock;
+use super::control::ControlSide;
 use super::descriptor;
 use super::heartbeat::Heartbeat;
 use super::listeners::{ListenError, Listeners};
@@ -131,6 +132,7 @@ fn start(options: Options, context: Context) -> Result<Relay, StartError> {
     // Ports first, as the one who may bind them; files then, as the one who will own them.
     let mut listeners = Listeners::open(&options)?;
     let mut apps = AppSide::open(&options)?;
+    let mut control = ControlSide::open(&options)?;
     if let Some(name) = &options.process.user {
         user::drop_privileges(name)?;
     }
@@ -187,6 +189,7 @@ fn start(options: Options, context: Context) -> Result<Relay, StartError> {
     };
     listeners.register(poll.registry())?;
     apps.register(poll.registry())?;
+    control.register(poll.registry())?;
     let mut signals = Signals::register()?;
     poll.registry()
         .register(&mut signals.pipe, SIGNAL, Interest::READABLE)?;
@@ -284,6 +287,8 @@ fn start(options: Options, context: Context) -> Result<Relay, StartError> {
     if client.is_some() {
         controller.serve_client();
     }
+    let access = client.as_ref().map(ClientSide::access);
+    let controllers = main.clone();
     let (sender, directory_events) = mpsc::sync_channel(EVENTS);
     // A client alone has its directory on its own thread.
     let directory = match &keys {
@@ -342,6 +347,7 @@ fn start(options: Options, context: Context) -> Result<Relay, StartError> {
         workers,
         directory,
         apps,
+        control,
         client,
         directory_events,
         authority,
@@ -374,6 +380,7 @@ fn start(options: Options, context: Context) -> Result<Relay, StartError> {
         pid_file,
         _lock: lock,
     };
+    relay.start_control(access, &controllers);
     let (ipv4, ipv6) = relay.reachability.is_reachable();
     relay.directory(Command::Reachable { ipv4, ipv6 });
     relay.publish_descriptor();

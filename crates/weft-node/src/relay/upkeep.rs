@@ -22,6 +22,8 @@ impl Relay {
     pub(super) fn tick(&mut self, now: Instant) {
         self.accept_all(now);
         self.take_all_applications(now);
+        self.accept_all_controllers(now);
+        self.tick_control(now);
         self.expire_queries(now);
         if self.handles.iter().any(JoinHandle::is_finished) && !self.shutdown.is_under_way() {
             // Its links are gone, and others wait for its rings: nothing good comes of going on.

@@ -447,7 +447,7 @@ pub static KNOWN: [Known; 458] = [
         .hidden(),
     known("__AlwaysCongestionControl", Kind::Bool, Some("0")).same_as(&["0"]),
     known("__ControlPort", Kind::LinesOf("ControlPortLines"), None)
-        .same_as(&["0"])
+        .supported()
         .hidden(),
     known("__DirPort", Kind::LinesOf("DirPortLines"), None)
         .same_as(&["0"])
@@ -465,7 +465,9 @@ pub static KNOWN: [Known; 458] = [
     known("__ExtORPort", Kind::LinesOf("ExtORPortLines"), None)
         .same_as(&["0"])
         .hidden(),
-    known("__HashedControlSessionPassword", Kind::Lines, None).hidden(),
+    known("__HashedControlSessionPassword", Kind::Lines, None)
+        .supported()
+        .hidden(),
     known(
         "__HTTPTunnelPort",
         Kind::LinesOf("HTTPTunnelPortLines"),
@@ -492,7 +494,9 @@ pub static KNOWN: [Known; 458] = [
     )
     .hidden()
     .immutable(),
-    known("__OwningControllerProcess", Kind::Text, None).hidden(),
+    known("__OwningControllerProcess", Kind::Text, None)
+        .supported()
+        .hidden(),
     known("__ReloadTorrcOnSIGHUP", Kind::Bool, Some("1"))
         .supported()
         .hidden(),
@@ -640,15 +644,15 @@ pub static KNOWN: [Known; 458] = [
     known("ConstrainedSockSize", Kind::Memory, Some("8192")).supported(),
     known("ContactInfo", Kind::Text, None).supported(),
     obsolete("ControlListenAddress"),
-    known("ControlPort", Kind::LinesOf("ControlPortLines"), None).same_as(&["0"]),
-    known("ControlPortFileGroupReadable", Kind::Bool, Some("0")).same_as(&["0"]),
-    known("ControlPortLines", Kind::LinesVirtual, None),
-    known("ControlPortWriteToFile", Kind::Path, None),
-    known("ControlSocket", Kind::Lines, None).same_as(&["0"]),
-    known("ControlSocketsGroupWritable", Kind::Bool, Some("0")).same_as(&["0"]),
-    known("CookieAuthentication", Kind::Bool, Some("0")).same_as(&["0"]),
-    known("CookieAuthFile", Kind::Path, None),
-    known("CookieAuthFileGroupReadable", Kind::Bool, Some("0")).same_as(&["0"]),
+    known("ControlPort", Kind::LinesOf("ControlPortLines"), None).supported(),
+    known("ControlPortFileGroupReadable", Kind::Bool, Some("0")).supported(),
+    known("ControlPortLines", Kind::LinesVirtual, None).supported(),
+    known("ControlPortWriteToFile", Kind::Path, None).supported(),
+    known("ControlSocket", Kind::Lines, None).supported(),
+    known("ControlSocketsGroupWritable", Kind::Bool, Some("0")).supported(),
+    known("CookieAuthentication", Kind::Bool, Some("0")).supported(),
+    known("CookieAuthFile", Kind::Path, None).supported(),
+    known("CookieAuthFileGroupReadable", Kind::Bool, Some("0")).supported(),
     known("CountPrivateBandwidth", Kind::Bool, Some("0")).supported(),
     known("DataDirectory", Kind::Path, None)
         .supported()
@@ -762,7 +766,7 @@ pub static KNOWN: [Known; 458] = [
     known("HardwareAccel", Kind::Bool, Some("0"))
         .same_as(&["0", "1"])
         .immutable(),
-    known("HashedControlPassword", Kind::Lines, None),
+    known("HashedControlPassword", Kind::Lines, None).supported(),
     known("HeartbeatPeriod", Kind::Seconds, Some("6 hours")).supported(),
     known(
         "HiddenServiceAllowUnknownPorts",

@@ -13,11 +13,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::build::build;
+use super::change::ChangeError;
 use super::command_line::{CommandLine, TorrcSource};
 use super::host::Host;
 use super::include::{MAX_FILE_SIZE, lex_with_includes, read_file};
 use super::lexer::Line;
 use super::options::Options;
+use super::reload::{Change, changes};
 use super::report::Report;
 use super::settings::Settings;
 
@@ -86,6 +88,36 @@ pub fn load_text(text: &str, host: &Host) -> Result<Loaded, Report> {
     let empty = ("no defaults".into(), Vec::new());
     let torrc = ("torrc".into(), text.as_bytes().to_vec());
     from_texts(&empty, &torrc, &[], host, Report::default())
+}
+
+/// Reads a torrc that a controller gives, in place of the file's.
+///
+/// # Errors
+/// As [`reload`](super::reload()).
+pub fn reload_text(
+    command_line: &CommandLine,
+    host: &Host,
+    text: &str,
+    old: &Options,
+) -> Result<(Loaded, Vec<Change>), ChangeError> {
+    let mut report = Report::default();
+    let defaults = defaults_text(command_line, host, &mut report);
+    let torrc = ("a controller".into(), text.as_bytes().to_vec());
+    let mut loaded = from_texts(&defaults, &torrc, &command_line.options, host, report)
+        .map_err(ChangeError::Value)?;
+    let changes = changes(old, &mut loaded).map_err(ChangeError::Transition)?;
+    Ok((loaded, changes))
+}
+
+/// The torrc that a command line names; `None`: it came from elsewhere than a file.
+#[must_use]
+pub fn torrc_path(command_line: &CommandLine, host: &Host) -> Option<PathBuf> {
+    let path = match &command_line.torrc {
+        Some(TorrcSource::Stdin) => return None,
+        Some(TorrcSource::File(path)) => expand(path, host),
+        None => default_torrc(host),
+    };
+    Some(std::path::absolute(&path).unwrap_or(path))
 }
 
 struct Assigned {

@@ -129,7 +129,7 @@ pub fn reload(
 }
 
 /// What differs between two configurations.
-fn changes(old: &Options, new: &mut Loaded) -> Result<Vec<Change>, Report> {
+pub(super) fn changes(old: &Options, new: &mut Loaded) -> Result<Vec<Change>, Report> {
     let mut changes = Vec::new();
     for ((known, before, _), (_, after, origin)) in
         old.settings.iter().zip(new.options.settings.iter())

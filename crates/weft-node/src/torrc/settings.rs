@@ -197,6 +197,28 @@ impl Settings {
         }
     }
 
+    /// Forgets what an option was set to: it holds nothing, or zero; or, where `default`, what it
+    /// holds unless it is set. A key that nobody knows is left alone.
+    pub(super) fn forget(&mut self, key: &str, default: bool, origin: &Origin) {
+        let Some(Found { index, known, .. }) = known::find(key, false) else {
+            return;
+        };
+        if !default {
+            self.clear(index, known, origin);
+            return;
+        }
+        let index = match known.kind {
+            Kind::LinesOf(list) => known::index_of(list).unwrap_or(index),
+            _ => index,
+        };
+        let testing = self.flag("TestingTorNetwork");
+        if let Some(setting) = Self::new(testing).all.get(index)
+            && let Some(own) = self.all.get_mut(index)
+        {
+            own.clone_from(setting);
+        }
+    }
+
     fn put(&mut self, index: usize, value: Value) {
         if let Some(setting) = self.all.get_mut(index) {
             setting.value = value;

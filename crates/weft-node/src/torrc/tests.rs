@@ -246,13 +246,12 @@ fn everything_wrong_is_told_at_once_with_its_place() {
 fn an_option_that_weft_lacks_is_told_of_once() {
     let loaded = loaded(
         "ORPort 9001\nContactInfo x\nTransPort 9050\nTransPort 9051\nControlPort 0\nHidServAuth x\n\
-         HiddenServiceDir /h\nHiddenServicePort 80\nCookieAuthentication 1\nRunAsDaemon 0\nExitRelay 0\n",
+         HiddenServiceDir /h\nHiddenServicePort 80\nRunAsDaemon 0\nExitRelay 0\n",
     );
     assert_eq!(
         said(&loaded, Severity::Warn),
         [
             "HidServAuth is obsolete and does nothing; remove it",
-            "torrc:9: CookieAuthentication is an option that Weft does not support yet; it is ignored",
             "torrc:7: HiddenServiceDir is an option that Weft does not support yet; it is ignored",
             "torrc:8: HiddenServicePort is an option that Weft does not support yet; it is ignored",
             "torrc:3: TransPort is an option that Weft does not support yet; it is ignored",

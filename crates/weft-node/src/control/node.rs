@@ -1,0 +1,569 @@
+//! The real node behind a control port: the client, by its [`Access`], and the main thread, by asks
+//! that it takes when it can.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use base64ct::{Base64Unpadded, Encoding as _};
+use tokio::sync::{broadcast, mpsc, oneshot, watch};
+use tor_llcrypto::pk::rsa::RsaIdentity;
+use weft_cell::reason::EndReason;
+use weft_cell::stream_msg::Resolved;
+use weft_core::address::ConnectionId;
+use weft_core::origin::{AppOpening, AppProtocol, LinkState, OriginId};
+use weft_dir::command::RelayFlag;
+use weft_path::{PathError, RelayName};
+
+use super::backend::{Backend, Change, Document, Done, Order, OrderFailed, Signal, Which};
+use super::events::Event;
+use super::view::{
+    BootstrapView, CircuitView, LinkView, NodeView, StreamView, iso_time, long_name,
+};
+use crate::client::chooser::Chooser as _;
+use crate::client::events::{
+    Bootstrap, CircuitEnd, CircuitInfo, CircuitPurpose, CircuitStatus, ClientEvent, StreamEnd,
+    StreamInfo, StreamNews, StreamPurpose, StreamStatus,
+};
+use crate::client::machine::OrderError;
+use crate::client::{Access, Inside};
+use crate::thread::mesh::WakeUp;
+
+/// Events that a controller may be behind.
+const EVENTS: usize = 4096;
+/// Asks that may wait for the main thread.
+const ASKS: usize = 64;
+
+/// What the main thread is asked for.
+#[derive(Debug)]
+pub enum Ask {
+    /// A change of the configuration; how it went.
+    Configure(Change, oneshot::Sender<Result<(), OrderFailed>>),
+    /// A signal.
+    Signal(Signal),
+    /// A controller wants log lines of this kind: `INFO` or `DEBUG`.
+    Log(&'static str),
+}
+
+/// What is remembered of events.
+#[derive(Debug, Default)]
+struct Known {
+    established: bool,
+    enough: bool,
+    links: BTreeMap<ConnectionId, LinkView>,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Node {
+    view: watch::Receiver<Arc<NodeView>>,
+    events: broadcast::Sender<Event>,
+    access: Option<Access>,
+    asks: mpsc::Sender<Ask>,
+    main: WakeUp,
+    known: Arc<Mutex<Known>>,
+}
+
+/// The main thread's ends.
+#[derive(Debug)]
+pub struct NodeEnds {
+    /// What controllers see without asking.
+    pub view: watch::Sender<Arc<NodeView>>,
+    /// What happens.
+    pub events: broadcast::Sender<Event>,
+    /// What controllers want.
+    pub asks: mpsc::Receiver<Ask>,
+}
+
+impl Node {
+    /// With its other ends. `main` wakes the main thread.
+    #[must_use]
+    pub fn new(first: NodeView, access: Option<Access>, main: WakeUp) -> (Self, NodeEnds) {
+        let (sender, view) = watch::channel(Arc::new(first));
+        let (asks, asked) = mpsc::channel(ASKS);
+        let (events, _) = broadcast::channel(EVENTS);
+        let node = Self {
+            view,
+            events: events.clone(),
+            access,
+            asks,
+            main,
+            known: Arc::default(),
+        };
+        let ends = NodeEnds {
+            view: sender,
+            events,
+            asks: asked,
+        };
+        (node, ends)
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        // What is known is whole at any time.
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells controllers what the client tells, until it ends.
+    pub async fn feed(self) {
+        let Some(access) = &self.access else {
+            return;
+        };
+        let mut events = access.events();
+        loop {
+            match events.recv().await {
+                Ok(event) => {
+                    for event in self.translate(event) {
+                        // Nobody may listen.
+                        let _ = self.events.send(event);
+                    }
+                }
+                Err(broadcast::error::RecvError::Lagged(missed)) => {
+                    tracing::debug!("{missed} events of the client were missed");
+                }
+                Err(broadcast::error::RecvError::Closed) => return,
+            }
+        }
+    }
+
+    fn translate(&self, event: ClientEvent) -> Vec<Event> {
+        let status = |text: &str| Event::Status("STATUS_CLIENT", text.to_owned());
+        vec![match event {
+            ClientEvent::Circuit { circuit, reason } => {
+                let more = reason.map(circuit_reason).unwrap_or_default();
+                Event::Circuit(circuit_view(&circuit), more)
+            }
+            ClientEvent::Purpose { circuit, was } => {
+                Event::Purpose(circuit_view(&circuit), was.name())
+            }
+            ClientEvent::Stream { stream, what } => stream_event(&stream, &what),
+            ClientEvent::Link {
+                connection,
+                rsa,
+                addr: _,
+                state,
+            } => {
+                let link = LinkView {
+                    id: connection.0,
+                    target: long_name(&rsa, ""),
+                    status: link_status(state),
+                };
+                let mut known = self.known();
+                match state {
+                    LinkState::Launched | LinkState::Connected => {
+                        known.links.insert(connection, link.clone());
+                    }
+                    LinkState::Failed | LinkState::Closed => {
+                        known.links.remove(&connection);
+                    }
+                }
+                Event::Link(link)
+            }
+            ClientEvent::StreamBytes(all) => {
+                Event::StreamBandwidth(all.into_iter().map(|(id, a, b)| (id.0, a, b)).collect())
+            }
+            ClientEvent::CircuitBytes(all) => {
+                Event::CircuitBandwidth(all.into_iter().map(|(id, a, b)| (id.0, a, b)).collect())
+            }
+            ClientEvent::Mapped {
+                from,
+                to,
+                expires,
+                stream,
+            } => {
+                let utc = expires.map(|time| iso_time(time.into(), ' '));
+                let local = expires.map(crate::logging::local_iso).unwrap_or_default();
+                let failed = to.is_none();
+                let stream = stream.map(|stream| stream.0);
+                let details = Event::map_details(&local, utc.as_deref(), failed, stream);
+                Event::Mapped(from, to, details)
+            }
+            ClientEvent::Bootstrap(bootstrap) => Event::Bootstrap(bootstrap_view(&bootstrap)),
+            ClientEvent::Established(is) => {
+                self.known().established = is;
+                let live = Event::Liveness(is);
+                let text = if is {
+                    "NOTICE CIRCUIT_ESTABLISHED"
+                } else {
+                    "NOTICE CIRCUIT_NOT_ESTABLISHED REASON=CLOCK_JUMPED"
+                };
+                return vec![status(text), live];
+            }
+            ClientEvent::EnoughDirectory(is) => {
+                self.known().enough = is;
+                status(match is {
+                    true => "NOTICE ENOUGH_DIR_INFO",
+                    false => "NOTICE NOT_ENOUGH_DIR_INFO",
+                })
+            }
+        }]
+    }
+
+    /// Asks the client.
+    async fn ask<T: Send + 'static>(
+        &self,
+        what: impl FnOnce(Inside<'_>) -> T + Send + 'static,
+    ) -> Option<T> {
+        self.access.as_ref()?.with(what).await
+    }
+}
+
+impl Backend for Node {
+    fn node(&self) -> Arc<NodeView> {
+        self.view.borrow().clone()
+    }
+
+    fn events(&self) -> broadcast::Receiver<Event> {
+        self.events.subscribe()
+    }
+
+    async fn circuits(&self) -> Vec<CircuitView> {
+        self.ask(|inside| inside.client.circuits().map(|c| circuit_view(&c)).collect())
+            .await
+            .unwrap_or_default()
+    }
+
+    async fn streams(&self) -> Vec<StreamView> {
+        self.ask(|inside| {
+            let all = inside.client.streams();
+            all.map(|stream| stream_view(&stream, stream_status(stream.status)))
+                .collect()
+        })
+        .await
+        .unwrap_or_default()
+    }
+
+    async fn links(&self) -> Vec<LinkView> {
+        self.known().links.values().cloned().collect()
+    }
+
+    async fn bootstrap(&self) -> Option<BootstrapView> {
+        let bootstrap = self.ask(|inside| inside.bootstrap.clone()).await??;
+        Some(bootstrap_view(&bootstrap))
+    }
+
+    async fn readiness(&self) -> (bool, bool) {
+        let now = self
+            .ask(|inside| {
+                let network = inside.client.chooser_ref().network().is_some();
+                (inside.client.is_established(), network)
+            })
+            .await;
+        let known = self.known();
+        now.unwrap_or((known.established, known.enough))
+    }
+
+    async fn guards(&self) -> Vec<String> {
+        use weft_path::GuardStatus;
+        self.ask(|inside| {
+            let guards = inside.client.chooser_ref().guards();
+            let line = |guard: &weft_path::GuardInfo| {
+                let since = |word: &str, time: &Option<std::time::SystemTime>| match time {
+                    Some(time) => format!("{word} {}", iso_time((*time).into(), ' ')),
+                    None => word.to_owned(),
+                };
+                let status = match &guard.status {
+                    GuardStatus::NeverConnected => "never-connected".to_owned(),
+                    GuardStatus::Unusable(time) => since("unusable", time),
+                    GuardStatus::Down(time) => since("down", time),
+                    GuardStatus::Up => "up".to_owned(),
+                };
+                format!("{} {status}", long_name(&guard.rsa, &guard.nickname))
+            };
+            guards.iter().map(line).collect()
+        })
+        .await
+        .unwrap_or_default()
+    }
+
+    async fn maps(&self) -> Vec<(String, String, Option<String>)> {
+        self.ask(|inside| {
+            let all = inside.client.addresses().entries();
+            all.into_iter().map(|(from, to)| (from, to, None)).collect()
+        })
+        .await
+        .unwrap_or_default()
+    }
+
+    async fn document(&self, which: Which, document: Document) -> Option<String> {
+        if document != Document::RouterStatus {
+            // Documents are not kept as they came.
+            return None;
+        }
+        self.ask(move |inside| router_statuses(&inside, &which))
+            .await?
+    }
+
+    async fn order(&self, order: Order) -> Result<Done, OrderFailed> {
+        let names = |path: &[String]| {
+            path.iter()
+                .map(|name| {
+                    name.parse::<RelayName>()
+                        .map_err(|_| OrderFailed::new(552, format!("No such router \"{name}\"")))
+                })
+                .collect::<Result<Vec<_>, _>>()
+        };
+        let relays = match &order {
+            Order::NewCircuit { path, .. } | Order::ExtendCircuit { path, .. } => names(path)?,
+            _ => Vec::new(),
+        };
+        self.ask(move |inside| carry_out(inside, order, &relays).map_err(failed))
+            .await
+            .unwrap_or_else(|| Err(OrderFailed::new(551, "This node is no client")))
+    }
+
+    async fn look_up(&self, name: String, address: Option<IpAddr>) -> Option<Resolved> {
+        let what = match address {
+            Some(addr) => AppOpening::ResolvePtr { addr },
+            None => AppOpening::Resolve { name },
+        };
+        self.access.as_ref()?.look_up(what).await
+    }
+
+    async fn configure(&self, change: Change) -> Result<(), OrderFailed> {
+        let ended = || OrderFailed::new(551, "The node ends");
+        let (reply, answer) = oneshot::channel();
+        let ask = Ask::Configure(change, reply);
+        self.asks.send(ask).await.map_err(|_| ended())?;
+        self.main.notify();
+        answer.await.map_err(|_| ended())?
+    }
+
+    fn signal(&self, signal: Signal) {
+        // Who sends more of them than can wait loses some.
+        let _ = self.asks.try_send(Ask::Signal(signal));
+        self.main.notify();
+    }
+
+    fn want_log(&self, kind: &'static str) {
+        let _ = self.asks.try_send(Ask::Log(kind));
+        self.main.notify();
+    }
+}
+
+fn carry_out(inside: Inside<'_>, order: Order, relays: &[RelayName]) -> Result<Done, OrderError> {
+    let Inside { client, now, .. } = inside;
+    let purpose = |controller| match controller {
+        true => CircuitPurpose::Controller,
+        false => CircuitPurpose::General,
+    };
+    match order {
+        Order::NewCircuit { controller, .. } => {
+            let id = client.new_circuit(relays, purpose(controller), now)?;
+            return Ok(Done::Circuit(id.0));
+        }
+        Order::ExtendCircuit { circuit, .. } => {
+            client.extend_circuit(OriginId(circuit), relays, now)?;
+            return Ok(Done::Circuit(circuit));
+        }
+        Order::SetPurpose {
+            circuit,
+            controller,
+        } => client.set_purpose(OriginId(circuit), purpose(controller), now)?,
+        Order::CloseCircuit { circuit, if_unused } => {
+            client.close(OriginId(circuit), if_unused, now)?;
+        }
+        Order::AttachStream {
+            stream,
+            circuit,
+            hop,
+        } => {
+            let to = circuit.map(|circuit| (OriginId(circuit), hop));
+            client.attach_stream(ConnectionId(stream), to, now)?;
+        }
+        Order::RedirectStream { stream, host, port } => {
+            client.redirect_stream(ConnectionId(stream), &host, port)?;
+        }
+        Order::CloseStream { stream, reason } => {
+            client.close_stream(ConnectionId(stream), EndReason(reason), now)?;
+        }
+        Order::MapAddress { from, to } => client.map_address(&from, &to)?,
+        Order::DropGuards | Order::DropTimeouts => return Err(OrderError::TooMany),
+    }
+    Ok(Done::Done)
+}
+
+/// C tor's code for what went wrong.
+fn failed(error: OrderError) -> OrderFailed {
+    let code = match &error {
+        OrderError::NoCircuit(_) | OrderError::NoStream(_) => 552,
+        OrderError::NotWaiting => 555,
+        OrderError::NoPath(PathError::UnknownRelay(name)) => {
+            return OrderFailed::new(552, format!("No such router \"{name}\""));
+        }
+        OrderError::NoPath(_) => return OrderFailed::new(551, "Couldn't start circuit"),
+        _ => 551,
+    };
+    OrderFailed::new(code, error.to_string())
+}
+
+/// Entries of the consensus for the relays that can be used.
+fn router_statuses(inside: &Inside<'_>, which: &Which) -> Option<String> {
+    let chooser = inside.client.chooser_ref();
+    let network = chooser.network()?;
+    let one = |rsa: [u8; 20]| router_status(chooser, &RelayName::Rsa(rsa));
+    match which {
+        Which::Id(rsa) => one(*rsa),
+        Which::Name(name) => router_status(chooser, &RelayName::Nickname(name.clone())),
+        Which::All => {
+            let ids = network.consensus.relays().map(|(rsa, _)| rsa);
+            let all = ids.filter_map(|rsa| one(rsa.as_bytes().try_into().ok()?));
+            Some(all.collect())
+        }
+    }
+}
+
+/// One entry, as version 2 of the directory protocol had it (dir-spec 3.4.1); what is not known any
+/// more has C tor's stand-ins: a digest of zeros, and a time far away.
+fn router_status(chooser: &crate::client::paths::Paths, name: &RelayName) -> Option<String> {
+    const FLAGS: [(RelayFlag, &str); 11] = [
+        (RelayFlag::Authority, "Authority"),
+        (RelayFlag::BadExit, "BadExit"),
+        (RelayFlag::Exit, "Exit"),
+        (RelayFlag::Fast, "Fast"),
+        (RelayFlag::Guard, "Guard"),
+        (RelayFlag::HSDir, "HSDir"),
+        (RelayFlag::Running, "Running"),
+        (RelayFlag::Stable, "Stable"),
+        (RelayFlag::StaleDesc, "StaleDesc"),
+        (RelayFlag::V2Dir, "V2Dir"),
+        (RelayFlag::Valid, "Valid"),
+    ];
+    let hop = chooser.find(name)?;
+    let rsa = RsaIdentity::from_bytes(&hop.rsa)?;
+    let known = chooser.network()?.consensus.relay(&rsa)?.clone();
+    let mut addrs = known.or_ports.iter();
+    let first = addrs.next()?;
+    let mut text = format!(
+        "r {} {} {} 2038-01-01 00:00:00 {} {} 0\n",
+        hop.nickname,
+        Base64Unpadded::encode_string(&hop.rsa),
+        Base64Unpadded::encode_string(&[0; 20]),
+        first.ip(),
+        first.port()
+    );
+    for addr in addrs {
+        text.push_str(&format!("a {addr}\n"));
+    }
+    let flags = FLAGS.iter().filter(|(flag, _)| known.has(*flag));
+    let flags: Vec<_> = flags.map(|(_, name)| *name).collect();
+    text.push_str(&format!("s {}\n", flags.join(" ")));
+    Some(text)
+}
+
+fn bootstrap_view(bootstrap: &Bootstrap) -> BootstrapView {
+    BootstrapView {
+        progress: bootstrap.percent,
+        tag: bootstrap.tag.to_owned(),
+        summary: bootstrap.summary.to_owned(),
+    }
+}
+
+fn circuit_view(circuit: &CircuitInfo) -> CircuitView {
+    let mut build_flags = Vec::new();
+    if circuit.purpose == CircuitPurpose::Directory {
+        build_flags.extend(["ONEHOP_TUNNEL", "IS_INTERNAL"]);
+    }
+    if circuit.need_capacity {
+        build_flags.push("NEED_CAPACITY");
+    }
+    if circuit.need_uptime {
+        build_flags.push("NEED_UPTIME");
+    }
+    let credentials = circuit.used_by.as_ref().and_then(|(fields, mixed)| {
+        let same = !mixed.has(crate::client::isolation::Isolation::AUTH);
+        fields.credentials.clone().filter(|_| same)
+    });
+    CircuitView {
+        id: circuit.id.0,
+        status: match circuit.status {
+            CircuitStatus::Launched => "LAUNCHED",
+            CircuitStatus::Extended => "EXTENDED",
+            CircuitStatus::GuardWait => "GUARD_WAIT",
+            CircuitStatus::Built => "BUILT",
+            CircuitStatus::Failed => "FAILED",
+            CircuitStatus::Closed => "CLOSED",
+        },
+        path: circuit.path.iter().take(circuit.built).cloned().collect(),
+        build_flags,
+        purpose: circuit.purpose.name(),
+        created: circuit.created,
+        credentials,
+    }
+}
+
+fn circuit_reason(end: CircuitEnd) -> String {
+    match end.remote {
+        Some(remote) => {
+            let name = crate::client::events::EndOfCircuit::Destroy(remote).name();
+            format!(" REASON=DESTROYED REMOTE_REASON={name}")
+        }
+        None => format!(" REASON={}", end.reason.name()),
+    }
+}
+
+fn link_status(state: LinkState) -> &'static str {
+    match state {
+        LinkState::Launched => "LAUNCHED",
+        LinkState::Connected => "CONNECTED",
+        LinkState::Failed => "FAILED",
+        LinkState::Closed => "CLOSED",
+    }
+}
+
+fn stream_status(status: StreamStatus) -> &'static str {
+    match status {
+        StreamStatus::New => "NEW",
+        StreamStatus::NewResolve => "NEWRESOLVE",
+        StreamStatus::ControllerWait => "CONTROLLER_WAIT",
+        StreamStatus::SentConnect => "SENTCONNECT",
+        StreamStatus::SentResolve => "SENTRESOLVE",
+        StreamStatus::Succeeded => "SUCCEEDED",
+    }
+}
+
+fn stream_view(stream: &StreamInfo, status: &'static str) -> StreamView {
+    StreamView {
+        id: stream.id.0,
+        status,
+        circuit: stream.circuit.map_or(0, |circuit| circuit.0),
+        target: format!("{}:{}", stream.host, stream.port),
+        source: stream.source,
+        purpose: match stream.purpose {
+            StreamPurpose::User => "USER",
+            StreamPurpose::DnsRequest => "DNS_REQUEST",
+            StreamPurpose::DirFetch => "DIR_FETCH",
+        },
+        protocol: match stream.fields.protocol {
+            AppProtocol::Socks4 => "SOCKS4",
+            AppProtocol::Socks5 => "SOCKS5",
+            AppProtocol::HttpConnect => "HTTPCONNECT",
+            AppProtocol::Dns => "DNS",
+            AppProtocol::Internal => "UNKNOWN",
+        },
+        nym_epoch: stream.fields.nym_epoch,
+        session_group: stream.fields.session_group,
+        isolation: stream.isolation.names(),
+        credentials: stream.fields.credentials.clone(),
+    }
+}
+
+fn stream_event(stream: &StreamInfo, what: &StreamNews) -> Event {
+    let reason = |end: &StreamEnd| match end.names() {
+        (reason, Some(remote)) => format!(" REASON={reason} REMOTE_REASON={remote}"),
+        (reason, None) => format!(" REASON={reason}"),
+    };
+    let (status, more) = match what {
+        StreamNews::New => ("NEW", String::new()),
+        StreamNews::NewResolve => ("NEWRESOLVE", String::new()),
+        StreamNews::Remap { by_exit: true } => ("REMAP", " SOURCE=EXIT".to_owned()),
+        StreamNews::Remap { by_exit: false } => ("REMAP", String::new()),
+        StreamNews::SentConnect => ("SENTCONNECT", String::new()),
+        StreamNews::SentResolve => ("SENTRESOLVE", String::new()),
+        StreamNews::Succeeded => ("SUCCEEDED", String::new()),
+        StreamNews::Failed(end) => ("FAILED", reason(end)),
+        StreamNews::Closed(end) => ("CLOSED", reason(end)),
+        StreamNews::Detached(end) => ("DETACHED", reason(end)),
+        StreamNews::ControllerWait => ("CONTROLLER_WAIT", String::new()),
+    };
+    Event::Stream(stream_view(stream, status), more)
+}
