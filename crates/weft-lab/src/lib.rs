@@ -5,7 +5,7 @@
 //! [`traffic`] moves seeded, hashed bytes through SOCKS; [`load`] builds circuits through a
 //! target, moves bytes over them and reads what the target paid for it; [`interop`] holds the
 //! scenarios that the interoperation tests and the demo run; [`throughput`] is the experiment of
-//! seeds/000, section 5.2.
+//! seeds/000, section 5.2; [`up`] starts a network to play with.
 //!
 //! Nothing here is for the live network, and nothing listens elsewhere than on loopback. Every
 //! process is in the care of a [`guardian::Guardian`], so that a panic, Ctrl-C or SIGKILL of the
@@ -25,3 +25,4 @@ pub mod stats;
 pub mod surf;
 pub mod throughput;
 pub mod traffic;
+pub mod up;

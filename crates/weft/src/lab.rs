@@ -1,9 +1,11 @@
 //! `weft lab`: experiments in private networks.
 
+mod up;
+
 use std::ffi::OsString;
 use std::io;
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -35,6 +37,7 @@ struct Lab {
 #[derive(Debug, Subcommand)]
 enum What {
     Throughput(Box<ThroughputWords>),
+    Up(up::UpWords),
 }
 
 /// Measures what a relay sustains in the middle of a private network, as Engler and Goldberg did
@@ -137,6 +140,7 @@ pub(crate) fn main(words: impl Iterator<Item = OsString>) -> Result<ExitCode> {
     };
     match lab.what {
         What::Throughput(words) => throughput(&words),
+        What::Up(words) => up::up(&words),
     }
 }
 
@@ -201,7 +205,7 @@ fn status(results: &Results) -> ExitCode {
     }
 }
 
-fn draw_again(path: &std::path::Path) -> Result<ExitCode> {
+fn draw_again(path: &Path) -> Result<ExitCode> {
     let folder = Folder::existing(path)?;
     let results = Results::read(&path.join("results.json"))?;
     for file in figures::draw(&results, &folder)? {
@@ -236,15 +240,7 @@ fn options(words: &ThroughputWords) -> Result<Options> {
             std::iter::once(Which::Tor).chain(weft).collect()
         }
     };
-    let weft = match &words.program {
-        Some(path) => {
-            ensure!(path.is_file(), "there is no program at {}", path.display());
-            // Nodes run in folders of their own.
-            path.canonicalize()
-                .with_context(|| format!("finding {}", path.display()))?
-        }
-        None => std::env::current_exe().context("cannot find this program's own file")?,
-    };
+    let weft = weft_program(words.program.as_deref())?;
     Ok(Options {
         targets,
         weft,
@@ -259,6 +255,19 @@ fn options(words: &ThroughputWords) -> Result<Options> {
         seed: words.seed,
         stopped: || STOP.get().is_some_and(|stop| stop.load(Ordering::SeqCst)),
     })
+}
+
+/// The weft that nodes run: the one at this path, or this program.
+fn weft_program(named: Option<&Path>) -> Result<PathBuf> {
+    match named {
+        Some(path) => {
+            ensure!(path.is_file(), "there is no program at {}", path.display());
+            // Nodes run in folders of their own.
+            path.canonicalize()
+                .with_context(|| format!("finding {}", path.display()))
+        }
+        None => std::env::current_exe().context("cannot find this program's own file"),
+    }
 }
 
 /// On a terminal a bar; elsewhere a line for each run.

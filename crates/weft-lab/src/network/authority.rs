@@ -7,7 +7,7 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use super::program::find;
 use crate::control::Fingerprint;
@@ -43,8 +43,27 @@ pub(super) fn make_keys(keys: &Path, dir: SocketAddr) -> Result<Child> {
     Ok(child)
 }
 
+/// Waits until `tor-gencert` has made them.
+pub(super) fn wait_for_keys(gencert: Child) -> Result<()> {
+    let output = gencert
+        .wait_with_output()
+        .context("waiting for tor-gencert")?;
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    ensure!(
+        output.status.success(),
+        "tor-gencert: {}\n{complaint}",
+        output.status
+    );
+    Ok(())
+}
+
+/// Makes an authority's keys in `keys`, as C tor's operators do.
+pub(crate) fn keys_by_tor_gencert(keys: &Path, dir: SocketAddr) -> Result<()> {
+    wait_for_keys(make_keys(keys, dir)?)
+}
+
 /// The fingerprint of an authority's v3 identity key, from its certificate (dir-spec 3.1).
-pub(super) fn v3_identity(keys: &Path) -> Result<String> {
+pub(crate) fn v3_identity(keys: &Path) -> Result<String> {
     let path = keys.join("authority_certificate");
     let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
     let line = text

@@ -36,6 +36,9 @@ pub use node::Node;
 pub use program::{Program, find};
 pub use torrc::TargetOptions;
 
+pub(crate) use authority::{keys_by_tor_gencert, v3_identity};
+pub(crate) use ready::wait_for;
+
 use crate::control::{Control, Fingerprint};
 use crate::guardian::Guardian;
 use crate::logs;
@@ -269,15 +272,7 @@ impl Network {
             making.push((node, or, dir, keys, gencert));
         }
         for (node, or, dir, keys, gencert) in making {
-            let output = gencert
-                .wait_with_output()
-                .context("waiting for tor-gencert")?;
-            let complaint = String::from_utf8_lossy(&output.stderr);
-            ensure!(
-                output.status.success(),
-                "tor-gencert: {}\n{complaint}",
-                output.status
-            );
+            authority::wait_for_keys(gencert)?;
             // C tor refuses to start an authority that has no DirAuthority line, and the line needs
             // the fingerprint: any well-formed line does for now.
             let mut common = self.common.clone();

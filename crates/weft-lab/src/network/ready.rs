@@ -59,6 +59,23 @@ pub(super) fn wait_accepting(config: Config, relay: &mut Relay) -> Result<()> {
 pub(super) fn wait(
     config: Config,
     what: &str,
+    ready: impl FnMut() -> Result<Result<(), String>>,
+) -> Result<()> {
+    wait_for(
+        config.patience,
+        config.stopped,
+        config.progress,
+        what,
+        ready,
+    )
+}
+
+/// The same for whoever has no [`Config`].
+pub(crate) fn wait_for(
+    patience: Duration,
+    stopped: fn() -> bool,
+    progress: fn(&str),
+    what: &str,
     mut ready: impl FnMut() -> Result<Result<(), String>>,
 ) -> Result<()> {
     let start = Instant::now();
@@ -68,15 +85,15 @@ pub(super) fn wait(
             Ok(()) => return Ok(()),
             Err(reason) => reason,
         };
-        if (config.stopped)() {
+        if stopped() {
             bail!("stopped while waiting for {what}");
         }
-        if start.elapsed() > config.patience {
-            bail!("waited {:?} for {what}: {reason}", config.patience);
+        if start.elapsed() > patience {
+            bail!("waited {patience:?} for {what}: {reason}");
         }
         // The first second of a wait is nothing to tell.
         if reason != said && start.elapsed() > Duration::from_secs(1) {
-            (config.progress)(&format!("waiting for {what}: {reason}"));
+            progress(&format!("waiting for {what}: {reason}"));
             said = reason;
         }
         thread::sleep(Duration::from_millis(100));

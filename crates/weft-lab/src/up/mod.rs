@@ -1,0 +1,532 @@
+//! `weft lab up`: a private network to play with, of Weft, C tor or both, until somebody ends it.
+//!
+//! Unlike the networks of [`network`](crate::network), whose clients do what an experiment tells
+//! them, clients here find their own way: a browser can use their SOCKS ports. Without C tor in it,
+//! a network needs nothing but the `weft` program: its authority is Weft's own
+//! (`weft-dir/src/private_authority`).
+//!
+//! Exits let streams go everywhere by their policies, as clients trust summaries of policies only,
+//! but connect from 127.0.0.1, so that nothing leaves this machine.
+
+mod http;
+mod torrc;
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::{Context, Result, bail, ensure};
+use rand::rngs::StdRng;
+use weft_dir::private_authority::AuthorityKeys;
+
+use crate::guardian::Guardian;
+use crate::network::{Node, Program, keys_by_tor_gencert, v3_identity};
+use crate::ports::Port;
+use crate::traffic::{Direction, Request, Server, transfer};
+use torrc::Common;
+
+/// Which program runs nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Weft.
+    Weft,
+    /// The C tor that is installed.
+    Tor,
+    /// Weft and C tor by turns, Weft first.
+    Mixed,
+}
+
+impl Kind {
+    /// Which of the two runs the node of this number.
+    fn of(self, number: usize) -> Kind {
+        match self {
+            Kind::Mixed if number.is_multiple_of(2) => Kind::Weft,
+            Kind::Mixed => Kind::Tor,
+            one => one,
+        }
+    }
+
+    fn needs_tor(self, count: usize) -> bool {
+        (0..count).any(|number| self.of(number) == Kind::Tor)
+    }
+}
+
+/// What to start.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Relays that are no exits: guards and middles.
+    pub relays: usize,
+    /// What runs them.
+    pub relays_run: Kind,
+    /// Relays that let streams leave.
+    pub exits: usize,
+    /// What runs them.
+    pub exits_run: Kind,
+    /// Clients with a SOCKS port.
+    pub clients: usize,
+    /// What runs them.
+    pub clients_run: Kind,
+    /// What runs the authority: Weft, or C tor.
+    pub authority: Kind,
+    /// The `weft` program.
+    pub weft: PathBuf,
+    /// Where everything goes, and stays; a temporary folder, removed at the end, unless given.
+    pub folder: Option<PathBuf>,
+    /// Nodes log at `info` instead of `notice`.
+    pub verbose: bool,
+    /// How long one wait of the start may take.
+    pub patience: Duration,
+    /// Asked while waiting: whether to give up.
+    pub stopped: fn() -> bool,
+    /// Where the lines about progress go.
+    pub progress: fn(&str),
+}
+
+/// Seconds from one consensus to the next. Relays that come are listed sooner.
+const INTERVAL: u32 = 20;
+/// Bytes that are fetched through each client before it counts as working.
+const PROBE: u64 = 100_000;
+/// The file that says whose a folder is.
+const OWNER: &str = "weft-lab.pid";
+
+/// A relay or an authority.
+#[derive(Debug)]
+struct Relay {
+    node: Node,
+    program: Program,
+    _or: Port,
+}
+
+/// A client that carries traffic.
+#[derive(Debug)]
+pub struct Client {
+    node: Node,
+    socks: Port,
+    control: Port,
+    weft: bool,
+}
+
+impl Client {
+    /// Its process.
+    pub fn node(&self) -> &Node {
+        &self.node
+    }
+
+    /// Its SOCKS port.
+    pub fn socks(&self) -> SocketAddr {
+        self.socks.address()
+    }
+
+    /// Its control port.
+    pub fn control(&self) -> SocketAddr {
+        self.control.address()
+    }
+
+    /// Whether Weft runs it.
+    pub fn is_weft(&self) -> bool {
+        self.weft
+    }
+}
+
+/// A network that is up. Dropping it ends every process.
+#[derive(Debug)]
+pub struct Up {
+    // Declared before the guardian: nodes end first, then it removes the folder.
+    relays: Vec<Relay>,
+    clients: Vec<Client>,
+    guardian: Guardian,
+    _ports: Vec<Port>,
+    folder: PathBuf,
+    /// Ours to free at the end.
+    owner: Option<PathBuf>,
+    server: Server,
+    took: Duration,
+}
+
+impl Up {
+    /// Starts a network and waits until every client has carried traffic.
+    ///
+    /// # Errors
+    /// The plan makes no sense, something does not start, or patience ends.
+    pub fn start(plan: &Plan) -> Result<Up> {
+        let begun = Instant::now();
+        plan.check()?;
+        let programs = Programs::find(plan)?;
+        let (folder, owner) = make_folder(plan.folder.as_deref())?;
+        let guardian = Guardian::start(Some(&*folder).filter(|_| owner.is_none()))?;
+        let mut up = Up {
+            relays: Vec::new(),
+            clients: Vec::new(),
+            guardian,
+            _ports: Vec::new(),
+            folder,
+            owner,
+            server: Server::start()?,
+            took: Duration::ZERO,
+        };
+        (plan.progress)(&format!("private network in {}", up.folder.display()));
+        let mut common = Common {
+            authority: String::new(),
+            interval: INTERVAL,
+            log: if plan.verbose { "info" } else { "notice" },
+        };
+        let dir = up.start_authority(plan, &programs, &mut common)?;
+        up.start_relays(plan, &programs, &common)?;
+        up.wait_listed(plan, dir)?;
+        up.start_clients(plan, &programs, &common)?;
+        up.wait_carrying(plan)?;
+        up.took = begun.elapsed();
+        Ok(up)
+    }
+
+    /// Makes the authority's keys and starts it; returns its DirPort.
+    fn start_authority(
+        &mut self,
+        plan: &Plan,
+        programs: &Programs,
+        common: &mut Common,
+    ) -> Result<SocketAddr> {
+        let program = programs.of(plan.authority)?;
+        (plan.progress)(&format!(
+            "starting the authority, run by {}",
+            program.name()
+        ));
+        let node = Node::create(&self.folder, "authority")?;
+        let (or, dir) = (Port::reserve()?, Port::reserve()?);
+        let keys = node.folder().join("data/keys");
+        if program.is_weft() {
+            let mut rng: StdRng = rand::make_rng();
+            AuthorityKeys::create(&keys, dir.address(), SystemTime::now(), &mut rng)?;
+        } else {
+            keys_by_tor_gencert(&keys, dir.address())?;
+        }
+        // The DirAuthority line needs the fingerprint, and both programs need such a line to tell it.
+        common.authority = format!("none 127.0.0.1:1 {}", "F".repeat(40));
+        let text =
+            |common: &Common| common.authority_torrc(&node, or.address(), dir.address(), plan);
+        node.write_torrc(&text(common))?;
+        let fingerprint = program.fingerprint(&node.torrc())?;
+        common.authority = format!(
+            "authority orport={} no-v2 v3ident={} {} {fingerprint}",
+            or.number(),
+            v3_identity(&keys)?,
+            dir.address(),
+        );
+        node.write_torrc(&text(common))?;
+        let address = dir.address();
+        self._ports.push(dir);
+        self.run(node, or, program)?;
+        Ok(address)
+    }
+
+    fn run(&mut self, mut node: Node, or: Port, program: &Program) -> Result<()> {
+        node.start(program, &mut self.guardian)?;
+        self.relays.push(Relay {
+            node,
+            program: program.clone(),
+            _or: or,
+        });
+        Ok(())
+    }
+
+    fn start_relays(&mut self, plan: &Plan, programs: &Programs, common: &Common) -> Result<()> {
+        (plan.progress)(&format!(
+            "starting {} relays and {} exits",
+            plan.relays, plan.exits
+        ));
+        let relays = (0..plan.relays).map(|number| ("relay", number, plan.relays_run));
+        let exits = (0..plan.exits).map(|number| ("exit", number, plan.exits_run));
+        for (role, number, kind) in relays.chain(exits) {
+            let program = programs.of(kind.of(number))?;
+            let node = Node::create(&self.folder, &format!("{role}{number}"))?;
+            let or = Port::reserve()?;
+            let weft = program.is_weft();
+            node.write_torrc(&common.relay_torrc(&node, or.address(), role == "exit", weft))?;
+            self.run(node, or, program)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until the authority's consensus lists every relay.
+    fn wait_listed(&mut self, plan: &Plan, dir: SocketAddr) -> Result<()> {
+        let path = "/tor/status-vote/current/consensus-microdesc";
+        wait(plan, "the authority to list every relay", || {
+            self.check()?;
+            let consensus = match http::get(dir, path) {
+                Ok(consensus) => consensus,
+                Err(error) => return Ok(Err(format!("{error:#}"))),
+            };
+            let listed = |nickname: &str| consensus.contains(&format!("\nr {nickname} "));
+            let missing: Vec<&str> = self
+                .relays
+                .iter()
+                .map(|relay| relay.node.nickname())
+                .filter(|nickname| !listed(nickname))
+                .collect();
+            Ok(match missing.is_empty() {
+                true => Ok(()),
+                false => Err(format!("not yet: {}", missing.join(" "))),
+            })
+        })
+    }
+
+    fn start_clients(&mut self, plan: &Plan, programs: &Programs, common: &Common) -> Result<()> {
+        (plan.progress)(&format!("starting {} clients", plan.clients));
+        for number in 0..plan.clients {
+            let program = programs.of(plan.clients_run.of(number))?;
+            let mut node = Node::create(&self.folder, &format!("client{number}"))?;
+            let (socks, control) = (Port::reserve()?, Port::reserve()?);
+            let weft = program.is_weft();
+            node.write_torrc(&common.client_torrc(
+                &node,
+                socks.address(),
+                control.address(),
+                weft,
+            ))?;
+            node.start(program, &mut self.guardian)?;
+            self.clients.push(Client {
+                node,
+                socks,
+                control,
+                weft,
+            });
+        }
+        Ok(())
+    }
+
+    /// Waits until a real fetch has gone through every client.
+    fn wait_carrying(&mut self, plan: &Plan) -> Result<()> {
+        for number in 0..self.clients.len() {
+            let what = format!("client{number} to carry traffic");
+            wait(plan, &what, || {
+                self.check()?;
+                let request = Request {
+                    direction: Direction::Down,
+                    bytes: PROBE,
+                    seed: number as u64,
+                };
+                let Some(client) = self.clients.get(number) else {
+                    return Ok(Ok(()));
+                };
+                // The port opens when the client has read its torrc.
+                let moved = transfer(client.socks(), "lab", self.server.address(), request);
+                Ok(moved.map(drop).map_err(|error| format!("{error:#}")))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// An error if any process has ended by itself.
+    pub fn check(&mut self) -> Result<()> {
+        let relays = self.relays.iter_mut().map(|relay| &mut relay.node);
+        for node in relays.chain(self.clients.iter_mut().map(|client| &mut client.node)) {
+            node.check()?;
+        }
+        Ok(())
+    }
+
+    /// The clients.
+    pub fn clients(&self) -> &[Client] {
+        &self.clients
+    }
+
+    /// Nickname of every relay, authority first, and the program that runs it.
+    pub fn relays(&self) -> impl Iterator<Item = (&str, &Program)> {
+        self.relays
+            .iter()
+            .map(|relay| (relay.node.nickname(), &relay.program))
+    }
+
+    /// A server outside of the network that sends and takes payloads.
+    pub fn server(&self) -> &Server {
+        &self.server
+    }
+
+    /// Where everything is: a folder for each node, with torrc, logs and data.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// How long the start took.
+    pub fn took(&self) -> Duration {
+        self.took
+    }
+
+    /// Ends every process in good order: clients first, then relays, the authority last.
+    ///
+    /// # Errors
+    /// A process ended badly; the others have ended all the same.
+    pub fn stop(mut self) -> Result<()> {
+        let mut outcome = Ok(());
+        let clients = self.clients.iter_mut().map(|client| &mut client.node);
+        let relays = self.relays.iter_mut().rev().map(|relay| &mut relay.node);
+        for node in clients.chain(relays) {
+            outcome = outcome.and(node.stop(&mut self.guardian));
+        }
+        outcome
+    }
+}
+
+impl Drop for Up {
+    fn drop(&mut self) {
+        if let Some(owner) = &self.owner {
+            // It tells who was here; nobody misses it.
+            let _ = fs::remove_file(owner);
+        }
+    }
+}
+
+impl Plan {
+    /// Refuses what cannot work.
+    fn check(&self) -> Result<()> {
+        ensure!(
+            self.relays + self.exits >= 3 && self.exits >= 1 && self.relays >= 1,
+            "{} relays and {} exits are too few: a circuit has three different hops, and the last is an exit",
+            self.relays,
+            self.exits
+        );
+        for (what, count) in [
+            ("relays", self.relays),
+            ("exits", self.exits),
+            ("clients", self.clients),
+        ] {
+            ensure!(
+                count <= 500,
+                "{count} {what} are more than one machine should start"
+            );
+        }
+        ensure!(
+            self.authority != Kind::Mixed,
+            "there is one authority: it is run by weft or by tor"
+        );
+        Ok(())
+    }
+}
+
+/// The programs that a plan needs.
+struct Programs {
+    weft: Program,
+    tor: Option<Program>,
+}
+
+impl Programs {
+    fn find(plan: &Plan) -> Result<Programs> {
+        let tor = plan.authority == Kind::Tor
+            || plan.relays_run.needs_tor(plan.relays)
+            || plan.exits_run.needs_tor(plan.exits)
+            || plan.clients_run.needs_tor(plan.clients);
+        Ok(Programs {
+            weft: Program::weft(&plan.weft, None)?,
+            tor: tor.then(Program::tor_of_its_own).transpose()?,
+        })
+    }
+
+    fn of(&self, kind: Kind) -> Result<&Program> {
+        match kind {
+            Kind::Tor => self.tor.as_ref().context("C tor was not looked for"),
+            Kind::Weft | Kind::Mixed => Ok(&self.weft),
+        }
+    }
+}
+
+/// Makes the folder; where it was given, with the file that says that it is ours.
+fn make_folder(given: Option<&Path>) -> Result<(PathBuf, Option<PathBuf>)> {
+    let Some(path) = given else {
+        let folder = tempfile::Builder::new()
+            .prefix("weft-lab-")
+            .tempdir()
+            .context("creating a folder for the private network")?
+            .keep();
+        return Ok((folder, None));
+    };
+    fs::create_dir_all(path).with_context(|| format!("creating {}", path.display()))?;
+    let path = path
+        .canonicalize()
+        .with_context(|| format!("finding {}", path.display()))?;
+    let owner = path.join(OWNER);
+    let mut entries = fs::read_dir(&path).with_context(|| format!("listing {}", path.display()))?;
+    if let Ok(pid) = fs::read_to_string(&owner) {
+        let pid = pid.trim();
+        if Path::new("/proc").join(pid).join("stat").exists() && !pid.is_empty() {
+            bail!(
+                "a private network is running in {} already (process {pid}): end it with Ctrl-C there, or `kill {pid}`",
+                path.display()
+            );
+        }
+    }
+    ensure!(
+        entries.next().is_none(),
+        "{} is not empty: name another folder, or remove it",
+        path.display()
+    );
+    let own = format!("{}\n", std::process::id());
+    fs::write(&owner, own).with_context(|| format!("writing {}", owner.display()))?;
+    Ok((path, Some(owner)))
+}
+
+/// Asks `ready` until it says so, or fails when patience ends, repeating its last reason.
+fn wait(plan: &Plan, what: &str, ready: impl FnMut() -> Result<Result<(), String>>) -> Result<()> {
+    crate::network::wait_for(plan.patience, plan.stopped, plan.progress, what, ready)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan() -> Plan {
+        Plan {
+            relays: 3,
+            relays_run: Kind::Weft,
+            exits: 2,
+            exits_run: Kind::Weft,
+            clients: 1,
+            clients_run: Kind::Weft,
+            authority: Kind::Weft,
+            weft: PathBuf::new(),
+            folder: None,
+            verbose: false,
+            patience: Duration::from_secs(1),
+            stopped: || false,
+            progress: |_| {},
+        }
+    }
+
+    #[test]
+    fn a_plan_without_enough_hops_is_refused() {
+        assert!(plan().check().is_ok());
+        for (relays, exits) in [(0, 3), (3, 0), (1, 1), (501, 1)] {
+            let plan = Plan {
+                relays,
+                exits,
+                ..plan()
+            };
+            assert!(plan.check().is_err(), "{relays} {exits}");
+        }
+        let plan = Plan {
+            authority: Kind::Mixed,
+            ..plan()
+        };
+        assert!(plan.check().is_err());
+    }
+
+    #[test]
+    fn mixed_nodes_are_weft_and_c_tor_by_turns() {
+        let kinds = [0, 1, 2, 3].map(|number| Kind::Mixed.of(number));
+        assert_eq!(kinds, [Kind::Weft, Kind::Tor, Kind::Weft, Kind::Tor]);
+        assert!(!Kind::Mixed.needs_tor(1) && Kind::Mixed.needs_tor(2));
+    }
+
+    #[test]
+    fn a_folder_that_is_in_use_or_not_empty_is_refused() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("net");
+        let (made, owner) = make_folder(Some(&path)).expect("a new folder");
+        assert_eq!(made, path.canonicalize().expect("it is there"));
+        let second = make_folder(Some(&path)).expect_err("in use").to_string();
+        assert!(second.contains("is running in"), "{second}");
+        fs::write(owner.expect("an owner"), "999999999\n").expect("written");
+        let stale = make_folder(Some(&path)).expect_err("not empty").to_string();
+        assert!(stale.contains("is not empty"), "{stale}");
+    }
+}

@@ -1,0 +1,127 @@
+//! The torrc of each node of such a network.
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+
+use super::Plan;
+use crate::network::Node;
+
+/// What every node has in common.
+#[derive(Clone, Debug)]
+pub(super) struct Common {
+    /// The words of the `DirAuthority` line.
+    pub(super) authority: String,
+    /// Seconds from one consensus to the next.
+    pub(super) interval: u32,
+    /// The lowest severity that is logged.
+    pub(super) log: &'static str,
+}
+
+/// Lines that only C tor has: small networks, no DNS worth testing.
+const TOR: &str = "\
+PathsNeededToBuildCircuits 0.5
+ServerDNSDetectHijacking 0
+ServerDNSAllowBrokenConfig 1
+ServerDNSTestAddresses
+";
+
+impl Common {
+    fn node(&self, node: &Node) -> String {
+        format!(
+            "TestingTorNetwork 1\n\
+             AddressDisableIPv6 1\n\
+             ShutdownWaitLength 0\n\
+             Nickname {}\n\
+             DataDirectory {}\n\
+             Log {} stdout\n\
+             SafeLogging 0\n\
+             DirAuthority {}\n",
+            node.nickname(),
+            node.folder().join("data").display(),
+            self.log,
+            self.authority,
+        )
+    }
+
+    fn server(&self, node: &Node, or: SocketAddr, weft: bool) -> String {
+        format!(
+            "{}{}SocksPort 0\nORPort {or} IPv4Only\nAddress {}\nAssumeReachable 1\n\
+             ExtendAllowPrivateAddresses 1\nContactInfo private network on loopback\n",
+            self.node(node),
+            if weft { "" } else { TOR },
+            or.ip(),
+        )
+    }
+
+    /// The authority.
+    pub(super) fn authority_torrc(
+        &self,
+        node: &Node,
+        or: SocketAddr,
+        dir: SocketAddr,
+        plan: &Plan,
+    ) -> String {
+        let weft = plan.authority != super::Kind::Tor;
+        let mut text = self.server(node, or, weft);
+        let _ = write!(
+            text,
+            "DirPort {dir} IPv4Only\n\
+             AuthoritativeDirectory 1\n\
+             V3AuthoritativeDirectory 1\n\
+             ExitRelay 0\n\
+             ExitPolicy reject *:*\n\
+             V3AuthVotingInterval {}\n\
+             V3AuthVoteDelay 2\n\
+             V3AuthDistDelay 2\n\
+             TestingDirAuthVoteGuard *\n\
+             TestingDirAuthVoteHSDir *\n",
+            self.interval
+        );
+        if !weft {
+            // As fast as C tor lets them, because starting a network means waiting for votes.
+            text += "TestingV3AuthInitialVotingInterval 5\n\
+                     TestingV3AuthInitialVoteDelay 2\n\
+                     TestingV3AuthInitialDistDelay 2\n\
+                     TestingMinExitFlagThreshold 0\n\
+                     AuthDirMaxServersPerAddr 0\n";
+        }
+        text
+    }
+
+    /// A relay, or an exit that reaches this machine only.
+    pub(super) fn relay_torrc(
+        &self,
+        node: &Node,
+        or: SocketAddr,
+        exit: bool,
+        weft: bool,
+    ) -> String {
+        let policy = if exit {
+            "ExitRelay 1\nExitPolicyRejectPrivate 0\nExitPolicy accept *:*\n\
+             OutboundBindAddressExit 127.0.0.1\n"
+        } else {
+            "ExitRelay 0\nExitPolicy reject *:*\n"
+        };
+        self.server(node, or, weft) + policy
+    }
+
+    /// A client.
+    pub(super) fn client_torrc(
+        &self,
+        node: &Node,
+        socks: SocketAddr,
+        control: SocketAddr,
+        weft: bool,
+    ) -> String {
+        format!(
+            "{}{}SocksPort {socks}\nControlPort {control}\nCookieAuthentication 1\n\
+             ClientRejectInternalAddresses 0\nEnforceDistinctSubnets 0\n",
+            self.node(node),
+            if weft {
+                "PathsNeededToBuildCircuits 0.5\n"
+            } else {
+                TOR
+            },
+        )
+    }
+}
