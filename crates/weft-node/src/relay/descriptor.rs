@@ -19,6 +19,8 @@ use crate::torrc::{ExitPolicy, Options};
 /// ntor and ntor-v3 with EXTEND2 over IPv6, authenticated SENDMEs and congestion control, the documents
 /// that it reads.
 const PROTOCOLS: &str = "Cons=2 Desc=2 FlowCtrl=1-2 Link=4-5 LinkAuth=3 Microdesc=2 Relay=2-4";
+/// What a relay that serves a directory speaks besides.
+const DIRECTORY: &str = "DirCache=2";
 
 /// The summary of a policy that lets nothing out.
 const NO_PORT: &str = "reject 1-65535";
@@ -32,6 +34,12 @@ pub(super) fn own_descriptor(
 ) -> Option<OwnDescriptor> {
     let ipv4 = addresses.v4?;
     let bandwidth = &options.bandwidth;
+    let directory = options.directory.cache;
+    let protocols = if directory {
+        format!("{PROTOCOLS} {DIRECTORY}")
+    } else {
+        PROTOCOLS.to_string()
+    };
     Some(OwnDescriptor {
         keys: Arc::new(DescriptorKeys {
             rsa_identity: rsa_copy(&keys.rsa_identity),
@@ -45,7 +53,7 @@ pub(super) fn own_descriptor(
         ipv4,
         ipv6: addresses.v6,
         platform: OwnDescriptor::default_platform(),
-        protocols: PROTOCOLS.parse().ok()?,
+        protocols: protocols.parse().ok()?,
         bandwidth_rate: bandwidth.effective_rate(),
         bandwidth_burst: bandwidth.effective_burst(),
         max_advertised: Some(bandwidth.max_advertised),
@@ -63,7 +71,7 @@ pub(super) fn own_descriptor(
         },
         ipv6_policy: Some(policy.summary(Family::V6)).filter(|summary| summary != NO_PORT),
         hidden_service_dir: false,
-        tunnelled_dir_server: false,
+        tunnelled_dir_server: directory,
         hibernating: false,
         extra_info_statistics: options.directory.extra_info_statistics,
     })
@@ -230,6 +238,13 @@ mod tests {
         assert_eq!(set.max_advertised, Some(100 << 10));
         assert_eq!(set.relay_bandwidth_rate, Some(200 << 10));
         assert!(!set.extra_info_statistics);
+        let is_directory = |own: &OwnDescriptor| {
+            let listed = own.protocols.to_string().contains("DirCache=2");
+            assert_eq!(own.tunnelled_dir_server, listed);
+            listed
+        };
+        assert!(is_directory(&plain) && is_directory(&set));
+        assert!(!is_directory(&own("DirCache 0\n")));
         let nowhere = Addresses::default();
         let policy = ExitPolicy::reject_all();
         assert!(own_descriptor(&options(RELAY), &keys, &nowhere, &policy).is_none());
