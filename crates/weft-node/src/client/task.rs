@@ -60,6 +60,8 @@ pub(super) struct Task {
     dir_orders: mpsc::UnboundedReceiver<DirOrder>,
     dir_events: mpsc::UnboundedReceiver<Event>,
     dir_streams: BTreeMap<ConnectionId, DirStream>,
+    /// Who was asked over streams whose outcome is not known, by token.
+    dir_asked: BTreeMap<u64, [u8; 20]>,
     directory: ClientHandle,
     network: watch::Receiver<Option<Arc<Network>>>,
     /// The directory's own task, until it runs.
@@ -108,6 +110,7 @@ impl Task {
             dir_orders,
             dir_events,
             dir_streams: BTreeMap::new(),
+            dir_asked: BTreeMap::new(),
             network: directory.network(),
             directory,
             directory_task: Some(directory_task),
@@ -286,11 +289,9 @@ impl Task {
                 }
             }
             DirOrder::Outcome(token, outcome) => {
-                let Some(stream) = self.dir_streams.get(&ConnectionId(token)) else {
-                    return;
-                };
-                if outcome == DirOutcome::Bad {
-                    self.client.directory_failed(&stream.rsa);
+                let relay = self.dir_asked.remove(&token);
+                if let Some(relay) = relay.filter(|_| outcome == DirOutcome::Bad) {
+                    self.client.directory_failed(&relay);
                 }
             }
         }
@@ -383,6 +384,7 @@ impl Task {
                         && let Some((socket, reply)) = found.waiting.take()
                     {
                         let token = stream.0;
+                        self.dir_asked.insert(token, found.rsa);
                         // Whoever gave up waiting drops the socket, which ends the stream.
                         let _ = reply.send(Ok(DirConnection {
                             io: Box::new(socket),

@@ -27,6 +27,7 @@ use super::address_map::AddressMap;
 use super::chooser::Chooser;
 use super::config::ClientConfig;
 use super::events::{CircuitInfo, ClientEvent, StreamInfo};
+use crate::logging::RateLimit;
 
 use circuit::Circuit;
 use predict::Predicted;
@@ -37,6 +38,8 @@ pub use orders::OrderError;
 
 /// Streams at most: each has a port of its application's machine, or of ours.
 const MAX_STREAMS: usize = 65_536;
+/// Log lines about requests that break rules are so far apart.
+const QUIET: Duration = Duration::from_secs(300);
 /// Circuits that fail within a `NewCircuitPeriod` before no more are tried in it
 /// (C tor's MAX_CIRCUIT_FAILURES).
 const MAX_FAILURES: u32 = 5;
@@ -123,6 +126,8 @@ pub struct Client<C: Chooser> {
     refusing: BTreeSet<[u8; 20]>,
     /// A circuit carried or could have carried streams since the network came.
     established: bool,
+    /// Lines about requests that break rules.
+    refusals: RateLimit,
 }
 
 impl<C: Chooser> Client<C> {
@@ -146,6 +151,7 @@ impl<C: Chooser> Client<C> {
             nym_epoch: 0,
             refusing: BTreeSet::new(),
             established: false,
+            refusals: RateLimit::new(QUIET),
         }
     }
 

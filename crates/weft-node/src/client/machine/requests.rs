@@ -45,6 +45,21 @@ impl Refused {
     }
 }
 
+/// A rule that a request breaks.
+struct Broken {
+    /// For the log.
+    line: String,
+    /// The request is refused; otherwise it is only spoken of.
+    refused: Option<Refused>,
+}
+
+impl Broken {
+    fn new(line: String, refused: Refused) -> Self {
+        let refused = Some(refused);
+        Broken { line, refused }
+    }
+}
+
 impl<C: Chooser> Client<C> {
     /// An application asks.
     pub(super) fn on_request(&mut self, id: ConnectionId, request: &AppRequest, now: Now) {
@@ -125,7 +140,7 @@ impl<C: Chooser> Client<C> {
 
     /// Applies maps and rules to a stream, and finds it a circuit.
     fn rewrite_and_serve(&mut self, id: ConnectionId, now: Now) {
-        match self.rewrite(id) {
+        match self.rewrite(id, now) {
             Err(Refused { why, end }) => self.refuse(id, end, why, now),
             Ok(Some(resolved)) => self.answer(id, resolved),
             Ok(None) => {
@@ -162,7 +177,7 @@ impl<C: Chooser> Client<C> {
     }
 
     /// Applies maps and rules. An answer, where none has to be asked for.
-    fn rewrite(&mut self, id: ConnectionId) -> Result<Option<Resolved>, Refused> {
+    fn rewrite(&mut self, id: ConnectionId, now: Now) -> Result<Option<Resolved>, Refused> {
         let mapped = self
             .streams
             .get(&id)
@@ -187,61 +202,64 @@ impl<C: Chooser> Client<C> {
         let Some(stream) = self.streams.get(&id) else {
             return Ok(None);
         };
-        match stream.kind {
-            Kind::Directory(_) => Ok(None),
-            Kind::Resolve => {
-                check_listener(stream)?;
-                Ok(stream.address().map(literal))
-            }
+        let (checked, answer) = match stream.kind {
+            Kind::Directory(_) => (Ok(()), None),
+            Kind::Resolve => (check_listener(stream), stream.address().map(literal)),
             Kind::ResolvePtr(addr) => {
-                if self.config.reject_internal_answers && !is_public(addr) {
-                    tracing::info!("Refusing to look up the internal address {}", safe(addr));
-                    return Ok(Some(single(AnswerKind::Error)));
-                }
-                Ok(None)
+                let internal = self.config.reject_internal_answers && !is_public(addr);
+                (Ok(()), internal.then(|| single(AnswerKind::Error)))
             }
             Kind::Connect => {
-                check_listener(stream)?;
-                self.check_connect(stream)?;
-                Ok(None)
+                let checked = check_listener(stream).and_then(|()| self.check_connect(stream));
+                (checked, None)
+            }
+        };
+        match checked {
+            Ok(()) => Ok(answer),
+            Err(broken) => {
+                if let Some(more) = self.refusals.check(now.mono) {
+                    tracing::warn!("{}{more}", broken.line);
+                }
+                broken.refused.map_or(Ok(answer), Err)
             }
         }
     }
 
     /// The rules for connections.
-    fn check_connect(&self, stream: &Stream) -> Result<(), Refused> {
+    fn check_connect(&self, stream: &Stream) -> Result<(), Broken> {
         if stream.port == 0 {
-            crate::notice!("Application asked to connect to port 0. Refusing.");
-            return Err(Refused::malformed());
+            let line = "Application asked to connect to port 0. Refusing.".to_owned();
+            return Err(Broken::new(line, Refused::malformed()));
         }
         let local = match stream.address() {
             Some(addr) => !is_public(addr),
             None => is_local_name(&stream.host),
         };
         if self.config.reject_internal && stream.exit.is_none() && local {
-            tracing::warn!(
+            let line = format!(
                 "Rejecting SOCKS request for anonymous connection to private address {}.",
                 safe(&stream.host)
             );
-            return Err(Refused::new(AppRefusal::General, StreamEnd::PrivateAddr));
+            let refused = Refused::new(AppRefusal::General, StreamEnd::PrivateAddr);
+            return Err(Broken::new(line, refused));
         }
         if stream.exit.is_some() {
             return Ok(());
         }
         let rejected = self.config.reject_plaintext_ports.contains(&stream.port);
-        if rejected || self.config.warn_plaintext_ports.contains(&stream.port) {
-            tracing::warn!(
+        if !rejected && !self.config.warn_plaintext_ports.contains(&stream.port) {
+            return Ok(());
+        }
+        Err(Broken {
+            line: format!(
                 "Application request to port {}: this port is commonly used for unencrypted \
                  protocols. Please make sure you don't send anything you would mind the rest of \
                  the Internet reading!{}",
                 stream.port,
                 if rejected { " Closing." } else { "" }
-            );
-        }
-        match rejected {
-            true => Err(Refused::policy()),
-            false => Ok(()),
-        }
+            ),
+            refused: rejected.then(Refused::policy),
+        })
     }
 
     /// A controller lets a stream go that it held: to any circuit.
@@ -254,7 +272,7 @@ impl<C: Chooser> Client<C> {
 }
 
 /// What a listener lets through.
-fn check_listener(stream: &Stream) -> Result<(), Refused> {
+fn check_listener(stream: &Stream) -> Result<(), Broken> {
     let ListenerConfig {
         ipv4, ipv6, dns, ..
     } = stream.listener;
@@ -266,11 +284,11 @@ fn check_listener(stream: &Stream) -> Result<(), Refused> {
     if allowed {
         return Ok(());
     }
-    tracing::warn!(
+    let line = format!(
         "Refusing to connect to {}: its port does not take {what}.",
         safe(&stream.host)
     );
-    Err(Refused::policy())
+    Err(Broken::new(line, Refused::policy()))
 }
 
 /// Whether a name is this machine's, or its network's, by definition (C tor's
