@@ -54,6 +54,18 @@ impl DestinationRules {
     }
 }
 
+impl DestinationRules {
+    /// What can be said before addresses are mapped (MAPADDRESS); the client holds the rest against
+    /// what they are mapped to.
+    #[must_use]
+    pub fn before_maps(options: &AppOptions) -> Self {
+        Self {
+            allow_strange_names: options.allow_strange_names,
+            ..Self::default()
+        }
+    }
+}
+
 /// A request that is refused without asking the network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {

@@ -54,7 +54,7 @@ pub struct AppRules {
     /// `ClientDNSRejectInternalAddresses`: exits are not believed that name private addresses.
     pub reject_internal_answers: bool,
     /// Where nobody may go; `None`: whoever takes the requests asks
-    /// [`destination::check`] itself, once it has mapped addresses.
+    /// [`destination::check`] itself.
     pub destination: Option<DestinationRules>,
 }
 
@@ -69,7 +69,7 @@ impl AppRules {
             safe_socks: options.safe_socks,
             test_socks: options.test_socks,
             reject_internal_answers: options.reject_internal_answers,
-            destination: Some(DestinationRules::new(options)),
+            destination: Some(DestinationRules::before_maps(options)),
         }
     }
 }

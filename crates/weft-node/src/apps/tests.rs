@@ -16,7 +16,11 @@ use crate::torrc::{Host, load_text};
 fn rules(torrc: &str) -> Arc<AppRules> {
     let options = load_text(torrc, &Host::empty()).unwrap_or_else(|report| panic!("{report}"));
     let apps = options.options.apps;
-    Arc::new(AppRules::new(7, &apps.ports[0], &apps))
+    let destination = Some(destination::DestinationRules::new(&apps));
+    Arc::new(AppRules {
+        destination,
+        ..AppRules::new(7, &apps.ports[0], &apps)
+    })
 }
 
 fn from() -> Option<SocketAddr> {
