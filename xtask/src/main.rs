@@ -1,10 +1,11 @@
-//! What developers run: `cargo xtask demo | bench | test | fuzz | instructions | wheel`.
+//! What developers run: `cargo xtask demo | bench | roles | test | fuzz | instructions | wheel`.
 
 mod bench;
 mod demo;
 mod fuzz;
 mod instructions;
 mod machine;
+mod roles;
 mod test;
 mod wheel;
 
@@ -26,6 +27,8 @@ enum Command {
     Demo(demo::DemoArgs),
     /// Measure Weft, C tor and the bare pipe side by side.
     Bench(bench::BenchArgs),
+    /// Measure Weft and C tor as client, exit and guard side by side.
+    Roles(roles::RolesArgs),
     /// Everything that must pass before a change lands.
     Test(test::TestArgs),
     /// Fuzz the parsers and state machines.
@@ -40,6 +43,7 @@ fn main() -> anyhow::Result<()> {
     match CommandLine::parse().command {
         Command::Demo(args) => demo::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Roles(args) => roles::run(&args),
         Command::Test(args) => test::run(&args),
         Command::Fuzz(args) => fuzz::run(&args),
         Command::Instructions(args) => instructions::run(&args),

@@ -21,6 +21,7 @@ pub mod machine;
 pub mod network;
 pub mod ports;
 pub mod process;
+pub mod roles;
 pub mod stats;
 pub mod surf;
 pub mod throughput;

@@ -1,0 +1,224 @@
+//! What each role of a Tor node costs, Weft's and C tor's side by side in one private network: a
+//! client, an exit, a guard; and how soon a client is of use.
+//!
+//! One network of C tor nodes stands for the whole experiment, with one relay, the *target*, that
+//! programs take turns to run, and clients that start from nothing for each measurement. Programs
+//! alternate within a repetition, so that what the machine does otherwise hits both.
+
+mod results;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use crate::load::{Circuits, Place};
+use crate::machine::{Cpus, Machine, Versions};
+use crate::network::{Config, Network, Program, Target, TargetOptions};
+use crate::stats::Summary;
+use crate::surf::{Surf, first_byte, surf};
+use crate::traffic::{Direction, Request, Server, transfer};
+
+pub use results::{Figure, Measure, Results, SCHEMA, table};
+
+/// The relay that programs take turns to run.
+const TARGET: &str = "target";
+/// How long a client may take from nothing to its first byte.
+const PATIENCE: Duration = Duration::from_secs(90);
+/// A small download.
+const SMALL: u64 = 50 << 10;
+
+/// What is measured, and how often.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The `weft` that is measured.
+    pub weft: PathBuf,
+    /// Its connection threads.
+    pub threads: u32,
+    /// A checkout of its sources, to note the commit.
+    pub checkout: PathBuf,
+    /// Streams at once.
+    pub streams: usize,
+    /// Payload bytes of each.
+    pub bytes: u64,
+    /// Small downloads on a client that has circuits.
+    pub small: usize,
+    /// How often everything is measured.
+    pub repetitions: u32,
+    /// Payloads are functions of this.
+    pub seed: u64,
+    /// Asked while waiting: whether to give up.
+    pub stopped: fn() -> bool,
+    /// Where the lines about progress go.
+    pub progress: fn(&str),
+}
+
+/// Measures all roles.
+///
+/// # Errors
+///
+/// The network does not start, or a program does not do its role: nothing is left out silently.
+pub fn run(options: &Options, started_at: String) -> Result<Results> {
+    let weft = Program::weft(&options.weft, Some(options.threads))?;
+    let (tor, surfing_tor) = (Program::tor()?, Program::tor_of_its_own()?);
+    let config = Config {
+        authorities: 1,
+        guards: 2,
+        exits: 2,
+        clients: 2,
+        stopped: options.stopped,
+        progress: options.progress,
+        ..Config::default()
+    };
+    let target = Target::new(TARGET, weft.clone()).options(TargetOptions {
+        exit: true,
+        ..TargetOptions::default()
+    });
+    let mut network = Network::start(config, vec![target])?;
+    let mut lab = Lab {
+        options,
+        server: Server::start()?,
+        figures: Vec::new(),
+        clients: 0,
+    };
+    for repetition in 0..options.repetitions {
+        let seed = options.seed.wrapping_add(1000 * u64::from(repetition));
+        for (name, program) in [("tor", &tor), ("weft", &weft)] {
+            (options.progress)(&format!(
+                "repetition {} of {}: {name}",
+                repetition + 1,
+                options.repetitions
+            ));
+            lab.relay(&mut network, name, program, seed)
+                .with_context(|| format!("{name} as relay"))?;
+        }
+        for (name, program) in [("tor", &surfing_tor), ("weft", &weft)] {
+            lab.client(&mut network, name, program, seed)
+                .with_context(|| format!("{name} as client"))?;
+        }
+    }
+    Ok(Results {
+        schema: SCHEMA,
+        started_at,
+        machine: Machine::here(&Cpus::here(), None),
+        versions: Versions::here(&options.weft, &options.checkout, true),
+        threads: options.threads,
+        streams: options.streams,
+        bytes: options.bytes,
+        repetitions: options.repetitions,
+        seed: options.seed,
+        measures: results::measures(&lab.figures),
+    })
+}
+
+/// One number of one run.
+#[derive(Clone, Debug)]
+struct Sample {
+    figure: Figure,
+    program: &'static str,
+    value: f64,
+}
+
+struct Lab<'a> {
+    options: &'a Options,
+    server: Server,
+    figures: Vec<Sample>,
+    clients: usize,
+}
+
+impl Lab<'_> {
+    fn note(&mut self, figure: Figure, program: &'static str, value: f64) {
+        (self.options.progress)(&format!("{program}: {} {value:.3}", figure.words()));
+        self.figures.push(Sample {
+            figure,
+            program,
+            value,
+        });
+    }
+
+    /// The target as exit and as guard.
+    fn relay(
+        &mut self,
+        network: &mut Network,
+        name: &'static str,
+        program: &Program,
+        seed: u64,
+    ) -> Result<()> {
+        network.restart(TARGET, program.clone())?;
+        network.wait_protocols(TARGET)?;
+        for (place, down, up) in [
+            (Place::Exit, Figure::ExitDown, Figure::ExitUp),
+            (Place::Guard, Figure::GuardDown, Figure::GuardUp),
+        ] {
+            let circuits = Circuits::build(network, TARGET, place, self.options.streams)?;
+            // Caches, allocators and windows find their size.
+            circuits.run(Direction::Down, 1 << 20, seed)?;
+            circuits.run(Direction::Up, 1 << 20, seed)?;
+            let moved = circuits.run(Direction::Down, self.options.bytes, seed)?;
+            self.note(down, name, moved.cpu_per_gigabyte());
+            let moved = circuits.run(Direction::Up, self.options.bytes, seed)?;
+            self.note(up, name, moved.cpu_per_gigabyte());
+        }
+        Ok(())
+    }
+
+    /// A client from nothing.
+    fn client(
+        &mut self,
+        network: &mut Network,
+        name: &'static str,
+        program: &Program,
+        seed: u64,
+    ) -> Result<()> {
+        self.clients += 1;
+        let nickname = format!("surfer{}", self.clients);
+        let first = first_byte(network, &nickname, program, &self.server, PATIENCE)?;
+        self.note(Figure::FromNothing, name, first.as_secs_f64());
+        let proxy = network.proxy(&nickname)?;
+        let mut small = Vec::new();
+        for number in 0..self.options.small as u64 {
+            let request = Request {
+                direction: Direction::Down,
+                bytes: SMALL,
+                seed: seed.wrapping_add(number),
+            };
+            let moved = transfer(proxy.socks(), "small", self.server.address(), request)?;
+            small.push(moved.first_byte.as_secs_f64() * 1e3);
+        }
+        if let Some(small) = Summary::of(small) {
+            self.note(Figure::WarmFirstByte, name, small.median);
+        }
+        let proxy = network.proxy(&nickname)?;
+        let load = Surf {
+            streams: 1,
+            bytes: self.options.bytes * self.options.streams as u64,
+            direction: Direction::Down,
+            seed,
+        };
+        let moved = surf(proxy.socks(), &self.server, load, &[proxy.node()])?;
+        self.note(Figure::OneCircuit, name, moved.megabits_per_second());
+        for (figure, direction) in [
+            (Figure::ClientDown, Direction::Down),
+            (Figure::ClientUp, Direction::Up),
+        ] {
+            let proxy = network.proxy(&nickname)?;
+            // Circuits for every stream's user are there before they are measured.
+            let load = Surf {
+                streams: self.options.streams,
+                bytes: 100_000,
+                direction,
+                seed,
+            };
+            surf(proxy.socks(), &self.server, load, &[proxy.node()])?;
+            let load = Surf {
+                bytes: self.options.bytes,
+                ..load
+            };
+            let moved = surf(proxy.socks(), &self.server, load, &[proxy.node()])?;
+            self.note(figure, name, moved.cpu_per_gigabyte(0));
+        }
+        let peak = network.proxy(&nickname)?.node().usage()?.peak_rss;
+        self.note(Figure::ClientMemory, name, peak as f64 / 1e6);
+        network.stop_proxy(&nickname)
+    }
+}

@@ -1,0 +1,75 @@
+//! `cargo xtask roles`: what a client, an exit and a guard cost, beside C tor.
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result, ensure};
+use clap::Args;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+use weft_lab::machine::slug;
+use weft_lab::roles::{self, Options};
+
+use crate::machine;
+
+/// Measures Weft and C tor as client, exit and guard in one private network.
+#[derive(Debug, Args)]
+pub(crate) struct RolesArgs {
+    /// How often everything is measured.
+    #[arg(long, default_value_t = 3)]
+    repetitions: u32,
+    /// Streams at once.
+    #[arg(long, default_value_t = 8)]
+    streams: usize,
+    /// MiB of each.
+    #[arg(long, default_value_t = 20)]
+    mebibytes: u64,
+    /// Weft's connection threads.
+    #[arg(long, default_value_t = 1)]
+    threads: u32,
+    /// Measure the weft at this path, and build none.
+    #[arg(long)]
+    program: Option<PathBuf>,
+    /// Where the results go [default: bench/results/DATE-MACHINE-roles.json].
+    #[arg(long)]
+    out: Option<PathBuf>,
+}
+
+pub(crate) fn run(words: &RolesArgs) -> Result<()> {
+    machine::prepare()?;
+    let weft = match &words.program {
+        Some(path) => path.clone(),
+        None => {
+            let status = machine::cargo()
+                .args(["build", "--release", "--package", "weft"])
+                .status()
+                .context("running cargo")?;
+            ensure!(status.success(), "Weft does not build: see above");
+            machine::target().join("release").join("weft")
+        }
+    };
+    let now = OffsetDateTime::now_utc();
+    let options = Options {
+        weft,
+        threads: words.threads,
+        checkout: machine::root(),
+        streams: words.streams,
+        bytes: words.mebibytes << 20,
+        small: 20,
+        repetitions: words.repetitions,
+        seed: 1,
+        stopped: || false,
+        progress: |line| eprintln!("{line}"),
+    };
+    let started_at = now.format(&Rfc3339).context("naming the time")?;
+    let results = roles::run(&options, started_at)?;
+    let path = words.out.clone().unwrap_or_else(|| {
+        let name = slug(&results.machine.name);
+        machine::root().join(format!("bench/results/{}-{name}-roles.json", now.date()))
+    });
+    let text = serde_json::to_string_pretty(&results).context("writing JSON")?;
+    fs::write(&path, text + "\n").with_context(|| format!("writing {}", path.display()))?;
+    println!("{}", roles::table(&results));
+    println!("{}", path.display());
+    Ok(())
+}
