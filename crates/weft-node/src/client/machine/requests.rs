@@ -202,6 +202,10 @@ impl<C: Chooser> Client<C> {
         let Some(stream) = self.streams.get(&id) else {
             return Ok(None);
         };
+        // Nor are onion services there by another name; an exit must not hear of them.
+        if stream.host.to_ascii_lowercase().ends_with(".onion") {
+            return Err(Refused::malformed());
+        }
         let (checked, answer) = match stream.kind {
             Kind::Directory(_) => (Ok(()), None),
             Kind::Resolve => (check_listener(stream), stream.address().map(literal)),

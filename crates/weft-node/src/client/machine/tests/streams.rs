@@ -359,6 +359,11 @@ fn maps_lead_elsewhere_and_to_chosen_exits() {
         .unwrap();
     let stream = world.connect("c.example", 80, None);
     assert!(world.refused.contains_key(&stream));
+    world.client.map_address("e.example", "f.Onion").unwrap();
+    let begun = world.openings.len();
+    let stream = world.connect("e.example", 80, None);
+    assert!(world.refused.contains_key(&stream));
+    assert_eq!(world.openings.len(), begun);
 }
 
 #[test]
