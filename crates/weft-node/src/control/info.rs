@@ -12,7 +12,7 @@ use super::{events, settings};
 use crate::torrc::{DumpKind, dump};
 
 /// What can be asked for, and what it is; a `*` stands for more. Sorted.
-const KEYS: [(&str, &str); 61] = [
+const KEYS: [(&str, &str); 60] = [
     (
         "address",
         "IP address of this Tor host, if we can guess it.",
@@ -60,10 +60,6 @@ const KEYS: [(&str, &str); 61] = [
     (
         "config/names",
         "List of configuration options, types, and documentation.",
-    ),
-    (
-        "consensus/valid-after",
-        "The time from which the consensus is valid.",
     ),
     ("current-time/local", "Current time on the local system."),
     ("current-time/utc", "Current UTC time."),

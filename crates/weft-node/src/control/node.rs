@@ -302,6 +302,18 @@ impl Backend for Node {
                 })
                 .collect::<Result<Vec<_>, _>>()
         };
+        match &order {
+            Order::DropGuards | Order::DropTimeouts => {
+                return Err(OrderFailed::new(
+                    551,
+                    "Not supported by this version of Weft",
+                ));
+            }
+            Order::MapAddress { from, .. } if [".", "0.0.0.0", "::"].contains(&from.as_str()) => {
+                return Err(OrderFailed::new(451, "There are no virtual addresses"));
+            }
+            _ => {}
+        }
         let relays = match &order {
             Order::NewCircuit { path, .. } | Order::ExtendCircuit { path, .. } => names(path)?,
             _ => Vec::new(),
@@ -377,7 +389,8 @@ fn carry_out(inside: Inside<'_>, order: Order, relays: &[RelayName]) -> Result<D
             client.close_stream(ConnectionId(stream), EndReason(reason), now)?;
         }
         Order::MapAddress { from, to } => client.map_address(&from, &to)?,
-        Order::DropGuards | Order::DropTimeouts => return Err(OrderError::TooMany),
+        // Refused before.
+        Order::DropGuards | Order::DropTimeouts => {}
     }
     Ok(Done::Done)
 }

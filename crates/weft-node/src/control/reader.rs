@@ -20,7 +20,9 @@ pub struct Command {
 #[derive(Debug, Default)]
 pub struct Reader {
     bytes: Vec<u8>,
-    /// How much of it holds no end of a line.
+    /// How much of it was taken as lines.
+    taken: usize,
+    /// How much of it is known to hold no other end of a line.
     searched: usize,
     /// The command whose data comes.
     open: Option<Command>,
@@ -100,19 +102,23 @@ impl Reader {
     fn line(&mut self) -> Result<Option<String>, ReadError> {
         let new = self.bytes.get(self.searched..).unwrap_or_default();
         let Some(end) = new.iter().position(|byte| *byte == b'\n') else {
+            // Lines that were taken go all at once: each of many costs no more than itself.
+            self.bytes.drain(..self.taken);
+            self.taken = 0;
             self.searched = self.bytes.len();
             return match self.bytes.len() > self.most() {
                 true => Err(ReadError::TooLong),
                 false => Ok(None),
             };
         };
-        let rest = self.bytes.split_off(self.searched + end + 1);
-        let line = std::mem::replace(&mut self.bytes, rest);
-        self.searched = 0;
+        let end = self.searched + end + 1;
+        let line = self.bytes.get(self.taken..end).unwrap_or_default();
         if line.len() > self.most() {
             return Err(ReadError::TooLong);
         }
-        let line = line.strip_suffix(b"\n").unwrap_or(&line);
+        self.taken = end;
+        self.searched = end;
+        let line = line.strip_suffix(b"\n").unwrap_or(line);
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         Ok(Some(String::from_utf8_lossy(line).into_owned()))
     }

@@ -142,7 +142,7 @@ pub(super) fn control_options(
                 None => report.error(
                     Some(&line.origin),
                     format!(
-                        "{name}: this is not a hashed password; make one with \"weft \
+                        "{name}: this is not a hashed password; make one with \"tor \
                          --hash-password\""
                     ),
                 ),
