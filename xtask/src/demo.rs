@@ -1,23 +1,35 @@
-//! `cargo xtask demo`: Weft at work among real Tor nodes, and C tor in the same place.
+//! `cargo xtask demo`: a Tor network of Weft alone at work; with `--with-tor` also Weft among real Tor
+//! nodes, and C tor in the same place.
 
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use weft_lab::load::{Circuits, Phase, Place};
-use weft_lab::network::{Config, Network, Program, Target};
+use weft_lab::network::{Config, Network, Node, Program, Target};
+use weft_lab::surf::{Surf, surf};
 use weft_lab::traffic::Direction;
+use weft_lab::up::{Kind, Plan, Up};
 
 use crate::machine;
 
-/// Show the relay at work.
+/// Show Weft at work.
 #[derive(clap::Args, Debug)]
 pub(crate) struct DemoArgs {
-    /// What to put in the middle of the circuits
-    #[arg(long, value_enum, default_value_t = Which::Both)]
+    /// Also put Weft among C tor nodes, and C tor in the same place
+    #[arg(long)]
+    with_tor: bool,
+    /// What to put in the middle of C tor's circuits
+    #[arg(long, value_enum, default_value_t = Which::Both, requires = "with_tor")]
     target: Which,
-    /// Connection threads of Weft, one row for each
-    #[arg(long, value_delimiter = ',', default_value = "1,2,0")]
+    /// Connection threads of Weft in the middle, one row for each
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "1,2,0",
+        requires = "with_tor"
+    )]
     threads: Vec<u32>,
     /// Payload megabytes in each direction, over all circuits
     #[arg(long, default_value_t = 400)]
@@ -25,8 +37,8 @@ pub(crate) struct DemoArgs {
     /// Circuits
     #[arg(long, default_value_t = 20)]
     circuits: usize,
-    /// Repeat the transfers for so many minutes, to see whether memory grows
-    #[arg(long)]
+    /// Repeat the transfers through the middle for so many minutes, to see whether memory grows
+    #[arg(long, requires = "with_tor")]
     minutes: Option<u64>,
 }
 
@@ -65,7 +77,10 @@ pub(crate) fn run(args: &DemoArgs) -> Result<()> {
         !args.threads.is_empty(),
         "--threads: name at least one number"
     );
-    machine::prepare()?;
+    match args.with_tor {
+        true => machine::prepare()?,
+        false => machine::prepare_building()?,
+    }
     println!("Building Weft (release) …");
     let status = machine::cargo()
         .args(["build", "--release", "--package", "weft"])
@@ -74,16 +89,89 @@ pub(crate) fn run(args: &DemoArgs) -> Result<()> {
     ensure!(status.success(), "Weft does not build: see above");
     let weft = machine::target().join("release").join("weft");
 
+    alone(&weft, args)?;
+    match args.with_tor {
+        true => among_tor(&weft, args),
+        false => Ok(()),
+    }
+}
+
+/// A network of Weft nodes and nothing else: bytes go down and up through its client.
+fn alone(weft: &Path, args: &DemoArgs) -> Result<()> {
+    println!("Starting a private network of Weft alone on loopback (Ctrl-C ends all of it) …");
+    let plan = Plan {
+        relays: 3,
+        relays_run: Kind::Weft,
+        exits: 2,
+        exits_run: Kind::Weft,
+        clients: 1,
+        clients_run: Kind::Weft,
+        authority: Kind::Weft,
+        weft: weft.to_owned(),
+        folder: None,
+        verbose: false,
+        patience: Duration::from_secs(180),
+        stopped: || false,
+        progress: |line| println!("  {line}"),
+    };
+    let mut network = Up::start(&plan)?;
+    println!(
+        "  carries traffic after {:.1} s",
+        network.took().as_secs_f64()
+    );
+    println!(
+        "\nOne client, {} streams on circuits of their own, {} MB each way, all hashes equal.\n",
+        args.circuits, args.megabytes
+    );
+    println!(
+        "{:<4} | {:>7} | CPU s/GB: {:>7} {:>15} {:>7}",
+        "", "Mbit/s", "client", "guards, middles", "exits"
+    );
+    for (direction, name) in [(Direction::Down, "down"), (Direction::Up, "up")] {
+        let client = network.clients().first().context("a client")?;
+        let (exits, relays): (Vec<&Node>, Vec<&Node>) = network
+            .relay_nodes()
+            .partition(|node| node.nickname().starts_with("exit"));
+        let watched: Vec<&Node> = std::iter::once(client.node())
+            .chain(relays.iter().copied())
+            .chain(exits)
+            .collect();
+        let load = Surf {
+            streams: args.circuits,
+            bytes: per_circuit(args),
+            direction,
+            seed: 3,
+        };
+        let moved = surf(client.socks(), network.server(), load, &watched)?;
+        let cost = |nodes: std::ops::Range<usize>| -> f64 {
+            nodes.map(|node| moved.cpu_per_gigabyte(node)).sum()
+        };
+        let first_exit = 1 + relays.len();
+        println!(
+            "{name:<4} | {:>7.0} |           {:>7.2} {:>15.2} {:>7.2}",
+            moved.megabits_per_second(),
+            cost(0..1),
+            cost(1..first_exit),
+            cost(first_exit..watched.len()),
+        );
+    }
+    network.check()?;
+    println!("\n`weft lab up` keeps such a network up, to play with.");
+    network.stop()
+}
+
+/// Weft in the middle of C tor's circuits, and C tor in the same place.
+fn among_tor(weft: &Path, args: &DemoArgs) -> Result<()> {
     let start = Instant::now();
     let first = args.threads.first().copied();
     let mut targets = Vec::new();
     if args.target != Which::Tor {
-        targets.push(Target::new(WEFT, Program::weft(&weft, first)?));
+        targets.push(Target::new(WEFT, Program::weft(weft, first)?));
     }
     if args.target != Which::Weft {
         targets.push(Target::new(TOR, Program::tor()?));
     }
-    println!("Starting a private Tor network on loopback (Ctrl-C ends all of it) …");
+    println!("\nStarting a private network of C tor around Weft …");
     let config = Config {
         progress: |line| println!("  {line}"),
         ..Config::default()
@@ -95,7 +183,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<()> {
     if args.target != Which::Tor {
         for (index, threads) in args.threads.iter().enumerate() {
             if index > 0 {
-                network.restart(WEFT, Program::weft(&weft, Some(*threads))?)?;
+                network.restart(WEFT, Program::weft(weft, Some(*threads))?)?;
             }
             rows.push(Row {
                 relay: "Weft".to_owned(),

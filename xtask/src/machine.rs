@@ -54,6 +54,15 @@ pub(crate) fn prepare() -> Result<()> {
     have(&[&C_COMPILER, &CPP_COMPILER, &TOR, &TOR_GENCERT])
 }
 
+/// Installs what building Weft needs and the machine lacks.
+///
+/// # Errors
+///
+/// As of [`prepare`].
+pub(crate) fn prepare_building() -> Result<()> {
+    have(&[&C_COMPILER])
+}
+
 /// Installs what counting instructions needs and the machine lacks.
 ///
 /// # Errors

@@ -22,8 +22,7 @@ struct CommandLine {
 /// One of them.
 #[derive(Subcommand, Debug)]
 enum Command {
-    /// Show the relay at work: a private Tor network with Weft in the middle, and C tor in the same
-    /// place.
+    /// Show Weft at work: a private Tor network of Weft alone; with C tor, too, if asked.
     Demo(demo::DemoArgs),
     /// Measure Weft, C tor and the bare pipe side by side.
     Bench(bench::BenchArgs),

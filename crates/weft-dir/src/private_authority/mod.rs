@@ -263,6 +263,10 @@ impl PrivateAuthority {
             }
             _ => {}
         }
+        // Who came back with other keys is not there any more with those that it had.
+        self.routers.retain(|id, known| {
+            *id == router.rsa || (known.ip, known.or_port) != (router.ip, router.or_port)
+        });
         self.microdescs
             .insert(router.microdesc_digest, (router.microdesc.clone(), now));
         self.descriptors

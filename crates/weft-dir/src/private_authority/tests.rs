@@ -59,6 +59,7 @@ fn authority() -> PrivateAuthority {
 fn described(seed: u64) -> OwnDescriptor {
     OwnDescriptor {
         nickname: format!("relay{seed}"),
+        ipv4: std::net::SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9000 + seed as u16),
         exit_policy: vec!["reject *:25".into(), "accept *:*".into()],
         tunnelled_dir_server: true,
         hidden_service_dir: true,
@@ -359,6 +360,18 @@ fn a_new_relay_is_listed_soon_and_otherwise_the_consensus_stays_until_it_is_stal
     // A relay that has not published for a day is gone.
     authority.tick(now() + secs(25 * 3600)).unwrap();
     assert_eq!(authority.relays(), 0);
+}
+
+#[test]
+fn a_relay_that_comes_back_with_other_keys_is_one_relay() {
+    let mut authority = voted(&[1, 2]);
+    let reborn = OwnDescriptor {
+        ipv4: described(1).ipv4,
+        ..described(3)
+    };
+    let reborn = reborn.sign(&moment()).unwrap().upload_body();
+    assert_eq!(authority.post(&reborn, now()).status, 200);
+    assert_eq!(authority.relays(), 2);
 }
 
 #[test]

@@ -338,6 +338,11 @@ impl Up {
             .map(|relay| (relay.node.nickname(), &relay.program))
     }
 
+    /// The processes of relays, authority first.
+    pub fn relay_nodes(&self) -> impl Iterator<Item = &Node> {
+        self.relays.iter().map(|relay| &relay.node)
+    }
+
     /// A server outside of the network that sends and takes payloads.
     pub fn server(&self) -> &Server {
         &self.server
