@@ -25,6 +25,9 @@ const AP_HANDSHAKE_DONE: Phase = (
 const CIRCUIT_CREATE: Phase = (95, "circuit_create", "Establishing a Tor circuit");
 const DONE: Phase = (100, "done", "Done");
 
+/// First hops that fail before it is worth a warning (C tor's BOOTSTRAP_PROBLEM_THRESHOLD).
+const PROBLEMS: u32 = 10;
+
 /// The phases so far.
 #[derive(Debug, Default)]
 pub struct Progress {
@@ -32,6 +35,8 @@ pub struct Progress {
     told: Option<Bootstrap>,
     /// The directory is good enough to build circuits.
     enough: bool,
+    /// First hops in a row that could not be reached.
+    problems: u32,
 }
 
 impl Progress {
@@ -71,12 +76,31 @@ impl Progress {
     pub fn circuit(&mut self, purpose: CircuitPurpose, status: CircuitStatus) -> Option<Bootstrap> {
         match (purpose, status) {
             (CircuitPurpose::Directory, CircuitStatus::Launched) if !self.enough => {
-                self.reach(ONEHOP_CREATE)
+                self.reach(CONN)
             }
             (CircuitPurpose::General, CircuitStatus::Extended) => self.reach(CIRCUIT_CREATE),
             (CircuitPurpose::General, CircuitStatus::Built) => self.reach(DONE),
             _ => None,
         }
+    }
+
+    /// A CREATE went out.
+    pub fn create_sent(&mut self) -> Option<Bootstrap> {
+        self.problems = 0;
+        match self.enough {
+            false => self.reach(ONEHOP_CREATE),
+            true => None,
+        }
+    }
+
+    /// A first hop could not be reached. How often in a row, once it is worth a warning: then
+    /// where the start is stuck.
+    pub fn problem(&mut self) -> Option<(u32, &Bootstrap)> {
+        self.problems = self.problems.saturating_add(1);
+        if self.problems < PROBLEMS || self.is_done() {
+            return None;
+        }
+        Some((self.problems, self.told.as_ref()?))
     }
 
     /// The phase that was told last.
@@ -111,6 +135,24 @@ impl Progress {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ten_failures_in_a_row_are_worth_a_warning_until_the_start_is_over() {
+        let mut progress = Progress::default();
+        progress.start();
+        progress.link(LinkState::Launched);
+        for _ in 1..PROBLEMS {
+            assert!(progress.problem().is_none());
+        }
+        let (count, stuck) = progress.problem().expect("a warning");
+        assert_eq!((count, stuck.tag), (PROBLEMS, "conn"));
+        assert_eq!(progress.create_sent().map(|phase| phase.percent), Some(20));
+        assert!(progress.problem().is_none());
+        progress.circuit(CircuitPurpose::General, CircuitStatus::Built);
+        for _ in 0..2 * PROBLEMS {
+            assert!(progress.problem().is_none());
+        }
+    }
 
     #[test]
     fn phases_only_go_forward_and_each_is_told_once() {

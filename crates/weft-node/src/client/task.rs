@@ -17,7 +17,7 @@ use weft_dir::clock::SystemClock;
 use weft_dir::command::{Event, Severity};
 
 use super::bootstrap::Progress;
-use super::events::{Bootstrap, ClientEvent};
+use super::events::{Bootstrap, CircuitEnd, CircuitStatus, ClientEvent};
 use super::handle::{FromClient, Inside, Job, LookUps, Outgoing, ToClient};
 use super::machine::{Client, Now, Output};
 use super::paths::Paths;
@@ -73,6 +73,7 @@ pub(super) struct Task {
     quiet_start: bool,
     state_saved: Instant,
     skew_lines: RateLimit,
+    problem_lines: RateLimit,
 }
 
 impl Task {
@@ -121,6 +122,7 @@ impl Task {
             quiet_start: settings.quiet_start,
             state_saved: now.mono,
             skew_lines: RateLimit::new(QUIET),
+            problem_lines: RateLimit::new(QUIET),
         }
     }
 
@@ -200,10 +202,12 @@ impl Task {
     fn take_message(&mut self, message: ToClient, now: Now) -> bool {
         match message {
             ToClient::Event(event) => {
-                if let OriginEvent::Link { state, .. } = &event {
-                    let phase = self.progress.link(*state);
-                    self.tell_progress(phase);
-                }
+                let phase = match &event {
+                    OriginEvent::Link { state, .. } => self.progress.link(*state),
+                    OriginEvent::Launched { .. } => self.progress.create_sent(),
+                    _ => None,
+                };
+                self.tell_progress(phase);
                 self.client.on_event(event, now);
             }
             ToClient::Settings(settings) => self.on_settings(*settings, now),
@@ -413,11 +417,31 @@ impl Task {
 
     /// Something that the machine tells of itself.
     fn on_told(&mut self, event: ClientEvent) {
-        if let ClientEvent::Circuit { circuit, .. } = &event {
+        if let ClientEvent::Circuit { circuit, reason } = &event {
             let phase = self.progress.circuit(circuit.purpose, circuit.status);
             self.tell_progress(phase);
+            let unreachable = circuit.status == CircuitStatus::Failed && circuit.built == 0;
+            if let Some(reason) = reason.filter(|_| unreachable) {
+                self.on_problem(reason);
+            }
         }
         self.tell(event);
+    }
+
+    /// A first hop could not be reached; in the middle of the start the operator should know.
+    fn on_problem(&mut self, end: CircuitEnd) {
+        let Some((count, stuck)) = self.progress.problem() else {
+            return;
+        };
+        if let Some(more) = self.problem_lines.check(Instant::now()) {
+            tracing::warn!(
+                "Problem bootstrapping. Stuck at {}% ({}): {}. ({}; count {count}){more}",
+                stuck.percent,
+                stuck.tag,
+                stuck.summary,
+                end.reason.name()
+            );
+        }
     }
 
     /// Logs a phase of the start and tells controllers.
