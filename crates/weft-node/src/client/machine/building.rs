@@ -347,6 +347,16 @@ impl<C: Chooser> Client<C> {
         };
         let info = circuit.info();
         let failed = circuit.is_building();
+        if failed {
+            tracing::info!(
+                "{id} failed with {} of {} hops: {}{}",
+                circuit.built,
+                circuit.hops.len(),
+                end.reason.name(),
+                end.remote
+                    .map_or(String::new(), |remote| format!(" ({remote})"))
+            );
+        }
         self.tell(ClientEvent::Circuit {
             circuit: CircuitInfo {
                 status: match failed {
