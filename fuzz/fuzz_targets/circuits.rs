@@ -18,7 +18,7 @@ use std::time::Duration;
 use libfuzzer_sys::fuzz_target;
 use weft_cell::circ_msg::{CreateReply, CreateRequest};
 use weft_cell::link_msg::Destroy;
-use weft_cell::reason::DestroyReason;
+use weft_cell::reason::{DestroyReason, EndReason};
 use weft_cell::{Cell, ChanCmd, RelayCmd, relay};
 use weft_core::address::ConnectionId;
 use weft_core::handshake::PeerIdentity;
@@ -84,8 +84,10 @@ struct Play {
 
 impl Play {
     fn new(threads: u16) -> Self {
+        let mut world = World::new(threads, 1);
+        world.serve_streams = true;
         Play {
-            world: World::new(threads, 1),
+            world,
             links: Vec::new(),
             asked: BTreeMap::new(),
             circuits: BTreeMap::new(),
@@ -95,7 +97,7 @@ impl Play {
 
     /// One operation.
     fn operate(&mut self, input: &mut Bytes<'_>) {
-        match input.byte() % 20 {
+        match input.byte() % 21 {
             0 => self.open(PeerIdentity::Unauthenticated, input),
             1 => {
                 let peer = relay_identity(input.byte() % 4 + 1);
@@ -161,10 +163,37 @@ impl Play {
                 6 => self.free_memory(input),
                 _ => self.world.controller.drain(),
             },
-            _ => self.world.settle(),
+            19 => self.world.settle(),
+            _ => self.stream(input),
         }
         self.read();
         self.links.retain(|link| self.world.is_open(*link));
+    }
+
+    /// The socket of a stream that a circuit asked for has bytes, takes some, or is done.
+    fn stream(&mut self, input: &mut Bytes<'_>) {
+        let Some((thread, edge)) = input.pick(&self.world.edges) else {
+            return;
+        };
+        let now = self.world.now;
+        let manager = &mut self.world.managers[thread];
+        match input.byte() % 4 {
+            0 => {
+                let bytes = input.data();
+                let room = manager.edge_room(edge).min(bytes.len());
+                manager.edge_data(edge, &bytes[..room], now);
+            }
+            1 => {
+                let room = manager.edge_room(edge);
+                manager.edge_data(edge, &vec![7; room], now);
+            }
+            2 => {
+                let (bytes, _) = manager.edge_out(edge);
+                let taken = bytes.len().min(usize::from(input.byte()) * 256);
+                manager.edge_wrote(edge, taken, now);
+            }
+            _ => manager.end_edge(edge, EndReason::from(input.byte()), now),
+        }
     }
 
     fn link(&self, input: &mut Bytes<'_>) -> Option<ConnectionId> {
@@ -367,6 +396,16 @@ impl Play {
         self.world.settle();
         self.world.audit();
         assert_eq!(self.world.halves(), 0, "every half has closed");
+        // Streams whose circuits have gone only wait for their sockets.
+        for (thread, edge) in std::mem::take(&mut self.world.edges) {
+            let manager = &mut self.world.managers[thread];
+            assert!(manager.edge_out(edge).1, "a stream outlives its circuit");
+            manager.end_edge(edge, EndReason::DONE, self.world.now);
+        }
+        self.world.settle();
+        for manager in &self.world.managers {
+            assert_eq!(manager.edges(), 0);
+        }
         assert_eq!(self.world.controller.connections(), 0);
         assert!(self.world.connects.is_empty());
         for manager in &self.world.managers {
