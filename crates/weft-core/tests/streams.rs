@@ -16,10 +16,12 @@ use weft_cell::{Cell, ChanCmd, RelayCmd};
 use weft_core::address::{ConnectionId, ThreadId};
 use weft_core::edge::EdgeNews;
 use weft_core::handshake::PeerIdentity;
+use weft_core::manager::RelayParams;
 use weft_core::message::StreamAsk;
 use weft_core::origin::{
     EndedBy, HopFlow, LinkTarget, OriginCommand, OriginEvent, OriginId, StreamOpening,
 };
+use weft_core::stream_dos::{StreamDefense, StreamDosParams};
 use weft_crypto::Tor1Keys;
 use weft_crypto::handshake::ntor;
 use weft_crypto::relay_cell::RelayCrypt;
@@ -785,4 +787,61 @@ fn a_circuit_that_goes_on_still_ends_streams_here() {
     circuit.send(&mut world, 1, RelayCmd::DATA, b"passes");
     world.settle();
     assert_eq!(circuit.at_next(&mut world).2, b"passes");
+}
+
+/// What a relay answers to a third and fourth stream of a circuit that may open two, a BEGIN and a
+/// RESOLVE.
+fn past_the_limit(defense: StreamDefense) -> (World, Circuit) {
+    let mut params = RelayParams::new(OWN_RSA, OWN_ED);
+    params.stream_dos = StreamDosParams {
+        enabled: true,
+        rate: 1,
+        burst: 2,
+        defense,
+    };
+    let mut world = World::with_params(1, 26, params);
+    world.serve_streams = true;
+    let client = world.link_on(0, CLIENT);
+    world.settle();
+    let mut circuit = Circuit::create(&mut world, client, 0x8000_0001);
+    let host = b"example.com:80\0";
+    for stream in [1, 2] {
+        let begin = circuit.forward(&mut world, 0, ChanCmd::RELAY, RelayCmd::BEGIN, stream, host);
+        world.receive(circuit.client.0, &begin);
+        world.settle();
+        assert_eq!(circuit.backward(&mut world).1, RelayCmd::CONNECTED);
+    }
+    for (stream, command, data) in [
+        (3, RelayCmd::BEGIN, &host[..]),
+        (4, RelayCmd::RESOLVE, &b"example.com\0"[..]),
+    ] {
+        let cell = circuit.forward(&mut world, 0, ChanCmd::RELAY, command, stream, data);
+        world.receive(circuit.client.0, &cell);
+        world.settle();
+    }
+    (world, circuit)
+}
+
+#[test]
+fn a_circuit_that_asks_for_too_many_streams_is_refused_them() {
+    let (mut world, mut circuit) = past_the_limit(StreamDefense::RefuseStream);
+    let (_, command, data) = circuit.backward(&mut world);
+    assert_eq!((command, data[0]), (RelayCmd::END, EndReason::MISC.0));
+    let (_, command, data) = circuit.backward(&mut world);
+    assert_eq!((command, data[0]), (RelayCmd::RESOLVED, 0xf0));
+    world.audit();
+}
+
+#[test]
+fn a_circuit_that_asks_for_too_many_streams_is_closed_where_the_operator_wants_it() {
+    let (mut world, circuit) = past_the_limit(StreamDefense::CloseCircuit);
+    world.expect(circuit.client.0, ChanCmd::DESTROY);
+    world.audit();
+}
+
+#[test]
+fn too_many_streams_may_be_counted_alone() {
+    let (mut world, mut circuit) = past_the_limit(StreamDefense::None);
+    assert_eq!(circuit.backward(&mut world).1, RelayCmd::CONNECTED);
+    assert_eq!(circuit.backward(&mut world).1, RelayCmd::CONNECTED);
 }

@@ -423,3 +423,60 @@ impl Relay {
         }
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::relay::testing::options;
+
+    const EXIT: &str = "ORPort 9001\nContactInfo x\nExitRelay 1\n";
+
+    fn settings(torrc: &str) -> ExitSettings {
+        let own = vec!["192.0.2.9".parse().unwrap()];
+        exit_settings(&options(&format!("{EXIT}{torrc}")), &Params::default(), own)
+    }
+
+    #[test]
+    fn the_relay_s_own_addresses_are_rejected_with_the_private_ones() {
+        let allows =
+            |settings: &ExitSettings, addr: &str| settings.policy.allows(addr.parse().unwrap(), 80);
+        let plain = settings("");
+        assert!(!allows(&plain, "192.0.2.9") && !allows(&plain, "10.0.0.1"));
+        assert!(allows(&plain, "192.0.2.8"));
+        let open = settings("ExitPolicyRejectPrivate 0\n");
+        assert!(allows(&open, "192.0.2.9") && allows(&open, "10.0.0.1"));
+        let local = settings(
+            "ExitPolicyRejectPrivate 0\nExitPolicyRejectLocalInterfaces 1\n\
+             OutboundBindAddressExit 192.0.2.5\n",
+        );
+        assert!(!allows(&local, "192.0.2.5") && !allows(&local, "127.0.0.1"));
+        assert!(allows(&local, "192.0.2.9"));
+    }
+
+    #[test]
+    fn the_consensus_is_followed_where_torrc_says_nothing() {
+        let mut consensus = Params::default();
+        consensus.refuse_unknown_exits = false;
+        consensus.allow_network_reentry = true;
+        let of = |torrc: &str| {
+            let options = options(&format!("{EXIT}{torrc}"));
+            exit_settings(&options, &consensus, Vec::new())
+        };
+        assert!(!of("").refuse_unknown && of("").reentry);
+        assert!(of("RefuseUnknownExits 1\n").refuse_unknown);
+        let asking = dns_config(&options(EXIT), &consensus, 1000);
+        assert_eq!(
+            (asking.timeout, asking.attempts),
+            (Duration::from_secs(1), 2)
+        );
+        assert!(asking.randomize_case && !asking.search);
+    }
+
+    #[test]
+    fn a_node_that_is_no_relay_lets_nothing_out() {
+        let client = options("SocksPort 9050\nExitRelay 1\nExitPolicy accept *:*\n");
+        let settings = exit_settings(&client, &Params::default(), Vec::new());
+        assert!(settings.policy.rejects_all());
+    }
+}

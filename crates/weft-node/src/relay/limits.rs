@@ -332,6 +332,32 @@ mod tests {
     }
 
     #[test]
+    fn streams_of_a_circuit_are_limited_as_torrc_or_the_consensus_says() {
+        let set = relay(
+            "DoSStreamCreationEnabled 1\nDoSStreamCreationRate 2\nDoSStreamCreationBurst 3\n\
+             DoSStreamCreationDefenseType 3\n",
+        );
+        let expected = StreamDosParams {
+            enabled: true,
+            rate: 2,
+            burst: 3,
+            defense: StreamDefense::CloseCircuit,
+        };
+        assert_eq!(set.stream_dos, expected);
+        let mut consensus = Params::default();
+        consensus.dos_stream_creation_enabled = true;
+        consensus.dos_stream_creation_defense_type = 1;
+        let by_consensus = stream_dos(&with("DoSStreamCreationBurst 7\n"), &consensus);
+        let expected = StreamDosParams {
+            enabled: true,
+            burst: 7,
+            defense: StreamDefense::None,
+            ..StreamDosParams::default()
+        };
+        assert_eq!(by_consensus, expected);
+    }
+
+    #[test]
     fn circuit_priority_is_the_operator_s_or_the_consensus() {
         let half_life = |torrc| relay(torrc).circuit_priority_half_life.as_secs_f64();
         assert_eq!(half_life("CircuitPriorityHalflife 2.5\n"), 2.5);
