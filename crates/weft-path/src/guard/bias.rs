@@ -38,6 +38,13 @@ pub enum Suspicion {
 }
 
 impl PathBias {
+    /// The record with the circuits that are open: so many were of use, so many may end well.
+    pub(super) fn with_open(mut self, (of_use, well): (f64, f64)) -> Self {
+        self.use_successes += of_use;
+        self.successful_circuits_closed += well;
+        self
+    }
+
     /// How suspicious the share of circuits is that ended well.
     pub(super) fn judge_circuits(&self, options: &PathBiasOptions) -> Option<Suspicion> {
         if self.circ_attempts <= options.circ_threshold {

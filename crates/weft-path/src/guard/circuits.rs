@@ -192,11 +192,27 @@ impl Guards {
         sample.changed = true;
     }
 
+    /// Circuits through a guard that are open: how many were of use, and how many may still end
+    /// well. Attempts are counted when they are made, successes when a circuit ends, so that these
+    /// belong to the guard's record (`pathbias_get_use_success_count`).
+    pub(super) fn open_successes(&self, sample: usize, guard: &[u8; 20]) -> (f64, f64) {
+        let (mut of_use, mut well) = (0.0, 0.0);
+        for circuit in self.circuits.values() {
+            let counted = circuit.counted;
+            if circuit.sample == sample && circuit.guard == *guard && counted.built {
+                of_use += f64::from(u8::from(counted.of_use));
+                well += f64::from(u8::from(!counted.collapsed));
+            }
+        }
+        (of_use, well)
+    }
+
     /// A circuit is gone.
     pub(crate) fn forget(&mut self, ticket: GuardTicket, options: &PathOptions) {
         let Some(circuit) = self.circuits.remove(&ticket) else {
             return;
         };
+        let open = self.open_successes(circuit.sample, &circuit.guard);
         let Some(sample) = self.samples.get_mut(circuit.sample) else {
             return;
         };
@@ -224,10 +240,10 @@ impl Guards {
             (false, _) => {}
         }
         let before = guard.bias_told;
-        let now = guard
-            .bias
+        let record = guard.bias.with_open(open);
+        let now = record
             .judge_circuits(&options.path_bias)
-            .max(guard.bias.judge_uses(&options.path_bias));
+            .max(record.judge_uses(&options.path_bias));
         guard.bias_told = now;
         if now == Some(Suspicion::Extreme) && options.path_bias.drop_guards {
             guard.bias_disabled = true;

@@ -115,8 +115,8 @@ impl Guards {
     /// The values of `Guard` lines.
     pub(crate) fn lines(&self) -> Vec<String> {
         let mut lines = self.foreign.clone();
-        for sample in &self.samples {
-            lines.extend(sample.lines());
+        for (index, sample) in self.samples.iter().enumerate() {
+            lines.extend(sample.lines(|guard| self.open_successes(index, guard)));
         }
         lines
     }

@@ -243,12 +243,13 @@ impl Sample {
         }
     }
 
-    /// The values of `Guard` lines.
-    pub(super) fn lines(&self) -> impl Iterator<Item = String> {
-        self.guards
-            .iter()
-            .zip(0..)
-            .map(|(guard, idx)| state::write(self.name, guard, idx))
+    /// The values of `Guard` lines. `open` tells of circuits that are still open.
+    pub(super) fn lines(&self, open: impl Fn(&[u8; 20]) -> (f64, f64)) -> Vec<String> {
+        let line = |(guard, idx): (&Guard, u32)| {
+            let bias = guard.bias.with_open(open(&guard.rsa));
+            state::write(self.name, guard, &bias, idx)
+        };
+        self.guards.iter().zip(0..).map(line).collect()
     }
 
     pub(super) fn find(&self, rsa: &[u8; 20]) -> Option<&Guard> {

@@ -114,8 +114,8 @@ pub(super) fn parse(line: &str, now: SystemTime) -> Option<(String, Guard)> {
     Some((get("in")?.to_owned(), guard))
 }
 
-/// A guard's line, in C tor's order. `idx`: its place in the sample.
-pub(super) fn write(selection: &str, guard: &Guard, idx: u32) -> String {
+/// A guard's line, in C tor's order, with this record of circuits. `idx`: its place in the sample.
+pub(super) fn write(selection: &str, guard: &Guard, bias: &PathBias, idx: u32) -> String {
     let mut words = vec![
         format!("in={selection}"),
         format!("rsa_id={}", hex::encode_upper(guard.rsa)),
@@ -136,7 +136,6 @@ pub(super) fn write(selection: &str, guard: &Guard, idx: u32) -> String {
         words.push(format!("confirmed_on={}", text_of(on)));
         words.push(format!("confirmed_idx={idx}"));
     }
-    let bias = &guard.bias;
     for (key, counter) in [
         ("use_attempts", bias.use_attempts),
         ("use_successes", bias.use_successes),
@@ -205,9 +204,9 @@ mod tests {
             let Some((name, guard)) = parse(&line, now()) else {
                 return Ok(());
             };
-            let written = write(&name, &guard, 3);
+            let written = write(&name, &guard, &guard.bias, 3);
             let (name, guard) = parse(&written, now()).unwrap();
-            prop_assert_eq!(write(&name, &guard, 3), written);
+            prop_assert_eq!(write(&name, &guard, &guard.bias, 3), written);
         }
     }
 }

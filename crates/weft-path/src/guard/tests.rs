@@ -615,6 +615,32 @@ fn failures_beyond_a_guard_are_counted_and_told() {
 }
 
 #[test]
+fn circuits_that_are_open_count_as_successes_when_the_node_ends() {
+    let mut world = World::new(TestNet::alike(150));
+    let (guard, ticket) = world.select();
+    for outcome in [
+        Outcome::FirstHop,
+        Outcome::Built,
+        Outcome::Used,
+        Outcome::UseSucceeded,
+    ] {
+        world.outcome(ticket, outcome);
+    }
+    let id = hex::encode_upper(rsa(guard));
+    let line = |world: &World| {
+        let lines = world.guards.lines();
+        lines.into_iter().find(|line| line.contains(&id)).unwrap()
+    };
+    let open = line(&world);
+    assert!(open.ends_with(
+        "pb_use_attempts=1.000000 pb_use_successes=1.000000 pb_circ_attempts=1.000000 \
+         pb_circ_successes=1.000000 pb_successful_circuits_closed=1.000000"
+    ));
+    world.forget(ticket);
+    assert_eq!(line(&world), open);
+}
+
+#[test]
 fn counters_are_halved() {
     let options = PathBiasOptions::default();
     let mut bias = PathBias {
