@@ -59,7 +59,10 @@ fn authority() -> PrivateAuthority {
 fn described(seed: u64) -> OwnDescriptor {
     OwnDescriptor {
         nickname: format!("relay{seed}"),
-        ipv4: std::net::SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9000 + u16::try_from(seed % 1000).unwrap()),
+        ipv4: std::net::SocketAddrV4::new(
+            Ipv4Addr::LOCALHOST,
+            9000 + u16::try_from(seed % 1000).unwrap(),
+        ),
         exit_policy: vec!["reject *:25".into(), "accept *:*".into()],
         tunnelled_dir_server: true,
         hidden_service_dir: true,
