@@ -74,7 +74,8 @@ impl LocalConnectionManager {
             return;
         };
         if toward.purpose != Purpose::General {
-            return self.protocol_error(slot, "a stream on a rendezvous circuit", now);
+            // It is for something else.
+            return self.refuse_stream(slot, stream, EndReason::EXITPOLICY, now);
         }
         let vegas = toward.sendme_inc;
         let streams = toward.streams.get_or_insert_with(|| {
