@@ -10,6 +10,9 @@ use crate::load::{self, Circuits, Load, Phase, Place};
 use crate::network::{Network, Program, Relay};
 use crate::traffic::{self, Direction, Far, NameServer, Request, transfer};
 
+/// How long a controller's event may be later than what it tells of.
+const EVENT: Duration = Duration::from_secs(10);
+
 /// Runs a load, fails unless all of it arrived whole, and says in a line what it cost.
 pub fn moves(
     network: &Network,
@@ -197,12 +200,17 @@ pub fn lets_out(network: &Network, nickname: &str, names: &NameServer) -> Result
     ] {
         let result = transfer(proxy, &user, far, one);
         ensure!(result.is_err(), "{far} answered");
-        let troubles = circuits.troubles();
+        // The application may hear of it before the controller does.
         let told = format!("REMOTE_REASON={reason}");
-        ensure!(
-            troubles.contains(&told),
-            "no {reason} for {far}: {troubles}"
-        );
+        let deadline = Instant::now() + EVENT;
+        while !circuits.troubles().contains(&told) {
+            ensure!(
+                Instant::now() < deadline,
+                "no {reason} for {far}: {}",
+                circuits.troubles()
+            );
+            thread::sleep(Duration::from_millis(20));
+        }
     }
     ensure!(
         traffic::resolve(proxy, &user, "gone.example").is_err(),
