@@ -129,10 +129,10 @@ impl Common {
 
     /// Who lets streams leave does so to anywhere, or clients that find their own way would not know
     /// that it is an exit: the summary of a policy leaves private addresses out (dir-spec 3.8.2). Only
-    /// loopback is ever asked for.
+    /// loopback is ever asked for, and once an address of the documentation's network, which they refuse.
     fn policy(exit: bool) -> &'static str {
         if exit {
-            "ExitRelay 1\nExitPolicyRejectPrivate 0\nExitPolicy accept *:*\n"
+            "ExitRelay 1\nExitPolicyRejectPrivate 0\nExitPolicy reject 192.0.2.0/24:*,accept *:*\n"
         } else {
             "ExitRelay 0\nExitPolicy reject *:*\n"
         }
