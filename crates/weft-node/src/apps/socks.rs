@@ -332,6 +332,9 @@ impl Handshake {
                 return Err(self.refusal(AppRefusal::AddressTypeNotSupported, text));
             }
             (Command::Resolve, _) => AppOpening::Resolve { name: host },
+            (Command::Connect, _) if port == 0 => {
+                return Err(self.misspoken("socks5: the application asks for port 0. Rejecting"));
+            }
             (Command::Connect, _) => AppOpening::Connect { host, port },
         };
         match literal {
