@@ -35,7 +35,7 @@ pub(crate) struct DemoArgs {
     #[arg(long, default_value_t = 400)]
     megabytes: u64,
     /// Circuits
-    #[arg(long, default_value_t = 8)]
+    #[arg(long, default_value_t = 20)]
     circuits: usize,
     /// Repeat the transfers through the middle for so many minutes, to see whether memory grows
     #[arg(long, requires = "with_tor")]

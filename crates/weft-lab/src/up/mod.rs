@@ -87,6 +87,8 @@ pub struct Plan {
 const INTERVAL: u32 = 20;
 /// Bytes that are fetched through each client before it counts as working.
 const PROBE: u64 = 100_000;
+/// What a relay keeps in its DataDirectory of the consensus that it has, in either flavour.
+const CONSENSUS_FILES: [&str; 2] = ["cached-microdesc-consensus", "cached-consensus"];
 /// The file that says whose a folder is.
 const OWNER: &str = "weft-lab.pid";
 
@@ -175,6 +177,7 @@ impl Up {
         up.start_relays(plan, &programs, &common)?;
         up.wait_listed(plan, dir)?;
         up.start_clients(plan, &programs, &common)?;
+        up.wait_known(plan)?;
         up.wait_carrying(plan)?;
         up.took = begun.elapsed();
         Ok(up)
@@ -267,6 +270,36 @@ impl Up {
             Ok(match missing.is_empty() {
                 true => Ok(()),
                 false => Err(format!("not yet: {}", missing.join(" "))),
+            })
+        })
+    }
+
+    /// Waits until every exit knows every relay: until then it refuses streams that come from those that
+    /// it does not know (`ExitPolicy`'s RefuseUnknownExits), and a burst of streams would lose some.
+    fn wait_known(&mut self, plan: &Plan) -> Result<()> {
+        wait(plan, "every exit to know every relay", || {
+            self.check()?;
+            let nicknames = self.relays.iter().map(|relay| relay.node.nickname());
+            let lines: Vec<String> = nicknames.map(|name| format!("\nr {name} ")).collect();
+            let knows_all = |relay: &&Relay| {
+                let data = relay.node.folder().join("data");
+                let documents =
+                    CONSENSUS_FILES.map(|name| fs::read(data.join(name)).unwrap_or_default());
+                documents.iter().any(|document| {
+                    let text = String::from_utf8_lossy(document);
+                    lines.iter().all(|line| text.contains(line.as_str()))
+                })
+            };
+            let late: Vec<&str> = self
+                .relays
+                .iter()
+                .filter(|relay| relay.node.nickname().starts_with("exit"))
+                .filter(|relay| !knows_all(relay))
+                .map(|relay| relay.node.nickname())
+                .collect();
+            Ok(match late.is_empty() {
+                true => Ok(()),
+                false => Err(format!("not yet: {}", late.join(" "))),
             })
         })
     }
