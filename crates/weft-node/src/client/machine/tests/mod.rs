@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod chaos;
 mod circuits;
 mod streams;
 mod world;
