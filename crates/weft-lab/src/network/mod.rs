@@ -467,11 +467,7 @@ impl Network {
             // It has asked for a consensus too early and too often, and would now wait long before it
             // asks again; a reload makes it forget that.
             Control::connect(&exit.node.control_socket())?.command("SIGNAL RELOAD")?;
-            wait_until_known(config, &mut exit.node, &wanted, |control, relay| {
-                // 552 for an unknown relay, but nothing at all without a consensus.
-                let status = control.info(&format!("ns/id/{relay}"));
-                status.is_ok_and(|status| !status.is_empty())
-            })?;
+            wait_until_known(config, &mut exit.node, &wanted, has_status)?;
         }
         for client in &mut self.clients {
             wait_until_known(config, &mut client.node, &wanted, |control, relay| {
@@ -483,6 +479,33 @@ impl Network {
             })?;
         }
         Ok(())
+    }
+
+    /// Waits until a target that is an exit knows every relay, as [`Network::wait_known`] does for other
+    /// exits, and its own policy: C tor refuses all streams until it has made its descriptor.
+    pub fn wait_exit(&mut self, nickname: &str) -> Result<()> {
+        let config = self.config;
+        let relays: Vec<String> = self
+            .relays()
+            .map(|relay| relay.node.nickname().to_owned())
+            .collect();
+        let relays: Vec<&str> = relays.iter().map(String::as_str).collect();
+        let (target, _) = self.target_and_guardian(nickname)?;
+        let node = &mut target.node;
+        let what = format!("{nickname} to know the network");
+        wait(config, &what, || {
+            node.check()?;
+            if !node.knows(&relays) {
+                return Ok(Err("some relays are unknown".to_owned()));
+            }
+            let policy = Control::connect(&node.control_socket())
+                .and_then(|mut control| control.info("exit-policy/full"));
+            let rebuilding = |error: &anyhow::Error| error.to_string().contains("551");
+            Ok(match policy.as_ref().is_err_and(rebuilding) {
+                true => Err("it makes its descriptor".to_owned()),
+                false => Ok(()),
+            })
+        })
     }
 
     /// Waits until the consensus of every client has the protocols that the target's newest descriptor
@@ -671,4 +694,10 @@ impl Network {
     pub fn folder(&self) -> &Path {
         &self.folder
     }
+}
+/// Whether a node's consensus lists a relay.
+fn has_status(control: &mut Control, relay: &Fingerprint) -> bool {
+    // 552 for an unknown relay, but nothing at all without a consensus.
+    let status = control.info(&format!("ns/id/{relay}"));
+    status.is_ok_and(|status| !status.is_empty())
 }

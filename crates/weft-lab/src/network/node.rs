@@ -71,6 +71,19 @@ impl Node {
         self.folder.join("control")
     }
 
+    /// Whether the consensus in its DataDirectory, of either flavour, lists all these relays.
+    pub(crate) fn knows(&self, nicknames: &[&str]) -> bool {
+        let data = self.folder.join("data");
+        let lists_all = |document: Vec<u8>| {
+            let text = String::from_utf8_lossy(&document);
+            let lists = |nickname: &&str| text.contains(&format!("\nr {nickname} "));
+            nicknames.iter().all(lists)
+        };
+        ["cached-microdesc-consensus", "cached-consensus"]
+            .into_iter()
+            .any(|name| fs::read(data.join(name)).is_ok_and(lists_all))
+    }
+
     pub(crate) fn write_torrc(&self, text: &str) -> Result<()> {
         let path = self.torrc();
         fs::write(&path, text).with_context(|| format!("writing {}", path.display()))

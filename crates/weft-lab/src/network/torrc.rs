@@ -71,16 +71,19 @@ impl Common {
         torrc
     }
 
+    fn control(folder: &Path) -> String {
+        format!("ControlSocket {}\n", folder.join("control").display())
+    }
+
     /// Lines of every C tor that the lab itself runs.
     fn tor(&self, nickname: &str, folder: &Path) -> String {
         format!(
-            "{}PathsNeededToBuildCircuits 0.5\n\
+            "{}{}PathsNeededToBuildCircuits 0.5\n\
              ProtocolWarnings 1\n\
              ServerDNSDetectHijacking 0\n\
-             ServerDNSAllowBrokenConfig 1\n\
-             ControlSocket {}\n",
+             ServerDNSAllowBrokenConfig 1\n",
             self.node(nickname, folder),
-            folder.join("control").display(),
+            Common::control(folder),
         )
     }
 
@@ -138,7 +141,7 @@ impl Common {
         }
     }
 
-    /// A target: nothing that only C tor has.
+    /// A target: nothing that only C tor has. An exit can be asked whom it knows.
     pub(crate) fn target(
         &self,
         nickname: &str,
@@ -153,6 +156,9 @@ impl Common {
             u8::from(options.assume_reachable),
             Common::policy(options.exit),
         );
+        if options.exit {
+            torrc += &Common::control(folder);
+        }
         for line in &options.more {
             let _ = writeln!(torrc, "{line}");
         }

@@ -8,7 +8,8 @@
 mod results;
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
@@ -146,11 +147,12 @@ impl Lab<'_> {
     ) -> Result<()> {
         network.restart(TARGET, program.clone())?;
         network.wait_protocols(TARGET)?;
+        network.wait_exit(TARGET)?;
         for (place, down, up) in [
             (Place::Exit, Figure::ExitDown, Figure::ExitUp),
             (Place::Guard, Figure::GuardDown, Figure::GuardUp),
         ] {
-            let circuits = Circuits::build(network, TARGET, place, self.options.streams)?;
+            let circuits = self.circuits(network, place)?;
             // Caches, allocators and windows find their size.
             circuits.run(Direction::Down, 1 << 20, seed)?;
             circuits.run(Direction::Up, 1 << 20, seed)?;
@@ -160,6 +162,20 @@ impl Lab<'_> {
             self.note(up, name, moved.cpu_per_gigabyte());
         }
         Ok(())
+    }
+
+    /// Circuits through the target. Some may fail at first: C tor does not try a relay again for a minute
+    /// after it was refused, and the target was away while its program changed.
+    fn circuits<'a>(&self, network: &'a Network, place: Place) -> Result<Circuits<'a>> {
+        let start = Instant::now();
+        loop {
+            match Circuits::build(network, TARGET, place, self.options.streams) {
+                Err(_) if start.elapsed() < PATIENCE && !(self.options.stopped)() => {
+                    thread::sleep(Duration::from_secs(1));
+                }
+                outcome => return outcome,
+            }
+        }
     }
 
     /// A client from nothing.

@@ -87,8 +87,6 @@ pub struct Plan {
 const INTERVAL: u32 = 20;
 /// Bytes that are fetched through each client before it counts as working.
 const PROBE: u64 = 100_000;
-/// What a relay keeps in its DataDirectory of the consensus that it has, in either flavour.
-const CONSENSUS_FILES: [&str; 2] = ["cached-microdesc-consensus", "cached-consensus"];
 /// The file that says whose a folder is.
 const OWNER: &str = "weft-lab.pid";
 
@@ -279,22 +277,16 @@ impl Up {
     fn wait_known(&mut self, plan: &Plan) -> Result<()> {
         wait(plan, "every exit to know every relay", || {
             self.check()?;
-            let nicknames = self.relays.iter().map(|relay| relay.node.nickname());
-            let lines: Vec<String> = nicknames.map(|name| format!("\nr {name} ")).collect();
-            let knows_all = |relay: &&Relay| {
-                let data = relay.node.folder().join("data");
-                let documents =
-                    CONSENSUS_FILES.map(|name| fs::read(data.join(name)).unwrap_or_default());
-                documents.iter().any(|document| {
-                    let text = String::from_utf8_lossy(document);
-                    lines.iter().all(|line| text.contains(line.as_str()))
-                })
-            };
+            let nicknames: Vec<&str> = self
+                .relays
+                .iter()
+                .map(|relay| relay.node.nickname())
+                .collect();
             let late: Vec<&str> = self
                 .relays
                 .iter()
                 .filter(|relay| relay.node.nickname().starts_with("exit"))
-                .filter(|relay| !knows_all(relay))
+                .filter(|relay| !relay.node.knows(&nicknames))
                 .map(|relay| relay.node.nickname())
                 .collect();
             Ok(match late.is_empty() {
