@@ -147,12 +147,12 @@ fn deny() -> Result<Outcome> {
     check(machine::cargo().args(["deny", "check", "bans", "licenses", "sources"]))
 }
 
-/// Weft as a relay and as a client among C tor nodes.
+/// Weft as a relay and as a client among C tor nodes; networks of both, and of each alone.
 fn interop() -> Result<Outcome> {
     check(
         machine::cargo()
             .args(["test", "--workspace", "--test", "interop"])
-            .args(["--test", "client", "--"])
+            .args(["--test", "client", "--test", "networks", "--"])
             .args(["--nocapture", "--test-threads", "1"])
             .arg(INTEROP),
     )
