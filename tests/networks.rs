@@ -5,7 +5,6 @@
 mod private_network {
     use std::path::PathBuf;
     use std::sync::{Mutex, PoisonError};
-    use std::time::Duration;
 
     use weft_lab::surf::{Surf, surf};
     use weft_lab::traffic::Direction;
@@ -18,19 +17,14 @@ mod private_network {
     fn plan(authority: Kind, relays: Kind, clients: Kind) -> Plan {
         let named = std::env::var_os("WEFT_BIN").map(PathBuf::from);
         Plan {
-            relays: 3,
             relays_run: relays,
-            exits: 2,
             exits_run: relays,
             clients: 2,
             clients_run: clients,
             authority,
-            weft: named.unwrap_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_weft"))),
-            folder: None,
             verbose: std::env::var_os("WEFT_LAB_VERBOSE").is_some(),
-            patience: Duration::from_secs(180),
-            stopped: || false,
             progress: |line| eprintln!("{line}"),
+            ..Plan::of_weft(named.unwrap_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_weft"))))
         }
     }
 

@@ -10,7 +10,7 @@ use weft_lab::load::{Circuits, Phase, Place};
 use weft_lab::network::{Config, Network, Node, Program, Target};
 use weft_lab::surf::{Surf, surf};
 use weft_lab::traffic::Direction;
-use weft_lab::up::{Kind, Plan, Up};
+use weft_lab::up::{Kind, More, Plan, Up};
 
 use crate::machine;
 
@@ -108,6 +108,7 @@ fn alone(weft: &Path, args: &DemoArgs) -> Result<()> {
         clients_run: Kind::Weft,
         authority: Kind::Weft,
         weft: weft.to_owned(),
+        more: More::default(),
         folder: None,
         verbose: false,
         patience: Duration::from_secs(180),

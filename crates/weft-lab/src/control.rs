@@ -1,11 +1,12 @@
 //! A small client of C tor's control port (control-spec), as much of it as a lab needs.
 //!
 //! Circuits through chosen relays (`EXTENDCIRCUIT`), streams put on them (`ATTACHSTREAM`), facts
-//! (`GETINFO`). The peer is a C tor that we started ourselves, on a Unix socket in a folder that
-//! only we can enter, so there is no password.
+//! (`GETINFO`). The peer is a node that we started ourselves, on a Unix socket in a folder that
+//! only we can enter, so there is no password; or on a port, with a cookie.
 
 use std::collections::VecDeque;
-use std::io::{BufRead, BufReader, ErrorKind, Write};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,29 +22,61 @@ const ANSWER: Duration = Duration::from_secs(30);
 /// How many troubles an [`Attacher`] remembers.
 const TROUBLES: usize = 100;
 
-/// One authenticated connection to a C tor's control socket.
+/// What a control connection is made of.
+trait Wire: Read + Write + Send + std::fmt::Debug {
+    fn set_timeout(&self, timeout: Duration) -> io::Result<()>;
+}
+
+impl Wire for UnixStream {
+    fn set_timeout(&self, timeout: Duration) -> io::Result<()> {
+        self.set_read_timeout(Some(timeout))
+    }
+}
+
+impl Wire for TcpStream {
+    fn set_timeout(&self, timeout: Duration) -> io::Result<()> {
+        self.set_read_timeout(Some(timeout))
+    }
+}
+
+/// One authenticated connection to a node's control socket or port.
 #[derive(Debug)]
 pub struct Control {
-    stream: BufReader<UnixStream>,
+    stream: BufReader<Box<dyn Wire>>,
     /// Bytes of a line that has not ended yet.
     partial: Vec<u8>,
     /// Asynchronous events that arrived while we waited for something else.
     events: VecDeque<String>,
+    /// The socket, or the port in words.
     path: PathBuf,
 }
 
 impl Control {
+    /// Connects to a port and authenticates with the cookie in this file.
+    pub fn connect_port(port: SocketAddr, cookie: &Path) -> Result<Control> {
+        let stream = TcpStream::connect(port)
+            .with_context(|| format!("connecting to the control port {port}"))?;
+        let cookie = std::fs::read(cookie)
+            .with_context(|| format!("reading the cookie {}", cookie.display()))?;
+        let words = format!("AUTHENTICATE {}", hex::encode(cookie));
+        Control::begin(Box::new(stream), port.to_string().into(), &words)
+    }
+
     /// Connects and authenticates.
     pub fn connect(path: &Path) -> Result<Control> {
         let stream = UnixStream::connect(path)
             .with_context(|| format!("connecting to the control socket {}", path.display()))?;
+        Control::begin(Box::new(stream), path.to_owned(), "AUTHENTICATE")
+    }
+
+    fn begin(stream: Box<dyn Wire>, path: PathBuf, authenticate: &str) -> Result<Control> {
         let mut control = Control {
             stream: BufReader::new(stream),
             partial: Vec::new(),
             events: VecDeque::new(),
-            path: path.to_owned(),
+            path,
         };
-        control.command("AUTHENTICATE")?;
+        control.command(authenticate)?;
         Ok(control)
     }
 
@@ -177,7 +210,7 @@ impl Control {
             let left = deadline.saturating_duration_since(Instant::now());
             // A zero timeout means none at all.
             let left = left.max(Duration::from_millis(1));
-            self.stream.get_ref().set_read_timeout(Some(left))?;
+            self.stream.get_ref().set_timeout(left)?;
             match self.stream.read_until(b'\n', &mut self.partial) {
                 Ok(0) => bail!("the control connection of {} ended", self.path.display()),
                 Ok(_) if self.partial.ends_with(b"\n") => {

@@ -155,6 +155,11 @@ impl Node {
         Ok(())
     }
 
+    /// Ends it at once, without a word to anybody (SIGKILL).
+    pub(crate) fn kill(&mut self, guardian: &mut Guardian) -> Result<()> {
+        self.end(Signal::SIGKILL, guardian).map(drop)
+    }
+
     fn end(&mut self, signal: Signal, guardian: &mut Guardian) -> Result<Option<ExitStatus>> {
         let Some(mut child) = self.child.take() else {
             return Ok(None);

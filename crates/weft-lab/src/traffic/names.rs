@@ -1,13 +1,14 @@
 //! A name server on loopback that knows a few names, for exits under test.
 
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use weft_node::exit::reverse_name;
 
 /// How often the server looks whether it should end.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -17,11 +18,16 @@ const HEAD: usize = 12;
 const TTL: u32 = 60;
 /// NXDOMAIN.
 const NO_SUCH_NAME: u8 = 3;
+/// After how long names that begin with `slow.` are answered.
+const SLOW: Duration = Duration::from_secs(30);
+/// Slow answers that wait at most; further ones are never given.
+const MOST_WAITING: usize = 1024;
 
 /// A name server on a free loopback port. Ends when dropped.
 ///
-/// It knows the IPv4 addresses of the names that it is given; says of other names that they do not
-/// exist; and says nothing at all of those that begin with `silent.`.
+/// It knows addresses of the names that it is given, and these names by their addresses; says of other
+/// names that they do not exist; says nothing at all of those that begin with `silent.`, and what it
+/// says of those that begin with `slow.` it says after 30 s.
 #[derive(Debug)]
 pub struct NameServer {
     address: SocketAddr,
@@ -30,34 +36,38 @@ pub struct NameServer {
     thread: Option<JoinHandle<()>>,
 }
 
+/// What is known: the addresses of each name, and the name of each reversed address.
+#[derive(Debug, Default)]
+struct Zone {
+    addresses: BTreeMap<String, Vec<IpAddr>>,
+    names: BTreeMap<String, String>,
+}
+
+impl Zone {
+    fn of<A: Into<IpAddr> + Copy>(known: &[(&str, A)]) -> Zone {
+        let mut zone = Zone::default();
+        for (name, address) in known {
+            let (name, address) = ((*name).to_owned(), (*address).into());
+            zone.names.insert(reverse_name(address), name.clone());
+            zone.addresses.entry(name).or_default().push(address);
+        }
+        zone
+    }
+}
+
 impl NameServer {
-    /// Starts a server that knows these names, in lower case.
-    pub fn start(names: &[(&str, Ipv4Addr)]) -> Result<NameServer> {
+    /// Starts a server that knows these names, in lower case. A name may stand there more than once.
+    pub fn start<A: Into<IpAddr> + Copy>(known: &[(&str, A)]) -> Result<NameServer> {
         let socket =
             UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).context("starting the name server")?;
         socket.set_read_timeout(Some(PAUSE))?;
         let address = socket.local_addr()?;
         let (stop, asked) = (Arc::new(AtomicBool::new(false)), Arc::default());
         let (stopped, count): (_, Arc<AtomicU64>) = (Arc::clone(&stop), Arc::clone(&asked));
-        let names: BTreeMap<String, Ipv4Addr> = names
-            .iter()
-            .map(|(name, addr)| ((*name).to_owned(), *addr))
-            .collect();
+        let zone = Zone::of(known);
         let thread = thread::Builder::new()
             .name("name server".into())
-            .spawn(move || {
-                let mut packet = [0; 512];
-                while !stopped.load(Ordering::SeqCst) {
-                    let Ok((length, from)) = socket.recv_from(&mut packet) else {
-                        continue;
-                    };
-                    count.fetch_add(1, Ordering::Relaxed);
-                    if let Some(answer) = packet.get(..length).and_then(|q| answer(q, &names)) {
-                        // Who asked may be gone.
-                        let _ = socket.send_to(&answer, from);
-                    }
-                }
-            })
+            .spawn(move || serve(&socket, &zone, &stopped, &count))
             .context("starting the name server's thread")?;
         Ok(NameServer {
             address,
@@ -87,8 +97,34 @@ impl Drop for NameServer {
     }
 }
 
-/// The answer to a question (RFC 1035 4), if there shall be one.
-fn answer(packet: &[u8], names: &BTreeMap<String, Ipv4Addr>) -> Option<Vec<u8>> {
+fn serve(socket: &UdpSocket, zone: &Zone, stopped: &AtomicBool, count: &AtomicU64) {
+    let mut packet = [0; 512];
+    let mut waiting: Vec<(Instant, Vec<u8>, SocketAddr)> = Vec::new();
+    while !stopped.load(Ordering::SeqCst) {
+        let now = Instant::now();
+        waiting.retain(|(due, answer, from)| {
+            if *due <= now {
+                let _ = socket.send_to(answer, from);
+            }
+            *due > now
+        });
+        let Ok((length, from)) = socket.recv_from(&mut packet) else {
+            continue;
+        };
+        count.fetch_add(1, Ordering::Relaxed);
+        match packet.get(..length).and_then(|query| answer(query, zone)) {
+            // Who asked may be gone.
+            Some((answer, Duration::ZERO)) => drop(socket.send_to(&answer, from)),
+            Some((answer, after)) if waiting.len() < MOST_WAITING => {
+                waiting.push((now + after, answer, from));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The answer to a question (RFC 1035 4), if there shall be one, and after how long.
+fn answer(packet: &[u8], zone: &Zone) -> Option<(Vec<u8>, Duration)> {
     let (head, mut rest) = packet.split_first_chunk::<HEAD>()?;
     let mut labels: Vec<String> = Vec::new();
     while let (Some(length @ 1..=63), after) = (rest.first().copied(), rest.get(1..)?) {
@@ -99,60 +135,110 @@ fn answer(packet: &[u8], names: &BTreeMap<String, Ipv4Addr>) -> Option<Vec<u8>> 
     let [0, type_high, type_low, _, _, ..] = rest else {
         return None;
     };
-    if labels.first().is_some_and(|label| label == "silent") {
-        return None;
-    }
+    let after = match labels.first().map(String::as_str) {
+        Some("silent") => return None,
+        Some("slow") => SLOW,
+        _ => Duration::ZERO,
+    };
     let question = packet.get(HEAD..packet.len() - rest.len() + 5)?;
-    let known = names.get(&labels.join("."));
-    let wants_ipv4 = [*type_high, *type_low] == [0, 1];
-    let found = known.filter(|_| wants_ipv4);
-    let code = if known.is_some() { 0 } else { NO_SUCH_NAME };
-    // A response, recursion available, one question, one answer or none.
+    let name = labels.join(".");
+    let kind = u16::from_be_bytes([*type_high, *type_low]);
+    let (exists, records) = records(zone, &name, kind);
+    let code = if exists { 0 } else { NO_SUCH_NAME };
+    // A response, recursion available, one question, some answers or none.
     let mut answer = vec![head[0], head[1], 0x81, 0x80 | code, 0, 1];
-    answer.extend([0, u8::from(found.is_some()), 0, 0, 0, 0]);
+    answer.extend(u16::try_from(records.len()).ok()?.to_be_bytes());
+    answer.extend([0; 4]);
     answer.extend_from_slice(question);
-    if let Some(addr) = found {
+    for record in records {
         // The name is the question's, at the end of the head.
-        answer.extend([0xc0, HEAD as u8, 0, 1, 0, 1]);
+        answer.extend([0xc0, HEAD as u8]);
+        answer.extend(kind.to_be_bytes());
+        answer.extend([0, 1]);
         answer.extend(TTL.to_be_bytes());
-        answer.extend([0, 4]);
-        answer.extend(addr.octets());
+        answer.extend(u16::try_from(record.len()).ok()?.to_be_bytes());
+        answer.extend(record);
     }
-    Some(answer)
+    Some((answer, after))
+}
+
+/// Whether there is anything of this name, and the data of its records of one kind (RFC 1035 3.3).
+fn records(zone: &Zone, name: &str, kind: u16) -> (bool, Vec<Vec<u8>>) {
+    const A: u16 = 1;
+    const PTR: u16 = 12;
+    const AAAA: u16 = 28;
+    if let Some(addresses) = zone.addresses.get(name) {
+        let of_kind = addresses.iter().filter_map(|address| match address {
+            IpAddr::V4(v4) if kind == A => Some(v4.octets().to_vec()),
+            IpAddr::V6(v6) if kind == AAAA => Some(v6.octets().to_vec()),
+            _ => None,
+        });
+        return (true, of_kind.collect());
+    }
+    match zone.names.get(name) {
+        Some(named) if kind == PTR => {
+            let mut data = Vec::new();
+            for label in named.split('.') {
+                data.push(label.len() as u8);
+                data.extend(label.bytes());
+            }
+            data.push(0);
+            (true, vec![data])
+        }
+        named => (named.is_some(), Vec::new()),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn ask(name: &str, kind: u8) -> Option<Vec<u8>> {
+    fn ask(name: &str, kind: u8) -> Option<(Vec<u8>, Duration)> {
         let mut packet = vec![7, 8, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
         for label in name.split('.') {
             packet.push(label.len() as u8);
             packet.extend(label.bytes());
         }
         packet.extend([0, 0, kind, 0, 1]);
-        let names = [("www.example".to_owned(), Ipv4Addr::new(127, 0, 0, 9))];
-        answer(&packet, &names.into())
+        let known = [
+            ("www.example", IpAddr::from([127, 0, 0, 9])),
+            ("six.example", IpAddr::from([0, 0, 0, 0, 0, 0, 0, 1])),
+        ];
+        answer(&packet, &Zone::of(&known))
+    }
+
+    fn told(name: &str, kind: u8) -> Vec<u8> {
+        ask(name, kind).expect("an answer").0
     }
 
     #[test]
     fn known_names_have_an_address_and_others_do_not_exist() {
-        let known = ask("wWw.example", 1).expect("an answer");
+        let known = told("wWw.example", 1);
         assert_eq!(known[..4], [7, 8, 0x81, 0x80]);
         assert_eq!(known[known.len() - 6..], [0, 4, 127, 0, 0, 9]);
-        let six = ask("www.example", 28).expect("an answer");
-        assert_eq!(six[3..8], [0x80, 0, 1, 0, 0]);
-        let none = ask("gone.example", 1).expect("an answer");
-        assert_eq!(none[3], 0x83);
+        assert_eq!(told("www.example", 28)[3..8], [0x80, 0, 1, 0, 0]);
+        let six = told("six.example", 28);
+        assert_eq!(six[3..8], [0x80, 0, 1, 0, 1]);
+        assert_eq!(six[six.len() - 18..][..3], [0, 16, 0]);
+        assert_eq!(told("gone.example", 1)[3], 0x83);
         assert_eq!(ask("silent.example", 1), None);
-        assert_eq!(answer(b"garbage", &BTreeMap::new()), None);
-        assert_eq!(answer(&[9; 20], &BTreeMap::new()), None);
+        assert_eq!(ask("slow.example", 1).expect("an answer").1, SLOW);
+        assert_eq!(answer(b"garbage", &Zone::default()), None);
+        assert_eq!(answer(&[9; 20], &Zone::default()), None);
+    }
+
+    #[test]
+    fn addresses_have_the_names_that_have_them() {
+        let name = told("9.0.0.127.in-addr.arpa", 12);
+        assert_eq!(name[3..8], [0x80, 0, 1, 0, 1]);
+        assert!(name.ends_with(b"\x03www\x07example\0"));
+        assert_eq!(told("8.0.0.127.in-addr.arpa", 12)[3], 0x83);
     }
 
     #[test]
     fn it_answers_on_its_port() {
-        let server = NameServer::start(&[]).expect("a server");
+        let nothing: [(&str, IpAddr); 0] = [];
+        let server = NameServer::start(&nothing).expect("a server");
         assert!(server.resolv_conf().starts_with("nameserver 127.0.0.1:"));
         let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
         let question = [1, 2, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 1, b'x', 0, 0, 1, 0, 1];

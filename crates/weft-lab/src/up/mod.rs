@@ -6,13 +6,14 @@
 //! (`weft-dir/src/private_authority`).
 //!
 //! Exits let streams go everywhere by their policies, as clients trust summaries of policies only,
-//! but connect from 127.0.0.1, so that nothing leaves this machine.
+//! but connect from addresses of 127.0.0.0/8, so that nothing leaves this machine; each from one of
+//! its own, so that a server knows which exit a connection came through ([`exit_address`]).
 
 mod http;
 mod torrc;
 
 use std::fs;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -20,6 +21,7 @@ use anyhow::{Context, Result, bail, ensure};
 use rand::rngs::StdRng;
 use weft_dir::private_authority::AuthorityKeys;
 
+use crate::control::{Control, Fingerprint};
 use crate::guardian::Guardian;
 use crate::network::{Node, Program, keys_by_tor_gencert, v3_identity};
 use crate::ports::Port;
@@ -71,6 +73,8 @@ pub struct Plan {
     pub authority: Kind,
     /// The `weft` program.
     pub weft: PathBuf,
+    /// Lines that are added to torrcs.
+    pub more: More,
     /// Where everything goes, and stays; a temporary folder, removed at the end, unless given.
     pub folder: Option<PathBuf>,
     /// Nodes log at `info` instead of `notice`.
@@ -83,10 +87,30 @@ pub struct Plan {
     pub progress: fn(&str),
 }
 
+/// Lines that are added to torrcs, after all others.
+#[derive(Clone, Debug, Default)]
+pub struct More {
+    /// Of relays that are no exits.
+    pub relays: Vec<String>,
+    /// Of exits.
+    pub exits: Vec<String>,
+    /// Of clients.
+    pub clients: Vec<String>,
+}
+
+/// Where the connections come from that leave by the exit of this number, `exitN`.
+pub fn exit_address(number: usize) -> Ipv4Addr {
+    // A plan has at most 500 exits.
+    let host = |number: usize| u8::try_from(number).unwrap_or(u8::MAX);
+    Ipv4Addr::new(127, 0, host(1 + number / 250), host(1 + number % 250))
+}
+
 /// Seconds from one consensus to the next. Relays that come are listed sooner.
 const INTERVAL: u32 = 20;
 /// Bytes that are fetched through each client before it counts as working.
 const PROBE: u64 = 100_000;
+/// The nickname of the authority.
+const AUTHORITY: &str = "authority";
 /// The file that says whose a folder is.
 const OWNER: &str = "weft-lab.pid";
 
@@ -95,7 +119,7 @@ const OWNER: &str = "weft-lab.pid";
 struct Relay {
     node: Node,
     program: Program,
-    _or: Port,
+    or: Port,
 }
 
 /// A client that carries traffic.
@@ -127,6 +151,12 @@ impl Client {
     pub fn is_weft(&self) -> bool {
         self.weft
     }
+
+    /// A new connection to its control port.
+    pub fn controller(&self) -> Result<Control> {
+        let cookie = self.node.folder().join("data/control_auth_cookie");
+        Control::connect_port(self.control(), &cookie)
+    }
 }
 
 /// A network that is up. Dropping it ends every process.
@@ -141,6 +171,7 @@ pub struct Up {
     /// Ours to free at the end.
     owner: Option<PathBuf>,
     server: Server,
+    common: Common,
     took: Duration,
 }
 
@@ -154,7 +185,13 @@ impl Up {
         plan.check()?;
         let programs = Programs::find(plan)?;
         let (folder, owner) = make_folder(plan.folder.as_deref())?;
-        let guardian = Guardian::start(Some(&*folder).filter(|_| owner.is_none()))?;
+        let keep = owner.is_some() || std::env::var_os("WEFT_LAB_KEEP").is_some();
+        let guardian = Guardian::start(Some(&*folder).filter(|_| !keep))?;
+        let mut common = Common {
+            authority: String::new(),
+            interval: INTERVAL,
+            log: if plan.verbose { "info" } else { "notice" },
+        };
         let mut up = Up {
             relays: Vec::new(),
             clients: Vec::new(),
@@ -163,18 +200,15 @@ impl Up {
             folder,
             owner,
             server: Server::start()?,
+            common: common.clone(),
             took: Duration::ZERO,
         };
         (plan.progress)(&format!("private network in {}", up.folder.display()));
-        let mut common = Common {
-            authority: String::new(),
-            interval: INTERVAL,
-            log: if plan.verbose { "info" } else { "notice" },
-        };
         let dir = up.start_authority(plan, &programs, &mut common)?;
-        up.start_relays(plan, &programs, &common)?;
+        up.common = common;
+        up.start_relays(plan, &programs)?;
         up.wait_listed(plan, dir)?;
-        up.start_clients(plan, &programs, &common)?;
+        up.start_clients(plan, &programs)?;
         up.wait_known(plan)?;
         up.wait_carrying(plan)?;
         up.took = begun.elapsed();
@@ -193,7 +227,7 @@ impl Up {
             "starting the authority, run by {}",
             program.name()
         ));
-        let node = Node::create(&self.folder, "authority")?;
+        let node = Node::create(&self.folder, AUTHORITY)?;
         let (or, dir) = (Port::reserve()?, Port::reserve()?);
         let keys = node.folder().join("data/keys");
         if program.is_weft() {
@@ -226,24 +260,30 @@ impl Up {
         self.relays.push(Relay {
             node,
             program: program.clone(),
-            _or: or,
+            or,
         });
         Ok(())
     }
 
-    fn start_relays(&mut self, plan: &Plan, programs: &Programs, common: &Common) -> Result<()> {
+    fn start_relays(&mut self, plan: &Plan, programs: &Programs) -> Result<()> {
         (plan.progress)(&format!(
             "starting {} relays and {} exits",
             plan.relays, plan.exits
         ));
-        let relays = (0..plan.relays).map(|number| ("relay", number, plan.relays_run));
-        let exits = (0..plan.exits).map(|number| ("exit", number, plan.exits_run));
-        for (role, number, kind) in relays.chain(exits) {
+        let relays = (0..plan.relays).map(|number| ("relay", number, plan.relays_run, None));
+        let exits = (0..plan.exits)
+            .map(|number| ("exit", number, plan.exits_run, Some(exit_address(number))));
+        for (role, number, kind, exit) in relays.chain(exits) {
             let program = programs.of(kind.of(number))?;
             let node = Node::create(&self.folder, &format!("{role}{number}"))?;
             let or = Port::reserve()?;
-            let weft = program.is_weft();
-            node.write_torrc(&common.relay_torrc(&node, or.address(), role == "exit", weft))?;
+            let more = match exit {
+                Some(_) => &plan.more.exits,
+                None => &plan.more.relays,
+            };
+            let (address, weft) = (or.address(), program.is_weft());
+            let text = self.common.relay_torrc(&node, address, exit, weft, more);
+            node.write_torrc(&text)?;
             self.run(node, or, program)?;
         }
         Ok(())
@@ -296,28 +336,67 @@ impl Up {
         })
     }
 
-    fn start_clients(&mut self, plan: &Plan, programs: &Programs, common: &Common) -> Result<()> {
+    fn start_clients(&mut self, plan: &Plan, programs: &Programs) -> Result<()> {
         (plan.progress)(&format!("starting {} clients", plan.clients));
         for number in 0..plan.clients {
             let program = programs.of(plan.clients_run.of(number))?;
-            let mut node = Node::create(&self.folder, &format!("client{number}"))?;
-            let (socks, control) = (Port::reserve()?, Port::reserve()?);
-            let weft = program.is_weft();
-            node.write_torrc(&common.client_torrc(
-                &node,
-                socks.address(),
-                control.address(),
-                weft,
-            ))?;
-            node.start(program, &mut self.guardian)?;
-            self.clients.push(Client {
-                node,
-                socks,
-                control,
-                weft,
-            });
+            self.start_client(&format!("client{number}"), program, &plan.more.clients)?;
         }
         Ok(())
+    }
+
+    fn start_client(&mut self, nickname: &str, program: &Program, more: &[String]) -> Result<()> {
+        let mut node = Node::create(&self.folder, nickname)?;
+        let (socks, control) = (Port::reserve()?, Port::reserve()?);
+        let (weft, addresses) = (program.is_weft(), (socks.address(), control.address()));
+        let text = self
+            .common
+            .client_torrc(&node, addresses.0, addresses.1, weft, more);
+        node.write_torrc(&text)?;
+        node.start(program, &mut self.guardian)?;
+        self.clients.push(Client {
+            node,
+            socks,
+            control,
+            weft,
+        });
+        Ok(())
+    }
+
+    /// Adds a client with nothing on its disk, with these lines in its torrc, and waits until it has
+    /// carried traffic.
+    pub fn add_client(
+        &mut self,
+        nickname: &str,
+        program: &Program,
+        more: &[String],
+        patience: Duration,
+    ) -> Result<&Client> {
+        self.start_client(nickname, program, more)?;
+        let deadline = Instant::now() + patience;
+        let last = self.clients.len() - 1;
+        while let Err(error) = self.probe(last) {
+            self.check()?;
+            if Instant::now() >= deadline {
+                bail!(
+                    "{nickname} carries nothing after {patience:?}: {error:#}\n{}",
+                    self.log_of(nickname)?
+                );
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        self.client(nickname)
+    }
+
+    /// A small fetch through the client of this number.
+    fn probe(&self, number: usize) -> Result<()> {
+        let client = self.clients.get(number).context("no such client")?;
+        let request = Request {
+            direction: Direction::Down,
+            bytes: PROBE,
+            seed: number as u64,
+        };
+        transfer(client.socks(), "lab", self.server.address(), request).map(drop)
     }
 
     /// Waits until a real fetch has gone through every client.
@@ -326,17 +405,8 @@ impl Up {
             let what = format!("client{number} to carry traffic");
             wait(plan, &what, || {
                 self.check()?;
-                let request = Request {
-                    direction: Direction::Down,
-                    bytes: PROBE,
-                    seed: number as u64,
-                };
-                let Some(client) = self.clients.get(number) else {
-                    return Ok(Ok(()));
-                };
                 // The port opens when the client has read its torrc.
-                let moved = transfer(client.socks(), "lab", self.server.address(), request);
-                Ok(moved.map(drop).map_err(|error| format!("{error:#}")))
+                Ok(self.probe(number).map_err(|error| format!("{error:#}")))
             })?;
         }
         Ok(())
@@ -354,6 +424,64 @@ impl Up {
     /// The clients.
     pub fn clients(&self) -> &[Client] {
         &self.clients
+    }
+
+    /// A client by its nickname.
+    pub fn client(&self, nickname: &str) -> Result<&Client> {
+        let mut clients = self.clients.iter();
+        let found = clients.find(|client| client.node.nickname() == nickname);
+        found.with_context(|| format!("there is no client {nickname:?}"))
+    }
+
+    /// Any node by its nickname.
+    pub fn node(&self, nickname: &str) -> Result<&Node> {
+        let relays = self.relays.iter().map(|relay| &relay.node);
+        let mut nodes = relays.chain(self.clients.iter().map(Client::node));
+        let found = nodes.find(|node| node.nickname() == nickname);
+        found.with_context(|| format!("there is no node {nickname:?}"))
+    }
+
+    /// What a node has logged.
+    pub fn log_of(&self, nickname: &str) -> Result<String> {
+        let logs = self.node(nickname)?.logs()?;
+        Ok(logs.into_iter().map(|(_, text)| text).collect())
+    }
+
+    /// Ends a relay (or the authority) at once, as a machine that loses power does.
+    ///
+    /// # Errors
+    /// There is none of this nickname, or it could not be ended.
+    pub fn kill(&mut self, nickname: &str) -> Result<()> {
+        let found = self
+            .relays
+            .iter()
+            .position(|relay| relay.node.nickname() == nickname);
+        let index = found.with_context(|| format!("there is no relay {nickname:?}"))?;
+        let mut relay = self.relays.remove(index);
+        relay.node.kill(&mut self.guardian)?;
+        // Nobody else shall be found where it was.
+        self._ports.push(relay.or);
+        Ok(())
+    }
+
+    /// A `FallbackDir` line for each relay that is not the authority, for clients that shall ask none.
+    pub fn fallback_dirs(&self) -> Result<Vec<String>> {
+        let relays = self
+            .relays
+            .iter()
+            .filter(|relay| relay.node.nickname() != AUTHORITY);
+        relays
+            .map(|relay| {
+                let path = relay.node.folder().join("data/fingerprint");
+                let text = fs::read_to_string(&path)
+                    .with_context(|| format!("reading {}", path.display()))?;
+                let (_, digits) = text.split_once(' ').context("no fingerprint")?;
+                let (port, identity) = (relay.or.number(), Fingerprint::parse(digits)?);
+                Ok(format!(
+                    "FallbackDir 127.0.0.1:{port} orport={port} id={identity}"
+                ))
+            })
+            .collect()
     }
 
     /// Nickname of every relay, authority first, and the program that runs it.
@@ -408,6 +536,26 @@ impl Drop for Up {
 }
 
 impl Plan {
+    /// Three relays, two exits and a client, all of them and the authority run by this Weft.
+    pub fn of_weft(weft: PathBuf) -> Plan {
+        Plan {
+            relays: 3,
+            relays_run: Kind::Weft,
+            exits: 2,
+            exits_run: Kind::Weft,
+            clients: 1,
+            clients_run: Kind::Weft,
+            authority: Kind::Weft,
+            weft,
+            more: More::default(),
+            folder: None,
+            verbose: false,
+            patience: Duration::from_secs(180),
+            stopped: || false,
+            progress: |_| {},
+        }
+    }
+
     /// Refuses what cannot work.
     fn check(&self) -> Result<()> {
         ensure!(
@@ -505,21 +653,16 @@ mod tests {
     use super::*;
 
     fn plan() -> Plan {
-        Plan {
-            relays: 3,
-            relays_run: Kind::Weft,
-            exits: 2,
-            exits_run: Kind::Weft,
-            clients: 1,
-            clients_run: Kind::Weft,
-            authority: Kind::Weft,
-            weft: PathBuf::new(),
-            folder: None,
-            verbose: false,
-            patience: Duration::from_secs(1),
-            stopped: || false,
-            progress: |_| {},
-        }
+        Plan::of_weft(PathBuf::new())
+    }
+
+    #[test]
+    fn exits_have_addresses_of_their_own() {
+        assert_eq!(exit_address(0), Ipv4Addr::new(127, 0, 1, 1));
+        let mut all: Vec<Ipv4Addr> = (0..500).map(exit_address).collect();
+        all.dedup();
+        assert_eq!(all.len(), 500);
+        assert!(all.iter().all(Ipv4Addr::is_loopback));
     }
 
     #[test]

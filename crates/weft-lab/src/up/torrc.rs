@@ -1,7 +1,7 @@
 //! The torrc of each node of such a network.
 
 use std::fmt::Write as _;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 
 use super::Plan;
 use crate::network::Node;
@@ -88,21 +88,23 @@ impl Common {
         text
     }
 
-    /// A relay, or an exit that reaches this machine only.
+    /// A relay, or an exit that reaches this machine only: its connections come from this address.
     pub(super) fn relay_torrc(
         &self,
         node: &Node,
         or: SocketAddr,
-        exit: bool,
+        exit: Option<Ipv4Addr>,
         weft: bool,
+        more: &[String],
     ) -> String {
-        let policy = if exit {
-            "ExitRelay 1\nExitPolicyRejectPrivate 0\nExitPolicy accept *:*\n\
-             OutboundBindAddressExit 127.0.0.1\n"
-        } else {
-            "ExitRelay 0\nExitPolicy reject *:*\n"
+        let policy = match exit {
+            Some(from) => format!(
+                "ExitRelay 1\nExitPolicyRejectPrivate 0\nExitPolicy accept *:*\n\
+                 OutboundBindAddressExit {from}\n"
+            ),
+            None => "ExitRelay 0\nExitPolicy reject *:*\n".to_owned(),
         };
-        self.server(node, or, weft) + policy
+        self.server(node, or, weft) + &policy + &lines(more)
     }
 
     /// A client.
@@ -112,16 +114,22 @@ impl Common {
         socks: SocketAddr,
         control: SocketAddr,
         weft: bool,
+        more: &[String],
     ) -> String {
         format!(
             "{}{}SocksPort {socks}\nControlPort {control}\nCookieAuthentication 1\n\
-             ClientRejectInternalAddresses 0\nEnforceDistinctSubnets 0\n",
+             ClientRejectInternalAddresses 0\nEnforceDistinctSubnets 0\n{}",
             self.node(node),
             if weft {
                 "PathsNeededToBuildCircuits 0.5\n"
             } else {
                 TOR
             },
+            lines(more),
         )
     }
+}
+
+fn lines(lines: &[String]) -> String {
+    lines.iter().map(|line| format!("{line}\n")).collect()
 }

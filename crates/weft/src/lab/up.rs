@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use weft_lab::network::Node;
-use weft_lab::up::{Kind, Plan, Up};
+use weft_lab::up::{Kind, More, Plan, Up};
 
 use super::{STOP, weft_program};
 
@@ -157,6 +157,7 @@ pub(super) fn up(words: &UpWords) -> Result<ExitCode> {
             Authority::Tor => Kind::Tor,
         },
         weft: weft_program(words.program.as_deref())?,
+        more: More::default(),
         folder: words.dir.clone(),
         verbose: words.verbose,
         patience: Duration::from_secs(words.patience),
