@@ -42,6 +42,11 @@ const RSVG: Need = Need {
     package: "librsvg2-bin",
     what_for: "plots as PNG",
 };
+const CHROMIUM: Need = Need {
+    program: "chromium",
+    package: "chromium",
+    what_for: "a page in a real browser",
+};
 /// What text in plots is set in; without it numbers may be of another width than was reckoned with.
 const FONT: &str = "/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf";
 
@@ -70,6 +75,15 @@ pub(crate) fn prepare_building() -> Result<()> {
 /// As of [`prepare`].
 pub(crate) fn prepare_counting() -> Result<()> {
     have(&[&C_COMPILER, &VALGRIND])
+}
+
+/// Installs the browser of the end-to-end test if the machine lacks it. Ubuntu has no such package.
+///
+/// # Errors
+///
+/// As of [`prepare`].
+pub(crate) fn prepare_browser() -> Result<()> {
+    have(&[&C_COMPILER, &CHROMIUM])
 }
 
 /// Installs what drawing plots needs and the machine lacks.

@@ -40,11 +40,13 @@ enum Step {
     Deny,
     /// The simulator's Python package (where Python is installed)
     Wheel,
-    /// Real C tor around a Weft relay
+    /// Networks of Weft, of C tor and of both
     Interop,
+    /// A page in a real browser through a network of Weft (where Chromium can be had)
+    Page,
 }
 
-const STEPS: [Step; 9] = [
+const STEPS: [Step; 10] = [
     Step::Fmt,
     Step::Clippy,
     Step::Unit,
@@ -54,6 +56,7 @@ const STEPS: [Step; 9] = [
     Step::Deny,
     Step::Wheel,
     Step::Interop,
+    Step::Page,
 ];
 
 /// The module whose tests need a private network; they have a step of their own.
@@ -94,6 +97,7 @@ pub(crate) fn run(args: &TestArgs) -> Result<()> {
             Step::Deny => deny(),
             Step::Wheel => wheel::check().map(skipped),
             Step::Interop => interop(),
+            Step::Page => page(),
         };
         let outcome = outcome.with_context(|| {
             format!(
@@ -155,6 +159,19 @@ fn interop() -> Result<Outcome> {
             .args(["--test", "client", "--test", "networks", "--"])
             .args(["--nocapture", "--test-threads", "1"])
             .arg(INTEROP),
+    )
+}
+
+/// A browser's page through a network of Weft.
+fn page() -> Result<Outcome> {
+    if let Err(why) = machine::prepare_browser() {
+        println!("{why:#}");
+        return Ok(Outcome::Skipped("there is no chromium here (see above)"));
+    }
+    check(
+        machine::cargo()
+            .args(["test", "--package", "weft", "--test", "page", "--"])
+            .args(["--nocapture", "--test-threads", "1"]),
     )
 }
 
