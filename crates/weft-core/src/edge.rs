@@ -5,19 +5,24 @@
 //! bytes that the socket has not taken yet, and the credit that its half has given it.
 
 use std::net::IpAddr;
+use std::time::{Duration, Instant};
 
 use weft_cell::reason::EndReason;
+use weft_cell::relay::MAX_DATA;
 use weft_cell::stream_msg::Resolved;
 
 use crate::address::{ConnectionId, EdgeAddr, HalfAddr, ThreadId};
-use crate::flow::StreamFlow;
+use crate::flow::{MAX_CWND, StreamFlow};
 use crate::origin::{AppRefusal, OriginId};
 use crate::slots::Slots;
 use crate::streams::EDGE_CREDIT;
 
-/// Bytes for a socket that may wait in an edge. A peer that honours SENDMEs or XOFF stays far below;
-/// the stream of one that does not is ended.
-pub const MAX_WAITING: usize = 4 << 20;
+/// Bytes for a socket that may wait in an edge: what makes us say XOFF (cc_xoff_client and
+/// cc_xoff_exit are 10,000 cells at most) and as much as the largest congestion window brings until
+/// that has arrived. The stream of a far end that sends more is ended. C tor has no such bound; in
+/// both, streams whose bytes have waited longest are ended when all queues together have too much
+/// (`MaxMemInQueues`, [`crate::memory`]).
+pub const MAX_WAITING: usize = (10_000 + MAX_CWND as usize) * MAX_DATA;
 /// Bytes that an application may send before its stream is connected ("optimistic data"). They are
 /// kept until then: another circuit may have to be tried.
 pub const MAX_OPTIMISTIC: usize = 16 << 10;
@@ -87,6 +92,8 @@ pub struct Edge {
     pub got: u64,
     /// Bytes put onto it.
     pub gave: u64,
+    /// Since when bytes wait for the socket.
+    waiting: Waits,
 }
 
 impl Edge {
@@ -105,6 +112,7 @@ impl Edge {
             full_cells_left: 0,
             got: 0,
             gave: 0,
+            waiting: Waits::default(),
         }
     }
 
@@ -123,6 +131,7 @@ impl Edge {
             full_cells_left: 0,
             got: 0,
             gave: 0,
+            waiting: Waits::default(),
         }
     }
 
@@ -139,12 +148,52 @@ impl Edge {
     /// Bytes that may be sent now.
     pub fn room_bytes(&self) -> usize {
         // Were all cells such as leave room for randomness, they would still be no more than may go.
-        let cells = self.room() as usize * (weft_cell::relay::MAX_DATA - RANDOM_BYTES);
+        let cells = self.room() as usize * (MAX_DATA - RANDOM_BYTES);
         match (self.phase, &self.origin) {
             (Phase::Opening, Some(side)) => {
                 cells.min(MAX_OPTIMISTIC.saturating_sub(side.optimistic.len()))
             }
             _ => cells,
+        }
+    }
+
+    /// Notes that bytes were added for the socket, or taken.
+    pub fn note_out(&mut self, now: Instant) {
+        let front = self.got.saturating_sub(self.out.len() as u64);
+        self.waiting.note(front, self.got, now);
+    }
+
+    /// For how long the first of the bytes for the socket has waited; somewhat too much at times.
+    pub fn age(&self, now: Instant) -> Duration {
+        let since = self.waiting.since.filter(|_| !self.out.is_empty());
+        since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
+    }
+}
+
+/// Since when bytes wait, without a note for each of them.
+#[derive(Clone, Copy, Debug, Default)]
+struct Waits {
+    /// When the first of those that wait came, or one before it.
+    since: Option<Instant>,
+    /// A byte that waits, by its number, and when it came.
+    next: Option<(u64, Instant)>,
+}
+
+impl Waits {
+    /// Bytes from number `front` up to `end` wait now.
+    fn note(&mut self, front: u64, end: u64, now: Instant) {
+        if front == end {
+            *self = Waits::default();
+            return;
+        }
+        self.since.get_or_insert(now);
+        match self.next {
+            Some((byte, came)) if front >= byte => {
+                self.since = Some(came);
+                self.next = Some((end, now));
+            }
+            Some(_) => {}
+            None => self.next = Some((end, now)),
         }
     }
 }

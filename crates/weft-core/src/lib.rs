@@ -35,6 +35,7 @@ pub mod cells;
 pub mod controller;
 pub mod dos;
 pub mod edge;
+pub mod ended;
 pub mod flow;
 pub mod half;
 pub mod handshake;

@@ -16,6 +16,7 @@ use weft_cell::{Cell, RelayCmd};
 use weft_crypto::Tor1Keys;
 
 use crate::address::{ConnectionId, EdgeAddr, HalfAddr, ThreadId};
+use crate::ended::Left;
 use crate::handshake::PeerIdentity;
 use crate::memory::AgeHistogram;
 use crate::origin::{AppRefusal, HopFlow, OriginEvent, OriginId, StreamOpening};
@@ -149,6 +150,17 @@ pub enum HalfControl {
         /// What it did.
         what: &'static str,
     },
+    /// An edge is about to send END (origin's side): its far end does not know yet.
+    Ending {
+        /// The half.
+        to: HalfAddr,
+        /// The stream's number.
+        stream: u16,
+        /// The far end has not answered yet.
+        connected: bool,
+        /// What it may still send.
+        left: Left,
+    },
     /// An edge wants a stream on this circuit (origin's side).
     Attach {
         /// The half.
@@ -219,6 +231,7 @@ impl HalfControl {
             HalfControl::EdgeMade { to, .. }
             | HalfControl::Attach { to, .. }
             | HalfControl::Broken { to, .. }
+            | HalfControl::Ending { to, .. }
             | HalfControl::Joined { to, .. }
             | HalfControl::Created { to, .. }
             | HalfControl::Spliced { to, .. }
@@ -522,6 +535,8 @@ pub struct StreamTotals {
     pub overflowed: u64,
     /// SENDMEs, XONs and XOFFs that broke the rules.
     pub flow_violations: u64,
+    /// Messages of streams that we ended, from far ends that did not know yet.
+    pub late: u64,
     /// BEGINs and RESOLVEs past what one circuit may ask for.
     pub too_many: u64,
 }
@@ -538,6 +553,7 @@ impl StreamTotals {
         self.packaged += other.packaged;
         self.overflowed += other.overflowed;
         self.flow_violations += other.flow_violations;
+        self.late += other.late;
     }
 }
 

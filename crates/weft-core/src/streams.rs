@@ -10,6 +10,7 @@ use std::time::Instant;
 use weft_cell::Cell;
 
 use crate::address::EdgeAddr;
+use crate::ended::{Ended, Late, Left};
 use crate::flow::CircuitFlow;
 use crate::stream_dos::{StreamBucket, StreamDosParams, StreamVerdict};
 
@@ -32,6 +33,8 @@ pub struct Streams {
     last: Option<(u16, u8, EdgeAddr)>,
     /// One end for each hop that streams may lead to; a relay has one, toward the origin.
     pub ends: Vec<HopEnd>,
+    /// Streams that this side, the origin's, ended first.
+    pub ended: Ended,
     /// Where the search for a free stream id goes on.
     next_id: u16,
     /// Streams that may still be opened, once one was.
@@ -64,6 +67,8 @@ pub struct Stream {
     pub hop: u8,
     /// Its edge, or what came before it had one.
     pub edge: Place,
+    /// It is a question and an answer (RESOLVE), without data.
+    pub resolves: bool,
     /// Cells that were sent and for which the edge has no credit back yet.
     owed: u32,
 }
@@ -75,6 +80,8 @@ pub enum Place {
     Deciding(Vec<Box<Cell>>),
     /// There.
     At(EdgeAddr),
+    /// Gone: what comes is for [`Streams::ended`]. Its last cells still wait to be sent.
+    Over,
 }
 
 impl Streams {
@@ -117,7 +124,13 @@ impl Streams {
         if id == 0 || self.has(id) || self.table.len() >= MAX_STREAMS {
             return false;
         }
-        self.table.insert(id, Stream { hop, edge, owed: 0 });
+        let stream = Stream {
+            hop,
+            edge,
+            resolves: false,
+            owed: 0,
+        };
+        self.table.insert(id, stream);
         true
     }
 
@@ -128,7 +141,7 @@ impl Streams {
         }
         loop {
             self.next_id = self.next_id.wrapping_add(1);
-            if self.next_id != 0 && !self.has(self.next_id) {
+            if self.next_id != 0 && !self.has(self.next_id) && !self.ended.has(self.next_id) {
                 return Some(self.next_id);
             }
         }
@@ -154,7 +167,7 @@ impl Streams {
                 self.last = Some((id, hop, edge));
                 Some(edge)
             }
-            Place::Deciding(_) => None,
+            Place::Deciding(_) | Place::Over => None,
         }
     }
 
@@ -163,8 +176,36 @@ impl Streams {
         let stream = self.table.get_mut(&id)?;
         match std::mem::replace(&mut stream.edge, Place::At(edge)) {
             Place::Deciding(early) => Some(early),
-            Place::At(_) => None,
+            Place::At(_) | Place::Over => None,
         }
+    }
+
+    /// The origin's edge of a stream is about to send END, and is gone. `connected`: the far end has
+    /// not answered yet; `left`: what it may still send.
+    pub fn edge_ends(&mut self, id: u16, connected: bool, left: Left, now: Instant) {
+        let Some(stream) = self.table.get_mut(&id) else {
+            return;
+        };
+        self.last = None;
+        stream.edge = Place::Over;
+        let (connected, left) = match left {
+            Left::Windows { sendmes, .. } if stream.resolves => {
+                (false, Left::Windows { data: 0, sendmes })
+            }
+            left => (connected && !stream.resolves, left),
+        };
+        let hop = stream.hop;
+        let rtt = self
+            .ends
+            .get(usize::from(hop))
+            .and_then(|end| end.flow.rtt())
+            .map(|rtt| rtt.max);
+        let late = Late {
+            hop,
+            connected,
+            left,
+        };
+        self.ended.add(id, late, rtt, self.next_id, now);
     }
 
     /// Ends a stream.
@@ -200,7 +241,7 @@ impl Streams {
             .values()
             .map(|stream| match &stream.edge {
                 Place::Deciding(early) => early.len(),
-                Place::At(_) => 0,
+                Place::At(_) | Place::Over => 0,
             })
             .sum();
         pending + early

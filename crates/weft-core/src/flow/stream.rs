@@ -8,6 +8,7 @@ use weft_cell::stream_msg::{Xoff, Xon};
 use super::vegas::ewma;
 use super::{CcParams, FlowError};
 use crate::bucket::TokenBucket;
+use crate::ended::Left;
 
 /// DATA cells that a stream's window begins with.
 const WINDOW: u16 = 500;
@@ -124,6 +125,17 @@ impl StreamFlow {
                 *package = package.saturating_sub(u16::try_from(cells).unwrap_or(u16::MAX));
             }
             Kind::XonXoff(state) => state.peer.note_sent(cells),
+        }
+    }
+
+    /// What the other end may still send once we end the stream, until it knows.
+    pub fn left(&self) -> Left {
+        match &self.0 {
+            Kind::Fixed { package, deliver } => Left::Windows {
+                data: *deliver,
+                sendmes: (WINDOW - *package) / INCREMENT,
+            },
+            Kind::XonXoff(_) => Left::Time,
         }
     }
 
@@ -247,6 +259,8 @@ struct Drain {
     rate: u64,
     /// What the last XON said; 0: none was sent, or that it is not known.
     told: u64,
+    /// Bytes that the socket took without leaving any, since it left some or the rate was doubled.
+    free: u64,
 }
 
 impl XonXoff {
@@ -280,6 +294,7 @@ impl XonXoff {
                 drained: 0,
                 rate: 0,
                 told: 0,
+                free: 0,
             },
         }
     }
@@ -328,11 +343,10 @@ impl XonXoff {
 
     fn note_queue(&mut self, queued: usize, written: usize, now: Instant) -> Option<FlowMsg> {
         self.drain.measure(queued, written, now);
-        let message = self.drain.decide(queued, now);
         if queued == 0 {
-            self.drain.emptied();
+            self.drain.emptied(written);
         }
-        message
+        self.drain.decide(queued, now)
     }
 }
 
@@ -379,6 +393,9 @@ impl Drain {
         self.drained = self
             .drained
             .saturating_add(u64::try_from(written).unwrap_or(u64::MAX));
+        if written > 0 && queued > 0 {
+            self.free = 0;
+        }
         let Some(since) = self.waiting_since else {
             // What has just come and was not offered to the socket does not wait yet.
             if queued > BURST || (queued > 0 && written > 0) {
@@ -431,12 +448,21 @@ impl Drain {
         FlowMsg::Xon(u32::try_from(self.rate).unwrap_or(u32::MAX))
     }
 
-    /// Nothing waits. A socket that takes all that comes may be faster than we could see.
-    fn emptied(&mut self) {
+    /// Nothing waits, after `written` more bytes were taken. A socket that takes all that comes may be
+    /// faster than we could see: how fast that was depends on the far end, which does as our last XON
+    /// said. So the rate is doubled, once for as many bytes as XONs must be apart.
+    ///
+    /// C tor begins to count anew whenever something waits. There that is after 32 cells at most;
+    /// here a turn may bring many more before it writes, and a reader that takes them all at once,
+    /// now and then, would be held for ever to what came while it paused.
+    fn emptied(&mut self, written: usize) {
         self.waiting_since = None;
-        if self.drained >= self.rate_bytes && self.told != 0 {
-            self.rate = (self.rate * 2).min(MAX_RATE);
-            self.drained = 0;
+        self.free = (self.free).saturating_add(u64::try_from(written).unwrap_or(u64::MAX));
+        if self.free >= self.rate_bytes {
+            self.free = 0;
+            if self.told != 0 {
+                self.rate = (self.rate * 2).min(MAX_RATE);
+            }
         }
     }
 }

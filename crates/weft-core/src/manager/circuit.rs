@@ -250,6 +250,12 @@ impl LocalConnectionManager {
                 self.on_edge_made(addr, stream, edge, now);
             }
             HalfControl::Broken { what, .. } => self.on_stream_broken(addr, what, now),
+            HalfControl::Ending {
+                stream,
+                connected,
+                left,
+                ..
+            } => self.on_ending(addr, stream, connected, left, now),
             HalfControl::Attach {
                 edge,
                 hop,

@@ -12,7 +12,8 @@ use weft_cell::stream_msg::{Begin, Connected, End, Resolve, Resolved, Xoff, Xon}
 
 use super::LocalConnectionManager;
 use crate::address::{ConnectionId, EdgeAddr, HalfAddr};
-use crate::edge::{At, Edge, EdgeNews, MAX_WAITING, Phase, RANDOM_BYTES};
+use crate::edge::{At, Bytes, Edge, EdgeNews, MAX_WAITING, Phase, RANDOM_BYTES};
+use crate::ended::Left;
 use crate::flow::{FlowError, FlowMsg, Side, StreamFlow};
 use crate::message::{Carried, EdgeCell, EdgeControl, HalfControl, ToController};
 use crate::origin::{AppRefusal, EndedBy, OriginEvent, OriginId, StreamOpening};
@@ -246,6 +247,7 @@ impl LocalConnectionManager {
     pub fn edge_wrote(&mut self, slot: u32, count: usize, now: Instant) {
         if let Some(edge) = self.edges.get_mut(slot) {
             edge.out.take(count);
+            edge.note_out(now);
             self.mind_queue(slot, count, now);
             self.settle(now);
         }
@@ -299,8 +301,8 @@ impl LocalConnectionManager {
             stream: body.stream_id(),
         };
         let Some(edge) = self.edges.at(edge).filter(|edge| edge.at == Some(here)) else {
-            // Ended here while this was on its way.
-            self.totals.cells_dropped += 1;
+            // Ended here while this was on its way from its half, which knew the stream.
+            self.totals.streams.late += 1;
             self.pool.put(cell);
             return;
         };
@@ -326,6 +328,16 @@ impl LocalConnectionManager {
             }
             (RelayCmd::END, _) => {
                 self.far_end(slot, End::decode(data), EndedBy::Exit);
+                Ok(())
+            }
+            (RelayCmd::CONNECTED | RelayCmd::RESOLVED, Phase::Open) => {
+                self.send(
+                    HalfControl::Broken {
+                        to: half,
+                        what: "CONNECTED or RESOLVED on a stream that is open",
+                    }
+                    .into(),
+                );
                 Ok(())
             }
             (RelayCmd::SENDME, _) => edge.flow.sendme(),
@@ -362,16 +374,11 @@ impl LocalConnectionManager {
         self.totals.streams.delivered += data.len() as u64;
         if edge.out.len() + data.len() > MAX_WAITING {
             self.totals.streams.overflowed += 1;
-            self.edge_says(
-                slot,
-                RelayCmd::END,
-                &End::new(EndReason::RESOURCELIMIT).encode(),
-                now,
-            );
-            self.far_end(slot, End::new(EndReason::RESOURCELIMIT), EndedBy::Us);
+            self.give_up(slot, now);
             return Ok(());
         }
         edge.out.push(data);
+        edge.note_out(now);
         self.list_edge(slot);
         self.mind_queue(slot, 0, now);
         Ok(())
@@ -465,8 +472,14 @@ impl LocalConnectionManager {
         let slot = addr.slot;
         let Some(edge) = self.edges.at(addr) else {
             // It is gone: a stream that was opened for it must not stay.
-            if let EdgeControl::Attached { half, stream, .. } = control {
-                self.end_unwanted(half, addr, stream, now);
+            if let EdgeControl::Attached {
+                half,
+                stream,
+                vegas,
+                ..
+            } = control
+            {
+                self.end_unwanted(half, addr, stream, vegas, now);
             }
             return;
         };
@@ -479,7 +492,7 @@ impl LocalConnectionManager {
             } => {
                 if edge.phase != Phase::Opening || edge.at.is_some() || edge.asked != Some(half) {
                     // It was taken back meanwhile.
-                    return self.end_unwanted(half, addr, stream, now);
+                    return self.end_unwanted(half, addr, stream, vegas, now);
                 }
                 edge.at = Some(At { half, stream });
                 edge.asked = None;
@@ -656,7 +669,16 @@ impl LocalConnectionManager {
     // ---- helpers ----
 
     /// Ends a stream that was opened for an edge that does not want it any more.
-    fn end_unwanted(&mut self, half: HalfAddr, edge: EdgeAddr, stream: u16, now: Instant) {
+    fn end_unwanted(
+        &mut self,
+        half: HalfAddr,
+        edge: EdgeAddr,
+        stream: u16,
+        vegas: bool,
+        now: Instant,
+    ) {
+        let left = self.stream_flow(vegas, Side::Client).left();
+        self.tell_ending(half, stream, true, left, now);
         let mut cell = self.pool.take();
         let end = End::new(EndReason::MISC).encode();
         let _ = relay::encode(cell.body_mut(), RelayCmd::END, stream, &end, &mut self.rng);
@@ -671,6 +693,12 @@ impl LocalConnectionManager {
         ) else {
             return;
         };
+        if command == RelayCmd::END
+            && let Some(edge) = self.edges.get(slot).filter(|edge| edge.origin.is_some())
+        {
+            let (connected, left) = (edge.phase == Phase::Opening, edge.flow.left());
+            self.tell_ending(at.half, at.stream, connected, left, now);
+        }
         let mut cell = self.pool.take();
         // END's, CONNECTED's and SENDME's data are short.
         let _ = relay::encode(cell.body_mut(), command, at.stream, data, &mut self.rng);
@@ -682,6 +710,62 @@ impl LocalConnectionManager {
             },
             now,
         );
+    }
+
+    /// Tells a half that END comes, ahead of it.
+    fn tell_ending(
+        &mut self,
+        half: HalfAddr,
+        stream: u16,
+        connected: bool,
+        left: Left,
+        now: Instant,
+    ) {
+        if half.thread == self.me {
+            self.on_ending(half, stream, connected, left, now);
+        } else {
+            self.send(
+                HalfControl::Ending {
+                    to: half,
+                    stream,
+                    connected,
+                    left,
+                }
+                .into(),
+            );
+        }
+    }
+
+    /// Ends the streams whose sockets have not taken what is as old as this.
+    pub(super) fn free_edges(&mut self, older_than: Duration, now: Instant) {
+        let old: Vec<u32> = self
+            .edges
+            .iter()
+            .filter(|(_, edge)| !edge.out.is_empty() && edge.age(now) >= older_than)
+            .map(|(slot, _)| slot)
+            .collect();
+        for slot in old {
+            let queued = self.edges.get(slot).map_or(0, |edge| edge.out.capacity());
+            self.totals.streams.overflowed += 1;
+            self.totals.freed_for_memory += queued as u64;
+            self.give_up(slot, now);
+        }
+    }
+
+    /// Ends a stream for want of memory, with what waits for its socket.
+    fn give_up(&mut self, slot: u32, now: Instant) {
+        let end = End::new(EndReason::RESOURCELIMIT);
+        if self
+            .edges
+            .get(slot)
+            .is_some_and(|edge| edge.phase != Phase::Over)
+        {
+            self.edge_says(slot, RelayCmd::END, &end.encode(), now);
+            self.far_end(slot, end, EndedBy::Us);
+        }
+        if let Some(edge) = self.edges.get_mut(slot) {
+            edge.out = Bytes::default();
+        }
     }
 
     /// Hands a message to a half, wherever it is.

@@ -600,7 +600,7 @@ impl LocalConnectionManager {
                 sent += 1;
             }
             let active = !half.queue.is_empty();
-            if half.blocked && Self::may_unblock(half.queue.len()) {
+            if half.blocked && half.queue.len() <= self.params.queue_low {
                 half.blocked = false;
                 self.unblocked.push(choice.half);
             }
@@ -785,11 +785,14 @@ impl LocalConnectionManager {
                 + link.destroys.len() * size_of::<(u32, DestroyReason)>();
             ages.add(Duration::ZERO, bytes as u64);
         }
-        ages.add(Duration::ZERO, self.edge_bytes() as u64);
+        for (_, edge) in self.edges.iter() {
+            ages.add(edge.age(now), edge.out.capacity() as u64);
+        }
         ages
     }
 
-    /// Closes the circuits whose oldest queued cell is at least this old.
+    /// Closes the circuits whose oldest queued cell is at least this old, and ends the streams whose
+    /// socket has not taken what is as old.
     fn free_memory(&mut self, older_than: Duration, now: Instant) {
         let old: Vec<u32> = self
             .halves
@@ -807,6 +810,7 @@ impl LocalConnectionManager {
             self.totals.freed_for_memory += queued as u64;
             self.close_half(slot, DestroyReason::RESOURCELIMIT, Tell::Both, now);
         }
+        self.free_edges(older_than, now);
     }
 
     /// Ends every circuit, with a DESTROY to each side: the relay is going down.

@@ -209,7 +209,11 @@ impl LocalConnectionManager {
             .and_then(|streams| {
                 let vegas = streams.ends.get(usize::from(hop))?.flow.is_vegas();
                 let id = streams.free_id()?;
-                streams.add(id, hop, Place::At(edge)).then_some((id, vegas))
+                if !streams.add(id, hop, Place::At(edge)) {
+                    return None;
+                }
+                streams.get_mut(id)?.resolves = command == RelayCmd::RESOLVE;
+                Some((id, vegas))
             });
         match opened {
             Some((stream, vegas)) => {

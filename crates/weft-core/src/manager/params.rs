@@ -24,6 +24,10 @@ pub struct RelayParams {
     pub max_queue_away: usize,
     /// The same toward the origin (consensus `circ_max_cell_queue_size`).
     pub max_queue_toward: usize,
+    /// Cells in the queue of a circuit that ends or begins here past which its streams wait.
+    pub queue_high: usize,
+    /// And at which they go on.
+    pub queue_low: usize,
     /// Circuits that one link may carry.
     pub max_circuits_per_link: usize,
     /// EWMA half-life of circuit priority (`CircuitPriorityHalflife`).
@@ -61,6 +65,8 @@ impl RelayParams {
             nonearly_extend: false,
             max_queue_away: 2500,
             max_queue_toward: 2500,
+            queue_high: 512,
+            queue_low: 256,
             max_circuits_per_link: 65536,
             circuit_priority_half_life: Duration::from_secs(30),
             wait: Duration::from_secs(60),

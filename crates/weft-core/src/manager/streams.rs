@@ -10,6 +10,7 @@ use weft_cell::{Cell, ChanCmd, RelayCmd};
 
 use super::{LocalConnectionManager, Tell};
 use crate::address::{EdgeAddr, HalfAddr};
+use crate::ended::Left;
 use crate::flow::CircuitFlow;
 use crate::half::{CircuitHalf, Purpose, Role};
 use crate::handshake::PeerIdentity;
@@ -17,13 +18,7 @@ use crate::message::{
     Carried, Control, EdgeCell, EdgeControl, HalfControl, StreamAsk, StreamRequest, ToController,
 };
 use crate::stream_dos::StreamVerdict;
-use crate::streams::{MAX_EARLY, Place, Streams};
-
-/// Cells in a half's queue past which its edges wait (C tor's `cell_queue_highwatermark` is 256; a
-/// run of the scheduler may take that many at once).
-const QUEUE_HIGH: usize = 512;
-/// And below which they go on.
-const QUEUE_LOW: usize = 256;
+use crate::streams::{MAX_EARLY, Place, Stream, Streams};
 
 impl LocalConnectionManager {
     // ---- from the circuit ----
@@ -169,7 +164,8 @@ impl LocalConnectionManager {
         // Its edge is still being decided about, or it was ended on this side while this was on its
         // way.
         let found = streams.get_mut(stream);
-        if found.as_ref().is_some_and(|stream| stream.hop != from_hop) {
+        let over = |stream: &Stream| matches!(stream.edge, Place::Over);
+        if (found.as_ref()).is_some_and(|stream| stream.hop != from_hop && !over(stream)) {
             // A hop before the exit that speaks in the exit's place.
             self.pool.put(cell);
             let what = "a message of a stream from a hop that it does not lead to";
@@ -181,14 +177,35 @@ impl LocalConnectionManager {
                 self.pool.put(cell);
             }
             Some(Place::Deciding(early)) if early.len() < MAX_EARLY => early.push(cell),
-            Some(_) => {
+            Some(Place::Deciding(_) | Place::At(_)) => {
                 self.pool.put(cell);
                 self.protocol_error(slot, "too much data for a stream that is not open", now);
             }
-            None => {
-                self.totals.cells_dropped += 1;
+            Some(Place::Over) | None => {
+                if streams.ended.allows(stream, from_hop, command, now) {
+                    if command == RelayCmd::END || command == RelayCmd::RESOLVED {
+                        streams.remove(stream);
+                    }
+                    self.totals.streams.late += 1;
+                } else {
+                    self.totals.cells_dropped += 1;
+                }
                 self.pool.put(cell);
             }
+        }
+    }
+
+    /// An origin's edge is about to send END.
+    pub(super) fn on_ending(
+        &mut self,
+        half: HalfAddr,
+        stream: u16,
+        connected: bool,
+        left: Left,
+        now: Instant,
+    ) {
+        if let Some(streams) = self.halves.at(half).and_then(CircuitHalf::streams_mut) {
+            streams.edge_ends(stream, connected, left, now);
         }
     }
 
@@ -347,7 +364,7 @@ impl LocalConnectionManager {
         };
         while let Some((_, front)) = end.pending.front() {
             let command = RelayBody::new(front.body()).command();
-            if queue.len() >= QUEUE_HIGH {
+            if queue.len() >= self.params.queue_high {
                 *blocked = true;
                 end.flow.set_blocked(true, now);
                 break;
@@ -405,11 +422,6 @@ impl LocalConnectionManager {
         for hop in 0..hops {
             self.package(slot, hop, now);
         }
-    }
-
-    /// Whether a queue of this length, of a half that is blocked, is short enough to go on.
-    pub(super) fn may_unblock(queued: usize) -> bool {
-        queued <= QUEUE_LOW
     }
 
     // ---- what the controller and edges decide ----
@@ -517,6 +529,7 @@ impl LocalConnectionManager {
                         self.pool.put(cell);
                     }
                 }
+                Place::Over => {}
             }
         }
     }

@@ -40,6 +40,10 @@ pub(super) fn relay_params(
         nonearly_extend: consensus.allow_nonearly_extend,
         max_queue_away: size(consensus.circ_max_cell_queue_size_out),
         max_queue_toward: size(consensus.circ_max_cell_queue_size),
+        // C tor reads streams as soon as its queue has fallen to cellq_low, cell by cell; here a run of
+        // the scheduler may take cellq_high cells at once, and the next comes a while later.
+        queue_high: 2 * size(consensus.cellq_high),
+        queue_low: size(consensus.cellq_high.max(consensus.cellq_low)),
         circuit_priority_half_life: half_life,
         idle_relay_link: consensus.nf_conntimeout_relays,
         idle_client_link: consensus.nf_conntimeout_clients,

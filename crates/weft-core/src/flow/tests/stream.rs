@@ -320,6 +320,26 @@ fn xon_says_how_fast_the_reader_is() {
 }
 
 #[test]
+fn a_reader_that_reads_in_lumps_is_not_held_to_what_came_while_it_paused() {
+    // 20 MB/s can come; the reader pauses for 30 ms, then reads all that comes for 70 ms.
+    let mut stream = Stream::new(5, 20_000, 0, true);
+    let mut read = Vec::new();
+    for _ in 0..200 {
+        stream.reader = 0;
+        stream.run(30);
+        stream.reader = 1_000_000;
+        let before = stream.read;
+        stream.run(70);
+        read.push(stream.read - before);
+    }
+    // Of 1.4 MB that could come in these 70 ms.
+    let late: usize = read[100..].iter().sum();
+    assert!(late > 100 * 1_000_000, "{read:?}");
+    // And no more is said than what was sent can have caused (the sender minds).
+    assert!(stream.longest <= stream.bound());
+}
+
+#[test]
 fn a_reader_that_became_faster_is_told_of() {
     let mut stream = Stream::new(20, 10_000, 500, true);
     stream.run(5000);
