@@ -162,14 +162,14 @@ impl<C: Chooser> Client<C> {
         if stream.for_controller {
             self.outputs.push_back(super::Output::Looked {
                 stream: id,
-                resolved,
-            });
-        } else {
-            self.command(OriginCommand::AnswerResolve {
-                stream: id,
-                resolved,
+                resolved: resolved.clone(),
             });
         }
+        // A controller's lookup has an edge, too, which is over by this.
+        self.command(OriginCommand::AnswerResolve {
+            stream: id,
+            resolved,
+        });
         self.tell(ClientEvent::Stream {
             stream: stream.info(),
             what: StreamNews::Closed(StreamEnd::Local(EndReason::DONE)),

@@ -342,6 +342,22 @@ fn lookups_are_answered_here_or_by_an_exit() {
 }
 
 #[test]
+fn a_controller_s_lookup_of_an_address_leaves_nothing_behind() {
+    let mut world = World::new(5, 2, "accept 80,443");
+    world.ready();
+    let what = AppOpening::Resolve {
+        name: "192.0.2.9".to_owned(),
+    };
+    let stream = world.client.look_up(what, world.now).unwrap();
+    world.run();
+    let looked =
+        |output: &Output| matches!(output, Output::Looked { stream: id, .. } if *id == stream);
+    assert!(world.outputs.iter().any(looked));
+    // Its edge is told, and so closed.
+    assert!(world.answered.contains_key(&stream));
+}
+
+#[test]
 fn maps_lead_elsewhere_and_to_chosen_exits() {
     let mut world = World::new(5, 3, "accept 80,443");
     world.ready();
