@@ -73,6 +73,18 @@ pub enum LogError {
     Twice,
 }
 
+/// Logs why the process ends: in these words, and in C tor's, where programs look for those.
+pub fn failed(why: &str, in_tors_words: Option<&str>) {
+    match in_tors_words {
+        Some(words) => {
+            tracing::warn!("{why}");
+            tracing::warn!("{words}");
+            tracing::error!("Reading config failed--see warnings above.");
+        }
+        None => tracing::error!("{why}"),
+    }
+}
+
 /// The process's log.
 #[derive(Clone, Debug)]
 pub struct Logging {

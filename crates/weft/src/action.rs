@@ -4,6 +4,8 @@ use std::io::{self, Write as _};
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, bail};
+use rand::RngExt as _;
+use weft_node::control::auth::hash_password;
 use weft_node::keys::RelayKeys;
 use weft_node::logging::Logging;
 use weft_node::process::lock::{DataDirLock, LockError};
@@ -14,10 +16,20 @@ use weft_node::torrc::{Action, CommandLine, FingerprintKind, Host, Loaded, Optio
 use crate::help::HELP;
 
 /// Does what needs no configuration; `false` where the action is none of that.
-pub(crate) fn immediate(action: Action) -> anyhow::Result<bool> {
-    match action {
+pub(crate) fn immediate(command_line: &CommandLine) -> anyhow::Result<bool> {
+    match command_line.action {
         Action::Help => print(HELP)?,
-        Action::Version => print(concat!("Weft version ", env!("CARGO_PKG_VERSION"), ".\n"))?,
+        // The second line is what Stem and others who start a Tor look for.
+        Action::Version => print(format!(
+            "Weft version {}.\nTor version {}.\n",
+            env!("CARGO_PKG_VERSION"),
+            weft_node::control::VERSION
+        ))?,
+        Action::HashPassword => {
+            let password = command_line.password.as_deref().unwrap_or_default();
+            let hashed = hash_password(password.as_encoded_bytes(), rand::rng().random());
+            print(format!("{hashed}\n"))?;
+        }
         Action::ListModules => print("relay: yes\ndirauth: no\ndircache: no\npow: no\n")?,
         Action::ListTorrcOptions => {
             print(lines(
@@ -56,7 +68,7 @@ pub(crate) fn with_options(
 /// keys yet gets them; where it runs, its lock is held and they are only read.
 fn list_fingerprint(options: &Options, kind: FingerprintKind) -> anyhow::Result<()> {
     if !options.is_relay() {
-        bail!("only a relay has identity keys: set ORPort");
+        bail!("Clients don't have long-term identity keys. Exiting. To have a relay, set ORPort");
     }
     let config = key_config(options);
     config.prepare_directories()?;

@@ -24,6 +24,7 @@ Instead of running:
       --list-fingerprint [rsa|ed25519]
                              print the relay's nickname and fingerprint,
                              making its keys where it has none
+      --hash-password WORD   print what HashedControlPassword wants
       --list-torrc-options   print the name of every option
       --list-deprecated-options
       --list-modules         print which parts of Tor this program has

@@ -10,9 +10,12 @@ mod lab;
 mod sim;
 mod stop;
 
+use std::ffi::OsString;
+use std::io::{self, IsTerminal as _};
 use std::process::ExitCode;
 
 use weft_node::logging;
+use weft_node::relay::StartError;
 use weft_node::torrc::{Action, CommandLine, Host, Quiet, Report};
 
 #[global_allocator]
@@ -40,8 +43,16 @@ fn run() -> anyhow::Result<ExitCode> {
     if words.peek().is_some_and(|word| word == "sim") {
         return sim::main(words);
     }
-    let command_line = CommandLine::parse(words).map_err(|report| told(&report))?;
-    if action::immediate(command_line.action)? {
+    let words: Vec<OsString> = words.collect();
+    let quiet = CommandLine::quiet_of(&words);
+    let command_line = match CommandLine::parse(words) {
+        Ok(command_line) => command_line,
+        Err(report) => {
+            logging::start(quiet)?;
+            return Err(told(&report));
+        }
+    };
+    if action::immediate(&command_line)? {
         return Ok(ExitCode::SUCCESS);
     }
     // A dump is read by programs: nothing but it may be on standard output.
@@ -51,13 +62,24 @@ fn run() -> anyhow::Result<ExitCode> {
     };
     let logging = logging::start(quiet)?;
     let loaded = weft_node::torrc::load(&command_line, &Host::system()).map_err(|report| {
-        let error = told(&report);
-        report.without_errors().log();
-        error
+        report.clone().without_errors().log();
+        told(&report)
     })?;
     loaded.report.log();
-    action::with_options(&command_line, loaded, &logging)?;
+    if let Err(why) = action::with_options(&command_line, loaded, &logging) {
+        if is_read_by_a_program() {
+            let start: Option<&StartError> = why.downcast_ref();
+            logging::failed(&story(&why), start.and_then(StartError::in_tors_words));
+        }
+        return Err(why);
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Programs that start a Tor (Stem, browsers) read in its log on standard output why it ended.
+/// People at a terminal read it once, on standard error.
+fn is_read_by_a_program() -> bool {
+    !io::stdout().is_terminal()
 }
 
 /// An error and what caused it. Most errors tell their cause in their own words: what has been said
@@ -75,13 +97,16 @@ fn story(error: &anyhow::Error) -> String {
 
 /// The errors of a report, one per line, and what that means.
 fn told(report: &Report) -> anyhow::Error {
+    if is_read_by_a_program() {
+        report.log_failure();
+    }
     anyhow::anyhow!("{report}\nnothing was started: correct the above first")
 }
 
 #[cfg(test)]
 mod tests {
     use std::error::Error;
-    use std::{fmt, io};
+    use std::fmt;
 
     use super::*;
 

@@ -2,8 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use rand::Rng;
+
+use super::virtual_addresses::Virtual;
+use crate::torrc::VirtualNetworks;
+
 /// Replacements in a row at most: maps may lead in circles.
 const MAX_REWRITES: usize = 16;
+/// Virtual addresses that are tried until one is free.
+const VIRTUAL_TRIES: usize = 100;
 /// Entries at most that controllers may make.
 const MAX_ENTRIES: usize = 4096;
 
@@ -61,6 +68,25 @@ impl AddressMap {
     /// Entries.
     fn len(&self) -> usize {
         self.exact.len() + self.ends.len()
+    }
+
+    /// Maps a name or an address that we choose; the one that was chosen for the same before, if
+    /// one was. `None`: there is no room, or none was found that is free.
+    pub fn map_virtual(
+        &mut self,
+        kind: Virtual,
+        to: &str,
+        networks: VirtualNetworks,
+        rng: &mut impl Rng,
+    ) -> Option<String> {
+        let to = to.to_ascii_lowercase();
+        let known = |(from, found): &(&String, &String)| **found == to && kind.owns(from, networks);
+        if let Some((from, _)) = self.exact.iter().find(known) {
+            return Some(from.clone());
+        }
+        let mut tries = (0..VIRTUAL_TRIES).map(|_| kind.choose(networks, rng));
+        let from = tries.find(|from| !self.exact.contains_key(from))?;
+        self.map(&from, &to).then_some(from)
     }
 
     /// What a name stands for, if it is mapped.
@@ -149,6 +175,22 @@ mod tests {
         assert_eq!(map.rewrite("a"), None);
         assert_eq!(map.rewrite("b").as_deref(), Some("a"));
         assert_eq!(map.entries(), [("b".to_owned(), "a".to_owned())]);
+    }
+
+    #[test]
+    fn one_target_has_one_virtual_address_of_a_kind() {
+        use rand::SeedableRng as _;
+        let mut map = AddressMap::default();
+        let mut rng = rand::rngs::StdRng::from_seed([3; 32]);
+        let networks = VirtualNetworks::default();
+        let mut ask = |kind, to: &str| map.map_virtual(kind, to, networks, &mut rng);
+        let first = ask(Virtual::Ipv4, "a.example");
+        assert!(first.is_some());
+        assert_eq!(ask(Virtual::Ipv4, "A.example"), first);
+        assert_ne!(ask(Virtual::Ipv4, "b.example"), first);
+        assert_ne!(ask(Virtual::Name, "a.example"), first);
+        let first = first.unwrap_or_default();
+        assert_eq!(map.rewrite(&first).as_deref(), Some("a.example"));
     }
 
     #[test]

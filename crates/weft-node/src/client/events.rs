@@ -2,11 +2,13 @@
 //! lines (control-spec 4.1, 3.9).
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use weft_cell::reason::{DestroyReason, EndReason};
 use weft_core::address::ConnectionId;
 use weft_core::origin::{LinkState, OriginId};
+use weft_dir::client::Network;
 
 use super::isolation::{Fields, Isolation};
 
@@ -59,6 +61,17 @@ pub enum ClientEvent {
         expires: Option<SystemTime>,
         /// The stream that asked.
         stream: Option<ConnectionId>,
+    },
+    /// There is a network to choose paths from, or more of it is known (NEWCONSENSUS, NS).
+    Network(Arc<Network>),
+    /// A guard is new, gone, or doing otherwise than before (GUARD).
+    Guard {
+        /// Its RSA identity.
+        rsa: [u8; 20],
+        /// Its name.
+        nickname: String,
+        /// `NEW`, `UP`, `DOWN`, `DROPPED`.
+        status: &'static str,
     },
     /// The start came further (STATUS_CLIENT BOOTSTRAP).
     Bootstrap(Bootstrap),

@@ -29,6 +29,7 @@ pub mod paths;
 mod settings;
 mod task;
 mod tunnels;
+pub mod virtual_addresses;
 
 pub use handle::{Access, ClientThread, FromClient, Inside, ToClient};
 pub use settings::ClientSettings;

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use rand::Rng;
 use rand::rngs::StdRng;
 use weft_dir::client::Network;
 use weft_path::{
@@ -97,6 +98,16 @@ impl Paths {
     /// The guards, those that are used first in front.
     pub fn guards(&self) -> Vec<GuardInfo> {
         self.selector.guards()
+    }
+
+    /// DROPGUARDS: other guards, drawn anew.
+    pub fn drop_guards(&mut self, now: Now, rng: &mut impl Rng) {
+        self.selector.drop_guards(now.wall, rng);
+    }
+
+    /// DROPTIMEOUTS: how long building took so far does not count any more.
+    pub fn drop_timeouts(&mut self) {
+        self.times.forget();
     }
 
     /// What the state file shall say from now on, where it has changed: all values of a key.

@@ -15,6 +15,7 @@ use weft_core::origin::{OriginCommand, OriginEvent};
 use weft_dir::client::{ClientDirectory, ClientHandle, DirConnection, DirOutcome, Network};
 use weft_dir::clock::SystemClock;
 use weft_dir::command::{Event, Severity};
+use weft_path::{GuardInfo, GuardStatus};
 
 use super::bootstrap::Progress;
 use super::events::{Bootstrap, CircuitEnd, CircuitStatus, ClientEvent};
@@ -74,6 +75,8 @@ pub(super) struct Task {
     state_saved: Instant,
     skew_lines: RateLimit,
     problem_lines: RateLimit,
+    /// The guards as they were told last.
+    guards: BTreeMap<[u8; 20], GuardInfo>,
 }
 
 impl Task {
@@ -123,6 +126,7 @@ impl Task {
             state_saved: now.mono,
             skew_lines: RateLimit::new(QUIET),
             problem_lines: RateLimit::new(QUIET),
+            guards: BTreeMap::new(),
         }
     }
 
@@ -238,6 +242,7 @@ impl Task {
         match network {
             Some(network) => {
                 self.out.send(FromClient::Network(network.clone()));
+                self.tell(ClientEvent::Network(network.clone()));
                 let paths = self.client.chooser();
                 if paths.set_network(network, now, &mut self.rng) {
                     crate::notice!("Other guards are in use now: circuits so far are abandoned");
@@ -264,6 +269,24 @@ impl Task {
             self.save_state();
         }
         self.client.chooser().log_suspicions();
+        self.tell_guards();
+    }
+
+    /// Tells what became of guards since the last second.
+    fn tell_guards(&mut self) {
+        if self.told.receiver_count() == 0 {
+            return;
+        }
+        let all = self.client.chooser_ref().guards();
+        let guards: BTreeMap<_, _> = all.into_iter().map(|guard| (guard.rsa, guard)).collect();
+        for (guard, status) in guard_news(&self.guards, &guards) {
+            self.tell(ClientEvent::Guard {
+                rsa: guard.rsa,
+                nickname: guard.nickname.clone(),
+                status,
+            });
+        }
+        self.guards = guards;
     }
 
     /// Hands out what the state file shall say.
@@ -466,6 +489,34 @@ impl Task {
     }
 }
 
+/// What is new of guards, in C tor's words (control_event_guard).
+fn guard_news<'a>(
+    old: &'a BTreeMap<[u8; 20], GuardInfo>,
+    new: &'a BTreeMap<[u8; 20], GuardInfo>,
+) -> Vec<(&'a GuardInfo, &'static str)> {
+    let is_down = |guard: &GuardInfo| matches!(guard.status, GuardStatus::Down(_));
+    let is_up = |guard: &GuardInfo| guard.status == GuardStatus::Up;
+    let mut news = Vec::new();
+    for (id, guard) in old {
+        if !new.contains_key(id) {
+            news.push((guard, "DROPPED"));
+        }
+    }
+    for (id, guard) in new {
+        let before = old.get(id);
+        if before.is_none() {
+            news.push((guard, "NEW"));
+        }
+        if is_up(guard) && !before.is_some_and(is_up) {
+            news.push((guard, "UP"));
+        }
+        if is_down(guard) && !before.is_some_and(is_down) {
+            news.push((guard, "DOWN"));
+        }
+    }
+    news
+}
+
 /// Takes torrc's maps in.
 fn map_all(client: &mut Client<Paths>, maps: &[(String, String)]) {
     for (from, to) in maps {
@@ -481,4 +532,39 @@ fn socket_pair() -> io::Result<(tokio::net::UnixStream, UnixStream)> {
     ours.set_nonblocking(true)?;
     theirs.set_nonblocking(true)?;
     Ok((tokio::net::UnixStream::from_std(ours)?, theirs))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn guards_are_told_of_when_something_is_new() {
+        let guards = |all: &[(u8, GuardStatus)]| -> BTreeMap<[u8; 20], GuardInfo> {
+            let guard = |(id, status): &(u8, GuardStatus)| GuardInfo {
+                rsa: [*id; 20],
+                nickname: format!("relay{id}"),
+                status: *status,
+                primary: true,
+            };
+            all.iter().map(|one| ([one.0; 20], guard(one))).collect()
+        };
+        let old = guards(&[
+            (1, GuardStatus::Up),
+            (2, GuardStatus::Down(None)),
+            (3, GuardStatus::NeverConnected),
+        ]);
+        let new = guards(&[
+            (1, GuardStatus::Down(None)),
+            (2, GuardStatus::Up),
+            (4, GuardStatus::NeverConnected),
+        ]);
+        let news = guard_news(&old, &new);
+        let told: Vec<(u8, &str)> = news
+            .iter()
+            .map(|(guard, what)| (guard.rsa[0], *what))
+            .collect();
+        assert_eq!(told, [(3, "DROPPED"), (1, "DOWN"), (2, "UP"), (4, "NEW")]);
+        assert!(guard_news(&new, &new).is_empty());
+    }
 }

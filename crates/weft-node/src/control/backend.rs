@@ -208,6 +208,14 @@ pub enum Document {
     Descriptor,
     /// The consensus of microdescriptors.
     Consensus,
+    /// The consensus of the other flavour.
+    ConsensusNs,
+    /// When the consensus begins.
+    ValidAfter,
+    /// Until when it is the newest.
+    FreshUntil,
+    /// When it ends.
+    ValidUntil,
 }
 
 /// The node, as a control port needs it.
@@ -246,6 +254,9 @@ pub trait Backend: Clone + Send + Sync + 'static {
         which: Which,
         document: Document,
     ) -> impl Future<Output = Option<String>> + Send;
+
+    /// Our descriptor and its extra-info document as they would be published now; or why not.
+    fn fresh_descriptors(&self) -> impl Future<Output = Result<String, &'static str>> + Send;
 
     /// Carries out an order.
     fn order(&self, order: Order) -> impl Future<Output = Result<Done, OrderFailed>> + Send;

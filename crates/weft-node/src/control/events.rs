@@ -104,6 +104,10 @@ pub enum Event {
     Configuration(Vec<(String, Option<String>)>),
     /// There is a new consensus: its relays, as `ns/all` has them.
     Consensus(std::sync::Arc<str>),
+    /// These relays are listed otherwise than before: their entries, as `ns/all` has them.
+    Statuses(std::sync::Arc<str>),
+    /// How long building circuits may take: `RESET` or a like, and what follows it.
+    BuildTimes(String),
     /// There are new descriptors of these relays ([`long_name`](super::view::long_name)).
     Descriptors(Vec<String>),
     /// A guard: its name and `NEW`, `UP`, `DOWN`, `BAD`, `GOOD`, `DROPPED`.
@@ -131,6 +135,8 @@ impl Event {
             Event::Signal(_) => "SIGNAL",
             Event::Configuration(_) => "CONF_CHANGED",
             Event::Consensus(_) => "NEWCONSENSUS",
+            Event::Statuses(_) => "NS",
+            Event::BuildTimes(_) => "BUILDTIMEOUT_SET",
             Event::Descriptors(_) => "NEWDESC",
             Event::Guard(..) => "GUARD",
             Event::Liveness(_) => "NETWORK_LIVENESS",
@@ -191,7 +197,8 @@ impl Event {
                 text.push_str("650 OK\r\n");
                 text
             }
-            Event::Consensus(relays) => data(name, relays),
+            Event::Consensus(relays) | Event::Statuses(relays) => data(name, relays),
+            Event::BuildTimes(text) => line(name, text),
             Event::Descriptors(relays) => line(name, &relays.join(" ")),
             Event::Guard(guard, status) => line(name, &format!("ENTRY {guard} {status}")),
             Event::Liveness(live) => line(name, if *live { "UP" } else { "DOWN" }),

@@ -6,170 +6,11 @@ use nix::unistd::{User, geteuid};
 use time::OffsetDateTime;
 
 use super::backend::{Backend, Document, SIGNALS, Which};
+use super::keys::KEYS;
 use super::reply::Reply;
 use super::view::{NodeView, iso_time};
 use super::{events, settings};
 use crate::torrc::{DumpKind, dump};
-
-/// What can be asked for, and what it is; a `*` stands for more. Sorted.
-const KEYS: [(&str, &str); 60] = [
-    (
-        "address",
-        "IP address of this Tor host, if we can guess it.",
-    ),
-    ("address-mappings/all", "Current address mappings."),
-    ("address-mappings/cache", "Current cached DNS replies."),
-    (
-        "address-mappings/config",
-        "Current address mappings from configuration.",
-    ),
-    (
-        "address-mappings/control",
-        "Current address mappings from controller.",
-    ),
-    (
-        "address/v4",
-        "IPv4 address of this Tor host, if we can guess it.",
-    ),
-    (
-        "address/v6",
-        "IPv6 address of this Tor host, if we can guess it.",
-    ),
-    (
-        "circuit-status",
-        "List of current circuits originating here.",
-    ),
-    (
-        "config-can-saveconf",
-        "Is it possible to save the configuration to the \"torrc\" file?",
-    ),
-    (
-        "config-defaults-file",
-        "Current location of the defaults file.",
-    ),
-    ("config-file", "Current location of the \"torrc\" file."),
-    (
-        "config-text",
-        "Return the string that would be written by a saveconf command.",
-    ),
-    ("config/*", "Current configuration values."),
-    (
-        "config/defaults",
-        "List of default values for configuration options. See also config/names",
-    ),
-    (
-        "config/names",
-        "List of configuration options, types, and documentation.",
-    ),
-    ("current-time/local", "Current time on the local system."),
-    ("current-time/utc", "Current UTC time."),
-    (
-        "desc/download-enabled",
-        "Do we try to download router descriptors?",
-    ),
-    ("desc/id/*", "Router descriptors by ID."),
-    ("desc/name/*", "Router descriptors by nickname."),
-    (
-        "dir/status-vote/current/consensus-microdesc",
-        "v3 Microdescriptor consensus.",
-    ),
-    (
-        "dormant",
-        "Is Tor dormant (not building circuits because it's idle)?",
-    ),
-    ("entry-guards", "Which nodes are we using as entry guards?"),
-    (
-        "events/names",
-        "Events that the controller can ask for with SETEVENTS.",
-    ),
-    ("features/names", "What arguments can USEFEATURE take?"),
-    ("fingerprint", "The relay's fingerprint."),
-    (
-        "info/names",
-        "List of GETINFO options, types, and documentation.",
-    ),
-    (
-        "limits/max-mem-in-queues",
-        "Actual limit on memory in queues",
-    ),
-    ("md/all", "All known microdescriptors."),
-    (
-        "md/download-enabled",
-        "Do we try to download microdescriptors?",
-    ),
-    ("md/id/*", "Microdescriptors by ID"),
-    ("md/name/*", "Microdescriptors by name"),
-    ("net/listeners/control", "Bound addresses of control ports"),
-    ("net/listeners/dir", "Bound addresses of directory ports"),
-    ("net/listeners/dns", "Bound addresses of DNS ports"),
-    (
-        "net/listeners/extor",
-        "Bound addresses of extended OR ports",
-    ),
-    (
-        "net/listeners/httptunnel",
-        "Bound addresses of HTTP tunnel ports",
-    ),
-    ("net/listeners/metrics", "Bound addresses of metrics ports"),
-    ("net/listeners/natd", "Bound addresses of NATD ports"),
-    ("net/listeners/or", "Bound addresses of OR ports"),
-    ("net/listeners/socks", "Bound addresses of SOCKS ports"),
-    (
-        "net/listeners/trans",
-        "Bound addresses of transparent ports",
-    ),
-    (
-        "network-liveness",
-        "Current opinion on whether the network is live",
-    ),
-    (
-        "ns/all",
-        "Brief summary of router status (v2 directory format)",
-    ),
-    (
-        "ns/id/*",
-        "Brief summary of router status by ID (v2 directory format).",
-    ),
-    (
-        "ns/name/*",
-        "Brief summary of router status by nickname (v2 directory format).",
-    ),
-    ("orconn-status", "A list of current OR connections."),
-    ("process/descriptor-limit", "File descriptor limit."),
-    (
-        "process/pid",
-        "Process id belonging to the main tor process.",
-    ),
-    ("process/uid", "User id running the tor process."),
-    (
-        "process/user",
-        "Username under which the tor process is running.",
-    ),
-    (
-        "signal/names",
-        "Signal names recognized by the SIGNAL command",
-    ),
-    (
-        "status/bootstrap-phase",
-        "The last bootstrap phase status event that Tor sent.",
-    ),
-    (
-        "status/circuit-established",
-        "Whether we think client functionality is working.",
-    ),
-    (
-        "status/enough-dir-info",
-        "Whether we have enough directory information to build circuits.",
-    ),
-    ("stream-status", "List of current streams."),
-    ("traffic/read", "Bytes read since the process was started."),
-    (
-        "traffic/written",
-        "Bytes written since the process was started.",
-    ),
-    ("uptime", "Uptime of the Tor daemon in seconds."),
-    ("version", "The current version of Tor."),
-];
 
 /// How a question ends.
 enum Answer {
@@ -235,6 +76,10 @@ async fn answer<B: Backend>(backend: &B, node: &NodeView, version: &str, key: &s
                 "NOTICE BOOTSTRAP PROGRESS=0 TAG=starting SUMMARY=\"Starting\"".to_owned(),
             ),
         },
+        "status/fresh-relay-descs" => match backend.fresh_descriptors().await {
+            Ok(text) => Answer::Value(text),
+            Err(why) => Answer::Failed(why),
+        },
         "status/circuit-established" => bit(backend.readiness().await.0),
         "status/enough-dir-info" => bit(backend.readiness().await.1),
         "network-liveness" => {
@@ -267,7 +112,14 @@ async fn documents<B: Backend>(backend: &B, key: &str) -> Answer {
     let (which, document) = match key {
         "ns/all" => (Which::All, Document::RouterStatus),
         "md/all" => (Which::All, Document::Microdescriptor),
+        "dir/status-vote/current/consensus" => (Which::All, Document::ConsensusNs),
         "dir/status-vote/current/consensus-microdesc" => (Which::All, Document::Consensus),
+        "consensus/valid-after" => (Which::All, Document::ValidAfter),
+        "consensus/fresh-until" => (Which::All, Document::FreshUntil),
+        "consensus/valid-until" => (Which::All, Document::ValidUntil),
+        // None is ever fetched.
+        "desc/all-recent" => return Answer::Value(String::new()),
+        _ if key.starts_with("dir/server/") => return Answer::Failed("Servers unavailable"),
         _ => {
             let prefixes = [
                 ("ns/", Document::RouterStatus),
@@ -277,35 +129,50 @@ async fn documents<B: Backend>(backend: &B, key: &str) -> Answer {
             let found = prefixes.iter().find_map(|(prefix, document)| {
                 let rest = key.strip_prefix(prefix)?;
                 if let Some(id) = rest.strip_prefix("id/") {
-                    return Some((id_of(id)?, *document));
+                    return Some((id_of(id), *document));
                 }
                 let name = rest.strip_prefix("name/")?;
-                Some((Which::Name(name.to_owned()), *document))
+                let which = id_of(name).unwrap_or_else(|| Which::Name(name.to_owned()));
+                Some((Some(which), *document))
             });
             match found {
-                Some(found) => found,
-                None => return Answer::Unknown(None),
+                Some((Some(which), document)) => (which, document),
+                Some((None, Document::RouterStatus)) => {
+                    return Answer::Failed("Data not decodeable as hex");
+                }
+                Some((None, Document::Descriptor)) => return no_descriptors(key),
+                Some((None, _)) | None => return Answer::Unknown(None),
             }
         }
     };
     let all = which == Which::All;
     match backend.document(which, document).await {
         Some(text) => Answer::Value(text),
-        None if document == Document::Consensus => Answer::Failed(
-            "Could not open cached consensus. Make sure FetchUselessDescriptors is set to 1.",
-        ),
-        None if document == Document::Descriptor => {
-            let instead = key.replacen("desc/", "md/", 1);
-            let (kind, _) = instead.rsplit_once('/').unwrap_or((&instead, ""));
-            let (asked, _) = key.rsplit_once('/').unwrap_or((key, ""));
-            Answer::Unknown(Some(format!(
-                "We fetch microdescriptors, not router descriptors. You'll need to use {kind}/* \
-                 instead of {asked}/*."
-            )))
-        }
-        None if all => Answer::Value(String::new()),
-        None => Answer::Unknown(None),
+        None => match document {
+            Document::Consensus | Document::ConsensusNs => Answer::Failed(
+                "Could not open cached consensus. Make sure FetchUselessDescriptors is set to 1.",
+            ),
+            Document::ValidAfter | Document::FreshUntil | Document::ValidUntil => {
+                Answer::Failed("No consensus available")
+            }
+            Document::Descriptor => no_descriptors(key),
+            // None at all is an answer.
+            Document::RouterStatus | Document::Microdescriptor if all => {
+                Answer::Value(String::new())
+            }
+            Document::RouterStatus | Document::Microdescriptor => Answer::Unknown(None),
+        },
     }
+}
+
+/// Server descriptors are asked of a node that fetches none.
+fn no_descriptors(key: &str) -> Answer {
+    let (asked, _) = key.rsplit_once('/').unwrap_or((key, ""));
+    let kind = asked.replacen("desc/", "md/", 1);
+    Answer::Unknown(Some(format!(
+        "We fetch microdescriptors, not router descriptors. You'll need to use {kind}/* instead \
+         of {asked}/*."
+    )))
 }
 
 /// A fingerprint, with or without `$`, and a nickname behind it that does not count.
@@ -347,6 +214,19 @@ fn simple(node: &NodeView, version: &str, key: &str) -> Option<Answer> {
         }
         "features/names" => value("VERBOSE_NAMES EXTENDED_EVENTS".to_owned()),
         "dormant" => Some(bit(false)),
+        // Nothing is counted against a limit, so nothing makes the node sleep.
+        "accounting/enabled" => Some(bit(false)),
+        "accounting/hibernating" => value("awake".to_owned()),
+        "bw-event-cache" => {
+            let samples: Vec<String> = node
+                .recent
+                .iter()
+                .map(|(r, w)| format!("{r},{w}"))
+                .collect();
+            value(samples.join(" "))
+        }
+        // There are none yet.
+        "onions/current" | "onions/detached" => value(String::new()),
         "desc/download-enabled" => Some(bit(false)),
         "md/download-enabled" => Some(bit(options.is_client())),
         "address" | "address/v4" => Some(address(node, true)),
@@ -370,8 +250,42 @@ fn simple(node: &NodeView, version: &str, key: &str) -> Option<Answer> {
         "current-time/local" => {
             value(crate::logging::local_iso(SystemTime::now()).replacen(' ', "T", 1))
         }
-        _ => listeners(node, key),
+        _ => listeners(node, key).or_else(|| exit_policy(node, key)),
     }
+}
+
+/// `exit-policy/WHAT`.
+fn exit_policy(node: &NodeView, key: &str) -> Option<Answer> {
+    use crate::torrc::policy::{DEFAULT_EXIT_POLICY, Family, PRIVATE_NETS};
+    let what = key.strip_prefix("exit-policy/")?;
+    let families: &[Family] = match what {
+        "default" => return Some(Answer::Value(DEFAULT_EXIT_POLICY.to_owned())),
+        "reject-private/default" => {
+            let nets: Vec<_> = PRIVATE_NETS
+                .iter()
+                .map(|net| format!("reject {net}:*"))
+                .collect();
+            return Some(Answer::Value(nets.join(",")));
+        }
+        "full" => &[Family::V4, Family::V6],
+        "ipv4" => &[Family::V4],
+        "ipv6" => &[Family::V6],
+        _ => return None,
+    };
+    let Some(policy) = &node.exit_policy else {
+        return Some(Answer::Unknown(Some(
+            "Not running in server mode".to_owned(),
+        )));
+    };
+    if policy.rejects_all() {
+        return Some(Answer::Value("reject *:*".to_owned()));
+    }
+    let entries = policy
+        .entries()
+        .iter()
+        .filter(|e| families.contains(&e.family()));
+    let rules: Vec<String> = entries.map(ToString::to_string).collect();
+    Some(Answer::Value(rules.join("\n")))
 }
 
 fn address(node: &NodeView, v4: bool) -> Answer {
@@ -399,11 +313,6 @@ fn listeners(node: &NodeView, key: &str) -> Option<Answer> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn keys_are_sorted() {
-        assert!(KEYS.is_sorted_by(|a, b| a.0 < b.0));
-    }
 
     #[test]
     fn relays_are_asked_for_by_their_fingerprints() {

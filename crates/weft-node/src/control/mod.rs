@@ -14,10 +14,15 @@
     clippy::cast_possible_truncation
 )]
 
+/// The C tor whose control protocol this is, and behind it our own version: controllers and
+/// programs that start a Tor decide by it what they may ask for.
+pub const VERSION: &str = concat!("0.4.9.11 (Weft-", env!("CARGO_PKG_VERSION"), ")");
+
 pub mod auth;
 pub mod backend;
 pub mod events;
 mod info;
+mod keys;
 pub mod node;
 mod orders;
 pub mod reader;
@@ -25,6 +30,7 @@ pub mod reply;
 pub mod server;
 pub mod session;
 mod settings;
+mod shelf;
 #[cfg(test)]
 mod tests;
 pub mod view;

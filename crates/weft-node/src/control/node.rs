@@ -2,30 +2,29 @@
 //! that it takes when it can.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use base64ct::{Base64Unpadded, Encoding as _};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
-use tor_llcrypto::pk::rsa::RsaIdentity;
 use weft_cell::reason::EndReason;
 use weft_cell::stream_msg::Resolved;
 use weft_core::address::ConnectionId;
 use weft_core::origin::{AppOpening, AppProtocol, LinkState, OriginId};
-use weft_dir::command::RelayFlag;
 use weft_path::{PathError, RelayName};
 
 use super::backend::{Backend, Change, Document, Done, Order, OrderFailed, Signal, Which};
 use super::events::Event;
+use super::shelf::Shelf;
 use super::view::{
     BootstrapView, CircuitView, LinkView, NodeView, StreamView, iso_time, long_name,
 };
-use crate::client::chooser::Chooser as _;
+use crate::client::chooser::{BuildTimeouts, Chooser as _};
 use crate::client::events::{
     Bootstrap, CircuitEnd, CircuitInfo, CircuitPurpose, CircuitStatus, ClientEvent, StreamEnd,
     StreamInfo, StreamNews, StreamPurpose, StreamStatus,
 };
 use crate::client::machine::OrderError;
+use crate::client::virtual_addresses::Virtual;
 use crate::client::{Access, Inside};
 use crate::thread::mesh::WakeUp;
 
@@ -43,6 +42,8 @@ pub enum Ask {
     Signal(Signal),
     /// A controller wants log lines of this kind: `INFO` or `DEBUG`.
     Log(&'static str),
+    /// Our descriptors as they would be published now; or why not.
+    Descriptors(oneshot::Sender<Result<String, &'static str>>),
 }
 
 /// What is remembered of events.
@@ -51,6 +52,9 @@ struct Known {
     established: bool,
     enough: bool,
     links: BTreeMap<ConnectionId, LinkView>,
+    /// The consensus that was told last, and its relays.
+    consensus: Option<[u8; 32]>,
+    relays: BTreeMap<[u8; 20], String>,
 }
 
 /// See the module.
@@ -62,6 +66,7 @@ pub struct Node {
     asks: mpsc::Sender<Ask>,
     main: WakeUp,
     known: Arc<Mutex<Known>>,
+    shelf: Arc<Mutex<Shelf>>,
 }
 
 /// The main thread's ends.
@@ -89,6 +94,7 @@ impl Node {
             asks,
             main,
             known: Arc::default(),
+            shelf: Arc::default(),
         };
         let ends = NodeEnds {
             view: sender,
@@ -101,6 +107,43 @@ impl Node {
     fn known(&self) -> MutexGuard<'_, Known> {
         // What is known is whole at any time.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn shelf(&self) -> MutexGuard<'_, Shelf> {
+        // What is half read is read again.
+        self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// There is a network: all of its relays are told if its consensus is another (NEWCONSENSUS),
+    /// and of those that both list the ones that changed (NS; C tor's
+    /// `notify_control_networkstatus_changed`).
+    fn on_consensus(&self, digest: [u8; 32]) -> Vec<Event> {
+        if self.known().consensus.replace(digest) == Some(digest) {
+            return Vec::new();
+        }
+        let directory = self.view.borrow().options.files.cache_directory.clone();
+        let all = self
+            .shelf()
+            .find(&directory, &Which::All, Document::RouterStatus);
+        let relays = self.shelf().statuses(&directory);
+        let mut known = self.known();
+        let changed: String = match known.relays.is_empty() {
+            true => all.clone().unwrap_or_default(),
+            false => relays
+                .iter()
+                .filter(|(id, new)| known.relays.get(*id).is_some_and(|old| old != *new))
+                .map(|(_, new)| new.as_str())
+                .collect(),
+        };
+        known.relays = relays;
+        let mut events = vec![
+            Event::Status("STATUS_CLIENT", "NOTICE CONSENSUS_ARRIVED".to_owned()),
+            Event::Consensus(all.unwrap_or_default().into()),
+        ];
+        if !changed.is_empty() {
+            events.push(Event::Statuses(changed.into()));
+        }
+        events
     }
 
     /// Tells controllers what the client tells, until it ends.
@@ -177,6 +220,12 @@ impl Node {
                 let details = Event::map_details(&local, utc.as_deref(), failed, stream);
                 Event::Mapped(from, to, details)
             }
+            ClientEvent::Network(network) => return self.on_consensus(network.consensus.digest),
+            ClientEvent::Guard {
+                rsa,
+                nickname,
+                status,
+            } => Event::Guard(long_name(&rsa, &nickname), status),
             ClientEvent::Bootstrap(bootstrap) => Event::Bootstrap(bootstrap_view(&bootstrap)),
             ClientEvent::Established(is) => {
                 self.known().established = is;
@@ -278,19 +327,25 @@ impl Backend for Node {
     async fn maps(&self) -> Vec<(String, String, Option<String>)> {
         self.ask(|inside| {
             let all = inside.client.addresses().entries();
-            all.into_iter().map(|(from, to)| (from, to, None)).collect()
+            let line = |(from, to)| (in_brackets(from), in_brackets(to), None);
+            all.into_iter().map(line).collect()
         })
         .await
         .unwrap_or_default()
     }
 
     async fn document(&self, which: Which, document: Document) -> Option<String> {
-        if document != Document::RouterStatus {
-            // Documents are not kept as they came.
-            return None;
-        }
-        self.ask(move |inside| router_statuses(&inside, &which))
-            .await?
+        let directory = self.view.borrow().options.files.cache_directory.clone();
+        self.shelf().find(&directory, &which, document)
+    }
+
+    async fn fresh_descriptors(&self) -> Result<String, &'static str> {
+        const ENDED: &str = "Error generating descriptor";
+        let (reply, answer) = oneshot::channel();
+        let sent = self.asks.send(Ask::Descriptors(reply)).await;
+        self.main.notify();
+        sent.map_err(|_| ENDED)?;
+        answer.await.map_err(|_| ENDED)?
     }
 
     async fn order(&self, order: Order) -> Result<Done, OrderFailed> {
@@ -302,25 +357,48 @@ impl Backend for Node {
                 })
                 .collect::<Result<Vec<_>, _>>()
         };
+        if let Order::MapAddress { from, to } = &order
+            && let Some(kind) = Virtual::asked(from)
+        {
+            let networks = self.view.borrow().options.apps.virtual_networks;
+            let to = to.clone();
+            let mapped = self.ask(move |inside| {
+                let rng = &mut rand::rng();
+                inside.client.map_virtual_address(kind, &to, networks, rng)
+            });
+            return match mapped.await.flatten() {
+                Some(from) => Ok(Done::Name(in_brackets(from))),
+                None => Err(OrderFailed::new(451, "There is no free virtual address")),
+            };
+        }
         match &order {
-            Order::DropGuards | Order::DropTimeouts => {
-                return Err(OrderFailed::new(
-                    551,
-                    "Not supported by this version of Weft",
-                ));
-            }
-            Order::MapAddress { from, .. } if [".", "0.0.0.0", "::"].contains(&from.as_str()) => {
-                return Err(OrderFailed::new(451, "There are no virtual addresses"));
+            Order::DropGuards => tracing::warn!(
+                "A controller has all guards dropped: others are drawn, and each may be hostile"
+            ),
+            Order::DropTimeouts => {
+                tracing::warn!("A controller has the times forgotten that building circuits took")
             }
             _ => {}
         }
+        let dropped = order == Order::DropTimeouts;
         let relays = match &order {
             Order::NewCircuit { path, .. } | Order::ExtendCircuit { path, .. } => names(path)?,
             _ => Vec::new(),
         };
-        self.ask(move |inside| carry_out(inside, order, &relays).map_err(failed))
+        let done = self
+            .ask(move |inside| carry_out(inside, order, &relays).map_err(failed))
             .await
-            .unwrap_or_else(|| Err(OrderFailed::new(551, "This node is no client")))
+            .unwrap_or_else(|| Err(OrderFailed::new(551, "This node is no client")));
+        if dropped && done.is_ok() {
+            let times = self.ask(|inside| inside.client.chooser().timeouts()).await;
+            if let Some(times) = times {
+                // Nobody may listen.
+                let _ = self
+                    .events
+                    .send(Event::BuildTimes(build_times_reset(times)));
+            }
+        }
+        done
     }
 
     async fn look_up(&self, name: String, address: Option<IpAddr>) -> Option<Resolved> {
@@ -349,6 +427,25 @@ impl Backend for Node {
     fn want_log(&self, kind: &'static str) {
         let _ = self.asks.try_send(Ask::Log(kind));
         self.main.notify();
+    }
+}
+
+/// What BUILDTIMEOUT_SET tells when nothing is known of build times any more
+/// (`cbt_control_event_buildtimeout_set`).
+fn build_times_reset(times: BuildTimeouts) -> String {
+    format!(
+        "RESET TOTAL_TIMES=0 TIMEOUT_MS={} XM=0 ALPHA=0.000000 CUTOFF_QUANTILE=1.000000 \
+         TIMEOUT_RATE=0.000000 CLOSE_MS={} CLOSE_RATE=0.000000",
+        times.timeout.as_millis(),
+        times.close.as_millis()
+    )
+}
+
+/// IPv6 addresses stand in brackets.
+fn in_brackets(host: String) -> String {
+    match host.parse::<Ipv6Addr>() {
+        Ok(_) => format!("[{host}]"),
+        Err(_) => host,
     }
 }
 
@@ -389,8 +486,8 @@ fn carry_out(inside: Inside<'_>, order: Order, relays: &[RelayName]) -> Result<D
             client.close_stream(ConnectionId(stream), EndReason(reason), now)?;
         }
         Order::MapAddress { from, to } => client.map_address(&from, &to)?,
-        // Refused before.
-        Order::DropGuards | Order::DropTimeouts => {}
+        Order::DropGuards => client.chooser().drop_guards(now, &mut rand::rng()),
+        Order::DropTimeouts => client.chooser().drop_timeouts(),
     }
     Ok(Done::Done)
 }
@@ -407,60 +504,6 @@ fn failed(error: OrderError) -> OrderFailed {
         _ => 551,
     };
     OrderFailed::new(code, error.to_string())
-}
-
-/// Entries of the consensus for the relays that can be used.
-fn router_statuses(inside: &Inside<'_>, which: &Which) -> Option<String> {
-    let chooser = inside.client.chooser_ref();
-    let network = chooser.network()?;
-    let one = |rsa: [u8; 20]| router_status(chooser, &RelayName::Rsa(rsa));
-    match which {
-        Which::Id(rsa) => one(*rsa),
-        Which::Name(name) => router_status(chooser, &RelayName::Nickname(name.clone())),
-        Which::All => {
-            let ids = network.consensus.relays().map(|(rsa, _)| rsa);
-            let all = ids.filter_map(|rsa| one(rsa.as_bytes().try_into().ok()?));
-            Some(all.collect())
-        }
-    }
-}
-
-/// One entry, as version 2 of the directory protocol had it (dir-spec 3.4.1); what is not known any
-/// more has C tor's stand-ins: a digest of zeros, and a time far away.
-fn router_status(chooser: &crate::client::paths::Paths, name: &RelayName) -> Option<String> {
-    const FLAGS: [(RelayFlag, &str); 11] = [
-        (RelayFlag::Authority, "Authority"),
-        (RelayFlag::BadExit, "BadExit"),
-        (RelayFlag::Exit, "Exit"),
-        (RelayFlag::Fast, "Fast"),
-        (RelayFlag::Guard, "Guard"),
-        (RelayFlag::HSDir, "HSDir"),
-        (RelayFlag::Running, "Running"),
-        (RelayFlag::Stable, "Stable"),
-        (RelayFlag::StaleDesc, "StaleDesc"),
-        (RelayFlag::V2Dir, "V2Dir"),
-        (RelayFlag::Valid, "Valid"),
-    ];
-    let hop = chooser.find(name)?;
-    let rsa = RsaIdentity::from_bytes(&hop.rsa)?;
-    let known = chooser.network()?.consensus.relay(&rsa)?.clone();
-    let mut addrs = known.or_ports.iter();
-    let first = addrs.next()?;
-    let mut text = format!(
-        "r {} {} {} 2038-01-01 00:00:00 {} {} 0\n",
-        hop.nickname,
-        Base64Unpadded::encode_string(&hop.rsa),
-        Base64Unpadded::encode_string(&[0; 20]),
-        first.ip(),
-        first.port()
-    );
-    for addr in addrs {
-        text.push_str(&format!("a {addr}\n"));
-    }
-    let flags = FLAGS.iter().filter(|(flag, _)| known.has(*flag));
-    let flags: Vec<_> = flags.map(|(_, name)| *name).collect();
-    text.push_str(&format!("s {}\n", flags.join(" ")));
-    Some(text)
 }
 
 fn bootstrap_view(bootstrap: &Bootstrap) -> BootstrapView {

@@ -8,7 +8,7 @@ pub const MAX_COMMAND: usize = 1 << 20;
 /// A command as it came.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Command {
-    /// In upper case; with its `+` where data follows.
+    /// As it came, in any case of letters; with its `+` where data follows.
     pub word: String,
     /// The rest of its line.
     pub rest: String,
@@ -78,7 +78,7 @@ impl Reader {
                 None => (line.as_str(), ""),
             };
             let command = Command {
-                word: word.to_ascii_uppercase(),
+                word: word.to_owned(),
                 rest: rest.to_owned(),
                 data: String::new(),
             };
@@ -164,7 +164,7 @@ mod tests {
     fn commands_come_in_lines_and_some_with_data() {
         let bytes = b"getinfo  version \r\nQUIT\n+LOADCONF\r\n..a\r\nb\r\n.\r\nSIGNAL x\r\nhal";
         let expected = [
-            command("GETINFO", "version ", ""),
+            command("getinfo", "version ", ""),
             command("QUIT", "", ""),
             command("+LOADCONF", "", ".a\nb\n"),
             command("SIGNAL", "x", ""),

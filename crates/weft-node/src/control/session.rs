@@ -71,7 +71,8 @@ impl<B: Backend> Session<B> {
 
     /// Carries out a command.
     pub async fn command(&mut self, command: &Command, nonce: [u8; 32]) -> Reply {
-        let word = command.word.as_str();
+        let upper = command.word.to_ascii_uppercase();
+        let word = upper.as_str();
         let rest = command.rest.as_str();
         if word == "QUIT" {
             return Reply::last(250, "closing connection");
@@ -84,6 +85,7 @@ impl<B: Backend> Session<B> {
             "AUTHENTICATE" => self.authenticate(rest, &node),
             "AUTHCHALLENGE" => {
                 let cookie = self.shared.cookie.as_ref();
+                let cookie = cookie.filter(|_| node.options.control.cookie_file.is_some());
                 self.authentication.challenge(rest, cookie, nonce)
             }
             "PROTOCOLINFO" => self.protocol_info(rest, &node),
@@ -121,18 +123,20 @@ impl<B: Backend> Session<B> {
             "DROPGUARDS" => orders::order(&self.backend, Order::DropGuards).await,
             "DROPTIMEOUTS" => orders::order(&self.backend, Order::DropTimeouts).await,
             "SETROUTERPURPOSE" => Reply::line(511, "SETROUTERPURPOSE is obsolete."),
+            // There are none to delete (hs_address_is_valid, handle_control_del_onion).
+            "DEL_ONION" if is_onion_id(rest.trim()) => Reply::line(552, "Unknown Onion Service id"),
+            "DEL_ONION" => Reply::line(512, "Malformed Onion Service id"),
             "+POSTDESCRIPTOR"
             | "HSFETCH"
             | "+HSPOST"
             | "ADD_ONION"
-            | "DEL_ONION"
             | "ONION_CLIENT_AUTH_ADD"
             | "ONION_CLIENT_AUTH_REMOVE"
             | "ONION_CLIENT_AUTH_VIEW" => Reply::line(
                 551,
                 format!("{word} is not supported by this version of Weft"),
             ),
-            _ => Reply::line(510, format!("Unrecognized command \"{word}\"")),
+            _ => Reply::line(510, format!("Unrecognized command \"{}\"", command.word)),
         }
     }
 
@@ -291,6 +295,14 @@ pub(super) fn mapped(name: &str, resolved: Option<&weft_cell::stream_msg::Resolv
         events.push(event(None, 60));
     }
     events
+}
+
+/// Whether it has the form of an onion service's name, without `.onion`.
+fn is_onion_id(text: &str) -> bool {
+    text.len() == 56
+        && text
+            .bytes()
+            .all(|b| b.is_ascii_alphabetic() || (b'2'..=b'7').contains(&b))
 }
 
 fn use_feature(rest: &str) -> Reply {

@@ -43,6 +43,8 @@ impl Fake {
             listeners: vec![("socks", "127.0.0.1:9050".to_owned())],
             read: 1000,
             written: 2000,
+            recent: vec![(1, 2), (3, 4)],
+            exit_policy: None,
             addresses: vec![[192, 0, 2, 1].into()],
             started: Instant::now(),
             max_files: 1024,
@@ -151,6 +153,10 @@ impl Backend for Fake {
             (Which::All | Which::Id([0xaa, ..]), Document::RouterStatus) => Some(relay.to_owned()),
             _ => None,
         }
+    }
+
+    async fn fresh_descriptors(&self) -> Result<String, &'static str> {
+        Err("Only relays have descriptors")
     }
 
     async fn order(&self, order: Order) -> Result<Done, OrderFailed> {

@@ -11,8 +11,8 @@ use time::macros::format_description;
 use weft_core::origin::AppCredentials;
 
 use super::words::quote;
-use crate::torrc::Options;
 use crate::torrc::settings::Settings;
+use crate::torrc::{ExitPolicy, Options};
 
 /// What every controller may ask for without asking anybody else; made anew when it changes.
 #[derive(Clone, Debug)]
@@ -33,6 +33,10 @@ pub struct NodeView {
     pub read: u64,
     /// Bytes written by connections since the start.
     pub written: u64,
+    /// The same for each of the last seconds, oldest first.
+    pub recent: Vec<(u64, u64)>,
+    /// Where a relay lets streams go now; `None`: it is no relay.
+    pub exit_policy: Option<ExitPolicy>,
     /// Our IPv4 and IPv6 addresses, as far as they are known.
     pub addresses: Vec<IpAddr>,
     /// When the node started.

@@ -1,22 +1,25 @@
 //! The main thread's part of the control port: its sockets, what controllers see, and what they
 //! ask of the node.
 
+use std::collections::VecDeque;
 use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use mio::event::Source;
 use mio::{Interest, Registry, Token};
 use rand::RngExt as _;
 use tokio::sync::oneshot;
+use weft_dir::descriptor::Moment;
 
 use super::Relay;
 use super::listeners::Service;
 use super::local_ports::{LocalPortError, LocalSocket};
 use super::signals::Ask as SignalAsk;
 use crate::client::{Access, ToClient};
+use crate::control::VERSION;
 use crate::control::auth::{Cookie, write_for_controllers};
 use crate::control::events::Event;
 use crate::control::node::{Ask, Node, NodeEnds};
@@ -30,6 +33,8 @@ use crate::torrc::client_ports::{AppService, ListenAt};
 use crate::torrc::settings::Settings;
 use crate::torrc::{self, ChangeError, DumpKind, Options, dump};
 
+/// Seconds whose traffic is remembered (N_BW_EVENTS_TO_CACHE).
+const RECENT: usize = 300;
 /// Tokens of control ports begin here.
 const TOKENS: usize = 1 << 33;
 /// Connections accepted from one listener in one turn.
@@ -38,8 +43,6 @@ const ACCEPTS_PER_TURN: usize = 16;
 const ASKS_PER_TURN: usize = 64;
 /// Log lines about one kind of trouble.
 const QUIET: std::time::Duration = std::time::Duration::from_secs(300);
-/// The C tor whose control protocol this is; controllers decide by it what they may ask for.
-const VERSION: &str = concat!("0.4.9.11 (Weft-", env!("CARGO_PKG_VERSION"), ")");
 
 /// A listener.
 #[derive(Debug)]
@@ -87,6 +90,8 @@ struct Running {
     cookie: Cookie,
     /// Bytes moved as of the last second.
     moved: (u64, u64),
+    /// Bytes moved in each of the last seconds.
+    recent: VecDeque<(u64, u64)>,
     /// Log lines that controllers hear.
     log: Severity,
 }
@@ -223,6 +228,7 @@ impl Relay {
                         defaults,
                         cookie,
                         moved: (totals.bytes_read, totals.bytes_written),
+                        recent: VecDeque::new(),
                         log: Severity::Notice,
                     });
                     self.tap_log(Severity::Notice);
@@ -317,6 +323,11 @@ impl Relay {
             listeners,
             read: totals.bytes_read,
             written: totals.bytes_written,
+            recent: match &self.control.running {
+                Some(running) => running.recent.iter().copied().collect(),
+                None => Vec::new(),
+            },
+            exit_policy: self.keys.as_ref().map(|_| self.exits.policy().clone()),
             addresses,
             started: self.control.started,
             max_files: self.max_connections,
@@ -369,6 +380,10 @@ impl Relay {
             match ask {
                 Ask::Configure(change, reply) => self.configure(change, reply, now),
                 Ask::Signal(signal) => self.controller_signal(signal, now),
+                Ask::Descriptors(reply) => {
+                    // The controller may have gone.
+                    let _ = reply.send(self.fresh_descriptors());
+                }
                 Ask::Log(kind) => {
                     let least = match kind {
                         "DEBUG" => Severity::Debug,
@@ -409,6 +424,32 @@ impl Relay {
             return;
         }
         self.on_signal(ask, now);
+    }
+
+    /// Our descriptor and extra-info document as they would be published now, in C tor's words if
+    /// they cannot be (control_getinfo.c, `status/fresh-relay-descs`).
+    fn fresh_descriptors(&self) -> Result<String, &'static str> {
+        let keys = self.keys.as_ref().ok_or("Only relays have descriptors")?;
+        let (addresses, policy) = (&self.addresses, self.exits.policy());
+        let own = super::descriptor::own_descriptor(&self.options, keys, addresses, policy)
+            .ok_or("Cannot get relay address while generating descriptor")?;
+        let moment = Moment {
+            published: SystemTime::now(),
+            uptime: self.control.started.elapsed(),
+            observed: 0,
+            overload_general: None,
+            onion_key_lifetime: self.network.onion_key_lifetime,
+            with_tap: self.network.publish_dummy_tap_key,
+            with_family: self.network.publish_family_list,
+            history: Vec::new(),
+        };
+        match own.sign(&moment) {
+            Ok(signed) => Ok(format!("{}{}", signed.router, signed.extra_info)),
+            Err(error) => {
+                tracing::warn!("No descriptor could be made for a controller: {error}");
+                Err("Cannot generate router descriptor")
+            }
+        }
     }
 
     /// A signal came.
@@ -522,12 +563,20 @@ impl Relay {
     /// A second is over.
     pub(super) fn tick_control(&mut self, now: Instant) {
         self.watch_owner(now);
-        let Some(running) = &self.control.running else {
+        let Some(running) = &mut self.control.running else {
             return;
         };
         let (options, defaults) = (running.options.clone(), running.defaults.clone());
+        let totals = self.controller.totals();
+        let second = (
+            totals.bytes_read.saturating_sub(running.moved.0),
+            totals.bytes_written.saturating_sub(running.moved.1),
+        );
+        if running.recent.len() >= RECENT {
+            running.recent.pop_front();
+        }
+        running.recent.push_back(second);
         let idle = running.server.controllers() == 0;
-        let moved = running.moved;
         let view = self.node_view(options, defaults);
         let (read, written) = (view.read, view.written);
         let quiet = idle && running_log(&self.control) > Severity::Notice;
@@ -541,10 +590,7 @@ impl Relay {
         if quiet {
             self.tap_log(Severity::Notice);
         }
-        self.tell_controllers(Event::Bandwidth(
-            read.saturating_sub(moved.0),
-            written.saturating_sub(moved.1),
-        ));
+        self.tell_controllers(Event::Bandwidth(second.0, second.1));
     }
 
     /// The configuration has changed.
@@ -597,7 +643,10 @@ fn change_failed(change: &Change, error: ChangeError) -> OrderFailed {
             return OrderFailed::new(552, text);
         }
         ChangeError::Value(report) if loads => {
-            (552, format!("Invalid config file: {}", one_line(report)))
+            // Stem looks for the option's name in C tor's words.
+            let words = report.in_tors_words().map(str::to_owned);
+            let text = words.unwrap_or_else(|| one_line(report));
+            (552, format!("Invalid config file: {text}"))
         }
         ChangeError::Value(report) => (
             513,

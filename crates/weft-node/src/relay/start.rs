@@ -111,6 +111,19 @@ pub enum StartError {
     System(#[from] io::Error),
 }
 
+impl StartError {
+    /// What C tor says, where programs that start a Tor look for it.
+    #[must_use]
+    pub fn in_tors_words(&self) -> Option<&'static str> {
+        match self {
+            Self::Listen(_) | Self::LocalPort(_) => {
+                Some("Failed to parse/validate config: Failed to bind one of the listener ports.")
+            }
+            _ => None,
+        }
+    }
+}
+
 /// Starts a relay and runs it until a signal ends it.
 ///
 /// # Errors

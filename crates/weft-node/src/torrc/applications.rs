@@ -43,9 +43,14 @@ fn ports(
         report.warn(origin, warning);
     }
     parsed.unwrap_or_else(|why| {
-        report.error(origin, why);
+        report.error_in_tors_words(origin, why, invalid_port(grammar.option));
         Vec::new()
     })
+}
+
+/// C tor's words for a port that cannot be read.
+pub(super) fn invalid_port(option: &str) -> String {
+    format!("Failed to parse/validate config: Invalid {option} configuration")
 }
 
 /// Ports of a word list, without those that are none (C tor reads them with `atoi`-like care).
@@ -116,6 +121,20 @@ pub(super) fn app_options(
         reject_plaintext_ports: port_numbers("RejectPlaintextPorts", settings, report),
         ..AppOptions::default()
     };
+    for (option, ipv6) in [
+        ("VirtualAddrNetworkIPv4", false),
+        ("VirtualAddrNetworkIPv6", true),
+    ] {
+        let text = settings.text(option).unwrap_or_default();
+        let set = match ipv6 {
+            _ if text.is_empty() => Ok(()),
+            true => options.virtual_networks.set_ipv6(text),
+            false => options.virtual_networks.set_ipv4(text),
+        };
+        if let Err(why) = set {
+            report.error(settings.origin(option), format!("{option}: {why}"));
+        }
+    }
     for line in settings.lines("SocksPolicy") {
         let mut warnings = Vec::new();
         // What is wrong with a policy is told by `validate`.

@@ -37,6 +37,8 @@ pub enum Action {
     ListDeprecatedOptions,
     /// Print which parts of Tor this program has.
     ListModules,
+    /// Print what HashedControlPassword wants to hold of a password.
+    HashPassword,
 }
 
 /// Which identity key's fingerprint.
@@ -84,6 +86,8 @@ pub struct CommandLine {
     pub ignore_missing_torrc: bool,
     /// `--allow-missing-torrc`: so is one that cannot be read.
     pub allow_missing_torrc: bool,
+    /// The password of `--hash-password`.
+    pub password: Option<OsString>,
     /// Torrc options.
     pub options: Vec<Line>,
     /// What to warn about.
@@ -142,9 +146,21 @@ impl CommandLine {
             defaults_torrc: None,
             ignore_missing_torrc: false,
             allow_missing_torrc: false,
+            password: None,
             options: Vec::new(),
             report: Report::default(),
         }
+    }
+
+    /// How quiet the words ask to be, whatever else is wrong with them.
+    #[must_use]
+    pub fn quiet_of(words: &[OsString]) -> Quiet {
+        let quiet = |word: &OsString| match word.to_str() {
+            Some("--quiet") => Quiet::Silent,
+            Some("--hush") => Quiet::Hush,
+            _ => Quiet::No,
+        };
+        words.iter().map(quiet).max().unwrap_or_default()
     }
 
     /// Reads the words behind the program's name.
@@ -167,6 +183,12 @@ impl CommandLine {
 
     fn error(&mut self, text: String) {
         self.report.error(Some(&origin()), text);
+    }
+
+    fn no_value(&mut self, word: &str, text: String) {
+        let words = format!("Command-line option '{word}' with no value. Failing.");
+        self.report
+            .error_in_tors_words(Some(&origin()), text, words);
     }
 
     /// Reads one flag or option and its argument; returns what comes behind.
@@ -196,7 +218,7 @@ impl CommandLine {
             (Argument::None, _) => (None, rest),
             (Argument::Needed, Some((value, rest))) => (Some(value), rest),
             (Argument::Needed, None) => {
-                self.error(format!("{word} needs a value"));
+                self.no_value(word, format!("{word} needs a value"));
                 return rest;
             }
             (Argument::Optional, Some((value, rest)))
@@ -260,10 +282,12 @@ impl CommandLine {
                 Some("full") => self.action = Action::DumpConfig(DumpKind::Full),
                 _ => self.error("--dump-config takes short or full".to_owned()),
             },
+            "--hash-password" => {
+                self.action = Action::HashPassword;
+                self.password = value.cloned();
+            }
             "--nt-service" => {}
-            _ => self.error(format!(
-                "{name} is for a control port, which Weft does not have yet"
-            )),
+            _ => self.error(format!("{name} does nothing here")),
         }
         rest
     }
@@ -282,13 +306,20 @@ impl CommandLine {
             (None, None) => (Command::Set, name),
         };
         if known::find(name, true).is_none() {
-            self.error(unknown_word(word));
+            match rest.is_empty() {
+                true => self.no_value(word, unknown_word(word)),
+                false => self.report.error_in_tors_words(
+                    Some(&origin()),
+                    unknown_word(word),
+                    super::settings::unknown_in_tors_words(name),
+                ),
+            }
             return skip_value(rest);
         }
         let (value, rest) = match (command, rest.split_first()) {
             (Command::Clear, _) => (String::new(), rest),
             (_, None) => {
-                self.error(format!("{word} needs a value"));
+                self.no_value(word, format!("{word} needs a value"));
                 return rest;
             }
             (_, Some((value, rest))) => match value.to_str() {

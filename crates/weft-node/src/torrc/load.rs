@@ -192,9 +192,10 @@ fn torrc_text(command_line: &CommandLine, host: &Host, report: &mut Report) -> N
             (name, Vec::new())
         }
         Err(why) => {
-            report.error(
+            report.error_in_tors_words(
                 None,
                 format!("cannot read configuration file \"{name}\": {why}"),
+                format!("Unable to open configuration file \"{name}\"."),
             );
             (name, Vec::new())
         }

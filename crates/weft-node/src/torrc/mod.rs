@@ -44,6 +44,7 @@ pub mod settings;
 mod tests;
 mod validate;
 pub mod value;
+mod virtual_networks;
 
 pub use access::AccessPolicy;
 pub use authority::DirAuthority;
@@ -58,3 +59,4 @@ pub use ports::{OrPort, PortNumber};
 pub use private_authority::AuthorityOptions;
 pub use reload::{Change, reload};
 pub use report::{Message, Origin, Report};
+pub use virtual_networks::VirtualNetworks;

@@ -18,6 +18,7 @@ use super::policy::ExitPolicy;
 use super::ports::OrPort;
 use super::private_authority::AuthorityOptions;
 use super::settings::Settings;
+use super::virtual_networks::VirtualNetworks;
 use crate::logging::{LogLine, SafeLogging};
 
 /// A whole, valid configuration.
@@ -447,6 +448,8 @@ pub struct AppOptions {
     pub warn_plaintext_ports: Vec<u16>,
     /// `RejectPlaintextPorts`.
     pub reject_plaintext_ports: Vec<u16>,
+    /// Where addresses are taken from that controllers map.
+    pub virtual_networks: VirtualNetworks,
 }
 
 /// Who may control the node, and where.

@@ -60,6 +60,8 @@ impl fmt::Display for Message {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     messages: Vec<Message>,
+    /// The last error in C tor's words, where programs that start a Tor look for those.
+    in_tors_words: Option<String>,
 }
 
 impl Report {
@@ -94,6 +96,26 @@ impl Report {
         self
     }
 
+    /// The last error in C tor's words, if it has any.
+    #[must_use]
+    pub fn in_tors_words(&self) -> Option<&str> {
+        self.in_tors_words.as_deref()
+    }
+
+    /// Logs the errors as those of a start that comes to nothing: programs that start a Tor read
+    /// the reason in its log, on standard output, and take the last line before C tor's own last
+    /// one for it (Stem's `launch_tor`).
+    pub fn log_failure(&self) {
+        let errors = self.messages.iter().filter(|m| m.severity == Severity::Err);
+        for message in errors {
+            tracing::warn!(target: "CONFIG", "{message}");
+        }
+        if let Some(words) = &self.in_tors_words {
+            tracing::warn!(target: "CONFIG", "{words}");
+        }
+        tracing::error!(target: "CONFIG", "Reading config failed--see warnings above.");
+    }
+
     /// Logs everything. Errors are warnings in the log: that a configuration cannot be used does
     /// not stop a node that runs by another one.
     pub fn log(&self) {
@@ -109,6 +131,17 @@ impl Report {
 
     pub(crate) fn error(&mut self, origin: Option<&Origin>, text: impl Into<String>) {
         self.add(Severity::Err, origin, text);
+    }
+
+    /// An error that has words of C tor's, too.
+    pub(crate) fn error_in_tors_words(
+        &mut self,
+        origin: Option<&Origin>,
+        text: impl Into<String>,
+        words: impl Into<String>,
+    ) {
+        self.error(origin, text);
+        self.in_tors_words = Some(words.into());
     }
 
     pub(crate) fn warn(&mut self, origin: Option<&Origin>, text: impl Into<String>) {

@@ -105,7 +105,8 @@ impl Settings {
             warning,
         }) = known::find(&line.key, command_line)
         else {
-            report.error(origin, unknown_option(&line.key));
+            let words = unknown_in_tors_words(&line.key);
+            report.error_in_tors_words(origin, unknown_option(&line.key), words);
             return;
         };
         if let Some(warning) = warning {
@@ -325,6 +326,11 @@ impl Settings {
             self.put(index, Value::Text(Some(text.to_owned())));
         }
     }
+}
+
+/// The same as C tor says it; controllers find the option in it (Stem's `load_conf`).
+pub(super) fn unknown_in_tors_words(key: &str) -> String {
+    format!("Failed to parse/validate config: Unknown option '{key}'.  Failing.")
 }
 
 fn unknown_option(key: &str) -> String {

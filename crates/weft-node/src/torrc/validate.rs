@@ -68,6 +68,7 @@ pub(super) fn validate(settings: &mut Settings, host: &Host, report: &mut Report
     let mut check = Check { settings, report };
     check.unsupported();
     check.other_ports(host);
+    check.onion_services();
     check.policies();
     check.identity(is_relay);
     check.bandwidth(is_relay);
@@ -172,9 +173,33 @@ impl Check<'_> {
         for name in names {
             for line in self.settings.lines(name) {
                 if let Err(why) = parse_target(&line.value, &host.resolve) {
-                    self.report
-                        .error(Some(&line.origin), format!("{}: {why}", line.name));
+                    self.report.error_in_tors_words(
+                        Some(&line.origin),
+                        format!("{}: {why}", line.name),
+                        super::applications::invalid_port(line.name),
+                    );
                 }
+            }
+        }
+    }
+
+    /// Onion services are not served yet, but what contradicts itself is refused all the same.
+    fn onion_services(&mut self) {
+        let (open, single) = (
+            "HiddenServiceNonAnonymousMode",
+            "HiddenServiceSingleHopMode",
+        );
+        for (one, other) in [(open, single), (single, open)] {
+            if self.settings.flag(one) && !self.settings.flag(other) {
+                let text = format!(
+                    "{one} does not provide any server anonymity. It must be used with {other} set \
+                     to 1."
+                );
+                self.report.error_in_tors_words(
+                    self.settings.origin(one),
+                    text.clone(),
+                    format!("Failed to parse/validate config: {text}"),
+                );
             }
         }
     }

@@ -91,6 +91,14 @@ impl Selector {
         }
     }
 
+    /// Drops all guards, and draws others.
+    pub fn drop_guards(&mut self, now: SystemTime, rng: &mut impl Rng) {
+        self.guards.drop_all();
+        if let Some(relays) = &self.relays {
+            self.guards.update(relays, &self.options, now, rng);
+        }
+    }
+
     /// The relays that are known.
     #[must_use]
     pub fn relays(&self) -> Option<&Relays> {

@@ -175,6 +175,15 @@ impl BuildTimes {
         self.options.learn && !self.params.disabled
     }
 
+    /// Forgets all experience.
+    pub fn forget(&mut self) {
+        self.times.clear();
+        self.recent.clear();
+        self.nonlive = 0;
+        self.changed = true;
+        self.begin();
+    }
+
     /// Configuration or consensus have changed.
     pub fn update(&mut self, options: BuildTimesOptions, params: CbtParams) {
         if self.options == options && self.params == params {

@@ -1,5 +1,6 @@
 //! What controllers may ask for (control-spec 3.10 to 3.20).
 
+use rand::Rng;
 use weft_cell::reason::{DestroyReason, EndReason};
 use weft_core::address::ConnectionId;
 use weft_core::origin::{AppOpening, AppProtocol, AppRefusal, AppRequest, OriginCommand, OriginId};
@@ -8,6 +9,8 @@ use weft_path::{ExitWanted, PathError, RelayName, TargetPort, Usage};
 use crate::client::building::Hop;
 use crate::client::chooser::Chooser;
 use crate::client::events::{CircuitPurpose, EndOfCircuit, StreamEnd, StreamNews};
+use crate::client::virtual_addresses::Virtual;
+use crate::torrc::VirtualNetworks;
 
 use super::building::{MAX_HOPS, Plan};
 use super::streams::State;
@@ -277,6 +280,17 @@ impl<C: Chooser> Client<C> {
             true => Ok(()),
             false => Err(OrderError::TooMany),
         }
+    }
+
+    /// MAPADDRESS of a name or address that we choose: which. `None`: there is none.
+    pub fn map_virtual_address(
+        &mut self,
+        kind: Virtual,
+        to: &str,
+        networks: VirtualNetworks,
+        rng: &mut impl Rng,
+    ) -> Option<String> {
+        self.addresses.map_virtual(kind, to, networks, rng)
     }
 
     /// RESOLVE: a lookup; answered by [`Output::Looked`](super::Output::Looked). Its name is for

@@ -16,11 +16,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use weft_dir::port_summary::{PortSummary, Rule};
 
+pub(crate) use rule::PRIVATE_NETS;
 pub(super) use rule::parse_rules;
 pub use rule::{Family, PolicyEntry};
 
 /// What a relay that allows exits refuses unless told otherwise.
-const DEFAULT_EXIT_POLICY: &str = "reject *:25,reject *:119,reject *:135-139,reject *:445,\
+pub(crate) const DEFAULT_EXIT_POLICY: &str = "reject *:25,reject *:119,reject *:135-139,reject *:445,\
     reject *:563,reject *:1214,reject *:4661-4666,reject *:6346-6429,reject *:6699,\
     reject *:6881-6999,accept *:*";
 

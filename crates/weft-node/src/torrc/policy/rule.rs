@@ -14,7 +14,7 @@ use super::super::number::take_long;
 
 /// The networks that `private` stands for. Every authority must agree on them, since they do not
 /// count in summaries.
-pub(super) const PRIVATE_NETS: [&str; 12] = [
+pub(crate) const PRIVATE_NETS: [&str; 12] = [
     "0.0.0.0/8",
     "169.254.0.0/16",
     "127.0.0.0/8",
@@ -54,7 +54,7 @@ pub struct PolicyEntry {
 }
 
 impl PolicyEntry {
-    pub(super) const fn family(&self) -> Family {
+    pub(crate) const fn family(&self) -> Family {
         match self.address {
             IpAddr::V4(_) => Family::V4,
             IpAddr::V6(_) => Family::V6,

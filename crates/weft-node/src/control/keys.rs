@@ -1,0 +1,217 @@
+//! What GETINFO knows, as `info/names` tells it.
+
+/// What can be asked for, and what it is; a `*` stands for more. Sorted.
+pub(super) const KEYS: [(&str, &str); 76] = [
+    ("accounting/enabled", "Is accounting currently enabled?"),
+    ("accounting/hibernating", "Are we hibernating or awake?"),
+    (
+        "address",
+        "IP address of this Tor host, if we can guess it.",
+    ),
+    ("address-mappings/all", "Current address mappings."),
+    ("address-mappings/cache", "Current cached DNS replies."),
+    (
+        "address-mappings/config",
+        "Current address mappings from configuration.",
+    ),
+    (
+        "address-mappings/control",
+        "Current address mappings from controller.",
+    ),
+    (
+        "address/v4",
+        "IPv4 address of this Tor host, if we can guess it.",
+    ),
+    (
+        "address/v6",
+        "IPv6 address of this Tor host, if we can guess it.",
+    ),
+    ("bw-event-cache", "Cached BW events for a short interval."),
+    (
+        "circuit-status",
+        "List of current circuits originating here.",
+    ),
+    (
+        "config-can-saveconf",
+        "Is it possible to save the configuration to the \"torrc\" file?",
+    ),
+    (
+        "config-defaults-file",
+        "Current location of the defaults file.",
+    ),
+    ("config-file", "Current location of the \"torrc\" file."),
+    (
+        "config-text",
+        "Return the string that would be written by a saveconf command.",
+    ),
+    ("config/*", "Current configuration values."),
+    (
+        "config/defaults",
+        "List of default values for configuration options. See also config/names",
+    ),
+    (
+        "config/names",
+        "List of configuration options, types, and documentation.",
+    ),
+    (
+        "consensus/fresh-until",
+        "Time until which the consensus is the newest.",
+    ),
+    (
+        "consensus/valid-after",
+        "Time from which the consensus may be used.",
+    ),
+    (
+        "consensus/valid-until",
+        "Time until which the consensus may be used.",
+    ),
+    ("current-time/local", "Current time on the local system."),
+    ("current-time/utc", "Current UTC time."),
+    (
+        "desc/all-recent",
+        "All non-expired, non-superseded router descriptors.",
+    ),
+    (
+        "desc/download-enabled",
+        "Do we try to download router descriptors?",
+    ),
+    ("desc/id/*", "Router descriptors by ID."),
+    ("desc/name/*", "Router descriptors by nickname."),
+    (
+        "dir/status-vote/current/consensus",
+        "v3 Networkstatus consensus.",
+    ),
+    (
+        "dir/status-vote/current/consensus-microdesc",
+        "v3 Microdescriptor consensus.",
+    ),
+    (
+        "dormant",
+        "Is Tor dormant (not building circuits because it's idle)?",
+    ),
+    ("entry-guards", "Which nodes are we using as entry guards?"),
+    (
+        "events/names",
+        "Events that the controller can ask for with SETEVENTS.",
+    ),
+    (
+        "exit-policy/default",
+        "The default value appended to the configured exit policy.",
+    ),
+    ("exit-policy/full", "The entire exit policy of onion router"),
+    ("exit-policy/ipv4", "IPv4 parts of exit policy"),
+    ("exit-policy/ipv6", "IPv6 parts of exit policy"),
+    (
+        "exit-policy/reject-private/default",
+        "The default rules appended to the configured exit policy by ExitPolicyRejectPrivate.",
+    ),
+    ("features/names", "What arguments can USEFEATURE take?"),
+    ("fingerprint", "The relay's fingerprint."),
+    (
+        "info/names",
+        "List of GETINFO options, types, and documentation.",
+    ),
+    (
+        "limits/max-mem-in-queues",
+        "Actual limit on memory in queues",
+    ),
+    ("md/all", "All known microdescriptors."),
+    (
+        "md/download-enabled",
+        "Do we try to download microdescriptors?",
+    ),
+    ("md/id/*", "Microdescriptors by ID"),
+    ("md/name/*", "Microdescriptors by name"),
+    ("net/listeners/control", "Bound addresses of control ports"),
+    ("net/listeners/dir", "Bound addresses of directory ports"),
+    ("net/listeners/dns", "Bound addresses of DNS ports"),
+    (
+        "net/listeners/extor",
+        "Bound addresses of extended OR ports",
+    ),
+    (
+        "net/listeners/httptunnel",
+        "Bound addresses of HTTP tunnel ports",
+    ),
+    ("net/listeners/metrics", "Bound addresses of metrics ports"),
+    ("net/listeners/natd", "Bound addresses of NATD ports"),
+    ("net/listeners/or", "Bound addresses of OR ports"),
+    ("net/listeners/socks", "Bound addresses of SOCKS ports"),
+    (
+        "net/listeners/trans",
+        "Bound addresses of transparent ports",
+    ),
+    (
+        "network-liveness",
+        "Current opinion on whether the network is live",
+    ),
+    (
+        "ns/all",
+        "Brief summary of router status (v2 directory format)",
+    ),
+    (
+        "ns/id/*",
+        "Brief summary of router status by ID (v2 directory format).",
+    ),
+    (
+        "ns/name/*",
+        "Brief summary of router status by nickname (v2 directory format).",
+    ),
+    (
+        "onions/current",
+        "Onion services owned by the current control connection.",
+    ),
+    (
+        "onions/detached",
+        "Onion services detached from the control connection.",
+    ),
+    ("orconn-status", "A list of current OR connections."),
+    ("process/descriptor-limit", "File descriptor limit."),
+    (
+        "process/pid",
+        "Process id belonging to the main tor process.",
+    ),
+    ("process/uid", "User id running the tor process."),
+    (
+        "process/user",
+        "Username under which the tor process is running.",
+    ),
+    (
+        "signal/names",
+        "Signal names recognized by the SIGNAL command",
+    ),
+    (
+        "status/bootstrap-phase",
+        "The last bootstrap phase status event that Tor sent.",
+    ),
+    (
+        "status/circuit-established",
+        "Whether we think client functionality is working.",
+    ),
+    (
+        "status/enough-dir-info",
+        "Whether we have enough directory information to build circuits.",
+    ),
+    (
+        "status/fresh-relay-descs",
+        "A fresh relay/ei descriptor pair for Tor's current state. Not stored.",
+    ),
+    ("stream-status", "List of current streams."),
+    ("traffic/read", "Bytes read since the process was started."),
+    (
+        "traffic/written",
+        "Bytes written since the process was started.",
+    ),
+    ("uptime", "Uptime of the Tor daemon in seconds."),
+    ("version", "The current version of Tor."),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_sorted() {
+        assert!(KEYS.is_sorted_by(|a, b| a.0 < b.0));
+    }
+}

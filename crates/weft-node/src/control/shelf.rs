@@ -1,0 +1,299 @@
+//! Documents of the directory as controllers read them, from the files of CacheDirectory: C tor
+//! answers from those, too. Read anew when they have changed.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::SystemTime;
+
+use base64ct::{Base64Unpadded, Encoding as _};
+use weft_dir::cache;
+use weft_dir::microdesc::{MdDigest, MicrodescStore};
+
+use super::backend::{Document, Which};
+
+/// C tor's name of the other flavour's file. Weft does not write it, but may find it.
+const CONSENSUS_NS: &str = "cached-consensus";
+/// Flags that C tor knows, in the order in which it writes them.
+const FLAGS: [&str; 13] = [
+    "Authority",
+    "BadExit",
+    "Exit",
+    "Fast",
+    "Guard",
+    "HSDir",
+    "MiddleOnly",
+    "Running",
+    "Stable",
+    "StaleDesc",
+    "Sybil",
+    "V2Dir",
+    "Valid",
+];
+
+/// By what a file is known to be the one that was read: its length and when it was written.
+type Stamp = Option<(u64, SystemTime)>;
+
+fn stamp(directory: &Path, name: &str) -> Stamp {
+    let found = std::fs::metadata(directory.join(name)).ok()?;
+    Some((found.len(), found.modified().ok()?))
+}
+
+/// What was read. See the module.
+#[derive(Debug, Default)]
+pub(super) struct Shelf {
+    consensus: (Stamp, Consensus),
+    microdescs: ([Stamp; 2], MicrodescStore),
+}
+
+impl Shelf {
+    /// A document; `None`: there is no such relay, or it is not here.
+    pub(super) fn find(
+        &mut self,
+        directory: &Path,
+        which: &Which,
+        document: Document,
+    ) -> Option<String> {
+        match document {
+            Document::ConsensusNs => cache::read(directory, CONSENSUS_NS).ok()?,
+            Document::Consensus => cache::read(directory, cache::CONSENSUS).ok()?,
+            Document::RouterStatus => {
+                let consensus = self.consensus(directory);
+                let mut text = String::new();
+                for entry in consensus.find(which) {
+                    text.push_str(&entry.status);
+                }
+                (*which == Which::All || !text.is_empty()).then_some(text)
+            }
+            Document::ValidAfter => self.consensus(directory).times.first().cloned(),
+            Document::FreshUntil => self.consensus(directory).times.get(1).cloned(),
+            Document::ValidUntil => self.consensus(directory).times.get(2).cloned(),
+            Document::Microdescriptor => {
+                self.read_microdescs(directory);
+                self.consensus(directory);
+                let mut text = String::new();
+                for entry in self.consensus.1.find(which) {
+                    text.push_str(self.microdescs.1.get(&entry.microdesc).map_or("", |t| t));
+                }
+                (*which == Which::All || !text.is_empty()).then_some(text)
+            }
+            // Weft fetches none.
+            Document::Descriptor => None,
+        }
+    }
+
+    /// The relays that the consensus on disk lists, by RSA identity, and their entries.
+    pub(super) fn statuses(&mut self, directory: &Path) -> BTreeMap<[u8; 20], String> {
+        let entries = self.consensus(directory).entries.iter();
+        entries.map(|e| (e.rsa, e.status.clone())).collect()
+    }
+
+    fn consensus(&mut self, directory: &Path) -> &Consensus {
+        let found = stamp(directory, cache::CONSENSUS);
+        if self.consensus.0 != found || found.is_none() {
+            let text = cache::read(directory, cache::CONSENSUS).ok().flatten();
+            self.consensus = (found, Consensus::read(text.as_deref().unwrap_or_default()));
+        }
+        &self.consensus.1
+    }
+
+    fn read_microdescs(&mut self, directory: &Path) {
+        let found = [cache::MICRODESCS, cache::MICRODESCS_NEW].map(|name| stamp(directory, name));
+        if self.microdescs.0 != found {
+            let mut store = MicrodescStore::default();
+            // What cannot be read is not there; the directory's own task has told of it.
+            let _ = store.load(directory, SystemTime::now());
+            self.microdescs = (found, store);
+        }
+    }
+}
+
+/// What is read of a consensus of microdescriptors.
+#[derive(Debug, Default)]
+struct Consensus {
+    /// `valid-after`, `fresh-until`, `valid-until`.
+    times: Vec<String>,
+    /// In the consensus' order.
+    entries: Vec<Entry>,
+}
+
+/// A relay.
+#[derive(Debug)]
+struct Entry {
+    rsa: [u8; 20],
+    nickname: String,
+    microdesc: MdDigest,
+    bandwidth: u64,
+    /// As version 2 of the directory protocol had it (fmt_routerstatus.c, NS_CONTROL_PORT).
+    status: String,
+}
+
+impl Consensus {
+    /// Reads all that is well formed of a text; what is not is left out.
+    fn read(text: &str) -> Self {
+        let mut consensus = Self::default();
+        let body = text.split("\ndirectory-footer").next().unwrap_or_default();
+        let mut parts = body.split("\nr ");
+        for line in parts.next().unwrap_or_default().lines() {
+            for keyword in ["valid-after ", "fresh-until ", "valid-until "] {
+                if let Some(time) = line.strip_prefix(keyword) {
+                    consensus.times.push(time.to_owned());
+                }
+            }
+        }
+        consensus.entries.extend(parts.filter_map(Entry::read));
+        consensus
+    }
+
+    /// The relays that are asked for. Of several with one nickname, the one of the most bandwidth.
+    fn find(&self, which: &Which) -> Vec<&Entry> {
+        match which {
+            Which::All => self.entries.iter().collect(),
+            Which::Id(id) => self.entries.iter().filter(|e| e.rsa == *id).collect(),
+            Which::Name(name) => {
+                let named = |e: &&Entry| e.nickname.eq_ignore_ascii_case(name);
+                let found = self.entries.iter().filter(named);
+                found.max_by_key(|e| e.bandwidth).into_iter().collect()
+            }
+        }
+    }
+}
+
+impl Entry {
+    /// Reads what stands from behind one `r ` to the next.
+    fn read(text: &str) -> Option<Self> {
+        let mut lines = text.lines();
+        let words: Vec<&str> = lines.next()?.split(' ').collect();
+        let [nickname, id, date, time, address, or_port, dir_port] = words[..] else {
+            return None;
+        };
+        let mut entry = Self {
+            rsa: decode(id)?,
+            nickname: nickname.to_owned(),
+            microdesc: [0; 32],
+            bandwidth: 0,
+            // The digest of a server descriptor is none of this flavour's.
+            status: format!(
+                "r {nickname} {id} {} {date} {time} {address} {or_port} {dir_port}\n",
+                "A".repeat(27)
+            ),
+        };
+        let (mut ipv6, mut flags, mut weight) = (None, "", "");
+        for line in lines {
+            match line.split_once(' ') {
+                Some(("a", at)) if at.starts_with('[') && ipv6.is_none() => ipv6 = Some(at),
+                Some(("m", digest)) => entry.microdesc = decode(digest)?,
+                Some(("s", all)) => flags = all,
+                Some(("w", all)) => weight = all,
+                _ => {}
+            }
+        }
+        if let Some(at) = ipv6 {
+            let _ = writeln!(entry.status, "a {at}");
+        }
+        entry.status.push('s');
+        for flag in FLAGS {
+            if flags.split(' ').any(|found| found == flag) {
+                let _ = write!(entry.status, " {flag}");
+            }
+        }
+        entry.status.push('\n');
+        let bandwidth = weight.split(' ').find_map(|word| {
+            let (key, value) = word.split_once('=')?;
+            value.parse().ok().filter(|_: &u64| key == "Bandwidth")
+        });
+        if let Some(bandwidth) = bandwidth {
+            entry.bandwidth = bandwidth;
+            let _ = writeln!(entry.status, "w Bandwidth={bandwidth}");
+        }
+        Some(entry)
+    }
+}
+
+fn decode<const N: usize>(text: &str) -> Option<[u8; N]> {
+    let bytes = Base64Unpadded::decode_vec(text.trim_end_matches('=')).ok()?;
+    bytes.try_into().ok()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    const CONSENSUS: &str = "network-status-version 3 microdesc\nvote-status consensus\n\
+        valid-after 2026-11-22 01:00:00\nfresh-until 2026-11-22 02:00:00\n\
+        valid-until 2026-11-22 04:00:00\nparams x=1\n\
+        r one AQEBAQEBAQEBAQEBAQEBAQEBAQE 2038-01-01 00:00:00 192.0.2.1 9001 0\n\
+        a [2001:db8::1]:9001\nm IPge+xK2IqGmLR2qv/fwMj4WRqNBaR1uJA4cVPoVrHo\n\
+        s Exit Fast Named Running StaleDesc V2Dir Valid\nv Tor 0.4.9.1\n\
+        pr Cons=1-2\nw Bandwidth=20 Unmeasured=1\n\
+        r one AgICAgICAgICAgICAgICAgICAgI 2038-01-01 00:00:00 192.0.2.2 9001 9030\n\
+        m AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA\ns Running Valid\nw Bandwidth=30\n\
+        r bad ??? 2038-01-01 00:00:00 192.0.2.2 9001 9030\ns Running\n\
+        directory-footer\nbandwidth-weights Wbd=0\n\
+        directory-signature sha256 A B\nr x y\n";
+    const ONE: &str = "r one AQEBAQEBAQEBAQEBAQEBAQEBAQE AAAAAAAAAAAAAAAAAAAAAAAAAAA \
+        2038-01-01 00:00:00 192.0.2.1 9001 0\na [2001:db8::1]:9001\n\
+        s Exit Fast Running StaleDesc V2Dir Valid\nw Bandwidth=20\n";
+    const TWO: &str = "r one AgICAgICAgICAgICAgICAgICAgI AAAAAAAAAAAAAAAAAAAAAAAAAAA \
+        2038-01-01 00:00:00 192.0.2.2 9001 9030\ns Running Valid\nw Bandwidth=30\n";
+    const MICRODESC: &str = "onion-key\nntor-onion-key abc\n";
+
+    #[test]
+    fn relays_have_c_tors_entries_and_their_microdescriptors() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut shelf = Shelf::default();
+        let path = directory.path();
+        let ask = |shelf: &mut Shelf, which: Which, document| shelf.find(path, &which, document);
+        assert_eq!(
+            ask(&mut shelf, Which::All, Document::RouterStatus).as_deref(),
+            Some("")
+        );
+        assert_eq!(ask(&mut shelf, Which::All, Document::Consensus), None);
+        let digest = Base64Unpadded::encode_string(&sha256(MICRODESC));
+        let text = CONSENSUS.replace("IPge+xK2IqGmLR2qv/fwMj4WRqNBaR1uJA4cVPoVrHo", &digest);
+        std::fs::write(path.join(cache::CONSENSUS), &text).unwrap();
+        std::fs::write(path.join(cache::MICRODESCS_NEW), MICRODESC).unwrap();
+
+        let all = ask(&mut shelf, Which::All, Document::RouterStatus).unwrap();
+        assert_eq!(all, format!("{ONE}{TWO}"));
+        let id = Which::Id([1; 20]);
+        assert_eq!(
+            ask(&mut shelf, id.clone(), Document::RouterStatus).as_deref(),
+            Some(ONE)
+        );
+        let name = Which::Name("One".to_owned());
+        assert_eq!(
+            ask(&mut shelf, name, Document::RouterStatus).as_deref(),
+            Some(TWO)
+        );
+        assert_eq!(
+            ask(&mut shelf, Which::Id([9; 20]), Document::RouterStatus),
+            None
+        );
+        let md = Document::Microdescriptor;
+        assert_eq!(ask(&mut shelf, id, md).as_deref(), Some(MICRODESC));
+        assert_eq!(ask(&mut shelf, Which::Id([2; 20]), md), None, "not here");
+        assert_eq!(ask(&mut shelf, Which::All, md).as_deref(), Some(MICRODESC));
+        assert_eq!(ask(&mut shelf, Which::All, Document::Consensus), Some(text));
+        let until = ask(&mut shelf, Which::All, Document::ValidUntil);
+        assert_eq!(until.as_deref(), Some("2026-11-22 04:00:00"));
+        assert_eq!(shelf.statuses(path).len(), 2);
+    }
+
+    fn sha256(text: &str) -> [u8; 32] {
+        use digest::Digest as _;
+        tor_llcrypto::d::Sha256::digest(text).into()
+    }
+
+    #[test]
+    fn a_file_that_is_written_anew_is_read_anew() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut shelf = Shelf::default();
+        let file = directory.path().join(cache::CONSENSUS);
+        std::fs::write(&file, CONSENSUS).unwrap();
+        assert_eq!(shelf.statuses(directory.path()).len(), 2);
+        std::fs::write(&file, "").unwrap();
+        assert_eq!(shelf.statuses(directory.path()).len(), 0);
+    }
+}
