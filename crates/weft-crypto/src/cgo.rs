@@ -335,11 +335,62 @@ impl CgoRelay {
     }
 }
 
+/// The origin's side of one hop, for circuits whose hops may differ in how they encrypt.
+#[derive(Clone)]
+pub(crate) struct CgoHop {
+    /// Away from the origin.
+    forward: Layer<Decrypt>,
+    /// Toward the origin.
+    backward: Layer<Decrypt>,
+}
+
+impl CgoHop {
+    /// The hop whose handshake left `keys` at the far end.
+    pub(crate) fn new(keys: &CgoKeys) -> Self {
+        Self {
+            forward: Layer::new(&keys.forward),
+            backward: Layer::new(&keys.backward),
+        }
+    }
+
+    /// Makes `body` a message for this hop: fills its tag, then adds this hop's layer. A SENDME for
+    /// it has to carry the tag that is returned. Nearer hops [add](Self::add) theirs to it.
+    pub(crate) fn originate(&mut self, command: ChanCmd, body: &mut [u8; BODY_LEN]) -> Tag {
+        set_tag(body, &self.forward.nonce);
+        self.add(command, body);
+        self.forward.update();
+        *tag(body)
+    }
+
+    /// Adds this hop's layer to a message for a hop further out.
+    #[inline]
+    pub(crate) fn add(&mut self, command: ChanCmd, body: &mut [u8; BODY_LEN]) {
+        let next = *tag(body);
+        self.forward.apply(command, body);
+        self.forward.before = next;
+    }
+
+    /// Removes this hop's layer from a cell that comes toward the origin.
+    ///
+    /// `Some`: this hop sent it; a SENDME for it carries this tag. `None`: it is for the next hop
+    /// further out to recognize.
+    #[inline]
+    pub(crate) fn remove(&mut self, command: ChanCmd, body: &mut [u8; BODY_LEN]) -> Option<Tag> {
+        let received = *tag(body);
+        self.backward.apply(command, body);
+        self.backward.before = received;
+        self.backward.is_own(body).then(|| {
+            self.backward.nonce = received;
+            self.backward.update();
+            received
+        })
+    }
+}
+
 /// The origin's side of a circuit: one layer for each hop, nearest first.
 #[derive(Clone, Default)]
 pub struct CgoClient {
-    /// (forward, backward) of each hop.
-    hops: Vec<(Layer<Decrypt>, Layer<Decrypt>)>,
+    hops: Vec<CgoHop>,
 }
 
 impl CgoClient {
@@ -350,8 +401,7 @@ impl CgoClient {
 
     /// Adds the hop whose handshake left `keys` at the far end.
     pub fn add_hop(&mut self, keys: &CgoKeys) {
-        self.hops
-            .push((Layer::new(&keys.forward), Layer::new(&keys.backward)));
+        self.hops.push(CgoHop::new(keys));
     }
 
     /// The number of hops.
@@ -379,18 +429,12 @@ impl CgoClient {
         let hops = self.hops.len();
         assert!(hop < hops, "message for hop {hop} of a circuit of {hops}");
         let mut sent = [0; TAG_LEN];
-        let outward = self.hops.iter_mut().take(hop + 1).enumerate().rev();
-        for (number, (forward, _)) in outward {
-            if number == hop {
-                set_tag(body, &forward.nonce);
-            }
-            let next = *tag(body);
-            forward.apply(command, body);
-            forward.before = next;
-            if number == hop {
-                forward.update();
-                sent = *tag(body);
-            }
+        let mut outward = self.hops.iter_mut().take(hop + 1).rev();
+        if let Some(last) = outward.next() {
+            sent = last.originate(command, body);
+        }
+        for nearer in outward {
+            nearer.add(command, body);
         }
         sent
     }
@@ -408,16 +452,7 @@ impl CgoClient {
         self.hops
             .iter_mut()
             .enumerate()
-            .find_map(|(number, (_, backward))| {
-                let received = *tag(body);
-                backward.apply(command, body);
-                backward.before = received;
-                backward.is_own(body).then(|| {
-                    backward.nonce = received;
-                    backward.update();
-                    (number, received)
-                })
-            })
+            .find_map(|(number, hop)| Some((number, hop.remove(command, body)?)))
     }
 }
 

@@ -180,14 +180,17 @@ fn a_client_originates_as_the_reference_does() {
         let mut client = CgoClient::new();
         for _ in 0..3 {
             let layer: Layer<Decrypt> = vector.layer();
-            client.hops.push((layer.clone(), layer));
+            client.hops.push(CgoHop {
+                forward: layer.clone(),
+                backward: layer,
+            });
         }
         let hop = vector.number() - 1;
         let command = vector.command();
         let mut body = with_rest(&vector.vec());
         client.encrypt_forward(hop, command, &mut body);
-        for (forward, _) in client.hops {
-            assert!(same(forward, vector.layer()));
+        for hop in client.hops {
+            assert!(same(hop.forward, vector.layer()));
         }
         assert_eq!(body, vector.joined(2));
     }
