@@ -582,7 +582,11 @@ fn stream_view(stream: &StreamInfo, status: &'static str) -> StreamView {
         id: stream.id.0,
         status,
         circuit: stream.circuit.map_or(0, |circuit| circuit.0),
-        target: format!("{}:{}", stream.host, stream.port),
+        // IPv6 addresses in brackets, as C tor has them.
+        target: match stream.host.contains(':') {
+            true => format!("[{}]:{}", stream.host, stream.port),
+            false => format!("{}:{}", stream.host, stream.port),
+        },
         source: stream.source,
         purpose: match stream.purpose {
             StreamPurpose::User => "USER",

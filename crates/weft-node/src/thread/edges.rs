@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use mio::event::Source;
 use mio::net::{TcpStream, UnixStream};
@@ -31,6 +31,9 @@ const READ_PER_TURN: usize = 64 * 1024;
 const READ_IN_ALL: usize = 1024 * 1024;
 /// Bytes written to one edge's socket in one turn.
 const WRITE_PER_TURN: usize = 1024 * 1024;
+/// How long a destination whose stream has ended may take nothing of what is left for it (C tor:
+/// `connection_expire_held_open`). Applications, which are this machine's own, may take their time.
+const LAST_WORDS: Duration = Duration::from_secs(15);
 
 /// A stream's socket that a thread is given.
 #[derive(Debug)]
@@ -150,6 +153,10 @@ struct EdgeConnection {
     asked: bool,
     /// An application must have said what it wants by then.
     deadline: Option<Instant>,
+    /// It is an exit's.
+    exit: bool,
+    /// Its stream is over, and it has taken nothing of what is left since then.
+    idle_since: Option<Instant>,
 }
 
 /// A thread's edge sockets.
@@ -272,7 +279,6 @@ impl ConnectionThread {
             id,
             edge,
             socket,
-            stage,
             allowance: peer.map(|peer| Allowance::new(peer, &self.params, now)),
             readable: false,
             writable: false,
@@ -282,6 +288,9 @@ impl ConnectionThread {
             reply: Vec::new(),
             asked: false,
             deadline,
+            exit: matches!(stage, Stage::Connecting(..)),
+            stage,
+            idle_since: None,
         });
         let registered = match connection.socket.source() {
             Some(source) => self.poll.registry().register(
@@ -291,7 +300,7 @@ impl ConnectionThread {
             ),
             None => Ok(()),
         };
-        let connects = matches!(connection.stage, Stage::Connecting(..)) && unix;
+        let connects = connection.exit && unix;
         entry.insert(connection);
         self.edges.by_id.insert(id, token);
         let index = edge as usize;
@@ -623,11 +632,8 @@ impl ConnectionThread {
             return Ok(());
         };
         let edge = connection.edge;
-        let tcp = matches!(connection.socket, Socket::Tcp(_));
-        if tcp && !connection.writable {
-            return Ok(());
-        }
-        if !connection.flush_reply() {
+        let blocked = matches!(connection.socket, Socket::Tcp(_)) && !connection.writable;
+        if !blocked && !connection.flush_reply() {
             return Err(EndReason::MISC);
         }
         if !connection.reply.is_empty() {
@@ -636,10 +642,19 @@ impl ConnectionThread {
         let (bytes, over) = self.manager.edge_out(edge);
         if bytes.is_empty() {
             return match over {
-                // All is said.
+                // All is said, or the client left before its destination was reached.
                 true => Err(EndReason::DONE),
                 false => Ok(()),
             };
+        }
+        if over && connection.exit {
+            let since = *connection.idle_since.get_or_insert(now);
+            if now.saturating_duration_since(since) >= LAST_WORDS {
+                return Err(EndReason::TIMEOUT);
+            }
+        }
+        if blocked {
+            return Ok(());
         }
         let wanted = bytes.len().min(WRITE_PER_TURN);
         let grant = match &mut connection.allowance {
@@ -666,6 +681,9 @@ impl ConnectionThread {
             Ok(count) => {
                 if count < bytes.len() {
                     connection.writable = false;
+                }
+                if count > 0 {
+                    connection.idle_since = None;
                 }
                 self.load.add(count as u64);
                 self.manager.edge_wrote(edge, count, now);

@@ -38,6 +38,8 @@ pub use orders::OrderError;
 
 /// Streams at most: each has a port of its application's machine, or of ours.
 const MAX_STREAMS: usize = 65_536;
+/// The number of our own first stream: controllers know numbers of at most 16 digits (control-spec 2.4).
+const FIRST_OWN_STREAM: u64 = 9_999_999_999_999_999;
 /// Log lines about requests that break rules are so far apart.
 const QUIET: Duration = Duration::from_secs(300);
 /// Circuits that fail within a `NewCircuitPeriod` before no more are tried in it
@@ -142,7 +144,7 @@ impl<C: Chooser> Client<C> {
             streams: BTreeMap::new(),
             outputs: VecDeque::new(),
             last_circuit: 0,
-            last_stream: u64::MAX,
+            last_stream: FIRST_OWN_STREAM,
             failures: 0,
             failures_since_tick: 0,
             period: now.mono,
