@@ -13,6 +13,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 /// File name of the consensus.
 pub const CONSENSUS: &str = "cached-microdesc-consensus";
@@ -70,6 +71,10 @@ pub fn read(directory: &Path, name: &str) -> Result<Option<String>, CacheError> 
 
 /// Replaces a cache file at once: a crash leaves the old or the new one, never half of one.
 pub fn write(directory: &Path, name: &str, text: &str) -> Result<(), CacheError> {
+    // A node that is a relay and a client has two threads that keep the same files. What one of
+    // them leaves behind if it panics is a file that the next write begins anew.
+    static WRITING: Mutex<()> = Mutex::new(());
+    let _writing = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
     let path = directory.join(name);
     let temporary = directory.join(format!("{name}.tmp"));
     let error = |source| CacheError {

@@ -156,7 +156,8 @@ pub enum Event {
     Listed(Option<RelayFlags>),
     /// The consensus recommends or requires subprotocols that we do not speak; told when that
     /// changes. C tor 0.4.9's authorities require directory-cache and onion-service protocols of
-    /// every relay, yet list relays without them: whether to go on is the node's decision.
+    /// every relay, yet list relays without them: whether to go on is the node's decision. A client's
+    /// directory tells of an empty list, not required, when nothing is missing any more.
     MissingProtocols {
         /// Required, not only recommended.
         required: bool,

@@ -51,6 +51,8 @@ pub struct Consensus {
     pub params: Params,
     /// Which subprotocols relays should and must speak.
     pub relay_protocols: ProtoStatus,
+    /// What it wants of clients.
+    pub client_protocols: ProtoStatus,
     /// SHA-256 of the document, to recognise it again.
     pub digest: [u8; 32],
     /// The relays by RSA identity.
@@ -241,6 +243,7 @@ pub fn verify(
         valid_until: lifetime.valid_until(),
         params: Params::from_consensus(document.params()),
         relay_protocols: document.relay_protocol_status().clone(),
+        client_protocols: document.client_protocol_status().clone(),
         digest: Sha256::digest(text).into(),
         relays: document
             .relays()

@@ -10,6 +10,7 @@ mod asking;
 mod building;
 mod enough;
 mod options;
+mod protocols;
 mod sources;
 mod streams;
 mod task;

@@ -10,6 +10,7 @@ use tokio::task::JoinSet;
 
 use super::asking::{Answered, Asked, ask};
 use super::building::{Building, Progress};
+use super::protocols;
 use super::sources::Sources;
 use super::streams::DirOutcome;
 use super::{ClientHandle, ClientOptions, DirStreams, Network, Order};
@@ -17,7 +18,7 @@ use crate::authority::signers;
 use crate::cache;
 use crate::clock::Clock;
 use crate::command::{Event, Options, Severity};
-use crate::consensus::newest_certs_path;
+use crate::consensus::{Consensus, newest_certs_path};
 use crate::fetch::{Adopted, Fetcher, News};
 use crate::http::{HttpError, Limits, Request, Response};
 use crate::microdesc::{self, Batch, MicrodescFetch, MicrodescStore};
@@ -97,6 +98,8 @@ pub struct ClientDirectory {
     exits_told: Option<bool>,
     /// When the clock was last complained about.
     skew_told: Option<Duration>,
+    /// Protocols that we lack, and whether they are required, as they were told last.
+    protocols_told: Option<(bool, String)>,
 }
 
 impl ClientDirectory {
@@ -130,6 +133,7 @@ impl ClientDirectory {
             was_lost: false,
             exits_told: None,
             skew_told: None,
+            protocols_told: None,
             fetching,
             options,
             clock,
@@ -420,6 +424,7 @@ impl ClientDirectory {
             self.write(cache::CONSENSUS, &adopted.text);
         }
         (self.events)(Event::Consensus(adopted.consensus.clone()));
+        self.check_protocols(&adopted.consensus);
         let before = self.network.borrow().clone();
         let (building, broken) = Building::new(
             adopted.consensus.clone(),
@@ -442,6 +447,20 @@ impl ClientDirectory {
             self.progress(45, "requesting_descriptors", "Asking for relay descriptors");
         }
         self.advance();
+    }
+
+    /// Compares what a consensus wants of clients with what this one speaks.
+    fn check_protocols(&mut self, consensus: &Consensus) {
+        let missing = protocols::missing(&consensus.client_protocols);
+        if missing == self.protocols_told {
+            return;
+        }
+        self.protocols_told.clone_from(&missing);
+        let (required, protocols) = missing.unwrap_or_default();
+        (self.events)(Event::MissingProtocols {
+            required,
+            protocols,
+        });
     }
 
     /// Microdescriptors were answered, or not.

@@ -219,6 +219,12 @@ impl Handshake {
         !(addr.is_unspecified() || self.rules.reject_internal_answers && !is_public(addr))
     }
 
+    /// Whether each of [`take_notices`](Self::take_notices) is wanted (`TestSocks`).
+    #[must_use]
+    pub fn tests(&self) -> bool {
+        self.rules.test_socks
+    }
+
     /// What the log should say of the application so far. Tell it once; rate-limit it, unless
     /// [`AppRules::test_socks`] or [`AppRules::safe_socks`] ask for each.
     pub fn take_notices(&mut self) -> Vec<Notice> {

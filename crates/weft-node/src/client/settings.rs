@@ -62,7 +62,7 @@ impl ClientSettings {
             },
             paths,
             times: options.build_times,
-            directory: options.client_directory(!is_relay),
+            directory: options.client_directory(),
             maps: circuits.maps.clone(),
             quiet_start: is_relay,
         }

@@ -72,6 +72,8 @@ pub(super) struct Task {
     out: Outgoing,
     progress: Progress,
     quiet_start: bool,
+    /// The network requires of clients what this one does not speak.
+    too_old: bool,
     state_saved: Instant,
     skew_lines: RateLimit,
     problem_lines: RateLimit,
@@ -123,6 +125,7 @@ impl Task {
             out,
             progress: Progress::default(),
             quiet_start: settings.quiet_start,
+            too_old: false,
             state_saved: now.mono,
             skew_lines: RateLimit::new(QUIET),
             problem_lines: RateLimit::new(QUIET),
@@ -230,7 +233,9 @@ impl Task {
         }
         self.directory.set_options(settings.directory);
         map_all(&mut self.client, &settings.maps);
-        self.client.set_config(settings.config, now);
+        let mut config = settings.config;
+        config.disable_network |= self.too_old;
+        self.client.set_config(config, now);
     }
 
     /// There is a new network, or none any more.
@@ -376,7 +381,32 @@ impl Task {
                 Severity::Notice => notice!("{text}"),
                 Severity::Warn => tracing::warn!("{text}"),
             },
+            Event::MissingProtocols {
+                required,
+                protocols,
+            } => self.on_protocols(required, &protocols),
             _ => {}
+        }
+    }
+
+    /// What the consensus wants of clients, and this one lacks. One that lacks what is required must
+    /// not use the network; C tor ends then (`handle_missing_protocol_warning`).
+    fn on_protocols(&mut self, required: bool, protocols: &str) {
+        if required {
+            tracing::error!(
+                "The network requires protocols of clients that this version does not speak: \
+                 {protocols}. It is too old: the client stops here"
+            );
+        } else if !protocols.is_empty() {
+            tracing::info!(
+                "The consensus recommends protocols that this version does not speak: {protocols}"
+            );
+        }
+        if self.too_old != required {
+            self.too_old = required;
+            let mut config = self.client.config().clone();
+            config.disable_network = required;
+            self.client.set_config(config, Now::read());
         }
     }
 

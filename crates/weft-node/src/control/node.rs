@@ -62,7 +62,7 @@ struct Known {
 pub struct Node {
     view: watch::Receiver<Arc<NodeView>>,
     events: broadcast::Sender<Event>,
-    access: Option<Access>,
+    access: watch::Receiver<Option<Access>>,
     asks: mpsc::Sender<Ask>,
     main: WakeUp,
     known: Arc<Mutex<Known>>,
@@ -76,6 +76,8 @@ pub struct NodeEnds {
     pub view: watch::Sender<Arc<NodeView>>,
     /// What happens.
     pub events: broadcast::Sender<Event>,
+    /// The client, once there is one.
+    pub access: watch::Sender<Option<Access>>,
     /// What controllers want.
     pub asks: mpsc::Receiver<Ask>,
 }
@@ -87,6 +89,7 @@ impl Node {
         let (sender, view) = watch::channel(Arc::new(first));
         let (asks, asked) = mpsc::channel(ASKS);
         let (events, _) = broadcast::channel(EVENTS);
+        let (client, access) = watch::channel(access);
         let node = Self {
             view,
             events: events.clone(),
@@ -99,9 +102,15 @@ impl Node {
         let ends = NodeEnds {
             view: sender,
             events,
+            access: client,
             asks: asked,
         };
         (node, ends)
+    }
+
+    /// The client, if there is one.
+    fn access(&self) -> Option<Access> {
+        self.access.borrow().clone()
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -148,10 +157,15 @@ impl Node {
 
     /// Tells controllers what the client tells, until it ends.
     pub async fn feed(self) {
-        let Some(access) = &self.access else {
-            return;
+        let mut client = self.access.clone();
+        let mut events = loop {
+            let events = client.borrow_and_update().as_ref().map(Access::events);
+            match events {
+                Some(events) => break events,
+                None if client.changed().await.is_err() => return,
+                None => {}
+            }
         };
-        let mut events = access.events();
         loop {
             match events.recv().await {
                 Ok(event) => {
@@ -252,7 +266,7 @@ impl Node {
         &self,
         what: impl FnOnce(Inside<'_>) -> T + Send + 'static,
     ) -> Option<T> {
-        self.access.as_ref()?.with(what).await
+        self.access()?.with(what).await
     }
 }
 
@@ -406,7 +420,7 @@ impl Backend for Node {
             Some(addr) => AppOpening::ResolvePtr { addr },
             None => AppOpening::Resolve { name },
         };
-        self.access.as_ref()?.look_up(what).await
+        self.access()?.look_up(what).await
     }
 
     async fn configure(&self, change: Change) -> Result<(), OrderFailed> {

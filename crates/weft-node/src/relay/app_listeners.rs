@@ -12,7 +12,7 @@ use std::sync::Arc;
 use mio::event::Source;
 use mio::{Interest, Registry, Token};
 
-use super::local_ports::{LocalPortError, LocalSocket};
+use super::local_ports::{LocalPortError, LocalSocket, SocketFile};
 use crate::apps::AppRules;
 use crate::apps::dns::DnsPort;
 use crate::notice;
@@ -37,7 +37,8 @@ pub(super) enum AppSocket {
 #[derive(Debug)]
 enum Socket {
     Tcp(mio::net::TcpListener),
-    Unix(mio::net::UnixListener),
+    /// With its file, which goes with it.
+    Unix(mio::net::UnixListener, #[allow(dead_code)] SocketFile),
     Udp(mio::net::UdpSocket, Box<DnsPort>),
 }
 
@@ -45,7 +46,7 @@ impl Socket {
     fn source(&mut self) -> &mut dyn Source {
         match self {
             Self::Tcp(socket) => socket,
-            Self::Unix(socket) => socket,
+            Self::Unix(socket, _) => socket,
             Self::Udp(socket, _) => socket,
         }
     }
@@ -141,7 +142,7 @@ impl AppListeners {
             Socket::Tcp(socket) => socket
                 .accept()
                 .map(|(socket, from)| AppSocket::Tcp(socket.into(), from)),
-            Socket::Unix(socket) => socket
+            Socket::Unix(socket, _) => socket
                 .accept()
                 .map(|(socket, _)| AppSocket::Unix(socket.into())),
             Socket::Udp(..) => return None,
@@ -159,7 +160,7 @@ impl AppListeners {
         let number = open.number;
         match &mut open.socket {
             Socket::Udp(socket, port) => Some((number, socket, port)),
-            Socket::Tcp(_) | Socket::Unix(_) => None,
+            Socket::Tcp(_) | Socket::Unix(..) => None,
         }
     }
 
@@ -178,7 +179,7 @@ impl AppListeners {
             .iter_mut()
             .filter_map(|open| match &mut open.socket {
                 Socket::Udp(socket, port) => Some((&*socket, &mut **port)),
-                Socket::Tcp(_) | Socket::Unix(_) => None,
+                Socket::Tcp(_) | Socket::Unix(..) => None,
             })
     }
 
@@ -309,7 +310,9 @@ impl AppListeners {
         let bound = socket.bound();
         let socket = match socket {
             LocalSocket::Tcp(socket) => Socket::Tcp(mio::net::TcpListener::from_std(socket)),
-            LocalSocket::Unix(socket) => Socket::Unix(mio::net::UnixListener::from_std(socket)),
+            LocalSocket::Unix(socket, file) => {
+                Socket::Unix(mio::net::UnixListener::from_std(socket), file)
+            }
             LocalSocket::Udp(socket) => {
                 let dns = DnsPort::new(rules.clone(), options.apps.timeout);
                 Socket::Udp(mio::net::UdpSocket::from_std(socket), Box::new(dns))

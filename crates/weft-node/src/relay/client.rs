@@ -156,6 +156,37 @@ impl Relay {
         }
     }
 
+    /// torrc has its first port for applications since it was read again.
+    pub(super) fn start_client_late(&mut self) {
+        if self.client.is_some() || !self.options.is_client() {
+            return;
+        }
+        let lines = match state::load(&self.options.files.data_directory) {
+            Ok(state) => state.lines(),
+            Err(error) => {
+                tracing::warn!("The client begins without its guards of before: {error}");
+                Vec::new()
+            }
+        };
+        let (ports, keys) = (self.apps.ports(), self.keys.as_ref());
+        match ClientSide::start(
+            &self.options,
+            ports,
+            keys,
+            &lines,
+            &self.wake,
+            &mut self.rng,
+        ) {
+            Ok(client) => {
+                self.client = client;
+                self.controller.serve_client();
+            }
+            Err(error) => {
+                tracing::warn!("Could not start the client; nobody is served: {error}");
+            }
+        }
+    }
+
     /// torrc was read again.
     pub(super) fn reload_client(&mut self) {
         if let Some(client) = &mut self.client {

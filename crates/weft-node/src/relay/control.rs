@@ -15,10 +15,11 @@ use tokio::sync::oneshot;
 use weft_dir::descriptor::Moment;
 
 use super::Relay;
+use super::client::ClientSide;
 use super::listeners::Service;
-use super::local_ports::{LocalPortError, LocalSocket};
+use super::local_ports::{LocalPortError, LocalSocket, SocketFile};
 use super::signals::Ask as SignalAsk;
-use crate::client::{Access, ToClient};
+use crate::client::ToClient;
 use crate::control::VERSION;
 use crate::control::auth::{Cookie, write_for_controllers};
 use crate::control::events::Event;
@@ -28,7 +29,6 @@ use crate::control::{Change, ControlServer, ControlSocket, OrderFailed, Shared, 
 use crate::logging::{RateLimit, Severity};
 use crate::notice;
 use crate::process::machine;
-use crate::thread::mesh::WakeUp;
 use crate::torrc::client_ports::{AppService, ListenAt};
 use crate::torrc::settings::Settings;
 use crate::torrc::{self, ChangeError, DumpKind, Options, dump};
@@ -56,14 +56,15 @@ struct Open {
 #[derive(Debug)]
 enum Socket {
     Tcp(mio::net::TcpListener),
-    Unix(mio::net::UnixListener),
+    /// With its file, which goes with it.
+    Unix(mio::net::UnixListener, #[allow(dead_code)] SocketFile),
 }
 
 impl Socket {
     fn source(&mut self) -> &mut dyn Source {
         match self {
             Self::Tcp(socket) => socket,
-            Self::Unix(socket) => socket,
+            Self::Unix(socket, _) => socket,
         }
     }
 
@@ -72,7 +73,7 @@ impl Socket {
             Self::Tcp(socket) => socket
                 .accept()
                 .map(|(socket, _)| ControlSocket::Tcp(socket.into())),
-            Self::Unix(socket) => socket
+            Self::Unix(socket, _) => socket
                 .accept()
                 .map(|(socket, _)| ControlSocket::Unix(socket.into())),
         }
@@ -157,7 +158,9 @@ impl ControlSide {
             let bound = socket.bound();
             let socket = match socket {
                 LocalSocket::Tcp(socket) => Socket::Tcp(mio::net::TcpListener::from_std(socket)),
-                LocalSocket::Unix(socket) => Socket::Unix(mio::net::UnixListener::from_std(socket)),
+                LocalSocket::Unix(socket, file) => {
+                    Socket::Unix(mio::net::UnixListener::from_std(socket), file)
+                }
                 // Control ports listen.
                 LocalSocket::Udp(_) => continue,
             };
@@ -201,7 +204,7 @@ impl ControlSide {
 impl Relay {
     /// Starts the thread for controllers where there is a port, and writes the files that
     /// controllers look for.
-    pub(super) fn start_control(&mut self, access: Option<Access>, main: &WakeUp) {
+    pub(super) fn start_control(&mut self) {
         if self.control.open.is_empty() {
             return;
         }
@@ -210,7 +213,8 @@ impl Relay {
             let testing = self.options.settings.flag("TestingTorNetwork");
             let defaults = Arc::new(Settings::new(testing));
             let view = self.node_view(options.clone(), defaults.clone());
-            let (node, ends) = Node::new(view, access, main.clone());
+            let access = self.client.as_ref().map(ClientSide::access);
+            let (node, ends) = Node::new(view, access, self.wake.clone());
             let mut cookie = Cookie::default();
             self.rng.fill(&mut cookie);
             let shared = Shared {
@@ -597,11 +601,13 @@ impl Relay {
     pub(super) fn reload_control(&mut self) {
         let options = Arc::new(self.options.clone());
         let Some(running) = &mut self.control.running else {
-            if !self.control.open.is_empty() {
-                tracing::warn!("A ControlPort is served after a restart");
-            }
-            return;
+            // The first port.
+            return self.start_control();
         };
+        let access = self.client.as_ref().map(ClientSide::access);
+        if access.is_some() && running.ends.access.borrow().is_none() {
+            running.ends.access.send_replace(access);
+        }
         running.options = options.clone();
         let defaults = running.defaults.clone();
         let view = self.node_view(options, defaults);

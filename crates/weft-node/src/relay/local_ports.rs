@@ -44,7 +44,36 @@ pub enum LocalPortError {
 pub(super) enum LocalSocket {
     Tcp(std::net::TcpListener),
     Udp(UdpSocket),
-    Unix(UnixListener),
+    Unix(UnixListener, SocketFile),
+}
+
+/// The file of a Unix socket that we made. It is removed with this, unless another process has put
+/// its own there meanwhile (C tor removes it as it closes the listener).
+#[derive(Debug)]
+pub(super) struct SocketFile {
+    path: PathBuf,
+    /// Which file it is: device and inode.
+    file: (u64, u64),
+}
+
+impl SocketFile {
+    fn of(path: &Path) -> io::Result<Self> {
+        let meta = std::fs::symlink_metadata(path)?;
+        Ok(Self {
+            path: path.to_owned(),
+            file: (meta.dev(), meta.ino()),
+        })
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        let now = std::fs::symlink_metadata(&self.path);
+        if now.is_ok_and(|meta| (meta.dev(), meta.ino()) == self.file) {
+            // Who has lost the right to remove it (`User`) leaves it.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
 }
 
 impl LocalSocket {
@@ -61,7 +90,9 @@ impl LocalSocket {
         match at {
             ListenAt::Unix(unix) => {
                 check_place(unix)?;
-                unix_listener(unix, user).map(Self::Unix).map_err(failed)
+                unix_listener(unix, user)
+                    .map(|(socket, file)| Self::Unix(socket, file))
+                    .map_err(failed)
             }
             ListenAt::Tcp { address, port } => {
                 let addr = SocketAddr::new(*address, port.to_bind());
@@ -95,7 +126,7 @@ impl LocalSocket {
         let addr = match self {
             Self::Tcp(socket) => socket.local_addr(),
             Self::Udp(socket) => socket.local_addr(),
-            Self::Unix(socket) => {
+            Self::Unix(socket, _) => {
                 let path = socket.local_addr().ok();
                 let path = path.as_ref().and_then(|addr| addr.as_pathname());
                 return format!("unix:{}", path.unwrap_or(Path::new("")).display());
@@ -119,13 +150,14 @@ fn tcp_listener(addr: SocketAddr) -> io::Result<std::net::TcpListener> {
 
 /// A Unix socket with the mode that torrc asks for. One that is left from before is replaced, as C
 /// tor does; nothing else is.
-fn unix_listener(unix: &UnixPath, user: Option<&str>) -> io::Result<UnixListener> {
+fn unix_listener(unix: &UnixPath, user: Option<&str>) -> io::Result<(UnixListener, SocketFile)> {
     let is_socket =
         std::fs::symlink_metadata(&unix.path).is_ok_and(|meta| meta.file_type().is_socket());
     if is_socket {
         std::fs::remove_file(&unix.path)?;
     }
     let listener = UnixListener::bind(&unix.path)?;
+    let file = SocketFile::of(&unix.path)?;
     listener.set_nonblocking(true)?;
     if let Some(name) = user.filter(|_| geteuid().is_root())
         && let Ok(Some(user)) = User::from_name(name)
@@ -138,7 +170,7 @@ fn unix_listener(unix: &UnixPath, user: Option<&str>) -> io::Result<UnixListener
         (false, false) => 0o600,
     };
     std::fs::set_permissions(&unix.path, std::fs::Permissions::from_mode(mode))?;
-    Ok(listener)
+    Ok((listener, file))
 }
 
 /// Whether a socket may be put here: a directory that only this user (or group) reaches, unless
@@ -212,7 +244,16 @@ mod tests {
         ] {
             assert_eq!(LocalSocket::listen(&at, None).is_ok(), may, "{at:?}");
         }
-        std::fs::remove_file(folder.path().join("socket")).unwrap();
+        assert!(
+            !folder.path().join("socket").exists(),
+            "each took its file along"
+        );
+        // But not that of another.
+        let first = LocalSocket::listen(&place(false, true, false), None).unwrap();
+        let second = LocalSocket::listen(&place(false, true, false), None).unwrap();
+        drop(first);
+        assert!(folder.path().join("socket").exists());
+        drop(second);
         std::fs::write(folder.path().join("socket"), "a file").unwrap();
         assert!(LocalSocket::listen(&place(false, true, false), None).is_err());
         assert!(

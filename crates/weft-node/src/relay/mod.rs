@@ -58,7 +58,7 @@ use crate::process::lock::DataDirLock;
 use crate::process::pid::PidFile;
 use crate::reachability::{ProbeError, Reachability};
 use crate::thread::ConnectionThread;
-use crate::thread::mesh::{MainEnds, ToThread};
+use crate::thread::mesh::{MainEnds, ToThread, WakeUp};
 use crate::tls::LinkTls;
 use crate::torrc::{CommandLine, Host, Options};
 use crate::workers::Workers;
@@ -100,6 +100,8 @@ struct Relay {
     poll: Poll,
     events: Events,
     flag: Arc<WakeFlag>,
+    /// How others wake this thread.
+    wake: WakeUp,
     listeners: Listeners,
     signals: Signals,
     /// What it is as a relay; `None`: it is a client alone.

@@ -75,15 +75,9 @@ impl Relay {
             .apply(&new.log, Some(&self.options.log))
             .map_err(|error| error.to_string())?;
         let registry = self.poll.registry();
-        // Ports for applications need a client, which is started with the node.
-        let app_options = if self.client.is_some() {
-            &new
-        } else {
-            &self.options
-        };
         let reopened = self
             .apps
-            .reopen(app_options, registry)
+            .reopen(&new, registry)
             .map_err(|error| error.to_string());
         let reopened = reopened.and_then(|()| {
             let result = self.control.follow(&new, Some(registry));
@@ -104,10 +98,8 @@ impl Relay {
             }
             return Err(error);
         }
-        if self.client.is_none() && new.is_client() {
-            tracing::warn!("A port for applications is opened after a restart");
-        }
         self.options = new;
+        self.start_client_late();
         for change in changes {
             if change.affects_authorities() {
                 notice!("The directory authorities changed");

@@ -300,8 +300,7 @@ fn start(options: Options, context: Context) -> Result<Relay, StartError> {
     if client.is_some() {
         controller.serve_client();
     }
-    let access = client.as_ref().map(ClientSide::access);
-    let controllers = main.clone();
+    let wake = main.clone();
     let (sender, directory_events) = mpsc::sync_channel(EVENTS);
     // A client alone has its directory on its own thread.
     let directory = match &keys {
@@ -346,6 +345,7 @@ fn start(options: Options, context: Context) -> Result<Relay, StartError> {
         poll,
         events: Events::with_capacity(256),
         flag,
+        wake,
         listeners,
         signals,
         keys,
@@ -393,7 +393,7 @@ fn start(options: Options, context: Context) -> Result<Relay, StartError> {
         pid_file,
         _lock: lock,
     };
-    relay.start_control(access, &controllers);
+    relay.start_control();
     let (ipv4, ipv6) = relay.reachability.is_reachable();
     relay.directory(Command::Reachable { ipv4, ipv6 });
     relay.publish_descriptor();

@@ -21,7 +21,8 @@ use weft_core::edge::EdgeNews;
 
 use super::limit::{Allowance, Direction};
 use super::{ConnectionThread, TICK};
-use crate::apps::{AppRules, Handshake, MAX_HANDSHAKE, Step};
+use crate::apps::{AppRules, Handshake, MAX_HANDSHAKE, Notice, Step};
+use crate::logging::RateLimit;
 
 /// Tokens of edges have this bit.
 const EDGE: usize = 1 << 62;
@@ -174,8 +175,33 @@ pub(super) struct EdgeSockets {
     resting: Vec<(Instant, usize)>,
     /// Edges being written in this turn.
     writing: Vec<u32>,
+    /// Warnings about what applications ask for.
+    warnings: Warnings,
     /// Applications that have not asked yet, by deadline.
     asking: VecDeque<(Instant, ConnectionId)>,
+}
+
+/// Log lines about applications that ask for what they should not, at C tor's pace
+/// (SOCKS_WARN_INTERVAL): every page of a browser can cause as many as it likes.
+#[derive(Debug)]
+struct Warnings(RateLimit);
+
+impl Default for Warnings {
+    fn default() -> Self {
+        Warnings(RateLimit::new(Duration::from_secs(5)))
+    }
+}
+
+impl Warnings {
+    fn log(&mut self, notice: &Notice, all: bool) {
+        if all || notice.level > tracing::Level::WARN {
+            notice.log();
+        } else if let Some(more) = self.0.check(Instant::now()) {
+            let mut notice = notice.clone();
+            notice.text.push_str(&more.to_string());
+            notice.log();
+        }
+    }
 }
 
 impl EdgeSockets {
@@ -503,8 +529,10 @@ impl ConnectionThread {
                 break;
             };
             let step = handshake.receive(&connection.held);
+            // TestSocks is there to tell of each.
+            let all = handshake.tests();
             for notice in handshake.take_notices() {
-                notice.log();
+                self.edges.warnings.log(&notice, all);
             }
             match step {
                 Ok(Step::NeedMore) => break,
@@ -528,7 +556,7 @@ impl ConnectionThread {
                     return Err(EndReason::DONE);
                 }
                 Err(failure) => {
-                    failure.notice.log();
+                    self.edges.warnings.log(&failure.notice, all);
                     connection.reply.extend_from_slice(&failure.reply);
                     connection.flush_reply();
                     return Err(EndReason::MISC);

@@ -99,9 +99,9 @@ pub fn parse_fallback_dir(line: &str, warnings: &mut Vec<String>) -> Result<Fall
 
 impl Options {
     /// What the directory of a client follows: whose signatures count, and whom to ask before
-    /// there are guards. `writes`: whether it keeps the cache files.
+    /// there are guards. A relay in the same process keeps the same cache files.
     #[must_use]
-    pub fn client_directory(&self, writes: bool) -> ClientOptions {
+    pub fn client_directory(&self) -> ClientOptions {
         let authorities = self.directory.authorities.iter();
         let votes = authorities.clone().map(|of| Authority {
             nickname: name(of),
@@ -142,7 +142,7 @@ impl Options {
             ..ClientOptions::new(
                 votes.collect(),
                 fallbacks.chain(asked).collect(),
-                writes.then(|| self.files.cache_directory.clone()),
+                Some(self.files.cache_directory.clone()),
                 self.testing.network,
             )
         }

@@ -79,6 +79,9 @@ impl<C: Chooser> Client<C> {
         let congestion = self.congestion_for(0, plan.hops.len());
         let first = plan.hops.first().ok_or(BuildError::WrongReply)?;
         let (handshake, create) = HopHandshake::start(first, congestion, &mut self.rng)?;
+        if plan.hops.len() > 1 {
+            self.last_launch = now.mono;
+        }
         self.last_circuit += 1;
         let id = OriginId(self.last_circuit);
         let first = first.link();
@@ -383,10 +386,14 @@ impl<C: Chooser> Client<C> {
         self.serve(now);
     }
 
-    /// Whether circuits fail so often that none is tried in this period, or in this second.
-    pub(super) fn is_hopeless(&self) -> bool {
-        self.failures > MAX_FAILURES && self.failed_last_period
-            || self.failures_since_tick > MAX_FAILURES
+    /// Whether circuits fail so often that none is to be tried now: not in this second, or, after
+    /// two such periods, not so soon after the last. C tor waits for the next period, up to half a
+    /// minute; but its failures take longer than those of a network on one machine that is about
+    /// to start, and ten circuits in a period harm nobody.
+    pub(super) fn is_hopeless(&self, now: Now) -> bool {
+        let seldom = self.failures > MAX_FAILURES && self.failed_last_period;
+        let pause = self.config.new_circuit_period / 10;
+        seldom && now.since(self.last_launch) < pause || self.failures_since_tick > MAX_FAILURES
     }
 
     /// Tells controllers of a circuit.

@@ -120,6 +120,8 @@ pub struct Client<C: Chooser> {
     failures_since_tick: u32,
     /// When the period began.
     period: Instant,
+    /// When the last circuit was begun.
+    last_launch: Instant,
     /// Too many failed in the period before, too.
     failed_last_period: bool,
     addresses: AddressMap,
@@ -148,6 +150,7 @@ impl<C: Chooser> Client<C> {
             failures: 0,
             failures_since_tick: 0,
             period: now.mono,
+            last_launch: now.mono,
             failed_last_period: false,
             addresses: AddressMap::default(),
             nym_epoch: 0,

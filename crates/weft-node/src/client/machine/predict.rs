@@ -79,7 +79,9 @@ impl<C: Chooser> Client<C> {
         let expected = self.predicted.expected(self.config.predict_for, now.mono);
         for _ in 0..LAUNCHES {
             let clean = self.clean_circuits();
-            if clean >= MAX_CLEAN || self.is_hopeless() || self.pending() >= self.config.max_pending
+            if clean >= MAX_CLEAN
+                || self.is_hopeless(now)
+                || self.pending() >= self.config.max_pending
             {
                 return;
             }

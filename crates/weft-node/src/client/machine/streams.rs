@@ -268,7 +268,7 @@ impl<C: Chooser> Client<C> {
             .values()
             .filter(|circuit| circuit.is_building() && circuit.purpose == CircuitPurpose::General)
             .count();
-        if pending >= self.config.max_pending || self.is_hopeless() {
+        if pending >= self.config.max_pending || self.is_hopeless(now) {
             return;
         }
         match self.launch(&Usage::Exit(wanted), CircuitPurpose::General, now) {
