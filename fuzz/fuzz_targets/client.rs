@@ -302,6 +302,7 @@ impl Play {
                 addrs: vec![([192, 0, 2, number + 1], 9001).into()],
                 nickname: format!("relay{number}"),
                 supports_ntor_v3: number % 2 == 0,
+                supports_cgo: number % 3 == 0,
                 supports_cc: number % 2 == 0,
                 is_dir_cache: true,
                 is_exit,

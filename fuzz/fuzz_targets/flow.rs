@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use libfuzzer_sys::fuzz_target;
-use weft_cell::stream_msg::{Sendme, Xoff, Xon};
+use weft_cell::stream_msg::{Seen, Sendme, Xoff, Xon};
 use weft_core::flow::{CcParams, CircuitFlow, FlowMsg, MAX_CWND, PathKind, Side, StreamFlow};
 
 /// More operations than this show nothing new.
@@ -56,10 +56,10 @@ struct Play {
     stream_acknowledged: u64,
 }
 
-fn digest(cell: u64) -> [u8; 20] {
+fn digest(cell: u64) -> Seen {
     let mut digest = [7; 20];
     digest[..8].copy_from_slice(&cell.to_be_bytes());
-    digest
+    Seen::Digest(digest)
 }
 
 impl Play {
@@ -106,7 +106,11 @@ impl Play {
             2 | 3 => {
                 let blocked = input.byte() & 1 == 1;
                 if let Some(cell) = self.due.pop_front() {
-                    let sendme = Sendme::authenticated(&digest(cell));
+                    let sendme = Sendme {
+                        version: 1,
+                        seen: Some(digest(cell)),
+                    };
+                    let sendme = sendme.encode();
                     let taken = self.circuit.sendme(&sendme, 1, blocked, self.now);
                     assert_eq!(taken, Ok(()), "an honest SENDME");
                     self.acknowledged += self.increment;
@@ -121,7 +125,7 @@ impl Play {
                 let due = due.expect("nothing was due");
                 let sendme = Sendme::decode(data).expect("it was taken");
                 assert!(sendme.version >= accept);
-                assert!(sendme.digest.is_none_or(|given| given == digest(due)));
+                assert!(sendme.seen.is_none_or(|given| given == digest(due)));
                 self.acknowledged += self.increment;
             }
             5 => self.now += Duration::from_micros(u64::from(input.word()) << (input.byte() % 20)),

@@ -73,7 +73,8 @@ fn request(data: &[u8], keys: &OnionKeys, rng: &mut ChaCha8Rng) {
     let CreateReply::Created2 { data } = answer.reply else {
         panic!("a CREATE2 was answered with a CREATED_FAST");
     };
-    assert!(client.finish(&data).expect("an honest reply") == answer.keys);
+    let keys = client.finish(&data).expect("an honest reply");
+    assert!(answer.keys.tor1() == Some(&keys));
 }
 
 /// The message of an ntor-v3 client that knows the relay's keys.
@@ -99,7 +100,8 @@ fn ntor_v3_message(message: &[u8], keys: &OnionKeys, rng: &mut ChaCha8Rng) {
                 panic!("a CREATE2 was answered with a CREATED_FAST");
             };
             let (responses, client_keys) = client.finish(&data).expect("an honest reply");
-            assert!(client_keys == answer.keys);
+            // This client does not know what its message asks for.
+            assert!(client_keys == answer.keys || answer.keys.tor1().is_none());
             assert_eq!(responses.is_empty(), answer.sendme_inc.is_none());
         }
         Err(HandshakeError::BadExtensions(_) | HandshakeError::UnsupportedSubprotocol) => {}

@@ -56,7 +56,7 @@ fn message(kind: u8, data: &[u8]) {
         }
         b's' => {
             if let Ok(sendme) = Sendme::decode(data) {
-                assert_eq!(sendme.digest.is_some(), sendme.version == 1);
+                assert_eq!(sendme.seen.is_some(), sendme.version == 1);
                 assert_eq!(Sendme::decode(&sendme.encode()), Ok(sendme));
             }
         }

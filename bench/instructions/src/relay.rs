@@ -180,7 +180,7 @@ impl Relay {
         };
         let mut material = [0; Tor1Keys::LEN];
         rng.fill_bytes(&mut material);
-        let keys = Box::new(Tor1Keys::from_key_material(&material));
+        let keys = Tor1Keys::from_key_material(&material);
         let mut crypt = ClientCrypt::new();
         crypt.add_hop(&keys);
         let reply = CreateReply::Fast {
@@ -190,7 +190,7 @@ impl Relay {
         let created = FromController::Created {
             half,
             reply,
-            keys,
+            keys: Box::new(keys.into()),
             sendme_inc: None,
         };
         self.managers[0].handle_controller(created, self.now);

@@ -39,6 +39,7 @@ pub mod frame;
 pub mod link_msg;
 pub mod reason;
 pub mod relay;
+pub mod relay_v1;
 pub mod stream_msg;
 
 pub use cell::{BODY_LEN, Body, CELL_LEN, CIRC_ID_LEN, Cell, CellView};

@@ -8,11 +8,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::fields::{CutShort, Fields};
 use crate::reason::EndReason;
-use crate::relay;
+use crate::relay_v1;
 
 mod flow;
 mod resolve;
-pub use flow::{Sendme, Xoff, Xon};
+pub use flow::{Seen, Sendme, Xoff, Xon};
 pub use resolve::{Answer, AnswerKind, Resolve, Resolved};
 
 /// The time to live of an address that came without one (tor-spec 6.3).
@@ -60,7 +60,7 @@ pub enum StreamMsgError {
         version: u8,
     },
     /// SENDME of version 1 with a digest that is too short.
-    #[error("SENDME of version 1 has {0} bytes of digest (it has 20)")]
+    #[error("SENDME of version 1 has {0} bytes of digest (it has 20, or 16 under CGO)")]
     DigestLength(usize),
     /// The message to be written does not fit into a relay message.
     #[error("{message} of {len} bytes does not fit into a relay message (at most 498)")]
@@ -295,10 +295,10 @@ impl End {
     }
 }
 
-/// `data`, if one relay message can carry it.
+/// `data`, if one relay message can carry it, whichever the encryption of its hop.
 fn fitting(message: &'static str, data: Vec<u8>) -> Result<Vec<u8>, StreamMsgError> {
     match data.len() {
-        ..=relay::MAX_DATA => Ok(data),
+        ..=relay_v1::MAX_STREAM_DATA => Ok(data),
         len => Err(StreamMsgError::TooLong { message, len }),
     }
 }
@@ -521,7 +521,7 @@ mod tests {
 
         #[test]
         fn arbitrary_bytes_never_panic_and_what_is_read_can_be_written(
-            data in vec(any::<u8>(), 0..=relay::MAX_DATA),
+            data in vec(any::<u8>(), 0..=crate::relay::MAX_DATA),
         ) {
             if let Ok(begin) = Begin::decode(&data) {
                 prop_assert_eq!(Begin::decode(&begin.encode().unwrap()), Ok(begin));

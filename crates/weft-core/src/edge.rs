@@ -12,7 +12,7 @@ use weft_cell::relay::MAX_DATA;
 use weft_cell::stream_msg::Resolved;
 
 use crate::address::{ConnectionId, EdgeAddr, HalfAddr, ThreadId};
-use crate::flow::{MAX_CWND, StreamFlow};
+use crate::flow::{MAX_CWND, StreamFlow, Terms};
 use crate::origin::{AppRefusal, OriginId};
 use crate::slots::Slots;
 use crate::streams::EDGE_CREDIT;
@@ -54,6 +54,8 @@ pub struct At {
     pub half: HalfAddr,
     /// The stream's number.
     pub stream: u16,
+    /// What the circuit's ends agreed on.
+    pub terms: Terms,
 }
 
 /// The origin's side of an edge.
@@ -148,7 +150,8 @@ impl Edge {
     /// Bytes that may be sent now.
     pub fn room_bytes(&self) -> usize {
         // Were all cells such as leave room for randomness, they would still be no more than may go.
-        let cells = self.room() as usize * (MAX_DATA - RANDOM_BYTES);
+        let cell = (self.at).map_or(0, |at| at.terms.max_data() - RANDOM_BYTES);
+        let cells = self.room() as usize * cell;
         match (self.phase, &self.origin) {
             (Phase::Opening, Some(side)) => {
                 cells.min(MAX_OPTIMISTIC.saturating_sub(side.optimistic.len()))

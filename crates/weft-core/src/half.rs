@@ -7,7 +7,7 @@
 
 use std::time::Instant;
 
-use weft_crypto::relay_cell::{ClientCrypt, RelayCrypt};
+use weft_crypto::circuit::{OriginCircuit, RelayCircuit};
 
 use crate::address::{HalfAddr, ThreadId};
 use crate::cells::CellQueue;
@@ -53,7 +53,7 @@ pub struct Origin {
     /// What the client thread calls the circuit.
     pub id: OriginId,
     /// The keys of all hops.
-    pub crypt: ClientCrypt,
+    pub crypt: OriginCircuit,
     /// Its streams.
     pub streams: Streams,
     /// RELAY_EARLY cells still allowed.
@@ -77,7 +77,7 @@ pub enum Waiting {
 #[derive(Debug)]
 pub struct Toward {
     /// Present once the onionskin was answered.
-    pub crypt: Option<Box<RelayCrypt>>,
+    pub crypt: Option<RelayCircuit>,
     /// RELAY_EARLY cells still allowed.
     pub relay_early_left: u8,
     /// Streams that end here. Most circuits have none.
@@ -163,7 +163,7 @@ impl CircuitHalf {
             peer: Peer::None,
             role: Role::Origin(Box::new(Origin {
                 id,
-                crypt: ClientCrypt::new(),
+                crypt: OriginCircuit::new(),
                 streams: Streams::default(),
                 relay_early_left: MAX_RELAY_EARLY,
                 waiting: Waiting::Created,

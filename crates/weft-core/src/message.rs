@@ -13,10 +13,11 @@ use weft_cell::circ_msg::{CreateReply, CreateRequest};
 use weft_cell::reason::{DestroyReason, EndReason};
 use weft_cell::stream_msg::{Begin, Resolve, Resolved};
 use weft_cell::{Cell, RelayCmd};
-use weft_crypto::Tor1Keys;
+use weft_crypto::HopKeys;
 
 use crate::address::{ConnectionId, EdgeAddr, HalfAddr, ThreadId};
 use crate::ended::Left;
+use crate::flow::Terms;
 use crate::handshake::PeerIdentity;
 use crate::memory::AgeHistogram;
 use crate::origin::{AppRefusal, HopFlow, OriginEvent, OriginId, StreamOpening};
@@ -97,8 +98,8 @@ pub enum EdgeControl {
         half: HalfAddr,
         /// The stream's number on the circuit.
         stream: u16,
-        /// The far end is under congestion control, and so uses XON and XOFF.
-        vegas: bool,
+        /// What the circuit's ends agreed on.
+        terms: Terms,
     },
     /// So many of the edge's cells were sent: as many more may come.
     Credit {
@@ -284,8 +285,8 @@ pub struct StreamRequest {
     pub stream: u16,
     /// What is asked for.
     pub ask: StreamAsk,
-    /// The circuit is under congestion control: the stream uses XON and XOFF.
-    pub vegas: bool,
+    /// What the circuit's ends agreed on.
+    pub terms: Terms,
 }
 
 /// What a circuit asks for.
@@ -633,7 +634,7 @@ pub enum FromController {
         /// Its half.
         half: HalfAddr,
         /// The hop's keys.
-        keys: Box<Tor1Keys>,
+        keys: Box<HopKeys>,
         /// How it counts.
         flow: HopFlow,
     },
@@ -701,7 +702,7 @@ pub enum FromController {
         /// CREATED_FAST or CREATED2.
         reply: CreateReply,
         /// The keys that the half holds from now on.
-        keys: Box<Tor1Keys>,
+        keys: Box<HopKeys>,
         /// Congestion control was agreed on: one SENDME for so many cells.
         sendme_inc: Option<u8>,
     },

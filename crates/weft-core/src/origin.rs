@@ -15,7 +15,7 @@ use std::sync::Arc;
 use weft_cell::circ_msg::{CreateReply, CreateRequest};
 use weft_cell::reason::{DestroyReason, EndReason};
 use weft_cell::stream_msg::{BeginFlags, Resolved};
-use weft_crypto::Tor1Keys;
+use weft_crypto::HopKeys;
 
 use crate::address::ConnectionId;
 
@@ -92,7 +92,7 @@ pub enum OriginCommand {
         /// The circuit.
         circuit: OriginId,
         /// The hop's keys.
-        keys: Box<Tor1Keys>,
+        keys: Box<HopKeys>,
         /// How it counts.
         flow: HopFlow,
     },

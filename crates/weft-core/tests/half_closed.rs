@@ -13,6 +13,7 @@ use weft_cell::RelayCmd;
 use weft_cell::reason::EndReason;
 use weft_core::address::ConnectionId;
 use weft_core::edge::MAX_WAITING;
+use weft_core::flow::Terms;
 use weft_core::manager::RelayParams;
 use weft_core::message::FromController;
 use weft_core::origin::{EndedBy, OriginCommand, OriginEvent};
@@ -91,8 +92,9 @@ fn honest_exits_are_never_found_to_send_too_much() {
     for seed in 0..12 {
         let mut rng = StdRng::seed_from_u64(seed);
         let threads = rng.random_range(1..=3);
-        let sendme_inc = rng.random_bool(0.5).then_some(31);
-        let mut pair = Pair::new(threads, seed, sendme_inc);
+        let all = [Terms::Windows, Terms::Vegas, Terms::VegasCgo];
+        let terms = all[rng.random_range(0..3)];
+        let mut pair = Pair::new(threads, seed, terms);
         let bytes = payload(seed, 400_000);
         let mut open: Vec<(ConnectionId, usize)> = Vec::new();
         for number in 0..20 {
@@ -153,7 +155,7 @@ fn wide(seed: u64, cwnd_init: u32) -> (Pair, ConnectionId) {
     params.extend_to_private = true;
     params.cc.cwnd_init = cwnd_init;
     let exit = World::with_params(1, seed + 1, params);
-    let mut pair = Pair::with_exit(World::new(1, seed), exit, Some(31));
+    let mut pair = Pair::with_exit(World::new(1, seed), exit, Terms::Vegas);
     let id = pair.application(0, 0);
     pair.attach(id);
     (pair, id)

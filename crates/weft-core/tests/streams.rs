@@ -9,10 +9,11 @@ use std::collections::BTreeMap;
 
 use pair::{CIRCUIT, CLIENT, Pair, TwoHops, payload};
 use weft_cell::reason::{DestroyReason, EndReason};
-use weft_cell::stream_msg::{End, Sendme};
+use weft_cell::stream_msg::{End, Seen, Sendme};
 use weft_cell::{ChanCmd, RelayCmd};
 use weft_core::address::ConnectionId;
 use weft_core::edge::EdgeNews;
+use weft_core::flow::Terms;
 use weft_core::manager::RelayParams;
 use weft_core::message::StreamAsk;
 use weft_core::origin::{EndedBy, OriginCommand, OriginEvent};
@@ -20,8 +21,8 @@ use weft_core::stream_dos::{StreamDefense, StreamDosParams};
 use world::{Circuit, OWN_ED, OWN_RSA, World, relay_identity};
 
 /// Moves so much each way over several streams at once, and compares.
-fn transfer(threads: u16, seed: u64, sendme_inc: Option<u8>, length: usize) {
-    let mut pair = Pair::new(threads, seed, sendme_inc);
+fn transfer(threads: u16, seed: u64, terms: Terms, length: usize) {
+    let mut pair = Pair::new(threads, seed, terms);
     let streams: Vec<ConnectionId> = (0..3)
         .map(|number| {
             let id = pair.application(number % usize::from(threads), number as u64);
@@ -74,19 +75,21 @@ fn transfer(threads: u16, seed: u64, sendme_inc: Option<u8>, length: usize) {
 
 #[test]
 fn streams_carry_bytes_both_ways_with_fixed_windows() {
-    transfer(1, 1, None, 1_000_000);
-    transfer(3, 2, None, 700_000);
+    transfer(1, 1, Terms::Windows, 1_000_000);
+    transfer(3, 2, Terms::Windows, 700_000);
 }
 
 #[test]
 fn streams_carry_bytes_both_ways_under_congestion_control() {
-    transfer(1, 3, Some(31), 1_000_000);
-    transfer(3, 4, Some(31), 700_000);
+    for terms in [Terms::Vegas, Terms::VegasCgo] {
+        transfer(1, 3, terms, 1_000_000);
+        transfer(3, 4, terms, 700_000);
+    }
 }
 
 #[test]
 fn what_nobody_reads_waits_within_the_stream_s_window_and_hurts_no_other() {
-    let mut pair = Pair::new(2, 5, None);
+    let mut pair = Pair::new(2, 5, Terms::Windows);
     let slow = pair.application(0, 0);
     let quick = pair.application(1, 1);
     pair.attach(slow);
@@ -123,7 +126,7 @@ fn what_nobody_reads_waits_within_the_stream_s_window_and_hurts_no_other() {
 
 #[test]
 fn a_reader_that_is_slow_is_waited_for_by_xoff_and_xon() {
-    let mut pair = Pair::new(2, 6, Some(31));
+    let mut pair = Pair::new(2, 6, Terms::Vegas);
     let slow = pair.application(0, 0);
     pair.attach(slow);
     let bytes = payload(1, 3_000_000);
@@ -151,7 +154,7 @@ fn a_reader_that_is_slow_is_waited_for_by_xoff_and_xon() {
 
 #[test]
 fn a_stream_that_is_refused_waits_with_its_first_words_for_another_circuit() {
-    let mut pair = Pair::new(2, 7, None);
+    let mut pair = Pair::new(2, 7, Terms::Windows);
     pair.exit.serve_streams = false;
     let id = pair.application(1, 0);
     pair.attach(id);
@@ -205,7 +208,7 @@ fn a_stream_that_is_refused_waits_with_its_first_words_for_another_circuit() {
 
 #[test]
 fn a_circuit_that_goes_takes_its_streams_along_and_says_so() {
-    let mut pair = Pair::new(2, 8, None);
+    let mut pair = Pair::new(2, 8, Terms::Windows);
     let open = pair.application(1, 0);
     pair.attach(open);
     pair.exit.serve_streams = false;
@@ -345,7 +348,7 @@ fn exit_sends(
 fn sendme(digest: [u8; 20]) -> Vec<u8> {
     Sendme {
         version: 1,
-        digest: Some(digest),
+        seen: Some(Seen::Digest(digest)),
     }
     .encode()
 }

@@ -32,9 +32,11 @@
 
 mod aes_ctr;
 pub mod cgo;
+pub mod circuit;
 pub mod handshake;
 pub mod keys;
 pub mod relay_cell;
 mod x25519_lanes;
 
+pub use circuit::HopKeys;
 pub use keys::Tor1Keys;

@@ -182,11 +182,59 @@ impl RelayCrypt {
     }
 }
 
-/// The origin's side of a circuit: one layer for each hop, nearest first.
+/// The origin's side of one hop.
+#[derive(Clone)]
+pub(crate) struct Tor1Hop {
+    forward: Direction,
+    backward: Direction,
+}
+
+impl Tor1Hop {
+    pub(crate) fn new(keys: &Tor1Keys) -> Self {
+        Self {
+            forward: Direction::new(&keys.kf, &keys.df),
+            backward: Direction::new(&keys.kb, &keys.db),
+        }
+    }
+
+    /// Makes `body` a message for this hop: zeroes `recognized`, fills the
+    /// digest, adds this hop's layer. Nearer hops [add](Self::add) theirs.
+    #[inline]
+    pub(crate) fn originate(&mut self, body: &mut [u8; BODY_LEN]) {
+        self.forward.seal(body);
+        self.forward.apply(body);
+    }
+
+    /// Adds this hop's layer to a message for a hop further out.
+    #[inline]
+    pub(crate) fn add(&mut self, body: &mut [u8; BODY_LEN]) {
+        self.forward.apply(body);
+    }
+
+    /// Removes this hop's layer from a cell that comes toward the origin, and
+    /// says whether this hop sent it.
+    #[inline]
+    pub(crate) fn remove(&mut self, body: &mut [u8; BODY_LEN]) -> bool {
+        self.backward.apply(body);
+        self.backward.recognize(body)
+    }
+
+    /// The running digest of messages to this hop.
+    pub(crate) fn forward_digest(&self) -> [u8; 20] {
+        self.forward.running_digest()
+    }
+
+    /// The running digest of messages from this hop.
+    pub(crate) fn backward_digest(&self) -> [u8; 20] {
+        self.backward.running_digest()
+    }
+}
+
+/// The origin's side of a circuit of which all hops speak tor1: one layer
+/// for each, nearest first.
 #[derive(Clone, Default)]
 pub struct ClientCrypt {
-    /// (forward, backward) of each hop.
-    hops: Vec<(Direction, Direction)>,
+    hops: Vec<Tor1Hop>,
 }
 
 /// Shows nothing but its length: it is all keys.
@@ -206,10 +254,7 @@ impl ClientCrypt {
 
     /// Adds the hop whose handshake left `keys` at the far end.
     pub fn add_hop(&mut self, keys: &Tor1Keys) {
-        self.hops.push((
-            Direction::new(&keys.kf, &keys.df),
-            Direction::new(&keys.kb, &keys.db),
-        ));
+        self.hops.push(Tor1Hop::new(keys));
     }
 
     /// The number of hops.
@@ -233,12 +278,11 @@ impl ClientCrypt {
         let hops = self.hops.len();
         assert!(hop < hops, "message for hop {hop} of a circuit of {hops}");
         let mut outward = self.hops.iter_mut().take(hop + 1).rev();
-        if let Some((destination, _)) = outward.next() {
-            destination.seal(body);
-            destination.apply(body);
+        if let Some(destination) = outward.next() {
+            destination.originate(body);
         }
-        for (forward, _) in outward {
-            forward.apply(body);
+        for hop in outward {
+            hop.add(body);
         }
     }
 
@@ -248,22 +292,19 @@ impl ClientCrypt {
     /// `None`: no hop recognizes it. The key streams of all hops have moved
     /// on; the circuit is of no more use and must be closed.
     pub fn decrypt_backward(&mut self, body: &mut [u8; BODY_LEN]) -> Option<usize> {
-        self.hops.iter_mut().position(|(_, backward)| {
-            backward.apply(body);
-            backward.recognize(body)
-        })
+        self.hops.iter_mut().position(|hop| hop.remove(body))
     }
 
     /// The running digest of messages sent to `hop`; `None` without such a
     /// hop. A SENDME from that hop has to carry it (tor-spec 7.3.1).
     pub fn forward_digest(&self, hop: usize) -> Option<[u8; 20]> {
-        Some(self.hops.get(hop)?.0.running_digest())
+        Some(self.hops.get(hop)?.forward_digest())
     }
 
     /// The running digest of messages that came from `hop`; `None` without
     /// such a hop. A SENDME to that hop must carry it.
     pub fn backward_digest(&self, hop: usize) -> Option<[u8; 20]> {
-        Some(self.hops.get(hop)?.1.running_digest())
+        Some(self.hops.get(hop)?.backward_digest())
     }
 }
 

@@ -15,7 +15,7 @@ use weft_cell::circ_msg::{CreateReply, CreateRequest};
 use weft_cell::reason::DestroyReason;
 use weft_core::address::HalfAddr;
 use weft_core::controller::OnionskinKind;
-use weft_crypto::Tor1Keys;
+use weft_crypto::HopKeys;
 use weft_crypto::handshake::{self, BATCH, OnionKeys, ReplyParams, Request};
 use weft_sync::ring::{Receiver, Sender, ring};
 
@@ -50,7 +50,7 @@ pub struct Answer {
     /// What the worker took for it: its part of what it took for those answered with it.
     pub spent: Duration,
     /// The reply and its keys, or why there are none.
-    pub result: Result<(CreateReply, Box<Tor1Keys>, Option<u8>), DestroyReason>,
+    pub result: Result<(CreateReply, Box<HopKeys>, Option<u8>), DestroyReason>,
     /// How long it waited for a worker.
     waited: Duration,
 }

@@ -25,6 +25,8 @@ pub struct Hop {
     pub supports_ntor_v3: bool,
     /// It does congestion control (`FlowCtrl=2`).
     pub supports_cc: bool,
+    /// It speaks Counter Galois Onion (Relay=6).
+    pub supports_cgo: bool,
     /// It answers BEGIN_DIR with documents (`V2Dir`).
     pub is_dir_cache: bool,
     /// The consensus calls it an exit.

@@ -10,7 +10,7 @@ use tor_linkspec::{CircTarget as _, HasAddrs as _, RelayIdRef};
 use tor_linkspec::{HasRelayIds as _, RelayIdType};
 use tor_netdir::{NetDir, Relay, WeightRole};
 use tor_netdoc::types::policy::PortPolicy;
-use tor_protover::named::{FLOWCTRL_CC, RELAY_NTORV3};
+use tor_protover::named::{FLOWCTRL_CC, RELAY_CRYPT_CGO, RELAY_NTORV3};
 
 use crate::guard::GuardParams;
 use crate::nodes::{Recognised, RelayName, same_prefix};
@@ -288,6 +288,7 @@ fn row(relay: &Relay<'_>, netdir: &NetDir) -> Row {
             nickname: rs.nickname().to_owned(),
             supports_ntor_v3: relay.protovers().supports_named_subver(RELAY_NTORV3),
             supports_cc: relay.protovers().supports_named_subver(FLOWCTRL_CC),
+            supports_cgo: relay.protovers().supports_named_subver(RELAY_CRYPT_CGO),
             is_dir_cache: rs.is_flagged_v2dir(),
             is_exit: rs.is_flagged_exit() && !rs.is_flagged_bad_exit(),
             is_stable: rs.is_flagged_stable(),

@@ -3,10 +3,30 @@
 use super::StreamMsgError;
 use crate::fields::Fields;
 
-/// Bytes of the digest in a SENDME of version 1.
+/// Bytes of tor1's running digest.
 const DIGEST_LEN: usize = 20;
-/// Bytes before the digest: version and length.
-const SENDME_HEAD: usize = 3;
+/// Bytes of a tag of Counter Galois Onion.
+const TAG_LEN: usize = 16;
+
+/// What shows that whoever sends a SENDME has seen the cell that it answers. Which of the two it is
+/// says the encryption of the hop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// tor1: the running digest after the cell (tor-spec 7.3.1).
+    Digest([u8; DIGEST_LEN]),
+    /// Counter Galois Onion: the cell's tag (proposal 359).
+    Tag([u8; TAG_LEN]),
+}
+
+impl Seen {
+    /// The bytes that the SENDME carries.
+    pub fn as_bytes(&self) -> &[u8] {
+        match self {
+            Seen::Digest(digest) => digest,
+            Seen::Tag(tag) => tag,
+        }
+    }
+}
 
 /// SENDME: the sender takes so many DATA cells more. On stream 0 it is about the
 /// circuit; on another stream its data is ignored.
@@ -14,14 +34,11 @@ const SENDME_HEAD: usize = 3;
 pub struct Sendme {
     /// 0, or 1 for an authenticated one. Empty data is version 0.
     pub version: u8,
-    /// With version 1: the running digest of the cell that it answers.
-    pub digest: Option<[u8; DIGEST_LEN]>,
+    /// With version 1.
+    pub seen: Option<Seen>,
 }
 
 impl Sendme {
-    /// Bytes of an authenticated SENDME, see [`authenticated`](Self::authenticated).
-    pub const AUTHENTICATED_LEN: usize = SENDME_HEAD + DIGEST_LEN;
-
     /// Reads the data of a circuit-level SENDME message.
     pub fn decode(data: &[u8]) -> Result<Self, StreamMsgError> {
         let mut fields = Fields::new("SENDME", data);
@@ -29,13 +46,14 @@ impl Sendme {
             [] => 0,
             _ => fields.u8("version")?,
         };
-        let digest = match version {
+        let seen = match version {
             0 => None,
             1 => {
                 let len = usize::from(fields.u16("digest length")?);
-                let digest = fields.bytes("digest", len)?;
-                let first = digest.first_chunk();
-                Some(*first.ok_or(StreamMsgError::DigestLength(len))?)
+                let seen = fields.bytes("digest", len)?;
+                let digest = seen.first_chunk().map(|digest| Seen::Digest(*digest));
+                let tag = <[u8; TAG_LEN]>::try_from(seen).map(Seen::Tag).ok();
+                Some(tag.or(digest).ok_or(StreamMsgError::DigestLength(len))?)
             }
             version => {
                 return Err(StreamMsgError::Version {
@@ -44,25 +62,18 @@ impl Sendme {
                 });
             }
         };
-        Ok(Sendme { version, digest })
-    }
-
-    /// The data of a SENDME of version 1, without allocating.
-    pub fn authenticated(digest: &[u8; DIGEST_LEN]) -> [u8; Self::AUTHENTICATED_LEN] {
-        let mut data = [0; Self::AUTHENTICATED_LEN];
-        let [version, _, len, place @ ..] = &mut data;
-        *version = 1;
-        *len = 20;
-        *place = *digest;
-        data
+        Ok(Sendme { version, seen })
     }
 
     /// The data of the SENDME message.
     pub fn encode(&self) -> Vec<u8> {
-        match &self.digest {
-            Some(digest) => Self::authenticated(digest).to_vec(),
-            None => Vec::new(),
-        }
+        let Some(seen) = &self.seen else {
+            return Vec::new();
+        };
+        let bytes = seen.as_bytes();
+        let mut data = vec![1, 0, u8::try_from(bytes.len()).unwrap_or(0)];
+        data.extend_from_slice(bytes);
+        data
     }
 }
 
@@ -133,7 +144,7 @@ mod tests {
         let data = [&[1, 0, 20][..], &digest].concat();
         let sendme = Sendme::decode(&data).unwrap();
         assert_eq!(sendme.version, 1);
-        assert_eq!(sendme.digest, Some(digest));
+        assert_eq!(sendme.seen, Some(Seen::Digest(digest)));
         assert_eq!(sendme.encode(), data);
         let mut theirs = Vec::new();
         let arti = arti::Sendme::from(arti::SendmeTag::from(digest));
@@ -159,10 +170,18 @@ mod tests {
     }
 
     #[test]
+    fn sendme_under_cgo_has_a_tag() {
+        let data = [&[1, 0, 16][..], &[7; 16]].concat();
+        let sendme = Sendme::decode(&data).unwrap();
+        assert_eq!(sendme.seen, Some(Seen::Tag([7; 16])));
+        assert_eq!(sendme.encode(), data);
+    }
+
+    #[test]
     fn sendme_of_version_0_has_nothing_to_read() {
         let old = Sendme {
             version: 0,
-            digest: None,
+            seen: None,
         };
         assert_eq!(Sendme::decode(&[]), Ok(old));
         assert_eq!(Sendme::decode(&[0, 9]), Ok(old));

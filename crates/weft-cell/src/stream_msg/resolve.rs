@@ -157,7 +157,7 @@ impl Resolved {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::relay::MAX_DATA;
+    use crate::relay_v1::MAX_STREAM_DATA as MAX_DATA;
     use proptest::collection::vec;
     use proptest::prelude::*;
     use tor_cell::relaycell::msg::{self as arti, Body as _};

@@ -18,7 +18,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 use weft_cell::circ_msg::{CreateReply, CreateRequest, handshake_type};
 use weft_cell::reason::DestroyReason;
-use weft_crypto::Tor1Keys;
+use weft_crypto::HopKeys;
 
 use crate::address::{ConnectionId, HalfAddr, ThreadId};
 use crate::dos::{Dos, DosParams};
@@ -388,7 +388,7 @@ impl RelayController {
         half: HalfAddr,
         kind: OnionskinKind,
         spent: Option<Duration>,
-        answer: Result<(CreateReply, Box<Tor1Keys>, Option<u8>), DestroyReason>,
+        answer: Result<(CreateReply, Box<HopKeys>, Option<u8>), DestroyReason>,
     ) {
         self.onionskins.done(kind, spent.filter(|_| answer.is_ok()));
         let message = match answer {

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use weft_cell::stream_msg::Sendme;
+use weft_cell::stream_msg::{Seen, Sendme};
 
 use super::vegas::{Rtt, Vegas};
 use super::{CcParams, FlowError};
@@ -17,8 +17,8 @@ const INCREMENT: u8 = 100;
 /// A DATA cell that the other side must answer with a SENDME.
 #[derive(Clone, Copy, Debug)]
 struct Due {
-    /// The running digest after the cell.
-    digest: [u8; 20],
+    /// What the SENDME must carry.
+    seen: Seen,
     /// When it was sent.
     sent: Instant,
 }
@@ -90,9 +90,9 @@ impl CircuitFlow {
         }
     }
 
-    /// A DATA cell was encrypted and goes out. `digest` gives the running digest after it, and is
-    /// called only when a SENDME will answer this cell.
-    pub fn note_sent(&mut self, digest: impl FnOnce() -> [u8; 20], now: Instant) {
+    /// A DATA cell was encrypted and goes out. `seen` gives what a SENDME for it must carry, and is
+    /// called only when one will answer this cell.
+    pub fn note_sent(&mut self, seen: impl FnOnce() -> Seen, now: Instant) {
         match &mut self.window {
             Window::Fixed(left) => *left = left.saturating_sub(1),
             Window::Vegas(vegas) => vegas.note_sent(),
@@ -101,7 +101,7 @@ impl CircuitFlow {
         if self.sent >= self.increment {
             self.sent = 0;
             self.due.push_back(Due {
-                digest: digest(),
+                seen: seen(),
                 sent: now,
             });
         }
@@ -128,7 +128,7 @@ impl CircuitFlow {
         }
         // One that came without its cell being sent is none of ours, whatever it says.
         let due = self.due.pop_front().ok_or(FlowError::UnexpectedSendme)?;
-        if sendme.digest.is_some_and(|digest| digest != due.digest) {
+        if sendme.seen.is_some_and(|seen| seen != due.seen) {
             return Err(FlowError::ForgedSendme);
         }
         match &mut self.window {
@@ -140,8 +140,8 @@ impl CircuitFlow {
         Ok(())
     }
 
-    /// A DATA cell came. True: answer it with a SENDME now, before any other cell, with the running
-    /// digest of this cell; as long as that is done the window that we give never runs out.
+    /// A DATA cell came. True: answer it with a SENDME now, before any other cell, with what
+    /// shows that this cell was seen; as long as that is done the window that we give never runs out.
     pub fn note_received(&mut self) -> Result<bool, FlowError> {
         self.received += 1;
         let answer = self.received >= self.increment;

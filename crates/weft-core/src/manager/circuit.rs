@@ -6,8 +6,8 @@ use weft_cell::circ_msg::{CreateReply, CreateRequest};
 use weft_cell::reason::{DestroyReason, EndReason};
 use weft_cell::relay::MAX_DATA;
 use weft_cell::{Cell, CellView, ChanCmd, RelayCmd};
-use weft_crypto::Tor1Keys;
-use weft_crypto::relay_cell::RelayCrypt;
+use weft_crypto::HopKeys;
+use weft_crypto::circuit::RelayCircuit;
 
 use rand::Rng as _;
 
@@ -80,7 +80,7 @@ impl LocalConnectionManager {
         &mut self,
         addr: HalfAddr,
         reply: &CreateReply,
-        keys: &Tor1Keys,
+        keys: &HopKeys,
         sendme_inc: Option<u8>,
         now: Instant,
     ) {
@@ -93,7 +93,7 @@ impl LocalConnectionManager {
         if toward.crypt.is_some() {
             return;
         }
-        toward.crypt = Some(Box::new(RelayCrypt::new(keys)));
+        toward.crypt = Some(RelayCircuit::new(keys));
         toward.sendme_inc = sendme_inc;
         let circ_id = half.circ_id;
         match reply.encode(circ_id) {

@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 use rand::Rng as _;
 use weft_cell::RelayCmd;
 use weft_cell::reason::EndReason;
-use weft_cell::relay::{self, MAX_DATA, RelayBody};
+use weft_cell::relay::{self, RelayBody};
 use weft_cell::stream_msg::{Begin, Connected, End, Resolve, Resolved, Xoff, Xon};
 
 use super::LocalConnectionManager;
 use crate::address::{ConnectionId, EdgeAddr, HalfAddr};
 use crate::edge::{At, Bytes, Edge, EdgeNews, MAX_WAITING, Phase, RANDOM_BYTES};
 use crate::ended::Left;
-use crate::flow::{FlowError, FlowMsg, Side, StreamFlow};
+use crate::flow::{FlowError, FlowMsg, Side, StreamFlow, Terms};
 use crate::message::{Carried, EdgeCell, EdgeControl, HalfControl, ToController};
 use crate::origin::{AppRefusal, EndedBy, OriginEvent, OriginId, StreamOpening};
 use crate::streams::EDGE_CREDIT;
@@ -32,13 +32,19 @@ impl LocalConnectionManager {
         id: ConnectionId,
         half: HalfAddr,
         stream: u16,
-        vegas: bool,
+        terms: Terms,
         now: Instant,
     ) -> Option<u32> {
-        let flow = self.stream_flow(vegas, Side::Exit);
-        let edge = self
-            .edges
-            .insert(Edge::exit(id, At { half, stream }, flow))?;
+        let flow = self.stream_flow(terms, Side::Exit);
+        let edge = self.edges.insert(Edge::exit(
+            id,
+            At {
+                half,
+                stream,
+                terms,
+            },
+            flow,
+        ))?;
         self.edge_ids.insert(id, edge.slot);
         self.send(
             HalfControl::EdgeMade {
@@ -131,18 +137,23 @@ impl LocalConnectionManager {
             let Some(edge) = self.edges.get_mut(slot) else {
                 return;
             };
-            let Some(At { half, stream }) = edge.at else {
+            let Some(At {
+                half,
+                stream,
+                terms,
+            }) = edge.at
+            else {
                 return;
             };
             let most = match edge.full_cells_left.checked_sub(1) {
                 Some(left) => {
                     edge.full_cells_left = left;
-                    MAX_DATA
+                    terms.max_data()
                 }
                 None => {
                     let random = self.rng.next_u32().to_le_bytes();
                     edge.full_cells_left = random[0] % FULL_CELLS;
-                    MAX_DATA - RANDOM_BYTES
+                    terms.max_data() - RANDOM_BYTES
                 }
             };
             let (data, rest) = bytes
@@ -296,11 +307,9 @@ impl LocalConnectionManager {
         let slot = edge.slot;
         let body = RelayBody::new(cell.body());
         let (command, data) = (body.command(), body.data().unwrap_or_default());
-        let here = At {
-            half,
-            stream: body.stream_id(),
-        };
-        let Some(edge) = self.edges.at(edge).filter(|edge| edge.at == Some(here)) else {
+        let here = (half, body.stream_id());
+        let is_here = |edge: &&mut Edge| edge.at.map(|at| (at.half, at.stream)) == Some(here);
+        let Some(edge) = self.edges.at(edge).filter(is_here) else {
             // Ended here while this was on its way from its half, which knew the stream.
             self.totals.streams.late += 1;
             self.pool.put(cell);
@@ -475,11 +484,11 @@ impl LocalConnectionManager {
             if let EdgeControl::Attached {
                 half,
                 stream,
-                vegas,
+                terms,
                 ..
             } = control
             {
-                self.end_unwanted(half, addr, stream, vegas, now);
+                self.end_unwanted(half, addr, stream, terms, now);
             }
             return;
         };
@@ -487,14 +496,18 @@ impl LocalConnectionManager {
             EdgeControl::Attached {
                 half,
                 stream,
-                vegas,
+                terms,
                 ..
             } => {
                 if edge.phase != Phase::Opening || edge.at.is_some() || edge.asked != Some(half) {
                     // It was taken back meanwhile.
-                    return self.end_unwanted(half, addr, stream, vegas, now);
+                    return self.end_unwanted(half, addr, stream, terms, now);
                 }
-                edge.at = Some(At { half, stream });
+                edge.at = Some(At {
+                    half,
+                    stream,
+                    terms,
+                });
                 edge.asked = None;
                 edge.credit = EDGE_CREDIT;
                 let again = edge
@@ -502,7 +515,7 @@ impl LocalConnectionManager {
                     .as_mut()
                     .map(|side| std::mem::take(&mut side.optimistic))
                     .unwrap_or_default();
-                let flow = self.stream_flow(vegas, Side::Client);
+                let flow = self.stream_flow(terms, Side::Client);
                 if let Some(edge) = self.edges.get_mut(slot) {
                     edge.flow = flow;
                     edge.gave = 0;
@@ -674,10 +687,10 @@ impl LocalConnectionManager {
         half: HalfAddr,
         edge: EdgeAddr,
         stream: u16,
-        vegas: bool,
+        terms: Terms,
         now: Instant,
     ) {
-        let left = self.stream_flow(vegas, Side::Client).left();
+        let left = self.stream_flow(terms, Side::Client).left();
         self.tell_ending(half, stream, true, left, now);
         let mut cell = self.pool.take();
         let end = End::new(EndReason::MISC).encode();
@@ -779,8 +792,8 @@ impl LocalConnectionManager {
     }
 
     /// The rules of a new stream.
-    fn stream_flow(&self, vegas: bool, side: Side) -> StreamFlow {
-        match vegas {
+    fn stream_flow(&self, terms: Terms, side: Side) -> StreamFlow {
+        match terms.is_vegas() {
             true => StreamFlow::xon_xoff(&self.params.cc, side),
             false => StreamFlow::fixed(),
         }

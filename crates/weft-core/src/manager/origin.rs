@@ -8,11 +8,11 @@ use weft_cell::circ_msg::{CreateReply, CreateRequest, Extended2};
 use weft_cell::reason::{DestroyReason, EndReason};
 use weft_cell::relay::{self, RelayBody};
 use weft_cell::{Cell, CellView, ChanCmd, RelayCmd};
-use weft_crypto::Tor1Keys;
+use weft_crypto::HopKeys;
 
 use super::{LocalConnectionManager, Tell};
 use crate::address::{ConnectionId, EdgeAddr, HalfAddr};
-use crate::flow::CircuitFlow;
+use crate::flow::{CircuitFlow, Terms};
 use crate::half::{CircuitHalf, Role, Waiting};
 use crate::message::{EdgeControl, ToController};
 use crate::origin::{HopFlow, OriginEvent, OriginId};
@@ -78,7 +78,7 @@ impl LocalConnectionManager {
     pub(super) fn on_add_hop(
         &mut self,
         half: HalfAddr,
-        keys: &Tor1Keys,
+        keys: &HopKeys,
         flow: &HopFlow,
         now: Instant,
     ) {
@@ -112,11 +112,15 @@ impl LocalConnectionManager {
             extend2,
             &mut self.rng,
         );
+        let early = ChanCmd::RELAY_EARLY;
         match (last, left, encoded) {
-            (Some(last), Some(left), Ok(())) => {
+            (Some(last), Some(left), Ok(()))
+                if (origin.crypt)
+                    .encrypt_forward(last, early, cell.body_mut())
+                    .is_ok() =>
+            {
                 origin.relay_early_left = left;
                 origin.waiting = Waiting::Extended;
-                origin.crypt.encrypt_forward(last, cell.body_mut());
                 self.enqueue(half.slot, cell, now);
             }
             _ => {
@@ -205,25 +209,30 @@ impl LocalConnectionManager {
         let opened = self
             .halves
             .at(half)
-            .and_then(CircuitHalf::streams_mut)
-            .and_then(|streams| {
+            .and_then(|half| match &mut half.role {
+                Role::Origin(origin) => Some(origin),
+                _ => None,
+            })
+            .and_then(|origin| {
+                let streams = &mut origin.streams;
                 let vegas = streams.ends.get(usize::from(hop))?.flow.is_vegas();
+                let terms = Terms::new(vegas, origin.crypt.is_cgo(hop.into()));
                 let id = streams.free_id()?;
                 if !streams.add(id, hop, Place::At(edge)) {
                     return None;
                 }
                 streams.get_mut(id)?.resolves = command == RelayCmd::RESOLVE;
-                Some((id, vegas))
+                Some((id, terms))
             });
         match opened {
-            Some((stream, vegas)) => {
+            Some((stream, terms)) => {
                 self.say(half.slot, usize::from(hop), command, stream, data, now);
                 self.send(
                     EdgeControl::Attached {
                         to: edge,
                         half,
                         stream,
-                        vegas,
+                        terms,
                     }
                     .into(),
                 );

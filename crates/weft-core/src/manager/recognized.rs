@@ -48,7 +48,7 @@ impl LocalConnectionManager {
                 }
                 let mut cell = self.pool.take();
                 cell.set_command(view.command());
-                if crypt.decrypt_forward_to(view.body(), cell.body_mut()) {
+                if crypt.decrypt_forward_to(view.command(), view.body(), cell.body_mut()) {
                     self.totals.cells_recognized += 1;
                     self.on_recognized(slot, cell, early, now);
                 } else if let Peer::Joined(to) = half.peer {

@@ -5,13 +5,15 @@ use std::time::Instant;
 
 use weft_cell::reason::{DestroyReason, EndReason};
 use weft_cell::relay::{self, RelayBody};
-use weft_cell::stream_msg::{Answer, AnswerKind, Begin, End, Resolve, Resolved, Sendme};
+use weft_cell::stream_msg::{Answer, AnswerKind, Begin, End, Resolve, Resolved, Seen, Sendme};
 use weft_cell::{Cell, ChanCmd, RelayCmd};
+
+use weft_crypto::circuit::{OriginCircuit, RelayCircuit};
 
 use super::{LocalConnectionManager, Tell};
 use crate::address::{EdgeAddr, HalfAddr};
 use crate::ended::Left;
-use crate::flow::CircuitFlow;
+use crate::flow::{CircuitFlow, Terms};
 use crate::half::{CircuitHalf, Purpose, Role};
 use crate::handshake::PeerIdentity;
 use crate::message::{
@@ -73,6 +75,8 @@ impl LocalConnectionManager {
             return self.refuse_stream(slot, stream, EndReason::EXITPOLICY, now);
         }
         let vegas = toward.sendme_inc;
+        let cgo = toward.crypt.as_ref().is_some_and(|crypt| crypt.is_cgo());
+        let terms = Terms::new(vegas.is_some(), cgo);
         let streams = toward.streams.get_or_insert_with(|| {
             Box::new(Streams::one(match vegas {
                 Some(inc) => CircuitFlow::vegas(cc, inc, now),
@@ -116,7 +120,7 @@ impl LocalConnectionManager {
             from_client: link.peer == PeerIdentity::Unauthenticated,
             stream,
             ask,
-            vegas: vegas.is_some(),
+            terms,
         };
         self.to_controller.push_back(ToController::Stream(request));
     }
@@ -248,20 +252,21 @@ impl LocalConnectionManager {
         }
     }
 
-    /// A SENDME for the circuit, with the digest of the cell that calls for it (tor-spec 7.3.1).
+    /// A SENDME for the circuit, with what shows that we saw the cell that calls for it (tor-spec
+    /// 7.3.1).
     fn send_circuit_sendme(&mut self, slot: u32, hop: usize, now: Instant) {
         let version = self.params.sendme_emit;
         let Some(half) = self.halves.get_mut(slot) else {
             return;
         };
-        let digest = match &half.role {
-            Role::TowardOrigin(toward) => toward.crypt.as_ref().map(|crypt| crypt.forward_digest()),
-            Role::Origin(origin) => origin.crypt.backward_digest(hop),
+        let seen = match &half.role {
+            Role::TowardOrigin(toward) => toward.crypt.as_ref().map(|crypt| crypt.received()),
+            Role::Origin(origin) => origin.crypt.received(hop),
             Role::AwayFromOrigin(_) => None,
         };
         let sendme = Sendme {
             version,
-            digest: digest.filter(|_| version >= 1),
+            seen: seen.filter(|_| version >= 1),
         };
         let data = sendme.encode();
         self.say(slot, hop, RelayCmd::SENDME, 0, &data, now);
@@ -376,11 +381,16 @@ impl LocalConnectionManager {
                 break;
             };
             let stream = RelayBody::new(cell.body()).stream_id();
-            crypt.seal(cell.body_mut());
+            if !crypt.seal(cell.body_mut()) {
+                // No edge makes such a cell.
+                self.totals.cells_dropped += 1;
+                self.pool.put(cell);
+                continue;
+            }
             cell.set_command(ChanCmd::RELAY);
             cell.set_circ_id(*circ_id);
             if command == RelayCmd::DATA {
-                end.flow.note_sent(|| crypt.sent_digest(), now);
+                end.flow.note_sent(|| crypt.sent(), now);
                 let credit = table.sent(stream, end.pending.is_empty());
                 if credit > 0 {
                     credits.push((edge, credit));
@@ -564,7 +574,7 @@ impl LocalConnectionManager {
         now: Instant,
     ) {
         let sealing = match self.halves.get_mut(slot).map(|half| &mut half.role) {
-            Some(Role::TowardOrigin(toward)) => toward.crypt.as_mut().map(|c| Sealing::Relay(c)),
+            Some(Role::TowardOrigin(toward)) => toward.crypt.as_mut().map(Sealing::Relay),
             Some(Role::Origin(origin)) if hop < origin.crypt.len() => {
                 Some(Sealing::Origin(&mut origin.crypt, hop))
             }
@@ -574,7 +584,10 @@ impl LocalConnectionManager {
             self.pool.put(cell);
             return;
         };
-        sealing.seal(cell.body_mut());
+        if !sealing.seal(cell.body_mut()) {
+            self.pool.put(cell);
+            return self.close_half(slot, DestroyReason::INTERNAL, Tell::Both, now);
+        }
         cell.set_command(ChanCmd::RELAY);
         self.enqueue(slot, cell, now);
     }
@@ -591,25 +604,29 @@ impl LocalConnectionManager {
 /// Whose keys a message is sealed with.
 enum Sealing<'a> {
     /// A relay's, toward the origin.
-    Relay(&'a mut weft_crypto::relay_cell::RelayCrypt),
+    Relay(&'a mut RelayCircuit),
     /// The origin's, toward a hop.
-    Origin(&'a mut weft_crypto::relay_cell::ClientCrypt, usize),
+    Origin(&'a mut OriginCircuit, usize),
 }
 
 impl Sealing<'_> {
-    /// Fills the digest and adds the layers.
-    fn seal(&mut self, body: &mut weft_cell::Body) {
+    /// Seals a message for a RELAY cell and adds the layers. False: it cannot be said.
+    fn seal(&mut self, body: &mut weft_cell::Body) -> bool {
         match self {
-            Sealing::Relay(crypt) => crypt.originate_backward(body),
-            Sealing::Origin(crypt, hop) => crypt.encrypt_forward(*hop, body),
+            Sealing::Relay(crypt) => crypt.originate_backward(body).is_ok(),
+            Sealing::Origin(crypt, hop) => {
+                let sealed = crypt.encrypt_forward(*hop, ChanCmd::RELAY, body);
+                sealed.is_ok()
+            }
         }
     }
 
-    /// The digest after the message that was sealed last.
-    fn sent_digest(&self) -> [u8; 20] {
+    /// What a SENDME for the message that was sealed last must carry.
+    fn sent(&self) -> Seen {
         match self {
-            Sealing::Relay(crypt) => crypt.backward_digest(),
-            Sealing::Origin(crypt, hop) => crypt.forward_digest(*hop).unwrap_or_default(),
+            Sealing::Relay(crypt) => crypt.sent(),
+            // Whoever was just sealed for has sealed something.
+            Sealing::Origin(crypt, hop) => crypt.sent(*hop).unwrap_or(Seen::Tag([0; 16])),
         }
     }
 }

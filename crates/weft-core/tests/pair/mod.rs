@@ -13,16 +13,18 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use rand::RngExt as _;
+use tor_cell::relaycell::extend::CcRequest;
 use weft_cell::circ_msg::{CreateReply, CreateRequest};
 use weft_cell::relay::{self, RelayBody};
 use weft_cell::stream_msg::BeginFlags;
 use weft_cell::{Cell, ChanCmd, RelayCmd};
 use weft_core::address::{ConnectionId, ThreadId};
 use weft_core::edge::EdgeNews;
+use weft_core::flow::Terms;
 use weft_core::handshake::PeerIdentity;
 use weft_core::origin::{HopFlow, LinkTarget, OriginCommand, OriginEvent, OriginId, StreamOpening};
 use weft_crypto::Tor1Keys;
-use weft_crypto::handshake::ntor;
+use weft_crypto::handshake::ntor_v3;
 use weft_crypto::relay_cell::RelayCrypt;
 
 use crate::world::{OWN_ED, OWN_RSA, World};
@@ -41,19 +43,27 @@ pub struct Pair {
 }
 
 impl Pair {
-    pub fn new(threads: u16, seed: u64, sendme_inc: Option<u8>) -> Self {
+    pub fn new(threads: u16, seed: u64, terms: Terms) -> Self {
         let exit = World::new(threads, seed + 1);
-        Self::with_exit(World::new(threads, seed), exit, sendme_inc)
+        Self::with_exit(World::new(threads, seed), exit, terms)
     }
 
     /// With an exit of the test's own.
-    pub fn with_exit(mut origin: World, mut exit: World, sendme_inc: Option<u8>) -> Self {
-        exit.sendme_inc = sendme_inc;
+    pub fn with_exit(mut origin: World, mut exit: World, terms: Terms) -> Self {
+        exit.sendme_inc = terms.is_vegas().then_some(31);
         exit.serve_streams = true;
         // The origin's link to a relay that the test calls by the exit's name.
         let accepted = exit.link_on(0, CLIENT);
-        let state =
-            ntor::ClientState::start(&OWN_RSA, &exit.onion_keys.current_public(), origin.rng());
+        let mut wishes = Vec::new();
+        if terms.is_vegas() {
+            wishes.push(CcRequest::default().into());
+        }
+        if terms == Terms::VegasCgo {
+            wishes.push(ntor_v3::cgo_alone().into());
+        }
+        let public = exit.onion_keys.current_public();
+        let (state, onionskin) =
+            ntor_v3::ClientState::start(&OWN_ED, &public, &wishes, origin.rng()).unwrap();
         origin.controller.serve_client();
         origin.controller.origin(
             OriginCommand::Launch {
@@ -64,8 +74,8 @@ impl Pair {
                     ed25519: Some(OWN_ED),
                 },
                 create: CreateRequest::Create2 {
-                    handshake_type: 2,
-                    data: state.onionskin().to_vec(),
+                    handshake_type: 3,
+                    data: onionskin,
                 },
             },
             origin.now,
@@ -97,13 +107,15 @@ impl Pair {
         let CreateReply::Created2 { data } = reply else {
             panic!("CREATED2 expected");
         };
-        let flow = match sendme_inc {
-            Some(sendme_inc) => HopFlow::Vegas { sendme_inc },
-            None => HopFlow::Fixed,
+        let flow = match terms.is_vegas() {
+            true => HopFlow::Vegas { sendme_inc: 31 },
+            false => HopFlow::Fixed,
         };
+        let (_, keys) = state.finish(&data).unwrap();
+        assert_eq!(keys.tor1().is_none(), terms == Terms::VegasCgo);
         pair.command(OriginCommand::AddHop {
             circuit: CIRCUIT,
-            keys: Box::new(state.finish(&data).unwrap()),
+            keys: Box::new(keys),
             flow,
         });
         pair
@@ -274,7 +286,7 @@ impl TwoHops {
         for keys in keys {
             pair.command(OriginCommand::AddHop {
                 circuit: CIRCUIT,
-                keys: Box::new(keys),
+                keys: Box::new(keys.into()),
                 flow: HopFlow::Fixed,
             });
         }

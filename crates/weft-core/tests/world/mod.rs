@@ -426,7 +426,9 @@ impl World {
                     let answer = handshake::negotiate(
                         &request,
                         &self.onion_keys,
-                        &ReplyParams::default(),
+                        &ReplyParams {
+                            sendme_inc: self.sendme_inc,
+                        },
                         &mut self.rng,
                     )
                     .map(|answer| (answer.reply, Box::new(answer.keys), self.sendme_inc))
@@ -437,7 +439,7 @@ impl World {
                     let (id, _) = self.controller.place_edge(request.half).unwrap();
                     let thread = self.edges.len() % self.managers.len();
                     let edge = self.managers[thread]
-                        .adopt_exit(id, request.half, request.stream, request.vegas, self.now)
+                        .adopt_exit(id, request.half, request.stream, request.terms, self.now)
                         .unwrap();
                     self.managers[thread].edge_connected(edge, None, 0, self.now);
                     self.edges.push((thread, edge));
@@ -579,7 +581,7 @@ impl Circuit {
         let extended = Extended2::decode(&data).unwrap();
         self.crypt.add_hop(&state.finish(&extended.data).unwrap());
         self.next = Some((connection, create.circ_id()));
-        self.next_crypt = Some(RelayCrypt::new(&answer.keys));
+        self.next_crypt = Some(RelayCrypt::new(answer.keys.tor1().expect("tor1")));
     }
 
     /// The next relay cell toward the client, decrypted: hop, command, data.

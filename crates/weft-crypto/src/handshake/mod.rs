@@ -16,7 +16,7 @@ use curve::Keypair;
 use rand::CryptoRng;
 use weft_cell::circ_msg::{CreateReply, CreateRequest};
 
-use crate::keys::Tor1Keys;
+use crate::circuit::HopKeys;
 use crate::x25519_lanes::{GROUPS, LANES, Multiplier};
 
 /// What a relay answers onionskins with: its identities and its ntor onion
@@ -110,7 +110,7 @@ pub struct Answer {
     /// What goes back to the client.
     pub reply: CreateReply,
     /// The keys of the new hop.
-    pub keys: Tor1Keys,
+    pub keys: HopKeys,
     /// The SENDME increment, in cells, if congestion control was asked for and
     /// granted; otherwise the circuit has fixed windows.
     pub sendme_inc: Option<u8>,
@@ -227,7 +227,7 @@ fn fast_answer<R: CryptoRng + ?Sized>(x: &[u8; 20], rng: &mut R) -> Answer {
     let fast::Reply { y, kh, keys } = fast::server(x, rng);
     Answer {
         reply: CreateReply::Fast { y, kh },
-        keys,
+        keys: keys.into(),
         sendme_inc: None,
     }
 }
@@ -238,7 +238,7 @@ impl From<ntor::Reply> for Answer {
             reply: CreateReply::Created2 {
                 data: reply.data.to_vec(),
             },
-            keys: reply.keys,
+            keys: reply.keys.into(),
             sendme_inc: None,
         }
     }
@@ -383,7 +383,7 @@ pub(crate) mod tests {
         let CreateReply::Fast { y, kh } = reply else {
             panic!("CREATE_FAST wants a CREATED_FAST");
         };
-        assert!(client.finish(&y, &kh).unwrap() == relay_keys);
+        assert!(HopKeys::from(client.finish(&y, &kh).unwrap()) == relay_keys);
 
         let client =
             ntor::ClientState::start(keys.rsa_identity(), &keys.current_public(), &mut rng);
@@ -392,7 +392,7 @@ pub(crate) mod tests {
         let CreateReply::Created2 { data } = reply else {
             panic!("CREATE2 wants a CREATED2");
         };
-        assert!(client.finish(&data).unwrap() == relay_keys);
+        assert!(HopKeys::from(client.finish(&data).unwrap()) == relay_keys);
 
         let (client, onionskin) =
             ntor_v3::ClientState::start(keys.ed_identity(), &keys.current_public(), &[], &mut rng)
@@ -515,14 +515,14 @@ pub(crate) mod tests {
                     let CreateReply::Fast { y, kh } = answer.reply else {
                         panic!("an unknown reply");
                     };
-                    assert!(fast().finish(&y, &kh).unwrap() == answer.keys);
+                    assert!(HopKeys::from(fast().finish(&y, &kh).unwrap()) == answer.keys);
                     continue;
                 };
                 let congestion_control = match one.request {
                     CreateRequest::Create2 {
                         handshake_type: 2, ..
                     } => {
-                        assert!(ntor().finish(&data).unwrap() == answer.keys);
+                        assert!(HopKeys::from(ntor().finish(&data).unwrap()) == answer.keys);
                         None
                     }
                     _ => {

@@ -11,11 +11,14 @@ use subtle::ConstantTimeEq;
 use tor_cell::relaycell::extend::{
     CcResponse, CircRequestExt, CircResponseExt, SubprotocolRequest,
 };
+use tor_protover::named::RELAY_CRYPT_CGO;
 use zeroize::Zeroizing;
 
 use super::curve::{Exchange, Keypair, SharedSecret};
 use super::{HandshakeError, OnionKeys, ReplyParams};
 use crate::aes_ctr::aes256_ctr;
+use crate::cgo::CgoKeys;
+use crate::circuit::HopKeys;
 use crate::keys::Tor1Keys;
 
 /// Length of an onionskin without its message: ID, B, X, MAC.
@@ -44,7 +47,7 @@ pub struct Reply {
     /// The body of the CREATED2: Y, AUTH, encrypted message.
     pub data: Vec<u8>,
     /// The keys of the hop.
-    pub keys: Tor1Keys,
+    pub keys: HopKeys,
     /// The SENDME increment, in cells, if congestion control was asked for and
     /// granted; otherwise the circuit has fixed windows.
     pub sendme_inc: Option<u8>,
@@ -54,7 +57,8 @@ pub struct Reply {
 ///
 /// Extensions of unknown types are ignored; a malformed list of extensions,
 /// and a request for a subprotocol that this relay cannot switch on, fail the
-/// handshake.
+/// handshake. Counter Galois Onion can be had with congestion control only, as
+/// its messages leave no room for SENDMEs of streams.
 pub fn server<R: CryptoRng + ?Sized>(
     onionskin: &[u8],
     keys: &OnionKeys,
@@ -64,36 +68,57 @@ pub fn server<R: CryptoRng + ?Sized>(
     let parts = Parts::new(onionskin, keys)?;
     let xb = parts.b.agree(&parts.x)?;
     let opened = parts.open(&xb, VERIFICATION)?;
-    let (sendme_inc, message) = opened.respond(params)?;
+    let (granted, message) = opened.respond(params)?;
     // Only now: an onionskin that is refused is worth no fresh key.
     let y = Keypair::generate(rng);
     let (data, mut stream) = opened.reply(&y.public, &y.agree(&parts.x)?, message, VERIFICATION)?;
     Ok(Reply {
         data,
-        keys: stream.tor1_keys(),
-        sendme_inc,
+        keys: stream.keys(granted.cgo),
+        sendme_inc: granted.sendme_inc,
     })
 }
 
-/// What of `requests` is granted: the SENDME increment, if congestion control
-/// is. Of several extensions of one type the first counts.
-fn negotiate(
-    requests: &[CircRequestExt],
-    params: &ReplyParams,
-) -> Result<Option<u8>, HandshakeError> {
-    let subprotocols = requests.iter().find_map(|request| match request {
-        CircRequestExt::SubprotocolRequest(subprotocols) => Some(subprotocols),
-        _ => None,
-    });
-    // A capability that cannot be switched on must be refused, never ignored
-    // (proposal 346), and there is none here that can.
-    if subprotocols.is_some_and(|asked| *asked != SubprotocolRequest::default()) {
-        return Err(HandshakeError::UnsupportedSubprotocol);
-    }
+/// What a relay grants.
+#[derive(Clone, Copy, Debug)]
+struct Granted {
+    /// The SENDME increment, if congestion control is.
+    sendme_inc: Option<u8>,
+    /// Counter Galois Onion.
+    cgo: bool,
+}
+
+/// What of `requests` is granted. Of several extensions of one type the first counts.
+fn negotiate(requests: &[CircRequestExt], params: &ReplyParams) -> Result<Granted, HandshakeError> {
+    let subprotocols = subprotocols(requests);
+    let cgo = subprotocols.is_some_and(|asked| asked.contains(RELAY_CRYPT_CGO));
     let asked = requests
         .iter()
         .any(|request| matches!(request, CircRequestExt::CcRequest(_)));
-    Ok(params.sendme_inc.filter(|_| asked))
+    let sendme_inc = params.sendme_inc.filter(|_| asked);
+    // A capability that cannot be switched on must be refused, never ignored
+    // (proposal 346).
+    let can = match (cgo, sendme_inc) {
+        (true, Some(_)) => cgo_alone(),
+        _ => SubprotocolRequest::default(),
+    };
+    if subprotocols.is_some_and(|asked| *asked != can) {
+        return Err(HandshakeError::UnsupportedSubprotocol);
+    }
+    Ok(Granted { sendme_inc, cgo })
+}
+
+/// The subprotocols that are to be switched on.
+fn subprotocols(requests: &[CircRequestExt]) -> Option<&SubprotocolRequest> {
+    requests.iter().find_map(|request| match request {
+        CircRequestExt::SubprotocolRequest(subprotocols) => Some(subprotocols),
+        _ => None,
+    })
+}
+
+/// A request for Counter Galois Onion (Relay=6).
+pub fn cgo_alone() -> SubprotocolRequest {
+    [RELAY_CRYPT_CGO].into_iter().collect()
 }
 
 /// An onionskin that is for this relay.
@@ -144,12 +169,12 @@ impl<'a> Parts<'a> {
         params: &ReplyParams,
     ) -> Result<Reply, HandshakeError> {
         let opened = self.open(&exchange.xb, VERIFICATION)?;
-        let (sendme_inc, message) = opened.respond(params)?;
+        let (granted, message) = opened.respond(params)?;
         let (data, mut stream) = opened.reply(&exchange.y, &exchange.xy, message, VERIFICATION)?;
         Ok(Reply {
             data,
-            keys: stream.tor1_keys(),
-            sendme_inc,
+            keys: stream.keys(granted.cgo),
+            sendme_inc: granted.sendme_inc,
         })
     }
 
@@ -184,20 +209,20 @@ struct Opened<'a> {
 }
 
 impl Opened<'_> {
-    /// What is granted: the SENDME increment, if congestion control is, and
-    /// the relay's message, which says so.
-    fn respond(&self, params: &ReplyParams) -> Result<(Option<u8>, Vec<u8>), HandshakeError> {
+    /// What is granted, and the relay's message, which says so.
+    fn respond(&self, params: &ReplyParams) -> Result<(Granted, Vec<u8>), HandshakeError> {
         let requests =
             CircRequestExt::decode(&self.message).map_err(HandshakeError::BadExtensions)?;
-        let sendme_inc = negotiate(&requests, params)?;
-        let responses: Vec<_> = sendme_inc
+        let granted = negotiate(&requests, params)?;
+        let responses: Vec<_> = granted
+            .sendme_inc
             .map(|inc| CircResponseExt::from(CcResponse::new(inc)))
             .into_iter()
             .collect();
         let mut message = Vec::new();
         CircResponseExt::write_many_onto(&responses, &mut message)
             .map_err(|_| HandshakeError::Internal("encoding ntor-v3's response extensions"))?;
-        Ok((sendme_inc, message))
+        Ok((granted, message))
     }
 
     /// The reply that carries `message`, and the key stream that follows. `y`
@@ -240,6 +265,8 @@ pub struct ClientState {
     xb: SharedSecret,
     /// MAC over the client's message.
     msg_mac: [u8; 32],
+    /// Counter Galois Onion was asked for, which is granted by an answer.
+    cgo: bool,
 }
 
 impl ClientState {
@@ -255,7 +282,10 @@ impl ClientState {
         let mut message = Vec::new();
         CircRequestExt::write_many_onto(requests, &mut message)
             .map_err(|_| HandshakeError::Internal("encoding ntor-v3's request extensions"))?;
-        Self::start_with_message(ed_identity, onion_key, &message, rng)
+        let (mut state, onionskin) =
+            Self::start_with_message(ed_identity, onion_key, &message, rng)?;
+        state.cgo = subprotocols(requests).is_some_and(|asked| asked.contains(RELAY_CRYPT_CGO));
+        Ok((state, onionskin))
     }
 
     /// [`Self::start`] with a message that need not be a list of extensions:
@@ -300,16 +330,19 @@ impl ClientState {
             x,
             xb,
             msg_mac,
+            cgo: false,
         };
         Ok((state, onionskin))
     }
 
     /// Ends the handshake with the body of the relay's CREATED2. Returns the
-    /// relay's responses and the keys of the hop.
-    pub fn finish(self, reply: &[u8]) -> Result<(Vec<CircResponseExt>, Tor1Keys), HandshakeError> {
+    /// relay's responses and the keys of the hop: of Counter Galois Onion, if
+    /// that was asked for.
+    pub fn finish(self, reply: &[u8]) -> Result<(Vec<CircResponseExt>, HopKeys), HandshakeError> {
+        let cgo = self.cgo;
         let (message, mut stream) = self.complete(reply, VERIFICATION)?;
         let responses = CircResponseExt::decode(&message).map_err(HandshakeError::BadExtensions)?;
-        Ok((responses, stream.tor1_keys()))
+        Ok((responses, stream.keys(cgo)))
     }
 
     /// The relay's message, authenticated, and the key stream that follows.
@@ -450,6 +483,16 @@ impl KeyStream {
         let mut key = Zeroizing::new([0; 32]);
         self.0.read(&mut key[..]);
         key
+    }
+
+    /// The circuit's keys, of which one kind can be taken.
+    fn keys(&mut self, cgo: bool) -> HopKeys {
+        if !cgo {
+            return self.tor1_keys().into();
+        }
+        let mut material = Zeroizing::new([0; CgoKeys::LEN]);
+        self.0.read(&mut material[..]);
+        CgoKeys::from_key_material(&material).into()
     }
 
     fn tor1_keys(&mut self) -> Tor1Keys {
@@ -617,8 +660,40 @@ mod tests {
     }
 
     #[test]
+    fn counter_galois_onion_comes_with_congestion_control_only() {
+        let mut rng = ChaCha8Rng::seed_from_u64(8);
+        let keys = onion_keys();
+        let cc = CircRequestExt::from(CcRequest::default());
+        let cgo = CircRequestExt::from(cgo_alone());
+        let on = ReplyParams {
+            sendme_inc: Some(31),
+        };
+        for (requests, params, granted) in [
+            (vec![cc.clone(), cgo.clone()], &on, true),
+            (vec![cgo.clone()], &on, false),
+            (vec![cc, cgo], &ReplyParams::default(), false),
+        ] {
+            let public = keys.current_public();
+            let (client, onionskin) =
+                ClientState::start(keys.ed_identity(), &public, &requests, &mut rng).unwrap();
+            let answer = server(&onionskin, &keys, params, &mut rng);
+            if granted {
+                let reply = answer.unwrap();
+                assert_eq!(reply.sendme_inc, Some(31));
+                assert!(reply.keys.tor1().is_none());
+                assert!(client.finish(&reply.data).unwrap().1 == reply.keys);
+            } else {
+                assert!(matches!(
+                    answer,
+                    Err(HandshakeError::UnsupportedSubprotocol)
+                ));
+            }
+        }
+    }
+
+    #[test]
     fn a_subprotocol_that_cannot_be_switched_on_is_refused() {
-        // Relay=5 and Relay=6.
+        // Relay=5, and Relay=6 without congestion control.
         assert!(matches!(
             handshake(&[1, 3, 2, 2, 5], &ReplyParams::default()),
             Err(HandshakeError::UnsupportedSubprotocol)

@@ -7,7 +7,7 @@ use rand::CryptoRng;
 use tor_cell::relaycell::extend::{CcRequest, CircResponseExt};
 use weft_cell::circ_msg::{CircMsgError, CreateReply, CreateRequest, Extend2, handshake_type};
 use weft_core::origin::{HopFlow, LinkTarget};
-use weft_crypto::Tor1Keys;
+use weft_crypto::HopKeys;
 use weft_crypto::handshake::{HandshakeError, fast, ntor, ntor_v3};
 
 /// A relay as a hop of a circuit.
@@ -25,6 +25,8 @@ pub struct Hop {
     pub ntor_v3: bool,
     /// It does congestion control (FlowCtrl=2).
     pub congestion_control: bool,
+    /// It speaks Counter Galois Onion (Relay=6).
+    pub cgo: bool,
     /// Its name, for people; may be empty.
     pub nickname: String,
 }
@@ -52,6 +54,9 @@ pub enum BuildError {
     /// A hop behind the first needs an onion key.
     #[error("the onion key of {0} is not known")]
     NoOnionKey(String),
+    /// The relay granted Counter Galois Onion, and not what that cannot be without.
+    #[error("the relay granted Counter Galois Onion without congestion control")]
+    NoCongestionControl,
     /// The relay answered with the wrong kind of cell.
     #[error("the relay answered another handshake than it was asked")]
     WrongReply,
@@ -112,7 +117,10 @@ impl HopHandshake {
         };
         let v3 = hop.ntor_v3 && hop.congestion_control;
         if let (Some(_), Some(ed25519), true) = (congestion, &hop.ed25519, v3) {
-            let wishes = [CcRequest::default().into()];
+            let mut wishes = vec![CcRequest::default().into()];
+            if hop.cgo {
+                wishes.push(ntor_v3::cgo_alone().into());
+            }
             let (state, data) = ntor_v3::ClientState::start(ed25519, onion_key, &wishes, rng)?;
             let request = CreateRequest::Create2 {
                 handshake_type: handshake_type::NTOR_V3,
@@ -136,13 +144,16 @@ impl HopHandshake {
     /// # Errors
     ///
     /// The answer is not the hop's, or grants what cannot be.
-    pub fn finish(self, reply: &CreateReply) -> Result<(Box<Tor1Keys>, HopFlow), BuildError> {
+    pub fn finish(self, reply: &CreateReply) -> Result<(Box<HopKeys>, HopFlow), BuildError> {
         let keys = match (self.kind, reply) {
-            (Kind::Fast(state), CreateReply::Fast { y, kh }) => state.finish(y, kh)?,
-            (Kind::Ntor(state), CreateReply::Created2 { data }) => state.finish(data)?,
+            (Kind::Fast(state), CreateReply::Fast { y, kh }) => state.finish(y, kh)?.into(),
+            (Kind::Ntor(state), CreateReply::Created2 { data }) => state.finish(data)?.into(),
             (Kind::NtorV3(state), CreateReply::Created2 { data }) => {
                 let (responses, keys) = state.finish(data)?;
                 let flow = granted(&responses, self.asked)?;
+                if flow == HopFlow::Fixed && keys.tor1().is_none() {
+                    return Err(BuildError::NoCongestionControl);
+                }
                 return Ok((Box::new(keys), flow));
             }
             _ => return Err(BuildError::WrongReply),
@@ -217,6 +228,7 @@ mod tests {
             addrs: vec!["192.0.2.1:9001".parse().unwrap()],
             ntor_v3: true,
             congestion_control: true,
+            cgo: false,
             nickname: "relay".to_owned(),
         };
         (keys, hop)
@@ -245,6 +257,10 @@ mod tests {
         let vegas = HopFlow::Vegas { sendme_inc: 31 };
         assert_eq!(shake(&hop, &keys, Some(31), Some(31)).unwrap(), vegas);
         assert_eq!(shake(&hop, &keys, Some(31), None).unwrap(), HopFlow::Fixed);
+        let mut new = hop.clone();
+        new.cgo = true;
+        assert_eq!(shake(&new, &keys, Some(31), Some(31)).unwrap(), vegas);
+        assert_eq!(shake(&new, &keys, None, None).unwrap(), HopFlow::Fixed);
         let mut old = hop.clone();
         old.congestion_control = false;
         assert_eq!(

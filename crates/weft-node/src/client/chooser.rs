@@ -111,6 +111,7 @@ impl From<&weft_path::Hop> for Hop {
             addrs: hop.addrs.clone(),
             ntor_v3: hop.supports_ntor_v3,
             congestion_control: hop.supports_cc,
+            cgo: hop.supports_cgo,
             nickname: hop.nickname.clone(),
         }
     }

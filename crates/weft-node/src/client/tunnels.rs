@@ -67,6 +67,7 @@ fn relay(server: DirServer) -> Hop {
         addrs: server.or_addrs,
         ntor_v3: false,
         congestion_control: false,
+        cgo: false,
         nickname: server.nickname,
     }
 }

@@ -28,6 +28,7 @@ use weft_cell::stream_msg::{
     Answer as ResolvedAnswer, AnswerKind, Begin, BeginFlags, End, Resolve, Resolved,
 };
 use weft_core::address::HalfAddr;
+use weft_core::flow::Terms;
 
 use crate::torrc::ExitPolicy;
 
@@ -64,7 +65,7 @@ pub struct StreamAddr {
     /// The stream's id on the circuit.
     pub stream: u16,
     /// It uses XON and XOFF (its circuit is under congestion control).
-    pub vegas: bool,
+    pub terms: Terms,
 }
 
 /// Who is the hop before this one on the stream's circuit.

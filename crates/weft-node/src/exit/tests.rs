@@ -5,6 +5,7 @@
 use super::*;
 use crate::torrc::policy::PolicySettings;
 use weft_core::address::ThreadId;
+use weft_core::flow::Terms;
 
 const SEC: Duration = Duration::from_secs(1);
 
@@ -38,7 +39,7 @@ fn stream(number: u16) -> StreamAddr {
             generation: 0,
         },
         stream: number,
-        vegas: false,
+        terms: Terms::Windows,
     }
 }
 

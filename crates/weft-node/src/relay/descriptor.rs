@@ -16,9 +16,9 @@ use crate::torrc::policy::Family;
 use crate::torrc::{ExitPolicy, Options};
 
 /// The subprotocols that this relay speaks, and no more: links, link authentication, circuits by
-/// ntor and ntor-v3 with EXTEND2 over IPv6, authenticated SENDMEs and congestion control, the documents
+/// ntor and ntor-v3 with EXTEND2 over IPv6 and Counter Galois Onion, authenticated SENDMEs and congestion control, the documents
 /// that it reads.
-const PROTOCOLS: &str = "Cons=2 Desc=2 FlowCtrl=1-2 Link=4-5 LinkAuth=3 Microdesc=2 Relay=2-4";
+const PROTOCOLS: &str = "Cons=2 Desc=2 FlowCtrl=1-2 Link=4-5 LinkAuth=3 Microdesc=2 Relay=2-6";
 /// What a relay that serves a directory speaks besides.
 const DIRECTORY: &str = "DirCache=2";
 

@@ -234,7 +234,7 @@ impl Relay {
         let stream = StreamAddr {
             half: request.half,
             stream: request.stream,
-            vegas: request.vegas,
+            terms: request.terms,
         };
         match request.ask {
             StreamAsk::Begin(begin) => {
@@ -265,7 +265,7 @@ impl Relay {
         let StreamAddr {
             half,
             stream,
-            vegas,
+            terms,
         } = stream;
         let (_, addr) = self.controller.peer_of(connection);
         let from = addr.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
@@ -297,7 +297,7 @@ impl Relay {
             kind: AdoptKind::Exit {
                 half,
                 stream,
-                vegas,
+                terms,
                 peer: None,
                 ttl: 0,
             },
@@ -361,7 +361,7 @@ impl Relay {
         let StreamAddr {
             half,
             stream,
-            vegas,
+            terms,
         } = stream;
         let Some((id, thread)) = self.controller.place_edge(half) else {
             self.exits.exits.counts_mut().resources_exhausted += 1;
@@ -385,7 +385,7 @@ impl Relay {
                     kind: AdoptKind::Exit {
                         half,
                         stream,
-                        vegas,
+                        terms,
                         peer: Some(to),
                         ttl,
                     },

@@ -18,6 +18,7 @@ use slab::Slab;
 use weft_cell::reason::EndReason;
 use weft_core::address::{ConnectionId, HalfAddr};
 use weft_core::edge::EdgeNews;
+use weft_core::flow::Terms;
 
 use super::limit::{Allowance, Direction};
 use super::{ConnectionThread, TICK};
@@ -68,7 +69,7 @@ pub enum AdoptKind {
         /// The stream's number.
         stream: u16,
         /// It uses XON and XOFF.
-        vegas: bool,
+        terms: Terms,
         /// Where the socket leads; `None` for the directory.
         peer: Option<SocketAddr>,
         /// How long the address is good, in seconds: CONNECTED says it.
@@ -266,9 +267,9 @@ impl ConnectionThread {
             AdoptKind::Exit {
                 half,
                 stream,
-                vegas,
+                terms,
                 ..
-            } => self.manager.adopt_exit(id, *half, *stream, *vegas, now),
+            } => self.manager.adopt_exit(id, *half, *stream, *terms, now),
             AdoptKind::Application { .. } | AdoptKind::Internal => {
                 self.manager.adopt_application(id)
             }

@@ -158,7 +158,10 @@ pub(crate) fn answer_create(hop: &mut Peer, identity: &Identity) -> (u32, RelayC
     let params = ReplyParams::default();
     let answer = handshake::negotiate(&request, &identity.onion, &params, &mut hop.rng).unwrap();
     hop.send(&answer.reply.encode(create.circ_id()).unwrap());
-    (create.circ_id(), RelayCrypt::new(&answer.keys))
+    (
+        create.circ_id(),
+        RelayCrypt::new(answer.keys.tor1().expect("tor1")),
+    )
 }
 
 /// A circuit through the relay under test to a next hop beyond it.

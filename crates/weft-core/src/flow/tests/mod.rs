@@ -7,20 +7,24 @@ mod vegas;
 
 use std::time::Instant;
 
-use weft_cell::stream_msg::Sendme;
+use weft_cell::stream_msg::{Seen, Sendme};
 
 use super::*;
 
 /// A digest that names a cell by its number.
-fn digest(cell: u64) -> [u8; 20] {
+fn digest(cell: u64) -> Seen {
     let mut digest = [0xd1; 20];
     digest[..8].copy_from_slice(&cell.to_be_bytes());
-    digest
+    Seen::Digest(digest)
 }
 
 /// The SENDME for that cell.
 fn sendme(cell: u64) -> Vec<u8> {
-    Sendme::authenticated(&digest(cell)).to_vec()
+    let sendme = Sendme {
+        version: 1,
+        seen: Some(digest(cell)),
+    };
+    sendme.encode()
 }
 
 /// Sends `cells` from `first` on.

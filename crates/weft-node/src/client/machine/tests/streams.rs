@@ -438,6 +438,7 @@ fn fallback(number: u8) -> Hop {
         addrs: vec![format!("192.0.2.{number}:9001").parse().unwrap()],
         ntor_v3: false,
         congestion_control: false,
+        cgo: false,
         nickname: format!("fallback{number}"),
     }
 }

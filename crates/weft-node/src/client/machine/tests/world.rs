@@ -285,6 +285,7 @@ impl World {
             nickname: format!("relay{number}"),
             supports_ntor_v3: true,
             supports_cc: true,
+            supports_cgo: false,
             is_dir_cache: true,
             is_exit: policy.allows_some_port(),
             is_stable: stable,
