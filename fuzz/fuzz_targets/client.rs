@@ -54,10 +54,10 @@ impl<'a> Bytes<'a> {
         }
     }
 
-    fn pick<T: Clone>(&mut self, from: impl ExactSizeIterator<Item = T>) -> Option<T> {
+    fn pick<T: Clone>(&mut self, mut from: impl ExactSizeIterator<Item = T>) -> Option<T> {
         let number = usize::from(self.byte());
         let length = from.len();
-        from.skip(number.checked_rem(length)?).next()
+        from.nth(number.checked_rem(length)?)
     }
 
     /// A length, then so many bytes.
