@@ -301,12 +301,12 @@ impl Play {
                 ntor: onion.current_public(),
                 addrs: vec![([192, 0, 2, number + 1], 9001).into()],
                 nickname: format!("relay{number}"),
-                supports_ntor_v3: number % 2 == 0,
-                supports_cgo: number % 3 == 0,
-                supports_cc: number % 2 == 0,
+                supports_ntor_v3: number.is_multiple_of(2),
+                supports_cgo: number.is_multiple_of(3),
+                supports_cc: number.is_multiple_of(2),
                 is_dir_cache: true,
                 is_exit,
-                is_stable: number % 3 == 0,
+                is_stable: number.is_multiple_of(3),
                 policy_v4: Arc::clone(&ports),
                 policy_v6: ports,
             });
@@ -366,7 +366,7 @@ impl Play {
             }
             17 => {
                 let paths = self.client.chooser();
-                paths.ready = input.byte() % 4 != 0;
+                paths.ready = !input.byte().is_multiple_of(4);
                 paths.down.clear();
                 self.client.directory_changed(self.now);
             }
@@ -542,7 +542,7 @@ impl Play {
                     stream: id,
                     circuit: Some(circuit),
                     reason: EndReason::from(input.byte() % 16),
-                    addr: (input.byte() % 2 == 0).then(|| input.addr()),
+                    addr: input.byte().is_multiple_of(2).then(|| input.addr()),
                     by: EndedBy::Exit,
                     waiting,
                     bytes: (1, 1),
@@ -612,16 +612,18 @@ impl Play {
                 self.mixed = true;
             }
             4 => {
-                let _ = self.client.close(circuit, input.byte() % 2 == 0, now);
+                let _ = self
+                    .client
+                    .close(circuit, input.byte().is_multiple_of(2), now);
             }
             5 => {
                 self.mixed = true;
-                let hop = (input.byte() % 2 == 0).then(|| input.byte() % 6);
-                let to = (input.byte() % 4 != 0).then_some((circuit, hop));
+                let hop = input.byte().is_multiple_of(2).then(|| input.byte() % 6);
+                let to = (!input.byte().is_multiple_of(4)).then_some((circuit, hop));
                 let _ = self.client.attach_stream(stream, to, now);
             }
             6 => {
-                let port = (input.byte() % 2 == 0).then_some(443);
+                let port = input.byte().is_multiple_of(2).then_some(443);
                 let host = input.host();
                 let _ = self.client.redirect_stream(stream, &host, port);
             }
