@@ -1,4 +1,4 @@
-//! What one layer of relay encryption costs for each cell, and AES-128-CTR by implementation.
+//! What relay encryption, tor1 and CGO, costs for each cell, and AES-128-CTR by implementation.
 //!
 //! Cells come from 64 circuits in turn, so that no key schedule is at hand by luck.
 
@@ -8,8 +8,10 @@ use cipher::generic_array::GenericArray;
 use cipher::{BlockEncrypt as _, KeyInit as _, KeyIvInit as _, StreamCipher as _};
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, Throughput};
+use tor_cell::chancell::ChanCmd;
 use weft_crypto::Tor1Keys;
-use weft_crypto::relay_cell::{BODY_LEN, RelayCrypt};
+use weft_crypto::cgo::{CgoClient, CgoKeys, CgoRelay};
+use weft_crypto::relay_cell::{BODY_LEN, ClientCrypt, RelayCrypt};
 
 /// Circuits whose cells come in turn.
 const CIRCUITS: usize = 64;
@@ -17,6 +19,7 @@ const CIRCUITS: usize = 64;
 fn main() {
     let mut criterion = Criterion::default().configure_from_args();
     layers(&mut criterion);
+    onions(&mut criterion);
     implementations(&mut criterion);
     criterion.final_summary();
 }
@@ -64,6 +67,48 @@ fn layers(criterion: &mut Criterion) {
     });
     cells(&mut group, "originate backward", crypt, |crypt, body| {
         crypt.originate_backward(body);
+    });
+
+    let crypt =
+        |circuit| CgoRelay::new(&CgoKeys::from_key_material(&[circuit as u8; CgoKeys::LEN]));
+    cells(&mut group, "CGO, pass on forward", crypt, |crypt, body| {
+        crypt.decrypt_forward(ChanCmd::RELAY, body);
+    });
+    cells(&mut group, "CGO, pass on backward", crypt, |crypt, body| {
+        crypt.encrypt_backward(ChanCmd::RELAY, body);
+    });
+    cells(
+        &mut group,
+        "CGO, originate backward",
+        crypt,
+        |crypt, body| {
+            crypt.originate_backward(ChanCmd::RELAY, body);
+        },
+    );
+    group.finish();
+}
+
+/// What an origin does with a cell for the last of three hops.
+fn onions(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("client crypto");
+    group.throughput(Throughput::Elements(1));
+    let crypt = |circuit| {
+        let keys = Tor1Keys::from_key_material(&[circuit as u8; Tor1Keys::LEN]);
+        let mut client = ClientCrypt::new();
+        (0..3).for_each(|_| client.add_hop(&keys));
+        client
+    };
+    cells(&mut group, "three hops", crypt, |crypt, body| {
+        crypt.encrypt_forward(2, body);
+    });
+    let crypt = |circuit| {
+        let keys = CgoKeys::from_key_material(&[circuit as u8; CgoKeys::LEN]);
+        let mut client = CgoClient::new();
+        (0..3).for_each(|_| client.add_hop(&keys));
+        client
+    };
+    cells(&mut group, "CGO, three hops", crypt, |crypt, body| {
+        crypt.encrypt_forward(2, ChanCmd::RELAY, body);
     });
     group.finish();
 }

@@ -18,14 +18,15 @@
 //! [`CgoRelay`] is a relay's side of a circuit, [`CgoClient`] the origin's. Neither allocates per
 //! cell. Handshakes do not grant CGO yet (it is subprotocol Relay=6).
 
-use aes::{Aes128Dec, Aes128Enc, Block};
-use cipher::{BlockDecrypt, BlockEncrypt, KeyInit};
-use polyval::Polyval;
-use polyval::universal_hash::UniversalHash;
+mod portable;
+#[cfg(target_arch = "x86_64")]
+mod wide;
+
 use subtle::ConstantTimeEq;
 use tor_cell::chancell::ChanCmd;
-use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
+use zeroize::{Zeroize, ZeroizeOnDrop};
 
+use self::portable::Portable;
 use crate::relay_cell::BODY_LEN;
 
 /// Bytes of a tag, and of a block of AES and POLYVAL.
@@ -82,166 +83,86 @@ impl std::fmt::Debug for CgoKeys {
 trait Way: Clone {
     /// Whether the tag is worked on first.
     const ENCRYPTS: bool;
-    fn new(key: &Tag) -> Self;
-    /// AES on one block.
-    fn permute(&self, block: &mut Tag);
+    /// The portable implementation's cipher for the tag.
+    type Cipher: portable::Cipher;
 }
 
 #[derive(Clone)]
-struct Encrypt(Aes128Enc);
+enum Encrypt {}
 
 impl Way for Encrypt {
     const ENCRYPTS: bool = true;
-
-    fn new(key: &Tag) -> Self {
-        Self(Aes128Enc::new(key.into()))
-    }
-
-    #[inline]
-    fn permute(&self, block: &mut Tag) {
-        self.0.encrypt_block(block.into());
-    }
+    type Cipher = aes::Aes128Enc;
 }
 
 #[derive(Clone)]
-struct Decrypt(Aes128Dec);
+enum Decrypt {}
 
 impl Way for Decrypt {
     const ENCRYPTS: bool = false;
-
-    fn new(key: &Tag) -> Self {
-        Self(Aes128Dec::new(key.into()))
-    }
-
-    #[inline]
-    fn permute(&self, block: &mut Tag) {
-        self.0.decrypt_block(block.into());
-    }
+    type Cipher = aes::Aes128Dec;
 }
 
-/// ET: a block cipher with a tweak as long as a body (LRW2).
+/// UIV+: a permutation of a body, by the implementation that this processor takes.
+#[allow(clippy::large_enum_variant)] // a processor that takes the small one takes no other
 #[derive(Clone)]
-struct Tweaked<W> {
-    cipher: W,
-    hash: Polyval,
+enum Uiv<W: Way> {
+    #[cfg(target_arch = "x86_64")]
+    Wide(wide::Wide<W>),
+    // Boxed: it has room for software schedules.
+    Portable(Box<Portable<W>>),
 }
 
-impl<W: Way> Tweaked<W> {
-    fn new(cipher: &Tag, hash: &Tag) -> Self {
-        Self {
-            cipher: W::new(cipher),
-            hash: Polyval::new(&(*hash).into()),
-        }
-    }
-
-    /// Permutes `block` under the tweak of the tag before, the cell's command and the body's rest.
-    #[inline]
-    fn apply(&self, before: &Tag, command: u8, rest: &[u8; REST_LEN], block: &mut Tag) {
-        let mut hash = self.hash.clone();
-        let (start, end) = rest.split_at(TAG_LEN - 1);
-        let mut second = [command; TAG_LEN];
-        let [_command, place @ ..] = &mut second;
-        place.copy_from_slice(start);
-        hash.update(&[(*before).into(), second.into()]);
-        hash.update_padded(end);
-        let mask: Tag = hash.finalize().into();
-        add(block, &mask);
-        self.cipher.permute(block);
-        add(block, &mask);
-    }
-}
-
-/// A pseudorandom function from a block to a key stream.
-#[derive(Clone)]
-struct Prf {
-    cipher: Aes128Enc,
-    hash: Polyval,
-}
-
-impl Prf {
-    fn new(cipher: &Tag, hash: &Tag) -> Self {
-        Self {
-            cipher: Aes128Enc::new(cipher.into()),
-            hash: Polyval::new(&(*hash).into()),
-        }
-    }
-
-    /// Adds the key stream that `input` chooses, from block `from` on, to `data`.
-    #[inline]
-    fn add<const BLOCKS: usize>(&self, input: &Tag, from: u8, data: &mut [u8]) {
-        let mut hash = self.hash.clone();
-        hash.update(&[(*input).into()]);
-        let mut first: Tag = hash.finalize().into();
-        // So that no counter below carries into another byte.
-        let [.., last] = &mut first;
-        *last = (*last & 0xc0) + from;
-        let mut stream = [Block::from(first); BLOCKS];
-        for (block, counter) in stream.iter_mut().zip(0u8..) {
-            if let Some(last) = block.last_mut() {
-                *last += counter;
-            }
-        }
-        self.cipher.encrypt_blocks(&mut stream);
-        for (piece, block) in data.chunks_mut(TAG_LEN).zip(&stream) {
-            add(piece, block);
-        }
-    }
-}
-
-/// UIV+: a permutation of a body.
-#[derive(Clone)]
-struct Wide<W> {
-    tweaked: Tweaked<W>,
-    prf: Prf,
-}
-
-impl<W: Way> Wide<W> {
+impl<W: Way> Uiv<W> {
     fn new(keys: &[u8; WIDE_KEY_LEN]) -> Self {
-        let mut parts = [[0; TAG_LEN]; 4];
-        for (part, key) in parts.iter_mut().zip(keys.chunks(TAG_LEN)) {
-            part.copy_from_slice(key);
+        #[cfg(target_arch = "x86_64")]
+        if let Some(wide) = wide::Wide::new(keys) {
+            return Self::Wide(wide);
         }
-        let [cipher, hash, prf_cipher, prf_hash] = &parts;
-        let wide = Self {
-            tweaked: Tweaked::new(cipher, hash),
-            prf: Prf::new(prf_cipher, prf_hash),
-        };
-        parts.zeroize();
-        wide
+        Self::portable(keys)
     }
 
+    fn portable(keys: &[u8; WIDE_KEY_LEN]) -> Self {
+        Self::Portable(Box::new(Portable::new(keys)))
+    }
+
+    /// Permutes a body under the tweak of the tag before and the cell's command, in place.
     #[inline]
     fn apply(&self, before: &Tag, command: u8, body: &mut [u8; BODY_LEN]) {
-        let Some((tag, rest)) = body.split_first_chunk_mut::<TAG_LEN>() else {
-            return;
-        };
-        let Some(rest) = rest.first_chunk_mut::<REST_LEN>() else {
-            return;
-        };
-        if W::ENCRYPTS {
-            self.tweaked.apply(before, command, rest, tag);
-            self.prf.add::<REST_BLOCKS>(tag, 0, rest);
-        } else {
-            self.prf.add::<REST_BLOCKS>(tag, 0, rest);
-            self.tweaked.apply(before, command, rest, tag);
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Wide(uiv) => uiv.apply(before, command, body),
+            Self::Portable(uiv) => uiv.apply(before, command, body),
         }
     }
 
-    /// The keys and the nonce after these, of which nobody can learn these.
+    /// Permutes `from` into `to`.
+    #[inline]
+    fn apply_to(&self, before: &Tag, command: u8, from: &[u8; BODY_LEN], to: &mut [u8; BODY_LEN]) {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Wide(uiv) => uiv.apply_to(before, command, from, to),
+            Self::Portable(uiv) => {
+                *to = *from;
+                uiv.apply(before, command, to);
+            }
+        }
+    }
+
+    /// Replaces the keys and the nonce by those after them, of which nobody can learn these.
     fn update(&mut self, nonce: &mut Tag) {
-        let mut new = Zeroizing::new([0; DIRECTION_LEN]);
-        self.prf
-            .add::<{ DIRECTION_LEN / TAG_LEN }>(nonce, NEW_KEYS_FROM, &mut new[..]);
-        let (keys, next) = split(&new);
-        *self = Self::new(keys);
-        *nonce = *next;
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Wide(uiv) => uiv.update(nonce),
+            Self::Portable(uiv) => uiv.update(nonce),
+        }
     }
 }
 
 /// One direction of one hop.
 #[derive(Clone)]
-struct Layer<W> {
-    wide: Wide<W>,
+struct Layer<W: Way> {
+    uiv: Uiv<W>,
     /// The tag of the hop's next own message where it is not encrypted.
     nonce: Tag,
     /// The tag of the cell before, as it left the relay.
@@ -250,9 +171,9 @@ struct Layer<W> {
 
 impl<W: Way> Layer<W> {
     fn new(keys: &[u8; DIRECTION_LEN]) -> Self {
-        let (wide, nonce) = split(keys);
+        let (uiv, nonce) = split(keys);
         Self {
-            wide: Wide::new(wide),
+            uiv: Uiv::new(uiv),
             nonce: *nonce,
             before: [0; TAG_LEN],
         }
@@ -261,17 +182,24 @@ impl<W: Way> Layer<W> {
     /// Permutes the body; the tweak of the next cell is for the caller to set.
     #[inline]
     fn apply(&mut self, command: ChanCmd, body: &mut [u8; BODY_LEN]) {
-        self.wide.apply(&self.before, command.into(), body);
+        self.uiv.apply(&self.before, command.into(), body);
+    }
+
+    /// As [`apply`](Self::apply), but from one place to another.
+    #[inline]
+    fn apply_to(&mut self, command: ChanCmd, from: &[u8; BODY_LEN], to: &mut [u8; BODY_LEN]) {
+        self.uiv.apply_to(&self.before, command.into(), from, to);
     }
 
     /// Whether the body's tag is the nonce.
     #[inline]
     fn is_own(&self, body: &[u8; BODY_LEN]) -> bool {
-        self.nonce.ct_eq(tag(body)).into()
+        let number = |tag: &Tag| u128::from_le_bytes(*tag);
+        number(&self.nonce).ct_eq(&number(tag(body))).into()
     }
 
     fn update(&mut self) {
-        self.wide.update(&mut self.nonce);
+        self.uiv.update(&mut self.nonce);
     }
 }
 
@@ -315,6 +243,35 @@ impl CgoRelay {
             self.forward.update();
             received
         })
+    }
+
+    /// As [`decrypt_forward`](Self::decrypt_forward), but from one place to another: `from` is the
+    /// body as received, `to` becomes what `body` would. What `to` was is lost.
+    #[inline]
+    pub fn decrypt_forward_to(
+        &mut self,
+        command: ChanCmd,
+        from: &[u8; BODY_LEN],
+        to: &mut [u8; BODY_LEN],
+    ) -> Option<Tag> {
+        self.forward.apply_to(command, from, to);
+        self.forward.before = *tag(to);
+        self.forward.is_own(to).then(|| {
+            self.forward.update();
+            *tag(from)
+        })
+    }
+
+    /// As [`encrypt_backward`](Self::encrypt_backward), but from one place to another.
+    #[inline]
+    pub fn encrypt_backward_to(
+        &mut self,
+        command: ChanCmd,
+        from: &[u8; BODY_LEN],
+        to: &mut [u8; BODY_LEN],
+    ) {
+        self.backward.apply_to(command, from, to);
+        self.backward.before = *tag(to);
     }
 
     /// Adds this hop's layer to a cell moving toward the origin.
@@ -479,13 +436,6 @@ fn split(keys: &[u8; DIRECTION_LEN]) -> (&[u8; WIDE_KEY_LEN], &Tag) {
         keys.first_chunk().unwrap_or(KEYS),
         keys.last_chunk().unwrap_or(NONCE),
     )
-}
-
-#[inline]
-fn add(to: &mut [u8], what: &[u8]) {
-    for (place, byte) in to.iter_mut().zip(what) {
-        *place ^= byte;
-    }
 }
 
 #[cfg(test)]

@@ -111,8 +111,7 @@ impl RelayCircuit {
         match &mut self.0 {
             RelayKind::Tor1(crypt) => crypt.decrypt_forward_to(from, to),
             RelayKind::Cgo(cgo) => {
-                *to = *from;
-                let Some(tag) = cgo.crypt.decrypt_forward(command, to) else {
+                let Some(tag) = cgo.crypt.decrypt_forward_to(command, from, to) else {
                     return false;
                 };
                 cgo.received = tag;
@@ -128,10 +127,7 @@ impl RelayCircuit {
     pub fn encrypt_backward_to(&mut self, from: &[u8; BODY_LEN], to: &mut [u8; BODY_LEN]) {
         match &mut self.0 {
             RelayKind::Tor1(crypt) => crypt.encrypt_backward_to(from, to),
-            RelayKind::Cgo(cgo) => {
-                *to = *from;
-                cgo.crypt.encrypt_backward(ChanCmd::RELAY, to);
-            }
+            RelayKind::Cgo(cgo) => cgo.crypt.encrypt_backward_to(ChanCmd::RELAY, from, to),
         }
     }
 

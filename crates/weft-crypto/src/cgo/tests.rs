@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 
+use super::portable::{Prf, Tweaked};
 use super::*;
 
 const VECTORS: &str = include_str!("../../testdata/cgo.txt");
@@ -33,8 +34,8 @@ impl Fields {
     }
 
     /// K, N and T'.
-    fn layer<W: Way>(&mut self) -> Layer<W> {
-        let mut layer = Layer::new(&self.joined(2));
+    fn layer<W: Way>(&mut self, by: Implementation) -> Layer<W> {
+        let mut layer = by.layer(&self.joined(2));
         layer.before = self.bytes();
         layer
     }
@@ -43,6 +44,53 @@ impl Fields {
         let [command] = self.bytes();
         command.into()
     }
+}
+
+/// Which implementation is tried. Where the processor has no other, both are the portable one.
+#[derive(Clone, Copy)]
+enum Implementation {
+    Detected,
+    Portable,
+}
+
+const BOTH: [Implementation; 2] = [Implementation::Detected, Implementation::Portable];
+
+impl Implementation {
+    fn uiv<W: Way>(self, keys: &[u8; WIDE_KEY_LEN]) -> Uiv<W> {
+        match self {
+            Self::Detected => Uiv::new(keys),
+            Self::Portable => Uiv::portable(keys),
+        }
+    }
+
+    fn layer<W: Way>(self, keys: &[u8; DIRECTION_LEN]) -> Layer<W> {
+        let (uiv, nonce) = split(keys);
+        Layer {
+            uiv: self.uiv(uiv),
+            nonce: *nonce,
+            before: [0; TAG_LEN],
+        }
+    }
+
+    fn relay(self, keys: &CgoKeys) -> CgoRelay {
+        CgoRelay {
+            forward: self.layer(&keys.forward),
+            backward: self.layer(&keys.backward),
+        }
+    }
+
+    fn hop(self, keys: &CgoKeys) -> CgoHop {
+        CgoHop {
+            forward: self.layer(&keys.forward),
+            backward: self.layer(&keys.backward),
+        }
+    }
+}
+
+/// All vectors of this name, for each implementation.
+fn vectors_by(name: &str) -> impl Iterator<Item = (Implementation, Fields)> {
+    BOTH.into_iter()
+        .flat_map(|by| vectors(name).into_iter().map(move |vector| (by, vector)))
 }
 
 /// All vectors of this name.
@@ -103,16 +151,16 @@ fn the_pseudorandom_function_is_the_reference_s() {
 
 #[test]
 fn the_wide_permutation_is_the_reference_s() {
-    for mut vector in vectors("uiv") {
+    for (by, mut vector) in vectors_by("uiv") {
         let encrypts = vector.number() == 1;
         let keys = vector.bytes();
         let tweak: [u8; 17] = vector.bytes();
         let mut body: [u8; BODY_LEN] = vector.joined(2);
         let before = tweak.first_chunk().unwrap();
         if encrypts {
-            Wide::<Encrypt>::new(&keys).apply(before, tweak[16], &mut body);
+            by.uiv::<Encrypt>(&keys).apply(before, tweak[16], &mut body);
         } else {
-            Wide::<Decrypt>::new(&keys).apply(before, tweak[16], &mut body);
+            by.uiv::<Decrypt>(&keys).apply(before, tweak[16], &mut body);
         }
         assert_eq!(body, vector.joined(2));
     }
@@ -120,18 +168,18 @@ fn the_wide_permutation_is_the_reference_s() {
 
 #[test]
 fn new_keys_are_the_reference_s() {
-    for mut vector in vectors("update") {
-        let mut layer: Layer<Encrypt> = Layer::new(&vector.joined(2));
+    for (by, mut vector) in vectors_by("update") {
+        let mut layer: Layer<Encrypt> = by.layer(&vector.joined(2));
         layer.update();
-        assert!(same(layer, Layer::new(&vector.joined(2))));
+        assert!(same(layer, by.layer(&vector.joined(2))));
     }
 }
 
 #[test]
 fn a_relay_passes_cells_on_as_the_reference_does() {
-    for mut vector in vectors("relay") {
+    for (by, mut vector) in vectors_by("relay") {
         let inbound = vector.number() == 1;
-        let layer = vector.layer();
+        let layer = vector.layer(by);
         let mut relay = CgoRelay {
             forward: layer.clone(),
             backward: layer,
@@ -145,7 +193,7 @@ fn a_relay_passes_cells_on_as_the_reference_does() {
             assert_eq!(relay.decrypt_forward(command, &mut body), None);
             relay.forward
         };
-        assert!(same(layer, vector.layer()));
+        assert!(same(layer, vector.layer(by)));
         assert_eq!(body, vector.joined(2));
     }
 }
@@ -159,8 +207,8 @@ fn with_rest(rest: &[u8]) -> [u8; BODY_LEN] {
 
 #[test]
 fn a_relay_originates_as_the_reference_does() {
-    for mut vector in vectors("relay-originate") {
-        let layer = vector.layer();
+    for (by, mut vector) in vectors_by("relay-originate") {
+        let layer = vector.layer(by);
         let mut relay = CgoRelay {
             forward: layer.clone(),
             backward: layer,
@@ -168,7 +216,7 @@ fn a_relay_originates_as_the_reference_does() {
         let command = vector.command();
         let mut body = with_rest(&vector.vec());
         let sent = relay.originate_backward(command, &mut body);
-        assert!(same(relay.backward, vector.layer()));
+        assert!(same(relay.backward, vector.layer(by)));
         assert_eq!(body, vector.joined(2));
         assert_eq!(sent, body[..TAG_LEN]);
     }
@@ -176,10 +224,10 @@ fn a_relay_originates_as_the_reference_does() {
 
 #[test]
 fn a_client_originates_as_the_reference_does() {
-    for mut vector in vectors("client-originate") {
+    for (by, mut vector) in vectors_by("client-originate") {
         let mut client = CgoClient::new();
         for _ in 0..3 {
-            let layer: Layer<Decrypt> = vector.layer();
+            let layer: Layer<Decrypt> = vector.layer(by);
             client.hops.push(CgoHop {
                 forward: layer.clone(),
                 backward: layer,
@@ -190,7 +238,7 @@ fn a_client_originates_as_the_reference_does() {
         let mut body = with_rest(&vector.vec());
         client.encrypt_forward(hop, command, &mut body);
         for hop in client.hops {
-            assert!(same(hop.forward, vector.layer()));
+            assert!(same(hop.forward, vector.layer(by)));
         }
         assert_eq!(body, vector.joined(2));
     }
@@ -252,6 +300,98 @@ fn messages_reach_their_hop_and_come_back_from_it() {
         let came = client.decrypt_backward(ChanCmd::RELAY, &mut body);
         assert_eq!(came, Some((hop, tag)));
         assert_eq!(body[TAG_LEN..], sent[TAG_LEN..]);
+    }
+}
+
+/// Both implementations for thousands of cells, with new keys and without, and from one place to
+/// another as in place.
+#[test]
+fn this_processors_implementation_is_the_portable_one_at_the_relay() {
+    let mut rng = ChaCha8Rng::seed_from_u64(3);
+    for _ in 0..40 {
+        let mut material = [0; CgoKeys::LEN];
+        rng.fill_bytes(&mut material);
+        let keys = CgoKeys::from_key_material(&material);
+        let mut client = CgoClient::new();
+        client.add_hop(&keys);
+        let [mut ours, mut reference] = BOTH.map(|by| by.relay(&keys));
+        for _ in 0..50 {
+            let command = ChanCmd::from(rng.random::<u8>());
+            let mut body = message(&mut rng);
+            let for_us = rng.random();
+            if for_us {
+                client.encrypt_forward(0, command, &mut body);
+            }
+            let mut expected = body;
+            let expected_tag = reference.decrypt_forward(command, &mut expected);
+            let mut moved = [0; BODY_LEN];
+            let moved_tag = ours.clone().decrypt_forward_to(command, &body, &mut moved);
+            assert_eq!((moved, moved_tag), (expected, expected_tag));
+            let tag = ours.decrypt_forward(command, &mut body);
+            assert_eq!((body, tag), (expected, expected_tag));
+            assert_eq!(tag.is_some(), for_us);
+            if !for_us {
+                // The client did not know of this cell.
+                client.hops[0].forward.before = *super::tag(&body);
+            }
+
+            let command = ChanCmd::from(rng.random::<u8>());
+            let mut body = message(&mut rng);
+            let mut expected = body;
+            let mut moved = [0; BODY_LEN];
+            if rng.random() {
+                let tag = ours.originate_backward(command, &mut body);
+                assert_eq!(tag, reference.originate_backward(command, &mut expected));
+            } else {
+                ours.clone().encrypt_backward_to(command, &body, &mut moved);
+                ours.encrypt_backward(command, &mut body);
+                reference.encrypt_backward(command, &mut expected);
+                assert_eq!(moved, expected);
+            }
+            assert_eq!(body, expected);
+        }
+        assert!(same(ours.forward, reference.forward));
+        assert!(same(ours.backward, reference.backward));
+    }
+}
+
+#[test]
+fn this_processors_implementation_is_the_portable_one_at_the_client() {
+    let mut rng = ChaCha8Rng::seed_from_u64(4);
+    for _ in 0..40 {
+        let mut material = [0; CgoKeys::LEN];
+        rng.fill_bytes(&mut material);
+        let keys = CgoKeys::from_key_material(&material);
+        let mut relay = CgoRelay::new(&keys);
+        let [mut ours, mut reference] = BOTH.map(|by| by.hop(&keys));
+        for _ in 0..50 {
+            let command = ChanCmd::from(rng.random::<u8>());
+            let mut body = message(&mut rng);
+            let mut expected = body;
+            if rng.random() {
+                let tag = ours.originate(command, &mut body);
+                assert_eq!(tag, reference.originate(command, &mut expected));
+            } else {
+                ours.add(command, &mut body);
+                reference.add(command, &mut expected);
+            }
+            assert_eq!(body, expected);
+
+            let command = ChanCmd::from(rng.random::<u8>());
+            let mut body = message(&mut rng);
+            let originated = rng.random();
+            if originated {
+                relay.originate_backward(command, &mut body);
+            } else {
+                relay.encrypt_backward(command, &mut body);
+            }
+            let mut expected = body;
+            let tag = ours.remove(command, &mut body);
+            assert_eq!(tag, reference.remove(command, &mut expected));
+            assert_eq!((body, tag.is_some()), (expected, originated));
+        }
+        assert!(same(ours.forward, reference.forward));
+        assert!(same(ours.backward, reference.backward));
     }
 }
 

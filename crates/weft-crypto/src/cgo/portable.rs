@@ -1,0 +1,168 @@
+//! UIV+ by RustCrypto's AES and POLYVAL, for every processor.
+
+use aes::{Aes128Dec, Aes128Enc, Block};
+use cipher::{BlockDecrypt, BlockEncrypt, KeyInit};
+use polyval::Polyval;
+use polyval::universal_hash::UniversalHash;
+use zeroize::{Zeroize, Zeroizing};
+
+use super::{
+    BODY_LEN, DIRECTION_LEN, NEW_KEYS_FROM, REST_BLOCKS, REST_LEN, TAG_LEN, Tag, WIDE_KEY_LEN, Way,
+    split,
+};
+
+/// The block cipher in one way.
+pub(in crate::cgo) trait Cipher: Clone {
+    fn new(key: &Tag) -> Self;
+    /// AES on one block.
+    fn permute(&self, block: &mut Tag);
+}
+
+impl Cipher for Aes128Enc {
+    fn new(key: &Tag) -> Self {
+        KeyInit::new(key.into())
+    }
+
+    #[inline]
+    fn permute(&self, block: &mut Tag) {
+        self.encrypt_block(block.into());
+    }
+}
+
+impl Cipher for Aes128Dec {
+    fn new(key: &Tag) -> Self {
+        KeyInit::new(key.into())
+    }
+
+    #[inline]
+    fn permute(&self, block: &mut Tag) {
+        self.decrypt_block(block.into());
+    }
+}
+
+/// ET: a block cipher with a tweak as long as a body (LRW2).
+#[derive(Clone)]
+pub(super) struct Tweaked<W: Way> {
+    cipher: W::Cipher,
+    hash: Polyval,
+}
+
+impl<W: Way> Tweaked<W> {
+    pub(super) fn new(cipher: &Tag, hash: &Tag) -> Self {
+        Self {
+            cipher: W::Cipher::new(cipher),
+            hash: Polyval::new(&(*hash).into()),
+        }
+    }
+
+    /// Permutes `block` under the tweak of the tag before, the cell's command and the body's rest.
+    #[inline]
+    pub(super) fn apply(&self, before: &Tag, command: u8, rest: &[u8; REST_LEN], block: &mut Tag) {
+        let mut hash = self.hash.clone();
+        let (start, end) = rest.split_at(TAG_LEN - 1);
+        let mut second = [command; TAG_LEN];
+        let [_command, place @ ..] = &mut second;
+        place.copy_from_slice(start);
+        hash.update(&[(*before).into(), second.into()]);
+        hash.update_padded(end);
+        let mask: Tag = hash.finalize().into();
+        add(block, &mask);
+        self.cipher.permute(block);
+        add(block, &mask);
+    }
+}
+
+/// A pseudorandom function from a block to a key stream.
+#[derive(Clone)]
+pub(super) struct Prf {
+    cipher: Aes128Enc,
+    hash: Polyval,
+}
+
+impl Prf {
+    pub(super) fn new(cipher: &Tag, hash: &Tag) -> Self {
+        Self {
+            cipher: Cipher::new(cipher),
+            hash: Polyval::new(&(*hash).into()),
+        }
+    }
+
+    /// Adds the key stream that `input` chooses, from block `from` on, to `data`.
+    #[inline]
+    pub(super) fn add<const BLOCKS: usize>(&self, input: &Tag, from: u8, data: &mut [u8]) {
+        let mut hash = self.hash.clone();
+        hash.update(&[(*input).into()]);
+        let mut first: Tag = hash.finalize().into();
+        // So that no counter below carries into another byte.
+        let [.., last] = &mut first;
+        *last = (*last & 0xc0) + from;
+        let mut stream = [Block::from(first); BLOCKS];
+        for (block, counter) in stream.iter_mut().zip(0u8..) {
+            if let Some(last) = block.last_mut() {
+                *last += counter;
+            }
+        }
+        self.cipher.encrypt_blocks(&mut stream);
+        for (piece, block) in data.chunks_mut(TAG_LEN).zip(&stream) {
+            add(piece, block);
+        }
+    }
+}
+
+/// UIV+: a permutation of a body.
+#[derive(Clone)]
+pub(super) struct Portable<W: Way> {
+    tweaked: Tweaked<W>,
+    prf: Prf,
+}
+
+impl<W: Way> Portable<W> {
+    pub(super) fn new(keys: &[u8; WIDE_KEY_LEN]) -> Self {
+        let mut parts = [[0; TAG_LEN]; 4];
+        for (part, key) in parts.iter_mut().zip(keys.chunks(TAG_LEN)) {
+            part.copy_from_slice(key);
+        }
+        let [cipher, hash, prf_cipher, prf_hash] = &parts;
+        let wide = Self {
+            tweaked: Tweaked::new(cipher, hash),
+            prf: Prf::new(prf_cipher, prf_hash),
+        };
+        parts.zeroize();
+        wide
+    }
+
+    /// Permutes a body in place.
+    #[inline]
+    pub(super) fn apply(&self, before: &Tag, command: u8, body: &mut [u8; BODY_LEN]) {
+        let Some((tag, rest)) = body.split_first_chunk_mut::<TAG_LEN>() else {
+            return;
+        };
+        let Some(rest) = rest.first_chunk_mut::<REST_LEN>() else {
+            return;
+        };
+        if W::ENCRYPTS {
+            self.tweaked.apply(before, command, rest, tag);
+            self.prf.add::<REST_BLOCKS>(tag, 0, rest);
+        } else {
+            self.prf.add::<REST_BLOCKS>(tag, 0, rest);
+            self.tweaked.apply(before, command, rest, tag);
+        }
+    }
+
+    /// The keys and the nonce after these, of which nobody can learn these.
+    pub(super) fn update(&mut self, nonce: &mut Tag) {
+        let mut new = Zeroizing::new([0; DIRECTION_LEN]);
+        self.prf
+            .add::<{ DIRECTION_LEN / TAG_LEN }>(nonce, NEW_KEYS_FROM, &mut new[..]);
+        let (keys, next) = split(&new);
+        *self = Self::new(keys);
+        *nonce = *next;
+    }
+}
+
+#[inline]
+fn add(to: &mut [u8], what: &[u8]) {
+    for (place, byte) in to.iter_mut().zip(what) {
+        *place ^= byte;
+    }
+}
