@@ -64,6 +64,19 @@ impl<T> Cgo<T> {
     }
 }
 
+impl Cgo<CgoHop> {
+    /// Removes the hop's layer from a cell that comes toward the origin; whether the hop sent it.
+    #[inline]
+    fn remove(&mut self, body: &mut [u8; BODY_LEN]) -> bool {
+        let Some(tag) = self.crypt.remove(ChanCmd::RELAY, body) else {
+            return false;
+        };
+        self.received = tag;
+        relay_v1::to_tor1(body);
+        true
+    }
+}
+
 /// The relay's side of one circuit.
 ///
 /// The two directions are independent; the cells of each must be worked on in order.
@@ -259,22 +272,33 @@ impl OriginCircuit {
     }
 
     /// Removes layers from a RELAY cell that came from the nearest hop until one is recognized, and
-    /// says which hop sent it.
+    /// says which hop sent it: `from` is its body as received, `to` becomes the message. What `to` was
+    /// is lost.
     ///
     /// `None`: no hop recognizes it. All hops have moved on; the circuit is of no more use and must be
     /// closed.
-    pub fn decrypt_backward(&mut self, body: &mut [u8; BODY_LEN]) -> Option<usize> {
-        self.hops.iter_mut().position(|hop| match hop {
-            OriginHop::Tor1(tor1) => tor1.remove(body),
+    pub fn decrypt_backward_to(
+        &mut self,
+        from: &[u8; BODY_LEN],
+        to: &mut [u8; BODY_LEN],
+    ) -> Option<usize> {
+        let (first, further) = self.hops.split_first_mut()?;
+        let own = match first {
+            // The nearest layer goes on the way: `to` is often not in the cache.
+            OriginHop::Tor1(tor1) => tor1.remove_to(from, to),
             OriginHop::Cgo(cgo) => {
-                let Some(tag) = cgo.crypt.remove(ChanCmd::RELAY, body) else {
-                    return false;
-                };
-                cgo.received = tag;
-                relay_v1::to_tor1(body);
-                true
+                *to = *from;
+                cgo.remove(to)
             }
-        })
+        };
+        if own {
+            return Some(0);
+        }
+        let further = further.iter_mut().position(|hop| match hop {
+            OriginHop::Tor1(tor1) => tor1.remove(to),
+            OriginHop::Cgo(cgo) => cgo.remove(to),
+        });
+        further.map(|hop| hop + 1)
     }
 
     /// What a SENDME from `hop` for the last message to it has to carry; `None` without such a hop.
@@ -362,7 +386,8 @@ mod tests {
                         relay.encrypt_backward(&mut body);
                         assert_eq!(moved, body);
                     }
-                    assert_eq!(origin.decrypt_backward(&mut body), Some(hop));
+                    let from = body;
+                    assert_eq!(origin.decrypt_backward_to(&from, &mut body), Some(hop));
                     assert_eq!(origin.received(hop), Some(relays[hop].sent()));
                 }
                 let view = RelayBody::new(&body);
@@ -390,7 +415,7 @@ mod tests {
         let mut next = [0; BODY_LEN];
         relay::encode(&mut next, RelayCmd::DATA, 1, b"next", &mut rng).unwrap();
         relay.originate_backward(&mut next).unwrap();
-        assert_eq!(origin.decrypt_backward(&mut next), Some(0));
+        assert_eq!(origin.decrypt_backward_to(&next, &mut body), Some(0));
     }
 
     #[test]
@@ -404,7 +429,8 @@ mod tests {
             relay::encode(&mut body, RelayCmd::DATA, 1, b"data", &mut rng).unwrap();
             relay.originate_backward(&mut body).unwrap();
             body[100] ^= 1;
-            assert_eq!(origin.decrypt_backward(&mut body), None);
+            let mut to = [0; BODY_LEN];
+            assert_eq!(origin.decrypt_backward_to(&body, &mut to), None);
         }
     }
 }

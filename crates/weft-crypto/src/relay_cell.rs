@@ -219,6 +219,13 @@ impl Tor1Hop {
         self.backward.recognize(body)
     }
 
+    /// As [`remove`](Self::remove), from one place to another.
+    #[inline]
+    pub(crate) fn remove_to(&mut self, from: &[u8; BODY_LEN], to: &mut [u8; BODY_LEN]) -> bool {
+        self.backward.stream.apply_to(from, to);
+        self.backward.recognize(to)
+    }
+
     /// The running digest of messages to this hop.
     pub(crate) fn forward_digest(&self) -> [u8; 20] {
         self.forward.running_digest()

@@ -132,12 +132,13 @@ impl LocalConnectionManager {
 
     /// RELAY on a circuit of our own.
     pub(super) fn on_origin_relay(&mut self, slot: u32, view: CellView<'_>, now: Instant) {
-        let mut cell = self.pool.copy_of(view.as_bytes());
         let Some(Role::Origin(origin)) = self.halves.get_mut(slot).map(|half| &mut half.role)
         else {
-            return self.pool.put(cell);
+            return;
         };
-        let Some(hop) = origin.crypt.decrypt_backward(cell.body_mut()) else {
+        let mut cell = self.pool.take();
+        cell.set_command(ChanCmd::RELAY);
+        let Some(hop) = (origin.crypt).decrypt_backward_to(view.body(), cell.body_mut()) else {
             self.pool.put(cell);
             let what = "a relay cell that no hop of our circuit made";
             return self.protocol_error(slot, what, now);
