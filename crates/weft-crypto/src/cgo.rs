@@ -159,9 +159,11 @@ impl<W: Way> Uiv<W> {
     }
 }
 
-/// One direction of one hop.
-#[derive(Clone)]
+/// One direction of one hop. Wiped when dropped.
+#[derive(Clone, ZeroizeOnDrop)]
 struct Layer<W: Way> {
+    /// It wipes itself.
+    #[zeroize(skip)]
     uiv: Uiv<W>,
     /// The tag of the hop's next own message where it is not encrypted.
     nonce: Tag,

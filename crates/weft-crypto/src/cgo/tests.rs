@@ -395,6 +395,38 @@ fn this_processors_implementation_is_the_portable_one_at_the_client() {
     }
 }
 
+/// A body lies at any address, among bytes that are nobody's business.
+#[test]
+fn what_lies_around_a_body_neither_matters_nor_changes() {
+    const AROUND: usize = 64;
+    fn body_at(start: usize, bytes: &mut [u8]) -> &mut [u8; BODY_LEN] {
+        bytes[start..].first_chunk_mut().unwrap()
+    }
+    let mut rng = ChaCha8Rng::seed_from_u64(5);
+    let mut material = [0; CgoKeys::LEN];
+    rng.fill_bytes(&mut material);
+    let keys = CgoKeys::from_key_material(&material);
+    let [mut relay, mut relays_reference] = BOTH.map(|by| by.relay(&keys));
+    let [mut hop, mut hops_reference] = BOTH.map(|by| by.hop(&keys));
+    for start in 0..AROUND {
+        let mut bytes = [0; AROUND + BODY_LEN + AROUND];
+        rng.fill_bytes(&mut bytes);
+        let mut expected = bytes;
+        let mut moved = bytes;
+        let from = *body_at(start, &mut bytes);
+        relay
+            .clone()
+            .encrypt_backward_to(ChanCmd::RELAY, &from, body_at(start, &mut moved));
+        relay.encrypt_backward(ChanCmd::RELAY, body_at(start, &mut bytes));
+        relays_reference.encrypt_backward(ChanCmd::RELAY, body_at(start, &mut expected));
+        assert_eq!(bytes, expected);
+        assert_eq!(moved, expected);
+        hop.add(ChanCmd::RELAY, body_at(start, &mut bytes));
+        hops_reference.add(ChanCmd::RELAY, body_at(start, &mut expected));
+        assert_eq!(bytes, expected);
+    }
+}
+
 #[test]
 fn the_cell_s_command_is_part_of_what_is_encrypted() {
     let (mut client, mut relays, mut rng) = circuit(2);
