@@ -4,9 +4,13 @@
 //! One network of C tor nodes stands for the whole experiment, with one relay, the *target*, that
 //! programs take turns to run, and clients that start from nothing for each measurement. Programs
 //! alternate within a repetition, so that what the machine does otherwise hits both.
+//!
+//! One stream on one circuit is as fast as the slowest of its hops lets it be, which here are C tor's. So
+//! it is also measured in two networks more, of which all nodes are run by one program.
 
 mod results;
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -19,6 +23,7 @@ use crate::network::{Config, Network, Program, Target, TargetOptions};
 use crate::stats::Summary;
 use crate::surf::{Surf, first_byte, surf};
 use crate::traffic::{Direction, Request, Server, transfer};
+use crate::up::{Kind, More, Plan, Up};
 
 pub use results::{Figure, Measure, Results, SCHEMA, table};
 
@@ -96,6 +101,10 @@ pub fn run(options: &Options, started_at: String) -> Result<Results> {
         for (name, program) in [("tor", &surfing_tor), ("weft", &weft)] {
             lab.client(&mut network, name, program, seed)
                 .with_context(|| format!("{name} as client"))?;
+        }
+        for (name, kind) in [("tor", Kind::Tor), ("weft", Kind::Weft)] {
+            lab.alone(name, kind, seed)
+                .with_context(|| format!("a network of {name} alone"))?;
         }
     }
     Ok(Results {
@@ -178,6 +187,63 @@ impl Lab<'_> {
         }
     }
 
+    /// Small downloads by a client that has circuits: the median of their first bytes.
+    fn small(
+        &mut self,
+        figure: Figure,
+        name: &'static str,
+        proxy: SocketAddr,
+        server: SocketAddr,
+        seed: u64,
+    ) -> Result<()> {
+        let mut times = Vec::new();
+        for number in 0..self.options.small as u64 {
+            let request = Request {
+                direction: Direction::Down,
+                bytes: SMALL,
+                seed: seed.wrapping_add(number),
+            };
+            let moved = transfer(proxy, "small", server, request)?;
+            times.push(moved.first_byte.as_secs_f64() * 1e3);
+        }
+        if let Some(times) = Summary::of(times) {
+            self.note(figure, name, times.median);
+        }
+        Ok(())
+    }
+
+    /// A network in which one program runs every node, with as many connection threads as it likes.
+    fn alone(&mut self, name: &'static str, kind: Kind, seed: u64) -> Result<()> {
+        let network = Up::start(&Plan {
+            relays: 2,
+            relays_run: kind,
+            exits: 1,
+            exits_run: kind,
+            clients: 1,
+            clients_run: kind,
+            authority: kind,
+            weft: self.options.weft.clone(),
+            more: More::default(),
+            folder: None,
+            verbose: false,
+            patience: 2 * PATIENCE,
+            stopped: self.options.stopped,
+            progress: self.options.progress,
+        })?;
+        let client = network.clients().first().context("a client")?;
+        let (proxy, server) = (client.socks(), network.server().address());
+        self.small(Figure::WarmFirstByteAlone, name, proxy, server, seed)?;
+        let load = Surf {
+            streams: 1,
+            bytes: self.options.bytes * self.options.streams as u64,
+            direction: Direction::Down,
+            seed,
+        };
+        let moved = surf(proxy, network.server(), load, &[])?;
+        self.note(Figure::OneCircuitAlone, name, moved.megabits_per_second());
+        network.stop()
+    }
+
     /// A client from nothing.
     fn client(
         &mut self,
@@ -190,20 +256,9 @@ impl Lab<'_> {
         let nickname = format!("surfer{}", self.clients);
         let first = first_byte(network, &nickname, program, &self.server, PATIENCE)?;
         self.note(Figure::FromNothing, name, first.as_secs_f64());
-        let proxy = network.proxy(&nickname)?;
-        let mut small = Vec::new();
-        for number in 0..self.options.small as u64 {
-            let request = Request {
-                direction: Direction::Down,
-                bytes: SMALL,
-                seed: seed.wrapping_add(number),
-            };
-            let moved = transfer(proxy.socks(), "small", self.server.address(), request)?;
-            small.push(moved.first_byte.as_secs_f64() * 1e3);
-        }
-        if let Some(small) = Summary::of(small) {
-            self.note(Figure::WarmFirstByte, name, small.median);
-        }
+        let proxy = network.proxy(&nickname)?.socks();
+        let server = self.server.address();
+        self.small(Figure::WarmFirstByte, name, proxy, server, seed)?;
         let proxy = network.proxy(&nickname)?;
         let load = Surf {
             streams: 1,
