@@ -3,18 +3,20 @@
 
 /// The module's name marks the tests that need `tor` and some minutes, for `cargo xtask test`.
 mod private_network {
-    use std::path::PathBuf;
+    use std::net::Ipv4Addr;
+    use std::path::{Path, PathBuf};
     use std::sync::{Mutex, PoisonError};
 
+    use anyhow::{Context, Result, ensure};
     use weft_lab::surf::{Surf, surf};
-    use weft_lab::traffic::Direction;
-    use weft_lab::up::{Kind, Plan, Up};
+    use weft_lab::traffic::{Direction, Far, NameServer, Request, resolve, transfer};
+    use weft_lab::up::{Client, Kind, More, Plan, Up};
 
     /// One network at a time.
     static TURN: Mutex<()> = Mutex::new(());
 
     /// Three relays, two exits, two clients.
-    fn plan(authority: Kind, relays: Kind, clients: Kind) -> Plan {
+    fn plan(authority: Kind, relays: Kind, clients: Kind, resolv_conf: Option<&Path>) -> Plan {
         let named = std::env::var_os("WEFT_BIN").map(PathBuf::from);
         Plan {
             relays_run: relays,
@@ -22,17 +24,62 @@ mod private_network {
             clients: 2,
             clients_run: clients,
             authority,
+            more: More {
+                exits: resolv_conf
+                    .map(|path| format!("ServerDNSResolvConfFile {}", path.display()))
+                    .into_iter()
+                    .chain(["ServerDNSDetectHijacking 0".to_owned()])
+                    .collect(),
+                ..More::default()
+            },
             verbose: std::env::var_os("WEFT_LAB_VERBOSE").is_some(),
             progress: |line| eprintln!("{line}"),
             ..Plan::of_weft(named.unwrap_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_weft"))))
         }
     }
 
-    /// Starts it, moves a few large and many small streams each way through each client, ends it.
+    /// What the exits' name server knows.
+    const SERVER: (&str, Ipv4Addr) = ("server.example", Ipv4Addr::LOCALHOST);
+    const KNOWN: (&str, Ipv4Addr) = ("known.example", Ipv4Addr::new(192, 0, 2, 7));
+
+    /// Names by way of an exit: looked up, connected to, and not there.
+    fn looks_up(client: &Client, port: u16) -> Result<()> {
+        let socks = client.socks();
+        let found = resolve(socks, "dns", KNOWN.0).context("looking a name up")?;
+        ensure!(found == KNOWN.1, "{} is {found}", KNOWN.0);
+        for (seed, direction) in [(3, Direction::Down), (4, Direction::Up)] {
+            let request = Request {
+                direction,
+                bytes: 300_000,
+                seed,
+            };
+            let far = Far::Name(SERVER.0, port);
+            transfer(socks, "dns", far, request).context("a stream by name")?;
+        }
+        let gone = resolve(socks, "dns", "gone.example");
+        ensure!(gone.is_err(), "what is gone was found: {gone:?}");
+        Ok(())
+    }
+
+    /// Starts it, moves a few large and many small streams each way through each client, looks names
+    /// up, ends it.
     fn carries(authority: Kind, relays: Kind, clients: Kind) {
         let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-        let run = || -> anyhow::Result<()> {
-            let mut network = Up::start(&plan(authority, relays, clients))?;
+        let run = || -> Result<()> {
+            let known = [SERVER, KNOWN];
+            let names = match relays {
+                Kind::Weft => Some(NameServer::start(&known)?),
+                _ => NameServer::start_for_tor(&known)
+                    .inspect_err(|why| eprintln!("names are not tried: {why:#}"))
+                    .ok(),
+            };
+            let folder = tempfile::tempdir()?;
+            let path = folder.path().join("resolv.conf");
+            if let Some(names) = &names {
+                std::fs::write(&path, names.resolv_conf())?;
+            }
+            let path = names.as_ref().map(|_| path.as_path());
+            let mut network = Up::start(&plan(authority, relays, clients, path))?;
             eprintln!("up after {:.1?}", network.took());
             for client in network.clients() {
                 for (streams, bytes) in [(2, 5_000_000), (30, 20_000)] {
@@ -50,6 +97,9 @@ mod private_network {
                             moved.megabits_per_second()
                         );
                     }
+                }
+                if names.is_some() {
+                    looks_up(client, network.server().address().port())?;
                 }
             }
             network.check()?;

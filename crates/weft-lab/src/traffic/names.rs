@@ -16,6 +16,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 const HEAD: usize = 12;
 /// How long its answers are good, in seconds.
 const TTL: u32 = 60;
+/// The port of DNS.
+const DOMAIN: u16 = 53;
 /// NXDOMAIN.
 const NO_SUCH_NAME: u8 = 3;
 /// After how long names that begin with `slow.` are answered.
@@ -58,8 +60,26 @@ impl Zone {
 impl NameServer {
     /// Starts a server that knows these names, in lower case. A name may stand there more than once.
     pub fn start<A: Into<IpAddr> + Copy>(known: &[(&str, A)]) -> Result<NameServer> {
+        NameServer::start_at((Ipv4Addr::LOCALHOST, 0).into(), known)
+    }
+
+    /// Starts one at the first address of 127.0.53.0/24 whose port 53 is free: C tor has no other port
+    /// in resolv.conf.
+    ///
+    /// # Errors
+    /// All are taken, or this process may not have them: low ports are not for everybody.
+    pub fn start_for_tor<A: Into<IpAddr> + Copy>(known: &[(&str, A)]) -> Result<NameServer> {
+        let start = |host| {
+            let address = Ipv4Addr::new(127, 0, 53, host);
+            NameServer::start_at((address, DOMAIN).into(), known)
+        };
+        let first = start(1);
+        (2..=254).fold(first, |started, host| started.or_else(|_| start(host)))
+    }
+
+    fn start_at<A: Into<IpAddr> + Copy>(at: SocketAddr, known: &[(&str, A)]) -> Result<NameServer> {
         let socket =
-            UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).context("starting the name server")?;
+            UdpSocket::bind(at).with_context(|| format!("starting a name server at {at}"))?;
         socket.set_read_timeout(Some(PAUSE))?;
         let address = socket.local_addr()?;
         let (stop, asked) = (Arc::new(AtomicBool::new(false)), Arc::default());
@@ -77,9 +97,12 @@ impl NameServer {
         })
     }
 
-    /// The line of a resolv.conf that leads to it, as Weft reads it.
+    /// The line of a resolv.conf that leads to it; one with another port than 53 only Weft reads.
     pub fn resolv_conf(&self) -> String {
-        format!("nameserver {}\n", self.address)
+        match self.address.port() {
+            DOMAIN => format!("nameserver {}\n", self.address.ip()),
+            _ => format!("nameserver {}\n", self.address),
+        }
     }
 
     /// How many questions came.
