@@ -156,7 +156,9 @@ fn interop() -> Result<Outcome> {
     check(
         machine::cargo()
             .args(["test", "--workspace", "--test", "interop"])
-            .args(["--test", "client", "--test", "networks", "--"])
+            .args([
+                "--test", "client", "--test", "networks", "--test", "edges", "--",
+            ])
             .args(["--nocapture", "--test-threads", "1"])
             .arg(INTEROP),
     )

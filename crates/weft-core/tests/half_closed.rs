@@ -16,7 +16,7 @@ use weft_core::edge::MAX_WAITING;
 use weft_core::flow::Terms;
 use weft_core::manager::RelayParams;
 use weft_core::message::FromController;
-use weft_core::origin::{EndedBy, OriginCommand, OriginEvent};
+use weft_core::origin::{EndedBy, HopFlow, OriginCommand, OriginEvent};
 use world::{OWN_ED, OWN_RSA, World};
 
 /// What the origin counted: allowed late messages, and dropped ones.
@@ -228,4 +228,24 @@ fn streams_whose_bytes_wait_longest_are_ended_when_memory_is_short() {
     assert!(pair.origin.totals().freed_for_memory > 0);
     assert_eq!(pair.origin.halves(), 1, "the circuit stays");
     pair.exit.audit();
+}
+
+#[test]
+fn a_far_end_that_ignores_xoff_loses_that_stream_alone() {
+    let mut two = TwoHops::with_flow(53, HopFlow::Vegas { sendme_inc: 31 });
+    two.says(1, RelayCmd::CONNECTED, &[]);
+    let most = MAX_WAITING / 490;
+    for _ in 0..=most {
+        two.says(1, RelayCmd::DATA, &[7; 490]);
+        // XOFF, and SENDMEs of the circuit; nobody heeds them.
+        while two.origin.take(two.link).is_some() {}
+        if two.origin.totals().streams.overflowed > 0 {
+            break;
+        }
+    }
+    assert_eq!(two.origin.totals().streams.overflowed, 1);
+    let waiting = two.origin.managers[0].queued(two.origin.now).total();
+    assert!(waiting < 10_000, "{waiting} bytes are kept");
+    assert_eq!(two.origin.halves(), 1, "the circuit stays");
+    two.origin.audit();
 }

@@ -245,6 +245,11 @@ pub struct TwoHops {
 
 impl TwoHops {
     pub fn new(seed: u64) -> Self {
+        Self::with_flow(seed, HopFlow::Fixed)
+    }
+
+    /// Both hops have agreed on this.
+    pub fn with_flow(seed: u64, flow: HopFlow) -> Self {
         let mut origin = World::new(1, seed);
         origin.controller.serve_client();
         origin.controller.origin(
@@ -287,7 +292,7 @@ impl TwoHops {
             pair.command(OriginCommand::AddHop {
                 circuit: CIRCUIT,
                 keys: Box::new(keys.into()),
-                flow: HopFlow::Fixed,
+                flow: flow.clone(),
             });
         }
         let id = pair.application;
