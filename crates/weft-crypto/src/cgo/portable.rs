@@ -40,6 +40,9 @@ impl Cipher for Aes128Dec {
     }
 }
 
+/// Bytes of a tweak: the tag of the cell before, this cell's command and the body's rest.
+const TWEAK_LEN: usize = TAG_LEN + 1 + REST_LEN;
+
 /// ET: a block cipher with a tweak as long as a body (LRW2).
 #[derive(Clone)]
 pub(super) struct Tweaked<W: Way> {
@@ -58,13 +61,16 @@ impl<W: Way> Tweaked<W> {
     /// Permutes `block` under the tweak of the tag before, the cell's command and the body's rest.
     #[inline]
     pub(super) fn apply(&self, before: &Tag, command: u8, rest: &[u8; REST_LEN], block: &mut Tag) {
+        // One run of whole blocks, as the hash takes four together.
+        let mut tweak = [0; TWEAK_LEN.next_multiple_of(TAG_LEN)];
+        if let Some((first, others)) = tweak.split_first_chunk_mut()
+            && let Some((second, others)) = others.split_first_mut()
+            && let Some(others) = others.first_chunk_mut()
+        {
+            (*first, *second, *others) = (*before, command, *rest);
+        }
         let mut hash = self.hash.clone();
-        let (start, end) = rest.split_at(TAG_LEN - 1);
-        let mut second = [command; TAG_LEN];
-        let [_command, place @ ..] = &mut second;
-        place.copy_from_slice(start);
-        hash.update(&[(*before).into(), second.into()]);
-        hash.update_padded(end);
+        hash.update(polyval::Block::slice_as_chunks(&tweak).0);
         let mask: Tag = hash.finalize().into();
         add(block, &mask);
         self.cipher.permute(block);
@@ -103,8 +109,13 @@ impl Prf {
             }
         }
         self.cipher.encrypt_blocks(&mut stream);
-        for (piece, block) in data.chunks_mut(TAG_LEN).zip(&stream) {
+        let (pieces, tail) = data.as_chunks_mut::<TAG_LEN>();
+        let mut blocks = stream.iter();
+        for (piece, block) in pieces.iter_mut().zip(&mut blocks) {
             add(piece, block);
+        }
+        if let Some(block) = blocks.next() {
+            add(tail, block);
         }
     }
 }
