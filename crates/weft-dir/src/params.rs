@@ -269,6 +269,30 @@ params! {
     cc_xon_change_pct: u32 = "cc_xon_change_pct", 25, 1, 99, count;
     /// Samples in the smoothing of the drain rate.
     cc_xon_ewma_cnt: u32 = "cc_xon_ewma_cnt", 2, 2, 100, count;
+    /// Circuits before a guard is judged by those that fail.
+    pb_mincircs: u32 = "pb_mincircs", 150, 5, MAX, count;
+    /// Circuits that succeed, in percent, below which it is worth a notice.
+    pb_noticepct: u32 = "pb_noticepct", 70, 0, 100, count;
+    /// The same, for a warning.
+    pb_warnpct: u32 = "pb_warnpct", 50, 0, 100, count;
+    /// The same, for suspecting the guard.
+    pb_extremepct: u32 = "pb_extremepct", 30, 0, 100, count;
+    /// Suspect guards are not used any more.
+    pb_dropguards: bool = "pb_dropguards", 0, 0, 1, flag;
+    /// Circuits from which counters are made smaller.
+    pb_scalecircs: u32 = "pb_scalecircs", 300, 10, MAX, count;
+    /// What counters are divided by then.
+    pb_scalefactor: u32 = "pb_scalefactor", 2, 2, MAX, count;
+    /// And multiplied with.
+    pb_multfactor: u32 = "pb_multfactor", 1, 1, MAX, count;
+    /// Uses before a guard is judged by those that fail.
+    pb_minuse: u32 = "pb_minuse", 20, 3, MAX, count;
+    /// Uses that succeed, in percent, below which it is worth a notice.
+    pb_noticeusepct: u32 = "pb_noticeusepct", 80, 3, 100, count;
+    /// The same, for suspecting the guard.
+    pb_extremeusepct: u32 = "pb_extremeusepct", 60, 3, 100, count;
+    /// Uses from which counters are made smaller.
+    pb_scaleuse: u32 = "pb_scaleuse", 100, 10, MAX, count;
     /// Queue length, in cells, past which edge connections stop reading.
     cellq_high: u32 = "cellq_high", 256, 1, 1000, count;
     /// Queue length, in cells, below which edge connections read again.
@@ -293,6 +317,7 @@ impl Params {
         if get("circ_max_cell_queue_size_out").is_none() {
             self.circ_max_cell_queue_size_out = self.circ_max_cell_queue_size;
         }
+        self.pb_multfactor = self.pb_multfactor.min(self.pb_scalefactor - 1);
         if self.cc_alg != 0 {
             self.cc_alg = 2;
         }

@@ -35,7 +35,7 @@ mod timeout;
 
 pub use guard::{GuardInfo, GuardStatus, GuardTicket, GuardUse, Outcome, Suspicion};
 pub use nodes::{NodeSet, NodeSetError, RelayName};
-pub use options::{PathBiasOptions, PathOptions};
+pub use options::{PathBiasOptions, PathBiasSet, PathOptions};
 pub use path::{ExitWanted, Hop, Path, PathError, TargetPort, Usage};
 pub use relays::Relays;
 pub use selector::Selector;

@@ -39,7 +39,9 @@ pub struct PathOptions {
     pub use_ipv6: bool,
     /// The RSA identity of the relay that this process is, too: never in its own paths.
     pub own_identity: Option<[u8; 20]>,
-    /// `PathBias…`.
+    /// `PathBias…`, where torrc says something.
+    pub path_bias_set: PathBiasSet,
+    /// The same with what the consensus says of the rest.
     pub path_bias: PathBiasOptions,
 }
 
@@ -64,6 +66,7 @@ impl Default for PathOptions {
             use_ipv4: true,
             use_ipv6: true,
             own_identity: None,
+            path_bias_set: PathBiasSet::default(),
             path_bias: PathBiasOptions::default(),
         }
     }
@@ -93,6 +96,83 @@ pub struct PathBiasOptions {
     pub extreme_use_rate: f64,
     /// `PathBiasScaleUseThreshold`.
     pub scale_use_threshold: f64,
+    /// What counters are multiplied with (pb_multfactor and pb_scalefactor; not in torrc).
+    pub scale_ratio: f64,
+}
+
+/// What torrc says of [`PathBiasOptions`]; the consensus decides what it does not say.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PathBiasSet {
+    /// See [`PathBiasOptions`], as all of these.
+    pub circ_threshold: Option<f64>,
+    /// `PathBiasNoticeRate`.
+    pub notice_rate: Option<f64>,
+    /// `PathBiasWarnRate`.
+    pub warn_rate: Option<f64>,
+    /// `PathBiasExtremeRate`.
+    pub extreme_rate: Option<f64>,
+    /// `PathBiasDropGuards`.
+    pub drop_guards: Option<bool>,
+    /// `PathBiasScaleThreshold`.
+    pub scale_threshold: Option<f64>,
+    /// `PathBiasUseThreshold`.
+    pub use_threshold: Option<f64>,
+    /// `PathBiasNoticeUseRate`.
+    pub notice_use_rate: Option<f64>,
+    /// `PathBiasExtremeUseRate`.
+    pub extreme_use_rate: Option<f64>,
+    /// `PathBiasScaleUseThreshold`.
+    pub scale_use_threshold: Option<f64>,
+}
+
+impl Default for PathBiasSet {
+    /// C tor's torrc says one thing by itself: no guard is dropped, whatever the consensus wants.
+    fn default() -> Self {
+        Self {
+            circ_threshold: None,
+            notice_rate: None,
+            warn_rate: None,
+            extreme_rate: None,
+            drop_guards: Some(false),
+            scale_threshold: None,
+            use_threshold: None,
+            notice_use_rate: None,
+            extreme_use_rate: None,
+            scale_use_threshold: None,
+        }
+    }
+}
+
+impl PathBiasSet {
+    /// With what the consensus says of the rest.
+    #[must_use]
+    pub fn over(&self, consensus: &PathBiasOptions) -> PathBiasOptions {
+        let Self {
+            circ_threshold,
+            notice_rate,
+            warn_rate,
+            extreme_rate,
+            drop_guards,
+            scale_threshold,
+            use_threshold,
+            notice_use_rate,
+            extreme_use_rate,
+            scale_use_threshold,
+        } = self;
+        PathBiasOptions {
+            circ_threshold: circ_threshold.unwrap_or(consensus.circ_threshold),
+            notice_rate: notice_rate.unwrap_or(consensus.notice_rate),
+            warn_rate: warn_rate.unwrap_or(consensus.warn_rate),
+            extreme_rate: extreme_rate.unwrap_or(consensus.extreme_rate),
+            drop_guards: drop_guards.unwrap_or(consensus.drop_guards),
+            scale_threshold: scale_threshold.unwrap_or(consensus.scale_threshold),
+            use_threshold: use_threshold.unwrap_or(consensus.use_threshold),
+            notice_use_rate: notice_use_rate.unwrap_or(consensus.notice_use_rate),
+            extreme_use_rate: extreme_use_rate.unwrap_or(consensus.extreme_use_rate),
+            scale_use_threshold: scale_use_threshold.unwrap_or(consensus.scale_use_threshold),
+            scale_ratio: consensus.scale_ratio,
+        }
+    }
 }
 
 impl Default for PathBiasOptions {
@@ -109,6 +189,7 @@ impl Default for PathBiasOptions {
             notice_use_rate: 0.80,
             extreme_use_rate: 0.60,
             scale_use_threshold: 100.0,
+            scale_ratio: 0.5,
         }
     }
 }

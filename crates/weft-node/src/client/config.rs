@@ -32,6 +32,10 @@ pub struct ClientConfig {
     pub warn_plaintext_ports: Vec<u16>,
     /// Requests to these are refused (`RejectPlaintextPorts`).
     pub reject_plaintext_ports: Vec<u16>,
+    /// Destinations that are kept to the exit that reached them (`TrackHostExits`), in lower case.
+    pub track_hosts: Vec<String>,
+    /// For how long after the last time (`TrackHostExitsExpire`).
+    pub track_for: Duration,
     /// A controller attaches streams (`__LeaveStreamsUnattached`).
     pub leave_streams_unattached: bool,
     /// No circuits are built before they are needed (`__DisablePredictedCircuits`).
@@ -58,6 +62,8 @@ impl Default for ClientConfig {
             ],
             warn_plaintext_ports: vec![23, 109, 110, 143],
             reject_plaintext_ports: Vec::new(),
+            track_hosts: Vec::new(),
+            track_for: Duration::from_secs(1800),
             leave_streams_unattached: false,
             disable_predicted: false,
             disable_network: false,

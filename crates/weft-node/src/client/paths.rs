@@ -6,9 +6,10 @@ use std::sync::Arc;
 use rand::Rng;
 use rand::rngs::StdRng;
 use weft_dir::client::Network;
+use weft_dir::params::Params;
 use weft_path::{
-    BuildTimes, BuildTimesOptions, GuardInfo, GuardTicket, GuardUse, Outcome, PathError,
-    PathOptions, RelayName, Selector, Usage,
+    BuildTimes, BuildTimesOptions, GuardInfo, GuardTicket, GuardUse, Outcome, PathBiasOptions,
+    PathError, PathOptions, RelayName, Selector, Suspicion, Usage,
 };
 
 use super::chooser::{BuildNews, BuildTimeouts, Chooser, Chosen};
@@ -24,6 +25,8 @@ pub struct Paths {
     times: BuildTimes,
     times_options: BuildTimesOptions,
     network: Option<Arc<Network>>,
+    /// What the consensus says of guards through which circuits fail.
+    bias: PathBiasOptions,
 }
 
 impl Paths {
@@ -55,11 +58,14 @@ impl Paths {
             times,
             times_options,
             network: None,
+            bias: PathBiasOptions::default(),
         }
     }
 
     /// There is a new network. True: the guards are others now.
     pub fn set_network(&mut self, network: Arc<Network>, now: Now, rng: &mut StdRng) -> bool {
+        self.bias = path_bias(network.params());
+        self.selector.set_path_bias(&self.bias);
         let changed = self.selector.set_netdir(&network.netdir, now.wall, rng);
         if let Some(relays) = self.selector.relays() {
             let params = relays.cbt_params().clone();
@@ -77,11 +83,12 @@ impl Paths {
     /// torrc has changed. True: circuits so far were chosen by other rules.
     pub fn set_options(
         &mut self,
-        options: PathOptions,
+        mut options: PathOptions,
         times: BuildTimesOptions,
         now: Now,
         rng: &mut StdRng,
     ) -> bool {
+        options.path_bias = options.path_bias_set.over(&self.bias);
         self.times_options = times;
         let params = self.times.params().clone();
         self.times.update(times, params);
@@ -132,11 +139,42 @@ impl Paths {
     /// Logs what is suspicious about guards.
     pub fn log_suspicions(&mut self) {
         for (guard, suspicion) in self.selector.take_suspicions() {
-            tracing::warn!(
-                "Your guard {} is failing more circuits than usual: {suspicion:?}",
-                guard.nickname
-            );
+            let name = &guard.nickname;
+            match suspicion {
+                Suspicion::Low => crate::notice!(
+                    "Your guard {name} is failing more circuits than usual. Most likely this means \
+                     that the network is overloaded"
+                ),
+                Suspicion::VeryLow => tracing::warn!(
+                    "Your guard {name} is failing a very large amount of circuits. Most likely \
+                     this means that the network is overloaded, but it could also mean an attack \
+                     against you or potentially the guard itself"
+                ),
+                Suspicion::Extreme => tracing::warn!(
+                    "Your guard {name} is failing an extremely large amount of circuits. This \
+                     could indicate a route manipulation attack, extreme network overload, or a \
+                     bug"
+                ),
+            }
         }
+    }
+}
+
+/// What a consensus says of guards through which circuits fail (param-spec, `pb_…`).
+fn path_bias(params: &Params) -> PathBiasOptions {
+    let share = |percent: u32| f64::from(percent) / 100.0;
+    PathBiasOptions {
+        circ_threshold: params.pb_mincircs.into(),
+        notice_rate: share(params.pb_noticepct),
+        warn_rate: share(params.pb_warnpct),
+        extreme_rate: share(params.pb_extremepct),
+        drop_guards: params.pb_dropguards,
+        scale_threshold: params.pb_scalecircs.into(),
+        use_threshold: params.pb_minuse.into(),
+        notice_use_rate: share(params.pb_noticeusepct),
+        extreme_use_rate: share(params.pb_extremeusepct),
+        scale_use_threshold: params.pb_scaleuse.into(),
+        scale_ratio: f64::from(params.pb_multfactor) / f64::from(params.pb_scalefactor.max(1)),
     }
 }
 
@@ -208,5 +246,30 @@ impl Chooser for Paths {
 
     fn find(&self, name: &RelayName) -> Option<weft_path::Hop> {
         self.selector.relays()?.find(name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_word_of_the_consensus_guards_are_judged_as_c_tor_does() {
+        assert_eq!(path_bias(&Params::default()), PathBiasOptions::default());
+    }
+
+    #[test]
+    fn torrc_goes_before_the_consensus() {
+        let mut params = Params::default();
+        params.pb_mincircs = 7;
+        params.pb_dropguards = true;
+        params.pb_scalefactor = 4;
+        let set = weft_path::PathBiasSet {
+            drop_guards: Some(false),
+            ..weft_path::PathBiasSet::default()
+        };
+        let used = set.over(&path_bias(&params));
+        let of = (used.circ_threshold, used.drop_guards, used.scale_ratio);
+        assert!(of == (7.0, false, 0.25), "{of:?}");
     }
 }

@@ -55,6 +55,8 @@ impl ClientSettings {
                 long_lived_ports: options.paths.long_lived_ports.clone(),
                 warn_plaintext_ports: apps.warn_plaintext_ports.clone(),
                 reject_plaintext_ports: apps.reject_plaintext_ports.clone(),
+                track_hosts: circuits.track_hosts.clone(),
+                track_for: circuits.track_for,
                 leave_streams_unattached: circuits.leave_streams_unattached,
                 disable_predicted: circuits.disable_predicted,
                 disable_network: false,

@@ -38,6 +38,10 @@ pub struct CircuitOptions {
     pub stream_timeout: Option<Duration>,
     /// `ClientDNSRejectInternalAddresses`.
     pub reject_internal_answers: bool,
+    /// `TrackHostExits`, in lower case.
+    pub track_hosts: Vec<String>,
+    /// `TrackHostExitsExpire`.
+    pub track_for: Duration,
     /// `__LeaveStreamsUnattached`.
     pub leave_streams_unattached: bool,
     /// `__DisablePredictedCircuits`.
@@ -85,6 +89,12 @@ pub(super) fn circuit_options(settings: &Settings, report: &mut Report) -> Circu
         max_pending: usize::try_from(max_pending).unwrap_or(1),
         stream_timeout: unless_zero(stream_timeout),
         reject_internal_answers: settings.flag("ClientDNSRejectInternalAddresses"),
+        track_hosts: settings
+            .csv("TrackHostExits")
+            .iter()
+            .map(|host| host.to_ascii_lowercase())
+            .collect(),
+        track_for: seconds(settings.number("TrackHostExitsExpire")),
         leave_streams_unattached: settings.flag("__LeaveStreamsUnattached"),
         disable_predicted: settings.flag("__DisablePredictedCircuits"),
         maps,

@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use weft_path::{BuildTimesOptions, NodeSet, PathBiasOptions, PathOptions};
+use weft_path::{BuildTimesOptions, NodeSet, PathBiasOptions, PathBiasSet, PathOptions};
 
 use super::report::Report;
 use super::settings::Settings;
@@ -48,6 +48,7 @@ pub(super) fn path_options(settings: &Settings, report: &mut Report) -> PathOpti
             ),
         }
     }
+    let path_bias_set = path_bias(settings, report);
     PathOptions {
         exit_nodes,
         entry_nodes,
@@ -65,7 +66,8 @@ pub(super) fn path_options(settings: &Settings, report: &mut Report) -> PathOpti
         use_ipv4: settings.flag("ClientUseIPv4"),
         use_ipv6: settings.flag("ClientUseIPv6"),
         own_identity: None,
-        path_bias: path_bias(settings, report),
+        path_bias: path_bias_set.over(&PathBiasOptions::default()),
+        path_bias_set,
     }
 }
 
@@ -125,9 +127,8 @@ fn seconds(name: &str, settings: &Settings) -> Option<Duration> {
         .map(Duration::from_secs)
 }
 
-fn path_bias(settings: &Settings, report: &mut Report) -> PathBiasOptions {
-    let default = PathBiasOptions::default();
-    let mut rate = |name: &str, default: f64| {
+fn path_bias(settings: &Settings, report: &mut Report) -> PathBiasSet {
+    let mut rate = |name: &str| {
         let set = settings.double(name);
         if set > 1.0 {
             report.error(
@@ -135,35 +136,31 @@ fn path_bias(settings: &Settings, report: &mut Report) -> PathBiasOptions {
                 format!("{name} must be between 0 and 1"),
             );
         }
-        if set >= 0.0 { set } else { default }
+        (set >= 0.0).then_some(set)
     };
-    let notice_rate = rate("PathBiasNoticeRate", default.notice_rate);
-    let warn_rate = rate("PathBiasWarnRate", default.warn_rate);
-    let extreme_rate = rate("PathBiasExtremeRate", default.extreme_rate);
-    let notice_use_rate = rate("PathBiasNoticeUseRate", default.notice_use_rate);
-    let extreme_use_rate = rate("PathBiasExtremeUseRate", default.extreme_use_rate);
+    let notice_rate = rate("PathBiasNoticeRate");
+    let warn_rate = rate("PathBiasWarnRate");
+    let extreme_rate = rate("PathBiasExtremeRate");
+    let notice_use_rate = rate("PathBiasNoticeUseRate");
+    let extreme_use_rate = rate("PathBiasExtremeUseRate");
     // Thresholds below C tor's least are as good as not set.
-    let threshold = |name: &str, least: i32, default: f64| {
+    let threshold = |name: &str, least: i32| {
         i32::try_from(settings.number(name))
             .ok()
             .filter(|&set| set >= least)
-            .map_or(default, f64::from)
+            .map(f64::from)
     };
-    PathBiasOptions {
-        circ_threshold: threshold("PathBiasCircThreshold", 5, default.circ_threshold),
+    PathBiasSet {
+        circ_threshold: threshold("PathBiasCircThreshold", 5),
         notice_rate,
         warn_rate,
         extreme_rate,
-        drop_guards: settings.auto("PathBiasDropGuards") == Some(1),
-        scale_threshold: threshold("PathBiasScaleThreshold", 10, default.scale_threshold),
-        use_threshold: threshold("PathBiasUseThreshold", 3, default.use_threshold),
+        drop_guards: settings.auto("PathBiasDropGuards").map(|set| set == 1),
+        scale_threshold: threshold("PathBiasScaleThreshold", 10),
+        use_threshold: threshold("PathBiasUseThreshold", 3),
         notice_use_rate,
         extreme_use_rate,
-        scale_use_threshold: threshold(
-            "PathBiasScaleUseThreshold",
-            10,
-            default.scale_use_threshold,
-        ),
+        scale_use_threshold: threshold("PathBiasScaleUseThreshold", 10),
     }
 }
 

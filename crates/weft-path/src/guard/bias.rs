@@ -77,7 +77,7 @@ impl PathBias {
         }
     }
 
-    /// Halves counters that have become large, so that what is new counts more.
+    /// Makes counters smaller that have become large, so that what is new counts more.
     pub(super) fn scale(&mut self, options: &PathBiasOptions) {
         if self.circ_attempts > options.scale_threshold {
             for counter in [
@@ -88,12 +88,12 @@ impl PathBias {
                 &mut self.collapsed_circuits,
                 &mut self.unusable_circuits,
             ] {
-                *counter /= 2.0;
+                *counter *= options.scale_ratio;
             }
         }
         if self.use_attempts > options.scale_use_threshold {
-            self.use_attempts /= 2.0;
-            self.use_successes /= 2.0;
+            self.use_attempts *= options.scale_ratio;
+            self.use_successes *= options.scale_ratio;
         }
     }
 }

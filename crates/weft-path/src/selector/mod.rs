@@ -10,7 +10,7 @@ use tor_netdir::NetDir;
 
 use crate::draw::draw;
 use crate::guard::{GuardInfo, GuardTicket, GuardUsage, GuardUse, Guards, Outcome, Suspicion};
-use crate::options::PathOptions;
+use crate::options::{PathBiasOptions, PathOptions};
 use crate::path::{ExitWanted, Hop, Path, PathError, Usage};
 use crate::relays::{Position, Relays, Row};
 
@@ -97,6 +97,12 @@ impl Selector {
         if let Some(relays) = &self.relays {
             self.guards.update(relays, &self.options, now, rng);
         }
+    }
+
+    /// The consensus says other things about guards through which circuits fail; what torrc says
+    /// holds.
+    pub fn set_path_bias(&mut self, consensus: &PathBiasOptions) {
+        self.options.path_bias = self.options.path_bias_set.over(consensus);
     }
 
     /// The relays that are known.

@@ -375,6 +375,10 @@ impl<C: Chooser> Client<C> {
             self.chooser.guard(guard, outcome, now, &mut self.rng);
             self.chooser.forget(guard);
         }
+        let at_exit = circuit.built > 0 && circuit.built + 1 == circuit.hops.len();
+        if let Some(exit) = circuit.exit.as_ref().filter(|_| failed && at_exit) {
+            self.leave_unreachable_exit(&exit.rsa);
+        }
         if failed && circuit.purpose == CircuitPurpose::General {
             self.failures += 1;
             self.failures_since_tick += 1;

@@ -75,6 +75,7 @@ impl<C: Chooser> Client<C> {
             silent: 0,
             failed: 0,
             exit: None,
+            exit_optional: false,
             for_controller: false,
         };
         self.streams.insert(id, stream);

@@ -12,6 +12,7 @@ mod requests;
 mod streams;
 #[cfg(test)]
 mod tests;
+mod track;
 mod upkeep;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -125,6 +126,7 @@ pub struct Client<C: Chooser> {
     /// Too many failed in the period before, too.
     failed_last_period: bool,
     addresses: AddressMap,
+    tracked: track::Tracked,
     nym_epoch: u64,
     /// Exits that refused what they should have taken, or have no room.
     refusing: BTreeSet<[u8; 20]>,
@@ -153,6 +155,7 @@ impl<C: Chooser> Client<C> {
             last_launch: now.mono,
             failed_last_period: false,
             addresses: AddressMap::default(),
+            tracked: track::Tracked::default(),
             nym_epoch: 0,
             refusing: BTreeSet::new(),
             established: false,
@@ -240,6 +243,7 @@ impl<C: Chooser> Client<C> {
     pub fn set_config(&mut self, config: ClientConfig, now: Now) {
         let freed = self.config.leave_streams_unattached && !config.leave_streams_unattached;
         self.config = config;
+        self.tracked.keep(&self.config.track_hosts);
         if freed {
             self.release_held(now);
         }

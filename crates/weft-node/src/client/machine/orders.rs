@@ -328,6 +328,7 @@ impl<C: Chooser> Client<C> {
             }
         }
         self.failures = 0;
+        self.tracked.clear();
         self.refusing.clear();
         self.serve(now);
         self.predict(now);

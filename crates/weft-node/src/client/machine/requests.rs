@@ -118,6 +118,7 @@ impl<C: Chooser> Client<C> {
             silent: 0,
             failed: 0,
             exit: None,
+            exit_optional: false,
             for_controller: false,
         }
     }
@@ -199,6 +200,7 @@ impl<C: Chooser> Client<C> {
             stream.exit = Some(exit);
             stream.host = host.to_owned();
         }
+        self.keep_to_exit(id, now);
         let Some(stream) = self.streams.get(&id) else {
             return Ok(None);
         };
@@ -239,7 +241,7 @@ impl<C: Chooser> Client<C> {
             Some(addr) => !is_public(addr),
             None => is_local_name(&stream.host),
         };
-        if self.config.reject_internal && stream.exit.is_none() && local {
+        if self.config.reject_internal && (stream.exit.is_none() || stream.exit_optional) && local {
             let line = format!(
                 "Rejecting SOCKS request for anonymous connection to private address {}.",
                 safe(&stream.host)
@@ -247,7 +249,7 @@ impl<C: Chooser> Client<C> {
             let refused = Refused::new(AppRefusal::General, StreamEnd::PrivateAddr);
             return Err(Broken::new(line, refused));
         }
-        if stream.exit.is_some() {
+        if stream.exit.is_some() && !stream.exit_optional {
             return Ok(());
         }
         let rejected = self.config.reject_plaintext_ports.contains(&stream.port);

@@ -78,6 +78,8 @@ pub(super) struct Stream {
     pub(super) failed: u32,
     /// Only this exit will do.
     pub(super) exit: Option<RelayName>,
+    /// It was only reached by that exit before (`TrackHostExits`): another will do.
+    pub(super) exit_optional: bool,
     /// A controller asked for the lookup: it is answered by [`Output::Looked`].
     pub(super) for_controller: bool,
 }
@@ -273,6 +275,9 @@ impl<C: Chooser> Client<C> {
         }
         match self.launch(&Usage::Exit(wanted), CircuitPurpose::General, now) {
             Ok(circuit) => self.reserve(circuit, id),
+            Err(PathError::NoExit(_) | PathError::UnknownRelay(_)) if self.leave_exit(id) => {
+                self.serve_one(id, now);
+            }
             Err(PathError::NoExit(_)) => {
                 if let Some(stream) = self.streams.get(&id) {
                     notice!(
@@ -462,6 +467,7 @@ impl<C: Chooser> Client<C> {
             self.end(id, EndReason::TORPROTOCOL);
             return;
         }
+        self.note_exit(id, circuit, now);
         self.tell_stream(id, StreamNews::Succeeded);
         if let Some(addr) = addr.filter(|_| connects && named) {
             let ttl = if ttl == TTL_ABSENT { 1800 } else { ttl };
@@ -575,6 +581,7 @@ impl<C: Chooser> Client<C> {
     /// The exit refused a stream: whether another may be asked (C tor's
     /// `connection_edge_process_end_not_open`).
     fn may_try_again(&mut self, id: ConnectionId, ended: Ended) -> bool {
+        self.leave_exit(id);
         let Some(stream) = self.streams.get_mut(&id) else {
             return false;
         };
@@ -744,6 +751,10 @@ impl<C: Chooser> Client<C> {
             return;
         };
         stream.silent += 1;
+        self.leave_exit(id);
+        let Some(stream) = self.streams.get(&id) else {
+            return;
+        };
         let end = StreamEnd::Local(EndReason::TIMEOUT);
         let too_old = now.since(stream.created) >= self.config.socks_timeout;
         if too_old || matches!(stream.kind, Kind::Directory(_)) {

@@ -358,6 +358,37 @@ fn a_controller_s_lookup_of_an_address_leaves_nothing_behind() {
 }
 
 #[test]
+fn a_destination_is_kept_to_its_exit_while_that_works() {
+    let mut world = World::new(7, 6, "accept 80,443");
+    configure(&mut world, |config| {
+        config.track_hosts = vec![".example.com".to_owned()];
+    });
+    world.ready();
+    let first = world.connect("WWW.example.com", 80, Some("a"));
+    let exit = world.exit_of(first);
+    // Others, who share no circuit, too.
+    for user in ["b", "c", "d", "e"] {
+        let stream = world.connect("www.example.com", 443, Some(user));
+        world.wait(1);
+        assert_eq!(world.exit_of(stream), exit);
+    }
+    // It does not work any more: another will do, and is kept to from then on.
+    world.relays.get_mut(&exit).unwrap().exits = Exits::Ends(EndReason::RESOLVEFAILED, None);
+    let next = world.connect("www.example.com", 80, Some("f"));
+    world.wait(1);
+    let other = world.exit_of(next);
+    assert!(world.connected.contains(&next) && other != exit);
+    let stream = world.connect("www.example.com", 80, Some("g"));
+    world.wait(1);
+    assert_eq!(world.exit_of(stream), other);
+    // Nor if it cannot be reached.
+    world.relays.get_mut(&other).unwrap().manner = Manner::Refuses;
+    let stream = world.connect("www.example.com", 80, Some("h"));
+    world.wait(3);
+    assert!(world.connected.contains(&stream) && world.exit_of(stream) != other);
+}
+
+#[test]
 fn maps_lead_elsewhere_and_to_chosen_exits() {
     let mut world = World::new(5, 3, "accept 80,443");
     world.ready();
