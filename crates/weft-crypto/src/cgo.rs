@@ -16,7 +16,8 @@
 //! not malleable. The cell's own command, RELAY or RELAY_EARLY, is part of the tweak.
 //!
 //! [`CgoRelay`] is a relay's side of a circuit, [`CgoClient`] the origin's. Neither allocates per
-//! cell. Handshakes do not grant CGO yet (it is subprotocol Relay=6).
+//! cell. Where the processor has wide AES and carry-less multiplication, `wide.rs` does a cell in a
+//! quarter of the time that `portable.rs` takes. A handshake agrees on CGO by subprotocol Relay=6.
 
 mod portable;
 #[cfg(target_arch = "x86_64")]
