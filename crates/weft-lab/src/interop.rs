@@ -138,19 +138,30 @@ pub fn takes_turns(
     patience: Duration,
 ) -> Result<()> {
     for (program, platform) in programs {
-        if !program.is_weft() {
-            // Authorities keep the one they have of two descriptors that tell the same second, and C
-            // tor does not publish another then.
-            thread::sleep(Duration::from_secs(2));
-        }
-        network.restart(nickname, program.clone())?;
         let turn = || format!("{} in its turn as {nickname}", program.name());
-        is_listed(network, nickname, platform, patience).with_context(turn)?;
-        // C tor's clients ask a C tor for CGO, which Weft refuses.
-        network.wait_protocols(nickname).with_context(turn)?;
+        takes_over(network, nickname, program, platform, patience).with_context(turn)?;
         moves(network, nickname, program, load).with_context(turn)?;
     }
     Ok(())
+}
+
+/// Lets a program take a target's DataDirectory over, and waits until clients know what it speaks: what
+/// the one before it spoke they would ask it for in vain.
+pub(crate) fn takes_over(
+    network: &mut Network,
+    nickname: &str,
+    program: &Program,
+    platform: &str,
+    patience: Duration,
+) -> Result<()> {
+    if !program.is_weft() {
+        // Authorities keep the one they have of two descriptors that tell the same second, and C
+        // tor does not publish another then.
+        thread::sleep(Duration::from_secs(2));
+    }
+    network.restart(nickname, program.clone())?;
+    is_listed(network, nickname, platform, patience)?;
+    network.wait_protocols(nickname)
 }
 
 /// The name that [`lets_out`] connects to; its address is 127.0.0.1.

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
+use crate::interop::takes_over;
 use crate::load::{Circuits, Place};
 use crate::machine::{Cpus, Machine, Versions};
 use crate::network::{Config, Network, Program, Target, TargetOptions};
@@ -154,8 +155,8 @@ impl Lab<'_> {
         program: &Program,
         seed: u64,
     ) -> Result<()> {
-        network.restart(TARGET, program.clone())?;
-        network.wait_protocols(TARGET)?;
+        let platform = if program.is_weft() { "Weft" } else { "Tor" };
+        takes_over(network, TARGET, program, platform, PATIENCE)?;
         network.wait_exit(TARGET)?;
         for (place, down, up) in [
             (Place::Exit, Figure::ExitDown, Figure::ExitUp),
