@@ -156,9 +156,8 @@ fn interop() -> Result<Outcome> {
     check(
         machine::cargo()
             .args(["test", "--workspace", "--test", "interop"])
-            .args([
-                "--test", "client", "--test", "networks", "--test", "edges", "--",
-            ])
+            .args(["--test", "client", "--test", "control"])
+            .args(["--test", "networks", "--test", "edges", "--"])
             .args(["--nocapture", "--test-threads", "1"])
             .arg(INTEROP),
     )

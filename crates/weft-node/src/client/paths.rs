@@ -27,6 +27,7 @@ pub struct Paths {
     network: Option<Arc<Network>>,
     /// What the consensus says of guards through which circuits fail.
     bias: PathBiasOptions,
+    guards_dropped: bool,
 }
 
 impl Paths {
@@ -59,6 +60,7 @@ impl Paths {
             times_options,
             network: None,
             bias: PathBiasOptions::default(),
+            guards_dropped: false,
         }
     }
 
@@ -110,6 +112,13 @@ impl Paths {
     /// DROPGUARDS: other guards, drawn anew.
     pub fn drop_guards(&mut self, now: Now, rng: &mut impl Rng) {
         self.selector.drop_guards(now.wall, rng);
+        self.guards_dropped = true;
+    }
+
+    /// Whether guards were dropped since this was asked last: those of now are others, even where
+    /// they are the same relays.
+    pub fn take_guards_dropped(&mut self) -> bool {
+        std::mem::take(&mut self.guards_dropped)
     }
 
     /// DROPTIMEOUTS: how long building took so far does not count any more.

@@ -27,8 +27,6 @@ pub struct ClientSettings {
     pub directory: ClientOptions,
     /// Names that stand for others (`MapAddress`).
     pub maps: Vec<(String, String)>,
-    /// A relay in the same process tells of its own start; the client's is not logged then.
-    pub quiet_start: bool,
 }
 
 impl ClientSettings {
@@ -66,7 +64,6 @@ impl ClientSettings {
             times: options.build_times,
             directory: options.client_directory(),
             maps: circuits.maps.clone(),
-            quiet_start: is_relay,
         }
     }
 }

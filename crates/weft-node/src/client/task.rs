@@ -71,7 +71,6 @@ pub(super) struct Task {
     told: broadcast::Sender<ClientEvent>,
     out: Outgoing,
     progress: Progress,
-    quiet_start: bool,
     /// The network requires of clients what this one does not speak.
     too_old: bool,
     state_saved: Instant,
@@ -124,7 +123,6 @@ impl Task {
             told,
             out,
             progress: Progress::default(),
-            quiet_start: settings.quiet_start,
             too_old: false,
             state_saved: now.mono,
             skew_lines: RateLimit::new(QUIET),
@@ -282,16 +280,29 @@ impl Task {
         if self.told.receiver_count() == 0 {
             return;
         }
+        if self.client.chooser().take_guards_dropped() {
+            let none = BTreeMap::new();
+            let dropped = std::mem::take(&mut self.guards);
+            self.tell_guard_news(&dropped, &none);
+        }
         let all = self.client.chooser_ref().guards();
         let guards: BTreeMap<_, _> = all.into_iter().map(|guard| (guard.rsa, guard)).collect();
-        for (guard, status) in guard_news(&self.guards, &guards) {
+        self.tell_guard_news(&self.guards, &guards);
+        self.guards = guards;
+    }
+
+    fn tell_guard_news(
+        &self,
+        old: &BTreeMap<[u8; 20], GuardInfo>,
+        new: &BTreeMap<[u8; 20], GuardInfo>,
+    ) {
+        for (guard, status) in guard_news(old, new) {
             self.tell(ClientEvent::Guard {
                 rsa: guard.rsa,
                 nickname: guard.nickname.clone(),
                 status,
             });
         }
-        self.guards = guards;
     }
 
     /// Hands out what the state file shall say.
@@ -502,14 +513,12 @@ impl Task {
         let Some(phase) = phase else {
             return;
         };
-        if !self.quiet_start {
-            let Bootstrap {
-                percent,
-                tag,
-                summary,
-            } = &phase;
-            notice!("Bootstrapped {percent}% ({tag}): {summary}");
-        }
+        let Bootstrap {
+            percent,
+            tag,
+            summary,
+        } = &phase;
+        notice!("Bootstrapped {percent}% ({tag}): {summary}");
         self.tell(ClientEvent::Bootstrap(phase));
     }
 

@@ -210,6 +210,8 @@ pub enum Document {
     Consensus,
     /// The consensus of the other flavour.
     ConsensusNs,
+    /// The versions of Tor that the consensus recommends to clients.
+    Versions,
     /// When the consensus begins.
     ValidAfter,
     /// Until when it is the newest.

@@ -117,6 +117,7 @@ async fn documents<B: Backend>(backend: &B, key: &str) -> Answer {
         "consensus/valid-after" => (Which::All, Document::ValidAfter),
         "consensus/fresh-until" => (Which::All, Document::FreshUntil),
         "consensus/valid-until" => (Which::All, Document::ValidUntil),
+        "status/version/recommended" | "status/version/current" => (Which::All, Document::Versions),
         // None is ever fetched.
         "desc/all-recent" => return Answer::Value(String::new()),
         _ if key.starts_with("dir/server/") => return Answer::Failed("Servers unavailable"),
@@ -129,7 +130,9 @@ async fn documents<B: Backend>(backend: &B, key: &str) -> Answer {
             let found = prefixes.iter().find_map(|(prefix, document)| {
                 let rest = key.strip_prefix(prefix)?;
                 if let Some(id) = rest.strip_prefix("id/") {
-                    return Some((id_of(id), *document));
+                    // Nicknames behind the digits are for the other two alone.
+                    let plain = *document != Document::RouterStatus || !id.contains(['~', '=']);
+                    return Some((id_of(id).filter(|_| plain), *document));
                 }
                 let name = rest.strip_prefix("name/")?;
                 let which = id_of(name).unwrap_or_else(|| Which::Name(name.to_owned()));
@@ -147,6 +150,12 @@ async fn documents<B: Backend>(backend: &B, key: &str) -> Answer {
     };
     let all = which == Which::All;
     match backend.document(which, document).await {
+        Some(versions) if key == "status/version/current" => {
+            // What a consensus recommends are versions of another program.
+            let none = versions.is_empty();
+            Answer::Value(if none { "none recommended" } else { "unknown" }.to_owned())
+        }
+        None if key == "status/version/current" => Answer::Value("unknown".to_owned()),
         Some(text) => Answer::Value(text),
         None => match document {
             Document::Consensus | Document::ConsensusNs => Answer::Failed(
@@ -155,6 +164,7 @@ async fn documents<B: Backend>(backend: &B, key: &str) -> Answer {
             Document::ValidAfter | Document::FreshUntil | Document::ValidUntil => {
                 Answer::Failed("No consensus available")
             }
+            Document::Versions => Answer::Value("?".to_owned()),
             Document::Descriptor => no_descriptors(key),
             // None at all is an answer.
             Document::RouterStatus | Document::Microdescriptor if all => {
@@ -207,7 +217,11 @@ fn simple(node: &NodeView, version: &str, key: &str) -> Option<Answer> {
             let line = |(name, text): &(&str, &str)| format!("{name} -- {text}\n");
             value(KEYS.iter().map(line).collect())
         }
-        "events/names" => value(events::NAMES.join(" ")),
+        "events/names" => {
+            // The last two are taken from controllers of long ago, and not told of.
+            let (told, _) = events::NAMES.split_at(events::NAMES.len() - 2);
+            value(told.join(" "))
+        }
         "signal/names" => {
             let names: Vec<_> = SIGNALS.iter().map(|(_, name)| *name).collect();
             value(names.join(" "))
@@ -217,6 +231,14 @@ fn simple(node: &NodeView, version: &str, key: &str) -> Option<Answer> {
         // Nothing is counted against a limit, so nothing makes the node sleep.
         "accounting/enabled" => Some(bit(false)),
         "accounting/hibernating" => value("awake".to_owned()),
+        "accounting/bytes" => value("0 0".to_owned()),
+        // No relay here has such a purpose, and no consensus such lines.
+        "consensus/packages" | "sr/current" | "sr/previous" => value(String::new()),
+        _ if key.starts_with("ns/purpose/") || key.starts_with("dir/status/") => {
+            value(String::new())
+        }
+        "ip-to-country/ipv4-available" | "ip-to-country/ipv6-available" => Some(bit(false)),
+        _ if key.starts_with("ip-to-country/") => Some(Answer::Failed("GeoIP data not loaded")),
         "bw-event-cache" => {
             let samples: Vec<String> = node
                 .recent

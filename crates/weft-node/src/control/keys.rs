@@ -1,7 +1,11 @@
 //! What GETINFO knows, as `info/names` tells it.
 
 /// What can be asked for, and what it is; a `*` stands for more. Sorted.
-pub(super) const KEYS: [(&str, &str); 76] = [
+pub(super) const KEYS: [(&str, &str); 85] = [
+    (
+        "accounting/bytes",
+        "Number of bytes read/written so far in the accounting interval.",
+    ),
     ("accounting/enabled", "Is accounting currently enabled?"),
     ("accounting/hibernating", "Are we hibernating or awake?"),
     (
@@ -58,6 +62,10 @@ pub(super) const KEYS: [(&str, &str); 76] = [
         "Time until which the consensus is the newest.",
     ),
     (
+        "consensus/packages",
+        "Recommended packages from the consensus.",
+    ),
+    (
         "consensus/valid-after",
         "Time from which the consensus may be used.",
     ),
@@ -86,6 +94,10 @@ pub(super) const KEYS: [(&str, &str); 76] = [
         "v3 Microdescriptor consensus.",
     ),
     (
+        "dir/status/*",
+        "v2 networkstatus docs, which there are none of any more.",
+    ),
+    (
         "dormant",
         "Is Tor dormant (not building circuits because it's idle)?",
     ),
@@ -111,6 +123,7 @@ pub(super) const KEYS: [(&str, &str); 76] = [
         "info/names",
         "List of GETINFO options, types, and documentation.",
     ),
+    ("ip-to-country/*", "Perform a GEOIP lookup"),
     (
         "limits/max-mem-in-queues",
         "Actual limit on memory in queues",
@@ -158,6 +171,10 @@ pub(super) const KEYS: [(&str, &str); 76] = [
         "Brief summary of router status by nickname (v2 directory format).",
     ),
     (
+        "ns/purpose/*",
+        "Brief summary of router status by purpose (v2 directory format).",
+    ),
+    (
         "onions/current",
         "Onion services owned by the current control connection.",
     ),
@@ -180,6 +197,8 @@ pub(super) const KEYS: [(&str, &str); 76] = [
         "signal/names",
         "Signal names recognized by the SIGNAL command",
     ),
+    ("sr/current", "Get current shared random value."),
+    ("sr/previous", "Get previous shared random value."),
     (
         "status/bootstrap-phase",
         "The last bootstrap phase status event that Tor sent.",
@@ -195,6 +214,11 @@ pub(super) const KEYS: [(&str, &str); 76] = [
     (
         "status/fresh-relay-descs",
         "A fresh relay/ei descriptor pair for Tor's current state. Not stored.",
+    ),
+    ("status/version/current", "Status of the current version."),
+    (
+        "status/version/recommended",
+        "List of currently recommended versions.",
     ),
     ("stream-status", "List of current streams."),
     ("traffic/read", "Bytes read since the process was started."),

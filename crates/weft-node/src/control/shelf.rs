@@ -65,6 +65,10 @@ impl Shelf {
                 }
                 (*which == Which::All || !text.is_empty()).then_some(text)
             }
+            Document::Versions => {
+                let consensus = self.consensus(directory);
+                (!consensus.times.is_empty()).then(|| consensus.versions.clone())
+            }
             Document::ValidAfter => self.consensus(directory).times.first().cloned(),
             Document::FreshUntil => self.consensus(directory).times.get(1).cloned(),
             Document::ValidUntil => self.consensus(directory).times.get(2).cloned(),
@@ -113,6 +117,8 @@ impl Shelf {
 struct Consensus {
     /// `valid-after`, `fresh-until`, `valid-until`.
     times: Vec<String>,
+    /// `client-versions`.
+    versions: String,
     /// In the consensus' order.
     entries: Vec<Entry>,
 }
@@ -135,6 +141,9 @@ impl Consensus {
         let body = text.split("\ndirectory-footer").next().unwrap_or_default();
         let mut parts = body.split("\nr ");
         for line in parts.next().unwrap_or_default().lines() {
+            if let Some(versions) = line.strip_prefix("client-versions ") {
+                consensus.versions = versions.to_owned();
+            }
             for keyword in ["valid-after ", "fresh-until ", "valid-until "] {
                 if let Some(time) = line.strip_prefix(keyword) {
                     consensus.times.push(time.to_owned());
@@ -172,11 +181,7 @@ impl Entry {
             nickname: nickname.to_owned(),
             microdesc: [0; 32],
             bandwidth: 0,
-            // The digest of a server descriptor is none of this flavour's.
-            status: format!(
-                "r {nickname} {id} {} {date} {time} {address} {or_port} {dir_port}\n",
-                "A".repeat(27)
-            ),
+            status: String::new(),
         };
         let (mut ipv6, mut flags, mut weight) = (None, "", "");
         for line in lines {
@@ -188,6 +193,14 @@ impl Entry {
                 _ => {}
             }
         }
+        // C tor writes as much of the microdescriptor's digest as there is room for that of a server
+        // descriptor.
+        let digest = entry.microdesc.get(..20).unwrap_or_default();
+        let digest = Base64Unpadded::encode_string(digest);
+        let _ = writeln!(
+            entry.status,
+            "r {nickname} {id} {digest} {date} {time} {address} {or_port} {dir_port}"
+        );
         if let Some(at) = ipv6 {
             let _ = writeln!(entry.status, "a {at}");
         }
@@ -216,13 +229,13 @@ fn decode<const N: usize>(text: &str) -> Option<[u8; N]> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing)]
 mod tests {
     use super::*;
 
     const CONSENSUS: &str = "network-status-version 3 microdesc\nvote-status consensus\n\
         valid-after 2026-11-22 01:00:00\nfresh-until 2026-11-22 02:00:00\n\
-        valid-until 2026-11-22 04:00:00\nparams x=1\n\
+        valid-until 2026-11-22 04:00:00\nclient-versions 0.4.8.1,0.4.9.1\nparams x=1\n\
         r one AQEBAQEBAQEBAQEBAQEBAQEBAQE 2038-01-01 00:00:00 192.0.2.1 9001 0\n\
         a [2001:db8::1]:9001\nm IPge+xK2IqGmLR2qv/fwMj4WRqNBaR1uJA4cVPoVrHo\n\
         s Exit Fast Named Running StaleDesc V2Dir Valid\nv Tor 0.4.9.1\n\
@@ -232,7 +245,7 @@ mod tests {
         r bad ??? 2038-01-01 00:00:00 192.0.2.2 9001 9030\ns Running\n\
         directory-footer\nbandwidth-weights Wbd=0\n\
         directory-signature sha256 A B\nr x y\n";
-    const ONE: &str = "r one AQEBAQEBAQEBAQEBAQEBAQEBAQE AAAAAAAAAAAAAAAAAAAAAAAAAAA \
+    const ONE: &str = "r one AQEBAQEBAQEBAQEBAQEBAQEBAQE MDDIGEST \
         2038-01-01 00:00:00 192.0.2.1 9001 0\na [2001:db8::1]:9001\n\
         s Exit Fast Running StaleDesc V2Dir Valid\nw Bandwidth=20\n";
     const TWO: &str = "r one AgICAgICAgICAgICAgICAgICAgI AAAAAAAAAAAAAAAAAAAAAAAAAAA \
@@ -256,11 +269,13 @@ mod tests {
         std::fs::write(path.join(cache::MICRODESCS_NEW), MICRODESC).unwrap();
 
         let all = ask(&mut shelf, Which::All, Document::RouterStatus).unwrap();
-        assert_eq!(all, format!("{ONE}{TWO}"));
+        let short = Base64Unpadded::encode_string(&sha256(MICRODESC)[..20]);
+        let one = ONE.replace("MDDIGEST", &short);
+        assert_eq!(all, format!("{one}{TWO}"));
         let id = Which::Id([1; 20]);
         assert_eq!(
             ask(&mut shelf, id.clone(), Document::RouterStatus).as_deref(),
-            Some(ONE)
+            Some(&*one)
         );
         let name = Which::Name("One".to_owned());
         assert_eq!(
@@ -278,6 +293,8 @@ mod tests {
         assert_eq!(ask(&mut shelf, Which::All, Document::Consensus), Some(text));
         let until = ask(&mut shelf, Which::All, Document::ValidUntil);
         assert_eq!(until.as_deref(), Some("2026-11-22 04:00:00"));
+        let versions = ask(&mut shelf, Which::All, Document::Versions);
+        assert_eq!(versions.as_deref(), Some("0.4.8.1,0.4.9.1"));
         assert_eq!(shelf.statuses(path).len(), 2);
     }
 

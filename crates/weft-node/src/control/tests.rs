@@ -323,7 +323,20 @@ fn questions_have_answers_or_a_552() {
     assert_eq!(ask("fingerprint"), "551 Not running in server mode\r\n");
     assert!(ask("ns/all").starts_with("250+ns/all=\r\nr guard "));
     assert!(ask(&format!("ns/id/${}", "AA".repeat(20))).starts_with("250+ns/id/"));
-    assert!(ask("desc/id/AA").starts_with("552 "));
+    assert!(ask("desc/id/AA").starts_with("552 We fetch microdescriptors, "));
+    assert_eq!(ask("ns/id/zz"), "551 Data not decodeable as hex\r\n");
+    assert_eq!(ask("md/id/zz"), "552 Unrecognized key \"md/id/zz\"\r\n");
+    assert_eq!(
+        ask("bw-event-cache"),
+        "250-bw-event-cache=1,2 3,4\r\n250 OK\r\n"
+    );
+    assert_eq!(
+        ask("exit-policy/full"),
+        "552 Not running in server mode\r\n"
+    );
+    assert!(ask("dir/status-vote/current/consensus").starts_with("551 Could not open"));
+    assert!(ask("status/fresh-relay-descs").starts_with("551 Only relays"));
+    assert!(ask("events/names").ends_with(" PT_STATUS\r\n250 OK\r\n"));
     assert_eq!(
         ask("frob version net/listeners/x"),
         "552-Unrecognized key \"frob\"\r\n552 Unrecognized key \"net/listeners/x\"\r\n"
@@ -348,7 +361,15 @@ fn questions_have_answers_or_a_552() {
         "config-file",
         "process/user",
         "md/all",
+        "desc/all-recent",
         "dormant",
+        "accounting/enabled",
+        "bw-event-cache",
+        "consensus/packages",
+        "exit-policy/default",
+        "exit-policy/reject-private/default",
+        "onions/current",
+        "status/version/current",
     ] {
         let answer = ask(key);
         assert!(

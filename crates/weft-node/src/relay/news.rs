@@ -39,6 +39,9 @@ impl Relay {
                 self.consensus = Some(consensus);
                 self.apply_params();
             }
+            // A client in the same process tells of its own start: programs wait for that one's end
+            // before they ask for circuits.
+            Event::Bootstrap { .. } if self.client.is_some() => {}
             Event::Bootstrap {
                 percent,
                 tag,
