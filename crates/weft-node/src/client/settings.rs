@@ -33,7 +33,6 @@ impl ClientSettings {
     /// From torrc. `ports` are the listeners by their numbers, `own` is our identity as a relay;
     /// `spread`, from 0 to 1, is what makes clients differ in their habits.
     pub fn new(options: &Options, ports: &[AppPort], own: Option<[u8; 20]>, spread: f64) -> Self {
-        let is_relay = options.is_relay();
         let (apps, circuits) = (&options.apps, &options.circuits);
         let mut paths = options.paths.clone();
         paths.own_identity = own;
