@@ -22,6 +22,7 @@
 #[cfg(test)]
 extern crate self as weft_path;
 
+mod countries;
 mod draw;
 mod guard;
 mod nodes;
@@ -33,6 +34,7 @@ mod selector;
 mod testing;
 mod timeout;
 
+pub use countries::{Countries, CountriesError};
 pub use guard::{GuardInfo, GuardStatus, GuardTicket, GuardUse, Outcome, Suspicion};
 pub use nodes::{NodeSet, NodeSetError, RelayName};
 pub use options::{PathBiasOptions, PathBiasSet, PathOptions};

@@ -5,8 +5,11 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use base64ct::{Base64Unpadded, Encoding as _};
+
+use crate::countries::Countries;
 
 /// Bytes of base64 without padding that make an ed25519 identity.
 const ED25519_BASE64: usize = 43;
@@ -58,7 +61,7 @@ struct Pattern {
     ports: RangeInclusive<u16>,
 }
 
-/// A set of relays: fingerprints, nicknames, addresses, and countries, of which Weft knows none.
+/// A set of relays: fingerprints, nicknames, addresses, and countries, once they are known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeSet {
     /// What was written.
@@ -67,6 +70,8 @@ pub struct NodeSet {
     patterns: Vec<Pattern>,
     /// Two letters, lower case, or `??`.
     countries: Vec<String>,
+    /// Where addresses are.
+    table: Option<Arc<Countries>>,
 }
 
 /// What a relay is recognised by.
@@ -84,11 +89,37 @@ impl NodeSet {
         self.names.is_empty() && self.patterns.is_empty() && self.countries.is_empty()
     }
 
-    /// The countries that were listed. Weft has no table of countries: they contain no relay, of
-    /// which the operator should hear.
+    /// The countries that were listed. They contain no relay before it is known where addresses are
+    /// ([`set_countries`](Self::set_countries)).
     #[must_use]
     pub fn countries(&self) -> &[String] {
         &self.countries
+    }
+
+    /// Says where addresses are.
+    pub fn set_countries(&mut self, table: &Arc<Countries>) {
+        if !self.countries.is_empty() {
+            self.table = Some(table.clone());
+        }
+    }
+
+    /// Adds those whose country nobody knows (`GeoIPExcludeUnknown`).
+    pub(crate) fn add_unknown(&mut self) {
+        let unknown = || "??".to_owned();
+        if !self.countries.contains(&unknown()) {
+            self.countries.push(unknown());
+        }
+    }
+
+    /// Whether a relay's first address is in one of the countries.
+    fn is_in_countries(&self, relay: &Recognised<'_>) -> bool {
+        let (Some(table), Some(addr)) = (&self.table, relay.addrs.first()) else {
+            return false;
+        };
+        let country = table.of(addr.ip());
+        self.countries
+            .iter()
+            .any(|listed| listed.as_bytes() == country)
     }
 
     pub(crate) fn contains(&self, relay: &Recognised<'_>) -> bool {
@@ -100,6 +131,7 @@ impl NodeSet {
             .patterns
             .iter()
             .any(|pattern| relay.addrs.iter().any(|addr| pattern.contains(*addr)))
+            || self.is_in_countries(relay)
     }
 }
 
@@ -337,6 +369,34 @@ mod tests {
         ] {
             assert!(text.parse::<NodeSet>().is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn relays_are_in_the_country_of_their_first_address() {
+        let addrs = [
+            "10.1.2.3:9001".parse().unwrap(),
+            "[2001:db8::1]:443".parse().unwrap(),
+        ];
+        let relay = relay(&[1; 20], "a", &addrs);
+        let table = Countries::parse("10.0.0.0,10.255.255.255,DE", "2001::,2002::,FR").unwrap();
+        let table = Arc::new(table);
+        for (text, is_in) in [
+            ("{de}", true),
+            ("x,{DE}", true),
+            ("{fr}", false),
+            ("{??}", false),
+        ] {
+            let mut set: NodeSet = text.parse().unwrap();
+            assert!(!set.contains(&relay), "before it is known");
+            set.set_countries(&table);
+            assert_eq!(set.contains(&relay), is_in, "{text}");
+        }
+        let elsewhere = ["192.0.2.1:1".parse().unwrap()];
+        let relay = self::relay(&[1; 20], "a", &elsewhere);
+        let mut set: NodeSet = "{de}".parse().unwrap();
+        set.add_unknown();
+        set.set_countries(&table);
+        assert!(set.contains(&relay));
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! What torrc says about paths.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use crate::countries::Countries;
 use crate::nodes::NodeSet;
 
 /// Options of path selection, as torrc names them. [`Default`] has C tor's defaults.
@@ -68,6 +70,43 @@ impl Default for PathOptions {
             own_identity: None,
             path_bias_set: PathBiasSet::default(),
             path_bias: PathBiasOptions::default(),
+        }
+    }
+}
+
+impl PathOptions {
+    /// Whether some set names a country.
+    #[must_use]
+    pub fn names_countries(&self) -> bool {
+        let sets = [&self.exit_nodes, &self.entry_nodes, &self.middle_nodes];
+        let mut all = sets
+            .into_iter()
+            .flatten()
+            .chain([&self.exclude_nodes, &self.exclude_exit_nodes])
+            .chain(&self.node_families);
+        all.any(|set| !set.countries().is_empty())
+    }
+
+    /// Says where addresses are. `exclude_unknown` is `GeoIPExcludeUnknown`: whether relays that are
+    /// nobody knows where are excluded; `None`: if some country is.
+    pub fn set_countries(&mut self, table: &Arc<Countries>, exclude_unknown: Option<bool>) {
+        for set in [&mut self.exclude_nodes, &mut self.exclude_exit_nodes] {
+            if table.knows(true) && exclude_unknown.unwrap_or(!set.countries().is_empty()) {
+                set.add_unknown();
+            }
+        }
+        let sets = [
+            &mut self.exit_nodes,
+            &mut self.entry_nodes,
+            &mut self.middle_nodes,
+        ];
+        let all = sets
+            .into_iter()
+            .flatten()
+            .chain([&mut self.exclude_nodes, &mut self.exclude_exit_nodes])
+            .chain(&mut self.node_families);
+        for set in all {
+            set.set_countries(table);
         }
     }
 }

@@ -6,6 +6,7 @@ use weft_dir::client::ClientOptions;
 use weft_path::{BuildTimesOptions, PathOptions};
 
 use super::config::{ClientConfig, ListenerConfig};
+use super::countries;
 use super::isolation::Isolation;
 use crate::torrc::Options;
 use crate::torrc::client_ports::AppPort;
@@ -36,6 +37,7 @@ impl ClientSettings {
         let (apps, circuits) = (&options.apps, &options.circuits);
         let mut paths = options.paths.clone();
         paths.own_identity = own;
+        countries::find(&mut paths, &options.settings);
         ClientSettings {
             config: ClientConfig {
                 max_dirtiness: circuits.max_dirtiness,

@@ -99,16 +99,6 @@ fn node_set(name: &str, settings: &Settings, report: &mut Report) -> Option<Node
             return None;
         }
     };
-    if !set.countries().is_empty() {
-        let countries = set.countries().join(", ");
-        report.warn(
-            settings.origin(name),
-            format!(
-                "{name} names countries ({countries}), but Weft does not know where relays are: \
-                 no relay is in them"
-            ),
-        );
-    }
     (!set.is_empty()).then_some(set)
 }
 
@@ -236,7 +226,6 @@ mod tests {
             assert!(report.has_errors(), "{text}");
         }
         let loaded = load_text("ExcludeNodes {de},{??}", &Host::empty()).unwrap();
-        let messages = loaded.report.messages();
-        assert!(messages.iter().any(|m| m.text.contains("de, ??")));
+        assert!(loaded.options.paths.names_countries());
     }
 }
