@@ -81,7 +81,7 @@ fn page() -> String {
     format!(
         "<!doctype html>\n<html><head><meta charset=\"utf-8\"><title>Pictures</title>\n\
          <link rel=\"icon\" href=\"data:,\">\n<style>\n\
-         body {{ margin: 0; background: #fff; font: 32px sans-serif }}\n\
+         body {{ margin: 0; background: #fff; font: 18px sans-serif }}\n\
          h1 {{ position: absolute; left: {GAP}px; top: 8px; margin: 0 }}\n\
          img {{ position: absolute; width: {WIDTH}px; height: {HEIGHT}px }}\n\
          </style></head>\n<body><h1>Twenty pictures</h1>\n{pictures}</body></html>\n"
