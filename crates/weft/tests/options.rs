@@ -26,6 +26,47 @@ fn listens(port: u16) -> bool {
 }
 
 #[test]
+fn the_first_port_for_applications_or_controllers_needs_no_restart_and_leaves_no_socket() {
+    use std::io::Write as _;
+    use std::os::unix::net::UnixStream;
+
+    let bench = Bench::new();
+    let relay = format!("{}ORPort 127.0.0.1:auto\n", bench.log_line("log"));
+    bench.torrc(&relay);
+    let mut weft = bench.start();
+    let own = bench.path("own");
+    fs::create_dir(&own).unwrap();
+    fs::set_permissions(&own, fs::Permissions::from_mode(0o700)).unwrap();
+    let (socks, control) = (own.join("socks"), own.join("control"));
+    bench.torrc(&format!(
+        "{relay}SocksPort unix:{}\nControlPort unix:{}\n",
+        socks.display(),
+        control.display()
+    ));
+    weft.signal(Signal::SIGHUP);
+    weft.wait_for("Opened Control listener");
+    let says = |path: &PathBuf, text: &[u8], answer: &[u8]| {
+        let mut stream = UnixStream::connect(path).unwrap();
+        stream.set_read_timeout(Some(running::PATIENCE)).unwrap();
+        stream.write_all(text).unwrap();
+        let mut answered = vec![0; answer.len()];
+        stream.read_exact(&mut answered).unwrap();
+        assert_eq!(answered, answer);
+        stream
+    };
+    says(&socks, &[5, 1, 0], &[5, 0]);
+    // The controller sees the client that has begun.
+    let text = b"AUTHENTICATE\r\nGETINFO status/bootstrap-phase\r\n";
+    says(
+        &control,
+        text,
+        b"250 OK\r\n250-status/bootstrap-phase=NOTICE BOOTSTRAP",
+    );
+    weft.terminate();
+    assert!(!socks.exists() && !control.exists());
+}
+
+#[test]
 fn sighup_opens_and_closes_listeners_and_keeps_those_that_stay() {
     let bench = Bench::new();
     let log = bench.log_line("log");
