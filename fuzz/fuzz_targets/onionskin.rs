@@ -9,7 +9,11 @@
 use libfuzzer_sys::fuzz_target;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
+use weft_cell::ChanCmd;
 use weft_cell::circ_msg::{CreateReply, CreateRequest};
+use weft_crypto::HopKeys;
+use weft_crypto::cgo::CgoKeys;
+use weft_crypto::circuit::{OriginCircuit, RelayCircuit};
 use weft_crypto::handshake::{
     Answer, HandshakeError, OnionKeys, ReplyParams, Request, fast, negotiate, negotiate_all, ntor,
     ntor_v3,
@@ -139,5 +143,18 @@ fn relay_cells(data: &[u8], rng: &mut ChaCha8Rng) {
         assert!(!relay.decrypt_forward(&mut body));
         assert_eq!(relay.forward_digest(), before);
         assert_eq!(client.decrypt_backward(&mut body), None);
+    }
+    // The same, of which the nearer hop speaks Counter Galois Onion.
+    let cgo = HopKeys::from(CgoKeys::from_key_material(&[7; CgoKeys::LEN]));
+    let mut relay = RelayCircuit::new(&cgo);
+    let mut origin = OriginCircuit::new();
+    origin.add_hop(&cgo);
+    origin.add_hop(&keys.into());
+    let mut to = [0; BODY_LEN];
+    for chunk in data.chunks(BODY_LEN) {
+        let mut body = [0; BODY_LEN];
+        body[..chunk.len()].copy_from_slice(chunk);
+        assert!(!relay.decrypt_forward_to(ChanCmd::RELAY, &body, &mut to));
+        assert_eq!(origin.decrypt_backward_to(&body, &mut to), None);
     }
 }
