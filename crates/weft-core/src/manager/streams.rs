@@ -354,7 +354,7 @@ impl LocalConnectionManager {
             role,
             ..
         } = half;
-        let was_empty = queue.is_empty();
+        let (was_empty, mut unsaid) = (queue.is_empty(), false);
         let (streams, mut crypt) = match role {
             Role::TowardOrigin(toward) => match (&mut toward.streams, &mut toward.crypt) {
                 (Some(streams), Some(crypt)) => (&mut **streams, Sealing::Relay(crypt)),
@@ -382,10 +382,10 @@ impl LocalConnectionManager {
             };
             let stream = RelayBody::new(cell.body()).stream_id();
             if !crypt.seal(cell.body_mut()) {
-                // No edge makes such a cell.
-                self.totals.cells_dropped += 1;
+                // No edge makes such a cell; but bytes must not be missing from a stream that goes on.
                 self.pool.put(cell);
-                continue;
+                unsaid = true;
+                break;
             }
             cell.set_command(ChanCmd::RELAY);
             cell.set_circ_id(*circ_id);
@@ -412,6 +412,9 @@ impl LocalConnectionManager {
             }));
         }
         self.credits = credits;
+        if unsaid {
+            self.close_half(slot, DestroyReason::INTERNAL, Tell::Both, now);
+        }
     }
 
     /// The half's queue has room again: its edges' cells go on.
