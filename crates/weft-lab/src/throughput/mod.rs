@@ -511,10 +511,7 @@ impl<'a> Experiment<'a> {
         let sent = streams::send(streams, load, &sink, stop, &mut |arrived| {
             progress(arrived as f64 / payload, zero.elapsed());
         });
-        let arrivals = match sent {
-            Ok(()) => sink.end(),
-            Err(error) => Err(error),
-        };
+        let arrivals = sink.end(sent);
         run.seconds = zero.elapsed().as_secs_f64();
         // Also of a run that failed.
         run.bytes = meter.end()?;

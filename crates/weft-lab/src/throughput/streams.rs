@@ -103,7 +103,7 @@ pub(super) struct Sink {
     address: SocketAddr,
     stop: Arc<AtomicBool>,
     arrived: Arc<AtomicU64>,
-    thread: Option<JoinHandle<Result<Vec<Arrival>>>>,
+    thread: Option<JoinHandle<Result<Vec<Option<Arrival>>>>>,
 }
 
 impl Sink {
@@ -113,7 +113,7 @@ impl Sink {
             .context("starting the server")?;
         let address = listener.local_addr().context("starting the server")?;
         let (stop, arrived) = (Arc::new(AtomicBool::new(false)), Arc::default());
-        let mut taking = Taking::new(load, listener, Arc::clone(&stop), Arc::clone(&arrived))?;
+        let taking = Taking::new(load, listener, Arc::clone(&stop), Arc::clone(&arrived))?;
         let thread = thread::Builder::new()
             .name("server".into())
             .spawn(move || taking.run())
@@ -137,12 +137,25 @@ impl Sink {
     }
 
     /// When each stream arrived, by its number. It must have ended, or it is told to.
-    pub(super) fn end(mut self) -> Result<Vec<Arrival>> {
+    ///
+    /// # Errors
+    ///
+    /// What the server found wrong; else what `sent` says, because a server that gives up closes all
+    /// streams and the sender sees only that; else that streams are missing.
+    pub(super) fn end(mut self, sent: Result<()>) -> Result<Vec<Arrival>> {
         self.stop.store(true, Ordering::SeqCst);
         let thread = self.thread.take().context("a server ends once")?;
-        thread
+        let arrivals = thread
             .join()
-            .map_err(|_| anyhow!("the server's thread panicked"))?
+            .map_err(|_| anyhow!("the server's thread panicked"))??;
+        sent?;
+        let (all, missing) = (arrivals.len(), arrivals.iter().filter(|one| one.is_none()));
+        let missing = missing.count();
+        ensure!(
+            missing == 0,
+            "{missing} of {all} streams did not arrive whole"
+        );
+        Ok(arrivals.into_iter().flatten().collect())
     }
 }
 
@@ -206,7 +219,8 @@ impl Taking {
         })
     }
 
-    fn run(&mut self) -> Result<Vec<Arrival>> {
+    /// Takes streams in until all are through or it is told to stop.
+    fn run(mut self) -> Result<Vec<Option<Arrival>>> {
         let mut events = Events::with_capacity(1024);
         let mut ready = VecDeque::new();
         loop {
@@ -240,15 +254,8 @@ impl Taking {
                     ready.push_back(place);
                 }
             }
-            if let Some(all) = self.arrivals.iter().copied().collect() {
-                return Ok(all);
-            }
-            if self.stop.load(Ordering::SeqCst) {
-                let missing = self.arrivals.iter().filter(|one| one.is_none()).count();
-                bail!(
-                    "{missing} of {} streams did not arrive whole",
-                    self.load.streams
-                );
+            if self.arrivals.iter().all(Option::is_some) || self.stop.load(Ordering::SeqCst) {
+                return Ok(self.arrivals);
             }
         }
     }
@@ -584,8 +591,8 @@ mod tests {
             let streams = direct(load, &sink);
             let start = Instant::now();
             let (stop, mut last) = (AtomicBool::new(false), 0);
-            send(streams, load, &sink, &stop, &mut |arrived| last = arrived).expect("sent");
-            let arrivals = sink.end().expect("all arrived");
+            let sent = send(streams, load, &sink, &stop, &mut |arrived| last = arrived);
+            let arrivals = sink.end(sent).expect("all arrived");
             assert_eq!((arrivals.len(), last), (5, 5 * bytes));
             for arrival in arrivals {
                 assert!(start <= arrival.first && arrival.first <= arrival.last);
@@ -598,11 +605,10 @@ mod tests {
         let sink = Sink::start(LOAD).expect("a server");
         let streams = direct(LOAD, &sink);
         let other = Load { seed: 8, ..LOAD };
-        // The sender may see the server's end first.
+        // The sender may see the server's end first, which is not what is told.
         let sent = send(streams, other, &sink, &AtomicBool::new(false), &mut |_| {});
-        let error = sink.end().expect_err("other bytes");
+        let error = sink.end(sent).expect_err("other bytes");
         assert!(format!("{error:#}").contains("other bytes"), "{error:#}");
-        drop(sent);
     }
 
     #[test]
@@ -617,10 +623,8 @@ mod tests {
         );
         drop((listener.accept().expect("a client"), closed));
         let sent = send(streams, LOAD, &sink, &AtomicBool::new(false), &mut |_| {});
-        let told = match (sent, sink.end()) {
-            (Err(error), _) | (Ok(()), Err(error)) => format!("{error:#}"),
-            (Ok(()), Ok(_)) => panic!("a stream that is closed did not arrive"),
-        };
+        let error = sink.end(sent).expect_err("a stream that is closed");
+        let told = format!("{error:#}");
         assert!(
             told.contains("stream 4 was closed") || told.contains("a stream ended at the server"),
             "{told}"
