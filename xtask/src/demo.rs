@@ -10,7 +10,7 @@ use weft_lab::load::{Circuits, Phase, Place};
 use weft_lab::network::{Config, Network, Node, Program, Target};
 use weft_lab::surf::{Surf, surf};
 use weft_lab::traffic::Direction;
-use weft_lab::up::{Kind, More, Plan, Up};
+use weft_lab::up::{Plan, Up};
 
 use crate::machine;
 
@@ -100,20 +100,8 @@ pub(crate) fn run(args: &DemoArgs) -> Result<()> {
 fn alone(weft: &Path, args: &DemoArgs) -> Result<()> {
     println!("Starting a private network of Weft alone on loopback (Ctrl-C ends all of it) …");
     let plan = Plan {
-        relays: 3,
-        relays_run: Kind::Weft,
-        exits: 2,
-        exits_run: Kind::Weft,
-        clients: 1,
-        clients_run: Kind::Weft,
-        authority: Kind::Weft,
-        weft: weft.to_owned(),
-        more: More::default(),
-        folder: None,
-        verbose: false,
-        patience: Duration::from_secs(180),
-        stopped: || false,
         progress: |line| println!("  {line}"),
+        ..Plan::of_weft(weft.to_owned())
     };
     let mut network = Up::start(&plan)?;
     println!(

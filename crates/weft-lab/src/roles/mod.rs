@@ -24,7 +24,7 @@ use crate::network::{Config, Network, Program, Target, TargetOptions};
 use crate::stats::Summary;
 use crate::surf::{Surf, first_byte, surf};
 use crate::traffic::{Direction, Request, Server, transfer};
-use crate::up::{Kind, More, Plan, Up};
+use crate::up::{Kind, Plan, Up};
 
 pub use results::{Figure, Measure, Results, SCHEMA, table};
 
@@ -220,16 +220,12 @@ impl Lab<'_> {
             relays_run: kind,
             exits: 1,
             exits_run: kind,
-            clients: 1,
             clients_run: kind,
             authority: kind,
-            weft: self.options.weft.clone(),
-            more: More::default(),
-            folder: None,
-            verbose: false,
             patience: 2 * PATIENCE,
             stopped: self.options.stopped,
             progress: self.options.progress,
+            ..Plan::of_weft(self.options.weft.clone())
         })?;
         let client = network.clients().first().context("a client")?;
         let (proxy, server) = (client.socks(), network.server().address());
