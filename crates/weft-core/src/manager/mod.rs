@@ -20,40 +20,38 @@
 mod audit;
 mod circuit;
 mod edges;
+mod links;
 mod origin;
 mod params;
 mod recognized;
+mod sending;
 mod streams;
+mod timers;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rand::SeedableRng as _;
 use rand::rngs::StdRng;
-use rand::{Rng as _, SeedableRng as _};
 use slab::Slab;
-use weft_cell::frame::{self, Frame};
-use weft_cell::link_msg::Destroy;
+use weft_cell::Cell;
 use weft_cell::reason::DestroyReason;
-use weft_cell::{Cell, CellView, ChanCmd};
 
 use crate::address::{ConnectionId, EdgeAddr, HalfAddr, ThreadId};
 use crate::cells::{CellPool, Empties};
 use crate::edge::{EdgeNews, Edges};
 use crate::half::{Halves, Wait};
-use crate::handshake::{Established, PeerIdentity};
-use crate::link::{Link, MAX_DESTROYS};
+use crate::link::Link;
 use crate::memory::AgeHistogram;
 use crate::message::{
     Carried, Control, FromController, HalfCell, HalfControl, ToController, Totals,
 };
-use crate::padding::LinkPadding;
 use crate::scheduler::{LinkKey, Scheduler};
 
+pub use links::{LinkError, Received};
 pub use params::RelayParams;
-
-/// Longest variable-length cell that an opened link may bring; none is expected, VPADDING may come.
-const MAX_VARIABLE: usize = 65535;
+pub use timers::Expiry;
 
 /// Messages for another thread, gathered over one turn of the loop.
 #[derive(Debug, Default)]
@@ -75,26 +73,8 @@ impl Outbox {
     }
 }
 
-/// DESTROYs made into cells for one write.
-const DESTROYS_AT_ONCE: usize = 256;
-/// Cells of one circuit that go together, before the scheduler chooses again. In one run a bulk
-/// circuit is ahead of another by no more than that; one that has sent little lately still goes
-/// before both.
-const CELLS_AT_ONCE: u32 = 8;
 /// Empties go home in parcels of this many.
 const EMPTIES_PARCEL: usize = 256;
-
-/// How many times `KeepalivePeriod` a link may stand still with cells to be written, as in C tor.
-const STUCK_PERIODS: u32 = 10;
-
-/// Why a link has had its time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Expiry {
-    /// No circuit has used it for long.
-    Idle,
-    /// Cells wait, and its peer has taken none for long.
-    Stuck,
-}
 
 /// Something that a peer did against the protocol, for which a circuit was closed or refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,26 +83,6 @@ pub struct Complaint {
     pub connection: ConnectionId,
     /// What it did.
     pub what: &'static str,
-}
-
-/// What became of a link's bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Received {
-    /// Bytes that need not be shown again.
-    pub used: usize,
-    /// Bytes still to come that need not be shown at all.
-    pub skip: usize,
-}
-
-/// Why a link must be closed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum LinkError {
-    /// The peer's bytes are not cells.
-    #[error("the peer sent bytes that are no cells: {0}")]
-    Frame(#[from] frame::FrameError),
-    /// The peer makes us answer and does not read.
-    #[error("the peer does not read what it asked for: {MAX_DESTROYS} cells wait")]
-    NotReading,
 }
 
 /// One connection thread's state. See the module.
@@ -208,169 +168,6 @@ impl LocalConnectionManager {
             complaint: None,
             totals: Totals::default(),
             params,
-        }
-    }
-
-    // ---- links ----
-
-    /// A connection finished its handshake: from now on its cells come to
-    /// [`receive`](Self::receive). The controller is told.
-    pub fn open_link(
-        &mut self,
-        connection: ConnectionId,
-        initiated: bool,
-        established: &Established,
-        now: Instant,
-    ) -> LinkKey {
-        let peer = established.peer;
-        let mut padding = LinkPadding::new(
-            &self.params.padding,
-            matches!(peer, PeerIdentity::Unauthenticated),
-            established.link_protocol >= 5,
-            now,
-        );
-        let announcement = padding.take_announcement();
-        let link = Link::new(
-            connection,
-            peer,
-            initiated,
-            self.rng.next_u64(),
-            padding,
-            now,
-        );
-        let key = self.links.insert(link);
-        // A slab of links grows by sockets: 2³² of them cannot be open.
-        let key = LinkKey::try_from(key).unwrap_or(LinkKey::MAX);
-        self.by_connection.insert(connection, key);
-        self.scheduler.link_added(key);
-        if let Some(wish) = announcement {
-            let cell = self.pool.hold(wish.encode());
-            self.push_out(key, cell);
-        }
-        self.to_controller.push_back(ToController::LinkOpened {
-            connection,
-            peer,
-            canonical: established.canonical,
-            clock_skew: established.clock_skew,
-            my_addr: established.my_addr,
-        });
-        key
-    }
-
-    /// The connection under a link is gone: its circuits end, and the controller is told.
-    pub fn close_link(&mut self, key: LinkKey, now: Instant) {
-        let Some(link) = self.links.get(key as usize) else {
-            return;
-        };
-        let connection = link.connection;
-        for slot in link.slots() {
-            self.close_half(slot, DestroyReason::CHANNEL_CLOSED, Tell::Peer, now);
-        }
-        self.scheduler.link_removed(key);
-        if let Some(link) = self.links.try_remove(key as usize) {
-            for cell in link.out {
-                self.pool.put(cell);
-            }
-        }
-        self.by_connection.remove(&connection);
-        self.to_write.retain(|other| *other != key);
-        self.to_controller.push_back(ToController::LinkClosed {
-            connection,
-            reason: DestroyReason::CHANNEL_CLOSED,
-        });
-        self.settle(now);
-    }
-
-    /// A connection failed before it was a link: the controller is told.
-    pub fn connection_failed(&mut self, connection: ConnectionId, reason: DestroyReason) {
-        self.to_controller
-            .push_back(ToController::LinkClosed { connection, reason });
-    }
-
-    /// The link of a connection.
-    pub fn link_of(&self, connection: ConnectionId) -> Option<LinkKey> {
-        self.by_connection.get(&connection).copied()
-    }
-
-    /// Handles the whole cells at the start of `bytes`, which a link received. What is left is the
-    /// beginning of a fixed-length cell.
-    ///
-    /// # Errors
-    ///
-    /// [`LinkError`]: the caller closes the connection and calls [`close_link`](Self::close_link).
-    pub fn receive(
-        &mut self,
-        key: LinkKey,
-        bytes: &[u8],
-        now: Instant,
-    ) -> Result<Received, LinkError> {
-        let mut used = 0;
-        while let Some((frame, length)) =
-            frame::next(bytes.get(used..).unwrap_or_default(), MAX_VARIABLE)?
-        {
-            used += length;
-            match frame {
-                Frame::Fixed(cell) => {
-                    self.on_cell(key, cell, now);
-                    // As between threads: what halves say goes before the cells that follow.
-                    if !self.local_control.is_empty() {
-                        self.settle(now);
-                    }
-                }
-                Frame::Variable { command, .. } => {
-                    if command == ChanCmd::VPADDING {
-                        self.totals.padding_received += 1;
-                    } else {
-                        self.totals.cells_dropped += 1;
-                    }
-                }
-            }
-        }
-        self.settle(now);
-        // No opened link needs a variable-length cell: what comes of one is not kept.
-        let rest = bytes.get(used..).unwrap_or_default();
-        let skip = frame::missing_of_variable(rest).unwrap_or(0);
-        if skip > 0 {
-            self.totals.padding_received += 1;
-            used = bytes.len();
-        }
-        let received = Received { used, skip };
-        let Some(link) = self.links.get_mut(key as usize) else {
-            return Ok(received);
-        };
-        if used > 0 {
-            link.padding.cell_received(now);
-        }
-        if link.destroys.len() > MAX_DESTROYS {
-            return Err(LinkError::NotReading);
-        }
-        Ok(received)
-    }
-
-    /// One fixed-length cell of a link.
-    fn on_cell(&mut self, link: LinkKey, cell: CellView<'_>, now: Instant) {
-        match cell.command() {
-            ChanCmd::RELAY => self.on_relay(link, cell, false, now),
-            ChanCmd::RELAY_EARLY => self.on_relay(link, cell, true, now),
-            ChanCmd::CREATE | ChanCmd::CREATE2 | ChanCmd::CREATE_FAST => {
-                self.on_create(link, cell, now);
-            }
-            ChanCmd::CREATED | ChanCmd::CREATED2 | ChanCmd::CREATED_FAST => {
-                self.on_created(link, cell, now);
-            }
-            ChanCmd::DESTROY => self.on_destroy(link, cell, now),
-            ChanCmd::PADDING => self.totals.padding_received += 1,
-            ChanCmd::PADDING_NEGOTIATE => {
-                if let Ok(negotiate) = weft_cell::link_msg::PaddingNegotiate::decode(cell.body())
-                    && let Some(link) = self.links.get_mut(link as usize)
-                {
-                    link.padding.negotiate(&negotiate);
-                } else {
-                    self.totals.cells_dropped += 1;
-                }
-            }
-            // NETINFO again, or something from the future: tor-spec 3 says to ignore it.
-            _ => self.totals.cells_dropped += 1,
         }
     }
 
@@ -560,214 +357,6 @@ impl LocalConnectionManager {
     /// refused here; circuits that exist go on.
     pub fn set_controller_busy(&mut self, busy: bool) {
         self.controller_busy = busy;
-    }
-
-    // ---- sending ----
-
-    /// Moves cells from the circuits' queues to their links, most urgent circuit first, as far as
-    /// the links have room. `room` gives how many cells a link may take now (KIST's limit).
-    pub fn schedule(&mut self, now: Instant, mut room: impl FnMut(LinkKey) -> u32) {
-        let mut any = false;
-        for key in &self.to_write {
-            if let Some(link) = self.links.get(*key as usize)
-                && link.active_halves > 0
-            {
-                // What was chosen before and is not written yet (a bandwidth limit holds it back)
-                // has its place in that room already.
-                let chosen = u32::try_from(link.out.len()).unwrap_or(u32::MAX);
-                let budget = room(*key).saturating_sub(chosen);
-                self.scheduler.set_budget(*key, budget);
-                any = true;
-            }
-        }
-        if !any {
-            return;
-        }
-        self.totals.scheduler_runs += 1;
-        while let Some(choice) = self.scheduler.choose() {
-            let (Some(half), Some(link)) = (
-                self.halves.get_mut(choice.half),
-                self.links.get_mut(choice.link as usize),
-            ) else {
-                self.scheduler.set_active(choice.half, false);
-                continue;
-            };
-            let mut sent = 0;
-            while sent < choice.budget.min(CELLS_AT_ONCE)
-                && let Some(cell) = half.queue.pop()
-            {
-                link.out.push_back(cell);
-                sent += 1;
-            }
-            let active = !half.queue.is_empty();
-            if half.blocked && half.queue.len() <= self.params.queue_low {
-                half.blocked = false;
-                self.unblocked.push(choice.half);
-            }
-            if !active {
-                link.active_halves = link.active_halves.saturating_sub(1);
-            }
-            self.scheduler.sent(choice, sent, active, now);
-        }
-        let mut unblocked = std::mem::take(&mut self.unblocked);
-        for slot in unblocked.drain(..) {
-            self.unblock(slot, now);
-        }
-        self.unblocked = unblocked;
-        self.settle(now);
-    }
-
-    /// Some circuit has cells that the scheduler has not chosen yet.
-    pub fn has_backlog(&self) -> bool {
-        self.to_write
-            .iter()
-            .filter_map(|key| self.links.get(*key as usize))
-            .any(|link| link.active_halves > 0 && !link.held)
-    }
-
-    /// Links that have cells to be written, or circuits that wait for the scheduler.
-    pub fn links_to_write(&self) -> &[LinkKey] {
-        &self.to_write
-    }
-
-    /// Forgets the links that have nothing to write any more.
-    pub fn prune_written(&mut self) {
-        let links = &mut self.links;
-        self.to_write.retain(|key| {
-            let Some(link) = links.get_mut(*key as usize) else {
-                return false;
-            };
-            link.listed = !link.is_empty();
-            link.listed
-        });
-    }
-
-    /// The cells that a link is to write, in order; to be asked for when its socket takes bytes.
-    /// The caller takes them from the front and gives their memory back with
-    /// [`recycle`](Self::recycle).
-    pub fn outgoing(&mut self, key: LinkKey) -> Option<&mut VecDeque<Box<Cell>>> {
-        let link = self.links.get_mut(key as usize)?;
-        while link.out.len() < DESTROYS_AT_ONCE
-            && let Some((circ_id, reason)) = link.destroys.pop_front()
-        {
-            let cell = Destroy { reason }.encode(circ_id);
-            link.out.push_back(self.pool.hold(cell));
-        }
-        Some(&mut link.out)
-    }
-
-    /// Some link that could take them has cells that were chosen and not written.
-    pub fn has_unwritten(&self) -> bool {
-        self.to_write
-            .iter()
-            .filter_map(|key| self.links.get(*key as usize))
-            .any(|link| !link.held && (!link.out.is_empty() || !link.destroys.is_empty()))
-    }
-
-    /// Says whether a link's socket has left something untaken. The link stays listed until it has
-    /// taken it.
-    pub fn set_held(&mut self, key: LinkKey, held: bool) {
-        if let Some(link) = self.links.get_mut(key as usize) {
-            link.held = held;
-            if held {
-                self.list(key);
-            }
-        }
-    }
-
-    /// Says that cells of a link were written.
-    pub fn wrote(&mut self, key: LinkKey, now: Instant) {
-        if let Some(link) = self.links.get_mut(key as usize) {
-            link.padding.cell_sent(now);
-            link.last_written = now;
-        }
-    }
-
-    /// Takes back the memory of a cell that was written.
-    pub fn recycle(&mut self, cell: Box<Cell>) {
-        self.pool.put(cell);
-    }
-
-    /// Lists a link among those that have something to write.
-    fn list(&mut self, key: LinkKey) {
-        if let Some(link) = self.links.get_mut(key as usize)
-            && !link.listed
-        {
-            link.listed = true;
-            self.to_write.push(key);
-        }
-    }
-
-    /// Queues a cell on the link itself, ahead of everything that the scheduler has not chosen.
-    fn push_out(&mut self, key: LinkKey, cell: Box<Cell>) {
-        if let Some(link) = self.links.get_mut(key as usize) {
-            link.out.push_back(cell);
-            self.list(key);
-        }
-    }
-
-    // ---- time ----
-
-    /// When [`handle_timeout`](Self::handle_timeout) should be called at the latest, not counting
-    /// the once-a-second call.
-    pub fn next_timeout(&self) -> Option<Instant> {
-        self.waits.front().map(|wait| wait.deadline)
-    }
-
-    /// Gives up on what has waited too long, sends the padding that is due, and returns the
-    /// connections that have been idle or stuck for too long, which the caller must close. To be
-    /// called about four times a second.
-    pub fn handle_timeout(&mut self, now: Instant) -> Vec<(ConnectionId, Expiry)> {
-        while let Some(wait) = self.waits.front().copied() {
-            if wait.deadline > now {
-                break;
-            }
-            self.waits.pop_front();
-            if self
-                .halves
-                .at(wait.half)
-                .is_some_and(|half| half.still_waits(wait.extension))
-            {
-                self.totals.timed_out += 1;
-                self.close_half(wait.half.slot, DestroyReason::TIMEOUT, Tell::Both, now);
-            }
-        }
-        let mut padding = Vec::new();
-        let mut expired = Vec::new();
-        let keepalive = self.params.keepalive;
-        for (key, link) in &mut self.links {
-            let empty = link.is_empty();
-            if empty {
-                link.last_empty = now;
-            }
-            let silent = now.saturating_duration_since(link.last_written);
-            let padding_due = link.padding.poll(now, &mut self.rng);
-            if empty && (padding_due || silent >= keepalive) {
-                padding.push(LinkKey::try_from(key).unwrap_or(LinkKey::MAX));
-            }
-            let full = now.saturating_duration_since(link.last_empty);
-            if silent.min(full) >= keepalive.saturating_mul(STUCK_PERIODS) {
-                expired.push((link.connection, Expiry::Stuck));
-                continue;
-            }
-            let limit = match link.peer {
-                PeerIdentity::Relay { .. } => self.params.idle_relay_link,
-                PeerIdentity::Unauthenticated => self.params.idle_client_link,
-            };
-            if link
-                .idle_since
-                .is_some_and(|since| now.saturating_duration_since(since) >= limit)
-            {
-                expired.push((link.connection, Expiry::Idle));
-            }
-        }
-        for key in padding {
-            let cell = self.pool.blank(0, ChanCmd::PADDING);
-            self.totals.padding_sent += 1;
-            self.push_out(key, cell);
-        }
-        self.settle(now);
-        expired
     }
 
     // ---- what the controller hears about ----

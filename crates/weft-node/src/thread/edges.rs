@@ -1,7 +1,7 @@
 //! The sockets of circuit edges: destinations of an exit, applications of a client, and ends of
 //! socket pairs toward this node's own directory (seeds/000 4.2, 4.4).
 //!
-//! What flows is decided in weft-core (`manager/edges.rs`); this is the shell around it. A socket is
+//! What flows is decided in weft-core (`manager/edges/`); this is the shell around it. A socket is
 //! read only as far as its circuit takes bytes, and what the socket does not take waits in its edge,
 //! which then says so to the far end.
 

@@ -1,0 +1,161 @@
+//! What the client thread says of applications' streams: put one on a circuit, take it back, answer,
+//! refuse or end it.
+
+use std::time::Instant;
+
+use weft_cell::RelayCmd;
+use weft_cell::reason::EndReason;
+use weft_cell::stream_msg::{Begin, End, Resolve, Resolved};
+
+use crate::address::{ConnectionId, HalfAddr};
+use crate::edge::{EdgeNews, Phase};
+use crate::manager::LocalConnectionManager;
+use crate::message::HalfControl;
+use crate::origin::{AppRefusal, EndedBy, OriginId, StreamOpening};
+
+impl LocalConnectionManager {
+    /// A stream goes on a circuit.
+    pub(in crate::manager) fn on_attach(
+        &mut self,
+        stream: ConnectionId,
+        circuit: OriginId,
+        half: HalfAddr,
+        hop: u8,
+        opening: &StreamOpening,
+    ) {
+        let Some(slot) = self.edge_of(stream) else {
+            return;
+        };
+        let message = match opening {
+            StreamOpening::Begin { host, port, flags } => Begin {
+                target: host.clone().into_bytes(),
+                port: *port,
+                flags: *flags,
+            }
+            .encode()
+            .map(|data| (RelayCmd::BEGIN, data)),
+            StreamOpening::BeginDir => Ok((RelayCmd::BEGIN_DIR, Vec::new())),
+            StreamOpening::Resolve { name } => Resolve {
+                name: name.clone().into_bytes(),
+            }
+            .encode()
+            .map(|data| (RelayCmd::RESOLVE, data)),
+        };
+        let Some(addr) = self.edges.addr(slot) else {
+            return;
+        };
+        let Some(edge) = self.edges.get_mut(slot) else {
+            return;
+        };
+        let Some(side) = edge
+            .origin
+            .as_mut()
+            .filter(|_| edge.phase == Phase::Waiting)
+        else {
+            return;
+        };
+        side.circuit = Some(circuit);
+        edge.phase = Phase::Opening;
+        edge.asked = Some(half);
+        match message {
+            Ok((command, data)) => self.send(
+                HalfControl::Attach {
+                    to: half,
+                    edge: addr,
+                    hop,
+                    command,
+                    data,
+                }
+                .into(),
+            ),
+            // A name that no BEGIN can say.
+            Err(_) => self.far_end(slot, End::new(EndReason::TORPROTOCOL), EndedBy::Circuit),
+        }
+    }
+
+    /// An application's request fails.
+    pub(in crate::manager) fn on_refuse_app(
+        &mut self,
+        stream: ConnectionId,
+        why: AppRefusal,
+        now: Instant,
+    ) {
+        if let Some(slot) = self.edge_of(stream) {
+            self.end_edge_by(slot, End::new(EndReason::MISC), EndedBy::Us, now);
+            self.edge_news
+                .push_back(EdgeNews::Refused { id: stream, why });
+        }
+    }
+
+    /// An application's resolve request is answered from what is known.
+    pub(in crate::manager) fn on_answer_app(&mut self, stream: ConnectionId, resolved: Resolved) {
+        if let Some(slot) = self.edge_of(stream) {
+            self.drop_edge(slot, EndReason::DONE, EndedBy::Us);
+            self.edge_news.push_back(EdgeNews::Resolved {
+                id: stream,
+                resolved,
+            });
+        }
+    }
+
+    /// A stream that is not connected yet leaves its circuit, and waits for another.
+    pub(in crate::manager) fn on_detach(
+        &mut self,
+        stream: ConnectionId,
+        reason: EndReason,
+        now: Instant,
+    ) {
+        let Some(slot) = self.edge_of(stream) else {
+            return;
+        };
+        let Some(edge) = self.edges.get(slot) else {
+            return;
+        };
+        // One that is being attached has no stream yet to end: `Attached` will find nobody who
+        // waits for it.
+        if edge.phase == Phase::Opening && edge.origin.is_some() {
+            let end = End::new(reason);
+            self.edge_says(slot, RelayCmd::END, &end.encode(), now);
+        }
+        if let Some(edge) = self.edges.get_mut(slot)
+            && edge.phase == Phase::Opening
+            && let Some(side) = &mut edge.origin
+        {
+            side.circuit = None;
+            edge.at = None;
+            edge.asked = None;
+            edge.phase = Phase::Waiting;
+        }
+    }
+
+    /// A stream shall end.
+    pub(in crate::manager) fn on_close_stream(
+        &mut self,
+        stream: ConnectionId,
+        reason: EndReason,
+        now: Instant,
+    ) {
+        let Some(slot) = self.edge_of(stream) else {
+            return;
+        };
+        let Some(edge) = self.edges.get(slot) else {
+            return;
+        };
+        match edge.phase {
+            Phase::Over => {}
+            Phase::Waiting => self.on_refuse_app(stream, AppRefusal::General, now),
+            Phase::Opening | Phase::Open => {
+                let waits = edge.phase == Phase::Opening;
+                if edge.at.is_some() {
+                    let end = End::new(EndReason::MISC).encode();
+                    self.edge_says(slot, RelayCmd::END, &end, now);
+                }
+                if waits {
+                    self.on_refuse_app(stream, AppRefusal::General, now);
+                } else {
+                    self.far_end(slot, End::new(reason), EndedBy::Us);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! An edge and its socket: bytes that were read become DATA, and what waits for the socket is kept,
+//! with the SENDMEs, XONs and XOFFs that follow from it (tor-spec 7.4, proposal 324).
+
+use std::time::{Duration, Instant};
+
+use rand::Rng as _;
+use weft_cell::RelayCmd;
+use weft_cell::relay;
+use weft_cell::stream_msg::{Xoff, Xon};
+
+use crate::edge::{At, Edge, EdgeNews, Phase, RANDOM_BYTES};
+use crate::flow::FlowMsg;
+use crate::manager::LocalConnectionManager;
+use crate::message::EdgeCell;
+
+/// At least one cell in so many is such a one.
+const FULL_CELLS: u8 = 50;
+
+impl LocalConnectionManager {
+    /// Bytes that an edge can take from its socket now.
+    pub fn edge_room(&self, slot: u32) -> usize {
+        self.edges.get(slot).map_or(0, Edge::room_bytes)
+    }
+
+    /// Whether an edge has anywhere to put bytes; if not, news will tell when.
+    pub fn edge_wants(&self, slot: u32) -> bool {
+        self.edge_room(slot) > 0
+    }
+
+    /// How many of so many bytes may be read from an edge's socket now, by what its far end said of
+    /// its reader, or how long to wait (proposal 324, 4.1.2).
+    pub fn edge_pace(&mut self, slot: u32, wanted: usize, now: Instant) -> Result<usize, Duration> {
+        match self.edges.get_mut(slot) {
+            Some(edge) => edge.flow.pace(wanted, now),
+            None => Ok(wanted),
+        }
+    }
+
+    /// Takes bytes of an edge's socket: as many as [`edge_room`](Self::edge_room) said at most.
+    pub fn edge_data(&mut self, slot: u32, mut bytes: &[u8], now: Instant) {
+        let Some(edge) = self.edges.get_mut(slot) else {
+            return;
+        };
+        if edge.phase == Phase::Opening
+            && let Some(side) = &mut edge.origin
+        {
+            side.optimistic.extend_from_slice(bytes);
+        }
+        edge.gave += bytes.len() as u64;
+        edge.flow.note_read(bytes.len(), now);
+        self.totals.streams.packaged += bytes.len() as u64;
+        while !bytes.is_empty() {
+            let Some(edge) = self.edges.get_mut(slot) else {
+                return;
+            };
+            let Some(At {
+                half,
+                stream,
+                terms,
+            }) = edge.at
+            else {
+                return;
+            };
+            let most = match edge.full_cells_left.checked_sub(1) {
+                Some(left) => {
+                    edge.full_cells_left = left;
+                    terms.max_data()
+                }
+                None => {
+                    let random = self.rng.next_u32().to_le_bytes();
+                    edge.full_cells_left = random[0] % FULL_CELLS;
+                    terms.max_data() - RANDOM_BYTES
+                }
+            };
+            let (data, rest) = bytes
+                .split_at_checked(most)
+                .unwrap_or((bytes, Default::default()));
+            bytes = rest;
+            edge.flow.note_sent(1);
+            edge.credit = edge.credit.saturating_sub(1);
+            let mut cell = self.pool.take();
+            // Always fits.
+            let _ = relay::encode(cell.body_mut(), RelayCmd::DATA, stream, data, &mut self.rng);
+            let Some(edge) = self.edges.addr(slot) else {
+                return;
+            };
+            self.send_on(EdgeCell { half, edge, cell }, now);
+        }
+        self.settle(now);
+    }
+    /// Edges with bytes for their sockets, or which are to be closed.
+    pub fn edges_to_write(&self) -> &[u32] {
+        &self.edges_to_write
+    }
+
+    /// Takes edges off that list that have nothing any more.
+    pub fn prune_edges(&mut self) {
+        let edges = &mut self.edges;
+        self.edges_to_write.retain(|slot| {
+            let Some(edge) = edges.get_mut(*slot) else {
+                return false;
+            };
+            edge.listed = !edge.out.is_empty() || edge.phase == Phase::Over;
+            edge.listed
+        });
+    }
+
+    /// The bytes that an edge has for its socket, and whether the socket is to be closed when it has
+    /// taken them.
+    pub fn edge_out(&self, slot: u32) -> (&[u8], bool) {
+        match self.edges.get(slot) {
+            // While its socket is being connected, or its application told so, all waits.
+            Some(edge) if edge.phase == Phase::Opening || edge.phase == Phase::Waiting => {
+                (&[], false)
+            }
+            Some(edge) => (edge.out.as_slice(), edge.phase == Phase::Over),
+            None => (&[], true),
+        }
+    }
+
+    /// The socket took so many bytes.
+    pub fn edge_wrote(&mut self, slot: u32, count: usize, now: Instant) {
+        if let Some(edge) = self.edges.get_mut(slot) {
+            edge.out.take(count);
+            edge.note_out(now);
+            self.mind_queue(slot, count, now);
+            self.settle(now);
+        }
+    }
+
+    /// SENDME, XOFF and XON, as the queue toward the socket grows and shrinks.
+    pub(super) fn mind_queue(&mut self, slot: u32, mut written: usize, now: Instant) {
+        while let Some(edge) = self.edges.get_mut(slot)
+            && edge.phase != Phase::Over
+            && edge.at.is_some()
+            && let Some(message) = edge.flow.note_queue(edge.out.len(), written, now)
+        {
+            written = 0;
+            match message {
+                FlowMsg::Sendme => self.edge_says(slot, RelayCmd::SENDME, &[], now),
+                FlowMsg::Xoff => {
+                    let xoff = Xoff { version: 0 };
+                    self.edge_says(slot, RelayCmd::XOFF, &xoff.encode(), now);
+                }
+                FlowMsg::Xon(kbps_ewma) => {
+                    let xon = Xon {
+                        version: 0,
+                        kbps_ewma,
+                    };
+                    self.edge_says(slot, RelayCmd::XON, &xon.encode(), now);
+                }
+            }
+        }
+    }
+
+    /// The next thing that an edge has for whoever holds its socket.
+    pub fn poll_edge(&mut self) -> Option<EdgeNews> {
+        self.edge_news.pop_front()
+    }
+
+    /// Some edge has news.
+    pub fn has_edge_news(&self) -> bool {
+        !self.edge_news.is_empty()
+    }
+}

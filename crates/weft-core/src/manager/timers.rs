@@ -1,0 +1,87 @@
+//! The time: waits that are over, padding and keepalives that are due, links that have had their time.
+
+use std::time::Instant;
+
+use weft_cell::ChanCmd;
+use weft_cell::reason::DestroyReason;
+
+use super::{LocalConnectionManager, Tell};
+use crate::address::ConnectionId;
+use crate::handshake::PeerIdentity;
+use crate::scheduler::LinkKey;
+
+/// How many times `KeepalivePeriod` a link may stand still with cells to be written, as in C tor.
+const STUCK_PERIODS: u32 = 10;
+
+/// Why a link has had its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expiry {
+    /// No circuit has used it for long.
+    Idle,
+    /// Cells wait, and its peer has taken none for long.
+    Stuck,
+}
+
+impl LocalConnectionManager {
+    /// When [`handle_timeout`](Self::handle_timeout) should be called at the latest, not counting
+    /// the once-a-second call.
+    pub fn next_timeout(&self) -> Option<Instant> {
+        self.waits.front().map(|wait| wait.deadline)
+    }
+
+    /// Gives up on what has waited too long, sends the padding that is due, and returns the
+    /// connections that have been idle or stuck for too long, which the caller must close. To be
+    /// called about four times a second.
+    pub fn handle_timeout(&mut self, now: Instant) -> Vec<(ConnectionId, Expiry)> {
+        while let Some(wait) = self.waits.front().copied() {
+            if wait.deadline > now {
+                break;
+            }
+            self.waits.pop_front();
+            if self
+                .halves
+                .at(wait.half)
+                .is_some_and(|half| half.still_waits(wait.extension))
+            {
+                self.totals.timed_out += 1;
+                self.close_half(wait.half.slot, DestroyReason::TIMEOUT, Tell::Both, now);
+            }
+        }
+        let mut padding = Vec::new();
+        let mut expired = Vec::new();
+        let keepalive = self.params.keepalive;
+        for (key, link) in &mut self.links {
+            let empty = link.is_empty();
+            if empty {
+                link.last_empty = now;
+            }
+            let silent = now.saturating_duration_since(link.last_written);
+            let padding_due = link.padding.poll(now, &mut self.rng);
+            if empty && (padding_due || silent >= keepalive) {
+                padding.push(LinkKey::try_from(key).unwrap_or(LinkKey::MAX));
+            }
+            let full = now.saturating_duration_since(link.last_empty);
+            if silent.min(full) >= keepalive.saturating_mul(STUCK_PERIODS) {
+                expired.push((link.connection, Expiry::Stuck));
+                continue;
+            }
+            let limit = match link.peer {
+                PeerIdentity::Relay { .. } => self.params.idle_relay_link,
+                PeerIdentity::Unauthenticated => self.params.idle_client_link,
+            };
+            if link
+                .idle_since
+                .is_some_and(|since| now.saturating_duration_since(since) >= limit)
+            {
+                expired.push((link.connection, Expiry::Idle));
+            }
+        }
+        for key in padding {
+            let cell = self.pool.blank(0, ChanCmd::PADDING);
+            self.totals.padding_sent += 1;
+            self.push_out(key, cell);
+        }
+        self.settle(now);
+        expired
+    }
+}
