@@ -23,8 +23,8 @@ use weft_cell::{Cell, ChanCmd, RelayCmd, relay};
 use weft_core::address::ConnectionId;
 use weft_core::handshake::PeerIdentity;
 use weft_core::message::FromController;
+use weft_crypto::circuit::OriginCircuit;
 use weft_crypto::handshake::fast;
-use weft_crypto::relay_cell::ClientCrypt;
 use weft_fuzz::zero_padded;
 use world::{Circuit, World, relay_identity};
 
@@ -77,7 +77,7 @@ struct Play {
     /// Circuits that clients asked for, by connection and circuit id.
     asked: BTreeMap<(ConnectionId, u32), fast::ClientState>,
     /// Circuits that clients have the keys of.
-    circuits: BTreeMap<(ConnectionId, u32), ClientCrypt>,
+    circuits: BTreeMap<(ConnectionId, u32), OriginCircuit>,
     /// Circuits that the relay extended to a peer.
     extended: Vec<(ConnectionId, u32)>,
 }
@@ -285,7 +285,9 @@ impl Play {
         };
         // Past its only hop the circuit's cells are noise, which is what a relay sees.
         if how & 64 == 0 {
-            crypt.encrypt_forward(0, cell.body_mut());
+            crypt
+                .encrypt_forward(0, outer, cell.body_mut())
+                .expect("tor1 can say any message");
         }
         self.send(connection, &cell);
     }
@@ -358,8 +360,8 @@ impl Play {
                 CreateReply::decode(cell.command(), cell.body())
             && let Ok(keys) = state.finish(&y, &kh)
         {
-            let mut crypt = ClientCrypt::new();
-            crypt.add_hop(&keys);
+            let mut crypt = OriginCircuit::new();
+            crypt.add_hop(&keys.into());
             self.circuits.insert(circuit, crypt);
         }
     }

@@ -18,7 +18,7 @@ use weft_crypto::handshake::{
     Answer, HandshakeError, OnionKeys, ReplyParams, Request, fast, negotiate, negotiate_all, ntor,
     ntor_v3,
 };
-use weft_crypto::relay_cell::{BODY_LEN, ClientCrypt, RelayCrypt};
+use weft_crypto::relay_cell::{BODY_LEN, RelayCrypt};
 
 const RSA_IDENTITY: [u8; 20] = [1; 20];
 const ED_IDENTITY: [u8; 32] = [2; 32];
@@ -133,9 +133,9 @@ fn replies(reply: &[u8], keys: &OnionKeys, rng: &mut ChaCha8Rng) {
 fn relay_cells(data: &[u8], rng: &mut ChaCha8Rng) {
     let keys = fast::server(&[5; 20], rng).keys;
     let mut relay = RelayCrypt::new(&keys);
-    let mut client = ClientCrypt::new();
-    client.add_hop(&keys);
-    client.add_hop(&fast::server(&[6; 20], rng).keys);
+    let mut client = OriginCircuit::new();
+    client.add_hop(&keys.clone().into());
+    client.add_hop(&fast::server(&[6; 20], rng).keys.into());
     for chunk in data.chunks(BODY_LEN) {
         let mut body = [0; BODY_LEN];
         body[..chunk.len()].copy_from_slice(chunk);

@@ -16,7 +16,7 @@ use weft_core::manager::{LocalConnectionManager, RelayParams};
 use weft_core::message::{Carried, FromController, ToController};
 use weft_core::scheduler::LinkKey;
 use weft_crypto::Tor1Keys;
-use weft_crypto::relay_cell::ClientCrypt;
+use weft_crypto::circuit::OriginCircuit;
 use weft_sync::ring::{Receiver, Sender, ring};
 
 /// The bit of a circuit id that the opener of a link sets (tor-spec 5.1.1).
@@ -181,8 +181,8 @@ impl Relay {
         let mut material = [0; Tor1Keys::LEN];
         rng.fill_bytes(&mut material);
         let keys = Tor1Keys::from_key_material(&material);
-        let mut crypt = ClientCrypt::new();
-        crypt.add_hop(&keys);
+        let mut crypt = OriginCircuit::new();
+        crypt.add_hop(&keys.clone().into());
         let reply = CreateReply::Fast {
             y: [0; 20],
             kh: keys.kh,
@@ -211,7 +211,7 @@ impl Relay {
             &message.encode()?,
             rng,
         )?;
-        crypt.encrypt_forward(0, cell.body_mut());
+        crypt.encrypt_forward(0, cell.command(), cell.body_mut())?;
         self.managers[0].receive(client, cell.as_bytes(), self.now)?;
         let Some(ToController::Extend(request)) = self.managers[0].poll_controller() else {
             bail!("the relay does not ask to extend");

@@ -580,8 +580,8 @@ fn two_circuits_meet_at_a_rendezvous_and_both_halves_hold_keys() {
             let mut mirrored = Tor1Keys::from_key_material(&[0; 92]);
             mirrored.db.swap_with_slice(&mut df);
             mirrored.kb.swap_with_slice(&mut kf);
-            service.crypt.add_hop(&ends);
-            client.crypt.add_hop(&mirrored);
+            service.crypt.add_hop(&ends.into());
+            client.crypt.add_hop(&mirrored.into());
             for n in 0..20u8 {
                 service.send(&mut world, 1, RelayCmd::DATA, &[n; 400]);
             }

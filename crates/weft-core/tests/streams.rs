@@ -328,7 +328,7 @@ fn exit_sends(
     circuit: &mut Circuit,
     edge: (usize, u32),
     cells: usize,
-) -> Vec<[u8; 20]> {
+) -> Vec<Seen> {
     let mut digests = Vec::new();
     let mut seen = 0;
     for _ in 0..cells {
@@ -339,16 +339,16 @@ fn exit_sends(
         assert_eq!(command, RelayCmd::DATA);
         seen += 1;
         if seen % 100 == 0 {
-            digests.push(circuit.crypt.backward_digest(0).unwrap());
+            digests.push(circuit.crypt.received(0).unwrap());
         }
     }
     digests
 }
 
-fn sendme(digest: [u8; 20]) -> Vec<u8> {
+fn sendme(seen: Seen) -> Vec<u8> {
     Sendme {
         version: 1,
-        seen: Some(Seen::Digest(digest)),
+        seen: Some(seen),
     }
     .encode()
 }
@@ -367,9 +367,9 @@ fn a_sendme_proves_that_its_sender_read_what_it_acknowledges() {
     assert_eq!(world.halves(), 1);
     // Forged: the circuit ends (proposal 289).
     let digests = exit_sends(&mut world, &mut circuit, edge, 100);
-    let mut forged = digests[0];
-    forged[0] ^= 1;
-    say_sendme(&mut world, &mut circuit, &sendme(forged));
+    let mut forged = sendme(digests[0]);
+    *forged.last_mut().unwrap() ^= 1;
+    say_sendme(&mut world, &mut circuit, &forged);
     let destroy = world.expect(circuit.client.0, ChanCmd::DESTROY);
     assert_eq!(destroy.body()[0], DestroyReason::PROTOCOL.0);
     assert_eq!(world.halves(), 0);

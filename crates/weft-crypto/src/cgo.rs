@@ -15,8 +15,8 @@
 //! Relays encrypt in both directions and clients decrypt in both, since only UIV+'s encryption is
 //! not malleable. The cell's own command, RELAY or RELAY_EARLY, is part of the tweak.
 //!
-//! [`CgoRelay`] is a relay's side of a circuit, [`CgoClient`] the origin's. Neither allocates per
-//! cell. Where the processor has wide AES and carry-less multiplication, `wide.rs` does a cell in a
+//! [`CgoRelay`] is a relay's side of a circuit; the origin's, a layer for each hop, is in
+//! [`crate::circuit`]. Neither allocates per cell. Where the processor has wide AES and carry-less multiplication, `wide.rs` does a cell in a
 //! quarter of the time that `portable.rs` takes. A handshake agrees on CGO by subprotocol Relay=6.
 
 mod portable;
@@ -295,7 +295,7 @@ impl CgoRelay {
     }
 }
 
-/// The origin's side of one hop, for circuits whose hops may differ in how they encrypt.
+/// The origin's side of one hop.
 #[derive(Clone)]
 pub(crate) struct CgoHop {
     /// Away from the origin.
@@ -344,75 +344,6 @@ impl CgoHop {
             self.backward.update();
             received
         })
-    }
-}
-
-/// The origin's side of a circuit: one layer for each hop, nearest first.
-#[derive(Clone, Default)]
-pub struct CgoClient {
-    hops: Vec<CgoHop>,
-}
-
-impl CgoClient {
-    /// A circuit that has no hop yet.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Adds the hop whose handshake left `keys` at the far end.
-    pub fn add_hop(&mut self, keys: &CgoKeys) {
-        self.hops.push(CgoHop::new(keys));
-    }
-
-    /// The number of hops.
-    pub fn len(&self) -> usize {
-        self.hops.len()
-    }
-
-    /// Whether there is no hop yet.
-    pub fn is_empty(&self) -> bool {
-        self.hops.is_empty()
-    }
-
-    /// Makes `body` a message for hop number `hop` (0 is the nearest) in a cell of this command:
-    /// fills its tag and adds the layers of all hops up to it. A SENDME from that hop has to carry
-    /// the tag that is returned.
-    ///
-    /// # Panics
-    /// If the circuit has no such hop: an error of the caller, as no peer chooses it.
-    pub fn encrypt_forward(
-        &mut self,
-        hop: usize,
-        command: ChanCmd,
-        body: &mut [u8; BODY_LEN],
-    ) -> Tag {
-        let hops = self.hops.len();
-        assert!(hop < hops, "message for hop {hop} of a circuit of {hops}");
-        let mut sent = [0; TAG_LEN];
-        let mut outward = self.hops.iter_mut().take(hop + 1).rev();
-        if let Some(last) = outward.next() {
-            sent = last.originate(command, body);
-        }
-        for nearer in outward {
-            nearer.add(command, body);
-        }
-        sent
-    }
-
-    /// Removes layers from a cell that came from the nearest hop until one is recognized, and says
-    /// which hop sent it and the tag that a SENDME for it carries.
-    ///
-    /// `None`: no hop recognizes it. All hops have moved on; the circuit is of no more use and must
-    /// be closed.
-    pub fn decrypt_backward(
-        &mut self,
-        command: ChanCmd,
-        body: &mut [u8; BODY_LEN],
-    ) -> Option<(usize, Tag)> {
-        self.hops
-            .iter_mut()
-            .enumerate()
-            .find_map(|(number, hop)| Some((number, hop.remove(command, body)?)))
     }
 }
 

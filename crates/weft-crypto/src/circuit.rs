@@ -200,6 +200,17 @@ enum OriginHop {
     Cgo(Box<Cgo<CgoHop>>),
 }
 
+impl OriginHop {
+    /// Removes the hop's layer from a cell that comes toward the origin; whether the hop sent it.
+    #[inline]
+    fn remove(&mut self, body: &mut [u8; BODY_LEN]) -> bool {
+        match self {
+            OriginHop::Tor1(tor1) => tor1.remove(body),
+            OriginHop::Cgo(cgo) => cgo.remove(body),
+        }
+    }
+}
+
 /// Shows nothing but its length: it is all keys.
 impl std::fmt::Debug for OriginCircuit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -271,12 +282,18 @@ impl OriginCircuit {
         Ok(())
     }
 
-    /// Removes layers from a RELAY cell that came from the nearest hop until one is recognized, and
-    /// says which hop sent it: `from` is its body as received, `to` becomes the message. What `to` was
-    /// is lost.
+    /// Removes layers from a RELAY cell that came from the nearest hop until one is recognized, in place,
+    /// and says which hop sent it.
     ///
     /// `None`: no hop recognizes it. All hops have moved on; the circuit is of no more use and must be
     /// closed.
+    pub fn decrypt_backward(&mut self, body: &mut [u8; BODY_LEN]) -> Option<usize> {
+        self.hops.iter_mut().position(|hop| hop.remove(body))
+    }
+
+    /// Removes layers from a RELAY cell that came from the nearest hop until one is recognized, as
+    /// [`decrypt_backward`](Self::decrypt_backward), but from one place to another: `from` is its body as
+    /// received, `to` becomes the message. What `to` was is lost.
     pub fn decrypt_backward_to(
         &mut self,
         from: &[u8; BODY_LEN],
@@ -294,10 +311,7 @@ impl OriginCircuit {
         if own {
             return Some(0);
         }
-        let further = further.iter_mut().position(|hop| match hop {
-            OriginHop::Tor1(tor1) => tor1.remove(to),
-            OriginHop::Cgo(cgo) => cgo.remove(to),
-        });
+        let further = further.iter_mut().position(|hop| hop.remove(to));
         further.map(|hop| hop + 1)
     }
 
@@ -386,8 +400,11 @@ mod tests {
                         relay.encrypt_backward(&mut body);
                         assert_eq!(moved, body);
                     }
-                    let from = body;
-                    assert_eq!(origin.decrypt_backward_to(&from, &mut body), Some(hop));
+                    let mut moved = [0; BODY_LEN];
+                    let same = origin.clone().decrypt_backward_to(&body, &mut moved);
+                    assert_eq!(same, Some(hop));
+                    assert_eq!(origin.decrypt_backward(&mut body), Some(hop));
+                    assert_eq!(moved, body);
                     assert_eq!(origin.received(hop), Some(relays[hop].sent()));
                 }
                 let view = RelayBody::new(&body);

@@ -6,8 +6,8 @@
 //! command 1 | recognized 2 | stream id 2 | digest 4 | length 2 | data and padding 498
 //! ```
 //!
-//! [`RelayCrypt`] is a relay's side of a circuit, [`ClientCrypt`] the origin's.
-//! Neither allocates per cell. The running digest is computed only over cells
+//! [`RelayCrypt`] is a relay's side of a circuit; the origin's, a layer for each
+//! hop, is in [`crate::circuit`]. Neither allocates per cell. The running digest is computed only over cells
 //! whose `recognized` field is zero after decryption: all that end here, and
 //! one in 65,536 of those that pass.
 
@@ -237,84 +237,6 @@ impl Tor1Hop {
     }
 }
 
-/// The origin's side of a circuit of which all hops speak tor1: one layer
-/// for each, nearest first.
-#[derive(Clone, Default)]
-pub struct ClientCrypt {
-    hops: Vec<Tor1Hop>,
-}
-
-/// Shows nothing but its length: it is all keys.
-impl std::fmt::Debug for ClientCrypt {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ClientCrypt")
-            .field("hops", &self.hops.len())
-            .finish_non_exhaustive()
-    }
-}
-
-impl ClientCrypt {
-    /// A circuit that has no hop yet.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Adds the hop whose handshake left `keys` at the far end.
-    pub fn add_hop(&mut self, keys: &Tor1Keys) {
-        self.hops.push(Tor1Hop::new(keys));
-    }
-
-    /// The number of hops.
-    pub fn len(&self) -> usize {
-        self.hops.len()
-    }
-
-    /// Whether there is no hop yet.
-    pub fn is_empty(&self) -> bool {
-        self.hops.is_empty()
-    }
-
-    /// Makes `body` a message for hop number `hop` (0 is the nearest): zeroes
-    /// `recognized`, fills the digest for that hop, and adds the layers of all
-    /// hops up to it.
-    ///
-    /// # Panics
-    /// If the circuit has no such hop: an error of the caller, as no peer
-    /// chooses it.
-    pub fn encrypt_forward(&mut self, hop: usize, body: &mut [u8; BODY_LEN]) {
-        let hops = self.hops.len();
-        assert!(hop < hops, "message for hop {hop} of a circuit of {hops}");
-        let mut outward = self.hops.iter_mut().take(hop + 1).rev();
-        if let Some(destination) = outward.next() {
-            destination.originate(body);
-        }
-        for hop in outward {
-            hop.add(body);
-        }
-    }
-
-    /// Removes layers from a cell that came from the nearest hop until one is
-    /// recognized, and says which hop sent it; its digest field is left zero.
-    ///
-    /// `None`: no hop recognizes it. The key streams of all hops have moved
-    /// on; the circuit is of no more use and must be closed.
-    pub fn decrypt_backward(&mut self, body: &mut [u8; BODY_LEN]) -> Option<usize> {
-        self.hops.iter_mut().position(|hop| hop.remove(body))
-    }
-
-    /// The running digest of messages sent to `hop`; `None` without such a
-    /// hop. A SENDME from that hop has to carry it (tor-spec 7.3.1).
-    pub fn forward_digest(&self, hop: usize) -> Option<[u8; 20]> {
-        Some(self.hops.get(hop)?.forward_digest())
-    }
-
-    /// The running digest of messages that came from `hop`; `None` without
-    /// such a hop. A SENDME to that hop must carry it.
-    pub fn backward_digest(&self, hop: usize) -> Option<[u8; 20]> {
-        Some(self.hops.get(hop)?.backward_digest())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -337,12 +259,11 @@ mod tests {
 
     #[test]
     fn a_message_is_recognized_by_its_hop_with_the_digest_field_zero() {
-        let mut client = ClientCrypt::new();
-        client.add_hop(&keys(1));
+        let mut client = Tor1Hop::new(&keys(1));
         let mut relay = RelayCrypt::new(&keys(1));
         for n in 0..100 {
             let mut body = message(n);
-            client.encrypt_forward(0, &mut body);
+            client.originate(&mut body);
             let mut moved = [0; BODY_LEN];
             assert!(relay.clone().decrypt_forward_to(&body, &mut moved));
             assert_eq!(moved, message(n));
@@ -352,36 +273,34 @@ mod tests {
             assert_eq!(moved, body);
             assert!(relay.decrypt_forward(&mut body));
             assert_eq!(body, message(n));
-            assert_eq!(client.forward_digest(0), Some(relay.forward_digest()));
+            assert_eq!(client.forward_digest(), relay.forward_digest());
         }
     }
 
     #[test]
     fn an_originated_message_comes_back_from_its_hop() {
-        let mut client = ClientCrypt::new();
-        client.add_hop(&keys(1));
+        let mut client = Tor1Hop::new(&keys(1));
         let mut relay = RelayCrypt::new(&keys(1));
         for n in 0..100 {
             let mut body = message(n);
             relay.originate_backward(&mut body);
-            assert_eq!(client.decrypt_backward(&mut body), Some(0));
+            assert!(client.remove(&mut body));
             assert_eq!(body, message(n));
-            assert_eq!(client.backward_digest(0), Some(relay.backward_digest()));
+            assert_eq!(client.backward_digest(), relay.backward_digest());
         }
     }
 
     #[test]
     fn fields_left_from_an_earlier_use_of_the_buffer_do_no_harm() {
-        let mut client = ClientCrypt::new();
-        client.add_hop(&keys(1));
+        let mut client = Tor1Hop::new(&keys(1));
         let mut relay = RelayCrypt::new(&keys(1));
         let mut body = [7; BODY_LEN];
-        client.encrypt_forward(0, &mut body);
+        client.originate(&mut body);
         assert!(relay.decrypt_forward(&mut body));
         assert_eq!(body, message(7));
         let mut body = [8; BODY_LEN];
         relay.originate_backward(&mut body);
-        assert_eq!(client.decrypt_backward(&mut body), Some(0));
+        assert!(client.remove(&mut body));
         assert_eq!(body, message(8));
     }
 
@@ -398,13 +317,5 @@ mod tests {
         assert!(!relay.decrypt_forward(&mut body));
         assert_eq!(body, passing);
         assert_eq!(relay.forward_digest(), before);
-    }
-
-    #[test]
-    #[should_panic(expected = "message for hop 1 of a circuit of 1")]
-    fn a_message_for_a_hop_that_is_not_there_is_the_callers_error() {
-        let mut client = ClientCrypt::new();
-        client.add_hop(&keys(1));
-        client.encrypt_forward(1, &mut message(0));
     }
 }

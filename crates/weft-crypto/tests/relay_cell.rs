@@ -7,8 +7,11 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use sha3::Shake256;
 use sha3::digest::{ExtendableOutput, Update, XofReader};
+use tor_cell::chancell::ChanCmd;
+use weft_cell::stream_msg::Seen;
 use weft_crypto::Tor1Keys;
-use weft_crypto::relay_cell::{BODY_LEN, ClientCrypt, RelayCrypt};
+use weft_crypto::circuit::OriginCircuit;
+use weft_crypto::relay_cell::{BODY_LEN, RelayCrypt};
 
 type Body = [u8; BODY_LEN];
 
@@ -16,13 +19,13 @@ type Body = [u8; BODY_LEN];
 /// that of C tor's test_relaycrypt.c).
 #[test]
 fn a_client_encrypts_as_c_tor_does() {
-    let mut client = ClientCrypt::new();
+    let mut origin = OriginCircuit::new();
     for material in [
         b"    'My public key is in this signed x509 object', said Tom assertively.      (N-PREG-VIRYL)",
         b"'Let's chart the pedal phlanges in the tomb', said Tom cryptographically.  (PELCG-GBR-TENCU)",
         b"     'Segmentation fault bugs don't _just happen_', said Tom seethingly.        (P-GUVAT-YL)",
     ] {
-        client.add_hop(&Tor1Keys::from_key_material(material));
+        origin.add_hop(&Tor1Keys::from_key_material(material).into());
     }
     let mut data = Shake256::default()
         .chain(
@@ -50,7 +53,9 @@ fn a_client_encrypts_as_c_tor_does() {
         body[9] = 1;
         body[10] = 242;
         data.read(&mut body[11..]);
-        client.encrypt_forward(2, &mut body);
+        origin
+            .encrypt_forward(2, ChanCmd::RELAY, &mut body)
+            .unwrap();
         if let Some((_, expected)) = recorded.iter().find(|(n, _)| *n == number) {
             assert_eq!(hex::encode(body), *expected, "cell {number}");
             compared += 1;
@@ -61,22 +66,22 @@ fn a_client_encrypts_as_c_tor_does() {
 
 /// A circuit: its origin, and its relays, nearest first.
 struct Circuit {
-    client: ClientCrypt,
+    origin: OriginCircuit,
     relays: Vec<RelayCrypt>,
 }
 
 impl Circuit {
     fn new(hops: usize, rng: &mut ChaCha8Rng) -> Self {
         let mut circuit = Self {
-            client: ClientCrypt::new(),
+            origin: OriginCircuit::new(),
             relays: Vec::new(),
         };
         for _ in 0..hops {
             let mut material = [0; Tor1Keys::LEN];
             rng.fill_bytes(&mut material);
             let keys = Tor1Keys::from_key_material(&material);
-            circuit.client.add_hop(&keys);
             circuit.relays.push(RelayCrypt::new(&keys));
+            circuit.origin.add_hop(&keys.into());
         }
         circuit
     }
@@ -84,8 +89,14 @@ impl Circuit {
     /// Sends `body` from the client, which meant it for `hop`; says who
     /// recognized it.
     fn forward(&mut self, hop: usize, body: &mut Body) -> Option<usize> {
-        self.client.encrypt_forward(hop, body);
+        self.seal(hop, body);
         self.pass_forward(body)
+    }
+
+    /// Makes `body` a message of the client's for `hop`.
+    fn seal(&mut self, hop: usize, body: &mut Body) {
+        let said = self.origin.encrypt_forward(hop, ChanCmd::RELAY, body);
+        assert_eq!(said, Ok(()));
     }
 
     /// Passes an encrypted `body` from relay to relay; says who recognized it.
@@ -101,7 +112,7 @@ impl Circuit {
         for relay in self.relays[..hop].iter_mut().rev() {
             relay.encrypt_backward(body);
         }
-        self.client.decrypt_backward(body)
+        self.origin.decrypt_backward(body)
     }
 
     fn forward_digests(&self) -> Vec<[u8; 20]> {
@@ -135,15 +146,15 @@ fn every_cell_of_a_three_hop_circuit_arrives_where_it_was_meant_to() {
         if rng.next_u32() & 1 == 0 {
             assert_eq!(circuit.forward(hop, &mut body), Some(hop), "cell {number}");
             assert_eq!(
-                circuit.client.forward_digest(hop),
-                Some(circuit.relays[hop].forward_digest()),
+                circuit.origin.sent(hop),
+                Some(Seen::Digest(circuit.relays[hop].forward_digest())),
                 "cell {number}"
             );
         } else {
             assert_eq!(circuit.backward(hop, &mut body), Some(hop), "cell {number}");
             assert_eq!(
-                circuit.client.backward_digest(hop),
-                Some(circuit.relays[hop].backward_digest()),
+                circuit.origin.received(hop),
+                Some(Seen::Digest(circuit.relays[hop].backward_digest())),
                 "cell {number}"
             );
         }
@@ -157,7 +168,7 @@ fn a_cell_changed_on_the_way_is_recognized_by_no_one_and_changes_no_digest() {
     for number in 0..500 {
         let mut circuit = Circuit::new(3, &mut rng);
         let mut body = message(&mut rng);
-        circuit.client.encrypt_forward(2, &mut body);
+        circuit.seal(2, &mut body);
         let (byte, bit) = (below(BODY_LEN, &mut rng), below(8, &mut rng));
         body[byte] ^= 1 << bit;
         let before = circuit.forward_digests();
@@ -180,16 +191,13 @@ fn a_changed_cell_toward_the_origin_comes_from_no_hop() {
         circuit.relays[0].encrypt_backward(&mut body);
         let (byte, bit) = (below(BODY_LEN, &mut rng), below(8, &mut rng));
         body[byte] ^= 1 << bit;
-        let before = [0, 1].map(|hop| circuit.client.backward_digest(hop));
+        let before = [0, 1].map(|hop| circuit.origin.received(hop));
         assert_eq!(
-            circuit.client.decrypt_backward(&mut body),
+            circuit.origin.decrypt_backward(&mut body),
             None,
             "cell {number}"
         );
-        assert_eq!(
-            [0, 1].map(|hop| circuit.client.backward_digest(hop)),
-            before
-        );
+        assert_eq!([0, 1].map(|hop| circuit.origin.received(hop)), before);
     }
 }
 
@@ -199,7 +207,7 @@ fn replayed_dropped_and_reordered_cells_are_not_recognized() {
     let encrypt_two = |circuit: &mut Circuit, rng: &mut ChaCha8Rng| {
         let mut cells = [message(rng), message(rng)];
         for cell in &mut cells {
-            circuit.client.encrypt_forward(2, cell);
+            circuit.seal(2, cell);
         }
         cells
     };

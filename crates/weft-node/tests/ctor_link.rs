@@ -20,8 +20,8 @@ use weft_cell::{Cell, ChanCmd, RelayCmd, relay};
 use weft_core::handshake::{
     EphemeralKeys, Established, LinkHandshake, LinkIdentity, PeerIdentity, Role,
 };
+use weft_crypto::circuit::OriginCircuit;
 use weft_crypto::handshake::fast;
-use weft_crypto::relay_cell::ClientCrypt;
 use weft_node::tls::{LinkLifetimes, LinkSession, LinkTls};
 
 use ctor::{CTor, PATIENCE};
@@ -140,7 +140,7 @@ impl Link {
     }
 
     /// Makes a circuit of one hop, which shows that the other side thinks the link open.
-    fn create_fast(&mut self, circ_id: u32) -> ClientCrypt {
+    fn create_fast(&mut self, circ_id: u32) -> OriginCircuit {
         let state = fast::ClientState::start(&mut rng(5));
         let request = CreateRequest::Fast { x: *state.x() };
         self.send(request.encode(circ_id).unwrap().as_bytes());
@@ -150,8 +150,9 @@ impl Link {
         let CreateReply::Fast { y, kh } = reply else {
             panic!("{reply:?}");
         };
-        let mut crypt = ClientCrypt::new();
-        crypt.add_hop(&state.finish(&y, &kh).expect("tor knows other keys"));
+        let mut crypt = OriginCircuit::new();
+        let keys = state.finish(&y, &kh).expect("tor knows other keys");
+        crypt.add_hop(&keys.into());
         crypt
     }
 }
@@ -251,7 +252,9 @@ fn a_c_tor_relay_opens_a_link_to_weft() {
     let mut cell = Cell::new(circ_id, ChanCmd::RELAY_EARLY);
     let extend = extend.encode().unwrap();
     relay::encode(cell.body_mut(), RelayCmd::EXTEND2, 0, &extend, &mut rng(8)).unwrap();
-    crypt.encrypt_forward(0, cell.body_mut());
+    crypt
+        .encrypt_forward(0, cell.command(), cell.body_mut())
+        .unwrap();
     client.send(cell.as_bytes());
 
     let mut link = Link::accept(&weft, &listener);

@@ -21,8 +21,9 @@ use weft_core::handshake::{Established, PeerIdentity};
 use weft_core::manager::{LinkError, LocalConnectionManager, Received, RelayParams};
 use weft_core::message::{Carried, Control, FromController, StreamRequest, ToController, Totals};
 use weft_core::origin::OriginEvent;
+use weft_crypto::circuit::OriginCircuit;
 use weft_crypto::handshake::{self, OnionKeys, ReplyParams, ntor};
-use weft_crypto::relay_cell::{ClientCrypt, RelayCrypt};
+use weft_crypto::relay_cell::RelayCrypt;
 
 /// The relay under test.
 pub const OWN_RSA: [u8; 20] = [0xaa; 20];
@@ -479,7 +480,7 @@ pub struct Circuit {
     /// The client's connection, and its circuit id there.
     pub client: (ConnectionId, u32),
     /// The client's keys.
-    pub crypt: ClientCrypt,
+    pub crypt: OriginCircuit,
     /// The next hop's connection and circuit id, once extended.
     pub next: Option<(ConnectionId, u32)>,
     /// The next hop's keys.
@@ -512,8 +513,8 @@ impl Circuit {
         else {
             panic!("CREATED2 expected");
         };
-        let mut crypt = ClientCrypt::new();
-        crypt.add_hop(&state.finish(&data).unwrap());
+        let mut crypt = OriginCircuit::new();
+        crypt.add_hop(&state.finish(&data).unwrap().into());
         Circuit {
             client: (connection, circ_id),
             crypt,
@@ -534,7 +535,9 @@ impl Circuit {
     ) -> Cell {
         let mut cell = Cell::new(self.client.1, outer);
         relay::encode(cell.body_mut(), command, stream, data, world.rng()).unwrap();
-        self.crypt.encrypt_forward(hop, cell.body_mut());
+        self.crypt
+            .encrypt_forward(hop, outer, cell.body_mut())
+            .unwrap();
         cell
     }
 
@@ -579,7 +582,8 @@ impl Circuit {
         let (hop, command, data) = self.backward(world);
         assert_eq!((hop, command), (0, RelayCmd::EXTENDED2));
         let extended = Extended2::decode(&data).unwrap();
-        self.crypt.add_hop(&state.finish(&extended.data).unwrap());
+        self.crypt
+            .add_hop(&state.finish(&extended.data).unwrap().into());
         self.next = Some((connection, create.circ_id()));
         self.next_crypt = Some(RelayCrypt::new(answer.keys.tor1().expect("tor1")));
     }

@@ -225,10 +225,10 @@ fn a_relay_originates_as_the_reference_does() {
 #[test]
 fn a_client_originates_as_the_reference_does() {
     for (by, mut vector) in vectors_by("client-originate") {
-        let mut client = CgoClient::new();
+        let mut hops = Vec::new();
         for _ in 0..3 {
             let layer: Layer<Decrypt> = vector.layer(by);
-            client.hops.push(CgoHop {
+            hops.push(CgoHop {
                 forward: layer.clone(),
                 backward: layer,
             });
@@ -236,8 +236,8 @@ fn a_client_originates_as_the_reference_does() {
         let hop = vector.number() - 1;
         let command = vector.command();
         let mut body = with_rest(&vector.vec());
-        client.encrypt_forward(hop, command, &mut body);
-        for hop in client.hops {
+        seal(&mut hops[..=hop], command, &mut body);
+        for hop in hops {
             assert!(same(hop.forward, vector.layer(by)));
         }
         assert_eq!(body, vector.joined(2));
@@ -245,19 +245,35 @@ fn a_client_originates_as_the_reference_does() {
 }
 
 /// Both sides of a circuit of three hops.
-fn circuit(seed: u64) -> (CgoClient, Vec<CgoRelay>, ChaCha8Rng) {
+fn circuit(seed: u64) -> (Vec<CgoHop>, Vec<CgoRelay>, ChaCha8Rng) {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    let mut client = CgoClient::new();
+    let mut hops = Vec::new();
     let mut relays = Vec::new();
     for _ in 0..3 {
         let mut material = [0; CgoKeys::LEN];
         rng.fill_bytes(&mut material);
         let keys = CgoKeys::from_key_material(&material);
-        client.add_hop(&keys);
+        hops.push(CgoHop::new(&keys));
         relays.push(CgoRelay::new(&keys));
     }
-    assert_eq!((client.len(), client.is_empty()), (3, false));
-    (client, relays, rng)
+    (hops, relays, rng)
+}
+
+/// Makes a message for the last of these hops, nearest first: the tag that a SENDME for it carries.
+fn seal(hops: &mut [CgoHop], command: ChanCmd, body: &mut [u8; BODY_LEN]) -> Tag {
+    let (last, nearer) = hops.split_last_mut().unwrap();
+    let sent = last.originate(command, body);
+    for hop in nearer.iter_mut().rev() {
+        hop.add(command, body);
+    }
+    sent
+}
+
+/// Brings a cell from the nearest relay to the client: whose it is, and by which tag.
+fn inward(hops: &mut [CgoHop], body: &mut [u8; BODY_LEN]) -> Option<(usize, Tag)> {
+    hops.iter_mut()
+        .enumerate()
+        .find_map(|(number, hop)| Some((number, hop.remove(ChanCmd::RELAY, body)?)))
 }
 
 fn message(rng: &mut ChaCha8Rng) -> [u8; BODY_LEN] {
@@ -280,13 +296,13 @@ fn outward(
 
 #[test]
 fn messages_reach_their_hop_and_come_back_from_it() {
-    let (mut client, mut relays, mut rng) = circuit(1);
+    let (mut hops, mut relays, mut rng) = circuit(1);
     for _ in 0..200 {
         let hop = rng.random_range(0..3);
         let command = [ChanCmd::RELAY, ChanCmd::RELAY_EARLY][rng.random_range(0..2)];
         let sent = message(&mut rng);
         let mut body = sent;
-        let tag = client.encrypt_forward(hop, command, &mut body);
+        let tag = seal(&mut hops[..=hop], command, &mut body);
         assert_eq!(outward(&mut relays, command, &mut body), Some((hop, tag)));
         assert_eq!(body[TAG_LEN..], sent[TAG_LEN..]);
 
@@ -297,8 +313,7 @@ fn messages_reach_their_hop_and_come_back_from_it() {
         for relay in relays[..hop].iter_mut().rev() {
             relay.encrypt_backward(ChanCmd::RELAY, &mut body);
         }
-        let came = client.decrypt_backward(ChanCmd::RELAY, &mut body);
-        assert_eq!(came, Some((hop, tag)));
+        assert_eq!(inward(&mut hops, &mut body), Some((hop, tag)));
         assert_eq!(body[TAG_LEN..], sent[TAG_LEN..]);
     }
 }
@@ -312,15 +327,14 @@ fn this_processors_implementation_is_the_portable_one_at_the_relay() {
         let mut material = [0; CgoKeys::LEN];
         rng.fill_bytes(&mut material);
         let keys = CgoKeys::from_key_material(&material);
-        let mut client = CgoClient::new();
-        client.add_hop(&keys);
+        let mut client = CgoHop::new(&keys);
         let [mut ours, mut reference] = BOTH.map(|by| by.relay(&keys));
         for _ in 0..50 {
             let command = ChanCmd::from(rng.random::<u8>());
             let mut body = message(&mut rng);
             let for_us = rng.random();
             if for_us {
-                client.encrypt_forward(0, command, &mut body);
+                client.originate(command, &mut body);
             }
             let mut expected = body;
             let expected_tag = reference.decrypt_forward(command, &mut expected);
@@ -332,7 +346,7 @@ fn this_processors_implementation_is_the_portable_one_at_the_relay() {
             assert_eq!(tag.is_some(), for_us);
             if !for_us {
                 // The client did not know of this cell.
-                client.hops[0].forward.before = *super::tag(&body);
+                client.forward.before = *super::tag(&body);
             }
 
             let command = ChanCmd::from(rng.random::<u8>());
@@ -429,9 +443,9 @@ fn what_lies_around_a_body_neither_matters_nor_changes() {
 
 #[test]
 fn the_cell_s_command_is_part_of_what_is_encrypted() {
-    let (mut client, mut relays, mut rng) = circuit(2);
+    let (mut hops, mut relays, mut rng) = circuit(2);
     let mut body = message(&mut rng);
-    client.encrypt_forward(0, ChanCmd::RELAY_EARLY, &mut body);
+    seal(&mut hops[..1], ChanCmd::RELAY_EARLY, &mut body);
     assert_eq!(outward(&mut relays, ChanCmd::RELAY, &mut body), None);
 }
 
@@ -452,10 +466,10 @@ proptest! {
         seed in any::<u64>(),
         bit in 0..BODY_LEN * 8,
     ) {
-        let (mut client, mut relays, mut rng) = circuit(seed);
+        let (mut hops, mut relays, mut rng) = circuit(seed);
         let sent = message(&mut rng);
         let mut body = sent;
-        client.encrypt_forward(2, ChanCmd::RELAY, &mut body);
+        seal(&mut hops, ChanCmd::RELAY, &mut body);
         body[bit / 8] ^= 1 << (bit % 8);
         prop_assert_eq!(outward(&mut relays, ChanCmd::RELAY, &mut body), None);
         let differ = |body: &[u8], sent: &[u8]| -> u32 {
@@ -466,7 +480,7 @@ proptest! {
 
         let sent = message(&mut rng);
         let mut body = sent;
-        client.encrypt_forward(2, ChanCmd::RELAY, &mut body);
+        seal(&mut hops, ChanCmd::RELAY, &mut body);
         prop_assert_eq!(outward(&mut relays, ChanCmd::RELAY, &mut body), None);
         let bits = differ(&body[TAG_LEN..], &sent[TAG_LEN..]);
         prop_assert!((1700..2250).contains(&bits), "{} bits differ", bits);

@@ -10,6 +10,7 @@ use weft_cell::frame::FrameError;
 use weft_cell::reason::DestroyReason;
 use weft_cell::relay::RelayError;
 use weft_core::handshake::HandshakeError as LinkHandshakeError;
+use weft_crypto::circuit::Unsaid;
 use weft_crypto::handshake::HandshakeError;
 
 use crate::tls::LinkTlsError;
@@ -74,6 +75,9 @@ pub enum LinkFault {
     /// The relay did not prove that it has the circuit's keys.
     #[error("{0}")]
     Circuit(#[from] HandshakeError),
+    /// The circuit has no way to say what is to be said: an error of ours.
+    #[error("{0}")]
+    Unsaid(#[from] Unsaid),
     /// A cell that has no place here.
     #[error("the relay sent {0}, which has no place here")]
     Unexpected(String),

@@ -17,8 +17,8 @@ use weft_cell::reason::DestroyReason;
 use weft_cell::relay::{self, RelayBody};
 use weft_cell::{Cell, ChanCmd, RelayCmd};
 use weft_core::handshake::Role;
+use weft_crypto::circuit::OriginCircuit;
 use weft_crypto::handshake::{fast, ntor};
-use weft_crypto::relay_cell::ClientCrypt;
 
 use super::error::{LinkFault, ProbeError, Step};
 use super::link::Link;
@@ -206,7 +206,7 @@ fn create_fast(
     link: &mut Link,
     circ_id: u32,
     rng: &mut impl CryptoRng,
-) -> Result<ClientCrypt, LinkFault> {
+) -> Result<OriginCircuit, LinkFault> {
     let handshake = fast::ClientState::start(rng);
     let request = CreateRequest::Fast { x: *handshake.x() };
     link.send_cell(&request.encode(circ_id)?)?;
@@ -218,8 +218,8 @@ fn create_fast(
         CreateReply::Fast { y, kh } => handshake.finish(&y, &kh)?,
         CreateReply::Created2 { .. } => return Err(unexpected(cell.command())),
     };
-    let mut crypt = ClientCrypt::new();
-    crypt.add_hop(&keys);
+    let mut crypt = OriginCircuit::new();
+    crypt.add_hop(&keys.into());
     Ok(crypt)
 }
 
@@ -227,13 +227,13 @@ fn create_fast(
 fn extend(
     link: &mut Link,
     circ_id: u32,
-    crypt: &mut ClientCrypt,
+    crypt: &mut OriginCircuit,
     extend2: &[u8],
     rng: &mut impl CryptoRng,
 ) -> Result<Extension, LinkFault> {
     let mut cell = Cell::new(circ_id, ChanCmd::RELAY_EARLY);
     relay::encode(cell.body_mut(), RelayCmd::EXTEND2, 0, extend2, rng)?;
-    crypt.encrypt_forward(0, cell.body_mut());
+    crypt.encrypt_forward(0, cell.command(), cell.body_mut())?;
     link.send_cell(&cell)?;
     loop {
         let mut cell = next_cell(link, circ_id)?;

@@ -6,8 +6,9 @@ use weft_cell::circ_msg::{CreateReply, CreateRequest, Extend2, Extended2, handsh
 use weft_cell::relay::{self, RelayBody};
 use weft_cell::{Cell, ChanCmd, RelayCmd};
 use weft_core::handshake::PeerIdentity;
+use weft_crypto::circuit::OriginCircuit;
 use weft_crypto::handshake::{self, ReplyParams, fast, ntor};
-use weft_crypto::relay_cell::{ClientCrypt, RelayCrypt};
+use weft_crypto::relay_cell::RelayCrypt;
 
 use crate::peer::{Identity, Peer};
 use crate::process::Weft;
@@ -19,7 +20,7 @@ pub(crate) const FIRST: u32 = 0x8000_0001;
 pub(crate) struct Circuit {
     /// On the client's link.
     pub(crate) id: u32,
-    crypt: ClientCrypt,
+    crypt: OriginCircuit,
 }
 
 impl Circuit {
@@ -32,8 +33,8 @@ impl Circuit {
         let Ok(CreateReply::Fast { y, kh }) = reply else {
             panic!("{reply:?}");
         };
-        let mut crypt = ClientCrypt::new();
-        crypt.add_hop(&state.finish(&y, &kh).unwrap());
+        let mut crypt = OriginCircuit::new();
+        crypt.add_hop(&state.finish(&y, &kh).unwrap().into());
         Circuit { id, crypt }
     }
 
@@ -45,8 +46,8 @@ impl Circuit {
         let state = ntor::ClientState::start(&rsa, onion_key, &mut peer.rng);
         peer.send(&create2(id, &state.onionskin()));
         let data = created2(&peer.expect(ChanCmd::CREATED2, id));
-        let mut crypt = ClientCrypt::new();
-        crypt.add_hop(&state.finish(&data).unwrap());
+        let mut crypt = OriginCircuit::new();
+        crypt.add_hop(&state.finish(&data).unwrap().into());
         Circuit { id, crypt }
     }
 
@@ -62,7 +63,9 @@ impl Circuit {
         let mut cell = Cell::new(self.id, outer);
         let stream = u16::from(command != RelayCmd::EXTEND2);
         relay::encode(cell.body_mut(), command, stream, data, &mut peer.rng).unwrap();
-        self.crypt.encrypt_forward(hop, cell.body_mut());
+        self.crypt
+            .encrypt_forward(hop, outer, cell.body_mut())
+            .unwrap();
         cell
     }
 
@@ -71,7 +74,9 @@ impl Circuit {
         let mut cell = Cell::new(self.id, ChanCmd::RELAY);
         relay::encode(cell.body_mut(), RelayCmd::DROP, 0, &[], &mut peer.rng).unwrap();
         cell.body_mut()[relay::field::LENGTH].copy_from_slice(&length.to_be_bytes());
-        self.crypt.encrypt_forward(0, cell.body_mut());
+        self.crypt
+            .encrypt_forward(0, cell.command(), cell.body_mut())
+            .unwrap();
         cell
     }
 
@@ -79,7 +84,9 @@ impl Circuit {
     pub(crate) fn cell_of_no_stream(&mut self, peer: &mut Peer, command: RelayCmd) -> Cell {
         let mut cell = Cell::new(self.id, ChanCmd::RELAY);
         relay::encode(cell.body_mut(), command, 0, &[], &mut peer.rng).unwrap();
-        self.crypt.encrypt_forward(0, cell.body_mut());
+        self.crypt
+            .encrypt_forward(0, cell.command(), cell.body_mut())
+            .unwrap();
         cell
     }
 
@@ -197,7 +204,7 @@ impl Through {
         let extended = Extended2::decode(&data).unwrap();
         circuit
             .crypt
-            .add_hop(&state.finish(&extended.data).unwrap());
+            .add_hop(&state.finish(&extended.data).unwrap().into());
         Through {
             client,
             circuit,

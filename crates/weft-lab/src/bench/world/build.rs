@@ -13,8 +13,8 @@ use weft_cell::circ_msg::{
 use weft_cell::reason::DestroyReason;
 use weft_cell::relay::{self, RelayBody};
 use weft_cell::{Cell, CellView, ChanCmd, RelayCmd};
+use weft_crypto::circuit::OriginCircuit;
 use weft_crypto::handshake::ntor;
-use weft_crypto::relay_cell::ClientCrypt;
 
 use super::{Circuit, Flow, INITIATOR, Peer, World};
 
@@ -26,7 +26,7 @@ pub(super) enum Build {
     /// CREATE2 has been sent.
     Creating(ntor::ClientState),
     /// EXTEND2 has been sent; the relay's layer.
-    Extending(ClientCrypt),
+    Extending(OriginCircuit),
     /// A cell that opens a circuit through a pipe has been sent.
     Announced,
 }
@@ -124,8 +124,8 @@ impl World {
         let keys = state.finish(&data).context(
             "the target's answer to CREATE2 does not prove that it has the ntor onion key",
         )?;
-        let mut crypt = ClientCrypt::new();
-        crypt.add_hop(&keys);
+        let mut crypt = OriginCircuit::new();
+        crypt.add_hop(&keys.into());
         let hop = self.hops.get(hop).context("a next hop that is not there")?;
         let (ipv4, ipv6) = match hop.address {
             SocketAddr::V4(address) => (Some(address), None),
@@ -149,7 +149,7 @@ impl World {
             &data,
             &mut self.rng,
         )?;
-        crypt.encrypt_forward(0, extend_cell.body_mut());
+        crypt.encrypt_forward(0, extend_cell.command(), extend_cell.body_mut())?;
         self.circuit(number)?.build = Some(Box::new(Build::Extending(crypt)));
         self.send(origin, &extend_cell)
     }
