@@ -1,4 +1,4 @@
-//! `cargo xtask roles`: what a client, an exit and a guard cost, beside C tor.
+//! `cargo xtask roles`: what a client, an exit and a guard cost, beside C tor and Arti's client.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,11 +8,14 @@ use clap::Args;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use weft_lab::machine::slug;
+use weft_lab::network::find;
 use weft_lab::roles::{self, Options};
 
 use crate::machine;
 
-/// Measures Weft and C tor as client, exit and guard in one private network.
+/// Measures Weft and C tor as client, exit and guard in one private network, and Arti as client.
+///
+/// Arti's client is used if it is installed (`cargo install --locked arti`).
 #[derive(Debug, Args)]
 pub(crate) struct RolesArgs {
     /// How often everything is measured.
@@ -30,6 +33,9 @@ pub(crate) struct RolesArgs {
     /// Measure the weft at this path, and build none.
     #[arg(long)]
     program: Option<PathBuf>,
+    /// Arti's client [default: the arti on PATH, if there is one].
+    #[arg(long)]
+    arti: Option<PathBuf>,
     /// Where the results go [default: bench/results/DATE-MACHINE-roles.json].
     #[arg(long)]
     out: Option<PathBuf>,
@@ -51,6 +57,7 @@ pub(crate) fn run(words: &RolesArgs) -> Result<()> {
     let now = OffsetDateTime::now_utc();
     let options = Options {
         weft,
+        arti: words.arti.clone().or_else(|| find("arti")),
         threads: words.threads,
         checkout: machine::root(),
         streams: words.streams,

@@ -18,6 +18,7 @@
 //! Starting waits, with a deadline and saying for what, until every relay is in the consensus of
 //! every authority and every client can use all of them.
 
+mod arti;
 mod authority;
 mod node;
 mod output;
@@ -572,11 +573,21 @@ impl Network {
     pub fn start_proxy(&mut self, nickname: &str, program: &Program) -> Result<&Proxy> {
         let mut node = Node::create(&self.folder, nickname)?;
         let socks = Port::reserve()?;
-        let text = self.common.proxy(nickname, node.folder(), socks.address());
-        node.write_torrc(&text)?;
+        let address = socks.address();
+        let text = match program.is_arti() {
+            true => arti::config(&self.directory()?, address),
+            false => self.common.proxy(nickname, node.folder(), address),
+        };
+        node.write(program.file(), &text)?;
         node.start(program, &mut self.guardian)?;
         self.proxies.push(Proxy { node, socks });
         self.proxies.last().context("the proxy that was added")
+    }
+
+    /// The authorities, for those who read no `DirAuthority` lines.
+    fn directory(&self) -> Result<Vec<arti::Known>> {
+        let known = |(relay, dir): &(Relay, Port)| arti::Known::of(relay, dir.address());
+        self.authorities.iter().map(known).collect()
     }
 
     /// Stops such a client; an error if it does not end well.

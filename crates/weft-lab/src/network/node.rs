@@ -13,11 +13,11 @@ use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 
 use super::output::Output;
-use super::program::Program;
+use super::program::{Program, TORRC};
 use crate::guardian::Guardian;
 use crate::process::Usage;
 
-/// How long a node may take to end after SIGTERM (its torrc says `ShutdownWaitLength 0`).
+/// How long a node may take to end after it was asked to (its torrc says `ShutdownWaitLength 0`).
 const FAREWELL: Duration = Duration::from_secs(15);
 
 /// How long a node may take to print its statistics.
@@ -63,7 +63,7 @@ impl Node {
 
     /// Its torrc.
     pub fn torrc(&self) -> PathBuf {
-        self.folder.join("torrc")
+        self.folder.join(TORRC)
     }
 
     /// Its control socket, if its torrc opens one.
@@ -85,11 +85,16 @@ impl Node {
     }
 
     pub(crate) fn write_torrc(&self, text: &str) -> Result<()> {
-        let path = self.torrc();
+        self.write(TORRC, text)
+    }
+
+    /// Writes a file into its folder.
+    pub(crate) fn write(&self, name: &str, text: &str) -> Result<()> {
+        let path = self.folder.join(name);
         fs::write(&path, text).with_context(|| format!("writing {}", path.display()))
     }
 
-    /// Starts `program` on the node's torrc, in a process group of its own that `guardian` watches.
+    /// Starts `program` on the node's configuration, in a process group of its own that `guardian` watches.
     pub(crate) fn start(&mut self, program: &Program, guardian: &mut Guardian) -> Result<()> {
         if self.child.is_some() {
             bail!("{} is running already", self.nickname);
@@ -99,7 +104,7 @@ impl Node {
             .join(format!("log-{}-{}", self.logs.len() + 1, program.name()));
         let (output, [stdout, stderr]) = Output::create(&log)?;
         let child = program
-            .command(&self.torrc())
+            .command(&self.folder.join(program.file()))
             .stdin(Stdio::null())
             .stdout(stdout)
             .stderr(stderr)
@@ -141,12 +146,14 @@ impl Node {
         Ok(())
     }
 
-    /// Asks it to end (SIGTERM) and waits; an error if it does not end or ends badly.
+    /// Asks it to end and waits; an error if it does not end or ends badly.
     pub(crate) fn stop(&mut self, guardian: &mut Guardian) -> Result<()> {
-        let status = self.end(Signal::SIGTERM, guardian)?;
+        let program = self.logs.last().map(|(program, _)| program);
+        let signal = program.map_or(Signal::SIGTERM, Program::farewell);
+        let status = self.end(signal, guardian)?;
         if status.is_some_and(|status| !status.success()) {
             bail!(
-                "{} ended badly after SIGTERM ({}); the end of its log:\n{}",
+                "{} ended badly after {signal} ({}); the end of its log:\n{}",
                 self.nickname,
                 status.map(|status| status.to_string()).unwrap_or_default(),
                 self.log_tail()
@@ -193,14 +200,16 @@ impl Node {
         self.logs.iter().map(read).collect()
     }
 
-    /// Asks it what it does (SIGUSR1) and returns the last lines that it printed.
+    /// Asks it what it does (SIGUSR1), if it knows how to tell, and returns the last lines that it printed.
     pub(crate) fn statement(&self) -> Result<String> {
         let pid = self
             .pid()
             .with_context(|| format!("{} is not running", self.nickname))?;
         let pid = Pid::from_raw(i32::try_from(pid).context("a process id beyond i32")?);
-        kill(pid, Signal::SIGUSR1).context("asking for statistics")?;
-        thread::sleep(ANSWER);
+        if self.logs.last().is_some_and(|(program, _)| program.tells()) {
+            kill(pid, Signal::SIGUSR1).context("asking for statistics")?;
+            thread::sleep(ANSWER);
+        }
         Ok(self.log_tail())
     }
 

@@ -1,14 +1,16 @@
-//! A program that takes C tor's `-f torrc`: `tor` itself, or `weft`.
+//! A program that takes C tor's `-f torrc`: `tor` itself, or `weft`. And Arti's client, which takes a
+//! configuration of its own.
 
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+use nix::sys::signal::Signal;
 
 use crate::control::Fingerprint;
 
-/// What to run for a node, and with which words besides `-f torrc`.
+/// What to run for a node, and with which words besides those that name its configuration.
 #[derive(Clone, Debug)]
 pub struct Program {
     name: String,
@@ -56,7 +58,17 @@ impl Program {
         })
     }
 
-    /// `tor`, or `weft-2` for Weft with two threads.
+    /// The `arti` at this path, which can be a client only.
+    pub fn arti(path: &Path) -> Result<Program> {
+        ensure!(path.is_file(), "there is no program at {}", path.display());
+        Ok(Program {
+            name: ARTI.into(),
+            path: path.to_owned(),
+            overrides: Vec::new(),
+        })
+    }
+
+    /// `tor`, `arti`, or `weft-2` for Weft with two threads.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -66,14 +78,47 @@ impl Program {
         self.name.starts_with("weft")
     }
 
-    /// The command that runs it with this torrc and no other.
-    pub(crate) fn command(&self, torrc: &Path) -> Command {
+    /// Whether it is Arti, which reads no torrc.
+    pub fn is_arti(&self) -> bool {
+        self.name == ARTI
+    }
+
+    /// The name of the file that it is configured by.
+    pub(crate) fn file(&self) -> &'static str {
+        match self.is_arti() {
+            true => "arti.toml",
+            false => TORRC,
+        }
+    }
+
+    /// The command that runs it with this configuration and no other.
+    pub(crate) fn command(&self, file: &Path) -> Command {
         let mut command = Command::new(&self.path);
+        if self.is_arti() {
+            // Its folder is under one in which everybody may write.
+            command
+                .args(["proxy", "--disable-fs-permission-checks", "--config"])
+                .arg(file);
+        } else {
+            command
+                .args(["--defaults-torrc", "/dev/null", "-f"])
+                .arg(file);
+        }
+        command.args(&self.overrides);
         command
-            .args(["--defaults-torrc", "/dev/null", "-f"])
-            .arg(torrc)
-            .args(&self.overrides);
-        command
+    }
+
+    /// The signal after which it ends with success: Arti handles Ctrl-C only.
+    pub(crate) fn farewell(&self) -> Signal {
+        match self.is_arti() {
+            true => Signal::SIGINT,
+            false => Signal::SIGTERM,
+        }
+    }
+
+    /// Whether SIGUSR1 makes it print what it does. Others are ended by it.
+    pub(crate) fn tells(&self) -> bool {
+        !self.is_arti()
     }
 
     /// Runs `--list-fingerprint`, which makes the identity keys if there are none.
@@ -106,6 +151,11 @@ impl Program {
         last.with_context(|| format!("{}: no fingerprint in its output:\n{text}", doing()))
     }
 }
+
+/// The name of Arti's client.
+const ARTI: &str = "arti";
+/// The file that the others read.
+pub(super) const TORRC: &str = "torrc";
 
 /// Finds a program in `PATH` and, because relays' programs often live there, in the `sbin` folders.
 pub fn find(name: &str) -> Option<PathBuf> {

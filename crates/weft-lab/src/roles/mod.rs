@@ -1,5 +1,6 @@
 //! What each role of a Tor node costs, Weft's and C tor's side by side in one private network: a
-//! client, an exit, a guard; and how soon a client is of use.
+//! client, an exit, a guard; and how soon a client is of use. Arti's client is measured beside theirs
+//! where it is installed.
 //!
 //! One network of C tor nodes stands for the whole experiment, with one relay, the *target*, that
 //! programs take turns to run, and clients that start from nothing for each measurement. Programs
@@ -11,11 +12,12 @@
 mod results;
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use crate::interop::takes_over;
 use crate::load::{Circuits, Place};
@@ -42,7 +44,9 @@ pub struct Options {
     pub weft: PathBuf,
     /// Its connection threads.
     pub threads: u32,
-    /// A checkout of its sources, to note the commit.
+    /// Arti's client, if it is there.
+    pub arti: Option<PathBuf>,
+    /// A checkout of Weft's sources, to note the commit.
     pub checkout: PathBuf,
     /// Streams at once.
     pub streams: usize,
@@ -67,7 +71,13 @@ pub struct Options {
 /// The network does not start, or a program does not do its role: nothing is left out silently.
 pub fn run(options: &Options, started_at: String) -> Result<Results> {
     let weft = Program::weft(&options.weft, Some(options.threads))?;
-    let (tor, surfing_tor) = (Program::tor()?, Program::tor_of_its_own()?);
+    let tor = Program::tor()?;
+    let mut clients = vec![("tor", Program::tor_of_its_own()?), ("weft", weft.clone())];
+    let mut version = None;
+    if let Some(path) = &options.arti {
+        clients.push(("arti", Program::arti(path)?));
+        version = Some(arti_version(path)?);
+    }
     let config = Config {
         authorities: 1,
         guards: 2,
@@ -99,7 +109,7 @@ pub fn run(options: &Options, started_at: String) -> Result<Results> {
             lab.relay(&mut network, name, program, seed)
                 .with_context(|| format!("{name} as relay"))?;
         }
-        for (name, program) in [("tor", &surfing_tor), ("weft", &weft)] {
+        for (name, program) in &clients {
             lab.client(&mut network, name, program, seed)
                 .with_context(|| format!("{name} as client"))?;
         }
@@ -113,6 +123,7 @@ pub fn run(options: &Options, started_at: String) -> Result<Results> {
         started_at,
         machine: Machine::here(&Cpus::here(), None),
         versions: Versions::here(&options.weft, &options.checkout, true),
+        arti: version,
         threads: options.threads,
         streams: options.streams,
         bytes: options.bytes,
@@ -120,6 +131,20 @@ pub fn run(options: &Options, started_at: String) -> Result<Results> {
         seed: options.seed,
         measures: results::measures(&lab.figures),
     })
+}
+
+/// What Arti calls itself, in one line: its version, the runtime and TLS that it was built with, and its
+/// optional features.
+fn arti_version(path: &Path) -> Result<String> {
+    let doing = || format!("{} --version", path.display());
+    let output = Command::new(path)
+        .arg("--version")
+        .output()
+        .with_context(doing)?;
+    ensure!(output.status.success(), "{}: {}", doing(), output.status);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    Ok(lines.join("; "))
 }
 
 /// One number of one run.

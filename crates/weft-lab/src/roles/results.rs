@@ -76,13 +76,34 @@ impl Figure {
         }
     }
 
+    /// It is of a client in the network that all programs are measured in: so Arti has one too.
+    pub fn of_clients(self) -> bool {
+        matches!(
+            self,
+            Figure::ClientDown
+                | Figure::ClientUp
+                | Figure::FromNothing
+                | Figure::WarmFirstByte
+                | Figure::OneCircuit
+                | Figure::ClientMemory
+        )
+    }
+
+    /// The most that Weft's median may be, divided by Arti's.
+    pub fn bar_beside_arti(self) -> Option<f64> {
+        match self {
+            Figure::WarmFirstByte => Some(0.7),
+            _ => None,
+        }
+    }
+
     /// More is better.
     pub fn more_is_better(self) -> bool {
         matches!(self, Figure::OneCircuit | Figure::OneCircuitAlone)
     }
 }
 
-/// One figure of both programs.
+/// One figure of all programs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measure {
     /// Which.
@@ -91,8 +112,18 @@ pub struct Measure {
     pub tor: Summary,
     /// Weft's.
     pub weft: Summary,
-    /// How many times better Weft is, by the medians.
+    /// How many times better Weft is than C tor, by the medians.
     pub times_better: f64,
+    /// Arti's, of clients only, and only if it was there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arti: Option<Summary>,
+}
+
+impl Measure {
+    /// Weft's median divided by Arti's.
+    pub fn beside_arti(&self) -> Option<f64> {
+        Some(self.weft.median / self.arti?.median)
+    }
 }
 
 /// An experiment.
@@ -106,6 +137,9 @@ pub struct Results {
     pub machine: Machine,
     /// What ran.
     pub versions: Versions,
+    /// What Arti's client calls itself, with its optional features, if it was there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arti: Option<String>,
     /// Weft's connection threads.
     pub threads: u32,
     /// Streams at once.
@@ -120,7 +154,7 @@ pub struct Results {
     pub measures: Vec<Measure>,
 }
 
-/// Samples as figures; those that one program lacks are left out.
+/// Samples as figures; those that Weft or C tor lacks are left out.
 pub(super) fn measures(samples: &[Sample]) -> Vec<Measure> {
     let of = |figure: Figure, program: &str| {
         let numbers = samples
@@ -141,6 +175,7 @@ pub(super) fn measures(samples: &[Sample]) -> Vec<Measure> {
                 tor,
                 weft,
                 times_better,
+                arti: of(figure, "arti"),
             })
         })
         .collect()
@@ -150,8 +185,8 @@ pub(super) fn measures(samples: &[Sample]) -> Vec<Measure> {
 pub fn table(results: &Results) -> String {
     use std::fmt::Write as _;
     let mut text = format!(
-        "{:<26}{:>22}{:>22}{:>14}\n",
-        "", "tor", "weft", "times better"
+        "{:<26}{:>22}{:>22}{:>14}{:>22}{:>13}\n",
+        "", "tor", "weft", "times better", "arti", "weft / arti"
     );
     let cell = |summary: &Summary| {
         format!(
@@ -160,7 +195,7 @@ pub fn table(results: &Results) -> String {
         )
     };
     for measure in &results.measures {
-        let _ = writeln!(
+        let _ = write!(
             text,
             "{:<26}{:>22}{:>22}{:>14.2}",
             measure.figure.words(),
@@ -168,6 +203,16 @@ pub fn table(results: &Results) -> String {
             cell(&measure.weft),
             measure.times_better
         );
+        if let (Some(arti), Some(ratio)) = (&measure.arti, measure.beside_arti()) {
+            let _ = write!(text, "{:>22}{ratio:>13.2}", cell(arti));
+            if let Some(bar) = measure.figure.bar_beside_arti() {
+                let verdict = if ratio <= bar { "met" } else { "missed" };
+                let _ = write!(text, "  bar {bar}: {verdict}");
+            }
+        } else if measure.figure.of_clients() {
+            text += "  not run: arti is not installed";
+        }
+        text.push('\n');
     }
     text
 }
@@ -198,6 +243,71 @@ mod tests {
         assert_eq!(
             times,
             [(Figure::ClientDown, 4.0), (Figure::OneCircuit, 3.0)]
+        );
+    }
+
+    /// A results file of before Arti was measured.
+    const OLD: &str = r#"{
+        "schema": 2, "started_at": "2026-01-02T03:04:05Z",
+        "machine": {
+            "name": "m", "cpu": "Some Processor", "cores": 2, "logical_cpus": 2, "memory_bytes": 8,
+            "kernel": "Linux 6", "governor": null, "virtual_machine": true, "cpu_flags": [],
+            "load_average_before": ""
+        },
+        "versions": {
+            "weft": "weft 0", "tor": "tor 0", "rustc": null, "commit": null, "dirty": false,
+            "built_here": true
+        },
+        "threads": 1, "streams": 8, "bytes": 1, "repetitions": 1, "seed": 1,
+        "measures": [
+            {
+                "figure": "exit-down", "times_better": 2.0,
+                "tor": { "median": 4.0, "min": 4.0, "max": 4.0, "count": 1 },
+                "weft": { "median": 2.0, "min": 2.0, "max": 2.0, "count": 1 }
+            },
+            {
+                "figure": "warm-first-byte", "times_better": 2.0,
+                "tor": { "median": 40.0, "min": 40.0, "max": 40.0, "count": 1 },
+                "weft": { "median": 20.0, "min": 20.0, "max": 20.0, "count": 1 }
+            }
+        ]
+    }"#;
+
+    #[test]
+    fn without_arti_a_clients_rows_say_so() {
+        let old: Results = serde_json::from_str(OLD).expect("an old file can be read");
+        let table = table(&old);
+        let lines: Vec<&str> = table.lines().collect();
+        assert!(!lines[1].contains("arti"), "{table}");
+        assert!(
+            lines[2].ends_with("not run: arti is not installed"),
+            "{table}"
+        );
+        let new = serde_json::to_value(&old).expect("JSON");
+        let before: serde_json::Value = serde_json::from_str(OLD).expect("JSON");
+        assert_eq!(new["measures"], before["measures"]);
+    }
+
+    #[test]
+    fn the_bar_is_wefts_part_of_artis() {
+        let mut results: Results = serde_json::from_str(OLD).expect("an old file can be read");
+        let mut beside = |arti: f64| {
+            results.measures[1].arti = Summary::of([arti]);
+            table(&results)
+                .lines()
+                .nth(2)
+                .unwrap_or_default()
+                .to_owned()
+        };
+        assert!(
+            beside(40.0).ends_with("0.50  bar 0.7: met"),
+            "{}",
+            beside(40.0)
+        );
+        assert!(
+            beside(25.0).ends_with("0.80  bar 0.7: missed"),
+            "{}",
+            beside(25.0)
         );
     }
 }
