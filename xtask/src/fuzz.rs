@@ -112,7 +112,8 @@ fn build_selected(targets: &[String]) -> Result<()> {
     command
         .current_dir(root())
         .env("RUSTC_WORKSPACE_WRAPPER", fuzz_dir().join("rustc-cov"))
-        .args(["build", "--quiet", "--package", "weft-fuzz"])
+        // Not the package alone: features, and so the dependencies, shall be those of the dev build.
+        .args(["build", "--quiet", "--workspace"])
         .arg("--target-dir")
         .arg(target_dir());
     for target in targets {

@@ -171,7 +171,8 @@ fn page() -> Result<Outcome> {
     }
     check(
         machine::cargo()
-            .args(["test", "--package", "weft", "--test", "page", "--"])
+            // Of the whole workspace, or dependencies would have other features, and be compiled again.
+            .args(["test", "--workspace", "--test", "page", "--"])
             .args(["--nocapture", "--test-threads", "1"]),
     )
 }
