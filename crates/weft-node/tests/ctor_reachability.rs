@@ -18,8 +18,9 @@ use weft_node::reachability::{LinkFault, Probe, ProbeError, Step};
 
 use ctor::{CTor, Contact, PATIENCE};
 
-/// How long a probe waits that has nothing to wait for.
-const IN_VAIN: Duration = Duration::from_secs(2);
+/// How long a probe waits that has nothing to wait for: long enough for all that comes before, on a
+/// machine that has much else to do.
+const IN_VAIN: Duration = Duration::from_secs(10);
 
 fn probe(via: Contact, own: Contact) -> Probe {
     Probe {
@@ -134,7 +135,7 @@ fn a_relay_that_does_not_listen_is_not_found_reachable() {
 
     let mut filtered = probe(via, nobody(silence()));
     filtered.timeout = IN_VAIN;
-    let error = fail(&filtered, &["within 2 seconds", "firewall"]);
+    let error = fail(&filtered, &["within 10 seconds", "firewall"]);
     assert!(matches!(error, ProbeError::NoAnswer { .. }), "{error:?}");
     assert!(error.is_verdict());
 }
@@ -161,13 +162,12 @@ fn another_relay_than_the_one_wanted_is_not_asked() {
 #[test]
 fn what_is_no_relay_cannot_be_asked() {
     let own = nobody(closed_port().1);
-    let ask = |addr| Probe {
-        timeout: IN_VAIN,
-        ..probe(nobody(addr), own)
-    };
+    let ask = |addr| probe(nobody(addr), own);
     let says_nothing_about_us = "this says nothing about our own port yet";
 
-    let error = fail(&ask(silence()), &["TLS", says_nothing_about_us]);
+    let mut hung = ask(silence());
+    hung.timeout = IN_VAIN;
+    let error = fail(&hung, &["TLS", says_nothing_about_us]);
     assert!(matches!(
         error,
         ProbeError::Via {

@@ -17,7 +17,7 @@ use crate::peer::{Identity, identity};
 
 /// How long anything that must happen may take. Nothing is measured by it: it ends tests that
 /// would otherwise hang.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Polls a condition until it holds.
 pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
