@@ -116,6 +116,7 @@ impl Logging {
         let fallback;
         let lines = match (options.lines.is_empty(), self.quiet) {
             (false, _) => options.lines.as_slice(),
+            (true, _) if options.no_stdout => &[],
             (true, Quiet::Silent) => &[],
             (true, quiet) => {
                 let least = if quiet == Quiet::Hush {

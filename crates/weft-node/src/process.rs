@@ -6,11 +6,13 @@
 //! then keys and state.
 
 pub mod cpu;
+pub mod daemon;
 pub mod dir;
 pub mod file;
 pub mod limits;
 pub mod lock;
 pub mod machine;
+pub mod manager;
 pub mod pid;
 pub mod state;
 pub mod user;

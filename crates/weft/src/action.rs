@@ -1,6 +1,7 @@
 //! What the program is asked to do instead of, or before, running the node.
 
 use std::io::{self, Write as _};
+use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, bail};
@@ -8,6 +9,7 @@ use rand::RngExt as _;
 use weft_node::control::auth::hash_password;
 use weft_node::keys::RelayKeys;
 use weft_node::logging::Logging;
+use weft_node::process::daemon::{self, Side};
 use weft_node::process::lock::{DataDirLock, LockError};
 use weft_node::relay::{self, Context, key_config};
 use weft_node::torrc::known::{KNOWN, deprecated_names};
@@ -47,12 +49,12 @@ pub(crate) fn immediate(command_line: &CommandLine) -> anyhow::Result<bool> {
     Ok(true)
 }
 
-/// Does what the configuration is for.
+/// Does what the configuration is for, and says how that went.
 pub(crate) fn with_options(
     command_line: &CommandLine,
     loaded: Loaded,
     logging: &Logging,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<ExitCode> {
     match command_line.action {
         Action::VerifyConfig if command_line.quiet == Quiet::No => {
             print("Configuration was valid\n")
@@ -60,8 +62,9 @@ pub(crate) fn with_options(
         Action::VerifyConfig => Ok(()),
         Action::DumpConfig(kind) => print(dump(&loaded.options.settings, &loaded.defaults, kind)),
         Action::ListFingerprint(kind) => list_fingerprint(&loaded.options, kind),
-        _ => run(command_line, loaded, logging),
-    }
+        _ => return run(command_line, loaded, logging),
+    }?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Prints the nickname and the fingerprint as `tor --list-fingerprint` does. A relay that has no
@@ -85,7 +88,21 @@ fn list_fingerprint(options: &Options, kind: FingerprintKind) -> anyhow::Result<
     print(format!("{} {fingerprint}\n", options.identity.nickname))
 }
 
-fn run(command_line: &CommandLine, loaded: Loaded, logging: &Logging) -> anyhow::Result<()> {
+fn run(command_line: &CommandLine, loaded: Loaded, logging: &Logging) -> anyhow::Result<ExitCode> {
+    // First: only a process of one thread, which has opened nothing, becomes two.
+    let background = match loaded.options.process.run_as_daemon {
+        false => None,
+        true => match daemon::split()? {
+            Side::Background(background) => Some(background),
+            Side::Foreground(waiting) => {
+                return Ok(match waiting.is_up() {
+                    true => ExitCode::SUCCESS,
+                    // The other one has said why.
+                    false => ExitCode::FAILURE,
+                });
+            }
+        },
+    };
     logging
         .apply(&loaded.options.log, None)
         .context("cannot set up the log")?;
@@ -93,8 +110,10 @@ fn run(command_line: &CommandLine, loaded: Loaded, logging: &Logging) -> anyhow:
         command_line: command_line.clone(),
         host: Host::system(),
         logging: logging.clone(),
+        background,
     };
-    Ok(relay::run(loaded.options, context)?)
+    relay::run(loaded.options, context)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn lines<'a>(words: impl Iterator<Item = &'a str>) -> String {

@@ -66,14 +66,12 @@ fn run() -> anyhow::Result<ExitCode> {
         told(&report)
     })?;
     loaded.report.log();
-    if let Err(why) = action::with_options(&command_line, loaded, &logging) {
+    action::with_options(&command_line, loaded, &logging).inspect_err(|why| {
         if is_read_by_a_program() {
             let start: Option<&StartError> = why.downcast_ref();
-            logging::failed(&story(&why), start.and_then(StartError::in_tors_words));
+            logging::failed(&story(why), start.and_then(StartError::in_tors_words));
         }
-        return Err(why);
-    }
-    Ok(ExitCode::SUCCESS)
+    })
 }
 
 /// Programs that start a Tor (Stem, browsers) read in its log on standard output why it ended.

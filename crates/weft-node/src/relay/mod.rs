@@ -54,7 +54,9 @@ use weft_sync::wake::WakeFlag;
 use crate::client::ToClient;
 use crate::keys::RelayKeys;
 use crate::logging::{Logging, RateLimit};
+use crate::process::daemon::Background;
 use crate::process::lock::DataDirLock;
+use crate::process::manager::ServiceManager;
 use crate::process::pid::PidFile;
 use crate::reachability::{ProbeError, Reachability};
 use crate::thread::ConnectionThread;
@@ -91,6 +93,8 @@ pub struct Context {
     pub host: Host,
     /// To reopen logs on SIGHUP.
     pub logging: Logging,
+    /// With RunAsDaemon: who waits for the relay to be up.
+    pub background: Option<Background>,
 }
 
 /// The running relay. See the module.
@@ -159,6 +163,8 @@ struct Relay {
     skew_lines: RateLimit,
     rng: StdRng,
     pid_file: Option<PidFile>,
+    /// Who started the process.
+    manager: ServiceManager,
     _lock: DataDirLock,
 }
 
@@ -187,6 +193,10 @@ impl Relay {
         } else {
             wait
         };
+        let wait = self
+            .manager
+            .patience(now)
+            .map_or(wait, |most| wait.min(most));
         let mut wait = if wait.is_zero() || self.flag.prepare_sleep() {
             wait
         } else {
@@ -234,6 +244,7 @@ impl Relay {
             self.last_tick = now;
             self.tick(now);
         }
+        self.manager.alive(now);
         self.act(now);
         for thread in &mut self.threads {
             thread.flush();

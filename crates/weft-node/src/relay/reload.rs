@@ -12,6 +12,7 @@ impl Relay {
     /// SIGHUP: the configuration again, logs reopened, keys reread, descriptor republished.
     pub(super) fn reload(&mut self, now: Instant) {
         notice!("Received reload signal (hup). Reloading config and resetting internal state.");
+        self.manager.reloading();
         let mut republish = Some("config change");
         if !self.options.process.reload_on_sighup {
             notice!("Not reloading the configuration, as __ReloadTorrcOnSIGHUP says.");
@@ -39,6 +40,7 @@ impl Relay {
         if let Some(reason) = republish {
             self.directory(Command::Publish(reason));
         }
+        self.manager.ready();
     }
 
     /// Reads the configuration and puts it into force; or nothing of it, if any of it fails.

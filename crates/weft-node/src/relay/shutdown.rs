@@ -46,6 +46,7 @@ impl Shutdown {
 impl Relay {
     /// Ends everything in order.
     pub(super) fn end(mut self) -> io::Result<()> {
+        self.manager.stopping(STOP_PATIENCE);
         self.end_client();
         for thread in &mut self.threads {
             thread.send(ToThread::Stop);

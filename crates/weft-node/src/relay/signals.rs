@@ -127,6 +127,7 @@ impl Relay {
                      exit now.",
                     wait.as_secs()
                 );
+                self.manager.stopping(wait);
                 self.controller.drain();
                 self.shutdown.after(wait, now);
             }

@@ -35,9 +35,11 @@ use super::{Context, Relay, SIGNAL, exits, limits, upkeep};
 use crate::keys::{KeyConfig, KeyError, RelayKeys};
 use crate::logging::RateLimit;
 use crate::notice;
+use crate::process::daemon::DaemonError;
 use crate::process::dir::{DirError, check_private};
 use crate::process::limits::LimitError;
 use crate::process::lock::{DataDirLock, LockError, PATIENCE};
+use crate::process::manager::ServiceManager;
 use crate::process::pid::PidFile;
 use crate::process::user::UserError;
 use crate::process::{file, machine, state, user};
@@ -106,6 +108,9 @@ pub enum StartError {
          it can be read"
     )]
     Dns(String),
+    /// The background.
+    #[error(transparent)]
+    Daemon(#[from] DaemonError),
     /// The system: threads, event loops.
     #[error("the operating system refused what the relay needs: {0}")]
     System(#[from] io::Error),
@@ -391,6 +396,7 @@ fn start(options: Options, context: Context) -> Result<Relay, StartError> {
         skew_lines: RateLimit::new(QUIET),
         rng,
         pid_file,
+        manager: ServiceManager::of_this_process(now),
         _lock: lock,
     };
     relay.start_control();
@@ -398,6 +404,10 @@ fn start(options: Options, context: Context) -> Result<Relay, StartError> {
     relay.directory(Command::Reachable { ipv4, ipv6 });
     relay.publish_descriptor();
     relay.tell_metrics(Instant::now());
+    if let Some(background) = relay.context.background.take() {
+        background.detach(&relay.options.files.data_directory)?;
+    }
+    relay.manager.ready();
     Ok(relay)
 }
 

@@ -33,7 +33,7 @@ use super::private_authority::authority_options;
 use super::report::Report;
 use super::settings::Settings;
 use super::validate::validate;
-use crate::logging::{LogLine, SafeLogging};
+use crate::logging::{Destination, LogLine, SafeLogging};
 
 /// The longest path of a data directory (config.c, `validate_data_directories`): Unix sockets and
 /// file names below it have to fit too.
@@ -290,7 +290,7 @@ impl Build<'_> {
         ];
         paths.extend(files.pid_file.as_deref().map(|path| ("PidFile", path)));
         for line in &log.lines {
-            if let crate::logging::Destination::File(path) = &line.to {
+            if let Destination::File(path) = &line.to {
                 paths.push(("Log", path));
             }
         }
@@ -579,8 +579,17 @@ impl Build<'_> {
 
     fn log(&mut self) -> LogOptions {
         let mut lines: Vec<LogLine> = Vec::new();
+        let no_stdout = self.settings.flag("RunAsDaemon");
         for line in self.settings.lines("Log") {
             match parse_log_line(&line.value, &|path| self.host.expand(path)) {
+                Ok(LogLine {
+                    to: Destination::Stdout | Destination::Stderr,
+                    ..
+                }) if no_stdout => {
+                    let text = "Log: there is no standard output with RunAsDaemon; log to a file \
+                                or to syslog";
+                    self.report.warn(Some(&line.origin), text.to_owned());
+                }
                 Ok(parsed) => lines.push(parsed),
                 Err(why) => self.report.error(Some(&line.origin), format!("Log: {why}")),
             }
@@ -588,6 +597,7 @@ impl Build<'_> {
         let granularity = usable_granularity(self.settings.number("LogTimeGranularity"));
         LogOptions {
             lines,
+            no_stdout,
             safe: safe_logging(self.settings.text("SafeLogging").unwrap_or("0"))
                 .unwrap_or_default(),
             granularity: Duration::from_millis(u64::try_from(granularity).unwrap_or(1000)),
@@ -647,6 +657,7 @@ impl Build<'_> {
             user: self.settings.text("User").map(str::to_owned),
             shutdown_wait_length: self.seconds("ShutdownWaitLength"),
             reload_on_sighup: self.settings.flag("__ReloadTorrcOnSIGHUP"),
+            run_as_daemon: self.settings.flag("RunAsDaemon"),
         }
     }
 }

@@ -985,7 +985,7 @@ pub static KNOWN: [Known; 458] = [
     known("RelayBandwidthRate", Kind::Memory, Some("0")).supported(),
     known("RephistTrackTime", Kind::Seconds, Some("24 hours")),
     known("RunAsDaemon", Kind::Bool, Some("0"))
-        .same_as(&["0"])
+        .supported()
         .immutable(),
     obsolete("RunTesting"),
     known("SafeLogging", Kind::Text, Some("1")).supported(),

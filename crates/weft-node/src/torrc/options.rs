@@ -475,8 +475,11 @@ pub struct ControlOptions {
 /// What is logged, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogOptions {
-    /// `Log`. Empty: notices to standard output (`--hush`: warnings; `--quiet`: nothing).
+    /// `Log`. Empty: notices to standard output (`--hush`: warnings; `--quiet`: nothing), where
+    /// there is one.
     pub lines: Vec<LogLine>,
+    /// `RunAsDaemon`: there is no standard output.
+    pub no_stdout: bool,
     /// `SafeLogging`.
     pub safe: SafeLogging,
     /// `LogTimeGranularity`: a divisor or a multiple of one second.
@@ -498,6 +501,7 @@ impl Default for LogOptions {
     fn default() -> Self {
         Self {
             lines: Vec::new(),
+            no_stdout: false,
             safe: SafeLogging::All,
             granularity: Duration::from_secs(1),
             truncate: false,
@@ -531,6 +535,8 @@ pub struct ProcessOptions {
     pub shutdown_wait_length: Duration,
     /// `__ReloadTorrcOnSIGHUP`.
     pub reload_on_sighup: bool,
+    /// `RunAsDaemon`: go into the background.
+    pub run_as_daemon: bool,
 }
 
 impl Options {
