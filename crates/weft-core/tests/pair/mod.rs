@@ -33,6 +33,30 @@ use crate::world::{OWN_ED, OWN_RSA, World};
 pub const CIRCUIT: OriginId = OriginId(7);
 pub const CLIENT: PeerIdentity = PeerIdentity::Unauthenticated;
 
+/// Begins the circuit, over a link to its first hop that is opened for it: that link.
+fn launch(origin: &mut World, create: CreateRequest) -> ConnectionId {
+    origin.controller.serve_client();
+    let command = OriginCommand::Launch {
+        circuit: CIRCUIT,
+        first: LinkTarget {
+            addrs: vec!["127.0.0.9:9001".parse().unwrap()],
+            rsa: OWN_RSA,
+            ed25519: Some(OWN_ED),
+        },
+        create,
+    };
+    origin.controller.origin(command, origin.now);
+    origin.do_actions();
+    let connect = origin.connects.pop().unwrap();
+    let identity = PeerIdentity::Relay {
+        rsa: OWN_RSA,
+        ed25519: OWN_ED,
+    };
+    let thread = usize::from(connect.thread.0);
+    origin.open(connect.connection, thread, true, identity);
+    connect.connection
+}
+
 /// An origin, and the exit at the other end of its circuit of one hop.
 pub struct Pair {
     pub origin: World,
@@ -64,34 +88,15 @@ impl Pair {
         let public = exit.onion_keys.current_public();
         let (state, onionskin) =
             ntor_v3::ClientState::start(&OWN_ED, &public, &wishes, origin.rng()).unwrap();
-        origin.controller.serve_client();
-        origin.controller.origin(
-            OriginCommand::Launch {
-                circuit: CIRCUIT,
-                first: LinkTarget {
-                    addrs: vec!["127.0.0.9:9001".parse().unwrap()],
-                    rsa: OWN_RSA,
-                    ed25519: Some(OWN_ED),
-                },
-                create: CreateRequest::Create2 {
-                    handshake_type: 3,
-                    data: onionskin,
-                },
-            },
-            origin.now,
-        );
-        origin.do_actions();
-        let connect = origin.connects.pop().unwrap();
-        let thread = usize::from(connect.thread.0);
-        let identity = PeerIdentity::Relay {
-            rsa: OWN_RSA,
-            ed25519: OWN_ED,
+        let create = CreateRequest::Create2 {
+            handshake_type: 3,
+            data: onionskin,
         };
-        origin.open(connect.connection, thread, true, identity);
+        let link = launch(&mut origin, create);
         let mut pair = Pair {
             origin,
             exit,
-            links: (connect.connection, accepted),
+            links: (link, accepted),
             applications: BTreeMap::new(),
         };
         pair.pump();
@@ -251,28 +256,8 @@ impl TwoHops {
     /// Both hops have agreed on this.
     pub fn with_flow(seed: u64, flow: HopFlow) -> Self {
         let mut origin = World::new(1, seed);
-        origin.controller.serve_client();
-        origin.controller.origin(
-            OriginCommand::Launch {
-                circuit: CIRCUIT,
-                first: LinkTarget {
-                    addrs: vec!["127.0.0.9:9001".parse().unwrap()],
-                    rsa: OWN_RSA,
-                    ed25519: Some(OWN_ED),
-                },
-                create: CreateRequest::Fast { x: [1; 20] },
-            },
-            origin.now,
-        );
-        origin.do_actions();
-        let connect = origin.connects.pop().unwrap();
-        let identity = PeerIdentity::Relay {
-            rsa: OWN_RSA,
-            ed25519: OWN_ED,
-        };
-        origin.open(connect.connection, 0, true, identity);
+        let link = launch(&mut origin, CreateRequest::Fast { x: [1; 20] });
         origin.settle();
-        let link = connect.connection;
         let circ_id = origin.take(link).expect("CREATE_FAST").circ_id();
         let reply = CreateReply::Fast {
             y: [2; 20],
