@@ -5,6 +5,8 @@
 //! controller ([`ToController`]), and back ([`FromController`]). Every message is owned: sending it
 //! gives it away.
 
+mod report;
+
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,8 +21,9 @@ use crate::address::{ConnectionId, EdgeAddr, HalfAddr, ThreadId};
 use crate::ended::Left;
 use crate::flow::Terms;
 use crate::handshake::PeerIdentity;
-use crate::memory::AgeHistogram;
 use crate::origin::{AppRefusal, HopFlow, OriginEvent, OriginId, StreamOpening};
+
+pub use report::{RendezvousTotals, Report, RingDepths, StreamTotals, Totals};
 
 /// One relay cell on its way to the half that owns the next link. Its circuit id is meaningless
 /// here; the receiving half writes its own.
@@ -382,223 +385,6 @@ pub enum ToController {
     },
     /// The periodic report (seeds/000 4.3, 4.5).
     Report(Box<Report>),
-}
-
-/// What a connection thread tells about itself, about once a second.
-#[derive(Clone, Debug)]
-pub struct Report {
-    /// Which thread.
-    pub thread: ThreadId,
-    /// Recent load: EWMA of bytes read and written, per second.
-    pub bytes_per_second: f64,
-    /// Bytes in cell queues by the age of their circuit's oldest cell.
-    pub queued: AgeHistogram,
-    /// Bytes in TLS and socket buffers.
-    pub buffered: u64,
-    /// Open links.
-    pub links: u32,
-    /// Circuit halves.
-    pub halves: u32,
-    /// Of these, halves with keys: the circuits, each counted once.
-    pub circuits: u32,
-    /// Edges.
-    pub edges: u32,
-    /// How deep its rings were.
-    pub rings: RingDepths,
-    /// Processor time of the thread since it started.
-    pub cpu: Duration,
-    /// Totals since the thread started.
-    pub totals: Totals,
-}
-
-/// How full a connection thread found its rings when it came to empty them: the most since its
-/// last report.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RingDepths {
-    /// Control messages from any one thread.
-    pub control: u32,
-    /// Batches of cells from any one thread.
-    pub cells: u32,
-    /// Messages from the controller.
-    pub controller: u32,
-    /// Cells for other threads that found no room; as of the report.
-    pub stuck_cells: u32,
-}
-
-impl RingDepths {
-    /// Notes the lengths of one thread's lanes.
-    pub fn see_peer(&mut self, control: usize, cells: usize) {
-        raise(&mut self.control, control);
-        raise(&mut self.cells, cells);
-    }
-
-    /// Notes the length of the controller's lane.
-    pub fn see_controller(&mut self, messages: usize) {
-        raise(&mut self.controller, messages);
-    }
-}
-
-/// Raises a mark to a length.
-fn raise(mark: &mut u32, length: usize) {
-    *mark = (*mark).max(u32::try_from(length).unwrap_or(u32::MAX));
-}
-
-/// Counters of one connection thread since it started. Only ever grow.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Totals {
-    /// Bytes read from sockets, TLS included; none of private addresses, unless these count
-    /// (`CountPrivateBandwidth`).
-    pub bytes_read: u64,
-    /// Bytes written to sockets, in the same way.
-    pub bytes_written: u64,
-    /// Of `bytes_read`, over IPv6.
-    pub bytes_read_ipv6: u64,
-    /// Of `bytes_written`, over IPv6.
-    pub bytes_written_ipv6: u64,
-    /// Relay cells passed on.
-    pub cells_relayed: u64,
-    /// Relay cells that were for this relay.
-    pub cells_recognized: u64,
-    /// Cells for circuits that are gone, or of unknown commands.
-    pub cells_dropped: u64,
-    /// Padding cells received.
-    pub padding_received: u64,
-    /// Padding cells sent.
-    pub padding_sent: u64,
-    /// DESTROY cells received.
-    pub destroys_received: u64,
-    /// RELAY_DROP messages received.
-    pub drops_received: u64,
-    /// Circuits closed because a cell queue reached its bound.
-    pub queues_overflowed: u64,
-    /// Of these, by a queue away from the circuit's origin.
-    pub queues_overflowed_away: u64,
-    /// Circuits closed to free memory.
-    pub killed_for_memory: u64,
-    /// Bytes that this freed.
-    pub freed_for_memory: u64,
-    /// Circuits closed because something waited too long.
-    pub timed_out: u64,
-    /// Circuits closed for breaking the protocol.
-    pub protocol_errors: u64,
-    /// What streams did.
-    pub streams: StreamTotals,
-    /// Scheduler runs.
-    pub scheduler_runs: u64,
-    /// Requests of clients and onion services that meet here.
-    pub rendezvous: RendezvousTotals,
-    /// Turns of the thread's loop.
-    pub turns: u64,
-    /// Times that reading waited for the bandwidth that all connections share.
-    pub reads_limited: u64,
-    /// The same of writing.
-    pub writes_limited: u64,
-}
-
-/// What became of requests about rendezvous (rend-spec-v3 4.1), as far as connection threads decide
-/// that.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RendezvousTotals {
-    /// ESTABLISH_RENDEZVOUS that were granted.
-    pub established: u64,
-    /// Those on circuits that are for something else.
-    pub establish_unsuitable: u64,
-    /// Those that are no cookie.
-    pub establish_malformed: u64,
-    /// Those whose circuit went before the answer.
-    pub establish_dead: u64,
-    /// RENDEZVOUS1 whose circuit was joined to the one that waited.
-    pub joined: u64,
-    /// Those on circuits that are for something else.
-    pub join_unsuitable: u64,
-    /// Those without a whole cookie.
-    pub join_malformed: u64,
-    /// Those for which nobody waited any more when it came to joining.
-    pub join_dead: u64,
-}
-
-/// What streams that end here did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StreamTotals {
-    /// BEGINs received.
-    pub begin: u64,
-    /// BEGIN_DIRs received.
-    pub begin_dir: u64,
-    /// RESOLVEs received.
-    pub resolve: u64,
-    /// Streams that were connected.
-    pub connected: u64,
-    /// Bytes taken off circuits.
-    pub delivered: u64,
-    /// Bytes put onto circuits.
-    pub packaged: u64,
-    /// Streams ended because their socket took nothing while too much came.
-    pub overflowed: u64,
-    /// SENDMEs, XONs and XOFFs that broke the rules.
-    pub flow_violations: u64,
-    /// Messages of streams that we ended, from far ends that did not know yet.
-    pub late: u64,
-    /// BEGINs and RESOLVEs past what one circuit may ask for.
-    pub too_many: u64,
-}
-
-impl StreamTotals {
-    /// Adds another thread's counters.
-    fn add(&mut self, other: &StreamTotals) {
-        self.begin += other.begin;
-        self.begin_dir += other.begin_dir;
-        self.resolve += other.resolve;
-        self.connected += other.connected;
-        self.too_many += other.too_many;
-        self.delivered += other.delivered;
-        self.packaged += other.packaged;
-        self.overflowed += other.overflowed;
-        self.flow_violations += other.flow_violations;
-        self.late += other.late;
-    }
-}
-
-impl RendezvousTotals {
-    /// Adds another thread's counters.
-    fn add(&mut self, other: &RendezvousTotals) {
-        self.established += other.established;
-        self.establish_unsuitable += other.establish_unsuitable;
-        self.establish_malformed += other.establish_malformed;
-        self.establish_dead += other.establish_dead;
-        self.joined += other.joined;
-        self.join_unsuitable += other.join_unsuitable;
-        self.join_malformed += other.join_malformed;
-        self.join_dead += other.join_dead;
-    }
-}
-
-impl Totals {
-    /// Adds another thread's counters.
-    pub fn add(&mut self, other: &Totals) {
-        self.bytes_read += other.bytes_read;
-        self.bytes_written += other.bytes_written;
-        self.bytes_read_ipv6 += other.bytes_read_ipv6;
-        self.bytes_written_ipv6 += other.bytes_written_ipv6;
-        self.cells_relayed += other.cells_relayed;
-        self.cells_recognized += other.cells_recognized;
-        self.cells_dropped += other.cells_dropped;
-        self.padding_received += other.padding_received;
-        self.padding_sent += other.padding_sent;
-        self.destroys_received += other.destroys_received;
-        self.drops_received += other.drops_received;
-        self.queues_overflowed += other.queues_overflowed;
-        self.queues_overflowed_away += other.queues_overflowed_away;
-        self.killed_for_memory += other.killed_for_memory;
-        self.freed_for_memory += other.freed_for_memory;
-        self.timed_out += other.timed_out;
-        self.protocol_errors += other.protocol_errors;
-        self.streams.add(&other.streams);
-        self.scheduler_runs += other.scheduler_runs;
-        self.rendezvous.add(&other.rendezvous);
-        self.turns += other.turns;
-        self.reads_limited += other.reads_limited;
-        self.writes_limited += other.writes_limited;
-    }
 }
 
 /// From the relay controller to a connection thread.
