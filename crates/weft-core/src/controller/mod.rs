@@ -6,7 +6,9 @@
 //! and circuits are too many, keeps rendezvous cookies, and watches memory. It does no I/O: the
 //! caller hands it what happened and carries out the [`Action`]s that it asks for.
 
+mod circuits;
 mod connections;
+mod counts;
 mod onionskins;
 mod origins;
 
@@ -16,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
-use weft_cell::circ_msg::{CreateReply, CreateRequest, handshake_type};
+use weft_cell::circ_msg::{CreateReply, CreateRequest};
 use weft_cell::reason::DestroyReason;
 use weft_crypto::HopKeys;
 
@@ -25,20 +27,14 @@ use crate::dos::{Dos, DosParams};
 use crate::handshake::PeerIdentity;
 use crate::load::Placement;
 use crate::memory;
-use crate::message::{
-    ExtendRequest, FromController, Report, Requester, StreamRequest, ToController, Totals,
-};
+use crate::message::{FromController, Report, StreamRequest, ToController, Totals};
 use crate::origin::{LinkState, OriginEvent};
 
 use connections::{Connections, State};
 use onionskins::Onionskins;
 
+pub use counts::{ConnectionCounts, Counts, FamilyCounts, Handled, HandshakeCounts};
 pub use onionskins::OnionskinKind;
-
-/// Circuits that may wait for one connection to come up.
-const MAX_WAITING_EXTENDS: usize = 1024;
-/// Rendezvous cookies kept at most.
-const MAX_COOKIES: usize = 65536;
 
 /// What the controller follows: torrc and consensus, boiled down.
 #[derive(Clone, Debug)]
@@ -133,116 +129,6 @@ pub enum Notice {
     },
     /// Onionskins come faster than they can be answered.
     OnionskinOverload,
-}
-
-/// What the controller counts, for the heartbeat.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Connections accepted.
-    pub accepted: u64,
-    /// Connections opened.
-    pub connected: u64,
-    /// Connections refused because there were too many.
-    pub refused_full: u64,
-    /// Connections refused by a defence.
-    pub refused_dos: u64,
-    /// CREATEs handed to the workers.
-    pub onionskins: u64,
-    /// CREATEs refused because too many waited.
-    pub onionskins_dropped: u64,
-    /// Those of relays alone, by handshake. Clients' are left out, as in C tor, so that counters
-    /// that others may see tell less about them.
-    pub relay_onionskins: HandshakeCounts,
-    /// Connections that were booked, by who opened them.
-    pub booked: ConnectionCounts,
-    /// Connections that were refused when they came.
-    pub refused: FamilyCounts,
-    /// CREATEs refused by a defence.
-    pub circuits_refused_dos: u64,
-    /// EXTEND2s served by a connection that was open.
-    pub extends_joined: u64,
-    /// EXTEND2s that waited for a new connection.
-    pub extends_waited: u64,
-    /// EXTEND2s that failed.
-    pub extends_failed: u64,
-    /// ESTABLISH_RENDEZVOUS with a cookie that is kept already.
-    pub cookies_taken: u64,
-    /// RENDEZVOUS1 with a cookie that nobody has.
-    pub cookies_unknown: u64,
-    /// Times that memory was freed.
-    pub memory_freed: u64,
-}
-
-/// A number for each IP family.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FamilyCounts {
-    /// IPv4.
-    pub ipv4: u64,
-    /// IPv6.
-    pub ipv6: u64,
-}
-
-impl FamilyCounts {
-    /// The number for an address' family.
-    pub fn of(&mut self, addr: IpAddr) -> &mut u64 {
-        match addr.to_canonical() {
-            IpAddr::V4(_) => &mut self.ipv4,
-            IpAddr::V6(_) => &mut self.ipv6,
-        }
-    }
-}
-
-/// Numbers of connections.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ConnectionCounts {
-    /// That others opened.
-    pub received: FamilyCounts,
-    /// That we opened.
-    pub initiated: FamilyCounts,
-}
-
-impl ConnectionCounts {
-    /// The number for a connection.
-    pub(crate) fn of(&mut self, accepted: bool, addr: IpAddr) -> &mut u64 {
-        match accepted {
-            true => self.received.of(addr),
-            false => self.initiated.of(addr),
-        }
-    }
-}
-
-/// What became of onionskins of one kind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Handled {
-    /// Handed to the workers.
-    pub processed: u64,
-    /// Refused because too many waited.
-    pub dropped: u64,
-}
-
-/// Onionskins by handshake.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct HandshakeCounts {
-    /// CREATE_FAST.
-    pub fast: Handled,
-    /// ntor.
-    pub ntor: Handled,
-    /// ntor-v3.
-    pub ntor_v3: Handled,
-}
-
-impl HandshakeCounts {
-    /// The numbers for an onionskin; `None`: of a kind that nobody knows.
-    fn of(&mut self, request: &CreateRequest) -> Option<&mut Handled> {
-        match request {
-            CreateRequest::Fast { .. } => Some(&mut self.fast),
-            CreateRequest::Create2 { handshake_type, .. } => match *handshake_type {
-                handshake_type::NTOR => Some(&mut self.ntor),
-                handshake_type::NTOR_V3 => Some(&mut self.ntor_v3),
-                _ => None,
-            },
-        }
-    }
 }
 
 /// See the module.
@@ -548,192 +434,6 @@ impl RelayController {
                 None => self.extend_failed(&request, reason),
             }
         }
-    }
-
-    // ---- circuits ----
-
-    fn on_create(
-        &mut self,
-        half: HalfAddr,
-        connection: ConnectionId,
-        request: CreateRequest,
-        now: Instant,
-    ) {
-        let client = self
-            .connections
-            .get(connection)
-            .filter(|connection| connection.is_client())
-            .map(|connection| connection.addr.ip());
-        if let Some(addr) = client
-            && !self.dos.circuit_created(addr, now).is_allowed()
-        {
-            self.counts.circuits_refused_dos += 1;
-            self.refuse_create(half, DestroyReason::RESOURCELIMIT);
-            return;
-        }
-        let connection = self.connections.get(connection);
-        let by_relay = connection.is_some_and(|connection| !connection.is_client());
-        let count = self.counts.relay_onionskins.of(&request);
-        let count = count.filter(|_| by_relay);
-        let kind = OnionskinKind::of(&request);
-        let params = &self.params;
-        let (workers, most) = (params.workers, params.max_onionskins);
-        if !self
-            .onionskins
-            .has_room(kind, workers, most, params.max_onion_delay)
-        {
-            if let Some(count) = count {
-                count.dropped += 1;
-            }
-            self.counts.onionskins_dropped += 1;
-            self.notice(Notice::OnionskinOverload);
-            self.refuse_create(half, DestroyReason::RESOURCELIMIT);
-            return;
-        }
-        if let Some(count) = count {
-            count.processed += 1;
-        }
-        self.onionskins.add(kind);
-        self.counts.onionskins += 1;
-        self.actions.push_back(Action::Onionskin { half, request });
-    }
-
-    fn refuse_create(&mut self, half: HalfAddr, reason: DestroyReason) {
-        self.send(half.thread, FromController::CreateRefused { half, reason });
-    }
-
-    fn on_extend(&mut self, request: ExtendRequest, now: Instant) {
-        if let Some(id) = self.connections.best_for(&request, now) {
-            self.counts.extends_joined += 1;
-            self.join(id, request);
-            return;
-        }
-        self.counts.extends_waited += 1;
-        if let Some(waiting) = self.connections.waiting_for(&request) {
-            if waiting.len() < MAX_WAITING_EXTENDS {
-                waiting.push(request);
-            } else {
-                self.extend_failed(&request, DestroyReason::RESOURCELIMIT);
-            }
-            return;
-        }
-        // Clients can ask for connections that lead nowhere: these leave room for others.
-        let most_opening = self.params.max_connections / 4;
-        if self.open_files() >= self.params.max_connections
-            || !self.connections.may_connect(&request.rsa, most_opening)
-        {
-            self.counts.refused_full += 1;
-            self.extend_failed(&request, DestroyReason::RESOURCELIMIT);
-            return;
-        }
-        // IPv4 or IPv6 at random when both are given, as C tor.
-        let choice = self.rng.random_range(0..request.addrs.len().max(1));
-        let Some(addr) = request.addrs.get(choice).copied() else {
-            self.extend_failed(&request, DestroyReason::CONNECTFAILED);
-            return;
-        };
-        self.counts.connected += 1;
-        *self.counts.booked.of(false, addr.ip()) += 1;
-        let thread = self.placement.place();
-        let (rsa, ed25519) = (request.rsa, request.ed25519);
-        let connection = self.connections.add(
-            thread,
-            addr,
-            State::Connecting {
-                rsa,
-                ed25519,
-                waiting: vec![request],
-            },
-            now,
-        );
-        self.actions.push_back(Action::Connect {
-            connection,
-            thread,
-            addr,
-            rsa,
-            ed25519,
-        });
-    }
-
-    /// Tells the thread that owns a link to make the far half of an extension.
-    fn join(&mut self, connection: ConnectionId, request: ExtendRequest) {
-        match self.connections.get(connection).map(|found| found.thread) {
-            Some(thread) => self.send(
-                thread,
-                FromController::Join {
-                    connection,
-                    request,
-                },
-            ),
-            None => self.extend_failed(&request, DestroyReason::CHANNEL_CLOSED),
-        }
-    }
-
-    fn extend_failed(&mut self, request: &ExtendRequest, reason: DestroyReason) {
-        self.counts.extends_failed += 1;
-        match request.from {
-            Requester::Half { half, extension } => self.send(
-                half.thread,
-                FromController::ExtendFailed {
-                    half,
-                    extension,
-                    reason,
-                },
-            ),
-            Requester::Origin(circuit) => self.origin_failed(circuit, reason),
-        }
-    }
-
-    // ---- rendezvous (rend-spec-v3 4.1) ----
-
-    fn on_establish_rendezvous(
-        &mut self,
-        half: HalfAddr,
-        connection: ConnectionId,
-        cookie: [u8; 20],
-    ) {
-        let from_client = self
-            .connections
-            .get(connection)
-            .is_some_and(|connection| connection.is_client());
-        if from_client && !self.dos.single_hop_rendezvous().is_allowed() {
-            // No answer, as in C tor: such a client shall wait until it gives up.
-            return;
-        }
-        if self.cookies.contains_key(&cookie) {
-            self.counts.cookies_taken += 1;
-            self.close_half(half, DestroyReason::PROTOCOL);
-        } else if self.cookies.len() >= MAX_COOKIES {
-            self.close_half(half, DestroyReason::RESOURCELIMIT);
-        } else {
-            self.cookies.insert(cookie, half);
-            self.cookie_of.insert(half, cookie);
-            self.send(half.thread, FromController::RendezvousEstablished { half });
-        }
-    }
-
-    fn on_rendezvous(&mut self, half: HalfAddr, cookie: [u8; 20], handshake: Vec<u8>) {
-        match self.cookies.remove(&cookie) {
-            Some(with) => {
-                self.cookie_of.remove(&with);
-                self.send(
-                    half.thread,
-                    FromController::Splice {
-                        half,
-                        with,
-                        handshake,
-                    },
-                );
-            }
-            None => {
-                self.counts.cookies_unknown += 1;
-                self.close_half(half, DestroyReason::PROTOCOL);
-            }
-        }
-    }
-
-    fn close_half(&mut self, half: HalfAddr, reason: DestroyReason) {
-        self.send(half.thread, FromController::CloseHalf { half, reason });
     }
 
     // ---- load and memory ----

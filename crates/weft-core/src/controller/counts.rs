@@ -1,0 +1,115 @@
+//! What the controller counts.
+
+use std::net::IpAddr;
+
+use weft_cell::circ_msg::{CreateRequest, handshake_type};
+
+/// What the controller counts, for the heartbeat.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Connections accepted.
+    pub accepted: u64,
+    /// Connections opened.
+    pub connected: u64,
+    /// Connections refused because there were too many.
+    pub refused_full: u64,
+    /// Connections refused by a defence.
+    pub refused_dos: u64,
+    /// CREATEs handed to the workers.
+    pub onionskins: u64,
+    /// CREATEs refused because too many waited.
+    pub onionskins_dropped: u64,
+    /// Those of relays alone, by handshake. Clients' are left out, as in C tor, so that counters
+    /// that others may see tell less about them.
+    pub relay_onionskins: HandshakeCounts,
+    /// Connections that were booked, by who opened them.
+    pub booked: ConnectionCounts,
+    /// Connections that were refused when they came.
+    pub refused: FamilyCounts,
+    /// CREATEs refused by a defence.
+    pub circuits_refused_dos: u64,
+    /// EXTEND2s served by a connection that was open.
+    pub extends_joined: u64,
+    /// EXTEND2s that waited for a new connection.
+    pub extends_waited: u64,
+    /// EXTEND2s that failed.
+    pub extends_failed: u64,
+    /// ESTABLISH_RENDEZVOUS with a cookie that is kept already.
+    pub cookies_taken: u64,
+    /// RENDEZVOUS1 with a cookie that nobody has.
+    pub cookies_unknown: u64,
+    /// Times that memory was freed.
+    pub memory_freed: u64,
+}
+
+/// A number for each IP family.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FamilyCounts {
+    /// IPv4.
+    pub ipv4: u64,
+    /// IPv6.
+    pub ipv6: u64,
+}
+
+impl FamilyCounts {
+    /// The number for an address' family.
+    pub fn of(&mut self, addr: IpAddr) -> &mut u64 {
+        match addr.to_canonical() {
+            IpAddr::V4(_) => &mut self.ipv4,
+            IpAddr::V6(_) => &mut self.ipv6,
+        }
+    }
+}
+
+/// Numbers of connections.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ConnectionCounts {
+    /// That others opened.
+    pub received: FamilyCounts,
+    /// That we opened.
+    pub initiated: FamilyCounts,
+}
+
+impl ConnectionCounts {
+    /// The number for a connection.
+    pub(crate) fn of(&mut self, accepted: bool, addr: IpAddr) -> &mut u64 {
+        match accepted {
+            true => self.received.of(addr),
+            false => self.initiated.of(addr),
+        }
+    }
+}
+
+/// What became of onionskins of one kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Handled {
+    /// Handed to the workers.
+    pub processed: u64,
+    /// Refused because too many waited.
+    pub dropped: u64,
+}
+
+/// Onionskins by handshake.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HandshakeCounts {
+    /// CREATE_FAST.
+    pub fast: Handled,
+    /// ntor.
+    pub ntor: Handled,
+    /// ntor-v3.
+    pub ntor_v3: Handled,
+}
+
+impl HandshakeCounts {
+    /// The numbers for an onionskin; `None`: of a kind that nobody knows.
+    pub(super) fn of(&mut self, request: &CreateRequest) -> Option<&mut Handled> {
+        match request {
+            CreateRequest::Fast { .. } => Some(&mut self.fast),
+            CreateRequest::Create2 { handshake_type, .. } => match *handshake_type {
+                handshake_type::NTOR => Some(&mut self.ntor),
+                handshake_type::NTOR_V3 => Some(&mut self.ntor_v3),
+                _ => None,
+            },
+        }
+    }
+}
