@@ -285,7 +285,7 @@ mod tests {
 
     fn never_pads(mut padding: LinkPadding, from: Instant) {
         assert_eq!(padding.next_deadline(), None);
-        assert_eq!(silences(&mut padding, from, 60_000), []);
+        assert_eq!(silences(&mut padding, from, 60_000), [0; 0]);
     }
 
     #[test]
