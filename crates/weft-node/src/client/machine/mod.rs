@@ -9,6 +9,7 @@ mod directory;
 mod orders;
 mod predict;
 mod requests;
+mod retries;
 mod streams;
 #[cfg(test)]
 mod tests;
