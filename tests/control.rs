@@ -333,6 +333,51 @@ mod private_network {
         Ok(())
     }
 
+    /// The network is switched off, and on again (DisableNetwork).
+    fn disable(led: &mut Led) -> Result<()> {
+        let socks = led.socks()?;
+        let server = led.network.server().address();
+        let control = &mut led.control;
+        control.command("SETCONF DisableNetwork=1")?;
+        ensure!(
+            std::net::TcpStream::connect(socks).is_err(),
+            "{socks} is open"
+        );
+        ensure!(control.info("net/listeners/socks")?.is_empty());
+        ensure!(!control.info("net/listeners/control")?.is_empty());
+        for (key, wanted) in [
+            ("circuit-status", ""),
+            ("stream-status", ""),
+            ("network-liveness", "down"),
+            ("status/circuit-established", "0"),
+            ("status/enough-dir-info", "0"),
+        ] {
+            let deadline = Instant::now() + PATIENCE;
+            while control.info(key)? != wanted {
+                ensure!(Instant::now() < deadline, "{key} is not {wanted:?}");
+                thread::sleep(Duration::from_millis(50));
+            }
+        }
+        let deadline = Instant::now() + PATIENCE;
+        while !control.info("orconn-status")?.is_empty() {
+            ensure!(Instant::now() < deadline, "links stay open");
+            thread::sleep(Duration::from_millis(50));
+        }
+        ensure!(
+            control
+                .info("status/bootstrap-phase")?
+                .contains("PROGRESS=100")
+        );
+        let phase = control.command("GETCONF DisableNetwork")?;
+        ensure!(phase.first().is_some_and(|line| line == "DisableNetwork=1"));
+        control.command("SETEVENTS STATUS_CLIENT NETWORK_LIVENESS")?;
+        control.command("RESETCONF DisableNetwork")?;
+        let deadline = Instant::now() + PATIENCE;
+        while control.event(deadline)?.context("it stays down")? != "NETWORK_LIVENESS UP" {}
+        control.command("SETEVENTS")?;
+        transfer(socks, "again", server, request(50_000)).map(drop)
+    }
+
     /// All guards are dropped and others drawn, which is told; so is the next consensus.
     fn guards_and_consensus(led: &mut Led) -> Result<()> {
         let client = led.network.clients().first().context("a client")?;
@@ -364,6 +409,7 @@ mod private_network {
             redirect_and_close(&mut led).context("REDIRECTSTREAM and CLOSESTREAM")?;
             map(&mut led).context("MAPADDRESS")?;
             documents(&mut led).context("GETINFO")?;
+            disable(&mut led).context("DisableNetwork")?;
             guards_and_consensus(&mut led).context("events")?;
             led.network.check()?;
             led.network.stop()
@@ -383,9 +429,8 @@ mod stem {
     use super::{PathBuf, weft};
 
     /// Those that Weft does not pass, and why.
-    const KNOWN: [(&str, &str); 7] = [
+    const KNOWN: [(&str, &str); 6] = [
         ("test_help_argument", "they want C tor's own text"),
-        ("test_transition_to_relay", "there is no DisableNetwork"),
         ("test_ephemeral_hidden_services_v3", "ADD_ONION"),
         (
             "test_rejecting_unanonymous_hidden_services_creation",

@@ -15,6 +15,8 @@ use crate::descriptor::OwnDescriptor;
 /// Settings of the directory task.
 #[derive(Clone, Debug)]
 pub struct Options {
+    /// Nothing is asked for or published, nor read from the cache, for now (DisableNetwork).
+    pub disabled: bool,
     /// The directory authorities.
     pub authorities: Vec<Authority>,
     /// CacheDirectory.
@@ -43,6 +45,7 @@ impl Options {
     /// C tor's defaults for a public or a testing network.
     pub fn new(authorities: Vec<Authority>, cache_directory: PathBuf, testing: bool) -> Self {
         Self {
+            disabled: false,
             authorities,
             cache_directory,
             publish: true,

@@ -208,6 +208,10 @@ impl Client {
         directory: Option<&Path>,
         directories: &Arc<Directories>,
     ) -> Self {
+        Self::start_with(late, Self::options(world, directory), directories)
+    }
+
+    fn options(world: &World, directory: Option<&Path>) -> ClientOptions {
         let server = |name: &str, authority| DirServer {
             nickname: name.into(),
             rsa: [3; 20].into(),
@@ -217,7 +221,7 @@ impl Client {
             weight: 1.0,
             authority,
         };
-        let options = ClientOptions {
+        ClientOptions {
             // The clock of the test outruns the directories.
             max_stall: secs(86_400),
             ..ClientOptions::new(
@@ -226,7 +230,10 @@ impl Client {
                 directory.map(Path::to_path_buf),
                 true,
             )
-        };
+        }
+    }
+
+    fn start_with(late: Duration, options: ClientOptions, directories: &Arc<Directories>) -> Self {
         let clock = Arc::new(ManualClock::new(now()));
         clock.advance(late);
         let (sender, events) = mpsc::channel();
@@ -303,6 +310,42 @@ impl Client {
         drop(self.handle);
         self.thread.join().unwrap();
     }
+}
+
+#[test]
+fn a_network_that_is_switched_off_asks_nobody() {
+    let cache = tempfile::tempdir().unwrap();
+    let world = World::new(30);
+    let script = world.clone();
+    let directories = Directories::new(move |_, path| script.good(path));
+    let on = Client::options(&world, Some(cache.path()));
+    let off = ClientOptions {
+        disabled: true,
+        ..on.clone()
+    };
+    let client = Client::start_with(Duration::ZERO, off.clone(), &directories);
+    for _ in 0..100 {
+        client.clock.advance(secs(3600));
+        std::thread::yield_now();
+    }
+    // Orders are obeyed one after the other, so that a second look at the clock is over.
+    assert!(client.handle.set_options(off));
+    assert_eq!(directories.asked("/"), Vec::<String>::new());
+    assert!(client.network().is_none());
+    client.end();
+
+    let mut client = Client::start_with(
+        Duration::ZERO,
+        ClientOptions {
+            disabled: true,
+            ..on.clone()
+        },
+        &directories,
+    );
+    assert!(client.handle.set_options(on));
+    client.until_relays(30);
+    assert_eq!(client.percents().first(), Some(&(25, "requesting_status")));
+    client.end();
 }
 
 #[test]

@@ -110,6 +110,11 @@ impl Connections {
         self.open
     }
 
+    /// All of them, and on which thread each is.
+    pub(super) fn everywhere(&self) -> impl Iterator<Item = (ConnectionId, ThreadId)> {
+        self.all.iter().map(|(id, one)| (*id, one.thread))
+    }
+
     /// One of them.
     pub(super) fn get(&self, id: ConnectionId) -> Option<&Connection> {
         self.all.get(&id)

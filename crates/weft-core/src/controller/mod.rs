@@ -299,6 +299,17 @@ impl RelayController {
         self.send_all(|| FromController::Params(params.clone()));
     }
 
+    /// Has every connection to others closed, whatever it carries.
+    pub fn close_all_connections(&mut self) {
+        for (connection, thread) in self.connections.everywhere() {
+            let message = FromController::CloseLink { connection };
+            self.actions.push_back(Action::Send {
+                to: thread,
+                message,
+            });
+        }
+    }
+
     /// Whether somebody else opened this connection.
     pub fn was_accepted(&self, connection: ConnectionId) -> bool {
         self.connections

@@ -32,6 +32,8 @@ pub struct DirServer {
 /// Settings of a client's directory.
 #[derive(Clone, Debug)]
 pub struct ClientOptions {
+    /// Nothing is asked for, nor read from the cache, for now (DisableNetwork).
+    pub disabled: bool,
     /// The authorities: whose signatures count.
     pub authorities: Vec<Authority>,
     /// Whom to ask before there are guards: authorities with an ORPort, and fallbacks.
@@ -58,6 +60,7 @@ impl ClientOptions {
         testing: bool,
     ) -> Self {
         Self {
+            disabled: false,
             authorities,
             servers,
             cache_directory,

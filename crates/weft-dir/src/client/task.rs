@@ -88,6 +88,8 @@ pub struct ClientDirectory {
     requests: JoinSet<Finished>,
     /// How they tell that a directory has been reached.
     reached: (mpsc::Sender<()>, mpsc::Receiver<()>),
+    /// Whether the cache files have been read.
+    loaded: bool,
     /// Whether certificates are underway already; a consensus that lacks them waits for these.
     certs_underway: bool,
     /// How far the start has come.
@@ -128,6 +130,7 @@ impl ClientDirectory {
             sources: Sources::new(options.servers.clone(), options.testing),
             requests: JoinSet::new(),
             reached: mpsc::channel(1),
+            loaded: false,
             certs_underway: false,
             bootstrap: None,
             was_lost: false,
@@ -148,8 +151,6 @@ impl ClientDirectory {
 
     /// Runs until all handles are gone.
     pub async fn run(mut self) {
-        self.load();
-        self.ask_for_certs();
         loop {
             self.turn();
             let (clock, wait) = (self.clock.clone(), self.wait());
@@ -190,6 +191,8 @@ impl ClientDirectory {
                 self.fetching = fetching(&self.options);
                 self.fetcher.options_changed(&self.fetching, monotonic);
                 self.sources = Sources::new(self.options.servers.clone(), self.options.testing);
+                // What failed because the network was switched off says nothing.
+                self.lacking.retry_now();
             }
             Order::RetryNow => {
                 self.sources.forgive();
@@ -249,6 +252,14 @@ impl ClientDirectory {
     fn turn(&mut self) {
         let (now, monotonic) = (self.clock.wall(), self.clock.monotonic());
         self.check_network(now);
+        if self.options.disabled {
+            return;
+        }
+        if !self.loaded {
+            self.loaded = true;
+            self.load();
+            self.ask_for_certs();
+        }
         if !self.is_held()
             && let Some((_, request)) = self.fetcher.next(&self.fetching, now, monotonic)
         {
@@ -269,6 +280,9 @@ impl ClientDirectory {
 
     /// How long nothing has to be done if nobody says anything.
     fn wait(&self) -> Duration {
+        if self.options.disabled {
+            return LONGEST_SLEEP;
+        }
         let (now, monotonic) = (self.clock.wall(), self.clock.monotonic());
         let status = self
             .fetcher

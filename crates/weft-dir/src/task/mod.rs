@@ -16,7 +16,7 @@ use std::time::{Duration, SystemTime};
 
 use rand::SeedableRng;
 use rand::rngs::StdRng;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tor_netdoc::types::relay_flags::RelayFlags;
 
@@ -107,6 +107,10 @@ pub struct DirectoryTask {
     documents: Arc<CachedDocuments>,
     /// Microdescriptors that are to be served and lacking.
     lacking: MicrodescFetch,
+    /// Whether the cache files have been read.
+    loaded: bool,
+    /// Whether requests underway are to end (DisableNetwork).
+    stop: watch::Sender<bool>,
     /// Whose turn it is to be asked for microdescriptors, modulo the number of authorities.
     turn_of: usize,
 }
@@ -144,6 +148,8 @@ impl DirectoryTask {
             requests: JoinSet::new(),
             documents: Arc::default(),
             lacking,
+            loaded: false,
+            stop: watch::Sender::new(false),
             turn_of: 0,
         }
     }
@@ -156,7 +162,6 @@ impl DirectoryTask {
     /// Runs until [`Command::Shutdown`] or until the command channel is closed.
     pub async fn run(mut self, mut commands: mpsc::Receiver<Command>) {
         self.progress(0, "starting", "Starting");
-        self.load_cache();
         loop {
             self.turn();
             let (clock, wait) = (self.clock.clone(), self.wait());
@@ -179,6 +184,10 @@ impl DirectoryTask {
 
     /// Does whatever is due now.
     fn turn(&mut self) {
+        if !self.loaded && !self.options.disabled {
+            self.loaded = true;
+            self.load_cache();
+        }
         let (now, monotonic) = (self.clock.wall(), self.clock.monotonic());
         let interval = if self.options.testing {
             CHECK_INTERVAL_TESTING
@@ -194,6 +203,9 @@ impl DirectoryTask {
         if monotonic.saturating_sub(self.state_told) >= STATE_INTERVAL {
             self.state_told = monotonic;
             (self.events)(Event::State(self.bandwidth.state()));
+        }
+        if self.options.disabled {
+            return;
         }
         if let Some((index, request)) = self.fetcher.next(&self.options, now, monotonic) {
             if !self.fetcher.is_live(now) {
@@ -217,6 +229,9 @@ impl DirectoryTask {
         } else {
             LONGEST_SLEEP
         };
+        if self.options.disabled {
+            return interval;
+        }
         let publish = self
             .publisher
             .next_wake()
@@ -238,8 +253,16 @@ impl DirectoryTask {
                 if options.authorities != self.options.authorities {
                     self.publisher.mark_dirty("authorities have changed");
                 }
+                let was_disabled = self.options.disabled;
                 self.options = *options;
                 self.fetcher.options_changed(&self.options, monotonic);
+                self.stop.send_replace(self.options.disabled);
+                if was_disabled && !self.options.disabled {
+                    // What failed because the network was switched off says nothing.
+                    self.fetcher.retry_now(monotonic);
+                    self.lacking.retry_now();
+                    self.publisher.mark_dirty("config change");
+                }
             }
             Command::Descriptor(descriptor) => {
                 match &self.descriptor {

@@ -52,9 +52,13 @@ impl DirectoryTask {
         };
         let (clock, bind) = (self.clock.clone(), self.options.bind);
         let limits = Limits::with_stall(self.options.max_stall);
+        let mut stop = self.stop.subscribe();
         self.requests.spawn(async move {
             let sent = clock.wall();
-            let result = http::fetch(authority.dir_addr, bind, &request, limits, &*clock).await;
+            let result = tokio::select! {
+                result = http::fetch(authority.dir_addr, bind, &request, limits, &*clock) => result,
+                Ok(_) = stop.wait_for(|stop| *stop) => Err(HttpError::Unreachable),
+            };
             Finished {
                 purpose,
                 authority: authority.identity,

@@ -58,7 +58,7 @@ impl ClientSettings {
                 track_for: circuits.track_for,
                 leave_streams_unattached: circuits.leave_streams_unattached,
                 disable_predicted: circuits.disable_predicted,
-                disable_network: false,
+                disable_network: options.network.disabled,
                 listeners: (0_i64..).zip(ports).map(listener).collect(),
             },
             paths,

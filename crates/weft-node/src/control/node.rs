@@ -307,7 +307,9 @@ impl Backend for Node {
     async fn readiness(&self) -> (bool, bool) {
         let now = self
             .ask(|inside| {
-                let network = inside.client.chooser_ref().network().is_some();
+                // What is known is not used (should_delay_dir_fetches).
+                let network = inside.client.chooser_ref().network().is_some()
+                    && !inside.client.config().disable_network;
                 (inside.client.is_established(), network)
             })
             .await;

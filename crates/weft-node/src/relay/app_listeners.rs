@@ -71,7 +71,7 @@ pub(super) struct AppListeners {
 }
 
 impl AppListeners {
-    /// Opens what torrc asks for.
+    /// Opens what torrc asks for; nothing with `DisableNetwork`.
     ///
     /// # Errors
     ///
@@ -208,7 +208,8 @@ impl AppListeners {
         let mut wanted: Vec<u32> = Vec::new();
         let mut going_on: Vec<(usize, u32)> = Vec::new();
         let mut missing = Vec::new();
-        for port in &options.apps.ports {
+        let ports = options.apps.ports.iter();
+        for port in ports.filter(|_| !options.network.disabled) {
             let Some(number) = self.number(port) else {
                 return Err(LocalPortError::Listen {
                     at: port.at.to_string(),
@@ -371,6 +372,14 @@ mod tests {
         assert_eq!(rules.listener, 2);
         assert_eq!(listeners.known().len(), 4);
         assert!(!listeners.known()[0].flags.isolation.dest_addr);
+
+        // Without a network there is none.
+        let mut off = options(torrc);
+        off.network.disabled = true;
+        listeners.reopen(&off, registry).unwrap();
+        assert!(bound(&listeners).is_empty());
+        listeners.reopen(&options(torrc), registry).unwrap();
+        assert_eq!(listeners.known().len(), 4, "it is the same port again");
 
         // One that cannot be opened changes nothing.
         let holder = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -79,6 +79,11 @@ impl Relay {
         role: Role,
         now: Instant,
     ) {
+        if self.options.network.disabled {
+            let reason = DestroyReason::CONNECTFAILED;
+            let closed = ToController::LinkClosed { connection, reason };
+            return self.controller.handle(closed, now);
+        }
         let from = self.options.network.outbound_bind.for_relay(addr.ip());
         let constrained = self.options.resources.constrained_sock_size;
         match listeners::connect(addr, from, constrained) {

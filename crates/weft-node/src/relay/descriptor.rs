@@ -118,6 +118,7 @@ pub(super) fn directory_options(options: &Options) -> DirectoryOptions {
         .collect();
     let testing = &options.testing;
     DirectoryOptions {
+        disabled: options.network.disabled,
         publish: options.directory.publish,
         assume_reachable: options.directory.assume_reachable,
         dir_cache: options.directory.cache,

@@ -10,7 +10,8 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use weft_core::controller::FamilyCounts;
 
 use crate::metrics::ListenerCounts;
-use crate::torrc::{Options, OrPort};
+use crate::torrc::options::NetworkOptions;
+use crate::torrc::{Options, OrPort, PortNumber};
 
 /// Connections that the kernel may hold ready.
 const BACKLOG: i32 = 1024;
@@ -72,7 +73,7 @@ pub(super) struct Listeners {
 }
 
 impl Listeners {
-    /// Opens what the ORPort and MetricsPort lines ask for.
+    /// Opens what the ORPort and MetricsPort lines ask for; nothing with `DisableNetwork`.
     ///
     /// # Errors
     ///
@@ -175,7 +176,8 @@ impl Listeners {
             .collect();
         let mut old = std::mem::take(&mut self.open);
         let (mut kept, mut missing) = (Vec::new(), Vec::new());
-        for line in lines.iter().filter(|line| line.port.listen) {
+        let opened = |line: &&Line| line.port.listen && !options.network.disabled;
+        for line in lines.iter().filter(opened) {
             let same = |listener: &Listener| is_same(&listener.line, line);
             match old.iter().position(same) {
                 Some(at) => {
@@ -229,7 +231,7 @@ impl Listeners {
             crate::notice!("Opened {service} listener on {bound}");
         }
         self.open.append(&mut change.opened);
-        self.advertise(&options.network.or_ports);
+        self.advertise(&options.network);
         Ok(())
     }
 
@@ -283,17 +285,20 @@ impl Listeners {
     }
 
     /// Finds what the descriptor tells.
-    fn advertise(&mut self, lines: &[OrPort]) {
+    fn advertise(&mut self, network: &NetworkOptions) {
         let open = &self.open;
         let or = |port| Line {
             service: Service::Or,
             port,
         };
-        self.advertised = lines
+        // What is closed for a while stays our address, unless its port was the system's choice.
+        let closed = |line: &OrPort| network.disabled && line.port != PortNumber::Auto;
+        self.advertised = network
+            .or_ports
             .iter()
             .filter(|line| line.advertise)
             .filter_map(|line| {
-                let port = match line.listen {
+                let port = match line.listen && !closed(line) {
                     true => open
                         .iter()
                         .find(|listener| is_same(&listener.line, &or(*line)))?
@@ -400,6 +405,30 @@ mod tests {
         let poll = mio::Poll::new().unwrap();
         let registry = poll.registry().try_clone().unwrap();
         (poll, registry)
+    }
+
+    #[test]
+    fn without_a_network_nothing_is_open_and_the_address_stays() {
+        let (_poll, registry) = registry();
+        let mut listeners = open(&["127.0.0.1:auto"]);
+        let port = ports(&listeners)[0];
+        let on = lines(&[format!("127.0.0.1:{port}")]);
+        let off = |options: &Options| {
+            let mut options = options.clone();
+            options.network.disabled = true;
+            options
+        };
+        listeners.reopen(&off(&on), &registry).unwrap();
+        assert!(listeners.tokens().is_empty());
+        assert!(TcpStream::connect(("127.0.0.1", port)).is_err());
+        let address = ("127.0.0.1".parse().unwrap(), port);
+        assert_eq!(listeners.advertised, [address]);
+        listeners.reopen(&on, &registry).unwrap();
+        assert_eq!(ports(&listeners), [port]);
+        // Nobody knows the port that the system will choose.
+        let chosen = lines(&["127.0.0.1:auto".to_owned()]);
+        listeners.reopen(&off(&chosen), &registry).unwrap();
+        assert!(listeners.advertised.is_empty());
     }
 
     #[test]

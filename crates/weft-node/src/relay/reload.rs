@@ -8,6 +8,14 @@ use super::{Relay, descriptor, start};
 use crate::notice;
 use crate::torrc::{self, Change, Options};
 
+/// The operator, or a controller, wants no network (`DisableNetwork`).
+pub(super) fn tell_disabled() {
+    notice!(
+        "DisableNetwork is set. Weft will not make or accept non-control network connections. \
+         Shutting down all existing connections."
+    );
+}
+
 impl Relay {
     /// SIGHUP: the configuration again, logs reopened, keys reread, descriptor republished.
     pub(super) fn reload(&mut self, now: Instant) {
@@ -100,6 +108,7 @@ impl Relay {
             }
             return Err(error);
         }
+        let was_disabled = self.options.network.disabled;
         self.options = new;
         self.start_client_late();
         for change in changes {
@@ -113,7 +122,12 @@ impl Relay {
         if let Some(keys) = &mut self.keys {
             keys.set_config(start::key_config(&self.options));
         }
+        // Our own circuits first, so that nothing is held against the relays that they led over.
         self.reload_client();
+        if self.options.network.disabled && !was_disabled {
+            tell_disabled();
+            self.controller.close_all_connections();
+        }
         self.reload_control();
         if let Err(error) = start::prepare_directories(&self.options) {
             tracing::warn!("{error}");

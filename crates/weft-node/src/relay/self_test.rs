@@ -54,7 +54,11 @@ impl Relay {
                 Err(_) => self.reachability.failed(addr, now),
             }
         }
-        let Some(consensus) = self.consensus.clone() else {
+        let Some(consensus) = self
+            .consensus
+            .clone()
+            .filter(|_| !self.options.network.disabled)
+        else {
             return;
         };
         let Some(addr) = self.reachability.due(now).filter(|_| self.probes.len() < 2) else {

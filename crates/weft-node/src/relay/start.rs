@@ -29,6 +29,7 @@ use super::heartbeat::Heartbeat;
 use super::listeners::{ListenError, Listeners};
 use super::local_ports::LocalPortError;
 use super::metrics::Metrics;
+use super::reload::tell_disabled;
 use super::shutdown::Shutdown;
 use super::signals::Signals;
 use super::{Context, Relay, SIGNAL, exits, limits, upkeep};
@@ -147,6 +148,9 @@ fn start(options: Options, context: Context) -> Result<Relay, StartError> {
     let mut rng: StdRng = rand::make_rng();
     let max_connections =
         crate::process::limits::raise_file_limit(u64::from(options.resources.conn_limit))?;
+    if options.network.disabled {
+        tell_disabled();
+    }
     // Ports first, as the one who may bind them; files then, as the one who will own them.
     let mut listeners = Listeners::open(&options)?;
     let mut apps = AppSide::open(&options)?;

@@ -314,6 +314,7 @@ impl Build<'_> {
 
     fn network(&mut self, or_ports: Vec<OrPort>) -> NetworkOptions {
         NetworkOptions {
+            disabled: self.settings.flag("DisableNetwork"),
             or_ports,
             addresses: self
                 .texts("Address")

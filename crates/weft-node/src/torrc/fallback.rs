@@ -137,6 +137,7 @@ impl Options {
             authority: false,
         });
         ClientOptions {
+            disabled: self.network.disabled,
             paths_needed: self.directory.paths_needed,
             max_stall: self.testing.dir_connection_max_stall,
             ..ClientOptions::new(

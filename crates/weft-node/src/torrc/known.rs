@@ -675,8 +675,7 @@ pub static KNOWN: [Known; 458] = [
         .same_as(&["0"])
         .immutable(),
     obsolete("DisableIOCP"),
-    known("DisableNetwork", Kind::Bool, Some("0"))
-        .refused("0", "it would use the network all the same"),
+    known("DisableNetwork", Kind::Bool, Some("0")).supported(),
     known("DisableOOSCheck", Kind::Bool, Some("1")).same_as(&["1"]),
     obsolete("DisableV2DirectoryInfo_"),
     obsolete("DNSListenAddress"),

@@ -104,6 +104,8 @@ pub struct FileOptions {
 /// Where the relay listens, and which addresses it may speak to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetworkOptions {
+    /// `DisableNetwork`: nothing but control ports is opened, and no connection made.
+    pub disabled: bool,
     /// `ORPort`, ready to bind and to advertise. Empty: this node is no relay.
     pub or_ports: Vec<OrPort>,
     /// `Address`: the relay's own addresses or host names, as the operator gave them. Empty: to be

@@ -75,6 +75,12 @@ pub(super) fn authority_options(
              TestingTorNetwork 1",
         );
     }
+    if settings.flag("DisableNetwork") {
+        report.error(
+            settings.origin("DisableNetwork"),
+            "DisableNetwork: an authority would answer at its DirPort all the same",
+        );
+    }
     if dir_ports.is_empty() {
         report.error(
             origin,

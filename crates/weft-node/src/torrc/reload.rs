@@ -47,6 +47,7 @@ impl Change {
             "RelayBandwidthRate",
             "RelayBandwidthBurst",
             "MaxAdvertisedBandwidth",
+            "DisableNetwork",
         ]
         .contains(&self.name)
     }
@@ -63,6 +64,7 @@ impl Change {
             "ControlPortLines",
             "ControlSocket",
             "MetricsPortLines",
+            "DisableNetwork",
         ]
         .contains(&self.name)
     }

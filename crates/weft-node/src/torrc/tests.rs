@@ -201,7 +201,6 @@ fn rules_between_options_are_c_tors() {
         ("PublishServerDescriptor v4", "v4"),
         ("PublishServerDescriptor bridge", "bridge"),
         ("BridgeRelay 1\nORPort 9001", "BridgeRelay"),
-        ("DisableNetwork 1", "DisableNetwork"),
         ("OutboundBindAddress example.com", "OutboundBindAddress"),
         (
             "OutboundBindAddress 1.2.3.4\nOutboundBindAddress 1.2.3.5",

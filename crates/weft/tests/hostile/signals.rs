@@ -127,6 +127,37 @@ fn sighup_with_a_broken_torrc_says_what_is_wrong_and_changes_nothing() {
 }
 
 #[test]
+fn a_relay_whose_network_is_disabled_has_no_connection_until_it_is_taken_back() {
+    for threads in [0, 2] {
+        let weft = Weft::start(threads);
+        let torrc = weft.folder.path("torrc");
+        let good = fs::read_to_string(&torrc).unwrap();
+        let set = |disabled: &str| {
+            fs::write(&torrc, format!("{good}DisableNetwork {disabled}\n")).unwrap();
+            let seen = weft.lines().len();
+            weft.signal(Signal::SIGHUP);
+            seen
+        };
+        let (mut through, mut idle) = (Through::new(&weft), Peer::client(weft.or_port));
+        through.carries_data();
+        let seen = set("1");
+        weft.wait_after(seen, "DisableNetwork is set. Weft will not make or accept");
+        idle.expect_closed();
+        through.client.expect_closed();
+        through.hop.expect_closed();
+        assert!(TcpStream::connect(weft.or_port).is_err());
+        eventually("the relay had no connection", || weft.connections() == 0);
+        let seen = set("0");
+        let line = weft.wait_after(seen, "Opened OR listener on ");
+        let (_, address) = line.rsplit_once(' ').unwrap();
+        let mut peer = Peer::client(address.parse().unwrap());
+        peer.send(&Cell::new(FIRST, ChanCmd::CREATE_FAST));
+        peer.expect(ChanCmd::CREATED_FAST, FIRST);
+        weft.terminate();
+    }
+}
+
+#[test]
 fn sigusr1_tells_what_the_relay_does() {
     for threads in [0, 1, 2] {
         let weft = Weft::start(threads);
