@@ -1,4 +1,4 @@
-//! The tables of countries, where torrc's sets of relays name some.
+//! The tables of countries, where torrc's sets of relays name some, or a controller asks.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -12,6 +12,15 @@ use crate::torrc::settings::Settings;
 /// Bytes of a table at most; the real ones have some ten million.
 const MAX_FILE: u64 = 128 << 20;
 
+/// The options that name tables: of IPv4, and of IPv6.
+pub(crate) const TABLES: [&str; 2] = ["GeoIPFile", "GeoIPv6File"];
+
+/// The file of a table, if there is to be one.
+pub(crate) fn named<'a>(settings: &'a Settings, option: &str) -> Option<&'a Path> {
+    let path = settings.text(option).filter(|path| !path.is_empty());
+    path.map(Path::new)
+}
+
 /// Reads the tables, if they are needed, and tells the sets of relays.
 pub(super) fn find(paths: &mut PathOptions, settings: &Settings) {
     let exclude_unknown = settings.auto("GeoIPExcludeUnknown").map(|set| set == 1);
@@ -19,16 +28,18 @@ pub(super) fn find(paths: &mut PathOptions, settings: &Settings) {
         return;
     }
     let table = |name| {
-        let Some(path) = settings.text(name).filter(|path| !path.is_empty()) else {
+        let Some(path) = named(settings, name) else {
             return String::new();
         };
-        read(Path::new(path)).unwrap_or_else(|error| {
-            tracing::warn!("{name} {path}: {error}; no relay is in a country by its addresses");
+        read(path).unwrap_or_else(|error| {
+            tracing::warn!(
+                "{name} {}: {error}; no relay is in a country by its addresses",
+                path.display()
+            );
             String::new()
         })
     };
-    let (v4, v6) = (table("GeoIPFile"), table("GeoIPv6File"));
-    match Countries::parse(&v4, &v6) {
+    match Countries::parse(&table(TABLES[0]), &table(TABLES[1])) {
         Ok(countries) => paths.set_countries(&Arc::new(countries), exclude_unknown),
         Err(error) => tracing::warn!(
             "GeoIPFile or GeoIPv6File cannot be read: {error}; no relay is in a country"
@@ -36,7 +47,12 @@ pub(super) fn find(paths: &mut PathOptions, settings: &Settings) {
     }
 }
 
-fn read(path: &Path) -> io::Result<String> {
+/// A table's text.
+///
+/// # Errors
+///
+/// There is no such file, or it cannot be read.
+pub(crate) fn read(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     File::open(path)?.take(MAX_FILE).read_to_string(&mut text)?;
     Ok(text)

@@ -76,7 +76,7 @@ pub enum ClientEvent {
     /// The start came further (STATUS_CLIENT BOOTSTRAP).
     Bootstrap(Bootstrap),
     /// The client can build circuits (`true`), or cannot any more
-    /// (STATUS_CLIENT CIRCUIT_ESTABLISHED and CIRCUIT_NOT_ESTABLISHED).
+    /// (STATUS_CLIENT CIRCUIT_ESTABLISHED, NETWORK_LIVENESS).
     Established(bool),
     /// There is enough of a directory (`true`), or not any more
     /// (STATUS_CLIENT ENOUGH_DIR_INFO and NOT_ENOUGH_DIR_INFO).

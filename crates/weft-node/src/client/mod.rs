@@ -21,7 +21,7 @@ pub mod bootstrap;
 pub mod building;
 pub mod chooser;
 pub mod config;
-mod countries;
+pub(crate) mod countries;
 pub mod events;
 mod handle;
 pub mod isolation;

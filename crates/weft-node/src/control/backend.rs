@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use tokio::sync::broadcast;
 use weft_cell::stream_msg::Resolved;
+use weft_path::Countries;
 
 use super::events::Event;
 use super::view::{BootstrapView, CircuitView, LinkView, NodeView, StreamView};
@@ -256,6 +257,9 @@ pub trait Backend: Clone + Send + Sync + 'static {
         which: Which,
         document: Document,
     ) -> impl Future<Output = Option<String>> + Send;
+
+    /// The tables of countries, GeoIPFile and GeoIPv6File.
+    fn countries(&self) -> Arc<Countries>;
 
     /// Our descriptor and its extra-info document as they would be published now; or why not.
     fn fresh_descriptors(&self) -> impl Future<Output = Result<String, &'static str>> + Send;

@@ -1,9 +1,11 @@
 //! GETINFO (control-spec 3.9; C tor: control_getinfo.c).
 
+use std::net::IpAddr;
 use std::time::SystemTime;
 
 use nix::unistd::{User, geteuid};
 use time::OffsetDateTime;
+use weft_core::controller::Handled;
 
 use super::backend::{Backend, Document, SIGNALS, Which};
 use super::keys::KEYS;
@@ -103,7 +105,10 @@ async fn answer<B: Backend>(backend: &B, node: &NodeView, version: &str, key: &s
                     .map(|(from, to, until)| format!("{from} {to} {}", expiry(until))),
             )
         }
-        _ => documents(backend, key).await,
+        _ => match key.strip_prefix("ip-to-country/") {
+            Some(what) => country(backend, what),
+            None => documents(backend, key).await,
+        },
     }
 }
 
@@ -237,8 +242,11 @@ fn simple(node: &NodeView, version: &str, key: &str) -> Option<Answer> {
         _ if key.starts_with("ns/purpose/") || key.starts_with("dir/status/") => {
             value(String::new())
         }
-        "ip-to-country/ipv4-available" | "ip-to-country/ipv6-available" => Some(bit(false)),
-        _ if key.starts_with("ip-to-country/") => Some(Answer::Failed("GeoIP data not loaded")),
+        "status/reachability-succeeded/or" => Some(bit(node.reachable)),
+        // There is no DirPort to be reached.
+        "status/reachability-succeeded/dir" => Some(bit(true)),
+        "status/reachability-succeeded" => value(format!("OR={} DIR=1", u8::from(node.reachable))),
+        "status/clients-seen" => Some(Answer::Failed("No bridge-client stats available")),
         "bw-event-cache" => {
             let samples: Vec<String> = node
                 .recent
@@ -272,8 +280,49 @@ fn simple(node: &NodeView, version: &str, key: &str) -> Option<Answer> {
         "current-time/local" => {
             value(crate::logging::local_iso(SystemTime::now()).replacen(' ', "T", 1))
         }
-        _ => listeners(node, key).or_else(|| exit_policy(node, key)),
+        _ => listeners(node, key)
+            .or_else(|| exit_policy(node, key))
+            .or_else(|| handshakes(node, key)),
     }
+}
+
+/// `stats/KIND/WHAT`: onionskins of relays since the start.
+fn handshakes(node: &NodeView, key: &str) -> Option<Answer> {
+    let what = key.strip_prefix("stats/")?;
+    let counts = node.handshakes.unwrap_or_default();
+    // Nobody here speaks TAP.
+    let kind = match what.split_once('/') {
+        Some(("ntor", _)) => counts.ntor,
+        Some(("tap", _)) => Handled::default(),
+        _ => return None,
+    };
+    let count = match what.split_once('/') {
+        Some((_, "assigned")) => kind.processed,
+        Some((_, "requested")) => kind.processed.saturating_add(kind.dropped),
+        _ => return Some(Answer::Failed("Unrecognized handshake type")),
+    };
+    Some(Answer::Value(count.to_string()))
+}
+
+/// `ip-to-country/WHAT`.
+fn country<B: Backend>(backend: &B, what: &str) -> Answer {
+    match what {
+        "ipv4-available" => return bit(backend.countries().knows(true)),
+        "ipv6-available" => return bit(backend.countries().knows(false)),
+        _ => {}
+    }
+    let bare = what
+        .strip_prefix('[')
+        .and_then(|what| what.strip_suffix(']'));
+    let Ok(address) = bare.unwrap_or(what).parse::<IpAddr>() else {
+        return Answer::Failed("Invalid address family");
+    };
+    let tables = backend.countries();
+    if !tables.knows(address.is_ipv4()) {
+        return Answer::Failed("GeoIP data not loaded");
+    }
+    let country = tables.of(address).map(char::from);
+    Answer::Value(country.iter().collect())
 }
 
 /// `exit-policy/WHAT`.

@@ -1,7 +1,7 @@
 //! What GETINFO knows, as `info/names` tells it.
 
 /// What can be asked for, and what it is; a `*` stands for more. Sorted.
-pub(super) const KEYS: [(&str, &str); 85] = [
+pub(super) const KEYS: [(&str, &str); 93] = [
     (
         "accounting/bytes",
         "Number of bytes read/written so far in the accounting interval.",
@@ -200,6 +200,22 @@ pub(super) const KEYS: [(&str, &str); 85] = [
     ("sr/current", "Get current shared random value."),
     ("sr/previous", "Get previous shared random value."),
     (
+        "stats/ntor/assigned",
+        "Assigned NTor circuit handshake stats.",
+    ),
+    (
+        "stats/ntor/requested",
+        "Requested NTor circuit handshake stats.",
+    ),
+    (
+        "stats/tap/assigned",
+        "Assigned TAP circuit handshake stats.",
+    ),
+    (
+        "stats/tap/requested",
+        "Requested TAP circuit handshake stats.",
+    ),
+    (
         "status/bootstrap-phase",
         "The last bootstrap phase status event that Tor sent.",
     ),
@@ -208,12 +224,28 @@ pub(super) const KEYS: [(&str, &str); 85] = [
         "Whether we think client functionality is working.",
     ),
     (
+        "status/clients-seen",
+        "Breakdown of client countries seen by a bridge.",
+    ),
+    (
         "status/enough-dir-info",
         "Whether we have enough directory information to build circuits.",
     ),
     (
         "status/fresh-relay-descs",
         "A fresh relay/ei descriptor pair for Tor's current state. Not stored.",
+    ),
+    (
+        "status/reachability-succeeded",
+        "Whether our ports were reached from outside.",
+    ),
+    (
+        "status/reachability-succeeded/dir",
+        "Whether our DirPort was reached from outside, which there is none of.",
+    ),
+    (
+        "status/reachability-succeeded/or",
+        "Whether our ORPort was reached from outside.",
     ),
     ("status/version/current", "Status of the current version."),
     (

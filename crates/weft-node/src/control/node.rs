@@ -10,7 +10,7 @@ use weft_cell::reason::EndReason;
 use weft_cell::stream_msg::Resolved;
 use weft_core::address::ConnectionId;
 use weft_core::origin::{AppOpening, AppProtocol, LinkState, OriginId};
-use weft_path::{PathError, RelayName};
+use weft_path::{Countries, PathError, RelayName};
 
 use super::backend::{Backend, Change, Document, Done, Order, OrderFailed, Signal, Which};
 use super::events::Event;
@@ -244,12 +244,11 @@ impl Node {
             ClientEvent::Established(is) => {
                 self.known().established = is;
                 let live = Event::Liveness(is);
-                let text = if is {
-                    "NOTICE CIRCUIT_ESTABLISHED"
-                } else {
-                    "NOTICE CIRCUIT_NOT_ESTABLISHED REASON=CLOCK_JUMPED"
+                // C tor has no word for a network that was switched off.
+                return match is {
+                    true => vec![status("NOTICE CIRCUIT_ESTABLISHED"), live],
+                    false => vec![live],
                 };
-                return vec![status(text), live];
             }
             ClientEvent::EnoughDirectory(is) => {
                 self.known().enough = is;
@@ -353,6 +352,11 @@ impl Backend for Node {
     async fn document(&self, which: Which, document: Document) -> Option<String> {
         let directory = self.view.borrow().options.files.cache_directory.clone();
         self.shelf().find(&directory, &which, document)
+    }
+
+    fn countries(&self) -> Arc<Countries> {
+        let options = self.view.borrow().options.clone();
+        self.shelf().countries(&options.settings)
     }
 
     async fn fresh_descriptors(&self) -> Result<String, &'static str> {

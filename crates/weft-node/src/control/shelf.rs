@@ -1,16 +1,20 @@
-//! Documents of the directory as controllers read them, from the files of CacheDirectory: C tor
-//! answers from those, too. Read anew when they have changed.
+//! What controllers read from files, anew when those have changed: documents of the directory, from
+//! CacheDirectory, which C tor answers from, too, and the tables of countries.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use base64ct::{Base64Unpadded, Encoding as _};
 use weft_dir::cache;
 use weft_dir::microdesc::{MdDigest, MicrodescStore};
+use weft_path::Countries;
 
 use super::backend::{Document, Which};
+use crate::client::countries::{TABLES, named, read};
+use crate::torrc::settings::Settings;
 
 /// C tor's name of the other flavour's file. Weft does not write it, but may find it.
 const CONSENSUS_NS: &str = "cached-consensus";
@@ -35,7 +39,11 @@ const FLAGS: [&str; 13] = [
 type Stamp = Option<(u64, SystemTime)>;
 
 fn stamp(directory: &Path, name: &str) -> Stamp {
-    let found = std::fs::metadata(directory.join(name)).ok()?;
+    stamp_of(&directory.join(name))
+}
+
+fn stamp_of(file: &Path) -> Stamp {
+    let found = std::fs::metadata(file).ok()?;
     Some((found.len(), found.modified().ok()?))
 }
 
@@ -44,6 +52,7 @@ fn stamp(directory: &Path, name: &str) -> Stamp {
 pub(super) struct Shelf {
     consensus: (Stamp, Consensus),
     microdescs: ([Stamp; 2], MicrodescStore),
+    countries: ([(PathBuf, Stamp); 2], Arc<Countries>),
 }
 
 impl Shelf {
@@ -84,6 +93,28 @@ impl Shelf {
             // Weft fetches none.
             Document::Descriptor => None,
         }
+    }
+
+    /// The tables of countries. One that is not there, or cannot be read, is empty.
+    pub(super) fn countries(&mut self, settings: &Settings) -> Arc<Countries> {
+        let files = TABLES.map(|option| {
+            let path = named(settings, option).unwrap_or(Path::new("")).to_owned();
+            let stamp = stamp_of(&path);
+            (path, stamp)
+        });
+        if self.countries.0 != files {
+            let [v4, v6] = [0, 1].map(|index| {
+                let there = files.get(index).filter(|(_, stamp)| stamp.is_some());
+                there.and_then(|(path, _)| read(path).ok())
+            });
+            let (v4, v6) = (v4.unwrap_or_default(), v6.unwrap_or_default());
+            let tables = Countries::parse(&v4, &v6).unwrap_or_else(|error| {
+                tracing::warn!("GeoIPFile or GeoIPv6File cannot be read: {error}");
+                Countries::default()
+            });
+            self.countries = (files, Arc::new(tables));
+        }
+        self.countries.1.clone()
     }
 
     /// The relays that the consensus on disk lists, by RSA identity, and their entries.
@@ -296,6 +327,30 @@ mod tests {
         let versions = ask(&mut shelf, Which::All, Document::Versions);
         assert_eq!(versions.as_deref(), Some("0.4.8.1,0.4.9.1"));
         assert_eq!(shelf.statuses(path).len(), 2);
+    }
+
+    #[test]
+    fn tables_of_countries_are_read_when_they_change() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("4");
+        let torrc = format!("GeoIPFile {}\nGeoIPv6File {0}6\n", file.display());
+        let host = crate::torrc::Host::empty();
+        let settings = crate::torrc::load_text(&torrc, &host)
+            .unwrap()
+            .options
+            .settings;
+        let mut shelf = Shelf::default();
+        let of = |shelf: &mut Shelf| {
+            let tables = shelf.countries(&settings);
+            (tables.knows(true), tables.of([1, 0, 0, 1].into()))
+        };
+        assert_eq!(of(&mut shelf), (false, *b"??"));
+        std::fs::write(&file, "1.0.0.0,1.0.0.255,AU\n").unwrap();
+        assert_eq!(of(&mut shelf), (true, *b"au"));
+        std::fs::write(&file, "1.0.0.0,1.0.0.255,NZ,\n").unwrap();
+        assert_eq!(of(&mut shelf), (false, *b"??"), "that is no table");
+        std::fs::remove_file(&file).unwrap();
+        assert_eq!(of(&mut shelf), (false, *b"??"));
     }
 
     fn sha256(text: &str) -> [u8; 32] {

@@ -8,6 +8,8 @@ use std::time::{Instant, SystemTime};
 
 use tokio::sync::broadcast;
 use weft_cell::stream_msg::{Answer, AnswerKind, Resolved};
+use weft_core::controller::{Handled, HandshakeCounts};
+use weft_path::Countries;
 
 use super::auth::hash_password;
 use super::events::Event;
@@ -44,6 +46,14 @@ impl Fake {
             read: 1000,
             written: 2000,
             recent: vec![(1, 2), (3, 4)],
+            handshakes: Some(HandshakeCounts {
+                ntor: Handled {
+                    processed: 7,
+                    dropped: 2,
+                },
+                ..HandshakeCounts::default()
+            }),
+            reachable: true,
             exit_policy: None,
             addresses: vec![[192, 0, 2, 1].into()],
             started: Instant::now(),
@@ -153,6 +163,10 @@ impl Backend for Fake {
             (Which::All | Which::Id([0xaa, ..]), Document::RouterStatus) => Some(relay.to_owned()),
             _ => None,
         }
+    }
+
+    fn countries(&self) -> Arc<Countries> {
+        Arc::new(Countries::parse("1.0.0.0,1.0.0.255,AU\n", "").unwrap())
     }
 
     async fn fresh_descriptors(&self) -> Result<String, &'static str> {
@@ -336,6 +350,31 @@ fn questions_have_answers_or_a_552() {
     );
     assert!(ask("dir/status-vote/current/consensus").starts_with("551 Could not open"));
     assert!(ask("status/fresh-relay-descs").starts_with("551 Only relays"));
+    let one = |key: &str, value: &str| format!("250-{key}={value}\r\n250 OK\r\n");
+    for (key, value) in [
+        ("ip-to-country/1.0.0.200", "au"),
+        ("ip-to-country/1.0.1.0", "??"),
+        ("ip-to-country/ipv4-available", "1"),
+        ("ip-to-country/ipv6-available", "0"),
+        ("stats/ntor/assigned", "7"),
+        ("stats/ntor/requested", "9"),
+        ("stats/tap/requested", "0"),
+        ("status/reachability-succeeded", "OR=1 DIR=1"),
+    ] {
+        assert_eq!(ask(key), one(key, value));
+    }
+    for (key, why) in [
+        ("ip-to-country/::1", "GeoIP data not loaded"),
+        ("ip-to-country/here", "Invalid address family"),
+        ("stats/ntor/frob", "Unrecognized handshake type"),
+        ("status/clients-seen", "No bridge-client stats available"),
+    ] {
+        assert_eq!(ask(key), format!("551 {why}\r\n"));
+    }
+    // What is said to be known is.
+    for (key, _) in keys::KEYS.iter().filter(|(key, _)| !key.ends_with('*')) {
+        assert!(!ask(key).contains("Unrecognized key"), "{key}");
+    }
     assert!(ask("events/names").ends_with(" PT_STATUS\r\n250 OK\r\n"));
     assert_eq!(
         ask("frob version net/listeners/x"),
@@ -477,7 +516,23 @@ fn orders_are_passed_on_and_their_ends_told() {
         "552 Unrecognized signal code \"frob\"\r\n"
     );
     assert_eq!(order("FROB x").0, "510 Unrecognized command \"FROB\"\r\n");
-    assert!(order("ADD_ONION NEW:BEST").0.starts_with("551 "));
+    // Onion services are not here.
+    for refused in [
+        "ADD_ONION NEW:BEST Port=80",
+        "HSFETCH aaaa",
+        "ONION_CLIENT_AUTH_ADD aaaa x25519:b",
+        "ONION_CLIENT_AUTH_REMOVE aaaa",
+        "ONION_CLIENT_AUTH_VIEW",
+    ] {
+        let word = refused.split(' ').next().unwrap();
+        let told = format!("551 {word} is not supported by this version of Weft\r\n");
+        assert_eq!(order(refused), (told, String::new()));
+    }
+    assert_eq!(order("DEL_ONION x").0, "512 Malformed Onion Service id\r\n");
+    assert_eq!(
+        order(&format!("DEL_ONION {}", "a".repeat(56))).0,
+        "552 Unknown Onion Service id\r\n"
+    );
     assert_eq!(
         order("USEFEATURE verbose_names EXTENDED_EVENTS").0,
         "250 OK\r\n"

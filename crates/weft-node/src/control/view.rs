@@ -8,6 +8,7 @@ use std::time::{Instant, SystemTime};
 
 use time::OffsetDateTime;
 use time::macros::format_description;
+use weft_core::controller::HandshakeCounts;
 use weft_core::origin::AppCredentials;
 
 use super::words::quote;
@@ -35,6 +36,10 @@ pub struct NodeView {
     pub written: u64,
     /// The same for each of the last seconds, oldest first.
     pub recent: Vec<(u64, u64)>,
+    /// Onionskins of relays since the start; `None`: it is no relay.
+    pub handshakes: Option<HandshakeCounts>,
+    /// Whether the ORPorts were reached from outside, or are assumed to be reachable.
+    pub reachable: bool,
     /// Where a relay lets streams go now; `None`: it is no relay.
     pub exit_policy: Option<ExitPolicy>,
     /// Our IPv4 and IPv6 addresses, as far as they are known.

@@ -331,6 +331,8 @@ impl Relay {
                 Some(running) => running.recent.iter().copied().collect(),
                 None => Vec::new(),
             },
+            handshakes: (self.keys.as_ref()).map(|_| self.controller.counts().relay_onionskins),
+            reachable: self.keys.is_some() && self.reachability.is_reachable() == (true, true),
             exit_policy: self.keys.as_ref().map(|_| self.exits.policy().clone()),
             addresses,
             started: self.control.started,
