@@ -3,7 +3,7 @@
 pub(crate) const HELP: &str = "\
 Usage: weft [-f TORRC] [FLAG]... [--OPTION VALUE]...
 
-Runs a Tor relay as `tor -f TORRC` does, on every core.
+Runs a Tor relay or client as `tor -f TORRC` does, on every core.
 
   -f, --torrc-file FILE      read this torrc (- is standard input); without it
                              /etc/tor/torrc, or else ~/.torrc
