@@ -37,14 +37,19 @@ pub(crate) struct TestAuthority {
 
 impl TestAuthority {
     pub(crate) fn new(seed: u64) -> Self {
+        Self::new_at(seed, now())
+    }
+
+    /// With a certificate that is a day old at `now`.
+    pub(crate) fn new_at(seed: u64, now: SystemTime) -> Self {
         let mut rng = ChaCha12Rng::seed_from_u64(seed);
         let identity = KeyPair::generate(&mut rng).unwrap();
         let signing = KeyPair::generate(&mut rng).unwrap();
         let base = AuthCert::new_base(
             &identity,
             &signing,
-            now() - secs(86_400),
-            now() + secs(30 * 86_400),
+            now - secs(86_400),
+            now + secs(30 * 86_400),
         )
         .unwrap();
         let cert = base.encode_sign(&identity).unwrap().as_ref().to_string();
@@ -83,7 +88,10 @@ pub(crate) struct TestConsensus {
     /// Seconds from valid-after to fresh-until; valid-until is three times as far.
     pub(crate) interval: u64,
     pub(crate) params: &'static str,
+    /// Protocols that it requires of relays.
     pub(crate) required: &'static str,
+    /// And of clients.
+    pub(crate) required_of_clients: &'static str,
     pub(crate) relays: Vec<(RsaIdentity, &'static str)>,
 }
 
@@ -94,6 +102,7 @@ impl Default for TestConsensus {
             interval: 3600,
             params: "KISTSchedRunInterval=7 circwindow=500",
             required: "Link=4",
+            required_of_clients: "Link=4",
             relays: vec![([9; 20].into(), "Fast Running Valid")],
         }
     }
@@ -109,10 +118,11 @@ impl TestConsensus {
              client-versions\nserver-versions\n\
              known-flags Authority Exit Fast Guard HSDir Running Stable StaleDesc V2Dir Valid\n\
              recommended-client-protocols Link=4\nrecommended-relay-protocols {required}\n\
-             required-client-protocols Link=4\nrequired-relay-protocols {required}\nparams {}\n",
+             required-client-protocols {}\nrequired-relay-protocols {required}\nparams {}\n",
             time(0),
             time(self.interval),
             time(3 * self.interval),
+            self.required_of_clients,
             self.params,
             required = self.required,
         );

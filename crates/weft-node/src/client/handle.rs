@@ -50,6 +50,8 @@ pub enum FromClient {
     State(Vec<(&'static str, Vec<String>)>),
     /// There is a new network: its parameters hold for our own circuits, too.
     Network(std::sync::Arc<weft_dir::client::Network>),
+    /// The network requires of clients what this one does not speak: which protocols.
+    TooOld(String),
     /// A controller asks for what the main thread does: a signal, by its number.
     Signal(i32),
 }

@@ -71,8 +71,6 @@ pub(super) struct Task {
     told: broadcast::Sender<ClientEvent>,
     out: Outgoing,
     progress: Progress,
-    /// The network requires of clients what this one does not speak.
-    too_old: bool,
     state_saved: Instant,
     skew_lines: RateLimit,
     problem_lines: RateLimit,
@@ -123,7 +121,6 @@ impl Task {
             told,
             out,
             progress: Progress::default(),
-            too_old: false,
             state_saved: now.mono,
             skew_lines: RateLimit::new(QUIET),
             problem_lines: RateLimit::new(QUIET),
@@ -231,9 +228,7 @@ impl Task {
         }
         self.directory.set_options(settings.directory);
         map_all(&mut self.client, &settings.maps);
-        let mut config = settings.config;
-        config.disable_network |= self.too_old;
-        self.client.set_config(config, now);
+        self.client.set_config(settings.config, now);
     }
 
     /// There is a new network, or none any more.
@@ -401,23 +396,14 @@ impl Task {
     }
 
     /// What the consensus wants of clients, and this one lacks. One that lacks what is required must
-    /// not use the network; C tor ends then (`handle_missing_protocol_warning`).
+    /// not use the network: the node ends, as C tor does (`handle_missing_protocol_warning`).
     fn on_protocols(&mut self, required: bool, protocols: &str) {
         if required {
-            tracing::error!(
-                "The network requires protocols of clients that this version does not speak: \
-                 {protocols}. It is too old: the client stops here"
-            );
+            self.out.send(FromClient::TooOld(protocols.to_owned()));
         } else if !protocols.is_empty() {
             tracing::info!(
                 "The consensus recommends protocols that this version does not speak: {protocols}"
             );
-        }
-        if self.too_old != required {
-            self.too_old = required;
-            let mut config = self.client.config().clone();
-            config.disable_network = required;
-            self.client.set_config(config, Now::read());
         }
     }
 

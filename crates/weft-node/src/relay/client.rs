@@ -6,8 +6,8 @@ use std::time::{Instant, SystemTime};
 use rand::{CryptoRng, RngExt as _};
 use weft_core::origin::OriginCommand;
 
-use super::Relay;
 use super::signals::Ask;
+use super::{Relay, StartError, start};
 use crate::client::{Access, ClientSettings, ClientThread, FromClient, ToClient};
 use crate::keys::RelayKeys;
 use crate::process::state;
@@ -87,9 +87,7 @@ impl Relay {
         };
         client.thread.flush();
         if client.thread.has_ended() && !self.shutdown.is_under_way() {
-            tracing::error!("The client thread has ended; the node cannot go on without it");
-            self.failed = true;
-            self.shutdown.now(now);
+            self.fail(start::thread_ended("the client thread"), now);
         }
     }
 
@@ -105,6 +103,10 @@ impl Relay {
                     self.consensus = Some(network.consensus.clone());
                     self.apply_params();
                 }
+            }
+            FromClient::TooOld(protocols) => {
+                let of = "clients";
+                self.fail(StartError::TooOld { of, protocols }, now);
             }
             FromClient::Signal(number) => {
                 if let Some(ask) = Ask::of(number) {

@@ -155,8 +155,8 @@ struct Relay {
     accept_failures: RateLimit,
     /// A listener had more connections than one turn accepts.
     accept_again: bool,
-    /// A connection thread ended before its time.
-    failed: bool,
+    /// Why the node cannot go on.
+    failed: Option<StartError>,
     overloads: RateLimit,
     memory_lines: RateLimit,
     freed_lines: RateLimit,
@@ -170,7 +170,7 @@ struct Relay {
 
 impl Relay {
     /// Takes turns until it is over.
-    fn run(mut self) -> io::Result<()> {
+    fn run(mut self) -> Result<(), StartError> {
         while !self
             .shutdown
             .is_over(Instant::now(), self.controller.connections())

@@ -4,10 +4,21 @@ use std::time::{Instant, SystemTime};
 
 use weft_dir::command::{Command, Event, RelayFlags, Severity};
 
-use super::{Relay, descriptor};
+use super::{Relay, StartError, descriptor};
 use crate::logging::safe;
 use crate::notice;
 use crate::process::state;
+
+/// Protocols that C tor 0.4.9's authorities require of every relay and that this version lacks by
+/// design: those of onion services, and of a directory cache where `DirCache` is off.
+const LACKED: [&str; 4] = ["DirCache", "HSDir", "HSIntro", "HSRend"];
+
+/// Those of missing protocols that no version of Weft was ever without.
+fn beyond_design(protocols: &str) -> String {
+    let name = |entry: &str| entry.split('=').next().is_some_and(|n| LACKED.contains(&n));
+    let beyond: Vec<&str> = protocols.split(' ').filter(|entry| !name(entry)).collect();
+    beyond.join(" ")
+}
 
 impl Relay {
     /// Sends the directory task a command.
@@ -72,14 +83,8 @@ impl Relay {
                 required,
                 protocols,
             } => {
-                // C tor stops when it lacks a required protocol. A relay of this version lacks
-                // those of onion services and exits by design, and its descriptor says so.
                 if required {
-                    tracing::warn!(
-                        "The consensus requires protocols that this version does not speak: \
-                         {protocols}. It is not for the public network yet: relays there are to \
-                         speak them, and the authorities may leave this one out"
-                    );
+                    self.on_required_protocols(&protocols, now);
                 } else {
                     tracing::info!(
                         "The consensus recommends protocols that this version does not speak: \
@@ -110,6 +115,22 @@ impl Relay {
         }
     }
 
+    /// The network requires what this relay lacks. C tor ends then (`handle_missing_protocol_warning`).
+    /// What this version lacks by design its descriptor tells; the authorities list it all the same.
+    fn on_required_protocols(&mut self, protocols: &str, now: Instant) {
+        let new = beyond_design(protocols);
+        if new.is_empty() {
+            tracing::warn!(
+                "The consensus requires protocols that this version does not speak: {protocols}. It \
+                 is not for the public network yet: relays there are to speak them, and the \
+                 authorities may leave this one out"
+            );
+        } else {
+            let (of, protocols) = ("relays", new);
+            self.fail(StartError::TooOld { of, protocols }, now);
+        }
+    }
+
     /// Keeps the bandwidth history for the next start.
     pub(super) fn save_state(&self, lines: &[(String, String)]) {
         let saved = state::update(
@@ -123,6 +144,22 @@ impl Relay {
         );
         if let Err(error) = saved {
             tracing::warn!("Could not save the state: {error}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn onion_services_are_no_reason_to_end_and_all_else_is() {
+        for (missing, beyond) in [
+            ("DirCache=2 HSDir=2 HSIntro=4-5 HSRend=2", ""),
+            ("HSDir=2 Link=6 Relay=9", "Link=6 Relay=9"),
+            ("Frob=1", "Frob=1"),
+        ] {
+            assert_eq!(beyond_design(missing), beyond, "{missing}");
         }
     }
 }

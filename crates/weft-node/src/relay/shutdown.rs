@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use weft_dir::command::Event;
 
-use super::Relay;
+use super::{Relay, StartError};
 use crate::notice;
 use crate::thread::ConnectionThread;
 use crate::thread::mesh::ToThread;
@@ -44,8 +44,17 @@ impl Shutdown {
 }
 
 impl Relay {
+    /// Something happened that the node cannot go on with: it ends, with status 1.
+    pub(super) fn fail(&mut self, why: StartError, now: Instant) {
+        if self.failed.is_none() {
+            tracing::error!("{why}");
+            self.failed = Some(why);
+        }
+        self.shutdown.now(now);
+    }
+
     /// Ends everything in order.
-    pub(super) fn end(mut self) -> io::Result<()> {
+    pub(super) fn end(mut self) -> Result<(), StartError> {
         self.manager.stopping(STOP_PATIENCE);
         self.end_client();
         for thread in &mut self.threads {
@@ -78,17 +87,12 @@ impl Relay {
             }
             ended
         });
-        let mut result = match self.failed {
-            true => Err(io::Error::other(
-                "a connection thread ended before its time",
-            )),
-            false => Ok(()),
-        };
+        let mut result = self.failed.take().map_or(Ok(()), Err);
         for handle in self.handles.drain(..) {
             match handle.join() {
                 Ok(Ok(())) => {}
-                Ok(Err(error)) => result = Err(error),
-                Err(_) => result = Err(io::Error::other("a connection thread panicked")),
+                Ok(Err(error)) => result = Err(error.into()),
+                Err(_) => result = Err(io::Error::other("a connection thread panicked").into()),
             }
         }
         self.exits.end();

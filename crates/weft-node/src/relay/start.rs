@@ -112,9 +112,26 @@ pub enum StartError {
     /// The background.
     #[error(transparent)]
     Daemon(#[from] DaemonError),
+    /// The network has gone on without this version.
+    #[error(
+        "the network requires protocols of {of} that this version of Weft does not speak: \
+         {protocols}. It is too old to be used there: install a newer one"
+    )]
+    TooOld {
+        /// `clients` or `relays`.
+        of: &'static str,
+        /// Which.
+        protocols: String,
+    },
     /// The system: threads, event loops.
     #[error("the operating system refused what the relay needs: {0}")]
     System(#[from] io::Error),
+}
+
+/// The failure of a node that lost a thread: its links, or what it decided, are gone, and others wait
+/// for it.
+pub(super) fn thread_ended(which: &str) -> StartError {
+    StartError::System(io::Error::other(format!("{which} ended before its time")))
 }
 
 impl StartError {
@@ -136,8 +153,7 @@ impl StartError {
 ///
 /// [`StartError`]: nothing was started, or the event loop failed.
 pub fn run(options: Options, context: Context) -> Result<(), StartError> {
-    let relay = start(options, context)?;
-    Ok(relay.run()?)
+    start(options, context)?.run()
 }
 
 fn start(options: Options, context: Context) -> Result<Relay, StartError> {
@@ -393,7 +409,7 @@ fn start(options: Options, context: Context) -> Result<Relay, StartError> {
         next_onion_check: now,
         accept_failures: RateLimit::new(QUIET),
         accept_again: false,
-        failed: false,
+        failed: None,
         overloads: RateLimit::new(QUIET),
         memory_lines: RateLimit::new(QUIET),
         freed_lines: RateLimit::new(QUIET),

@@ -27,9 +27,7 @@ impl Relay {
         self.expire_queries(now);
         if self.handles.iter().any(JoinHandle::is_finished) && !self.shutdown.is_under_way() {
             // Its links are gone, and others wait for its rings: nothing good comes of going on.
-            tracing::error!("A connection thread has ended; the node cannot go on without it");
-            self.failed = true;
-            self.shutdown.now(now);
+            self.fail(start::thread_ended("a connection thread"), now);
         }
         let totals = self.controller.totals();
         self.directory(Command::Bandwidth(Totals {
