@@ -12,6 +12,7 @@ use tor_llcrypto::pk::rsa::RsaIdentity;
 use weft_dir::bandwidth::BandwidthHistory;
 use weft_dir::consensus::{Certs, ConsensusError, REASONABLY_LIVE, verify};
 use weft_dir::http::{decode, parse_head};
+use weft_dir::listing::Listing;
 
 /// Identities of the authorities that the corpus's documents are signed by.
 const AUTHORITIES: [&str; 2] = [
@@ -68,7 +69,8 @@ fn answer(input: &[u8]) {
     }
 }
 
-/// A consensus: without certificates it is never believed.
+/// A consensus: without certificates it is never believed. Its relays, as controllers are shown them, are
+/// whole lines.
 fn consensus(text: &str) {
     let authorities = authorities();
     let error = verify(
@@ -80,6 +82,9 @@ fn consensus(text: &str) {
     )
     .expect_err("nobody can have signed it");
     assert!(!matches!(error, ConsensusError::BadSignature(_)));
+    for entry in Listing::read(text).entries {
+        assert!(entry.status.starts_with("r ") && entry.status.ends_with('\n'));
+    }
 }
 
 /// Certificates: what is kept can be written and read again.

@@ -1,6 +1,7 @@
 //! Directory documents: what a relay fetches, verifies, follows and publishes.
 //!
 //! - [`consensus`]: the microdesc-flavoured consensus and the authority certificates that sign it
+//! - [`listing`]: the text of a consensus, relay by relay, as controllers are shown it
 //! - [`fetch`]: what to ask the authorities for next, and what to make of the answers
 //! - [`microdesc`]: microdescriptors cut apart, kept, and asked for
 //! - [`params`]: the network parameters that a relay follows, typed and clamped
@@ -32,6 +33,7 @@ pub mod descriptor;
 pub mod fetch;
 pub mod held;
 pub mod http;
+pub mod listing;
 pub mod microdesc;
 pub mod params;
 pub mod port_summary;

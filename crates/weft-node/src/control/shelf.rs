@@ -2,14 +2,13 @@
 //! CacheDirectory, which C tor answers from, too, and the tables of countries.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use base64ct::{Base64Unpadded, Encoding as _};
 use weft_dir::cache;
-use weft_dir::microdesc::{MdDigest, MicrodescStore};
+use weft_dir::listing::{Entry, Listing};
+use weft_dir::microdesc::MicrodescStore;
 use weft_path::Countries;
 
 use super::backend::{Document, Which};
@@ -18,23 +17,6 @@ use crate::torrc::settings::Settings;
 
 /// C tor's name of the other flavour's file. Weft does not write it, but may find it.
 const CONSENSUS_NS: &str = "cached-consensus";
-/// Flags that C tor knows, in the order in which it writes them.
-const FLAGS: [&str; 13] = [
-    "Authority",
-    "BadExit",
-    "Exit",
-    "Fast",
-    "Guard",
-    "HSDir",
-    "MiddleOnly",
-    "Running",
-    "Stable",
-    "StaleDesc",
-    "Sybil",
-    "V2Dir",
-    "Valid",
-];
-
 /// By what a file is known to be the one that was read: its length and when it was written.
 type Stamp = Option<(u64, SystemTime)>;
 
@@ -50,7 +32,7 @@ fn stamp_of(file: &Path) -> Stamp {
 /// What was read. See the module.
 #[derive(Debug, Default)]
 pub(super) struct Shelf {
-    consensus: (Stamp, Consensus),
+    consensus: (Stamp, Listing),
     microdescs: ([Stamp; 2], MicrodescStore),
     countries: ([(PathBuf, Stamp); 2], Arc<Countries>),
 }
@@ -69,7 +51,7 @@ impl Shelf {
             Document::RouterStatus => {
                 let consensus = self.consensus(directory);
                 let mut text = String::new();
-                for entry in consensus.find(which) {
+                for entry in find(consensus, which) {
                     text.push_str(&entry.status);
                 }
                 (*which == Which::All || !text.is_empty()).then_some(text)
@@ -85,7 +67,7 @@ impl Shelf {
                 self.read_microdescs(directory);
                 self.consensus(directory);
                 let mut text = String::new();
-                for entry in self.consensus.1.find(which) {
+                for entry in find(&self.consensus.1, which) {
                     text.push_str(self.microdescs.1.get(&entry.microdesc).map_or("", |t| t));
                 }
                 (*which == Which::All || !text.is_empty()).then_some(text)
@@ -123,11 +105,11 @@ impl Shelf {
         entries.map(|e| (e.rsa, e.status.clone())).collect()
     }
 
-    fn consensus(&mut self, directory: &Path) -> &Consensus {
+    fn consensus(&mut self, directory: &Path) -> &Listing {
         let found = stamp(directory, cache::CONSENSUS);
         if self.consensus.0 != found || found.is_none() {
             let text = cache::read(directory, cache::CONSENSUS).ok().flatten();
-            self.consensus = (found, Consensus::read(text.as_deref().unwrap_or_default()));
+            self.consensus = (found, Listing::read(text.as_deref().unwrap_or_default()));
         }
         &self.consensus.1
     }
@@ -143,125 +125,24 @@ impl Shelf {
     }
 }
 
-/// What is read of a consensus of microdescriptors.
-#[derive(Debug, Default)]
-struct Consensus {
-    /// `valid-after`, `fresh-until`, `valid-until`.
-    times: Vec<String>,
-    /// `client-versions`.
-    versions: String,
-    /// In the consensus' order.
-    entries: Vec<Entry>,
-}
-
-/// A relay.
-#[derive(Debug)]
-struct Entry {
-    rsa: [u8; 20],
-    nickname: String,
-    microdesc: MdDigest,
-    bandwidth: u64,
-    /// As version 2 of the directory protocol had it (fmt_routerstatus.c, NS_CONTROL_PORT).
-    status: String,
-}
-
-impl Consensus {
-    /// Reads all that is well formed of a text; what is not is left out.
-    fn read(text: &str) -> Self {
-        let mut consensus = Self::default();
-        let body = text.split("\ndirectory-footer").next().unwrap_or_default();
-        let mut parts = body.split("\nr ");
-        for line in parts.next().unwrap_or_default().lines() {
-            if let Some(versions) = line.strip_prefix("client-versions ") {
-                consensus.versions = versions.to_owned();
-            }
-            for keyword in ["valid-after ", "fresh-until ", "valid-until "] {
-                if let Some(time) = line.strip_prefix(keyword) {
-                    consensus.times.push(time.to_owned());
-                }
-            }
-        }
-        consensus.entries.extend(parts.filter_map(Entry::read));
-        consensus
-    }
-
-    /// The relays that are asked for. Of several with one nickname, the one of the most bandwidth.
-    fn find(&self, which: &Which) -> Vec<&Entry> {
-        match which {
-            Which::All => self.entries.iter().collect(),
-            Which::Id(id) => self.entries.iter().filter(|e| e.rsa == *id).collect(),
-            Which::Name(name) => {
-                let named = |e: &&Entry| e.nickname.eq_ignore_ascii_case(name);
-                let found = self.entries.iter().filter(named);
-                found.max_by_key(|e| e.bandwidth).into_iter().collect()
-            }
+/// The relays that are asked for. Of several with one nickname, the one of the most bandwidth.
+fn find<'a>(listing: &'a Listing, which: &Which) -> Vec<&'a Entry> {
+    let entries = listing.entries.iter();
+    match which {
+        Which::All => entries.collect(),
+        Which::Id(id) => entries.filter(|e| e.rsa == *id).collect(),
+        Which::Name(name) => {
+            let found = entries.filter(|e| e.nickname.eq_ignore_ascii_case(name));
+            found.max_by_key(|e| e.bandwidth).into_iter().collect()
         }
     }
-}
-
-impl Entry {
-    /// Reads what stands from behind one `r ` to the next.
-    fn read(text: &str) -> Option<Self> {
-        let mut lines = text.lines();
-        let words: Vec<&str> = lines.next()?.split(' ').collect();
-        let [nickname, id, date, time, address, or_port, dir_port] = words[..] else {
-            return None;
-        };
-        let mut entry = Self {
-            rsa: decode(id)?,
-            nickname: nickname.to_owned(),
-            microdesc: [0; 32],
-            bandwidth: 0,
-            status: String::new(),
-        };
-        let (mut ipv6, mut flags, mut weight) = (None, "", "");
-        for line in lines {
-            match line.split_once(' ') {
-                Some(("a", at)) if at.starts_with('[') && ipv6.is_none() => ipv6 = Some(at),
-                Some(("m", digest)) => entry.microdesc = decode(digest)?,
-                Some(("s", all)) => flags = all,
-                Some(("w", all)) => weight = all,
-                _ => {}
-            }
-        }
-        // C tor writes as much of the microdescriptor's digest as there is room for that of a server
-        // descriptor.
-        let digest = entry.microdesc.get(..20).unwrap_or_default();
-        let digest = Base64Unpadded::encode_string(digest);
-        let _ = writeln!(
-            entry.status,
-            "r {nickname} {id} {digest} {date} {time} {address} {or_port} {dir_port}"
-        );
-        if let Some(at) = ipv6 {
-            let _ = writeln!(entry.status, "a {at}");
-        }
-        entry.status.push('s');
-        for flag in FLAGS {
-            if flags.split(' ').any(|found| found == flag) {
-                let _ = write!(entry.status, " {flag}");
-            }
-        }
-        entry.status.push('\n');
-        let bandwidth = weight.split(' ').find_map(|word| {
-            let (key, value) = word.split_once('=')?;
-            value.parse().ok().filter(|_: &u64| key == "Bandwidth")
-        });
-        if let Some(bandwidth) = bandwidth {
-            entry.bandwidth = bandwidth;
-            let _ = writeln!(entry.status, "w Bandwidth={bandwidth}");
-        }
-        Some(entry)
-    }
-}
-
-fn decode<const N: usize>(text: &str) -> Option<[u8; N]> {
-    let bytes = Base64Unpadded::decode_vec(text.trim_end_matches('=')).ok()?;
-    bytes.try_into().ok()
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::indexing_slicing)]
 mod tests {
+    use base64ct::{Base64Unpadded, Encoding as _};
+
     use super::*;
 
     const CONSENSUS: &str = "network-status-version 3 microdesc\nvote-status consensus\n\

@@ -1,0 +1,223 @@
+//! The text of a consensus that was verified before, relay by relay, as controllers are shown it
+//! (control-spec 3.9, `ns/`).
+//!
+//! C tor answers them from the text, too: what tor-netdoc's parser leaves out of its documents, above
+//! all the lines as they stood, is still there. The text comes from a file that anybody may have
+//! changed, so nothing is expected of it.
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation
+)]
+
+use std::fmt::Write as _;
+
+use base64ct::{Base64Unpadded, Encoding as _};
+
+use crate::microdesc::MdDigest;
+
+/// Flags that C tor knows, in the order in which it writes them.
+const FLAGS: [&str; 13] = [
+    "Authority",
+    "BadExit",
+    "Exit",
+    "Fast",
+    "Guard",
+    "HSDir",
+    "MiddleOnly",
+    "Running",
+    "Stable",
+    "StaleDesc",
+    "Sybil",
+    "V2Dir",
+    "Valid",
+];
+
+/// What is read of a consensus of microdescriptors.
+#[derive(Debug, Default)]
+pub struct Listing {
+    /// `valid-after`, `fresh-until`, `valid-until`.
+    pub times: Vec<String>,
+    /// `client-versions`.
+    pub versions: String,
+    /// In the consensus' order.
+    pub entries: Vec<Entry>,
+}
+
+/// A relay.
+#[derive(Debug)]
+pub struct Entry {
+    /// SHA-1 of its identity key.
+    pub rsa: [u8; 20],
+    /// Its nickname.
+    pub nickname: String,
+    /// SHA-256 of its microdescriptor.
+    pub microdesc: MdDigest,
+    /// What the consensus weighs it with, in kilobytes a second; 0 where it says nothing.
+    pub bandwidth: u64,
+    /// As version 2 of the directory protocol had it (fmt_routerstatus.c, NS_CONTROL_PORT).
+    pub status: String,
+}
+
+impl Listing {
+    /// Reads all that is well formed of a text; what is not is left out.
+    pub fn read(text: &str) -> Self {
+        let mut listing = Self::default();
+        let body = text.split("\ndirectory-footer").next().unwrap_or_default();
+        let mut parts = body.split("\nr ");
+        for line in parts.next().unwrap_or_default().lines() {
+            if let Some(versions) = line.strip_prefix("client-versions ") {
+                listing.versions = versions.to_owned();
+            }
+            for keyword in ["valid-after ", "fresh-until ", "valid-until "] {
+                if let Some(time) = line.strip_prefix(keyword) {
+                    listing.times.push(time.to_owned());
+                }
+            }
+        }
+        listing.entries.extend(parts.filter_map(Entry::read));
+        listing
+    }
+}
+
+impl Entry {
+    /// Reads what stands from behind one `r ` to the next.
+    fn read(text: &str) -> Option<Self> {
+        let mut lines = text.lines();
+        let words: Vec<&str> = lines.next()?.split(' ').collect();
+        let [nickname, id, date, time, address, or_port, dir_port] = words[..] else {
+            return None;
+        };
+        let mut entry = Self {
+            rsa: decode(id)?,
+            nickname: nickname.to_owned(),
+            microdesc: [0; 32],
+            bandwidth: 0,
+            status: String::new(),
+        };
+        let (mut ipv6, mut flags, mut weight) = (None, "", "");
+        for line in lines {
+            match line.split_once(' ') {
+                Some(("a", at)) if at.starts_with('[') && ipv6.is_none() => ipv6 = Some(at),
+                Some(("m", digest)) => entry.microdesc = decode(digest)?,
+                Some(("s", all)) => flags = all,
+                Some(("w", all)) => weight = all,
+                _ => {}
+            }
+        }
+        // C tor writes as much of the microdescriptor's digest as there is room for that of a server
+        // descriptor.
+        let digest = entry.microdesc.get(..20).unwrap_or_default();
+        let digest = Base64Unpadded::encode_string(digest);
+        let _ = writeln!(
+            entry.status,
+            "r {nickname} {id} {digest} {date} {time} {address} {or_port} {dir_port}"
+        );
+        if let Some(at) = ipv6 {
+            let _ = writeln!(entry.status, "a {at}");
+        }
+        entry.status.push('s');
+        for flag in FLAGS {
+            if flags.split(' ').any(|found| found == flag) {
+                let _ = write!(entry.status, " {flag}");
+            }
+        }
+        entry.status.push('\n');
+        let bandwidth = weight.split(' ').find_map(|word| {
+            let (key, value) = word.split_once('=')?;
+            value.parse().ok().filter(|_: &u64| key == "Bandwidth")
+        });
+        if let Some(bandwidth) = bandwidth {
+            entry.bandwidth = bandwidth;
+            let _ = writeln!(entry.status, "w Bandwidth={bandwidth}");
+        }
+        Some(entry)
+    }
+}
+
+fn decode<const N: usize>(text: &str) -> Option<[u8; N]> {
+    let bytes = Base64Unpadded::decode_vec(text.trim_end_matches('=')).ok()?;
+    bytes.try_into().ok()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const CONSENSUS: &str = "network-status-version 3 microdesc\nvote-status consensus\n\
+        valid-after 2026-11-22 01:00:00\nfresh-until 2026-11-22 02:00:00\n\
+        valid-until 2026-11-22 04:00:00\nclient-versions 0.4.8.1,0.4.9.1\nparams x=1\n\
+        r one AQEBAQEBAQEBAQEBAQEBAQEBAQE 2038-01-01 00:00:00 192.0.2.1 9001 0\n\
+        a [2001:db8::1]:9001\nm IPge+xK2IqGmLR2qv/fwMj4WRqNBaR1uJA4cVPoVrHo\n\
+        s Exit Fast Named Running StaleDesc V2Dir Valid\nv Tor 0.4.9.1\n\
+        pr Cons=1-2\nw Bandwidth=20 Unmeasured=1\n\
+        r two AgICAgICAgICAgICAgICAgICAgI 2038-01-01 00:00:00 192.0.2.2 9001 9030\n\
+        s Running Valid\n\
+        r bad ??? 2038-01-01 00:00:00 192.0.2.2 9001 9030\ns Running\n\
+        directory-footer\nbandwidth-weights Wbd=0\n\
+        directory-signature sha256 A B\nr x y\n";
+
+    #[test]
+    fn relays_are_read_and_what_is_malformed_is_left_out() {
+        let listing = Listing::read(CONSENSUS);
+        assert_eq!(
+            listing.times,
+            [
+                "2026-11-22 01:00:00",
+                "2026-11-22 02:00:00",
+                "2026-11-22 04:00:00"
+            ]
+        );
+        assert_eq!(listing.versions, "0.4.8.1,0.4.9.1");
+        let [one, two] = &listing.entries[..] else {
+            panic!("{:?}", listing.entries);
+        };
+        assert_eq!(
+            (&*one.nickname, one.rsa, one.bandwidth),
+            ("one", [1; 20], 20)
+        );
+        assert_eq!(one.microdesc[..3], [0x20, 0xf8, 0x1e]);
+        assert_eq!(
+            one.status,
+            "r one AQEBAQEBAQEBAQEBAQEBAQEBAQE IPge+xK2IqGmLR2qv/fwMj4WRqM \
+             2038-01-01 00:00:00 192.0.2.1 9001 0\na [2001:db8::1]:9001\n\
+             s Exit Fast Running StaleDesc V2Dir Valid\nw Bandwidth=20\n"
+        );
+        assert_eq!(
+            (&*two.nickname, two.rsa, two.bandwidth),
+            ("two", [2; 20], 0)
+        );
+        assert_eq!(
+            two.status,
+            "r two AgICAgICAgICAgICAgICAgICAgI AAAAAAAAAAAAAAAAAAAAAAAAAAA \
+             2038-01-01 00:00:00 192.0.2.2 9001 9030\ns Running Valid\n"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_breaks_it(text in "(\nr |\ndirectory-footer|valid-after |\n[amsw] |\
+            AQEBAQEBAQEBAQEBAQEBAQEBAQE|one | 9001|Bandwidth=|[ =\\[\n0-9]|\\PC){0,80}") {
+            let listing = Listing::read(&text);
+            for entry in listing.entries {
+                prop_assert!(entry.status.starts_with("r "));
+                prop_assert!(entry.status.ends_with('\n'));
+            }
+        }
+
+        #[test]
+        fn no_change_of_a_byte_breaks_it(at in 0..CONSENSUS.len(), byte in 0..128_u8, cut in any::<bool>()) {
+            let mut bytes = CONSENSUS.as_bytes().to_vec();
+            bytes[at] = byte;
+            if cut {
+                bytes.truncate(at);
+            }
+            let text = String::from_utf8(bytes).unwrap();
+            prop_assert!(Listing::read(&text).entries.len() <= 4);
+        }
+    }
+}
