@@ -10,7 +10,7 @@ mod private_network {
     use weft_lab::surf::{Surf, first_byte, surf};
     use weft_lab::traffic::{Direction, Server};
 
-    const PATIENCE: Duration = Duration::from_secs(60);
+    const PATIENCE: Duration = Duration::from_secs(180);
 
     fn weft(threads: u32) -> Program {
         let named = std::env::var_os("WEFT_BIN").map(PathBuf::from);

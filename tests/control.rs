@@ -23,7 +23,7 @@ mod private_network {
 
     use super::{BTreeMap, weft};
 
-    const PATIENCE: Duration = Duration::from_secs(60);
+    const PATIENCE: Duration = Duration::from_secs(180);
 
     /// Bytes that are asked for, from a server that sends them.
     fn request(bytes: u64) -> Request {

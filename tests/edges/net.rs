@@ -14,7 +14,7 @@ use weft_lab::traffic::{Direction, NameServer, Request, transfer};
 use weft_lab::up::{Client, More, Plan, Up};
 
 /// Ends what would otherwise hang; nothing is measured by it.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
 
 /// The client that most tests use.
 pub(crate) const CLIENT: &str = "client0";

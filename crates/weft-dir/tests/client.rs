@@ -6,7 +6,7 @@ mod testing;
 
 use std::io::Write as _;
 use std::path::Path;
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::time::Duration;
 
 use testing::{TestAuthority, TestConsensus, microdesc, now, secs};
@@ -20,6 +20,9 @@ use weft_dir::client::{
 use weft_dir::clock::{Clock, ManualClock};
 use weft_dir::command::{Event, Severity};
 use weft_dir::microdesc;
+
+/// How long anything that must happen may take.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What a directory does with a request.
 enum Reply {
@@ -188,9 +191,58 @@ impl World {
     }
 }
 
+/// Whether the client's thread has anything left to do before the clock moves.
+#[derive(Default)]
+struct Rest {
+    stage: Mutex<Stage>,
+    changed: Condvar,
+}
+
+#[derive(Default, PartialEq)]
+enum Stage {
+    #[default]
+    Busy,
+    /// The last task of the queue has run: what follows is work that others made.
+    Last,
+    /// Every task waits for the clock or for the test.
+    Resting,
+}
+
+impl Rest {
+    fn set(&self, stage: Stage) {
+        *self.stage.lock().unwrap() = stage;
+        self.changed.notify_all();
+    }
+
+    /// The runtime finds no task to run.
+    fn nothing_to_do(&self) {
+        let mut stage = self.stage.lock().unwrap();
+        if *stage == Stage::Last {
+            *stage = Stage::Resting;
+            self.changed.notify_all();
+        }
+    }
+
+    /// Waits until everything has been done that can be done now.
+    fn wait(self: &Arc<Self>, runtime: &tokio::runtime::Handle) {
+        self.set(Stage::Busy);
+        let rest = self.clone();
+        // Behind whatever the clock has woken.
+        runtime.spawn(async move { rest.set(Stage::Last) });
+        let stage = self.stage.lock().unwrap();
+        let stage = self
+            .changed
+            .wait_timeout_while(stage, PATIENCE, |stage| *stage != Stage::Resting)
+            .unwrap();
+        assert!(!stage.1.timed_out(), "the client never rests");
+    }
+}
+
 /// A client's directory on a thread of its own.
 struct Client {
     clock: Arc<ManualClock>,
+    rest: Arc<Rest>,
+    runtime: tokio::runtime::Handle,
     handle: ClientHandle,
     events: mpsc::Receiver<Event>,
     seen: Vec<Event>,
@@ -246,15 +298,24 @@ impl Client {
                 let _ = sender.send(event);
             }),
         );
+        let rest = Arc::new(Rest::default());
+        let idle = rest.clone();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .on_thread_park(move || idle.nothing_to_do())
+            .build()
+            .unwrap();
+        let thread_runtime = runtime.handle().clone();
+        // As a task it is in the queue like all others, and so seen by [`Rest`].
         let thread = std::thread::spawn(move || {
-            tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()
-                .unwrap()
-                .block_on(client.run());
+            runtime
+                .block_on(async { tokio::spawn(client.run()).await })
+                .unwrap();
         });
         Self {
             clock,
+            rest,
+            runtime: thread_runtime,
             handle,
             events,
             seen: Vec::new(),
@@ -262,12 +323,11 @@ impl Client {
         }
     }
 
-    /// Moves the clock, `step` at a time, until `done` says so.
+    /// Moves the clock, `step` at a time, until `done` says so. It stands still while anything is done.
     fn until(&mut self, what: &str, step: Duration, done: impl Fn(&Self) -> bool) {
         for _ in 0..20_000 {
-            while let Ok(event) = self.events.recv_timeout(Duration::from_millis(2)) {
-                self.seen.push(event);
-            }
+            self.rest.wait(&self.runtime);
+            self.seen.extend(self.events.try_iter());
             if done(self) {
                 return;
             }
