@@ -191,3 +191,19 @@ fn name(step: Step) -> String {
 fn seconds(time: Duration) -> String {
     format!("{:.1} s", time.as_secs_f64())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Who is not named is compiled as dependencies are, which takes longer.
+    #[test]
+    fn the_dev_profile_names_every_crate_of_ours() {
+        let manifest = std::fs::read_to_string(machine::root().join("Cargo.toml")).unwrap();
+        for folder in std::fs::read_dir(machine::root().join("crates")).unwrap() {
+            let name = folder.unwrap().file_name().into_string().unwrap();
+            let line = format!("\n{name} = {{ opt-level = 1 }}\n");
+            assert!(manifest.contains(&line), "{name} has no line");
+        }
+    }
+}
