@@ -480,7 +480,7 @@ fn a_relay_cannot_prolong_a_probe_by_dripping() {
         read_extend2(link);
         let padding = Cell::new(0, ChanCmd::PADDING);
         while link.send_cell(&padding).is_ok() {
-            thread::sleep(Duration::from_millis(20));
+            thread::sleep(Duration::from_millis(200));
         }
     });
     // Not so short that the link may not be open yet.
