@@ -166,8 +166,7 @@ impl Common {
     }
 
     /// A client whose circuits and streams are the lab's to choose. It names relays by their RSA
-    /// identities, or by both. It fetches each consensus as soon as there may be one, from the
-    /// authorities: other clients let almost three intervals pass.
+    /// identities, or by both.
     pub(crate) fn client(
         &self,
         nickname: &str,
@@ -180,8 +179,6 @@ impl Common {
              ExtendByEd25519ID {}\n\
              ClientRejectInternalAddresses 0\n\
              EnforceDistinctSubnets 0\n\
-             FetchDirInfoEarly 1\n\
-             FetchDirInfoExtraEarly 1\n\
              __LeaveStreamsUnattached 1\n\
              LearnCircuitBuildTimeout 0\n\
              CircuitBuildTimeout 60\n",
