@@ -107,7 +107,10 @@ fn run(command_line: &CommandLine, loaded: Loaded, logging: &Logging) -> anyhow:
         .apply(&loaded.options.log, None)
         .context("cannot set up the log")?;
     let context = Context {
-        command_line: command_line.clone(),
+        command_line: match background {
+            Some(_) => command_line.clone().from_anywhere(),
+            None => command_line.clone(),
+        },
         host: Host::system(),
         logging: logging.clone(),
         background,

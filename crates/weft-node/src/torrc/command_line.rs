@@ -163,6 +163,21 @@ impl CommandLine {
         words.iter().map(quiet).max().unwrap_or_default()
     }
 
+    /// The same, with files that are found from any working directory, as a daemon's SIGHUP needs them.
+    #[must_use]
+    pub fn from_anywhere(mut self) -> Self {
+        let fixed = |path: PathBuf| match path.starts_with("~") {
+            true => path,
+            false => std::path::absolute(&path).unwrap_or(path),
+        };
+        self.torrc = self.torrc.map(|source| match source {
+            TorrcSource::File(path) => TorrcSource::File(fixed(path)),
+            other => other,
+        });
+        self.defaults_torrc = self.defaults_torrc.map(fixed);
+        self
+    }
+
     /// Reads the words behind the program's name.
     ///
     /// # Errors
