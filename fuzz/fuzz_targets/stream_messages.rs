@@ -6,6 +6,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use weft_cell::relay::MAX_DATA;
+use weft_cell::relay_v1::MAX_STREAM_DATA;
 use weft_cell::stream_msg::{Begin, Connected, End, Resolve, Resolved, Sendme, Xoff, Xon};
 
 fuzz_target!(|input: &[u8]| {
@@ -23,9 +24,12 @@ fn message(kind: u8, data: &[u8]) {
                 // It holds what an exit relies on.
                 assert!(begin.port != 0 && !begin.target.is_empty());
                 assert!(!begin.target.contains(&0));
-                let again = begin.encode().expect("this came in a message");
-                assert!(again.len() <= data.len());
-                assert_eq!(Begin::decode(&again), Ok(begin));
+                // What an older cell had room for may be too long for every cell.
+                if data.len() <= MAX_STREAM_DATA {
+                    let again = begin.encode().expect("this came in a message");
+                    assert!(again.len() <= data.len());
+                    assert_eq!(Begin::decode(&again), Ok(begin));
+                }
             }
         }
         b'c' => {

@@ -26,22 +26,27 @@ pub(crate) struct FuzzArgs {
     /// How long to run each target, in seconds; 0 runs the corpus only
     #[arg(long, default_value_t = 10)]
     seconds: u64,
+    /// Where libFuzzer's randomness starts, to have the same inputs again (default:
+    /// elsewhere each time)
+    #[arg(long)]
+    seed: Option<u32>,
     /// Run only this target (default: all in fuzz/fuzz_targets)
     target: Option<String>,
 }
 
-/// `cargo xtask fuzz [--seconds N] [TARGET]`.
+/// `cargo xtask fuzz [--seconds N] [--seed N] [TARGET]`.
 pub(crate) fn run(args: &FuzzArgs) -> Result<()> {
-    run_each(args.seconds, args.target.as_deref())
+    run_each(args.seconds, args.seed, args.target.as_deref())
 }
 
 /// Builds the targets and runs each over its corpus, then over what libFuzzer makes
 /// of it, for `seconds`; all targets, or the one named. 0 seconds: the corpus only.
+/// What it makes begins with `seed`; without one, with chance.
 ///
 /// As many run at once as there are processors. Inputs that reach new code go to
 /// `fuzz/found/TARGET`, never into the committed corpus; inputs that fail go to
 /// `fuzz/artifacts/TARGET`. Fails when any target fails, naming it and the input.
-pub(crate) fn run_each(seconds: u64, target: Option<&str>) -> Result<()> {
+pub(crate) fn run_each(seconds: u64, seed: Option<u32>, target: Option<&str>) -> Result<()> {
     let targets = targets(target)?;
     build_selected(&targets)?;
     println!(
@@ -53,7 +58,7 @@ pub(crate) fn run_each(seconds: u64, target: Option<&str>) -> Result<()> {
     let worker = || {
         let mut failures = Vec::new();
         while let Some(target) = targets.get(next.fetch_add(1, Ordering::Relaxed)) {
-            match run_one(target, seconds) {
+            match run_one(target, seconds, seed) {
                 Ok(summary) => println!("  {target}: {summary}"),
                 Err(error) => {
                     println!("  {target}: FAILED");
@@ -129,7 +134,7 @@ fn build_selected(targets: &[String]) -> Result<()> {
 }
 
 /// Runs one target; a few words on what it did.
-fn run_one(target: &str, seconds: u64) -> Result<String> {
+fn run_one(target: &str, seconds: u64, seed: Option<u32>) -> Result<String> {
     let corpus = fuzz_dir().join("corpus").join(target);
     let inputs = fs::read_dir(&corpus).map_or(0, Iterator::count);
     ensure!(
@@ -154,6 +159,7 @@ fn run_one(target: &str, seconds: u64) -> Result<String> {
     };
     let status = command
         .current_dir(root())
+        .args(seed.map(|seed| format!("-seed={seed}")))
         .arg(format!("-rss_limit_mb={RSS_LIMIT_MIB}"))
         .arg(format!("-timeout={INPUT_TIMEOUT_S}"))
         .arg(format!("-artifact_prefix={}/", artifacts.display()))
