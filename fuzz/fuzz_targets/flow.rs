@@ -76,7 +76,7 @@ impl Play {
             now,
             circuit: match windows {
                 true => CircuitFlow::fixed(),
-                false => CircuitFlow::vegas(&params, increment, now),
+                false => CircuitFlow::vegas(&params, increment),
             },
             increment: match windows {
                 true => 100,
@@ -129,7 +129,7 @@ impl Play {
                 self.acknowledged += self.increment;
             }
             5 => self.now += Duration::from_micros(u64::from(input.word()) << (input.byte() % 20)),
-            6 => self.circuit.set_blocked(input.byte() & 1 == 1, self.now),
+            6 => self.circuit.set_blocked(input.byte() & 1 == 1),
             7 => {
                 if self.circuit.note_received().is_err() {
                     return false;

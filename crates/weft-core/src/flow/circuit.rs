@@ -60,7 +60,7 @@ impl CircuitFlow {
 
     /// Vegas with one SENDME for `sendme_inc` cells, as the handshake agreed on (proposal 324).
     /// `params.path` says what the circuit leads to.
-    pub fn vegas(params: &CcParams, sendme_inc: u8, _now: Instant) -> Self {
+    pub fn vegas(params: &CcParams, sendme_inc: u8) -> Self {
         let sendme_inc = sendme_inc.max(1);
         let vegas = Vegas::new(params, sendme_inc);
         Self::new(Window::Vegas(Box::new(vegas)), sendme_inc)
@@ -153,7 +153,7 @@ impl CircuitFlow {
 
     /// The circuit's queue toward its link rose past cellq_high, or fell to cellq_low again. With
     /// Vegas, the next SENDME takes it as a sign of congestion.
-    pub fn set_blocked(&mut self, blocked: bool, _now: Instant) {
+    pub fn set_blocked(&mut self, blocked: bool) {
         self.blocked = blocked;
     }
 

@@ -246,7 +246,7 @@ impl LocalConnectionManager {
                 stream,
                 resolved,
             } => self.on_resolved(half, stream, &resolved, now),
-            FromController::AddHop { half, keys, flow } => self.on_add_hop(half, &keys, &flow, now),
+            FromController::AddHop { half, keys, flow } => self.on_add_hop(half, &keys, &flow),
             FromController::SendExtend { half, extend2 } => {
                 self.on_send_extend(half, &extend2, now);
             }

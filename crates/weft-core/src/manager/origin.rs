@@ -75,13 +75,7 @@ impl LocalConnectionManager {
     }
 
     /// The handshake with a hop succeeded.
-    pub(super) fn on_add_hop(
-        &mut self,
-        half: HalfAddr,
-        keys: &HopKeys,
-        flow: &HopFlow,
-        now: Instant,
-    ) {
+    pub(super) fn on_add_hop(&mut self, half: HalfAddr, keys: &HopKeys, flow: &HopFlow) {
         let cc = &self.params.cc;
         let Some(Role::Origin(origin)) = self.halves.at(half).map(|half| &mut half.role) else {
             return;
@@ -89,7 +83,7 @@ impl LocalConnectionManager {
         origin.crypt.add_hop(keys);
         let flow = match flow {
             HopFlow::Fixed => CircuitFlow::fixed(),
-            HopFlow::Vegas { sendme_inc } => CircuitFlow::vegas(cc, *sendme_inc, now),
+            HopFlow::Vegas { sendme_inc } => CircuitFlow::vegas(cc, *sendme_inc),
         };
         origin.streams.ends.push(HopEnd::new(flow));
     }

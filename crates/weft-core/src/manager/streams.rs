@@ -79,7 +79,7 @@ impl LocalConnectionManager {
         let terms = Terms::new(vegas.is_some(), cgo);
         let streams = toward.streams.get_or_insert_with(|| {
             Box::new(Streams::one(match vegas {
-                Some(inc) => CircuitFlow::vegas(cc, inc, now),
+                Some(inc) => CircuitFlow::vegas(cc, inc),
                 None => CircuitFlow::fixed(),
             }))
         });
@@ -226,7 +226,7 @@ impl LocalConnectionManager {
                 let sendme_inc = toward.sendme_inc;
                 let streams = toward.streams.get_or_insert_with(|| {
                     Box::new(Streams::one(match sendme_inc {
-                        Some(inc) => CircuitFlow::vegas(cc, inc, now),
+                        Some(inc) => CircuitFlow::vegas(cc, inc),
                         None => CircuitFlow::fixed(),
                     }))
                 });
@@ -371,7 +371,7 @@ impl LocalConnectionManager {
             let command = RelayBody::new(front.body()).command();
             if queue.len() >= self.params.queue_high {
                 *blocked = true;
-                end.flow.set_blocked(true, now);
+                end.flow.set_blocked(true);
                 break;
             }
             if command == RelayCmd::DATA && end.flow.room() == 0 {
@@ -426,7 +426,7 @@ impl LocalConnectionManager {
         let hops = match half.streams_mut() {
             Some(streams) => {
                 for end in &mut streams.ends {
-                    end.flow.set_blocked(false, now);
+                    end.flow.set_blocked(false);
                 }
                 streams.ends.len()
             }

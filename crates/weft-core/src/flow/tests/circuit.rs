@@ -37,7 +37,7 @@ fn only_the_cell_that_is_answered_has_its_digest_taken() {
         );
     }
     assert_eq!(taken, [100, 200]);
-    let mut flow = CircuitFlow::vegas(&CcParams::default(), 31, now);
+    let mut flow = CircuitFlow::vegas(&CcParams::default(), 31);
     let mut taken = Vec::new();
     for cell in 1..=100 {
         flow.note_sent(
@@ -54,7 +54,7 @@ fn only_the_cell_that_is_answered_has_its_digest_taken() {
 #[test]
 fn what_is_received_is_acknowledged_at_once_after_every_increment() {
     let mut fixed = CircuitFlow::fixed();
-    let mut vegas = CircuitFlow::vegas(&CcParams::default(), 31, Instant::now());
+    let mut vegas = CircuitFlow::vegas(&CcParams::default(), 31);
     for cell in 1..=1000 {
         assert_eq!(fixed.note_received(), Ok(cell % 100 == 0));
         assert_eq!(vegas.note_received(), Ok(cell % 31 == 0));
@@ -66,7 +66,7 @@ fn both() -> [(CircuitFlow, u64); 2] {
     let now = Instant::now();
     let mut fixed = CircuitFlow::fixed();
     send(&mut fixed, 1, 100, now);
-    let mut vegas = CircuitFlow::vegas(&CcParams::default(), 31, now);
+    let mut vegas = CircuitFlow::vegas(&CcParams::default(), 31);
     send(&mut vegas, 1, 31, now);
     [(fixed, 100), (vegas, 31)]
 }
@@ -93,7 +93,7 @@ fn a_sendme_before_its_cell_is_refused() {
     let mut fixed = CircuitFlow::fixed();
     send(&mut fixed, 1, 99, now);
     assert_eq!(fixed.sendme(&sendme(100), 1, false, now), early);
-    let mut vegas = CircuitFlow::vegas(&CcParams::default(), 31, now);
+    let mut vegas = CircuitFlow::vegas(&CcParams::default(), 31);
     send(&mut vegas, 1, 30, now);
     assert_eq!(vegas.sendme(&sendme(31), 1, false, now), early);
 }

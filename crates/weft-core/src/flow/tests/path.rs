@@ -28,8 +28,8 @@ impl Path {
     fn new(cells_per_second: u32, delay: Duration, params: &CcParams) -> Self {
         let now = Instant::now();
         Path {
-            sender: CircuitFlow::vegas(params, params.sendme_inc, now),
-            receiver: CircuitFlow::vegas(params, params.sendme_inc, now),
+            sender: CircuitFlow::vegas(params, params.sendme_inc),
+            receiver: CircuitFlow::vegas(params, params.sendme_inc),
             now,
             per_cell: Duration::from_secs(1) / cells_per_second,
             delay,

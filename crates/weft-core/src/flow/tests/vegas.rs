@@ -20,7 +20,7 @@ impl Circuit {
     fn new(params: &CcParams, increment: u8) -> Self {
         let now = Instant::now();
         Circuit {
-            flow: CircuitFlow::vegas(params, increment, now),
+            flow: CircuitFlow::vegas(params, increment),
             now,
             increment: increment.into(),
             sent: 0,
@@ -169,10 +169,10 @@ fn a_blocked_link_ends_slow_start_and_shrinks_the_window() {
     circuit.answer(true);
     assert_eq!(circuit.flow.window(), window - 1);
     // ... also when the owner said so before.
-    circuit.flow.set_blocked(true, circuit.now);
+    circuit.flow.set_blocked(true);
     circuit.answer(false);
     assert_eq!(circuit.flow.window(), window - 2);
-    circuit.flow.set_blocked(false, circuit.now);
+    circuit.flow.set_blocked(false);
     circuit.answer(false);
     assert!(circuit.flow.window() >= window - 2);
 }
@@ -319,7 +319,7 @@ proptest! {
                 _ if circuit.sent - circuit.acknowledged >= circuit.increment => {
                     circuit.answer(blocked);
                 }
-                _ => circuit.flow.set_blocked(blocked, circuit.now),
+                _ => circuit.flow.set_blocked(blocked),
             }
             let window = circuit.flow.window();
             prop_assert!((u32::from(increment)..=MAX_CWND).contains(&window));
