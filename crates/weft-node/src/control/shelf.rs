@@ -145,23 +145,16 @@ mod tests {
 
     use super::*;
 
-    const CONSENSUS: &str = "network-status-version 3 microdesc\nvote-status consensus\n\
-        valid-after 2026-11-22 01:00:00\nfresh-until 2026-11-22 02:00:00\n\
-        valid-until 2026-11-22 04:00:00\nclient-versions 0.4.8.1,0.4.9.1\nparams x=1\n\
+    const CONSENSUS: &str = "network-status-version 3 microdesc\n\
+        valid-until 2026-11-22 04:00:00\nclient-versions 0.4.8.1,0.4.9.1\n\
         r one AQEBAQEBAQEBAQEBAQEBAQEBAQE 2038-01-01 00:00:00 192.0.2.1 9001 0\n\
-        a [2001:db8::1]:9001\nm IPge+xK2IqGmLR2qv/fwMj4WRqNBaR1uJA4cVPoVrHo\n\
-        s Exit Fast Named Running StaleDesc V2Dir Valid\nv Tor 0.4.9.1\n\
-        pr Cons=1-2\nw Bandwidth=20 Unmeasured=1\n\
+        m IPge+xK2IqGmLR2qv/fwMj4WRqNBaR1uJA4cVPoVrHo\ns Running\nw Bandwidth=20\n\
         r one AgICAgICAgICAgICAgICAgICAgI 2038-01-01 00:00:00 192.0.2.2 9001 9030\n\
-        m AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA\ns Running Valid\nw Bandwidth=30\n\
-        r bad ??? 2038-01-01 00:00:00 192.0.2.2 9001 9030\ns Running\n\
-        directory-footer\nbandwidth-weights Wbd=0\n\
-        directory-signature sha256 A B\nr x y\n";
+        m AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA\ns Running\nw Bandwidth=30\n";
     const ONE: &str = "r one AQEBAQEBAQEBAQEBAQEBAQEBAQE MDDIGEST \
-        2038-01-01 00:00:00 192.0.2.1 9001 0\na [2001:db8::1]:9001\n\
-        s Exit Fast Running StaleDesc V2Dir Valid\nw Bandwidth=20\n";
+        2038-01-01 00:00:00 192.0.2.1 9001 0\ns Running\nw Bandwidth=20\n";
     const TWO: &str = "r one AgICAgICAgICAgICAgICAgICAgI AAAAAAAAAAAAAAAAAAAAAAAAAAA \
-        2038-01-01 00:00:00 192.0.2.2 9001 9030\ns Running Valid\nw Bandwidth=30\n";
+        2038-01-01 00:00:00 192.0.2.2 9001 9030\ns Running\nw Bandwidth=30\n";
     const MICRODESC: &str = "onion-key\nntor-onion-key abc\n";
 
     #[test]
