@@ -1,15 +1,15 @@
 //! What developers run: `cargo xtask demo | bench | roles | test | fuzz | instructions | wheel`.
 
-mod bench;
-mod demo;
 mod fuzz;
 mod instructions;
 mod machine;
-mod roles;
+mod measure;
 mod test;
 mod wheel;
 
 use clap::{Parser, Subcommand};
+
+use self::measure::What;
 
 /// Weft's developer commands.
 #[derive(Parser, Debug)]
@@ -22,12 +22,13 @@ struct CommandLine {
 /// One of them.
 #[derive(Subcommand, Debug)]
 enum Command {
-    /// Show Weft at work: a private Tor network of Weft alone; with C tor, too, if asked.
-    Demo(demo::DemoArgs),
-    /// Measure Weft, C tor and the bare pipe side by side.
-    Bench(bench::BenchArgs),
-    /// Measure Weft and C tor as client, exit and guard side by side.
-    Roles(roles::RolesArgs),
+    /// Show Weft at work: a private Tor network of Weft alone; with `--with-tor` also among C tor nodes,
+    /// and C tor in the same place.
+    Demo(measure::Words),
+    /// Measure Weft, C tor and the bare pipe side by side; `--quick` takes two minutes.
+    Bench(measure::Words),
+    /// Measure Weft, C tor and Arti as client, and Weft and C tor as exit and guard, side by side.
+    Roles(measure::Words),
     /// Everything that must pass before a change lands.
     Test(test::TestArgs),
     /// Fuzz the parsers and state machines.
@@ -40,9 +41,9 @@ enum Command {
 
 fn main() -> anyhow::Result<()> {
     match CommandLine::parse().command {
-        Command::Demo(args) => demo::run(&args),
-        Command::Bench(args) => bench::run(&args),
-        Command::Roles(args) => roles::run(&args),
+        Command::Demo(words) => measure::run(What::Demo, &words),
+        Command::Bench(words) => measure::run(What::Bench, &words),
+        Command::Roles(words) => measure::run(What::Roles, &words),
         Command::Test(args) => test::run(&args),
         Command::Fuzz(args) => fuzz::run(&args),
         Command::Instructions(args) => instructions::run(&args),

@@ -39,7 +39,6 @@ use time::macros::format_description;
 use self::bars::bars;
 use self::plan::{LATENCY_AT, OF_TOR, Part, Place, Plan, Point, Step, Target};
 use self::results::{File, Options, Results, Run, SCHEMA};
-use crate::machine as tools;
 use weft_lab::machine::{Cpus, Machine, Versions};
 
 /// Measure Weft, C tor and the bare pipe side by side.
@@ -69,7 +68,7 @@ pub(crate) struct BenchArgs {
     /// Bind target and generator to cores of their own, where there are enough
     #[arg(long, value_enum, default_value_t = Pin::Auto)]
     pin: Pin,
-    /// Measure this weft and do not build one
+    /// Measure the weft at this path, not the one that was built
     #[arg(long, value_name = "FILE")]
     weft: Option<PathBuf>,
     /// What to call this machine in the results' file name [default: processor and cores]
@@ -101,7 +100,6 @@ pub(crate) fn run(args: &BenchArgs) -> Result<()> {
         return tables::rewrite(file);
     }
     if let Some(path) = &args.plots {
-        tools::prepare_for_plots()?;
         let file = File { path: path.clone() };
         return draw(&Results::read(path)?, &file);
     }
@@ -118,10 +116,8 @@ pub(crate) fn run(args: &BenchArgs) -> Result<()> {
         return Ok(());
     }
     let machine = Machine::here(&cpus, args.machine.as_deref());
-    tools::prepare()?;
-    tools::prepare_for_plots()?;
-    let weft = weft(args)?;
-    let versions = Versions::here(&weft, &tools::root(), args.weft.is_none());
+    let weft = crate::weft(args.weft.as_deref())?;
+    let versions = Versions::here(&weft, &crate::root(), args.weft.is_none());
     let now = OffsetDateTime::now_utc();
     let results = Results {
         schema: SCHEMA,
@@ -135,7 +131,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<()> {
         runs: Vec::new(),
     };
     let date = now.format(format_description!("[year]-[month]-[day]"))?;
-    let folder = tools::root().join("bench").join("results");
+    let folder = crate::root().join("bench").join("results");
     let file = File::create(&folder, &date, &results.machine.name)?;
     println!("Results go to {}.\n", file.path.display());
     let stop = Arc::new(AtomicBool::new(false));
@@ -169,22 +165,6 @@ fn options(args: &BenchArgs) -> Result<Options> {
     );
     ensure!(sane(options.warm_up, 0.0), "--warm-up: between 0 and 3600");
     Ok(options)
-}
-
-/// The program that is measured and that measures.
-fn weft(args: &BenchArgs) -> Result<PathBuf> {
-    if let Some(file) = &args.weft {
-        return file
-            .canonicalize()
-            .with_context(|| format!("there is no program at {}", file.display()));
-    }
-    println!("Building Weft (release) …");
-    let status = tools::cargo()
-        .args(["build", "--release", "--package", "weft"])
-        .status()
-        .context("running cargo")?;
-    ensure!(status.success(), "Weft does not build: see above");
-    Ok(tools::target().join("release").join("weft"))
 }
 
 /// A run of the whole.

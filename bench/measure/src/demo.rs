@@ -12,8 +12,6 @@ use weft_lab::surf::{Surf, surf};
 use weft_lab::traffic::Direction;
 use weft_lab::up::{Plan, Up};
 
-use crate::machine;
-
 /// Show Weft at work.
 #[derive(clap::Args, Debug)]
 pub(crate) struct DemoArgs {
@@ -77,18 +75,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<()> {
         !args.threads.is_empty(),
         "--threads: name at least one number"
     );
-    match args.with_tor {
-        true => machine::prepare()?,
-        false => machine::prepare_building()?,
-    }
-    println!("Building Weft (release) …");
-    let status = machine::cargo()
-        .args(["build", "--release", "--package", "weft"])
-        .status()
-        .context("running cargo")?;
-    ensure!(status.success(), "Weft does not build: see above");
-    let weft = machine::target().join("release").join("weft");
-
+    let weft = crate::weft(None)?;
     alone(&weft, args)?;
     match args.with_tor {
         true => among_tor(&weft, args),

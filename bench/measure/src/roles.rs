@@ -3,15 +3,13 @@
 use std::fs;
 use std::path::PathBuf;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use clap::Args;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use weft_lab::machine::slug;
 use weft_lab::network::find;
 use weft_lab::roles::{self, Options};
-
-use crate::machine;
 
 /// Measures Weft and C tor as client, exit and guard in one private network, and Arti as client.
 ///
@@ -30,36 +28,25 @@ pub(crate) struct RolesArgs {
     /// Weft's connection threads.
     #[arg(long, default_value_t = 1)]
     threads: u32,
-    /// Measure the weft at this path, and build none.
-    #[arg(long)]
-    program: Option<PathBuf>,
+    /// Measure the weft at this path, not the one that was built.
+    #[arg(long, value_name = "FILE")]
+    weft: Option<PathBuf>,
     /// Arti's client [default: the arti on PATH, if there is one].
-    #[arg(long)]
+    #[arg(long, value_name = "FILE")]
     arti: Option<PathBuf>,
     /// Where the results go [default: bench/results/DATE-MACHINE-roles.json].
-    #[arg(long)]
+    #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
 
 pub(crate) fn run(words: &RolesArgs) -> Result<()> {
-    machine::prepare()?;
-    let weft = match &words.program {
-        Some(path) => path.clone(),
-        None => {
-            let status = machine::cargo()
-                .args(["build", "--release", "--package", "weft"])
-                .status()
-                .context("running cargo")?;
-            ensure!(status.success(), "Weft does not build: see above");
-            machine::target().join("release").join("weft")
-        }
-    };
+    let weft = crate::weft(words.weft.as_deref())?;
     let now = OffsetDateTime::now_utc();
     let options = Options {
         weft,
         arti: words.arti.clone().or_else(|| find("arti")),
         threads: words.threads,
-        checkout: machine::root(),
+        checkout: crate::root(),
         streams: words.streams,
         bytes: words.mebibytes << 20,
         small: 20,
@@ -72,7 +59,7 @@ pub(crate) fn run(words: &RolesArgs) -> Result<()> {
     let results = roles::run(&options, started_at)?;
     let path = words.out.clone().unwrap_or_else(|| {
         let name = slug(&results.machine.name);
-        machine::root().join(format!("bench/results/{}-{name}-roles.json", now.date()))
+        crate::root().join(format!("bench/results/{}-{name}-roles.json", now.date()))
     });
     let text = serde_json::to_string_pretty(&results).context("writing JSON")?;
     fs::write(&path, text + "\n").with_context(|| format!("writing {}", path.display()))?;

@@ -14,7 +14,6 @@ use super::metrics;
 use super::plan::Point;
 use super::plots::{self, name};
 use super::results::{Metric, Results};
-use crate::machine as tools;
 use weft_lab::stats::Summary;
 
 const BEGIN: &str = "<!-- results: ";
@@ -29,7 +28,7 @@ const PLOTS: &str = "docs/measurements";
 /// Rewrites what the pages say, and the book's plots, from a results file in `bench/results`.
 pub(crate) fn rewrite(file: &Path) -> Result<()> {
     let results = Results::read(file)?;
-    let root = tools::root();
+    let root = crate::root();
     let folder = root
         .join("bench/results")
         .canonicalize()
@@ -379,13 +378,13 @@ mod tests {
     #[test]
     fn the_pages_say_what_the_results_say() {
         for page in [README, BOOK] {
-            let text = fs::read_to_string(tools::root().join(page)).expect(page);
+            let text = fs::read_to_string(crate::root().join(page)).expect(page);
             let (_, rest) = text.split_once(BEGIN).expect("a marker");
             let (name, _) = rest.split_once(" -->").expect("the end of a marker");
             if name == "none" {
                 continue;
             }
-            let file = tools::root().join("bench/results").join(name);
+            let file = crate::root().join("bench/results").join(name);
             let results = Results::read(&file).expect("the results that the page names");
             let made = with_section(&text, name, &section(&results, page == BOOK)).expect("a page");
             assert!(
