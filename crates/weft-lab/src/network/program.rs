@@ -31,7 +31,7 @@ impl Program {
             .map(String::from)
             .to_vec();
         Ok(Program {
-            name: "tor".into(),
+            name: TOR.into(),
             path,
             overrides,
         })
@@ -76,6 +76,17 @@ impl Program {
     /// Whether it is Weft.
     pub fn is_weft(&self) -> bool {
         self.name.starts_with("weft")
+    }
+
+    /// The same, if it is a client that would spread a stream over two circuits (Conflux), told not to. Of
+    /// the three C tor alone does.
+    pub fn without_conflux(&self) -> Option<Program> {
+        (self.name == TOR).then(|| {
+            let mut program = self.clone();
+            let words = ["--ConfluxEnabled", "0"].map(String::from);
+            program.overrides.extend(words);
+            program
+        })
     }
 
     /// Whether it is Arti, which reads no torrc.
@@ -154,6 +165,8 @@ impl Program {
 
 /// The name of Arti's client.
 const ARTI: &str = "arti";
+/// What C tor is called.
+const TOR: &str = "tor";
 /// The file that the others read.
 pub(super) const TORRC: &str = "torrc";
 

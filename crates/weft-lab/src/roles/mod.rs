@@ -7,7 +7,8 @@
 //! alternate within a repetition, so that what the machine does otherwise hits both.
 //!
 //! One stream on one circuit is as fast as the slowest of its hops lets it be, which here are C tor's. So
-//! it is also measured in two networks more, of which all nodes are run by one program.
+//! it is also measured in two networks more, of which all nodes are run by one program. C tor's client
+//! spreads a stream over two circuits (Conflux): one circuit is what it has when told not to.
 
 mod results;
 
@@ -113,8 +114,8 @@ pub fn run(options: &Options, started_at: String) -> Result<Results> {
             lab.client(&mut network, name, program, seed)
                 .with_context(|| format!("{name} as client"))?;
         }
-        for (name, kind) in [("tor", Kind::Tor), ("weft", Kind::Weft)] {
-            lab.alone(name, kind, seed)
+        for ((name, program), kind) in clients.iter().zip([Kind::Tor, Kind::Weft]) {
+            lab.alone(name, kind, program, seed)
                 .with_context(|| format!("a network of {name} alone"))?;
         }
     }
@@ -239,8 +240,14 @@ impl Lab<'_> {
     }
 
     /// A network in which one program runs every node, with as many connection threads as it likes.
-    fn alone(&mut self, name: &'static str, kind: Kind, seed: u64) -> Result<()> {
-        let network = Up::start(&Plan {
+    fn alone(
+        &mut self,
+        name: &'static str,
+        kind: Kind,
+        program: &Program,
+        seed: u64,
+    ) -> Result<()> {
+        let mut network = Up::start(&Plan {
             relays: 2,
             relays_run: kind,
             exits: 1,
@@ -255,14 +262,18 @@ impl Lab<'_> {
         let client = network.clients().first().context("a client")?;
         let (proxy, server) = (client.socks(), network.server().address());
         self.small(Figure::WarmFirstByteAlone, name, proxy, server, seed)?;
-        let load = Surf {
-            streams: 1,
-            bytes: self.options.bytes * self.options.streams as u64,
-            direction: Direction::Down,
-            seed,
+        let speed = self.one_stream(proxy, network.server(), seed)?;
+        self.note(Figure::OneStreamAlone, name, speed);
+        let speed = match program.without_conflux() {
+            None => speed,
+            Some(program) => {
+                let proxy = network
+                    .add_client("single", &program, &[], PATIENCE)?
+                    .socks();
+                self.one_stream(proxy, network.server(), seed)?
+            }
         };
-        let moved = surf(proxy, network.server(), load, &[])?;
-        self.note(Figure::OneCircuitAlone, name, moved.megabits_per_second());
+        self.note(Figure::OneCircuitAlone, name, speed);
         network.stop()
     }
 
@@ -281,15 +292,8 @@ impl Lab<'_> {
         let proxy = network.proxy(&nickname)?.socks();
         let server = self.server.address();
         self.small(Figure::WarmFirstByte, name, proxy, server, seed)?;
-        let proxy = network.proxy(&nickname)?;
-        let load = Surf {
-            streams: 1,
-            bytes: self.options.bytes * self.options.streams as u64,
-            direction: Direction::Down,
-            seed,
-        };
-        let moved = surf(proxy.socks(), &self.server, load, &[proxy.node()])?;
-        self.note(Figure::OneCircuit, name, moved.megabits_per_second());
+        let speed = self.one_stream(proxy, &self.server, seed)?;
+        self.note(Figure::OneStream, name, speed);
         for (figure, direction) in [
             (Figure::ClientDown, Direction::Down),
             (Figure::ClientUp, Direction::Up),
@@ -312,6 +316,30 @@ impl Lab<'_> {
         }
         let peak = network.proxy(&nickname)?.node().usage()?.peak_rss;
         self.note(Figure::ClientMemory, name, peak as f64 / 1e6);
-        network.stop_proxy(&nickname)
+        network.stop_proxy(&nickname)?;
+        let speed = match program.without_conflux() {
+            None => speed,
+            Some(program) => {
+                let nickname = format!("single{}", self.clients);
+                first_byte(network, &nickname, &program, &self.server, PATIENCE)?;
+                let proxy = network.proxy(&nickname)?.socks();
+                let speed = self.one_stream(proxy, &self.server, seed)?;
+                network.stop_proxy(&nickname)?;
+                speed
+            }
+        };
+        self.note(Figure::OneCircuit, name, speed);
+        Ok(())
+    }
+
+    /// How fast one large download is, in Mbit/s.
+    fn one_stream(&self, proxy: SocketAddr, server: &Server, seed: u64) -> Result<f64> {
+        let load = Surf {
+            streams: 1,
+            bytes: self.options.bytes * self.options.streams as u64,
+            direction: Direction::Down,
+            seed,
+        };
+        Ok(surf(proxy, server, load, &[])?.megabits_per_second())
     }
 }

@@ -7,7 +7,7 @@ use crate::machine::{Machine, Versions};
 use crate::stats::Summary;
 
 /// The version of this shape.
-pub const SCHEMA: u32 = 2;
+pub const SCHEMA: u32 = 3;
 
 /// What was measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,6 +30,11 @@ pub enum Figure {
     /// From the connection to the SOCKS port to the first byte, in milliseconds, on a client that has
     /// circuits.
     WarmFirstByte,
+    /// One download by one stream through C tor relays, in Mbit/s. C tor's client spreads it over two
+    /// circuits (Conflux).
+    OneStream,
+    /// The same in a network in which the program runs every node.
+    OneStreamAlone,
     /// One download over one circuit of C tor relays, in Mbit/s: their scheduler and the window of the
     /// exit bound it.
     OneCircuit,
@@ -43,7 +48,7 @@ pub enum Figure {
 
 impl Figure {
     /// All of them, in the order of the table.
-    pub const ALL: [Figure; 12] = [
+    pub const ALL: [Figure; 14] = [
         Figure::ClientDown,
         Figure::ClientUp,
         Figure::ExitDown,
@@ -53,6 +58,8 @@ impl Figure {
         Figure::FromNothing,
         Figure::WarmFirstByte,
         Figure::WarmFirstByteAlone,
+        Figure::OneStream,
+        Figure::OneStreamAlone,
         Figure::OneCircuit,
         Figure::OneCircuitAlone,
         Figure::ClientMemory,
@@ -70,6 +77,8 @@ impl Figure {
             Figure::FromNothing => "nothing to first byte, s",
             Figure::WarmFirstByte => "first byte, warm, ms",
             Figure::WarmFirstByteAlone => "the same, own network, ms",
+            Figure::OneStream => "one stream, Mbit/s",
+            Figure::OneStreamAlone => "the same, own network",
             Figure::OneCircuit => "one circuit, Mbit/s",
             Figure::OneCircuitAlone => "the same, own network",
             Figure::ClientMemory => "client, peak RSS, MB",
@@ -84,6 +93,7 @@ impl Figure {
                 | Figure::ClientUp
                 | Figure::FromNothing
                 | Figure::WarmFirstByte
+                | Figure::OneStream
                 | Figure::OneCircuit
                 | Figure::ClientMemory
         )
@@ -99,7 +109,13 @@ impl Figure {
 
     /// More is better.
     pub fn more_is_better(self) -> bool {
-        matches!(self, Figure::OneCircuit | Figure::OneCircuitAlone)
+        matches!(
+            self,
+            Figure::OneStream
+                | Figure::OneStreamAlone
+                | Figure::OneCircuit
+                | Figure::OneCircuitAlone
+        )
     }
 }
 
@@ -185,7 +201,7 @@ pub(super) fn measures(samples: &[Sample]) -> Vec<Measure> {
 pub fn table(results: &Results) -> String {
     use std::fmt::Write as _;
     let mut text = format!(
-        "{:<26}{:>22}{:>22}{:>14}{:>22}{:>13}\n",
+        "{:<26}{:>24}{:>24}{:>14}{:>24}{:>13}\n",
         "", "tor", "weft", "times better", "arti", "weft / arti"
     );
     let cell = |summary: &Summary| {
@@ -197,14 +213,14 @@ pub fn table(results: &Results) -> String {
     for measure in &results.measures {
         let _ = write!(
             text,
-            "{:<26}{:>22}{:>22}{:>14.2}",
+            "{:<26}{:>24}{:>24}{:>14.2}",
             measure.figure.words(),
             cell(&measure.tor),
             cell(&measure.weft),
             measure.times_better
         );
         if let (Some(arti), Some(ratio)) = (&measure.arti, measure.beside_arti()) {
-            let _ = write!(text, "{:>22}{ratio:>13.2}", cell(arti));
+            let _ = write!(text, "{:>24}{ratio:>13.2}", cell(arti));
             if let Some(bar) = measure.figure.bar_beside_arti() {
                 let verdict = if ratio <= bar { "met" } else { "missed" };
                 let _ = write!(text, "  bar {bar}: {verdict}");
