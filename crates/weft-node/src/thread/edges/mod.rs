@@ -5,25 +5,27 @@
 //! read only as far as its circuit takes bytes, and what the socket does not take waits in its edge,
 //! which then says so to the far end.
 
+mod applications;
+mod socket;
+
 use std::collections::{BTreeMap, VecDeque};
-use std::io::{self, Read as _, Write as _};
-use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::io;
 use std::time::{Duration, Instant};
 
-use mio::event::Source;
 use mio::net::{TcpStream, UnixStream};
 use mio::{Interest, Token};
 use slab::Slab;
 use weft_cell::reason::EndReason;
-use weft_core::address::{ConnectionId, HalfAddr};
+use weft_core::address::ConnectionId;
 use weft_core::edge::EdgeNews;
-use weft_core::flow::Terms;
 
+use self::applications::Warnings;
+use self::socket::{EdgeConnection, Socket, Stage, end_reason};
 use super::limit::{Allowance, Direction};
 use super::{ConnectionThread, TICK};
-use crate::apps::{AppRules, Handshake, MAX_HANDSHAKE, Notice, Step};
-use crate::logging::RateLimit;
+use crate::apps::Handshake;
+
+pub use self::socket::{AdoptEdge, AdoptKind, EdgeSocket};
 
 /// Tokens of edges have this bit.
 const EDGE: usize = 1 << 62;
@@ -36,130 +38,6 @@ const WRITE_PER_TURN: usize = 1024 * 1024;
 /// How long a destination whose stream has ended may take nothing of what is left for it (C tor:
 /// `connection_expire_held_open`). Applications, which are this machine's own, may take their time.
 const LAST_WORDS: Duration = Duration::from_secs(15);
-
-/// A stream's socket that a thread is given.
-#[derive(Debug)]
-pub struct AdoptEdge {
-    /// Its identifier.
-    pub id: ConnectionId,
-    /// Non-blocking; perhaps still connecting.
-    pub socket: EdgeSocket,
-    /// What it is for.
-    pub kind: AdoptKind,
-}
-
-/// What bytes of a stream come from and go to.
-#[derive(Debug)]
-pub enum EdgeSocket {
-    /// TCP.
-    Tcp(std::net::TcpStream),
-    /// One end of a socket pair, or an application on a Unix socket.
-    Unix(std::os::unix::net::UnixStream),
-    /// Nothing: a stream that is one question and one answer (RESOLVE).
-    None,
-}
-
-/// What a stream's socket is for.
-#[derive(Debug)]
-pub enum AdoptKind {
-    /// A stream that a circuit asked for.
-    Exit {
-        /// The half that asked.
-        half: HalfAddr,
-        /// The stream's number.
-        stream: u16,
-        /// It uses XON and XOFF.
-        terms: Terms,
-        /// Where the socket leads; `None` for the directory.
-        peer: Option<SocketAddr>,
-        /// How long the address is good, in seconds: CONNECTED says it.
-        ttl: u32,
-    },
-    /// An application that came to a listener.
-    Application {
-        /// What the listener does.
-        rules: Arc<AppRules>,
-        /// Where it came from; `None` on a Unix socket.
-        from: Option<SocketAddr>,
-    },
-    /// A stream of this node's own.
-    Internal,
-}
-
-/// A socket as the event loop knows it.
-#[derive(Debug)]
-enum Socket {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-    None,
-}
-
-impl Socket {
-    fn source(&mut self) -> Option<&mut dyn Source> {
-        match self {
-            Socket::Tcp(socket) => Some(socket),
-            Socket::Unix(socket) => Some(socket),
-            Socket::None => None,
-        }
-    }
-
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Socket::Tcp(socket) => socket.read(buffer),
-            Socket::Unix(socket) => socket.read(buffer),
-            Socket::None => Err(io::ErrorKind::WouldBlock.into()),
-        }
-    }
-
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Socket::Tcp(socket) => socket.write(bytes),
-            Socket::Unix(socket) => socket.write(bytes),
-            Socket::None => Ok(bytes.len()),
-        }
-    }
-}
-
-/// How far a socket has come.
-#[derive(Debug)]
-enum Stage {
-    /// TCP connects, for an exit: where to, and for how long that is good.
-    Connecting(Option<IpAddr>, u32),
-    /// An application says what it wants, or waits for an answer.
-    Asking(Box<Handshake>),
-    /// Bytes are bytes.
-    Open,
-}
-
-/// One edge's socket.
-#[derive(Debug)]
-struct EdgeConnection {
-    id: ConnectionId,
-    /// The manager's slot.
-    edge: u32,
-    socket: Socket,
-    stage: Stage,
-    /// How much it may move; not asked for Unix sockets.
-    allowance: Option<Allowance>,
-    readable: bool,
-    writable: bool,
-    /// Listed among those to be read.
-    listed: bool,
-    /// The kernel said that nothing more comes.
-    peer_ended: bool,
-    /// Read and not yet taken: an application's words, then its first data.
-    held: Vec<u8>,
-    /// To be written before anything of the circuit's.
-    reply: Vec<u8>,
-    /// It has asked, and is not looked at until it is answered.
-    asked: bool,
-    /// An application must have said what it wants by then.
-    deadline: Option<Instant>,
-    /// It is an exit's.
-    exit: bool,
-    /// Its stream is over, and it has taken nothing of what is left since then.
-    idle_since: Option<Instant>,
-}
 
 /// A thread's edge sockets.
 #[derive(Debug, Default)]
@@ -180,29 +58,6 @@ pub(super) struct EdgeSockets {
     warnings: Warnings,
     /// Applications that have not asked yet, by deadline.
     asking: VecDeque<(Instant, ConnectionId)>,
-}
-
-/// Log lines about applications that ask for what they should not, at C tor's pace
-/// (SOCKS_WARN_INTERVAL): every page of a browser can cause as many as it likes.
-#[derive(Debug)]
-struct Warnings(RateLimit);
-
-impl Default for Warnings {
-    fn default() -> Self {
-        Warnings(RateLimit::new(Duration::from_secs(5)))
-    }
-}
-
-impl Warnings {
-    fn log(&mut self, notice: &Notice, all: bool) {
-        if all || notice.level > tracing::Level::WARN {
-            notice.log();
-        } else if let Some(more) = self.0.check(Instant::now()) {
-            let mut notice = notice.clone();
-            notice.text.push_str(&more.to_string());
-            notice.log();
-        }
-    }
 }
 
 impl EdgeSockets {
@@ -499,74 +354,6 @@ impl ConnectionThread {
         }
     }
 
-    /// Hears what an application wants.
-    fn hear(&mut self, token: usize, scratch: &mut [u8]) -> Result<usize, EndReason> {
-        let Some(connection) = self.edges.all.get_mut(token) else {
-            return Ok(0);
-        };
-        let most = MAX_HANDSHAKE.saturating_sub(connection.held.len());
-        if !connection.readable || most == 0 {
-            return Ok(0);
-        }
-        let buffer = scratch.get_mut(..most).unwrap_or_default();
-        let count = match connection.socket.read(buffer) {
-            Ok(0) => return Err(EndReason::DONE),
-            Ok(count) => count,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                connection.readable = false;
-                return Ok(0);
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
-            Err(error) => return Err(end_reason(&error)),
-        };
-        connection
-            .held
-            .extend_from_slice(scratch.get(..count).unwrap_or_default());
-        self.edges.list(token);
-        while let Some(connection) = self.edges.all.get_mut(token)
-            && !connection.asked
-        {
-            let Stage::Asking(handshake) = &mut connection.stage else {
-                break;
-            };
-            let step = handshake.receive(&connection.held);
-            // TestSocks is there to tell of each.
-            let all = handshake.tests();
-            for notice in handshake.take_notices() {
-                self.edges.warnings.log(&notice, all);
-            }
-            match step {
-                Ok(Step::NeedMore) => break,
-                Ok(Step::Reply { used, reply }) => {
-                    connection.held.drain(..used.min(connection.held.len()));
-                    connection.reply.extend_from_slice(&reply);
-                    if !connection.flush_reply() {
-                        return Err(EndReason::MISC);
-                    }
-                }
-                Ok(Step::Request { used, request }) => {
-                    connection.held.drain(..used.min(connection.held.len()));
-                    connection.asked = true;
-                    connection.deadline = None;
-                    let edge = connection.edge;
-                    self.manager.edge_asks(edge, request);
-                }
-                Ok(Step::Answered { reply }) => {
-                    connection.reply.extend_from_slice(&reply);
-                    connection.flush_reply();
-                    return Err(EndReason::DONE);
-                }
-                Err(failure) => {
-                    self.edges.warnings.log(&failure.notice, all);
-                    connection.reply.extend_from_slice(&failure.reply);
-                    connection.flush_reply();
-                    return Err(EndReason::MISC);
-                }
-            }
-        }
-        Ok(count)
-    }
-
     /// Does what the manager has to say about edges.
     fn edge_news(&mut self, now: Instant) {
         while let Some(news) = self.manager.poll_edge() {
@@ -591,47 +378,6 @@ impl ConnectionThread {
                 }
             }
         }
-    }
-
-    /// Tells an application that it is connected.
-    fn answer_connected(&mut self, edge: u32, addr: Option<IpAddr>, now: Instant) {
-        let Some(token) = self.edges.token_of(edge) else {
-            return;
-        };
-        let Some(connection) = self.edges.all.get_mut(token) else {
-            return;
-        };
-        if let Stage::Asking(handshake) = &connection.stage {
-            if addr.is_some_and(|addr| !handshake.may_be_connected_to(addr)) {
-                let reply = handshake.refused(weft_core::origin::AppRefusal::General);
-                connection.reply.extend_from_slice(&reply);
-                connection.flush_reply();
-                return self.close_edge(token, EndReason::MISC, now);
-            }
-            let reply = handshake.connected();
-            connection.reply.extend_from_slice(&reply);
-            connection.stage = Stage::Open;
-            connection.flush_reply();
-        }
-        if connection.readable || !connection.held.is_empty() {
-            self.edges.list(token);
-        }
-    }
-
-    /// Tells an application the last thing that it hears; its edge is gone already.
-    fn answer_last(&mut self, id: ConnectionId, reply: impl FnOnce(&Handshake) -> Vec<u8>) {
-        let Some(token) = self.edges.by_id.get(&id).copied() else {
-            return;
-        };
-        if let Some(connection) = self.edges.all.get_mut(token) {
-            if let Stage::Asking(handshake) = &connection.stage {
-                let reply = reply(handshake);
-                connection.reply.extend_from_slice(&reply);
-            }
-            // A few bytes, which a socket that has taken nothing yet takes.
-            connection.flush_reply();
-        }
-        self.forget_edge(token);
     }
 
     /// Writes what edges have for their sockets.
@@ -760,65 +506,11 @@ impl ConnectionThread {
         }
     }
 
-    /// Applications that do not say what they want have had their time.
-    pub(super) fn tick_edges(&mut self, now: Instant) {
-        while let Some((deadline, id)) = self.edges.asking.front().copied() {
-            if deadline > now {
-                break;
-            }
-            self.edges.asking.pop_front();
-            if let Some(token) = self.edges.by_id.get(&id).copied()
-                && let Some(connection) = self.edges.all.get(token)
-                && connection.deadline.is_some()
-            {
-                tracing::debug!("An application did not say what it wants: {id}");
-                self.close_edge(token, EndReason::TIMEOUT, now);
-            }
-        }
-    }
-
     /// How long until an edge needs attention that no event will call for.
     pub(super) fn edges_wait(&self) -> Option<Option<Instant>> {
         if self.edges.is_ready() || self.manager.has_edge_news() {
             return Some(None);
         }
         self.edges.rest_until().map(Some)
-    }
-}
-
-impl EdgeConnection {
-    /// Writes what is to go before the circuit's bytes. False: the socket is broken.
-    fn flush_reply(&mut self) -> bool {
-        while !self.reply.is_empty() {
-            match self.socket.write(&self.reply) {
-                Ok(count) => {
-                    self.reply.drain(..count.min(self.reply.len()));
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.writable = false;
-                    return true;
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return false,
-            }
-        }
-        true
-    }
-}
-
-/// What END says of a socket's failure (C tor `errno_to_stream_end_reason`).
-fn end_reason(error: &io::Error) -> EndReason {
-    match error.kind() {
-        io::ErrorKind::BrokenPipe => EndReason::DONE,
-        io::ErrorKind::ConnectionRefused => EndReason::CONNECTREFUSED,
-        io::ErrorKind::ConnectionReset => EndReason::CONNRESET,
-        io::ErrorKind::TimedOut => EndReason::TIMEOUT,
-        io::ErrorKind::HostUnreachable
-        | io::ErrorKind::NetworkUnreachable
-        | io::ErrorKind::PermissionDenied => EndReason::NOROUTE,
-        io::ErrorKind::AddrInUse | io::ErrorKind::AddrNotAvailable | io::ErrorKind::OutOfMemory => {
-            EndReason::RESOURCELIMIT
-        }
-        _ => EndReason::MISC,
     }
 }

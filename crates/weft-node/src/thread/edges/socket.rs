@@ -1,0 +1,177 @@
+//! One edge's socket: what it is given as, what the thread knows of it.
+
+use std::io::{self, Read as _, Write as _};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Instant;
+
+use mio::event::Source;
+use mio::net::{TcpStream, UnixStream};
+use weft_cell::reason::EndReason;
+use weft_core::address::{ConnectionId, HalfAddr};
+use weft_core::flow::Terms;
+
+use crate::apps::{AppRules, Handshake};
+use crate::thread::limit::Allowance;
+
+/// A stream's socket that a thread is given.
+#[derive(Debug)]
+pub struct AdoptEdge {
+    /// Its identifier.
+    pub id: ConnectionId,
+    /// Non-blocking; perhaps still connecting.
+    pub socket: EdgeSocket,
+    /// What it is for.
+    pub kind: AdoptKind,
+}
+
+/// What bytes of a stream come from and go to.
+#[derive(Debug)]
+pub enum EdgeSocket {
+    /// TCP.
+    Tcp(std::net::TcpStream),
+    /// One end of a socket pair, or an application on a Unix socket.
+    Unix(std::os::unix::net::UnixStream),
+    /// Nothing: a stream that is one question and one answer (RESOLVE).
+    None,
+}
+
+/// What a stream's socket is for.
+#[derive(Debug)]
+pub enum AdoptKind {
+    /// A stream that a circuit asked for.
+    Exit {
+        /// The half that asked.
+        half: HalfAddr,
+        /// The stream's number.
+        stream: u16,
+        /// It uses XON and XOFF.
+        terms: Terms,
+        /// Where the socket leads; `None` for the directory.
+        peer: Option<SocketAddr>,
+        /// How long the address is good, in seconds: CONNECTED says it.
+        ttl: u32,
+    },
+    /// An application that came to a listener.
+    Application {
+        /// What the listener does.
+        rules: Arc<AppRules>,
+        /// Where it came from; `None` on a Unix socket.
+        from: Option<SocketAddr>,
+    },
+    /// A stream of this node's own.
+    Internal,
+}
+
+/// A socket as the event loop knows it.
+#[derive(Debug)]
+pub(super) enum Socket {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+    None,
+}
+
+impl Socket {
+    /// What the event loop watches.
+    pub(super) fn source(&mut self) -> Option<&mut dyn Source> {
+        match self {
+            Socket::Tcp(socket) => Some(socket),
+            Socket::Unix(socket) => Some(socket),
+            Socket::None => None,
+        }
+    }
+
+    pub(super) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Socket::Tcp(socket) => socket.read(buffer),
+            Socket::Unix(socket) => socket.read(buffer),
+            Socket::None => Err(io::ErrorKind::WouldBlock.into()),
+        }
+    }
+
+    pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Socket::Tcp(socket) => socket.write(bytes),
+            Socket::Unix(socket) => socket.write(bytes),
+            Socket::None => Ok(bytes.len()),
+        }
+    }
+}
+
+/// How far a socket has come.
+#[derive(Debug)]
+pub(super) enum Stage {
+    /// TCP connects, for an exit: where to, and for how long that is good.
+    Connecting(Option<IpAddr>, u32),
+    /// An application says what it wants, or waits for an answer.
+    Asking(Box<Handshake>),
+    /// Bytes are bytes.
+    Open,
+}
+
+/// One edge's socket.
+#[derive(Debug)]
+pub(super) struct EdgeConnection {
+    pub(super) id: ConnectionId,
+    /// The manager's slot.
+    pub(super) edge: u32,
+    pub(super) socket: Socket,
+    pub(super) stage: Stage,
+    /// How much it may move; not asked for Unix sockets.
+    pub(super) allowance: Option<Allowance>,
+    pub(super) readable: bool,
+    pub(super) writable: bool,
+    /// Listed among those to be read.
+    pub(super) listed: bool,
+    /// The kernel said that nothing more comes.
+    pub(super) peer_ended: bool,
+    /// Read and not yet taken: an application's words, then its first data.
+    pub(super) held: Vec<u8>,
+    /// To be written before anything of the circuit's.
+    pub(super) reply: Vec<u8>,
+    /// It has asked, and is not looked at until it is answered.
+    pub(super) asked: bool,
+    /// An application must have said what it wants by then.
+    pub(super) deadline: Option<Instant>,
+    /// It is an exit's.
+    pub(super) exit: bool,
+    /// Its stream is over, and it has taken nothing of what is left since then.
+    pub(super) idle_since: Option<Instant>,
+}
+
+impl EdgeConnection {
+    /// Writes what is to go before the circuit's bytes. False: the socket is broken.
+    pub(super) fn flush_reply(&mut self) -> bool {
+        while !self.reply.is_empty() {
+            match self.socket.write(&self.reply) {
+                Ok(count) => {
+                    self.reply.drain(..count.min(self.reply.len()));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.writable = false;
+                    return true;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return false,
+            }
+        }
+        true
+    }
+}
+
+/// What END says of a socket's failure (C tor `errno_to_stream_end_reason`).
+pub(super) fn end_reason(error: &io::Error) -> EndReason {
+    match error.kind() {
+        io::ErrorKind::BrokenPipe => EndReason::DONE,
+        io::ErrorKind::ConnectionRefused => EndReason::CONNECTREFUSED,
+        io::ErrorKind::ConnectionReset => EndReason::CONNRESET,
+        io::ErrorKind::TimedOut => EndReason::TIMEOUT,
+        io::ErrorKind::HostUnreachable
+        | io::ErrorKind::NetworkUnreachable
+        | io::ErrorKind::PermissionDenied => EndReason::NOROUTE,
+        io::ErrorKind::AddrInUse | io::ErrorKind::AddrNotAvailable | io::ErrorKind::OutOfMemory => {
+            EndReason::RESOURCELIMIT
+        }
+        _ => EndReason::MISC,
+    }
+}
