@@ -20,7 +20,7 @@ use crate::tls::records::{MAX_PLAINTEXT, RecordError, Records};
 /// Whole cells that fit one TLS record.
 const CELLS_PER_RECORD: usize = MAX_PLAINTEXT / CELL_LEN;
 /// Bytes sealed before the socket is asked to take them. With a quarter of it, relays among C tor nodes
-/// spent 15 % more on what goes up (docs/performance.md).
+/// spent a fifth more on what goes up (docs/performance.md).
 const BATCH_BYTES: usize = 16 * CELLS_PER_RECORD * CELL_LEN;
 
 /// How far a connection has come.
