@@ -37,8 +37,12 @@ const FLAGS: [&str; 13] = [
 /// What is read of a consensus of microdescriptors.
 #[derive(Debug, Default)]
 pub struct Listing {
-    /// `valid-after`, `fresh-until`, `valid-until`.
-    pub times: Vec<String>,
+    /// `valid-after`.
+    pub valid_after: Option<String>,
+    /// `fresh-until`.
+    pub fresh_until: Option<String>,
+    /// `valid-until`.
+    pub valid_until: Option<String>,
     /// `client-versions`.
     pub versions: String,
     /// In the consensus' order.
@@ -67,13 +71,12 @@ impl Listing {
         let body = text.split("\ndirectory-footer").next().unwrap_or_default();
         let mut parts = body.split("\nr ");
         for line in parts.next().unwrap_or_default().lines() {
-            if let Some(versions) = line.strip_prefix("client-versions ") {
-                listing.versions = versions.to_owned();
-            }
-            for keyword in ["valid-after ", "fresh-until ", "valid-until "] {
-                if let Some(time) = line.strip_prefix(keyword) {
-                    listing.times.push(time.to_owned());
-                }
+            match line.split_once(' ') {
+                Some(("client-versions", versions)) => listing.versions = versions.to_owned(),
+                Some(("valid-after", time)) => listing.valid_after = Some(time.to_owned()),
+                Some(("fresh-until", time)) => listing.fresh_until = Some(time.to_owned()),
+                Some(("valid-until", time)) => listing.valid_until = Some(time.to_owned()),
+                _ => {}
             }
         }
         listing.entries.extend(parts.filter_map(Entry::read));
@@ -164,8 +167,13 @@ mod tests {
     #[test]
     fn relays_are_read_and_what_is_malformed_is_left_out() {
         let listing = Listing::read(CONSENSUS);
+        let times = [
+            listing.valid_after,
+            listing.fresh_until,
+            listing.valid_until,
+        ];
         assert_eq!(
-            listing.times,
+            times.map(Option::unwrap),
             [
                 "2026-11-22 01:00:00",
                 "2026-11-22 02:00:00",

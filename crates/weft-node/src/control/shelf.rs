@@ -58,11 +58,12 @@ impl Shelf {
             }
             Document::Versions => {
                 let consensus = self.consensus(directory);
-                (!consensus.times.is_empty()).then(|| consensus.versions.clone())
+                consensus.valid_until.as_ref()?;
+                Some(consensus.versions.clone())
             }
-            Document::ValidAfter => self.consensus(directory).times.first().cloned(),
-            Document::FreshUntil => self.consensus(directory).times.get(1).cloned(),
-            Document::ValidUntil => self.consensus(directory).times.get(2).cloned(),
+            Document::ValidAfter => self.consensus(directory).valid_after.clone(),
+            Document::FreshUntil => self.consensus(directory).fresh_until.clone(),
+            Document::ValidUntil => self.consensus(directory).valid_until.clone(),
             Document::Microdescriptor => {
                 self.read_microdescs(directory);
                 self.consensus(directory);
