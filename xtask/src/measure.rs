@@ -27,25 +27,29 @@ pub(crate) enum What {
 /// Builds, and does what was asked for. Returns only if that could not be begun: this process becomes the
 /// other, which so alone hears of Ctrl-C.
 pub(crate) fn run(what: What, words: &Words) -> Result<()> {
-    let name = match what {
-        What::Demo if words.words.iter().any(|word| word == "--with-tor") => {
-            machine::prepare()?;
-            "demo"
-        }
-        What::Demo => {
-            machine::prepare_building()?;
-            "demo"
-        }
-        What::Bench => {
-            machine::prepare()?;
-            machine::prepare_for_plots()?;
-            "bench"
-        }
-        What::Roles => {
-            machine::prepare()?;
-            "roles"
-        }
+    let has = |flags: &[&str]| {
+        let words = words.words.iter().filter_map(|word| word.to_str());
+        words
+            .filter_map(|word| word.split('=').next())
+            .any(|word| flags.contains(&word))
     };
+    machine::prepare_building()?;
+    let (name, measures, draws) = match what {
+        What::Demo => ("demo", has(&["--with-tor"]), false),
+        What::Bench => {
+            let measures = !has(&["--plan", "--tables", "--plots"]);
+            ("bench", measures, measures || has(&["--plots"]))
+        }
+        What::Roles => ("roles", true, false),
+    };
+    // Who only asks how to use it needs nothing installed.
+    let asks = has(&["--help", "-h"]);
+    if measures && !asks {
+        machine::prepare()?;
+    }
+    if draws && !asks {
+        machine::prepare_for_plots()?;
+    }
     println!("Building Weft (release) …");
     let status = machine::cargo()
         .args(["build", "--release"])
