@@ -371,8 +371,7 @@ impl Play {
         self.world.room = u32::MAX;
         self.world.not_reading.clear();
         self.world.settle();
-        self.world.audit();
-        self.world.audit_joints();
+        self.world.audit_at_rest();
         self.read();
         // Nothing waits for a reader who reads.
         for manager in &self.world.managers {

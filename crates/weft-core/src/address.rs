@@ -36,6 +36,20 @@ pub struct EdgeAddr {
     pub generation: u32,
 }
 
+/// Where a stream lives: its half, its id there, and which tenant of that id it is.
+///
+/// A client may end a stream and open another with the same id while a decision about the first, or
+/// a message for it, is on its way. That finds another generation, and is dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StreamAddr {
+    /// The half that the stream is on.
+    pub half: HalfAddr,
+    /// The stream's id on the circuit.
+    pub id: u16,
+    /// How many streams the half had before it.
+    pub generation: u32,
+}
+
 impl fmt::Display for ThreadId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "thread {}", self.0)
@@ -55,6 +69,12 @@ impl fmt::Display for HalfAddr {
             "half {}.{}@{}",
             self.slot, self.generation, self.thread.0
         )
+    }
+}
+
+impl fmt::Display for StreamAddr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "stream {}.{} of {}", self.id, self.generation, self.half)
     }
 }
 

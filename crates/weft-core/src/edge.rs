@@ -11,7 +11,7 @@ use weft_cell::reason::EndReason;
 use weft_cell::relay::MAX_DATA;
 use weft_cell::stream_msg::Resolved;
 
-use crate::address::{ConnectionId, EdgeAddr, HalfAddr, ThreadId};
+use crate::address::{ConnectionId, EdgeAddr, HalfAddr, StreamAddr, ThreadId};
 use crate::flow::{MAX_CWND, StreamFlow, Terms};
 use crate::origin::{AppRefusal, OriginId};
 use crate::slots::Slots;
@@ -47,15 +47,22 @@ pub enum Phase {
     Over,
 }
 
-/// Where on a circuit an edge is.
+/// The stream that an edge is for, and its rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct At {
-    /// The half.
-    pub half: HalfAddr,
-    /// The stream's number.
-    pub stream: u16,
+pub struct StreamAt {
+    /// The stream.
+    pub addr: StreamAddr,
     /// What the circuit's ends agreed on.
     pub terms: Terms,
+}
+
+/// A half was asked for a stream and has not answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// The half.
+    pub half: HalfAddr,
+    /// Which of the edge's requests this is: an answer to an earlier one does not count.
+    pub request: u32,
 }
 
 /// The origin's side of an edge.
@@ -73,9 +80,11 @@ pub struct Edge {
     /// Its connection.
     pub id: ConnectionId,
     /// Where it is.
-    pub at: Option<At>,
-    /// The half that was asked for a stream and has not given one.
-    pub asked: Option<HalfAddr>,
+    pub at: Option<StreamAt>,
+    /// The request for a stream that has no answer yet (origin's side).
+    pub asked: Option<Asked>,
+    /// How many requests there were.
+    requests: u32,
     /// How far it has come.
     pub phase: Phase,
     /// For streams that begin here.
@@ -86,8 +95,8 @@ pub struct Edge {
     pub credit: u32,
     /// Bytes for the socket.
     pub out: Bytes,
-    /// Listed among the edges with bytes for their sockets.
-    pub listed: bool,
+    /// Its place among the edges with bytes for their sockets.
+    pub listed: Option<usize>,
     /// DATA cells until the next one that is left some room for randomness (see `cut`).
     pub full_cells_left: u8,
     /// Bytes taken off the circuit.
@@ -100,17 +109,18 @@ pub struct Edge {
 
 impl Edge {
     /// An edge for a stream that a circuit asked for.
-    pub fn exit(id: ConnectionId, at: At, flow: StreamFlow) -> Self {
+    pub fn exit(id: ConnectionId, at: StreamAt, flow: StreamFlow) -> Self {
         Edge {
             id,
             at: Some(at),
             asked: None,
+            requests: 0,
             phase: Phase::Opening,
             origin: None,
             flow,
             credit: EDGE_CREDIT,
             out: Bytes::default(),
-            listed: false,
+            listed: None,
             full_cells_left: 0,
             got: 0,
             gave: 0,
@@ -124,17 +134,35 @@ impl Edge {
             id,
             at: None,
             asked: None,
+            requests: 0,
             phase: Phase::Waiting,
             origin: Some(Box::default()),
             flow: StreamFlow::fixed(),
             credit: 0,
             out: Bytes::default(),
-            listed: false,
+            listed: None,
             full_cells_left: 0,
             got: 0,
             gave: 0,
             waiting: Waits::default(),
         }
+    }
+
+    /// Notes that a half is asked for a stream.
+    pub fn ask(&mut self, half: HalfAddr) -> Asked {
+        self.requests = self.requests.wrapping_add(1);
+        let asked = Asked {
+            half,
+            request: self.requests,
+        };
+        self.asked = Some(asked);
+        asked
+    }
+
+    /// Whether the edge is for this stream.
+    #[inline]
+    pub fn is_at(&self, stream: StreamAddr) -> bool {
+        self.at.is_some_and(|at| at.addr == stream)
     }
 
     /// DATA cells that may be sent now.
@@ -344,6 +372,13 @@ impl Edges {
             return None;
         }
         self.slots.at(addr.slot, addr.generation)
+    }
+
+    /// The edge at an address, if it still lives, to look at.
+    pub fn peek(&self, addr: EdgeAddr) -> Option<&Edge> {
+        (addr.thread == self.thread)
+            .then(|| self.slots.peek(addr.slot, addr.generation))
+            .flatten()
     }
 
     /// The present address of the edge in a slot.

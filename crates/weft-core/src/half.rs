@@ -177,11 +177,25 @@ impl CircuitHalf {
         !matches!(self.role, Role::AwayFromOrigin(_))
     }
 
+    /// Whether the circuit's origin is at the other end of the link.
+    pub fn faces_origin(&self) -> bool {
+        matches!(self.role, Role::TowardOrigin(_))
+    }
+
     /// The streams that end at this half, if there ever were some.
     pub fn streams_mut(&mut self) -> Option<&mut Streams> {
         match &mut self.role {
             Role::TowardOrigin(toward) => toward.streams.as_deref_mut(),
             Role::Origin(origin) => Some(&mut origin.streams),
+            Role::AwayFromOrigin(_) => None,
+        }
+    }
+
+    /// The same, to look at.
+    pub fn streams(&self) -> Option<&Streams> {
+        match &self.role {
+            Role::TowardOrigin(toward) => toward.streams.as_deref(),
+            Role::Origin(origin) => Some(&origin.streams),
             Role::AwayFromOrigin(_) => None,
         }
     }
@@ -258,6 +272,13 @@ impl Halves {
             return None;
         }
         self.slots.at(addr.slot, addr.generation)
+    }
+
+    /// The half at an address, if it still lives, to look at.
+    pub fn peek(&self, addr: HalfAddr) -> Option<&CircuitHalf> {
+        (addr.thread == self.thread)
+            .then(|| self.slots.peek(addr.slot, addr.generation))
+            .flatten()
     }
 
     /// The present address of the half in a slot.

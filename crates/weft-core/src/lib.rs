@@ -51,3 +51,4 @@ pub mod scheduler;
 pub mod slots;
 pub mod stream_dos;
 pub mod streams;
+pub mod worklist;

@@ -42,8 +42,8 @@ pub struct Link {
     pub held: bool,
     /// Halves on this link with cells waiting.
     pub active_halves: usize,
-    /// Listed among the links that have something to write.
-    pub listed: bool,
+    /// Its place among the links that have something to write.
+    pub listed: Option<usize>,
     /// Since when no circuit has used the link.
     pub idle_since: Option<Instant>,
     /// When something was written last.
@@ -75,7 +75,7 @@ impl Link {
             destroys: VecDeque::new(),
             held: false,
             active_halves: 0,
-            listed: false,
+            listed: None,
             idle_since: Some(now),
             last_written: now,
             last_empty: now,

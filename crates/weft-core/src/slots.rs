@@ -61,6 +61,12 @@ impl<T> Slots<T> {
         }
     }
 
+    /// The tenant of a slot, if it is still that one, to look at.
+    pub fn peek(&self, slot: u32, generation: u32) -> Option<&T> {
+        self.get(slot)
+            .filter(|_| self.generation(slot) == Some(generation))
+    }
+
     /// The generation of a slot that has a tenant.
     #[inline]
     pub fn generation(&self, slot: u32) -> Option<u32> {

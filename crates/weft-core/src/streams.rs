@@ -7,9 +7,11 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
 
-use weft_cell::Cell;
+use weft_cell::relay::RelayBody;
+use weft_cell::{Cell, RelayCmd};
 
-use crate::address::EdgeAddr;
+use crate::address::{EdgeAddr, StreamAddr};
+use crate::cells::CellPool;
 use crate::ended::{Ended, Late, Left};
 use crate::flow::CircuitFlow;
 use crate::stream_dos::{StreamBucket, StreamDosParams, StreamVerdict};
@@ -37,6 +39,8 @@ pub struct Streams {
     pub ended: Ended,
     /// Where the search for a free stream id goes on.
     next_id: u16,
+    /// How many streams there were.
+    generation: u32,
     /// Streams that may still be opened, once one was.
     bucket: Option<StreamBucket>,
 }
@@ -48,6 +52,8 @@ pub struct HopEnd {
     pub flow: CircuitFlow,
     /// DATA, and what must not overtake it, that waits for that.
     pub pending: VecDeque<(EdgeAddr, Box<Cell>)>,
+    /// How many of these are of streams that have ended, and are never sent.
+    dead: usize,
 }
 
 impl HopEnd {
@@ -56,7 +62,31 @@ impl HopEnd {
         HopEnd {
             flow,
             pending: VecDeque::new(),
+            dead: 0,
         }
+    }
+
+    /// Pending cells of streams that have ended.
+    pub fn dead(&self) -> usize {
+        self.dead
+    }
+
+    /// Notes that a stream with so many pending cells has ended. They are taken out once they are
+    /// half of all: so no more wait than twice what live streams have, and each cell is moved a
+    /// bounded number of times, however streams come and go.
+    fn abandon(&mut self, cells: usize, table: &BTreeMap<u16, Stream>, pool: &mut CellPool) {
+        self.dead += cells;
+        if self.dead == 0 || self.dead * 2 < self.pending.len() {
+            return;
+        }
+        for (edge, cell) in std::mem::take(&mut self.pending) {
+            let id = RelayBody::new(cell.body()).stream_id();
+            match table.get(&id).is_some_and(|stream| stream.is_for(edge)) {
+                true => self.pending.push_back((edge, cell)),
+                false => pool.put(cell),
+            }
+        }
+        self.dead = 0;
     }
 }
 
@@ -69,8 +99,46 @@ pub struct Stream {
     pub edge: Place,
     /// It is a question and an answer (RESOLVE), without data.
     pub resolves: bool,
+    /// Which tenant of its id it is.
+    pub generation: u32,
     /// Cells that were sent and for which the edge has no credit back yet.
     owed: u32,
+    /// Its cells among [`HopEnd::pending`].
+    pending: u32,
+}
+
+impl Stream {
+    /// Whether this edge's cells are the stream's.
+    #[inline]
+    fn is_for(&self, edge: EdgeAddr) -> bool {
+        match self.edge {
+            Place::At(own) | Place::Over(own) => own == edge,
+            Place::Deciding(_) => false,
+        }
+    }
+
+    /// Its cells that wait at the half.
+    pub fn pending(&self) -> u32 {
+        self.pending
+    }
+
+    /// Credit of its edge's that is here: for cells that are pending, and for cells that were sent.
+    pub fn held_credit(&self) -> u32 {
+        // END takes none.
+        let end = u32::from(matches!(self.edge, Place::Over(_)));
+        (self.pending + self.owed).saturating_sub(end)
+    }
+
+    /// Notes that a cell was sent: the credit that goes back to the edge now. `idle`: nothing else
+    /// waits, so that the edge is not to be kept waiting for a whole parcel.
+    #[inline]
+    pub fn sent(&mut self, idle: bool) -> u32 {
+        self.owed += 1;
+        match idle || self.owed >= CREDIT_PARCEL {
+            true => std::mem::take(&mut self.owed),
+            false => 0,
+        }
+    }
 }
 
 /// Where a stream's edge is.
@@ -78,10 +146,11 @@ pub struct Stream {
 pub enum Place {
     /// Still being decided (exit policy, DNS): what came early.
     Deciding(Vec<Box<Cell>>),
-    /// There.
+    /// There. It stays there until the stream is over or has ended.
     At(EdgeAddr),
-    /// Gone: what comes is for [`Streams::ended`]. Its last cells still wait to be sent.
-    Over,
+    /// It has sent END, or is about to, and what comes is for [`Streams::ended`]. Its last cells
+    /// still wait to be sent.
+    Over(EdgeAddr),
 }
 
 impl Streams {
@@ -119,19 +188,22 @@ impl Streams {
         self.table.is_empty()
     }
 
-    /// A new stream. False: there is one of this id, or too many.
-    pub fn add(&mut self, id: u16, hop: u8, edge: Place) -> bool {
+    /// A new stream: which tenant of its id it is. `None`: there is one of this id, or too many.
+    pub fn add(&mut self, id: u16, hop: u8, edge: Place) -> Option<u32> {
         if id == 0 || self.has(id) || self.table.len() >= MAX_STREAMS {
-            return false;
+            return None;
         }
+        self.generation = self.generation.wrapping_add(1);
         let stream = Stream {
             hop,
             edge,
             resolves: false,
+            generation: self.generation,
             owed: 0,
+            pending: 0,
         };
         self.table.insert(id, stream);
-        true
+        Some(self.generation)
     }
 
     /// A stream id that is free, after the last one that was given. `None`: there are too many.
@@ -167,27 +239,86 @@ impl Streams {
                 self.last = Some((id, hop, edge));
                 Some(edge)
             }
-            Place::Deciding(_) | Place::Over => None,
+            Place::Deciding(_) | Place::Over(_) => None,
         }
     }
 
-    /// Gives a stream its edge, and the caller what came before.
-    pub fn place(&mut self, id: u16, edge: EdgeAddr) -> Option<Vec<Box<Cell>>> {
-        let stream = self.table.get_mut(&id)?;
-        match std::mem::replace(&mut stream.edge, Place::At(edge)) {
-            Place::Deciding(early) => Some(early),
-            Place::At(_) | Place::Over => None,
+    /// All streams, by stream id.
+    pub fn iter(&self) -> impl Iterator<Item = (u16, &Stream)> {
+        self.table.iter().map(|(id, stream)| (*id, stream))
+    }
+
+    /// The stream of this address, unless another has its id by now, to look at.
+    pub fn peek(&self, addr: StreamAddr) -> Option<&Stream> {
+        let stream = self.table.get(&addr.id)?;
+        (stream.generation == addr.generation).then_some(stream)
+    }
+
+    /// The stream of this address, unless another has its id by now.
+    fn at(&mut self, addr: StreamAddr) -> Option<&mut Stream> {
+        let stream = self.table.get_mut(&addr.id)?;
+        (stream.generation == addr.generation).then_some(stream)
+    }
+
+    /// Gives a stream that waits for one its edge, and the caller what came before. `None`: this
+    /// stream waits for none (any more).
+    pub fn place(&mut self, addr: StreamAddr, edge: EdgeAddr) -> Option<Vec<Box<Cell>>> {
+        let stream = self.at(addr)?;
+        match &mut stream.edge {
+            Place::Deciding(early) => {
+                let early = std::mem::take(early);
+                stream.edge = Place::At(edge);
+                Some(early)
+            }
+            Place::At(_) | Place::Over(_) => None,
         }
+    }
+
+    /// Ends a stream that waits for an edge, and gives the caller what came for it. `None`: this
+    /// stream waits for none (any more).
+    pub fn refuse(&mut self, addr: StreamAddr) -> Option<Vec<Box<Cell>>> {
+        match &mut self.at(addr)?.edge {
+            Place::Deciding(early) => {
+                let early = std::mem::take(early);
+                self.table.remove(&addr.id);
+                Some(early)
+            }
+            Place::At(_) | Place::Over(_) => None,
+        }
+    }
+
+    /// An edge's message is to go onto the circuit: the hop it goes to, and that hop's end. `None`:
+    /// the edge's stream has ended.
+    #[inline]
+    pub fn accept(&mut self, cell: &Cell, edge: EdgeAddr) -> Option<(usize, &mut HopEnd)> {
+        let body = RelayBody::new(cell.body());
+        let stream = self.table.get_mut(&body.stream_id())?;
+        if !stream.is_for(edge) {
+            return None;
+        }
+        match body.command() {
+            RelayCmd::DATA => stream.pending += 1,
+            RelayCmd::END => {
+                stream.pending += 1;
+                stream.edge = Place::Over(edge);
+                self.last = None;
+            }
+            _ => {}
+        }
+        let hop = usize::from(stream.hop);
+        Some((hop, self.ends.get_mut(hop)?))
     }
 
     /// The origin's edge of a stream is about to send END, and is gone. `connected`: the far end has
     /// not answered yet; `left`: what it may still send.
-    pub fn edge_ends(&mut self, id: u16, connected: bool, left: Left, now: Instant) {
-        let Some(stream) = self.table.get_mut(&id) else {
+    pub fn edge_ends(&mut self, addr: StreamAddr, connected: bool, left: Left, now: Instant) {
+        let Some(stream) = self.at(addr) else {
             return;
         };
-        self.last = None;
-        stream.edge = Place::Over;
+        let Place::At(edge) = stream.edge else {
+            return;
+        };
+        stream.edge = Place::Over(edge);
         let (connected, left) = match left {
             Left::Windows { sendmes, .. } if stream.resolves => {
                 (false, Left::Windows { data: 0, sendmes })
@@ -195,6 +326,7 @@ impl Streams {
             left => (connected && !stream.resolves, left),
         };
         let hop = stream.hop;
+        self.last = None;
         let rtt = self
             .ends
             .get(usize::from(hop))
@@ -205,13 +337,17 @@ impl Streams {
             connected,
             left,
         };
-        self.ended.add(id, late, rtt, self.next_id, now);
+        self.ended.add(addr.id, late, rtt, self.next_id, now);
     }
 
-    /// Ends a stream.
-    pub fn remove(&mut self, id: u16) -> Option<Stream> {
+    /// Ends a stream: what its edge has sent and still waits is never sent.
+    pub fn remove(&mut self, id: u16, pool: &mut CellPool) -> Option<Stream> {
         self.last = None;
-        self.table.remove(&id)
+        let stream = self.table.remove(&id)?;
+        if let Some(end) = self.ends.get_mut(usize::from(stream.hop)) {
+            end.abandon(stream.pending as usize, &self.table, pool);
+        }
+        Some(stream)
     }
 
     /// The ends and the table, to be used together.
@@ -225,12 +361,10 @@ impl Streams {
         )
     }
 
-    /// The edges of all streams, by stream id, with what came early for those that have none.
-    pub fn drain(&mut self) -> impl Iterator<Item = (u16, Place)> {
+    /// All streams, by stream id.
+    pub fn drain(&mut self) -> impl Iterator<Item = (u16, Stream)> {
         self.last = None;
-        std::mem::take(&mut self.table)
-            .into_iter()
-            .map(|(id, stream)| (id, stream.edge))
+        std::mem::take(&mut self.table).into_iter()
     }
 
     /// Cells that wait here, on all ends and of streams that have no edge.
@@ -241,7 +375,7 @@ impl Streams {
             .values()
             .map(|stream| match &stream.edge {
                 Place::Deciding(early) => early.len(),
-                Place::At(_) | Place::Over => 0,
+                Place::At(_) | Place::Over(_) => 0,
             })
             .sum();
         pending + early
@@ -264,18 +398,20 @@ impl Table<'_> {
         self.table.remove(&id);
     }
 
-    /// Notes that a cell of a stream was sent: the credit that goes back to its edge now. `idle`:
-    /// nothing else waits, so that the edge is not to be kept waiting for a whole parcel.
-    pub fn sent(&mut self, id: u16, idle: bool) -> u32 {
-        match self.table.get_mut(&id) {
+    /// The stream of a pending cell that is about to be sent. `None`: it has ended, and the cell is
+    /// dropped.
+    #[inline]
+    pub fn leaving(&mut self, id: u16, edge: EdgeAddr, end: &mut HopEnd) -> Option<&mut Stream> {
+        let stream = self.table.get_mut(&id).filter(|stream| stream.is_for(edge));
+        match stream {
             Some(stream) => {
-                stream.owed += 1;
-                match idle || stream.owed >= CREDIT_PARCEL {
-                    true => std::mem::take(&mut stream.owed),
-                    false => 0,
-                }
+                stream.pending = stream.pending.saturating_sub(1);
+                Some(stream)
             }
-            None => 0,
+            None => {
+                end.dead = end.dead.saturating_sub(1);
+                None
+            }
         }
     }
 }

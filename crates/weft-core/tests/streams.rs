@@ -172,9 +172,7 @@ fn a_stream_that_is_refused_waits_with_its_first_words_for_another_circuit() {
         addr: Some("192.0.2.1".parse().unwrap()),
         ttl: 60,
     };
-    pair.exit
-        .controller
-        .refuse_stream(asked.half, asked.stream, &end);
+    pair.exit.controller.refuse_stream(asked.at.addr, &end);
     pair.exit.do_actions();
     pair.pump();
     let ended = pair.origin.events.pop().unwrap();

@@ -22,7 +22,7 @@ use weft_cell::circ_msg::{CreateReply, CreateRequest};
 use weft_cell::reason::DestroyReason;
 use weft_crypto::HopKeys;
 
-use crate::address::{ConnectionId, HalfAddr, ThreadId};
+use crate::address::{ConnectionId, HalfAddr, StreamAddr, ThreadId};
 use crate::dos::{Dos, DosParams};
 use crate::handshake::PeerIdentity;
 use crate::load::Placement;
@@ -88,6 +88,9 @@ pub enum Action {
     /// [`refuse_stream`](RelayController::refuse_stream), [`resolved`](RelayController::resolved) or
     /// an edge ([`place_edge`](RelayController::place_edge)).
     Stream(StreamRequest),
+    /// A stream that a circuit asked for has ended: whatever is under way to decide about it is for
+    /// nobody. Comes after its [`Action::Stream`], perhaps after the decision.
+    StreamGone(StreamAddr),
     /// Tell the client thread.
     Origin(OriginEvent),
     /// Something that the operator, or another part of the node, may want to know.
@@ -235,6 +238,7 @@ impl RelayController {
             } => self.on_create(half, connection, request, now),
             ToController::Extend(request) => self.on_extend(request, now),
             ToController::Stream(request) => self.on_stream(request),
+            ToController::StreamGone(stream) => self.on_stream_gone(stream),
             ToController::OriginMade {
                 circuit,
                 half,
@@ -332,6 +336,11 @@ impl RelayController {
     /// Whether there is an open connection to the relay with this RSA identity.
     pub fn has_link_to(&self, rsa: &[u8; 20]) -> bool {
         self.connections.has_relay(rsa)
+    }
+
+    /// Where all connections are but those of edges.
+    pub fn places(&self) -> impl Iterator<Item = (ConnectionId, ThreadId)> {
+        self.connections.everywhere()
     }
 
     /// Connections of every kind.

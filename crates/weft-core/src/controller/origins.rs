@@ -7,7 +7,7 @@ use weft_cell::reason::{DestroyReason, EndReason};
 use weft_cell::stream_msg::{End, Resolved};
 
 use super::{Action, RelayController};
-use crate::address::{ConnectionId, HalfAddr, ThreadId};
+use crate::address::{ConnectionId, HalfAddr, StreamAddr, ThreadId};
 use crate::message::{ExtendRequest, FromController, Requester, StreamRequest};
 use crate::origin::{AppRefusal, EndedBy, LinkState, OriginCommand, OriginEvent, OriginId};
 
@@ -84,6 +84,11 @@ impl RelayController {
         thread
     }
 
+    /// Where all edges are.
+    pub fn edge_places(&self) -> impl Iterator<Item = (ConnectionId, ThreadId)> {
+        self.origins.edges.iter().map(|(id, thread)| (*id, *thread))
+    }
+
     /// Notes that an edge is on this thread, whoever chose it.
     pub fn place_at(&mut self, id: ConnectionId, thread: ThreadId) {
         self.origins.edges.insert(id, thread);
@@ -117,29 +122,30 @@ impl RelayController {
     }
 
     /// A stream that a circuit asked for will not be opened.
-    pub fn refuse_stream(&mut self, half: HalfAddr, stream: u16, end: &End) {
+    pub fn refuse_stream(&mut self, stream: StreamAddr, end: &End) {
         let end = end.encode();
         self.send(
-            half.thread,
-            FromController::RefuseStream { half, stream, end },
+            stream.half.thread,
+            FromController::RefuseStream { stream, end },
         );
     }
 
     /// A RESOLVE of a circuit's is answered.
-    pub fn resolved(&mut self, half: HalfAddr, stream: u16, resolved: Resolved) {
+    pub fn resolved(&mut self, stream: StreamAddr, resolved: Resolved) {
         self.send(
-            half.thread,
-            FromController::Resolved {
-                half,
-                stream,
-                resolved,
-            },
+            stream.half.thread,
+            FromController::Resolved { stream, resolved },
         );
     }
 
     /// A circuit asks for a stream.
     pub(super) fn on_stream(&mut self, request: StreamRequest) {
         self.actions.push_back(Action::Stream(request));
+    }
+
+    /// A stream that a circuit asked for ended before it was decided about.
+    pub(super) fn on_stream_gone(&mut self, stream: StreamAddr) {
+        self.actions.push_back(Action::StreamGone(stream));
     }
 
     // ---- the client thread ----

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use weft_cell::circ_msg::{CreateReply, CreateRequest};
-use weft_cell::reason::{DestroyReason, EndReason};
+use weft_cell::reason::DestroyReason;
 use weft_cell::relay::MAX_DATA;
 use weft_cell::{Cell, CellView, ChanCmd, RelayCmd};
 use weft_crypto::HopKeys;
@@ -218,14 +218,14 @@ impl LocalConnectionManager {
                 self.totals.rendezvous.join_dead += 1;
             }
             match control {
-                // The circuit went while the edge was made, or asked.
-                HalfControl::EdgeMade { to, edge, .. } | HalfControl::Attach { to, edge, .. } => {
-                    let reason = EndReason::DESTROY;
+                // The circuit closed while the edge was made, or asked.
+                HalfControl::EdgeMade { stream, edge } => return self.detach(edge, stream),
+                HalfControl::Attach { edge, asked, .. } => {
                     return self.send(
-                        EdgeControl::Detached {
+                        EdgeControl::Answered {
                             to: edge,
-                            half: to,
-                            reason,
+                            asked,
+                            stream: None,
                         }
                         .into(),
                     );
@@ -246,23 +246,20 @@ impl LocalConnectionManager {
             return;
         };
         match control {
-            HalfControl::EdgeMade { stream, edge, .. } => {
-                self.on_edge_made(addr, stream, edge, now);
-            }
+            HalfControl::EdgeMade { stream, edge } => self.on_edge_made(stream, edge, now),
             HalfControl::Broken { what, .. } => self.on_stream_broken(addr, what, now),
             HalfControl::Ending {
                 stream,
                 connected,
                 left,
-                ..
-            } => self.on_ending(addr, stream, connected, left, now),
+            } => self.on_ending(stream, connected, left, now),
             HalfControl::Attach {
                 edge,
+                asked,
                 hop,
                 command,
                 data,
-                ..
-            } => self.on_edge_attach(addr, edge, hop, command, &data, now),
+            } => self.on_edge_attach(edge, asked, hop, command, &data, now),
             HalfControl::Joined {
                 peer, extension, ..
             } => {

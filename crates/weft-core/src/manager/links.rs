@@ -98,9 +98,11 @@ impl LocalConnectionManager {
             for cell in link.out {
                 self.pool.put(cell);
             }
+            if let Some(place) = link.listed {
+                self.unlist(place);
+            }
         }
         self.by_connection.remove(&connection);
-        self.to_write.retain(|other| *other != key);
         self.to_controller.push_back(ToController::LinkClosed {
             connection,
             reason: DestroyReason::CHANNEL_CLOSED,

@@ -38,7 +38,7 @@ use slab::Slab;
 use weft_cell::Cell;
 use weft_cell::reason::DestroyReason;
 
-use crate::address::{ConnectionId, EdgeAddr, HalfAddr, ThreadId};
+use crate::address::{ConnectionId, EdgeAddr, HalfAddr, StreamAddr, ThreadId};
 use crate::cells::{CellPool, Empties};
 use crate::edge::{EdgeNews, Edges};
 use crate::half::{Halves, Wait};
@@ -48,6 +48,7 @@ use crate::message::{
     Carried, Control, FromController, HalfCell, HalfControl, ToController, Totals,
 };
 use crate::scheduler::{LinkKey, Scheduler};
+use crate::worklist::Worklist;
 
 pub use links::{LinkError, Received};
 pub use params::RelayParams;
@@ -103,11 +104,11 @@ pub struct LocalConnectionManager {
     /// Their slots by connection.
     edge_ids: BTreeMap<ConnectionId, u32>,
     /// Edges with bytes for their sockets.
-    edges_to_write: Vec<u32>,
+    edges_to_write: Worklist<u32>,
     /// For whoever holds the edges' sockets.
     edge_news: VecDeque<EdgeNews>,
     /// Credit that edges are about to get back; empty between calls.
-    credits: Vec<(EdgeAddr, u32)>,
+    credits: Vec<(EdgeAddr, StreamAddr, u32)>,
     /// Halves whose queues have room again; empty between calls.
     unblocked: Vec<u32>,
     /// The half that is being closed was closed by the other side.
@@ -125,7 +126,7 @@ pub struct LocalConnectionManager {
     /// Waits in the order of their deadlines.
     waits: VecDeque<Wait>,
     /// Links that have something to write or a circuit that does.
-    to_write: Vec<LinkKey>,
+    to_write: Worklist<LinkKey>,
     /// Randomness: circuit ids, padding.
     rng: StdRng,
     /// New circuits are refused: the relay is going down.
@@ -150,7 +151,7 @@ impl LocalConnectionManager {
             halves: Halves::new(me),
             edges: Edges::new(me),
             edge_ids: BTreeMap::new(),
-            edges_to_write: Vec::new(),
+            edges_to_write: Worklist::default(),
             edge_news: VecDeque::new(),
             credits: Vec::new(),
             unblocked: Vec::new(),
@@ -161,7 +162,7 @@ impl LocalConnectionManager {
             to_controller: VecDeque::new(),
             local_control: VecDeque::new(),
             waits: VecDeque::new(),
-            to_write: Vec::new(),
+            to_write: Worklist::default(),
             rng: StdRng::from_seed(seed),
             draining: false,
             controller_busy: false,
@@ -238,14 +239,12 @@ impl LocalConnectionManager {
                 keys,
                 sendme_inc,
             } => self.on_onionskin_answered(half, &reply, &keys, sendme_inc, now),
-            FromController::RefuseStream { half, stream, end } => {
-                self.on_stream_refused(half, stream, &end, now);
+            FromController::RefuseStream { stream, end } => {
+                self.on_stream_refused(stream, &end, now);
             }
-            FromController::Resolved {
-                half,
-                stream,
-                resolved,
-            } => self.on_resolved(half, stream, &resolved, now),
+            FromController::Resolved { stream, resolved } => {
+                self.on_resolved(stream, &resolved, now);
+            }
             FromController::AddHop { half, keys, flow } => self.on_add_hop(half, &keys, &flow),
             FromController::SendExtend { half, extend2 } => {
                 self.on_send_extend(half, &extend2, now);

@@ -5,13 +5,14 @@ use std::time::Instant;
 
 use rand::Rng as _;
 use weft_cell::circ_msg::{CreateReply, CreateRequest, Extended2};
-use weft_cell::reason::{DestroyReason, EndReason};
+use weft_cell::reason::DestroyReason;
 use weft_cell::relay::{self, RelayBody};
 use weft_cell::{Cell, CellView, ChanCmd, RelayCmd};
 use weft_crypto::HopKeys;
 
 use super::{LocalConnectionManager, Tell};
-use crate::address::{ConnectionId, EdgeAddr, HalfAddr};
+use crate::address::{ConnectionId, EdgeAddr, HalfAddr, StreamAddr};
+use crate::edge::{Asked, StreamAt};
 use crate::flow::{CircuitFlow, Terms};
 use crate::half::{CircuitHalf, Role, Waiting};
 use crate::message::{EdgeControl, ToController};
@@ -194,13 +195,14 @@ impl LocalConnectionManager {
     /// An edge wants a stream (origin's side): give it a number and ask the hop.
     pub(super) fn on_edge_attach(
         &mut self,
-        half: HalfAddr,
         edge: EdgeAddr,
+        asked: Asked,
         hop: u8,
         command: RelayCmd,
         data: &[u8],
         now: Instant,
     ) {
+        let half = asked.half;
         let opened = self
             .halves
             .at(half)
@@ -213,34 +215,26 @@ impl LocalConnectionManager {
                 let vegas = streams.ends.get(usize::from(hop))?.flow.is_vegas();
                 let terms = Terms::new(vegas, origin.crypt.is_cgo(hop.into()));
                 let id = streams.free_id()?;
-                if !streams.add(id, hop, Place::At(edge)) {
-                    return None;
-                }
+                let generation = streams.add(id, hop, Place::At(edge))?;
                 streams.get_mut(id)?.resolves = command == RelayCmd::RESOLVE;
-                Some((id, terms))
-            });
-        match opened {
-            Some((stream, terms)) => {
-                self.say(half.slot, usize::from(hop), command, stream, data, now);
-                self.send(
-                    EdgeControl::Attached {
-                        to: edge,
-                        half,
-                        stream,
-                        terms,
-                    }
-                    .into(),
-                );
-            }
-            None => self.send(
-                EdgeControl::Detached {
-                    to: edge,
+                let addr = StreamAddr {
                     half,
-                    reason: EndReason::DESTROY,
-                }
-                .into(),
-            ),
+                    id,
+                    generation,
+                };
+                Some(StreamAt { addr, terms })
+            });
+        if let Some(at) = opened {
+            self.say(half.slot, usize::from(hop), command, at.addr.id, data, now);
         }
+        self.send(
+            EdgeControl::Answered {
+                to: edge,
+                asked,
+                stream: opened,
+            }
+            .into(),
+        );
     }
 
     /// Ends a circuit of our own, saying whether another relay ended it.

@@ -22,7 +22,7 @@ impl LocalConnectionManager {
     /// the links have room. `room` gives how many cells a link may take now (KIST's limit).
     pub fn schedule(&mut self, now: Instant, mut room: impl FnMut(LinkKey) -> u32) {
         let mut any = false;
-        for key in &self.to_write {
+        for key in self.to_write.as_slice() {
             if let Some(link) = self.links.get(*key as usize)
                 && link.active_halves > 0
             {
@@ -74,6 +74,7 @@ impl LocalConnectionManager {
     /// Some circuit has cells that the scheduler has not chosen yet.
     pub fn has_backlog(&self) -> bool {
         self.to_write
+            .as_slice()
             .iter()
             .filter_map(|key| self.links.get(*key as usize))
             .any(|link| link.active_halves > 0 && !link.held)
@@ -81,18 +82,18 @@ impl LocalConnectionManager {
 
     /// Links that have cells to be written, or circuits that wait for the scheduler.
     pub fn links_to_write(&self) -> &[LinkKey] {
-        &self.to_write
+        self.to_write.as_slice()
     }
 
     /// Forgets the links that have nothing to write any more.
     pub fn prune_written(&mut self) {
         let links = &mut self.links;
-        self.to_write.retain(|key| {
-            let Some(link) = links.get_mut(*key as usize) else {
+        self.to_write.retain(|key, place| {
+            let Some(link) = links.get_mut(key as usize) else {
                 return false;
             };
-            link.listed = !link.is_empty();
-            link.listed
+            link.listed = (!link.is_empty()).then_some(place);
+            link.listed.is_some()
         });
     }
 
@@ -113,6 +114,7 @@ impl LocalConnectionManager {
     /// Some link that could take them has cells that were chosen and not written.
     pub fn has_unwritten(&self) -> bool {
         self.to_write
+            .as_slice()
             .iter()
             .filter_map(|key| self.links.get(*key as usize))
             .any(|link| !link.held && (!link.out.is_empty() || !link.destroys.is_empty()))
@@ -145,10 +147,18 @@ impl LocalConnectionManager {
     /// Lists a link among those that have something to write.
     pub(super) fn list(&mut self, key: LinkKey) {
         if let Some(link) = self.links.get_mut(key as usize)
-            && !link.listed
+            && link.listed.is_none()
         {
-            link.listed = true;
-            self.to_write.push(key);
+            link.listed = Some(self.to_write.add(key));
+        }
+    }
+
+    /// Takes a link that closes off that list.
+    pub(super) fn unlist(&mut self, place: usize) {
+        if let Some(moved) = self.to_write.remove(place)
+            && let Some(link) = self.links.get_mut(moved as usize)
+        {
+            link.listed = Some(place);
         }
     }
 

@@ -11,7 +11,8 @@ use weft_cell::{Cell, ChanCmd, RelayCmd};
 use weft_crypto::circuit::{OriginCircuit, RelayCircuit};
 
 use super::{LocalConnectionManager, Tell};
-use crate::address::{EdgeAddr, HalfAddr};
+use crate::address::{EdgeAddr, HalfAddr, StreamAddr};
+use crate::edge::StreamAt;
 use crate::ended::Left;
 use crate::flow::{CircuitFlow, Terms};
 use crate::half::{CircuitHalf, Purpose, Role};
@@ -111,16 +112,19 @@ impl LocalConnectionManager {
                 }
             }
         }
-        if !streams.add(stream, 0, Place::Deciding(Vec::new())) {
+        let Some(generation) = streams.add(stream, 0, Place::Deciding(Vec::new())) else {
             return self.refuse_stream(slot, stream, EndReason::RESOURCELIMIT, now);
-        }
-        let request = StreamRequest {
+        };
+        let addr = StreamAddr {
             half,
+            id: stream,
+            generation,
+        };
+        let request = StreamRequest {
+            at: StreamAt { addr, terms },
             connection: link.connection,
             from_client: link.peer == PeerIdentity::Unauthenticated,
-            stream,
             ask,
-            terms,
         };
         self.to_controller.push_back(ToController::Stream(request));
     }
@@ -152,7 +156,9 @@ impl LocalConnectionManager {
             return;
         }
         let from = self.halves.addr(slot);
-        let streams = self.halves.get_mut(slot).and_then(CircuitHalf::streams_mut);
+        let half = self.halves.get_mut(slot);
+        let from_is_origin = matches!(&half, Some(half) if half.faces_origin());
+        let streams = half.and_then(CircuitHalf::streams_mut);
         let (Some(from), Some(streams)) = (from, streams) else {
             self.totals.cells_dropped += 1;
             self.pool.put(cell);
@@ -161,34 +167,51 @@ impl LocalConnectionManager {
         let from_hop = u8::try_from(hop).unwrap_or(u8::MAX);
         if let Some(edge) = streams.edge(stream, from_hop) {
             if command == RelayCmd::END || command == RelayCmd::RESOLVED {
-                streams.remove(stream);
+                streams.remove(stream, &mut self.pool);
             }
             return self.send_off(from, edge, cell, now);
         }
         // Its edge is still being decided about, or it was ended on this side while this was on its
         // way.
         let found = streams.get_mut(stream);
-        let over = |stream: &Stream| matches!(stream.edge, Place::Over);
+        let over = |stream: &Stream| matches!(stream.edge, Place::Over(_));
         if (found.as_ref()).is_some_and(|stream| stream.hop != from_hop && !over(stream)) {
             // A hop before the exit that speaks in the exit's place.
             self.pool.put(cell);
             let what = "a message of a stream from a hop that it does not lead to";
             return self.protocol_error(slot, what, now);
         }
-        match found.map(|stream| &mut stream.edge) {
-            Some(Place::Deciding(_)) if command == RelayCmd::END => {
-                streams.remove(stream);
+        match found.map(|stream| (stream.generation, &mut stream.edge)) {
+            Some((generation, Place::Deciding(_))) if command == RelayCmd::END => {
+                let addr = StreamAddr {
+                    half: from,
+                    id: stream,
+                    generation,
+                };
+                for early in streams.refuse(addr).unwrap_or_default() {
+                    self.pool.put(early);
+                }
                 self.pool.put(cell);
+                self.to_controller.push_back(ToController::StreamGone(addr));
             }
-            Some(Place::Deciding(early)) if early.len() < MAX_EARLY => early.push(cell),
-            Some(Place::Deciding(_) | Place::At(_)) => {
+            Some((_, Place::Deciding(early))) if early.len() < MAX_EARLY => early.push(cell),
+            Some((_, Place::Deciding(_) | Place::At(_))) => {
                 self.pool.put(cell);
                 self.protocol_error(slot, "too much data for a stream that is not open", now);
             }
-            Some(Place::Over) | None => {
+            Some((_, Place::Over(_))) if from_is_origin => {
+                // It crossed our END, which waits for the circuit's window. After the origin's own
+                // it is not needed any more.
+                if command == RelayCmd::END {
+                    streams.remove(stream, &mut self.pool);
+                }
+                self.totals.streams.late += 1;
+                self.pool.put(cell);
+            }
+            Some((_, Place::Over(_))) | None => {
                 if streams.ended.allows(stream, from_hop, command, now) {
                     if command == RelayCmd::END || command == RelayCmd::RESOLVED {
-                        streams.remove(stream);
+                        streams.remove(stream, &mut self.pool);
                     }
                     self.totals.streams.late += 1;
                 } else {
@@ -202,13 +225,13 @@ impl LocalConnectionManager {
     /// An origin's edge is about to send END.
     pub(super) fn on_ending(
         &mut self,
-        half: HalfAddr,
-        stream: u16,
+        stream: StreamAddr,
         connected: bool,
         left: Left,
         now: Instant,
     ) {
-        if let Some(streams) = self.halves.at(half).and_then(CircuitHalf::streams_mut) {
+        let half = self.halves.at(stream.half);
+        if let Some(streams) = half.and_then(CircuitHalf::streams_mut) {
             streams.edge_ends(stream, connected, left, now);
         }
     }
@@ -311,19 +334,14 @@ impl LocalConnectionManager {
     /// A message of an edge's, to go onto the circuit.
     pub(super) fn on_on(&mut self, message: EdgeCell, now: Instant) {
         let EdgeCell { half, edge, cell } = message;
-        let body = RelayBody::new(cell.body());
-        let (stream, command) = (body.stream_id(), body.command());
+        let command = RelayBody::new(cell.body()).command();
         let hop = self
             .halves
             .at(half)
             .and_then(CircuitHalf::streams_mut)
-            .and_then(|streams| {
-                let hop = streams.get_mut(stream)?.hop;
-                let end = streams.ends.get_mut(usize::from(hop))?;
-                Some((usize::from(hop), end))
-            });
+            .and_then(|streams| streams.accept(&cell, edge));
         let Some((hop, end)) = hop else {
-            // The stream has ended while this was on its way.
+            // The stream has ended while this was on its way. Another may have its id by now.
             self.totals.cells_dropped += 1;
             self.pool.put(cell);
             return;
@@ -380,7 +398,11 @@ impl LocalConnectionManager {
             let Some((edge, mut cell)) = end.pending.pop_front() else {
                 break;
             };
-            let stream = RelayBody::new(cell.body()).stream_id();
+            let id = RelayBody::new(cell.body()).stream_id();
+            let Some(stream) = table.leaving(id, edge, end) else {
+                self.pool.put(cell);
+                continue;
+            };
             if !crypt.seal(cell.body_mut()) {
                 // No edge makes such a cell; but bytes must not be missing from a stream that goes on.
                 self.pool.put(cell);
@@ -391,12 +413,17 @@ impl LocalConnectionManager {
             cell.set_circ_id(*circ_id);
             if command == RelayCmd::DATA {
                 end.flow.note_sent(|| crypt.sent(), now);
-                let credit = table.sent(stream, end.pending.is_empty());
+                let credit = stream.sent(end.pending.is_empty());
                 if credit > 0 {
-                    credits.push((edge, credit));
+                    let stream = StreamAddr {
+                        half: addr,
+                        id,
+                        generation: stream.generation,
+                    };
+                    credits.push((edge, stream, credit));
                 }
             } else {
-                table.remove(stream);
+                table.remove(id);
             }
             queue.push(cell, now);
         }
@@ -404,10 +431,10 @@ impl LocalConnectionManager {
         if was_empty && !queue.is_empty() {
             self.activate(slot, key);
         }
-        for (edge, cells) in credits.drain(..) {
+        for (edge, stream, cells) in credits.drain(..) {
             self.send(Control::Edge(EdgeControl::Credit {
                 to: edge,
-                half: addr,
+                stream,
                 cells,
             }));
         }
@@ -439,73 +466,66 @@ impl LocalConnectionManager {
 
     // ---- what the controller and edges decide ----
 
-    /// The edge of a stream that the circuit asked for exists.
-    pub(super) fn on_edge_made(
-        &mut self,
-        half: HalfAddr,
-        stream: u16,
-        edge: EdgeAddr,
-        now: Instant,
-    ) {
-        let early = self
-            .halves
-            .at(half)
+    /// The edge of a stream that the circuit asked for exists. If the stream does not wait for it
+    /// (any more), the edge ends.
+    pub(super) fn on_edge_made(&mut self, stream: StreamAddr, edge: EdgeAddr, now: Instant) {
+        let half = self.halves.at(stream.half);
+        let early = half
             .and_then(CircuitHalf::streams_mut)
             .and_then(|streams| streams.place(stream, edge));
         match early {
             Some(early) => {
                 for cell in early {
-                    self.send_off(half, edge, cell, now);
+                    self.send_off(stream.half, edge, cell, now);
                 }
             }
-            None => self.send(Control::Edge(EdgeControl::Detached {
-                to: edge,
-                half,
-                reason: EndReason::DESTROY,
-            })),
+            None => self.detach(edge, stream),
         }
     }
 
+    /// Notifies an edge that it has no stream.
+    pub(super) fn detach(&mut self, edge: EdgeAddr, stream: StreamAddr) {
+        self.send(Control::Edge(EdgeControl::Detached {
+            to: edge,
+            stream,
+            reason: EndReason::DESTROY,
+        }));
+    }
+
     /// A stream that the circuit asked for will not be opened.
-    pub(super) fn on_stream_refused(
-        &mut self,
-        half: HalfAddr,
-        stream: u16,
-        end: &[u8],
-        now: Instant,
-    ) {
-        if self.forget_stream(half, stream) {
-            self.say(half.slot, 0, RelayCmd::END, stream, end, now);
+    pub(super) fn on_stream_refused(&mut self, stream: StreamAddr, end: &[u8], now: Instant) {
+        if self.end_deciding(stream) {
+            self.say(stream.half.slot, 0, RelayCmd::END, stream.id, end, now);
         }
     }
 
     /// A RESOLVE of the circuit's is answered.
-    pub(super) fn on_resolved(
-        &mut self,
-        half: HalfAddr,
-        stream: u16,
-        resolved: &Resolved,
-        now: Instant,
-    ) {
-        if self.forget_stream(half, stream) {
+    pub(super) fn on_resolved(&mut self, stream: StreamAddr, resolved: &Resolved, now: Instant) {
+        if self.end_deciding(stream) {
             // More answers than a cell holds are the exit's fault; none is what is said then.
             let data = resolved.encode().unwrap_or_default();
-            self.say(half.slot, 0, RelayCmd::RESOLVED, stream, &data, now);
+            self.say(
+                stream.half.slot,
+                0,
+                RelayCmd::RESOLVED,
+                stream.id,
+                &data,
+                now,
+            );
         }
     }
 
-    /// Forgets a stream that has no edge. False: it is gone already.
-    fn forget_stream(&mut self, half: HalfAddr, stream: u16) -> bool {
-        let Some(streams) = self.halves.at(half).and_then(CircuitHalf::streams_mut) else {
+    /// Ends a stream that waits for a decision. False: this stream waits for none (any more).
+    fn end_deciding(&mut self, stream: StreamAddr) -> bool {
+        let half = self.halves.at(stream.half);
+        let early = half
+            .and_then(CircuitHalf::streams_mut)
+            .and_then(|streams| streams.refuse(stream));
+        let Some(early) = early else {
             return false;
         };
-        let Some(gone) = streams.remove(stream) else {
-            return false;
-        };
-        if let Place::Deciding(early) = gone.edge {
-            for cell in early {
-                self.pool.put(cell);
-            }
+        for cell in early {
+            self.pool.put(cell);
         }
         true
     }
@@ -530,19 +550,21 @@ impl LocalConnectionManager {
                 self.pool.put(cell);
             }
         }
-        for (_, place) in streams.drain() {
-            match place {
-                Place::At(edge) => self.send(Control::Edge(EdgeControl::Detached {
-                    to: edge,
-                    half: from,
-                    reason: EndReason::DESTROY,
-                })),
+        for (id, stream) in streams.drain() {
+            let addr = StreamAddr {
+                half: from,
+                id,
+                generation: stream.generation,
+            };
+            match stream.edge {
+                Place::At(edge) => self.detach(edge, addr),
                 Place::Deciding(early) => {
                     for cell in early {
                         self.pool.put(cell);
                     }
+                    self.to_controller.push_back(ToController::StreamGone(addr));
                 }
-                Place::Over => {}
+                Place::Over(_) => {}
             }
         }
     }

@@ -17,9 +17,9 @@ use weft_cell::stream_msg::{Begin, Resolve, Resolved};
 use weft_cell::{Cell, RelayCmd};
 use weft_crypto::HopKeys;
 
-use crate::address::{ConnectionId, EdgeAddr, HalfAddr, ThreadId};
+use crate::address::{ConnectionId, EdgeAddr, HalfAddr, StreamAddr, ThreadId};
+use crate::edge::{Asked, StreamAt};
 use crate::ended::Left;
-use crate::flow::Terms;
 use crate::handshake::PeerIdentity;
 use crate::origin::{AppRefusal, HopFlow, OriginEvent, OriginId, StreamOpening};
 
@@ -93,32 +93,30 @@ impl Control {
 /// What a half tells an edge, ahead of all cells.
 #[derive(Debug)]
 pub enum EdgeControl {
-    /// The stream has a number and its BEGIN is on its way (origin's side).
-    Attached {
+    /// The answer to [`HalfControl::Attach`] (origin's side).
+    Answered {
         /// The edge that asked.
         to: EdgeAddr,
-        /// The half.
-        half: HalfAddr,
-        /// The stream's number on the circuit.
-        stream: u16,
-        /// What the circuit's ends agreed on.
-        terms: Terms,
+        /// The request that this answers.
+        asked: Asked,
+        /// The stream, whose BEGIN is on its way. `None`: the circuit is gone, or took no stream.
+        stream: Option<StreamAt>,
     },
     /// So many of the edge's cells were sent: as many more may come.
     Credit {
         /// The edge.
         to: EdgeAddr,
-        /// The half, which must still be the edge's.
-        half: HalfAddr,
+        /// The stream, which must still be the edge's.
+        stream: StreamAddr,
         /// How many.
         cells: u32,
     },
-    /// The circuit is gone, or took no stream.
+    /// The circuit is gone, or the stream does not wait for an edge.
     Detached {
         /// The edge.
         to: EdgeAddr,
-        /// The half.
-        half: HalfAddr,
+        /// The stream, which must still be the edge's.
+        stream: StreamAddr,
         /// Why.
         reason: EndReason,
     },
@@ -128,7 +126,7 @@ impl EdgeControl {
     /// The edge this is for.
     pub fn to(&self) -> EdgeAddr {
         match self {
-            EdgeControl::Attached { to, .. }
+            EdgeControl::Answered { to, .. }
             | EdgeControl::Credit { to, .. }
             | EdgeControl::Detached { to, .. } => *to,
         }
@@ -140,10 +138,8 @@ impl EdgeControl {
 pub enum HalfControl {
     /// The edge of a stream that the circuit asked for exists (exit's side).
     EdgeMade {
-        /// The half.
-        to: HalfAddr,
-        /// The stream's number.
-        stream: u16,
+        /// The stream.
+        stream: StreamAddr,
         /// Its edge.
         edge: EdgeAddr,
     },
@@ -156,10 +152,8 @@ pub enum HalfControl {
     },
     /// An edge is about to send END (origin's side): its far end does not know yet.
     Ending {
-        /// The half.
-        to: HalfAddr,
-        /// The stream's number.
-        stream: u16,
+        /// The stream.
+        stream: StreamAddr,
         /// The far end has not answered yet.
         connected: bool,
         /// What it may still send.
@@ -167,10 +161,10 @@ pub enum HalfControl {
     },
     /// An edge wants a stream on this circuit (origin's side).
     Attach {
-        /// The half.
-        to: HalfAddr,
-        /// Who asks.
+        /// The edge that asks.
         edge: EdgeAddr,
+        /// Its request, with the half.
+        asked: Asked,
         /// The hop that shall open it.
         hop: u8,
         /// BEGIN, BEGIN_DIR or RESOLVE.
@@ -232,10 +226,11 @@ impl HalfControl {
     /// The half this is for.
     pub fn to(&self) -> HalfAddr {
         match self {
-            HalfControl::EdgeMade { to, .. }
-            | HalfControl::Attach { to, .. }
-            | HalfControl::Broken { to, .. }
-            | HalfControl::Ending { to, .. }
+            HalfControl::EdgeMade { stream, .. } | HalfControl::Ending { stream, .. } => {
+                stream.half
+            }
+            HalfControl::Attach { asked, .. } => asked.half,
+            HalfControl::Broken { to, .. }
             | HalfControl::Joined { to, .. }
             | HalfControl::Created { to, .. }
             | HalfControl::Spliced { to, .. }
@@ -278,18 +273,14 @@ pub struct ExtendRequest {
 /// A circuit asks for a stream here.
 #[derive(Clone, Debug)]
 pub struct StreamRequest {
-    /// The half that it comes from.
-    pub half: HalfAddr,
-    /// The link under it.
+    /// The stream, and what the circuit's ends agreed on.
+    pub at: StreamAt,
+    /// The link that it comes by.
     pub connection: ConnectionId,
     /// Whoever is at the other end of the link is no relay: the circuit has one hop.
     pub from_client: bool,
-    /// The stream's number on the circuit.
-    pub stream: u16,
     /// What is asked for.
     pub ask: StreamAsk,
-    /// What the circuit's ends agreed on.
-    pub terms: Terms,
 }
 
 /// What a circuit asks for.
@@ -339,6 +330,8 @@ pub enum ToController {
     Extend(ExtendRequest),
     /// A BEGIN, BEGIN_DIR or RESOLVE arrived.
     Stream(StreamRequest),
+    /// A stream ended before anything was decided about it: nobody waits for the decision.
+    StreamGone(StreamAddr),
     /// A circuit of our own exists, and its CREATE is on its way.
     OriginMade {
         /// The circuit.
@@ -399,19 +392,15 @@ pub enum FromController {
     },
     /// A stream that will not be opened: END.
     RefuseStream {
-        /// The half that it was asked of.
-        half: HalfAddr,
-        /// The stream's number.
-        stream: u16,
+        /// The stream.
+        stream: StreamAddr,
         /// END's body.
         end: Vec<u8>,
     },
     /// A RESOLVE is answered.
     Resolved {
-        /// The half that it was asked of.
-        half: HalfAddr,
-        /// The stream's number.
-        stream: u16,
+        /// The stream.
+        stream: StreamAddr,
         /// What is known.
         resolved: Resolved,
     },

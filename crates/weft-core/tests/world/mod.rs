@@ -4,7 +4,7 @@
 // Each test binary uses its own part of the world.
 #![allow(dead_code, unreachable_pub)]
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use rand::{RngExt as _, SeedableRng as _};
 use weft_cell::circ_msg::{CreateReply, CreateRequest, Extend2, Extended2};
 use weft_cell::relay::{self, RelayBody};
 use weft_cell::{Cell, ChanCmd, RelayCmd};
-use weft_core::address::{ConnectionId, ThreadId};
+use weft_core::address::{ConnectionId, StreamAddr, ThreadId};
 use weft_core::controller::{Action, ControllerParams, Notice, OnionskinKind, RelayController};
 use weft_core::dos::DosParams;
 use weft_core::handshake::{Established, PeerIdentity};
@@ -29,6 +29,9 @@ use weft_crypto::relay_cell::RelayCrypt;
 pub const OWN_RSA: [u8; 20] = [0xaa; 20];
 /// The relay under test.
 pub const OWN_ED: [u8; 32] = [0xab; 32];
+
+/// One in so many times that nothing is under way, everything is compared with everything.
+const AUDITED: usize = 64;
 
 /// Cells and empties on their way between two threads.
 type Batch = (Vec<Carried>, Vec<Box<Cell>>);
@@ -77,6 +80,10 @@ pub struct World {
     pub serve_streams: bool,
     /// Edges of these, and the threads that they are on.
     pub edges: Vec<(usize, u32)>,
+    /// Streams that circuits asked for and that did not end before they were decided about.
+    asked: BTreeSet<StreamAddr>,
+    /// How many times nothing was under way.
+    rests: usize,
     threads: BTreeMap<ConnectionId, usize>,
     channels: BTreeMap<(usize, usize), Channel>,
     from_controller: Vec<VecDeque<FromController>>,
@@ -138,6 +145,8 @@ impl World {
             sendme_inc: None,
             serve_streams: false,
             edges: Vec::new(),
+            asked: BTreeSet::new(),
+            rests: 0,
             threads: BTreeMap::new(),
             channels: BTreeMap::new(),
             from_controller: (0..threads).map(|_| VecDeque::new()).collect(),
@@ -217,9 +226,45 @@ impl World {
         }
     }
 
-    /// Checks what must hold between threads when nothing is on its way: a half that is joined is
-    /// its peer's peer.
-    pub fn audit_joints(&self) {
+    /// Checks what must hold between threads, and between them and the controller, when nothing is
+    /// under way: a half that is joined is its peer's peer; streams, edges and credits fit together;
+    /// the controller knows every connection and every edge, and no others.
+    pub fn audit_at_rest(&self) {
+        self.audit();
+        let managers: Vec<&LocalConnectionManager> = self.managers.iter().collect();
+        if let Err(broken) = LocalConnectionManager::audit_streams(&managers) {
+            panic!("between threads: {broken}");
+        }
+        for stream in self.managers.iter().flat_map(|manager| manager.deciding()) {
+            assert!(
+                self.asked.contains(&stream),
+                "nobody decides about {stream}"
+            );
+        }
+        let placed = self.controller.edge_places();
+        let edges = (0u16..).zip(&self.managers).flat_map(|(thread, manager)| {
+            let edges = manager.edge_connections();
+            edges.map(move |id| (id, ThreadId(thread)))
+        });
+        assert_eq!(
+            placed.collect::<BTreeMap<_, _>>(),
+            edges.collect::<BTreeMap<_, _>>(),
+            "the controller knows the edges"
+        );
+        let connections: BTreeMap<ConnectionId, ThreadId> = self.controller.places().collect();
+        let opening = self.connects.iter().map(|connect| connect.connection);
+        let links = self.threads.keys().copied().filter(|id| self.is_open(*id));
+        let known: BTreeSet<ConnectionId> = opening.chain(links).collect();
+        assert_eq!(
+            connections.keys().copied().collect::<BTreeSet<_>>(),
+            known,
+            "the controller knows the connections"
+        );
+        self.audit_joints();
+    }
+
+    /// A half that is joined is its peer's peer.
+    fn audit_joints(&self) {
         let joints: BTreeMap<_, _> = self
             .managers
             .iter()
@@ -255,6 +300,10 @@ impl World {
         for _ in 0..1_000_000 {
             let pick = self.rng.random_range(0..1 << 16);
             if !self.step(pick) {
+                self.rests += 1;
+                if self.rests.is_power_of_two() || self.rests.is_multiple_of(AUDITED) {
+                    self.audit_at_rest();
+                }
                 return;
             }
         }
@@ -436,20 +485,33 @@ impl World {
                     .map_err(|_| weft_cell::reason::DestroyReason::PROTOCOL);
                     self.controller.onionskin_answered(half, kind, None, answer);
                 }
-                Action::Stream(request) if self.serve_streams => {
-                    let (id, _) = self.controller.place_edge(request.half).unwrap();
-                    let thread = self.edges.len() % self.managers.len();
-                    let edge = self.managers[thread]
-                        .adopt_exit(id, request.half, request.stream, request.terms, self.now)
-                        .unwrap();
-                    self.managers[thread].edge_connected(edge, None, 0, self.now);
-                    self.edges.push((thread, edge));
+                Action::Stream(request) => {
+                    self.asked.insert(request.at.addr);
+                    match self.serve_streams {
+                        true => self.serve(&request),
+                        false => self.streams.push(request),
+                    }
                 }
-                Action::Stream(request) => self.streams.push(request),
+                Action::StreamGone(stream) => {
+                    assert!(self.asked.remove(&stream), "{stream} was asked for once");
+                }
                 Action::Origin(event) => self.events.push(event),
                 Action::Notice(notice) => self.notices.push(notice),
             }
         }
+    }
+
+    /// Gives a stream that a circuit asked for its edge, on the next thread in turn: a socket that
+    /// is connected.
+    pub fn serve(&mut self, request: &StreamRequest) {
+        let (id, _) = self.controller.place_edge(request.at.addr.half).unwrap();
+        let thread = self.edges.len() % self.managers.len();
+        let place = ThreadId(u16::try_from(thread).unwrap());
+        self.controller.place_at(id, place);
+        let manager = &mut self.managers[thread];
+        let edge = manager.adopt_exit(id, request.at, self.now).unwrap();
+        manager.edge_connected(edge, None, 0, self.now);
+        self.edges.push((thread, edge));
     }
 
     /// Halves on all threads.

@@ -16,7 +16,7 @@ mod name;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,8 +27,8 @@ use weft_cell::reason::EndReason;
 use weft_cell::stream_msg::{
     Answer as ResolvedAnswer, AnswerKind, Begin, BeginFlags, End, Resolve, Resolved,
 };
-use weft_core::address::HalfAddr;
-use weft_core::flow::Terms;
+use weft_core::address::{HalfAddr, StreamAddr};
+use weft_core::edge::StreamAt;
 
 use crate::torrc::ExitPolicy;
 
@@ -56,17 +56,6 @@ const LITERAL_TTL: u32 = 30 * 60;
 /// The TTL of every RESOLVED, in seconds: the real one would tell what others have asked for
 /// (RESOLVED_CLIPPED_TTL of dns.c).
 const RESOLVED_TTL: u32 = 60;
-
-/// A stream that waits for a decision: its circuit's half, and its id there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct StreamAddr {
-    /// The half that the stream is on.
-    pub half: HalfAddr,
-    /// The stream's id on the circuit.
-    pub stream: u16,
-    /// It uses XON and XOFF (its circuit is under congestion control).
-    pub terms: Terms,
-}
 
 /// Who is the hop before this one on the stream's circuit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,7 +147,7 @@ pub enum ExitAction {
     /// Connect to this address. Where that cannot even begin, END says [`connect::end_reason`].
     Connect {
         /// For which stream.
-        stream: StreamAddr,
+        stream: StreamAt,
         /// Where to.
         to: SocketAddr,
         /// The TTL for CONNECTED, in seconds.
@@ -167,14 +156,14 @@ pub enum ExitAction {
     /// The stream goes no further.
     End {
         /// Which.
-        stream: StreamAddr,
+        stream: StreamAt,
         /// What the client is told.
         end: End,
     },
     /// The answer to a RESOLVE, which ends the stream.
     Resolved {
         /// Which.
-        stream: StreamAddr,
+        stream: StreamAt,
         /// The answer.
         resolved: Resolved,
     },
@@ -187,17 +176,17 @@ pub enum ExitAction {
 #[derive(Clone, Copy, Debug)]
 enum Waiter {
     Begin {
-        stream: StreamAddr,
+        stream: StreamAt,
         port: u16,
         flags: BeginFlags,
     },
     Resolve {
-        stream: StreamAddr,
+        stream: StreamAt,
     },
 }
 
 impl Waiter {
-    const fn stream(&self) -> StreamAddr {
+    const fn stream(&self) -> StreamAt {
         match self {
             Self::Begin { stream, .. } | Self::Resolve { stream } => *stream,
         }
@@ -211,7 +200,7 @@ struct LookUp {
     known: Known,
     /// What is still to come.
     missing: Vec<Kind>,
-    waiters: Vec<Waiter>,
+    waiters: BTreeMap<StreamAddr, Waiter>,
 }
 
 /// See the module.
@@ -222,8 +211,9 @@ pub struct Exits {
     relays: HashSet<SocketAddr>,
     cache: Cache,
     look_ups: HashMap<Arc<[u8]>, LookUp>,
-    /// How many streams wait, in all and by circuit.
-    waiting: usize,
+    /// Streams that wait, and for which name.
+    waiting: HashMap<StreamAddr, Arc<[u8]>>,
+    /// How many wait, by circuit.
     waiting_of: HashMap<HalfAddr, u32>,
     hijack: Hijack,
     /// The name servers' configuration could not be read.
@@ -246,7 +236,7 @@ impl Exits {
             relays: HashSet::new(),
             cache: Cache::default(),
             look_ups: HashMap::new(),
-            waiting: 0,
+            waiting: HashMap::new(),
             waiting_of: HashMap::new(),
             hijack: Hijack::default(),
             unconfigured: false,
@@ -320,7 +310,7 @@ impl Exits {
     pub fn counts(&self) -> ExitCounts {
         let mut counts = self.counts.clone();
         counts.cached = self.cache.len();
-        counts.waiting = self.waiting;
+        counts.waiting = self.waiting.len();
         counts
     }
 
@@ -341,7 +331,7 @@ impl Exits {
     }
 
     /// A BEGIN came.
-    pub fn begin(&mut self, stream: StreamAddr, from: Previous, begin: &Begin, now: Instant) {
+    pub fn begin(&mut self, stream: StreamAt, from: Previous, begin: &Begin, now: Instant) {
         // Whoever comes directly would be better off without us, and so would everybody else.
         match from {
             Previous::Client => return self.end(stream, EndReason::TORPROTOCOL),
@@ -377,7 +367,7 @@ impl Exits {
     }
 
     /// A RESOLVE came.
-    pub fn resolve(&mut self, stream: StreamAddr, resolve: &Resolve, now: Instant) {
+    pub fn resolve(&mut self, stream: StreamAt, resolve: &Resolve, now: Instant) {
         self.counts.resolves += 1;
         let waiter = Waiter::Resolve { stream };
         match Target::read(&resolve.name, self.settings.any_names) {
@@ -445,8 +435,8 @@ impl Exits {
             && let Some(look_up) = self.look_ups.remove(&query.name)
         {
             self.cache.insert(&query.name, look_up.known.clone(), now);
-            for waiter in look_up.waiters {
-                self.stop_waiting(waiter.stream().half);
+            for (stream, waiter) in look_up.waiters {
+                self.stop_waiting(stream);
                 self.finish(waiter, &look_up.known);
             }
         }
@@ -463,12 +453,9 @@ impl Exits {
             .map(|(name, _)| name.clone())
             .collect();
         for name in names {
-            for waiter in self
-                .look_ups
-                .remove(&name)
-                .map_or(Vec::new(), |l| l.waiters)
-            {
-                self.stop_waiting(waiter.stream().half);
+            let waiters = self.look_ups.remove(&name).map(|l| l.waiters);
+            for (stream, waiter) in waiters.into_iter().flatten() {
+                self.stop_waiting(stream);
                 match waiter {
                     Waiter::Begin { stream, .. } => self.end(stream, EndReason::TIMEOUT),
                     Waiter::Resolve { stream } => {
@@ -492,10 +479,10 @@ impl Exits {
             self.counts.cache_hits += 1;
             return self.finish(waiter, &known);
         }
-        let stream = waiter.stream();
+        let stream = waiter.stream().addr;
         let of_circuit = self.waiting_of.get(&stream.half).copied().unwrap_or(0);
         let known_name = self.look_ups.contains_key(&name);
-        if self.waiting >= MAX_WAITING
+        if self.waiting.len() >= MAX_WAITING
             || of_circuit >= MAX_WAITING_OF_CIRCUIT
             || (!known_name && self.look_ups.len() >= MAX_LOOK_UPS)
         {
@@ -509,10 +496,10 @@ impl Exits {
                 }
             };
         }
-        self.waiting += 1;
+        self.waiting.insert(stream, name.clone());
         *self.waiting_of.entry(stream.half).or_default() += 1;
         if let Some(look_up) = self.look_ups.get_mut(&name) {
-            look_up.waiters.push(waiter);
+            look_up.waiters.insert(stream, waiter);
             return;
         }
         let missing = match (reverse, self.settings.ipv6) {
@@ -534,7 +521,7 @@ impl Exits {
                 ..Known::default()
             },
             missing,
-            waiters: vec![waiter],
+            waiters: BTreeMap::from([(stream, waiter)]),
         };
         self.look_ups.insert(name, look_up);
     }
@@ -547,13 +534,25 @@ impl Exits {
         self.actions.push_back(ExitAction::LookUp(query));
     }
 
-    fn stop_waiting(&mut self, half: HalfAddr) {
-        self.waiting = self.waiting.saturating_sub(1);
-        if let Some(count) = self.waiting_of.get_mut(&half) {
+    /// Takes a stream off those that wait: the name that it waited for.
+    fn stop_waiting(&mut self, stream: StreamAddr) -> Option<Arc<[u8]>> {
+        let name = self.waiting.remove(&stream)?;
+        if let Some(count) = self.waiting_of.get_mut(&stream.half) {
             *count -= 1;
             if *count == 0 {
-                self.waiting_of.remove(&half);
+                self.waiting_of.remove(&stream.half);
             }
+        }
+        Some(name)
+    }
+
+    /// A stream ended before anything was decided about it. Name servers go on being asked: their
+    /// answer is worth knowing, and the question has its place until it is answered.
+    pub fn forget(&mut self, stream: StreamAddr) {
+        if let Some(name) = self.stop_waiting(stream)
+            && let Some(look_up) = self.look_ups.get_mut(&name)
+        {
+            look_up.waiters.remove(&stream);
         }
     }
 
@@ -614,7 +613,7 @@ impl Exits {
     }
 
     /// Lets a stream out to an address, if the policy does.
-    fn connect(&mut self, stream: StreamAddr, addr: IpAddr, port: u16, ttl: u32) {
+    fn connect(&mut self, stream: StreamAt, addr: IpAddr, port: u16, ttl: u32) {
         // An IPv4 address in IPv6's clothes would be judged by the wrong rules.
         let disguised = matches!(addr, IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some());
         let allowed = self.effective_policy().allows(addr, port)
@@ -641,12 +640,12 @@ impl Exits {
             .push_back(ExitAction::Connect { stream, to, ttl });
     }
 
-    fn end(&mut self, stream: StreamAddr, reason: EndReason) {
+    fn end(&mut self, stream: StreamAt, reason: EndReason) {
         let end = End::new(reason);
         self.actions.push_back(ExitAction::End { stream, end });
     }
 
-    fn resolved(&mut self, stream: StreamAddr, answers: Vec<AnswerKind>) {
+    fn resolved(&mut self, stream: StreamAt, answers: Vec<AnswerKind>) {
         let ttl = RESOLVED_TTL;
         let answers = answers.into_iter().map(|kind| ResolvedAnswer { kind, ttl });
         self.actions.push_back(ExitAction::Resolved {

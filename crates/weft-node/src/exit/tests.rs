@@ -31,14 +31,18 @@ fn exits(lines: &[&str]) -> (Exits, Instant) {
     (exits, Instant::now())
 }
 
-fn stream(number: u16) -> StreamAddr {
-    StreamAddr {
-        half: HalfAddr {
-            thread: ThreadId(0),
-            slot: 1,
-            generation: 0,
+fn stream(number: u16) -> StreamAt {
+    let half = HalfAddr {
+        thread: ThreadId(0),
+        slot: 1,
+        generation: 0,
+    };
+    StreamAt {
+        addr: StreamAddr {
+            half,
+            id: number,
+            generation: u32::from(number),
         },
-        stream: number,
         terms: Terms::Windows,
     }
 }
@@ -67,14 +71,14 @@ fn actions(exits: &mut Exits) -> Vec<String> {
                     String::from_utf8_lossy(&query.name)
                 )
             }
-            ExitAction::Connect { stream, to, .. } => format!("{} connect {to}", stream.stream),
+            ExitAction::Connect { stream, to, .. } => format!("{} connect {to}", stream.addr.id),
             ExitAction::End { stream, end } => match end.addr {
                 Some(addr) => format!(
                     "{} end {} {addr}",
-                    stream.stream,
+                    stream.addr.id,
                     end.reason.name().unwrap()
                 ),
-                None => format!("{} end {}", stream.stream, end.reason.name().unwrap()),
+                None => format!("{} end {}", stream.addr.id, end.reason.name().unwrap()),
             },
             ExitAction::Resolved { stream, resolved } => {
                 let told: Vec<_> = resolved
@@ -93,7 +97,7 @@ fn actions(exits: &mut Exits) -> Vec<String> {
                         }
                     })
                     .collect();
-                format!("{} resolved {}", stream.stream, told.join(" "))
+                format!("{} resolved {}", stream.addr.id, told.join(" "))
             }
             ExitAction::PolicyChanged(why) => format!("changed: {why}"),
         });
@@ -488,13 +492,14 @@ fn waiting_has_bounds() {
     // Others find one, until all names are taken.
     let mut other = stream(1);
     for number in 512..MAX_LOOK_UPS {
-        other.half.slot = u32::try_from(number / 100).unwrap();
-        other.half.generation = 1;
+        other.addr.half.slot = u32::try_from(number / 100).unwrap();
+        other.addr.half.generation = 1;
+        other.addr.generation = u32::try_from(number).unwrap();
         let name = format!("n{number}.example");
         exits.begin(other, Previous::Relay, &begin(&name, 80, 0), now);
     }
     assert_eq!(actions(&mut exits).len(), 2 * (MAX_LOOK_UPS - 512));
-    other.half.slot = 4_000;
+    other.addr.half.slot = 4_000;
     exits.begin(other, Previous::Relay, &begin("more.example", 80, 0), now);
     assert_eq!(actions(&mut exits), ["1 end RESOLVEFAILED"]);
     // A name that is being asked about is no new one.
@@ -509,7 +514,11 @@ fn waiting_has_bounds() {
     assert_eq!(ended.len(), MAX_LOOK_UPS + 1);
     assert!(ended.iter().all(|said| said == "1 end TIMEOUT"));
     assert_eq!(
-        (exits.waiting, exits.waiting_of.len(), exits.look_ups.len()),
+        (
+            exits.waiting.len(),
+            exits.waiting_of.len(),
+            exits.look_ups.len()
+        ),
         (0, 0, 0)
     );
 }
@@ -579,4 +588,40 @@ fn without_name_servers_there_is_no_exit() {
     exits.set_configured(true, true);
     assert_eq!(actions(&mut exits), ["changed: dns resolvers back"]);
     assert!(!exits.is_closed());
+}
+
+#[test]
+fn a_stream_that_ends_while_it_waits_gives_its_place_back_at_once() {
+    let (mut exits, now) = exits(&["accept *:*"]);
+    // Its client may end and begin a stream as often as it likes: one place at most is taken.
+    for number in 1..=2 * u16::try_from(MAX_WAITING_OF_CIRCUIT).unwrap() {
+        let asked = open(&mut exits, number, "example.com", 80, 0, now);
+        assert!(
+            asked.iter().all(|said| said.starts_with("ask")),
+            "{asked:?}"
+        );
+        assert_eq!((exits.waiting.len(), exits.waiting_of.len()), (1, 1));
+        exits.forget(stream(number).addr);
+        exits.forget(stream(number).addr);
+        assert_eq!((exits.waiting.len(), exits.waiting_of.len()), (0, 0));
+    }
+    // The others that wait for the name stay, and are answered.
+    open(&mut exits, 5000, "example.com", 80, 0, now);
+    open(&mut exits, 5001, "example.com", 80, 0, now);
+    exits.forget(stream(5000).addr);
+    for kind in [Kind::V4, Kind::V6] {
+        let query = Query {
+            name: (*b"example.com").into(),
+            kind,
+            asked: Asked::Stream,
+        };
+        let addr = "192.0.2.1".parse().unwrap();
+        let result = match kind {
+            Kind::V4 => Ok((Found::Addresses(vec![addr]), 60 * SEC)),
+            _ => Err(DnsError::NoData),
+        };
+        exits.answered(DnsAnswer { query, result }, now);
+    }
+    assert_eq!(actions(&mut exits), ["5001 connect 192.0.2.1:80"]);
+    assert!(exits.waiting.is_empty() && exits.waiting_of.is_empty());
 }

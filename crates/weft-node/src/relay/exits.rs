@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use tor_llcrypto::pk::rsa::RsaIdentity;
 use weft_cell::reason::EndReason;
 use weft_cell::stream_msg::End;
-use weft_core::address::ConnectionId;
+use weft_core::address::{ConnectionId, StreamAddr};
+use weft_core::edge::StreamAt;
 use weft_core::message::{StreamAsk, StreamRequest, ToController};
 use weft_dir::command::Command;
 use weft_dir::params::Params;
@@ -20,7 +21,6 @@ use crate::exit::connect::{connect, end_reason, is_port_exhaustion, is_resource_
 use crate::exit::dns::{DnsConfig, DnsThread};
 use crate::exit::{
     DnsAnswer, DnsError, ExitAction, ExitCounts, ExitSettings, Exits, MAX_LOOK_UPS, Previous,
-    StreamAddr,
 };
 use crate::logging::{RateLimit, safe};
 use crate::thread::edges::{AdoptEdge, AdoptKind, EdgeSocket};
@@ -71,6 +71,11 @@ impl ExitSide {
     /// What has been counted since the start.
     pub(super) fn counts(&self) -> ExitCounts {
         self.exits.counts()
+    }
+
+    /// A stream ended before anything was decided about it.
+    pub(super) fn forget(&mut self, stream: StreamAddr) {
+        self.exits.forget(stream);
     }
 
     /// The policy that the descriptor publishes.
@@ -231,11 +236,7 @@ impl Relay {
 
     /// A circuit asks for a stream.
     pub(super) fn on_stream(&mut self, request: StreamRequest, now: Instant) {
-        let stream = StreamAddr {
-            half: request.half,
-            stream: request.stream,
-            terms: request.terms,
-        };
+        let stream = request.at;
         match request.ask {
             StreamAsk::Begin(begin) => {
                 let previous = self.previous(request.connection, request.from_client);
@@ -261,12 +262,7 @@ impl Relay {
     }
 
     /// BEGIN_DIR: one end of a socket pair is the stream's, the other the directory's.
-    fn begin_dir(&mut self, stream: StreamAddr, connection: ConnectionId) {
-        let StreamAddr {
-            half,
-            stream,
-            terms,
-        } = stream;
+    fn begin_dir(&mut self, at: StreamAt, connection: ConnectionId) {
         let (_, addr) = self.controller.peer_of(connection);
         let from = addr.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
         // An authority answers itself: it has more than a cache, and has it first.
@@ -285,19 +281,18 @@ impl Relay {
             theirs.set_nonblocking(true).ok()?;
             serve(theirs).then_some(ours)
         });
-        let place = pair.and_then(|socket| Some((socket, self.controller.place_edge(half)?)));
+        let place =
+            pair.and_then(|socket| Some((socket, self.controller.place_edge(at.addr.half)?)));
         let Some((socket, (id, thread))) = place else {
             let end = End::new(EndReason::NOTDIRECTORY);
-            return self.controller.refuse_stream(half, stream, &end);
+            return self.controller.refuse_stream(at.addr, &end);
         };
         self.exits.exits.counts_mut().begin_dirs += 1;
         let adopt = AdoptEdge {
             id,
             socket: EdgeSocket::Unix(socket),
             kind: AdoptKind::Exit {
-                half,
-                stream,
-                terms,
+                at,
                 peer: None,
                 ttl: 0,
             },
@@ -341,12 +336,10 @@ impl Relay {
                 }
                 ExitAction::Connect { stream, to, ttl } => self.connect_exit(stream, to, ttl, now),
                 ExitAction::End { stream, end } => {
-                    self.controller
-                        .refuse_stream(stream.half, stream.stream, &end);
+                    self.controller.refuse_stream(stream.addr, &end);
                 }
                 ExitAction::Resolved { stream, resolved } => {
-                    self.controller
-                        .resolved(stream.half, stream.stream, resolved);
+                    self.controller.resolved(stream.addr, resolved);
                 }
                 ExitAction::PolicyChanged(why) => {
                     self.publish_descriptor();
@@ -357,13 +350,8 @@ impl Relay {
     }
 
     /// Begins to connect; the connection thread that gets the socket does the rest.
-    fn connect_exit(&mut self, stream: StreamAddr, to: SocketAddr, ttl: u32, now: Instant) {
-        let StreamAddr {
-            half,
-            stream,
-            terms,
-        } = stream;
-        let Some((id, thread)) = self.controller.place_edge(half) else {
+    fn connect_exit(&mut self, at: StreamAt, to: SocketAddr, ttl: u32, now: Instant) {
+        let Some((id, thread)) = self.controller.place_edge(at.addr.half) else {
             self.exits.exits.counts_mut().resources_exhausted += 1;
             if let Some(more) = self.exits.exhausted.check(now) {
                 tracing::warn!(
@@ -372,7 +360,7 @@ impl Relay {
                 );
             }
             let end = End::new(EndReason::RESOURCELIMIT);
-            return self.controller.refuse_stream(half, stream, &end);
+            return self.controller.refuse_stream(at.addr, &end);
         };
         let from = self.options.network.outbound_bind.for_exit(to.ip());
         match connect(to, from) {
@@ -383,9 +371,7 @@ impl Relay {
                     id,
                     socket: EdgeSocket::Tcp(socket),
                     kind: AdoptKind::Exit {
-                        half,
-                        stream,
-                        terms,
+                        at,
                         peer: Some(to),
                         ttl,
                     },
@@ -397,7 +383,7 @@ impl Relay {
                     .handle(ToController::EdgeClosed { connection: id }, now);
                 self.note_connect_failed(to, &error, now);
                 let end = End::new(end_reason(&error));
-                self.controller.refuse_stream(half, stream, &end);
+                self.controller.refuse_stream(at.addr, &end);
             }
         }
     }

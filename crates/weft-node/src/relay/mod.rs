@@ -319,6 +319,7 @@ impl Relay {
                     }
                 }
                 Action::Stream(request) => self.on_stream(request, now),
+                Action::StreamGone(stream) => self.exits.forget(stream),
                 Action::Origin(event) => {
                     self.note_answer(&event);
                     if let Some(client) = &mut self.client {

@@ -8,7 +8,8 @@ use weft_cell::reason::EndReason;
 use weft_cell::relay::RelayBody;
 use weft_cell::stream_msg::{Connected, End, Resolved};
 
-use crate::edge::{At, Edge, EdgeNews, MAX_WAITING, Phase};
+use crate::address::EdgeAddr;
+use crate::edge::{Asked, Edge, EdgeNews, MAX_WAITING, Phase, StreamAt};
 use crate::flow::{FlowError, Side};
 use crate::manager::LocalConnectionManager;
 use crate::message::{EdgeCell, EdgeControl, HalfControl};
@@ -23,7 +24,9 @@ impl LocalConnectionManager {
         let body = RelayBody::new(cell.body());
         let (command, data) = (body.command(), body.data().unwrap_or_default());
         let here = (half, body.stream_id());
-        let is_here = |edge: &&mut Edge| edge.at.map(|at| (at.half, at.stream)) == Some(here);
+        // An edge that has left a stream and is on the same half again has another stream id there: a
+        // half does not give an id anew before it has sent the END of the stream that had it.
+        let is_here = |edge: &&mut Edge| edge.at.map(|at| (at.addr.half, at.addr.id)) == Some(here);
         let Some(edge) = self.edges.at(edge).filter(is_here) else {
             // Ended here while this was on its way from its half, which knew the stream.
             self.totals.streams.late += 1;
@@ -192,55 +195,13 @@ impl LocalConnectionManager {
 
     /// What a half says to an edge.
     pub(in crate::manager) fn on_edge_control(&mut self, control: EdgeControl, now: Instant) {
-        let addr = control.to();
-        let slot = addr.slot;
-        let Some(edge) = self.edges.at(addr) else {
-            // It is gone: a stream that was opened for it must not stay.
-            if let EdgeControl::Attached {
-                half,
-                stream,
-                terms,
-                ..
-            } = control
-            {
-                self.end_unwanted(half, addr, stream, terms, now);
-            }
-            return;
-        };
+        let slot = control.to().slot;
         match control {
-            EdgeControl::Attached {
-                half,
-                stream,
-                terms,
-                ..
-            } => {
-                if edge.phase != Phase::Opening || edge.at.is_some() || edge.asked != Some(half) {
-                    // It was taken back meanwhile.
-                    return self.end_unwanted(half, addr, stream, terms, now);
-                }
-                edge.at = Some(At {
-                    half,
-                    stream,
-                    terms,
-                });
-                edge.asked = None;
-                edge.credit = EDGE_CREDIT;
-                let again = edge
-                    .origin
-                    .as_mut()
-                    .map(|side| std::mem::take(&mut side.optimistic))
-                    .unwrap_or_default();
-                let flow = self.stream_flow(terms, Side::Client);
-                if let Some(edge) = self.edges.get_mut(slot) {
-                    edge.flow = flow;
-                    edge.gave = 0;
-                }
-                // What the application said to a circuit that failed it.
-                self.edge_data(slot, &again, now);
-                self.edge_news.push_back(EdgeNews::Room { edge: slot });
+            EdgeControl::Answered { to, asked, stream } => {
+                self.on_attach_answered(to, asked, stream, now);
             }
-            EdgeControl::Credit { half, cells, .. } => {
-                if edge.at.is_some_and(|at| at.half == half) {
+            EdgeControl::Credit { to, stream, cells } => {
+                if let Some(edge) = self.edges.at(to).filter(|edge| edge.is_at(stream)) {
                     let had = edge.room();
                     edge.credit = (edge.credit + cells).min(EDGE_CREDIT);
                     if had == 0 {
@@ -248,12 +209,48 @@ impl LocalConnectionManager {
                     }
                 }
             }
-            EdgeControl::Detached { half, reason, .. } => {
-                let asked = edge.asked == Some(half);
-                if asked || edge.at.is_some_and(|at| at.half == half) {
+            EdgeControl::Detached { to, stream, reason } => {
+                if self.edges.at(to).is_some_and(|edge| edge.is_at(stream)) {
                     self.far_end(slot, End::new(reason), EndedBy::Circuit);
                 }
             }
         }
+    }
+
+    /// A half answers an edge that asked it for a stream (origin's side).
+    fn on_attach_answered(
+        &mut self,
+        to: EdgeAddr,
+        asked: Asked,
+        stream: Option<StreamAt>,
+        now: Instant,
+    ) {
+        let slot = to.slot;
+        let edge = self.edges.at(to).filter(|edge| edge.asked == Some(asked));
+        let (edge, at) = match (edge, stream) {
+            (Some(edge), Some(at)) => (edge, at),
+            (Some(_), None) => {
+                return self.far_end(slot, End::new(EndReason::DESTROY), EndedBy::Circuit);
+            }
+            // It is gone, or does not ask any more: a stream that was opened for it must not stay.
+            (None, Some(at)) => return self.end_unwanted(to, at, now),
+            (None, None) => return,
+        };
+        edge.at = Some(at);
+        edge.asked = None;
+        edge.credit = EDGE_CREDIT;
+        let again = edge
+            .origin
+            .as_mut()
+            .map(|side| std::mem::take(&mut side.optimistic))
+            .unwrap_or_default();
+        let flow = self.stream_flow(at.terms, Side::Client);
+        if let Some(edge) = self.edges.get_mut(slot) {
+            edge.flow = flow;
+            edge.gave = 0;
+        }
+        // What the application said to a circuit that failed it.
+        self.edge_data(slot, &again, now);
+        self.edge_news.push_back(EdgeNews::Room { edge: slot });
     }
 }

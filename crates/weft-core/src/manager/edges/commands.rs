@@ -56,12 +56,12 @@ impl LocalConnectionManager {
         };
         side.circuit = Some(circuit);
         edge.phase = Phase::Opening;
-        edge.asked = Some(half);
+        let asked = edge.ask(half);
         match message {
             Ok((command, data)) => self.send(
                 HalfControl::Attach {
-                    to: half,
                     edge: addr,
+                    asked,
                     hop,
                     command,
                     data,

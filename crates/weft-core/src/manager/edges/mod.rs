@@ -15,8 +15,8 @@ use weft_cell::relay;
 use weft_cell::stream_msg::{Connected, End};
 
 use super::LocalConnectionManager;
-use crate::address::{ConnectionId, EdgeAddr, HalfAddr};
-use crate::edge::{At, Bytes, Edge, Phase};
+use crate::address::{ConnectionId, EdgeAddr, StreamAddr};
+use crate::edge::{Bytes, Edge, Phase, StreamAt};
 use crate::ended::Left;
 use crate::flow::{Side, StreamFlow, Terms};
 use crate::message::{Carried, EdgeCell, HalfControl, ToController};
@@ -27,33 +27,12 @@ impl LocalConnectionManager {
 
     /// An edge for a stream that a circuit asked for; its socket is being connected. The caller says
     /// so by [`edge_connected`](Self::edge_connected), or [`end_edge`](Self::end_edge).
-    pub fn adopt_exit(
-        &mut self,
-        id: ConnectionId,
-        half: HalfAddr,
-        stream: u16,
-        terms: Terms,
-        now: Instant,
-    ) -> Option<u32> {
-        let flow = self.stream_flow(terms, Side::Exit);
-        let edge = self.edges.insert(Edge::exit(
-            id,
-            At {
-                half,
-                stream,
-                terms,
-            },
-            flow,
-        ))?;
+    pub fn adopt_exit(&mut self, id: ConnectionId, at: StreamAt, now: Instant) -> Option<u32> {
+        let flow = self.stream_flow(at.terms, Side::Exit);
+        let edge = self.edges.insert(Edge::exit(id, at, flow))?;
         self.edge_ids.insert(id, edge.slot);
-        self.send(
-            HalfControl::EdgeMade {
-                to: half,
-                stream,
-                edge,
-            }
-            .into(),
-        );
+        let stream = at.addr;
+        self.send(HalfControl::EdgeMade { stream, edge }.into());
         self.settle(now);
         Some(edge.slot)
     }
@@ -127,8 +106,11 @@ impl LocalConnectionManager {
     fn drop_edge(&mut self, slot: u32, reason: EndReason, by: EndedBy) -> Option<Edge> {
         let edge = self.edges.remove(slot)?;
         self.edge_ids.remove(&edge.id);
-        if edge.listed {
-            self.edges_to_write.retain(|other| *other != slot);
+        if let Some(place) = edge.listed
+            && let Some(moved) = self.edges_to_write.remove(place)
+            && let Some(moved) = self.edges.get_mut(moved)
+        {
+            moved.listed = Some(place);
         }
         // What ended over there was told of then.
         if let Some(side) = &edge.origin
@@ -153,19 +135,14 @@ impl LocalConnectionManager {
     // ---- helpers ----
 
     /// Ends a stream that was opened for an edge that does not want it any more.
-    fn end_unwanted(
-        &mut self,
-        half: HalfAddr,
-        edge: EdgeAddr,
-        stream: u16,
-        terms: Terms,
-        now: Instant,
-    ) {
+    fn end_unwanted(&mut self, edge: EdgeAddr, at: StreamAt, now: Instant) {
+        let StreamAt { addr: to, terms } = at;
         let left = self.stream_flow(terms, Side::Client).left();
-        self.tell_ending(half, stream, true, left, now);
+        self.tell_ending(to, true, left, now);
         let mut cell = self.pool.take();
         let end = End::new(EndReason::MISC).encode();
-        let _ = relay::encode(cell.body_mut(), RelayCmd::END, stream, &end, &mut self.rng);
+        let _ = relay::encode(cell.body_mut(), RelayCmd::END, to.id, &end, &mut self.rng);
+        let half = to.half;
         self.send_on(EdgeCell { half, edge, cell }, now);
     }
 
@@ -181,14 +158,15 @@ impl LocalConnectionManager {
             && let Some(edge) = self.edges.get(slot).filter(|edge| edge.origin.is_some())
         {
             let (connected, left) = (edge.phase == Phase::Opening, edge.flow.left());
-            self.tell_ending(at.half, at.stream, connected, left, now);
+            self.tell_ending(at.addr, connected, left, now);
         }
         let mut cell = self.pool.take();
         // END's, CONNECTED's and SENDME's data are short.
-        let _ = relay::encode(cell.body_mut(), command, at.stream, data, &mut self.rng);
+        let to = at.addr;
+        let _ = relay::encode(cell.body_mut(), command, to.id, data, &mut self.rng);
         self.send_on(
             EdgeCell {
-                half: at.half,
+                half: to.half,
                 edge: addr,
                 cell,
             },
@@ -197,20 +175,12 @@ impl LocalConnectionManager {
     }
 
     /// Tells a half that END comes, ahead of it.
-    fn tell_ending(
-        &mut self,
-        half: HalfAddr,
-        stream: u16,
-        connected: bool,
-        left: Left,
-        now: Instant,
-    ) {
-        if half.thread == self.me {
-            self.on_ending(half, stream, connected, left, now);
+    fn tell_ending(&mut self, stream: StreamAddr, connected: bool, left: Left, now: Instant) {
+        if stream.half.thread == self.me {
+            self.on_ending(stream, connected, left, now);
         } else {
             self.send(
                 HalfControl::Ending {
-                    to: half,
                     stream,
                     connected,
                     left,
@@ -273,10 +243,9 @@ impl LocalConnectionManager {
     /// Lists an edge among those with bytes for their sockets.
     fn list_edge(&mut self, slot: u32) {
         if let Some(edge) = self.edges.get_mut(slot)
-            && !edge.listed
+            && edge.listed.is_none()
         {
-            edge.listed = true;
-            self.edges_to_write.push(slot);
+            edge.listed = Some(self.edges_to_write.add(slot));
         }
     }
 

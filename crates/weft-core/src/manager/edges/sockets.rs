@@ -8,7 +8,7 @@ use weft_cell::RelayCmd;
 use weft_cell::relay;
 use weft_cell::stream_msg::{Xoff, Xon};
 
-use crate::edge::{At, Edge, EdgeNews, Phase, RANDOM_BYTES};
+use crate::edge::{Edge, EdgeNews, Phase, RANDOM_BYTES, StreamAt};
 use crate::flow::FlowMsg;
 use crate::manager::LocalConnectionManager;
 use crate::message::EdgeCell;
@@ -53,12 +53,7 @@ impl LocalConnectionManager {
             let Some(edge) = self.edges.get_mut(slot) else {
                 return;
             };
-            let Some(At {
-                half,
-                stream,
-                terms,
-            }) = edge.at
-            else {
+            let Some(StreamAt { addr: to, terms }) = edge.at else {
                 return;
             };
             let most = match edge.full_cells_left.checked_sub(1) {
@@ -80,28 +75,30 @@ impl LocalConnectionManager {
             edge.credit = edge.credit.saturating_sub(1);
             let mut cell = self.pool.take();
             // Always fits.
-            let _ = relay::encode(cell.body_mut(), RelayCmd::DATA, stream, data, &mut self.rng);
+            let _ = relay::encode(cell.body_mut(), RelayCmd::DATA, to.id, data, &mut self.rng);
             let Some(edge) = self.edges.addr(slot) else {
                 return;
             };
+            let half = to.half;
             self.send_on(EdgeCell { half, edge, cell }, now);
         }
         self.settle(now);
     }
     /// Edges with bytes for their sockets, or which are to be closed.
     pub fn edges_to_write(&self) -> &[u32] {
-        &self.edges_to_write
+        self.edges_to_write.as_slice()
     }
 
     /// Takes edges off that list that have nothing any more.
     pub fn prune_edges(&mut self) {
         let edges = &mut self.edges;
-        self.edges_to_write.retain(|slot| {
-            let Some(edge) = edges.get_mut(*slot) else {
+        self.edges_to_write.retain(|slot, place| {
+            let Some(edge) = edges.get_mut(slot) else {
                 return false;
             };
-            edge.listed = !edge.out.is_empty() || edge.phase == Phase::Over;
-            edge.listed
+            let stays = !edge.out.is_empty() || edge.phase == Phase::Over;
+            edge.listed = stays.then_some(place);
+            stays
         });
     }
 

@@ -119,12 +119,7 @@ impl ConnectionThread {
     pub(super) fn adopt_edge(&mut self, adopt: AdoptEdge, now: Instant) {
         let AdoptEdge { id, socket, kind } = adopt;
         let edge = match &kind {
-            AdoptKind::Exit {
-                half,
-                stream,
-                terms,
-                ..
-            } => self.manager.adopt_exit(id, *half, *stream, *terms, now),
+            AdoptKind::Exit { at, .. } => self.manager.adopt_exit(id, *at, now),
             AdoptKind::Application { .. } | AdoptKind::Internal => {
                 self.manager.adopt_application(id)
             }

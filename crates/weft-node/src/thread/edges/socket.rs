@@ -8,8 +8,8 @@ use std::time::Instant;
 use mio::event::Source;
 use mio::net::{TcpStream, UnixStream};
 use weft_cell::reason::EndReason;
-use weft_core::address::{ConnectionId, HalfAddr};
-use weft_core::flow::Terms;
+use weft_core::address::ConnectionId;
+use weft_core::edge::StreamAt;
 
 use crate::apps::{AppRules, Handshake};
 use crate::thread::limit::Allowance;
@@ -41,12 +41,8 @@ pub enum EdgeSocket {
 pub enum AdoptKind {
     /// A stream that a circuit asked for.
     Exit {
-        /// The half that asked.
-        half: HalfAddr,
-        /// The stream's number.
-        stream: u16,
-        /// It uses XON and XOFF.
-        terms: Terms,
+        /// The stream.
+        at: StreamAt,
         /// Where the socket leads; `None` for the directory.
         peer: Option<SocketAddr>,
         /// How long the address is good, in seconds: CONNECTED says it.

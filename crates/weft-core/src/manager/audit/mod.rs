@@ -1,11 +1,18 @@
 //! What must hold of a connection manager between any two calls, for tests and fuzzing to check.
 
-use std::collections::BTreeSet;
+mod streams;
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::LocalConnectionManager;
 use crate::address::HalfAddr;
 use crate::half::{Away, Peer, Role};
 use crate::scheduler::LinkKey;
+
+/// Nothing, or what does not hold.
+fn sure(holds: bool, what: &str) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(what.to_owned()) }
+}
 
 impl LocalConnectionManager {
     /// Compares all tables with each other.
@@ -15,7 +22,12 @@ impl LocalConnectionManager {
     /// What does not fit.
     pub fn audit(&self) -> Result<(), String> {
         let key_of = |key: usize| LinkKey::try_from(key).unwrap_or(LinkKey::MAX);
-        let sure = |holds: bool, what: &str| if holds { Ok(()) } else { Err(what.to_owned()) };
+        // Once for all links: a node audits itself with thousands of them.
+        let mut halves_on: BTreeMap<LinkKey, Vec<u32>> = BTreeMap::new();
+        for (slot, half) in self.halves.iter() {
+            halves_on.entry(half.link).or_default().push(slot);
+        }
+        let to_write = self.to_write.as_slice();
 
         sure(
             self.by_connection.len() == self.links.len(),
@@ -23,18 +35,18 @@ impl LocalConnectionManager {
         )?;
         for (key, link) in &self.links {
             let key = key_of(key);
-            let on_it = || self.halves.iter().filter(move |(_, half)| half.link == key);
-            let mut slots: Vec<u32> = on_it().map(|(slot, _)| slot).collect();
-            slots.sort_unstable();
-            let active = on_it().filter(|(_, half)| !half.queue.is_empty()).count();
-            let listed = self.to_write.iter().filter(|other| **other == key).count();
+            let slots = halves_on.get(&key).map(Vec::as_slice).unwrap_or_default();
+            let mut on_it = slots.iter().filter_map(|slot| self.halves.get(*slot));
+            let active = (on_it.clone())
+                .filter(|half| !half.queue.is_empty())
+                .count();
             sure(
                 self.link_of(link.connection) == Some(key),
                 "a connection leads to its link",
             )?;
             sure(link.slots() == slots, "a link knows its halves, each once")?;
             sure(
-                on_it().all(|(_, half)| link.has(half.circ_id)),
+                on_it.all(|half| link.has(half.circ_id)),
                 "a link knows its halves' circuit ids",
             )?;
             sure(
@@ -42,11 +54,11 @@ impl LocalConnectionManager {
                 "a link counts its halves with cells",
             )?;
             sure(
-                listed == usize::from(link.listed),
-                "a link is listed once, if it says so",
+                (link.listed).is_none_or(|place| to_write.get(place) == Some(&key)),
+                "a link is listed where it says",
             )?;
             sure(
-                link.listed || link.is_empty(),
+                link.listed.is_some() || link.is_empty(),
                 "a link with something to write is listed",
             )?;
             sure(
@@ -55,10 +67,8 @@ impl LocalConnectionManager {
             )?;
         }
         sure(
-            self.to_write
-                .iter()
-                .all(|key| self.links.contains(*key as usize)),
-            "only links are listed",
+            to_write.len() == (self.links.iter().filter(|(_, link)| link.listed.is_some())).count(),
+            "only links are listed, each once",
         )?;
         sure(
             self.halves
@@ -86,6 +96,9 @@ impl LocalConnectionManager {
             scheduled == active,
             "the scheduler knows the links with cells, and no others",
         )?;
+        let waits: BTreeSet<(HalfAddr, u32)> = (self.waits.iter())
+            .map(|wait| (wait.half, wait.extension))
+            .collect();
         for (slot, half) in self.halves.iter() {
             let bound = match half.role {
                 Role::TowardOrigin(_) => self.params.max_queue_toward,
@@ -101,11 +114,7 @@ impl LocalConnectionManager {
                 _ => None,
             };
             let addr = self.halves.addr(slot);
-            let ends = |extension| {
-                self.waits
-                    .iter()
-                    .any(|wait| Some(wait.half) == addr && wait.extension == extension)
-            };
+            let ends = |extension| addr.is_some_and(|addr| waits.contains(&(addr, extension)));
             sure(awaited.is_none_or(ends), "every wait ends")?;
         }
         sure(
@@ -115,7 +124,8 @@ impl LocalConnectionManager {
         sure(
             self.local_control.is_empty(),
             "this thread's halves have heard each other",
-        )
+        )?;
+        Self::audit_streams(&[self])
     }
 
     /// Every half, and the half that it is joined to.

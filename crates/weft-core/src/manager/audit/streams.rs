@@ -1,0 +1,237 @@
+//! What must hold of streams and edges: each edge with a stream is the one that its half names, each
+//! stream has one edge or waits for one, and no credit and no pending cell is lost or there twice.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use weft_cell::RelayCmd;
+use weft_cell::relay::RelayBody;
+
+use super::sure;
+use crate::address::{EdgeAddr, HalfAddr, StreamAddr, ThreadId};
+use crate::edge::{Edge, Phase};
+use crate::manager::LocalConnectionManager;
+use crate::streams::{EDGE_CREDIT, HopEnd, Place, Stream, Streams};
+
+impl LocalConnectionManager {
+    /// Compares the streams of these managers with their edges.
+    ///
+    /// Of one manager that holds between any two calls, as its halves and edges have no message
+    /// under way to each other. Of several it holds when no thread has a message for another. What
+    /// is on a thread that is not among these is not looked at.
+    ///
+    /// # Errors
+    ///
+    /// What does not fit.
+    pub fn audit_streams(managers: &[&LocalConnectionManager]) -> Result<(), String> {
+        let all: BTreeMap<ThreadId, &LocalConnectionManager> = managers
+            .iter()
+            .map(|manager| (manager.me, *manager))
+            .collect();
+        for manager in managers {
+            for (slot, half) in manager.halves.iter() {
+                if let (Some(streams), Some(half)) = (half.streams(), manager.halves.addr(slot)) {
+                    audit_half(&all, half, streams).map_err(|what| format!("{half}: {what}"))?;
+                }
+            }
+            for (slot, edge) in manager.edges.iter() {
+                if let Some(addr) = manager.edges.addr(slot) {
+                    audit_edge(&all, addr, edge).map_err(|what| format!("{addr}: {what}"))?;
+                }
+            }
+            manager.audit_edge_tables()?;
+        }
+        Ok(())
+    }
+
+    /// Streams that wait for a decision of the controller.
+    pub fn deciding(&self) -> impl Iterator<Item = StreamAddr> {
+        self.halves.iter().flat_map(|(slot, half)| {
+            let half_addr = self.halves.addr(slot);
+            let streams = half.streams().into_iter().flat_map(Streams::iter);
+            let deciding = streams.filter(|(_, stream)| matches!(stream.edge, Place::Deciding(_)));
+            deciding.filter_map(move |(id, stream)| {
+                Some(StreamAddr {
+                    half: half_addr?,
+                    id,
+                    generation: stream.generation,
+                })
+            })
+        })
+    }
+
+    /// Cells of streams that wait for their circuits' windows and queues.
+    pub fn pending_cells(&self) -> usize {
+        let halves = self.halves.iter().filter_map(|(_, half)| half.streams());
+        halves
+            .flat_map(|streams| &streams.ends)
+            .map(|end| end.pending.len())
+            .sum()
+    }
+
+    /// The connections of all edges.
+    pub fn edge_connections(&self) -> impl Iterator<Item = crate::address::ConnectionId> {
+        self.edges.iter().map(|(_, edge)| edge.id)
+    }
+
+    /// Compares the edges with the tables that list them.
+    fn audit_edge_tables(&self) -> Result<(), String> {
+        sure(
+            self.edge_ids.len() == self.edges.len()
+                && (self.edges.iter()).all(|(slot, edge)| self.edge_of(edge.id) == Some(slot)),
+            "every edge has one connection",
+        )?;
+        let listed = self.edges_to_write.as_slice();
+        let mut count = 0;
+        for (slot, edge) in self.edges.iter() {
+            match edge.listed {
+                Some(place) => {
+                    count += 1;
+                    sure(
+                        listed.get(place) == Some(&slot),
+                        "an edge is listed where it says",
+                    )?;
+                }
+                None => sure(
+                    edge.out.is_empty() && edge.phase != Phase::Over,
+                    "an edge with something to write, or to close, is listed",
+                )?,
+            }
+        }
+        sure(count == listed.len(), "only edges are listed, each once")?;
+        sure(
+            self.credits.is_empty() && self.unblocked.is_empty(),
+            "scratch space is empty between calls",
+        )
+    }
+}
+
+/// Checks the streams of a half.
+fn audit_half(
+    all: &BTreeMap<ThreadId, &LocalConnectionManager>,
+    half: HalfAddr,
+    streams: &Streams,
+) -> Result<(), String> {
+    for (id, stream) in streams.iter() {
+        let addr = StreamAddr {
+            half,
+            id,
+            generation: stream.generation,
+        };
+        audit_stream(all, addr, stream).map_err(|what| format!("{addr}: {what}"))?;
+    }
+    for (hop, end) in streams.ends.iter().enumerate() {
+        audit_pending(all, streams, hop, end)?;
+    }
+    Ok(())
+}
+
+/// Checks one stream.
+fn audit_stream(
+    all: &BTreeMap<ThreadId, &LocalConnectionManager>,
+    addr: StreamAddr,
+    stream: &Stream,
+) -> Result<(), String> {
+    let Place::At(owner) = stream.edge else {
+        return Ok(());
+    };
+    let Some(manager) = all.get(&owner.thread) else {
+        return Ok(());
+    };
+    let Some(edge) = manager.edges.peek(owner).filter(|edge| edge.is_at(addr)) else {
+        return Err(format!("{owner}, which it names, is not for it"));
+    };
+    sure(
+        edge.credit + stream.held_credit() == EDGE_CREDIT,
+        "the credit of its edge, at the edge and here, is what an edge is given",
+    )
+}
+
+/// Checks what waits for a hop's window.
+fn audit_pending(
+    all: &BTreeMap<ThreadId, &LocalConnectionManager>,
+    streams: &Streams,
+    hop: usize,
+    end: &HopEnd,
+) -> Result<(), String> {
+    // Cells by stream and edge, and those streams whose END waits.
+    let mut cells: BTreeMap<(u16, EdgeAddr), u32> = BTreeMap::new();
+    let mut ended = BTreeSet::new();
+    for (edge, cell) in &end.pending {
+        let body = RelayBody::new(cell.body());
+        let key = (body.stream_id(), *edge);
+        *cells.entry(key).or_default() += 1;
+        if body.command() == RelayCmd::END {
+            sure(ended.insert(key), "an edge sends one END")?;
+        } else {
+            sure(!ended.contains(&key), "nothing follows END")?;
+        }
+    }
+    for (id, stream) in streams.iter().filter(|(_, s)| usize::from(s.hop) == hop) {
+        let (edge, over) = match stream.edge {
+            Place::Deciding(_) => {
+                sure(
+                    stream.held_credit() == 0,
+                    "a stream without an edge sends nothing",
+                )?;
+                continue;
+            }
+            Place::At(edge) => (edge, false),
+            Place::Over(edge) => (edge, true),
+        };
+        // END may still be on its way from another thread.
+        let known = !over || all.contains_key(&edge.thread);
+        sure(
+            !known || ended.contains(&(id, edge)) == over,
+            "a stream is over while its END waits",
+        )?;
+        let waiting = cells.remove(&(id, edge)).unwrap_or(0);
+        sure(
+            stream.pending() == waiting,
+            "a stream counts its pending cells",
+        )?;
+    }
+    let dead: u32 = cells.values().sum();
+    sure(
+        end.dead() == dead as usize,
+        "pending cells are of streams, or counted as dead",
+    )?;
+    sure(
+        end.pending.is_empty() || end.dead() < end.pending.len(),
+        "not all pending cells are dead",
+    )
+}
+
+/// Checks one edge.
+fn audit_edge(
+    all: &BTreeMap<ThreadId, &LocalConnectionManager>,
+    addr: EdgeAddr,
+    edge: &Edge,
+) -> Result<(), String> {
+    let fits = match (edge.phase, edge.at.is_some(), edge.asked.is_some()) {
+        (Phase::Waiting, at, asked) => edge.origin.is_some() && !at && !asked,
+        (Phase::Opening, at, asked) => at != asked && (at || edge.origin.is_some()),
+        (Phase::Open, at, asked) => at && !asked,
+        (Phase::Over, at, asked) => !at && !asked,
+    };
+    sure(fits, "an edge has a stream if its phase needs one")?;
+    sure(
+        edge.asked
+            .is_none_or(|asked| !all.contains_key(&asked.half.thread)),
+        "a half answers who asks it for a stream",
+    )?;
+    sure(edge.credit <= EDGE_CREDIT, "credit keeps to its bound")?;
+    let Some(at) = edge.at else {
+        return Ok(());
+    };
+    let Some(manager) = all.get(&at.addr.half.thread) else {
+        return Ok(());
+    };
+    let stream = manager
+        .halves
+        .peek(at.addr.half)
+        .and_then(|half| half.streams()?.peek(at.addr));
+    match stream.map(|stream| &stream.edge) {
+        Some(Place::At(owner)) if *owner == addr => Ok(()),
+        _ => Err(format!("{} is not its own, or is no more", at.addr)),
+    }
+}

@@ -1,0 +1,121 @@
+//! A list of what is to be attended to, from which a member leaves without a search.
+
+/// Keys in no order that matters, each at most once. A member remembers its place, which it gets by
+/// [`add`](Worklist::add) and is notified of when it moves: to leave is one step, however many others
+/// are listed. A peer can end thousands of members at once, and a search for each would be quadratic.
+#[derive(Debug)]
+pub struct Worklist<K> {
+    /// The members.
+    keys: Vec<K>,
+}
+
+impl<K> Default for Worklist<K> {
+    fn default() -> Self {
+        Worklist { keys: Vec::new() }
+    }
+}
+
+impl<K: Copy> Worklist<K> {
+    /// Lists a key that is not listed yet, and returns its place.
+    pub fn add(&mut self, key: K) -> usize {
+        self.keys.push(key);
+        self.keys.len() - 1
+    }
+
+    /// Takes out the member at a place. Returns the member that has this place from now on.
+    #[must_use]
+    pub fn remove(&mut self, place: usize) -> Option<K> {
+        if place < self.keys.len() {
+            self.keys.swap_remove(place);
+        }
+        self.keys.get(place).copied()
+    }
+
+    /// Keeps the members for which `keep` returns true. It is called for each member with the place
+    /// that the member has if it stays.
+    pub fn retain(&mut self, mut keep: impl FnMut(K, usize) -> bool) {
+        let mut place = 0;
+        self.keys.retain(|key| {
+            let stays = keep(*key, place);
+            place += usize::from(stays);
+            stays
+        });
+    }
+
+    /// The members.
+    pub fn as_slice(&self) -> &[K] {
+        &self.keys
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Members by key, each with its place.
+    #[derive(Default)]
+    struct Members {
+        list: Worklist<usize>,
+        places: Vec<Option<usize>>,
+        /// Members that had to note another place.
+        moved: usize,
+    }
+
+    impl Members {
+        fn with(count: usize) -> Self {
+            let mut members = Members::default();
+            for key in 0..count {
+                let place = members.list.add(key);
+                members.places.push(Some(place));
+            }
+            members
+        }
+
+        fn leave(&mut self, key: usize) {
+            let place = self.places[key].take().expect("listed");
+            if let Some(moved) = self.list.remove(place) {
+                self.places[moved] = Some(place);
+                self.moved += 1;
+            }
+        }
+
+        fn check(&self) {
+            let listed = self.places.iter().flatten().count();
+            assert_eq!(listed, self.list.as_slice().len());
+            for (key, place) in self.places.iter().enumerate() {
+                if let Some(place) = place {
+                    assert_eq!(self.list.as_slice()[*place], key);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn one_that_leaves_moves_at_most_one_other() {
+        const MANY: usize = 16_384;
+        let mut members = Members::with(MANY);
+        // Neither the first nor the last in turn, which a search would find at once.
+        for step in 0..MANY {
+            members.leave(step * 9973 % MANY);
+            if step % 1000 == 0 {
+                members.check();
+            }
+        }
+        members.check();
+        assert!(members.list.as_slice().is_empty());
+        assert!(members.moved < MANY, "{} steps", members.moved);
+    }
+
+    #[test]
+    fn those_that_stay_keep_their_order_and_learn_their_places() {
+        let mut members = Members::with(100);
+        let places = &mut members.places;
+        members.list.retain(|key, place| {
+            let stays = key % 3 == 0;
+            places[key] = stays.then_some(place);
+            stays
+        });
+        members.check();
+        assert!(members.list.as_slice().is_sorted());
+    }
+}
