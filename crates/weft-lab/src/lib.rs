@@ -11,6 +11,7 @@
 //! process is in the care of a [`guardian::Guardian`], so that a panic, Ctrl-C or SIGKILL of the
 //! owner leaves nothing running and no file behind.
 
+pub mod attack;
 pub mod bench;
 pub mod control;
 pub mod guardian;

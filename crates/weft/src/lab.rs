@@ -1,5 +1,6 @@
 //! `weft lab`: experiments in private networks.
 
+mod attack;
 mod up;
 
 use std::ffi::OsString;
@@ -38,6 +39,7 @@ struct Lab {
 enum What {
     Throughput(Box<ThroughputWords>),
     Up(up::UpWords),
+    Attack(Box<attack::AttackArgs>),
 }
 
 /// Measures what a relay sustains in the middle of a private network, as Engler and Goldberg did
@@ -141,6 +143,7 @@ pub(crate) fn main(words: impl Iterator<Item = OsString>) -> Result<ExitCode> {
     match lab.what {
         What::Throughput(words) => throughput(&words),
         What::Up(words) => up::up(&words),
+        What::Attack(args) => attack::attack(&args),
     }
 }
 

@@ -16,7 +16,7 @@ use super::report::{
 };
 use super::start::{Program, Running};
 use super::world::{Counters, News, Peer, Plan, SharedStage, Stage, World};
-use super::{Mode, Options, Target, default_window, is_private, pin};
+use super::{Mode, Options, Target, default_window, is_private, pin, start};
 use crate::process::Usage;
 
 /// How often the conductor looks at everything.
@@ -24,6 +24,11 @@ const BEAT: Duration = Duration::from_millis(50);
 
 /// Memory that differs by no more has settled, in bytes.
 const SETTLED: u64 = 64 * 1024;
+
+/// What [`Progress::doing`] is while the load is on, before and while it is measured.
+pub const WARMING_UP: &str = "warming up";
+/// See [`WARMING_UP`].
+pub const MEASURING: &str = "measuring";
 
 /// How far a run has come.
 #[derive(Clone, Debug)]
@@ -125,7 +130,12 @@ impl<'a> Conductor<'a> {
         // What is started now inherits these processors; then we take our own.
         pin::this_thread(&options.target_cpus)?;
         let running = match program {
-            Some(program) => Some(Running::start(program, next_hop, options.patience)?),
+            Some(program) => Some(Running::start(
+                program,
+                next_hop,
+                options.patience,
+                start::MIDDLE,
+            )?),
             None => None,
         };
         pin::this_thread(&options.generator_cpus)?;
@@ -280,11 +290,11 @@ impl<'a> Conductor<'a> {
 
     fn measure(&mut self) -> Result<()> {
         self.stage.set(Stage::Run);
-        self.hold("warming up", self.options.warm_up, &mut |_, _| {})?;
+        self.hold(WARMING_UP, self.options.warm_up, &mut |_, _| {})?;
         let before = self.sample()?;
         self.stage.set(Stage::Measure);
         let mut last = before.clone();
-        let held = self.hold("measuring", self.options.seconds, &mut |conductor, end| {
+        let held = self.hold(MEASURING, self.options.seconds, &mut |conductor, end| {
             // What was there before the target went, if it goes.
             if let Ok(sample) = conductor.sample()
                 && (end || sample.at.duration_since(last.at) > 4 * BEAT)

@@ -40,7 +40,7 @@ mod world;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-pub use conductor::{Progress, run};
+pub use conductor::{MEASURING, Progress, WARMING_UP, run};
 
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -39,7 +39,7 @@ fn set(cpus: &[usize]) -> Result<CpuSet> {
 }
 
 /// Binds the calling thread, and what it will start.
-pub(super) fn this_thread(cpus: &[usize]) -> Result<()> {
+pub(crate) fn this_thread(cpus: &[usize]) -> Result<()> {
     if cpus.is_empty() {
         return Ok(());
     }
@@ -48,7 +48,7 @@ pub(super) fn this_thread(cpus: &[usize]) -> Result<()> {
 }
 
 /// Binds every thread of a process.
-pub(super) fn process(pid: u32, cpus: &[usize]) -> Result<()> {
+pub(crate) fn process(pid: u32, cpus: &[usize]) -> Result<()> {
     if cpus.is_empty() {
         return Ok(());
     }

@@ -20,7 +20,7 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
-use super::aim::Known;
+use super::aim::{Aim, Known};
 use super::arti;
 use super::world::Peer;
 use crate::guardian::Guardian;
@@ -83,7 +83,7 @@ impl Program {
 
 /// A target that runs until this is dropped.
 #[derive(Debug)]
-pub(super) struct Running {
+pub(crate) struct Running {
     child: Child,
     log: PathBuf,
     /// What is at its address.
@@ -94,11 +94,13 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// Starts the program and waits until it listens. A pipe connects on to `next_hop`.
-    pub(super) fn start(
+    /// Starts the program and waits until it listens. A pipe connects on to `next_hop`; the torrc of a
+    /// relay has these lines besides those that every target has.
+    pub(crate) fn start(
         program: &Program,
         next_hop: Option<SocketAddr>,
         patience: Duration,
+        torrc: &str,
     ) -> Result<Running> {
         let path = program.path()?;
         let port = Port::reserve()?;
@@ -125,14 +127,14 @@ impl Running {
             .into(),
             (Program::Pipe(_), None) => bail!("a pipe needs somewhere to connect to"),
             (Program::Tor(_) | Program::Weft(..), _) => {
-                let torrc = folder.path().join("torrc");
-                fs::write(&torrc, relay_torrc(program, &data, address))
-                    .with_context(|| format!("writing {}", torrc.display()))?;
+                let file = folder.path().join("torrc");
+                fs::write(&file, relay_torrc(program, &data, address) + torrc)
+                    .with_context(|| format!("writing {}", file.display()))?;
                 vec![
                     "--defaults-torrc".into(),
                     "/dev/null".into(),
                     "-f".into(),
-                    torrc.into(),
+                    file.into(),
                 ]
             }
             (Program::Arti(_), _) => {
@@ -212,12 +214,20 @@ impl Running {
         Ok(())
     }
 
-    pub(super) fn pid(&self) -> u32 {
+    /// Where it is and what it proves itself with; `None` for a pipe.
+    pub(crate) fn aim(&self) -> Option<Aim> {
+        match self.peer {
+            Peer::Relay(aim) => Some(aim),
+            Peer::Pipe(_) => None,
+        }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
     /// An error, with the end of its log, if it has ended.
-    pub(super) fn check(&mut self) -> Result<()> {
+    pub(crate) fn check(&mut self) -> Result<()> {
         match self
             .child
             .try_wait()
@@ -231,9 +241,14 @@ impl Running {
         }
     }
 
-    fn log_tail(&self) -> String {
+    /// All that it has logged.
+    pub(crate) fn log(&self) -> String {
         let text = fs::read(&self.log).unwrap_or_default();
-        let text = String::from_utf8_lossy(&text);
+        String::from_utf8_lossy(&text).into_owned()
+    }
+
+    fn log_tail(&self) -> String {
+        let text = self.log();
         let lines: Vec<&str> = text.lines().collect();
         lines
             .get(lines.len().saturating_sub(10)..)
@@ -260,6 +275,9 @@ impl Drop for Running {
     }
 }
 
+/// What the torrc of a target has that only passes cells on.
+pub(crate) const MIDDLE: &str = "ExitRelay 0\nExitPolicy reject *:*\nSocksPort 0\n";
+
 /// A lone relay that extends to loopback, and that no limit meant for strangers slows down.
 fn relay_torrc(program: &Program, data: &Path, address: SocketAddr) -> String {
     let more = match program {
@@ -275,9 +293,6 @@ fn relay_torrc(program: &Program, data: &Path, address: SocketAddr) -> String {
          ExtendAllowPrivateAddresses 1\n\
          DoSConnectionEnabled 0\n\
          DoSCircuitCreationEnabled 0\n\
-         ExitRelay 0\n\
-         ExitPolicy reject *:*\n\
-         SocksPort 0\n\
          ServerDNSDetectHijacking 0\n\
          ServerDNSAllowBrokenConfig 1\n\
          ShutdownWaitLength 0\n\

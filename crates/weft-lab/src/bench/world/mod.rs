@@ -305,7 +305,6 @@ pub(super) struct World {
     sent: u64,
     events: u64,
     /// When something last came from the target.
-    /// When something last came from the target.
     sign_of_life: Instant,
     /// The CREATE2 cell that is sent again and again, and the state that checks its first answer.
     onionskin: Option<(

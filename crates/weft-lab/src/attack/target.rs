@@ -1,0 +1,238 @@
+//! The relay that is attacked: started for it, alone on loopback.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+use tempfile::TempDir;
+
+use crate::bench::aim::Aim;
+use crate::bench::pin;
+use crate::bench::start::{MIDDLE, Program, Running};
+use crate::ports::Port;
+use crate::process::Usage;
+use crate::traffic::NameServer;
+
+/// What an attack needs of its target, besides an ORPort.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// It is an exit to loopback, with a name server of the generator's.
+    pub exit: bool,
+    /// It serves directories, on circuits and at a DirPort.
+    pub directory: bool,
+    /// It has a SocksPort.
+    pub socks: bool,
+    /// It has a ControlPort.
+    pub control: bool,
+    /// It has a MetricsPort.
+    pub metrics: bool,
+    /// MaxMemInQueues is the least that torrc can ask for.
+    pub little_memory: bool,
+    /// Rules against floods of circuits and connections (dos-spec) are in force, as on the public network.
+    pub dos_rules: bool,
+}
+
+impl Needs {
+    /// An ORPort alone.
+    pub const RELAY: Needs = Needs {
+        exit: false,
+        directory: false,
+        socks: false,
+        control: false,
+        metrics: false,
+        little_memory: false,
+        dos_rules: false,
+    };
+    /// An exit.
+    pub const EXIT: Needs = Needs {
+        exit: true,
+        ..Needs::RELAY
+    };
+}
+
+/// The ports that the target has.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Ports {
+    pub(super) directory: Option<SocketAddr>,
+    pub(super) socks: Option<SocketAddr>,
+    pub(super) control: Option<SocketAddr>,
+    pub(super) metrics: Option<SocketAddr>,
+}
+
+/// Names that the name server knows, for honest users: each is asked for once, so that no cache answers.
+pub(super) const NAMES: usize = 2000;
+
+/// The name of this number.
+pub(super) fn name(number: usize) -> String {
+    format!("honest-{number}.example")
+}
+
+/// A target that runs until this is dropped.
+pub(super) struct Target {
+    running: Running,
+    pub(super) aim: Aim,
+    pub(super) ports: Ports,
+    _names: Option<NameServer>,
+    _folder: TempDir,
+    _held: Vec<Port>,
+}
+
+impl Target {
+    /// Starts the program with what the attack needs. `cpus` are the processors that it may use; none:
+    /// all.
+    pub(super) fn start(
+        program: &Program,
+        needs: Needs,
+        cpus: &[usize],
+        patience: Duration,
+    ) -> Result<Target> {
+        let folder = tempfile::Builder::new()
+            .prefix("weft-attack-")
+            .tempdir()
+            .context("making a folder for the target")?;
+        let mut held = Vec::new();
+        let mut port = |wanted: bool| -> Result<Option<SocketAddr>> {
+            if !wanted {
+                return Ok(None);
+            }
+            let port = Port::reserve()?;
+            let address = port.address();
+            held.push(port);
+            Ok(Some(address))
+        };
+        let ports = Ports {
+            directory: port(needs.directory)?,
+            socks: port(needs.socks)?,
+            control: port(needs.control)?,
+            metrics: port(needs.metrics)?,
+        };
+        let mut torrc = String::new();
+        let mut names = None;
+        if needs.exit {
+            let known: Vec<(String, Ipv4Addr)> = (0..NAMES)
+                .map(|number| (name(number), Ipv4Addr::LOCALHOST))
+                .collect();
+            let known: Vec<(&str, Ipv4Addr)> = known
+                .iter()
+                .map(|(name, address)| (name.as_str(), *address))
+                .collect();
+            // C tor asks name servers at port 53 alone.
+            let server = match program {
+                Program::Tor(_) => NameServer::start_for_tor(&known)?,
+                _ => NameServer::start(&known)?,
+            };
+            let file = folder.path().join("resolv.conf");
+            fs::write(&file, server.resolv_conf())
+                .with_context(|| format!("writing {}", file.display()))?;
+            names = Some(server);
+            torrc += &format!(
+                "ExitRelay 1\n\
+                 ExitPolicyRejectPrivate 0\n\
+                 ExitPolicy accept 127.0.0.0/8:*\n\
+                 ExitPolicy accept *:*\n\
+                 RefuseUnknownExits 0\n\
+                 ServerDNSResolvConfFile {}\n",
+                file.display()
+            );
+        } else {
+            torrc += MIDDLE.strip_suffix("SocksPort 0\n").unwrap_or(MIDDLE);
+        }
+        let mut line = |name: &str, address: Option<SocketAddr>, more: &str| {
+            if let Some(address) = address {
+                torrc += &format!("{name} {address}\n{more}");
+            }
+        };
+        line("DirPort", ports.directory, "");
+        line("ControlPort", ports.control, "CookieAuthentication 1\n");
+        line(
+            "MetricsPort",
+            ports.metrics,
+            "MetricsPortPolicy accept 127.0.0.0/8\n",
+        );
+        match ports.socks {
+            Some(address) => line("SocksPort", Some(address), ""),
+            None => torrc += "SocksPort 0\n",
+        }
+        if needs.little_memory {
+            torrc += "MaxMemInQueues 64 MB\n";
+        }
+        if needs.dos_rules {
+            torrc += "DoSCircuitCreationEnabled 1\n";
+        }
+        let running = Running::start(program, None, patience, &torrc)?;
+        pin::process(running.pid(), cpus)?;
+        let aim = running.aim().context("the target is no relay")?;
+        Ok(Target {
+            running,
+            aim,
+            ports,
+            _names: names,
+            _folder: folder,
+            _held: held,
+        })
+    }
+
+    pub(super) fn pid(&self) -> u32 {
+        self.running.pid()
+    }
+
+    /// An error, with the end of its log, if it has ended.
+    pub(super) fn check(&mut self) -> Result<()> {
+        self.running.check()
+    }
+
+    /// What it holds now.
+    pub(super) fn held(&self) -> Result<Held> {
+        Held::of(self.pid())
+    }
+
+    /// The lines of its log above `notice`, without their times, and how often each came.
+    pub(super) fn complaints(&self) -> BTreeMap<String, u64> {
+        let mut complaints = BTreeMap::new();
+        for line in self.running.log().lines() {
+            let worth = ["[warn]", "[err]", "panicked"];
+            if worth.iter().any(|word| line.contains(word)) {
+                let text = line.split_once('[').map_or(line, |(_, rest)| rest);
+                *complaints.entry(format!("[{text}")).or_default() += 1;
+            }
+        }
+        complaints
+    }
+}
+
+/// What a process holds at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Held {
+    /// Resident memory, bytes.
+    pub rss_bytes: u64,
+    /// Open file descriptors.
+    pub files: u64,
+    /// User and system time so far, seconds.
+    pub cpu_s: f64,
+}
+
+impl Held {
+    /// Of this process.
+    pub(super) fn of(pid: u32) -> Result<Held> {
+        let usage = Usage::of(pid)?;
+        let folder = format!("/proc/{pid}/fd");
+        let files = fs::read_dir(&folder).with_context(|| format!("listing {folder}"))?;
+        Ok(Held {
+            rss_bytes: usage.rss,
+            files: files.count() as u64,
+            cpu_s: usage.cpu.as_secs_f64(),
+        })
+    }
+
+    /// The most of both.
+    pub(super) fn max(self, other: Held) -> Held {
+        Held {
+            rss_bytes: self.rss_bytes.max(other.rss_bytes),
+            files: self.files.max(other.files),
+            cpu_s: self.cpu_s.max(other.cpu_s),
+        }
+    }
+}
