@@ -22,6 +22,7 @@ use weft_cell::reason::{DestroyReason, EndReason};
 use weft_cell::{Cell, ChanCmd, RelayCmd, relay};
 use weft_core::address::ConnectionId;
 use weft_core::handshake::PeerIdentity;
+use weft_core::ledger::Cut;
 use weft_core::message::FromController;
 use weft_crypto::circuit::OriginCircuit;
 use weft_crypto::handshake::fast;
@@ -322,10 +323,14 @@ impl Play {
     }
 
     fn free_memory(&mut self, input: &mut Bytes<'_>) {
-        let older_than = Duration::from_millis(u64::from(input.byte()));
+        let cut = Cut {
+            weight: 1 << (input.byte() % 64),
+            bytes: u64::from(input.byte()) << 10,
+        };
         let now = self.world.now;
         for manager in &mut self.world.managers {
-            manager.handle_controller(FromController::FreeMemory { older_than }, now);
+            let closed = manager.handle_controller(FromController::FreeMemory(cut), now);
+            self.world.closed.extend(closed);
         }
     }
 

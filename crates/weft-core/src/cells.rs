@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 
 use weft_cell::{CELL_LEN, Cell, ChanCmd};
 
+use crate::ledger::{Held, queue_memory, shrink};
+
 /// Cells that a pool keeps for reuse at most (about 2 MiB).
 const POOL_KEEPS: usize = 4096;
 
@@ -76,11 +78,26 @@ impl CellPool {
         self.free.is_empty()
     }
 
+    /// Memory that the pool holds.
+    pub fn memory(&self) -> usize {
+        empties_memory(&self.free)
+    }
+
+    /// Gives all memory back.
+    pub fn clear(&mut self) {
+        self.free = Empties::new();
+    }
+
     /// Moves up to `count` empties elsewhere.
     pub fn give(&mut self, count: usize, to: &mut Empties) {
         let keep = self.free.len().saturating_sub(count);
         to.extend(self.free.drain(keep..));
     }
+}
+
+/// Memory of empty cells.
+pub fn empties_memory(empties: &Empties) -> usize {
+    empties.len() * size_of::<Cell>() + empties.capacity() * size_of::<Box<Cell>>()
 }
 
 /// The cells of one circuit half that wait for the scheduler, with their times of arrival.
@@ -89,9 +106,6 @@ pub struct CellQueue {
     /// Oldest first.
     cells: VecDeque<(Instant, Box<Cell>)>,
 }
-
-/// Bytes that one queued cell is accounted with: the cell and its place in the queue.
-pub const QUEUED_CELL_COST: usize = size_of::<Cell>() + size_of::<(Instant, Box<Cell>)>();
 
 impl CellQueue {
     /// Cells waiting.
@@ -109,24 +123,19 @@ impl CellQueue {
         self.cells.push_back((now, cell));
     }
 
-    /// Takes the oldest cell. A queue that was long and is empty gives its memory back.
+    /// Takes the oldest cell. A queue that was long gives its memory back.
     pub fn pop(&mut self) -> Option<Box<Cell>> {
         let (_, cell) = self.cells.pop_front()?;
-        if self.cells.is_empty() && self.cells.capacity() > 256 {
-            self.cells = VecDeque::new();
-        }
+        shrink(&mut self.cells);
         Some(cell)
     }
 
-    /// How long the oldest cell has waited.
-    pub fn oldest_age(&self, now: Instant) -> Option<Duration> {
-        self.cells
-            .front()
-            .map(|(at, _)| now.saturating_duration_since(*at))
-    }
-
-    /// Bytes that the queue holds.
-    pub fn bytes(&self) -> usize {
-        self.cells.len() * QUEUED_CELL_COST
+    /// What the queue holds, and how long the oldest cell has waited.
+    pub fn held(&self, now: Instant) -> Held {
+        let front = self.cells.front();
+        Held {
+            bytes: self.cells.len() * size_of::<Cell>() + queue_memory(&self.cells),
+            age: front.map_or(Duration::ZERO, |(at, _)| now.saturating_duration_since(*at)),
+        }
     }
 }

@@ -12,7 +12,9 @@ use weft_cell::relay::MAX_DATA;
 use weft_cell::stream_msg::Resolved;
 
 use crate::address::{ConnectionId, EdgeAddr, HalfAddr, StreamAddr, ThreadId};
+use crate::buffer::Bytes;
 use crate::flow::{MAX_CWND, StreamFlow, Terms};
+use crate::ledger::{Held, Waits, map_entry};
 use crate::origin::{AppRefusal, OriginId};
 use crate::slots::Slots;
 use crate::streams::EDGE_CREDIT;
@@ -21,7 +23,7 @@ use crate::streams::EDGE_CREDIT;
 /// cc_xoff_exit are 10,000 cells at most) and as much as the largest congestion window brings until
 /// that has arrived. The stream of a far end that sends more is ended. C tor has no such bound; in
 /// both, streams whose bytes have waited longest are ended when all queues together have too much
-/// (`MaxMemInQueues`, [`crate::memory`]).
+/// (`MaxMemInQueues`, [`crate::ledger`]).
 pub const MAX_WAITING: usize = (10_000 + MAX_CWND as usize) * MAX_DATA;
 /// Bytes that an application may send before its stream is connected ("optimistic data"). They are
 /// kept until then: another circuit may have to be tried.
@@ -29,8 +31,6 @@ pub const MAX_OPTIMISTIC: usize = 16 << 10;
 /// Bytes at the end of some DATA cells that are left to randomness, so that nobody who knows what is
 /// transferred can foretell digests (proposal 289; C tor leaves as many).
 pub const RANDOM_BYTES: usize = 16;
-/// Memory that an edge without bytes keeps at most.
-const KEEPS: usize = 256 << 10;
 
 /// What an edge has come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,7 +105,13 @@ pub struct Edge {
     pub gave: u64,
     /// Since when bytes wait for the socket.
     waiting: Waits,
+    /// Memory that whoever has the socket holds for it, as of the last report.
+    pub socket_holds: usize,
 }
+
+/// Memory of an edge without bytes: its place in the thread's tables.
+const EDGE_COST: usize =
+    size_of::<(u32, Option<Edge>)>() + map_entry::<ConnectionId, u32>() + 2 * size_of::<u32>();
 
 impl Edge {
     /// An edge for a stream that a circuit asked for.
@@ -125,6 +131,7 @@ impl Edge {
             got: 0,
             gave: 0,
             waiting: Waits::default(),
+            socket_holds: 0,
         }
     }
 
@@ -145,6 +152,7 @@ impl Edge {
             got: 0,
             gave: 0,
             waiting: Waits::default(),
+            socket_holds: 0,
         }
     }
 
@@ -194,92 +202,20 @@ impl Edge {
         self.waiting.note(front, self.got, now);
     }
 
-    /// For how long the first of the bytes for the socket has waited; somewhat too much at times.
-    pub fn age(&self, now: Instant) -> Duration {
-        let since = self.waiting.since.filter(|_| !self.out.is_empty());
-        since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
-    }
-}
-
-/// Since when bytes wait, without a note for each of them.
-#[derive(Clone, Copy, Debug, Default)]
-struct Waits {
-    /// When the first of those that wait came, or one before it.
-    since: Option<Instant>,
-    /// A byte that waits, by its number, and when it came.
-    next: Option<(u64, Instant)>,
-}
-
-impl Waits {
-    /// Bytes from number `front` up to `end` wait now.
-    fn note(&mut self, front: u64, end: u64, now: Instant) {
-        if front == end {
-            *self = Waits::default();
-            return;
+    /// What the edge holds.
+    pub fn held(&self, now: Instant) -> Held {
+        let optimistic = (self.origin.as_ref()).map_or(0, |side| {
+            size_of::<OriginSide>() + side.optimistic.capacity()
+        });
+        let memory = EDGE_COST + self.flow.memory() + self.out.capacity() + optimistic;
+        let age = match self.out.is_empty() {
+            true => Duration::ZERO,
+            false => self.waiting.age(now),
+        };
+        Held {
+            bytes: memory + self.socket_holds,
+            age,
         }
-        self.since.get_or_insert(now);
-        match self.next {
-            Some((byte, came)) if front >= byte => {
-                self.since = Some(came);
-                self.next = Some((end, now));
-            }
-            Some(_) => {}
-            None => self.next = Some((end, now)),
-        }
-    }
-}
-
-/// Bytes in order, taken from the front.
-#[derive(Debug, Default)]
-pub struct Bytes {
-    /// Those taken, then those that wait.
-    bytes: Vec<u8>,
-    /// How many were taken.
-    taken: usize,
-}
-
-impl Bytes {
-    /// How many wait.
-    pub fn len(&self) -> usize {
-        self.bytes.len() - self.taken
-    }
-
-    /// None waits.
-    pub fn is_empty(&self) -> bool {
-        self.taken == self.bytes.len()
-    }
-
-    /// Adds bytes at the end.
-    pub fn push(&mut self, bytes: &[u8]) {
-        // Only when what was taken outweighs what must be moved.
-        if self.taken > self.len() && self.taken >= 1 << 16 {
-            self.bytes.drain(..self.taken);
-            self.taken = 0;
-        }
-        self.bytes.extend_from_slice(bytes);
-    }
-
-    /// Those that wait.
-    pub fn as_slice(&self) -> &[u8] {
-        self.bytes.get(self.taken..).unwrap_or_default()
-    }
-
-    /// Takes bytes from the front.
-    pub fn take(&mut self, count: usize) {
-        self.taken = (self.taken + count).min(self.bytes.len());
-        if self.is_empty() {
-            self.taken = 0;
-            if self.bytes.capacity() > KEEPS {
-                self.bytes = Vec::new();
-            } else {
-                self.bytes.clear();
-            }
-        }
-    }
-
-    /// Bytes of memory.
-    pub fn capacity(&self) -> usize {
-        self.bytes.capacity()
     }
 }
 
@@ -404,43 +340,14 @@ impl Edges {
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bytes_come_out_in_order_however_they_are_taken() {
-        let mut bytes = Bytes::default();
-        let mut expected = 0u32;
-        let mut next = 0u32;
-        for round in 0..2000u32 {
-            for _ in 0..round % 90 {
-                bytes.push(&next.to_be_bytes());
-                next += 1;
-            }
-            for _ in 0..round % 83 {
-                if bytes.is_empty() {
-                    break;
-                }
-                let front = bytes.as_slice().first_chunk::<4>().copied();
-                assert_eq!(front, Some(expected.to_be_bytes()));
-                bytes.take(4);
-                expected += 1;
-            }
-            assert_eq!(bytes.len(), 4 * (next - expected) as usize);
-        }
+    /// Memory of the slots without an edge.
+    pub fn vacant_memory(&self) -> usize {
+        self.slots.vacant_memory()
     }
 
-    #[test]
-    fn much_memory_is_given_back_when_all_is_taken() {
-        let mut bytes = Bytes::default();
-        bytes.push(&vec![1; 2 * KEEPS]);
-        bytes.take(2 * KEEPS);
-        assert_eq!(bytes.capacity(), 0);
-        bytes.push(&[1; 100]);
-        bytes.take(200);
-        assert!(bytes.is_empty() && bytes.capacity() > 0);
+    /// Gives back what can be of it.
+    pub fn shrink(&mut self) {
+        self.slots.shrink();
     }
 }

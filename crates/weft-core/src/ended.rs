@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use weft_cell::RelayCmd;
 
+use crate::ledger::map_entry;
+
 /// How long a far end under congestion control may go on at least: there is no window to count
 /// down. C tor takes the time in which a circuit must be built, which is this before it has
 /// learned one.
@@ -71,6 +73,11 @@ impl Ended {
     /// How many there are.
     pub fn len(&self) -> usize {
         self.0.len()
+    }
+
+    /// Memory that this takes.
+    pub fn memory(&self) -> usize {
+        self.0.len() * map_entry::<u16, (Late, Instant)>()
     }
 
     /// There is none.

@@ -11,6 +11,7 @@ use weft_crypto::circuit::{OriginCircuit, RelayCircuit};
 
 use crate::address::{HalfAddr, ThreadId};
 use crate::cells::CellQueue;
+use crate::ledger::Held;
 use crate::origin::OriginId;
 use crate::scheduler::LinkKey;
 use crate::slots::Slots;
@@ -35,6 +36,10 @@ pub struct CircuitHalf {
     /// Which way the half faces, and what that side holds.
     pub role: Role,
 }
+
+/// Memory of a half without cells and keys: its places in the tables of its thread, its link and the
+/// scheduler, the last three nearly.
+const HALF_COST: usize = size_of::<(u32, Option<CircuitHalf>)>() + size_of::<Wait>() + 80;
 
 /// Which way a half faces.
 #[derive(Debug)]
@@ -200,6 +205,27 @@ impl CircuitHalf {
         }
     }
 
+    /// What the half holds.
+    pub fn held(&self, now: Instant) -> Held {
+        let mut held = self.queue.held(now);
+        held.bytes += HALF_COST;
+        match &self.role {
+            Role::TowardOrigin(toward) => {
+                held.bytes += toward.crypt.as_ref().map_or(0, RelayCircuit::memory);
+                if let Some(streams) = &toward.streams {
+                    held.bytes += size_of::<Streams>();
+                    held += streams.held(now);
+                }
+            }
+            Role::AwayFromOrigin(_) => {}
+            Role::Origin(origin) => {
+                held.bytes += size_of::<Origin>() + origin.crypt.memory();
+                held += origin.streams.held(now);
+            }
+        }
+        held
+    }
+
     /// Whether the half still waits for what a [`Wait`] of this number is about.
     pub fn still_waits(&self, extension: u32) -> bool {
         match &self.role {
@@ -309,6 +335,16 @@ impl Halves {
     /// None lives.
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
+    }
+
+    /// Memory of the slots without a half.
+    pub fn vacant_memory(&self) -> usize {
+        self.slots.vacant_memory()
+    }
+
+    /// Gives back what can be of it.
+    pub fn shrink(&mut self) {
+        self.slots.shrink();
     }
 }
 

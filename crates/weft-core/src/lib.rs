@@ -31,18 +31,20 @@
 
 pub mod address;
 pub mod bucket;
+pub mod buffer;
 pub mod cells;
 pub mod controller;
 pub mod dos;
+pub mod early;
 pub mod edge;
 pub mod ended;
 pub mod flow;
 pub mod half;
 pub mod handshake;
+pub mod ledger;
 pub mod link;
 pub mod load;
 pub mod manager;
-pub mod memory;
 pub mod message;
 pub mod origin;
 pub mod padding;

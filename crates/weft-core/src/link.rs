@@ -3,13 +3,14 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, Hasher};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use weft_cell::Cell;
 use weft_cell::reason::DestroyReason;
 
 use crate::address::ConnectionId;
 use crate::handshake::PeerIdentity;
+use crate::ledger::{Held, queue_memory};
 use crate::padding::LinkPadding;
 
 /// DESTROYs that may wait on a link: more than all its circuits can cause at once. A peer that makes
@@ -52,6 +53,8 @@ pub struct Link {
     pub last_empty: Instant,
     /// Netflow padding.
     pub padding: LinkPadding,
+    /// Memory that whoever has the socket holds for what waits, as of the last report.
+    pub socket_holds: usize,
 }
 
 impl Link {
@@ -80,6 +83,7 @@ impl Link {
             last_written: now,
             last_empty: now,
             padding,
+            socket_holds: 0,
         }
     }
 
@@ -130,6 +134,37 @@ impl Link {
         let mut slots: Vec<u32> = self.circuits.values().copied().collect();
         slots.sort_unstable();
         slots
+    }
+
+    /// What waits on the link itself; its circuits' cells are theirs. It is old if nothing could be
+    /// written for long: a link that moves, however full, is not.
+    pub fn held(&self, now: Instant) -> Held {
+        let bytes = self.out.len() * size_of::<Cell>()
+            + queue_memory(&self.out)
+            + queue_memory(&self.destroys)
+            + self.socket_holds;
+        let since = self.last_written.max(self.last_empty);
+        let age = match self.is_empty() {
+            true => Duration::ZERO,
+            false => now.saturating_duration_since(since),
+        };
+        Held { bytes, age }
+    }
+
+    /// Memory of the link's own structure and tables.
+    pub fn memory(&self) -> usize {
+        // A slot in the thread's table, in the scheduler's and in two maps, nearly.
+        let own = size_of::<Self>() + 128;
+        // Of eight buckets seven are used, each with a byte of its own.
+        let bucket = size_of::<(u32, u32)>() + 1;
+        own + self.circuits.capacity() * 8 / 7 * bucket
+    }
+
+    /// Gives back memory that was needed for more circuits or DESTROYs.
+    pub fn shrink(&mut self) {
+        self.circuits.shrink_to_fit();
+        self.destroys.shrink_to_fit();
+        self.out.shrink_to_fit();
     }
 
     /// Whether the peer may choose this circuit id.

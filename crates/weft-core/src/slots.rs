@@ -7,6 +7,8 @@ pub struct Slots<T> {
     slots: Vec<(u32, Option<T>)>,
     /// Free slots, last freed first.
     free: Vec<u32>,
+    /// The generation of slots that are new: past those of slots that were given up.
+    first_generation: u32,
 }
 
 impl<T> Default for Slots<T> {
@@ -14,6 +16,7 @@ impl<T> Default for Slots<T> {
         Slots {
             slots: Vec::new(),
             free: Vec::new(),
+            first_generation: 0,
         }
     }
 }
@@ -27,8 +30,8 @@ impl<T> Slots<T> {
             return Some((slot, *generation));
         }
         let slot = u32::try_from(self.slots.len()).ok()?;
-        self.slots.push((0, Some(tenant)));
-        Some((slot, 0))
+        self.slots.push((self.first_generation, Some(tenant)));
+        Some((slot, self.first_generation))
     }
 
     /// Moves a tenant out; its address is dead from here on.
@@ -81,6 +84,26 @@ impl<T> Slots<T> {
             .filter_map(|(slot, (_, tenant))| Some((slot, tenant.as_ref()?)))
     }
 
+    /// Memory of the slots that have no tenant.
+    pub fn vacant_memory(&self) -> usize {
+        (self.slots.capacity() - self.len()) * size_of::<(u32, Option<T>)>()
+            + self.free.capacity() * size_of::<u32>()
+    }
+
+    /// Gives back the memory of slots behind the last tenant.
+    pub fn shrink(&mut self) {
+        let last = self.slots.iter().rposition(|(_, tenant)| tenant.is_some());
+        let keep = last.map_or(0, |last| last + 1);
+        let given_up = self.slots.get(keep..).unwrap_or_default();
+        // An address of a tenant of theirs must not find one that comes later.
+        let past = given_up.iter().map(|(generation, _)| *generation).max();
+        self.first_generation = self.first_generation.max(past.unwrap_or(0));
+        self.slots.truncate(keep);
+        self.slots.shrink_to_fit();
+        self.free.retain(|slot| (*slot as usize) < keep);
+        self.free.shrink_to_fit();
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.slots.len() - self.free.len()
@@ -89,5 +112,32 @@ impl<T> Slots<T> {
     /// There is none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_that_are_given_up_are_not_found_by_old_addresses() {
+        let mut slots = Slots::default();
+        let all: Vec<_> = (0..100).map(|n| slots.insert(n).unwrap()).collect();
+        for (slot, _) in &all[10..] {
+            slots.remove(*slot);
+        }
+        slots.remove(5);
+        slots.shrink();
+        assert_eq!(slots.len(), 9);
+        let vacant = slots.vacant_memory();
+        assert!(vacant < 3 * size_of::<(u32, Option<i32>)>(), "{vacant}");
+        let again: Vec<_> = (0..100).map(|n| slots.insert(1000 + n).unwrap()).collect();
+        assert!(all.iter().all(|old| !again.contains(old)));
+        for (slot, generation) in &all[10..] {
+            assert_eq!(slots.at(*slot, *generation), None);
+        }
+        for (slot, generation) in again {
+            assert!(slots.at(slot, generation).is_some());
+        }
     }
 }

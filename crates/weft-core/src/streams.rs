@@ -5,15 +5,17 @@
 //! as a whole may send, and the cells that wait for that.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use weft_cell::relay::RelayBody;
 use weft_cell::{Cell, RelayCmd};
 
 use crate::address::{EdgeAddr, StreamAddr};
 use crate::cells::CellPool;
+use crate::early::{Early, Kept};
 use crate::ended::{Ended, Late, Left};
-use crate::flow::CircuitFlow;
+use crate::flow::{CcParams, CircuitFlow};
+use crate::ledger::{Held, Waits, map_entry, queue_memory, shrink};
 use crate::stream_dos::{StreamBucket, StreamDosParams, StreamVerdict};
 
 /// Cells that an edge may have under way to its half before the half gives credit back.
@@ -23,8 +25,6 @@ const CREDIT_PARCEL: u32 = 32;
 /// Streams that one circuit may have at once: more than any client opens, and less than there are
 /// stream ids.
 pub const MAX_STREAMS: usize = 16384;
-/// Cells of optimistic data that may come before a stream has an edge (a stream's window).
-pub const MAX_EARLY: usize = 500;
 
 /// The streams of one half.
 #[derive(Debug, Default)]
@@ -43,6 +43,10 @@ pub struct Streams {
     generation: u32,
     /// Streams that may still be opened, once one was.
     bucket: Option<StreamBucket>,
+    /// Memory of what came for streams that have no edge yet.
+    early: usize,
+    /// Since when there is some.
+    early_since: Option<Instant>,
 }
 
 /// What runs between this half and one other node.
@@ -54,6 +58,10 @@ pub struct HopEnd {
     pub pending: VecDeque<(EdgeAddr, Box<Cell>)>,
     /// How many of these are of streams that have ended, and are never sent.
     dead: usize,
+    /// Cells that waited here before those.
+    taken: u64,
+    /// Since when they wait.
+    waits: Waits,
 }
 
 impl HopEnd {
@@ -63,6 +71,8 @@ impl HopEnd {
             flow,
             pending: VecDeque::new(),
             dead: 0,
+            taken: 0,
+            waits: Waits::default(),
         }
     }
 
@@ -86,7 +96,23 @@ impl HopEnd {
                 false => pool.put(cell),
             }
         }
+        self.taken += self.dead as u64;
         self.dead = 0;
+        shrink(&mut self.pending);
+    }
+
+    /// Takes the first cell that waits.
+    pub fn take(&mut self) -> Option<(EdgeAddr, Box<Cell>)> {
+        let front = self.pending.pop_front()?;
+        self.taken += 1;
+        shrink(&mut self.pending);
+        Some(front)
+    }
+
+    /// Notes that cells were added, or taken.
+    pub fn note(&mut self, now: Instant) {
+        let end = self.taken + self.pending.len() as u64;
+        self.waits.note(self.taken, end, now);
     }
 }
 
@@ -145,7 +171,7 @@ impl Stream {
 #[derive(Debug)]
 pub enum Place {
     /// Still being decided (exit policy, DNS): what came early.
-    Deciding(Vec<Box<Cell>>),
+    Deciding(Early),
     /// There. It stays there until the stream is over or has ended.
     At(EdgeAddr),
     /// It has sent END, or is about to, and what comes is for [`Streams::ended`]. Its last cells
@@ -262,12 +288,13 @@ impl Streams {
 
     /// Gives a stream that waits for one its edge, and the caller what came before. `None`: this
     /// stream waits for none (any more).
-    pub fn place(&mut self, addr: StreamAddr, edge: EdgeAddr) -> Option<Vec<Box<Cell>>> {
+    pub fn place(&mut self, addr: StreamAddr, edge: EdgeAddr) -> Option<Early> {
         let stream = self.at(addr)?;
         match &mut stream.edge {
             Place::Deciding(early) => {
                 let early = std::mem::take(early);
                 stream.edge = Place::At(edge);
+                self.forget_early(early.memory());
                 Some(early)
             }
             Place::At(_) | Place::Over(_) => None,
@@ -276,11 +303,12 @@ impl Streams {
 
     /// Ends a stream that waits for an edge, and gives the caller what came for it. `None`: this
     /// stream waits for none (any more).
-    pub fn refuse(&mut self, addr: StreamAddr) -> Option<Vec<Box<Cell>>> {
+    pub fn refuse(&mut self, addr: StreamAddr) -> Option<Early> {
         match &mut self.at(addr)?.edge {
             Place::Deciding(early) => {
                 let early = std::mem::take(early);
                 self.table.remove(&addr.id);
+                self.forget_early(early.memory());
                 Some(early)
             }
             Place::At(_) | Place::Over(_) => None,
@@ -340,6 +368,31 @@ impl Streams {
         self.ended.add(addr.id, late, rtt, self.next_id, now);
     }
 
+    /// Keeps a cell of a stream that has no edge yet.
+    pub fn keep_early(&mut self, id: u16, cell: Box<Cell>, cc: &CcParams, now: Instant) -> Kept {
+        let Some(stream) = self.table.get_mut(&id) else {
+            return Kept::TooMany(cell);
+        };
+        let Place::Deciding(early) = &mut stream.edge else {
+            return Kept::TooMany(cell);
+        };
+        let end = self.ends.get(usize::from(stream.hop));
+        let cc = end.filter(|end| end.flow.is_vegas()).map(|_| cc);
+        let before = early.memory();
+        let kept = early.push(cell, cc, now);
+        self.early += early.memory() - before;
+        self.early_since.get_or_insert(now);
+        kept
+    }
+
+    /// What came early for a stream waits here no more.
+    fn forget_early(&mut self, memory: usize) {
+        self.early = self.early.saturating_sub(memory);
+        if self.early == 0 {
+            self.early_since = None;
+        }
+    }
+
     /// Ends a stream: what its edge has sent and still waits is never sent.
     pub fn remove(&mut self, id: u16, pool: &mut CellPool) -> Option<Stream> {
         self.last = None;
@@ -364,21 +417,34 @@ impl Streams {
     /// All streams, by stream id.
     pub fn drain(&mut self) -> impl Iterator<Item = (u16, Stream)> {
         self.last = None;
+        self.early = 0;
+        self.early_since = None;
         std::mem::take(&mut self.table).into_iter()
     }
 
-    /// Cells that wait here, on all ends and of streams that have no edge.
-    pub fn waiting(&self) -> usize {
-        let pending: usize = self.ends.iter().map(|end| end.pending.len()).sum();
-        let early: usize = self
-            .table
-            .values()
-            .map(|stream| match &stream.edge {
-                Place::Deciding(early) => early.len(),
-                Place::At(_) | Place::Over(_) => 0,
-            })
-            .sum();
-        pending + early
+    /// What the streams hold here, beside their own structure.
+    pub fn held(&self, now: Instant) -> Held {
+        let mut held = Held {
+            bytes: self.table.len() * map_entry::<u16, Stream>()
+                + self.ended.memory()
+                + self.ends.capacity() * size_of::<HopEnd>()
+                + self.early,
+            age: self
+                .early_since
+                .map_or(Duration::ZERO, |since| now.saturating_duration_since(since)),
+        };
+        for end in &self.ends {
+            held += Held {
+                bytes: end.pending.len() * size_of::<Cell>()
+                    + queue_memory(&end.pending)
+                    + end.flow.memory(),
+                age: match end.pending.is_empty() {
+                    true => Duration::ZERO,
+                    false => end.waits.age(now),
+                },
+            };
+        }
+        held
     }
 }
 

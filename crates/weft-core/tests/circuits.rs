@@ -526,17 +526,18 @@ fn the_oldest_queues_die_first_when_memory_is_short() {
     world.now += Duration::from_secs(10);
     young.send(&mut world, 1, RelayCmd::DATA, b"young");
     world.settle();
-    let older_than = Duration::from_secs(5);
+    // Heavier than what has come just now.
+    let cut = weft_core::ledger::Cut {
+        weight: 1_000_000,
+        bytes: 1,
+    };
     for thread in 0..2 {
-        let message = weft_core::message::FromController::FreeMemory { older_than };
+        let message = weft_core::message::FromController::FreeMemory(cut);
         world.managers[thread].handle_controller(message, world.now);
     }
     let totals = world.totals();
-    let freed = weft_core::cells::QUEUED_CELL_COST as u64;
-    assert_eq!(
-        (totals.killed_for_memory, totals.freed_for_memory),
-        (1, freed)
-    );
+    assert_eq!(totals.killed_for_memory, 1);
+    assert!(totals.freed_for_memory > 514, "{totals:?}");
     world.room = u32::MAX;
     world.settle();
     assert_eq!(world.halves(), 2);

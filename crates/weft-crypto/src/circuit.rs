@@ -110,6 +110,14 @@ impl RelayCircuit {
         matches!(self.0, RelayKind::Cgo(_))
     }
 
+    /// Bytes of memory that it points to.
+    pub fn memory(&self) -> usize {
+        match &self.0 {
+            RelayKind::Tor1(crypt) => size_of_val(&**crypt),
+            RelayKind::Cgo(cgo) => size_of_val(&**cgo),
+        }
+    }
+
     /// Removes this hop's layer from a cell of this command that moves away from the origin: `from` is
     /// its body as received, `to` becomes what goes on. What `to` was is lost.
     ///
@@ -237,6 +245,15 @@ impl OriginCircuit {
     /// The number of hops.
     pub fn len(&self) -> usize {
         self.hops.len()
+    }
+
+    /// Bytes of memory that it points to.
+    pub fn memory(&self) -> usize {
+        let hops = self.hops.iter().map(|hop| match hop {
+            OriginHop::Tor1(hop) => size_of_val(&**hop),
+            OriginHop::Cgo(hop) => size_of_val(&**hop),
+        });
+        hops.sum::<usize>() + self.hops.capacity() * size_of::<OriginHop>()
     }
 
     /// Whether there is no hop yet.

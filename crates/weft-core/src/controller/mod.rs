@@ -25,8 +25,8 @@ use weft_crypto::HopKeys;
 use crate::address::{ConnectionId, HalfAddr, StreamAddr, ThreadId};
 use crate::dos::{Dos, DosParams};
 use crate::handshake::PeerIdentity;
+use crate::ledger::{self, Ledger};
 use crate::load::Placement;
-use crate::memory;
 use crate::message::{FromController, Report, StreamRequest, ToController, Totals};
 use crate::origin::{LinkState, OriginEvent};
 
@@ -114,24 +114,30 @@ pub enum Notice {
         /// Who says so.
         peer: SocketAddr,
     },
-    /// Too much memory: circuits are being closed.
+    /// Too much memory: whoever holds most for longest is being closed.
     MemoryPressure {
         /// Bytes in use.
         used: u64,
         /// Bytes allowed.
         allowed: u64,
-        /// Circuits whose oldest cell waits at least this long die.
-        older_than: Duration,
+        /// Bytes that circuits, streams and links must give back; 0 if spare memory is enough.
+        to_free: u64,
     },
-    /// Circuits were closed for it, as the threads' latest reports tell.
-    MemoryFreed {
-        /// Circuits closed since this was told last.
-        circuits: u64,
-        /// Bytes that were queued on them.
-        bytes: u64,
-    },
+    /// What was closed for it since this was sent last, by the threads' latest reports.
+    MemoryFreed(Freed),
     /// Onionskins come faster than they can be answered.
     OnionskinOverload,
+}
+
+/// What was closed to free memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Freed {
+    /// Circuits.
+    pub circuits: u64,
+    /// Links.
+    pub links: u64,
+    /// Bytes that these and streams gave back.
+    pub bytes: u64,
 }
 
 /// See the module.
@@ -161,8 +167,8 @@ pub struct RelayController {
     rng: StdRng,
     /// Counters.
     counts: Counts,
-    /// Circuits closed and bytes freed for memory, when it was told last.
-    freed_told: (u64, u64),
+    /// What was closed to free memory, when a notice said so last.
+    freed_told: Freed,
 }
 
 impl RelayController {
@@ -182,7 +188,7 @@ impl RelayController {
             actions: VecDeque::new(),
             rng,
             counts: Counts::default(),
-            freed_told: (0, 0),
+            freed_told: Freed::default(),
             params,
         }
     }
@@ -473,33 +479,43 @@ impl RelayController {
     }
 
     fn watch_memory(&mut self) {
-        let mut queued = memory::AgeHistogram::default();
-        let mut buffered = 0;
-        for report in self.reports.iter().flatten() {
-            queued.merge(&report.queued);
-            buffered += report.buffered;
-        }
         let totals = self.totals();
-        let freed = (totals.killed_for_memory, totals.freed_for_memory);
-        let (circuits, bytes) = std::mem::replace(&mut self.freed_told, freed);
-        if freed.0 > circuits {
-            self.notice(Notice::MemoryFreed {
-                circuits: freed.0 - circuits,
-                bytes: freed.1.saturating_sub(bytes),
-            });
+        let freed = Freed {
+            circuits: totals.killed_for_memory,
+            links: totals.links_killed_for_memory,
+            bytes: totals.freed_for_memory,
+        };
+        let before = std::mem::replace(&mut self.freed_told, freed);
+        if freed.bytes > before.bytes {
+            self.notice(Notice::MemoryFreed(Freed {
+                circuits: freed.circuits.saturating_sub(before.circuits),
+                links: freed.links.saturating_sub(before.links),
+                bytes: freed.bytes - before.bytes,
+            }));
         }
-        let used = queued.total() + buffered;
-        let allowed = self.params.max_memory;
-        let Some(older_than) = memory::age_to_kill(&queued, buffered, allowed) else {
+        // A report from before a thread has done its part would have others die for the same bytes.
+        let reports: Option<Vec<&Report>> = self.reports.iter().map(Option::as_ref).collect();
+        let Some(reports) = reports.filter(|reports| {
+            let done = |report: &&Report| report.memory_rounds == self.counts.memory_freed;
+            reports.iter().all(done)
+        }) else {
             return;
         };
+        let ledgers: Vec<&Ledger> = reports.iter().map(|report| &report.ledger).collect();
+        let allowed = self.params.max_memory;
+        let Some(cuts) = ledger::relieve(&ledgers, allowed) else {
+            return;
+        };
+        let used = ledgers.iter().map(|ledger| ledger.total()).sum();
         self.counts.memory_freed += 1;
         self.notice(Notice::MemoryPressure {
             used,
             allowed,
-            older_than,
+            to_free: cuts.iter().map(|cut| cut.bytes).sum(),
         });
-        self.send_all(|| FromController::FreeMemory { older_than });
+        for (cut, thread) in cuts.into_iter().zip(0u16..) {
+            self.send(ThreadId(thread), FromController::FreeMemory(cut));
+        }
     }
 
     // ---- telling ----

@@ -8,6 +8,7 @@ use weft_cell::stream_msg::{Seen, Sendme};
 
 use super::vegas::{Rtt, Vegas};
 use super::{CcParams, FlowError};
+use crate::ledger::queue_memory;
 
 /// DATA cells that a fixed window begins with.
 const WINDOW: u32 = 1000;
@@ -163,6 +164,15 @@ impl CircuitFlow {
             Window::Fixed(_) => None,
             Window::Vegas(vegas) => vegas.rtt(),
         }
+    }
+
+    /// Bytes of memory that this points to.
+    pub fn memory(&self) -> usize {
+        let window = match &self.window {
+            Window::Fixed(_) => 0,
+            Window::Vegas(_) => size_of::<Vegas>(),
+        };
+        window + queue_memory(&self.due)
     }
 
     /// DATA cells that may be in flight at once, now.

@@ -128,6 +128,21 @@ impl StreamFlow {
         }
     }
 
+    /// XOFF was sent for this stream already, before this end of it existed.
+    pub fn set_xoff_sent(&mut self) {
+        if let Kind::XonXoff(state) = &mut self.0 {
+            state.drain.xoff_sent = true;
+        }
+    }
+
+    /// Bytes of memory that this points to.
+    pub fn memory(&self) -> usize {
+        match &self.0 {
+            Kind::Fixed { .. } => 0,
+            Kind::XonXoff(_) => size_of::<XonXoff>(),
+        }
+    }
+
     /// What the other end may still send once we end the stream, until it knows.
     pub fn left(&self) -> Left {
         match &self.0 {

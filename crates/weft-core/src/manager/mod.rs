@@ -21,6 +21,7 @@ mod audit;
 mod circuit;
 mod edges;
 mod links;
+mod memory;
 mod origin;
 mod params;
 mod recognized;
@@ -30,7 +31,7 @@ mod timers;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
@@ -39,11 +40,11 @@ use weft_cell::Cell;
 use weft_cell::reason::DestroyReason;
 
 use crate::address::{ConnectionId, EdgeAddr, HalfAddr, StreamAddr, ThreadId};
+use crate::buffer::Spares;
 use crate::cells::{CellPool, Empties};
 use crate::edge::{EdgeNews, Edges};
 use crate::half::{Halves, Wait};
 use crate::link::Link;
-use crate::memory::AgeHistogram;
 use crate::message::{
     Carried, Control, FromController, HalfCell, HalfControl, ToController, Totals,
 };
@@ -117,6 +118,10 @@ pub struct LocalConnectionManager {
     scheduler: Scheduler,
     /// Memory of cells.
     pool: CellPool,
+    /// Memory of edges' buffers.
+    spares: Spares,
+    /// How many times memory was freed.
+    memory_rounds: u64,
     /// By thread; this thread's own stays empty.
     outboxes: Vec<Outbox>,
     /// For the controller, oldest first.
@@ -158,6 +163,8 @@ impl LocalConnectionManager {
             closed_by_peer: false,
             scheduler: Scheduler::new(params.circuit_priority_half_life),
             pool: CellPool::default(),
+            spares: Spares::default(),
+            memory_rounds: 0,
             outboxes: (0..threads).map(|_| Outbox::default()).collect(),
             to_controller: VecDeque::new(),
             local_control: VecDeque::new(),
@@ -208,14 +215,14 @@ impl LocalConnectionManager {
         self.settle(now);
     }
 
-    /// Handles a message of the controller's. Returns the link whose connection the caller must
-    /// close now, if any; [`close_link`](Self::close_link) was done already.
+    /// Handles a message of the controller's. Returns the links whose connections the caller must
+    /// close now, mostly none; [`close_link`](Self::close_link) was done already.
     pub fn handle_controller(
         &mut self,
         message: FromController,
         now: Instant,
-    ) -> Option<ConnectionId> {
-        let mut close = None;
+    ) -> Vec<ConnectionId> {
+        let mut close = Vec::new();
         match message {
             FromController::Join {
                 connection,
@@ -280,9 +287,9 @@ impl LocalConnectionManager {
                 if let Some(key) = self.link_of(connection) {
                     self.close_link(key, now);
                 }
-                close = Some(connection);
+                close.push(connection);
             }
-            FromController::FreeMemory { older_than } => self.free_memory(older_than, now),
+            FromController::FreeMemory(cut) => close = self.free_memory(cut, now),
             FromController::Params(params) => {
                 self.scheduler
                     .set_half_life(params.circuit_priority_half_life, now);
@@ -359,47 +366,6 @@ impl LocalConnectionManager {
     }
 
     // ---- what the controller hears about ----
-
-    /// Queued bytes by the age of their circuit's oldest cell.
-    pub fn queued(&self, now: Instant) -> AgeHistogram {
-        let mut ages = AgeHistogram::default();
-        for (_, half) in self.halves.iter() {
-            if let Some(age) = half.queue.oldest_age(now) {
-                ages.add(age, half.queue.bytes() as u64);
-            }
-        }
-        for (_, link) in &self.links {
-            let bytes = link.out.len() * crate::cells::QUEUED_CELL_COST
-                + link.destroys.len() * size_of::<(u32, DestroyReason)>();
-            ages.add(Duration::ZERO, bytes as u64);
-        }
-        for (_, edge) in self.edges.iter() {
-            ages.add(edge.age(now), edge.out.capacity() as u64);
-        }
-        ages
-    }
-
-    /// Closes the circuits whose oldest queued cell is at least this old, and ends the streams whose
-    /// socket has not taken what is as old.
-    fn free_memory(&mut self, older_than: Duration, now: Instant) {
-        let old: Vec<u32> = self
-            .halves
-            .iter()
-            .filter(|(_, half)| {
-                half.queue
-                    .oldest_age(now)
-                    .is_some_and(|age| age >= older_than)
-            })
-            .map(|(slot, _)| slot)
-            .collect();
-        for slot in old {
-            self.totals.killed_for_memory += 1;
-            let queued = self.halves.get(slot).map_or(0, |half| half.queue.bytes());
-            self.totals.freed_for_memory += queued as u64;
-            self.close_half(slot, DestroyReason::RESOURCELIMIT, Tell::Both, now);
-        }
-        self.free_edges(older_than, now);
-    }
 
     /// Ends every circuit, with a DESTROY to each side: the relay is going down.
     pub fn end_circuits(&mut self, reason: DestroyReason, now: Instant) {

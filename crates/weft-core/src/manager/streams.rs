@@ -5,13 +5,16 @@ use std::time::Instant;
 
 use weft_cell::reason::{DestroyReason, EndReason};
 use weft_cell::relay::{self, RelayBody};
-use weft_cell::stream_msg::{Answer, AnswerKind, Begin, End, Resolve, Resolved, Seen, Sendme};
+use weft_cell::stream_msg::{
+    Answer, AnswerKind, Begin, End, Resolve, Resolved, Seen, Sendme, Xoff,
+};
 use weft_cell::{Cell, ChanCmd, RelayCmd};
 
 use weft_crypto::circuit::{OriginCircuit, RelayCircuit};
 
 use super::{LocalConnectionManager, Tell};
 use crate::address::{EdgeAddr, HalfAddr, StreamAddr};
+use crate::early::{Early, Kept};
 use crate::edge::StreamAt;
 use crate::ended::Left;
 use crate::flow::{CircuitFlow, Terms};
@@ -21,7 +24,7 @@ use crate::message::{
     Carried, Control, EdgeCell, EdgeControl, HalfControl, StreamAsk, StreamRequest, ToController,
 };
 use crate::stream_dos::StreamVerdict;
-use crate::streams::{MAX_EARLY, Place, Stream, Streams};
+use crate::streams::{Place, Stream, Streams};
 
 impl LocalConnectionManager {
     // ---- from the circuit ----
@@ -112,7 +115,7 @@ impl LocalConnectionManager {
                 }
             }
         }
-        let Some(generation) = streams.add(stream, 0, Place::Deciding(Vec::new())) else {
+        let Some(generation) = streams.add(stream, 0, Place::Deciding(Early::default())) else {
             return self.refuse_stream(slot, stream, EndReason::RESOURCELIMIT, now);
         };
         let addr = StreamAddr {
@@ -188,17 +191,24 @@ impl LocalConnectionManager {
                     id: stream,
                     generation,
                 };
-                for early in streams.refuse(addr).unwrap_or_default() {
+                let early = streams.refuse(addr).unwrap_or_default();
+                for early in early.into_cells() {
                     self.pool.put(early);
                 }
                 self.pool.put(cell);
                 self.to_controller.push_back(ToController::StreamGone(addr));
             }
-            Some((_, Place::Deciding(early))) if early.len() < MAX_EARLY => early.push(cell),
-            Some((_, Place::Deciding(_) | Place::At(_))) => {
-                self.pool.put(cell);
-                self.protocol_error(slot, "too much data for a stream that is not open", now);
+            Some((generation, Place::Deciding(_))) => {
+                let addr = StreamAddr {
+                    half: from,
+                    id: stream,
+                    generation,
+                };
+                let kept = streams.keep_early(stream, cell, &self.params.cc, now);
+                self.on_kept(addr, kept, now);
             }
+            // Of another hop: that was looked at.
+            Some((_, Place::At(_))) => self.pool.put(cell),
             Some((_, Place::Over(_))) if from_is_origin => {
                 // It crossed our END, which waits for the circuit's window. After the origin's own
                 // it is not needed any more.
@@ -218,6 +228,33 @@ impl LocalConnectionManager {
                     self.totals.cells_dropped += 1;
                 }
                 self.pool.put(cell);
+            }
+        }
+    }
+
+    /// A cell came for a stream that has no edge yet.
+    fn on_kept(&mut self, stream: StreamAddr, kept: Kept, now: Instant) {
+        let (slot, id) = (stream.half.slot, stream.id);
+        match kept {
+            Kept::Waits => {}
+            Kept::Xoff => {
+                let xoff = Xoff { version: 0 }.encode();
+                self.say(slot, 0, RelayCmd::XOFF, id, &xoff, now);
+            }
+            Kept::TooMany(cell) => {
+                self.pool.put(cell);
+                self.totals.streams.overflowed += 1;
+                if self.end_deciding(stream) {
+                    self.refuse_stream(slot, id, EndReason::RESOURCELIMIT, now);
+                    self.to_controller
+                        .push_back(ToController::StreamGone(stream));
+                }
+            }
+            Kept::PastWindow(cell) => {
+                self.pool.put(cell);
+                self.totals.streams.flow_violations += 1;
+                let what = "more DATA than the window of a stream that is not open yet";
+                self.protocol_error(slot, what, now);
             }
         }
     }
@@ -395,7 +432,7 @@ impl LocalConnectionManager {
             if command == RelayCmd::DATA && end.flow.room() == 0 {
                 break;
             }
-            let Some((edge, mut cell)) = end.pending.pop_front() else {
+            let Some((edge, mut cell)) = end.take() else {
                 break;
             };
             let id = RelayBody::new(cell.body()).stream_id();
@@ -427,6 +464,7 @@ impl LocalConnectionManager {
             }
             queue.push(cell, now);
         }
+        end.note(now);
         let key = *link;
         if was_empty && !queue.is_empty() {
             self.activate(slot, key);
@@ -475,7 +513,11 @@ impl LocalConnectionManager {
             .and_then(|streams| streams.place(stream, edge));
         match early {
             Some(early) => {
-                for cell in early {
+                if early.xoff_sent() {
+                    self.send(Control::Edge(EdgeControl::XoffSent { to: edge, stream }));
+                    self.settle(now);
+                }
+                for cell in early.into_cells() {
                     self.send_off(stream.half, edge, cell, now);
                 }
             }
@@ -524,7 +566,7 @@ impl LocalConnectionManager {
         let Some(early) = early else {
             return false;
         };
-        for cell in early {
+        for cell in early.into_cells() {
             self.pool.put(cell);
         }
         true
@@ -559,7 +601,7 @@ impl LocalConnectionManager {
             match stream.edge {
                 Place::At(edge) => self.detach(edge, addr),
                 Place::Deciding(early) => {
-                    for cell in early {
+                    for cell in early.into_cells() {
                         self.pool.put(cell);
                     }
                     self.to_controller.push_back(ToController::StreamGone(addr));

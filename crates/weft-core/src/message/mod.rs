@@ -9,7 +9,6 @@ mod report;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
 
 use weft_cell::circ_msg::{CreateReply, CreateRequest};
 use weft_cell::reason::{DestroyReason, EndReason};
@@ -21,6 +20,7 @@ use crate::address::{ConnectionId, EdgeAddr, HalfAddr, StreamAddr, ThreadId};
 use crate::edge::{Asked, StreamAt};
 use crate::ended::Left;
 use crate::handshake::PeerIdentity;
+use crate::ledger::Cut;
 use crate::origin::{AppRefusal, HopFlow, OriginEvent, OriginId, StreamOpening};
 
 pub use report::{RendezvousTotals, Report, RingDepths, StreamTotals, Totals};
@@ -111,6 +111,13 @@ pub enum EdgeControl {
         /// How many.
         cells: u32,
     },
+    /// XOFF was sent for what came before the edge existed. This goes ahead of that.
+    XoffSent {
+        /// The edge.
+        to: EdgeAddr,
+        /// The stream, which must still be the edge's.
+        stream: StreamAddr,
+    },
     /// The circuit is gone, or the stream does not wait for an edge.
     Detached {
         /// The edge.
@@ -128,6 +135,7 @@ impl EdgeControl {
         match self {
             EdgeControl::Answered { to, .. }
             | EdgeControl::Credit { to, .. }
+            | EdgeControl::XoffSent { to, .. }
             | EdgeControl::Detached { to, .. } => *to,
         }
     }
@@ -514,11 +522,8 @@ pub enum FromController {
         /// The connection.
         connection: ConnectionId,
     },
-    /// Circuits whose oldest queued cell is at least this old die, to free memory.
-    FreeMemory {
-        /// The age.
-        older_than: Duration,
-    },
+    /// Memory is short: free so much.
+    FreeMemory(Cut),
     /// New parameters (a new consensus, SIGHUP).
     Params(Arc<crate::manager::RelayParams>),
     /// Refuse new circuits; the relay is going down.

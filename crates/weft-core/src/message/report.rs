@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::address::ThreadId;
-use crate::memory::AgeHistogram;
+use crate::ledger::Ledger;
 
 /// What a connection thread tells about itself, about once a second.
 #[derive(Clone, Debug)]
@@ -13,10 +13,12 @@ pub struct Report {
     pub thread: ThreadId,
     /// Recent load: EWMA of bytes read and written, per second.
     pub bytes_per_second: f64,
-    /// Bytes in cell queues by the age of their circuit's oldest cell.
-    pub queued: AgeHistogram,
-    /// Bytes in TLS and socket buffers.
+    /// Everything that it holds.
+    pub ledger: Ledger,
+    /// Of this, bytes in TLS and socket buffers, and in cells that found no room in a ring.
     pub buffered: u64,
+    /// How many times it was asked to free memory and has done so.
+    pub memory_rounds: u64,
     /// Open links.
     pub links: u32,
     /// Circuit halves.
@@ -97,7 +99,9 @@ pub struct Totals {
     pub queues_overflowed_away: u64,
     /// Circuits closed to free memory.
     pub killed_for_memory: u64,
-    /// Bytes that this freed.
+    /// Links closed to free memory.
+    pub links_killed_for_memory: u64,
+    /// Bytes that closing circuits, streams and links for memory freed.
     pub freed_for_memory: u64,
     /// Circuits closed because something waited too long.
     pub timed_out: u64,
@@ -211,6 +215,7 @@ impl Totals {
         self.queues_overflowed += other.queues_overflowed;
         self.queues_overflowed_away += other.queues_overflowed_away;
         self.killed_for_memory += other.killed_for_memory;
+        self.links_killed_for_memory += other.links_killed_for_memory;
         self.freed_for_memory += other.freed_for_memory;
         self.timed_out += other.timed_out;
         self.protocol_errors += other.protocol_errors;

@@ -50,6 +50,11 @@ pub(super) struct Heap {
 }
 
 impl Heap {
+    /// Gives back memory that more entries needed.
+    pub(super) fn shrink(&mut self) {
+        self.entries.shrink_to_fit();
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }

@@ -156,6 +156,19 @@ impl Scheduler {
         }
     }
 
+    /// Gives back the memory of keys behind the last one in use.
+    pub fn shrink(&mut self) {
+        let last = self
+            .circuits
+            .iter()
+            .rposition(|circuit| circuit.link.is_some());
+        self.circuits.truncate(last.map_or(0, |last| last + 1));
+        self.circuits.shrink_to_fit();
+        for link in &mut self.links {
+            link.active.shrink();
+        }
+    }
+
     /// A link has opened. It may write nothing until [`Scheduler::set_budget`].
     pub fn link_added(&mut self, link: LinkKey) {
         self.link_removed(link);

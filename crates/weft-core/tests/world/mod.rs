@@ -419,10 +419,9 @@ impl World {
     fn turn(&mut self, thread: usize) {
         let many = self.rng.random_range(1..4);
         for _ in 0..many {
-            if let Some(message) = self.from_controller[thread].pop_front()
-                && let Some(id) = self.managers[thread].handle_controller(message, self.now)
-            {
-                self.closed.push(id);
+            if let Some(message) = self.from_controller[thread].pop_front() {
+                let closed = self.managers[thread].handle_controller(message, self.now);
+                self.closed.extend(closed);
             }
         }
         for from in 0..self.managers.len() {
@@ -512,6 +511,27 @@ impl World {
         let edge = manager.adopt_exit(id, request.at, self.now).unwrap();
         manager.edge_connected(edge, None, 0, self.now);
         self.edges.push((thread, edge));
+    }
+
+    /// What all threads hold.
+    pub fn held(&self) -> u64 {
+        let ledgers = self.managers.iter().map(|manager| manager.ledger(self.now));
+        ledgers.map(|ledger| ledger.total()).sum()
+    }
+
+    /// Lets the threads free what the controller would have them free, were so much allowed.
+    pub fn relieve(&mut self, allowed: u64) {
+        let ledgers: Vec<_> = self
+            .managers
+            .iter()
+            .map(|manager| manager.ledger(self.now))
+            .collect();
+        let cuts = weft_core::ledger::relieve(&ledgers.iter().collect::<Vec<_>>(), allowed);
+        for (thread, cut) in cuts.into_iter().flatten().enumerate() {
+            let message = FromController::FreeMemory(cut);
+            let closed = self.managers[thread].handle_controller(message, self.now);
+            self.closed.extend(closed);
+        }
     }
 
     /// Halves on all threads.

@@ -33,7 +33,7 @@ mod tests {
     use std::time::{Duration, SystemTime};
 
     use weft_core::address::ThreadId;
-    use weft_core::memory::AgeHistogram;
+    use weft_core::ledger::Ledger;
     use weft_core::message::{Report, RingDepths, Totals};
     use weft_dir::command::{RelayFlag, RelayFlags};
 
@@ -46,7 +46,8 @@ mod tests {
         Report {
             thread: ThreadId(thread),
             bytes_per_second: 1234.6,
-            queued: AgeHistogram::default(),
+            ledger: Ledger::default(),
+            memory_rounds: 0,
             buffered: base + 1,
             links: 2,
             halves: 5,

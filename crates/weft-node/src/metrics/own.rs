@@ -159,13 +159,13 @@ fn waiting(text: &mut Text, reports: &[Report]) {
     let queued = (
         "weft_thread_queued_bytes",
         Kind::Gauge,
-        "Bytes in the queues of circuits and links",
+        "Bytes of memory that circuits, streams and links hold",
     );
-    each(text, reports, queued, |report| report.queued.total());
+    each(text, reports, queued, |report| report.ledger.total());
     let buffered = (
         "weft_thread_buffered_bytes",
         Kind::Gauge,
-        "Bytes in TLS buffers, and in cells that found no room in a ring",
+        "Of these, bytes in TLS and socket buffers, and in cells that found no room in a ring",
     );
     each(text, reports, buffered, |report| report.buffered);
     let depth = (

@@ -33,25 +33,28 @@ impl Relay {
             Notice::MemoryPressure {
                 used,
                 allowed,
-                older_than,
+                to_free,
             } => {
                 if let Some(more) = self.memory_lines.check(now) {
                     self.overloaded();
                     tracing::warn!(
-                        "We are low on memory ({} of MaxMemInQueues {} MB): circuits with cells \
-                         queued for {:.1} s or longer are closed{more}",
+                        "We are low on memory ({} of MaxMemInQueues {} MB): circuits, streams and \
+                         links that hold most for longest are closed, to free {} MB{more}",
                         used >> 20,
                         allowed >> 20,
-                        older_than.as_secs_f64(),
+                        to_free.div_ceil(1 << 20),
                     );
                 }
             }
-            Notice::MemoryFreed { circuits, bytes } => {
+            Notice::MemoryFreed(freed) => {
                 if let Some(more) = self.freed_lines.check(now) {
                     let sum = self.controller.totals();
                     notice!(
-                        "Removed {bytes} bytes of queued cells by closing {circuits} circuits; \
-                         since the start, {} bytes and {} circuits{more}",
+                        "Removed {} bytes of queued cells and data by closing {} circuits and {} \
+                         links, and streams; since the start, {} bytes and {} circuits{more}",
+                        freed.bytes,
+                        freed.circuits,
+                        freed.links,
                         sum.freed_for_memory,
                         sum.killed_for_memory,
                     );

@@ -100,6 +100,8 @@ pub(super) enum CloseReason {
     Idle,
     #[error("the peer takes nothing of what is to be written")]
     Stuck,
+    #[error("memory is short, and it holds much of it")]
+    Memory,
     #[error("the controller closed it")]
     Told,
 }

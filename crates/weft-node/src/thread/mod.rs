@@ -28,6 +28,7 @@ mod closing;
 mod connection;
 pub mod edges;
 mod limit;
+mod memory;
 pub mod mesh;
 mod params;
 mod reading;
@@ -54,7 +55,7 @@ use weft_core::cells::Empties;
 use weft_core::handshake::Role;
 use weft_core::load::Load;
 use weft_core::manager::{Expiry, LocalConnectionManager, RelayParams};
-use weft_core::message::{RingDepths, ToController};
+use weft_core::message::{FromController, RingDepths, ToController};
 use weft_core::scheduler::LinkKey;
 use weft_sync::lease::Lease;
 
@@ -402,12 +403,13 @@ impl ConnectionThread {
             match message {
                 ToThread::Adopt(adopt) => self.adopt(*adopt, now),
                 ToThread::AdoptEdge(adopt) => self.adopt_edge(*adopt, now),
+                ToThread::Message(FromController::FreeMemory(cut)) => {
+                    let cut = self.free_memory(cut, now);
+                    let message = FromController::FreeMemory(cut);
+                    self.handle_controller(message, &CloseReason::Memory, now);
+                }
                 ToThread::Message(message) => {
-                    if let Some(connection) = self.manager.handle_controller(message, now)
-                        && let Some(token) = self.by_id.get(&connection).copied()
-                    {
-                        self.close(token, &CloseReason::Told, now);
-                    }
+                    self.handle_controller(message, &CloseReason::Told, now);
                 }
                 ToThread::Renewed(tls) => self.tls = tls,
                 ToThread::Params(params) => {
@@ -431,6 +433,15 @@ impl ConnectionThread {
                     self.manager
                         .handle_cells(peer.from, batch.cells, batch.empties, now);
                 }
+            }
+        }
+    }
+
+    /// Lets the manager handle a message of the controller's, and closes what it says.
+    fn handle_controller(&mut self, message: FromController, reason: &CloseReason, now: Instant) {
+        for connection in self.manager.handle_controller(message, now) {
+            if let Some(token) = self.by_id.get(&connection).copied() {
+                self.close(token, reason, now);
             }
         }
     }

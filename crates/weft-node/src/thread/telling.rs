@@ -3,7 +3,6 @@
 
 use std::time::{Duration, Instant};
 
-use weft_core::cells::QUEUED_CELL_COST;
 use weft_core::message::{Report, ToController, Totals};
 
 use super::ConnectionThread;
@@ -63,18 +62,13 @@ impl ConnectionThread {
         let stuck_cells: usize = self.ends.to_peers.iter().map(ToPeer::stuck_cells).sum();
         let mut rings = std::mem::take(&mut self.rings);
         rings.stuck_cells = u32::try_from(stuck_cells).unwrap_or(u32::MAX);
-        let buffered = self
-            .connections
-            .iter()
-            .map(|(_, connection)| connection.buffered())
-            .sum::<usize>()
-            + self.edges.buffered()
-            + stuck_cells * QUEUED_CELL_COST;
+        let (ledger, buffered) = self.ledger(stuck_cells, now);
         Report {
             thread: self.me,
             bytes_per_second: self.load.bytes_per_second(now),
-            queued: self.manager.queued(now),
+            ledger,
             buffered: buffered as u64,
+            memory_rounds: self.manager.memory_rounds(),
             links: u32::try_from(self.manager.links()).unwrap_or(u32::MAX),
             halves: u32::try_from(self.manager.halves()).unwrap_or(u32::MAX),
             circuits: u32::try_from(self.manager.circuits()).unwrap_or(u32::MAX),

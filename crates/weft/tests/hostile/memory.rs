@@ -60,7 +60,7 @@ fn circuits_whose_cells_have_waited_longest_die_when_memory_is_short() {
             weft.statistic("Cells: ") - before >= CELLS * CIRCUITS as usize
         });
         weft.wait_for("We are low on memory");
-        let line = weft.wait_for("bytes of queued cells by closing ");
+        let line = weft.wait_for("bytes of queued cells and data by closing ");
         assert!(line.contains("[notice] Removed "), "{line}");
 
         // The next hop reads now: each circuit's end, or all its cells.

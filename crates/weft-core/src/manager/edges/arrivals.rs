@@ -104,7 +104,7 @@ impl LocalConnectionManager {
             self.give_up(slot, now);
             return Ok(());
         }
-        edge.out.push(data);
+        edge.out.push(data, &mut self.spares);
         edge.note_out(now);
         self.list_edge(slot);
         self.mind_queue(slot, 0, now);
@@ -207,6 +207,11 @@ impl LocalConnectionManager {
                     if had == 0 {
                         self.edge_news.push_back(EdgeNews::Room { edge: slot });
                     }
+                }
+            }
+            EdgeControl::XoffSent { to, stream } => {
+                if let Some(edge) = self.edges.at(to).filter(|edge| edge.is_at(stream)) {
+                    edge.flow.set_xoff_sent();
                 }
             }
             EdgeControl::Detached { to, stream, reason } => {

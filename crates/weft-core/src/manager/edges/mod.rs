@@ -7,7 +7,7 @@ mod commands;
 mod sockets;
 
 use std::net::IpAddr;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use weft_cell::RelayCmd;
 use weft_cell::reason::EndReason;
@@ -16,7 +16,8 @@ use weft_cell::stream_msg::{Connected, End};
 
 use super::LocalConnectionManager;
 use crate::address::{ConnectionId, EdgeAddr, StreamAddr};
-use crate::edge::{Bytes, Edge, Phase, StreamAt};
+use crate::buffer::Bytes;
+use crate::edge::{Edge, Phase, StreamAt};
 use crate::ended::Left;
 use crate::flow::{Side, StreamFlow, Terms};
 use crate::message::{Carried, EdgeCell, HalfControl, ToController};
@@ -190,24 +191,8 @@ impl LocalConnectionManager {
         }
     }
 
-    /// Ends the streams whose sockets have not taken what is as old as this.
-    pub(super) fn free_edges(&mut self, older_than: Duration, now: Instant) {
-        let old: Vec<u32> = self
-            .edges
-            .iter()
-            .filter(|(_, edge)| !edge.out.is_empty() && edge.age(now) >= older_than)
-            .map(|(slot, _)| slot)
-            .collect();
-        for slot in old {
-            let queued = self.edges.get(slot).map_or(0, |edge| edge.out.capacity());
-            self.totals.streams.overflowed += 1;
-            self.totals.freed_for_memory += queued as u64;
-            self.give_up(slot, now);
-        }
-    }
-
     /// Ends a stream for want of memory, with what waits for its socket.
-    fn give_up(&mut self, slot: u32, now: Instant) {
+    pub(super) fn give_up(&mut self, slot: u32, now: Instant) {
         let end = End::new(EndReason::RESOURCELIMIT);
         if self
             .edges
@@ -219,6 +204,9 @@ impl LocalConnectionManager {
         }
         if let Some(edge) = self.edges.get_mut(slot) {
             edge.out = Bytes::default();
+            if let Some(side) = &mut edge.origin {
+                side.optimistic = Vec::new();
+            }
         }
     }
 

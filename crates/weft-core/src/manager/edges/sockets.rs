@@ -118,7 +118,7 @@ impl LocalConnectionManager {
     /// The socket took so many bytes.
     pub fn edge_wrote(&mut self, slot: u32, count: usize, now: Instant) {
         if let Some(edge) = self.edges.get_mut(slot) {
-            edge.out.take(count);
+            edge.out.take(count, &mut self.spares);
             edge.note_out(now);
             self.mind_queue(slot, count, now);
             self.settle(now);

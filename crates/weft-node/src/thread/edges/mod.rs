@@ -18,6 +18,7 @@ use slab::Slab;
 use weft_cell::reason::EndReason;
 use weft_core::address::ConnectionId;
 use weft_core::edge::EdgeNews;
+use weft_core::manager::LocalConnectionManager;
 
 use self::applications::Warnings;
 use self::socket::{EdgeConnection, Socket, Stage, end_reason};
@@ -38,6 +39,15 @@ const WRITE_PER_TURN: usize = 1024 * 1024;
 /// How long a destination whose stream has ended may take nothing of what is left for it (C tor:
 /// `connection_expire_held_open`). Applications, which are this machine's own, may take their time.
 const LAST_WORDS: Duration = Duration::from_secs(15);
+
+/// What a thread's edge sockets hold, in bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct SocketMemory {
+    /// Bytes from and for sockets.
+    pub(super) buffered: usize,
+    /// Memory for sockets whose edges are gone.
+    pub(super) ownerless: usize,
+}
 
 /// A thread's edge sockets.
 #[derive(Debug, Default)]
@@ -100,12 +110,19 @@ impl EdgeSockets {
         }
     }
 
-    /// Bytes that sockets hold.
-    pub(super) fn buffered(&self) -> usize {
-        self.all
-            .iter()
-            .map(|(_, connection)| connection.held.capacity() + connection.reply.capacity())
-            .sum()
+    /// Reports to edges what their sockets hold.
+    pub(super) fn report_memory(&self, manager: &mut LocalConnectionManager) -> SocketMemory {
+        let mut memory = SocketMemory::default();
+        for (_, connection) in &self.all {
+            let bytes = connection.held.capacity() + connection.reply.capacity();
+            memory.buffered += bytes;
+            let all = bytes + size_of::<EdgeConnection>() + size_of::<(ConnectionId, usize)>();
+            match manager.edge_id(connection.edge) == Some(connection.id) {
+                true => manager.set_edge_holds(connection.edge, all),
+                false => memory.ownerless += all,
+            }
+        }
+        memory
     }
 
     /// The token of an edge.

@@ -1,0 +1,100 @@
+//! What comes for a stream before it has an edge: optimistic data while an exit's name server thinks.
+//!
+//! It waits at the half, under the rules that the edge will go on with. With fixed windows a stream
+//! may bring 500 cells, and more breaks the protocol. Under congestion control it has no window: past
+//! cc_xoff_exit XOFF asks it to stop (proposal 324, 4.1.1), and the edge sends the XON.
+
+use std::time::Instant;
+
+use weft_cell::Cell;
+use weft_cell::relay::RelayBody;
+
+use crate::flow::{CcParams, FlowMsg, Side, StreamFlow};
+
+/// Cells that may wait with fixed windows: a stream's window.
+pub const MAX_EARLY: usize = 500;
+/// The same under congestion control: what makes us send XOFF (500 cells, as the consensus has it), and
+/// as much as a fast circuit brings until XOFF has arrived. A stream that brings more is ended.
+pub const MAX_EARLY_XOFF: usize = 16_384;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Early {
+    /// In order; each keeps its place in memory until it is written.
+    #[allow(clippy::vec_box)]
+    cells: Vec<Box<Cell>>,
+    /// Bytes of data in them.
+    bytes: usize,
+    /// When XOFF is due, under congestion control; made for the first cell.
+    flow: Option<StreamFlow>,
+    /// XOFF was sent.
+    xoff_sent: bool,
+}
+
+/// What is to be done after a cell came.
+#[derive(Debug)]
+pub enum Kept {
+    /// Nothing: it waits.
+    Waits,
+    /// It waits, and XOFF must be sent.
+    Xoff,
+    /// It is one too many: the stream ends.
+    TooMany(Box<Cell>),
+    /// It is past the stream's window: the circuit ends.
+    PastWindow(Box<Cell>),
+}
+
+impl Early {
+    /// Keeps a cell. `cc`: the circuit has congestion control, by these parameters.
+    pub fn push(&mut self, cell: Box<Cell>, cc: Option<&CcParams>, now: Instant) -> Kept {
+        let count = self.cells.len();
+        let Some(cc) = cc else {
+            if count >= MAX_EARLY {
+                return Kept::PastWindow(cell);
+            }
+            self.cells.push(cell);
+            return Kept::Waits;
+        };
+        if count >= MAX_EARLY_XOFF {
+            return Kept::TooMany(cell);
+        }
+        self.bytes += RelayBody::new(cell.body()).data().map_or(0, <[u8]>::len);
+        self.cells.push(cell);
+        let flow = (self.flow).get_or_insert_with(|| StreamFlow::xon_xoff(cc, Side::Exit));
+        match flow.note_queue(self.bytes, 0, now) {
+            Some(FlowMsg::Xoff) => {
+                self.xoff_sent = true;
+                Kept::Xoff
+            }
+            // Nothing was taken yet, so there is nothing else to send.
+            _ => Kept::Waits,
+        }
+    }
+
+    /// How many cells wait.
+    pub fn len(&self) -> usize {
+        self.cells.len()
+    }
+
+    /// None waits.
+    pub fn is_empty(&self) -> bool {
+        self.cells.is_empty()
+    }
+
+    /// Memory that all of it takes.
+    pub fn memory(&self) -> usize {
+        self.cells.len() * size_of::<Cell>()
+            + self.cells.capacity() * size_of::<Box<Cell>>()
+            + self.flow.as_ref().map_or(0, StreamFlow::memory)
+    }
+
+    /// XOFF was sent, and is for the edge to take back.
+    pub fn xoff_sent(&self) -> bool {
+        self.xoff_sent
+    }
+
+    /// The cells, in order.
+    pub fn into_cells(self) -> Vec<Box<Cell>> {
+        self.cells
+    }
+}

@@ -1,0 +1,290 @@
+//! What nodes hold: counted where it is held, bounded, and freed oldest and largest first.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+
+mod pair;
+mod world;
+
+use std::time::Duration;
+
+use pair::{CLIENT, Pair, payload, read};
+use weft_cell::reason::EndReason;
+use weft_cell::relay::RelayBody;
+use weft_cell::stream_msg::{Begin, BeginFlags, End};
+use weft_cell::{Cell, ChanCmd, RelayCmd};
+use weft_core::early::MAX_EARLY_XOFF;
+use weft_core::flow::Terms;
+use weft_core::ledger::Cut;
+use weft_core::message::FromController;
+use world::{Circuit, World, relay_identity};
+
+/// A stream's BEGIN.
+fn begin() -> Vec<u8> {
+    let begin = Begin {
+        target: b"example.com".to_vec(),
+        port: 80,
+        flags: BeginFlags::default(),
+    };
+    begin.encode().unwrap()
+}
+
+/// A relay message of a client's, for the exit.
+fn says(exit: &mut World, circuit: &mut Circuit, stream: u16, command: RelayCmd, data: &[u8]) {
+    let cell = circuit.forward(exit, 0, ChanCmd::RELAY, command, stream, data);
+    exit.receive(circuit.client.0, &cell);
+    exit.settle();
+}
+
+/// The messages that a client got of its exit: command, stream, data.
+fn hears(exit: &mut World, circuit: &mut Circuit) -> Vec<(RelayCmd, u16, Vec<u8>)> {
+    let mut heard = Vec::new();
+    while let Some(mut cell) = exit.take(circuit.client.0) {
+        assert_eq!(cell.command(), ChanCmd::RELAY, "the circuit lives");
+        assert_eq!(circuit.crypt.decrypt_backward(cell.body_mut()), Some(0));
+        let body = RelayBody::new(cell.body());
+        let data = body.data().unwrap().to_vec();
+        heard.push((body.command(), body.stream_id(), data));
+    }
+    heard
+}
+
+/// An exit under congestion control, and a client's circuit there.
+fn exit_and_circuit(seed: u64, terms: Terms) -> (World, Circuit) {
+    let mut exit = World::new(1, seed);
+    exit.sendme_inc = terms.is_vegas().then_some(31);
+    let client = exit.link_on(0, CLIENT);
+    let circuit = Circuit::create(&mut exit, client, 0x8000_0001);
+    (exit, circuit)
+}
+
+/// Frees so much of what weighs this much, on every thread.
+fn free(world: &mut World, cut: Cut) {
+    for manager in &mut world.managers {
+        let closed = manager.handle_controller(FromController::FreeMemory(cut), world.now);
+        world.closed.extend(closed);
+    }
+}
+
+#[test]
+fn streams_that_were_drained_hold_next_to_nothing_and_honest_circuits_live_on() {
+    let mut pair = Pair::new(1, 1, Terms::Vegas);
+    let honest = pair.exit.link_on(0, CLIENT);
+    Circuit::create(&mut pair.exit, honest, 0x8000_0001);
+    let streams: Vec<_> = (0..300)
+        .map(|number| {
+            let id = pair.application(0, number);
+            pair.attach(id);
+            id
+        })
+        .collect();
+    let before = pair.exit.held();
+    let bytes = payload(1, 100_000);
+    for (number, id) in streams.iter().enumerate() {
+        let (mut left, mut got) = (&bytes[..], 0);
+        while got < bytes.len() {
+            pair.write_application(*id, &mut left);
+            pair.pump();
+            got += pair.read_exit(number, usize::MAX).len();
+            pair.pump();
+        }
+    }
+    // Once each buffer kept what it had grown to: 300 of them 38 MB, 33,700 of them 8 GiB.
+    let each = pair.exit.held().saturating_sub(before) / streams.len() as u64;
+    assert!(each * 33_700 < 512 << 20, "{each} bytes for each stream");
+    assert!(pair.exit.held() < 8 << 20, "{}", pair.exit.held());
+    // What is spare is enough: nobody dies for it.
+    let halves = pair.exit.halves();
+    let held = pair.exit.held();
+    pair.exit.relieve(held);
+    assert!(pair.exit.held() < held * 9 / 10);
+    assert_eq!(pair.exit.halves(), halves);
+    assert_eq!(pair.exit.totals().streams.overflowed, 0);
+    pair.exit.audit();
+}
+
+#[test]
+fn the_oldest_and_largest_dies_first_and_a_circuit_that_holds_little_last() {
+    let mut world = World::new(2, 7);
+    let client = world.link_on(0, CLIENT);
+    let next = world.link_on(1, relay_identity(9));
+    let mut circuits: Vec<Circuit> = (0x8000_0001..0x8000_0005)
+        .map(|id| {
+            let mut circuit = Circuit::create(&mut world, client, id);
+            circuit.extend(&mut world, 9, next);
+            circuit
+        })
+        .collect();
+    world.room = 0;
+    let fill = |world: &mut World, circuit: &mut Circuit, cells: usize| {
+        for _ in 0..cells {
+            circuit.send(world, 1, RelayCmd::DATA, &[1; 400]);
+        }
+        world.settle();
+    };
+    fill(&mut world, &mut circuits[0], 10);
+    fill(&mut world, &mut circuits[1], 200);
+    world.now += Duration::from_secs(10);
+    // Young, but so much of it that it weighs more than ten old cells.
+    for _ in 0..2 {
+        fill(&mut world, &mut circuits[2], 1000);
+    }
+    world.now += Duration::from_millis(200);
+    let mut died = Vec::new();
+    for _ in 0..3 {
+        let heaviest = Cut {
+            weight: 1 << 20,
+            bytes: 1,
+        };
+        let message = FromController::FreeMemory(heaviest);
+        let now = world.now;
+        world.managers[1].handle_controller(message, now);
+        world.settle();
+        died.extend(std::iter::from_fn(|| world.take(client)).map(|cell| {
+            assert_eq!(cell.command(), ChanCmd::DESTROY);
+            cell.circ_id()
+        }));
+    }
+    assert_eq!(died, [0x8000_0002, 0x8000_0003, 0x8000_0001]);
+    assert_eq!(
+        world.totals().killed_for_memory,
+        3,
+        "the fourth holds no cell"
+    );
+    world.audit();
+}
+
+#[test]
+fn a_link_that_takes_nothing_dies_for_what_it_holds_and_one_that_moves_does_not() {
+    let mut world = World::new(2, 8);
+    let client = world.link_on(0, CLIENT);
+    let stuck = world.link_on(1, relay_identity(8));
+    let moves = world.link_on(1, relay_identity(9));
+    let mut there = Circuit::create(&mut world, client, 0x8000_0001);
+    there.extend(&mut world, 8, stuck);
+    let mut elsewhere = Circuit::create(&mut world, client, 0x8000_0002);
+    elsewhere.extend(&mut world, 9, moves);
+    // All is chosen, and stays on the link itself.
+    world.not_reading.push(stuck);
+    for _ in 0..500 {
+        there.send(&mut world, 1, RelayCmd::DATA, &[1; 400]);
+        elsewhere.send(&mut world, 1, RelayCmd::DATA, &[1; 400]);
+        world.settle();
+    }
+    world.now += Duration::from_secs(20);
+    elsewhere.send(&mut world, 1, RelayCmd::DATA, &[1; 400]);
+    world.settle();
+    let weight = 500 * 514 * 10_000;
+    free(&mut world, Cut { weight, bytes: 1 });
+    assert_eq!(world.closed, [stuck]);
+    assert!(world.is_open(moves) && world.is_open(client));
+    assert_eq!(world.totals().links_killed_for_memory, 1);
+    world.settle();
+    assert_eq!(
+        world.expect(client, ChanCmd::DESTROY).circ_id(),
+        there.client.1
+    );
+    // Nobody else weighs that much, and nobody dies in vain.
+    free(
+        &mut world,
+        Cut {
+            weight,
+            bytes: 1 << 40,
+        },
+    );
+    world.settle();
+    assert_eq!((world.closed.len(), world.halves()), (1, 2));
+    world.audit();
+}
+
+#[test]
+fn what_comes_while_a_name_is_looked_up_waits_under_xoff_and_none_is_lost() {
+    let (mut exit, mut circuit) = exit_and_circuit(3, Terms::Vegas);
+    says(&mut exit, &mut circuit, 1, RelayCmd::BEGIN, &begin());
+    let request = exit.streams.pop().unwrap();
+    let before = exit.held();
+    let post = payload(2, 490 * 1000);
+    for part in post.chunks(490) {
+        says(&mut exit, &mut circuit, 1, RelayCmd::DATA, part);
+        exit.now += Duration::from_millis(1);
+    }
+    let heard = hears(&mut exit, &mut circuit);
+    let xoffs = heard
+        .iter()
+        .filter(|(command, ..)| *command == RelayCmd::XOFF);
+    assert_eq!(xoffs.count(), 1, "asked to stop, once");
+    assert!(exit.held() >= before + 1000 * 514, "what waits is counted");
+    // The name is known.
+    exit.serve(&request);
+    exit.settle();
+    let (now, (_, edge)) = (exit.now, exit.edges[0]);
+    let mut got = Vec::new();
+    while got.len() < post.len() {
+        let more = read(&mut exit.managers[0], edge, 10_000, now);
+        assert!(!more.is_empty());
+        got.extend(more);
+    }
+    assert!(got == post);
+    exit.settle();
+    let heard = hears(&mut exit, &mut circuit);
+    let commands: Vec<RelayCmd> = heard.iter().map(|(command, ..)| *command).collect();
+    assert_eq!(commands, [RelayCmd::CONNECTED, RelayCmd::XON]);
+    exit.audit();
+}
+
+#[test]
+fn past_what_may_wait_for_a_decision_only_that_stream_ends() {
+    let (mut exit, mut circuit) = exit_and_circuit(4, Terms::Vegas);
+    says(&mut exit, &mut circuit, 1, RelayCmd::BEGIN, &begin());
+    says(&mut exit, &mut circuit, 2, RelayCmd::BEGIN, &begin());
+    let before = exit.managers[0].ledger(exit.now).owned();
+    for _ in 0..MAX_EARLY_XOFF {
+        says(&mut exit, &mut circuit, 1, RelayCmd::DATA, &[7; 490]);
+    }
+    let bound = (MAX_EARLY_XOFF * 1100) as u64;
+    let held = exit.managers[0].ledger(exit.now).owned();
+    assert!(held < before + bound, "{held}");
+    assert!(
+        hears(&mut exit, &mut circuit)
+            .iter()
+            .all(|(command, ..)| *command != RelayCmd::END)
+    );
+    says(&mut exit, &mut circuit, 1, RelayCmd::DATA, &[7; 490]);
+    let heard = hears(&mut exit, &mut circuit);
+    let (command, stream, data) = heard.last().unwrap();
+    assert_eq!((*command, *stream), (RelayCmd::END, 1));
+    assert_eq!(End::decode(data).reason, EndReason::RESOURCELIMIT);
+    let held = exit.managers[0].ledger(exit.now).owned();
+    assert!(held <= before, "{held} bytes are kept of {before}");
+    assert_eq!(exit.halves(), 1, "the circuit stays");
+    exit.audit();
+}
+
+#[test]
+fn what_waits_for_a_decision_past_a_fixed_window_ends_the_circuit() {
+    let (mut exit, mut circuit) = exit_and_circuit(5, Terms::Windows);
+    says(&mut exit, &mut circuit, 1, RelayCmd::BEGIN, &begin());
+    for _ in 0..500 {
+        says(&mut exit, &mut circuit, 1, RelayCmd::DATA, &[7; 490]);
+    }
+    assert_eq!(exit.halves(), 1);
+    says(&mut exit, &mut circuit, 1, RelayCmd::DATA, &[7; 490]);
+    assert_eq!(exit.halves(), 0);
+    assert_eq!(exit.totals().streams.flow_violations, 1);
+}
+
+#[test]
+fn early_data_is_freed_with_its_circuit() {
+    let (mut exit, mut circuit) = exit_and_circuit(6, Terms::Vegas);
+    says(&mut exit, &mut circuit, 1, RelayCmd::BEGIN, &begin());
+    let before = exit.held();
+    for _ in 0..4000 {
+        says(&mut exit, &mut circuit, 1, RelayCmd::DATA, &[7; 490]);
+    }
+    exit.now += Duration::from_secs(1);
+    assert!(exit.held() > before + 4000 * 514);
+    exit.relieve(exit.held());
+    exit.settle();
+    assert_eq!(exit.halves(), 0);
+    assert!(exit.held() < before + 65_536, "{} of {before}", exit.held());
+    let _: Option<Cell> = exit.take(circuit.client.0);
+}
