@@ -11,6 +11,7 @@ mod private_network {
     use weft_lab::surf::{Surf, surf};
     use weft_lab::traffic::{Direction, Far, NameServer, Request, resolve, transfer};
     use weft_lab::up::{Client, Kind, More, Plan, Up};
+    use weft_testing::not_run;
 
     /// One network at a time.
     static TURN: Mutex<()> = Mutex::new(());
@@ -70,7 +71,7 @@ mod private_network {
             let names = match relays {
                 Kind::Weft => Some(NameServer::start(&known)?),
                 _ => NameServer::start_for_tor(&known)
-                    .inspect_err(|why| eprintln!("names are not tried: {why:#}"))
+                    .inspect_err(|why| not_run!("{authority:?}, {relays:?}, {clients:?}: no names are looked up, since {why:#}"))
                     .ok(),
             };
             let folder = tempfile::tempdir()?;

@@ -1,5 +1,4 @@
-//! Paths through the network as it was on 2019-12-15, where the documents are at hand (beside the
-//! project in `../shared/data`); without them there is nothing to do.
+//! Paths through the network as it was on 2019-12-15, where the documents are beside the checkout.
 
 #[path = "../src/testing.rs"]
 #[allow(dead_code)]
@@ -8,7 +7,6 @@ mod testing;
 use std::collections::HashMap;
 use std::fs;
 use std::io::Read as _;
-use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use rand::SeedableRng as _;
@@ -17,10 +15,10 @@ use testing::{assert_in_proportion, netdir};
 use tor_netdoc::AllowAnnotations;
 use tor_netdoc::doc::microdesc::MicrodescReader;
 use weft_path::{ExitWanted, PathOptions, Relays, Selector, TargetPort, Usage};
+use weft_testing::{not_run, real_document};
 
 fn unpacked(file: &str) -> Option<String> {
-    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
-    let packed = fs::read(data.join(file)).ok()?;
+    let packed = fs::read(real_document(file)?).unwrap();
     let mut text = String::new();
     lzma_rust2::XzReader::new(packed.as_slice(), true)
         .read_to_string(&mut text)
@@ -81,14 +79,18 @@ fn read(consensus: &str) -> (HashMap<[u8; 20], Listed>, HashMap<String, f64>) {
 #[test]
 fn paths_through_the_real_network_keep_to_its_weights_and_rules() {
     let files = [
+        "consensus/2019-12-15-13-00-00-consensus-microdesc.xz",
         "microdescs/2019-12-14-21-31-11-microdescs-4e2fa46b.xz",
         "microdescs/2019-12-15-13-39-21-microdescs.new-52efeb17.xz",
     ];
-    let Some(consensus) = unpacked("consensus/2019-12-15-13-00-00-consensus-microdesc.xz") else {
+    let [Some(consensus), Some(first), Some(second)] = files.map(unpacked) else {
+        not_run!(
+            "{} or its microdescriptors are not in ../shared/data",
+            files[0]
+        );
         return;
     };
-    let texts: Vec<String> = files.iter().filter_map(|file| unpacked(file)).collect();
-    let microdescs = texts.iter().flat_map(|text| {
+    let microdescs = [&first, &second].into_iter().flat_map(|text| {
         MicrodescReader::new(text, &AllowAnnotations::AnnotationsAllowed)
             .unwrap()
             .filter_map(Result::ok)

@@ -18,17 +18,11 @@ use weft_sim::network::{Flags, Network};
 use weft_sim::random::Generator;
 use weft_sim::read::{self, ReadError};
 use weft_sim::synth;
-
-/// A file of the data beside the repository.
-fn data(name: &str) -> Option<PathBuf> {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-    let path = path.join("../../../shared/data").join(name);
-    path.exists().then_some(path)
-}
+use weft_testing::{not_run, real_document};
 
 fn network(name: &str) -> Option<Network> {
     let mut network = None;
-    let path = data(&format!("consensus/{name}"))?;
+    let path = real_document(&format!("consensus/{name}"))?;
     read::documents::<ReadError>(&[path], &mut |document| {
         network = Some(read::parse(&document.text, &document.name)?);
         Ok(())
@@ -38,7 +32,7 @@ fn network(name: &str) -> Option<Network> {
 }
 
 fn microdescs(names: [&str; 2]) -> Option<Microdescs> {
-    let paths = names.map(|name| data(&format!("microdescs/{name}")));
+    let paths = names.map(|name| real_document(&format!("microdescs/{name}")));
     let paths: Vec<PathBuf> = paths.into_iter().collect::<Option<_>>()?;
     Some(read::microdescs(&paths).unwrap())
 }
@@ -73,7 +67,8 @@ fn every_relay_of_a_consensus_has_its_microdescriptor() {
         ),
     ] {
         let (Some(network), Some(microdescs)) = (network(consensus), microdescs(names)) else {
-            return;
+            not_run!("{consensus} or its microdescriptors are not in ../shared/data");
+            continue;
         };
         assert_eq!(microdescs.matched(&network), network.relays.len());
         let model = Model::new(&network, Some(&microdescs), &Options::default()).unwrap();
@@ -95,7 +90,8 @@ fn documents_of_all_years_run() {
         "2025-12-09-20-00-00-consensus-microdesc.xz",
     ] {
         let Some(network) = network(name) else {
-            return;
+            not_run!("{name} is not in ../shared/data");
+            continue;
         };
         for guards in [
             GuardRule::Sampled { used: 1 },
@@ -133,7 +129,9 @@ fn documents_of_all_years_run() {
 
 #[test]
 fn exits_of_each_port_are_as_likely_as_their_weights() {
-    let Some(network) = network("2021-08-29-19-00-00-consensus.xz") else {
+    let name = "2021-08-29-19-00-00-consensus.xz";
+    let Some(network) = network(name) else {
+        not_run!("{name} is not in ../shared/data");
         return;
     };
     let options = Options {

@@ -16,6 +16,7 @@ use weft_sim::network::{Flags, Network, PortPolicy, Position};
 use weft_sim::random::generator;
 use weft_sim::sample::scaled;
 use weft_sim::{read, synth, write};
+use weft_testing::{not_run, real_document};
 
 /// Chi-square of counts against chances, and the degrees of freedom.
 fn chi_square(counts: &[u64], chances: &[f64]) -> (f64, usize) {
@@ -491,11 +492,11 @@ fn documents_in_files_folders_and_archives_give_the_same_numbers() {
 /// as its relays are more and more alike.
 #[test]
 fn a_real_document_has_the_share_that_is_known() {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("../../../shared/data/consensus/2021-08-29-19-00-00-consensus.xz");
-    if !path.exists() {
+    let name = "2021-08-29-19-00-00-consensus.xz";
+    let Some(path) = real_document(&format!("consensus/{name}")) else {
+        not_run!("{name} is not in ../shared/data");
         return;
-    }
+    };
     let mut network = None;
     read::documents::<read::ReadError>(&[path], &mut |document| {
         network = Some(read::parse(&document.text, &document.name)?);

@@ -13,6 +13,7 @@ use std::path::PathBuf;
 
 use nix::sys::signal::Signal;
 use nix::unistd::{User, chown, geteuid};
+use weft_testing::not_run;
 
 use running::Bench;
 
@@ -226,13 +227,10 @@ fn sigint_waits_as_long_as_torrc_says() {
 #[test]
 fn the_user_of_torrc_owns_the_process_and_its_files() {
     if !geteuid().is_root() {
-        eprintln!("skipped: only root can become another user");
+        not_run!("only root can become another user");
         return;
     }
-    let Some(nobody) = User::from_name("nobody").unwrap() else {
-        eprintln!("skipped: there is no user nobody");
-        return;
-    };
+    let nobody = User::from_name("nobody").unwrap().expect("the user nobody");
     let bench = Bench::new();
     chown(bench.folder.path(), Some(nobody.uid), Some(nobody.gid)).unwrap();
     bench.torrc(&format!(

@@ -100,6 +100,12 @@ mod tests {
     fn this_processors_implementation_is_the_portable_one_at_every_offset() {
         let key: [u8; 16] = std::array::from_fn(|i| u8::try_from(7 * i + 1).unwrap());
         let (mut ours, mut reference) = (Aes128Ctr::new(&key), portable(&key));
+        if matches!(ours.0, Stream::Portable(_)) {
+            weft_testing::not_run!(
+                "this processor has no VAES and AVX-512: only the portable AES-CTR is there"
+            );
+            return;
+        }
         // Every length up to more than a pass, so that pieces begin at every offset in a block.
         for length in (0..700).chain([509; 64]).chain([5000, 1, 65_536]) {
             let mut data: Vec<u8> = (0..length)

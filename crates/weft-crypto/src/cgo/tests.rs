@@ -149,6 +149,16 @@ fn the_pseudorandom_function_is_the_reference_s() {
     }
 }
 
+/// Without it every test that tries both implementations tries the portable one twice.
+#[test]
+fn this_processor_has_an_implementation_of_its_own() {
+    if matches!(Uiv::<Encrypt>::new(&[0; WIDE_KEY_LEN]), Uiv::Portable(_)) {
+        weft_testing::not_run!(
+            "this processor has no VAES, VPCLMULQDQ and AVX-512: only the portable CGO is tested"
+        );
+    }
+}
+
 #[test]
 fn the_wide_permutation_is_the_reference_s() {
     for (by, mut vector) in vectors_by("uiv") {

@@ -35,6 +35,34 @@ fn said(loaded: &Loaded, severity: Severity) -> Vec<String> {
 }
 
 #[test]
+fn torrc_of_the_machine_comes_before_the_one_in_the_home_directory() {
+    let folder = tempfile::tempdir().unwrap();
+    let host = Host {
+        home: Some(folder.path().to_owned()),
+        torrc: folder.path().join("of-the-machine"),
+        ..Host::empty()
+    };
+    let read = || {
+        let loaded = load(&CommandLine::empty(), &host).unwrap();
+        let notices = said(&loaded, Severity::Notice).join("\n");
+        (loaded.options.identity.nickname.clone(), notices)
+    };
+    let (_, notices) = read();
+    assert!(
+        notices.contains("/of-the-machine\" not present, using reasonable defaults"),
+        "{notices}"
+    );
+    fs::write(folder.path().join(".torrc"), "Nickname fromhome\n").unwrap();
+    let (nickname, notices) = read();
+    assert_eq!(nickname, "fromhome");
+    assert!(notices.contains("/.torrc\""), "{notices}");
+    fs::write(&host.torrc, "Nickname ofmachine\n").unwrap();
+    let (nickname, notices) = read();
+    assert_eq!(nickname, "ofmachine");
+    assert!(!notices.contains("/.torrc\""), "{notices}");
+}
+
+#[test]
 fn an_empty_torrc_is_c_tors_defaults() {
     let options = loaded("").options;
     assert!(!options.is_relay());
