@@ -5,6 +5,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 
+use crate::python;
+
 /// A program that is needed, and Debian's and Ubuntu's package of it.
 struct Need {
     program: &'static str,
@@ -47,6 +49,13 @@ const CHROMIUM: Need = Need {
     package: "chromium",
     what_for: "a page in a real browser",
 };
+const PYTHON: Need = Need {
+    program: "python3",
+    package: "python3",
+    what_for: "the simulator's Python package, and Stem",
+};
+/// Without it Debian's and Ubuntu's Python makes no virtual environment.
+const PYTHON_VENV: &str = "python3-venv";
 /// What text in plots is set in; without it numbers may be of another width than was reckoned with.
 const FONT: &str = "/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf";
 
@@ -84,6 +93,27 @@ pub(crate) fn prepare_counting() -> Result<()> {
 /// As of [`prepare`].
 pub(crate) fn prepare_browser() -> Result<()> {
     have(&[&C_COMPILER, &CHROMIUM])
+}
+
+/// Installs what making virtual environments with this Python needs and the machine lacks.
+///
+/// # Errors
+///
+/// As of [`prepare`].
+pub(crate) fn prepare_python(python: &str) -> Result<()> {
+    if python == PYTHON.program {
+        have(&[&PYTHON])?;
+    }
+    if python::makes_environments(python) {
+        return Ok(());
+    }
+    println!("venv is missing (virtual environments of Python)");
+    install(&[PYTHON_VENV])?;
+    ensure!(
+        python::makes_environments(python),
+        "{python} makes no virtual environments even with the package {PYTHON_VENV}"
+    );
+    Ok(())
 }
 
 /// Installs what drawing plots needs and the machine lacks.

@@ -4,6 +4,7 @@ mod fuzz;
 mod instructions;
 mod machine;
 mod measure;
+mod python;
 mod test;
 mod wheel;
 

@@ -1,10 +1,13 @@
 //! `cargo xtask test`: everything that must pass before a change lands.
 
+use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
+use crate::python::Environment;
 use crate::{fuzz, instructions, machine, wheel};
 
 /// Everything that must pass before a change lands.
@@ -36,17 +39,19 @@ enum Step {
     Instructions,
     /// Each fuzz target over its corpus, and some seconds more
     Fuzz,
-    /// Licences and sources of dependencies (where cargo-deny is installed)
+    /// Licences, bans and sources of dependencies, by cargo-deny
     Deny,
-    /// The simulator's Python package (where Python is installed)
+    /// The simulator's Python package
     Wheel,
+    /// Stem as a library, and its own integration tests
+    Stem,
     /// Networks of Weft, of C tor and of both
     Interop,
-    /// A page in a real browser through a network of Weft (where Chromium can be had)
+    /// A page in a real browser through a network of Weft (not run where there is no package of Chromium)
     Page,
 }
 
-const STEPS: [Step; 10] = [
+const STEPS: [Step; 11] = [
     Step::Fmt,
     Step::Clippy,
     Step::Unit,
@@ -55,6 +60,7 @@ const STEPS: [Step; 10] = [
     Step::Fuzz,
     Step::Deny,
     Step::Wheel,
+    Step::Stem,
     Step::Interop,
     Step::Page,
 ];
@@ -66,6 +72,20 @@ const FUZZ_SEED: u32 = 1;
 /// The module whose tests need a private network; they have a step of their own.
 const INTEROP: &str = "private_network";
 
+/// The modules whose tests need Stem; they have a step of their own.
+const WITH_STEM: &str = "with_stem";
+
+/// Stem's last version, as pip names it, and what some of its tests need.
+const STEM: [&str; 2] = ["stem", "1.8.2"];
+const STEM_NEEDS: &str = "cryptography";
+
+/// Which cargo-deny is installed where there is none.
+const CARGO_DENY: &str = "0.20.2";
+
+/// The variable that names the file to which a test that cannot run here appends a line
+/// (`weft_testing::REPORT`).
+const REPORT: &str = "WEFT_NOT_RUN";
+
 /// How a step ended.
 enum Outcome {
     Passed,
@@ -76,6 +96,9 @@ enum Outcome {
 /// Runs the steps; the first that fails ends the run.
 pub(crate) fn run(args: &TestArgs) -> Result<()> {
     machine::prepare()?;
+    let report = report_file();
+    fs::create_dir_all(machine::target())?;
+    fs::write(&report, "").with_context(|| format!("writing {}", report.display()))?;
     let chosen = STEPS
         .into_iter()
         .filter(|step| args.only.is_empty() || args.only.contains(step))
@@ -101,7 +124,8 @@ pub(crate) fn run(args: &TestArgs) -> Result<()> {
                 fuzz::run_each(args.fuzz_seconds, Some(FUZZ_SEED), None).map(|()| Outcome::Passed)
             }
             Step::Deny => deny(),
-            Step::Wheel => wheel::check().map(skipped),
+            Step::Wheel => wheel::check().map(|()| Outcome::Passed),
+            Step::Stem => stem(),
             Step::Interop => interop(),
             Step::Page => page(),
         };
@@ -121,7 +145,33 @@ pub(crate) fn run(args: &TestArgs) -> Result<()> {
         };
         println!("  {:<12} {:>7} {word}", name(*step), seconds(*time));
     }
+    let report =
+        fs::read_to_string(&report).with_context(|| format!("reading {}", report.display()))?;
+    println!("\n{}", tests_not_run(&report));
     Ok(())
+}
+
+/// Where tests report that they cannot run.
+fn report_file() -> PathBuf {
+    machine::target().join("not-run")
+}
+
+/// What [`report_file`] says, for people. A test that several steps run is named once.
+fn tests_not_run(report: &str) -> String {
+    let mut lines: Vec<&str> = report.lines().collect();
+    lines.sort_unstable();
+    lines.dedup();
+    if lines.is_empty() {
+        return "Every test of these steps was run.".to_owned();
+    }
+    format!("Tests not run here, or in part:\n  {}", lines.join("\n  "))
+}
+
+/// cargo, whose tests report here.
+fn cargo() -> Command {
+    let mut cargo = machine::cargo();
+    cargo.env(REPORT, report_file());
+    cargo
 }
 
 /// How a step ended that may have a reason not to be run.
@@ -129,38 +179,80 @@ fn skipped(why: Option<&'static str>) -> Outcome {
     why.map_or(Outcome::Passed, Outcome::Skipped)
 }
 
-/// Everything that cargo runs as a test, but for the private network.
+/// Everything that cargo runs as a test, but for what has a step of its own.
 fn unit() -> Result<Outcome> {
     check(
-        machine::cargo()
-            .args(["test", "--workspace", "--", "--skip"])
-            .arg(INTEROP),
+        cargo()
+            .args(["test", "--workspace", "--"])
+            .args(["--skip", INTEROP, "--skip", WITH_STEM]),
     )
 }
 
 /// weft-sync under loom, in a build of its own: `--cfg loom` reaches every dependency.
 fn loom() -> Result<Outcome> {
     check(
-        machine::cargo()
+        cargo()
             .args(["test", "--package", "weft-sync", "--lib", "--release"])
             .env("RUSTFLAGS", "--cfg loom")
             .env("CARGO_TARGET_DIR", machine::target().join("loom")),
     )
 }
 
+/// cargo-deny, installed where it is missing. What it knows of vulnerabilities is a database that it
+/// loads from the network: that check is left out.
 fn deny() -> Result<Outcome> {
-    if machine::find("cargo-deny").is_none() {
-        return Ok(Outcome::Skipped(
-            "cargo-deny is not installed (`cargo install cargo-deny`)",
-        ));
+    let program = match machine::find("cargo-deny") {
+        Some(program) => program,
+        None => cargo_deny()?,
+    };
+    check(
+        Command::new(program)
+            .current_dir(machine::root())
+            .args(["--locked", "check", "bans", "licenses", "sources"]),
+    )
+}
+
+/// The cargo-deny in the build folder, compiled where it is missing: as fast as can be, since it runs for
+/// seconds.
+fn cargo_deny() -> Result<PathBuf> {
+    let folder = machine::target().join(format!("cargo-deny-{CARGO_DENY}"));
+    let program = folder.join("bin/cargo-deny");
+    if program.is_file() {
+        return Ok(program);
     }
-    check(machine::cargo().args(["deny", "check", "bans", "licenses", "sources"]))
+    let building = folder.join("building");
+    machine::succeed(
+        machine::cargo()
+            .args(["install", "--quiet", "--locked", "--debug"])
+            .args(["--version", CARGO_DENY, "cargo-deny", "--root"])
+            .arg(&folder)
+            .env("CARGO_TARGET_DIR", &building)
+            .env("CARGO_PROFILE_DEV_OPT_LEVEL", "0")
+            .env("CARGO_PROFILE_DEV_DEBUG", "0")
+            .env("CARGO_INCREMENTAL", "0"),
+    )?;
+    fs::remove_dir_all(&building).with_context(|| format!("removing {}", building.display()))?;
+    Ok(program)
+}
+
+/// Stem, which most controllers are written with: as a library, and its own integration tests.
+fn stem() -> Result<Outcome> {
+    let [name, version] = STEM;
+    let package = format!("{name}=={version}");
+    let environment = Environment::with("python3", &[&package, STEM_NEEDS])?;
+    check(
+        cargo()
+            .args(["test", "--workspace", "--lib", "--test", "control", "--"])
+            .arg(WITH_STEM)
+            .env("WEFT_STEM_PYTHON", environment.program("python"))
+            .env("WEFT_STEM_SOURCES", environment.sources(name, version)?),
+    )
 }
 
 /// Weft as a relay and as a client among C tor nodes; networks of both, and of each alone.
 fn interop() -> Result<Outcome> {
     check(
-        machine::cargo()
+        cargo()
             .args(["test", "--workspace", "--test", "interop"])
             .args(["--test", "client", "--test", "control"])
             .args(["--test", "networks", "--test", "edges", "--"])
@@ -176,7 +268,7 @@ fn page() -> Result<Outcome> {
         return Ok(Outcome::Skipped("there is no chromium here (see above)"));
     }
     check(
-        machine::cargo()
+        cargo()
             // Of the whole workspace, or dependencies would have other features, and be compiled again.
             .args(["test", "--workspace", "--test", "page", "--"])
             .args(["--nocapture", "--test-threads", "1"]),
@@ -200,7 +292,59 @@ fn seconds(time: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
+
+    #[test]
+    fn a_test_that_cannot_run_is_named_at_the_end() {
+        let report = "b: no tor\na: no data\nb: no tor\n";
+        let said = tests_not_run(report);
+        assert_eq!(
+            said,
+            "Tests not run here, or in part:\n  a: no data\n  b: no tor"
+        );
+        assert_eq!(tests_not_run(""), "Every test of these steps was run.");
+        // xtask depends on no crate of ours.
+        let source = include_str!("../../crates/weft-testing/src/lib.rs");
+        assert!(source.contains(&format!("pub const REPORT: &str = \"{REPORT}\";")));
+    }
+
+    /// The Rust files in a folder and below.
+    fn sources(folder: &Path) -> Vec<PathBuf> {
+        let paths = fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().path());
+        paths
+            .flat_map(|path| match path.is_dir() {
+                true => sources(&path),
+                false => vec![path],
+            })
+            .filter(|path| path.extension().is_some_and(|end| end == "rs"))
+            .collect()
+    }
+
+    /// libtest counts an ignored test, and nobody looks at the count.
+    #[test]
+    fn every_ignored_test_is_run_by_another() {
+        let mut ignored = 0;
+        let folders = ["crates", "tests", "bench"].map(|folder| machine::root().join(folder));
+        for path in folders.iter().flat_map(|folder| sources(folder)) {
+            let text = fs::read_to_string(&path).unwrap();
+            for (_, after) in text
+                .match_indices("#[ignore")
+                .map(|(at, _)| text.split_at(at))
+            {
+                let (_, name) = after.split_once("fn ").unwrap();
+                let (name, _) = name.split_once('(').unwrap();
+                let asked =
+                    text.contains(&format!("::{name}\",")) && text.contains("\"--ignored\"");
+                assert!(asked, "{}: {name} is run by no other test", path.display());
+                ignored += 1;
+            }
+        }
+        assert!(ignored > 0, "the tests of drop_privileges need one");
+    }
 
     /// Who is not named is compiled as dependencies are, which takes longer.
     #[test]

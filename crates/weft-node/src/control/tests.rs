@@ -4,7 +4,7 @@
 use std::net::{IpAddr, TcpListener};
 use std::process::Command as Process;
 use std::sync::{Arc, Mutex};
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use tokio::sync::broadcast;
 use weft_cell::stream_msg::{Answer, AnswerKind, Resolved};
@@ -56,7 +56,9 @@ impl Fake {
             reachable: true,
             exit_policy: None,
             addresses: vec![[192, 0, 2, 1].into()],
-            started: Instant::now(),
+            // Stem takes what GETINFO says from the time before it asks: a node that starts only now has a
+            // negative uptime to it.
+            started: Instant::now().checked_sub(Duration::from_secs(10)).unwrap(),
             max_files: 1024,
             max_queues: 1 << 30,
         };
@@ -676,8 +678,13 @@ fn a_controller_talks_over_a_socket() {
     });
 }
 
-const STEM: &str = r#"
-import sys
+/// Stem, the library that most controllers are written with. The module's name marks the tests that need
+/// it, for `cargo xtask test`, which installs it.
+mod with_stem {
+    use super::*;
+
+    const PROGRAM: &str = r#"
+import os, sys
 from stem.control import Controller, EventType
 port, password = int(sys.argv[1]), sys.argv[2]
 with Controller.from_port(port=port) as c:
@@ -705,7 +712,8 @@ with Controller.from_port(port=port) as c:
     assert c.get_network_status('AA' * 20).nickname == 'guard'
     assert int(c.get_info('traffic/read')) == 1000
     assert c.is_user_traffic_allowed() is not None
-    assert c.get_pid() > 0 and c.get_uptime() >= 0
+    assert c.get_pid() == os.getppid(), c.get_pid()
+    assert c.get_uptime() > 9, c.get_uptime()
     assert c.get_user() is not None
     assert c.is_alive() and c.is_authenticated()
     import queue
@@ -718,19 +726,24 @@ with Controller.from_port(port=port) as c:
 print('stem is content')
 "#;
 
-#[test]
-fn stem_finds_what_it_expects() {
-    let python = |arguments: &[&str]| Process::new("python3").args(arguments).output();
-    if !python(&["-c", "import stem.control"]).is_ok_and(|output| output.status.success()) {
-        eprintln!("skipped: Stem is not installed");
-        return;
+    #[test]
+    fn a_controller_finds_what_it_expects() {
+        let Some(python) = std::env::var_os("WEFT_STEM_PYTHON") else {
+            weft_testing::not_run!(
+                "WEFT_STEM_PYTHON names no Python that has Stem; `cargo xtask test --only stem` makes one"
+            );
+            return;
+        };
+        let hash = hash_password(b"pass word", [3; 8]);
+        let fake = Fake::new(&format!("ControlPort 9051\nHashedControlPassword {hash}\n"));
+        serve(&fake, |port| {
+            let output = Process::new(&python)
+                .args(["-c", PROGRAM, &port.to_string(), "pass word"])
+                .output()
+                .unwrap();
+            let text = String::from_utf8_lossy(&output.stdout).into_owned()
+                + &String::from_utf8_lossy(&output.stderr);
+            assert!(text.contains("stem is content"), "{text}");
+        });
     }
-    let hash = hash_password(b"pass word", [3; 8]);
-    let fake = Fake::new(&format!("ControlPort 9051\nHashedControlPassword {hash}\n"));
-    serve(&fake, |port| {
-        let output = python(&["-c", STEM, &port.to_string(), "pass word"]).unwrap();
-        let text = String::from_utf8_lossy(&output.stdout).into_owned()
-            + &String::from_utf8_lossy(&output.stderr);
-        assert!(text.contains("stem is content"), "{text}");
-    });
 }
