@@ -1,0 +1,36 @@
+//! Whom a relay serves, as far as it can know.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+/// The hop before this relay on a circuit: what a share of a bound belongs to.
+///
+/// Identities cost nothing, so only those that the consensus lists count; addresses cost something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PreviousHop {
+    /// This node: a circuit of its own.
+    Own,
+    /// A relay that the consensus lists, by its RSA identity.
+    Relay([u8; 20]),
+    /// A client, or a relay that the consensus does not list, by the network that
+    /// [`network`] gives.
+    Address(IpAddr),
+}
+
+impl PreviousHop {
+    /// The hop at an address that no listed relay was proven to have.
+    #[must_use]
+    pub fn at(addr: IpAddr) -> Self {
+        Self::Address(network(addr))
+    }
+}
+
+/// The address that stands for all addresses that one client has: an IPv4 address, or the /64 of an
+/// IPv6 address, since whoever has one address of it has the others. An IPv4 address that is mapped
+/// into IPv6 is that IPv4 address.
+#[must_use]
+pub fn network(addr: IpAddr) -> IpAddr {
+    match addr.to_canonical() {
+        IpAddr::V6(addr) => IpAddr::V6(Ipv6Addr::from_bits(addr.to_bits() >> 64 << 64)),
+        addr => addr,
+    }
+}

@@ -1,0 +1,203 @@
+//! Owners that ask for a little, and owners that ask for everything.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+
+use super::*;
+
+type Small = Shares<u8, u8, u32>;
+
+/// One more of an owner's: what gave way.
+fn admit(shares: &mut Small, group: u8, member: u8, bound: usize, item: u32) -> Option<u32> {
+    let admitted = shares.admit(group, member, bound, item).unwrap();
+    admitted.displaced.map(|(_, item)| item)
+}
+
+#[test]
+fn who_is_alone_has_everything_and_keeps_to_the_bound() {
+    let mut shares = Small::default();
+    for item in 0..10 {
+        assert_eq!(admit(&mut shares, 1, 1, 10, item), None);
+    }
+    // The oldest of its own, as long as it is not proven.
+    assert_eq!(admit(&mut shares, 1, 1, 10, 10), Some(0));
+    assert_eq!(shares.len(), 10);
+    assert_eq!(Small::default().admit(1, 1, 0, 7), Err(7));
+}
+
+#[test]
+fn one_who_holds_everything_keeps_nobody_out() {
+    let mut shares = Small::default();
+    for item in 0..10 {
+        let ticket = shares.admit(1, 1, 10, item).unwrap().ticket;
+        shares.prove(ticket);
+    }
+    assert_eq!(shares.admit(1, 1, 10, 99), Err(99), "its own are proven");
+    for item in 0..4 {
+        assert_eq!(admit(&mut shares, 2, 1, 10, 100 + item), Some(item));
+    }
+    assert_eq!((shares.held(1), shares.held(2)), (6, 4));
+    // Equals do not displace each other's proven items, and what is not proven is the asker's own.
+    assert_eq!(admit(&mut shares, 2, 1, 10, 104), Some(4));
+    assert_eq!(admit(&mut shares, 2, 1, 10, 105), Some(100));
+    assert_eq!(shares.admit(1, 1, 10, 99), Err(99));
+    assert_eq!((shares.held(1), shares.held(2)), (5, 5));
+}
+
+#[test]
+fn a_circuit_that_floods_does_not_keep_out_the_others_of_its_previous_hop() {
+    let mut shares = Small::default();
+    admit(&mut shares, 1, 7, 10, 70);
+    for item in 0..50 {
+        admit(&mut shares, 1, 1, 10, item);
+    }
+    assert_eq!(admit(&mut shares, 1, 2, 10, 20), Some(41));
+    assert_eq!(admit(&mut shares, 1, 3, 10, 30), Some(42));
+    assert_eq!(admit(&mut shares, 2, 1, 10, 10), Some(43));
+    let mut served: Vec<u32> = std::iter::from_fn(|| shares.serve()).collect();
+    served.truncate(5);
+    assert_eq!(served, [44, 10, 20, 30, 70], "and each has its turn");
+}
+
+#[test]
+fn a_flood_by_as_many_owners_as_there_are_places_rotates() {
+    let mut shares = Small::default();
+    for owner in 0..10 {
+        admit(&mut shares, owner, 0, 10, owner.into());
+    }
+    // The eldest of the equals gives way to a new one, unless it has proven itself.
+    assert_eq!(admit(&mut shares, 20, 0, 10, 20), Some(0));
+    let ticket = shares.admit(21, 0, 10, 21).unwrap().ticket;
+    shares.prove(ticket);
+    for owner in 30..60 {
+        assert_ne!(admit(&mut shares, owner, 0, 10, owner.into()), Some(21));
+    }
+    assert_eq!(shares.held(21), 1);
+}
+
+#[test]
+fn each_group_is_served_in_turn_and_its_oldest_item_first() {
+    let mut shares = Small::default();
+    for (group, member, item) in [
+        (1, 1, 1),
+        (1, 1, 2),
+        (1, 2, 3),
+        (1, 1, 4),
+        (2, 1, 5),
+        (3, 1, 6),
+    ] {
+        admit(&mut shares, group, member, 100, item);
+    }
+    let served: Vec<u32> = std::iter::from_fn(|| shares.serve()).collect();
+    assert_eq!(served, [1, 5, 6, 3, 2, 4]);
+    assert!(shares.is_empty());
+}
+
+#[test]
+fn an_ipv6_client_is_its_network_and_a_mapped_one_its_ipv4_address() {
+    let at = |text: &str| PreviousHop::at(text.parse().unwrap());
+    assert_eq!(at("2001:db8::1"), at("2001:db8::ffff:2"));
+    assert_ne!(at("2001:db8::1"), at("2001:db8:0:1::1"));
+    assert_eq!(at("::ffff:10.0.0.1"), at("10.0.0.1"));
+    assert_ne!(at("10.0.0.2"), at("10.0.0.1"));
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Op {
+    Admit(u8, u8),
+    Prove(usize),
+    Release(usize),
+    Serve,
+    Bound(usize),
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        12 => (0..6u8, 0..3u8).prop_map(|(group, member)| Op::Admit(group, member)),
+        // One that asks for everything.
+        8 => (0..2u8).prop_map(|member| Op::Admit(0, member)),
+        3 => any::<usize>().prop_map(Op::Prove),
+        4 => any::<usize>().prop_map(Op::Release),
+        2 => Just(Op::Serve),
+        1 => (0..40usize).prop_map(Op::Bound),
+    ]
+}
+
+proptest! {
+    /// Against a plain list: the sum keeps to the bound, everything leaves exactly once, whoever is
+    /// below its fair share is admitted, and whoever is not above its fair share loses nothing but
+    /// to an equal.
+    #[test]
+    fn shares_are_fair_whatever_is_asked(ops in proptest::collection::vec(op(), 1..400)) {
+        let mut shares = Small::default();
+        let mut model: BTreeMap<u32, (u8, u8, Ticket)> = BTreeMap::new();
+        let mut tickets = BTreeSet::new();
+        let (mut bound, mut next) = (20, 0);
+        for op in ops {
+            let held = |model: &BTreeMap<u32, (u8, u8, Ticket)>, group| {
+                model.values().filter(|(of, ..)| *of == group).count()
+            };
+            let pick = |model: &BTreeMap<u32, (u8, u8, Ticket)>, index: usize| {
+                model.iter().nth(index % model.len().max(1)).map(|(item, of)| (*item, of.2))
+            };
+            match op {
+                Op::Bound(new) => bound = new,
+                Op::Admit(group, member) => {
+                    next += 1;
+                    let before = model.len();
+                    let most = (0..6).map(|of| held(&model, of)).max().unwrap();
+                    let mine = held(&model, group);
+                    match shares.admit(group, member, bound, next) {
+                        Ok(Admitted { ticket, displaced }) => {
+                            prop_assert!(tickets.insert(ticket), "a ticket twice");
+                            prop_assert_eq!(displaced.is_some(), before >= bound);
+                            if let Some((ticket, item)) = displaced {
+                                let (of, _, was) = model.remove(&item).expect("left before");
+                                prop_assert_eq!(was, ticket);
+                                prop_assert_eq!(held(&model, of) + 1, most);
+                                prop_assert!(of == group || mine < most);
+                            }
+                            model.insert(next, (group, member, ticket));
+                        }
+                        Err(item) => {
+                            prop_assert_eq!(item, next);
+                            prop_assert!(before >= bound);
+                            prop_assert!(bound == 0 || mine + 1 >= most, "below its share");
+                        }
+                    }
+                    prop_assert!(model.len() <= bound.max(before));
+                }
+                Op::Prove(index) => {
+                    if let Some((_, ticket)) = pick(&model, index) {
+                        shares.prove(ticket);
+                    }
+                }
+                Op::Release(index) => {
+                    if let Some((item, ticket)) = pick(&model, index) {
+                        prop_assert_eq!(shares.get(ticket), Some(&item));
+                        prop_assert_eq!(shares.release(ticket), Some(item));
+                        prop_assert_eq!(shares.release(ticket), None);
+                        model.remove(&item);
+                    }
+                }
+                Op::Serve => {
+                    let served = shares.serve();
+                    prop_assert_eq!(served.is_some(), !model.is_empty());
+                    if let Some(item) = served {
+                        prop_assert!(model.remove(&item).is_some());
+                    }
+                }
+            }
+            prop_assert_eq!(shares.len(), model.len());
+            for group in 0..6 {
+                prop_assert_eq!(shares.held(group), held(&model, group));
+            }
+        }
+        while let Some(item) = shares.serve() {
+            prop_assert!(model.remove(&item).is_some());
+        }
+        prop_assert!(model.is_empty());
+    }
+}
