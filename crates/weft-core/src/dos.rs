@@ -9,14 +9,15 @@
 //!
 //! Decisions are values ([`Verdict`]); the owner carries them out. Addresses of relays do not count:
 //! a connection counts from when it is accepted, and is taken out again when the peer proves to be
-//! a relay ([`Dos::connection_is_relay`]). Unlike in C tor, an IPv6 client is its /64 network, since
+//! a relay that the consensus lists ([`Dos::connection_is_relay`]). Unlike in C tor, an IPv6 client is its /64 network, since
 //! whoever has one address has the others there.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use rand::{RngExt, SeedableRng, rngs::StdRng};
+use weft_share::network;
 
 use crate::bucket::TokenBucket;
 
@@ -234,7 +235,7 @@ impl Dos {
     /// A connection was accepted. If it is allowed, it counts until
     /// [`Dos::connection_closed`] or [`Dos::connection_is_relay`].
     pub fn connection_opened(&mut self, addr: IpAddr, now: Instant) -> Verdict {
-        let addr = client_of(addr);
+        let addr = network(addr);
         if !self.clients.contains_key(&addr) {
             // A client that is not known cannot have done too much.
             if !self.params.any_enabled() {
@@ -285,8 +286,26 @@ impl Dos {
         self.connection_gone(addr, 1, now);
     }
 
+    /// An open connection that counted as a relay's is a client's from now on: the consensus does not
+    /// list the relay any more. It stays open, however many the address has.
+    pub fn connection_is_client(&mut self, addr: IpAddr, now: Instant) {
+        let addr = network(addr);
+        if !self.clients.contains_key(&addr) {
+            if !self.params.any_enabled() {
+                return;
+            }
+            if !self.has_room(now) {
+                self.counts.untracked += 1;
+                return;
+            }
+        }
+        let client = self.clients.entry(addr);
+        let client = client.or_insert_with(|| Client::new(&self.params, now));
+        client.concurrent = client.concurrent.saturating_add(1);
+    }
+
     fn connection_gone(&mut self, addr: IpAddr, connects_given_back: u64, now: Instant) {
-        let addr = client_of(addr);
+        let addr = network(addr);
         if let Some(client) = self.clients.get_mut(&addr) {
             client.concurrent = client.concurrent.saturating_sub(1);
             client.connects.give_back(connects_given_back);
@@ -301,7 +320,7 @@ impl Dos {
         if !self.params.circuit_creation_enabled {
             return Verdict::Allow;
         }
-        let Some(client) = self.clients.get_mut(&client_of(addr)) else {
+        let Some(client) = self.clients.get_mut(&network(addr)) else {
             return Verdict::Allow;
         };
         // Also while it is marked: whoever goes on stays marked.
@@ -328,7 +347,7 @@ impl Dos {
         if !self.params.circuit_creation_enabled || limit == 0 {
             return;
         }
-        let Some(client) = self.clients.get_mut(&client_of(addr)) else {
+        let Some(client) = self.clients.get_mut(&network(addr)) else {
             return;
         };
         if is_marked(client.circuits_refused_until, now) {
@@ -366,14 +385,6 @@ impl Dos {
             });
         }
         self.clients.len() < MAX_CLIENTS
-    }
-}
-
-/// The address that stands for a client: an IPv4 address, or the /64 of an IPv6 address.
-fn client_of(addr: IpAddr) -> IpAddr {
-    match addr.to_canonical() {
-        IpAddr::V6(addr) => IpAddr::V6(Ipv6Addr::from_bits(addr.to_bits() >> 64 << 64)),
-        addr => addr,
     }
 }
 

@@ -118,13 +118,15 @@ impl Workers {
         self.workers.iter().map(|worker| worker.counts).collect()
     }
 
-    /// Hands an onionskin to the worker with the fewest. False: every ring is full.
+    /// Hands an onionskin that arrived at this time to the worker with the fewest. False: every ring
+    /// is full.
     pub fn submit(
         &mut self,
         half: HalfAddr,
         request: CreateRequest,
         keys: &OnionKeys,
         params: &ReplyParams,
+        since: Instant,
     ) -> bool {
         let fewest = |worker: &&mut Worker| worker.counts.pending;
         let Some(worker) = self.workers.iter_mut().min_by_key(fewest) else {
@@ -135,7 +137,7 @@ impl Workers {
             request,
             keys: keys.clone(),
             params: params.clone(),
-            since: Instant::now(),
+            since,
         };
         if worker.jobs.try_push(job).is_err() {
             return false;

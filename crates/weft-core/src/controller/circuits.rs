@@ -1,21 +1,18 @@
-//! Circuits of others: CREATEs, extensions to other relays, and where rendezvous meet.
+//! Circuits of others: CREATEs, and extensions to other relays.
 
+use std::net::SocketAddr;
 use std::time::Instant;
 
 use rand::RngExt as _;
 use weft_cell::circ_msg::CreateRequest;
 use weft_cell::reason::DestroyReason;
+use weft_share::PreviousHop;
 
 use super::connections::State;
-use super::onionskins::OnionskinKind;
+use super::onionskins::{Create, Room};
 use super::{Action, Notice, RelayController};
 use crate::address::{ConnectionId, HalfAddr};
 use crate::message::{ExtendRequest, FromController, Requester};
-
-/// Circuits that may wait for one connection to come up.
-const MAX_WAITING_EXTENDS: usize = 1024;
-/// Rendezvous cookies kept at most.
-const MAX_COOKIES: usize = 65536;
 
 impl RelayController {
     pub(super) fn on_create(
@@ -25,43 +22,70 @@ impl RelayController {
         request: CreateRequest,
         now: Instant,
     ) {
-        let client = self
-            .connections
-            .get(connection)
-            .filter(|connection| connection.is_client())
-            .map(|connection| connection.addr.ip());
-        if let Some(addr) = client
+        let hop = self.previous_hop(connection);
+        let found = self.connections.get(connection);
+        let by_relay = found.is_some_and(|found| !found.is_client(&self.network));
+        if let Some(addr) = found.filter(|_| !by_relay).map(|found| found.addr.ip())
             && !self.dos.circuit_created(addr, now).is_allowed()
         {
             self.counts.circuits_refused_dos += 1;
             self.refuse_create(half, DestroyReason::RESOURCELIMIT);
             return;
         }
-        let connection = self.connections.get(connection);
-        let by_relay = connection.is_some_and(|connection| !connection.is_client());
-        let count = self.counts.relay_onionskins.of(&request);
-        let count = count.filter(|_| by_relay);
-        let kind = OnionskinKind::of(&request);
+        let create = Create {
+            half,
+            request,
+            by_relay,
+            since: now,
+        };
         let params = &self.params;
-        let (workers, most) = (params.workers, params.max_onionskins);
-        if !self
-            .onionskins
-            .has_room(kind, workers, most, params.max_onion_delay)
+        let room = Room {
+            workers: params.workers,
+            most: params.max_onionskins,
+            delay: params.max_onion_delay,
+        };
+        let dropped = match self.onionskins.admit(hop, create, room) {
+            Ok(displaced) => displaced,
+            Err(refused) => Some(refused),
+        };
+        if let Some(Create {
+            half,
+            request,
+            by_relay,
+            ..
+        }) = dropped
         {
-            if let Some(count) = count {
+            let count = self.counts.relay_onionskins.of(&request);
+            if let Some(count) = count.filter(|_| by_relay) {
                 count.dropped += 1;
             }
             self.counts.onionskins_dropped += 1;
             self.notice(Notice::OnionskinOverload);
             self.refuse_create(half, DestroyReason::RESOURCELIMIT);
-            return;
         }
-        if let Some(count) = count {
-            count.processed += 1;
+        self.feed_workers();
+    }
+
+    /// Gives the workers what they take.
+    pub(super) fn feed_workers(&mut self) {
+        while let Some(create) = self.onionskins.next(self.params.workers) {
+            let Create {
+                half,
+                request,
+                by_relay,
+                since,
+            } = create;
+            let count = self.counts.relay_onionskins.of(&request);
+            if let Some(count) = count.filter(|_| by_relay) {
+                count.processed += 1;
+            }
+            self.counts.onionskins += 1;
+            self.actions.push_back(Action::Onionskin {
+                half,
+                request,
+                since,
+            });
         }
-        self.onionskins.add(kind);
-        self.counts.onionskins += 1;
-        self.actions.push_back(Action::Onionskin { half, request });
     }
 
     fn refuse_create(&mut self, half: HalfAddr, reason: DestroyReason) {
@@ -75,50 +99,91 @@ impl RelayController {
             return;
         }
         self.counts.extends_waited += 1;
-        if let Some(waiting) = self.connections.waiting_for(&request) {
-            if waiting.len() < MAX_WAITING_EXTENDS {
-                waiting.push(request);
-            } else {
-                self.extend_failed(&request, DestroyReason::RESOURCELIMIT);
-            }
-            return;
+        let (rsa, hop) = (request.rsa, self.requester_hop(&request));
+        // What the consensus lists is looked for where it lists it, whatever else is named.
+        let listed = |addr: &&SocketAddr| self.network.lists_at(&rsa, addr);
+        let mut addrs: Vec<_> = request.addrs.iter().filter(listed).copied().collect();
+        let is_listed = !addrs.is_empty();
+        if !is_listed {
+            addrs.clone_from(&request.addrs);
         }
-        // Clients can ask for connections that lead nowhere: these leave room for others.
-        let most_opening = self.params.max_connections / 4;
-        if self.open_files() >= self.params.max_connections
-            || !self.connections.may_connect(&request.rsa, most_opening)
-        {
-            self.counts.refused_full += 1;
-            self.extend_failed(&request, DestroyReason::RESOURCELIMIT);
-            return;
+        if let Some(connection) = self.connections.opening.find(rsa, &addrs) {
+            return self.wait_for(connection, hop, request);
         }
         // IPv4 or IPv6 at random when both are given, as C tor.
-        let choice = self.rng.random_range(0..request.addrs.len().max(1));
-        let Some(addr) = request.addrs.get(choice).copied() else {
+        let choice = self.rng.random_range(0..addrs.len().max(1));
+        let Some(addr) = addrs.get(choice).copied() else {
             self.extend_failed(&request, DestroyReason::CONNECTFAILED);
             return;
         };
+        let Some(connection) = self.start_connecting((rsa, addr), is_listed, hop, now) else {
+            self.counts.refused_full += 1;
+            self.extend_failed(&request, DestroyReason::RESOURCELIMIT);
+            return;
+        };
+        self.wait_for(connection, hop, request);
+    }
+
+    /// Opens a connection, if there is room for it.
+    fn start_connecting(
+        &mut self,
+        (rsa, addr): ([u8; 20], SocketAddr),
+        is_listed: bool,
+        hop: PreviousHop,
+        now: Instant,
+    ) -> Option<ConnectionId> {
+        let connection = self.connections.fresh_id();
+        if is_listed {
+            if self.open_files() >= self.params.max_connections {
+                return None;
+            }
+            self.connections
+                .opening
+                .start_listed(connection, (rsa, addr));
+        } else {
+            // Clients can ask for connections that lead nowhere: these leave room for others.
+            let bound = match self.is_full() {
+                true => self.connections.opening.unlisted(),
+                false => self.params.max_connections / 4,
+            };
+            let opening = &mut self.connections.opening;
+            let displaced = opening.start(connection, (rsa, addr), hop, bound)?;
+            for other in displaced.connections {
+                self.counts.connections_displaced += 1;
+                self.close_connection(other);
+            }
+            for request in displaced.extensions {
+                self.extend_failed(&request, DestroyReason::RESOURCELIMIT);
+            }
+        }
         self.counts.connected += 1;
         *self.counts.booked.of(false, addr.ip()) += 1;
         let thread = self.placement.place();
-        let (rsa, ed25519) = (request.rsa, request.ed25519);
-        let connection = self.connections.add(
-            thread,
-            addr,
-            State::Connecting {
-                rsa,
-                ed25519,
-                waiting: vec![request],
-            },
-            now,
-        );
+        let state = State::Connecting { rsa };
+        self.connections.add(connection, thread, addr, state, now);
         self.actions.push_back(Action::Connect {
             connection,
             thread,
             addr,
             rsa,
-            ed25519,
         });
+        Some(connection)
+    }
+
+    /// Has an extension wait for a connection that is being opened.
+    fn wait_for(&mut self, connection: ConnectionId, hop: PreviousHop, request: ExtendRequest) {
+        if let Some(other) = self.connections.opening.wait(connection, hop, request) {
+            self.counts.extends_displaced += 1;
+            self.extend_failed(&other, DestroyReason::RESOURCELIMIT);
+        }
+    }
+
+    /// The hop whose share an extension is part of.
+    fn requester_hop(&self, request: &ExtendRequest) -> PreviousHop {
+        match request.from {
+            Requester::Half { connection, .. } => self.previous_hop(connection),
+            Requester::Origin(_) => PreviousHop::Own,
+        }
     }
 
     /// Tells the thread that owns a link to make the far half of an extension.
@@ -138,7 +203,9 @@ impl RelayController {
     pub(super) fn extend_failed(&mut self, request: &ExtendRequest, reason: DestroyReason) {
         self.counts.extends_failed += 1;
         match request.from {
-            Requester::Half { half, extension } => self.send(
+            Requester::Half {
+                half, extension, ..
+            } => self.send(
                 half.thread,
                 FromController::ExtendFailed {
                     half,
@@ -147,54 +214,6 @@ impl RelayController {
                 },
             ),
             Requester::Origin(circuit) => self.origin_failed(circuit, reason),
-        }
-    }
-
-    // ---- rendezvous (rend-spec-v3 4.1) ----
-
-    pub(super) fn on_establish_rendezvous(
-        &mut self,
-        half: HalfAddr,
-        connection: ConnectionId,
-        cookie: [u8; 20],
-    ) {
-        let from_client = self
-            .connections
-            .get(connection)
-            .is_some_and(|connection| connection.is_client());
-        if from_client && !self.dos.single_hop_rendezvous().is_allowed() {
-            // No answer, as in C tor: such a client shall wait until it gives up.
-            return;
-        }
-        if self.cookies.contains_key(&cookie) {
-            self.counts.cookies_taken += 1;
-            self.close_half(half, DestroyReason::PROTOCOL);
-        } else if self.cookies.len() >= MAX_COOKIES {
-            self.close_half(half, DestroyReason::RESOURCELIMIT);
-        } else {
-            self.cookies.insert(cookie, half);
-            self.cookie_of.insert(half, cookie);
-            self.send(half.thread, FromController::RendezvousEstablished { half });
-        }
-    }
-
-    pub(super) fn on_rendezvous(&mut self, half: HalfAddr, cookie: [u8; 20], handshake: Vec<u8>) {
-        match self.cookies.remove(&cookie) {
-            Some(with) => {
-                self.cookie_of.remove(&with);
-                self.send(
-                    half.thread,
-                    FromController::Splice {
-                        half,
-                        with,
-                        handshake,
-                    },
-                );
-            }
-            None => {
-                self.counts.cookies_unknown += 1;
-                self.close_half(half, DestroyReason::PROTOCOL);
-            }
         }
     }
 

@@ -2,35 +2,34 @@
 //! several to one relay serves the next circuit (tor-spec 2, C tor's `channel_get_for_extend`).
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use crate::address::{ConnectionId, ThreadId};
 use crate::message::ExtendRequest;
 
 use super::ConnectionCounts;
+use super::network::Network;
+use super::opening::{Opening, Served};
 
 /// A connection this old takes no new circuits, so that its keys come to an end: C tor's
 /// `TIME_BEFORE_OR_CONN_IS_TOO_OLD`.
 const TOO_OLD: Duration = Duration::from_secs(7 * 24 * 3600);
-
-/// Connections to one identity that may be opened at once: a client chooses the addresses and the
-/// ed25519 identities that tell them apart.
-const CONNECTING_PER_RELAY: usize = 8;
 
 /// How far a connection has come.
 #[derive(Debug)]
 pub(super) enum State {
     /// A listener took it; nothing is known of the peer.
     Accepted,
-    /// We are opening it, for these circuits.
+    /// We are opening it.
     Connecting {
         /// The RSA identity that it must lead to.
         rsa: [u8; 20],
-        /// The ed25519 identity, if a client named it.
-        ed25519: Option<[u8; 32]>,
-        /// Extensions that wait for it.
-        waiting: Vec<ExtendRequest>,
+    },
+    /// The same, and it gave way to another one: it is to be closed.
+    Displaced {
+        /// The RSA identity that it was to lead to.
+        rsa: [u8; 20],
     },
     /// Open; the peer did not authenticate.
     Client,
@@ -63,9 +62,13 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Whether the peer is a client, as far as is known.
-    pub(super) fn is_client(&self) -> bool {
-        matches!(self.state, State::Client | State::Accepted)
+    /// Whether the peer is a client, as far as is known: a relay is what the consensus lists.
+    pub(super) fn is_client(&self, network: &Network) -> bool {
+        match &self.state {
+            State::Client | State::Accepted => true,
+            State::Relay { rsa, .. } => !network.is_relay(rsa),
+            State::Connecting { .. } | State::Displaced { .. } => false,
+        }
     }
 }
 
@@ -91,10 +94,8 @@ pub(super) struct Connections {
     all: BTreeMap<ConnectionId, Connection>,
     /// Open connections to relays by RSA identity, oldest first.
     relays: BTreeMap<[u8; 20], Vec<ConnectionId>>,
-    /// Connections being opened by the RSA identity wanted, oldest first.
-    connecting: BTreeMap<[u8; 20], Vec<ConnectionId>>,
-    /// How many these are.
-    opening: usize,
+    /// Connections that are being opened, and who waits for them.
+    pub(super) opening: Opening,
     /// How many there are of each kind.
     open: ConnectionCounts,
 }
@@ -125,12 +126,7 @@ impl Connections {
         self.relays.contains_key(rsa)
     }
 
-    /// Whether one more connection to this relay may be opened, when `most` may be in all.
-    pub(super) fn may_connect(&self, rsa: &[u8; 20], most: usize) -> bool {
-        self.opening < most && self.connecting.get(rsa).map_or(0, Vec::len) < CONNECTING_PER_RELAY
-    }
-
-    /// An identifier for something that is no link.
+    /// An identifier.
     pub(super) fn fresh_id(&mut self) -> ConnectionId {
         self.last_id += 1;
         ConnectionId(self.last_id)
@@ -139,16 +135,12 @@ impl Connections {
     /// Books a new connection.
     pub(super) fn add(
         &mut self,
+        id: ConnectionId,
         thread: ThreadId,
         addr: SocketAddr,
         state: State,
         now: Instant,
-    ) -> ConnectionId {
-        let id = self.fresh_id();
-        if let State::Connecting { rsa, .. } = &state {
-            self.connecting.entry(*rsa).or_default().push(id);
-            self.opening += 1;
-        }
+    ) {
         let accepted = matches!(state, State::Accepted);
         *self.open.of(accepted, addr.ip()) += 1;
         self.all.insert(
@@ -162,7 +154,6 @@ impl Connections {
                 counted_for_dos: accepted,
             },
         );
-        id
     }
 
     /// A connection opened, and its peer is a client.
@@ -172,57 +163,54 @@ impl Connections {
         }
     }
 
-    /// A connection opened, and its peer is a relay. Returns the extensions that it can serve:
-    /// those that waited for it, and those that waited for another connection to the same relay.
+    /// A connection opened, and its peer proved to be this relay. Returns the extensions that waited
+    /// for it, or for another connection to the same relay.
     pub(super) fn opened_by_relay(
         &mut self,
         id: ConnectionId,
         rsa: [u8; 20],
         ed25519: [u8; 32],
         canonical: bool,
-    ) -> Vec<ExtendRequest> {
+    ) -> Served {
         let Some(connection) = self.all.get_mut(&id) else {
-            return Vec::new();
+            return Served::default();
         };
-        let previous = std::mem::replace(
-            &mut connection.state,
-            State::Relay {
-                rsa,
-                ed25519,
-                canonical,
-            },
-        );
-        connection.counted_for_dos = false;
-        let mut served = Vec::new();
-        if let State::Connecting {
-            rsa: wanted,
-            waiting,
-            ..
-        } = previous
-        {
-            forget(&mut self.connecting, wanted, id);
-            self.opening = self.opening.saturating_sub(1);
-            served.extend(waiting);
-        }
+        connection.state = State::Relay {
+            rsa,
+            ed25519,
+            canonical,
+        };
         self.relays.entry(rsa).or_default().push(id);
-        if canonical {
-            for other in self.connecting.get(&rsa).into_iter().flatten() {
-                if let Some(Connection {
-                    state:
-                        State::Connecting {
-                            ed25519: wanted,
-                            waiting,
-                            ..
-                        },
-                    ..
-                }) = self.all.get_mut(other)
-                    && wanted.is_none_or(|wanted| wanted == ed25519)
-                {
-                    served.append(waiting);
-                }
+        self.opening.opened(id, rsa, ed25519, canonical)
+    }
+
+    /// A connection gives way to another one. The thread that owns it, unless it is over already.
+    pub(super) fn displaced(&mut self, id: ConnectionId) -> Option<ThreadId> {
+        let connection = self.all.get_mut(&id)?;
+        if let State::Connecting { rsa } = connection.state {
+            connection.state = State::Displaced { rsa };
+        }
+        Some(connection.thread)
+    }
+
+    /// Charges the addresses of those accepted connections whose peers are no relays, and no others.
+    /// The address of each for which that is new, and whether it is charged.
+    pub(super) fn charge(&mut self, network: &Network) -> Vec<(IpAddr, bool)> {
+        let mut changed = Vec::new();
+        for connection in self.all.values_mut().filter(|one| one.accepted) {
+            let charged = connection.is_client(network);
+            if std::mem::replace(&mut connection.counted_for_dos, charged) != charged {
+                changed.push((connection.addr.ip(), charged));
             }
         }
-        served
+        changed
+    }
+
+    /// Notes that an accepted connection's address is not charged for it any more. False: it was not.
+    pub(super) fn discharge(&mut self, id: ConnectionId) -> bool {
+        self.all
+            .get_mut(&id)
+            .is_some_and(|one| std::mem::take(&mut one.counted_for_dos))
     }
 
     /// Strikes a connection out.
@@ -231,20 +219,12 @@ impl Connections {
         *self.open.of(connection.accepted, connection.addr.ip()) -= 1;
         let opened_to = match &connection.state {
             State::Relay { rsa, .. } if !connection.accepted => Some((*rsa, true)),
-            State::Connecting { rsa, .. } => Some((*rsa, false)),
+            State::Connecting { rsa } | State::Displaced { rsa } => Some((*rsa, false)),
             _ => None,
         };
-        let mut waiting = Vec::new();
-        match connection.state {
-            State::Relay { rsa, .. } => forget(&mut self.relays, rsa, id),
-            State::Connecting {
-                rsa, waiting: left, ..
-            } => {
-                forget(&mut self.connecting, rsa, id);
-                self.opening = self.opening.saturating_sub(1);
-                waiting = left;
-            }
-            State::Accepted | State::Client => {}
+        let waiting = self.opening.remove(id);
+        if let State::Relay { rsa, .. } = connection.state {
+            forget(&mut self.relays, rsa, id);
         }
         Some(Closed {
             addr: connection.addr,
@@ -283,29 +263,6 @@ impl Connections {
             }
         }
         best.map(|(_, id)| id)
-    }
-
-    /// The list to wait in, if a connection to the right relay is being opened already.
-    pub(super) fn waiting_for(
-        &mut self,
-        request: &ExtendRequest,
-    ) -> Option<&mut Vec<ExtendRequest>> {
-        let id = self
-            .connecting
-            .get(&request.rsa)?
-            .iter()
-            .copied()
-            .find(|id| {
-                self.all.get(id).is_some_and(|connection| {
-                    matches!(&connection.state, State::Connecting { ed25519, .. }
-                        if *ed25519 == request.ed25519)
-                        && request.addrs.contains(&connection.addr)
-                })
-            })?;
-        match &mut self.all.get_mut(&id)?.state {
-            State::Connecting { waiting, .. } => Some(waiting),
-            _ => None,
-        }
     }
 }
 

@@ -17,7 +17,7 @@ pub struct Counts {
     pub refused_dos: u64,
     /// CREATEs handed to the workers.
     pub onionskins: u64,
-    /// CREATEs refused because too many waited.
+    /// CREATEs refused because too many waited, or because they gave way to those of another hop.
     pub onionskins_dropped: u64,
     /// Those of relays alone, by handshake. Clients' are left out, as in C tor, so that counters
     /// that others may see tell less about them.
@@ -36,6 +36,13 @@ pub struct Counts {
     pub extends_failed: u64,
     /// ESTABLISH_RENDEZVOUS with a cookie that is kept already.
     pub cookies_taken: u64,
+    /// Rendezvous cookies that gave way to those of another hop, or found no room.
+    pub cookies_displaced: u64,
+    /// Connections to addresses that are not listed, that gave way while they were being opened or
+    /// found no room.
+    pub connections_displaced: u64,
+    /// Extensions that gave way while they waited for a connection.
+    pub extends_displaced: u64,
     /// RENDEZVOUS1 with a cookie that nobody has.
     pub cookies_unknown: u64,
     /// Times that memory was freed.

@@ -9,11 +9,14 @@
 mod circuits;
 mod connections;
 mod counts;
+mod network;
 mod onionskins;
+mod opening;
 mod origins;
+mod rendezvous;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use rand::rngs::StdRng;
@@ -21,6 +24,7 @@ use rand::{RngExt as _, SeedableRng as _};
 use weft_cell::circ_msg::{CreateReply, CreateRequest};
 use weft_cell::reason::DestroyReason;
 use weft_crypto::HopKeys;
+use weft_share::PreviousHop;
 
 use crate::address::{ConnectionId, HalfAddr, StreamAddr, ThreadId};
 use crate::dos::{Dos, DosParams};
@@ -31,10 +35,16 @@ use crate::message::{FromController, Report, StreamRequest, ToController, Totals
 use crate::origin::{LinkState, OriginEvent};
 
 use connections::{Connections, State};
+use network::Network;
 use onionskins::Onionskins;
+use rendezvous::Rendezvous;
 
 pub use counts::{ConnectionCounts, Counts, FamilyCounts, Handled, HandshakeCounts};
 pub use onionskins::OnionskinKind;
+
+/// One in so many of all connections may only lead to addresses that the consensus lists, so that
+/// circuits can be extended to relays however many connections others have.
+const LISTED_PART: usize = 16;
 
 /// What the controller follows: torrc and consensus, boiled down.
 #[derive(Clone, Debug)]
@@ -71,10 +81,9 @@ pub enum Action {
         thread: ThreadId,
         /// Where to.
         addr: SocketAddr,
-        /// The RSA identity that the peer must prove.
+        /// The RSA identity that the peer must prove. Circuits that also name an ed25519 identity get
+        /// this connection only if the peer proves that one, too.
         rsa: [u8; 20],
-        /// The ed25519 identity that the peer must prove, if known.
-        ed25519: Option<[u8; 32]>,
     },
     /// Answer an onionskin off the cell path, then call
     /// [`onionskin_answered`](RelayController::onionskin_answered).
@@ -83,6 +92,8 @@ pub enum Action {
         half: HalfAddr,
         /// The onionskin.
         request: CreateRequest,
+        /// When it arrived.
+        since: Instant,
     },
     /// A circuit asks for a stream: decide, and answer it by
     /// [`refuse_stream`](RelayController::refuse_stream), [`resolved`](RelayController::resolved) or
@@ -151,13 +162,13 @@ pub struct RelayController {
     placement: Placement,
     /// The threads' latest reports.
     reports: Vec<Option<Report>>,
+    /// What the consensus lists.
+    network: Network,
     /// Who waits where for a rendezvous.
-    cookies: BTreeMap<[u8; 20], HalfAddr>,
-    /// The same, the other way round.
-    cookie_of: BTreeMap<HalfAddr, [u8; 20]>,
+    rendezvous: Rendezvous,
     /// Defences.
     dos: Dos,
-    /// Onionskins with the workers.
+    /// Onionskins that are not answered yet.
     onionskins: Onionskins,
     /// Circuits and streams that end here.
     origins: origins::Origins,
@@ -180,8 +191,8 @@ impl RelayController {
             connections: Connections::default(),
             placement: Placement::new(threads),
             reports: (0..threads).map(|_| None).collect(),
-            cookies: BTreeMap::new(),
-            cookie_of: BTreeMap::new(),
+            network: Network::default(),
+            rendezvous: Rendezvous::default(),
             dos: Dos::new(params.dos.clone(), rng.random(), now),
             onionskins: Onionskins::default(),
             origins: origins::Origins::default(),
@@ -207,7 +218,7 @@ impl RelayController {
     /// A listener accepted a connection. `None`: close it at once. Otherwise give it to the
     /// thread under this identifier.
     pub fn accepted(&mut self, peer: SocketAddr, now: Instant) -> Option<(ConnectionId, ThreadId)> {
-        if self.open_files() >= self.params.max_connections {
+        if self.is_full() {
             self.counts.refused_full += 1;
             *self.counts.refused.of(peer.ip()) += 1;
             return None;
@@ -220,7 +231,8 @@ impl RelayController {
         self.counts.accepted += 1;
         *self.counts.booked.of(true, peer.ip()) += 1;
         let thread = self.placement.place();
-        let id = self.connections.add(thread, peer, State::Accepted, now);
+        let id = self.connections.fresh_id();
+        self.connections.add(id, thread, peer, State::Accepted, now);
         Some((id, thread))
     }
 
@@ -257,11 +269,7 @@ impl RelayController {
                 connection,
                 cookie,
             } => self.on_establish_rendezvous(half, connection, cookie),
-            ToController::RendezvousGone { half } => {
-                if let Some(cookie) = self.cookie_of.remove(&half) {
-                    self.cookies.remove(&cookie);
-                }
-            }
+            ToController::RendezvousGone { half } => self.on_rendezvous_gone(half),
             ToController::Rendezvous {
                 half,
                 cookie,
@@ -269,7 +277,7 @@ impl RelayController {
             } => self.on_rendezvous(half, cookie, handshake),
             ToController::QueueOverflowed { connection } => {
                 let client = self.connections.get(connection);
-                if let Some(client) = client.filter(|connection| connection.is_client()) {
+                if let Some(client) = client.filter(|found| found.is_client(&self.network)) {
                     self.dos.queue_overflowed(client.addr.ip(), now);
                 }
             }
@@ -287,6 +295,7 @@ impl RelayController {
         answer: Result<(CreateReply, Box<HopKeys>, Option<u8>), DestroyReason>,
     ) {
         self.onionskins.done(kind, spent.filter(|_| answer.is_ok()));
+        self.feed_workers();
         let message = match answer {
             Ok((reply, keys, sendme_inc)) => FromController::Created {
                 half,
@@ -297,6 +306,50 @@ impl RelayController {
             Err(reason) => FromController::CreateRefused { half, reason },
         };
         self.send(half.thread, message);
+    }
+
+    /// Follows a new consensus: the relays that it lists, with their addresses. Links that are open are
+    /// judged by it, too.
+    pub fn set_relays(&mut self, relays: BTreeMap<[u8; 20], Vec<SocketAddr>>, now: Instant) {
+        self.network = Network::new(relays);
+        for (addr, charged) in self.connections.charge(&self.network) {
+            match charged {
+                true => self.dos.connection_is_client(addr, now),
+                false => self.dos.connection_is_relay(addr, now),
+            }
+        }
+    }
+
+    /// The hop whose share everything is part of that comes by a connection.
+    pub fn previous_hop(&self, connection: ConnectionId) -> PreviousHop {
+        let Some(connection) = self.connections.get(connection) else {
+            // It is gone, and so are its circuits.
+            return PreviousHop::at(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+        };
+        match &connection.state {
+            State::Relay { rsa, .. } if self.network.lists(rsa) => PreviousHop::Relay(*rsa),
+            _ => PreviousHop::at(connection.addr.ip()),
+        }
+    }
+
+    /// Whether the peer of a connection is a client, or a relay that the consensus does not list.
+    fn is_client(&self, connection: ConnectionId) -> bool {
+        let found = self.connections.get(connection);
+        found.is_some_and(|connection| connection.is_client(&self.network))
+    }
+
+    /// Whether nothing is opened or accepted any more but connections to addresses that the consensus
+    /// lists, which have a part of the bound to themselves.
+    fn is_full(&self) -> bool {
+        let most = self.params.max_connections;
+        self.open_files() >= most - most / LISTED_PART
+    }
+
+    /// Has a connection closed that gave way to another one.
+    fn close_connection(&mut self, connection: ConnectionId) {
+        if let Some(thread) = self.connections.displaced(connection) {
+            self.send(thread, FromController::CloseLink { connection });
+        }
     }
 
     /// Tells every thread to refuse new circuits.
@@ -334,7 +387,7 @@ impl RelayController {
         };
         let rsa = match &connection.state {
             State::Relay { rsa, .. } => Some(*rsa),
-            State::Accepted | State::Connecting { .. } | State::Client => None,
+            _ => None,
         };
         (rsa, Some(connection.addr.ip()))
     }
@@ -359,9 +412,14 @@ impl RelayController {
         self.connections.open()
     }
 
-    /// Onionskins that the workers have.
+    /// Onionskins that are not answered yet.
     pub fn onionskins(&self) -> usize {
         self.onionskins.len()
+    }
+
+    /// Onionskins that the workers do not have yet.
+    pub fn onionskins_queued(&self) -> usize {
+        self.onionskins.queued()
     }
 
     /// Counters since the start.
@@ -404,19 +462,26 @@ impl RelayController {
         };
         let addr = connection.addr;
         let accepted = connection.accepted;
+        if let State::Displaced { .. } = connection.state {
+            // It is told to close.
+            return;
+        }
         let PeerIdentity::Relay { rsa, ed25519 } = peer else {
             self.connections.opened_by_client(id);
             return;
         };
-        if accepted {
+        if accepted && self.network.is_relay(rsa) && self.connections.discharge(id) {
             // A relay that proved itself is not counted against its address' clients.
             self.dos.connection_is_relay(addr.ip(), now);
         }
-        let waiting = self
+        let served = self
             .connections
             .opened_by_relay(id, *rsa, *ed25519, canonical);
-        for request in waiting {
+        for request in served.join {
             self.join(id, request);
+        }
+        for request in served.mistaken {
+            self.extend_failed(&request, DestroyReason::OR_IDENTITY);
         }
         if !accepted {
             self.link_changed(id, *rsa, addr, LinkState::Connected);

@@ -1,10 +1,20 @@
-//! Onionskins with the workers: how many of each kind, what one costs, and whether another can be
-//! answered in time (C tor: onion_queue.c, `have_room_for_onionskin`; cpuworker.c,
+//! Onionskins that wait: how many of each kind, what one costs, and whether another can be answered
+//! in time (C tor: onion_queue.c, `have_room_for_onionskin`; cpuworker.c,
 //! `estimated_usec_for_onionskins`).
+//!
+//! The workers have as many as keep them busy. The others wait here, where those of each previous hop
+//! have their turn, and the hop with most of them gives way when there are too many.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use weft_cell::circ_msg::{CreateRequest, handshake_type};
+use weft_share::{PreviousHop, Shares};
+
+use crate::address::HalfAddr;
+
+/// Onionskins that each worker has at most: a few milliseconds' work, eight of the batches that it
+/// answers together, so that it need not wait for more.
+const WITH_WORKER: usize = 64;
 
 /// Onionskins of a kind that may wait in any case, as in C tor.
 const ALWAYS: usize = 50;
@@ -76,12 +86,39 @@ impl Cost {
     }
 }
 
+/// An onionskin that waits for the workers.
+#[derive(Debug)]
+pub(super) struct Create {
+    /// The half that waits for its answer.
+    pub(super) half: HalfAddr,
+    /// The onionskin.
+    pub(super) request: CreateRequest,
+    /// A relay sent it.
+    pub(super) by_relay: bool,
+    /// When it arrived.
+    pub(super) since: Instant,
+}
+
+/// How many onionskins may wait.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Room {
+    /// The workers that answer them.
+    pub(super) workers: usize,
+    /// However fast these are, so many.
+    pub(super) most: usize,
+    /// How long the last may have to wait.
+    pub(super) delay: Duration,
+}
+
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Onionskins {
     fast: (usize, Cost),
     ntor: (usize, Cost),
     ntor_v3: (usize, Cost),
+    waiting: Shares<PreviousHop, (), Create>,
+    /// How many the workers have.
+    with_workers: usize,
 }
 
 impl Onionskins {
@@ -106,6 +143,11 @@ impl Onionskins {
         self.fast.0 + self.ntor.0 + self.ntor_v3.0
     }
 
+    /// How many the workers do not have yet.
+    pub(super) fn queued(&self) -> usize {
+        self.waiting.len()
+    }
+
     /// How long this many workers will take for all of them.
     fn delay(&self, workers: usize) -> Duration {
         let all: Duration = OnionskinKind::ALL
@@ -119,55 +161,107 @@ impl Onionskins {
         all / u32::try_from(workers.max(1)).unwrap_or(u32::MAX)
     }
 
-    /// Whether another one may wait, where there may be `most` and the last may wait for `delay`.
-    pub(super) fn has_room(
-        &self,
-        kind: OnionskinKind,
-        workers: usize,
-        most: usize,
-        delay: Duration,
-    ) -> bool {
-        self.len() < most && (self.kind(kind).0 < ALWAYS || self.delay(workers) <= delay)
+    /// Whether another one may wait.
+    fn has_room(&self, kind: OnionskinKind, room: Room) -> bool {
+        self.len() < room.most
+            && (self.kind(kind).0 < ALWAYS || self.delay(room.workers) <= room.delay)
     }
 
-    /// One goes to the workers.
-    pub(super) fn add(&mut self, kind: OnionskinKind) {
+    /// Has one wait. The one that gives way to it, if there is no room.
+    ///
+    /// # Errors
+    /// None does: those that wait are answered by the workers already, or there is no share for it.
+    pub(super) fn admit(
+        &mut self,
+        hop: PreviousHop,
+        create: Create,
+        room: Room,
+    ) -> Result<Option<Create>, Create> {
+        let kind = OnionskinKind::of(&create.request);
+        let bound = match self.has_room(kind, room) {
+            true => usize::MAX,
+            false => self.waiting.len(),
+        };
+        let admitted = self.waiting.admit(hop, (), bound, create)?;
         self.kind_mut(kind).0 += 1;
+        let displaced = admitted.displaced.map(|(_, create)| create);
+        if let Some(create) = &displaced {
+            self.leave(OnionskinKind::of(&create.request));
+        }
+        Ok(displaced)
     }
 
-    /// One is back; `spent` is what a worker took for it, where it was answered: what is refused is
-    /// cheaper, and a client could make it cheap to have the queue grow.
-    pub(super) fn done(&mut self, kind: OnionskinKind, spent: Option<Duration>) {
-        let (waiting, cost) = self.kind_mut(kind);
-        *waiting = waiting.saturating_sub(1);
-        if let Some(spent) = spent {
-            cost.note(spent);
+    /// The next one for this many workers.
+    pub(super) fn next(&mut self, workers: usize) -> Option<Create> {
+        if self.with_workers >= workers.max(1) * WITH_WORKER {
+            return None;
         }
+        let create = self.waiting.serve()?;
+        self.with_workers += 1;
+        Some(create)
+    }
+
+    /// One is back from the workers; `spent` is what one of them took for it, where it was answered:
+    /// what is refused is cheaper, and a client could make it cheap to have the queue grow.
+    pub(super) fn done(&mut self, kind: OnionskinKind, spent: Option<Duration>) {
+        self.with_workers = self.with_workers.saturating_sub(1);
+        self.leave(kind);
+        if let Some(spent) = spent {
+            self.kind_mut(kind).1.note(spent);
+        }
+    }
+
+    fn leave(&mut self, kind: OnionskinKind) {
+        let (waiting, _) = self.kind_mut(kind);
+        *waiting = waiting.saturating_sub(1);
     }
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
     const DELAY: Duration = Duration::from_millis(1750);
 
+    fn room_for(workers: usize, most: usize) -> Room {
+        Room {
+            workers,
+            most,
+            delay: DELAY,
+        }
+    }
+
+    fn create(slot: u32) -> Create {
+        let half = HalfAddr {
+            thread: crate::address::ThreadId(0),
+            slot,
+            generation: 0,
+        };
+        Create {
+            half,
+            request: CreateRequest::Fast { x: [0; 20] },
+            by_relay: false,
+            since: Instant::now(),
+        }
+    }
+
     /// How many of a kind find room.
     fn room(queue: &mut Onionskins, kind: OnionskinKind, workers: usize) -> usize {
         let before = queue.len();
-        while queue.has_room(kind, workers, 100_000, DELAY) {
-            queue.add(kind);
+        while queue.has_room(kind, room_for(workers, 100_000)) {
+            queue.kind_mut(kind).0 += 1;
         }
         let added = queue.len() - before;
         for _ in 0..added {
-            queue.done(kind, None);
+            queue.leave(kind);
         }
         added
     }
 
     fn timed(queue: &mut Onionskins, kind: OnionskinKind, spent: Duration, times: u32) {
         for _ in 0..times {
-            queue.add(kind);
+            queue.kind_mut(kind).0 += 1;
             queue.done(kind, Some(spent));
         }
     }
@@ -202,7 +296,7 @@ mod tests {
         );
         assert_eq!(room(&mut queue, OnionskinKind::NtorV3, 1), 351);
         for _ in 0..300 {
-            queue.add(OnionskinKind::NtorV3);
+            queue.kind_mut(OnionskinKind::NtorV3).0 += 1;
         }
         // 250 ms are left.
         assert_eq!(room(&mut queue, OnionskinKind::Ntor, 1), 251);
@@ -215,7 +309,7 @@ mod tests {
         let ntor = OnionskinKind::Ntor;
         timed(&mut queue, ntor, Duration::from_secs(1), ENOUGH);
         assert_eq!(room(&mut queue, ntor, 1), ALWAYS);
-        assert!(!queue.has_room(ntor, 1, 0, DELAY));
+        assert!(!queue.has_room(ntor, room_for(1, 0)));
         // A machine that slept is not a slow one.
         timed(
             &mut queue,
@@ -242,5 +336,32 @@ mod tests {
         );
         let fast = CreateRequest::Fast { x: [0; 20] };
         assert_eq!(OnionskinKind::of(&fast), OnionskinKind::Fast);
+    }
+
+    #[test]
+    fn a_flood_of_one_hop_waits_behind_the_onionskins_of_the_others() {
+        let mut queue = Onionskins::default();
+        let hop = |n| PreviousHop::Relay([n; 20]);
+        let room = room_for(1, WITH_WORKER + 20);
+        let mut dropped = 0;
+        for slot in 0..1000 {
+            let displaced = queue.admit(hop(1), create(slot), room).unwrap();
+            dropped += u32::from(displaced.is_some());
+            queue.next(1);
+        }
+        assert_eq!((dropped, queue.len()), (1000 - 84, WITH_WORKER + 20));
+        // Another hop's find a place, and come next.
+        for slot in 2000..2005 {
+            let displaced = queue.admit(hop(2), create(slot), room).unwrap();
+            assert!(displaced.unwrap().half.slot < 1000);
+        }
+        assert_eq!(queue.len(), WITH_WORKER + 20);
+        let mut answered = Vec::new();
+        for _ in 0..10 {
+            queue.done(OnionskinKind::Fast, None);
+            answered.extend(queue.next(1).map(|create| create.half.slot));
+        }
+        answered.retain(|slot| *slot >= 2000);
+        assert_eq!(answered, [2000, 2001, 2002, 2003, 2004]);
     }
 }

@@ -54,7 +54,7 @@ impl RelayController {
     /// The half's own thread, unless another is much less busy: a stream whose edge is elsewhere
     /// costs a wake-up for what otherwise is a function call.
     pub fn place_edge(&mut self, half: HalfAddr) -> Option<(ConnectionId, ThreadId)> {
-        if self.open_files() >= self.params.max_connections {
+        if self.is_full() {
             self.counts.refused_full += 1;
             return None;
         }

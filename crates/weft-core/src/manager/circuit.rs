@@ -119,7 +119,9 @@ impl LocalConnectionManager {
             return;
         };
         let (from, extension) = match request.from {
-            Requester::Half { half, extension } => (half, extension),
+            Requester::Half {
+                half, extension, ..
+            } => (half, extension),
             Requester::Origin(circuit) => {
                 return self.on_launch(connection, circuit, &request.create, now);
             }

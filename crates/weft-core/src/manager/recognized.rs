@@ -163,11 +163,10 @@ impl LocalConnectionManager {
         let Role::TowardOrigin(toward) = &mut half.role else {
             return;
         };
-        let previous = self
-            .links
-            .get(half.link as usize)
-            .map(|link| link.peer)
-            .unwrap_or(PeerIdentity::Unauthenticated);
+        let Some(link) = self.links.get(half.link as usize) else {
+            return;
+        };
+        let (connection, previous) = (link.connection, link.peer);
         let addrs = self.params.usable_addrs(&extend);
         let rsa = extend.rsa.filter(|id| *id != [0; 20]);
         let ed25519 = extend.ed25519.filter(|id| *id != [0; 32]);
@@ -194,6 +193,7 @@ impl LocalConnectionManager {
         let request = ExtendRequest {
             from: Requester::Half {
                 half: from,
+                connection,
                 extension,
             },
             addrs,

@@ -255,6 +255,8 @@ pub enum Requester {
     Half {
         /// The half.
         half: HalfAddr,
+        /// The link under it.
+        connection: ConnectionId,
         /// Which of its extensions this is (a TRUNCATE may have come since).
         extension: u32,
     },

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 use weft_cell::circ_msg::{CreateReply, CreateRequest, Extend2, Extended2};
+use weft_cell::reason::DestroyReason;
 use weft_cell::relay::{self, RelayBody};
 use weft_cell::{Cell, ChanCmd, RelayCmd};
 use weft_core::address::{ConnectionId, StreamAddr, ThreadId};
@@ -157,9 +158,14 @@ impl World {
 
     /// Opens a link from a peer on a thread of the test's choice, past the controller's placement.
     pub fn link_on(&mut self, thread: usize, peer: PeerIdentity) -> ConnectionId {
+        self.link_from("127.0.0.1:1", thread, peer)
+    }
+
+    /// The same, from an address.
+    pub fn link_from(&mut self, addr: &str, thread: usize, peer: PeerIdentity) -> ConnectionId {
+        let addr = addr.parse().unwrap();
         // Placement goes by load: ask until it is the thread that the test wants.
         for _ in 0..64 {
-            let addr = "127.0.0.1:1".parse().unwrap();
             let (id, placed) = self.controller.accepted(addr, self.now).unwrap();
             if usize::from(placed.0) == thread {
                 self.open(id, thread, false, peer);
@@ -168,7 +174,7 @@ impl World {
             self.controller.handle(
                 ToController::LinkClosed {
                     connection: id,
-                    reason: weft_cell::reason::DestroyReason::NONE,
+                    reason: DestroyReason::NONE,
                 },
                 self.now,
             );
@@ -189,6 +195,31 @@ impl World {
             canonical: true,
         };
         self.managers[thread].open_link(id, initiated, &established, self.now);
+    }
+
+    /// Has the controller follow a consensus that lists these relays, each at the address that
+    /// [`Circuit::extend_message`] names.
+    pub fn list(&mut self, relays: &[u8]) {
+        let addr = |n: &u8| format!("127.0.0.{n}:9001").parse().unwrap();
+        let listed = relays.iter().map(|n| ([*n; 20], vec![addr(n)])).collect();
+        self.controller.set_relays(listed, self.now);
+    }
+
+    /// Carries out what connections were told, and what comes of it: one that is still being opened
+    /// fails.
+    pub fn close_told(&mut self) {
+        while !self.closed.is_empty() {
+            for id in std::mem::take(&mut self.closed) {
+                if self.is_open(id) {
+                    self.close(id);
+                } else if let Some(connect) = self.connects.iter().find(|one| one.connection == id)
+                {
+                    let thread = usize::from(connect.thread.0);
+                    self.managers[thread].connection_failed(id, DestroyReason::NONE);
+                }
+            }
+            self.settle();
+        }
     }
 
     /// Takes the connection away.
@@ -467,7 +498,7 @@ impl World {
                     thread,
                     addr,
                 }),
-                Action::Onionskin { half, request } => {
+                Action::Onionskin { half, request, .. } => {
                     if !self.answer_onionskins {
                         continue;
                     }
@@ -481,7 +512,7 @@ impl World {
                         &mut self.rng,
                     )
                     .map(|answer| (answer.reply, Box::new(answer.keys), self.sendme_inc))
-                    .map_err(|_| weft_cell::reason::DestroyReason::PROTOCOL);
+                    .map_err(|_| DestroyReason::PROTOCOL);
                     self.controller.onionskin_answered(half, kind, None, answer);
                 }
                 Action::Stream(request) => {
@@ -641,6 +672,20 @@ impl Circuit {
             ed25519: Some([to; 32]),
             handshake_type: 2,
             handshake: onionskin.to_vec(),
+            ..Extend2::default()
+        }
+        .encode()
+        .unwrap()
+    }
+
+    /// EXTEND2 to relay `to` at an address of the client's choice.
+    pub fn extend_message_at(to: u8, addr: &str, ed25519: [u8; 32]) -> Vec<u8> {
+        Extend2 {
+            ipv4: Some(addr.parse().unwrap()),
+            rsa: Some([to; 20]),
+            ed25519: Some(ed25519),
+            handshake_type: 2,
+            handshake: vec![1; 84],
             ..Extend2::default()
         }
         .encode()

@@ -92,6 +92,7 @@ mod tests {
             exits,
             flags: RelayFlags::empty() | RelayFlag::Fast | RelayFlag::Running,
             signing_expires: Some(SystemTime::UNIX_EPOCH + Duration::from_secs(77)),
+            onionskins_queued: 6,
             workers: vec![WorkerCounts {
                 pending: 1,
                 answered: 4,

@@ -71,6 +71,19 @@ fn relay(text: &mut Text, snapshot: &Snapshot) {
     ] {
         text.sample(&[("result", result)], count);
     }
+    text.family(
+        "weft_displaced_total",
+        Kind::Counter,
+        "What gave way because its previous hop held most of a full bound",
+    );
+    for (of, count) in [
+        ("connecting", counts.connections_displaced),
+        ("extends", counts.extends_displaced),
+        ("rendezvous", counts.cookies_displaced),
+        ("names", snapshot.exits.look_ups_refused),
+    ] {
+        text.sample(&[("of", of)], count);
+    }
 }
 
 /// What connection threads do.
@@ -201,6 +214,12 @@ fn onionskins(text: &mut Text, snapshot: &Snapshot) {
     for (worker, counts) in workers() {
         text.sample(&[("worker", &worker)], counts.pending);
     }
+    text.single(
+        "weft_onionskins_queued",
+        Kind::Gauge,
+        "Onionskins that wait until a worker takes them",
+        snapshot.onionskins_queued,
+    );
     text.family(
         "weft_onionskins_answered_total",
         Kind::Counter,

@@ -41,6 +41,8 @@ pub struct Snapshot {
     pub flags: RelayFlags,
     /// When the signing key's certificate ends, with an offline master key.
     pub signing_expires: Option<SystemTime>,
+    /// Onionskins that the workers do not have yet.
+    pub onionskins_queued: usize,
     /// The onionskin workers.
     pub workers: Vec<WorkerCounts>,
     /// The main thread.

@@ -14,6 +14,7 @@ use weft_core::address::{ConnectionId, StreamAddr};
 use weft_core::edge::StreamAt;
 use weft_core::message::{StreamAsk, StreamRequest, ToController};
 use weft_dir::command::Command;
+use weft_dir::consensus::KnownRelay;
 use weft_dir::params::Params;
 
 use super::{Relay, listeners};
@@ -206,14 +207,18 @@ impl Relay {
         self.act_exits(now);
     }
 
-    /// The relays' ORPorts, which nobody is let out to.
-    pub(super) fn know_or_ports(&mut self) {
-        let relays = self
-            .consensus
-            .iter()
-            .flat_map(|consensus| consensus.relays());
-        let ports = relays.flat_map(|(_, relay)| relay.or_ports.iter().copied());
-        let ports: HashSet<SocketAddr> = ports.collect();
+    /// The relays' ORPorts: nobody is let out to them, and what leads to them is known to be good.
+    pub(super) fn know_or_ports(&mut self, now: Instant) {
+        let Some(consensus) = &self.consensus else {
+            return;
+        };
+        let ports = |(_, relay): (_, &KnownRelay)| relay.or_ports.clone();
+        let ports: HashSet<SocketAddr> = consensus.relays().flat_map(ports).collect();
+        let relays = consensus.relays().filter_map(|(id, relay)| {
+            let rsa = id.as_bytes().try_into().ok()?;
+            Some((rsa, relay.or_ports.clone()))
+        });
+        self.controller.set_relays(relays.collect(), now);
         self.exits.exits.set_relays(ports);
     }
 

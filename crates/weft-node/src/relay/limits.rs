@@ -252,8 +252,9 @@ impl Relay {
         self.pool.set_limit(rate, burst);
         self.know_relays();
         self.tell_thread_params();
-        self.know_or_ports();
-        self.apply_exits(false, Instant::now());
+        let now = Instant::now();
+        self.know_or_ports(now);
+        self.apply_exits(false, now);
     }
 
     /// Tells the connection threads what they follow.

@@ -136,6 +136,7 @@ impl Relay {
                 .as_ref()
                 .filter(|_| offline)
                 .map(|keys| keys.signing_expires),
+            onionskins_queued: self.controller.onionskins_queued(),
             workers: self.workers.counts(),
             main: MainCounts {
                 turns: metrics.turns,

@@ -294,24 +294,26 @@ impl Relay {
                     thread,
                     addr,
                     rsa,
-                    ed25519,
                 } => {
                     let role = Role::Initiator {
                         expected_rsa: Some(rsa),
-                        expected_ed: ed25519,
+                        expected_ed: None,
                     };
                     self.connect(connection, thread, addr, role, now);
                 }
-                Action::Onionskin { half, request } => {
+                Action::Onionskin {
+                    half,
+                    request,
+                    since,
+                } => {
                     let cc = &self.params.cc;
                     let params = ReplyParams {
                         sendme_inc: cc.enabled.then_some(cc.sendme_inc),
                     };
                     let kind = OnionskinKind::of(&request);
-                    let submitted = self
-                        .onion_keys
-                        .as_ref()
-                        .is_some_and(|keys| self.workers.submit(half, request, keys, &params));
+                    let submitted = self.onion_keys.as_ref().is_some_and(|keys| {
+                        self.workers.submit(half, request, keys, &params, since)
+                    });
                     if !submitted {
                         let refused = Err(DestroyReason::RESOURCELIMIT);
                         self.controller

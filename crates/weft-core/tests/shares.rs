@@ -1,0 +1,395 @@
+//! One client asks for everything that clients share, and the others do not notice.
+
+#![allow(clippy::unwrap_used)]
+
+mod world;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use weft_cell::circ_msg::CreateRequest;
+use weft_cell::link_msg::Destroy;
+use weft_cell::reason::DestroyReason;
+use weft_cell::{ChanCmd, RelayCmd};
+use weft_core::address::ConnectionId;
+use weft_core::controller::ControllerParams;
+use weft_core::dos::DosParams;
+use weft_core::handshake::PeerIdentity;
+use world::{Circuit, Connect, World, relay_identity};
+
+const CLIENT: PeerIdentity = PeerIdentity::Unauthenticated;
+
+fn params(max_connections: usize, dos: DosParams) -> ControllerParams {
+    ControllerParams {
+        max_connections,
+        workers: 1,
+        max_onionskins: 100,
+        max_onion_delay: Duration::from_secs(60),
+        max_memory: 1 << 30,
+        dos,
+    }
+}
+
+/// EXTEND2s of one link, each to another address that leads nowhere. The circuits of it that end.
+fn extend_nowhere(
+    world: &mut World,
+    link: ConnectionId,
+    to: u8,
+    addrs: std::ops::Range<u16>,
+) -> Vec<u32> {
+    let mut ended = Vec::new();
+    for port in addrs {
+        let mut circuit = Circuit::create(world, link, 0x8000_0000 + u32::from(port) + 1);
+        let message = Circuit::extend_message_at(to, &format!("127.0.1.1:{port}"), [to; 32]);
+        circuit.send(world, 0, RelayCmd::EXTEND2, &message);
+        world.settle();
+        ended.extend(destroyed(world, link));
+        world.close_told();
+    }
+    ended
+}
+
+/// The circuits of a link that the relay has ended for want of room.
+fn destroyed(world: &mut World, link: ConnectionId) -> Vec<u32> {
+    let cells = std::iter::from_fn(|| world.take(link));
+    let ended = cells.map(|cell| {
+        assert_eq!(cell.command(), ChanCmd::DESTROY);
+        let reason = Destroy::decode(cell.body()).reason;
+        assert_eq!(reason, DestroyReason::RESOURCELIMIT);
+        cell.circ_id()
+    });
+    ended.collect()
+}
+
+/// An EXTEND2 to where relay `to` is, and the connection that the controller opens for it.
+fn extend(world: &mut World, link: ConnectionId, id: u32, to: u8) -> Option<Connect> {
+    let before = world.connects.len();
+    let mut circuit = Circuit::create(world, link, id);
+    let message = Circuit::extend_message(to, &[1; 84]);
+    circuit.send(world, 0, RelayCmd::EXTEND2, &message);
+    world.settle();
+    world.connects.get(before).copied()
+}
+
+/// Lets a connection that the controller wants come up as a relay's.
+fn come_up(world: &mut World, connect: Connect, relay: u8) {
+    let thread = usize::from(connect.thread.0);
+    world.open(connect.connection, thread, true, relay_identity(relay));
+    world.settle();
+}
+
+#[test]
+fn dead_addresses_named_for_a_relay_do_not_keep_others_from_it() {
+    for listed in [true, false] {
+        let mut world = World::new(2, 1);
+        if listed {
+            world.list(&[9]);
+        }
+        let attacker = world.link_from("127.0.0.66:1", 0, CLIENT);
+        extend_nowhere(&mut world, attacker, 9, 1..9);
+        assert_eq!(world.connects.len(), 8);
+        let client = world.link_on(0, CLIENT);
+        let connect = extend(&mut world, client, 0x8000_0001, 9).expect("a connection");
+        assert_eq!(connect.addr, "127.0.0.9:9001".parse().unwrap());
+        come_up(&mut world, connect, 9);
+        world.expect(connect.connection, ChanCmd::CREATE2);
+        // It is there for those who were sent astray, too.
+        for _ in 0..8 {
+            world.expect(connect.connection, ChanCmd::CREATE2);
+        }
+    }
+}
+
+#[test]
+fn dead_addresses_do_not_keep_others_from_any_relay() {
+    let mut world = World::new(2, 1);
+    // A quarter of these may be opened at once to addresses that nobody knows.
+    world
+        .controller
+        .set_params(params(100, DosParams::default()));
+    world.list(&[5, 9]);
+    let attacker = world.link_from("127.0.0.66:1", 0, CLIENT);
+    let mut ended = Vec::new();
+    for to in 20..60 {
+        ended.extend(extend_nowhere(
+            &mut world,
+            attacker,
+            to,
+            u16::from(to)..u16::from(to) + 1,
+        ));
+        assert!(world.controller.open_connections().initiated.ipv4 <= 25);
+    }
+    assert_eq!(world.connects.len(), 40);
+    // Those that gave way have failed: they were the oldest.
+    let oldest: Vec<u32> = (0x8000_0015..0x8000_0015 + 15).collect();
+    assert_eq!(ended, oldest);
+    // An unlisted relay can be reached, and a listed one without any of them giving way.
+    let client = world.link_on(0, relay_identity(5));
+    let unlisted = extend(&mut world, client, 0x8000_0001, 7).expect("a connection");
+    assert_eq!(destroyed(&mut world, attacker).len(), 1);
+    world.close_told();
+    let listed = extend(&mut world, client, 0x8000_0002, 9).expect("a connection");
+    assert!(world.take(attacker).is_none());
+    for (connect, relay) in [(unlisted, 7), (listed, 9)] {
+        come_up(&mut world, connect, relay);
+        world.expect(connect.connection, ChanCmd::CREATE2);
+    }
+    // The attacker's next ones displace its own.
+    let ended = extend_nowhere(&mut world, attacker, 60, 60..70);
+    assert_eq!(ended.len(), 9, "the unlisted relay's place is free again");
+    assert!(world.take(client).is_none());
+    assert_eq!(world.controller.counts().connections_displaced, 25);
+    world.audit();
+}
+
+#[test]
+fn what_others_wait_for_is_not_closed_with_its_first_asker() {
+    let mut world = World::new(2, 1);
+    world
+        .controller
+        .set_params(params(100, DosParams::default()));
+    world.list(&[5]);
+    let attacker = world.link_from("127.0.0.66:1", 0, CLIENT);
+    let client = world.link_on(0, relay_identity(5));
+    // The attacker is first to ask for an unlisted relay, and then has everything displaced.
+    let unlisted = extend(&mut world, attacker, 0x8000_0001, 7).expect("a connection");
+    assert!(extend(&mut world, client, 0x8000_0001, 7).is_none());
+    let ended = extend_nowhere(&mut world, attacker, 20, 100..200);
+    assert_eq!(ended.first(), Some(&0x8000_0001));
+    assert!(world.take(client).is_none());
+    come_up(&mut world, unlisted, 7);
+    world.expect(unlisted.connection, ChanCmd::CREATE2);
+    assert!(
+        world.take(unlisted.connection).is_none(),
+        "one of the two has failed"
+    );
+}
+
+#[test]
+fn a_listed_relay_is_looked_for_where_it_is_listed() {
+    let mut world = World::new(1, 1);
+    world.list(&[9]);
+    let client = world.link_on(0, CLIENT);
+    let mut circuit = Circuit::create(&mut world, client, 0x8000_0001);
+    let message = weft_cell::circ_msg::Extend2 {
+        ipv4: Some("127.0.0.9:9001".parse().unwrap()),
+        ipv6: Some("[::1]:9001".parse().unwrap()),
+        rsa: Some([9; 20]),
+        handshake_type: 2,
+        handshake: vec![1; 84],
+        ..Default::default()
+    };
+    circuit.send(&mut world, 0, RelayCmd::EXTEND2, &message.encode().unwrap());
+    world.settle();
+    let addrs: Vec<SocketAddr> = world.connects.iter().map(|one| one.addr).collect();
+    assert_eq!(addrs, ["127.0.0.9:9001".parse().unwrap()]);
+}
+
+#[test]
+fn a_wrong_ed25519_identity_hurts_only_who_named_it() {
+    let mut world = World::new(2, 1);
+    world.list(&[9]);
+    let attacker = world.link_on(0, CLIENT);
+    let mut astray = Circuit::create(&mut world, attacker, 0x8000_0001);
+    let message = Circuit::extend_message_at(9, "127.0.0.9:9001", [1; 32]);
+    astray.send(&mut world, 0, RelayCmd::EXTEND2, &message);
+    world.settle();
+    let client = world.link_on(0, CLIENT);
+    assert!(extend(&mut world, client, 0x8000_0001, 9).is_none());
+    let connect = world.connects[0];
+    come_up(&mut world, connect, 9);
+    world.expect(connect.connection, ChanCmd::CREATE2);
+    assert!(world.take(connect.connection).is_none());
+    let destroy = world.expect(attacker, ChanCmd::DESTROY);
+    assert_eq!(
+        Destroy::decode(destroy.body()).reason,
+        DestroyReason::OR_IDENTITY
+    );
+}
+
+#[test]
+fn a_listed_relay_is_reached_when_there_are_as_many_connections_as_others_may_have() {
+    let mut world = World::new(1, 1);
+    world
+        .controller
+        .set_params(params(32, DosParams::default()));
+    world.list(&[9]);
+    let client = world.link_on(0, CLIENT);
+    let peer = "127.0.0.2:1".parse().unwrap();
+    while world.controller.accepted(peer, world.now).is_some() {}
+    assert_eq!(world.controller.connections(), 30);
+    assert!(extend(&mut world, client, 0x8000_0001, 7).is_none());
+    assert_eq!(destroyed(&mut world, client), [0x8000_0001]);
+    assert!(extend(&mut world, client, 0x8000_0002, 9).is_some());
+}
+
+#[test]
+fn extensions_that_wait_for_one_relay_do_not_keep_others_waiting_outside() {
+    let mut world = World::new(1, 1);
+    world.list(&[5, 9]);
+    let attacker = world.link_from("127.0.0.66:1", 0, CLIENT);
+    let client = world.link_on(0, relay_identity(5));
+    let connect = extend(&mut world, client, 0x8000_0001, 9).expect("a connection");
+    // More than may wait for everything together. (Circuits of the test's own would be slow.)
+    for extension in 0..20_000 {
+        let request = weft_core::message::ExtendRequest {
+            from: weft_core::message::Requester::Half {
+                half: weft_core::address::HalfAddr {
+                    thread: weft_core::address::ThreadId(0),
+                    slot: 1_000_000,
+                    generation: 0,
+                },
+                connection: attacker,
+                extension,
+            },
+            addrs: vec![connect.addr],
+            rsa: [9; 20],
+            ed25519: None,
+            create: std::sync::Arc::new(CreateRequest::Fast { x: [0; 20] }),
+        };
+        let message = weft_core::message::ToController::Extend(request);
+        world.controller.handle(message, world.now);
+    }
+    assert_eq!(world.controller.counts().extends_failed, 20_001 - (1 << 14));
+    world.settle();
+    assert!(extend(&mut world, client, 0x8000_0002, 9).is_none());
+    assert!(world.take(client).is_none());
+}
+
+#[test]
+fn onionskins_of_one_client_do_not_keep_out_those_of_others() {
+    let mut world = World::new(1, 1);
+    // 64 are with the worker, which does not answer, and 36 wait.
+    world
+        .controller
+        .set_params(params(100, DosParams::default()));
+    world.answer_onionskins = false;
+    let attacker = world.link_from("127.0.0.66:1", 0, CLIENT);
+    let client = world.link_on(0, CLIENT);
+    let create = |id: u32| {
+        let data = vec![0; 84];
+        let create = CreateRequest::Create2 {
+            handshake_type: 2,
+            data,
+        };
+        create.encode(0x8000_0000 + id).unwrap()
+    };
+    for id in 1..=1000 {
+        world.receive(attacker, &create(id));
+        world.settle();
+    }
+    assert_eq!(world.controller.onionskins(), 100);
+    assert_eq!(world.controller.counts().onionskins_dropped, 900);
+    for id in 1..=10 {
+        world.receive(client, &create(id));
+        world.settle();
+    }
+    assert!(world.take(client).is_none(), "none is refused");
+    assert_eq!(world.controller.onionskins(), 100);
+    assert_eq!(world.controller.counts().onionskins_dropped, 910);
+    let mut refused: BTreeMap<ConnectionId, usize> = BTreeMap::new();
+    while world.take(attacker).is_some() {
+        *refused.entry(attacker).or_default() += 1;
+    }
+    assert_eq!(refused[&attacker], 910);
+}
+
+// ---- who is a relay ----
+
+fn one_connection() -> DosParams {
+    DosParams {
+        connection_enabled: true,
+        connection_max_concurrent: 2,
+        ..DosParams::default()
+    }
+}
+
+/// How many more connections an address may open.
+fn more(world: &mut World, addr: &str) -> usize {
+    let addr = addr.parse().unwrap();
+    let accepted = std::iter::from_fn(|| world.controller.accepted(addr, world.now));
+    let accepted: Vec<_> = accepted.take(10).collect();
+    for (connection, _) in &accepted {
+        let closed = weft_core::message::ToController::LinkClosed {
+            connection: *connection,
+            reason: DestroyReason::NONE,
+        };
+        world.controller.handle(closed, world.now);
+    }
+    accepted.len()
+}
+
+#[test]
+fn an_identity_that_no_consensus_lists_does_not_make_a_relay() {
+    let mut world = World::new(1, 1);
+    world.controller.set_params(params(1000, one_connection()));
+    world.list(&[5]);
+    let at = "127.0.0.66:1";
+    for _ in 0..2 {
+        world.link_from(at, 0, relay_identity(77));
+        world.settle();
+    }
+    assert_eq!(more(&mut world, at), 1, "as many as of a client");
+    for _ in 0..10 {
+        world.link_from("127.0.0.5:1", 0, relay_identity(5));
+        world.settle();
+    }
+    assert_eq!(more(&mut world, "127.0.0.5:1"), 3);
+}
+
+#[test]
+fn links_are_judged_by_the_consensus_that_comes_while_they_are_open() {
+    let mut world = World::new(1, 1);
+    world.controller.set_params(params(1000, one_connection()));
+    let at = "127.0.0.66:1";
+    // Without a consensus, whoever proves an identity is a relay.
+    let links = [77, 77, 78].map(|relay| {
+        let link = world.link_from(at, 0, relay_identity(relay));
+        world.settle();
+        link
+    });
+    assert_eq!(more(&mut world, at), 3);
+    world.list(&[78]);
+    assert_eq!(more(&mut world, at), 1);
+    // A relay that is listed now is one from now on, and one that is not listed any more is none.
+    world.list(&[77]);
+    assert_eq!(more(&mut world, at), 2);
+    world.list(&[77, 78]);
+    assert_eq!(more(&mut world, at), 3);
+    world.list(&[]);
+    assert_eq!(more(&mut world, at), 0);
+    for link in links {
+        world.close(link);
+    }
+    world.settle();
+    assert_eq!(more(&mut world, at), 3);
+}
+
+#[test]
+fn circuits_of_an_unlisted_relay_are_limited_like_a_client_s() {
+    let mut world = World::new(1, 1);
+    let dos = DosParams {
+        circuit_creation_enabled: true,
+        circuit_creation_min_connections: 1,
+        circuit_creation_burst: 3,
+        ..DosParams::default()
+    };
+    world.controller.set_params(params(1000, dos));
+    world.list(&[5]);
+    let listed = world.link_from("127.0.0.5:1", 0, relay_identity(5));
+    let made_up = world.link_from("127.0.0.66:1", 0, relay_identity(77));
+    world.settle();
+    for id in 1..=4 {
+        Circuit::create(&mut world, listed, 0x8000_0000 + id);
+    }
+    for id in 1..=2 {
+        Circuit::create(&mut world, made_up, 0x8000_0000 + id);
+    }
+    let create = CreateRequest::Fast { x: [0; 20] };
+    world.receive(made_up, &create.encode(0x8000_0003).unwrap());
+    world.settle();
+    world.expect(made_up, ChanCmd::DESTROY);
+    assert_eq!(world.controller.counts().circuits_refused_dos, 1);
+    assert_eq!(world.controller.counts().relay_onionskins.ntor.processed, 4);
+}
