@@ -48,6 +48,7 @@ struct Play {
     increment: u64,
     sent: u64,
     acknowledged: u64,
+    received: u64,
     /// Cells for which a SENDME is due.
     due: VecDeque<u64>,
     stream: StreamFlow,
@@ -84,6 +85,7 @@ impl Play {
             },
             sent: 0,
             acknowledged: 0,
+            received: 0,
             due: VecDeque::new(),
             stream: match windows {
                 true => StreamFlow::fixed(),
@@ -131,9 +133,18 @@ impl Play {
             5 => self.now += Duration::from_micros(u64::from(input.word()) << (input.byte() % 20)),
             6 => self.circuit.set_blocked(input.byte() & 1 == 1),
             7 => {
-                if self.circuit.note_received().is_err() {
-                    return false;
+                // A SENDME leaves the queue by the operation after it, or never.
+                let leaves = input.byte() & 1 == 1;
+                let departed = if leaves { self.received } else { 0 };
+                match self.circuit.note_received(departed) {
+                    Err(_) => {
+                        assert!(self.windows && !leaves && self.received >= 1000);
+                        return false;
+                    }
+                    Ok(true) => self.circuit.sendme_queued(self.received + 1),
+                    Ok(false) => {}
                 }
+                self.received += 1;
                 let bytes = usize::from(input.byte()) * 2;
                 if self.stream.note_received(bytes).is_err() {
                     return false;

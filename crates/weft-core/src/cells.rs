@@ -105,6 +105,8 @@ pub fn empties_memory(empties: &Empties) -> usize {
 pub struct CellQueue {
     /// Oldest first.
     cells: VecDeque<(Instant, Box<Cell>)>,
+    /// Cells that were ever added.
+    added: u64,
 }
 
 impl CellQueue {
@@ -121,6 +123,17 @@ impl CellQueue {
     /// Adds a cell at the end.
     pub fn push(&mut self, cell: Box<Cell>, now: Instant) {
         self.cells.push_back((now, cell));
+        self.added += 1;
+    }
+
+    /// Cells that were ever added: the number of the one that was added last.
+    pub fn added(&self) -> u64 {
+        self.added
+    }
+
+    /// Cells that were taken since the queue was made: those up to this number have left.
+    pub fn departed(&self) -> u64 {
+        self.added - self.cells.len() as u64
     }
 
     /// Takes the oldest cell. A queue that was long gives its memory back.

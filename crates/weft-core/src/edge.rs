@@ -103,6 +103,8 @@ pub struct Edge {
     pub got: u64,
     /// Bytes put onto it.
     pub gave: u64,
+    /// Of `got` and `gave`, what was reported.
+    reported: (u64, u64),
     /// Since when bytes wait for the socket.
     waiting: Waits,
     /// Memory that whoever has the socket holds for it, as of the last report.
@@ -130,6 +132,7 @@ impl Edge {
             full_cells_left: 0,
             got: 0,
             gave: 0,
+            reported: (0, 0),
             waiting: Waits::default(),
             socket_holds: 0,
         }
@@ -151,6 +154,7 @@ impl Edge {
             full_cells_left: 0,
             got: 0,
             gave: 0,
+            reported: (0, 0),
             waiting: Waits::default(),
             socket_holds: 0,
         }
@@ -171,6 +175,14 @@ impl Edge {
     #[inline]
     pub fn is_at(&self, stream: StreamAddr) -> bool {
         self.at.is_some_and(|at| at.addr == stream)
+    }
+
+    /// Bytes got and given since the last report, if there were any.
+    pub fn take_traffic(&mut self) -> Option<(u64, u64)> {
+        let (got, gave) = std::mem::replace(&mut self.reported, (self.got, self.gave));
+        // What was given is counted anew when it is given to another circuit.
+        let new = (self.got.saturating_sub(got), self.gave.saturating_sub(gave));
+        (new != (0, 0)).then_some(new)
     }
 
     /// DATA cells that may be sent now.
@@ -324,6 +336,11 @@ impl Edges {
             slot,
             generation: self.slots.generation(slot)?,
         })
+    }
+
+    /// Edges in slot order.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut Edge)> {
+        self.slots.iter_mut()
     }
 
     /// Edges in slot order.

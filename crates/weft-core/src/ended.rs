@@ -1,26 +1,34 @@
-//! Streams of our own that we ended: what their far end may still send, because it has not seen our
-//! END yet (tor-spec 6.3; C tor's `half_edge_t`).
+//! Streams that this side ended first: what their far end may still send, because it had not seen our
+//! END yet (tor-spec 6.3; C tor's `half_edge_t`, which it has for the origin only).
 //!
-//! All of it is dropped. But what was allowed is told from what was not, as that may be somebody
-//! along the path who marks a circuit with cells that its client does not expect (proposal 344,
-//! "dropped cell" attacks). The circuit stays open in either case, as in C tor.
+//! All of it is dropped. But what the far end may have under way is told from what nobody honest
+//! sends: a message of a stream that never was, of one whose far end has ended it too, or past what
+//! the stream's windows left. That ends the circuit. At the origin it would mark the circuit for
+//! somebody along the path (Rochet and Pereira 2018, "dropping on the edge"); at an exit it would be
+//! work without limit for nothing.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use weft_cell::RelayCmd;
 
+use crate::flow::MAX_CWND;
 use crate::ledger::map_entry;
 
-/// How long a far end under congestion control may go on at least: there is no window to count
-/// down. C tor takes the time in which a circuit must be built, which is this before it has
-/// learned one.
+/// How long a far end under congestion control is expected to go on at least, once our END was sent.
+/// C tor takes the time in which a circuit must be built, which is this before it has learned one.
 const LEAST_TIME: Duration = Duration::from_secs(60);
-/// Ended streams that one circuit remembers at most. A far end that has nothing to say never lets go
-/// of one; past this the oldest is forgotten.
-pub const MAX_ENDED: usize = 4096;
+/// Ended streams that one circuit remembers one by one. A far end that has nothing to send never
+/// lets go of one; past this the oldest is remembered by what it leaves alone.
+pub const MAX_ENDED: usize = 512;
+/// Messages that a far end under congestion control may send while our END still waits for the
+/// circuit's window: 2 GB of DATA, more than anybody sends in that time.
+const BEFORE_END: u32 = 1 << 22;
+/// SENDMEs and XONs that a far end may send behind its own END: Arti's clients do, when the
+/// application reads in the moment in which it closes. A stream's window is about so many.
+const BEHIND_END: u32 = 10;
 
-/// What a stream's windows leave to its far end.
+/// What a stream's rules leave to its far end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Left {
     /// Fixed windows: so many DATA cells, and so many SENDMEs.
@@ -30,8 +38,17 @@ pub enum Left {
         /// SENDMEs.
         sendmes: u16,
     },
-    /// Congestion control: anything, for some time.
-    Time,
+    /// Congestion control: what the far end sends before it gets our END. That is no more than one
+    /// congestion window once END is sent, since any SENDME behind END comes after it.
+    Vegas,
+}
+
+impl Left {
+    /// What is left to the far end of a question and its answer (RESOLVE).
+    pub const NOTHING: Left = Left::Windows {
+        data: 0,
+        sendmes: 0,
+    };
 }
 
 /// What the far end of one stream may still send.
@@ -45,68 +62,153 @@ pub struct Late {
     pub left: Left,
 }
 
-/// A circuit's ended streams, by stream id, with the time until which [`Left::Time`] lasts.
+/// What to make of a message of a stream that is not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Judgement {
+    /// Its sender did not know of our END.
+    Expected,
+    /// The same, most likely; but later than C tor counts it as valid.
+    Overdue,
+    /// Nobody honest sends it.
+    Forbidden,
+}
+
+/// One ended stream.
+#[derive(Debug)]
+struct Entry {
+    hop: u8,
+    connected: bool,
+    /// It has XON and XOFF, which count as DATA does.
+    vegas: bool,
+    /// DATA cells.
+    data: u32,
+    /// SENDMEs.
+    sendmes: u16,
+    /// Since END was sent, under congestion control: how long its far end is expected to go on.
+    until: Option<Instant>,
+}
+
+/// A circuit's ended streams, by stream id.
 #[derive(Debug, Default)]
-pub struct Ended(BTreeMap<u16, (Late, Instant)>);
+pub struct Ended {
+    table: BTreeMap<u16, Entry>,
+    /// DATA, XOFF and XON of streams that are not remembered one by one any more.
+    other_data: u32,
+    /// The same of SENDME, END, CONNECTED and RESOLVED; and what may follow a far end's own END.
+    other_control: u32,
+}
 
 impl Ended {
-    /// A stream was ended on this side before its far end ended it. `rtt`: the longest round trip
-    /// of the circuit; `newest`: the stream id that was given last.
-    pub fn add(&mut self, id: u16, late: Late, rtt: Option<Duration>, newest: u16, now: Instant) {
-        if self.0.len() >= MAX_ENDED && !self.0.contains_key(&id) {
+    /// A stream was ended on this side before its far end ended it; END is about to be sent.
+    /// `newest`: the stream id that was given last.
+    pub fn add(&mut self, id: u16, late: Late, newest: u16) {
+        if self.table.len() >= MAX_ENDED && !self.table.contains_key(&id) {
             // Ids are given in turn: the oldest stream has the one that comes next.
-            let oldest = self.0.range(newest.saturating_add(1)..).next();
-            let oldest = oldest.or_else(|| self.0.first_key_value());
-            if let Some(oldest) = oldest.map(|(oldest, _)| *oldest) {
-                self.0.remove(&oldest);
+            let oldest = self.table.range(newest.saturating_add(1)..).next();
+            let oldest = oldest.or_else(|| self.table.first_key_value());
+            if let Some(oldest) = oldest.map(|(oldest, _)| *oldest)
+                && let Some(entry) = self.table.remove(&oldest)
+            {
+                self.other_data = self.other_data.saturating_add(entry.data);
+                let control = u32::from(entry.sendmes) + u32::from(entry.connected) + 1;
+                self.other_control = self.other_control.saturating_add(control);
             }
         }
-        let until = now + rtt.unwrap_or_default().max(LEAST_TIME);
-        self.0.insert(id, (late, until));
+        let (data, sendmes) = match late.left {
+            Left::Windows { data, sendmes } => (data.into(), sendmes),
+            Left::Vegas => (BEFORE_END, 0),
+        };
+        let entry = Entry {
+            hop: late.hop,
+            connected: late.connected,
+            vegas: late.left == Left::Vegas,
+            data,
+            sendmes,
+            until: None,
+        };
+        self.table.insert(id, entry);
+    }
+
+    /// The END of such a stream was sent. `rtt`: the longest round trip of the circuit.
+    pub fn end_sent(&mut self, id: u16, rtt: Option<Duration>, now: Instant) {
+        if let Some(entry) = self.table.get_mut(&id).filter(|entry| entry.vegas) {
+            entry.data = MAX_CWND;
+            entry.until = Some(now + rtt.unwrap_or_default().max(LEAST_TIME));
+        }
+    }
+
+    /// A far end ended its stream first.
+    pub fn far_end_ended(&mut self) {
+        self.other_control = self.other_control.saturating_add(BEHIND_END);
+    }
+
+    /// A stream id is given again, by the far end.
+    pub fn forget(&mut self, id: u16) {
+        self.table.remove(&id);
     }
 
     /// Whether a stream id must not be given again yet.
     pub fn has(&self, id: u16) -> bool {
-        self.0.contains_key(&id)
+        self.table.contains_key(&id)
     }
 
-    /// How many there are.
+    /// How many are remembered one by one.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.table.len()
     }
 
     /// Memory that this takes.
     pub fn memory(&self) -> usize {
-        self.0.len() * map_entry::<u16, (Late, Instant)>()
+        self.table.len() * map_entry::<u16, Entry>()
     }
 
     /// There is none.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.table.is_empty()
     }
 
-    /// A message of such a stream came from a hop: whether its far end was allowed to send it. It
-    /// is counted against what is left.
-    pub fn allows(&mut self, id: u16, hop: u8, command: RelayCmd, now: Instant) -> bool {
-        let Some((late, until)) = self.0.get_mut(&id).filter(|(late, _)| late.hop == hop) else {
-            return false;
+    /// A message of a stream that is not there came from a hop: whether its far end was allowed to
+    /// send it. It is counted against what is left.
+    pub fn judge(&mut self, id: u16, hop: u8, command: RelayCmd, now: Instant) -> Judgement {
+        let Some(entry) = self.table.get_mut(&id) else {
+            let left = match command {
+                RelayCmd::DATA => &mut self.other_data,
+                RelayCmd::XOFF | RelayCmd::XON if self.other_data > 0 => &mut self.other_data,
+                _ => &mut self.other_control,
+            };
+            return match take_one(left) {
+                true => Judgement::Overdue,
+                false => Judgement::Forbidden,
+            };
         };
-        match (command, &mut late.left) {
-            (RelayCmd::END | RelayCmd::RESOLVED, _) => {
-                self.0.remove(&id);
-                true
+        if entry.hop != hop {
+            return Judgement::Forbidden;
+        }
+        let allowed = match command {
+            RelayCmd::END | RelayCmd::RESOLVED => {
+                self.table.remove(&id);
+                return Judgement::Expected;
             }
-            (RelayCmd::CONNECTED, _) => std::mem::take(&mut late.connected),
-            (RelayCmd::DATA, Left::Windows { data, .. }) => take_one(data),
-            (RelayCmd::SENDME, Left::Windows { sendmes, .. }) => take_one(sendmes),
-            (RelayCmd::DATA | RelayCmd::XOFF | RelayCmd::XON, Left::Time) => now <= *until,
+            RelayCmd::CONNECTED => std::mem::take(&mut entry.connected),
+            RelayCmd::XOFF | RelayCmd::XON if !entry.vegas => false,
+            RelayCmd::DATA | RelayCmd::XOFF | RelayCmd::XON => take_one(&mut entry.data),
+            RelayCmd::SENDME => {
+                let some = entry.sendmes > 0;
+                entry.sendmes = entry.sendmes.saturating_sub(1);
+                some
+            }
             _ => false,
+        };
+        match (allowed, entry.until) {
+            (false, _) => Judgement::Forbidden,
+            (true, Some(until)) if now > until => Judgement::Overdue,
+            (true, _) => Judgement::Expected,
         }
     }
 }
 
 /// Takes one of what is left, if there is any.
-fn take_one(left: &mut u16) -> bool {
+fn take_one(left: &mut u32) -> bool {
     let some = *left > 0;
     *left = left.saturating_sub(1);
     some
@@ -114,18 +216,18 @@ fn take_one(left: &mut u16) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::Judgement::{Expected, Forbidden, Overdue};
     use super::*;
 
-    fn one(connected: bool, left: Left, rtt: Option<Duration>) -> (Ended, Instant) {
-        let now = Instant::now();
+    fn one(connected: bool, left: Left) -> (Ended, Instant) {
         let mut ended = Ended::default();
         let late = Late {
             hop: 2,
             connected,
             left,
         };
-        ended.add(7, late, rtt, 7, now);
-        (ended, now)
+        ended.add(7, late, 7);
+        (ended, Instant::now())
     }
 
     #[test]
@@ -134,50 +236,104 @@ mod tests {
             data: 2,
             sendmes: 1,
         };
-        let (mut ended, now) = one(true, windows, None);
-        let mut allows = |command| ended.allows(7, 2, command, now);
-        assert!(allows(RelayCmd::DATA) && allows(RelayCmd::DATA));
-        assert!(!allows(RelayCmd::DATA));
-        assert!(allows(RelayCmd::SENDME) && !allows(RelayCmd::SENDME));
-        assert!(allows(RelayCmd::CONNECTED) && !allows(RelayCmd::CONNECTED));
-        assert!(!allows(RelayCmd::XOFF) && !allows(RelayCmd::XON));
-        assert!(allows(RelayCmd::END) && !allows(RelayCmd::END));
+        let (mut ended, now) = one(true, windows);
+        ended.end_sent(7, None, now);
+        // Time is no matter.
+        let later = now + Duration::from_secs(3600);
+        let mut judge = |command| ended.judge(7, 2, command, later);
+        assert_eq!(
+            [judge(RelayCmd::DATA), judge(RelayCmd::DATA)],
+            [Expected; 2]
+        );
+        assert_eq!(judge(RelayCmd::DATA), Forbidden);
+        assert_eq!(judge(RelayCmd::SENDME), Expected);
+        assert_eq!(judge(RelayCmd::SENDME), Forbidden);
+        assert_eq!(judge(RelayCmd::CONNECTED), Expected);
+        assert_eq!(judge(RelayCmd::CONNECTED), Forbidden);
+        assert_eq!(
+            [judge(RelayCmd::XOFF), judge(RelayCmd::XON)],
+            [Forbidden; 2]
+        );
+        assert_eq!(judge(RelayCmd::END), Expected);
+        assert_eq!(judge(RelayCmd::END), Forbidden);
         assert!(ended.is_empty());
     }
 
     #[test]
-    fn under_congestion_control_time_is_what_bounds_it() {
-        let (mut ended, now) = one(false, Left::Time, Some(Duration::from_secs(90)));
-        let later = now + Duration::from_secs(90);
-        for command in [RelayCmd::DATA, RelayCmd::XOFF, RelayCmd::XON] {
-            assert!(ended.allows(7, 2, command, later));
-            assert!(!ended.allows(7, 2, command, later + Duration::from_nanos(1)));
+    fn under_congestion_control_one_window_may_come_after_end_and_is_overdue_in_time() {
+        let (mut ended, now) = one(false, Left::Vegas);
+        let later = now + Duration::from_secs(3600);
+        // As long as END waits, its far end cannot know.
+        for _ in 0..2 * MAX_CWND {
+            assert_eq!(ended.judge(7, 2, RelayCmd::DATA, later), Expected);
         }
-        assert!(!ended.allows(7, 2, RelayCmd::SENDME, now));
-        assert!(!ended.allows(7, 2, RelayCmd::CONNECTED, now));
+        ended.end_sent(7, Some(Duration::from_secs(90)), now);
+        let until = now + Duration::from_secs(90);
+        for command in [RelayCmd::DATA, RelayCmd::XOFF, RelayCmd::XON] {
+            assert_eq!(ended.judge(7, 2, command, until), Expected);
+            let after = until + Duration::from_nanos(1);
+            assert_eq!(ended.judge(7, 2, command, after), Overdue);
+        }
+        assert_eq!(ended.judge(7, 2, RelayCmd::SENDME, now), Forbidden);
+        assert_eq!(ended.judge(7, 2, RelayCmd::CONNECTED, now), Forbidden);
+        for _ in 6..MAX_CWND {
+            assert_eq!(ended.judge(7, 2, RelayCmd::DATA, now), Expected);
+        }
+        assert_eq!(ended.judge(7, 2, RelayCmd::DATA, now), Forbidden);
         // It may still end, and only from there.
-        assert!(!ended.allows(7, 1, RelayCmd::END, later));
-        assert!(!ended.allows(8, 2, RelayCmd::END, later));
-        assert!(ended.allows(7, 2, RelayCmd::END, later));
+        assert_eq!(ended.judge(7, 1, RelayCmd::END, later), Forbidden);
+        assert_eq!(ended.judge(8, 2, RelayCmd::END, later), Forbidden);
+        assert_eq!(ended.judge(7, 2, RelayCmd::END, later), Expected);
     }
 
     #[test]
-    fn a_circuit_remembers_so_many_and_forgets_the_oldest() {
+    fn a_circuit_remembers_so_many_and_what_the_oldest_left() {
         let now = Instant::now();
         let mut ended = Ended::default();
         let late = Late {
             hop: 0,
             connected: false,
-            left: Left::Time,
+            left: Left::Windows {
+                data: 3,
+                sendmes: 1,
+            },
         };
-        let mut ids = (60_000..=u16::MAX).chain(1..);
+        let first = u16::MAX - 100;
+        let mut ids = (first..=u16::MAX).chain(1..);
         for id in ids.by_ref().take(MAX_ENDED) {
-            ended.add(id, late, None, id, now);
+            ended.add(id, late, id);
         }
         assert_eq!(ended.len(), MAX_ENDED);
         let id = ids.next().expect("another");
-        ended.add(id, late, None, id, now);
+        ended.add(id, late, id);
         assert_eq!(ended.len(), MAX_ENDED);
-        assert!(!ended.has(60_000) && ended.has(60_001) && ended.has(id));
+        assert!(!ended.has(first) && ended.has(first + 1) && ended.has(id));
+        // The oldest's far end is not found to break the rules by our forgetting.
+        let mut judge = |command| ended.judge(first, 0, command, now);
+        for command in [RelayCmd::DATA, RelayCmd::DATA, RelayCmd::DATA] {
+            assert_eq!(judge(command), Overdue);
+        }
+        assert_eq!(
+            [judge(RelayCmd::SENDME), judge(RelayCmd::END)],
+            [Overdue; 2]
+        );
+        assert_eq!(
+            [judge(RelayCmd::DATA), judge(RelayCmd::END)],
+            [Forbidden; 2]
+        );
+    }
+
+    #[test]
+    fn signals_may_follow_a_far_end_s_own_end_but_no_data() {
+        let now = Instant::now();
+        let mut ended = Ended::default();
+        ended.far_end_ended();
+        for _ in 0..BEHIND_END {
+            assert_eq!(ended.judge(7, 0, RelayCmd::SENDME, now), Overdue);
+        }
+        assert_eq!(ended.judge(7, 0, RelayCmd::SENDME, now), Forbidden);
+        ended.far_end_ended();
+        assert_eq!(ended.judge(7, 0, RelayCmd::XON, now), Overdue);
+        assert_eq!(ended.judge(7, 0, RelayCmd::DATA, now), Forbidden);
     }
 }

@@ -11,11 +11,13 @@ use weft_crypto::circuit::{OriginCircuit, RelayCircuit};
 
 use crate::address::{HalfAddr, ThreadId};
 use crate::cells::CellQueue;
+use crate::flow::{CcParams, CircuitFlow};
 use crate::ledger::Held;
 use crate::origin::OriginId;
 use crate::scheduler::LinkKey;
 use crate::slots::Slots;
 use crate::streams::Streams;
+use crate::traffic::CircuitTraffic;
 
 /// RELAY_EARLY cells that one circuit may carry (tor-spec 5.6).
 pub const MAX_RELAY_EARLY: u8 = 8;
@@ -65,6 +67,8 @@ pub struct Origin {
     pub relay_early_left: u8,
     /// What the client thread waits for.
     pub waiting: Waiting,
+    /// What the circuit has carried since that was reported.
+    pub traffic: CircuitTraffic,
 }
 
 /// What an origin's circuit waits for.
@@ -126,6 +130,19 @@ pub enum Peer {
     Joined(HalfAddr),
 }
 
+impl Toward {
+    /// Its streams, which there may not have been before.
+    pub fn streams_or_new(&mut self, cc: &CcParams) -> &mut Streams {
+        let sendme_inc = self.sendme_inc;
+        self.streams.get_or_insert_with(|| {
+            Box::new(Streams::one(match sendme_inc {
+                Some(inc) => CircuitFlow::vegas(cc, inc),
+                None => CircuitFlow::fixed(),
+            }))
+        })
+    }
+}
+
 impl CircuitHalf {
     /// A half for a CREATE that just arrived; its onionskin is still to be answered.
     pub fn toward_origin(link: LinkKey, circ_id: u32) -> Self {
@@ -172,6 +189,7 @@ impl CircuitHalf {
                 streams: Streams::default(),
                 relay_early_left: MAX_RELAY_EARLY,
                 waiting: Waiting::Created,
+                traffic: CircuitTraffic::default(),
             })),
         }
     }
@@ -180,11 +198,6 @@ impl CircuitHalf {
     /// one does (two at a rendezvous point, whose circuits are two).
     pub fn has_keys(&self) -> bool {
         !matches!(self.role, Role::AwayFromOrigin(_))
-    }
-
-    /// Whether the circuit's origin is at the other end of the link.
-    pub fn faces_origin(&self) -> bool {
-        matches!(self.role, Role::TowardOrigin(_))
     }
 
     /// The streams that end at this half, if there ever were some.
@@ -224,6 +237,16 @@ impl CircuitHalf {
             }
         }
         held
+    }
+
+    /// The streams, with what the circuit has carried, if it begins here.
+    #[inline]
+    pub fn streams_and_traffic(&mut self) -> Option<(&mut Streams, Option<&mut CircuitTraffic>)> {
+        match &mut self.role {
+            Role::TowardOrigin(toward) => Some((toward.streams.as_deref_mut()?, None)),
+            Role::Origin(origin) => Some((&mut origin.streams, Some(&mut origin.traffic))),
+            Role::AwayFromOrigin(_) => None,
+        }
     }
 
     /// Whether the half still waits for what a [`Wait`] of this number is about.
@@ -315,6 +338,11 @@ impl Halves {
             slot,
             generation: self.slots.generation(slot)?,
         })
+    }
+
+    /// Halves that live, in slot order.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut CircuitHalf)> {
+        self.slots.iter_mut()
     }
 
     /// Halves that live, in slot order.

@@ -53,4 +53,5 @@ pub mod scheduler;
 pub mod slots;
 pub mod stream_dos;
 pub mod streams;
+pub mod traffic;
 pub mod worklist;

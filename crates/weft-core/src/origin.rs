@@ -18,6 +18,7 @@ use weft_cell::stream_msg::{BeginFlags, Resolved};
 use weft_crypto::HopKeys;
 
 use crate::address::ConnectionId;
+use crate::traffic::CircuitReport;
 
 /// A circuit that begins here. Given by the client thread, never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -254,12 +255,13 @@ pub enum OriginEvent {
         /// Bytes that the application got, and gave.
         bytes: (u64, u64),
     },
-    /// Bytes moved by streams and circuits since the last time, about once a second.
+    /// Bytes moved by streams and circuits since the last time: about once a second, sooner when
+    /// something came on a circuit that nobody honest sends or when it is closed.
     Traffic {
         /// Per stream: got, gave.
         streams: Vec<(ConnectionId, u64, u64)>,
-        /// Per circuit: received, sent, in bytes of stream data.
-        circuits: Vec<(OriginId, u64, u64)>,
+        /// Per circuit.
+        circuits: Vec<CircuitReport>,
     },
 }
 

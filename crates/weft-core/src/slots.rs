@@ -104,6 +104,13 @@ impl<T> Slots<T> {
         self.free.shrink_to_fit();
     }
 
+    /// Tenants in slot order.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut T)> {
+        (0u32..)
+            .zip(&mut self.slots)
+            .filter_map(|(slot, (_, tenant))| Some((slot, tenant.as_mut()?)))
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.slots.len() - self.free.len()

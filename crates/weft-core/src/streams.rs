@@ -35,7 +35,7 @@ pub struct Streams {
     last: Option<(u16, u8, EdgeAddr)>,
     /// One end for each hop that streams may lead to; a relay has one, toward the origin.
     pub ends: Vec<HopEnd>,
-    /// Streams that this side, the origin's, ended first.
+    /// Streams that this side ended first.
     pub ended: Ended,
     /// Where the search for a free stream id goes on.
     next_id: u16,
@@ -337,9 +337,21 @@ impl Streams {
         Some((hop, self.ends.get_mut(hop)?))
     }
 
-    /// The origin's edge of a stream is about to send END, and is gone. `connected`: the far end has
-    /// not answered yet; `left`: what it may still send.
-    pub fn edge_ends(&mut self, addr: StreamAddr, connected: bool, left: Left, now: Instant) {
+    /// Whether an answer is to what was asked: CONNECTED to BEGIN and BEGIN_DIR, RESOLVED to RESOLVE.
+    /// What is no answer may be one.
+    #[inline]
+    pub fn may_answer(&self, id: u16, command: RelayCmd) -> bool {
+        let resolved = match command {
+            RelayCmd::CONNECTED => false,
+            RelayCmd::RESOLVED => true,
+            _ => return true,
+        };
+        (self.table.get(&id)).is_none_or(|stream| stream.resolves == resolved)
+    }
+
+    /// The edge of a stream is about to send END, and is gone. `connected`: the far end has not
+    /// answered yet; `left`: what it may still send.
+    pub fn edge_ends(&mut self, addr: StreamAddr, connected: bool, left: Left) {
         let Some(stream) = self.at(addr) else {
             return;
         };
@@ -348,24 +360,32 @@ impl Streams {
         };
         stream.edge = Place::Over(edge);
         let (connected, left) = match left {
-            Left::Windows { sendmes, .. } if stream.resolves => {
-                (false, Left::Windows { data: 0, sendmes })
-            }
-            left => (connected && !stream.resolves, left),
+            _ if stream.resolves => (false, Left::NOTHING),
+            left => (connected, left),
         };
-        let hop = stream.hop;
-        self.last = None;
-        let rtt = self
-            .ends
-            .get(usize::from(hop))
-            .and_then(|end| end.flow.rtt())
-            .map(|rtt| rtt.max);
         let late = Late {
-            hop,
+            hop: stream.hop,
             connected,
             left,
         };
-        self.ended.add(addr.id, late, rtt, self.next_id, now);
+        self.last = None;
+        // Where this side gives no ids, the far end does, in turn as well.
+        let newest = match self.next_id {
+            0 => addr.id,
+            newest => newest,
+        };
+        self.ended.add(addr.id, late, newest);
+    }
+
+    /// This side ends a stream at once that has no edge: END, or RESOLVED, is sent now.
+    pub fn ended_at_once(&mut self, id: u16, left: Left, now: Instant) {
+        let late = Late {
+            hop: 0,
+            connected: false,
+            left,
+        };
+        self.ended.add(id, late, id);
+        self.ended.end_sent(id, None, now);
     }
 
     /// Keeps a cell of a stream that has no edge yet.
@@ -410,6 +430,7 @@ impl Streams {
             Table {
                 table: &mut self.table,
                 last: &mut self.last,
+                ended: &mut self.ended,
             },
         )
     }
@@ -455,13 +476,16 @@ pub struct Table<'a> {
     table: &'a mut BTreeMap<u16, Stream>,
     /// See [`Streams`].
     last: &'a mut Option<(u16, u8, EdgeAddr)>,
+    /// See [`Streams`].
+    ended: &'a mut Ended,
 }
 
 impl Table<'_> {
-    /// Ends a stream.
-    pub fn remove(&mut self, id: u16) {
+    /// END of a stream was sent, which ends it. `rtt`: the circuit's longest round trip.
+    pub fn end_sent(&mut self, id: u16, rtt: Option<Duration>, now: Instant) {
         *self.last = None;
         self.table.remove(&id);
+        self.ended.end_sent(id, rtt, now);
     }
 
     /// The stream of a pending cell that is about to be sent. `None`: it has ended, and the cell is

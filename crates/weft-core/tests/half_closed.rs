@@ -7,21 +7,22 @@ mod world;
 
 use std::time::Duration;
 
-use pair::{Pair, TwoHops, payload};
+use pair::{CIRCUIT, Pair, TwoHops, payload};
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 use weft_cell::RelayCmd;
-use weft_cell::reason::EndReason;
-use weft_core::address::ConnectionId;
+use weft_cell::reason::{DestroyReason, EndReason};
+use weft_core::address::{ConnectionId, ThreadId};
 use weft_core::edge::MAX_WAITING;
 use weft_core::flow::Terms;
 use weft_core::manager::RelayParams;
-use weft_core::origin::{EndedBy, HopFlow, OriginCommand, OriginEvent};
+use weft_core::origin::{EndedBy, HopFlow, OriginCommand, OriginEvent, StreamOpening};
+use weft_core::traffic::CircuitTraffic;
 use world::{OWN_ED, OWN_RSA, World};
 
-/// What the origin counted: allowed late messages, and dropped ones.
+/// What the origin counted: allowed late messages, and those that nobody honest sends.
 fn counts(world: &World) -> (u64, u64) {
     let totals = world.totals();
-    (totals.streams.late, totals.cells_dropped)
+    (totals.streams.late, totals.streams.stray)
 }
 
 fn close(two: &mut TwoHops) {
@@ -31,9 +32,9 @@ fn close(two: &mut TwoHops) {
     });
 }
 
-#[test]
-fn an_exit_that_does_not_know_yet_may_send_what_the_windows_allow() {
-    let mut two = TwoHops::new(41);
+/// A stream that the origin ended after 10 cells, and whose exit has sent 490 since.
+fn used_up(seed: u64) -> TwoHops {
+    let mut two = TwoHops::new(seed);
     two.says(1, RelayCmd::CONNECTED, &[]);
     for _ in 0..10 {
         two.says(1, RelayCmd::DATA, b"read");
@@ -44,21 +45,220 @@ fn an_exit_that_does_not_know_yet_may_send_what_the_windows_allow() {
         two.says(1, RelayCmd::DATA, b"late");
     }
     assert_eq!(counts(&two.origin), (490, 0));
-    // Past that somebody else may speak; nothing happens, but it is counted.
-    two.says(1, RelayCmd::DATA, b"too late");
-    two.says(1, RelayCmd::CONNECTED, &[]);
-    two.says(1, RelayCmd::SENDME, &[]);
-    two.says(1, RelayCmd::XON, &[0; 5]);
-    assert_eq!(counts(&two.origin), (490, 4));
-    // A hop that the stream did not lead to never was allowed anything.
-    two.says(0, RelayCmd::END, &[6]);
-    assert_eq!(counts(&two.origin), (490, 5));
+    two
+}
+
+#[test]
+fn an_exit_that_does_not_know_yet_may_send_what_the_windows_allow() {
+    let mut two = used_up(41);
     two.says(1, RelayCmd::END, &[6]);
-    assert_eq!(counts(&two.origin), (491, 5));
-    two.says(1, RelayCmd::END, &[6]);
-    assert_eq!(counts(&two.origin), (491, 6));
+    assert_eq!(counts(&two.origin), (491, 0));
     assert_eq!(two.origin.halves(), 1, "the circuit stays");
     two.origin.audit();
+}
+
+#[test]
+fn past_that_somebody_marks_the_circuit_which_ends() {
+    let cases: [(usize, &[RelayCmd]); 7] = [
+        (1, &[RelayCmd::DATA]),
+        (1, &[RelayCmd::CONNECTED]),
+        (1, &[RelayCmd::SENDME]),
+        (1, &[RelayCmd::XON]),
+        (1, &[RelayCmd::RESOLVED, RelayCmd::RESOLVED]),
+        (1, &[RelayCmd::END, RelayCmd::END]),
+        // A hop that the stream did not lead to never was allowed anything.
+        (0, &[RelayCmd::END]),
+    ];
+    for (hop, commands) in cases {
+        let mut two = used_up(44);
+        for (number, command) in commands.iter().enumerate() {
+            assert_eq!(two.origin.halves(), 1, "{number} of {commands:?}");
+            two.says(hop, *command, &[6, 0, 0, 0, 0]);
+        }
+        assert_eq!(two.origin.halves(), 0, "{commands:?} from hop {hop}");
+        assert_eq!(counts(&two.origin).1, 1);
+        let closed = two.origin.events.iter().any(|event| {
+            let reason = DestroyReason::PROTOCOL;
+            matches!(event, OriginEvent::Closed { reason: why, remote: false, .. } if *why == reason)
+        });
+        assert!(closed, "{commands:?}: {:?}", two.origin.events);
+    }
+}
+
+#[test]
+fn what_an_origin_did_not_ask_for_ends_the_circuit() {
+    let never = |two: &mut TwoHops| two.stream += 1;
+    let no_stream = |two: &mut TwoHops| two.stream = 0;
+    let connected = |two: &mut TwoHops| two.says(1, RelayCmd::CONNECTED, &[]);
+    let nothing = |_: &mut TwoHops| {};
+    type Before<'a> = &'a dyn Fn(&mut TwoHops);
+    let cases: [(&str, Before<'_>, RelayCmd); 14] = [
+        ("never was", &never, RelayCmd::DATA),
+        ("never was", &never, RelayCmd::END),
+        ("never was", &never, RelayCmd::SENDME),
+        ("not connected", &nothing, RelayCmd::DATA),
+        ("was no RESOLVE", &nothing, RelayCmd::RESOLVED),
+        ("was no RESOLVE", &connected, RelayCmd::RESOLVED),
+        ("is connected", &connected, RelayCmd::CONNECTED),
+        ("asks an origin", &never, RelayCmd::BEGIN),
+        ("asks an origin", &no_stream, RelayCmd::EXTEND2),
+        ("nothing was extended", &no_stream, RelayCmd::EXTENDED2),
+        ("no padding", &no_stream, RelayCmd::PADDING_NEGOTIATED),
+        ("no rendezvous", &no_stream, RelayCmd::RENDEZVOUS2),
+        ("for no stream", &no_stream, RelayCmd::DATA),
+        ("from the future", &no_stream, RelayCmd::from(200)),
+    ];
+    for (why, before, command) in cases {
+        let mut two = TwoHops::new(45);
+        before(&mut two);
+        two.says(1, command, &[0; 5]);
+        assert_eq!(two.origin.halves(), 0, "{command}: {why}");
+    }
+    // DROP may come from any hop at any time (tor-spec 7.2).
+    let mut two = TwoHops::new(46);
+    two.stream = 0;
+    two.says(0, RelayCmd::DROP, &[]);
+    two.says(1, RelayCmd::DROP, &[1; 100]);
+    assert_eq!(two.origin.halves(), 1);
+}
+
+#[test]
+fn connected_does_not_answer_a_resolve_nor_data() {
+    for command in [RelayCmd::CONNECTED, RelayCmd::DATA] {
+        let mut two = TwoHops::new(47);
+        let id = ConnectionId(u64::MAX - 1);
+        two.origin.controller.place_at(id, ThreadId(0));
+        two.origin.managers[0].adopt_application(id).unwrap();
+        two.command(OriginCommand::Attach {
+            stream: id,
+            circuit: CIRCUIT,
+            hop: 1,
+            opening: StreamOpening::Resolve {
+                name: "example.com".to_owned(),
+            },
+        });
+        two.stream += 1;
+        two.says(1, command, &[0; 5]);
+        assert_eq!(two.origin.halves(), 0, "{command}");
+    }
+}
+
+/// What was reported of the circuit, added up; and how often.
+fn reported(two: &mut TwoHops) -> (CircuitTraffic, usize) {
+    let mut sum = CircuitTraffic::default();
+    let mut reports = 0;
+    for event in std::mem::take(&mut two.origin.events) {
+        let OriginEvent::Traffic { circuits, .. } = event else {
+            continue;
+        };
+        for report in circuits {
+            assert_eq!((report.circuit, report.congestion), (CIRCUIT, None));
+            reports += 1;
+            sum.read += report.traffic.read;
+            sum.written += report.traffic.written;
+            sum.delivered_read += report.traffic.delivered_read;
+            sum.overhead_read += report.traffic.overhead_read;
+            sum.delivered_written += report.traffic.delivered_written;
+            sum.overhead_written += report.traffic.overhead_written;
+        }
+    }
+    (sum, reports)
+}
+
+#[test]
+fn what_a_circuit_carries_is_reported_as_c_tor_counts_it() {
+    let mut two = TwoHops::new(48);
+    two.origin.pass(Duration::from_secs(1));
+    // BEGIN_DIR has no data.
+    let (begun, reports) = reported(&mut two);
+    assert_eq!(reports, 1);
+    let begin = CircuitTraffic {
+        written: 509,
+        overhead_written: 498,
+        ..CircuitTraffic::default()
+    };
+    assert_eq!(begun, begin);
+    // Nothing, and nothing is said.
+    two.origin.pass(Duration::from_secs(3));
+    assert_eq!(reported(&mut two).1, 0);
+    two.says(1, RelayCmd::CONNECTED, &[]);
+    for _ in 0..100 {
+        two.says(1, RelayCmd::DATA, b"12345");
+    }
+    two.read();
+    // Allowed after our END: valid, too.
+    close(&mut two);
+    two.says(1, RelayCmd::DATA, b"late");
+    two.origin.pass(Duration::from_secs(2));
+    let (sum, reports) = reported(&mut two);
+    assert_eq!(reports, 1);
+    let mut written = 0;
+    while two.origin.take(two.link).is_some() {
+        written += 1;
+    }
+    assert!(written >= 2, "a SENDME for the circuit, END");
+    assert_eq!((sum.read, sum.written), (102 * 509, written * 509));
+    assert_eq!(sum.delivered_read, 504);
+    assert_eq!(sum.delivered_read + sum.overhead_read, 102 * 498);
+    assert_eq!(sum.delivered_written + sum.overhead_written, written * 498);
+    // Version 1 with its digest, END with its reason.
+    assert_eq!(sum.delivered_written, 23 + 1);
+}
+
+#[test]
+fn dropped_cells_show_at_once_and_those_of_a_closed_circuit_too() {
+    let mut two = TwoHops::new(49);
+    two.origin.pass(Duration::from_secs(1));
+    reported(&mut two);
+    let stream = std::mem::replace(&mut two.stream, 0);
+    two.says(1, RelayCmd::DROP, &[]);
+    two.origin.pass(Duration::from_millis(250));
+    let (sum, reports) = reported(&mut two);
+    assert_eq!(reports, 1);
+    let dropped = CircuitTraffic {
+        read: 509,
+        ..CircuitTraffic::default()
+    };
+    assert_eq!(sum, dropped);
+    // What ends the circuit is reported before its end.
+    two.stream = stream;
+    two.says(1, RelayCmd::CONNECTED, &[]);
+    two.says(1, RelayCmd::CONNECTED, &[]);
+    let kinds: Vec<bool> = two
+        .origin
+        .events
+        .iter()
+        .filter_map(|event| match event {
+            OriginEvent::Traffic { .. } => Some(true),
+            OriginEvent::Closed { .. } => Some(false),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(kinds, [true, false]);
+    assert_eq!(reported(&mut two).0.read, 2 * 509);
+}
+
+#[test]
+fn bytes_of_streams_are_reported_while_they_flow_and_at_their_end() {
+    let mut two = TwoHops::new(50);
+    two.says(1, RelayCmd::CONNECTED, &[]);
+    two.says(1, RelayCmd::DATA, b"12345");
+    two.origin.pass(Duration::from_secs(1));
+    two.says(1, RelayCmd::DATA, b"678");
+    two.says(1, RelayCmd::END, &[6]);
+    two.read();
+    let edge = two.origin.managers[0].edge_of(two.application).unwrap();
+    let now = two.origin.now;
+    two.origin.managers[0].end_edge(edge, EndReason::DONE, now);
+    two.origin.settle();
+    let mut bytes = Vec::new();
+    for event in &two.origin.events {
+        if let OriginEvent::Traffic { streams, .. } = event {
+            bytes.extend(streams.iter().copied());
+        }
+    }
+    let id = two.application;
+    assert_eq!(bytes, [(id, 5, 0), (id, 3, 0)]);
 }
 
 #[test]
@@ -71,9 +271,10 @@ fn a_stream_that_is_given_up_before_its_answer_may_still_be_answered() {
     two.says(1, RelayCmd::CONNECTED, &[]);
     two.says(1, RelayCmd::DATA, b"late");
     assert_eq!(counts(&two.origin), (2, 0));
+    assert_eq!(two.origin.halves(), 1);
     two.says(1, RelayCmd::CONNECTED, &[]);
     assert_eq!(counts(&two.origin), (2, 1));
-    assert_eq!(two.origin.halves(), 1);
+    assert_eq!(two.origin.halves(), 0);
 }
 
 #[test]
@@ -87,7 +288,7 @@ fn a_second_answer_to_a_stream_that_is_open_ends_the_circuit() {
 }
 
 #[test]
-fn honest_exits_are_never_found_to_send_too_much() {
+fn honest_origins_and_exits_are_never_found_to_send_too_much() {
     for seed in 0..12 {
         let mut rng = StdRng::seed_from_u64(seed);
         let threads = rng.random_range(1..=3);
@@ -120,11 +321,21 @@ fn honest_exits_are_never_found_to_send_too_much() {
                 let now = pair.origin.now;
                 pair.origin.managers[thread].end_edge(edge, EndReason::DONE, now);
             }
+            // And some are left by who is beyond the exit, with data on its way there.
+            while rng.random_bool(0.5) && !open.is_empty() {
+                let (_, number) = open.swap_remove(rng.random_range(0..open.len()));
+                let (thread, edge) = pair.exit.edges[number];
+                let now = pair.exit.now;
+                pair.exit.managers[thread].end_edge(edge, EndReason::DONE, now);
+            }
         }
         pair.pump();
-        assert_eq!(pair.origin.totals().cells_dropped, 0, "seed {seed}");
-        assert_eq!(pair.origin.totals().streams.flow_violations, 0);
-        assert_eq!(pair.origin.halves(), 1);
+        for world in [&pair.origin, &pair.exit] {
+            let totals = world.totals();
+            assert_eq!(totals.streams.stray, 0, "seed {seed}");
+            assert_eq!(totals.streams.flow_violations, 0);
+            assert_eq!((totals.protocol_errors, world.halves()), (0, 1));
+        }
         pair.origin.audit();
         pair.exit.audit();
     }

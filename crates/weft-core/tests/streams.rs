@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use pair::{CIRCUIT, CLIENT, Pair, TwoHops, payload};
 use weft_cell::reason::{DestroyReason, EndReason};
-use weft_cell::stream_msg::{End, Seen, Sendme};
+use weft_cell::stream_msg::{End, Resolved, Seen, Sendme};
 use weft_cell::{ChanCmd, RelayCmd};
 use weft_core::address::ConnectionId;
 use weft_core::edge::EdgeNews;
@@ -282,6 +282,8 @@ fn a_hop_before_the_exit_cannot_speak_for_it() {
             0,
             "the circuit is ended by {command}"
         );
+        let is_traffic = |event: &OriginEvent| matches!(event, OriginEvent::Traffic { .. });
+        forged.origin.events.retain(|event| !is_traffic(event));
         assert!(matches!(
             forged.origin.events[..],
             [
@@ -395,84 +397,242 @@ fn more_data_than_the_windows_allow_ends_the_circuit() {
     world.settle();
     assert_eq!(world.halves(), 0);
     assert_eq!(world.totals().streams.flow_violations, 1);
-    // The circuit's window: a thousand cells of no stream at all.
-    let mut world = World::new(1, 23);
-    let client = world.link_on(0, CLIENT);
-    let mut circuit = Circuit::create(&mut world, client, 0x8000_0001);
-    for _ in 0..1000 {
-        circuit.send(&mut world, 0, RelayCmd::DATA, b"x");
-    }
-    world.settle();
-    // SENDMEs came for them, so that the window never closed on an honest client.
-    let mut sendmes = 0;
-    while let Some(cell) = world.take(client) {
-        assert_eq!(cell.command(), ChanCmd::RELAY);
-        sendmes += 1;
-    }
-    assert_eq!(sendmes, 10);
-    assert_eq!(world.halves(), 1);
 }
 
 #[test]
-fn streams_that_are_no_streams_are_refused_and_hurt_nobody() {
-    let (mut world, mut circuit, edge) = with_stream(24);
-    // The same number again: nothing comes of it.
-    circuit.send(&mut world, 0, RelayCmd::BEGIN, b"example.org:80\0");
-    world.settle();
-    assert!(world.take(circuit.client.0).is_none());
-    // No host and port.
-    let cell = circuit.forward(
-        &mut world,
-        0,
-        ChanCmd::RELAY,
-        RelayCmd::BEGIN,
-        2,
-        b"nonsense",
-    );
-    world.receive(circuit.client.0, &cell);
-    world.settle();
-    let (_, command, data) = circuit.backward(&mut world);
-    assert_eq!(
-        (command, data[0]),
-        (RelayCmd::END, EndReason::TORPROTOCOL.0)
-    );
-    // For streams that are gone, and what only an exit says.
-    for command in [
-        RelayCmd::DROP,
-        RelayCmd::END,
-        RelayCmd::CONNECTED,
-        RelayCmd::RESOLVED,
-    ] {
-        let cell = circuit.forward(&mut world, 0, ChanCmd::RELAY, command, 77, &[]);
-        world.receive(circuit.client.0, &cell);
+fn a_sender_that_does_not_take_its_sendmes_has_a_thousand_cells() {
+    for takes in [true, false] {
+        let (mut world, mut circuit, _) = with_stream(23);
+        world.room = if takes { u32::MAX } else { 0 };
+        for _ in 0..1000 {
+            circuit.send(&mut world, 0, RelayCmd::DATA, b"x");
+            world.settle();
+        }
+        assert_eq!(
+            world.halves(),
+            1,
+            "the window never closes on an honest client"
+        );
+        circuit.send(&mut world, 0, RelayCmd::DATA, b"x");
+        world.settle();
+        assert_eq!(world.halves(), usize::from(takes));
+        assert_eq!(world.totals().streams.flow_violations, u64::from(!takes));
+        let mut sendmes = 0;
+        while takes && world.take(circuit.client.0).is_some() {
+            sendmes += 1;
+        }
+        // Ten of the circuit's, for a hundred cells each; those of the stream for fifty.
+        assert_eq!(sendmes, if takes { 30 } else { 0 });
     }
-    world.settle();
-    assert!(world.take(circuit.client.0).is_none());
-    // The stream still works.
-    circuit.send(&mut world, 0, RelayCmd::DATA, b"still here");
-    world.settle();
-    assert_eq!(world.managers[edge.0].edge_out(edge.1).0, b"still here");
-    // END ends it; DATA that comes later is dropped.
-    circuit.send(&mut world, 0, RelayCmd::END, &[EndReason::DONE.0]);
-    circuit.send(&mut world, 0, RelayCmd::DATA, b"too late");
-    world.settle();
-    assert_eq!(
-        world.managers[edge.0].edge_out(edge.1),
-        (&b"still here"[..], true)
-    );
-    // A stream without a number breaks the protocol.
-    let cell = circuit.forward(
-        &mut world,
-        0,
-        ChanCmd::RELAY,
-        RelayCmd::BEGIN,
-        0,
-        b"a.com:80\0",
-    );
+}
+
+/// A relay message of a stream, from the client.
+fn say(world: &mut World, circuit: &mut Circuit, stream: u16, command: RelayCmd, data: &[u8]) {
+    let cell = circuit.forward(world, 0, ChanCmd::RELAY, command, stream, data);
     world.receive(circuit.client.0, &cell);
     world.settle();
-    world.expect(circuit.client.0, ChanCmd::DESTROY);
+}
+
+/// What the relay has sent back since, by command.
+fn answers(world: &mut World, circuit: &mut Circuit) -> Vec<RelayCmd> {
+    let mut commands = Vec::new();
+    while world.written[&circuit.client.0].front().is_some() {
+        commands.push(circuit.backward(world).1);
+    }
+    commands
+}
+
+/// The circuit was ended for breaking the protocol, with nothing more said.
+fn is_ended(world: &mut World, circuit: &Circuit) {
+    let destroy = world.expect(circuit.client.0, ChanCmd::DESTROY);
+    assert_eq!(destroy.body()[0], DestroyReason::PROTOCOL.0);
+    assert_eq!(world.halves(), 0);
     world.audit();
+}
+
+#[test]
+fn a_message_of_a_stream_that_never_was_ends_the_circuit() {
+    for (stream, command) in [
+        (2, RelayCmd::DATA),
+        (2, RelayCmd::END),
+        (2, RelayCmd::SENDME),
+        (2, RelayCmd::XON),
+        (2, RelayCmd::XOFF),
+        (2, RelayCmd::CONNECTED),
+        (2, RelayCmd::RESOLVED),
+        (1, RelayCmd::CONNECTED),
+        (1, RelayCmd::RESOLVED),
+        // It is there.
+        (1, RelayCmd::BEGIN),
+        (1, RelayCmd::BEGIN_DIR),
+        (1, RelayCmd::RESOLVE),
+    ] {
+        let (mut world, mut circuit, _) = with_stream(27);
+        say(
+            &mut world,
+            &mut circuit,
+            stream,
+            command,
+            b"example.org:80\0",
+        );
+        is_ended(&mut world, &circuit);
+        // Nor is one let in that has no stream at all.
+        let mut world = World::new(1, 28);
+        let client = world.link_on(0, CLIENT);
+        let mut circuit = Circuit::create(&mut world, client, 0x8000_0001);
+        if stream == 2 {
+            say(&mut world, &mut circuit, stream, command, &[]);
+            is_ended(&mut world, &circuit);
+        }
+    }
+}
+
+#[test]
+fn a_client_that_does_not_know_of_an_end_may_send_what_the_window_allows_and_no_more() {
+    for last in [RelayCmd::DATA, RelayCmd::SENDME, RelayCmd::CONNECTED] {
+        let (mut world, mut circuit, edge) = with_stream(29);
+        for _ in 0..20 {
+            say(&mut world, &mut circuit, 1, RelayCmd::DATA, b"in time");
+        }
+        // The exit sent 60 cells, of which 50 may be acknowledged.
+        exit_sends(&mut world, &mut circuit, edge, 60);
+        let now = world.now;
+        world.managers[edge.0].end_edge(edge.1, EndReason::DONE, now);
+        world.settle();
+        assert_eq!(answers(&mut world, &mut circuit), [RelayCmd::END]);
+        say(&mut world, &mut circuit, 1, RelayCmd::SENDME, &[]);
+        for _ in 0..480 {
+            say(&mut world, &mut circuit, 1, RelayCmd::DATA, b"late");
+        }
+        assert_eq!(answers(&mut world, &mut circuit), [RelayCmd::SENDME; 5]);
+        assert_eq!(world.totals().streams.late, 481);
+        say(&mut world, &mut circuit, 1, last, &[]);
+        is_ended(&mut world, &circuit);
+    }
+}
+
+#[test]
+fn two_ends_that_cross_hurt_nobody_and_a_third_ends_the_circuit() {
+    let (mut world, mut circuit, edge) = with_stream(30);
+    let now = world.now;
+    world.managers[edge.0].end_edge(edge.1, EndReason::DONE, now);
+    say(&mut world, &mut circuit, 1, RelayCmd::END, &[6]);
+    assert_eq!(answers(&mut world, &mut circuit), [RelayCmd::END]);
+    // Arti acknowledges what an application reads in the moment in which it closes.
+    for _ in 0..10 {
+        say(&mut world, &mut circuit, 1, RelayCmd::SENDME, &[]);
+    }
+    assert_eq!(world.halves(), 1);
+    say(&mut world, &mut circuit, 1, RelayCmd::END, &[6]);
+    is_ended(&mut world, &circuit);
+}
+
+#[test]
+fn a_stream_that_is_refused_may_have_sent_its_first_words_already() {
+    // No host and port; not a stream's number that is taken, nor anything's circuit to close.
+    let refuse: [(RelayCmd, &[u8]); 2] = [(RelayCmd::BEGIN, b"nonsense"), (RelayCmd::RESOLVE, b"")];
+    for (command, data) in refuse {
+        let (mut world, mut circuit, _) = with_stream(34);
+        say(&mut world, &mut circuit, 2, command, data);
+        assert_eq!(answers(&mut world, &mut circuit), [RelayCmd::END]);
+        for _ in 0..500 {
+            say(&mut world, &mut circuit, 2, RelayCmd::DATA, b"GET /");
+        }
+        assert_eq!(world.halves(), 1);
+        answers(&mut world, &mut circuit);
+        // The number may be given again; the client that does so has nothing of the old stream.
+        say(
+            &mut world,
+            &mut circuit,
+            2,
+            RelayCmd::BEGIN,
+            b"example.com:80\0",
+        );
+        assert_eq!(answers(&mut world, &mut circuit), [RelayCmd::CONNECTED]);
+        say(&mut world, &mut circuit, 2, RelayCmd::DATA, b"GET /");
+        say(&mut world, &mut circuit, 2, RelayCmd::END, &[6]);
+        assert_eq!(world.halves(), 1);
+        say(&mut world, &mut circuit, 2, RelayCmd::DATA, b"GET /");
+        is_ended(&mut world, &circuit);
+    }
+}
+
+#[test]
+fn a_refusal_that_takes_its_time_leaves_the_same() {
+    let (mut world, mut circuit, _) = with_stream(35);
+    world.serve_streams = false;
+    say(
+        &mut world,
+        &mut circuit,
+        2,
+        RelayCmd::BEGIN,
+        b"example.com:80\0",
+    );
+    say(
+        &mut world,
+        &mut circuit,
+        3,
+        RelayCmd::RESOLVE,
+        b"example.com\0",
+    );
+    for _ in 0..100 {
+        say(&mut world, &mut circuit, 2, RelayCmd::DATA, b"GET /");
+    }
+    answers(&mut world, &mut circuit);
+    let [begin, resolve] = &world.streams[..] else {
+        panic!("{:?}", world.streams);
+    };
+    let (begin, resolve) = (begin.at.addr, resolve.at.addr);
+    let end = End::new(EndReason::EXITPOLICY);
+    world.controller.refuse_stream(begin, &end);
+    world.controller.resolved(
+        resolve,
+        Resolved {
+            answers: Vec::new(),
+        },
+    );
+    world.do_actions();
+    world.settle();
+    let said = answers(&mut world, &mut circuit);
+    assert_eq!(said, [RelayCmd::END, RelayCmd::RESOLVED]);
+    for _ in 0..400 {
+        say(&mut world, &mut circuit, 2, RelayCmd::DATA, b"GET /");
+    }
+    // The client gave up waiting, of both.
+    say(&mut world, &mut circuit, 2, RelayCmd::END, &[6]);
+    say(&mut world, &mut circuit, 3, RelayCmd::END, &[6]);
+    assert_eq!(world.halves(), 1);
+    answers(&mut world, &mut circuit);
+    say(
+        &mut world,
+        &mut circuit,
+        3,
+        RelayCmd::DATA,
+        b"to a question",
+    );
+    is_ended(&mut world, &circuit);
+}
+
+#[test]
+fn drop_is_dropped_and_a_stream_without_a_number_ends_the_circuit() {
+    let (mut world, mut circuit, edge) = with_stream(24);
+    say(&mut world, &mut circuit, 0, RelayCmd::DROP, &[]);
+    say(&mut world, &mut circuit, 77, RelayCmd::DROP, &[]);
+    assert!(answers(&mut world, &mut circuit).is_empty());
+    // The stream still works.
+    say(&mut world, &mut circuit, 1, RelayCmd::DATA, b"still here");
+    assert_eq!(world.managers[edge.0].edge_out(edge.1).0, b"still here");
+    say(
+        &mut world,
+        &mut circuit,
+        1,
+        RelayCmd::END,
+        &[EndReason::DONE.0],
+    );
+    let left = (&b"still here"[..], true);
+    assert_eq!(world.managers[edge.0].edge_out(edge.1), left);
+    say(&mut world, &mut circuit, 0, RelayCmd::BEGIN, b"a.com:80\0");
+    is_ended(&mut world, &circuit);
 }
 
 #[test]

@@ -27,10 +27,45 @@ struct Due {
 /// What decides how many cells may be in flight.
 #[derive(Debug)]
 enum Window {
-    /// Always [`WINDOW`]; this many may still be sent.
-    Fixed(u32),
+    /// Always [`WINDOW`].
+    Fixed {
+        /// Cells that may still be sent.
+        package: u32,
+        /// What the other side may still send.
+        deliver: Deliver,
+    },
     /// As many as the path carries. Boxed, since most circuits never send.
     Vegas(Box<Vegas>),
+}
+
+/// What the other side may send under fixed windows: [`WINDOW`] cells, and [`INCREMENT`] more for each
+/// SENDME that it can have received.
+///
+/// A SENDME is queued as soon as it is due, so counting SENDMEs when they are queued bounds nothing.
+/// Here they count when they have left the circuit's queue toward the other side: one that is
+/// still there has been received by nobody.
+#[derive(Debug)]
+struct Deliver {
+    /// Cells that may still come, by the SENDMEs that are known to have left.
+    left: u32,
+    /// Where in the queue the other SENDMEs are, oldest first: at most `WINDOW / INCREMENT`.
+    queued: VecDeque<u64>,
+}
+
+impl Deliver {
+    /// Takes one cell. `departed`: cells that have left the queue since it was made.
+    #[inline]
+    fn take(&mut self, departed: u64) -> Result<(), FlowError> {
+        if self.left == 0 {
+            while self.queued.front().is_some_and(|at| *at <= departed) {
+                self.queued.pop_front();
+                self.left += u32::from(INCREMENT);
+            }
+        }
+        let left = self.left.checked_sub(1);
+        self.left = left.ok_or(FlowError::TooMuchData("circuit"))?;
+        Ok(())
+    }
 }
 
 /// One end of a circuit.
@@ -56,7 +91,12 @@ pub struct CircuitFlow {
 impl CircuitFlow {
     /// Fixed windows of 1000 cells with a SENDME for 100 (tor-spec 7.3).
     pub fn fixed() -> Self {
-        Self::new(Window::Fixed(WINDOW), INCREMENT)
+        let deliver = Deliver {
+            left: WINDOW,
+            queued: VecDeque::new(),
+        };
+        let package = WINDOW;
+        Self::new(Window::Fixed { package, deliver }, INCREMENT)
     }
 
     /// Vegas with one SENDME for `sendme_inc` cells, as the handshake agreed on (proposal 324).
@@ -86,7 +126,7 @@ impl CircuitFlow {
     /// DATA cells that may be sent now.
     pub fn room(&self) -> u32 {
         match &self.window {
-            Window::Fixed(left) => *left,
+            Window::Fixed { package, .. } => *package,
             Window::Vegas(vegas) => vegas.room(),
         }
     }
@@ -95,7 +135,7 @@ impl CircuitFlow {
     /// called only when one will answer this cell.
     pub fn note_sent(&mut self, seen: impl FnOnce() -> Seen, now: Instant) {
         match &mut self.window {
-            Window::Fixed(left) => *left = left.saturating_sub(1),
+            Window::Fixed { package, .. } => *package = package.saturating_sub(1),
             Window::Vegas(vegas) => vegas.note_sent(),
         }
         self.sent += 1;
@@ -133,7 +173,9 @@ impl CircuitFlow {
             return Err(FlowError::ForgedSendme);
         }
         match &mut self.window {
-            Window::Fixed(left) => *left = WINDOW.min(*left + u32::from(INCREMENT)),
+            Window::Fixed { package, .. } => {
+                *package = WINDOW.min(*package + u32::from(INCREMENT));
+            }
             Window::Vegas(vegas) => {
                 vegas.acknowledged(due.sent, self.blocked || queue_blocked, now)
             }
@@ -142,14 +184,34 @@ impl CircuitFlow {
     }
 
     /// A DATA cell came. True: answer it with a SENDME now, before any other cell, with what
-    /// shows that this cell was seen; as long as that is done the window that we give never runs out.
-    pub fn note_received(&mut self) -> Result<bool, FlowError> {
+    /// shows that this cell was seen, and call [`sendme_queued`](Self::sendme_queued). `departed`:
+    /// cells that have left the circuit's queue toward the other side since it was made.
+    ///
+    /// # Errors
+    ///
+    /// With fixed windows, [`FlowError::TooMuchData`] when the SENDMEs that have left do not allow
+    /// this cell (tor-spec 7.3). Under congestion control the receiver knows no window (proposal
+    /// 324); the SENDMEs of a sender that does not take them fill the circuit's queue, which has a
+    /// bound.
+    #[inline]
+    pub fn note_received(&mut self, departed: u64) -> Result<bool, FlowError> {
+        if let Window::Fixed { deliver, .. } = &mut self.window {
+            deliver.take(departed)?;
+        }
         self.received += 1;
         let answer = self.received >= self.increment;
         if answer {
             self.received = 0;
         }
         Ok(answer)
+    }
+
+    /// The SENDME that [`note_received`](Self::note_received) asked for is in the circuit's queue, of
+    /// which it is the cell of this number.
+    pub fn sendme_queued(&mut self, number: u64) {
+        if let Window::Fixed { deliver, .. } = &mut self.window {
+            deliver.queued.push_back(number);
+        }
     }
 
     /// The circuit's queue toward its link rose past cellq_high, or fell to cellq_low again. With
@@ -161,7 +223,7 @@ impl CircuitFlow {
     /// Round-trip times, if any were measured (Vegas only).
     pub fn rtt(&self) -> Option<Rtt> {
         match &self.window {
-            Window::Fixed(_) => None,
+            Window::Fixed { .. } => None,
             Window::Vegas(vegas) => vegas.rtt(),
         }
     }
@@ -169,7 +231,7 @@ impl CircuitFlow {
     /// Bytes of memory that this points to.
     pub fn memory(&self) -> usize {
         let window = match &self.window {
-            Window::Fixed(_) => 0,
+            Window::Fixed { deliver, .. } => queue_memory(&deliver.queued),
             Window::Vegas(_) => size_of::<Vegas>(),
         };
         window + queue_memory(&self.due)
@@ -178,7 +240,7 @@ impl CircuitFlow {
     /// DATA cells that may be in flight at once, now.
     pub fn window(&self) -> u32 {
         match &self.window {
-            Window::Fixed(_) => WINDOW,
+            Window::Fixed { .. } => WINDOW,
             Window::Vegas(vegas) => vegas.window(),
         }
     }
@@ -186,7 +248,7 @@ impl CircuitFlow {
     /// DATA cells that were sent and are not acknowledged.
     pub fn in_flight(&self) -> u32 {
         match &self.window {
-            Window::Fixed(left) => WINDOW - left,
+            Window::Fixed { package, .. } => WINDOW - package,
             Window::Vegas(vegas) => vegas.in_flight(),
         }
     }
@@ -194,7 +256,7 @@ impl CircuitFlow {
     /// Whether the window still grows as in slow start (Vegas only).
     pub fn in_slow_start(&self) -> bool {
         match &self.window {
-            Window::Fixed(_) => false,
+            Window::Fixed { .. } => false,
             Window::Vegas(vegas) => vegas.in_slow_start(),
         }
     }

@@ -150,7 +150,7 @@ impl StreamFlow {
                 data: *deliver,
                 sendmes: (WINDOW - *package) / INCREMENT,
             },
-            Kind::XonXoff(_) => Left::Time,
+            Kind::XonXoff(_) => Left::Vegas,
         }
     }
 

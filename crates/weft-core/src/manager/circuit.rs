@@ -254,7 +254,7 @@ impl LocalConnectionManager {
                 stream,
                 connected,
                 left,
-            } => self.on_ending(stream, connected, left, now),
+            } => self.on_ending(stream, connected, left),
             HalfControl::Attach {
                 edge,
                 asked,
@@ -440,10 +440,16 @@ impl LocalConnectionManager {
                 .push_back(ToController::RendezvousGone { half: from });
         }
         let mut told = reason;
-        if let Role::Origin(origin) = &half.role {
+        if let Role::Origin(origin) = &mut half.role {
             // An origin does not say why (tor-spec 5.4).
             told = DestroyReason::NONE;
             let (circuit, remote) = (origin.id, self.closed_by_peer);
+            if let Some(report) = origin.take_report() {
+                self.tell_origin(OriginEvent::Traffic {
+                    streams: Vec::new(),
+                    circuits: vec![report],
+                });
+            }
             self.tell_origin(OriginEvent::Closed {
                 circuit,
                 reason,

@@ -28,6 +28,7 @@ mod recognized;
 mod sending;
 mod streams;
 mod timers;
+mod traffic;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -114,6 +115,10 @@ pub struct LocalConnectionManager {
     unblocked: Vec<u32>,
     /// The half that is being closed was closed by the other side.
     closed_by_peer: bool,
+    /// Something came on a circuit that begins here and was dropped: that is reported soon.
+    dropped_at_origin: bool,
+    /// When it was last reported what circuits that begin here, and their streams, have carried.
+    traffic_reported: Option<Instant>,
     /// Who sends next.
     scheduler: Scheduler,
     /// Memory of cells.
@@ -161,6 +166,8 @@ impl LocalConnectionManager {
             credits: Vec::new(),
             unblocked: Vec::new(),
             closed_by_peer: false,
+            dropped_at_origin: false,
+            traffic_reported: None,
             scheduler: Scheduler::new(params.circuit_priority_half_life),
             pool: CellPool::default(),
             spares: Spares::default(),

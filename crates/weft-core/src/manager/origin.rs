@@ -114,6 +114,7 @@ impl LocalConnectionManager {
                     .encrypt_forward(last, early, cell.body_mut())
                     .is_ok() =>
             {
+                origin.traffic.note_written(extend2.len());
                 origin.relay_early_left = left;
                 origin.waiting = Waiting::Extended;
                 self.enqueue(half.slot, cell, now);
@@ -126,11 +127,21 @@ impl LocalConnectionManager {
     }
 
     /// RELAY on a circuit of our own.
-    pub(super) fn on_origin_relay(&mut self, slot: u32, view: CellView<'_>, now: Instant) {
+    pub(super) fn on_origin_relay(
+        &mut self,
+        slot: u32,
+        view: CellView<'_>,
+        early: bool,
+        now: Instant,
+    ) {
         let Some(Role::Origin(origin)) = self.halves.get_mut(slot).map(|half| &mut half.role)
         else {
             return;
         };
+        origin.traffic.note_read();
+        if early {
+            return self.protocol_error(slot, "RELAY_EARLY toward the circuit's origin", now);
+        }
         let mut cell = self.pool.take();
         cell.set_command(ChanCmd::RELAY);
         let Some(hop) = (origin.crypt).decrypt_backward_to(view.body(), cell.body_mut()) else {
@@ -148,14 +159,14 @@ impl LocalConnectionManager {
             | RelayCmd::XON
             | RelayCmd::XOFF => self.on_stream_message(slot, hop, cell, now),
             _ => {
-                self.on_origin_message(slot, &cell, now);
+                self.on_origin_message(slot, hop, &cell, now);
                 self.pool.put(cell);
             }
         }
     }
 
     /// A relay message about the circuit itself.
-    fn on_origin_message(&mut self, slot: u32, cell: &Cell, now: Instant) {
+    fn on_origin_message(&mut self, slot: u32, hop: usize, cell: &Cell, now: Instant) {
         let body = RelayBody::new(cell.body());
         let Ok(data) = body.data() else {
             return self.protocol_error(slot, "a relay message longer than its cell", now);
@@ -166,8 +177,11 @@ impl LocalConnectionManager {
         };
         let circuit = origin.id;
         match body.command() {
-            RelayCmd::EXTENDED2 if origin.waiting == Waiting::Extended => {
+            RelayCmd::EXTENDED2
+                if origin.waiting == Waiting::Extended && hop + 1 == origin.crypt.len() =>
+            {
                 origin.waiting = Waiting::Nothing;
+                origin.traffic.note_valid(data.len());
                 match Extended2::decode(data) {
                     Ok(extended) => self.tell_origin(OriginEvent::Answered {
                         circuit,
@@ -181,14 +195,23 @@ impl LocalConnectionManager {
                 }
             }
             RelayCmd::TRUNCATED => {
+                origin.traffic.note_valid(data.len());
                 // As C tor: what is left of the circuit is of no use.
                 let reason = data
                     .first()
                     .map_or(DestroyReason::NONE, |byte| DestroyReason::from(*byte));
                 self.close_origin(slot, reason, true, Tell::Both, now);
             }
-            RelayCmd::DROP => self.totals.drops_received += 1,
-            _ => self.totals.cells_dropped += 1,
+            // Any hop may send it (tor-spec 7.2). Since no circuit padding was agreed on with one, it
+            // is not counted as valid, as in C tor: a monitor sees it.
+            RelayCmd::DROP => {
+                self.totals.drops_received += 1;
+                self.dropped_at_origin = true;
+            }
+            _ => {
+                let what = "a relay message to the origin of a circuit that it did not ask for";
+                self.protocol_error(slot, what, now);
+            }
         }
     }
 

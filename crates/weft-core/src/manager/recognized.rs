@@ -80,10 +80,7 @@ impl LocalConnectionManager {
                 }
                 _ => self.protocol_error(slot, "a relay cell before CREATED2", now),
             },
-            Role::Origin(_) if early => {
-                self.protocol_error(slot, "RELAY_EARLY toward the circuit's origin", now);
-            }
-            Role::Origin(_) => self.on_origin_relay(slot, view, now),
+            Role::Origin(_) => self.on_origin_relay(slot, view, early, now),
         }
     }
 
@@ -136,12 +133,10 @@ impl LocalConnectionManager {
             RelayCmd::EXTEND2 => self.on_extend2(slot, data, early, now),
             RelayCmd::TRUNCATE => self.on_truncate(slot, data, now),
             RelayCmd::DROP => self.totals.drops_received += 1,
-            // Only exits send these.
-            RelayCmd::CONNECTED | RelayCmd::RESOLVED => self.totals.cells_dropped += 1,
             RelayCmd::ESTABLISH_RENDEZVOUS => self.on_establish_rendezvous(slot, data, now),
             RelayCmd::RENDEZVOUS1 => self.on_rendezvous1(slot, data, now),
-            // An old EXTEND, a message that only an origin gets, one that this relay's protocol
-            // list does not claim.
+            // An old EXTEND, a message that only an origin gets (CONNECTED, RESOLVED), one that this
+            // relay's protocol list does not claim.
             _ => self.protocol_error(slot, "a relay message that this relay does not serve", now),
         }
     }

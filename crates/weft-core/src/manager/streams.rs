@@ -16,15 +16,15 @@ use super::{LocalConnectionManager, Tell};
 use crate::address::{EdgeAddr, HalfAddr, StreamAddr};
 use crate::early::{Early, Kept};
 use crate::edge::StreamAt;
-use crate::ended::Left;
-use crate::flow::{CircuitFlow, Terms};
+use crate::ended::{Judgement, Left};
+use crate::flow::{Side, Terms};
 use crate::half::{CircuitHalf, Purpose, Role};
 use crate::handshake::PeerIdentity;
 use crate::message::{
     Carried, Control, EdgeCell, EdgeControl, HalfControl, StreamAsk, StreamRequest, ToController,
 };
 use crate::stream_dos::StreamVerdict;
-use crate::streams::{Place, Stream, Streams};
+use crate::streams::{Place, Stream};
 
 impl LocalConnectionManager {
     // ---- from the circuit ----
@@ -38,6 +38,14 @@ impl LocalConnectionManager {
         };
         if stream == 0 {
             return self.protocol_error(slot, "a stream with the number 0", now);
+        }
+        if let Some(streams) = self.halves.get_mut(slot).and_then(CircuitHalf::streams_mut) {
+            if streams.has(stream) {
+                // An END before it would have come before it: no client gives a number twice.
+                let what = "BEGIN, BEGIN_DIR or RESOLVE for a stream that is there";
+                return self.protocol_error(slot, what, now);
+            }
+            streams.ended.forget(stream);
         }
         let totals = &mut self.totals.streams;
         let ask = match command {
@@ -63,7 +71,6 @@ impl LocalConnectionManager {
         if self.controller_busy {
             return self.refuse_stream(slot, stream, EndReason::RESOURCELIMIT, now);
         }
-        let cc = &self.params.cc;
         let Some(half) = self.halves.addr(slot) else {
             return;
         };
@@ -81,17 +88,7 @@ impl LocalConnectionManager {
         let vegas = toward.sendme_inc;
         let cgo = toward.crypt.as_ref().is_some_and(|crypt| crypt.is_cgo());
         let terms = Terms::new(vegas.is_some(), cgo);
-        let streams = toward.streams.get_or_insert_with(|| {
-            Box::new(Streams::one(match vegas {
-                Some(inc) => CircuitFlow::vegas(cc, inc),
-                None => CircuitFlow::fixed(),
-            }))
-        });
-        if streams.has(stream) {
-            // C tor's answer to a stream number in use: nothing.
-            self.totals.cells_dropped += 1;
-            return;
-        }
+        let streams = toward.streams_or_new(&self.params.cc);
         if ask != StreamAsk::BeginDir {
             let verdict = streams.asked(&self.params.stream_dos, now);
             self.totals.streams.too_many += u64::from(verdict.is_too_many());
@@ -105,6 +102,7 @@ impl LocalConnectionManager {
                         }],
                     };
                     let data = resolved.encode().unwrap_or_default();
+                    streams.ended_at_once(stream, Left::NOTHING, now);
                     return self.say(slot, 0, RelayCmd::RESOLVED, stream, &data, now);
                 }
                 StreamVerdict::RefuseStream => {
@@ -142,10 +140,10 @@ impl LocalConnectionManager {
     ) {
         let body = RelayBody::new(cell.body());
         let (stream, command) = (body.stream_id(), body.command());
-        if body.data().is_err() {
+        let Ok(length) = body.data().map(<[u8]>::len) else {
             self.pool.put(cell);
             return self.protocol_error(slot, "a relay message longer than its cell", now);
-        }
+        };
         if stream == 0 {
             match command {
                 RelayCmd::SENDME => self.on_circuit_sendme(slot, hop, &cell, now),
@@ -160,17 +158,28 @@ impl LocalConnectionManager {
         }
         let from = self.halves.addr(slot);
         let half = self.halves.get_mut(slot);
-        let from_is_origin = matches!(&half, Some(half) if half.faces_origin());
-        let streams = half.and_then(CircuitHalf::streams_mut);
-        let (Some(from), Some(streams)) = (from, streams) else {
-            self.totals.cells_dropped += 1;
+        let (Some(from), Some((streams, traffic))) =
+            (from, half.and_then(CircuitHalf::streams_and_traffic))
+        else {
             self.pool.put(cell);
-            return;
+            return self.on_stray(slot, now);
         };
+        let at_relay = traffic.is_none();
         let from_hop = u8::try_from(hop).unwrap_or(u8::MAX);
         if let Some(edge) = streams.edge(stream, from_hop) {
+            if let Some(traffic) = traffic {
+                if !streams.may_answer(stream, command) {
+                    self.pool.put(cell);
+                    let what = "CONNECTED to RESOLVE, or RESOLVED to something else";
+                    return self.protocol_error(slot, what, now);
+                }
+                traffic.note_valid(length);
+            }
             if command == RelayCmd::END || command == RelayCmd::RESOLVED {
                 streams.remove(stream, &mut self.pool);
+                if at_relay {
+                    streams.ended.far_end_ended();
+                }
             }
             return self.send_off(from, edge, cell, now);
         }
@@ -195,6 +204,7 @@ impl LocalConnectionManager {
                 for early in early.into_cells() {
                     self.pool.put(early);
                 }
+                streams.ended.far_end_ended();
                 self.pool.put(cell);
                 self.to_controller.push_back(ToController::StreamGone(addr));
             }
@@ -209,25 +219,25 @@ impl LocalConnectionManager {
             }
             // Of another hop: that was looked at.
             Some((_, Place::At(_))) => self.pool.put(cell),
-            Some((_, Place::Over(_))) if from_is_origin => {
-                // It crossed our END, which waits for the circuit's window. After the origin's own
-                // it is not needed any more.
-                if command == RelayCmd::END {
-                    streams.remove(stream, &mut self.pool);
-                }
-                self.totals.streams.late += 1;
-                self.pool.put(cell);
-            }
             Some((_, Place::Over(_))) | None => {
-                if streams.ended.allows(stream, from_hop, command, now) {
-                    if command == RelayCmd::END || command == RelayCmd::RESOLVED {
-                        streams.remove(stream, &mut self.pool);
+                let judgement = streams.ended.judge(stream, from_hop, command, now);
+                if command == RelayCmd::END || command == RelayCmd::RESOLVED {
+                    // Our own END, if it still waits for the circuit's window, is not needed any more.
+                    streams.remove(stream, &mut self.pool);
+                    if at_relay && judgement != Judgement::Forbidden {
+                        streams.ended.far_end_ended();
                     }
-                    self.totals.streams.late += 1;
-                } else {
-                    self.totals.cells_dropped += 1;
+                }
+                match (judgement, traffic) {
+                    (Judgement::Expected, Some(traffic)) => traffic.note_valid(length),
+                    (Judgement::Overdue, Some(_)) => self.dropped_at_origin = true,
+                    _ => {}
                 }
                 self.pool.put(cell);
+                match judgement {
+                    Judgement::Forbidden => self.on_stray(slot, now),
+                    _ => self.totals.streams.late += 1,
+                }
             }
         }
     }
@@ -244,7 +254,8 @@ impl LocalConnectionManager {
             Kept::TooMany(cell) => {
                 self.pool.put(cell);
                 self.totals.streams.overflowed += 1;
-                if self.end_deciding(stream) {
+                let left = self.left_of_new(slot);
+                if self.end_deciding(stream, left, now) {
                     self.refuse_stream(slot, id, EndReason::RESOURCELIMIT, now);
                     self.to_controller
                         .push_back(ToController::StreamGone(stream));
@@ -259,46 +270,35 @@ impl LocalConnectionManager {
         }
     }
 
-    /// An origin's edge is about to send END.
-    pub(super) fn on_ending(
-        &mut self,
-        stream: StreamAddr,
-        connected: bool,
-        left: Left,
-        now: Instant,
-    ) {
+    /// A message came of a stream that is not there, and nobody honest sends it.
+    fn on_stray(&mut self, slot: u32, now: Instant) {
+        self.totals.streams.stray += 1;
+        let what = "a message of a stream that never was, or past what its rules had left";
+        self.protocol_error(slot, what, now);
+    }
+
+    /// An edge is about to send END.
+    pub(super) fn on_ending(&mut self, stream: StreamAddr, connected: bool, left: Left) {
         let half = self.halves.at(stream.half);
         if let Some(streams) = half.and_then(CircuitHalf::streams_mut) {
-            streams.edge_ends(stream, connected, left, now);
+            streams.edge_ends(stream, connected, left);
         }
     }
 
     /// Counts a DATA cell against the circuit's window, and answers it with a SENDME when one is
     /// due. False: the circuit is no more.
     fn count_data(&mut self, slot: u32, hop: usize, now: Instant) -> bool {
-        let cc = &self.params.cc;
         let Some(half) = self.halves.get_mut(slot) else {
             return false;
         };
-        let flow = match &mut half.role {
-            // Data of streams that never were counts as well.
-            Role::TowardOrigin(toward) => {
-                let sendme_inc = toward.sendme_inc;
-                let streams = toward.streams.get_or_insert_with(|| {
-                    Box::new(Streams::one(match sendme_inc {
-                        Some(inc) => CircuitFlow::vegas(cc, inc),
-                        None => CircuitFlow::fixed(),
-                    }))
-                });
-                streams.ends.first_mut().map(|end| &mut end.flow)
-            }
-            Role::Origin(origin) => origin.streams.ends.get_mut(hop).map(|end| &mut end.flow),
-            Role::AwayFromOrigin(_) => None,
-        };
-        let Some(flow) = flow else {
+        let departed = half.queue.departed();
+        let streams = half.streams_mut();
+        let Some(end) = streams.and_then(|streams| streams.ends.get_mut(hop)) else {
+            // A circuit that never had a stream.
+            self.on_stray(slot, now);
             return false;
         };
-        match flow.note_received() {
+        match end.flow.note_received(departed) {
             Ok(false) => true,
             Ok(true) => {
                 self.send_circuit_sendme(slot, hop, now);
@@ -330,6 +330,13 @@ impl LocalConnectionManager {
         };
         let data = sendme.encode();
         self.say(slot, hop, RelayCmd::SENDME, 0, &data, now);
+        if let Some(half) = self.halves.get_mut(slot) {
+            let number = half.queue.added();
+            let streams = half.streams_mut();
+            if let Some(end) = streams.and_then(|streams| streams.ends.get_mut(hop)) {
+                end.flow.sendme_queued(number);
+            }
+        }
     }
 
     /// A SENDME for the circuit came.
@@ -347,7 +354,12 @@ impl LocalConnectionManager {
             .and_then(|streams| streams.ends.get_mut(hop))
             .map(|end| end.flow.sendme(data, accept, blocked, now));
         match result {
-            Some(Ok(())) => self.package(slot, hop, now),
+            Some(Ok(())) => {
+                if let Role::Origin(origin) = &mut half.role {
+                    origin.traffic.note_valid(data.len());
+                }
+                self.package(slot, hop, now);
+            }
             Some(Err(_)) | None => {
                 self.totals.streams.flow_violations += 1;
                 let what = "a SENDME for what was not sent, or with a wrong digest";
@@ -410,12 +422,16 @@ impl LocalConnectionManager {
             ..
         } = half;
         let (was_empty, mut unsaid) = (queue.is_empty(), false);
-        let (streams, mut crypt) = match role {
+        let (streams, mut crypt, mut traffic) = match role {
             Role::TowardOrigin(toward) => match (&mut toward.streams, &mut toward.crypt) {
-                (Some(streams), Some(crypt)) => (&mut **streams, Sealing::Relay(crypt)),
+                (Some(streams), Some(crypt)) => (&mut **streams, Sealing::Relay(crypt), None),
                 _ => return,
             },
-            Role::Origin(origin) => (&mut origin.streams, Sealing::Origin(&mut origin.crypt, hop)),
+            Role::Origin(origin) => (
+                &mut origin.streams,
+                Sealing::Origin(&mut origin.crypt, hop),
+                Some(&mut origin.traffic),
+            ),
             Role::AwayFromOrigin(_) => return,
         };
         let (ends, mut table) = streams.split();
@@ -435,11 +451,15 @@ impl LocalConnectionManager {
             let Some((edge, mut cell)) = end.take() else {
                 break;
             };
-            let id = RelayBody::new(cell.body()).stream_id();
+            let body = RelayBody::new(cell.body());
+            let id = body.stream_id();
             let Some(stream) = table.leaving(id, edge, end) else {
                 self.pool.put(cell);
                 continue;
             };
+            if let Some(traffic) = &mut traffic {
+                traffic.note_written(body.data().map_or(0, <[u8]>::len));
+            }
             if !crypt.seal(cell.body_mut()) {
                 // No edge makes such a cell; but bytes must not be missing from a stream that goes on.
                 self.pool.put(cell);
@@ -460,7 +480,7 @@ impl LocalConnectionManager {
                     credits.push((edge, stream, credit));
                 }
             } else {
-                table.remove(id);
+                table.end_sent(id, end.flow.rtt().map(|rtt| rtt.max), now);
             }
             queue.push(cell, now);
         }
@@ -536,14 +556,15 @@ impl LocalConnectionManager {
 
     /// A stream that the circuit asked for will not be opened.
     pub(super) fn on_stream_refused(&mut self, stream: StreamAddr, end: &[u8], now: Instant) {
-        if self.end_deciding(stream) {
+        let left = self.left_of_new(stream.half.slot);
+        if self.end_deciding(stream, left, now) {
             self.say(stream.half.slot, 0, RelayCmd::END, stream.id, end, now);
         }
     }
 
     /// A RESOLVE of the circuit's is answered.
     pub(super) fn on_resolved(&mut self, stream: StreamAddr, resolved: &Resolved, now: Instant) {
-        if self.end_deciding(stream) {
+        if self.end_deciding(stream, Left::NOTHING, now) {
             // More answers than a cell holds are the exit's fault; none is what is said then.
             let data = resolved.encode().unwrap_or_default();
             self.say(
@@ -557,23 +578,43 @@ impl LocalConnectionManager {
         }
     }
 
-    /// Ends a stream that waits for a decision. False: this stream waits for none (any more).
-    fn end_deciding(&mut self, stream: StreamAddr) -> bool {
+    /// Ends a stream that waits for a decision; its END or RESOLVED is sent next. `left`: what its far
+    /// end may still send. False: this stream waits for none (any more).
+    fn end_deciding(&mut self, stream: StreamAddr, left: Left, now: Instant) -> bool {
         let half = self.halves.at(stream.half);
-        let early = half
-            .and_then(CircuitHalf::streams_mut)
-            .and_then(|streams| streams.refuse(stream));
-        let Some(early) = early else {
+        let Some(streams) = half.and_then(CircuitHalf::streams_mut) else {
             return false;
         };
+        let Some(early) = streams.refuse(stream) else {
+            return false;
+        };
+        streams.ended_at_once(stream.id, left, now);
         for cell in early.into_cells() {
             self.pool.put(cell);
         }
         true
     }
 
-    /// Refuses a stream at once.
+    /// What the far end of a stream may send that was refused.
+    fn left_of_new(&self, slot: u32) -> Left {
+        let vegas = match self.halves.get(slot).map(|half| &half.role) {
+            Some(Role::TowardOrigin(toward)) => toward.sendme_inc.is_some(),
+            _ => false,
+        };
+        // An exit takes data only: whatever side this is, it is the same.
+        self.stream_flow(Terms::new(vegas, false), Side::Exit)
+            .left()
+    }
+
+    /// Refuses a stream at once. Its far end may have sent data already.
     fn refuse_stream(&mut self, slot: u32, stream: u16, reason: EndReason, now: Instant) {
+        let left = self.left_of_new(slot);
+        if let Some(half) = self.halves.get_mut(slot)
+            && let Role::TowardOrigin(toward) = &mut half.role
+        {
+            let streams = toward.streams_or_new(&self.params.cc);
+            streams.ended_at_once(stream, left, now);
+        }
         let end = End {
             reason,
             addr: None,
@@ -643,6 +684,8 @@ impl LocalConnectionManager {
         let sealing = match self.halves.get_mut(slot).map(|half| &mut half.role) {
             Some(Role::TowardOrigin(toward)) => toward.crypt.as_mut().map(Sealing::Relay),
             Some(Role::Origin(origin)) if hop < origin.crypt.len() => {
+                let data = RelayBody::new(cell.body()).data();
+                origin.traffic.note_written(data.map_or(0, <[u8]>::len));
                 Some(Sealing::Origin(&mut origin.crypt, hop))
             }
             _ => None,

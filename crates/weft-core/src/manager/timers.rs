@@ -81,6 +81,7 @@ impl LocalConnectionManager {
             self.totals.padding_sent += 1;
             self.push_out(key, cell);
         }
+        self.report_traffic(now);
         self.settle(now);
         expired
     }

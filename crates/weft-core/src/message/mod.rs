@@ -158,7 +158,7 @@ pub enum HalfControl {
         /// What it did.
         what: &'static str,
     },
-    /// An edge is about to send END (origin's side): its far end does not know yet.
+    /// An edge is about to send END: its far end does not know yet.
     Ending {
         /// The stream.
         stream: StreamAddr,

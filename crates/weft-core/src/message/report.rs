@@ -164,6 +164,8 @@ pub struct StreamTotals {
     pub flow_violations: u64,
     /// Messages of streams that we ended, from far ends that did not know yet.
     pub late: u64,
+    /// Messages of streams that were not there, which nobody honest sends: each closed its circuit.
+    pub stray: u64,
     /// BEGINs and RESOLVEs past what one circuit may ask for.
     pub too_many: u64,
 }
@@ -181,6 +183,7 @@ impl StreamTotals {
         self.overflowed += other.overflowed;
         self.flow_violations += other.flow_violations;
         self.late += other.late;
+        self.stray += other.stray;
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::SystemTime;
 use weft_cell::reason::{DestroyReason, EndReason};
 use weft_core::address::ConnectionId;
 use weft_core::origin::{LinkState, OriginId};
+use weft_core::traffic::CircuitReport;
 use weft_dir::client::Network;
 
 use super::isolation::{Fields, Isolation};
@@ -49,8 +50,8 @@ pub enum ClientEvent {
     },
     /// Bytes of streams (STREAM_BW): received, sent.
     StreamBytes(Vec<(ConnectionId, u64, u64)>),
-    /// Bytes of circuits (CIRC_BW): received, sent.
-    CircuitBytes(Vec<(OriginId, u64, u64)>),
+    /// Bytes of circuits (CIRC_BW).
+    CircuitBytes(Vec<CircuitReport>),
     /// A name stands for something (ADDRMAP).
     Mapped {
         /// The name.

@@ -3,6 +3,7 @@
 use super::reply::push_data;
 use super::view::{BootstrapView, CircuitView, LinkView, StreamView};
 use super::words::quote;
+use weft_core::traffic::{CircuitReport, CircuitTraffic};
 
 /// The names of events, in C tor's order (`control_event_table`). Those that this node never has
 /// may be asked for all the same: they just never come.
@@ -88,8 +89,8 @@ pub enum Event {
     Bandwidth(u64, u64),
     /// Bytes of streams: number, read, written.
     StreamBandwidth(Vec<(u64, u64, u64)>),
-    /// Bytes of circuits: number, read, written.
-    CircuitBandwidth(Vec<(u64, u64, u64)>),
+    /// Bytes of circuits.
+    CircuitBandwidth(Vec<CircuitReport>),
     /// A log line: `NOTICE` and its like, and the text.
     Log(&'static str, String),
     /// `STATUS_CLIENT` or a like; what follows it.
@@ -168,15 +169,9 @@ impl Event {
                 // C tor's order is written, read: as the application sees it.
                 line(name, &format!("{id} {written} {read} {now}"))
             }),
-            Event::CircuitBandwidth(all) => each(all, |(id, read, written)| {
-                line(
-                    name,
-                    &format!(
-                        "ID={id} READ={read} WRITTEN={written} TIME={now} DELIVERED_READ={read} \
-                         OVERHEAD_READ=0 DELIVERED_WRITTEN={written} OVERHEAD_WRITTEN=0"
-                    ),
-                )
-            }),
+            Event::CircuitBandwidth(all) => {
+                each(all, |report| line(name, &circuit_bandwidth(&report, now)))
+            }
             Event::Log(_, text) => match text.contains('\n') {
                 false => line(name, text),
                 true => data(name, text),
@@ -232,6 +227,35 @@ impl Event {
     }
 }
 
+/// CIRC_BW's fields, as C tor's `control_event_circ_bandwidth_used_for_circ` has them.
+fn circuit_bandwidth(report: &CircuitReport, now: &str) -> String {
+    let CircuitTraffic {
+        read,
+        written,
+        delivered_read,
+        overhead_read,
+        delivered_written,
+        overhead_written,
+    } = report.traffic;
+    let id = report.circuit.0;
+    let mut text = format!(
+        "ID={id} READ={read} WRITTEN={written} TIME={now} DELIVERED_READ={delivered_read} \
+         OVERHEAD_READ={overhead_read} DELIVERED_WRITTEN={delivered_written} \
+         OVERHEAD_WRITTEN={overhead_written}"
+    );
+    if let Some(state) = report.congestion {
+        let (rtt, least) = state.rtt;
+        text.push_str(&format!(
+            " SS={} CWND={} RTT={} MIN_RTT={}",
+            u8::from(state.slow_start),
+            state.window,
+            rtt.as_millis(),
+            least.as_millis()
+        ));
+    }
+    text
+}
+
 fn one_line(text: &str) -> String {
     text.replace(['\r', '\n'], " ")
 }
@@ -253,6 +277,11 @@ fn each<T: Copy>(all: &[T], encode: impl Fn(T) -> String) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use weft_core::origin::OriginId;
+    use weft_core::traffic::Congestion;
+
     use super::*;
 
     #[test]
@@ -296,6 +325,35 @@ mod tests {
             show(Event::StreamBandwidth(vec![(1, 2, 3), (4, 5, 6)])),
             "650 STREAM_BW 1 3 2 2026-01-02T03:04:05.000006\r\n\
              650 STREAM_BW 4 6 5 2026-01-02T03:04:05.000006\r\n"
+        );
+        let plain = CircuitReport {
+            circuit: OriginId(7),
+            traffic: CircuitTraffic {
+                read: 1018,
+                written: 509,
+                delivered_read: 5,
+                overhead_read: 493,
+                delivered_written: 1,
+                overhead_written: 497,
+            },
+            congestion: None,
+        };
+        let controlled = CircuitReport {
+            circuit: OriginId(8),
+            congestion: Some(Congestion {
+                slow_start: true,
+                window: 124,
+                rtt: (Duration::from_millis(300), Duration::from_micros(200_500)),
+            }),
+            ..plain
+        };
+        assert_eq!(
+            show(Event::CircuitBandwidth(vec![plain, controlled])),
+            "650 CIRC_BW ID=7 READ=1018 WRITTEN=509 TIME=2026-01-02T03:04:05.000006 \
+             DELIVERED_READ=5 OVERHEAD_READ=493 DELIVERED_WRITTEN=1 OVERHEAD_WRITTEN=497\r\n\
+             650 CIRC_BW ID=8 READ=1018 WRITTEN=509 TIME=2026-01-02T03:04:05.000006 \
+             DELIVERED_READ=5 OVERHEAD_READ=493 DELIVERED_WRITTEN=1 OVERHEAD_WRITTEN=497 \
+             SS=1 CWND=124 RTT=300 MIN_RTT=200\r\n"
         );
     }
 }

@@ -218,9 +218,7 @@ impl Node {
             ClientEvent::StreamBytes(all) => {
                 Event::StreamBandwidth(all.into_iter().map(|(id, a, b)| (id.0, a, b)).collect())
             }
-            ClientEvent::CircuitBytes(all) => {
-                Event::CircuitBandwidth(all.into_iter().map(|(id, a, b)| (id.0, a, b)).collect())
-            }
+            ClientEvent::CircuitBytes(all) => Event::CircuitBandwidth(all),
             ClientEvent::Mapped {
                 from,
                 to,

@@ -78,7 +78,7 @@ fn a_create_that_cannot_be_is_refused_and_its_link_lives() {
 #[test]
 fn a_circuit_that_breaks_the_protocol_is_destroyed_alone() {
     type Misdeed = fn(&mut Circuit, &mut Peer);
-    let misdeeds: [(&str, Misdeed); 12] = [
+    let misdeeds: [(&str, Misdeed); 15] = [
         ("a cell that nobody recognizes", |circuit, peer| {
             peer.send(&filled(circuit.id, ChanCmd::RELAY, 0x77));
         }),
@@ -105,6 +105,21 @@ fn a_circuit_that_breaks_the_protocol_is_destroyed_alone() {
         ("a SENDME for nothing", |circuit, peer| {
             let cell = circuit.cell_of_no_stream(peer, RelayCmd::SENDME);
             peer.send(&cell);
+        }),
+        ("DATA of a stream that never was", |circuit, peer| {
+            circuit.send(peer, RelayCmd::DATA, &[1; 498]);
+        }),
+        ("an END too many", |circuit, peer| {
+            // The stream is refused, and ended twice.
+            circuit.answers(peer);
+            circuit.send(peer, RelayCmd::END, &[6]);
+            circuit.send(peer, RelayCmd::END, &[6]);
+            for _ in 0..10 {
+                circuit.send(peer, RelayCmd::SENDME, &[]);
+            }
+        }),
+        ("CONNECTED, which only exits send", |circuit, peer| {
+            circuit.send(peer, RelayCmd::CONNECTED, &[]);
         }),
         ("a message that nobody knows", |circuit, peer| {
             circuit.send(peer, RelayCmd::from(200), &[1; 498]);

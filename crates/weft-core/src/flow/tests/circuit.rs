@@ -56,9 +56,33 @@ fn what_is_received_is_acknowledged_at_once_after_every_increment() {
     let mut fixed = CircuitFlow::fixed();
     let mut vegas = CircuitFlow::vegas(&CcParams::default(), 31);
     for cell in 1..=1000 {
-        assert_eq!(fixed.note_received(), Ok(cell % 100 == 0));
-        assert_eq!(vegas.note_received(), Ok(cell % 31 == 0));
+        assert_eq!(fixed.note_received(0), Ok(cell % 100 == 0));
+        assert_eq!(vegas.note_received(0), Ok(cell % 31 == 0));
     }
+}
+
+#[test]
+fn a_fixed_window_opens_by_the_sendmes_that_have_left_and_no_others() {
+    // SENDMEs are cells 10, 20, 30 and so on of the queue.
+    let receive = |flow: &mut CircuitFlow, cells: u64, departed| {
+        let mut number = 0;
+        for _ in 0..cells {
+            if flow.note_received(departed).unwrap() {
+                number += 10;
+                flow.sendme_queued(number);
+            }
+        }
+    };
+    let past = Err(FlowError::TooMuchData("circuit"));
+    for (departed, allowed) in [(9, 1000), (10, 1100), (29, 1200), (30, 1300)] {
+        let mut fixed = CircuitFlow::fixed();
+        receive(&mut fixed, 1000, 0);
+        receive(&mut fixed, allowed - 1000, departed);
+        assert_eq!(fixed.note_received(departed), past);
+    }
+    // Under congestion control there is no window here (proposal 324).
+    let mut vegas = CircuitFlow::vegas(&CcParams::default(), 31);
+    receive(&mut vegas, 100_000, 0);
 }
 
 /// Both kinds of flow, after their first increment was sent, and the cell that ends that.

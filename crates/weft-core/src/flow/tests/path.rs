@@ -64,7 +64,7 @@ impl Path {
         self.sender.note_sent(|| digest(cell), self.now);
         self.free_at = self.free_at.max(self.now) + self.per_cell;
         let arrives = self.free_at + self.delay;
-        if self.receiver.note_received().unwrap() {
+        if self.receiver.note_received(0).unwrap() {
             self.sendmes.push_back((arrives + self.delay, cell));
         }
     }

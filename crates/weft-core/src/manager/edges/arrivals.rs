@@ -71,7 +71,8 @@ impl LocalConnectionManager {
             (RelayCmd::XOFF, _) => edge.flow.xoff(data),
             (RelayCmd::XON, _) => edge.flow.xon(data),
             _ => {
-                self.totals.cells_dropped += 1;
+                let what = "DATA of a stream that is not connected";
+                self.send(HalfControl::Broken { to: half, what }.into());
                 Ok(())
             }
         };

@@ -105,8 +105,16 @@ impl LocalConnectionManager {
 
     /// Forgets an edge; whoever cares is told.
     fn drop_edge(&mut self, slot: u32, reason: EndReason, by: EndedBy) -> Option<Edge> {
-        let edge = self.edges.remove(slot)?;
+        let mut edge = self.edges.remove(slot)?;
         self.edge_ids.remove(&edge.id);
+        if edge.origin.is_some()
+            && let Some((got, gave)) = edge.take_traffic()
+        {
+            self.tell_origin(OriginEvent::Traffic {
+                streams: vec![(edge.id, got, gave)],
+                circuits: Vec::new(),
+            });
+        }
         if let Some(place) = edge.listed
             && let Some(moved) = self.edges_to_write.remove(place)
             && let Some(moved) = self.edges.get_mut(moved)
@@ -139,7 +147,7 @@ impl LocalConnectionManager {
     fn end_unwanted(&mut self, edge: EdgeAddr, at: StreamAt, now: Instant) {
         let StreamAt { addr: to, terms } = at;
         let left = self.stream_flow(terms, Side::Client).left();
-        self.tell_ending(to, true, left, now);
+        self.tell_ending(to, true, left);
         let mut cell = self.pool.take();
         let end = End::new(EndReason::MISC).encode();
         let _ = relay::encode(cell.body_mut(), RelayCmd::END, to.id, &end, &mut self.rng);
@@ -156,10 +164,11 @@ impl LocalConnectionManager {
             return;
         };
         if command == RelayCmd::END
-            && let Some(edge) = self.edges.get(slot).filter(|edge| edge.origin.is_some())
+            && let Some(edge) = self.edges.get(slot)
         {
-            let (connected, left) = (edge.phase == Phase::Opening, edge.flow.left());
-            self.tell_ending(at.addr, connected, left, now);
+            let connected = edge.phase == Phase::Opening && edge.origin.is_some();
+            let left = edge.flow.left();
+            self.tell_ending(at.addr, connected, left);
         }
         let mut cell = self.pool.take();
         // END's, CONNECTED's and SENDME's data are short.
@@ -176,9 +185,9 @@ impl LocalConnectionManager {
     }
 
     /// Tells a half that END comes, ahead of it.
-    fn tell_ending(&mut self, stream: StreamAddr, connected: bool, left: Left, now: Instant) {
+    fn tell_ending(&mut self, stream: StreamAddr, connected: bool, left: Left) {
         if stream.half.thread == self.me {
-            self.on_ending(stream, connected, left, now);
+            self.on_ending(stream, connected, left);
         } else {
             self.send(
                 HalfControl::Ending {
@@ -221,7 +230,7 @@ impl LocalConnectionManager {
     }
 
     /// The rules of a new stream.
-    fn stream_flow(&self, terms: Terms, side: Side) -> StreamFlow {
+    pub(super) fn stream_flow(&self, terms: Terms, side: Side) -> StreamFlow {
         match terms.is_vegas() {
             true => StreamFlow::xon_xoff(&self.params.cc, side),
             false => StreamFlow::fixed(),
