@@ -1,9 +1,10 @@
 //! What a relay proves itself with on links: its certificates and link authentication key.
 
+use std::ops::RangeInclusive;
 use std::time::{Duration, SystemTime};
 
 use digest::Digest as _;
-use rand::CryptoRng;
+use rand::{CryptoRng, RngExt as _};
 use thiserror::Error;
 use tor_cert::rsa::EncodedRsaCrosscert;
 use tor_cert::{CertType, CertifiedKey, Ed25519Cert};
@@ -110,7 +111,7 @@ impl LinkIdentity {
         };
         let link_auth = ed25519::Keypair::generate(&mut rng);
         // The host name is a decoy: C tor puts random ones there, and nobody looks.
-        let host = random_hostname(&mut rng);
+        let host = random_hostname(CERTIFICATE_NAME, &mut rng);
         let rsa_id_cert = tor_cert_x509::create_legacy_rsa_id_cert(&mut rng, now, &host, keys.rsa)
             .map_err(|error| failed(CertKind::RsaIdentity)(&error))?;
         let rsa_cross_cert = EncodedRsaCrosscert::encode_and_sign(
@@ -212,17 +213,17 @@ impl std::fmt::Debug for LinkIdentity {
     }
 }
 
-/// A host name such as C tor puts into certificates and SNI: `www.`, 8 to 20 letters and digits
-/// of base32, `.com`.
-pub fn random_hostname(rng: &mut dyn CryptoRng) -> String {
+/// Lengths of the names that C tor puts into its certificates.
+pub const CERTIFICATE_NAME: RangeInclusive<usize> = 8..=20;
+/// Lengths of the names that C tor's clients ask for (SNI).
+pub const SNI_NAME: RangeInclusive<usize> = 4..=25;
+
+/// A host name as C tor makes them: `www.`, so many letters and digits of base32, `.com`.
+pub fn random_hostname(lengths: RangeInclusive<usize>, rng: &mut dyn CryptoRng) -> String {
     const BASE32: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
-    let mut random = [0; 21];
-    rng.fill_bytes(&mut random);
-    let [length, letters @ ..] = random;
-    let name = letters
-        .iter()
-        .take(8 + usize::from(length) % 13)
-        .filter_map(|b| BASE32.get(usize::from(b % 32)))
+    let length = rng.random_range(lengths);
+    let name = (0..length)
+        .filter_map(|_| BASE32.get(rng.random_range(0..BASE32.len())))
         .map(|b| char::from(*b));
     format!("www.{}.com", name.collect::<String>())
 }

@@ -63,8 +63,8 @@ use certs::{PeerCerts, Purpose};
 pub use ephemeral::EphemeralKeys;
 pub use error::{AuthField, CertError, CertKind, ErrorClass, HandshakeError};
 pub use identity::{
-    IdentityKeys, LINK_CERT_LIFETIME, LinkCertLifetimes, LinkIdentity, LinkIdentityError,
-    random_hostname,
+    CERTIFICATE_NAME, IdentityKeys, LINK_CERT_LIFETIME, LinkCertLifetimes, LinkIdentity,
+    LinkIdentityError, SNI_NAME, random_hostname,
 };
 
 /// The link protocols that Weft speaks, lowest first (tor-spec 4.1): 4 has circuit ids of four

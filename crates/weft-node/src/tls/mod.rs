@@ -21,21 +21,19 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use rand::CryptoRng;
-use rustls::client::Resumption;
+use rustls::client::{Resumption, Tls12Resumption};
 use rustls::crypto::CryptoProvider;
+use rustls::crypto::aws_lc_rs::{cipher_suite, kx_group};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
 use rustls::server::NoServerSessionStorage;
 use rustls::version::{TLS12, TLS13};
-use rustls::{
-    ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection,
-    SupportedCipherSuite,
-};
+use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection};
 use thiserror::Error;
 use tor_cert_x509::TlsKeyAndCert;
 use tor_llcrypto::pk::ed25519::{Ed25519PublicKey, Ed25519SigningKey};
 use weft_core::handshake::{
-    ExportError, IdentityKeys, LinkCertLifetimes, LinkIdentity, LinkIdentityError, TlsSession,
-    random_hostname,
+    CERTIFICATE_NAME, ExportError, IdentityKeys, LinkCertLifetimes, LinkIdentity,
+    LinkIdentityError, SNI_NAME, TlsSession, random_hostname,
 };
 
 use records::{RecordError, Records};
@@ -153,7 +151,7 @@ impl LinkTls {
 
     /// The initiator's side of a new connection, with a random host name as C tor's SNI has it.
     pub fn connect(&self, rng: &mut dyn CryptoRng) -> Result<LinkSession, LinkTlsError> {
-        let name = ServerName::try_from(random_hostname(rng))
+        let name = ServerName::try_from(random_hostname(SNI_NAME, rng))
             .map_err(|error| rustls::Error::General(error.to_string()))?;
         let secrets = Arc::new(SessionSecrets::default());
         let mut config = (*self.client).clone();
@@ -179,8 +177,8 @@ impl LinkKey {
     pub fn create(now: SystemTime, rng: &mut dyn CryptoRng) -> Result<Self, LinkTlsError> {
         let mut rng = rng;
         // C tor's decoy names: a ".com" that issues to a ".net".
-        let issuer = random_hostname(&mut rng);
-        let subject = random_hostname(&mut rng).replace(".com", ".net");
+        let issuer = random_hostname(CERTIFICATE_NAME, &mut rng);
+        let subject = random_hostname(CERTIFICATE_NAME, &mut rng).replace(".com", ".net");
         let link = TlsKeyAndCert::create(&mut rng, now, &issuer, &subject)?;
         Ok(Self {
             server: Arc::new(server_config(&link)?),
@@ -284,17 +282,34 @@ impl TlsSession for LinkSession {
     }
 }
 
-/// The cryptography that links use. rustls offers nothing that tor-spec 2.1 forbids: every suite
-/// has ephemeral keys and an AEAD.
+/// The cryptography that links use, in the order of C tor's clients (`ciphers_v13.inc`,
+/// `ciphers.inc`; the groups of `tortls_openssl.c`), as far as rustls has it. rustls offers nothing
+/// that tor-spec 2.1 forbids: every suite has ephemeral keys and an AEAD. What an observer can still
+/// tell apart is in docs/client.md.
 ///
-/// AES-128-GCM goes first, as in C tor's clients (`ciphers_v13.inc`): circuits are AES-128 too, and
-/// a link costs a fifth less than with AES-256.
+/// That AES-128-GCM goes first suits a relay, too: circuits are AES-128, and a link costs a fifth
+/// less than with AES-256. The hybrid group, which C tor has with OpenSSL 3.5, is for peers that
+/// prefer it; its share is not sent unasked.
 fn provider() -> Arc<CryptoProvider> {
-    let mut provider = rustls::crypto::aws_lc_rs::default_provider();
-    let first = |suite: &SupportedCipherSuite| {
-        suite.suite() == rustls::CipherSuite::TLS13_AES_128_GCM_SHA256
+    let provider = CryptoProvider {
+        cipher_suites: vec![
+            cipher_suite::TLS13_AES_128_GCM_SHA256,
+            cipher_suite::TLS13_CHACHA20_POLY1305_SHA256,
+            cipher_suite::TLS13_AES_256_GCM_SHA384,
+            cipher_suite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+            cipher_suite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
+            cipher_suite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
+            cipher_suite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
+            cipher_suite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
+            cipher_suite::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
+        ],
+        kx_groups: vec![
+            kx_group::SECP256R1,
+            kx_group::X25519,
+            kx_group::X25519MLKEM768,
+        ],
+        ..rustls::crypto::aws_lc_rs::default_provider()
     };
-    provider.cipher_suites.sort_by_key(|suite| !first(suite));
     Arc::new(provider)
 }
 
@@ -329,7 +344,9 @@ fn client_config() -> Result<ClientConfig, LinkTlsError> {
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(verifier))
         .with_no_client_auth();
-    config.resumption = Resumption::disabled();
+    // Nothing is kept that could be resumed; but C tor's clients ask for TLS 1.2's tickets.
+    config.resumption =
+        Resumption::disabled().tls12_resumption(Tls12Resumption::SessionIdOrTickets);
     config.enable_secret_extraction = true;
     Ok(config)
 }

@@ -6,6 +6,20 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{DigitallySignedStruct, Error, SignatureScheme};
 
+/// The signatures that rustls can check and C tor's clients offer, in their order.
+const SCHEMES: [SignatureScheme; 10] = [
+    SignatureScheme::ECDSA_NISTP256_SHA256,
+    SignatureScheme::ECDSA_NISTP384_SHA384,
+    SignatureScheme::ECDSA_NISTP521_SHA512,
+    SignatureScheme::ED25519,
+    SignatureScheme::RSA_PSS_SHA256,
+    SignatureScheme::RSA_PSS_SHA384,
+    SignatureScheme::RSA_PSS_SHA512,
+    SignatureScheme::RSA_PKCS1_SHA256,
+    SignatureScheme::RSA_PKCS1_SHA384,
+    SignatureScheme::RSA_PKCS1_SHA512,
+];
+
 /// Takes any certificate, but insists that the handshake is signed with its key. Names, dates and
 /// issuers mean nothing here: the link handshake compares the certificate with the one that the
 /// peer's CERTS cell vouches for (tor-spec 4.2). Without the signature check anybody could
@@ -53,6 +67,10 @@ impl ServerCertVerifier for AnyCertificate {
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.algorithms.supported_schemes()
+        // In the order of C tor's clients, which is OpenSSL's.
+        let mut schemes = self.algorithms.supported_schemes();
+        schemes.retain(|scheme| SCHEMES.contains(scheme));
+        schemes.sort_by_key(|scheme| SCHEMES.iter().position(|other| other == scheme));
+        schemes
     }
 }
