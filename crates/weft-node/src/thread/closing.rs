@@ -64,7 +64,10 @@ impl ConnectionThread {
                     tracing::warn!("The relay at {peer} is not who it should be: {error}{more}");
                 }
             }
-            CloseReason::Handshake(_) | CloseReason::Link(_) => {
+            CloseReason::Handshake(_)
+            | CloseReason::Link(_)
+            | CloseReason::Record(RecordError::Overhead(_) | RecordError::Unexpected(_))
+            | CloseReason::Tls(LinkTlsError::Records(_)) => {
                 if let Some(more) = self.quiet_protocol.check(now) {
                     let line = format_args!("Closing {id} to {peer}: {reason}{more}");
                     protocol_warning(&self.params, line);

@@ -13,6 +13,7 @@ use weft_core::handshake::LinkHandshake;
 use weft_core::manager::{LinkError, LocalConnectionManager};
 use weft_core::scheduler::LinkKey;
 
+use super::closing::CloseReason;
 use super::limit::Allowance;
 use crate::tls::LinkSession;
 use crate::tls::records::{MAX_PLAINTEXT, RecordError, Records};
@@ -22,6 +23,13 @@ const CELLS_PER_RECORD: usize = MAX_PLAINTEXT / CELL_LEN;
 /// Bytes sealed before the socket is asked to take them. With a quarter of it, relays among C tor nodes
 /// spent a fifth more on what goes up (docs/performance.md).
 const BATCH_BYTES: usize = 16 * CELLS_PER_RECORD * CELL_LEN;
+
+/// Bytes that may come before a link is open, TLS's own and those inside: a relay's handshakes have
+/// some 7 KiB, and with each byte of its cells in its own record some 80 KiB.
+const MAX_BYTES_BEFORE_OPEN: usize = 1 << 17;
+/// Records that may come before a link is open and have nothing for it in them: an honest peer's
+/// handshake and tickets have about ten. A KeyUpdate is one, and so is each piece of a message.
+const MAX_EMPTY_BEFORE_OPEN: usize = 128;
 
 /// How far a connection has come.
 #[derive(Debug)]
@@ -41,16 +49,36 @@ pub(super) struct Shaking {
     pub(super) session: LinkSession,
     /// What goes on inside TLS.
     pub(super) handshake: LinkHandshake,
+    /// Bytes that came.
+    bytes: usize,
+    /// Records that came with nothing for the link in them.
+    empty_records: usize,
 }
 
 impl Shaking {
-    /// Gives TLS a whole record and appends what it decrypts to. True: the peer has said that it
-    /// ends here.
+    pub(super) fn new(session: LinkSession, handshake: LinkHandshake) -> Self {
+        Shaking {
+            session,
+            handshake,
+            bytes: 0,
+            empty_records: 0,
+        }
+    }
+
+    /// Gives TLS a whole record and appends what it decrypts to. True: the peer has closed the
+    /// session.
     ///
     /// # Errors
     ///
-    /// The peer broke TLS.
-    pub(super) fn decrypt(&mut self, mut record: &[u8], plain: &mut Vec<u8>) -> io::Result<bool> {
+    /// The peer broke TLS, or sends more than a handshake needs. rustls's own limits are not enough:
+    /// each record of application data allows 32 more KeyUpdates.
+    pub(super) fn decrypt(
+        &mut self,
+        mut record: &[u8],
+        plain: &mut Vec<u8>,
+    ) -> Result<bool, CloseReason> {
+        self.bytes += record.len();
+        let before = plain.len();
         let tls = self.session.tls();
         let mut ended = false;
         while !record.is_empty() && !ended {
@@ -67,6 +95,12 @@ impl Shaking {
                 }
             }
             ended = state.peer_has_closed();
+        }
+        if plain.len() == before {
+            self.empty_records += 1;
+        }
+        if self.bytes > MAX_BYTES_BEFORE_OPEN || self.empty_records > MAX_EMPTY_BEFORE_OPEN {
+            return Err(RecordError::Overhead("records before the link is open").into());
         }
         Ok(ended)
     }
@@ -289,11 +323,7 @@ impl Connection {
 
     /// Bytes that it holds for sockets and peers that are slow.
     pub(super) fn buffered(&self) -> usize {
-        let records = match &self.phase {
-            Phase::Open(_, records) => records.buffered(),
-            Phase::Handshake(_) | Phase::Passing => 0,
-        };
-        self.wire_in.capacity() + self.left.capacity() + self.wire_out.capacity() + records
+        self.wire_in.capacity() + self.left.capacity() + self.wire_out.capacity()
     }
 
     /// Tells the peer that the connection ends here, if the socket takes it at once.

@@ -74,7 +74,7 @@ impl ConnectionThread {
             peer,
             socket,
             allowance: Allowance::new(peer.ip(), &self.params, now),
-            phase: Phase::Handshake(Box::new(Shaking { session, handshake })),
+            phase: Phase::Handshake(Box::new(Shaking::new(session, handshake))),
             initiated,
             readable: false,
             writable: false,

@@ -27,7 +27,7 @@ use rustls::crypto::aws_lc_rs::{cipher_suite, kx_group};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
 use rustls::server::NoServerSessionStorage;
 use rustls::version::{TLS12, TLS13};
-use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection};
+use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection, Side};
 use thiserror::Error;
 use tor_cert_x509::TlsKeyAndCert;
 use tor_llcrypto::pk::ed25519::{Ed25519PublicKey, Ed25519SigningKey};
@@ -238,7 +238,8 @@ impl LinkSession {
     ///
     /// # Errors
     ///
-    /// The TLS handshake is not done.
+    /// The TLS handshake is not done, or its keys are no longer the first
+    /// ([`RecordError::UpdatedTooEarly`]).
     pub fn into_records(mut self) -> Result<(Vec<u8>, Records), LinkTlsError> {
         let mut unsent = Vec::new();
         while self.connection.wants_write() {
@@ -247,12 +248,13 @@ impl LinkSession {
         let version = self.connection.protocol_version();
         let client = self.secrets.client.get().cloned();
         let server = self.secrets.server.get().cloned();
-        let (tx, rx) = match self.connection {
-            Connection::Client(_) => (client, server),
-            Connection::Server(_) => (server, client),
+        let (side, tx, rx) = match self.connection {
+            Connection::Client(_) => (Side::Client, client, server),
+            Connection::Server(_) => (Side::Server, server, client),
         };
         let extracted = self.connection.dangerous_extract_secrets()?;
-        Ok((unsent, Records::new(version, extracted, tx, rx)?))
+        let records = Records::new(side, version, extracted, tx, rx)?;
+        Ok((unsent, records))
     }
 }
 

@@ -7,17 +7,24 @@
 //! lie, and cells are gathered straight into the record that will carry them. The cryptography
 //! itself is aws-lc's, as in rustls.
 //!
-//! What a peer may send besides data: alerts, session tickets (ignored: Tor resumes no session) and
-//! KeyUpdates (RFC 8446 4.6.3). Anything else ends the link.
+//! What a peer may send besides data: alerts, KeyUpdates (RFC 8446 4.6.3), and to a client session
+//! tickets ([`messages`]). Anything else ends the link, and so does more of these than the data
+//! between them pays for ([`overhead`]).
+
+mod messages;
+mod overhead;
 
 use aws_lc_rs::aead::{
     AES_128_GCM, AES_256_GCM, Aad, Algorithm, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce,
     UnboundKey,
 };
-use rustls::{ConnectionTrafficSecrets, ExtractedSecrets, ProtocolVersion};
+use aws_lc_rs::constant_time::verify_slices_are_equal;
+use rustls::{ConnectionTrafficSecrets, ExtractedSecrets, ProtocolVersion, Side};
 use thiserror::Error;
 
 use super::secrets::Secret;
+use messages::{Allowed, KEY_UPDATE, Messages};
+use overhead::Overhead;
 
 /// Bytes of a record's header: type, version, length.
 pub const HEADER: usize = 5;
@@ -29,20 +36,15 @@ pub const MAX_RECORD: usize = HEADER + MAX_PLAINTEXT + 2048;
 const TAG: usize = 16;
 /// Bytes of the nonce that a TLS 1.2 AES-GCM record carries (RFC 5288 3).
 const EXPLICIT_NONCE: usize = 8;
-/// Records under one key: half of what AES-GCM bears with full records (RFC 8446 5.5: 2^24.5).
-const RECORDS_PER_KEY: u64 = 1 << 23;
-/// Bytes of handshake messages that may wait for their rest; tickets are much smaller.
-const MAX_HANDSHAKE: usize = 1 << 14;
+/// Records that AES-GCM bears under one key: 2^24.5. RFC 8446 5.5 computes it for TLS 1.3, and
+/// RFC 9325 4.4 recommends the same number for TLS 1.2, whose own bound would be slightly higher.
+const RECORDS_PER_KEY: u64 = 23_726_566;
 
 /// Content types.
 const CHANGE_CIPHER_SPEC: u8 = 20;
 const ALERT: u8 = 21;
 const HANDSHAKE: u8 = 22;
 const APPLICATION_DATA: u8 = 23;
-/// Handshake messages.
-const HELLO_REQUEST: u8 = 0;
-const NEW_SESSION_TICKET: u8 = 4;
-const KEY_UPDATE: u8 = 24;
 /// Alerts that end nothing or end all in good order.
 const CLOSE_NOTIFY: u8 = 0;
 const USER_CANCELED: u8 = 90;
@@ -65,6 +67,12 @@ pub enum RecordError {
     /// A message that has no place after the handshake.
     #[error("an unexpected TLS message ({0})")]
     Unexpected(&'static str),
+    /// The peer sends more of something than the application data between pays for.
+    #[error("too many TLS {0} for what they bring")]
+    Overhead(&'static str),
+    /// The keys that a link would begin with are not the first of its session.
+    #[error("a TLS KeyUpdate before the link was open")]
+    UpdatedTooEarly,
     /// TLS 1.2 knows no new keys without renegotiation, which Tor forbids (tor-spec 2.2).
     #[error("the TLS session's keys are used up")]
     UsedUp,
@@ -84,6 +92,15 @@ pub enum Content<'a> {
     Closed,
 }
 
+/// How far the keys of a session are used up that never gets others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyUse {
+    /// Records that went under them.
+    pub used: u64,
+    /// Records that may still go.
+    pub left: u64,
+}
+
 /// The length of the record at the start of `bytes`, once all of it is there.
 ///
 /// # Errors
@@ -101,71 +118,101 @@ pub fn whole(bytes: &[u8]) -> Result<Option<usize>, RecordError> {
     Ok((length <= bytes.len()).then_some(length))
 }
 
-/// Which TLS.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Version {
-    Tls12,
-    Tls13,
-}
-
 /// The keys of one direction.
+///
+/// A nonce is a key's, so its sequence number and the key behind it must never disagree. Those of
+/// TLS 1.3 are always derived from the secret that is kept, and always begin at number 0
+/// ([`from_secret`](Direction::from_secret)); what rustls hands over is only compared with them.
 #[derive(Debug)]
 struct Direction {
-    version: Version,
     key: LessSafeKey,
     iv: [u8; NONCE_LEN],
-    /// Of the next record.
+    /// Of the next record: so many went under this key.
     sequence: u64,
-    /// Records under this key.
-    used: u64,
-    /// What the next key is made from (TLS 1.3).
-    secret: Option<Secret>,
+    /// Records that may go under this key.
+    most: u64,
+    origin: Origin,
+}
+
+/// Where the keys of a direction come from.
+#[derive(Debug)]
+enum Origin {
+    /// TLS 1.2: the handshake. There are no others.
+    Handshake,
+    /// TLS 1.3: this traffic secret.
+    Secret(Secret),
 }
 
 impl Direction {
+    /// Goes on where rustls ended: after `sequence` records under these keys.
     fn new(
-        version: Version,
+        version: ProtocolVersion,
         (sequence, secrets): (u64, ConnectionTrafficSecrets),
-        secret: Option<Secret>,
+        first_secret: Option<Secret>,
     ) -> Result<Self, RecordError> {
-        let (algorithm, key, iv) = match secrets {
+        let (algorithm, key, iv) = match &secrets {
             ConnectionTrafficSecrets::Aes128Gcm { key, iv } => (&AES_128_GCM, key, iv),
             ConnectionTrafficSecrets::Aes256Gcm { key, iv } => (&AES_256_GCM, key, iv),
             ConnectionTrafficSecrets::Chacha20Poly1305 { key, iv } => (&CHACHA20_POLY1305, key, iv),
             _ => return Err(RecordError::UnknownCipher),
         };
-        let iv = iv.as_ref().first_chunk().copied();
+        match (version, first_secret) {
+            (ProtocolVersion::TLSv1_3, Some(secret)) => {
+                let (derived_key, derived_iv) = secret.keys(algorithm);
+                verify_slices_are_equal(&derived_key, key.as_ref())
+                    .and_then(|()| verify_slices_are_equal(&derived_iv, iv.as_ref()))
+                    .map_err(|_| RecordError::UpdatedTooEarly)?;
+                let mut direction = Self::from_secret(algorithm, secret)?;
+                direction.sequence = sequence;
+                Ok(direction)
+            }
+            (ProtocolVersion::TLSv1_2, None) => {
+                let iv = iv.as_ref().first_chunk().copied();
+                Ok(Direction {
+                    key: make_key(algorithm, key.as_ref())?,
+                    iv: iv.ok_or(RecordError::UnknownCipher)?,
+                    sequence,
+                    most: records_per_key(algorithm),
+                    origin: Origin::Handshake,
+                })
+            }
+            _ => Err(RecordError::UnknownCipher),
+        }
+    }
+
+    /// The keys of a TLS 1.3 secret, before any record (RFC 8446 7.3).
+    fn from_secret(algorithm: &'static Algorithm, secret: Secret) -> Result<Self, RecordError> {
+        let (key, iv) = secret.keys(algorithm);
         Ok(Direction {
-            version,
-            key: make_key(algorithm, key.as_ref())?,
-            iv: iv.ok_or(RecordError::UnknownCipher)?,
-            sequence,
-            used: sequence,
-            secret,
+            key: make_key(algorithm, &key)?,
+            iv,
+            sequence: 0,
+            most: records_per_key(algorithm),
+            origin: Origin::Secret(secret),
         })
     }
 
     /// Replaces the keys by the next ones (RFC 8446 7.2).
     fn update(&mut self) -> Result<(), RecordError> {
-        let secret = self.secret.as_mut().ok_or(RecordError::UsedUp)?;
-        let algorithm = self.key.algorithm();
-        let mut key = [0; 32];
-        let key = key
-            .get_mut(..algorithm.key_len())
-            .ok_or(RecordError::UnknownCipher)?;
-        secret.next();
-        secret.expand(b"key", key);
-        secret.expand(b"iv", &mut self.iv);
-        self.key = make_key(algorithm, key)?;
-        zeroize::Zeroize::zeroize(key);
-        self.sequence = 0;
-        self.used = 0;
+        let Origin::Secret(secret) = &self.origin else {
+            return Err(RecordError::UsedUp);
+        };
+        *self = Self::from_secret(self.key.algorithm(), secret.next())?;
         Ok(())
+    }
+
+    fn is_tls13(&self) -> bool {
+        matches!(self.origin, Origin::Secret(_))
+    }
+
+    /// Records that may still go under these keys.
+    fn records_left(&self) -> u64 {
+        self.most.saturating_sub(self.sequence)
     }
 
     /// Whether each record carries a part of its nonce.
     fn nonce_is_explicit(&self) -> bool {
-        self.version == Version::Tls12 && self.key.algorithm() != &CHACHA20_POLY1305
+        !self.is_tls13() && self.key.algorithm() != &CHACHA20_POLY1305
     }
 
     /// The nonce of the next record (RFC 8446 5.3); for TLS 1.2's AES-GCM as good as any other that
@@ -182,25 +229,27 @@ impl Direction {
     /// version and length of the plaintext (RFC 5246 6.2.3.3).
     fn additional(&self, header: [u8; HEADER], plaintext: usize) -> Additional {
         let mut bytes = [0; 13];
-        let length = match self.version {
-            Version::Tls13 => {
-                bytes[..HEADER].copy_from_slice(&header);
-                HEADER
-            }
-            Version::Tls12 => {
-                let [kind, major, minor, ..] = header;
-                let [.., high, low] = plaintext.to_be_bytes();
-                bytes[..8].copy_from_slice(&self.sequence.to_be_bytes());
-                bytes[8..].copy_from_slice(&[kind, major, minor, high, low]);
-                13
-            }
+        let length = if self.is_tls13() {
+            bytes[..HEADER].copy_from_slice(&header);
+            HEADER
+        } else {
+            let [kind, major, minor, ..] = header;
+            let [.., high, low] = plaintext.to_be_bytes();
+            bytes[..8].copy_from_slice(&self.sequence.to_be_bytes());
+            bytes[8..].copy_from_slice(&[kind, major, minor, high, low]);
+            13
         };
         Additional { bytes, length }
     }
+}
 
-    fn advance(&mut self) {
-        self.sequence += 1;
-        self.used += 1;
+/// The most records under one key of this cipher. ChaCha20-Poly1305 has no bound but that of the
+/// sequence number (RFC 8446 5.5, RFC 9325 4.4).
+fn records_per_key(algorithm: &Algorithm) -> u64 {
+    if algorithm == &CHACHA20_POLY1305 {
+        u64::MAX
+    } else {
+        RECORDS_PER_KEY
     }
 }
 
@@ -228,63 +277,81 @@ pub struct Records {
     rx: Direction,
     /// The peer asked for new keys and has not got them.
     owes_update: bool,
-    /// The beginning of a handshake message whose rest has not come.
-    handshake: Vec<u8>,
+    /// Its handshake messages.
+    messages: Messages,
+    /// What they and small records may still cost.
+    overhead: Overhead,
 }
 
 impl Records {
-    /// Goes on where a handshake ended. `tx_secret` and `rx_secret` are TLS 1.3's traffic secrets.
+    /// Goes on where a handshake ended, on this side of it. `first_tx` and `first_rx` are the traffic
+    /// secrets of TLS 1.3 that it ended with.
+    ///
+    /// # Errors
+    ///
+    /// [`RecordError::UpdatedTooEarly`]: a KeyUpdate went or came since, and the secrets are not those
+    /// of the keys in use. No honest peer updates keys before the link is open.
+    /// [`RecordError::UnknownCipher`].
     pub(super) fn new(
+        side: Side,
         version: Option<ProtocolVersion>,
         secrets: ExtractedSecrets,
-        tx_secret: Option<Secret>,
-        rx_secret: Option<Secret>,
+        first_tx: Option<Secret>,
+        first_rx: Option<Secret>,
     ) -> Result<Self, RecordError> {
-        let version = match version {
-            Some(ProtocolVersion::TLSv1_3) => Version::Tls13,
-            Some(ProtocolVersion::TLSv1_2) => Version::Tls12,
-            _ => return Err(RecordError::UnknownCipher),
-        };
-        Ok(Records {
-            tx: Direction::new(version, secrets.tx, tx_secret)?,
-            rx: Direction::new(version, secrets.rx, rx_secret)?,
-            owes_update: false,
-            handshake: Vec::new(),
-        })
+        let version = version.ok_or(RecordError::UnknownCipher)?;
+        Ok(Self::of(
+            side,
+            Direction::new(version, secrets.tx, first_tx)?,
+            Direction::new(version, secrets.rx, first_rx)?,
+        ))
     }
 
-    /// Two TLS 1.3 sessions that speak to each other, with keys that everybody knows: for tests and
-    /// fuzzing of what may come inside records.
+    fn of(side: Side, tx: Direction, rx: Direction) -> Self {
+        let allowed = match side {
+            _ if !rx.is_tls13() => Allowed::Nothing,
+            Side::Client => Allowed::KeyUpdatesAndTickets,
+            Side::Server => Allowed::KeyUpdates,
+        };
+        Records {
+            tx,
+            rx,
+            owes_update: false,
+            messages: Messages::new(allowed),
+            overhead: Overhead::new(),
+        }
+    }
+
+    /// A client's and a server's TLS 1.3 sessions that speak to each other, with keys that everybody
+    /// knows: for tests and fuzzing of what may come inside records.
     ///
     /// # Errors
     ///
     /// None that tests could not do without.
     pub fn loopback() -> Result<(Self, Self), RecordError> {
-        let direction = |secret: [u8; 32]| {
-            let mut secret = Secret::new(&secret);
-            let mut direction = Direction {
-                version: Version::Tls13,
-                key: make_key(&AES_128_GCM, &[0; 16])?,
-                iv: [0; NONCE_LEN],
-                sequence: 0,
-                used: 0,
-                secret: None,
-            };
-            secret.next();
-            direction.secret = Some(secret);
-            direction.update()?;
-            Ok(direction)
-        };
+        let direction =
+            |secret: [u8; 32]| Direction::from_secret(&AES_128_GCM, Secret::new(&secret));
         let (there, back) = ([1; 32], [2; 32]);
-        let records = |tx, rx| {
-            Ok(Records {
-                tx: direction(tx)?,
-                rx: direction(rx)?,
-                owes_update: false,
-                handshake: Vec::new(),
-            })
+        let client = Self::of(Side::Client, direction(there)?, direction(back)?);
+        let server = Self::of(Side::Server, direction(back)?, direction(there)?);
+        Ok((client, server))
+    }
+
+    /// How far the keys are used up, as records that went and records that may go under them, in the
+    /// direction that is nearer to its end. `None`: new keys replace them in time (TLS 1.3).
+    pub fn key_use(&self) -> Option<KeyUse> {
+        if self.tx.is_tls13() {
+            return None;
+        }
+        let nearer = if self.tx.records_left() < self.rx.records_left() {
+            &self.tx
+        } else {
+            &self.rx
         };
-        Ok((records(there, back)?, records(back, there)?))
+        Some(KeyUse {
+            used: nearer.sequence,
+            left: nearer.records_left(),
+        })
     }
 
     /// Appends a record to `wire` with these pieces of application data, at most [`MAX_PLAINTEXT`]
@@ -298,16 +365,29 @@ impl Records {
         pieces: impl IntoIterator<Item = &'p [u8]>,
         wire: &mut Vec<u8>,
     ) -> Result<(), RecordError> {
-        if self.owes_update || self.tx.used >= RECORDS_PER_KEY {
-            if self.tx.version == Version::Tls12 {
-                return Err(RecordError::UsedUp);
-            }
-            // type 24, length 1, "update not requested"
-            self.seal_as(HANDSHAKE, [&[KEY_UPDATE, 0, 0, 1, 0][..]], wire)?;
-            self.tx.update()?;
+        if self.owes_update || self.tx.records_left() == 0 {
+            self.seal_key_update(false, wire)?;
             self.owes_update = false;
         }
         self.seal_as(APPLICATION_DATA, pieces, wire)
+    }
+
+    /// Appends a KeyUpdate, which may ask for one in return, and goes on with the new keys.
+    ///
+    /// # Errors
+    ///
+    /// [`RecordError::UsedUp`]: TLS 1.2 has none.
+    pub fn seal_key_update(
+        &mut self,
+        in_return: bool,
+        wire: &mut Vec<u8>,
+    ) -> Result<(), RecordError> {
+        if !self.tx.is_tls13() {
+            return Err(RecordError::UsedUp);
+        }
+        let message = [KEY_UPDATE, 0, 0, 1, u8::from(in_return)];
+        self.seal_as(HANDSHAKE, [&message[..]], wire)?;
+        self.tx.update()
     }
 
     /// Appends the alert that ends the session in good order.
@@ -334,9 +414,10 @@ impl Records {
         let tx = &mut self.tx;
         let start = wire.len();
         let nonce = tx.nonce();
-        let outer = match tx.version {
-            Version::Tls13 => APPLICATION_DATA,
-            Version::Tls12 => kind,
+        let outer = if tx.is_tls13() {
+            APPLICATION_DATA
+        } else {
+            kind
         };
         wire.extend_from_slice(&[outer, 3, 3, 0, 0]);
         if tx.nonce_is_explicit() {
@@ -351,7 +432,7 @@ impl Records {
             wire.truncate(start);
             return Err(RecordError::Malformed);
         }
-        if tx.version == Version::Tls13 {
+        if tx.is_tls13() {
             wire.push(kind);
         }
         let [.., high, low] = (wire.len() - start - HEADER + TAG).to_be_bytes();
@@ -369,7 +450,7 @@ impl Records {
             )
             .map_err(|_| RecordError::Malformed)?;
         wire.extend_from_slice(tag.as_ref());
-        tx.advance();
+        tx.sequence += 1;
         Ok(())
     }
 
@@ -397,7 +478,7 @@ impl Records {
         };
         let plaintext = body.len().checked_sub(TAG).ok_or(RecordError::Malformed)?;
         let [outer, ..] = header;
-        if rx.version == Version::Tls13 && outer != APPLICATION_DATA {
+        if rx.is_tls13() && outer != APPLICATION_DATA {
             return Err(RecordError::Unexpected("a record that is not encrypted"));
         }
         let additional = rx.additional(header, plaintext);
@@ -409,68 +490,43 @@ impl Records {
                 body,
             )
             .map_err(|_| RecordError::Decrypt)?;
-        rx.advance();
-        let (kind, opened): (u8, &'a [u8]) = match rx.version {
-            Version::Tls12 => (outer, opened),
-            Version::Tls13 => {
-                let end = opened.iter().rposition(|byte| *byte != 0);
-                let end = end.ok_or(RecordError::Malformed)?;
-                let kind = opened.get(end).copied().unwrap_or_default();
-                (kind, opened.get(..end).unwrap_or_default())
-            }
+        rx.sequence += 1;
+        let (kind, opened): (u8, &'a [u8]) = if rx.is_tls13() {
+            let end = opened.iter().rposition(|byte| *byte != 0);
+            let end = end.ok_or(RecordError::Malformed)?;
+            let kind = opened.get(end).copied().unwrap_or_default();
+            (kind, opened.get(..end).unwrap_or_default())
+        } else {
+            (outer, opened)
         };
         if opened.len() > MAX_PLAINTEXT {
             return Err(RecordError::Malformed);
         }
-        if kind != HANDSHAKE && !self.handshake.is_empty() {
+        if kind != HANDSHAKE && self.messages.within_message() {
             return Err(RecordError::Unexpected("data within a handshake message"));
         }
         match (kind, opened) {
-            (APPLICATION_DATA, data) => Ok(Content::Data(data)),
+            (APPLICATION_DATA, data) if !data.is_empty() => {
+                self.overhead.data(data.len())?;
+                return Ok(Content::Data(data));
+            }
+            _ => self.overhead.other_record()?,
+        }
+        match (kind, opened) {
+            (APPLICATION_DATA, _) => Ok(Content::Nothing),
             (ALERT, [_, CLOSE_NOTIFY]) => Ok(Content::Closed),
             (ALERT, [_, USER_CANCELED]) => Ok(Content::Nothing),
             (ALERT, [_, alert]) => Err(RecordError::Alert(*alert)),
-            (HANDSHAKE, messages) => self.on_handshake(messages).map(|()| Content::Nothing),
+            (HANDSHAKE, messages) => {
+                if let Some(update) = self.messages.receive(messages)? {
+                    self.overhead.key_update()?;
+                    self.rx.update()?;
+                    self.owes_update |= update.in_return;
+                }
+                Ok(Content::Nothing)
+            }
             _ => Err(RecordError::Unexpected("its content type is unknown")),
         }
-    }
-
-    /// Bytes that it keeps for messages whose rest has not come: the peer decides, up to a bound.
-    pub fn buffered(&self) -> usize {
-        self.handshake.capacity()
-    }
-
-    /// Handles handshake messages, which may share records and may be split among them.
-    fn on_handshake(&mut self, bytes: &[u8]) -> Result<(), RecordError> {
-        self.handshake.extend_from_slice(bytes);
-        if bytes.is_empty() || self.handshake.len() > MAX_HANDSHAKE {
-            return Err(RecordError::Malformed);
-        }
-        let messages = std::mem::take(&mut self.handshake);
-        let mut rest = messages.as_slice();
-        while let Some(([kind, l1, l2, l3], after)) = rest.split_first_chunk::<4>() {
-            let length = usize::from(*l1) << 16 | usize::from(*l2) << 8 | usize::from(*l3);
-            let Some((message, after)) = after.split_at_checked(length) else {
-                break;
-            };
-            rest = after;
-            match (*kind, message, self.rx.version) {
-                (NEW_SESSION_TICKET, _, Version::Tls13) => {}
-                (KEY_UPDATE, [wants @ (0 | 1)], Version::Tls13) => {
-                    if !rest.is_empty() {
-                        return Err(RecordError::Unexpected("a message after a KeyUpdate"));
-                    }
-                    self.rx.update()?;
-                    self.owes_update |= *wants == 1;
-                }
-                (HELLO_REQUEST, _, Version::Tls12) => {
-                    return Err(RecordError::Unexpected("renegotiation"));
-                }
-                _ => return Err(RecordError::Unexpected("a handshake message")),
-            }
-        }
-        self.handshake = rest.to_vec();
-        Ok(())
     }
 }
 

@@ -6,6 +6,7 @@
 use std::fmt;
 use std::sync::OnceLock;
 
+use aws_lc_rs::aead::{Algorithm, NONCE_LEN};
 use aws_lc_rs::hkdf::{HKDF_SHA256, HKDF_SHA384, KeyType, Prk};
 use rustls::KeyLog;
 use zeroize::Zeroizing;
@@ -56,11 +57,20 @@ impl Secret {
         debug_assert!(expanded.is_ok());
     }
 
-    /// Becomes the secret after a KeyUpdate.
-    pub(super) fn next(&mut self) {
+    /// The secret after a KeyUpdate (RFC 8446 7.2).
+    pub(super) fn next(&self) -> Self {
         let mut next = Zeroizing::new(vec![0; self.0.len()]);
         self.expand(b"traffic upd", &mut next);
-        self.0 = next;
+        Secret(next)
+    }
+
+    /// The key and the IV of this cipher (RFC 8446 7.3).
+    pub(super) fn keys(&self, algorithm: &Algorithm) -> (Zeroizing<Vec<u8>>, [u8; NONCE_LEN]) {
+        let mut key = Zeroizing::new(vec![0; algorithm.key_len()]);
+        let mut iv = [0; NONCE_LEN];
+        self.expand(b"key", &mut key);
+        self.expand(b"iv", &mut iv);
+        (key, iv)
     }
 }
 

@@ -157,3 +157,60 @@ fn a_peer_that_closes_only_its_own_side_is_gone() {
         drop(socket);
     });
 }
+
+/// 27 bytes each on the wire: 27 MB, and a second and a half of CPU if a relay took them all.
+const MANY_UPDATES: usize = 1_000_000;
+
+#[test]
+fn a_flood_of_key_updates_ends_its_link_before_and_after_it_opens() {
+    besieged(|weft| {
+        // Before, with a byte of a cell between and without: each byte of data would give rustls's
+        // own limit new room.
+        for some in [0, 1] {
+            let mut peer = Peer::tls(weft.or_port);
+            let versions = versions(&[5]);
+            let mut updates = 0;
+            for byte in &versions[..some * (versions.len() - 1)] {
+                peer.send_raw(&[*byte]);
+                updates += peer.update_keys(30);
+            }
+            updates += peer.update_keys(MANY_UPDATES);
+            assert!(updates < MANY_UPDATES);
+            peer.expect_closed_below_tls();
+        }
+        // One update before the link opens: its keys are not taken over (RFC 8446 5.3: no nonce twice).
+        let mut peer = Peer::tls(weft.or_port);
+        peer.update_keys(1);
+        peer.send_raw(&[versions(&[5]), netinfo()].concat());
+        peer.expect_closed_below_tls();
+        // After, on a link that works.
+        let mut peer = Peer::client(weft.or_port);
+        Circuit::create(&mut peer, FIRST).answers(&mut peer);
+        assert!(peer.update_keys(MANY_UPDATES) < MANY_UPDATES);
+        peer.expect_closed_below_tls();
+        eventually("all of them were forgotten", || weft.connections() == 2);
+    });
+}
+
+#[test]
+fn a_few_key_updates_change_nothing_but_the_keys() {
+    besieged(|weft| {
+        let mut peer = Peer::client(weft.or_port);
+        for circ_id in FIRST..FIRST + 10 {
+            peer.update_keys(1);
+            Circuit::create(&mut peer, circ_id).answers(&mut peer);
+        }
+    });
+}
+
+#[test]
+fn records_with_little_in_them_end_a_link_that_sends_nothing_else() {
+    besieged(|weft| {
+        let mut peer = Peer::client(weft.or_port);
+        peer.byte_by_byte = true;
+        let cells = vec![0; 514 * 64];
+        // PADDING cells, a byte to a record.
+        peer.send_raw(&cells);
+        peer.expect_closed_below_tls();
+    });
+}

@@ -209,6 +209,22 @@ impl Peer {
         self.socket.write_all(bytes).unwrap();
     }
 
+    /// Sends new TLS keys and asks for others in return, so many times and until the relay closes.
+    /// How many times it did.
+    pub(crate) fn update_keys(&mut self, times: usize) -> usize {
+        for time in 0..times {
+            self.session.tls().refresh_traffic_keys().unwrap();
+            while self.session.tls().wants_write() {
+                match self.session.tls().write_tls(&mut self.socket) {
+                    Ok(_) => {}
+                    Err(error) if gone(error.kind()) => return time,
+                    Err(error) => panic!("the relay does not read: {error}"),
+                }
+            }
+        }
+        times
+    }
+
     /// The next cell but padding; `None` when the relay has closed.
     pub(crate) fn next(&mut self) -> Option<Cell> {
         loop {

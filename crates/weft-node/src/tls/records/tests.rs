@@ -9,6 +9,7 @@ use rustls::crypto::aws_lc_rs::ALL_CIPHER_SUITES;
 use rustls::{Connection, SupportedCipherSuite};
 use weft_core::handshake::EphemeralKeys;
 
+use super::messages::{HELLO_REQUEST, NEW_SESSION_TICKET};
 use super::*;
 use crate::tls::{LinkLifetimes, LinkSession, LinkTls};
 
@@ -178,22 +179,26 @@ fn both_sides_may_change_keys_again_and_again() {
                 assert!(!pair.ours.owes_update);
                 pair.send(&noise(300 + round));
                 // And ours are used up.
-                pair.ours.tx.used = RECORDS_PER_KEY;
+                pair.ours.tx.most = pair.ours.tx.sequence;
                 pair.send(&noise(400 + round));
-                assert_eq!(pair.ours.tx.used, 1);
+                assert_eq!(pair.ours.tx.sequence, 1);
             }
         }
     }
 }
 
+fn tls12(aead: &str) -> SupportedCipherSuite {
+    let wanted = |suite: &&SupportedCipherSuite| {
+        suite.tls13().is_none() && format!("{suite:?}").contains(&format!("ECDHE_RSA_WITH_{aead}"))
+    };
+    *ALL_CIPHER_SUITES.iter().find(wanted).unwrap()
+}
+
 #[test]
 fn tls12_keys_that_are_used_up_end_the_session() {
     let mut tls = tls();
-    let suite = ALL_CIPHER_SUITES.iter().find(|suite| {
-        suite.tls13().is_none() && format!("{suite:?}").contains("ECDHE_RSA_WITH_AES_128_GCM")
-    });
-    let mut pair = Pair::new(&mut tls, *suite.unwrap(), true);
-    pair.ours.tx.used = RECORDS_PER_KEY;
+    let mut pair = Pair::new(&mut tls, tls12("AES_128_GCM"), true);
+    pair.ours.tx.most = pair.ours.tx.sequence;
     let mut wire = Vec::new();
     assert_eq!(
         pair.ours.seal([&[1u8][..]], &mut wire),
@@ -202,9 +207,52 @@ fn tls12_keys_that_are_used_up_end_the_session() {
     assert!(wire.is_empty());
 }
 
-/// A pair of ours that speak to each other.
+#[test]
+fn tls12_keys_know_how_far_they_are_used_in_either_direction() {
+    let mut tls = tls();
+    for server in [false, true] {
+        let mut pair = Pair::new(&mut tls, tls12("AES_128_GCM"), server);
+        let before = pair.ours.key_use().unwrap();
+        // The Finished went under them.
+        assert_eq!(before.used, 1);
+        assert_eq!(before.used + before.left, RECORDS_PER_KEY);
+        pair.send(&noise(1));
+        pair.receive(&noise(1));
+        pair.receive(&noise(1));
+        assert_eq!(pair.ours.key_use().unwrap().used, 3);
+        pair.send(&noise(3 * MAX_PLAINTEXT));
+        assert_eq!(pair.ours.key_use().unwrap().used, 5);
+
+        let mut pair = Pair::new(&mut tls, tls12("CHACHA20"), server);
+        pair.send(&noise(1));
+        assert!(pair.ours.key_use().unwrap().left > 1 << 60);
+    }
+    let (client, _) = mirrored();
+    assert_eq!(client.key_use(), None);
+}
+
+/// Our own client and server that speak to each other.
 fn mirrored() -> (Records, Records) {
     Records::loopback().unwrap()
+}
+
+/// Sends one record.
+fn send(
+    from: &mut Records,
+    to: &mut Records,
+    kind: u8,
+    content: &[u8],
+) -> Result<usize, RecordError> {
+    let mut wire = Vec::new();
+    from.seal_as(kind, [content], &mut wire).unwrap();
+    assert_eq!(whole(&wire), Ok(Some(wire.len())));
+    match to.open(&mut wire)? {
+        Content::Data(bytes) => {
+            assert_eq!((kind, bytes), (APPLICATION_DATA, content));
+            Ok(bytes.len())
+        }
+        Content::Nothing | Content::Closed => Ok(0),
+    }
 }
 
 fn is_unexpected(result: Result<Content<'_>, RecordError>) -> bool {
@@ -214,69 +262,152 @@ fn is_unexpected(result: Result<Content<'_>, RecordError>) -> bool {
 #[test]
 fn what_has_no_place_after_the_handshake_ends_the_session() {
     type Case<'c> = (u8, &'c [u8], fn(Result<Content<'_>, RecordError>) -> bool);
-    let cases: [Case<'_>; 9] = [
+    let cases: [Case<'_>; 10] = [
         (ALERT, &[2, 40], |r| r == Err(RecordError::Alert(40))),
         (ALERT, &[1, USER_CANCELED], |r| r == Ok(Content::Nothing)),
-        (ALERT, &[1], |r| {
-            matches!(r, Err(RecordError::Unexpected(_)))
-        }),
+        (ALERT, &[1], is_unexpected),
         (CHANGE_CIPHER_SPEC, &[1], is_unexpected),
         (HANDSHAKE, &[], |r| r == Err(RecordError::Malformed)),
         (HANDSHAKE, &[HELLO_REQUEST, 0, 0, 0], is_unexpected),
-        (HANDSHAKE, &[KEY_UPDATE, 0, 0, 1, 2], is_unexpected),
+        (HANDSHAKE, &[KEY_UPDATE, 0, 0, 1, 2], |r| {
+            r == Err(RecordError::Malformed)
+        }),
+        (HANDSHAKE, &[KEY_UPDATE, 0, 0, 2], |r| {
+            r == Err(RecordError::Malformed)
+        }),
         (
             HANDSHAKE,
             &[KEY_UPDATE, 0, 0, 1, 0, 4, 0, 0, 0],
             is_unexpected,
         ),
-        (HANDSHAKE, &[NEW_SESSION_TICKET, 0, 0, 1, 7], |r| {
-            r == Ok(Content::Nothing)
-        }),
+        // A client resumes nothing, and has nothing to be resumed.
+        (HANDSHAKE, &[NEW_SESSION_TICKET], is_unexpected),
     ];
     for (kind, content, expected) in cases {
-        let (mut tx, mut rx) = mirrored();
+        let (mut client, mut server) = mirrored();
         let mut wire = Vec::new();
-        tx.seal_as(kind, [content], &mut wire).unwrap();
-        assert_eq!(whole(&wire), Ok(Some(wire.len())));
-        assert!(expected(rx.open(&mut wire)), "{kind} {content:?}");
+        client.seal_as(kind, [content], &mut wire).unwrap();
+        assert!(expected(server.open(&mut wire)), "{kind} {content:?}");
+    }
+    // CertificateRequest, which tor-spec never has after the handshake.
+    let (mut client, mut server) = mirrored();
+    let error = send(&mut server, &mut client, HANDSHAKE, &[13, 0, 0, 3, 0, 0, 0]).unwrap_err();
+    assert_eq!(error, RecordError::Unexpected("a handshake message"));
+}
+
+#[test]
+fn a_client_ignores_tickets_in_any_pieces_but_nothing_may_come_between() {
+    let (mut client, mut server) = mirrored();
+    let mut say = |kind, content: &[u8]| send(&mut server, &mut client, kind, content);
+    for part in [
+        &[NEW_SESSION_TICKET, 0][..],
+        &[0, 3, 1],
+        &[1, 1, NEW_SESSION_TICKET, 0, 0, 0, NEW_SESSION_TICKET],
+        &[0, 0, 1, 9],
+    ] {
+        assert_eq!(say(HANDSHAKE, part), Ok(0));
+    }
+    assert_eq!(say(APPLICATION_DATA, b"data"), Ok(4));
+    for start in [
+        &[NEW_SESSION_TICKET, 0][..],
+        &[NEW_SESSION_TICKET, 0, 0, 2, 1],
+    ] {
+        let (mut client, mut server) = mirrored();
+        send(&mut server, &mut client, HANDSHAKE, start).unwrap();
+        assert_eq!(
+            send(&mut server, &mut client, APPLICATION_DATA, b"data"),
+            Err(RecordError::Unexpected("data within a handshake message"))
+        );
     }
 }
 
 #[test]
-fn a_message_that_records_share_is_put_together_but_nothing_may_come_between() {
-    let (mut tx, mut rx) = mirrored();
-    let mut wire = Vec::new();
-    for part in [&[NEW_SESSION_TICKET, 0][..], &[0, 3, 1], &[1, 1]] {
-        wire.clear();
-        tx.seal_as(HANDSHAKE, [part], &mut wire).unwrap();
-        assert_eq!(rx.open(&mut wire), Ok(Content::Nothing));
-    }
-    wire.clear();
-    tx.seal([&b"data"[..]], &mut wire).unwrap();
-    assert_eq!(rx.open(&mut wire), Ok(Content::Data(b"data")));
-    wire.clear();
-    tx.seal_as(HANDSHAKE, [&[NEW_SESSION_TICKET, 0][..]], &mut wire)
-        .unwrap();
-    rx.open(&mut wire).unwrap();
-    wire.clear();
-    tx.seal([&b"data"[..]], &mut wire).unwrap();
-    assert!(matches!(
-        rx.open(&mut wire),
-        Err(RecordError::Unexpected(_))
-    ));
+fn a_message_without_end_is_refused_at_its_length() {
+    let (mut client, mut server) = mirrored();
+    assert_eq!(
+        send(
+            &mut server,
+            &mut client,
+            HANDSHAKE,
+            &[NEW_SESSION_TICKET, 0, 0x40, 1]
+        ),
+        Err(RecordError::Malformed)
+    );
 }
 
 #[test]
-fn a_message_without_end_is_refused() {
-    let (mut tx, mut rx) = mirrored();
-    let endless = [&[NEW_SESSION_TICKET, 0xff, 0xff, 0xff][..], &[0; 9000]].concat();
-    let mut wire = Vec::new();
-    tx.seal_as(HANDSHAKE, [&endless[..]], &mut wire).unwrap();
-    assert_eq!(rx.open(&mut wire), Ok(Content::Nothing));
-    assert!(rx.buffered() >= endless.len());
-    wire.clear();
-    tx.seal_as(HANDSHAKE, [&endless[..]], &mut wire).unwrap();
-    assert_eq!(rx.open(&mut wire), Err(RecordError::Malformed));
+fn a_key_update_in_pieces_is_one() {
+    let (mut client, mut server) = mirrored();
+    for byte in [KEY_UPDATE, 0, 0, 1, 1] {
+        assert!(!server.owes_update);
+        send(&mut client, &mut server, HANDSHAKE, &[byte]).unwrap();
+    }
+    assert!(server.owes_update);
+    client.tx.update().unwrap();
+    send(&mut client, &mut server, APPLICATION_DATA, b"data").unwrap();
+}
+
+/// How many records of this kind one end may send to the other before the link ends, `data` bytes of
+/// application data after each; `None` if 100,000 do not end it.
+fn taken(to_server: bool, kind: u8, content: &[u8], data: usize) -> Option<usize> {
+    let (mut client, mut server) = mirrored();
+    let (from, to) = if to_server {
+        (&mut client, &mut server)
+    } else {
+        (&mut server, &mut client)
+    };
+    let data = noise(data);
+    (0..100_000).position(|_| {
+        let result = send(from, to, kind, content);
+        if kind == HANDSHAKE && content.first() == Some(&KEY_UPDATE) && result.is_ok() {
+            from.tx.update().unwrap();
+        }
+        match result {
+            Ok(_) => {
+                if !data.is_empty() {
+                    let sent = send(from, to, APPLICATION_DATA, &data);
+                    assert_eq!(sent, Ok(data.len()));
+                }
+                false
+            }
+            Err(error) => {
+                assert!(matches!(error, RecordError::Overhead(_)), "{error}");
+                true
+            }
+        }
+    })
+}
+
+#[test]
+fn what_is_no_data_is_paid_for_by_data() {
+    let update = |wants| [KEY_UPDATE, 0, 0, 1, wants];
+    // A burst, whichever side sends it and whether or not it wants new keys in return.
+    for to_server in [false, true] {
+        for wants in [0, 1] {
+            assert_eq!(taken(to_server, HANDSHAKE, &update(wants), 0), Some(15));
+        }
+        assert_eq!(taken(to_server, ALERT, &[1, USER_CANCELED], 0), Some(256));
+        assert_eq!(taken(to_server, APPLICATION_DATA, &[], 0), Some(256));
+        assert_eq!(taken(to_server, APPLICATION_DATA, &[1], 0), Some(16_644));
+    }
+    let ticket = [NEW_SESSION_TICKET, 0, 0, 0];
+    assert_eq!(taken(false, HANDSHAKE, &ticket, 0), Some(256));
+    // Some data between stretches the burst by as much as it pays, and by no more.
+    assert_eq!(taken(true, HANDSHAKE, &update(1), 1), Some(15));
+    assert_eq!(taken(true, HANDSHAKE, &update(1), 16_384), Some(19));
+    assert_eq!(taken(true, APPLICATION_DATA, &[1], 100), Some(38_833));
+    // What pays for all goes on for ever: a peer whose keys end after half a megabyte, and one that
+    // sends a cell in two records of which one is a byte.
+    let (mut client, mut server) = mirrored();
+    let data = noise(MAX_PLAINTEXT);
+    for _ in 0..200 {
+        send(&mut client, &mut server, HANDSHAKE, &update(1)).unwrap();
+        client.tx.update().unwrap();
+        for _ in 0..32 {
+            send(&mut client, &mut server, APPLICATION_DATA, &data).unwrap();
+        }
+    }
+    assert_eq!(taken(true, APPLICATION_DATA, &[1], 513), None);
 }
 
 #[test]
@@ -331,7 +462,54 @@ proptest::proptest! {
             if rx.open(&mut wire).is_err() {
                 break;
             }
-            assert!(rx.handshake.len() <= MAX_HANDSHAKE);
         }
+    }
+}
+
+/// A session with this suite, both sides still rustls's: the client, the server.
+fn before_the_takeover(tls: &LinkTls) -> (LinkSession, LinkSession) {
+    let mut client = tls.connect(&mut ChaCha12Rng::seed_from_u64(2)).unwrap();
+    let mut server = tls.accept().unwrap();
+    while carry(client.tls(), server.tls()) | carry(server.tls(), client.tls()) {}
+    (client, server)
+}
+
+/// RFC 8446 5.3: each key begins at sequence number 0, so a key that is derived twice is a nonce
+/// that is used twice.
+#[test]
+fn a_key_update_before_the_takeover_ends_the_session() {
+    let tls = tls();
+    for (update_client, take_client) in [(true, true), (true, false), (false, true), (false, false)]
+    {
+        let (mut client, mut server) = before_the_takeover(&tls);
+        let sender = if update_client {
+            &mut client
+        } else {
+            &mut server
+        };
+        sender.tls().refresh_traffic_keys().unwrap();
+        // The request, and the answer to it.
+        while carry(client.tls(), server.tls()) | carry(server.tls(), client.tls()) {}
+        let taken = if take_client { client } else { server };
+        assert!(matches!(
+            taken.into_records(),
+            Err(crate::tls::LinkTlsError::Records(
+                RecordError::UpdatedTooEarly
+            ))
+        ));
+    }
+}
+
+#[test]
+fn key_updates_without_end_end_the_session() {
+    let mut tls = tls();
+    let suite = rustls::crypto::aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256;
+    for server in [false, true] {
+        let mut pair = Pair::new(&mut tls, suite, server);
+        let taken = (0..1000).position(|_| {
+            pair.peer.refresh_traffic_keys().unwrap();
+            pair.take().is_err()
+        });
+        assert!(taken.is_some_and(|taken| taken < 64), "{taken:?}");
     }
 }
