@@ -45,6 +45,8 @@ pub struct Link {
     pub active_halves: usize,
     /// Its place among the links that have something to write.
     pub listed: Option<usize>,
+    /// Its TLS keys near their end: it gets no new circuits from here.
+    pub worn: bool,
     /// Since when no circuit has used the link.
     pub idle_since: Option<Instant>,
     /// When something was written last.
@@ -79,6 +81,7 @@ impl Link {
             held: false,
             active_halves: 0,
             listed: None,
+            worn: false,
             idle_since: Some(now),
             last_written: now,
             last_empty: now,

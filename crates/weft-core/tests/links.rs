@@ -136,3 +136,85 @@ fn cells_that_a_bandwidth_limit_holds_back_count_as_room_taken() {
         assert_eq!(world.managers[0].outgoing(link).unwrap().len(), 8);
     }
 }
+
+#[test]
+fn a_link_whose_keys_near_their_end_gets_no_new_circuits_and_expires_when_idle() {
+    let mut world = world_with_keepalives();
+    let client = world.link_on(0, CLIENT);
+    let worn = world.link_on(0, relay_identity(5));
+    let mut before = Circuit::create(&mut world, client, 0x8000_0001);
+    before.extend(&mut world, 5, worn);
+    let link = world.managers[0].link_of(worn).unwrap();
+    // All but a fifth of 1000 records is left, and then one less: from then on it is worn.
+    world.managers[0].keys_used(link, 199, 801);
+    world.settle();
+    let mut between = Circuit::create(&mut world, client, 0x8000_0002);
+    between.extend(&mut world, 5, worn);
+    for used in 200..203 {
+        world.managers[0].keys_used(link, used, 1000 - used);
+    }
+    world.settle();
+    assert!(world.connects.is_empty());
+
+    // The next circuit gets a connection of its own, and so do those after it.
+    let mut after = Circuit::create(&mut world, client, 0x8000_0003);
+    let message = Circuit::extend_message(5, &[1; 84]);
+    after.send(&mut world, 0, RelayCmd::EXTEND2, &message);
+    world.settle();
+    let [connect] = world.connects[..] else {
+        panic!("one connection was to be opened: {:?}", world.connects);
+    };
+    let thread = usize::from(connect.thread.0);
+    world.open(connect.connection, thread, true, relay_identity(5));
+    world.settle();
+    world.expect(connect.connection, ChanCmd::CREATE2);
+    let mut later = Circuit::create(&mut world, client, 0x8000_0004);
+    later.extend(&mut world, 5, connect.connection);
+    assert_eq!(world.connects.len(), 1);
+
+    // Those that are on it go on, for as long as they like, and take it with them.
+    world.pass(10 * MINUTE);
+    for circuit in [&mut before, &mut between] {
+        circuit.send(&mut world, 1, RelayCmd::DATA, b"still here");
+        world.settle();
+        while let Some(cell) = world.written.get(&worn).and_then(|cells| cells.front()) {
+            if cell.command() != ChanCmd::PADDING {
+                break;
+            }
+            world.take(worn);
+        }
+        assert_eq!(circuit.at_next(&mut world).2, b"still here");
+    }
+    let reason = weft_cell::reason::DestroyReason::NONE;
+    for circ_id in [0x8000_0001, 0x8000_0002] {
+        world.receive(
+            client,
+            &weft_cell::link_msg::Destroy { reason }.encode(circ_id),
+        );
+    }
+    world.settle();
+    assert!(world.is_open(worn));
+    world.pass(MINUTE);
+    assert_eq!(world.closed, [worn]);
+    assert!(world.is_open(connect.connection));
+    world.audit();
+}
+
+#[test]
+fn a_link_of_a_week_gets_no_new_circuits() {
+    let mut world = world_with_keepalives();
+    let client = world.link_on(0, CLIENT);
+    let old = world.link_on(0, relay_identity(5));
+    let mut circuit = Circuit::create(&mut world, client, 0x8000_0001);
+    circuit.extend(&mut world, 5, old);
+    let mut other = Circuit::create(&mut world, client, 0x8000_0002);
+    // Past the timers, which a week of would keep busy.
+    world.now += 7 * 24 * 60 * MINUTE;
+    let message = Circuit::extend_message(5, &[1; 84]);
+    other.send(&mut world, 0, RelayCmd::EXTEND2, &message);
+    world.settle();
+    assert_eq!(world.connects.len(), 1);
+    circuit.send(&mut world, 1, RelayCmd::DATA, b"still here");
+    world.settle();
+    assert_eq!(circuit.at_next(&mut world).2, b"still here");
+}

@@ -59,9 +59,17 @@ pub(super) struct Connection {
     pub(super) accepted: bool,
     /// It was accepted, and its address is charged for it.
     pub(super) counted_for_dos: bool,
+    /// Its TLS keys near their end, and there are no others for it.
+    pub(super) worn: bool,
 }
 
 impl Connection {
+    /// Whether a new circuit may begin on it. One that is too old or too worn keeps the circuits
+    /// that it has until they end, and then expires.
+    fn takes_new_circuits(&self, now: Instant) -> bool {
+        !self.worn && now.saturating_duration_since(self.since) < TOO_OLD
+    }
+
     /// Whether the peer is a client, as far as is known: a relay is what the consensus lists.
     pub(super) fn is_client(&self, network: &Network) -> bool {
         match &self.state {
@@ -152,8 +160,16 @@ impl Connections {
                 since: now,
                 accepted,
                 counted_for_dos: accepted,
+                worn: false,
             },
         );
+    }
+
+    /// A connection's keys near their end.
+    pub(super) fn wear_out(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.all.get_mut(&id) {
+            connection.worn = true;
+        }
     }
 
     /// A connection opened, and its peer is a client.
@@ -235,7 +251,7 @@ impl Connections {
     }
 
     /// The best open connection for an extension: to the right identities, canonical or at an
-    /// address that the client named, and not too old; canonical before others, then the oldest, so
+    /// address that the client named, and neither too old nor worn; canonical before others, then the oldest, so
     /// that duplicates fall idle and expire.
     pub(super) fn best_for(&self, request: &ExtendRequest, now: Instant) -> Option<ConnectionId> {
         let mut best: Option<(bool, ConnectionId)> = None;
@@ -254,8 +270,7 @@ impl Connections {
                 .addrs
                 .iter()
                 .any(|addr| addr.ip() == connection.addr.ip());
-            let too_old = now.saturating_duration_since(connection.since) >= TOO_OLD;
-            if !right_identity || !(canonical || named) || too_old {
+            if !right_identity || !(canonical || named) || !connection.takes_new_circuits(now) {
                 continue;
             }
             if best.is_none_or(|(best_canonical, _)| canonical && !best_canonical) {

@@ -246,6 +246,7 @@ impl RelayController {
                 clock_skew,
                 my_addr,
             } => self.on_opened(connection, &peer, canonical, clock_skew, my_addr, now),
+            ToController::LinkWorn { connection } => self.connections.wear_out(connection),
             ToController::LinkClosed { connection, reason } => {
                 self.on_closed(connection, reason, now);
             }

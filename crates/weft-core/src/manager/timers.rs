@@ -1,6 +1,6 @@
 //! The time: waits that are over, padding and keepalives that are due, links that have had their time.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use weft_cell::ChanCmd;
 use weft_cell::reason::DestroyReason;
@@ -12,6 +12,10 @@ use crate::scheduler::LinkKey;
 
 /// How many times `KeepalivePeriod` a link may stand still with cells to be written, as in C tor.
 const STUCK_PERIODS: u32 = 10;
+
+/// How long a worn link without circuits stays open. A circuit that the controller placed on it
+/// before it knew finds it still there.
+const IDLE_WORN_LINK: Duration = Duration::from_secs(60);
 
 /// Why a link has had its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,10 +69,13 @@ impl LocalConnectionManager {
                 expired.push((link.connection, Expiry::Stuck));
                 continue;
             }
-            let limit = match link.peer {
+            let mut limit = match link.peer {
                 PeerIdentity::Relay { .. } => self.params.idle_relay_link,
                 PeerIdentity::Unauthenticated => self.params.idle_client_link,
             };
+            if link.worn {
+                limit = limit.min(IDLE_WORN_LINK);
+            }
             if link
                 .idle_since
                 .is_some_and(|since| now.saturating_duration_since(since) >= limit)

@@ -320,6 +320,11 @@ pub enum ToController {
         /// Our address as the peer sees it.
         my_addr: Option<IpAddr>,
     },
+    /// The TLS keys of a link near their end: it shall get no new circuits.
+    LinkWorn {
+        /// The connection.
+        connection: ConnectionId,
+    },
     /// A connection is gone, opened or not.
     LinkClosed {
         /// The connection.

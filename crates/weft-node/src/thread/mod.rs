@@ -465,6 +465,13 @@ impl ConnectionThread {
                 self.close(token, &CloseReason::HandshakeTimeout, now);
             }
         }
+        for (_, connection) in &self.connections {
+            if let Phase::Open(link, records) = &connection.phase
+                && let Some(keys) = records.key_use()
+            {
+                self.manager.keys_used(*link, keys.used, keys.left);
+            }
+        }
         for (id, expiry) in self.manager.handle_timeout(now) {
             let reason = match expiry {
                 Expiry::Idle => CloseReason::Idle,
