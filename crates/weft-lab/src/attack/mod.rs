@@ -48,7 +48,7 @@ use self::probes::Prober;
 use self::results::{Failed, Phase, Results, Round, SCHEMA, Setting};
 use self::scene::{Counters, Scene};
 use self::servers::{Behaviour, Server};
-use self::target::Target;
+use self::target::{Target, complaints};
 use crate::bench::report::PAYLOAD_PER_CELL;
 use crate::bench::start::Program;
 use crate::bench::{self, Direction, MEASURING, Mode, WARMING_UP, pin};
@@ -147,6 +147,10 @@ pub struct Options {
     pub mbits: f64,
     /// What honest circuits carry together, 10⁶ bits of payload a second.
     pub honest_mbits: f64,
+    /// How long an attack goes on at most before it is measured, however long it needs to build up.
+    pub max_lead: Duration,
+    /// Connections that an attack holds at a time at most ([`max_connections`]).
+    pub max_connections: usize,
     /// How long the target may take to start, or to answer while nobody attacks it.
     pub patience: Duration,
     /// Keys and contents are functions of this.
@@ -296,8 +300,14 @@ pub fn round(
     );
     pin::this_thread(&options.generator_cpus)?;
     let mut target = target?;
-    let mut prober = Prober::new(attack.want, target.aim, target.ports, cast)
-        .with_context(|| format!("{}: an honest user before the attack", attack.name))?;
+    let mut prober = Prober::new(
+        attack.want,
+        target.aim,
+        target.ports,
+        cast,
+        options.patience,
+    )
+    .with_context(|| format!("{}: an honest user before the attack", attack.name))?;
     let counters = Counters::default();
     let destination = attack.destination.map(Server::start).transpose()?;
     let mut seed = options.seed.wrapping_add(u64::from(repetition) << 20);
@@ -314,6 +324,7 @@ pub fn round(
     // Its links to the honest load are closed by then.
     thread::sleep(SAMPLE);
     let before = target.held()?;
+    let logged = target.log().len();
     seed = seed.wrapping_add(1 << 10);
     let scene = || Scene {
         aim: target.aim,
@@ -321,7 +332,7 @@ pub fn round(
         cast,
         counters: &counters,
         destination: destination.as_ref(),
-        max_connections: max_connections(),
+        max_connections: options.max_connections,
         rate: options.mbits * 1e6 / 8.0,
         tokens: Cell::new((0.0, Instant::now())),
         seed: Cell::new(seed),
@@ -340,11 +351,10 @@ pub fn round(
         &mut prober,
         seed,
         stop,
-        attack.lead,
+        attack.lead.min(options.max_lead),
         Some((&run, &counters)),
     )?;
     let attack_s = began.elapsed().as_secs_f64();
-    drop(destination);
     let failure = target.check().err().map(|error| format!("{error:#}"));
     let mut after = before;
     let ended = Instant::now();
@@ -359,9 +369,11 @@ pub fn round(
             if has_settled || ended.elapsed() >= options.settle || stop.load(Ordering::Relaxed) {
                 break;
             }
+            nudge(&target, cast);
             thread::sleep(SAMPLE);
         }
     }
+    drop(destination);
     let first_setback = counters.first_setback.lock();
     let first_setback = first_setback
         .unwrap_or_else(PoisonError::into_inner)
@@ -380,14 +392,27 @@ pub fn round(
         deeds: counters.deeds.load(Ordering::Relaxed),
         setbacks: counters.setbacks.load(Ordering::Relaxed),
         first_setback,
-        complaints: target.complaints(),
+        complaints: complaints(target.log().get(logged..).unwrap_or_default()),
         failure,
     })
 }
 
+/// Opens a few links and closes them: allocators give pages back when they are used again.
+fn nudge(target: &Target, cast: &Cast) {
+    for seed in 0..4 {
+        // A target that still refuses has not settled.
+        let opened = peer::connect(cast::HONEST, target.aim.address, None)
+            .and_then(|socket| peer::Peer::open(socket, &cast.client, seed));
+        if let Ok(peer) = opened {
+            peer.close();
+        }
+    }
+}
+
 /// Connections that this process may hold for an attack: every one takes a descriptor here, and perhaps
 /// another at a server of ours.
-fn max_connections() -> usize {
+pub fn max_connections() -> usize {
+    raise_file_limit();
     let soft = getrlimit(Resource::RLIMIT_NOFILE).map_or(1024, |(soft, _)| soft);
     usize::try_from(soft / 2)
         .unwrap_or(usize::MAX)
@@ -436,9 +461,8 @@ fn measure(
         let attacker = attack.map(|(run, _)| {
             scope.spawn(|| {
                 wait_for(&loaded);
-                if !over.load(Ordering::Relaxed) {
-                    run();
-                }
+                // It ends at once if it is over already.
+                run();
             })
         });
         let asking = scope.spawn(|| {
@@ -464,6 +488,15 @@ fn measure(
         });
         over.store(true, Ordering::Relaxed);
         if let Some((_, counters)) = attack {
+            // On a busy machine it may not have begun yet.
+            let deadline = Instant::now() + options.patience;
+            while counters.deeds.load(Ordering::Relaxed) == 0
+                && report.is_ok()
+                && !stop.load(Ordering::Relaxed)
+                && Instant::now() < deadline
+            {
+                thread::sleep(SAMPLE);
+            }
             counters.over.store(true, Ordering::Relaxed);
         }
         let fared = asking.join().map_err(|_| anyhow!("a prober panicked"))?;
@@ -509,6 +542,8 @@ mod tests {
                 repetitions: 1,
                 mbits: 1.0,
                 honest_mbits: 1.0,
+                max_lead: Duration::ZERO,
+                max_connections: 1,
                 patience: Duration::ZERO,
                 seed: 0,
                 target_cpus: Vec::new(),

@@ -61,10 +61,7 @@ pub(super) const SILENT_BEGIN_DIR: Attack = Attack {
     name: "silent-begin-dir",
     what: "BEGIN_DIR through four previous hops, and never a request on it",
     bound: "1,600 streams a second, 4,096 in all on each link",
-    needs: Needs {
-        directory: true,
-        ..Needs::RELAY
-    },
+    needs: Needs::RELAY,
     want: Want::Directory,
     destination: None,
     lead: Duration::from_secs(1),

@@ -136,7 +136,7 @@ pub(super) const LORIS_DIR: Attack = loris!(
     "slow-loris-dir",
     "DirPort",
     Needs {
-        directory: true,
+        dir_port: true,
         ..Needs::RELAY
     },
     Want::DirPort,

@@ -109,8 +109,14 @@ pub(super) struct Prober<'a> {
 }
 
 impl<'a> Prober<'a> {
-    /// Someone who wants this, and has the circuit that he needs for it.
-    pub(super) fn new(want: Want, aim: Aim, ports: Ports, cast: &'a Cast) -> Result<Prober<'a>> {
+    /// A user who wants this, and has the circuit that is needed for it within `patience`.
+    pub(super) fn new(
+        want: Want,
+        aim: Aim,
+        ports: Ports,
+        cast: &'a Cast,
+        patience: Duration,
+    ) -> Result<Prober<'a>> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         listener.set_nonblocking(true)?;
         let server = match want {
@@ -132,7 +138,12 @@ impl<'a> Prober<'a> {
             took: Vec::new(),
         };
         if prober.keeps_a_circuit() {
-            prober.kept()?;
+            let deadline = Instant::now() + patience;
+            while let Err(error) = prober.kept() {
+                if Instant::now() >= deadline {
+                    return Err(error);
+                }
+            }
         }
         Ok(prober)
     }

@@ -149,7 +149,7 @@ pub struct Round {
     pub setbacks: u64,
     /// The first of them.
     pub first_setback: Option<String>,
-    /// Lines of the target's log above `notice`, and how often each came.
+    /// Lines of the target's log above `notice` since the attack began, and how often each came.
     pub complaints: BTreeMap<String, u64>,
     /// The target has ended.
     pub failure: Option<String>,

@@ -3,15 +3,18 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::time::Duration;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
+use weft_dir::private_authority::AuthorityKeys;
 
 use crate::bench::aim::Aim;
 use crate::bench::pin;
 use crate::bench::start::{MIDDLE, Program, Running};
+use crate::network::keys_by_tor_gencert;
 use crate::ports::Port;
 use crate::process::Usage;
 use crate::traffic::NameServer;
@@ -21,8 +24,8 @@ use crate::traffic::NameServer;
 pub struct Needs {
     /// It is an exit to loopback, with a name server of the generator's.
     pub exit: bool,
-    /// It serves directories, on circuits and at a DirPort.
-    pub directory: bool,
+    /// It has a DirPort: it is the authority of a private network, as other relays have none.
+    pub dir_port: bool,
     /// It has a SocksPort.
     pub socks: bool,
     /// It has a ControlPort.
@@ -39,7 +42,7 @@ impl Needs {
     /// An ORPort alone.
     pub const RELAY: Needs = Needs {
         exit: false,
-        directory: false,
+        dir_port: false,
         socks: false,
         control: false,
         metrics: false,
@@ -68,6 +71,25 @@ pub(super) const NAMES: usize = 2000;
 /// The name of this number.
 pub(super) fn name(number: usize) -> String {
     format!("honest-{number}.example")
+}
+
+/// What an authority's torrc has.
+const AUTHORITY: &str = "AuthoritativeDirectory 1\n\
+     V3AuthoritativeDirectory 1\n\
+     V3AuthVotingInterval 20\n\
+     V3AuthVoteDelay 2\n\
+     V3AuthDistDelay 2\n";
+
+/// The keys of an authority with this DirPort.
+fn make_authority_keys(program: &Program, keys: &Path, address: SocketAddr) -> Result<()> {
+    match program {
+        Program::Tor(_) => keys_by_tor_gencert(keys, address),
+        _ => {
+            let mut rng = rand::rng();
+            AuthorityKeys::create(keys, address, SystemTime::now(), &mut rng)?;
+            Ok(())
+        }
+    }
 }
 
 /// A target that runs until this is dropped.
@@ -104,7 +126,7 @@ impl Target {
             Ok(Some(address))
         };
         let ports = Ports {
-            directory: port(needs.directory)?,
+            directory: port(needs.dir_port)?,
             socks: port(needs.socks)?,
             control: port(needs.control)?,
             metrics: port(needs.metrics)?,
@@ -145,7 +167,7 @@ impl Target {
                 torrc += &format!("{name} {address}\n{more}");
             }
         };
-        line("DirPort", ports.directory, "");
+        line("DirPort", ports.directory, AUTHORITY);
         line("ControlPort", ports.control, "CookieAuthentication 1\n");
         line(
             "MetricsPort",
@@ -162,7 +184,11 @@ impl Target {
         if needs.dos_rules {
             torrc += "DoSCircuitCreationEnabled 1\n";
         }
-        let running = Running::start(program, None, patience, &torrc)?;
+        let prepare = |data: &Path| match ports.directory {
+            None => Ok(()),
+            Some(address) => make_authority_keys(program, &data.join("keys"), address),
+        };
+        let running = Running::start(program, None, patience, &torrc, prepare)?;
         pin::process(running.pid(), cpus)?;
         let aim = running.aim().context("the target is no relay")?;
         Ok(Target {
@@ -189,18 +215,23 @@ impl Target {
         Held::of(self.pid())
     }
 
-    /// The lines of its log above `notice`, without their times, and how often each came.
-    pub(super) fn complaints(&self) -> BTreeMap<String, u64> {
-        let mut complaints = BTreeMap::new();
-        for line in self.running.log().lines() {
-            let worth = ["[warn]", "[err]", "panicked"];
-            if worth.iter().any(|word| line.contains(word)) {
-                let text = line.split_once('[').map_or(line, |(_, rest)| rest);
-                *complaints.entry(format!("[{text}")).or_default() += 1;
-            }
-        }
-        complaints
+    /// What it has logged so far.
+    pub(super) fn log(&self) -> String {
+        self.running.log()
     }
+}
+
+/// The lines of a log above `notice`, without their times, and how often each came.
+pub(super) fn complaints(log: &str) -> BTreeMap<String, u64> {
+    let mut complaints = BTreeMap::new();
+    for line in log.lines() {
+        let worth = ["[warn]", "[err]", "panicked"];
+        if worth.iter().any(|word| line.contains(word)) {
+            let text = line.split_once('[').map_or(line, |(_, rest)| rest);
+            *complaints.entry(format!("[{text}")).or_default() += 1;
+        }
+    }
+    complaints
 }
 
 /// What a process holds at one moment.

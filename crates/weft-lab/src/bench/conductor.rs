@@ -135,6 +135,7 @@ impl<'a> Conductor<'a> {
                 next_hop,
                 options.patience,
                 start::MIDDLE,
+                |_| Ok(()),
             )?),
             None => None,
         };

@@ -95,12 +95,14 @@ pub(crate) struct Running {
 
 impl Running {
     /// Starts the program and waits until it listens. A pipe connects on to `next_hop`; the torrc of a
-    /// relay has these lines besides those that every target has.
+    /// relay has these lines besides those that every target has. `prepare` may put files into its
+    /// DataDirectory before.
     pub(crate) fn start(
         program: &Program,
         next_hop: Option<SocketAddr>,
         patience: Duration,
         torrc: &str,
+        prepare: impl FnOnce(&Path) -> Result<()>,
     ) -> Result<Running> {
         let path = program.path()?;
         let port = Port::reserve()?;
@@ -114,6 +116,7 @@ impl Running {
             .mode(0o700)
             .create(&data)
             .with_context(|| format!("creating {}", data.display()))?;
+        prepare(&data)?;
         let words: Vec<OsString> = match (program, next_hop) {
             (Program::Pipe(_), Some(next_hop)) => [
                 "bench",

@@ -11,7 +11,7 @@ use clap::{Args, ValueEnum};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use time::macros::format_description;
-use weft_lab::attack::{ATTACKS, Attack, Options, Progress, find, run};
+use weft_lab::attack::{ATTACKS, Attack, Options, Progress, find, max_connections, run};
 use weft_lab::bench::start::Program;
 use weft_lab::machine::Cpus;
 use weft_plot::Folder;
@@ -58,8 +58,8 @@ pub(super) struct AttackArgs {
     /// How long the loads are on before that, in seconds.
     #[arg(long, value_name = "S", default_value = "0.5", value_parser = seconds)]
     warm_up: Duration,
-    /// How long the target may take afterwards to give back what it held, in seconds.
-    #[arg(long, value_name = "S", default_value = "2", value_parser = seconds)]
+    /// How long the target may take afterwards to give back what it held, in seconds; it ends when it has.
+    #[arg(long, value_name = "S", default_value = "5", value_parser = seconds)]
     settle: Duration,
     /// How often each attack is measured.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -207,6 +207,8 @@ fn options(args: &AttackArgs) -> Result<Options> {
         repetitions: args.repetitions,
         mbits: args.mbits,
         honest_mbits: args.honest,
+        max_lead: Duration::MAX,
+        max_connections: max_connections(),
         patience: Duration::from_secs(20),
         seed: args.seed,
         target_cpus: Vec::new(),
