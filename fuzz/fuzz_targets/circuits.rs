@@ -4,8 +4,9 @@
 //! Input: one byte of how many threads (1 to 3), then operations: a byte of which, and its
 //! arguments, as [`Play::operate`] reads them. What is missing at the end is zero.
 //!
-//! After every operation the tables of each thread fit together; when all messages have arrived, a
-//! half that is joined is its peer's peer; when all connections have closed, nothing is left.
+//! After every operation the tables of each thread fit together; when all messages have arrived, those
+//! of all threads and of the controller do: every edge has one stream, and every stream one edge or one
+//! decision that it waits for; when all connections have closed, nothing is left.
 #![no_main]
 
 // The same relay without sockets that weft-core's own tests run.
@@ -19,6 +20,7 @@ use libfuzzer_sys::fuzz_target;
 use weft_cell::circ_msg::{CreateReply, CreateRequest};
 use weft_cell::link_msg::Destroy;
 use weft_cell::reason::{DestroyReason, EndReason};
+use weft_cell::stream_msg::End;
 use weft_cell::{Cell, ChanCmd, RelayCmd, relay};
 use weft_core::address::ConnectionId;
 use weft_core::handshake::PeerIdentity;
@@ -98,7 +100,7 @@ impl Play {
 
     /// One operation.
     fn operate(&mut self, input: &mut Bytes<'_>) {
-        match input.byte() % 21 {
+        match input.byte() % 22 {
             0 => self.open(PeerIdentity::Unauthenticated, input),
             1 => {
                 let peer = relay_identity(input.byte() % 4 + 1);
@@ -165,7 +167,8 @@ impl Play {
                 _ => self.world.controller.drain(),
             },
             19 => self.world.settle(),
-            _ => self.stream(input),
+            20 => self.stream(input),
+            _ => self.decide(input),
         }
         self.read();
         self.links.retain(|link| self.world.is_open(*link));
@@ -194,6 +197,25 @@ impl Play {
                 manager.edge_wrote(edge, taken, now);
             }
             _ => manager.end_edge(edge, EndReason::from(input.byte()), now),
+        }
+    }
+
+    /// Streams wait for a decision, or one that waits gets it, whatever has become of it meanwhile.
+    fn decide(&mut self, input: &mut Bytes<'_>) {
+        match input.byte() % 4 {
+            0 => self.world.serve_streams = false,
+            1 => self.world.serve_streams = true,
+            how if !self.world.streams.is_empty() => {
+                let at = usize::from(input.byte()) % self.world.streams.len();
+                let request = self.world.streams.remove(at);
+                if how == 2 {
+                    return self.world.serve(&request);
+                }
+                let end = End::new(EndReason::from(input.byte()));
+                self.world.controller.refuse_stream(request.at.addr, &end);
+                self.world.do_actions();
+            }
+            _ => {}
         }
     }
 
@@ -402,6 +424,11 @@ impl Play {
         self.world.settle();
         self.world.audit();
         assert_eq!(self.world.halves(), 0, "every half has closed");
+        // Decisions that come too late.
+        for request in std::mem::take(&mut self.world.streams) {
+            self.world.serve(&request);
+        }
+        self.world.settle();
         // Streams whose circuits have gone only wait for their sockets.
         for (thread, edge) in std::mem::take(&mut self.world.edges) {
             let manager = &mut self.world.managers[thread];
@@ -409,6 +436,7 @@ impl Play {
             manager.end_edge(edge, EndReason::DONE, self.world.now);
         }
         self.world.settle();
+        self.world.audit_at_rest();
         for manager in &self.world.managers {
             assert_eq!(manager.edges(), 0);
         }

@@ -34,6 +34,8 @@ mod process;
 mod signals;
 #[path = "hostile/start.rs"]
 mod start;
+#[path = "hostile/streams.rs"]
+mod streams;
 
 use circuit::Through;
 use process::Weft;

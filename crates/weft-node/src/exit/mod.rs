@@ -325,6 +325,33 @@ impl Exits {
         self.settings.policy.rejects_all()
     }
 
+    /// Compares the tables of what waits with each other.
+    ///
+    /// # Errors
+    ///
+    /// What does not fit.
+    pub fn audit(&self) -> Result<(), String> {
+        let mut of: HashMap<HalfAddr, u32> = HashMap::new();
+        for stream in self.waiting.keys() {
+            *of.entry(stream.half).or_default() += 1;
+        }
+        let mut waiters = 0;
+        for (name, look_up) in &self.look_ups {
+            waiters += look_up.waiters.len();
+            let mut waits = look_up.waiters.iter();
+            let known = waits.all(|(stream, waiter)| {
+                waiter.stream().addr == *stream && self.waiting.get(stream) == Some(name)
+            });
+            if !known || look_up.missing.is_empty() {
+                return Err("every stream that waits for a name is known to".to_owned());
+            }
+        }
+        if of != self.waiting_of || waiters != self.waiting.len() {
+            return Err("every stream that waits is counted, once".to_owned());
+        }
+        Ok(())
+    }
+
     /// The next thing to be done.
     pub fn poll_action(&mut self) -> Option<ExitAction> {
         self.actions.pop_front()

@@ -61,6 +61,7 @@ const V6_PREFERRED: u32 = 4;
 
 /// What is to be done, in few words.
 fn actions(exits: &mut Exits) -> Vec<String> {
+    exits.audit().unwrap();
     let mut said = Vec::new();
     while let Some(action) = exits.poll_action() {
         said.push(match action {
@@ -476,9 +477,11 @@ fn a_policy_that_changes_while_a_stream_waits_is_the_one_that_counts() {
 fn waiting_has_bounds() {
     let (mut exits, now) = exits(&["accept *:*"]);
     // One circuit cannot have all places.
+    let mut one = stream(1);
     for number in 0..MAX_WAITING_OF_CIRCUIT {
+        one.addr.generation = number;
         let name = format!("n{number}.example");
-        exits.begin(stream(1), Previous::Relay, &begin(&name, 80, 0), now);
+        exits.begin(one, Previous::Relay, &begin(&name, 80, 0), now);
     }
     assert_eq!(actions(&mut exits).len(), 2 * 512);
     assert_eq!(

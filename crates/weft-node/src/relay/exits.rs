@@ -229,6 +229,11 @@ impl Relay {
         }
         self.exits.exits.tick(now);
         self.act_exits(now);
+        if cfg!(debug_assertions)
+            && let Err(broken) = self.exits.exits.audit()
+        {
+            panic!("of the exit it does not hold that {broken}");
+        }
     }
 
     /// Takes what name servers said.

@@ -24,6 +24,7 @@
     )
 )]
 
+mod audit;
 mod closing;
 mod connection;
 pub mod edges;
@@ -321,12 +322,19 @@ impl ConnectionThread {
         self.take_messages(now);
         self.read_sockets(now);
         self.read_edges(now);
-        if now.saturating_duration_since(self.last_tick) >= TICK {
+        let due = now.saturating_duration_since(self.last_tick) >= TICK;
+        if due {
             self.tick(now);
         }
         self.schedule_and_write(now);
         self.write_edges(now);
         self.tell(now);
+        if cfg!(debug_assertions)
+            && due
+            && let Err(broken) = self.audit()
+        {
+            panic!("on {} it does not hold that {broken}", self.me);
+        }
         Ok(())
     }
 

@@ -2,15 +2,20 @@
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::net::UnixStream;
 use std::time::SystemTime;
 
 use rand_chacha::ChaCha12Rng;
 use weft_cell::frame::{self, Frame};
 use weft_cell::{Cell, ChanCmd};
+use weft_core::address::{HalfAddr, StreamAddr};
+use weft_core::edge::StreamAt;
+use weft_core::flow::Terms;
 use weft_core::handshake::{EphemeralKeys, HANDSHAKE_TIMEOUT, LinkHandshake};
 use weft_sync::lease::LeasePool;
 use weft_sync::wake::WakeFlag;
 
+use super::edges::{AdoptEdge, AdoptKind, EdgeSocket};
 use super::mesh::{MainEnds, WakeUp, mesh};
 use super::*;
 use crate::tls::{LinkLifetimes, LinkSession};
@@ -83,6 +88,7 @@ impl Bench {
 
     fn turn(&mut self) {
         self.thread.turn(Duration::from_millis(1)).unwrap();
+        self.thread.audit().unwrap();
     }
 
     /// What the main thread hears of the connection's end, if it has ended.
@@ -255,4 +261,77 @@ fn what_a_full_socket_left_untaken_is_written_when_it_has_room() {
     }
     assert_eq!(destroyed.len(), wrong.len());
     assert_eq!(destroyed, wrong);
+}
+
+/// A socket for a stream of a circuit that is no more, and its other end.
+fn unwanted() -> (AdoptEdge, UnixStream) {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    ours.set_nonblocking(true).unwrap();
+    let half = HalfAddr {
+        thread: ThreadId(0),
+        slot: 7,
+        generation: 3,
+    };
+    let at = StreamAt {
+        addr: StreamAddr {
+            half,
+            id: 1,
+            generation: 1,
+        },
+        terms: Terms::Windows,
+    };
+    let adopt = AdoptEdge {
+        id: FIRST,
+        socket: EdgeSocket::Unix(ours),
+        kind: AdoptKind::Exit {
+            at,
+            peer: None,
+            ttl: 0,
+        },
+    };
+    (adopt, theirs)
+}
+
+#[test]
+fn a_socket_for_a_stream_that_is_no_more_is_closed() {
+    let mut bench = Bench::new();
+    let (adopt, mut theirs) = unwanted();
+    bench.main.send(ToThread::AdoptEdge(Box::new(adopt)));
+    bench.main.flush();
+    let closed = (0..MANY_TURNS).any(|_| {
+        bench.turn();
+        std::iter::from_fn(|| bench.main.from.pop()).any(|message| {
+            matches!(message, ToController::EdgeClosed { connection } if connection == FIRST)
+        })
+    });
+    assert!(closed, "the controller hears of it");
+    assert_eq!(theirs.read(&mut [0; 10]).unwrap(), 0);
+    assert_eq!(bench.thread.manager.edges(), 0);
+}
+
+#[test]
+fn what_nobody_owns_is_found() {
+    // An edge without a socket.
+    let mut bench = Bench::new();
+    bench.thread.manager.adopt_application(FIRST);
+    let broken = bench.thread.audit().unwrap_err();
+    assert_eq!(broken, "every edge has one socket");
+    // A socket that the event loop watches for nobody.
+    let bench = Bench::new();
+    let (ours, _theirs) = UnixStream::pair().unwrap();
+    let mut ours = mio::net::UnixStream::from_std(ours);
+    let registry = bench.thread.poll.registry();
+    registry
+        .register(&mut ours, Token(77), Interest::READABLE)
+        .unwrap();
+    let broken = bench.thread.audit().unwrap_err();
+    assert_eq!(broken, "the event loop watches every socket, and no other");
+    // A link whose connection has gone.
+    let mut bench = Bench::new();
+    let _client = Client::open(&mut bench);
+    assert_eq!(bench.thread.audit(), Ok(()));
+    let (token, _) = bench.thread.connections.iter().next().unwrap();
+    let _lost = bench.thread.connections.remove(token);
+    let broken = bench.thread.audit().unwrap_err();
+    assert_eq!(broken, "only connections are known");
 }

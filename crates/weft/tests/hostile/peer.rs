@@ -125,6 +125,13 @@ impl Peer {
         peer
     }
 
+    /// A relay's link, which the relay under test accepts.
+    pub(crate) fn relay(relay: SocketAddr, identity: &Identity) -> Self {
+        let mut peer = Self::over(TcpStream::connect(relay).unwrap(), &identity.tls);
+        peer.link_handshake(initiator()).unwrap();
+        peer
+    }
+
     /// A client's link over a socket that takes few bytes before its owner reads them.
     pub(crate) fn client_with_small_buffer(relay: SocketAddr) -> Self {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();

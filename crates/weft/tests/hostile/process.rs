@@ -220,6 +220,12 @@ impl Weft {
         kib * 1024
     }
 
+    /// How many files it has open.
+    pub(crate) fn files(&self) -> usize {
+        let folder = format!("/proc/{}/fd", self.child.id());
+        fs::read_dir(folder).unwrap().count()
+    }
+
     /// The 32 bytes of its ntor onion key that clients know.
     pub(crate) fn onion_key(&self) -> [u8; 32] {
         let file = fs::read(self.folder.path("data/keys/secret_onion_key_ntor")).unwrap();

@@ -8,7 +8,7 @@
 mod applications;
 mod socket;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -22,6 +22,7 @@ use weft_core::manager::LocalConnectionManager;
 
 use self::applications::Warnings;
 use self::socket::{EdgeConnection, Socket, Stage, end_reason};
+use super::audit::sure;
 use super::limit::{Allowance, Direction};
 use super::{ConnectionThread, TICK};
 use crate::apps::Handshake;
@@ -123,6 +124,42 @@ impl EdgeSockets {
             }
         }
         memory
+    }
+
+    /// Compares the sockets with the manager's edges.
+    pub(super) fn audit(&self, manager: &LocalConnectionManager) -> Result<(), String> {
+        let to_read: BTreeSet<usize> = self.to_read.iter().copied().collect();
+        for (token, connection) in &self.all {
+            let id = connection.id;
+            sure(
+                self.by_id.get(&id) == Some(&token)
+                    && self.token_of(connection.edge) == Some(token),
+                "an edge's socket is known by its identifier and by its edge",
+            )?;
+            sure(
+                manager.edge_id(connection.edge) == Some(id),
+                "an edge's socket has its edge",
+            )?;
+            sure(
+                !connection.listed || to_read.contains(&token),
+                "an edge that says so is listed to be read",
+            )?;
+        }
+        // News name slots, which may have another edge in the next turn.
+        sure(!manager.has_edge_news(), "news do not outlive their turn")?;
+        sure(
+            self.by_id.len() == self.all.len()
+                && self.by_edge.iter().flatten().count() == self.all.len()
+                && manager.edges() == self.all.len(),
+            "every edge has one socket",
+        )
+    }
+
+    /// Tokens that the event loop watches.
+    pub(super) fn watched(&self) -> impl Iterator<Item = usize> {
+        let sockets = self.all.iter();
+        let sockets = sockets.filter(|(_, edge)| !matches!(edge.socket, Socket::None));
+        sockets.map(|(token, _)| token | EDGE)
     }
 
     /// The token of an edge.

@@ -1,0 +1,86 @@
+//! What must hold of a connection thread between two turns: every socket has one owner, which the
+//! manager and the event loop know, and every link and edge has its socket.
+//!
+//! In debug builds a thread compares its tables with each other four times a second, and panics when
+//! they do not fit: what nobody owns is never closed, and shows nowhere else.
+
+use std::collections::BTreeSet;
+use std::os::fd::AsRawFd as _;
+
+use super::connection::Phase;
+use super::{ConnectionThread, NESTED, WAKE};
+
+/// Nothing, or what does not hold.
+pub(super) fn sure(holds: bool, what: &str) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(what.to_owned()) }
+}
+
+impl ConnectionThread {
+    /// Compares all tables with each other, with the manager's and with the event loop's.
+    ///
+    /// # Errors
+    ///
+    /// What does not fit.
+    pub(super) fn audit(&self) -> Result<(), String> {
+        self.manager.audit()?;
+        self.audit_links()?;
+        self.edges.audit(&self.manager)?;
+        self.audit_registrations()
+    }
+
+    /// Connections, and the links of those that are open.
+    fn audit_links(&self) -> Result<(), String> {
+        let mut open = 0;
+        for (token, connection) in &self.connections {
+            let id = connection.id;
+            sure(
+                self.by_id.get(&id) == Some(&token),
+                "a connection is known by its identifier",
+            )?;
+            match &connection.phase {
+                Phase::Handshake(_) => {}
+                Phase::Passing => return Err(format!("{id} has its TLS session back")),
+                Phase::Open(link, _) => {
+                    open += 1;
+                    let known = self.by_link.get(*link as usize).copied().flatten();
+                    sure(
+                        known == Some(token) && self.manager.link_of(id) == Some(*link),
+                        "an open connection has its link",
+                    )?;
+                }
+            }
+        }
+        sure(
+            self.by_id.len() == self.connections.len(),
+            "only connections are known",
+        )?;
+        sure(
+            self.by_link.iter().flatten().count() == open && self.manager.links() == open,
+            "every link has its connection",
+        )
+    }
+
+    /// What the kernel watches for this thread, as it tells of it in /proc.
+    fn audit_registrations(&self) -> Result<(), String> {
+        let path = format!("/proc/self/fdinfo/{}", self.poll.as_raw_fd());
+        let info = std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
+        let data = |line: &str| {
+            let (_, data) = line.split_once("data:")?;
+            u64::from_str_radix(data.split_whitespace().next()?, 16).ok()
+        };
+        let watched: BTreeSet<u64> = info.lines().filter_map(data).collect();
+        let connections = self.connections.iter().map(|(token, _)| token);
+        let mut known: BTreeSet<u64> = connections
+            .chain(self.edges.watched())
+            .map(|token| token as u64)
+            .collect();
+        known.insert(WAKE.0 as u64);
+        if watched.contains(&(NESTED.0 as u64)) {
+            known.insert(NESTED.0 as u64);
+        }
+        sure(
+            watched == known,
+            "the event loop watches every socket, and no other",
+        )
+    }
+}
