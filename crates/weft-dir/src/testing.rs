@@ -208,6 +208,7 @@ pub(crate) fn relay_at(seed: u64, now: SystemTime) -> OwnDescriptor {
         tunnelled_dir_server: false,
         hibernating: false,
         extra_info_statistics: true,
+        overload_statistics: true,
     }
 }
 

@@ -42,6 +42,6 @@ Simulates paths through consensus documents; see weft sim --help.
 
 Options are those of tor(1), and ConnectionThreads N: how many threads own
 connections (without it, one for each core that the process may use; 0 does
-everything on one thread). An option of tor that Weft does not support yet is
-told of once.
+everything on one thread). An option of tor that Weft does not support is
+refused where safety rests on it; else a warning names what will not happen.
 ";

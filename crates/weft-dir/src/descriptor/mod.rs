@@ -92,6 +92,8 @@ pub struct OwnDescriptor {
     pub hibernating: bool,
     /// Whether to publish statistics in the extra-info document (ExtraInfoStatistics).
     pub extra_info_statistics: bool,
+    /// Whether to publish that we were overloaded (OverloadStatistics).
+    pub overload_statistics: bool,
 }
 
 /// What a descriptor says about the moment of its making.
@@ -218,7 +220,7 @@ impl OwnDescriptor {
                 d.protocols.clone(),
                 d.hidden_service_dir,
                 d.tunnelled_dir_server,
-                d.extra_info_statistics,
+                (d.extra_info_statistics, d.overload_statistics),
             )
         };
         let rates = |d: &OwnDescriptor| {

@@ -91,6 +91,7 @@ fn the_descriptor_names_its_extra_info_document() {
     );
     let quiet = OwnDescriptor {
         extra_info_statistics: false,
+        overload_statistics: true,
         ..full()
     };
     assert!(
@@ -142,6 +143,16 @@ fn overload_is_told_for_three_days() {
             .contains("\noverload-general 1 2026-11-")
     };
     assert!(told(0) && told(71) && !told(72));
+    let silent = OwnDescriptor {
+        overload_statistics: false,
+        ..relay(1)
+    };
+    let moment = Moment {
+        overload_general: Some(now()),
+        ..moment()
+    };
+    let router = silent.sign(&moment).unwrap().router;
+    assert!(!router.contains("overload-general"));
 }
 
 #[test]

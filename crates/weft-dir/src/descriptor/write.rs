@@ -153,7 +153,7 @@ impl OwnDescriptor {
         if self.tunnelled_dir_server {
             doc.item("tunnelled-dir-server").finish();
         }
-        if let Some(when) = moment.overload_general {
+        if let Some(when) = moment.overload_general.filter(|_| self.overload_statistics) {
             let age = moment.published.duration_since(when).unwrap_or_default();
             if age < OVERLOAD_IS_NEWS {
                 args(

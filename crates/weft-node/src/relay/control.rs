@@ -656,14 +656,13 @@ fn change_failed(change: &Change, error: ChangeError) -> OrderFailed {
             let text = words.unwrap_or_else(|| one_line(report));
             (552, format!("Invalid config file: {text}"))
         }
-        ChangeError::Value(report) => (
+        ChangeError::Value(report) | ChangeError::Whole(report) => (
             513,
             format!("Unacceptable option value: {}", one_line(report)),
         ),
         ChangeError::Transition(report) => {
             (553, format!("Transition not allowed: {}", one_line(report)))
         }
-        ChangeError::Whole(report) => (553, format!("Unable to set option: {}", one_line(report))),
     };
     OrderFailed::new(code, text)
 }

@@ -74,6 +74,7 @@ pub(super) fn own_descriptor(
         tunnelled_dir_server: directory,
         hibernating: false,
         extra_info_statistics: options.directory.extra_info_statistics,
+        overload_statistics: options.directory.overload_statistics,
     })
 }
 
@@ -229,16 +230,16 @@ mod tests {
             (plain.bandwidth_rate, plain.bandwidth_burst),
             (1 << 30, 1 << 30)
         );
-        assert!(plain.extra_info_statistics);
+        assert!(plain.extra_info_statistics && plain.overload_statistics);
         let set = own("RelayBandwidthRate 200 KB\nRelayBandwidthBurst 300 KB\n\
-             MaxAdvertisedBandwidth 100 KB\nExtraInfoStatistics 0\n");
+             MaxAdvertisedBandwidth 100 KB\nExtraInfoStatistics 0\nOverloadStatistics 0\n");
         assert_eq!(
             (set.bandwidth_rate, set.bandwidth_burst),
             (100 << 10, 300 << 10)
         );
         assert_eq!(set.max_advertised, Some(100 << 10));
         assert_eq!(set.relay_bandwidth_rate, Some(200 << 10));
-        assert!(!set.extra_info_statistics);
+        assert!(!set.extra_info_statistics && !set.overload_statistics);
         let is_directory = |own: &OwnDescriptor| {
             let listed = own.protocols.to_string().contains("DirCache=2");
             assert_eq!(own.tunnelled_dir_server, listed);

@@ -434,6 +434,7 @@ impl Build<'_> {
                 || self.flag_or_auto("AssumeReachableIPv6") == Some(true),
             allow_private_addresses: self.settings.flag("DirAllowPrivateAddresses"),
             extra_info_statistics: self.settings.flag("ExtraInfoStatistics"),
+            overload_statistics: self.settings.flag("OverloadStatistics"),
             fallbacks: self.fallbacks(),
             paths_needed: Some(self.settings.double("PathsNeededToBuildCircuits"))
                 .filter(|needed| *needed >= 0.0),

@@ -59,18 +59,26 @@ pub enum Kind {
 pub enum Support {
     /// What C tor does.
     Full,
-    /// Nothing. Where the value is one of these, that is what the operator wants.
-    Ignored {
-        /// Values, as they are dumped, that Weft is in accord with.
-        same_as: &'static [&'static str],
-    },
-    /// Refuses to start unless it has this value.
-    Refused {
-        /// The one value, as it is dumped, that Weft is in accord with.
-        unless: &'static str,
-        /// What would be wrong with ignoring it.
+    /// Nothing.
+    None {
+        /// What ignoring the option does to the operator who sets it.
+        harm: Harm,
+        /// Values, as they are dumped, that ask for nothing that Weft does not do: no message.
+        fine: &'static [&'static str],
+        /// What happens, or does not, because the option is ignored.
         why: &'static str,
     },
+}
+
+/// What ignoring an option does to the operator who sets it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Harm {
+    /// Safety rests on it: the configuration is refused.
+    Unsafe,
+    /// Something that was asked for does not happen: a warning that names it, before all others.
+    Lost,
+    /// Nothing that anybody would miss: all such options share one notice.
+    Harmless,
 }
 
 /// One option.
@@ -91,7 +99,11 @@ pub struct Known {
 }
 
 const fn known(name: &'static str, kind: Kind, default: Option<&'static str>) -> Known {
-    let support = Support::Ignored { same_as: &[] };
+    let support = Support::None {
+        harm: Harm::Lost,
+        fine: &[],
+        why: "",
+    };
     Known {
         name,
         kind,
@@ -103,7 +115,7 @@ const fn known(name: &'static str, kind: Kind, default: Option<&'static str>) ->
 }
 
 const fn obsolete(name: &'static str) -> Known {
-    known(name, Kind::Obsolete, None)
+    known(name, Kind::Obsolete, None).harmless("it does nothing in C tor either")
 }
 
 impl Known {
@@ -112,13 +124,28 @@ impl Known {
         self
     }
 
-    const fn same_as(mut self, values: &'static [&'static str]) -> Self {
-        self.support = Support::Ignored { same_as: values };
-        self
+    /// Not supported, and refused unless its value is one of `fine`.
+    const fn refused(self, fine: &'static [&'static str], why: &'static str) -> Self {
+        self.unsupported(Harm::Unsafe, fine, why)
     }
 
-    const fn refused(mut self, unless: &'static str, why: &'static str) -> Self {
-        self.support = Support::Refused { unless, why };
+    /// Not supported, with a warning unless its value is one of `fine`.
+    const fn lost(self, fine: &'static [&'static str], why: &'static str) -> Self {
+        self.unsupported(Harm::Lost, fine, why)
+    }
+
+    /// Not supported, and nobody misses it.
+    const fn harmless(self, why: &'static str) -> Self {
+        self.unsupported(Harm::Harmless, &[], why)
+    }
+
+    const fn unsupported(
+        mut self,
+        harm: Harm,
+        fine: &'static [&'static str],
+        why: &'static str,
+    ) -> Self {
+        self.support = Support::None { harm, fine, why };
         self
     }
 
@@ -443,28 +470,36 @@ pub static KNOWN: [Known; 458] = [
         .supported()
         .hidden(),
     known("__AllDirActionsPrivate", Kind::Bool, Some("0"))
-        .same_as(&["0"])
-        .hidden(),
-    known("__AlwaysCongestionControl", Kind::Bool, Some("0")).same_as(&["0"]),
+        .hidden()
+        .refused(
+            &["0"],
+            "directory requests would go to guards by one hop, not \
+                          anonymously",
+        ),
+    known("__AlwaysCongestionControl", Kind::Bool, Some("0"))
+        .harmless("only measurements of C tor need it"),
     known("__ControlPort", Kind::LinesOf("ControlPortLines"), None)
         .supported()
         .hidden(),
     known("__DirPort", Kind::LinesOf("DirPortLines"), None)
-        .same_as(&["0"])
-        .hidden(),
+        .hidden()
+        .lost(&["0"], "the port will NOT be opened"),
     known("__DisablePredictedCircuits", Kind::Bool, Some("0"))
         .supported()
         .hidden(),
     known("__DisableSignalHandlers", Kind::Bool, Some("0"))
-        .same_as(&["0"])
         .hidden()
-        .immutable(),
+        .immutable()
+        .lost(&["0"], "signals will be handled all the same"),
     known("__DNSPort", Kind::LinesOf("DNSPortLines"), None)
         .supported()
         .hidden(),
     known("__ExtORPort", Kind::LinesOf("ExtORPortLines"), None)
-        .same_as(&["0"])
-        .hidden(),
+        .hidden()
+        .lost(
+            &["0"],
+            "the port will NOT be opened: no pluggable transport can use it",
+        ),
     known("__HashedControlSessionPassword", Kind::Lines, None)
         .supported()
         .hidden(),
@@ -482,8 +517,8 @@ pub static KNOWN: [Known; 458] = [
         .supported()
         .hidden(),
     known("__NATDPort", Kind::LinesOf("NATDPortLines"), None)
-        .same_as(&["0"])
-        .hidden(),
+        .hidden()
+        .lost(&["0"], "the port will NOT be opened"),
     known("__ORPort", Kind::LinesOf("ORPortLines"), None)
         .supported()
         .hidden(),
@@ -493,26 +528,39 @@ pub static KNOWN: [Known; 458] = [
         Some("18446744073709551615"),
     )
     .hidden()
-    .immutable(),
+    .immutable()
+    .lost(
+        &["18446744073709551615"],
+        "Weft will NOT end when this connection \
+                                          closes (__OwningControllerProcess and \
+                                          TAKEOWNERSHIP are supported)",
+    ),
     known("__OwningControllerProcess", Kind::Text, None)
         .supported()
         .hidden(),
     known("__ReloadTorrcOnSIGHUP", Kind::Bool, Some("1"))
         .supported()
         .hidden(),
-    known("__SbwsExit", Kind::Bool, Some("0")).same_as(&["0"]),
+    known("__SbwsExit", Kind::Bool, Some("0")).harmless("only measurements of C tor need it"),
     known("__SocksPort", Kind::LinesOf("SocksPortLines"), None)
         .supported()
         .hidden(),
     known("__TransPort", Kind::LinesOf("TransPortLines"), None)
-        .same_as(&["0"])
-        .hidden(),
+        .hidden()
+        .lost(&["0"], "the port will NOT be opened"),
     obsolete("__UseFilteringSSLBufferevents"),
-    known("AccelDir", Kind::Path, None).immutable(),
-    known("AccelName", Kind::Text, None).immutable(),
-    known("AccountingMax", Kind::Memory, Some("0 bytes")).same_as(&["0"]),
-    known("AccountingRule", Kind::Text, Some("max")),
-    known("AccountingStart", Kind::Text, None),
+    known("AccelDir", Kind::Path, None)
+        .immutable()
+        .harmless("there is no OpenSSL to configure"),
+    known("AccelName", Kind::Text, None)
+        .immutable()
+        .harmless("there is no OpenSSL to configure"),
+    known("AccountingMax", Kind::Memory, Some("0 bytes"))
+        .lost(&["0"], "traffic will NOT be limited to this amount"),
+    known("AccountingRule", Kind::Text, Some("max"))
+        .harmless("it only describes AccountingMax, which has a warning of its own"),
+    known("AccountingStart", Kind::Text, None)
+        .harmless("it only describes AccountingMax, which has a warning of its own"),
     known("Address", Kind::Lines, None).supported(),
     known("AddressDisableIPv6", Kind::Bool, Some("0")).supported(),
     obsolete("AllowDotExit"),
@@ -520,7 +568,8 @@ pub static KNOWN: [Known; 458] = [
     known("AllowNonRFC953Hostnames", Kind::Bool, Some("0")).supported(),
     obsolete("AllowSingleHopCircuits"),
     obsolete("AllowSingleHopExits"),
-    known("AlternateBridgeAuthority", Kind::Lines, None),
+    known("AlternateBridgeAuthority", Kind::Lines, None)
+        .harmless("it only describes bridges, which are refused"),
     known("AlternateDirAuthority", Kind::Lines, None).supported(),
     obsolete("AlternateHSAuthority"),
     obsolete("AndroidIdentityTag"),
@@ -528,68 +577,118 @@ pub static KNOWN: [Known; 458] = [
     known("AssumeReachableIPv6", Kind::AutoBool, Some("auto")).supported(),
     obsolete("AuthDirBadDir"),
     obsolete("AuthDirBadDirCCs"),
-    known("AuthDirBadExit", Kind::Lines, None),
-    known("AuthDirBadExitCCs", Kind::Csv, Some("")),
-    known("AuthDirFastGuarantee", Kind::Memory, Some("100 KB")),
-    known("AuthDirGuardBWGuarantee", Kind::Memory, Some("2 MB")),
-    known("AuthDirHasIPv6Connectivity", Kind::Bool, Some("0")),
-    known("AuthDirInvalid", Kind::Lines, None),
-    known("AuthDirInvalidCCs", Kind::Csv, Some("")),
+    known("AuthDirBadExit", Kind::Lines, None)
+        .lost(&[], "the authority will NOT call these relays bad exits"),
+    known("AuthDirBadExitCCs", Kind::Csv, Some(""))
+        .lost(&[], "the authority will NOT call these relays bad exits"),
+    known("AuthDirFastGuarantee", Kind::Memory, Some("100 KB"))
+        .harmless("an authority of a private network gives flags by fixed rules"),
+    known("AuthDirGuardBWGuarantee", Kind::Memory, Some("2 MB"))
+        .harmless("an authority of a private network gives flags by fixed rules"),
+    known("AuthDirHasIPv6Connectivity", Kind::Bool, Some("0"))
+        .harmless("an authority of a private network gives flags by fixed rules"),
+    known("AuthDirInvalid", Kind::Lines, None)
+        .lost(&[], "the authority will NOT call these relays invalid"),
+    known("AuthDirInvalidCCs", Kind::Csv, Some(""))
+        .lost(&[], "the authority will NOT call these relays invalid"),
     obsolete("AuthDirListBadDirs"),
-    known("AuthDirListBadExits", Kind::Bool, Some("0")),
-    known("AuthDirListMiddleOnly", Kind::Bool, Some("0")),
-    known("AuthDirMaxServersPerAddr", Kind::PosInt, Some("2")),
+    known("AuthDirListBadExits", Kind::Bool, Some("0"))
+        .harmless("an authority of a private network gives flags by fixed rules"),
+    known("AuthDirListMiddleOnly", Kind::Bool, Some("0"))
+        .harmless("an authority of a private network gives flags by fixed rules"),
+    known("AuthDirMaxServersPerAddr", Kind::PosInt, Some("2")).lost(
+        &["0"],
+        "the authority will NOT limit relays for each address",
+    ),
     obsolete("AuthDirMaxServersPerAuthAddr"),
-    known("AuthDirMiddleOnly", Kind::Lines, None),
-    known("AuthDirMiddleOnlyCCs", Kind::Csv, Some("")),
-    known("AuthDirPinKeys", Kind::Bool, Some("1")),
-    known("AuthDirReject", Kind::Lines, None),
-    known("AuthDirRejectCCs", Kind::Csv, Some("")),
-    known("AuthDirRejectRequestsUnderLoad", Kind::Bool, Some("1")),
+    known("AuthDirMiddleOnly", Kind::Lines, None).lost(
+        &[],
+        "the authority will NOT restrict these relays to the middle",
+    ),
+    known("AuthDirMiddleOnlyCCs", Kind::Csv, Some("")).lost(
+        &[],
+        "the authority will NOT restrict these relays to the middle",
+    ),
+    known("AuthDirPinKeys", Kind::Bool, Some("1")).harmless(
+        "an authority of a private network has no others to vote with and \
+                   few to serve",
+    ),
+    known("AuthDirReject", Kind::Lines, None)
+        .lost(&[], "the authority will NOT reject these relays"),
+    known("AuthDirRejectCCs", Kind::Csv, Some(""))
+        .lost(&[], "the authority will NOT reject these relays"),
+    known("AuthDirRejectRequestsUnderLoad", Kind::Bool, Some("1")).harmless(
+        "an authority of a private network has no others to vote with and \
+                   few to serve",
+    ),
     obsolete("AuthDirRejectUnlisted"),
-    known("AuthDirSharedRandomness", Kind::Bool, Some("1")),
-    known("AuthDirTestEd25519LinkKeys", Kind::Bool, Some("1")),
-    known("AuthDirTestReachability", Kind::Bool, Some("1")),
-    known("AuthDirVoteGuard", Kind::RouterSet, None),
+    known("AuthDirSharedRandomness", Kind::Bool, Some("1"))
+        .harmless("only onion services need shared randomness"),
+    known("AuthDirTestEd25519LinkKeys", Kind::Bool, Some("1"))
+        .lost(&["0"], "the authority will NOT test relays' link keys"),
+    known("AuthDirTestReachability", Kind::Bool, Some("1")).lost(
+        &["0"],
+        "the authority will NOT test whether relays can be reached",
+    ),
+    known("AuthDirVoteGuard", Kind::RouterSet, None)
+        .harmless("an authority of a private network gives flags by fixed rules"),
     known(
         "AuthDirVoteGuardBwThresholdFraction",
         Kind::Double,
         Some("0.75"),
-    ),
+    )
+    .harmless("an authority of a private network gives flags by fixed rules"),
     known(
         "AuthDirVoteGuardGuaranteeTimeKnown",
         Kind::Seconds,
         Some("8 days"),
-    ),
-    known("AuthDirVoteGuardGuaranteeWFU", Kind::Double, Some("0.98")),
+    )
+    .harmless("an authority of a private network gives flags by fixed rules"),
+    known("AuthDirVoteGuardGuaranteeWFU", Kind::Double, Some("0.98"))
+        .harmless("an authority of a private network gives flags by fixed rules"),
     known(
         "AuthDirVoteStableGuaranteeMinUptime",
         Kind::Seconds,
         Some("30 days"),
-    ),
+    )
+    .harmless("an authority of a private network gives flags by fixed rules"),
     known(
         "AuthDirVoteStableGuaranteeMTBF",
         Kind::Seconds,
         Some("5 days"),
-    ),
+    )
+    .harmless("an authority of a private network gives flags by fixed rules"),
     known("AuthoritativeDirectory", Kind::Bool, Some("0")).supported(),
-    known("AutomapHostsOnResolve", Kind::Bool, Some("0")),
-    known("AutomapHostsSuffixes", Kind::Csv, Some(".onion,.exit")),
-    known("AvoidDiskWrites", Kind::Bool, Some("0")).same_as(&["0"]),
+    known("AutomapHostsOnResolve", Kind::Bool, Some("0"))
+        .lost(&["0"], "names will NOT be mapped to virtual addresses"),
+    known("AutomapHostsSuffixes", Kind::Csv, Some(".onion,.exit")).harmless(
+        "it only describes AutomapHostsOnResolve, which has a warning of \
+                   its own",
+    ),
+    known("AvoidDiskWrites", Kind::Bool, Some("0"))
+        .lost(&["0"], "the disk will NOT be written less often"),
     known("BandwidthBurst", Kind::Memory, Some("1 GB")).supported(),
     known("BandwidthRate", Kind::Memory, Some("1 GB")).supported(),
-    known("Bridge", Kind::Lines, None),
-    known("BridgeAuthoritativeDir", Kind::Bool, Some("0")).same_as(&["0"]),
-    known("BridgeDistribution", Kind::Text, None),
-    known("BridgePassword", Kind::Text, None),
-    known("BridgeRecordUsageByCountry", Kind::Bool, Some("1")).same_as(&["0"]),
+    known("Bridge", Kind::Lines, None).refused(
+        &[],
+        "connections would go to guards directly, not to this bridge",
+    ),
+    known("BridgeAuthoritativeDir", Kind::Bool, Some("0"))
+        .lost(&["0"], "this node will NOT be an authority of bridges"),
+    known("BridgeDistribution", Kind::Text, None)
+        .harmless("it only describes bridges, which are refused"),
+    known("BridgePassword", Kind::Text, None)
+        .harmless("it only describes bridges, which are refused"),
+    known("BridgeRecordUsageByCountry", Kind::Bool, Some("1"))
+        .harmless("it only describes bridges, which are refused"),
     known("BridgeRelay", Kind::Bool, Some("0"))
-        .refused("0", "it would publish the bridge as a public relay"),
+        .refused(&["0"], "the bridge would be published as a public relay"),
     known("CacheDirectory", Kind::Path, None)
         .supported()
         .immutable(),
     known("CacheDirectoryGroupReadable", Kind::AutoBool, Some("auto")).supported(),
-    known("CellStatistics", Kind::Bool, Some("0")).same_as(&["0"]),
+    known("CellStatistics", Kind::Bool, Some("0"))
+        .harmless("these statistics are neither collected nor published"),
     known("CircuitBuildTimeout", Kind::Seconds, Some("0")).supported(),
     obsolete("CircuitIdleTimeout"),
     known("CircuitPadding", Kind::Bool, Some("1")).supported(),
@@ -601,39 +700,57 @@ pub static KNOWN: [Known; 458] = [
         "ClientBootstrapConsensusAuthorityDownloadInitialDelay",
         Kind::FirstSeconds,
         Some("6"),
-    ),
+    )
+    .harmless("Weft downloads what it needs by a schedule of its own"),
     known(
         "ClientBootstrapConsensusAuthorityOnlyDownloadInitialDelay",
         Kind::FirstSeconds,
         Some("0"),
-    ),
+    )
+    .harmless("Weft downloads what it needs by a schedule of its own"),
     obsolete("ClientBootstrapConsensusAuthorityOnlyMaxDownloadTries"),
     known(
         "ClientBootstrapConsensusFallbackDownloadInitialDelay",
         Kind::FirstSeconds,
         Some("0"),
-    ),
+    )
+    .harmless("Weft downloads what it needs by a schedule of its own"),
     obsolete("ClientBootstrapConsensusMaxDownloadTries"),
     known(
         "ClientBootstrapConsensusMaxInProgressTries",
         Kind::PosInt,
         Some("3"),
-    ),
+    )
+    .harmless("Weft downloads what it needs by a schedule of its own"),
     known("ClientDNSRejectInternalAddresses", Kind::Bool, Some("1")).supported(),
-    known("ClientOnionAuthDir", Kind::Path, None),
+    known("ClientOnionAuthDir", Kind::Path, None).lost(
+        &[],
+        "onion services will NOT be reachable, with these keys or without",
+    ),
     known("ClientOnly", Kind::Bool, Some("0")).supported(),
-    known("ClientPreferIPv6DirPort", Kind::AutoBool, Some("auto")),
-    known("ClientPreferIPv6ORPort", Kind::AutoBool, Some("auto")),
+    known("ClientPreferIPv6DirPort", Kind::AutoBool, Some("auto"))
+        .harmless("it has no effect in C tor either"),
+    known("ClientPreferIPv6ORPort", Kind::AutoBool, Some("auto")).lost(
+        &["0", "auto"],
+        "guards will NOT be reached by IPv6 rather than IPv4",
+    ),
     known("ClientRejectInternalAddresses", Kind::Bool, Some("1")).supported(),
-    known("ClientTransportPlugin", Kind::Lines, None),
+    known("ClientTransportPlugin", Kind::Lines, None)
+        .harmless("only bridges use pluggable transports, and bridges are refused"),
     known("ClientUseIPv4", Kind::Bool, Some("1")).supported(),
     known("ClientUseIPv6", Kind::Bool, Some("1")).supported(),
     obsolete("CloseHSClientCircuitsImmediatelyOnTimeout"),
     obsolete("CloseHSServiceRendCircuitsImmediatelyOnTimeout"),
-    known("CompiledProofOfWorkHash", Kind::AutoBool, Some("auto")),
-    known("ConfluxClientUX", Kind::Text, Some("throughput")),
-    known("ConfluxEnabled", Kind::AutoBool, Some("auto")),
-    known("ConnDirectionStatistics", Kind::Bool, Some("0")).same_as(&["0"]),
+    known("CompiledProofOfWorkHash", Kind::AutoBool, Some("auto")).harmless(
+        "no circuits of onion services are built, and no descriptors of \
+                   theirs are kept",
+    ),
+    known("ConfluxClientUX", Kind::Text, Some("throughput"))
+        .harmless("traffic is never split over two circuits"),
+    known("ConfluxEnabled", Kind::AutoBool, Some("auto"))
+        .harmless("traffic is never split over two circuits"),
+    known("ConnDirectionStatistics", Kind::Bool, Some("0"))
+        .harmless("these statistics are neither collected nor published"),
     known("ConnectionPadding", Kind::AutoBool, Some("auto")).supported(),
     known("ConnectionThreads", Kind::Count, Some("auto"))
         .supported()
@@ -660,32 +777,42 @@ pub static KNOWN: [Known; 458] = [
     known("DataDirectoryGroupReadable", Kind::Bool, Some("0")).supported(),
     known("DirAllowPrivateAddresses", Kind::Bool, Some("0")).supported(),
     known("DirAuthority", Kind::Lines, None).supported(),
-    known("DirAuthorityFallbackRate", Kind::Double, Some("0.1")),
+    known("DirAuthorityFallbackRate", Kind::Double, Some("0.1"))
+        .harmless("Weft downloads what it needs by a schedule of its own"),
     known("DirCache", Kind::Bool, Some("1")).supported(),
     obsolete("DirListenAddress"),
-    known("DirPolicy", Kind::Lines, None),
+    known("DirPolicy", Kind::Lines, None).lost(&[], "nobody will be kept from the DirPort by it"),
     known("DirPort", Kind::LinesOf("DirPortLines"), None).supported(),
-    known("DirPortFrontPage", Kind::Path, None),
-    known("DirPortLines", Kind::LinesVirtual, None),
-    known("DirReqStatistics", Kind::Bool, Some("1")).same_as(&["0"]),
+    known("DirPortFrontPage", Kind::Path, None).lost(&[], "the page will NOT be shown to anybody"),
+    known("DirPortLines", Kind::LinesVirtual, None)
+        .harmless("it is a list that other options fill"),
+    known("DirReqStatistics", Kind::Bool, Some("1"))
+        .harmless("these statistics are neither collected nor published"),
     known("DisableAllSwap", Kind::Bool, Some("0"))
-        .same_as(&["0"])
-        .immutable(),
+        .immutable()
+        .refused(&["0"], "keys and traffic may be written to swap space"),
     known("DisableDebuggerAttachment", Kind::Bool, Some("1"))
-        .same_as(&["0"])
-        .immutable(),
+        .immutable()
+        .lost(
+            &["0"],
+            "other processes of the same user can attach to this one and \
+                       read its keys",
+        ),
     obsolete("DisableIOCP"),
     known("DisableNetwork", Kind::Bool, Some("0")).supported(),
-    known("DisableOOSCheck", Kind::Bool, Some("1")).same_as(&["1"]),
+    known("DisableOOSCheck", Kind::Bool, Some("1"))
+        .harmless("Weft bounds its sockets by rules of its own"),
     obsolete("DisableV2DirectoryInfo_"),
     obsolete("DNSListenAddress"),
     known("DNSPort", Kind::LinesOf("DNSPortLines"), None).supported(),
     known("DNSPortLines", Kind::LinesVirtual, None).supported(),
-    known("DormantCanceledByStartup", Kind::Bool, Some("0")).same_as(&["0"]),
-    known("DormantClientTimeout", Kind::Seconds, Some("24 hours")),
-    known("DormantOnFirstStartup", Kind::Bool, Some("0")).same_as(&["0"]),
-    known("DormantTimeoutDisabledByIdleStreams", Kind::Bool, Some("1")),
-    known("DormantTimeoutEnabled", Kind::Bool, Some("1")),
+    known("DormantCanceledByStartup", Kind::Bool, Some("0")).harmless("Weft is never dormant"),
+    known("DormantClientTimeout", Kind::Seconds, Some("24 hours"))
+        .harmless("Weft is never dormant"),
+    known("DormantOnFirstStartup", Kind::Bool, Some("0")).harmless("Weft is never dormant"),
+    known("DormantTimeoutDisabledByIdleStreams", Kind::Bool, Some("1"))
+        .harmless("Weft is never dormant"),
+    known("DormantTimeoutEnabled", Kind::Bool, Some("1")).harmless("Weft is never dormant"),
     known("DoSCircuitCreationBurst", Kind::PosInt, Some("0")).supported(),
     known(
         "DoSCircuitCreationDefenseTimePeriod",
@@ -718,11 +845,13 @@ pub static KNOWN: [Known; 458] = [
     known("DoSStreamCreationDefenseType", Kind::Int, Some("0")).supported(),
     known("DoSStreamCreationEnabled", Kind::AutoBool, Some("auto")).supported(),
     known("DoSStreamCreationRate", Kind::PosInt, Some("0")).supported(),
-    known("DownloadExtraInfo", Kind::Bool, Some("0")).same_as(&["0"]),
+    known("DownloadExtraInfo", Kind::Bool, Some("0"))
+        .harmless("Weft downloads what it needs by a schedule of its own"),
     obsolete("DynamicDHGroups"),
     known("EnforceDistinctSubnets", Kind::Bool, Some("1")).supported(),
     known("EntryNodes", Kind::RouterSet, None).supported(),
-    known("EntryStatistics", Kind::Bool, Some("0")).same_as(&["0"]),
+    known("EntryStatistics", Kind::Bool, Some("0"))
+        .harmless("these statistics are neither collected nor published"),
     known("ExcludeExitNodes", Kind::RouterSet, None).supported(),
     known("ExcludeNodes", Kind::RouterSet, None).supported(),
     obsolete("ExcludeSingleHopRelays"),
@@ -730,145 +859,203 @@ pub static KNOWN: [Known; 458] = [
     known("ExitPolicy", Kind::Lines, None).supported(),
     known("ExitPolicyRejectLocalInterfaces", Kind::Bool, Some("0")).supported(),
     known("ExitPolicyRejectPrivate", Kind::Bool, Some("1")).supported(),
-    known("ExitPortStatistics", Kind::Bool, Some("0")).same_as(&["0"]),
+    known("ExitPortStatistics", Kind::Bool, Some("0"))
+        .harmless("these statistics are neither collected nor published"),
     known("ExitRelay", Kind::AutoBool, Some("auto")).supported(),
     known("ExtendAllowPrivateAddresses", Kind::Bool, Some("0")).supported(),
     known("ExtendByEd25519ID", Kind::AutoBool, Some("auto")).supported(),
-    known("ExtORPort", Kind::LinesOf("ExtORPortLines"), None).same_as(&["0"]),
-    known("ExtORPortCookieAuthFile", Kind::Path, None),
+    known("ExtORPort", Kind::LinesOf("ExtORPortLines"), None).lost(
+        &["0"],
+        "the port will NOT be opened: no pluggable transport can use it",
+    ),
+    known("ExtORPortCookieAuthFile", Kind::Path, None)
+        .harmless("it only describes the ExtORPort, which has a warning of its own"),
     known(
         "ExtORPortCookieAuthFileGroupReadable",
         Kind::Bool,
         Some("0"),
-    ),
-    known("ExtORPortLines", Kind::LinesVirtual, None),
+    )
+    .harmless("it only describes the ExtORPort, which has a warning of its own"),
+    known("ExtORPortLines", Kind::LinesVirtual, None)
+        .harmless("it is a list that other options fill"),
     known("ExtraInfoStatistics", Kind::Bool, Some("1")).supported(),
     known("FallbackDir", Kind::Lines, None).supported(),
     obsolete("FallbackNetworkstatusFile"),
-    known("FamilyId", Kind::Lines, None),
-    known("FamilyKeyDirectory", Kind::Path, None).immutable(),
-    known("FascistFirewall", Kind::Bool, Some("0")).same_as(&["0"]),
+    known("FamilyId", Kind::Lines, None).lost(
+        &[],
+        "this relay will NOT be in the family of this key: list its relays \
+                    in MyFamily",
+    ),
+    known("FamilyKeyDirectory", Kind::Path, None)
+        .immutable()
+        .harmless("it only describes FamilyId, which has a warning of its own"),
+    known("FascistFirewall", Kind::Bool, Some("0"))
+        .refused(&["0"], "connections would go to any address and port"),
     obsolete("FastFirstHopPK"),
-    known("FetchDirInfoEarly", Kind::Bool, Some("0")).same_as(&["0"]),
-    known("FetchDirInfoExtraEarly", Kind::Bool, Some("0")).same_as(&["0"]),
-    known("FetchHidServDescriptors", Kind::Bool, Some("1")).same_as(&["0"]),
-    known("FetchServerDescriptors", Kind::Bool, Some("1")),
-    known("FetchUselessDescriptors", Kind::Bool, Some("0")).same_as(&["0"]),
+    known("FetchDirInfoEarly", Kind::Bool, Some("0"))
+        .harmless("Weft downloads what it needs by a schedule of its own"),
+    known("FetchDirInfoExtraEarly", Kind::Bool, Some("0"))
+        .harmless("Weft downloads what it needs by a schedule of its own"),
+    known("FetchHidServDescriptors", Kind::Bool, Some("1")).harmless(
+        "no circuits of onion services are built, and no descriptors of \
+                   theirs are kept",
+    ),
+    known("FetchServerDescriptors", Kind::Bool, Some("1"))
+        .lost(&["1"], "relays will be downloaded all the same"),
+    known("FetchUselessDescriptors", Kind::Bool, Some("0"))
+        .harmless("Weft downloads what it needs by a schedule of its own"),
     obsolete("FetchV2Networkstatus"),
-    known("FirewallPorts", Kind::Csv, Some("")),
+    known("FirewallPorts", Kind::Csv, Some("")).harmless("it only describes FascistFirewall"),
     known("GeoIPExcludeUnknown", Kind::AutoBool, Some("auto")).supported(),
     known("GeoIPFile", Kind::Path, Some("/usr/share/tor/geoip")).supported(),
     known("GeoIPv6File", Kind::Path, Some("/usr/share/tor/geoip6")).supported(),
     obsolete("Group"),
-    known("GuardfractionFile", Kind::Path, None),
+    known("GuardfractionFile", Kind::Path, None)
+        .harmless("an authority of a private network gives flags by fixed rules"),
     known("GuardLifetime", Kind::Seconds, Some("0 minutes")).supported(),
     known("HardwareAccel", Kind::Bool, Some("0"))
-        .same_as(&["0", "1"])
-        .immutable(),
+        .immutable()
+        .harmless("there is no OpenSSL to configure"),
     known("HashedControlPassword", Kind::Lines, None).supported(),
     known("HeartbeatPeriod", Kind::Seconds, Some("6 hours")).supported(),
     known(
         "HiddenServiceAllowUnknownPorts",
         Kind::LinesOf("HiddenServiceOptions"),
         None,
-    ),
+    )
+    .harmless("it only describes HiddenServiceDir, which has a warning of its own"),
     obsolete("HiddenServiceAuthorizeClient"),
     known(
         "HiddenServiceDir",
         Kind::LinesOf("HiddenServiceOptions"),
         None,
-    ),
+    )
+    .lost(&[], "the onion service will NOT be started"),
     known(
         "HiddenServiceDirGroupReadable",
         Kind::LinesOf("HiddenServiceOptions"),
         None,
-    ),
+    )
+    .harmless("it only describes HiddenServiceDir, which has a warning of its own"),
     known(
         "HiddenServiceEnableIntroDoSBurstPerSec",
         Kind::LinesOf("HiddenServiceOptions"),
         None,
-    ),
+    )
+    .harmless("it only describes HiddenServiceDir, which has a warning of its own"),
     known(
         "HiddenServiceEnableIntroDoSDefense",
         Kind::LinesOf("HiddenServiceOptions"),
         None,
-    ),
+    )
+    .harmless("it only describes HiddenServiceDir, which has a warning of its own"),
     known(
         "HiddenServiceEnableIntroDoSRatePerSec",
         Kind::LinesOf("HiddenServiceOptions"),
         None,
-    ),
+    )
+    .harmless("it only describes HiddenServiceDir, which has a warning of its own"),
     known(
         "HiddenServiceExportCircuitID",
         Kind::LinesOf("HiddenServiceOptions"),
         None,
-    ),
+    )
+    .harmless("it only describes HiddenServiceDir, which has a warning of its own"),
     known(
         "HiddenServiceMaxStreams",
         Kind::LinesOf("HiddenServiceOptions"),
         None,
-    ),
+    )
+    .harmless("it only describes HiddenServiceDir, which has a warning of its own"),
     known(
         "HiddenServiceMaxStreamsCloseCircuit",
         Kind::LinesOf("HiddenServiceOptions"),
         None,
-    ),
+    )
+    .harmless("it only describes HiddenServiceDir, which has a warning of its own"),
     known("HiddenServiceNonAnonymousMode", Kind::Bool, Some("0"))
-        .same_as(&["0"])
-        .immutable(),
+        .immutable()
+        .harmless("it only describes HiddenServiceDir, which has a warning of its own"),
     known(
         "HiddenServiceNumIntroductionPoints",
         Kind::LinesOf("HiddenServiceOptions"),
         None,
-    ),
+    )
+    .harmless("it only describes HiddenServiceDir, which has a warning of its own"),
     known(
         "HiddenServiceOnionBalanceInstance",
         Kind::LinesOf("HiddenServiceOptions"),
         None,
-    ),
-    known("HiddenServiceOptions", Kind::LinesVirtual, None),
+    )
+    .harmless("it only describes HiddenServiceDir, which has a warning of its own"),
+    known("HiddenServiceOptions", Kind::LinesVirtual, None)
+        .harmless("it is a list that other options fill"),
     known(
         "HiddenServicePort",
         Kind::LinesOf("HiddenServiceOptions"),
         None,
-    ),
+    )
+    .harmless("it only describes HiddenServiceDir, which has a warning of its own"),
     known(
         "HiddenServicePoWDefensesEnabled",
         Kind::LinesOf("HiddenServiceOptions"),
         None,
-    ),
+    )
+    .harmless("it only describes HiddenServiceDir, which has a warning of its own"),
     known(
         "HiddenServicePoWQueueBurst",
         Kind::LinesOf("HiddenServiceOptions"),
         None,
-    ),
+    )
+    .harmless("it only describes HiddenServiceDir, which has a warning of its own"),
     known(
         "HiddenServicePoWQueueRate",
         Kind::LinesOf("HiddenServiceOptions"),
         None,
-    ),
+    )
+    .harmless("it only describes HiddenServiceDir, which has a warning of its own"),
     known("HiddenServiceSingleHopMode", Kind::Bool, Some("0"))
-        .same_as(&["0"])
-        .immutable(),
-    known("HiddenServiceStatistics", Kind::Bool, Some("1")).same_as(&["0"]),
+        .immutable()
+        .harmless("it only describes HiddenServiceDir, which has a warning of its own"),
+    known("HiddenServiceStatistics", Kind::Bool, Some("1"))
+        .harmless("these statistics are neither collected nor published"),
     known(
         "HiddenServiceVersion",
         Kind::LinesOf("HiddenServiceOptions"),
         None,
-    ),
+    )
+    .harmless("it only describes HiddenServiceDir, which has a warning of its own"),
     obsolete("HidServAuth"),
     obsolete("HidServDirectoryV2"),
-    known("HSLayer2Nodes", Kind::RouterSet, None),
-    known("HSLayer3Nodes", Kind::RouterSet, None),
-    known("HTTPProxy", Kind::Text, None),
-    known("HTTPProxyAuthenticator", Kind::Text, None),
-    known("HTTPSProxy", Kind::Text, None),
-    known("HTTPSProxyAuthenticator", Kind::Text, None),
+    known("HSLayer2Nodes", Kind::RouterSet, None).harmless(
+        "no circuits of onion services are built, and no descriptors of \
+                   theirs are kept",
+    ),
+    known("HSLayer3Nodes", Kind::RouterSet, None).harmless(
+        "no circuits of onion services are built, and no descriptors of \
+                   theirs are kept",
+    ),
+    known("HTTPProxy", Kind::Text, None).refused(
+        &[],
+        "directory requests would NOT go through this proxy \
+                       (HTTPSProxy, which takes all connections to relays and \
+                       directories, is supported)",
+    ),
+    known("HTTPProxyAuthenticator", Kind::Text, None).harmless("it only describes a proxy"),
+    known("HTTPSProxy", Kind::Text, None)
+        .refused(&[], "connections would NOT go through this proxy"),
+    known("HTTPSProxyAuthenticator", Kind::Text, None).harmless("it only describes a proxy"),
     known("HTTPTunnelPort", Kind::LinesOf("HTTPTunnelPortLines"), None).supported(),
     known("HTTPTunnelPortLines", Kind::LinesVirtual, None).supported(),
     known("IPv6Exit", Kind::Bool, Some("0")).supported(),
     known("KeepalivePeriod", Kind::Seconds, Some("5 minutes")).supported(),
-    known("KeepBindCapabilities", Kind::AutoBool, Some("auto")).immutable(),
+    known("KeepBindCapabilities", Kind::AutoBool, Some("auto"))
+        .immutable()
+        .lost(
+            &["0", "auto"],
+            "ports below 1024 that are added while Weft runs cannot \
+                               be bound",
+        ),
     known("KeyDirectory", Kind::Path, None)
         .supported()
         .immutable(),
@@ -885,17 +1072,23 @@ pub static KNOWN: [Known; 458] = [
         Some("21,22,706,1863,5050,5190,5222,5223,6523,6667,6697,8300"),
     )
     .supported(),
-    known("MainloopStats", Kind::Bool, Some("0")).same_as(&["0"]),
+    known("MainloopStats", Kind::Bool, Some("0"))
+        .harmless("these statistics are neither collected nor published"),
     known("MapAddress", Kind::Lines, None).supported(),
     known("MaxAdvertisedBandwidth", Kind::Memory, Some("1 GB")).supported(),
     known("MaxCircuitDirtiness", Kind::Seconds, Some("10 minutes")).supported(),
     known("MaxClientCircuitsPending", Kind::PosInt, Some("32")).supported(),
-    known("MaxConsensusAgeForDiffs", Kind::Seconds, Some("0 seconds")).same_as(&["0"]),
-    known("MaxHSDirCacheBytes", Kind::Memory, Some("0")).same_as(&["0"]),
+    known("MaxConsensusAgeForDiffs", Kind::Seconds, Some("0 seconds"))
+        .harmless("Weft downloads what it needs by a schedule of its own"),
+    known("MaxHSDirCacheBytes", Kind::Memory, Some("0")).harmless(
+        "no circuits of onion services are built, and no descriptors of \
+                   theirs are kept",
+    ),
     known("MaxMemInQueues", Kind::Memory, Some("0")).supported(),
     known("MaxOnionQueueDelay", Kind::Millis, Some("0")).supported(),
     obsolete("MaxOnionsPending"),
-    known("MaxUnparseableDescSizeToLog", Kind::Memory, Some("10 MB")),
+    known("MaxUnparseableDescSizeToLog", Kind::Memory, Some("10 MB"))
+        .harmless("documents that cannot be read are not written to files"),
     known("MetricsPort", Kind::LinesOf("MetricsPortLines"), None).supported(),
     known("MetricsPortLines", Kind::LinesVirtual, None).supported(),
     known("MetricsPortPolicy", Kind::Lines, None).supported(),
@@ -904,28 +1097,33 @@ pub static KNOWN: [Known; 458] = [
         "MinimalAcceptedServerVersion",
         Kind::Text,
         Some("0.4.8.0-alpha-dev"),
-    ),
+    )
+    .lost(&[], "the authority will accept older relays, too"),
     known(
         "MinMeasuredBWsForAuthToIgnoreAdvertised",
         Kind::Int,
         Some("500"),
-    ),
+    )
+    .harmless("an authority of a private network gives flags by fixed rules"),
     known(
         "MinUptimeHidServDirectoryV2",
         Kind::Seconds,
         Some("96 hours"),
-    ),
+    )
+    .harmless("an authority of a private network gives flags by fixed rules"),
     known("MyFamily", Kind::Lines, None).supported(),
     obsolete("NamingAuthoritativeDirectory"),
     obsolete("NATDListenAddress"),
-    known("NATDPort", Kind::LinesOf("NATDPortLines"), None).same_as(&["0"]),
-    known("NATDPortLines", Kind::LinesVirtual, None),
+    known("NATDPort", Kind::LinesOf("NATDPortLines"), None)
+        .lost(&["0"], "the port will NOT be opened"),
+    known("NATDPortLines", Kind::LinesVirtual, None)
+        .harmless("it is a list that other options fill"),
     known("NewCircuitPeriod", Kind::Seconds, Some("30 seconds")).supported(),
     known("Nickname", Kind::Text, None).supported(),
     known("NodeFamily", Kind::Lines, None).supported(),
     known("NoExec", Kind::Bool, Some("0"))
-        .same_as(&["0"])
-        .immutable(),
+        .immutable()
+        .harmless("Weft starts no other program in any case"),
     known("NumCPUs", Kind::PosInt, Some("0")).supported(),
     known("NumDirectoryGuards", Kind::PosInt, Some("0")).supported(),
     known("NumEntryGuards", Kind::PosInt, Some("0")).supported(),
@@ -938,9 +1136,11 @@ pub static KNOWN: [Known; 458] = [
     known("OutboundBindAddress", Kind::Lines, None).supported(),
     known("OutboundBindAddressExit", Kind::Lines, None).supported(),
     known("OutboundBindAddressOR", Kind::Lines, None).supported(),
-    known("OutboundBindAddressPT", Kind::Lines, None),
-    known("OverloadStatistics", Kind::Bool, Some("1")).same_as(&["0"]),
-    known("PaddingStatistics", Kind::Bool, Some("1")).same_as(&["0"]),
+    known("OutboundBindAddressPT", Kind::Lines, None)
+        .harmless("only bridges use pluggable transports, and bridges are refused"),
+    known("OverloadStatistics", Kind::Bool, Some("1")).supported(),
+    known("PaddingStatistics", Kind::Bool, Some("1"))
+        .harmless("these statistics are neither collected nor published"),
     known("PathBiasCircThreshold", Kind::Int, Some("-1")).supported(),
     obsolete("PathBiasDisableRate"),
     known("PathBiasDropGuards", Kind::AutoBool, Some("0")).supported(),
@@ -964,25 +1164,39 @@ pub static KNOWN: [Known; 458] = [
     obsolete("PredictedPortsRelevanceTime"),
     obsolete("PreferTunneledDirConns"),
     known("ProtocolWarnings", Kind::Bool, Some("0")).supported(),
-    known("PublishHidServDescriptors", Kind::Bool, Some("1")).same_as(&["0"]),
+    known("PublishHidServDescriptors", Kind::Bool, Some("1")).harmless(
+        "no circuits of onion services are built, and no descriptors of \
+                   theirs are kept",
+    ),
     known("PublishServerDescriptor", Kind::Csv, Some("1")).supported(),
-    known("ReachableAddresses", Kind::Lines, None),
-    known("ReachableDirAddresses", Kind::Lines, None),
-    known("ReachableORAddresses", Kind::Lines, None),
-    known("RecommendedClientVersions", Kind::Lines, None),
+    known("ReachableAddresses", Kind::Lines, None)
+        .refused(&[], "connections would go to other addresses, too"),
+    known("ReachableDirAddresses", Kind::Lines, None)
+        .refused(&[], "connections would go to other addresses, too"),
+    known("ReachableORAddresses", Kind::Lines, None)
+        .refused(&[], "connections would go to other addresses, too"),
+    known("RecommendedClientVersions", Kind::Lines, None)
+        .harmless("an authority of a private network recommends no versions"),
     obsolete("RecommendedPackages"),
-    known("RecommendedServerVersions", Kind::Lines, None),
-    known("RecommendedVersions", Kind::Lines, None),
-    known("ReconfigDropsBridgeDescs", Kind::Bool, Some("0")),
+    known("RecommendedServerVersions", Kind::Lines, None)
+        .harmless("an authority of a private network recommends no versions"),
+    known("RecommendedVersions", Kind::Lines, None)
+        .harmless("an authority of a private network recommends no versions"),
+    known("ReconfigDropsBridgeDescs", Kind::Bool, Some("0"))
+        .harmless("it only describes bridges, which are refused"),
     known("ReducedCircuitPadding", Kind::Bool, Some("0")).supported(),
     known("ReducedConnectionPadding", Kind::Bool, Some("0")).supported(),
     known("ReducedExitPolicy", Kind::Bool, Some("0")).supported(),
-    known("ReevaluateExitPolicy", Kind::Bool, Some("0")).same_as(&["0"]),
+    known("ReevaluateExitPolicy", Kind::Bool, Some("0")).lost(
+        &["0"],
+        "streams that a new exit policy forbids will NOT be closed",
+    ),
     known("RefuseUnknownExits", Kind::AutoBool, Some("auto")).supported(),
     known("RejectPlaintextPorts", Kind::Csv, Some("")).supported(),
     known("RelayBandwidthBurst", Kind::Memory, Some("0")).supported(),
     known("RelayBandwidthRate", Kind::Memory, Some("0")).supported(),
-    known("RephistTrackTime", Kind::Seconds, Some("24 hours")),
+    known("RephistTrackTime", Kind::Seconds, Some("24 hours"))
+        .harmless("these statistics are neither collected nor published"),
     known("RunAsDaemon", Kind::Bool, Some("0"))
         .supported()
         .immutable(),
@@ -990,8 +1204,8 @@ pub static KNOWN: [Known; 458] = [
     known("SafeLogging", Kind::Text, Some("1")).supported(),
     known("SafeSocks", Kind::Bool, Some("0")).supported(),
     known("Sandbox", Kind::Bool, Some("0"))
-        .same_as(&["0"])
-        .immutable(),
+        .immutable()
+        .refused(&["0"], "system calls would NOT be restricted"),
     obsolete("SchedulerHighWaterMark__"),
     obsolete("SchedulerLowWaterMark__"),
     obsolete("SchedulerMaxFlushCells__"),
@@ -1008,21 +1222,31 @@ pub static KNOWN: [Known; 458] = [
         Some("www.google.com,www.mit.edu,www.yahoo.com,www.slashdot.org"),
     )
     .supported(),
-    known("ServerTransportListenAddr", Kind::Lines, None),
-    known("ServerTransportOptions", Kind::Lines, None),
-    known("ServerTransportPlugin", Kind::Lines, None),
+    known("ServerTransportListenAddr", Kind::Lines, None).harmless(
+        "it only describes ServerTransportPlugin, which has a warning of \
+                   its own",
+    ),
+    known("ServerTransportOptions", Kind::Lines, None).harmless(
+        "it only describes ServerTransportPlugin, which has a warning of \
+                   its own",
+    ),
+    known("ServerTransportPlugin", Kind::Lines, None)
+        .lost(&[], "the pluggable transport will NOT be started"),
     known("ShutdownWaitLength", Kind::Seconds, Some("30 seconds")).supported(),
     known("SigningKeyLifetime", Kind::Seconds, Some("30 days")).supported(),
-    known("Socks4Proxy", Kind::Text, None),
-    known("Socks5Proxy", Kind::Text, None),
-    known("Socks5ProxyPassword", Kind::Text, None),
-    known("Socks5ProxyUsername", Kind::Text, None),
+    known("Socks4Proxy", Kind::Text, None)
+        .refused(&[], "connections would NOT go through this proxy"),
+    known("Socks5Proxy", Kind::Text, None)
+        .refused(&[], "connections would NOT go through this proxy"),
+    known("Socks5ProxyPassword", Kind::Text, None).harmless("it only describes a proxy"),
+    known("Socks5ProxyUsername", Kind::Text, None).harmless("it only describes a proxy"),
     obsolete("SocksListenAddress"),
     known("SocksPolicy", Kind::Lines, None).supported(),
     known("SocksPort", Kind::LinesOf("SocksPortLines"), None).supported(),
     known("SocksPortLines", Kind::LinesVirtual, None).supported(),
     known("SocksTimeout", Kind::Seconds, Some("2 minutes")).supported(),
-    known("SSLKeyLifetime", Kind::Seconds, Some("0")).same_as(&["0"]),
+    known("SSLKeyLifetime", Kind::Seconds, Some("0"))
+        .harmless("link keys are renewed by the schedule of their certificates"),
     obsolete("StrictEntryNodes"),
     obsolete("StrictExitNodes"),
     known("StrictNodes", Kind::Bool, Some("0")).supported(),
@@ -1030,40 +1254,50 @@ pub static KNOWN: [Known; 458] = [
     known("SyslogIdentityTag", Kind::Text, None)
         .supported()
         .immutable(),
-    known("TCPProxy", Kind::Text, None),
+    known("TCPProxy", Kind::Text, None).refused(
+        &[],
+        "connections would NOT go through this proxy (Socks4Proxy, \
+                       Socks5Proxy and HTTPSProxy are supported)",
+    ),
     known(
         "TestingAuthDirTimeToLearnReachability",
         Kind::Seconds,
         Some("30 minutes"),
-    ),
+    )
+    .harmless("an authority of a private network gives flags by fixed rules"),
     known("TestingAuthKeyLifetime", Kind::Seconds, Some("2 days")).supported(),
     known("TestingAuthKeySlop", Kind::Seconds, Some("3 hours")).supported(),
     known(
         "TestingBridgeBootstrapDownloadInitialDelay",
         Kind::FirstSeconds,
         Some("0"),
-    ),
+    )
+    .harmless("Weft downloads what it needs by a schedule of its own"),
     known(
         "TestingBridgeDownloadInitialDelay",
         Kind::FirstSeconds,
         Some("10800"),
-    ),
+    )
+    .harmless("Weft downloads what it needs by a schedule of its own"),
     obsolete("TestingCertMaxDownloadTries"),
     known(
         "TestingClientConsensusDownloadInitialDelay",
         Kind::FirstSeconds,
         Some("0"),
-    ),
+    )
+    .harmless("Weft downloads what it needs by a schedule of its own"),
     known(
         "TestingClientDownloadInitialDelay",
         Kind::FirstSeconds,
         Some("0"),
-    ),
+    )
+    .harmless("Weft downloads what it needs by a schedule of its own"),
     known(
         "TestingClientMaxIntervalWithoutRequest",
         Kind::Seconds,
         Some("10 minutes"),
-    ),
+    )
+    .harmless("Weft downloads what it needs by a schedule of its own"),
     obsolete("TestingConsensusMaxDownloadTries"),
     obsolete("TestingDescriptorMaxDownloadTries"),
     known("TestingDirAuthVoteExit", Kind::RouterSet, None).supported(),
@@ -1078,15 +1312,19 @@ pub static KNOWN: [Known; 458] = [
         Some("5 minutes"),
     )
     .supported(),
-    known("TestingEnableCellStatsEvent", Kind::Bool, Some("0")).same_as(&["0"]),
-    known("TestingEnableConnBwEvent", Kind::Bool, Some("0")).same_as(&["0"]),
+    known("TestingEnableCellStatsEvent", Kind::Bool, Some("0"))
+        .harmless("only measurements of C tor need it"),
+    known("TestingEnableConnBwEvent", Kind::Bool, Some("0"))
+        .harmless("only measurements of C tor need it"),
     obsolete("TestingEnableTbEmptyEvent"),
     obsolete("TestingEstimatedDescriptorPropagationTime"),
     known("TestingLinkCertLifetime", Kind::Seconds, Some("2 days")).supported(),
     known("TestingLinkKeySlop", Kind::Seconds, Some("3 hours")).supported(),
     obsolete("TestingMicrodescMaxDownloadTries"),
-    known("TestingMinExitFlagThreshold", Kind::Memory, Some("0")),
-    known("TestingMinFastFlagThreshold", Kind::Memory, Some("0")),
+    known("TestingMinExitFlagThreshold", Kind::Memory, Some("0"))
+        .harmless("an authority of a private network gives flags by fixed rules"),
+    known("TestingMinFastFlagThreshold", Kind::Memory, Some("0"))
+        .harmless("an authority of a private network gives flags by fixed rules"),
     known(
         "TestingMinTimeToReportBandwidth",
         Kind::Seconds,
@@ -1104,7 +1342,7 @@ pub static KNOWN: [Known; 458] = [
         Kind::FirstSeconds,
         Some("0"),
     )
-    .same_as(&["0"]),
+    .harmless("Weft downloads what it needs by a schedule of its own"),
     known("TestingSigningKeySlop", Kind::Seconds, Some("1 day")).supported(),
     known("TestingTorNetwork", Kind::Bool, Some("0"))
         .supported()
@@ -1113,40 +1351,66 @@ pub static KNOWN: [Known; 458] = [
         "TestingV3AuthInitialDistDelay",
         Kind::Seconds,
         Some("5 minutes"),
+    )
+    .harmless(
+        "an authority of a private network has no others to vote with and \
+                   few to serve",
     ),
     known(
         "TestingV3AuthInitialVoteDelay",
         Kind::Seconds,
         Some("5 minutes"),
+    )
+    .harmless(
+        "an authority of a private network has no others to vote with and \
+                   few to serve",
     ),
     known(
         "TestingV3AuthInitialVotingInterval",
         Kind::Seconds,
         Some("30 minutes"),
+    )
+    .harmless(
+        "an authority of a private network has no others to vote with and \
+                   few to serve",
     ),
-    known("TestingV3AuthVotingStartOffset", Kind::Seconds, Some("0")),
+    known("TestingV3AuthVotingStartOffset", Kind::Seconds, Some("0")).harmless(
+        "an authority of a private network has no others to vote with and \
+                   few to serve",
+    ),
     known("TestSocks", Kind::Bool, Some("0")).supported(),
     obsolete("TLSECGroup"),
-    known("TokenBucketRefillInterval", Kind::Millis, Some("100 msec")).immutable(),
+    known("TokenBucketRefillInterval", Kind::Millis, Some("100 msec"))
+        .immutable()
+        .harmless("bandwidth is given out continuously"),
     obsolete("Tor2webMode"),
     obsolete("Tor2webRendezvousPoints"),
     known("TrackHostExits", Kind::Csv, None).supported(),
     known("TrackHostExitsExpire", Kind::Seconds, Some("30 minutes")).supported(),
     obsolete("TransListenAddress"),
-    known("TransPort", Kind::LinesOf("TransPortLines"), None).same_as(&["0"]),
-    known("TransPortLines", Kind::LinesVirtual, None),
-    known("TransProxyType", Kind::Text, Some("default")),
+    known("TransPort", Kind::LinesOf("TransPortLines"), None)
+        .lost(&["0"], "the port will NOT be opened"),
+    known("TransPortLines", Kind::LinesVirtual, None)
+        .harmless("it is a list that other options fill"),
+    known("TransProxyType", Kind::Text, Some("default"))
+        .harmless("it only describes the TransPort, which has a warning of its own"),
     known("TruncateLogFile", Kind::Bool, Some("0")).supported(),
     obsolete("TunnelDirConns"),
     known("UnixSocksGroupWritable", Kind::Bool, Some("0")).supported(),
-    known("UpdateBridgesFromAuthority", Kind::Bool, Some("0")).same_as(&["0"]),
-    known("UseBridges", Kind::Bool, Some("0")).same_as(&["0"]),
+    known("UpdateBridgesFromAuthority", Kind::Bool, Some("0"))
+        .harmless("it only describes bridges, which are refused"),
+    known("UseBridges", Kind::Bool, Some("0")).refused(
+        &["0"],
+        "connections would go to guards directly, not to bridges",
+    ),
     known("UseDefaultFallbackDirs", Kind::Bool, Some("1")).supported(),
     known("UseEntryGuards", Kind::Bool, Some("1")).supported(),
     obsolete("UseEntryGuardsAsDirGuards"),
     obsolete("UseFilteringSSLBufferevents"),
-    known("UseGuardFraction", Kind::AutoBool, Some("auto")),
-    known("UseMicrodescriptors", Kind::AutoBool, Some("auto")),
+    known("UseGuardFraction", Kind::AutoBool, Some("auto"))
+        .harmless("no consensus has guard fractions any more"),
+    known("UseMicrodescriptors", Kind::AutoBool, Some("auto"))
+        .harmless("Weft downloads what it needs by a schedule of its own"),
     obsolete("UseNTorHandshake"),
     known("User", Kind::Text, None).supported().immutable(),
     obsolete("UserspaceIOCPBuffers"),
@@ -1155,12 +1419,17 @@ pub static KNOWN: [Known; 458] = [
     known("V3AuthDistDelay", Kind::Seconds, Some("5 minutes")).supported(),
     known("V3AuthNIntervalsValid", Kind::PosInt, Some("3")).supported(),
     known("V3AuthoritativeDirectory", Kind::Bool, Some("0")).supported(),
-    known("V3AuthUseLegacyKey", Kind::Bool, Some("0")),
+    known("V3AuthUseLegacyKey", Kind::Bool, Some("0"))
+        .lost(&["0"], "votes will NOT be signed by the legacy key"),
     known("V3AuthVoteDelay", Kind::Seconds, Some("5 minutes")).supported(),
     known("V3AuthVotingInterval", Kind::Seconds, Some("1 hour")).supported(),
     known("V3BandwidthsFile", Kind::Path, None).supported(),
-    known("VanguardsLiteEnabled", Kind::AutoBool, Some("auto")),
-    known("VersioningAuthoritativeDirectory", Kind::Bool, Some("0")),
+    known("VanguardsLiteEnabled", Kind::AutoBool, Some("auto")).harmless(
+        "no circuits of onion services are built, and no descriptors of \
+                   theirs are kept",
+    ),
+    known("VersioningAuthoritativeDirectory", Kind::Bool, Some("0"))
+        .harmless("an authority of a private network recommends no versions"),
     known("VirtualAddrNetworkIPv4", Kind::Text, Some("127.192.0.0/10")).supported(),
     known("VirtualAddrNetworkIPv6", Kind::Text, Some("[FE80::]/10")).supported(),
     obsolete("VoteOnHidServDirectoriesV2"),
@@ -1210,6 +1479,7 @@ pub(super) const TESTING_DEFAULTS: [(&str, &str); 31] = [
 #[allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 mod tests {
     use super::*;
+    use crate::torrc::value::Value;
 
     #[test]
     fn the_table_is_sorted_and_holds_each_name_once() {
@@ -1218,6 +1488,27 @@ mod tests {
             .map(|known| known.name.to_ascii_lowercase())
             .collect();
         assert!(names.is_sorted_by(|a, b| a < b));
+    }
+
+    #[test]
+    fn every_option_that_is_not_supported_has_a_class_and_a_reason() {
+        for known in &KNOWN {
+            let Support::None { harm, fine, why } = known.support else {
+                continue;
+            };
+            assert!(!why.is_empty(), "{} has no reason", known.name);
+            assert!(!why.ends_with('.') && !why.contains("  "), "{why:?}");
+            for fine in fine {
+                let single = Value::parse(known.kind, fine).ok();
+                let dumped = single.and_then(|value| value.encode());
+                let dumped = dumped.as_deref().unwrap_or(fine);
+                assert_eq!(dumped, *fine, "{}", known.name);
+            }
+            // What hurts hurts by default, too, unless the default asks for nothing.
+            if let (Harm::Unsafe, Some(default)) = (harm, known.default) {
+                assert!(fine.contains(&default), "{}", known.name);
+            }
+        }
     }
 
     #[test]

@@ -11,8 +11,8 @@
 //!
 //! The grammar is C tor's, with these differences: values must be UTF-8 and hold no zero bytes; a
 //! `"` quoted value may be followed by a carriage return; dumps quote some values that C tor would
-//! lose. Options that C tor knows and Weft does not support are checked by type and then told of
-//! once; `BridgeRelay 1` and `DisableNetwork 1` are refused, since ignoring them would harm.
+//! lose. Options that C tor knows and Weft does not support are checked by type. What follows depends
+//! on what ignoring them would do ([`known::Harm`]): they are refused, warned of, or named in a notice.
 
 pub mod access;
 mod address;

@@ -310,6 +310,8 @@ pub struct DirectoryOptions {
     pub allow_private_addresses: bool,
     /// `ExtraInfoStatistics`: the extra-info document carries statistics.
     pub extra_info_statistics: bool,
+    /// `OverloadStatistics`: the descriptor says when the relay was overloaded.
+    pub overload_statistics: bool,
     /// `FallbackDir`, or the real network's; none where authorities are a torrc's own.
     pub fallbacks: Vec<FallbackDir>,
     /// `PathsNeededToBuildCircuits`: a fraction; `None`: as the consensus says.

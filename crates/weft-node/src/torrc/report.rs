@@ -60,6 +60,8 @@ impl fmt::Display for Message {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     messages: Vec<Message>,
+    /// How many of them come before all others.
+    first: usize,
     /// The last error in C tor's words, where programs that start a Tor look for those.
     in_tors_words: Option<String>,
 }
@@ -79,14 +81,35 @@ impl Report {
 
     /// Adds a message; one that was given before, word for word, is not repeated.
     pub fn add(&mut self, severity: Severity, origin: Option<&Origin>, text: impl Into<String>) {
+        self.insert(self.messages.len(), severity, origin, text.into());
+    }
+
+    /// Adds a warning of what the operator asks for and does not get. Such warnings come before
+    /// everything else, in their order.
+    pub(crate) fn warn_first(&mut self, origin: Option<&Origin>, text: impl Into<String>) {
+        if self.insert(self.first, Severity::Warn, origin, text.into()) {
+            self.first += 1;
+        }
+    }
+
+    /// Puts a message at this place; false: it was there before.
+    fn insert(
+        &mut self,
+        at: usize,
+        severity: Severity,
+        origin: Option<&Origin>,
+        text: String,
+    ) -> bool {
         let message = Message {
             severity,
             origin: origin.cloned(),
-            text: text.into(),
+            text,
         };
-        if !self.messages.contains(&message) {
-            self.messages.push(message);
+        let new = !self.messages.contains(&message);
+        if new {
+            self.messages.insert(at, message);
         }
+        new
     }
 
     /// The same without the errors, for whoever tells those otherwise.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::known::{KNOWN, Kind, Known, Support};
+use super::known::{Harm, KNOWN, Kind, Known, Support};
 use super::*;
 use crate::logging::{Destination, SafeLogging, Severity};
 
@@ -270,7 +270,7 @@ fn everything_wrong_is_told_at_once_with_its_place() {
 }
 
 #[test]
-fn an_option_that_weft_lacks_is_told_of_once() {
+fn an_option_that_weft_lacks_is_reported_once_and_what_is_lost_comes_first() {
     let loaded = loaded(
         "ORPort 9001\nContactInfo x\nTransPort 9050\nTransPort 9051\nControlPort 0\nHidServAuth x\n\
          HiddenServiceDir /h\nHiddenServicePort 80\nRunAsDaemon 0\nExitRelay 0\n",
@@ -278,12 +278,92 @@ fn an_option_that_weft_lacks_is_told_of_once() {
     assert_eq!(
         said(&loaded, Severity::Warn),
         [
+            "torrc:7: HiddenServiceDir: Weft does not support this option: the onion service will \
+             NOT be started",
+            "torrc:3: TransPort: Weft does not support this option: the port will NOT be opened",
             "HidServAuth is obsolete and does nothing; remove it",
-            "torrc:7: HiddenServiceDir is an option that Weft does not support yet; it is ignored",
-            "torrc:8: HiddenServicePort is an option that Weft does not support yet; it is ignored",
-            "torrc:3: TransPort is an option that Weft does not support yet; it is ignored",
         ]
     );
+}
+
+#[test]
+fn harmless_options_share_one_notice() {
+    let loaded = loaded(
+        "ORPort 9001\nContactInfo x\nNoExec 1\nConfluxEnabled 0\nHiddenServicePort 80\n\
+         HiddenServiceVersion 3\nHiddenServicePort 81\nHardwareAccel 1\n",
+    );
+    assert_eq!(said(&loaded, Severity::Warn), [""; 0]);
+    let notices = said(&loaded, Severity::Notice);
+    assert_eq!(notices.len(), 1, "{notices:?}");
+    let names = "ConfluxEnabled, HardwareAccel, HiddenServicePort, HiddenServiceVersion, NoExec";
+    assert!(notices[0].ends_with(names), "{notices:?}");
+}
+
+/// A line that asks for what an option does, where the table does not call every value fine.
+fn asking(known: &Known) -> String {
+    let value = match known.kind {
+        Kind::Bool | Kind::AutoBool => "1",
+        Kind::Text => "127.0.0.1:1080",
+        Kind::Lines => "192.0.2.1:443",
+        kind => panic!("{}: no value of {kind:?}", known.name),
+    };
+    format!("{} {value}", known.name)
+}
+
+#[test]
+fn what_would_be_unsafe_to_ignore_is_refused_with_its_line_and_a_remedy() {
+    let mut count = 0;
+    for known in &KNOWN {
+        let Support::None { harm, fine, why } = known.support else {
+            continue;
+        };
+        if harm != Harm::Unsafe {
+            continue;
+        }
+        count += 1;
+        let line = asking(known);
+        let report = load_text(&format!("# first\n{line}\n"), &Host::empty()).unwrap_err();
+        let errors = report.to_string();
+        let place = format!("torrc:2: {}", known.name);
+        assert!(
+            errors.contains(&place) && errors.contains(why) && errors.contains("remove the line"),
+            "{line}: {errors}"
+        );
+        assert!(
+            !errors.contains("192.0.2.1"),
+            "an address in the log: {errors}"
+        );
+        // SETCONF says the same and leaves everything as it was.
+        let old = loaded("SocksPort 9050\n").options;
+        let (name, value) = line.split_once(' ').unwrap();
+        let pairs = [(name.to_owned(), Some(value.to_owned()))];
+        let error = change(&old, &pairs, false, &Host::empty()).unwrap_err();
+        let ChangeError::Whole(report) = error else {
+            panic!("{line}: {error:?}");
+        };
+        assert!(report.to_string().contains(why), "{line}: {report}");
+        // Cleared, it asks for nothing.
+        let cleared = [(name.to_owned(), None)];
+        change(&old, &cleared, false, &Host::empty()).unwrap();
+        for fine in fine {
+            loaded(&format!("{} {fine}\n", known.name));
+        }
+    }
+    assert!(count > 5, "{count}");
+}
+
+#[test]
+fn bridges_are_refused_and_transports_alone_are_not() {
+    for torrc in [
+        "UseBridges 1\n",
+        "Bridge 192.0.2.1:443\n",
+        "UseBridges 1\nBridge obfs4 192.0.2.1:443\nClientTransportPlugin obfs4 exec /obfs4proxy\n",
+    ] {
+        let errors = load_text(torrc, &Host::empty()).unwrap_err().to_string();
+        assert!(errors.contains("directly"), "{torrc:?}: {errors}");
+    }
+    // A controller's defaults name transports before anybody wants a bridge.
+    loaded("UseBridges 0\nClientTransportPlugin obfs4 exec /obfs4proxy\n");
 }
 
 #[test]
@@ -611,6 +691,45 @@ fn the_operators_guide_names_every_option_that_is_honoured() {
             && (!known.hidden || known.name == "__ReloadTorrcOnSIGHUP")
     });
     assert_eq!(told, honoured);
+}
+
+#[test]
+fn the_operators_guide_gives_class_and_reason_of_every_option_that_is_not_supported() {
+    for (section, class) in [
+        ("**Refused.**", Harm::Unsafe),
+        ("**Warned about.**", Harm::Lost),
+        ("**Harmless.**", Harm::Harmless),
+    ] {
+        let table = GUIDE.split(section).nth(1).unwrap();
+        let table = table.split("\n\n").nth(1).unwrap().replace('\\', "");
+        let rows = table.lines().skip(2);
+        let mut guide: Vec<(String, String)> = rows
+            .filter_map(|row| {
+                row.strip_prefix("| ")?
+                    .strip_suffix(" |")?
+                    .split_once(" | ")
+            })
+            .flat_map(|(names, why)| {
+                let pairs = names
+                    .split(", ")
+                    .map(|name| (name.to_owned(), why.to_owned()));
+                pairs.collect::<Vec<_>>()
+            })
+            .collect();
+        guide.sort();
+        let mut table: Vec<(String, String)> = KNOWN
+            .iter()
+            .filter(|known| known.is_settable())
+            .filter_map(|known| match known.support {
+                Support::None { harm, why, .. } if harm == class => {
+                    Some((known.name.to_owned(), why.to_owned()))
+                }
+                _ => None,
+            })
+            .collect();
+        table.sort();
+        assert_eq!(guide, table, "{section}");
+    }
 }
 
 #[test]

@@ -13,11 +13,11 @@
 
 use super::authority::is_legal_nickname;
 use super::host::Host;
-use super::known::{Kind, Support};
+use super::known::{Harm, KNOWN, Kind, Known, Support};
 use super::options::MIN_MEM_IN_QUEUES;
 use super::policy::parse_rules;
 use super::ports::{OrPort, parse_or_ports, parse_target};
-use super::report::Report;
+use super::report::{Origin, Report};
 use super::settings::Settings;
 use super::value::Value;
 
@@ -117,44 +117,38 @@ impl Check<'_> {
         self.report.warn(self.settings.origin(option), text);
     }
 
-    /// Tells once of each option that was set and that Weft does nothing with.
+    /// Reports each option that is set and not supported, once, by what ignoring it would do.
     fn unsupported(&mut self) {
+        let mut harmless = Vec::new();
         for (known, value, origin) in self.settings.iter() {
             let Some(origin) = origin else { continue };
-            if let Value::Lines(lines) = value {
-                let mut told = Vec::new();
-                for line in lines {
-                    let Some(index) = super::known::index_of(line.name) else {
-                        continue;
-                    };
-                    let support = super::known::KNOWN.get(index).map(|known| known.support);
-                    let off = matches!(support, Some(Support::Ignored { same_as }) if same_as.contains(&line.value.trim()));
-                    let ignored = matches!(support, Some(Support::Ignored { .. }));
-                    if ignored && !off && !told.contains(&line.name) {
-                        told.push(line.name);
-                        self.report
-                            .warn(Some(&line.origin), not_supported(line.name));
-                    }
+            let Value::Lines(lines) = value else {
+                // An option that was cleared asks for nothing.
+                if let Some(value) = value.encode().filter(|value| !value.is_empty()) {
+                    unsupported_option(known, &value, origin, &mut harmless, self.report);
                 }
                 continue;
-            }
-            let value = value.encode().unwrap_or_default();
-            match known.support {
-                Support::Full => {}
-                Support::Ignored { .. } if known.kind == Kind::Obsolete => {}
-                Support::Ignored { same_as } if same_as.contains(&value.as_str()) => {}
-                Support::Ignored { .. } => {
-                    self.report.warn(Some(origin), not_supported(known.name))
+            };
+            let mut reported = Vec::new();
+            for line in lines {
+                let known = super::known::index_of(line.name).and_then(|i| KNOWN.get(i));
+                if let Some(known) = known
+                    && !reported.contains(&line.name)
+                {
+                    let value = line.value.trim();
+                    if unsupported_option(known, value, &line.origin, &mut harmless, self.report) {
+                        reported.push(line.name);
+                    }
                 }
-                Support::Refused { unless, .. } if value == unless => {}
-                Support::Refused { why, .. } => self.report.error(
-                    Some(origin),
-                    format!(
-                        "{} {value}: Weft does not support this yet, and without it {why}",
-                        known.name
-                    ),
-                ),
             }
+        }
+        if !harmless.is_empty() {
+            let text = format!(
+                "Weft ignores these options, which harms nobody (the operator's guide gives the \
+                 reasons): {}",
+                harmless.join(", ")
+            );
+            self.report.notice(None, text);
         }
     }
 
@@ -608,6 +602,39 @@ impl Check<'_> {
     }
 }
 
-fn not_supported(name: &str) -> String {
-    format!("{name} is an option that Weft does not support yet; it is ignored")
+/// Reports an option that is set to `value`, if it is not supported. True: there was something to
+/// report. Names of harmless ones are added to `harmless`. Values are not repeated unless they are
+/// 0, 1 or auto: others may be passwords and addresses, which do not belong into logs.
+fn unsupported_option(
+    known: &Known,
+    value: &str,
+    origin: &Origin,
+    harmless: &mut Vec<&'static str>,
+    report: &mut Report,
+) -> bool {
+    let Support::None { harm, fine, why } = known.support else {
+        return false;
+    };
+    if known.kind == Kind::Obsolete || fine.contains(&value) {
+        return false;
+    }
+    let name = match known.kind {
+        Kind::Bool | Kind::AutoBool => format!("{} {value}", known.name),
+        _ => known.name.to_owned(),
+    };
+    match harm {
+        Harm::Unsafe => report.error(
+            Some(origin),
+            format!(
+                "{name}: Weft does not support this option, and without it {why}. Use C tor where \
+                 you need it, or remove the line if you can do without"
+            ),
+        ),
+        Harm::Lost => report.warn_first(
+            Some(origin),
+            format!("{name}: Weft does not support this option: {why}"),
+        ),
+        Harm::Harmless => harmless.push(known.name),
+    }
+    true
 }
