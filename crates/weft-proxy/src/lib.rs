@@ -1,0 +1,301 @@
+//! How a node asks a proxy for a connection to a relay: SOCKS4, SOCKS5 (RFC 1928, RFC 1929) and HTTP
+//! CONNECT (RFC 9110 9.3.6), the client's side of each.
+//!
+//! A [`Request`] is one conversation. It is given the proxy's bytes and gives the bytes to send; it
+//! does no I/O and knows no clock, so that every kind of socket can use it. What it keeps of the
+//! proxy's answer is bounded by [`MAX_ANSWER`].
+
+#![forbid(unsafe_code)]
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation
+)]
+
+mod http;
+mod socks;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+/// The longest answer that is read, in bytes: status line and headers of an HTTP proxy. SOCKS answers
+/// are shorter (262 bytes).
+pub const MAX_ANSWER: usize = 8192;
+
+/// A proxy that all connections to relays go through.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Proxy {
+    /// Where it listens.
+    pub addr: SocketAddr,
+    /// What it speaks.
+    pub protocol: Protocol,
+}
+
+/// What a proxy speaks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// SOCKS4, which knows IPv4 addresses only.
+    Socks4,
+    /// SOCKS5, with the name and password of RFC 1929 where the proxy wants them.
+    Socks5(Option<Credentials>),
+    /// HTTP CONNECT; `name:password` for Basic authentication (RFC 7617).
+    Http(Option<Secret>),
+}
+
+impl Protocol {
+    /// The name, for log lines.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Socks4 => "SOCKS4",
+            Self::Socks5(_) => "SOCKS5",
+            Self::Http(_) => "HTTP",
+        }
+    }
+}
+
+/// Name and password for a SOCKS5 proxy, 1 to 255 bytes each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Credentials {
+    /// The name.
+    pub username: Secret,
+    /// The password.
+    pub password: Secret,
+}
+
+/// Text that belongs into no log.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Keeps a text.
+    #[must_use]
+    pub const fn new(text: String) -> Self {
+        Self(text)
+    }
+
+    fn as_bytes(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[scrubbed]")
+    }
+}
+
+/// How a node opens its own connections to relays and directories.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Route {
+    /// The local address to connect from.
+    pub bind: Option<IpAddr>,
+    /// The proxy to connect through.
+    pub proxy: Option<Arc<Proxy>>,
+}
+
+impl Route {
+    /// The address that the socket connects to: the proxy's, or else the target's.
+    #[must_use]
+    pub fn first(&self, target: SocketAddr) -> SocketAddr {
+        self.proxy.as_ref().map_or(target, |proxy| proxy.addr)
+    }
+
+    /// The local address that the socket is bound to. A proxy on this machine is connected to from
+    /// this machine.
+    #[must_use]
+    pub fn source(&self, target: SocketAddr) -> Option<IpAddr> {
+        let first = self.first(target);
+        let local = self.proxy.is_some() && first.ip().is_loopback();
+        self.bind
+            .filter(|bind| bind.is_ipv4() == first.is_ipv4() && !local)
+    }
+
+    /// What to ask the proxy once the socket is connected to it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Request::new`].
+    pub fn request(&self, target: SocketAddr) -> Result<Option<Request>, ProxyError> {
+        let request = |proxy: &Arc<Proxy>| Request::new(&proxy.protocol, target);
+        self.proxy.as_ref().map(request).transpose()
+    }
+}
+
+/// Why a proxy gives no connection.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProxyError {
+    /// SOCKS4 has no room for the address.
+    #[error("a SOCKS4 proxy cannot connect to IPv6 addresses")]
+    Ipv6,
+    /// SOCKS5 has one byte for the length of each.
+    #[error("name and password for a SOCKS5 proxy have 1 to 255 bytes each")]
+    Credentials,
+    /// It wants a name and a password, and there is none.
+    #[error("the proxy accepts no method of authentication that is configured")]
+    NoMethod,
+    /// Name or password are wrong.
+    #[error("the proxy refused the name and password")]
+    Unauthorized,
+    /// It does not connect.
+    #[error("the proxy refused: {0}")]
+    Refused(String),
+    /// Its answer is not of the protocol.
+    #[error("the proxy's answer is not {protocol}: {what}")]
+    Malformed {
+        /// What was expected.
+        protocol: &'static str,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// More than [`MAX_ANSWER`] bytes.
+    #[error("the proxy's answer is longer than {MAX_ANSWER} bytes")]
+    TooLong,
+    /// Bytes follow the answer, although it is the client that speaks next.
+    #[error("the proxy sent bytes of its own behind its answer")]
+    Unasked,
+}
+
+/// What is waited for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum State {
+    Socks4,
+    Socks5Method(Option<Credentials>),
+    Socks5Auth,
+    Socks5Connect,
+    /// Bytes that have been searched for the end of the head.
+    Http(usize),
+    Connected,
+}
+
+/// One request for a connection. See the module.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    target: SocketAddr,
+    state: State,
+    /// What is to be sent next.
+    out: Vec<u8>,
+    /// The part of an answer that has arrived.
+    answer: Vec<u8>,
+}
+
+impl Request {
+    /// Begins to ask a proxy of this kind for a connection to `target`.
+    ///
+    /// # Errors
+    ///
+    /// [`ProxyError::Ipv6`], [`ProxyError::Credentials`]: the protocol cannot express it.
+    pub fn new(protocol: &Protocol, target: SocketAddr) -> Result<Self, ProxyError> {
+        let (state, out) = match protocol {
+            Protocol::Socks4 => (State::Socks4, socks::connect4(target)?),
+            Protocol::Socks5(credentials) => {
+                if let Some(credentials) = credentials {
+                    socks::authenticate(credentials)?;
+                }
+                let greeting = socks::greeting(credentials.is_some());
+                (State::Socks5Method(credentials.clone()), greeting)
+            }
+            Protocol::Http(authenticator) => (
+                State::Http(0),
+                http::connect(target, authenticator.as_ref()),
+            ),
+        };
+        Ok(Self {
+            target,
+            state,
+            out,
+            answer: Vec::new(),
+        })
+    }
+
+    /// The bytes to send now.
+    #[must_use]
+    pub fn output(&self) -> &[u8] {
+        &self.out
+    }
+
+    /// The first `count` bytes of the output are sent.
+    pub fn sent(&mut self, count: usize) {
+        self.out.drain(..count.min(self.out.len()));
+    }
+
+    /// Whether the proxy has connected: the next byte belongs to the target.
+    #[must_use]
+    pub fn is_connected(&self) -> bool {
+        self.state == State::Connected
+    }
+
+    /// Takes bytes from the proxy.
+    ///
+    /// # Errors
+    ///
+    /// [`ProxyError`]: there is no connection, and the socket is of no use any more.
+    pub fn receive(&mut self, bytes: &[u8]) -> Result<(), ProxyError> {
+        let room = MAX_ANSWER.saturating_sub(self.answer.len());
+        let (taken, rest) = bytes.split_at_checked(room).unwrap_or((bytes, &[]));
+        self.answer.extend_from_slice(taken);
+        while let Some(used) = self.step()? {
+            self.answer.drain(..used.min(self.answer.len()));
+            if self.is_connected() {
+                return match self.answer.is_empty() && rest.is_empty() {
+                    true => Ok(()),
+                    false => Err(ProxyError::Unasked),
+                };
+            }
+        }
+        match rest.is_empty() {
+            true => Ok(()),
+            false => Err(ProxyError::TooLong),
+        }
+    }
+
+    /// Takes the next step if its whole answer is here: the bytes of it.
+    fn step(&mut self) -> Result<Option<usize>, ProxyError> {
+        let (used, next) = match &mut self.state {
+            State::Connected if self.answer.is_empty() => return Ok(None),
+            State::Connected => return Err(ProxyError::Unasked),
+            State::Socks4 => match socks::reply4(&self.answer)? {
+                Some(used) => (used, State::Connected),
+                None => return Ok(None),
+            },
+            State::Socks5Method(credentials) => {
+                let Some((used, method)) = socks::method(&self.answer)? else {
+                    return Ok(None);
+                };
+                match (method, credentials) {
+                    (socks::Method::None, _) => {
+                        self.out.extend(socks::connect5(self.target));
+                        (used, State::Socks5Connect)
+                    }
+                    (socks::Method::Password, Some(credentials)) => {
+                        self.out.extend(socks::authenticate(credentials)?);
+                        (used, State::Socks5Auth)
+                    }
+                    (socks::Method::Password, None) => return Err(ProxyError::NoMethod),
+                }
+            }
+            State::Socks5Auth => match socks::authenticated(&self.answer)? {
+                Some(used) => {
+                    self.out.extend(socks::connect5(self.target));
+                    (used, State::Socks5Connect)
+                }
+                None => return Ok(None),
+            },
+            State::Socks5Connect => match socks::reply5(&self.answer)? {
+                Some(used) => (used, State::Connected),
+                None => return Ok(None),
+            },
+            State::Http(searched) => match http::reply(&self.answer, searched)? {
+                Some(used) => (used, State::Connected),
+                None => return Ok(None),
+            },
+        };
+        self.state = next;
+        Ok(Some(used))
+    }
+}
