@@ -56,10 +56,13 @@ pub(crate) fn with_options(
     logging: &Logging,
 ) -> anyhow::Result<ExitCode> {
     match command_line.action {
-        Action::VerifyConfig if command_line.quiet == Quiet::No => {
-            print("Configuration was valid\n")
+        Action::VerifyConfig => {
+            relay::check(&loaded.options)?;
+            match command_line.quiet {
+                Quiet::No => print("Configuration was valid\n"),
+                _ => Ok(()),
+            }
         }
-        Action::VerifyConfig => Ok(()),
         Action::DumpConfig(kind) => print(dump(&loaded.options.settings, &loaded.defaults, kind)),
         Action::ListFingerprint(kind) => list_fingerprint(&loaded.options, kind),
         _ => return run(command_line, loaded, logging),

@@ -88,6 +88,30 @@ fn a_good_torrc_is_said_to_be_valid() {
 }
 
 #[test]
+fn what_a_start_would_fail_at_is_found_by_verify_config_in_the_same_words() {
+    let bench = Bench::new();
+    for (lines, words) in [
+        ("SocksPort 0\n", "neither an ORPort nor a SocksPort"),
+        ("User no-such-user\n", "no-such-user not found"),
+        ("SocksPort 9050\nControlPort 9050\n", "are the same port"),
+        ("ConnLimit 1000000000\n", "ConnLimit"),
+        ("Sandbox 1\n", "system calls would NOT be restricted"),
+    ] {
+        let torrc = bench.torrc(lines);
+        let checked = bench.run(&[&"-f", &torrc, &"--verify-config"]);
+        let started = bench.run(&[&"-f", &torrc]);
+        assert_eq!(
+            (checked.status, started.status),
+            (Some(1), Some(1)),
+            "{lines}"
+        );
+        assert!(checked.err.contains(words), "{lines}: {}", checked.err);
+        assert_eq!(checked.err, started.err, "{lines}");
+        assert!(!bench.path("data").exists(), "{lines}");
+    }
+}
+
+#[test]
 fn everything_wrong_with_a_torrc_is_told_and_nothing_started() {
     let bench = Bench::new();
     let torrc = bench.torrc("Nicknme a\nORPort many\nExitRelay 2\n");

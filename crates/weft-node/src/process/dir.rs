@@ -1,6 +1,6 @@
 //! Directories that only the relay's user may look into, checked by C tor's rules.
 
-use std::fs::{self, DirBuilder, OpenOptions, Permissions};
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -53,41 +53,34 @@ fn group_name(gid: Gid) -> String {
     format!("{}, {gid}", name.as_deref().unwrap_or("<unknown>"))
 }
 
-/// Makes sure that `path` is a directory of this user that nobody else can read.
-///
-/// C tor's `check_private_dir`: not a link; owned by the running user; mode 0700, or 0750 and a
-/// group that is ours or root if `group_readable`. Wider permissions are narrowed with a warning.
-/// `create` makes a missing directory (its parent must exist).
-pub fn check_private(path: &Path, create: bool, group_readable: bool) -> Result<(), DirError> {
-    let failed = |doing, source| DirError::File(FileError::new(doing, path, source));
-    let open = || {
-        OpenOptions::new()
-            .read(true)
-            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
-            .open(path)
-    };
-    let dir = match open() {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => {
-            if !create {
-                return Err(DirError::Missing(path.to_owned()));
-            }
-            let mode = if group_readable { 0o750 } else { 0o700 };
-            DirBuilder::new()
-                .mode(mode)
-                .create(path)
-                .map_err(|e| failed("create directory", e))?;
-            open()
+/// Whether [`check_private`] would fail, as far as that shows without making or changing anything.
+pub fn could_be_private(path: &Path, group_readable: bool) -> Result<(), DirError> {
+    match open(path)? {
+        Some(dir) => check_owner(&dir, path, group_readable).map(|_| ()),
+        None => Ok(()),
+    }
+}
+
+/// Opens a directory; `None`: there is none.
+fn open(path: &Path) -> Result<Option<File>, DirError> {
+    let opened = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+        .open(path);
+    match opened {
+        Ok(dir) => Ok(Some(dir)),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(_) if fs::symlink_metadata(path).is_ok_and(|m| m.is_symlink()) => {
+            Err(DirError::Link(path.to_owned()))
         }
-        other => other,
-    };
-    let dir = dir.map_err(|e| {
-        if fs::symlink_metadata(path).is_ok_and(|m| m.is_symlink()) {
-            DirError::Link(path.to_owned())
-        } else {
-            failed("read directory", e)
-        }
-    })?;
-    let meta = dir.metadata().map_err(|e| failed("read directory", e))?;
+        Err(e) => Err(FileError::new("read directory", path, e).into()),
+    }
+}
+
+/// Whether it is a directory of this user and, where the group may read it, of its group.
+fn check_owner(dir: &File, path: &Path, group_readable: bool) -> Result<Metadata, DirError> {
+    let read = dir.metadata();
+    let meta = read.map_err(|e| FileError::new("read directory", path, e))?;
     if !meta.is_dir() {
         return Err(DirError::NotADirectory(path.to_owned()));
     }
@@ -109,6 +102,29 @@ pub fn check_private(path: &Path, create: bool, group_readable: bool) -> Result<
             owner: group_name(group),
         });
     }
+    Ok(meta)
+}
+
+/// Makes sure that `path` is a directory of this user that nobody else can read.
+///
+/// C tor's `check_private_dir`: not a link; owned by the running user; mode 0700, or 0750 and a
+/// group that is ours or root if `group_readable`. Wider permissions are narrowed with a warning.
+/// `create` makes a missing directory (its parent must exist).
+pub fn check_private(path: &Path, create: bool, group_readable: bool) -> Result<(), DirError> {
+    let failed = |doing, source| DirError::File(FileError::new(doing, path, source));
+    let dir = match open(path)? {
+        Some(dir) => dir,
+        None if !create => return Err(DirError::Missing(path.to_owned())),
+        None => {
+            let mode = if group_readable { 0o750 } else { 0o700 };
+            DirBuilder::new()
+                .mode(mode)
+                .create(path)
+                .map_err(|e| failed("create directory", e))?;
+            open(path)?.ok_or_else(|| DirError::Missing(path.to_owned()))?
+        }
+    };
+    let meta = check_owner(&dir, path, group_readable)?;
     let unwanted = if group_readable { 0o027 } else { 0o077 };
     let mode = meta.mode() & 0o7777;
     let wanted = if group_readable {

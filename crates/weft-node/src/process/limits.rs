@@ -45,6 +45,16 @@ pub fn raise_file_limit(conn_limit: u64) -> Result<usize, LimitError> {
     }
 }
 
+/// Whether the process may open this many files; changes nothing.
+///
+/// # Errors
+///
+/// As [`raise_file_limit`].
+pub fn check_file_limit(conn_limit: u64) -> Result<(), LimitError> {
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).map_err(LimitError::Unknown)?;
+    check(conn_limit, hard).map(|_| ())
+}
+
 /// The soft limit to ask for.
 fn check(conn_limit: u64, hard: u64) -> Result<u64, LimitError> {
     if conn_limit < RESERVED {

@@ -41,17 +41,25 @@ pub enum UserError {
     Restored(&'static str),
 }
 
+/// Looks a user up.
+///
+/// # Errors
+///
+/// [`UserError::NotFound`], [`UserError::Lookup`].
+pub fn find(name: &str) -> Result<User, UserError> {
+    let found = User::from_name(name).map_err(|source| UserError::Lookup {
+        name: name.to_owned(),
+        source,
+    })?;
+    found.ok_or_else(|| UserError::NotFound(name.to_owned()))
+}
+
 /// Becomes `name` and its primary group, with no other group and no way back (C tor's
 /// `switch_id`). Does nothing where the process runs as `name` already.
 ///
 /// Ports below 1024 must be bound before. Call it while the process has one thread.
 pub fn drop_privileges(name: &str) -> Result<(), UserError> {
-    let user = User::from_name(name)
-        .map_err(|source| UserError::Lookup {
-            name: name.to_owned(),
-            source,
-        })?
-        .ok_or_else(|| UserError::NotFound(name.to_owned()))?;
+    let user = find(name)?;
     let (old_uid, old_gid) = (getuid(), getgid());
     if old_uid == user.uid && Uid::effective() == user.uid && !old_uid.is_root() {
         tracing::info!(

@@ -5,6 +5,7 @@ mod address;
 mod app_listeners;
 mod apps;
 mod authority;
+mod check;
 mod client;
 mod clock;
 mod congestion;
@@ -77,6 +78,7 @@ use metrics::Metrics;
 use shutdown::Shutdown;
 use signals::Signals;
 
+pub use check::check;
 pub use start::{StartError, key_config, run};
 
 /// Event-loop token of the signal pipe.

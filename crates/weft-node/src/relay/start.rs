@@ -79,6 +79,14 @@ pub enum StartError {
     /// A port for this machine's programs is taken.
     #[error(transparent)]
     LocalPort(#[from] LocalPortError),
+    /// Two options ask for one port.
+    #[error("{one} and {other} are the same port: change one of them")]
+    SamePort {
+        /// The first, with its address.
+        one: String,
+        /// The other.
+        other: String,
+    },
     /// `User` cannot be become.
     #[error(transparent)]
     User(#[from] UserError),
@@ -103,6 +111,9 @@ pub enum StartError {
     /// The cache directory.
     #[error("CacheDirectory: {0}")]
     Cache(#[from] DirError),
+    /// A directory that is there and cannot be used.
+    #[error(transparent)]
+    Directory(DirError),
     /// ServerDNSResolvConfFile cannot be read.
     #[error(
         "{0}; set ServerDNSAllowBrokenConfig 1 to start all the same, without being an exit until \
@@ -139,7 +150,10 @@ impl StartError {
     #[must_use]
     pub fn in_tors_words(&self) -> Option<&'static str> {
         match self {
-            Self::Listen(_) | Self::LocalPort(_) => {
+            Self::User(UserError::NotFound(_)) => Some(
+                "Failed to parse/validate config: Problem with User value. See logs for details.",
+            ),
+            Self::Listen(_) | Self::LocalPort(_) | Self::SamePort { .. } => {
                 Some("Failed to parse/validate config: Failed to bind one of the listener ports.")
             }
             _ => None,
@@ -157,9 +171,7 @@ pub fn run(options: Options, context: Context) -> Result<(), StartError> {
 }
 
 fn start(options: Options, context: Context) -> Result<Relay, StartError> {
-    if !options.is_relay() && !options.is_client() {
-        return Err(StartError::NothingToDo);
-    }
+    super::check(&options)?;
     crate::process::machine::keep_pages_small();
     let mut rng: StdRng = rand::make_rng();
     let max_connections =
