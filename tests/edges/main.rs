@@ -14,4 +14,5 @@ mod private_network {
     mod ends;
     mod names;
     mod ports;
+    mod proxies;
 }

@@ -7,6 +7,8 @@ use std::time::{Duration, SystemTime};
 
 pub use tor_netdoc::types::relay_flags::{RelayFlag, RelayFlags};
 
+use weft_proxy::Route;
+
 use crate::authority::Authority;
 use crate::bandwidth::Totals;
 use crate::consensus::Consensus;
@@ -29,8 +31,8 @@ pub struct Options {
     pub assume_reachable: bool,
     /// DirCache: fetch and serve what clients ask for.
     pub dir_cache: bool,
-    /// Local address to connect from (OutboundBindAddress).
-    pub bind: Option<IpAddr>,
+    /// How directories are connected to (OutboundBindAddress, Socks5Proxy and its like).
+    pub route: Route,
     /// Observation shorter than this is not published (TestingMinTimeToReportBandwidth; one day,
     /// zero in testing networks).
     pub min_time_to_report_bandwidth: Duration,
@@ -52,7 +54,7 @@ impl Options {
             testing,
             assume_reachable: false,
             dir_cache: false,
-            bind: None,
+            route: Route::default(),
             min_time_to_report_bandwidth: Duration::from_secs(if testing { 0 } else { 86_400 }),
             consensus_initial_delay: Duration::ZERO,
             max_stall: Duration::from_secs(if testing { 30 } else { 300 }),

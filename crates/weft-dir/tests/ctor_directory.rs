@@ -87,7 +87,8 @@ fn ask(address: SocketAddr, path: &str, since: Option<SystemTime>) -> Response {
     };
     let limits = Limits::with_stall(Duration::from_secs(30));
     let clock = SystemClock::default();
-    let fetched = http::fetch(address, None, &request, limits, &clock);
+    let route = http::Route::default();
+    let fetched = http::fetch(address, &route, &request, limits, &clock);
     runtime.block_on(fetched).unwrap()
 }
 

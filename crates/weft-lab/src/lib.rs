@@ -22,6 +22,7 @@ pub mod machine;
 pub mod network;
 pub mod ports;
 pub mod process;
+pub mod proxy;
 pub mod roles;
 pub mod stats;
 pub mod surf;

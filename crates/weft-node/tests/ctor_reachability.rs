@@ -30,7 +30,7 @@ fn probe(via: Contact, own: Contact) -> Probe {
         own_rsa: own.rsa,
         own_ed25519: Some(own.ed25519),
         own_ntor: own.ntor,
-        bind: None,
+        route: weft_proxy::Route::default(),
         timeout: PATIENCE,
     }
 }
@@ -93,7 +93,7 @@ fn a_relay_that_listens_is_found_reachable() {
     let mut probe = probe(via, own);
     run(&probe).unwrap();
     // Again, now that the one has a link to the other, and from an address of our choice.
-    probe.bind = Some(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2)));
+    probe.route.bind = Some(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2)));
     run(&probe).unwrap();
     // C tor answers an onionskin for a key that it does not have, too, but with nonsense.
     probe.own_ntor[5] ^= 1;
@@ -212,7 +212,7 @@ fn what_is_no_relay_cannot_be_asked() {
 fn addresses_that_cannot_be_used_are_named() {
     let own = nobody(silence());
     let mut probe = probe(nobody(silence()), own);
-    probe.bind = Some("192.0.2.1".parse().unwrap());
+    probe.route.bind = Some("192.0.2.1".parse().unwrap());
     let error = fail(&probe, &["192.0.2.1", "OutboundBindAddress"]);
     assert!(matches!(error, ProbeError::Bind { .. }), "{error:?}");
     assert!(!error.is_verdict());

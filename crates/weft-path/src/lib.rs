@@ -28,6 +28,7 @@ mod guard;
 mod nodes;
 mod options;
 mod path;
+mod reachable;
 mod relays;
 mod selector;
 #[cfg(test)]
@@ -39,6 +40,7 @@ pub use guard::{GuardInfo, GuardStatus, GuardTicket, GuardUse, Outcome, Suspicio
 pub use nodes::{NodeSet, NodeSetError, RelayName};
 pub use options::{PathBiasOptions, PathBiasSet, PathOptions};
 pub use path::{ExitWanted, Hop, Path, PathError, TargetPort, Usage};
+pub use reachable::{AddressRule, Reachable};
 pub use relays::Relays;
 pub use selector::Selector;
 pub use timeout::{BuildTimes, BuildTimesOptions, CbtParams};

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::countries::Countries;
 use crate::nodes::NodeSet;
+use crate::reachable::Reachable;
 
 /// Options of path selection, as torrc names them. [`Default`] has C tor's defaults.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,10 +36,8 @@ pub struct PathOptions {
     pub num_primary_guards: Option<usize>,
     /// `GuardLifetime`, at least a day.
     pub guard_lifetime: Option<Duration>,
-    /// `ClientUseIPv4` and `ClientUseIPv6`: guards have an address of such a family.
-    pub use_ipv4: bool,
-    /// See `use_ipv4`.
-    pub use_ipv6: bool,
+    /// `ReachableORAddresses`, `ClientUseIPv4` and the like: guards have such an address.
+    pub reachable: Reachable,
     /// The RSA identity of the relay that this process is, too: never in its own paths.
     pub own_identity: Option<[u8; 20]>,
     /// `PathBias…`, where torrc says something.
@@ -65,8 +64,7 @@ impl Default for PathOptions {
             num_directory_guards: None,
             num_primary_guards: None,
             guard_lifetime: None,
-            use_ipv4: true,
-            use_ipv6: true,
+            reachable: Reachable::default(),
             own_identity: None,
             path_bias_set: PathBiasSet::default(),
             path_bias: PathBiasOptions::default(),

@@ -66,13 +66,6 @@ impl Row {
         }
     }
 
-    pub(crate) fn has_address_of(&self, v4: bool, v6: bool) -> bool {
-        self.hop
-            .addrs
-            .iter()
-            .any(|addr| if addr.is_ipv4() { v4 } else { v6 })
-    }
-
     fn in_subnet_of(&self, other: &Row) -> bool {
         let bits = |ip: IpAddr| if ip.is_ipv4() { SUBNET_V4 } else { SUBNET_V6 };
         self.hop.addrs.iter().any(|a| {

@@ -2,10 +2,10 @@
 
 use std::future::Future;
 use std::io;
-use std::net::IpAddr;
 use std::pin::Pin;
 
 use tokio::io::{AsyncRead, AsyncWrite};
+use weft_proxy::Route;
 
 use super::options::DirServer;
 
@@ -66,15 +66,15 @@ pub trait DirStreams: Send + Sync + 'static {
 
 /// Plain TCP to the DirPorts of [`DirSource::Server`]s: what relays use toward authorities, and
 /// tests. Has no guards.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct PlainStreams {
-    /// Local address to connect from.
-    pub bind: Option<IpAddr>,
+    /// How directories are connected to.
+    pub route: Route,
 }
 
 impl DirStreams for PlainStreams {
     fn open(&self, source: DirSource) -> OpenFuture<'_> {
-        let bind = self.bind;
+        let route = self.route.clone();
         Box::pin(async move {
             let DirSource::Server(server) = source else {
                 return Err(io::Error::other("there are no guards without circuits"));
@@ -83,7 +83,7 @@ impl DirStreams for PlainStreams {
                 return Err(io::Error::other("it has no DirPort"));
             };
             Ok(DirConnection {
-                io: Box::new(crate::http::connect(address, bind).await?),
+                io: Box::new(crate::http::connect(address, &route).await?),
                 name: server.nickname,
                 token: 0,
             })

@@ -13,11 +13,12 @@
 mod message;
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
+pub use weft_proxy::Route;
 
 use crate::clock::Clock;
 
@@ -100,10 +101,10 @@ pub enum HttpError {
     Decompression(io::Error),
 }
 
-/// Connects to `server` (from `bind`, if given), asks, and reads the answer.
+/// Connects to `server`, asks, and reads the answer.
 pub async fn fetch(
     server: SocketAddr,
-    bind: Option<IpAddr>,
+    route: &Route,
     request: &Request,
     limits: Limits,
     clock: &dyn Clock,
@@ -118,10 +119,12 @@ pub async fn fetch(
             after: limits.connect,
         };
         let mut stream = within(clock, limits.connect, late, async {
-            connect(server, bind).await.map_err(|source| HttpError::Io {
-                action: "connect",
-                source,
-            })
+            connect(server, route)
+                .await
+                .map_err(|source| HttpError::Io {
+                    action: "connect",
+                    source,
+                })
         })
         .await?;
         exchange(&mut stream, Some(server), request, limits, clock).await
@@ -129,17 +132,41 @@ pub async fn fetch(
     .await
 }
 
-/// Connects to `server`, from `bind` if that is given and of the same family.
-pub(crate) async fn connect(server: SocketAddr, bind: Option<IpAddr>) -> io::Result<TcpStream> {
-    let socket = if server.is_ipv4() {
+/// Connects to `server`, through the route's proxy if it has one and never without it.
+pub(crate) async fn connect(server: SocketAddr, route: &Route) -> io::Result<TcpStream> {
+    let to = route.first(server);
+    let socket = if to.is_ipv4() {
         TcpSocket::new_v4()
     } else {
         TcpSocket::new_v6()
     }?;
-    if let Some(bind) = bind.filter(|bind| bind.is_ipv4() == server.is_ipv4()) {
-        socket.bind(SocketAddr::new(bind, 0))?;
+    if let Some(from) = route.source(server) {
+        socket.bind(SocketAddr::new(from, 0))?;
     }
-    socket.connect(server).await
+    let mut stream = socket.connect(to).await?;
+    if let Some(request) = route.request(server).map_err(io::Error::other)? {
+        ask_proxy(&mut stream, request).await?;
+    }
+    Ok(stream)
+}
+
+/// Asks a proxy for a connection; the caller limits the time.
+async fn ask_proxy(stream: &mut TcpStream, mut request: weft_proxy::Request) -> io::Result<()> {
+    let mut answer = [0; 512];
+    loop {
+        stream.write_all(request.output()).await?;
+        request.sent(request.output().len());
+        if request.is_connected() {
+            return Ok(());
+        }
+        let count = stream.read(&mut answer).await?;
+        if count == 0 {
+            let why = "the proxy closed the connection";
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, why));
+        }
+        let received = answer.get(..count).unwrap_or_default();
+        request.receive(received).map_err(io::Error::other)?;
+    }
 }
 
 /// Sends `request` to `host`, if that has an address, over `stream` and reads the answer.

@@ -5,6 +5,7 @@ use super::*;
 use crate::clock::ManualClock;
 use proptest::prelude::*;
 use std::io::Write;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -58,6 +59,58 @@ async fn an_answer_is_read_with_the_headers_that_matter() {
         response.date,
         Some(SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_222_863))
     );
+}
+
+/// Asks for a document through a proxy that waits for this request and gives this answer.
+async fn through_a_proxy(
+    wanted: &'static [u8],
+    answer: &'static [u8],
+) -> Result<Response, HttpError> {
+    let proxy = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addr = proxy.local_addr().unwrap();
+    let serve = async move {
+        let (mut stream, _) = proxy.accept().await.unwrap();
+        let mut request = vec![0; wanted.len()];
+        stream.read_exact(&mut request).await.unwrap();
+        assert_eq!(request, wanted);
+        stream.write_all(answer).await.unwrap();
+        // The directory's request follows a connection alone.
+        let mut request = Vec::new();
+        if stream.read_buf(&mut request).await.unwrap_or(0) > 0 {
+            assert!(request.starts_with(b"GET /x HTTP/1.0\r\n"));
+            let body = b"HTTP/1.0 200 OK\r\n\r\nbody";
+            stream.write_all(body).await.unwrap();
+        }
+    };
+    let route = Route {
+        bind: None,
+        proxy: Some(Arc::new(weft_proxy::Proxy {
+            addr,
+            protocol: weft_proxy::Protocol::Socks4,
+        })),
+    };
+    let clock = ManualClock::new(SystemTime::UNIX_EPOCH);
+    let limits = Limits::with_stall(Duration::from_secs(30));
+    let request = get("/x");
+    let asked = fetch(HOST, &route, &request, limits, &clock);
+    tokio::join!(asked, serve).0
+}
+
+#[tokio::test]
+async fn a_directory_is_asked_through_the_proxy_or_not_at_all() {
+    let wanted: &[u8] = &[4, 1, 0x1b, 0x58, 127, 0, 0, 1, 0];
+    let response = through_a_proxy(wanted, &[0, 90, 0, 0, 0, 0, 0, 0]).await;
+    assert_eq!(response.unwrap().body, b"body");
+    for (answer, words) in [
+        (&[0, 91, 0, 0, 0, 0, 0, 0][..], "refused"),
+        (b"SSH-2.0-x\r\n", "is not SOCKS4"),
+    ] {
+        let error = through_a_proxy(wanted, answer)
+            .await
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains(words), "{error}");
+    }
 }
 
 #[tokio::test]

@@ -50,13 +50,13 @@ impl DirectoryTask {
         let Some(authority) = self.options.authorities.get(index).cloned() else {
             return;
         };
-        let (clock, bind) = (self.clock.clone(), self.options.bind);
+        let (clock, route) = (self.clock.clone(), self.options.route.clone());
         let limits = Limits::with_stall(self.options.max_stall);
         let mut stop = self.stop.subscribe();
         self.requests.spawn(async move {
             let sent = clock.wall();
             let result = tokio::select! {
-                result = http::fetch(authority.dir_addr, bind, &request, limits, &*clock) => result,
+                result = http::fetch(authority.dir_addr, &route, &request, limits, &*clock) => result,
                 Ok(_) = stop.wait_for(|stop| *stop) => Err(HttpError::Unreachable),
             };
             Finished {

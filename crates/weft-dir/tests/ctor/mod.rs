@@ -190,7 +190,7 @@ impl CTor {
         runtime
             .block_on(http::fetch(
                 self.authority.dir_addr,
-                None,
+                &http::Route::default(),
                 &request,
                 limits,
                 &SystemClock::default(),

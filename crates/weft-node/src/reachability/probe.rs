@@ -5,8 +5,8 @@
 //! CREATE_FAST to that relay, then EXTEND2 with our address, identities and ntor onion key
 //! (tor-spec 5.1, 5.3). Only we can answer that onionskin.
 
-use std::io;
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::io::{self, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use rand::CryptoRng;
@@ -19,6 +19,7 @@ use weft_cell::{Cell, ChanCmd, RelayCmd};
 use weft_core::handshake::Role;
 use weft_crypto::circuit::OriginCircuit;
 use weft_crypto::handshake::{fast, ntor};
+use weft_proxy::Route;
 
 use super::error::{LinkFault, ProbeError, Step};
 use super::link::Link;
@@ -42,8 +43,8 @@ pub struct Probe {
     pub own_ed25519: Option<[u8; 32]>,
     /// Our current ntor onion key.
     pub own_ntor: [u8; 32],
-    /// Source address of the connection to `via` (OutboundBindAddress).
-    pub bind: Option<IpAddr>,
+    /// How `via` is connected to (OutboundBindAddress, Socks5Proxy and its like).
+    pub route: Route,
     /// How long all of it may take; a minute is what C tor gives a link.
     pub timeout: Duration,
 }
@@ -70,7 +71,7 @@ impl Probe {
         let extend2 = self.extend2(&onionskin)?;
 
         let session = LinkTls::client()?.connect(rng)?;
-        let socket = self.connect(timeout)?;
+        let socket = self.connect(deadline, timeout)?;
         let mut link = Link::new(socket, session, deadline);
         link.tls_handshake()
             .map_err(|source| self.via_failed(Step::Tls, source))?;
@@ -126,28 +127,34 @@ impl Probe {
     }
 
     /// A TCP connection to the relay.
-    fn connect(&self, timeout: Duration) -> Result<TcpStream, ProbeError> {
+    fn connect(&self, deadline: Instant, timeout: Duration) -> Result<TcpStream, ProbeError> {
         let failed = |source: io::Error| ProbeError::Connect {
             via: self.via,
             source,
         };
+        let to = self.route.first(self.via);
         let kind = Type::STREAM;
-        let socket = Socket::new(Domain::for_address(self.via), kind, Some(Protocol::TCP))
-            .map_err(failed)?;
-        if let Some(bind) = self.bind {
+        let socket =
+            Socket::new(Domain::for_address(to), kind, Some(Protocol::TCP)).map_err(failed)?;
+        if let Some(bind) = self.route.source(self.via) {
             socket
                 .bind(&SocketAddr::new(bind, 0).into())
                 .map_err(|source| ProbeError::Bind {
                     bind,
-                    via: self.via,
+                    via: to,
                     source,
                 })?;
         }
         socket
-            .connect_timeout(&self.via.into(), timeout)
+            .connect_timeout(&to.into(), timeout)
             .and_then(|()| socket.set_tcp_nodelay(true))
             .map_err(failed)?;
-        Ok(socket.into())
+        let mut socket: TcpStream = socket.into();
+        let request = self.route.request(self.via).map_err(io::Error::other);
+        if let Some(request) = request.map_err(failed)? {
+            ask_proxy(&mut socket, request, deadline).map_err(failed)?;
+        }
+        Ok(socket)
     }
 
     /// Whether it was us who answered the onionskin.
@@ -192,6 +199,34 @@ impl Probe {
             source,
         }
     }
+}
+
+/// Asks a proxy for a connection.
+fn ask_proxy(
+    socket: &mut TcpStream,
+    mut request: weft_proxy::Request,
+    deadline: Instant,
+) -> io::Result<()> {
+    let mut answer = [0; 512];
+    while !request.is_connected() {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            let why = "the proxy did not answer in time";
+            return Err(io::Error::new(io::ErrorKind::TimedOut, why));
+        }
+        socket.set_read_timeout(Some(left))?;
+        socket.set_write_timeout(Some(left))?;
+        socket.write_all(request.output())?;
+        request.sent(request.output().len());
+        let count = socket.read(&mut answer)?;
+        if count == 0 {
+            let why = "the proxy closed the connection";
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, why));
+        }
+        let received = answer.get(..count).unwrap_or_default();
+        request.receive(received).map_err(io::Error::other)?;
+    }
+    Ok(())
 }
 
 /// A random circuit id with the bit that says that the link's initiator chose it (tor-spec 5.1.1).

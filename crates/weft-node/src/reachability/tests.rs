@@ -225,7 +225,7 @@ fn probe_through<T: Send + 'static>(
         own_rsa: *keys.rsa_identity(),
         own_ed25519: Some(*keys.ed_identity()),
         own_ntor: keys.current_public(),
-        bind: None,
+        route: weft_proxy::Route::default(),
         timeout: PATIENCE,
     };
     (probe, relay)

@@ -62,6 +62,7 @@ impl Relay {
                     socket: socket.into(),
                     peer,
                     role: Role::Responder,
+                    proxy: None,
                 };
                 self.tell(thread.0, ToThread::Adopt(Box::new(adopt)));
             }
@@ -79,20 +80,33 @@ impl Relay {
         role: Role,
         now: Instant,
     ) {
+        let failed = ToController::LinkClosed {
+            connection,
+            reason: DestroyReason::CONNECTFAILED,
+        };
         if self.options.network.disabled {
-            let reason = DestroyReason::CONNECTFAILED;
-            let closed = ToController::LinkClosed { connection, reason };
-            return self.controller.handle(closed, now);
+            return self.controller.handle(failed, now);
         }
-        let from = self.options.network.outbound_bind.for_relay(addr.ip());
+        // Guards are chosen by the same rules. This is for whatever else asks for a connection.
+        if !self.options.is_relay() && !self.options.paths.reachable.allows(addr) {
+            tracing::info!(
+                "Not connecting to {}, which ReachableAddresses or ClientUseIPv4 and ClientUseIPv6 \
+                 rule out",
+                safe(addr)
+            );
+            return self.controller.handle(failed, now);
+        }
+        let route = self.options.network.route(addr);
+        let (to, from) = (route.first(addr), route.source(addr));
         let constrained = self.options.resources.constrained_sock_size;
-        match listeners::connect(addr, from, constrained) {
+        match listeners::connect(to, from, constrained) {
             Ok(socket) => {
                 let adopt = Adopt {
                     id: connection,
                     socket,
                     peer: addr,
                     role,
+                    proxy: route.proxy,
                 };
                 self.tell(thread.0, ToThread::Adopt(Box::new(adopt)));
             }
@@ -100,10 +114,8 @@ impl Relay {
                 // Without an address to bind to, this only happens when every port is in use.
                 let exhausted = error.kind() == io::ErrorKind::AddrNotAvailable;
                 self.metrics.ports_exhausted += u64::from(exhausted && from.is_none());
-                tracing::info!("Could not connect to {}: {error}", safe(addr));
-                let reason = DestroyReason::CONNECTFAILED;
-                let closed = ToController::LinkClosed { connection, reason };
-                self.controller.handle(closed, now);
+                tracing::info!("Could not connect to {}: {error}", safe(to));
+                self.controller.handle(failed, now);
             }
         }
     }

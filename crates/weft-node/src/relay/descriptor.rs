@@ -1,6 +1,6 @@
 //! What the relay says about itself, and to whom.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use tor_llcrypto::pk::curve25519;
@@ -123,11 +123,10 @@ pub(super) fn directory_options(options: &Options) -> DirectoryOptions {
         publish: options.directory.publish,
         assume_reachable: options.directory.assume_reachable,
         dir_cache: options.directory.cache,
-        // Directories are asked from where relays are; their addresses are IPv4.
-        bind: options
+        // The addresses of directories are IPv4.
+        route: options
             .network
-            .outbound_bind
-            .for_relay(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
+            .route(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0))),
         min_time_to_report_bandwidth: testing.min_time_to_report_bandwidth,
         consensus_initial_delay: testing.server_consensus_download_initial_delay,
         max_stall: testing.dir_connection_max_stall,
@@ -182,7 +181,7 @@ mod tests {
     fn directories_follow_torrc() {
         let told = |torrc: &str| directory_options(&options(&format!("{RELAY}{torrc}")));
         let plain = told("");
-        assert!(plain.publish && !plain.assume_reachable && plain.bind.is_none());
+        assert!(plain.publish && !plain.assume_reachable && plain.route.bind.is_none());
         assert_eq!(plain.max_stall, Duration::from_secs(300));
         assert_eq!(
             plain.authorities.len(),
@@ -191,7 +190,7 @@ mod tests {
         );
         assert!(!told("PublishServerDescriptor 0\n").publish);
         assert!(told("AssumeReachable 1\n").assume_reachable);
-        let bind = |torrc| told(torrc).bind.map(|addr| addr.to_string());
+        let bind = |torrc| told(torrc).route.bind.map(|addr| addr.to_string());
         let any = "OutboundBindAddress 192.0.2.1\nOutboundBindAddress [2001:db8::1]\n";
         assert_eq!(bind(any).as_deref(), Some("192.0.2.1"));
         let or = format!("{any}OutboundBindAddressOR 192.0.2.2\n");

@@ -109,6 +109,10 @@ impl Relay {
             return Err(error);
         }
         let was_disabled = self.options.network.disabled;
+        // Connections of before went another way. A relay keeps those of others' circuits.
+        let other_way = !new.is_relay()
+            && (new.network.proxy != self.options.network.proxy
+                || new.paths.reachable != self.options.paths.reachable);
         self.options = new;
         self.start_client_late();
         for change in changes {
@@ -126,6 +130,8 @@ impl Relay {
         self.reload_client();
         if self.options.network.disabled && !was_disabled {
             tell_disabled();
+            self.controller.close_all_connections();
+        } else if other_way {
             self.controller.close_all_connections();
         }
         self.reload_control();

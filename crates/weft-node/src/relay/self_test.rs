@@ -93,7 +93,7 @@ impl Relay {
             own_rsa: self.params.own_rsa,
             own_ed25519: self.names_ed25519().then_some(self.params.own_ed25519),
             own_ntor,
-            bind: self.options.network.outbound_bind.for_relay(via.addr.ip()),
+            route: self.options.network.route(via.addr),
             timeout: PROBE_TIMEOUT,
         };
         let mut rng = {

@@ -6,8 +6,9 @@ use std::time::Instant;
 use weft_cell::reason::DestroyReason;
 use weft_core::handshake::{ErrorClass, HANDSHAKE_TIMEOUT, HandshakeError};
 use weft_core::manager::LinkError;
+use weft_proxy::ProxyError;
 
-use super::connection::{Connection, Phase, WriteError};
+use super::connection::{Connection, Phase, Proxying, WriteError};
 use super::{ConnectionThread, ThreadParams};
 use crate::logging::safe;
 use crate::tls::LinkTlsError;
@@ -35,7 +36,7 @@ impl ConnectionThread {
                     CloseReason::Handshake(error) if error.class() == ErrorClass::WrongIdentity => {
                         DestroyReason::OR_IDENTITY
                     }
-                    CloseReason::Io(_) | CloseReason::HandshakeTimeout => {
+                    CloseReason::Io(_) | CloseReason::Proxy(_) | CloseReason::HandshakeTimeout => {
                         DestroyReason::CONNECTFAILED
                     }
                     _ => DestroyReason::CHANNEL_CLOSED,
@@ -53,6 +54,20 @@ impl ConnectionThread {
         now: Instant,
     ) {
         let (id, peer) = (connection.id, safe(connection.peer));
+        if let Phase::Handshake(shaking) = &connection.phase
+            && let Some(Proxying { proxy, .. }) = &shaking.proxy
+        {
+            if !matches!(reason, CloseReason::Told)
+                && let Some(more) = self.quiet_proxy.check(now)
+            {
+                let (kind, at) = (proxy.protocol.name(), safe(proxy.addr));
+                tracing::warn!(
+                    "The {kind} proxy at {at} gave no connection to {peer}: {reason}. Weft does not \
+                     connect without it: make sure that it runs and may be used{more}"
+                );
+            }
+            return;
+        }
         match reason {
             CloseReason::Handshake(error)
                 if matches!(
@@ -89,6 +104,8 @@ pub(super) enum CloseReason {
     Ended,
     #[error("{0}")]
     Io(#[from] io::Error),
+    #[error("{0}")]
+    Proxy(#[from] ProxyError),
     #[error("{0}")]
     Tls(#[from] LinkTlsError),
     #[error("{0}")]

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::io::{self, Read as _, Write as _};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Instant;
 
 use mio::net::TcpStream;
@@ -12,6 +13,7 @@ use weft_core::cells::Empties;
 use weft_core::handshake::LinkHandshake;
 use weft_core::manager::{LinkError, LocalConnectionManager};
 use weft_core::scheduler::LinkKey;
+use weft_proxy::{Proxy, ProxyError};
 
 use super::closing::CloseReason;
 use super::limit::Allowance;
@@ -45,6 +47,8 @@ pub(super) enum Phase {
 /// A connection whose handshakes go on.
 #[derive(Debug)]
 pub(super) struct Shaking {
+    /// The proxy that has not connected yet; TLS begins when it has.
+    pub(super) proxy: Option<Proxying>,
     /// TLS.
     pub(super) session: LinkSession,
     /// What goes on inside TLS.
@@ -55,9 +59,35 @@ pub(super) struct Shaking {
     empty_records: usize,
 }
 
+/// A proxy that is asked for a connection.
+#[derive(Debug)]
+pub(super) struct Proxying {
+    /// Which.
+    pub(super) proxy: Arc<Proxy>,
+    /// How far that is.
+    pub(super) request: weft_proxy::Request,
+}
+
+impl Proxying {
+    /// Begins to ask for a connection to `peer`.
+    ///
+    /// # Errors
+    ///
+    /// The proxy's protocol cannot express it.
+    pub(super) fn new(proxy: Arc<Proxy>, peer: SocketAddr) -> Result<Self, ProxyError> {
+        let request = weft_proxy::Request::new(&proxy.protocol, peer)?;
+        Ok(Self { proxy, request })
+    }
+}
+
 impl Shaking {
-    pub(super) fn new(session: LinkSession, handshake: LinkHandshake) -> Self {
+    pub(super) fn new(
+        proxy: Option<Proxying>,
+        session: LinkSession,
+        handshake: LinkHandshake,
+    ) -> Self {
         Shaking {
+            proxy,
             session,
             handshake,
             bytes: 0,
@@ -243,6 +273,25 @@ impl Connection {
         Ok(())
     }
 
+    /// Gives the proxy's answer to the request that waits for it; `None`: none does.
+    ///
+    /// # Errors
+    ///
+    /// It does not connect, or the socket failed.
+    pub(super) fn receive_from_proxy(&mut self, bytes: &[u8]) -> Option<Result<(), CloseReason>> {
+        let Phase::Handshake(shaking) = &mut self.phase else {
+            return None;
+        };
+        let request = &mut shaking.proxy.as_mut()?.request;
+        if let Err(error) = request.receive(bytes) {
+            return Some(Err(error.into()));
+        }
+        if request.is_connected() {
+            shaking.proxy = None;
+        }
+        Some(self.flush_handshake().map_err(CloseReason::from))
+    }
+
     /// Writes what the handshake has to say.
     ///
     /// # Errors
@@ -252,6 +301,12 @@ impl Connection {
         let Phase::Handshake(shaking) = &mut self.phase else {
             return Ok(());
         };
+        if let Some(Proxying { request, .. }) = &mut shaking.proxy {
+            let count = send(&mut self.socket, request.output())?;
+            request.sent(count);
+            self.writable = request.output().is_empty();
+            return Ok(());
+        }
         let tls = shaking.session.tls();
         while tls.wants_write() {
             match tls.write_tls(&mut self.socket) {

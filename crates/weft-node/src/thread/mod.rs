@@ -58,6 +58,7 @@ use weft_core::load::Load;
 use weft_core::manager::{Expiry, LocalConnectionManager, RelayParams};
 use weft_core::message::{FromController, RingDepths, ToController};
 use weft_core::scheduler::LinkKey;
+use weft_proxy::Proxy;
 use weft_sync::lease::Lease;
 
 use crate::logging::RateLimit;
@@ -92,6 +93,8 @@ pub struct Adopt {
     pub peer: SocketAddr,
     /// Who must be there, if we opened it.
     pub role: Role,
+    /// The proxy that the socket leads to, which is to connect to `peer`.
+    pub proxy: Option<Arc<Proxy>>,
 }
 
 /// What a connection thread starts with.
@@ -198,6 +201,8 @@ pub struct ConnectionThread {
     rng: StdRng,
     /// Log lines about peers that fail.
     quiet: RateLimit,
+    /// Log lines about a proxy that gives no connection.
+    quiet_proxy: RateLimit,
     /// Log lines about peers that break the protocol.
     quiet_protocol: RateLimit,
     /// Log lines about peers that break it on a circuit.
@@ -258,6 +263,7 @@ impl ConnectionThread {
             spent: Vec::new(),
             rng,
             quiet: RateLimit::new(Duration::from_secs(60)),
+            quiet_proxy: RateLimit::new(Duration::from_secs(60)),
             quiet_protocol: RateLimit::new(Duration::from_secs(60)),
             quiet_circuits: RateLimit::new(Duration::from_secs(60)),
             stopping: false,

@@ -10,9 +10,10 @@ use weft_cell::reason::DestroyReason;
 use weft_core::handshake::{HANDSHAKE_TIMEOUT, LinkHandshake, PeerIdentity, Role};
 
 use super::closing::CloseReason;
-use super::connection::{Connection, Phase, Shaking};
+use super::connection::{Connection, Phase, Proxying, Shaking};
 use super::limit::{Allowance, Direction};
 use super::{Adopt, ConnectionThread, TICK};
+use crate::logging::safe;
 use crate::tls::records::{self, Content};
 
 /// Bytes read from one socket in one turn: enough for large TLS batches, small enough for
@@ -29,8 +30,18 @@ impl ConnectionThread {
             socket,
             peer,
             role,
+            proxy,
         } = adopt;
         let initiated = matches!(role, Role::Initiator { .. });
+        let proxy = match proxy.map(|proxy| Proxying::new(proxy, peer)).transpose() {
+            Ok(proxy) => proxy,
+            Err(error) => {
+                tracing::info!("Could not connect to {}: {error}", safe(peer));
+                self.manager
+                    .connection_failed(id, DestroyReason::CONNECTFAILED);
+                return;
+            }
+        };
         let session = if initiated {
             self.tls.connect(&mut self.rng)
         } else {
@@ -74,7 +85,7 @@ impl ConnectionThread {
             peer,
             socket,
             allowance: Allowance::new(peer.ip(), &self.params, now),
-            phase: Phase::Handshake(Box::new(Shaking::new(session, handshake))),
+            phase: Phase::Handshake(Box::new(Shaking::new(proxy, session, handshake))),
             initiated,
             readable: false,
             writable: false,
@@ -213,6 +224,10 @@ impl ConnectionThread {
         let mut ended = read.ended;
         let mut rest = scratch.get_mut(..read.filled).unwrap_or_default();
         while let Some(connection) = self.connections.get_mut(token) {
+            if let Some(taken) = connection.receive_from_proxy(rest) {
+                taken?;
+                break;
+            }
             let shaking = matches!(connection.phase, Phase::Handshake(_));
             let length = match records::whole(rest) {
                 Ok(Some(length)) => length,

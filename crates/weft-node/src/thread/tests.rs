@@ -80,6 +80,7 @@ impl Bench {
             socket: accepted,
             peer,
             role: Role::Responder,
+            proxy: None,
         })));
         self.main.flush();
         self.turn();

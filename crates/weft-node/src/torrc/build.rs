@@ -9,6 +9,7 @@
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::address::parse_address;
@@ -30,6 +31,7 @@ use super::paths;
 use super::policy::{ExitPolicy, PolicySettings};
 use super::ports::{OrPort, parse_metrics_port};
 use super::private_authority::authority_options;
+use super::proxies;
 use super::report::Report;
 use super::settings::Settings;
 use super::validate::validate;
@@ -315,6 +317,7 @@ impl Build<'_> {
     fn network(&mut self, or_ports: Vec<OrPort>) -> NetworkOptions {
         NetworkOptions {
             disabled: self.settings.flag("DisableNetwork"),
+            proxy: proxies::proxy(self.settings, self.host, self.report).map(Arc::new),
             or_ports,
             addresses: self
                 .texts("Address")

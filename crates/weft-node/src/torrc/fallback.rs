@@ -109,21 +109,18 @@ impl Options {
             identity: of.fingerprint.into(),
             v3_ident: of.v3ident.map(Into::into),
         });
-        let asked = authorities
-            .filter(|of| of.is_v3())
-            .map(|of| DirServer {
-                nickname: name(of),
-                rsa: of.fingerprint.into(),
-                ed25519: None,
-                or_addrs: (of.or_address().map(SocketAddr::V4))
-                    .into_iter()
-                    .chain(of.ipv6.map(SocketAddr::V6))
-                    .collect(),
-                dir_addr: Some(SocketAddr::V4(of.dir_address)),
-                weight: of.weight * AUTHORITY_RATE,
-                authority: true,
-            })
-            .filter(|of| !of.or_addrs.is_empty());
+        let asked = authorities.filter(|of| of.is_v3()).map(|of| DirServer {
+            nickname: name(of),
+            rsa: of.fingerprint.into(),
+            ed25519: None,
+            or_addrs: (of.or_address().map(SocketAddr::V4))
+                .into_iter()
+                .chain(of.ipv6.map(SocketAddr::V6))
+                .collect(),
+            dir_addr: Some(SocketAddr::V4(of.dir_address)),
+            weight: of.weight * AUTHORITY_RATE,
+            authority: true,
+        });
         let fallbacks = self.directory.fallbacks.iter().map(|of| DirServer {
             nickname: of.or_address.to_string(),
             rsa: of.fingerprint.into(),
@@ -136,13 +133,19 @@ impl Options {
             weight: of.weight,
             authority: false,
         });
+        // Those that the client can connect to, each by the address that it prefers.
+        let reachable = |mut of: DirServer| {
+            of.or_addrs = vec![self.paths.reachable.choose(&of.or_addrs)?];
+            Some(of)
+        };
+        let servers = fallbacks.chain(asked).filter_map(reachable).collect();
         ClientOptions {
             disabled: self.network.disabled,
             paths_needed: self.directory.paths_needed,
             max_stall: self.testing.dir_connection_max_stall,
             ..ClientOptions::new(
                 votes.collect(),
-                fallbacks.chain(asked).collect(),
+                servers,
                 Some(self.files.cache_directory.clone()),
                 self.testing.network,
             )

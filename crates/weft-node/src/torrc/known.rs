@@ -730,10 +730,7 @@ pub static KNOWN: [Known; 458] = [
     known("ClientOnly", Kind::Bool, Some("0")).supported(),
     known("ClientPreferIPv6DirPort", Kind::AutoBool, Some("auto"))
         .harmless("it has no effect in C tor either"),
-    known("ClientPreferIPv6ORPort", Kind::AutoBool, Some("auto")).lost(
-        &["0", "auto"],
-        "guards will NOT be reached by IPv6 rather than IPv4",
-    ),
+    known("ClientPreferIPv6ORPort", Kind::AutoBool, Some("auto")).supported(),
     known("ClientRejectInternalAddresses", Kind::Bool, Some("1")).supported(),
     known("ClientTransportPlugin", Kind::Lines, None)
         .harmless("only bridges use pluggable transports, and bridges are refused"),
@@ -889,8 +886,7 @@ pub static KNOWN: [Known; 458] = [
     known("FamilyKeyDirectory", Kind::Path, None)
         .immutable()
         .harmless("it only describes FamilyId, which has a warning of its own"),
-    known("FascistFirewall", Kind::Bool, Some("0"))
-        .refused(&["0"], "connections would go to any address and port"),
+    known("FascistFirewall", Kind::Bool, Some("0")).supported(),
     obsolete("FastFirstHopPK"),
     known("FetchDirInfoEarly", Kind::Bool, Some("0"))
         .harmless("Weft downloads what it needs by a schedule of its own"),
@@ -905,7 +901,7 @@ pub static KNOWN: [Known; 458] = [
     known("FetchUselessDescriptors", Kind::Bool, Some("0"))
         .harmless("Weft downloads what it needs by a schedule of its own"),
     obsolete("FetchV2Networkstatus"),
-    known("FirewallPorts", Kind::Csv, Some("")).harmless("it only describes FascistFirewall"),
+    known("FirewallPorts", Kind::Csv, Some("")).supported(),
     known("GeoIPExcludeUnknown", Kind::AutoBool, Some("auto")).supported(),
     known("GeoIPFile", Kind::Path, Some("/usr/share/tor/geoip")).supported(),
     known("GeoIPv6File", Kind::Path, Some("/usr/share/tor/geoip6")).supported(),
@@ -1041,10 +1037,10 @@ pub static KNOWN: [Known; 458] = [
                        (HTTPSProxy, which takes all connections to relays and \
                        directories, is supported)",
     ),
-    known("HTTPProxyAuthenticator", Kind::Text, None).harmless("it only describes a proxy"),
-    known("HTTPSProxy", Kind::Text, None)
-        .refused(&[], "connections would NOT go through this proxy"),
-    known("HTTPSProxyAuthenticator", Kind::Text, None).harmless("it only describes a proxy"),
+    known("HTTPProxyAuthenticator", Kind::Text, None)
+        .harmless("it only describes HTTPProxy, which is refused"),
+    known("HTTPSProxy", Kind::Text, None).supported(),
+    known("HTTPSProxyAuthenticator", Kind::Text, None).supported(),
     known("HTTPTunnelPort", Kind::LinesOf("HTTPTunnelPortLines"), None).supported(),
     known("HTTPTunnelPortLines", Kind::LinesVirtual, None).supported(),
     known("IPv6Exit", Kind::Bool, Some("0")).supported(),
@@ -1169,12 +1165,9 @@ pub static KNOWN: [Known; 458] = [
                    theirs are kept",
     ),
     known("PublishServerDescriptor", Kind::Csv, Some("1")).supported(),
-    known("ReachableAddresses", Kind::Lines, None)
-        .refused(&[], "connections would go to other addresses, too"),
-    known("ReachableDirAddresses", Kind::Lines, None)
-        .refused(&[], "connections would go to other addresses, too"),
-    known("ReachableORAddresses", Kind::Lines, None)
-        .refused(&[], "connections would go to other addresses, too"),
+    known("ReachableAddresses", Kind::Lines, None).supported(),
+    known("ReachableDirAddresses", Kind::Lines, None).supported(),
+    known("ReachableORAddresses", Kind::Lines, None).supported(),
     known("RecommendedClientVersions", Kind::Lines, None)
         .harmless("an authority of a private network recommends no versions"),
     obsolete("RecommendedPackages"),
@@ -1234,12 +1227,10 @@ pub static KNOWN: [Known; 458] = [
         .lost(&[], "the pluggable transport will NOT be started"),
     known("ShutdownWaitLength", Kind::Seconds, Some("30 seconds")).supported(),
     known("SigningKeyLifetime", Kind::Seconds, Some("30 days")).supported(),
-    known("Socks4Proxy", Kind::Text, None)
-        .refused(&[], "connections would NOT go through this proxy"),
-    known("Socks5Proxy", Kind::Text, None)
-        .refused(&[], "connections would NOT go through this proxy"),
-    known("Socks5ProxyPassword", Kind::Text, None).harmless("it only describes a proxy"),
-    known("Socks5ProxyUsername", Kind::Text, None).harmless("it only describes a proxy"),
+    known("Socks4Proxy", Kind::Text, None).supported(),
+    known("Socks5Proxy", Kind::Text, None).supported(),
+    known("Socks5ProxyPassword", Kind::Text, None).supported(),
+    known("Socks5ProxyUsername", Kind::Text, None).supported(),
     obsolete("SocksListenAddress"),
     known("SocksPolicy", Kind::Lines, None).supported(),
     known("SocksPort", Kind::LinesOf("SocksPortLines"), None).supported(),

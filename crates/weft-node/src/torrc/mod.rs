@@ -37,6 +37,8 @@ mod paths;
 pub mod policy;
 pub mod ports;
 mod private_authority;
+mod proxies;
+mod reachable;
 pub mod reload;
 pub mod report;
 pub mod settings;

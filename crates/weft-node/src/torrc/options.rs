@@ -3,11 +3,13 @@
 //! Rates are bytes per second, amounts bytes, times [`Duration`]s. Where C tor has `auto` or 0 mean
 //! "let the consensus or the machine decide", the field is an `Option` and `None` says that.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use weft_path::{BuildTimesOptions, PathOptions};
+use weft_proxy::{Proxy, Route};
 
 use super::access::AccessPolicy;
 use super::authority::DirAuthority;
@@ -106,6 +108,9 @@ pub struct FileOptions {
 pub struct NetworkOptions {
     /// `DisableNetwork`: nothing but control ports is opened, and no connection made.
     pub disabled: bool,
+    /// `Socks4Proxy`, `Socks5Proxy` or `HTTPSProxy`: connections to relays and directories go
+    /// through it.
+    pub proxy: Option<Arc<Proxy>>,
     /// `ORPort`, ready to bind and to advertise. Empty: this node is no relay.
     pub or_ports: Vec<OrPort>,
     /// `Address`: the relay's own addresses or host names, as the operator gave them. Empty: to be
@@ -168,6 +173,18 @@ impl OutboundBind {
             let v6 = pair.v6.map(IpAddr::V6);
             pair.v4.map(IpAddr::V4).into_iter().chain(v6)
         })
+    }
+}
+
+impl NetworkOptions {
+    /// How a connection to this relay or directory is opened.
+    #[must_use]
+    pub fn route(&self, to: SocketAddr) -> Route {
+        let first = self.proxy.as_ref().map_or(to, |proxy| proxy.addr);
+        Route {
+            bind: self.outbound_bind.for_relay(first.ip()),
+            proxy: self.proxy.clone(),
+        }
     }
 }
 

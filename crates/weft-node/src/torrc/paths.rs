@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use weft_path::{BuildTimesOptions, NodeSet, PathBiasOptions, PathBiasSet, PathOptions};
 
+use super::reachable::reachable;
 use super::report::Report;
 use super::settings::Settings;
 
@@ -63,8 +64,7 @@ pub(super) fn path_options(settings: &Settings, report: &mut Report) -> PathOpti
         num_directory_guards: count("NumDirectoryGuards", settings),
         num_primary_guards: count("NumPrimaryGuards", settings),
         guard_lifetime: seconds("GuardLifetime", settings),
-        use_ipv4: settings.flag("ClientUseIPv4"),
-        use_ipv6: settings.flag("ClientUseIPv6"),
+        reachable: reachable(settings, report),
         own_identity: None,
         path_bias: path_bias_set.over(&PathBiasOptions::default()),
         path_bias_set,
@@ -189,7 +189,7 @@ mod tests {
         assert!(paths.entry_nodes.is_some() && paths.node_families.len() == 2);
         assert_eq!(paths.exclude_nodes.to_string(), "c");
         assert_eq!(paths.exclude_exit_nodes.to_string(), "d");
-        assert!(!paths.enforce_distinct_subnets && paths.use_ipv4 && !paths.use_ipv6);
+        assert!(!paths.enforce_distinct_subnets && paths.reachable.ipv4 && !paths.reachable.ipv6);
         assert_eq!(paths.long_lived_ports, [22, 443]);
         assert_eq!(
             (

@@ -320,6 +320,20 @@ impl Settings {
         }
     }
 
+    /// Fills in the one line of a list that another option stands for.
+    pub(super) fn correct_line(&mut self, name: &str, value: String) {
+        if let Some(index) = known::index_of(name)
+            && let Some(known) = KNOWN.get(index)
+        {
+            let line = ListLine {
+                name: known.name,
+                value,
+                origin: Origin::whole("the defaults"),
+            };
+            self.put(index, Value::Lines(vec![line]));
+        }
+    }
+
     /// Replaces a text that validation filled in.
     pub(super) fn correct_text(&mut self, name: &str, text: &str) {
         if let Some(index) = known::index_of(name) {

@@ -17,6 +17,7 @@ use super::known::{Harm, KNOWN, Kind, Known, Support};
 use super::options::MIN_MEM_IN_QUEUES;
 use super::policy::parse_rules;
 use super::ports::{OrPort, parse_or_ports, parse_target};
+use super::reachable::convert_firewall;
 use super::report::{Origin, Report};
 use super::settings::Settings;
 use super::value::Value;
@@ -74,6 +75,7 @@ pub(super) fn validate(settings: &mut Settings, host: &Host, report: &mut Report
     check.bandwidth(is_relay);
     check.resources(is_relay);
     check.relay_modes(is_relay);
+    convert_firewall(check.settings, check.report);
     check.padding(is_relay);
     check.publishing();
     check.scheduling();

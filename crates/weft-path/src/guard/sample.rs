@@ -43,8 +43,7 @@ impl Env<'_> {
                 .as_ref()
                 .is_none_or(|set| set.contains(relay))
             && self.options.own_identity.as_ref() != Some(relay.rsa)
-            && row
-                .is_none_or(|row| row.has_address_of(self.options.use_ipv4, self.options.use_ipv6))
+            && row.is_none_or(|row| self.options.reachable.choose(&row.hop.addrs).is_some())
     }
 
     fn allows_row(&self, row: &Row) -> bool {

@@ -394,7 +394,7 @@ impl Pick<'_> {
         }
         let fits = |index: usize, row: &Row| {
             self.is_allowed(row)
-                && row.has_address_of(self.options.use_ipv4, self.options.use_ipv6)
+                && self.options.reachable.choose(&row.hop.addrs).is_some()
                 && self
                     .options
                     .entry_nodes
@@ -443,10 +443,8 @@ impl Pick<'_> {
             .collect();
         if let Some(first) = hops.first_mut() {
             // The one that we connect to ourselves.
-            let (v4, v6) = (self.options.use_ipv4, self.options.use_ipv6);
-            first
-                .addrs
-                .retain(|addr| if addr.is_ipv4() { v4 } else { v6 });
+            let chosen = self.options.reachable.choose(&first.addrs);
+            first.addrs = chosen.into_iter().collect();
         }
         Path { hops, guard }
     }

@@ -8,8 +8,8 @@ use rand_chacha::ChaCha12Rng;
 
 use crate::testing::{TestNet, TestRelay, assert_in_proportion, ed25519, id_of, now, rsa, secs};
 use crate::{
-    ExitWanted, NodeSet, Outcome, Path, PathError, PathOptions, RelayName, Selector, TargetPort,
-    Usage,
+    AddressRule, ExitWanted, NodeSet, Outcome, Path, PathError, PathOptions, Reachable, RelayName,
+    Selector, TargetPort, Usage,
 };
 
 fn rng(seed: u64) -> ChaCha12Rng {
@@ -381,27 +381,77 @@ fn guards_are_reached_by_families_of_addresses_that_are_allowed() {
     for relay in &mut net.relays[..5] {
         relay.addr_v6 = Some(format!("[2001:db8:{}::1]:9001", relay.id));
     }
-    for (use_ipv4, use_ipv6, count) in [(true, false, 1), (false, true, 1), (true, true, 2)] {
+    for (ipv4, ipv6, prefer_ipv6, by_ipv4) in [
+        (true, false, false, true),
+        (false, true, false, false),
+        (true, true, false, true),
+        (true, true, true, false),
+    ] {
         let options = PathOptions {
-            use_ipv4,
-            use_ipv6,
+            reachable: Reachable {
+                ipv4,
+                ipv6,
+                prefer_ipv6,
+                rules: None,
+            },
             entry_nodes: Some(set("relay1")),
             ..PathOptions::default()
         };
         let mut selector = selector(&net, options, 21);
         let path = selector.path(&web(), now(), &mut rng(22)).unwrap();
         let addrs = &path.hops[0].addrs;
-        assert_eq!(addrs.len(), count);
-        assert_eq!(addrs[0].is_ipv4(), use_ipv4);
+        assert_eq!(addrs.len(), 1);
+        assert_eq!(addrs[0].is_ipv4(), by_ipv4);
     }
     let options = PathOptions {
-        use_ipv4: false,
+        reachable: Reachable {
+            ipv4: false,
+            ..Reachable::default()
+        },
         ..PathOptions::default()
     };
     let mut selector = selector(&net, options, 23);
     for _ in 0..20 {
         let path = selector.path(&web(), now(), &mut rng(24)).unwrap();
         assert!(id_of(&path.hops[0].rsa) < 5);
+    }
+}
+
+#[test]
+fn guards_that_cannot_be_reached_are_not_chosen_with_guards_or_without() {
+    let mut net = TestNet::alike(40);
+    for relay in &mut net.relays[..5] {
+        relay.addr_v6 = Some(format!("[2001:db8:{}::1]:9001", relay.id));
+    }
+    // By IPv6, and there to these networks alone.
+    let rules = (0..3).map(|id| AddressRule {
+        accept: true,
+        network: format!("2001:db8:{id}::").parse().unwrap(),
+        bits: 48,
+        ports: 9001..=9001,
+    });
+    for use_entry_guards in [true, false] {
+        let options = PathOptions {
+            use_entry_guards,
+            // Their IPv6 addresses are in one.
+            enforce_distinct_subnets: false,
+            reachable: Reachable {
+                rules: Some(rules.clone().collect()),
+                ..Reachable::default()
+            },
+            ..PathOptions::default()
+        };
+        let mut selector = selector(&net, options.clone(), 25);
+        for usage in [web(), Usage::Directory] {
+            for turn in 0..20 {
+                let path = selector.path(&usage, now(), &mut rng(turn)).unwrap();
+                let first = &path.hops[0];
+                assert!(id_of(&first.rsa) < 3, "{usage:?} {first:?}");
+                assert!(first.addrs.len() == 1 && options.reachable.allows(first.addrs[0]));
+                // What others connect to keeps all its addresses.
+                assert!(path.hops[1..].iter().all(|hop| !hop.addrs.is_empty()));
+            }
+        }
     }
 }
 
