@@ -111,10 +111,14 @@ struct Client {
 impl Client {
     /// A link that is open on both sides.
     fn open(bench: &mut Bench) -> Self {
+        Self::open_with(&LinkTls::client().unwrap(), bench)
+    }
+
+    fn open_with(tls: &LinkTls, bench: &mut Bench) -> Self {
         let mut rng = ChaCha12Rng::seed_from_u64(2);
         let socket = bench.connect();
         let peer = socket.peer_addr().unwrap().ip();
-        let mut session = LinkTls::client().unwrap().connect(&mut rng).unwrap();
+        let mut session = tls.connect(&mut rng).unwrap();
         session.tls().set_buffer_limit(None);
         let role = Role::Initiator {
             expected_rsa: None,
@@ -335,4 +339,39 @@ fn what_nobody_owns_is_found() {
     let _lost = bench.thread.connections.remove(token);
     let broken = bench.thread.audit().unwrap_err();
     assert_eq!(broken, "only connections are known");
+}
+
+#[test]
+fn a_link_whose_keys_cannot_be_renewed_is_reported_once_as_worn() {
+    for (tls, times) in [
+        (LinkTls::client().unwrap(), 0),
+        (LinkTls::tls12_client().unwrap(), 1),
+    ] {
+        let mut bench = Bench::new();
+        let mut client = Client::open_with(&tls, &mut bench);
+        for (_, connection) in &mut bench.thread.connections {
+            let Phase::Open(_, records) = &mut connection.phase else {
+                panic!("the link is not open");
+            };
+            // The handshake took a few of these, and 20 are a fifth.
+            records.limit_keys(100);
+        }
+        let mut worn = 0;
+        for sent in 0..40 {
+            client.send(Cell::new(0, ChanCmd::PADDING).as_bytes());
+            for _ in 0..10 {
+                bench.turn();
+            }
+            let now = Instant::now();
+            bench.thread.tick(now);
+            bench.thread.tell(now);
+            worn += std::iter::from_fn(|| bench.main.from.pop())
+                .filter(|message| {
+                    matches!(message, ToController::LinkWorn { connection } if *connection == FIRST)
+                })
+                .count();
+            assert!(sent > 3 || worn == 0, "after {sent} records");
+        }
+        assert_eq!(worn, times);
+    }
 }

@@ -27,7 +27,10 @@ use rustls::crypto::aws_lc_rs::{cipher_suite, kx_group};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
 use rustls::server::NoServerSessionStorage;
 use rustls::version::{TLS12, TLS13};
-use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection, Side};
+use rustls::{
+    ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection, Side,
+    SupportedProtocolVersion,
+};
 use thiserror::Error;
 use tor_cert_x509::TlsKeyAndCert;
 use tor_llcrypto::pk::ed25519::{Ed25519PublicKey, Ed25519SigningKey};
@@ -106,7 +109,16 @@ impl LinkTls {
     /// For a client, which opens links and proves nothing.
     pub fn client() -> Result<Self, LinkTlsError> {
         Ok(Self {
-            client: Arc::new(client_config()?),
+            client: Arc::new(client_config(&[&TLS13, &TLS12])?),
+            relay: None,
+        })
+    }
+
+    /// A client that speaks TLS 1.2 alone.
+    #[cfg(test)]
+    pub(crate) fn tls12_client() -> Result<Self, LinkTlsError> {
+        Ok(Self {
+            client: Arc::new(client_config(&[&TLS12])?),
             relay: None,
         })
     }
@@ -182,7 +194,7 @@ impl LinkKey {
         let link = TlsKeyAndCert::create(&mut rng, now, &issuer, &subject)?;
         Ok(Self {
             server: Arc::new(server_config(&link)?),
-            client: Arc::new(client_config()?),
+            client: Arc::new(client_config(&[&TLS13, &TLS12])?),
             certificate_sha256: *link.link_cert_sha256(),
         })
     }
@@ -338,11 +350,13 @@ fn server_config(link: &TlsKeyAndCert) -> Result<ServerConfig, LinkTlsError> {
 }
 
 /// An initiator's configuration: any certificate, no resumption.
-fn client_config() -> Result<ClientConfig, LinkTlsError> {
+fn client_config(
+    versions: &[&'static SupportedProtocolVersion],
+) -> Result<ClientConfig, LinkTlsError> {
     let provider = provider();
     let verifier = AnyCertificate::new(provider.signature_verification_algorithms);
     let mut config = ClientConfig::builder_with_provider(provider)
-        .with_protocol_versions(&[&TLS13, &TLS12])?
+        .with_protocol_versions(versions)?
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(verifier))
         .with_no_client_auth();

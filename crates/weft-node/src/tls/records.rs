@@ -354,6 +354,13 @@ impl Records {
         })
     }
 
+    /// Lets no more records than these go under the keys in use.
+    #[cfg(test)]
+    pub(crate) fn limit_keys(&mut self, most: u64) {
+        self.tx.most = most;
+        self.rx.most = most;
+    }
+
     /// Appends a record to `wire` with these pieces of application data, at most [`MAX_PLAINTEXT`]
     /// bytes in all. New keys go before it when they are due.
     ///

@@ -9,7 +9,7 @@ use rand::SeedableRng as _;
 use rand_chacha::ChaCha12Rng;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
-use rustls::{CertificateError, HandshakeKind, ProtocolVersion, SupportedProtocolVersion};
+use rustls::{CertificateError, HandshakeKind, ProtocolVersion};
 use weft_core::handshake::{
     AuthField, CertError, CertKind, EphemeralKeys, HandshakeError, LinkHandshake, PeerIdentity,
     Role,
@@ -146,15 +146,7 @@ fn link(initiator: &mut End, responder: &mut End) -> Result<(), HandshakeError> 
 
 /// A client configuration that speaks one version of TLS.
 fn only(version: &'static SupportedProtocolVersion) -> Arc<ClientConfig> {
-    let provider = provider();
-    let verifier = AnyCertificate::new(provider.signature_verification_algorithms);
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_protocol_versions(&[version])
-        .unwrap()
-        .dangerous()
-        .with_custom_certificate_verifier(Arc::new(verifier))
-        .with_no_client_auth();
-    Arc::new(config)
+    Arc::new(client_config(&[version]).unwrap())
 }
 
 #[test]
