@@ -2,21 +2,22 @@
 //! microdescriptors, its own descriptor, over HTTP/1.0 (dir-spec 4, 6; C tor dircache.c).
 //!
 //! Clients come by BEGIN_DIR streams of circuits, each of which is one end of a socket pair here,
-//! or by the DirPort. Everything is bounded: streams at once, in all and from one address; bytes
+//! or by the DirPort. Everything is bounded: streams at once, shared by the hops that they come by; bytes
 //! and time of a request; time without progress of an answer.
 
 mod answer;
 mod documents;
+mod places;
 mod request;
 
-use std::collections::HashMap;
 use std::io;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpListener;
+use weft_share::PreviousHop;
 
 use crate::clock::Clock;
 
@@ -24,12 +25,11 @@ pub use answer::Answer;
 pub use documents::CachedDocuments;
 pub use request::{Accepts, MAX_HEAD, Parsed, Request, parse};
 
-/// Streams at once.
-const MAX_STREAMS: usize = 1024;
-/// The same from one address: that of a client or of the relay that the stream comes by.
-const MAX_FROM_ONE: usize = 256;
-/// Time for a request.
-const REQUEST_TIME: Duration = Duration::from_secs(60);
+use places::{Place, Places};
+
+/// Time for a request. It follows its BEGIN_DIR at once, or after one answer of the circuit's: on slow
+/// circuits that is some seconds.
+const REQUEST_TIME: Duration = Duration::from_secs(10);
 /// Time without progress of an answer.
 const STALL: Duration = Duration::from_secs(60);
 /// Time for all of a stream.
@@ -52,57 +52,7 @@ pub struct CacheServer {
     /// Time.
     clock: Arc<dyn Clock>,
     /// Streams that are open.
-    open: Arc<Mutex<Open>>,
-}
-
-/// Streams that are open.
-#[derive(Debug, Default)]
-struct Open {
-    /// In all.
-    total: usize,
-    /// By address.
-    by_peer: HashMap<IpAddr, usize>,
-}
-
-/// A place among the streams that may be open.
-struct Place {
-    /// Where it is counted.
-    open: Arc<Mutex<Open>>,
-    /// Whose it is.
-    peer: IpAddr,
-}
-
-impl Place {
-    /// A place for a stream of `peer`; `None`: there are too many.
-    fn take(open: &Arc<Mutex<Open>>, peer: IpAddr) -> Option<Self> {
-        let mut counts = open.lock().unwrap_or_else(PoisonError::into_inner);
-        if counts.total >= MAX_STREAMS {
-            return None;
-        }
-        let of_peer = counts.by_peer.entry(peer).or_default();
-        if *of_peer >= MAX_FROM_ONE {
-            return None;
-        }
-        *of_peer += 1;
-        counts.total += 1;
-        Some(Self {
-            open: open.clone(),
-            peer,
-        })
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let mut counts = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        counts.total = counts.total.saturating_sub(1);
-        if let Some(of_peer) = counts.by_peer.get_mut(&self.peer) {
-            *of_peer = of_peer.saturating_sub(1);
-            if *of_peer == 0 {
-                counts.by_peer.remove(&self.peer);
-            }
-        }
-    }
+    places: Arc<Places>,
 }
 
 impl CacheServer {
@@ -111,7 +61,7 @@ impl CacheServer {
         Self {
             documents,
             clock,
-            open: Arc::default(),
+            places: Arc::default(),
         }
     }
 
@@ -121,16 +71,25 @@ impl CacheServer {
             match listener.accept().await {
                 Ok((stream, peer)) => {
                     let server = self.clone();
-                    tokio::spawn(async move { server.serve(stream, peer.ip()).await });
+                    tokio::spawn(async move {
+                        let hop = PreviousHop::at(peer.ip());
+                        server.serve(stream, peer.ip(), hop).await;
+                    });
                 }
                 Err(_) => self.clock.sleep(ACCEPT_PAUSE).await,
             }
         }
     }
 
-    /// Answers one request of `peer`; returns when the stream is done with.
-    pub async fn serve(&self, mut stream: impl AsyncRead + AsyncWrite + Unpin, peer: IpAddr) {
-        let Some(place) = Place::take(&self.open, peer) else {
+    /// Answers one request of `peer`, which came by `hop`; returns when the stream is done with, or has
+    /// to give its place to one of another hop.
+    pub async fn serve(
+        &self,
+        mut stream: impl AsyncRead + AsyncWrite + Unpin,
+        peer: IpAddr,
+        hop: PreviousHop,
+    ) {
+        let Some((place, lost)) = self.places.take(hop) else {
             // A few hundred bytes always fit into the socket's buffer: nothing is waited for.
             let busy = Answer::short(503, "Directory busy, try again later", self.clock.wall());
             let _ =
@@ -139,8 +98,9 @@ impl CacheServer {
         };
         tokio::select! {
             // A peer that goes away or takes too long has lost nothing but its own answer.
-            _ = self.exchange(&mut stream, peer) => {}
+            _ = self.exchange(&mut stream, peer, &place) => {}
             () = self.clock.sleep(TOTAL) => {}
+            _ = lost => {}
         }
         drop(place);
     }
@@ -150,12 +110,14 @@ impl CacheServer {
         &self,
         stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
         peer: IpAddr,
+        place: &Place,
     ) -> io::Result<()> {
         let asked = tokio::select! {
             biased;
             asked = read_request(stream) => asked?,
             () = self.clock.sleep(REQUEST_TIME) => return Ok(()),
         };
+        place.prove();
         let now = self.clock.wall();
         let answer = match asked {
             None => return Ok(()),

@@ -16,9 +16,14 @@ fn server() -> (CacheServer, Arc<ManualClock>) {
 
 /// A stream that the server serves, and its end.
 fn open(server: &CacheServer, peer: IpAddr) -> (DuplexStream, tokio::task::JoinHandle<()>) {
+    open_by(server, PreviousHop::at(peer))
+}
+
+/// The same, by a hop.
+fn open_by(server: &CacheServer, hop: PreviousHop) -> (DuplexStream, tokio::task::JoinHandle<()>) {
     let (ours, theirs) = tokio::io::duplex(1024);
     let server = server.clone();
-    let task = tokio::spawn(async move { server.serve(theirs, peer).await });
+    let task = tokio::spawn(async move { server.serve(theirs, PEER, hop).await });
     (ours, task)
 }
 
@@ -45,7 +50,7 @@ async fn a_request_is_answered_however_it_is_cut() {
         assert!(answer.starts_with("HTTP/1.0 200 OK\r\n"), "{answer}");
         assert!(answer.ends_with("Disallow: /\r\n"), "{answer}");
         task.await.unwrap();
-        assert_eq!(server.open.lock().unwrap().total, 0);
+        assert_eq!(server.places.len(), 0);
     }
 }
 
@@ -97,30 +102,74 @@ async fn one_that_does_not_read_is_given_up() {
     assert!(answer(stream).await.len() <= 1024);
 }
 
-#[tokio::test]
-async fn too_many_streams_from_one_address_are_refused_and_others_are_not() {
-    let (server, _) = server();
-    let mut held = Vec::new();
-    for _ in 0..MAX_FROM_ONE {
-        held.push(open(&server, PEER));
+/// Lets every task do what it can.
+async fn settle() {
+    for _ in 0..50 {
+        tokio::task::yield_now().await;
     }
-    tokio::task::yield_now().await;
-    let (stream, _) = open(&server, PEER);
-    let refused = answer(stream).await;
-    assert!(
-        refused.starts_with("HTTP/1.0 503 Directory busy, try again later\r\n"),
-        "{refused}"
-    );
-    let (mut stream, _) = open(&server, "203.0.113.8".parse().unwrap());
+}
+
+fn relay(number: u8) -> PreviousHop {
+    PreviousHop::Relay([number; 20])
+}
+
+/// A request by this hop, and its answer.
+async fn ask(server: &CacheServer, hop: PreviousHop) -> String {
+    let (mut stream, _) = open_by(server, hop);
     let request = b"GET /tor/robots.txt HTTP/1.0\r\n\r\n";
     stream.write_all(request).await.unwrap();
-    assert!(answer(stream).await.starts_with("HTTP/1.0 200 OK"));
+    answer(stream).await
+}
 
-    // Those that go away make room.
+#[tokio::test]
+async fn silent_streams_by_four_hops_do_not_keep_others_from_a_directory() {
+    let (server, _) = server();
+    let mut held = Vec::new();
+    for number in 0..4 * 300 {
+        held.push(open_by(&server, relay(number as u8 % 4)));
+        settle().await;
+    }
+    assert_eq!(server.places.len(), places::MAX_STREAMS);
+    assert_eq!(
+        held.iter().filter(|(_, task)| task.is_finished()).count(),
+        176
+    );
+    // Clients of their own address, those that come by other hops, and even by the same.
+    for hop in [PreviousHop::at(PEER), relay(9), relay(1)] {
+        let answer = ask(&server, hop).await;
+        assert!(answer.starts_with("HTTP/1.0 200 OK"), "{answer}");
+    }
+    // Nothing is left of those that went.
     for (stream, task) in held {
         drop(stream);
         task.await.unwrap();
     }
-    let counts = server.open.lock().unwrap();
-    assert_eq!((counts.total, counts.by_peer.len()), (0, 0));
+    assert_eq!(server.places.len(), 0);
+}
+
+#[tokio::test]
+async fn a_stream_that_has_asked_is_not_ended_for_those_that_have_not() {
+    let (server, _) = server();
+    server.documents.with_microdescs(|store| {
+        let text = format!("onion-key\n{}", "x".repeat(20_000));
+        store.add([1; 32], &text, now());
+    });
+    let (mut stream, task) = open_by(&server, relay(1));
+    let path = crate::microdesc::path(&[[1; 32]]);
+    let path = path.strip_suffix(".z").unwrap();
+    let request = format!("GET {path} HTTP/1.0\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    settle().await;
+    let mut held = Vec::new();
+    // By as many hops as there are places, and by its own.
+    for number in 0..3_000_u32 {
+        let mut hop = [7; 20];
+        hop[..4].copy_from_slice(&number.to_be_bytes());
+        held.push(open_by(&server, PreviousHop::Relay(hop)));
+        held.push(open_by(&server, relay(1)));
+        tokio::task::yield_now().await;
+    }
+    settle().await;
+    assert!(!task.is_finished());
+    assert!(answer(stream).await.len() > 20_000);
 }

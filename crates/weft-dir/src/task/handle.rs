@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use tokio::sync::mpsc;
+use weft_share::PreviousHop;
 
 use super::{Config, DirectoryTask, EventSink};
 use crate::cache_server::CacheServer;
@@ -22,8 +23,8 @@ const INCOMING: usize = 256;
 /// What there is to serve.
 #[derive(Debug)]
 enum Incoming {
-    /// The other end of a BEGIN_DIR stream, and the address that it comes from.
-    Stream(UnixStream, IpAddr),
+    /// The other end of a BEGIN_DIR stream, the address that it comes from, and the hop.
+    Stream(UnixStream, IpAddr, PreviousHop),
     /// A DirPort.
     Listener(TcpListener),
 }
@@ -73,10 +74,10 @@ impl DirectoryHandle {
         self.commands.try_send(command).map_err(|_| NotTaken)
     }
 
-    /// Serves the directory on `stream`, which came from `peer`: one request, one answer. False:
-    /// too many wait; the stream is closed.
-    pub fn serve(&self, stream: UnixStream, peer: IpAddr) -> bool {
-        let incoming = Incoming::Stream(stream, peer);
+    /// Serves the directory on `stream`, which came from `peer` by `hop`: one request, one answer.
+    /// False: too many wait; the stream is closed.
+    pub fn serve(&self, stream: UnixStream, peer: IpAddr, hop: PreviousHop) -> bool {
+        let incoming = Incoming::Stream(stream, peer, hop);
         self.incoming.try_send(incoming).is_ok()
     }
 
@@ -103,12 +104,12 @@ async fn serve_all(server: CacheServer, mut incoming: mpsc::Receiver<Incoming>) 
         let server = server.clone();
         // A socket that cannot be made ready is closed, which its other end notices.
         match incoming {
-            Incoming::Stream(stream, peer) => {
+            Incoming::Stream(stream, peer, hop) => {
                 let stream = stream
                     .set_nonblocking(true)
                     .and_then(|()| tokio::net::UnixStream::from_std(stream));
                 if let Ok(stream) = stream {
-                    tokio::spawn(async move { server.serve(stream, peer).await });
+                    tokio::spawn(async move { server.serve(stream, peer, hop).await });
                 }
             }
             Incoming::Listener(listener) => {

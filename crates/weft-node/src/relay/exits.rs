@@ -275,6 +275,7 @@ impl Relay {
     fn begin_dir(&mut self, at: StreamAt, connection: ConnectionId) {
         let (_, addr) = self.controller.peer_of(connection);
         let from = addr.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+        let hop = self.controller.previous_hop(connection);
         // An authority answers itself: it has more than a cache, and has it first.
         let serve = |theirs| match (&self.authority, &self.directory) {
             (Some(authority), _) => {
@@ -282,7 +283,7 @@ impl Relay {
                 true
             }
             (None, Some(directory)) if self.options.directory.cache => {
-                directory.serve(theirs, from)
+                directory.serve(theirs, from, hop)
             }
             (None, _) => false,
         };

@@ -1,0 +1,65 @@
+//! Streams that are open at once, by the hops that they come by.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::oneshot;
+use weft_share::{PreviousHop, Shares, Ticket};
+
+/// Streams at once. A hop that is alone may have all of them; past that, the one with most loses a
+/// stream that has not sent its request, or else its oldest.
+pub(super) const MAX_STREAMS: usize = 1024;
+
+/// Open streams; dropping a stream's sender ends it.
+type Open = Shares<PreviousHop, (), oneshot::Sender<()>>;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    open: Mutex<Open>,
+}
+
+/// A place among the streams that may be open.
+pub(super) struct Place {
+    places: Arc<Places>,
+    ticket: Ticket,
+}
+
+impl Places {
+    fn open(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Streams that are open.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.open().len()
+    }
+
+    /// A place for a stream that came by this hop, and what resolves when it has to give it up.
+    /// `None`: there is none.
+    pub(super) fn take(
+        self: &Arc<Self>,
+        hop: PreviousHop,
+    ) -> Option<(Place, oneshot::Receiver<()>)> {
+        let (stays, lost) = oneshot::channel();
+        let admitted = self.open().admit(hop, (), MAX_STREAMS, stays).ok()?;
+        let place = Place {
+            places: self.clone(),
+            ticket: admitted.ticket,
+        };
+        Some((place, lost))
+    }
+}
+
+impl Place {
+    /// The stream has sent its request.
+    pub(super) fn prove(&self) {
+        self.places.open().prove(self.ticket);
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.places.open().release(self.ticket);
+    }
+}
