@@ -19,7 +19,7 @@ pub struct ExitCounts {
     pub ports_exhausted: u64,
     /// Connections that could not be opened for want of files or memory.
     pub resources_exhausted: u64,
-    /// Streams that could not wait for an answer because too many did.
+    /// Streams that gave way to those of other circuits, because too many waited for answers.
     pub look_ups_refused: u64,
     /// Streams whose name was known.
     pub cache_hits: u64,

@@ -13,10 +13,11 @@ mod counts;
 pub mod dns;
 mod hijack;
 mod name;
+mod names;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{HashSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,8 +28,9 @@ use weft_cell::reason::EndReason;
 use weft_cell::stream_msg::{
     Answer as ResolvedAnswer, AnswerKind, Begin, BeginFlags, End, Resolve, Resolved,
 };
-use weft_core::address::{HalfAddr, StreamAddr};
+use weft_core::address::StreamAddr;
 use weft_core::edge::StreamAt;
+use weft_share::PreviousHop;
 
 use crate::torrc::ExitPolicy;
 
@@ -39,14 +41,10 @@ pub use name::reverse_name;
 use cache::{Cache, Known, clip_ttl};
 use hijack::Hijack;
 use name::Target;
+use names::{Names, Order};
 
-/// Names that may be asked about at once (C tor's resolver: 8192).
-pub const MAX_LOOK_UPS: usize = 8192;
-/// Streams that may wait for answers at once.
-const MAX_WAITING: usize = 1 << 16;
-/// Streams of one circuit that may wait for answers at once, so that one client cannot have all of
-/// [`MAX_WAITING`].
-const MAX_WAITING_OF_CIRCUIT: u32 = 512;
+/// Names that are asked about at once, at most.
+pub const MAX_ASKING: usize = 2048;
 /// Nothing waits for an answer for longer than this (dns.c, RESOLVE_MAX_TIMEOUT). The DNS thread
 /// gives up long before.
 const MAX_WAIT: Duration = Duration::from_secs(300);
@@ -100,7 +98,7 @@ pub enum Kind {
 }
 
 /// Why a name is asked about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Asked {
     /// A stream waits.
     Stream,
@@ -111,7 +109,7 @@ pub enum Asked {
 }
 
 /// A question for name servers.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Query {
     /// The name, in lower case, without a dot at the end.
     pub name: Arc<[u8]>,
@@ -144,6 +142,8 @@ pub struct DnsAnswer {
 pub enum ExitAction {
     /// Ask name servers; [`Exits::answered`] takes the answer.
     LookUp(Query),
+    /// Ask no more: another question has its place. An answer may come all the same.
+    Cancel(Query),
     /// Connect to this address. Where that cannot even begin, END says [`connect::end_reason`].
     Connect {
         /// For which stream.
@@ -193,16 +193,6 @@ impl Waiter {
     }
 }
 
-/// A name that name servers are being asked about.
-#[derive(Debug)]
-struct LookUp {
-    since: Instant,
-    known: Known,
-    /// What is still to come.
-    missing: Vec<Kind>,
-    waiters: BTreeMap<StreamAddr, Waiter>,
-}
-
 /// See the module.
 #[derive(Debug)]
 pub struct Exits {
@@ -210,11 +200,8 @@ pub struct Exits {
     /// Addresses of relays' ORPorts.
     relays: HashSet<SocketAddr>,
     cache: Cache,
-    look_ups: HashMap<Arc<[u8]>, LookUp>,
-    /// Streams that wait, and for which name.
-    waiting: HashMap<StreamAddr, Arc<[u8]>>,
-    /// How many wait, by circuit.
-    waiting_of: HashMap<HalfAddr, u32>,
+    /// Names that are not known yet, and the streams that wait for them.
+    names: Names,
     hijack: Hijack,
     /// The name servers' configuration could not be read.
     unconfigured: bool,
@@ -235,9 +222,7 @@ impl Exits {
             settings,
             relays: HashSet::new(),
             cache: Cache::default(),
-            look_ups: HashMap::new(),
-            waiting: HashMap::new(),
-            waiting_of: HashMap::new(),
+            names: Names::new(MAX_ASKING),
             hijack: Hijack::default(),
             unconfigured: false,
             hibernating: false,
@@ -283,6 +268,12 @@ impl Exits {
         }
     }
 
+    /// Names that name servers can be asked about at once.
+    pub fn set_at_once(&mut self, at_once: usize) {
+        self.names.set_at_once(at_once.min(MAX_ASKING));
+        self.obey_names();
+    }
+
     /// The relay is about to end: no new streams.
     pub fn set_hibernating(&mut self, hibernating: bool) {
         self.hibernating = hibernating;
@@ -310,7 +301,7 @@ impl Exits {
     pub fn counts(&self) -> ExitCounts {
         let mut counts = self.counts.clone();
         counts.cached = self.cache.len();
-        counts.waiting = self.waiting.len();
+        counts.waiting = self.names.waiting();
         counts
     }
 
@@ -331,25 +322,7 @@ impl Exits {
     ///
     /// What does not fit.
     pub fn audit(&self) -> Result<(), String> {
-        let mut of: HashMap<HalfAddr, u32> = HashMap::new();
-        for stream in self.waiting.keys() {
-            *of.entry(stream.half).or_default() += 1;
-        }
-        let mut waiters = 0;
-        for (name, look_up) in &self.look_ups {
-            waiters += look_up.waiters.len();
-            let mut waits = look_up.waiters.iter();
-            let known = waits.all(|(stream, waiter)| {
-                waiter.stream().addr == *stream && self.waiting.get(stream) == Some(name)
-            });
-            if !known || look_up.missing.is_empty() {
-                return Err("every stream that waits for a name is known to".to_owned());
-            }
-        }
-        if of != self.waiting_of || waiters != self.waiting.len() {
-            return Err("every stream that waits is counted, once".to_owned());
-        }
-        Ok(())
+        self.names.audit()
     }
 
     /// The next thing to be done.
@@ -357,8 +330,15 @@ impl Exits {
         self.actions.pop_front()
     }
 
-    /// A BEGIN came.
-    pub fn begin(&mut self, stream: StreamAt, from: Previous, begin: &Begin, now: Instant) {
+    /// A BEGIN came, by a hop.
+    pub fn begin(
+        &mut self,
+        stream: StreamAt,
+        hop: PreviousHop,
+        from: Previous,
+        begin: &Begin,
+        now: Instant,
+    ) {
         // Whoever comes directly would be better off without us, and so would everybody else.
         match from {
             Previous::Client => return self.end(stream, EndReason::TORPROTOCOL),
@@ -386,15 +366,15 @@ impl Exits {
             Ok(Target::Literal(addr)) => {
                 self.connect(stream, addr, begin.port, LITERAL_TTL);
             }
-            Ok(Target::Name(name)) if !self.is_closed() => self.wait(name, false, waiter, now),
+            Ok(Target::Name(name)) if !self.is_closed() => self.wait(name, false, hop, waiter, now),
             Ok(Target::Name(_) | Target::Reverse(_)) | Err(_) => {
                 self.end(stream, EndReason::RESOLVEFAILED);
             }
         }
     }
 
-    /// A RESOLVE came.
-    pub fn resolve(&mut self, stream: StreamAt, resolve: &Resolve, now: Instant) {
+    /// A RESOLVE came, by a hop.
+    pub fn resolve(&mut self, stream: StreamAt, hop: PreviousHop, resolve: &Resolve, now: Instant) {
         self.counts.resolves += 1;
         let waiter = Waiter::Resolve { stream };
         match Target::read(&resolve.name, self.settings.any_names) {
@@ -406,10 +386,10 @@ impl Exits {
             }
             // A relay that lets nothing out is no name server for others either.
             _ if self.is_closed() => self.resolved(stream, vec![AnswerKind::Error]),
-            Ok(Target::Name(name)) => self.wait(name, false, waiter, now),
+            Ok(Target::Name(name)) => self.wait(name, false, hop, waiter, now),
             Ok(Target::Reverse(addr)) => {
                 let name = reverse_name(addr).into_bytes();
-                self.wait(name.into(), true, waiter, now);
+                self.wait(name.into(), true, hop, waiter, now);
             }
             Err(_) => self.resolved(stream, vec![AnswerKind::Error]),
         }
@@ -441,7 +421,7 @@ impl Exits {
         }
         let ttl = result.as_ref().map_or(Duration::ZERO, |(_, ttl)| *ttl);
         let ttl = clip_ttl(ttl, &mut self.rng).as_secs();
-        let Some(look_up) = self.look_ups.get_mut(&query.name) else {
+        let Some(look_up) = self.names.get_mut(&query.name) else {
             return;
         };
         look_up.missing.retain(|kind| *kind != query.kind);
@@ -459,38 +439,28 @@ impl Exits {
             }
         }
         if look_up.missing.is_empty()
-            && let Some(look_up) = self.look_ups.remove(&query.name)
+            && let Some((known, waiters)) = self.names.take(&query.name)
         {
-            self.cache.insert(&query.name, look_up.known.clone(), now);
-            for (stream, waiter) in look_up.waiters {
-                self.stop_waiting(stream);
-                self.finish(waiter, &look_up.known);
+            self.cache.insert(&query.name, known.clone(), now);
+            for waiter in waiters {
+                self.finish(waiter, &known);
             }
+            self.obey_names();
         }
     }
 
     /// Once a second or so: what waits for too long goes, and what is due is asked.
     pub fn tick(&mut self, now: Instant) {
         self.cache.expire(now);
-        let late = |look_up: &LookUp| now.saturating_duration_since(look_up.since) >= MAX_WAIT;
-        let names: Vec<_> = self
-            .look_ups
-            .iter()
-            .filter(|(_, l)| late(l))
-            .map(|(name, _)| name.clone())
-            .collect();
-        for name in names {
-            let waiters = self.look_ups.remove(&name).map(|l| l.waiters);
-            for (stream, waiter) in waiters.into_iter().flatten() {
-                self.stop_waiting(stream);
-                match waiter {
-                    Waiter::Begin { stream, .. } => self.end(stream, EndReason::TIMEOUT),
-                    Waiter::Resolve { stream } => {
-                        self.resolved(stream, vec![AnswerKind::TransientError]);
-                    }
+        for waiter in self.names.expire(MAX_WAIT, now) {
+            match waiter {
+                Waiter::Begin { stream, .. } => self.end(stream, EndReason::TIMEOUT),
+                Waiter::Resolve { stream } => {
+                    self.resolved(stream, vec![AnswerKind::TransientError]);
                 }
             }
         }
+        self.obey_names();
         if self.settings.detect_hijacking && !self.settings.policy.rejects_all() {
             let tests = &self.settings.test_addresses;
             for query in self.hijack.due(tests, now, &mut self.rng) {
@@ -500,57 +470,50 @@ impl Exits {
     }
 
     /// Has a stream wait for what name servers say, unless it is known.
-    fn wait(&mut self, name: Arc<[u8]>, reverse: bool, waiter: Waiter, now: Instant) {
+    fn wait(
+        &mut self,
+        name: Arc<[u8]>,
+        reverse: bool,
+        hop: PreviousHop,
+        waiter: Waiter,
+        now: Instant,
+    ) {
         if let Some(known) = self.cache.get(&name, now) {
             let known = known.clone();
             self.counts.cache_hits += 1;
             return self.finish(waiter, &known);
-        }
-        let stream = waiter.stream().addr;
-        let of_circuit = self.waiting_of.get(&stream.half).copied().unwrap_or(0);
-        let known_name = self.look_ups.contains_key(&name);
-        if self.waiting.len() >= MAX_WAITING
-            || of_circuit >= MAX_WAITING_OF_CIRCUIT
-            || (!known_name && self.look_ups.len() >= MAX_LOOK_UPS)
-        {
-            // Not RESOURCELIMIT, which would have the client think that the relay is of no use for
-            // anything (dos.c says the same).
-            self.counts.look_ups_refused += 1;
-            return match waiter {
-                Waiter::Begin { stream, .. } => self.end(stream, EndReason::RESOLVEFAILED),
-                Waiter::Resolve { stream } => {
-                    self.resolved(stream, vec![AnswerKind::TransientError]);
-                }
-            };
-        }
-        self.waiting.insert(stream, name.clone());
-        *self.waiting_of.entry(stream.half).or_default() += 1;
-        if let Some(look_up) = self.look_ups.get_mut(&name) {
-            look_up.waiters.insert(stream, waiter);
-            return;
         }
         let missing = match (reverse, self.settings.ipv6) {
             (true, _) => vec![Kind::Reverse],
             (false, true) => vec![Kind::V4, Kind::V6],
             (false, false) => vec![Kind::V4],
         };
-        for kind in &missing {
-            self.ask(Query {
-                name: name.clone(),
-                kind: *kind,
-                asked: Asked::Stream,
-            });
+        self.names.wait(name, missing, hop, waiter, now);
+        self.obey_names();
+    }
+
+    /// Carries out what has become of the names.
+    fn obey_names(&mut self) {
+        while let Some(order) = self.names.poll_order() {
+            match order {
+                Order::Ask(query) => self.ask(query),
+                Order::Cancel(query) => self.actions.push_back(ExitAction::Cancel(query)),
+                Order::Refuse(waiter) => self.refuse(waiter),
+            }
         }
-        let look_up = LookUp {
-            since: now,
-            known: Known {
-                ttl: u32::MAX,
-                ..Known::default()
-            },
-            missing,
-            waiters: BTreeMap::from([(stream, waiter)]),
-        };
-        self.look_ups.insert(name, look_up);
+    }
+
+    /// A stream gave way.
+    fn refuse(&mut self, waiter: Waiter) {
+        // Not RESOURCELIMIT, which would have the client think that the relay is of no use for
+        // anything (dos.c says the same).
+        self.counts.look_ups_refused += 1;
+        match waiter {
+            Waiter::Begin { stream, .. } => self.end(stream, EndReason::RESOLVEFAILED),
+            Waiter::Resolve { stream } => {
+                self.resolved(stream, vec![AnswerKind::TransientError]);
+            }
+        }
     }
 
     fn ask(&mut self, query: Query) {
@@ -561,26 +524,11 @@ impl Exits {
         self.actions.push_back(ExitAction::LookUp(query));
     }
 
-    /// Takes a stream off those that wait: the name that it waited for.
-    fn stop_waiting(&mut self, stream: StreamAddr) -> Option<Arc<[u8]>> {
-        let name = self.waiting.remove(&stream)?;
-        if let Some(count) = self.waiting_of.get_mut(&stream.half) {
-            *count -= 1;
-            if *count == 0 {
-                self.waiting_of.remove(&stream.half);
-            }
-        }
-        Some(name)
-    }
-
-    /// A stream ended before anything was decided about it. Name servers go on being asked: their
-    /// answer is worth knowing, and the question has its place until it is answered.
+    /// A stream ended before anything was decided about it. A name that nobody waits for any more is
+    /// not asked about; if it is being asked about, the answer is worth knowing.
     pub fn forget(&mut self, stream: StreamAddr) {
-        if let Some(name) = self.stop_waiting(stream)
-            && let Some(look_up) = self.look_ups.get_mut(&name)
-        {
-            look_up.waiters.remove(&stream);
-        }
+        self.names.forget(stream);
+        self.obey_names();
     }
 
     /// All is known that can be (`set_exitconn_info_from_resolve`).

@@ -4,10 +4,12 @@
 
 use super::*;
 use crate::torrc::policy::PolicySettings;
-use weft_core::address::ThreadId;
+use weft_core::address::{HalfAddr, ThreadId};
 use weft_core::flow::Terms;
 
 const SEC: Duration = Duration::from_secs(1);
+/// The relay that streams come by, where it does not matter.
+const HOP: PreviousHop = PreviousHop::Relay([1; 20]);
 
 fn settings(lines: &[&str], ipv6: bool, reject_private: bool) -> ExitSettings {
     let policy = PolicySettings {
@@ -62,12 +64,24 @@ const V6_PREFERRED: u32 = 4;
 /// What is to be done, in few words.
 fn actions(exits: &mut Exits) -> Vec<String> {
     exits.audit().unwrap();
+    done(exits)
+}
+
+/// The same, without a look at all tables: for floods.
+fn done(exits: &mut Exits) -> Vec<String> {
     let mut said = Vec::new();
     while let Some(action) = exits.poll_action() {
         said.push(match action {
             ExitAction::LookUp(query) => {
                 format!(
                     "ask {:?} {}",
+                    query.kind,
+                    String::from_utf8_lossy(&query.name)
+                )
+            }
+            ExitAction::Cancel(query) => {
+                format!(
+                    "cancel {:?} {}",
                     query.kind,
                     String::from_utf8_lossy(&query.name)
                 )
@@ -116,6 +130,7 @@ fn open(
 ) -> Vec<String> {
     exits.begin(
         stream(number),
+        HOP,
         Previous::Relay,
         &begin(host, port, flags),
         now,
@@ -124,7 +139,7 @@ fn open(
 }
 
 fn resolve(exits: &mut Exits, number: u16, name: &str, now: Instant) -> Vec<String> {
-    exits.resolve(stream(number), &Resolve { name: name.into() }, now);
+    exits.resolve(stream(number), HOP, &Resolve { name: name.into() }, now);
     actions(exits)
 }
 
@@ -191,7 +206,13 @@ fn addresses_are_judged_at_once() {
     let counts = exits.counts();
     assert_eq!((counts.begins, counts.rejected_by_policy), (2, 5));
 
-    exits.begin(stream(9), Previous::Relay, &begin("8.8.8.8", 25, 0), now);
+    exits.begin(
+        stream(9),
+        HOP,
+        Previous::Relay,
+        &begin("8.8.8.8", 25, 0),
+        now,
+    );
     let Some(ExitAction::End { end, .. }) = exits.poll_action() else {
         panic!("no END");
     };
@@ -246,7 +267,7 @@ fn one_question_serves_everybody_who_waits() {
             "3 resolved 8.8.8.8 2620::1"
         ]
     );
-    assert_eq!((exits.counts().waiting, exits.waiting_of.len()), (0, 0));
+    assert_eq!(exits.counts().waiting, 0);
     // Now it is known, for a while.
     assert_eq!(
         resolve(&mut exits, 4, "www.example", now),
@@ -403,11 +424,11 @@ fn addresses_are_looked_up_by_their_names() {
 fn clients_must_not_come_directly_nor_from_nowhere() {
     let (mut exits, now) = exits(&["accept *:*"]);
     let wanted = begin("8.8.8.8", 80, 0);
-    exits.begin(stream(1), Previous::Client, &wanted, now);
-    exits.begin(stream(2), Previous::UnknownRelay, &wanted, now);
+    exits.begin(stream(1), HOP, Previous::Client, &wanted, now);
+    exits.begin(stream(2), HOP, Previous::UnknownRelay, &wanted, now);
     assert_eq!(actions(&mut exits), ["1 end TORPROTOCOL", "2 end MISC"]);
     exits.settings.refuse_unknown = false;
-    exits.begin(stream(3), Previous::UnknownRelay, &wanted, now);
+    exits.begin(stream(3), HOP, Previous::UnknownRelay, &wanted, now);
     assert_eq!(actions(&mut exits), ["3 connect 8.8.8.8:80"]);
     exits.set_hibernating(true);
     assert_eq!(
@@ -473,57 +494,130 @@ fn a_policy_that_changes_while_a_stream_waits_is_the_one_that_counts() {
     assert_eq!(done, ["1 end EXITPOLICY 8.8.8.8"]);
 }
 
+/// A stream of one of a hop's circuits.
+fn stream_of(circuit: u32, number: u32) -> StreamAt {
+    let mut at = stream(1);
+    at.addr.half.slot = circuit;
+    at.addr.generation = number;
+    at
+}
+
+/// A BEGIN by one of some relays, on one of its circuits.
+fn begin_by(exits: &mut Exits, relay: u8, at: StreamAt, name: &str, now: Instant) -> Vec<String> {
+    let hop = PreviousHop::Relay([relay; 20]);
+    exits.begin(at, hop, Previous::Relay, &begin(name, 80, 0), now);
+    done(exits)
+}
+
 #[test]
-fn waiting_has_bounds() {
+fn a_silent_name_server_does_not_keep_others_from_names() {
     let (mut exits, now) = exits(&["accept *:*"]);
-    // One circuit cannot have all places.
-    let mut one = stream(1);
-    for number in 0..MAX_WAITING_OF_CIRCUIT {
-        one.addr.generation = number;
-        let name = format!("n{number}.example");
-        exits.begin(one, Previous::Relay, &begin(&name, 80, 0), now);
+    exits.set_at_once(16);
+    // A thousand BEGINs a second on one circuit, for names that nobody answers, until all places to
+    // wait are taken.
+    let mut ended = 0;
+    for number in 0..10_000 {
+        let name = format!("n{number}.silent.example");
+        let done = begin_by(&mut exits, 1, stream_of(1, number), &name, now);
+        ended += done
+            .iter()
+            .filter(|said| said.contains("end RESOLVEFAILED"))
+            .count();
     }
-    assert_eq!(actions(&mut exits).len(), 2 * 512);
-    assert_eq!(
-        open(&mut exits, 2, "more.example", 80, 0, now),
-        ["2 end RESOLVEFAILED"]
-    );
-    assert_eq!(
-        resolve(&mut exits, 3, "n1.example", now),
-        ["3 resolved transient"]
-    );
-    // Others find one, until all names are taken.
-    let mut other = stream(1);
-    for number in 512..MAX_LOOK_UPS {
-        other.addr.half.slot = u32::try_from(number / 100).unwrap();
-        other.addr.half.generation = 1;
-        other.addr.generation = u32::try_from(number).unwrap();
+    assert_eq!(exits.names.len(), (names::MAX_QUEUED + 16, 16));
+    assert_eq!(ended, 10_000 - names::MAX_QUEUED - 16);
+    assert_eq!(exits.counts().look_ups_refused, ended as u64);
+    exits.audit().unwrap();
+    // Another relay's streams are asked about at once, and answered.
+    for number in 0..5 {
         let name = format!("n{number}.example");
-        exits.begin(other, Previous::Relay, &begin(&name, 80, 0), now);
+        let done = begin_by(&mut exits, 2, stream_of(2, number), &name, now);
+        let asked = [format!("ask V4 {name}"), format!("ask V6 {name}")];
+        assert_eq!(done[..2], asked);
+        assert!(done[2].starts_with("cancel V4 n") && done[3].starts_with("cancel V6 n"));
+        let done = told(&mut exits, &name, Ok("8.8.8.8"), Err(DnsError::NoData), now);
+        assert!(
+            done.contains(&"1 connect 8.8.8.8:80".to_owned()),
+            "{done:?}"
+        );
     }
-    assert_eq!(actions(&mut exits).len(), 2 * (MAX_LOOK_UPS - 512));
-    other.addr.half.slot = 4_000;
-    exits.begin(other, Previous::Relay, &begin("more.example", 80, 0), now);
-    assert_eq!(actions(&mut exits), ["1 end RESOLVEFAILED"]);
-    // A name that is being asked about is no new one.
-    exits.begin(other, Previous::Relay, &begin("n600.example", 80, 0), now);
-    assert!(actions(&mut exits).is_empty());
-    assert_eq!(exits.counts().look_ups_refused, 3);
+    // So are those of other circuits of the same relay.
+    let done = begin_by(&mut exits, 1, stream_of(3, 0), "own.example", now);
+    assert_eq!(done[..2], ["ask V4 own.example", "ask V6 own.example"]);
+}
+
+#[test]
+fn names_wait_for_their_turn_before_they_are_refused() {
+    let (mut exits, now) = exits(&["accept *:*"]);
+    exits.set(settings(&["accept *:*"], false, true));
+    exits.set_at_once(2);
+    for number in 0..4 {
+        let name = format!("n{number}.example");
+        begin_by(&mut exits, 1, stream_of(number % 2, number), &name, now);
+    }
+    begin_by(&mut exits, 2, stream_of(9, 0), "other.example", now);
+    assert_eq!(exits.names.len(), (5, 2));
+    let mut asked = Vec::new();
+    for name in ["n1.example", "other.example"] {
+        exits.answered(answer(name, Kind::V4, Ok("8.8.8.8")), now);
+        asked.extend(actions(&mut exits));
+    }
+    assert_eq!(
+        asked,
+        [
+            "1 connect 8.8.8.8:80",
+            "ask V4 n2.example",
+            "1 connect 8.8.8.8:80",
+            "ask V4 n3.example"
+        ]
+    );
+    assert_eq!(exits.counts().look_ups_refused, 0);
+}
+
+#[test]
+fn a_name_that_others_wait_for_does_not_go_with_its_first_asker() {
+    let (mut exits, now) = exits(&["accept *:*"]);
+    exits.set_at_once(1);
+    begin_by(&mut exits, 1, stream_of(1, 0), "first.example", now);
+    begin_by(&mut exits, 1, stream_of(1, 1), "wanted.example", now);
+    begin_by(&mut exits, 2, stream_of(2, 0), "wanted.example", now);
+    for number in 2..9_000 {
+        let name = format!("n{number}.example");
+        begin_by(&mut exits, 1, stream_of(1, number), &name, now);
+    }
+    exits.audit().unwrap();
+    assert!(exits.names.get_mut(b"wanted.example").is_some());
+    let done = told(
+        &mut exits,
+        "wanted.example",
+        Ok("8.8.8.8"),
+        Err(DnsError::NoData),
+        now,
+    );
+    assert_eq!(done, ["1 connect 8.8.8.8:80"]);
+}
+
+#[test]
+fn streams_that_wait_for_one_name_do_not_keep_out_others() {
+    let (mut exits, now) = exits(&["accept *:*"]);
+    for number in 0..70_000 {
+        begin_by(&mut exits, 1, stream_of(1, number), "silent.example", now);
+    }
+    assert_eq!(exits.counts().waiting, names::MAX_WAITING);
+    let done = begin_by(&mut exits, 2, stream_of(2, 0), "silent.example", now);
+    assert_eq!(done, ["1 end RESOLVEFAILED"], "the attacker's");
+    assert_eq!(
+        exits.counts().look_ups_refused,
+        70_001 - names::MAX_WAITING as u64
+    );
     // Silence ends.
     exits.tick(now + 299 * SEC);
     assert!(actions(&mut exits).is_empty());
     exits.tick(now + 300 * SEC);
     let ended = actions(&mut exits);
-    assert_eq!(ended.len(), MAX_LOOK_UPS + 1);
+    assert_eq!(ended.len(), names::MAX_WAITING);
     assert!(ended.iter().all(|said| said == "1 end TIMEOUT"));
-    assert_eq!(
-        (
-            exits.waiting.len(),
-            exits.waiting_of.len(),
-            exits.look_ups.len()
-        ),
-        (0, 0, 0)
-    );
+    assert_eq!((exits.counts().waiting, exits.names.len()), (0, (0, 0)));
 }
 
 #[test]
@@ -597,16 +691,16 @@ fn without_name_servers_there_is_no_exit() {
 fn a_stream_that_ends_while_it_waits_gives_its_place_back_at_once() {
     let (mut exits, now) = exits(&["accept *:*"]);
     // Its client may end and begin a stream as often as it likes: one place at most is taken.
-    for number in 1..=2 * u16::try_from(MAX_WAITING_OF_CIRCUIT).unwrap() {
+    for number in 1..=1024 {
         let asked = open(&mut exits, number, "example.com", 80, 0, now);
         assert!(
             asked.iter().all(|said| said.starts_with("ask")),
             "{asked:?}"
         );
-        assert_eq!((exits.waiting.len(), exits.waiting_of.len()), (1, 1));
+        assert_eq!(exits.counts().waiting, 1);
         exits.forget(stream(number).addr);
         exits.forget(stream(number).addr);
-        assert_eq!((exits.waiting.len(), exits.waiting_of.len()), (0, 0));
+        assert_eq!(exits.counts().waiting, 0);
     }
     // The others that wait for the name stay, and are answered.
     open(&mut exits, 5000, "example.com", 80, 0, now);
@@ -626,5 +720,5 @@ fn a_stream_that_ends_while_it_waits_gives_its_place_back_at_once() {
         exits.answered(DnsAnswer { query, result }, now);
     }
     assert_eq!(actions(&mut exits), ["5001 connect 192.0.2.1:80"]);
-    assert!(exits.waiting.is_empty() && exits.waiting_of.is_empty());
+    assert_eq!(exits.counts().waiting, 0);
 }

@@ -21,7 +21,7 @@ use super::{Relay, listeners};
 use crate::exit::connect::{connect, end_reason, is_port_exhaustion, is_resource_exhaustion};
 use crate::exit::dns::{DnsConfig, DnsThread};
 use crate::exit::{
-    DnsAnswer, DnsError, ExitAction, ExitCounts, ExitSettings, Exits, MAX_LOOK_UPS, Previous,
+    DnsAnswer, DnsError, ExitAction, ExitCounts, ExitSettings, Exits, MAX_ASKING, Previous,
 };
 use crate::logging::{RateLimit, safe};
 use crate::thread::edges::{AdoptEdge, AdoptKind, EdgeSocket};
@@ -32,8 +32,9 @@ use crate::torrc::{ExitPolicy, Options};
 const QUIET: Duration = Duration::from_secs(300);
 /// How often a resolv.conf that cannot be read is looked at again (RETRY_DNS_INTERVAL).
 const RETRY: Duration = Duration::from_secs(600);
-/// Answers that may wait for the main thread: as many as there can be questions.
-const ANSWERS: usize = 2 * MAX_LOOK_UPS + 256;
+/// Answers that may wait for the main thread: as many as there can be questions, and as many again that
+/// were cancelled too late.
+const ANSWERS: usize = 4 * MAX_ASKING + 256;
 
 /// See the module.
 #[derive(Debug)]
@@ -110,6 +111,7 @@ impl ExitSide {
         };
         self.retry = None;
         self.config = Some(config.clone());
+        self.exits.set_at_once(config.names_at_once());
         self.exits.set_configured(true, true);
         match &self.dns {
             Some(dns) => dns.configure(config, conf),
@@ -247,6 +249,7 @@ impl Relay {
     /// A circuit asks for a stream.
     pub(super) fn on_stream(&mut self, request: StreamRequest, now: Instant) {
         let stream = request.at;
+        let hop = self.controller.previous_hop(request.connection);
         match request.ask {
             StreamAsk::Begin(begin) => {
                 let previous = self.previous(request.connection, request.from_client);
@@ -263,9 +266,9 @@ impl Relay {
                 }
                 let ending = self.shutdown.is_under_way();
                 self.exits.exits.set_hibernating(ending);
-                self.exits.exits.begin(stream, previous, &begin, now);
+                self.exits.exits.begin(stream, hop, previous, &begin, now);
             }
-            StreamAsk::Resolve(resolve) => self.exits.exits.resolve(stream, &resolve, now),
+            StreamAsk::Resolve(resolve) => self.exits.exits.resolve(stream, hop, &resolve, now),
             StreamAsk::BeginDir => self.begin_dir(stream, request.connection),
         }
         self.act_exits(now);
@@ -343,6 +346,11 @@ impl Relay {
                     };
                     if let Some(answer) = failed {
                         self.exits.exits.answered(answer, now);
+                    }
+                }
+                ExitAction::Cancel(query) => {
+                    if let Some(dns) = &self.exits.dns {
+                        dns.cancel(query);
                     }
                 }
                 ExitAction::Connect { stream, to, ttl } => self.connect_exit(stream, to, ttl, now),

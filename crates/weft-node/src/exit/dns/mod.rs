@@ -1,13 +1,13 @@
 //! The DNS thread: asks name servers what exit streams want to know, with hickory on tokio.
 //!
-//! It keeps nothing: the cache is [`Exits`](super::Exits)'. A question lives for seconds, and so
-//! many at once are asked as there are files for; the others wait for their turn, and are answered
-//! [`DnsError::Timeout`] if it does not come.
+//! It keeps nothing: the cache is [`Exits`](super::Exits)', and so are the names that wait for their
+//! turn. A question lives for seconds, and so many at once are asked as there are files for.
 
 pub mod resolv_conf;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -26,12 +26,15 @@ use hickory_resolver::proto::op::ResponseCode;
 use hickory_resolver::proto::rr::{Name, RData, RecordType};
 use hickory_resolver::{Resolver, TokioResolver};
 use tokio::sync::{Semaphore, mpsc};
+use tokio::task::AbortHandle;
 
-use super::{DnsAnswer, DnsError, Found, Kind, MAX_LOOK_UPS, Query};
+use super::{DnsAnswer, DnsError, Found, Kind, MAX_ASKING, Query};
 use resolv_conf::ResolvConf;
 
-/// Commands that may wait: two questions for each name, and some more.
-const QUEUE: usize = 2 * MAX_LOOK_UPS + 256;
+/// Questions of one name: its IPv4 and its IPv6 addresses.
+const FOR_ONE_NAME: usize = 2;
+/// Commands that may wait: to ask about each name and to ask no more, and some more.
+const QUEUE: usize = 2 * FOR_ONE_NAME * MAX_ASKING + 256;
 /// Sockets that one question has open at once, at worst: hickory asks again after a third of a
 /// second, and by TCP.
 const SOCKETS: usize = 4;
@@ -81,6 +84,12 @@ impl DnsConfig {
         (self.max_files / SOCKETS / SHARE).clamp(*AT_ONCE.start(), *AT_ONCE.end())
     }
 
+    /// Names that may be asked about at once.
+    #[must_use]
+    pub fn names_at_once(&self) -> usize {
+        self.at_once() / FOR_ONE_NAME
+    }
+
     /// After this long, a question has no answer, whatever happens (names that lead to names).
     fn longest(&self) -> Duration {
         let all = self
@@ -118,7 +127,7 @@ impl DnsConfig {
         // One name server at a time learns what clients ask for.
         options.num_concurrent_reqs = 1;
         options.server_ordering_strategy = ServerOrderingStrategy::QueryStatistics;
-        options.max_active_requests = MAX_LOOK_UPS;
+        options.max_active_requests = *AT_ONCE.end();
         options.case_randomization = self.randomize_case;
         Resolver::builder_with_config(config, TokioRuntimeProvider::default())
             .with_options(options)
@@ -137,6 +146,7 @@ pub struct DnsThread {
 #[derive(Debug)]
 enum Command {
     LookUp(Query),
+    Cancel(Query),
     Configure(Box<(DnsConfig, ResolvConf)>),
 }
 
@@ -175,6 +185,11 @@ impl DnsThread {
                 query,
                 result: Err(DnsError::ServerFailed),
             })
+    }
+
+    /// Asks no more. If the thread does not take the command, an answer comes later.
+    pub fn cancel(&self, query: Query) {
+        let _ = self.commands.try_send(Command::Cancel(query));
     }
 
     /// Has further questions asked in another way.
@@ -225,16 +240,28 @@ async fn serve(
     answers: Arc<dyn Fn(DnsAnswer) + Send + Sync>,
 ) {
     let mut asking = Asking::new(&config, &conf);
+    // Questions that are being asked, by which they can be cancelled.
+    let mut underway: BTreeMap<Query, AbortHandle> = BTreeMap::new();
     while let Some(command) = commands.recv().await {
         match command {
             Command::Configure(new) => asking = Asking::new(&new.0, &new.1),
             Command::LookUp(query) => {
                 let (asking, answers) = (asking.clone(), answers.clone());
-                tokio::spawn(async move {
+                let name = query.clone();
+                let task = tokio::spawn(async move {
                     let asked = tokio::time::timeout(asking.longest, look_up(&asking, &query));
                     let result = asked.await.unwrap_or(Err(DnsError::Timeout));
                     answers(DnsAnswer { query, result });
                 });
+                if underway.len() >= QUEUE {
+                    underway.retain(|_, task| !task.is_finished());
+                }
+                underway.insert(name, task.abort_handle());
+            }
+            Command::Cancel(query) => {
+                if let Some(task) = underway.remove(&query) {
+                    task.abort();
+                }
             }
         }
     }
