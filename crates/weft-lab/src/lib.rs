@@ -19,6 +19,7 @@ pub mod interop;
 pub mod load;
 pub mod logs;
 pub mod machine;
+mod metrics_port;
 pub mod network;
 pub mod ports;
 pub mod process;

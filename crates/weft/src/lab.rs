@@ -1,6 +1,7 @@
 //! `weft lab`: experiments in private networks.
 
 mod attack;
+mod soak;
 mod up;
 
 use std::ffi::OsString;
@@ -40,6 +41,7 @@ enum What {
     Throughput(Box<ThroughputWords>),
     Up(up::UpWords),
     Attack(Box<attack::AttackArgs>),
+    Soak(Box<soak::SoakArgs>),
 }
 
 /// Measures what a relay sustains in the middle of a private network, as Engler and Goldberg did
@@ -144,6 +146,7 @@ pub(crate) fn main(words: impl Iterator<Item = OsString>) -> Result<ExitCode> {
         What::Throughput(words) => throughput(&words),
         What::Up(words) => up::up(&words),
         What::Attack(args) => attack::attack(&args),
+        What::Soak(args) => soak::soak(&args),
     }
 }
 

@@ -15,6 +15,7 @@
 //! | `scene` | what an attack sees; its rate |
 //! | `streams`, `names`, `circuits`, `ports` | the attacks |
 //! | [`results`], `figures` | what was measured |
+//! | [`soak`] | all of it for hours, and what the target holds meanwhile |
 
 mod cast;
 mod circuit;
@@ -27,6 +28,7 @@ mod probes;
 pub mod results;
 mod scene;
 mod servers;
+pub mod soak;
 mod streams;
 mod target;
 

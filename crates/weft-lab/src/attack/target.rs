@@ -219,6 +219,11 @@ impl Target {
     pub(super) fn log(&self) -> String {
         self.running.log()
     }
+
+    /// How much that is, in bytes.
+    pub(super) fn log_bytes(&self) -> u64 {
+        self.running.log_bytes()
+    }
 }
 
 /// The lines of a log above `notice`, without their times, and how often each came.

@@ -250,6 +250,11 @@ impl Running {
         String::from_utf8_lossy(&text).into_owned()
     }
 
+    /// How much that is, in bytes.
+    pub(crate) fn log_bytes(&self) -> u64 {
+        fs::metadata(&self.log).map_or(0, |log| log.len())
+    }
+
     fn log_tail(&self) -> String {
         let text = self.log();
         let lines: Vec<&str> = text.lines().collect();

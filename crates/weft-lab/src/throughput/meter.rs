@@ -1,16 +1,16 @@
 //! What the target says of its traffic, every 500 ms, by its MetricsPort: a number that C tor and Weft
 //! give under the same name.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow};
 
 use super::sustained::Sample;
+use crate::metrics_port;
 
 /// How often (seeds/000 5.3.1).
 pub const INTERVAL: Duration = Duration::from_millis(500);
@@ -18,12 +18,6 @@ pub const INTERVAL: Duration = Duration::from_millis(500);
 /// Readings after the end. The first may lack what a thread of Weft has not told yet, as it does so every
 /// 250 ms.
 const AFTER: usize = 2;
-
-/// How long the target may take to answer: it is as busy as it can be.
-const ANSWER: Duration = Duration::from_secs(10);
-
-/// The most that an answer may have, in bytes; C tor's has some ten thousand.
-const MOST: u64 = 4 << 20;
 
 /// A thread that reads the counters until it is stopped.
 #[derive(Debug)]
@@ -82,41 +76,11 @@ impl Drop for Meter {
 
 /// Bytes that the relay has read and written.
 pub(super) fn traffic(metrics: SocketAddr) -> Result<[u64; 2]> {
-    let text =
-        get(metrics).with_context(|| format!("reading the target's MetricsPort {metrics}"))?;
+    let text = metrics_port::read(metrics)
+        .with_context(|| format!("reading the target's MetricsPort {metrics}"))?;
     counters(&text).with_context(|| {
         format!("the target's MetricsPort {metrics} tells no tor_relay_traffic_bytes")
     })
-}
-
-fn get(metrics: SocketAddr) -> Result<String> {
-    let mut stream = TcpStream::connect_timeout(&metrics, ANSWER)?;
-    stream.set_read_timeout(Some(ANSWER))?;
-    stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n")?;
-    let mut answer = BufReader::new(stream.take(MOST));
-    let mut line = String::new();
-    answer.read_line(&mut line)?;
-    ensure!(
-        line.starts_with("HTTP/1.") && line.get(8..).is_some_and(|rest| rest.starts_with(" 200 ")),
-        "it answered {:?}",
-        line.trim_end()
-    );
-    // C tor does not close the connection after its answer.
-    let mut length = MOST;
-    loop {
-        line.clear();
-        answer.read_line(&mut line)?;
-        match line.split_once(':') {
-            _ if line.trim_end().is_empty() => break,
-            Some((name, value)) if name.eq_ignore_ascii_case("Content-Length") => {
-                length = value.trim().parse().context("its Content-Length")?;
-            }
-            _ => {}
-        }
-    }
-    let mut text = String::new();
-    answer.take(length).read_to_string(&mut text)?;
-    Ok(text)
 }
 
 /// The two counters in Prometheus' text.
@@ -131,6 +95,7 @@ fn counters(text: &str) -> Option<[u64; 2]> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read as _, Write as _};
     use std::net::TcpListener;
 
     use super::*;
