@@ -224,7 +224,8 @@ impl LocalConnectionManager {
                 if command == RelayCmd::END || command == RelayCmd::RESOLVED {
                     // Our own END, if it still waits for the circuit's window, is not needed any more.
                     streams.remove(stream, &mut self.pool);
-                    if at_relay && judgement != Judgement::Forbidden {
+                    // Of a stream that is remembered alone: an END for nothing must not allow more.
+                    if at_relay && judgement == Judgement::Expected {
                         streams.ended.far_end_ended();
                     }
                 }
