@@ -216,6 +216,7 @@ impl World {
                 {
                     let thread = usize::from(connect.thread.0);
                     self.managers[thread].connection_failed(id, DestroyReason::NONE);
+                    self.connects.retain(|one| one.connection != id);
                 }
             }
             self.settle();
