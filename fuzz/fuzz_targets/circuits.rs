@@ -184,11 +184,11 @@ impl Play {
         match input.byte() % 4 {
             0 => {
                 let bytes = input.data();
-                let room = manager.edge_room(edge).min(bytes.len());
+                let room = manager.edge_room(edge, now).min(bytes.len());
                 manager.edge_data(edge, &bytes[..room], now);
             }
             1 => {
-                let room = manager.edge_room(edge);
+                let room = manager.edge_room(edge, now);
                 manager.edge_data(edge, &vec![7; room], now);
             }
             2 => {

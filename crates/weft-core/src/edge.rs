@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use weft_cell::reason::EndReason;
 use weft_cell::relay::MAX_DATA;
+use weft_cell::relay_v1;
 use weft_cell::stream_msg::Resolved;
 
 use crate::address::{ConnectionId, EdgeAddr, HalfAddr, StreamAddr, ThreadId};
@@ -17,7 +18,6 @@ use crate::flow::{MAX_CWND, StreamFlow, Terms};
 use crate::ledger::{Held, Waits, map_entry};
 use crate::origin::{AppRefusal, OriginId};
 use crate::slots::Slots;
-use crate::streams::EDGE_CREDIT;
 
 /// Bytes for a socket that may wait in an edge: what makes us say XOFF (cc_xoff_client and
 /// cc_xoff_exit are 10,000 cells at most) and as much as the largest congestion window brings until
@@ -63,6 +63,8 @@ pub struct Asked {
     pub half: HalfAddr,
     /// Which of the edge's requests this is: an answer to an earlier one does not count.
     pub request: u32,
+    /// Credit that the stream begins with: cells for what the application has sent already.
+    pub cells: u32,
 }
 
 /// The origin's side of an edge.
@@ -105,6 +107,10 @@ pub struct Edge {
     pub gave: u64,
     /// Of `got` and `gave`, what was reported.
     reported: (u64, u64),
+    /// Credit was asked for, and none has come.
+    pub asked_credit: bool,
+    /// Bytes put onto the circuit when the edge was looked at last.
+    gave_before: u64,
     /// Since when bytes wait for the socket.
     waiting: Waits,
     /// Memory that whoever has the socket holds for it, as of the last report.
@@ -126,13 +132,15 @@ impl Edge {
             phase: Phase::Opening,
             origin: None,
             flow,
-            credit: EDGE_CREDIT,
+            credit: 0,
             out: Bytes::default(),
             listed: None,
             full_cells_left: 0,
             got: 0,
             gave: 0,
             reported: (0, 0),
+            asked_credit: false,
+            gave_before: 0,
             waiting: Waits::default(),
             socket_holds: 0,
         }
@@ -155,6 +163,8 @@ impl Edge {
             got: 0,
             gave: 0,
             reported: (0, 0),
+            asked_credit: false,
+            gave_before: 0,
             waiting: Waits::default(),
             socket_holds: 0,
         }
@@ -163,9 +173,12 @@ impl Edge {
     /// Notes that a half is asked for a stream.
     pub fn ask(&mut self, half: HalfAddr) -> Asked {
         self.requests = self.requests.wrapping_add(1);
+        let sent = self.origin.as_ref().map_or(0, |side| side.optimistic.len());
+        let cells = sent.div_ceil(relay_v1::MAX_STREAM_DATA - RANDOM_BYTES);
         let asked = Asked {
             half,
             request: self.requests,
+            cells: u32::try_from(cells).unwrap_or(u32::MAX),
         };
         self.asked = Some(asked);
         asked
@@ -193,6 +206,23 @@ impl Edge {
             (Phase::Opening, Some(_)) if self.origin.is_some() => self.credit.min(self.flow.room()),
             _ => 0,
         }
+    }
+
+    /// Whether credit is all that the edge lacks to send something.
+    pub fn needs_credit(&self) -> bool {
+        let may_send = match self.phase {
+            Phase::Open => true,
+            Phase::Opening => self.origin.is_some(),
+            Phase::Waiting | Phase::Over => false,
+        };
+        may_send && self.credit == 0 && self.flow.room() > 0
+    }
+
+    /// Takes the credit of an edge that has sent nothing since this was called last.
+    pub fn unused_credit(&mut self) -> Option<(StreamAddr, u32)> {
+        let idle = self.gave == std::mem::replace(&mut self.gave_before, self.gave);
+        let at = self.at.filter(|_| idle && self.credit > 0)?;
+        Some((at.addr, std::mem::take(&mut self.credit)))
     }
 
     /// Bytes that may be sent now.

@@ -34,6 +34,7 @@ pub mod bucket;
 pub mod buffer;
 pub mod cells;
 pub mod controller;
+pub mod credit;
 pub mod dos;
 pub mod early;
 pub mod edge;

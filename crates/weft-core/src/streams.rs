@@ -12,16 +12,13 @@ use weft_cell::{Cell, RelayCmd};
 
 use crate::address::{EdgeAddr, StreamAddr};
 use crate::cells::CellPool;
+use crate::credit::{Lender, Loan};
 use crate::early::{Early, Kept};
 use crate::ended::{Ended, Late, Left};
 use crate::flow::{CcParams, CircuitFlow};
 use crate::ledger::{Held, Waits, map_entry, queue_memory, shrink};
 use crate::stream_dos::{StreamBucket, StreamDosParams, StreamVerdict};
 
-/// Cells that an edge may have under way to its half before the half gives credit back.
-pub const EDGE_CREDIT: u32 = 128;
-/// Credit goes back in parcels of at least this many, or when nothing waits.
-const CREDIT_PARCEL: u32 = 32;
 /// Streams that one circuit may have at once: more than any client opens, and less than there are
 /// stream ids.
 pub const MAX_STREAMS: usize = 16384;
@@ -62,6 +59,8 @@ pub struct HopEnd {
     taken: u64,
     /// Since when they wait.
     waits: Waits,
+    /// What edges may send here.
+    pub lender: Lender,
 }
 
 impl HopEnd {
@@ -73,6 +72,7 @@ impl HopEnd {
             dead: 0,
             taken: 0,
             waits: Waits::default(),
+            lender: Lender::default(),
         }
     }
 
@@ -127,8 +127,8 @@ pub struct Stream {
     pub resolves: bool,
     /// Which tenant of its id it is.
     pub generation: u32,
-    /// Cells that were sent and for which the edge has no credit back yet.
-    owed: u32,
+    /// What its edge may send.
+    loan: Loan,
     /// Its cells among [`HopEnd::pending`].
     pending: u32,
 }
@@ -148,22 +148,9 @@ impl Stream {
         self.pending
     }
 
-    /// Credit of its edge's that is here: for cells that are pending, and for cells that were sent.
-    pub fn held_credit(&self) -> u32 {
-        // END takes none.
-        let end = u32::from(matches!(self.edge, Place::Over(_)));
-        (self.pending + self.owed).saturating_sub(end)
-    }
-
-    /// Notes that a cell was sent: the credit that goes back to the edge now. `idle`: nothing else
-    /// waits, so that the edge is not to be kept waiting for a whole parcel.
-    #[inline]
-    pub fn sent(&mut self, idle: bool) -> u32 {
-        self.owed += 1;
-        match idle || self.owed >= CREDIT_PARCEL {
-            true => std::mem::take(&mut self.owed),
-            false => 0,
-        }
+    /// What its edge may send, or has sent and has not arrived.
+    pub fn lent(&self) -> u32 {
+        self.loan.lent()
     }
 }
 
@@ -225,7 +212,7 @@ impl Streams {
             edge,
             resolves: false,
             generation: self.generation,
-            owed: 0,
+            loan: Loan::default(),
             pending: 0,
         };
         self.table.insert(id, stream);
@@ -315,6 +302,44 @@ impl Streams {
         }
     }
 
+    /// A stream of our own begins. `resolves`: as a question that needs one answer. `cells`: see
+    /// [`Lender::begin`].
+    pub fn begin(&mut self, id: u16, resolves: bool, cells: u32) -> Option<()> {
+        let stream = self.table.get_mut(&id)?;
+        stream.resolves = resolves;
+        let end = self.ends.get_mut(usize::from(stream.hop))?;
+        end.lender.begin(&mut stream.loan, cells);
+        Some(())
+    }
+
+    /// A stream's edge wants to send: the hop it leads to. `None`: there is no such stream.
+    pub fn ask(&mut self, addr: StreamAddr) -> Option<usize> {
+        let count = self.table.len();
+        let stream =
+            (self.table.get_mut(&addr.id)).filter(|stream| stream.generation == addr.generation)?;
+        let hop = usize::from(stream.hop);
+        let end = self.ends.get_mut(hop)?;
+        // With cells that wait here it is lent more when those are sent.
+        if matches!(stream.edge, Place::At(_)) && stream.pending == 0 {
+            end.lender.ask((addr.id, addr.generation), &mut stream.loan);
+        }
+        let table = &self.table;
+        end.lender.sweep(count, |id, generation| {
+            (table.get(&id)).is_some_and(|stream| stream.generation == generation)
+        });
+        Some(hop)
+    }
+
+    /// A stream's edge gives back what it does not use: the hop it leads to.
+    pub fn returned(&mut self, addr: StreamAddr, cells: u32) -> Option<usize> {
+        let stream =
+            (self.table.get_mut(&addr.id)).filter(|stream| stream.generation == addr.generation)?;
+        let hop = usize::from(stream.hop);
+        let end = self.ends.get_mut(hop)?;
+        end.lender.returned(&mut stream.loan, cells);
+        Some(hop)
+    }
+
     /// An edge's message is to go onto the circuit: the hop it goes to, and that hop's end. `None`:
     /// the edge's stream has ended.
     #[inline]
@@ -324,17 +349,22 @@ impl Streams {
         if !stream.is_for(edge) {
             return None;
         }
+        let hop = usize::from(stream.hop);
+        let end = self.ends.get_mut(hop)?;
         match body.command() {
-            RelayCmd::DATA => stream.pending += 1,
+            RelayCmd::DATA => {
+                stream.pending += 1;
+                end.lender.arrived(&mut stream.loan);
+            }
             RelayCmd::END => {
                 stream.pending += 1;
                 stream.edge = Place::Over(edge);
+                end.lender.ended(&mut stream.loan);
                 self.last = None;
             }
             _ => {}
         }
-        let hop = usize::from(stream.hop);
-        Some((hop, self.ends.get_mut(hop)?))
+        Some((hop, end))
     }
 
     /// Whether an answer is to what was asked: CONNECTED to BEGIN and BEGIN_DIR, RESOLVED to RESOLVE.
@@ -416,8 +446,9 @@ impl Streams {
     /// Ends a stream: what its edge has sent and still waits is never sent.
     pub fn remove(&mut self, id: u16, pool: &mut CellPool) -> Option<Stream> {
         self.last = None;
-        let stream = self.table.remove(&id)?;
+        let mut stream = self.table.remove(&id)?;
         if let Some(end) = self.ends.get_mut(usize::from(stream.hop)) {
+            end.lender.ended(&mut stream.loan);
             end.abandon(stream.pending as usize, &self.table, pool);
         }
         Some(stream)
@@ -458,6 +489,7 @@ impl Streams {
             held += Held {
                 bytes: end.pending.len() * size_of::<Cell>()
                     + queue_memory(&end.pending)
+                    + end.lender.memory()
                     + end.flow.memory(),
                 age: match end.pending.is_empty() {
                     true => Duration::ZERO,
@@ -488,19 +520,39 @@ impl Table<'_> {
         self.ended.end_sent(id, rtt, now);
     }
 
-    /// The stream of a pending cell that is about to be sent. `None`: it has ended, and the cell is
-    /// dropped.
+    /// A pending cell is about to be sent: what its edge is lent again, with the stream's generation.
+    /// `None`: the stream has ended, and the cell is dropped.
     #[inline]
-    pub fn leaving(&mut self, id: u16, edge: EdgeAddr, end: &mut HopEnd) -> Option<&mut Stream> {
+    pub fn leaving(&mut self, id: u16, edge: EdgeAddr, end: &mut HopEnd) -> Option<(u32, u32)> {
         let stream = self.table.get_mut(&id).filter(|stream| stream.is_for(edge));
-        match stream {
-            Some(stream) => {
-                stream.pending = stream.pending.saturating_sub(1);
-                Some(stream)
+        let Some(stream) = stream else {
+            end.dead = end.dead.saturating_sub(1);
+            return None;
+        };
+        stream.pending = stream.pending.saturating_sub(1);
+        let generation = stream.generation;
+        let credit = match stream.edge {
+            Place::At(_) => {
+                let (mine, all) = (stream.pending, end.pending.len());
+                (end.lender).sent((id, generation), &mut stream.loan, mine, all)
             }
-            None => {
-                end.dead = end.dead.saturating_sub(1);
-                None
+            Place::Deciding(_) | Place::Over(_) => 0,
+        };
+        Some((credit, generation))
+    }
+
+    /// The next edge that waits for credit, if there is some: the edge, its stream's id and
+    /// generation, and the credit.
+    pub fn next_loan(&mut self, end: &mut HopEnd) -> Option<(EdgeAddr, u16, u32, u32)> {
+        loop {
+            let (id, generation) = end.lender.next(end.pending.len())?;
+            if let Some(stream) = self.table.get_mut(&id)
+                && stream.generation == generation
+                && let Place::At(edge) = stream.edge
+            {
+                let (mine, all) = (stream.pending, end.pending.len());
+                let credit = end.lender.serve(&mut stream.loan, mine, all);
+                return Some((edge, id, generation, credit));
             }
         }
     }

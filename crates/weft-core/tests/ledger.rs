@@ -7,11 +7,12 @@ mod world;
 
 use std::time::Duration;
 
-use pair::{CLIENT, Pair, payload, read};
+use pair::{CLIENT, Pair, payload, read, write};
 use weft_cell::reason::EndReason;
 use weft_cell::relay::RelayBody;
 use weft_cell::stream_msg::{Begin, BeginFlags, End};
 use weft_cell::{Cell, ChanCmd, RelayCmd};
+use weft_core::credit::CIRCUIT_CREDIT;
 use weft_core::early::MAX_EARLY_XOFF;
 use weft_core::flow::Terms;
 use weft_core::ledger::Cut;
@@ -87,6 +88,8 @@ fn streams_that_were_drained_hold_next_to_nothing_and_honest_circuits_live_on() 
             got += pair.read_exit(number, usize::MAX).len();
             pair.pump();
         }
+        // What its edges do not use, others may have.
+        pair.origin.pass(Duration::from_millis(500));
     }
     // Once each buffer kept what it had grown to: 300 of them 38 MB, 33,700 of them 8 GiB.
     let each = pair.exit.held().saturating_sub(before) / streams.len() as u64;
@@ -287,4 +290,78 @@ fn early_data_is_freed_with_its_circuit() {
     assert_eq!(exit.halves(), 0);
     assert!(exit.held() < before + 65_536, "{} of {before}", exit.held());
     let _: Option<Cell> = exit.take(circuit.client.0);
+}
+
+#[test]
+fn a_client_that_sends_no_sendme_makes_its_circuit_hold_no_more_than_the_allowance() {
+    for (threads, count) in [(1, 50), (1, 1000), (2, 1000)] {
+        let mut exit = World::new(threads, 9);
+        exit.serve_streams = true;
+        exit.sendme_inc = Some(31);
+        let client = exit.link_on(0, CLIENT);
+        let mut circuit = Circuit::create(&mut exit, client, 0x8000_0001);
+        for stream in 1..=count {
+            says(&mut exit, &mut circuit, stream, RelayCmd::BEGIN, &begin());
+        }
+        let edges = exit.edges.clone();
+        let idle = exit.held();
+        // Destinations that send whatever is taken.
+        let bytes = vec![7; 1 << 20];
+        for _ in 0..400 {
+            let mut moved = false;
+            for (thread, edge) in &edges {
+                let now = exit.now;
+                moved |= write(&mut exit.managers[*thread], *edge, &mut &bytes[..], now);
+            }
+            exit.settle();
+            if !moved {
+                break;
+            }
+        }
+        let pending: usize = (exit.managers.iter())
+            .map(|manager| manager.pending_cells())
+            .sum();
+        assert!(pending <= CIRCUIT_CREDIT as usize, "{pending} cells wait");
+        assert!(
+            count < 1000 || pending == CIRCUIT_CREDIT as usize,
+            "{pending} cells wait"
+        );
+        // All of it is counted, and little more.
+        let held = exit.held();
+        assert!(held > idle + pending as u64 * 514);
+        assert!(held < idle + (8 << 20), "{held} of {idle}");
+        exit.audit_at_rest();
+        // And it is the heaviest, and gone with its circuit.
+        exit.now += Duration::from_secs(1);
+        exit.relieve(held);
+        exit.settle();
+        assert_eq!((exit.totals().killed_for_memory, exit.halves()), (1, 0));
+        assert!(exit.held() < idle + (1 << 20), "{}", exit.held());
+    }
+}
+
+#[test]
+fn many_idle_streams_keep_none_of_the_allowance_from_one_that_has_bytes() {
+    for threads in [1, 2] {
+        let mut exit = World::new(threads, 10);
+        exit.serve_streams = true;
+        let client = exit.link_on(0, CLIENT);
+        let mut circuit = Circuit::create(&mut exit, client, 0x8000_0001);
+        // Each is lent some when it begins: together, more than there is.
+        for stream in 1..=2000 {
+            says(&mut exit, &mut circuit, stream, RelayCmd::BEGIN, &begin());
+        }
+        exit.pass(Duration::from_secs(1));
+        let (thread, edge) = *exit.edges.last().unwrap();
+        // Within a stream's window.
+        let bytes = payload(10, 200_000);
+        let mut left = &bytes[..];
+        for _ in 0..200 {
+            let now = exit.now;
+            write(&mut exit.managers[thread], edge, &mut left, now);
+            exit.settle();
+        }
+        assert!(left.is_empty(), "{} bytes are left", left.len());
+        exit.audit_at_rest();
+    }
 }

@@ -249,6 +249,10 @@ impl LocalConnectionManager {
         };
         match control {
             HalfControl::EdgeMade { stream, edge } => self.on_edge_made(stream, edge, now),
+            HalfControl::CreditAsked { stream } => self.on_credit_asked(stream, now),
+            HalfControl::CreditReturned { stream, cells } => {
+                self.on_credit_returned(stream, cells, now);
+            }
             HalfControl::Broken { what, .. } => self.on_stream_broken(addr, what, now),
             HalfControl::Ending {
                 stream,

@@ -239,7 +239,7 @@ impl LocalConnectionManager {
                 let terms = Terms::new(vegas, origin.crypt.is_cgo(hop.into()));
                 let id = streams.free_id()?;
                 let generation = streams.add(id, hop, Place::At(edge))?;
-                streams.get_mut(id)?.resolves = command == RelayCmd::RESOLVE;
+                streams.begin(id, command == RelayCmd::RESOLVE, asked.cells)?;
                 let addr = StreamAddr {
                     half,
                     id,

@@ -175,13 +175,19 @@ impl LocalConnectionManager {
                 }
                 traffic.note_valid(length);
             }
-            if command == RelayCmd::END || command == RelayCmd::RESOLVED {
+            let ends = command == RelayCmd::END || command == RelayCmd::RESOLVED;
+            if ends {
                 streams.remove(stream, &mut self.pool);
                 if at_relay {
                     streams.ended.far_end_ended();
                 }
             }
-            return self.send_off(from, edge, cell, now);
+            self.send_off(from, edge, cell, now);
+            if ends {
+                // What it was lent, others may have.
+                self.package(slot, hop, now);
+            }
+            return;
         }
         // Its edge is still being decided about, or it was ended on this side while this was on its
         // way.
@@ -454,7 +460,7 @@ impl LocalConnectionManager {
             };
             let body = RelayBody::new(cell.body());
             let id = body.stream_id();
-            let Some(stream) = table.leaving(id, edge, end) else {
+            let Some((credit, generation)) = table.leaving(id, edge, end) else {
                 self.pool.put(cell);
                 continue;
             };
@@ -471,12 +477,11 @@ impl LocalConnectionManager {
             cell.set_circ_id(*circ_id);
             if command == RelayCmd::DATA {
                 end.flow.note_sent(|| crypt.sent(), now);
-                let credit = stream.sent(end.pending.is_empty());
                 if credit > 0 {
                     let stream = StreamAddr {
                         half: addr,
                         id,
-                        generation: stream.generation,
+                        generation,
                     };
                     credits.push((edge, stream, credit));
                 }
@@ -486,6 +491,16 @@ impl LocalConnectionManager {
             queue.push(cell, now);
         }
         end.note(now);
+        while let Some((edge, id, generation, credit)) = table.next_loan(end) {
+            let stream = StreamAddr {
+                half: addr,
+                id,
+                generation,
+            };
+            if credit > 0 {
+                credits.push((edge, stream, credit));
+            }
+        }
         let key = *link;
         if was_empty && !queue.is_empty() {
             self.activate(slot, key);
@@ -541,8 +556,27 @@ impl LocalConnectionManager {
                 for cell in early.into_cells() {
                     self.send_off(stream.half, edge, cell, now);
                 }
+                self.on_credit_asked(stream, now);
             }
             None => self.detach(edge, stream),
+        }
+    }
+
+    /// A stream's edge has bytes to send, and no credit.
+    pub(super) fn on_credit_asked(&mut self, stream: StreamAddr, now: Instant) {
+        let half = self.halves.at(stream.half);
+        let streams = half.and_then(CircuitHalf::streams_mut);
+        if let Some(hop) = streams.and_then(|streams| streams.ask(stream)) {
+            self.package(stream.half.slot, hop, now);
+        }
+    }
+
+    /// A stream's edge gives credit back: others may have it.
+    pub(super) fn on_credit_returned(&mut self, stream: StreamAddr, cells: u32, now: Instant) {
+        let half = self.halves.at(stream.half);
+        let streams = half.and_then(CircuitHalf::streams_mut);
+        if let Some(hop) = streams.and_then(|streams| streams.returned(stream, cells)) {
+            self.package(stream.half.slot, hop, now);
         }
     }
 

@@ -83,6 +83,7 @@ impl LocalConnectionManager {
                 expired.push((link.connection, Expiry::Idle));
             }
         }
+        self.return_credit();
         for key in padding {
             let cell = self.pool.blank(0, ChanCmd::PADDING);
             self.totals.padding_sent += 1;

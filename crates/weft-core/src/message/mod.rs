@@ -151,6 +151,18 @@ pub enum HalfControl {
         /// Its edge.
         edge: EdgeAddr,
     },
+    /// A stream's edge has bytes to send, and no credit.
+    CreditAsked {
+        /// The stream.
+        stream: StreamAddr,
+    },
+    /// A stream's edge has sent nothing for a while, and gives its credit back.
+    CreditReturned {
+        /// The stream.
+        stream: StreamAddr,
+        /// Cells.
+        cells: u32,
+    },
     /// A stream's far end broke the rules: the circuit goes.
     Broken {
         /// The half.
@@ -234,9 +246,10 @@ impl HalfControl {
     /// The half this is for.
     pub fn to(&self) -> HalfAddr {
         match self {
-            HalfControl::EdgeMade { stream, .. } | HalfControl::Ending { stream, .. } => {
-                stream.half
-            }
+            HalfControl::EdgeMade { stream, .. }
+            | HalfControl::CreditAsked { stream }
+            | HalfControl::CreditReturned { stream, .. }
+            | HalfControl::Ending { stream, .. } => stream.half,
             HalfControl::Attach { asked, .. } => asked.half,
             HalfControl::Broken { to, .. }
             | HalfControl::Joined { to, .. }

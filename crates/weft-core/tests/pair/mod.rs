@@ -213,7 +213,7 @@ pub fn write(
     bytes: &mut &[u8],
     now: std::time::Instant,
 ) -> bool {
-    let count = manager.edge_room(edge).min(bytes.len());
+    let count = manager.edge_room(edge, now).min(bytes.len());
     let (now_bytes, rest) = bytes.split_at(count);
     manager.edge_data(edge, now_bytes, now);
     *bytes = rest;

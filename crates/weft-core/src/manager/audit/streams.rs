@@ -8,9 +8,10 @@ use weft_cell::relay::RelayBody;
 
 use super::sure;
 use crate::address::{EdgeAddr, HalfAddr, StreamAddr, ThreadId};
+use crate::credit::EDGE_CREDIT;
 use crate::edge::{Edge, Phase};
 use crate::manager::LocalConnectionManager;
-use crate::streams::{EDGE_CREDIT, HopEnd, Place, Stream, Streams};
+use crate::streams::{HopEnd, Place, Stream, Streams};
 
 impl LocalConnectionManager {
     /// Compares the streams of these managers with their edges.
@@ -141,8 +142,8 @@ fn audit_stream(
         return Err(format!("{owner}, which it names, is not for it"));
     };
     sure(
-        edge.credit + stream.held_credit() == EDGE_CREDIT,
-        "the credit of its edge, at the edge and here, is what an edge is given",
+        edge.credit == stream.lent(),
+        "its edge has the credit that it was lent",
     )
 }
 
@@ -170,7 +171,7 @@ fn audit_pending(
         let (edge, over) = match stream.edge {
             Place::Deciding(_) => {
                 sure(
-                    stream.held_credit() == 0,
+                    stream.lent() == 0 && stream.pending() == 0,
                     "a stream without an edge sends nothing",
                 )?;
                 continue;
@@ -190,6 +191,9 @@ fn audit_pending(
             "a stream counts its pending cells",
         )?;
     }
+    let of_hop = streams.iter().filter(|(_, s)| usize::from(s.hop) == hop);
+    let lent: u32 = of_hop.map(|(_, stream)| stream.lent()).sum();
+    sure(end.lender.lent() == lent, "a circuit knows what it lent")?;
     let dead: u32 = cells.values().sum();
     sure(
         end.dead() == dead as usize,

@@ -14,7 +14,6 @@ use crate::flow::{FlowError, Side};
 use crate::manager::LocalConnectionManager;
 use crate::message::{EdgeCell, EdgeControl, HalfControl};
 use crate::origin::{EndedBy, OriginEvent};
-use crate::streams::EDGE_CREDIT;
 
 impl LocalConnectionManager {
     /// A relay message for an edge.
@@ -204,7 +203,8 @@ impl LocalConnectionManager {
             EdgeControl::Credit { to, stream, cells } => {
                 if let Some(edge) = self.edges.at(to).filter(|edge| edge.is_at(stream)) {
                     let had = edge.room();
-                    edge.credit = (edge.credit + cells).min(EDGE_CREDIT);
+                    edge.credit = edge.credit.saturating_add(cells);
+                    edge.asked_credit = false;
                     if had == 0 {
                         self.edge_news.push_back(EdgeNews::Room { edge: slot });
                     }
@@ -244,7 +244,8 @@ impl LocalConnectionManager {
         };
         edge.at = Some(at);
         edge.asked = None;
-        edge.credit = EDGE_CREDIT;
+        edge.credit = asked.cells;
+        edge.asked_credit = false;
         let again = edge
             .origin
             .as_mut()

@@ -8,23 +8,42 @@ use weft_cell::RelayCmd;
 use weft_cell::relay;
 use weft_cell::stream_msg::{Xoff, Xon};
 
+use crate::address::StreamAddr;
 use crate::edge::{Edge, EdgeNews, Phase, RANDOM_BYTES, StreamAt};
 use crate::flow::FlowMsg;
 use crate::manager::LocalConnectionManager;
-use crate::message::EdgeCell;
+use crate::message::{EdgeCell, HalfControl};
 
 /// At least one cell in so many is such a one.
 const FULL_CELLS: u8 = 50;
 
 impl LocalConnectionManager {
-    /// Bytes that an edge can take from its socket now.
-    pub fn edge_room(&self, slot: u32) -> usize {
+    /// Bytes that an edge can take from its socket now. To be asked when the socket has some: if there
+    /// is no room, news will tell when.
+    pub fn edge_room(&mut self, slot: u32, now: Instant) -> usize {
+        let Some(edge) = self.edges.get_mut(slot) else {
+            return 0;
+        };
+        if edge.needs_credit()
+            && !edge.asked_credit
+            && let Some(at) = edge.at
+        {
+            edge.asked_credit = true;
+            self.send(HalfControl::CreditAsked { stream: at.addr }.into());
+            self.settle(now);
+        }
         self.edges.get(slot).map_or(0, Edge::room_bytes)
     }
 
-    /// Whether an edge has anywhere to put bytes; if not, news will tell when.
-    pub fn edge_wants(&self, slot: u32) -> bool {
-        self.edge_room(slot) > 0
+    /// Takes credit back from edges that have sent nothing since the last call, for those of the same
+    /// circuit that could.
+    pub(in crate::manager) fn return_credit(&mut self) {
+        let unused: Vec<(StreamAddr, u32)> = (self.edges.iter_mut())
+            .filter_map(|(_, edge)| edge.unused_credit())
+            .collect();
+        for (stream, cells) in unused {
+            self.send(HalfControl::CreditReturned { stream, cells }.into());
+        }
     }
 
     /// How many of so many bytes may be read from an edge's socket now, by what its far end said of

@@ -329,13 +329,13 @@ impl ConnectionThread {
             return self.hear(token, scratch);
         }
         let edge = connection.edge;
-        let mut room = self.manager.edge_room(edge);
+        let mut room = self.manager.edge_room(edge, now);
         if !connection.held.is_empty() && room > 0 {
             let count = room.min(connection.held.len());
             let rest = connection.held.split_off(count);
             let first = std::mem::replace(&mut connection.held, rest);
             self.manager.edge_data(edge, &first, now);
-            room = self.manager.edge_room(edge);
+            room = self.manager.edge_room(edge, now);
         }
         let Some(connection) = self.edges.all.get_mut(token) else {
             return Ok(0);
@@ -384,7 +384,7 @@ impl ConnectionThread {
                     .all
                     .get(token)
                     .is_some_and(|connection| connection.readable);
-                if more && self.manager.edge_wants(edge) {
+                if more && self.manager.edge_room(edge, now) > 0 {
                     self.edges.list(token);
                 }
                 Ok(count)
