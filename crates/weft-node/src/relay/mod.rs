@@ -83,6 +83,9 @@ pub use start::{StartError, key_config, run};
 
 /// Event-loop token of the signal pipe.
 const SIGNAL: Token = Token(usize::MAX - 2);
+/// Messages taken from one connection thread in one turn. A stream that is asked for costs the system calls
+/// of a connection: whatever else is due, and with `ConnectionThreads 0` all cells, comes after so many.
+const MESSAGES_PER_TURN: usize = 64;
 /// How often housekeeping runs.
 const TICK: Duration = Duration::from_secs(1);
 
@@ -186,7 +189,7 @@ impl Relay {
     fn turn(&mut self) -> io::Result<()> {
         let now = Instant::now();
         let wait = (self.last_tick + TICK).saturating_duration_since(now);
-        let wait = if self.accept_again {
+        let wait = if self.accept_again || self.threads.iter().any(MainEnds::has_more) {
             Duration::ZERO
         } else if self.threads.iter().any(MainEnds::is_stuck)
             || self.client.as_ref().is_some_and(ClientSide::is_stuck)
@@ -259,11 +262,11 @@ impl Relay {
         for index in 0..self.threads.len() {
             let waiting = self.threads.get(index).map_or(0, |ends| ends.from.len());
             self.metrics.see_ring(index, waiting);
-            while let Some(message) = self
-                .threads
-                .get_mut(index)
-                .and_then(|thread| thread.from.pop())
-            {
+            for _ in 0..MESSAGES_PER_TURN {
+                let ends = self.threads.get_mut(index);
+                let Some(message) = ends.and_then(|ends| ends.from.pop()) else {
+                    break;
+                };
                 self.note_reachable(&message, now);
                 self.controller.handle(message, now);
                 self.act(now);

@@ -217,6 +217,11 @@ impl MainEnds {
         !self.stuck.is_empty()
     }
 
+    /// Messages from the thread wait to be taken.
+    pub fn has_more(&self) -> bool {
+        !self.from.is_empty()
+    }
+
     /// How many.
     pub fn stuck(&self) -> usize {
         self.stuck.len()

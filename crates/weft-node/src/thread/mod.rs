@@ -5,6 +5,10 @@
 //! sent (control before cells); read sockets, a bounded amount each; run timers; let the scheduler
 //! choose; write; push what is for others and wake each of them at most once.
 //!
+//! A turn is short, whatever one client has come, connect or end at once: it takes over, reads, writes and
+//! closes a bounded number of streams' sockets, and what is left waits for the next turn, which
+//! begins at once and has the cells of all circuits before the rest.
+//!
 //! With `ConnectionThreads 0` the main thread takes these turns itself.
 
 #![deny(clippy::disallowed_types, clippy::disallowed_methods)]
@@ -79,6 +83,9 @@ const WAKE: Token = Token(usize::MAX);
 const NESTED: Token = Token(usize::MAX - 1);
 /// How often timers run.
 const TICK: Duration = Duration::from_millis(250);
+/// Sockets that are taken over in one turn. Each costs memory and system calls, and the main thread may
+/// have sent thousands: the others wait in its ring.
+const ADOPTED_PER_TURN: usize = 64;
 /// How soon a full ring is tried again.
 const RETRY: Duration = Duration::from_millis(1);
 
@@ -207,6 +214,8 @@ pub struct ConnectionThread {
     quiet_protocol: RateLimit,
     /// Log lines about peers that break it on a circuit.
     quiet_circuits: RateLimit,
+    /// Ticks to let pass before the next audit (debug builds).
+    ticks_to_audit: usize,
     /// Told to end.
     stopping: bool,
 }
@@ -266,6 +275,7 @@ impl ConnectionThread {
             quiet_proxy: RateLimit::new(Duration::from_secs(60)),
             quiet_protocol: RateLimit::new(Duration::from_secs(60)),
             quiet_circuits: RateLimit::new(Duration::from_secs(60)),
+            ticks_to_audit: 0,
             stopping: false,
         }
     }
@@ -337,6 +347,7 @@ impl ConnectionThread {
         self.tell(now);
         if cfg!(debug_assertions)
             && due
+            && self.audit_is_due()
             && let Err(broken) = self.audit()
         {
             panic!("on {} it does not hold that {broken}", self.me);
@@ -348,6 +359,9 @@ impl ConnectionThread {
     fn wait_time(&self, now: Instant) -> Duration {
         if self.is_stuck() || !self.stuck.is_empty() {
             return RETRY;
+        }
+        if !self.ends.from_main.is_empty() {
+            return Duration::ZERO;
         }
         let mut until = self.last_tick + TICK;
         if !self.to_read.is_empty() {
@@ -413,10 +427,19 @@ impl ConnectionThread {
     /// Takes what the controller and the other threads sent.
     fn take_messages(&mut self, now: Instant) {
         self.rings.see_controller(self.ends.from_main.len());
-        while let Some(message) = self.ends.from_main.pop() {
+        let mut adopted = 0;
+        while adopted < ADOPTED_PER_TURN
+            && let Some(message) = self.ends.from_main.pop()
+        {
             match message {
-                ToThread::Adopt(adopt) => self.adopt(*adopt, now),
-                ToThread::AdoptEdge(adopt) => self.adopt_edge(*adopt, now),
+                ToThread::Adopt(adopt) => {
+                    adopted += 1;
+                    self.adopt(*adopt, now);
+                }
+                ToThread::AdoptEdge(adopt) => {
+                    adopted += 1;
+                    self.adopt_edge(*adopt, now);
+                }
                 ToThread::Message(FromController::FreeMemory(cut)) => {
                     let cut = self.free_memory(cut, now);
                     let message = FromController::FreeMemory(cut);

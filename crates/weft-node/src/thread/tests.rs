@@ -15,7 +15,7 @@ use weft_core::handshake::{EphemeralKeys, HANDSHAKE_TIMEOUT, LinkHandshake};
 use weft_sync::lease::LeasePool;
 use weft_sync::wake::WakeFlag;
 
-use super::edges::{AdoptEdge, AdoptKind, EdgeSocket};
+use super::edges::{AdoptEdge, AdoptKind, EDGES_PER_TURN, EdgeSocket};
 use super::mesh::{MainEnds, WakeUp, mesh};
 use super::*;
 use crate::tls::{LinkLifetimes, LinkSession};
@@ -268,10 +268,16 @@ fn what_a_full_socket_left_untaken_is_written_when_it_has_room() {
     assert_eq!(destroyed, wrong);
 }
 
-/// A socket for a stream of a circuit that is no more, and its other end.
-fn unwanted() -> (AdoptEdge, UnixStream) {
+/// An end of a socket pair that does not block, and the other end.
+fn pair() -> (UnixStream, UnixStream) {
     let (ours, theirs) = UnixStream::pair().unwrap();
     ours.set_nonblocking(true).unwrap();
+    (ours, theirs)
+}
+
+/// A socket for a stream of a circuit that is no more, and its other end.
+fn unwanted(id: ConnectionId) -> (AdoptEdge, UnixStream) {
+    let (ours, theirs) = pair();
     let half = HalfAddr {
         thread: ThreadId(0),
         slot: 7,
@@ -286,7 +292,7 @@ fn unwanted() -> (AdoptEdge, UnixStream) {
         terms: Terms::Windows,
     };
     let adopt = AdoptEdge {
-        id: FIRST,
+        id,
         socket: EdgeSocket::Unix(ours),
         kind: AdoptKind::Exit {
             at,
@@ -300,7 +306,7 @@ fn unwanted() -> (AdoptEdge, UnixStream) {
 #[test]
 fn a_socket_for_a_stream_that_is_no_more_is_closed() {
     let mut bench = Bench::new();
-    let (adopt, mut theirs) = unwanted();
+    let (adopt, mut theirs) = unwanted(FIRST);
     bench.main.send(ToThread::AdoptEdge(Box::new(adopt)));
     bench.main.flush();
     let closed = (0..MANY_TURNS).any(|_| {
@@ -312,6 +318,108 @@ fn a_socket_for_a_stream_that_is_no_more_is_closed() {
     assert!(closed, "the controller hears of it");
     assert_eq!(theirs.read(&mut [0; 10]).unwrap(), 0);
     assert_eq!(bench.thread.manager.edges(), 0);
+}
+
+/// An edge of a stream that is no more, without a socket.
+fn unwanted_number(number: usize) -> AdoptEdge {
+    let id = ConnectionId(FIRST.0 + 1 + number as u64);
+    let (adopt, _) = unwanted(id);
+    let socket = EdgeSocket::None;
+    AdoptEdge { socket, ..adopt }
+}
+
+/// Streams that one client has come or end at once.
+const CROWD: usize = 1000;
+
+#[test]
+fn while_many_streams_come_and_end_the_cells_of_others_pass() {
+    let mut bench = Bench::new();
+    let mut client = Client::open(&mut bench);
+    client.send(Cell::new(1, ChanCmd::CREATE_FAST).as_bytes());
+    let (mut sent, mut closed, mut answered) = (0, 0, false);
+    for _ in 0..MANY_TURNS {
+        // There are always as many until the cell is answered.
+        while sent < CROWD || (!answered && sent - closed < CROWD) {
+            let adopt = unwanted_number(sent);
+            bench.main.send(ToThread::AdoptEdge(Box::new(adopt)));
+            sent += 1;
+        }
+        bench.main.flush();
+        let waiting = bench.thread.ends.from_main.len();
+        bench.turn();
+        let adopted = waiting - bench.thread.ends.from_main.len();
+        assert_eq!(adopted, waiting.min(ADOPTED_PER_TURN));
+        let messages = std::iter::from_fn(|| bench.main.from.pop());
+        let gone = |message: &ToController| matches!(message, ToController::EdgeClosed { .. });
+        let closed_now = messages.filter(gone).count();
+        assert!(closed_now <= EDGES_PER_TURN, "{closed_now} in one turn");
+        closed += closed_now;
+        client.read();
+        answered |= client.cells(ChanCmd::DESTROY) == [1];
+        if closed == sent {
+            break;
+        }
+        let wait = bench.thread.wait_time(Instant::now());
+        assert!(wait.is_zero(), "no event comes for what is left");
+    }
+    assert!(answered && closed == sent, "{closed} of {sent}");
+    assert_eq!(bench.thread.edges.len(), 0);
+}
+
+#[test]
+fn streams_that_end_at_once_are_closed_some_in_each_turn() {
+    let mut bench = Bench::new();
+    let now = Instant::now();
+    for number in 0..CROWD {
+        bench.thread.adopt_edge(unwanted_number(number), now);
+    }
+    let mut left = CROWD;
+    while left > 0 {
+        assert_eq!(bench.thread.edges.len(), left);
+        assert!(bench.thread.wait_time(now).is_zero());
+        bench.turn();
+        left = left.saturating_sub(EDGES_PER_TURN);
+    }
+    assert_eq!(bench.thread.edges.len(), 0);
+    assert_eq!(bench.thread.manager.edges_to_write(), []);
+}
+
+#[test]
+fn streams_that_speak_at_once_are_read_some_in_each_turn() {
+    const MANY: usize = 200;
+    let mut bench = Bench::new();
+    let now = Instant::now();
+    let mut others = Vec::new();
+    for number in 0..MANY {
+        let (ours, mut theirs) = pair();
+        theirs.write_all(b"all at once").unwrap();
+        others.push(theirs);
+        let adopt = AdoptEdge {
+            socket: EdgeSocket::Unix(ours),
+            kind: AdoptKind::Internal,
+            ..unwanted_number(number)
+        };
+        bench.thread.adopt_edge(adopt, now);
+    }
+    // The event loop reports all of them in the first turn.
+    for turn in 1..=MANY.div_ceil(EDGES_PER_TURN) {
+        bench.turn();
+        let left = MANY.saturating_sub(turn * EDGES_PER_TURN);
+        assert_eq!(bench.thread.edges.to_read(), left);
+        assert!(left == 0 || bench.thread.wait_time(now).is_zero());
+    }
+}
+
+#[test]
+fn audits_come_more_seldom_where_there_are_many_sockets() {
+    let mut bench = Bench::new();
+    let audits = |bench: &mut Bench| (0..100).filter(|_| bench.thread.audit_is_due()).count();
+    assert_eq!(audits(&mut bench), 100);
+    for number in 0..CROWD {
+        let adopt = unwanted_number(number);
+        bench.thread.adopt_edge(adopt, Instant::now());
+    }
+    assert_eq!(audits(&mut bench), 25);
 }
 
 #[test]

@@ -115,11 +115,8 @@ impl LocalConnectionManager {
                 circuits: Vec::new(),
             });
         }
-        if let Some(place) = edge.listed
-            && let Some(moved) = self.edges_to_write.remove(place)
-            && let Some(moved) = self.edges.get_mut(moved)
-        {
-            moved.listed = Some(place);
+        if let Some(place) = edge.listed {
+            self.unlist_edge(place);
         }
         // What ended over there was told of then.
         if let Some(side) = &edge.origin
@@ -243,6 +240,15 @@ impl LocalConnectionManager {
             && edge.listed.is_none()
         {
             edge.listed = Some(self.edges_to_write.add(slot));
+        }
+    }
+
+    /// Takes the edge at this place off that list.
+    fn unlist_edge(&mut self, place: usize) {
+        if let Some(moved) = self.edges_to_write.remove(place)
+            && let Some(moved) = self.edges.get_mut(moved)
+        {
+            moved.listed = Some(place);
         }
     }
 

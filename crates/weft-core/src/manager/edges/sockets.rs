@@ -103,22 +103,22 @@ impl LocalConnectionManager {
         }
         self.settle(now);
     }
+
     /// Edges with bytes for their sockets, or which are to be closed.
     pub fn edges_to_write(&self) -> &[u32] {
         self.edges_to_write.as_slice()
     }
 
-    /// Takes edges off that list that have nothing any more.
-    pub fn prune_edges(&mut self) {
-        let edges = &mut self.edges;
-        self.edges_to_write.retain(|slot, place| {
-            let Some(edge) = edges.get_mut(slot) else {
-                return false;
-            };
-            let stays = !edge.out.is_empty() || edge.phase == Phase::Over;
-            edge.listed = stays.then_some(place);
-            stays
-        });
+    /// Takes an edge off that list if it has nothing any more. To be called for each edge that was
+    /// attended to: a look at all of them in each turn would be too much where thousands are listed.
+    pub fn prune_edge(&mut self, slot: u32) {
+        if let Some(edge) = self.edges.get_mut(slot)
+            && edge.out.is_empty()
+            && edge.phase != Phase::Over
+            && let Some(place) = edge.listed.take()
+        {
+            self.unlist_edge(place);
+        }
     }
 
     /// The bytes that an edge has for its socket, and whether the socket is to be closed when it has

@@ -37,6 +37,12 @@ const READ_PER_TURN: usize = 64 * 1024;
 const READ_IN_ALL: usize = 1024 * 1024;
 /// Bytes written to one edge's socket in one turn.
 const WRITE_PER_TURN: usize = 1024 * 1024;
+/// Bytes written to all edges' sockets in one turn.
+const WRITE_IN_ALL: usize = 1024 * 1024;
+/// Edges whose sockets are read in one turn, and of those whose sockets are written or closed. One client
+/// can have thousands come, connect and end at once, and each costs system calls of some microseconds (to
+/// close a TCP connection, some twenty): the cells of all circuits pass after so many.
+pub(super) const EDGES_PER_TURN: usize = 64;
 /// How long a destination whose stream has ended may take nothing of what is left for it (C tor:
 /// `connection_expire_held_open`). Applications, which are this machine's own, may take their time.
 const LAST_WORDS: Duration = Duration::from_secs(15);
@@ -63,8 +69,12 @@ pub(super) struct EdgeSockets {
     to_read: VecDeque<usize>,
     /// Those that must wait for bandwidth, and until when.
     resting: Vec<(Instant, usize)>,
-    /// Edges being written in this turn.
-    writing: Vec<u32>,
+    /// When the first of them has waited long enough.
+    rest_until: Option<Instant>,
+    /// The place, among the edges with something to write, where the next turn begins.
+    write_next: usize,
+    /// The last turn ended before all of them had theirs.
+    more_to_write: bool,
     /// Warnings about what applications ask for.
     warnings: Warnings,
     /// Applications that have not asked yet, by deadline.
@@ -72,14 +82,40 @@ pub(super) struct EdgeSockets {
 }
 
 impl EdgeSockets {
-    /// Something may be read at once.
+    /// Something may be read, written or closed at once.
     pub(super) fn is_ready(&self) -> bool {
-        !self.to_read.is_empty()
+        !self.to_read.is_empty() || self.more_to_write
     }
 
-    /// Until when the first that rests does so.
-    pub(super) fn rest_until(&self) -> Option<Instant> {
-        self.resting.iter().map(|(until, _)| *until).min()
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Those that wait for their turn to be read.
+    #[cfg(test)]
+    pub(super) fn to_read(&self) -> usize {
+        self.to_read.len()
+    }
+
+    /// Lets a socket wait for bandwidth.
+    fn rest(&mut self, until: Instant, token: usize) {
+        self.rest_until = Some(self.rest_until.map_or(until, |other| other.min(until)));
+        self.resting.push((until, token));
+    }
+
+    /// Lists those again that have waited long enough.
+    fn wake_rested(&mut self, now: Instant) {
+        if self.rest_until.is_none_or(|until| until > now) {
+            return;
+        }
+        self.rest_until = None;
+        for (until, token) in std::mem::take(&mut self.resting) {
+            match until <= now {
+                true => self.list(token),
+                false => self.rest(until, token),
+            }
+        }
     }
 
     /// Takes note of an event. False: it is not an edge's.
@@ -264,24 +300,17 @@ impl ConnectionThread {
         }
     }
 
-    /// Reads the sockets that may have bytes and whose circuits take some.
+    /// Reads the sockets that may have bytes and whose circuits take some, a bounded number of them in
+    /// each turn.
     pub(super) fn read_edges(&mut self, now: Instant) {
         if self.is_stuck() {
             return;
         }
-        if self.edges.rest_until().is_some_and(|until| until <= now) {
-            let resting = std::mem::take(&mut self.edges.resting);
-            for (until, token) in resting {
-                match until <= now {
-                    true => self.edges.list(token),
-                    false => self.edges.resting.push((until, token)),
-                }
-            }
-        }
+        self.edges.wake_rested(now);
         let mut scratch = std::mem::take(&mut self.scratch);
         let mut in_all = 0;
         self.edge_news(now);
-        for _ in 0..self.edges.to_read.len() {
+        for _ in 0..self.edges.to_read.len().min(EDGES_PER_TURN) {
             let Some(token) = self.edges.to_read.pop_front() else {
                 break;
             };
@@ -347,7 +376,7 @@ impl ConnectionThread {
         let wanted = match self.manager.edge_pace(edge, room.min(READ_PER_TURN), now) {
             Ok(wanted) => wanted,
             Err(wait) => {
-                self.edges.resting.push((now + wait.min(TICK), token));
+                self.edges.rest(now + wait.min(TICK), token);
                 return Ok(0);
             }
         };
@@ -356,7 +385,7 @@ impl ConnectionThread {
                 match allowance.take(&mut self.common, Direction::Read, wanted, now) {
                     Ok(grant) => grant,
                     Err(wait) => {
-                        self.edges.resting.push((now + wait.min(TICK), token));
+                        self.edges.rest(now + wait.min(TICK), token);
                         return Ok(0);
                     }
                 }
@@ -429,31 +458,53 @@ impl ConnectionThread {
         }
     }
 
-    /// Writes what edges have for their sockets.
+    /// Writes what edges have for their sockets, and closes those of streams that are over: a bounded
+    /// number in each turn, beginning where the last one ended.
     pub(super) fn write_edges(&mut self, now: Instant) {
         self.edge_news(now);
-        let mut writing = std::mem::take(&mut self.edges.writing);
-        writing.clear();
-        writing.extend_from_slice(self.manager.edges_to_write());
-        for edge in writing.iter().copied() {
-            match self.edges.token_of(edge) {
-                Some(token) => {
-                    if let Err(reason) = self.write_edge(token, now) {
-                        self.close_edge(token, reason, now);
-                    }
+        let (mut stayed, mut attended, mut in_all) = (0, 0, 0);
+        self.edges.more_to_write = false;
+        loop {
+            let listed = self.manager.edges_to_write();
+            if stayed >= listed.len() {
+                break;
+            }
+            if attended >= EDGES_PER_TURN || in_all >= WRITE_IN_ALL {
+                self.edges.more_to_write = true;
+                break;
+            }
+            if self.edges.write_next >= listed.len() {
+                self.edges.write_next = 0;
+            }
+            let Some(edge) = listed.get(self.edges.write_next).copied() else {
+                break;
+            };
+            let written = match self.edges.token_of(edge) {
+                Some(token) => self.write_edge(token, now).map_err(|reason| {
+                    self.close_edge(token, reason, now);
+                }),
+                None => {
+                    self.manager.end_edge(edge, EndReason::MISC, now);
+                    Err(())
                 }
-                None => self.manager.end_edge(edge, EndReason::MISC, now),
+            };
+            // Thousands whose sockets take nothing are not worth a turn.
+            attended += usize::from(written != Ok(0));
+            in_all += written.unwrap_or(0);
+            self.manager.prune_edge(edge);
+            // Another has the place of one that has left the list.
+            if self.manager.edges_to_write().get(self.edges.write_next) == Some(&edge) {
+                self.edges.write_next += 1;
+                stayed += 1;
             }
         }
-        self.edges.writing = writing;
-        self.manager.prune_edges();
         self.edge_news(now);
     }
 
-    /// Writes one socket.
-    fn write_edge(&mut self, token: usize, now: Instant) -> Result<(), EndReason> {
+    /// Writes one socket: how many bytes it took, or why the stream ends.
+    fn write_edge(&mut self, token: usize, now: Instant) -> Result<usize, EndReason> {
         let Some(connection) = self.edges.all.get_mut(token) else {
-            return Ok(());
+            return Ok(0);
         };
         let edge = connection.edge;
         let blocked = matches!(connection.socket, Socket::Tcp(_)) && !connection.writable;
@@ -461,14 +512,14 @@ impl ConnectionThread {
             return Err(EndReason::MISC);
         }
         if !connection.reply.is_empty() {
-            return Ok(());
+            return Ok(0);
         }
         let (bytes, over) = self.manager.edge_out(edge);
         if bytes.is_empty() {
             return match over {
                 // All is said, or the client left before its destination was reached.
                 true => Err(EndReason::DONE),
-                false => Ok(()),
+                false => Ok(0),
             };
         }
         if over && connection.exit {
@@ -478,7 +529,7 @@ impl ConnectionThread {
             }
         }
         if blocked {
-            return Ok(());
+            return Ok(0);
         }
         let wanted = bytes.len().min(WRITE_PER_TURN);
         let grant = match &mut connection.allowance {
@@ -488,7 +539,7 @@ impl ConnectionThread {
                     Err(wait) => {
                         let at = now + wait.min(TICK);
                         self.write_again = Some(self.write_again.map_or(at, |other| other.min(at)));
-                        return Ok(());
+                        return Ok(0);
                     }
                 }
             }
@@ -514,15 +565,15 @@ impl ConnectionThread {
                 let (rest, over) = self.manager.edge_out(edge);
                 match over && rest.is_empty() {
                     true => Err(EndReason::DONE),
-                    false => Ok(()),
+                    false => Ok(count),
                 }
             }
             Err(error) => match error.kind() {
                 io::ErrorKind::WouldBlock => {
                     connection.writable = false;
-                    Ok(())
+                    Ok(0)
                 }
-                io::ErrorKind::Interrupted => Ok(()),
+                io::ErrorKind::Interrupted => Ok(0),
                 _ => Err(end_reason(&error)),
             },
         }
@@ -560,6 +611,6 @@ impl ConnectionThread {
         if self.edges.is_ready() || self.manager.has_edge_news() {
             return Some(None);
         }
-        self.edges.rest_until().map(Some)
+        self.edges.rest_until.map(Some)
     }
 }
