@@ -12,7 +12,8 @@
 //! it the circuit itself.
 //!
 //! It is state without I/O, clock or randomness; every operation takes O(log n), and nothing is
-//! iterated in hash order.
+//! iterated in hash order. [`Places`] is the same for servers that accept connections on one thread and
+//! serve them on another.
 #![deny(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -21,10 +22,12 @@
 )]
 
 mod hop;
+mod places;
 mod ranks;
 mod shares;
 #[cfg(test)]
 mod tests;
 
 pub use hop::{PreviousHop, network};
+pub use places::{Place, Places};
 pub use shares::{Admitted, Shares, Ticket};

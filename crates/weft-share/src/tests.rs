@@ -201,3 +201,91 @@ proptest! {
         prop_assert!(model.is_empty());
     }
 }
+
+/// A connection, and whether it lasts.
+type Served = (Place<u8, std::sync::Arc<()>>, std::sync::Weak<()>);
+
+#[test]
+fn who_has_shown_nothing_gives_way_and_who_is_kept_never_does() {
+    let places = Places::new(4, 4);
+    let (kept, none) = places.take(1, 0).unwrap();
+    assert!(none.is_none() && kept.keep() && kept.keep() && kept.is_kept());
+    let silent: Vec<_> = (1..4)
+        .map(|number| places.take(1, number).unwrap())
+        .collect();
+    let (newcomer, gone) = places.take(2, 4).unwrap();
+    assert_eq!(gone, Some(1), "the oldest of the owner that has most");
+    let (again, gone) = places.take(2, 5).unwrap();
+    assert_eq!(gone, Some(2));
+    // A place that is lost can neither be kept nor given back twice.
+    assert!(!silent[0].0.keep() && !silent[0].0.is_kept());
+    drop(silent);
+    assert_eq!(places.taken(), 3);
+    for place in [&newcomer, &again] {
+        assert!(place.keep());
+    }
+    let (last, gone) = places.take(1, 6).unwrap();
+    assert!(gone.is_none() && last.keep());
+    assert!(places.take(3, 7).is_none(), "all are kept");
+    drop(kept);
+    assert!(places.take(3, 8).is_some());
+}
+
+#[test]
+fn places_that_anybody_can_keep_are_not_all_kept() {
+    let places = Places::new(4, 2);
+    let all: Vec<_> = (0..4)
+        .map(|number| places.take(1, number).unwrap().0)
+        .collect();
+    assert!(
+        all.iter().all(|place| place.keep()),
+        "none has lost its place"
+    );
+    assert_eq!(all.iter().filter(|place| place.is_kept()).count(), 2);
+    for number in 4..8 {
+        // Those before the second are over.
+        let gone = places.take(1, number).unwrap().1;
+        assert_eq!(gone, (number == 4).then_some(2));
+    }
+}
+
+proptest! {
+    /// Whoever comes and goes: the bound holds, and each has its place until it leaves or, before it is
+    /// kept, gives way.
+    #[test]
+    fn each_has_a_place_until_it_leaves_or_gives_way(
+        bound in 1..6_usize,
+        spare in 0..3_usize,
+        deeds in proptest::collection::vec((0..3_u8, 0..4_u8, any::<usize>()), 1..200),
+    ) {
+        let most_kept = bound.saturating_sub(spare);
+        let places = Places::new(bound, most_kept);
+        let mut served: Vec<Served> = Vec::new();
+        for (deed, owner, which) in deeds {
+            let at = which % served.len().max(1);
+            match deed {
+                0 => {
+                    let end = std::sync::Arc::new(());
+                    let left = std::sync::Arc::downgrade(&end);
+                    match places.take(owner, end) {
+                        Some((place, _)) => served.push((place, left)),
+                        None => prop_assert_eq!(places.taken(), bound),
+                    }
+                }
+                1 => if let Some((place, end)) = served.get(at) {
+                    prop_assert_eq!(place.keep(), end.strong_count() > 0);
+                },
+                _ => if !served.is_empty() {
+                    let (place, end) = served.swap_remove(at);
+                    drop(place);
+                    prop_assert_eq!(end.strong_count(), 0);
+                },
+            }
+            let alive = served.iter().filter(|(_, end)| end.strong_count() > 0).count();
+            let kept: Vec<&Served> = served.iter().filter(|(place, _)| place.is_kept()).collect();
+            prop_assert_eq!(alive, places.taken());
+            prop_assert!(alive <= bound && kept.len() <= most_kept);
+            prop_assert!(kept.iter().all(|(_, end)| end.strong_count() > 0));
+        }
+    }
+}

@@ -1,5 +1,5 @@
 //! HTTP/1.0 for an authority: descriptors in, documents out (dir-spec 4, 6), bounded in every
-//! direction: requests at once, bytes of a request, time.
+//! direction: requests at once, shared by the addresses that they come from; bytes of a request, time.
 #![deny(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -16,7 +16,8 @@ use std::time::{Duration, SystemTime};
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpListener;
-use tokio::sync::{Notify, Semaphore, mpsc};
+use tokio::sync::{Notify, mpsc, oneshot};
+use weft_share::{Places, network};
 
 use super::{Answer, PrivateAuthority};
 use crate::clock::{Clock, SystemClock};
@@ -24,7 +25,10 @@ use crate::command::Severity;
 use crate::http::{http_date, parse_date};
 
 /// Requests that are answered at the same time.
-const AT_ONCE: usize = 1024;
+pub(super) const AT_ONCE: usize = 1024;
+/// Of these, those that came whole and do not give way to others. Not all, since a peer may ask and not
+/// read the answer.
+const ANSWERED_AT_ONCE: usize = AT_ONCE / 2;
 /// Bytes of a request's head.
 const MAX_HEAD: usize = 16 << 10;
 /// Bytes of an upload: a descriptor and an extra-info document, with room.
@@ -48,7 +52,7 @@ pub struct AuthorityServer {
     clock: Arc<dyn Clock>,
     /// A descriptor came.
     posted: Arc<Notify>,
-    permits: Arc<Semaphore>,
+    places: Arc<Places<IpAddr, oneshot::Sender<()>>>,
 }
 
 impl AuthorityServer {
@@ -58,7 +62,7 @@ impl AuthorityServer {
             authority: Arc::new(Mutex::new(authority)),
             clock,
             posted: Arc::default(),
-            permits: Arc::new(Semaphore::new(AT_ONCE)),
+            places: Places::new(AT_ONCE, ANSWERED_AT_ONCE),
         }
     }
 
@@ -115,14 +119,19 @@ impl AuthorityServer {
         }
     }
 
-    /// Answers one request, of `peer`, as DirPort and BEGIN_DIR streams have them.
+    /// Answers one request, of `peer`, as DirPort and BEGIN_DIR streams have them. One that has not come
+    /// whole may have to give way to another.
     pub async fn serve(&self, mut stream: impl AsyncRead + AsyncWrite + Unpin, peer: IpAddr) {
-        let Ok(_permit) = self.permits.try_acquire() else {
-            // More at once than any private network has.
+        let (stays, mut lost) = oneshot::channel();
+        let Some((place, _)) = self.places.take(network(peer), stays) else {
             return;
         };
         let exchange = async {
-            let answer = match read_request(&mut stream).await? {
+            let request = read_request(&mut stream).await?;
+            if !place.keep() {
+                return Ok(());
+            }
+            let answer = match request {
                 Ok(request) => self.answer(&request, peer),
                 Err(refused) => encode(&refused, Coding::Identity, self.clock.wall(), peer, false),
             };
@@ -133,6 +142,7 @@ impl AuthorityServer {
             // A peer that goes away has lost nothing but its own answer.
             _ = exchange => {}
             () = self.clock.sleep(PATIENCE) => {}
+            _ = &mut lost => return,
         }
         // A close with unread bytes would be a reset, which may overtake the answer.
         let mut rest = [0; 512];
@@ -140,6 +150,7 @@ impl AuthorityServer {
         tokio::select! {
             () = drain => {}
             () = self.clock.sleep(FAREWELL) => {}
+            _ = lost => {}
         }
     }
 

@@ -16,7 +16,7 @@ use tor_netdoc::doc::microdesc::MicrodescAndHash;
 use tor_netdoc::doc::netstatus::{MdConsensus, NsConsensus};
 use tor_netdoc::types::relay_flags::RelayFlag;
 
-use super::server::AuthorityServer;
+use super::server::{AT_ONCE, AuthorityServer};
 use super::*;
 use crate::clock::ManualClock;
 use crate::consensus::{Certs, REASONABLY_LIVE, verify};
@@ -572,4 +572,25 @@ fn bandwidth_files_count_instead_of_what_relays_say() {
     );
     let expected = BTreeMap::from([(RsaIdentity::from([7; 20]), 12)]);
     assert_eq!(parse_bandwidths(&text), expected);
+}
+
+#[tokio::test]
+async fn silent_connections_keep_no_request_out() {
+    let server = AuthorityServer::new(authority(), Arc::new(ManualClock::new(now())));
+    let mut silent = Vec::new();
+    for _ in 0..AT_ONCE + 1 {
+        let (ours, theirs) = tokio::io::duplex(64);
+        let server = server.clone();
+        tokio::spawn(async move { server.serve(theirs, Ipv4Addr::LOCALHOST.into()).await });
+        silent.push(ours);
+    }
+    // The newest has its place, so they all had one.
+    tokio::task::yield_now().await;
+    assert_eq!(
+        status_line(&ask(&server, b"GET /tor/none HTTP/1.0\r\n\r\n").await),
+        "HTTP/1.0 404 Not found"
+    );
+    // The oldest gave way.
+    let mut nothing = Vec::new();
+    assert_eq!(silent[0].read_to_end(&mut nothing).await.unwrap(), 0);
 }

@@ -1,25 +1,38 @@
 //! The sockets of controllers, on a thread of their own. They come accepted; how many there are, how
-//! much one may say at once, and how many events one may leave unread is bounded.
+//! much one may say at once, and how many events one may leave unread is bounded. At the bound one that
+//! has not authenticated gives way to a newcomer.
+
+#[cfg(test)]
+mod tests;
 
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 use rand::RngExt as _;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::broadcast::error::RecvError;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{Semaphore, mpsc, oneshot};
+use weft_dir::clock::Clock;
+use weft_share::{Place, Places, network};
 
 use super::backend::{Backend, Signal};
 use super::events::Event;
 use super::reader::{ReadError, Reader};
 use super::session::{Session, Shared, mapped};
 use super::view::iso_time_micros;
+use crate::logging::RateLimit;
 
 /// Controllers at once.
 const MAX_CONTROLLERS: usize = 64;
+/// How long a controller may take to authenticate. Some ask a human for the password meanwhile. C tor
+/// waits without end, but where places are short, silent controllers give way long before.
+const AUTHENTICATION_TIME: Duration = Duration::from_secs(300);
+/// Log lines about controllers that give way.
+const QUIET: Duration = Duration::from_secs(300);
 /// Bytes read from a controller at once.
 const READ: usize = 16 * 1024;
 /// Lookups of one controller at once.
@@ -38,27 +51,34 @@ const HTTP_PAGE: &str = "HTTP/1.0 501 Tor ControlPort is not an HTTP proxy\r\n\
 /// A controller's socket, non-blocking.
 #[derive(Debug)]
 pub enum ControlSocket {
-    /// From a ControlPort.
-    Tcp(std::net::TcpStream),
+    /// From a ControlPort, and whose it is.
+    Tcp(std::net::TcpStream, IpAddr),
     /// From a ControlSocket.
     Unix(std::os::unix::net::UnixStream),
 }
 
-/// A controller, and its place among those that may be.
-type Client = (ControlSocket, OwnedSemaphorePermit);
+/// Whose a controller is: its address, or `None` for all that come by Unix sockets.
+type Owner = Option<IpAddr>;
+/// A controller's place among those that may be. Authenticated controllers are kept.
+type Seat = Place<Owner, oneshot::Sender<()>>;
+
+/// A controller, its place, and what resolves when it has to give that up.
+type Client = (ControlSocket, Seat, oneshot::Receiver<()>);
 
 /// The thread, as the main thread sees it. Dropping it ends it, and every connection.
 #[derive(Debug)]
 pub struct ControlServer {
     /// `None` once it shall end.
     clients: Option<mpsc::Sender<Client>>,
-    places: Arc<Semaphore>,
+    places: Arc<Places<Owner, oneshot::Sender<()>>>,
+    displaced: RateLimit,
     open: Arc<AtomicUsize>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl ControlServer {
-    /// Starts the thread. `feed` runs on it, too, and is what makes events of what happens.
+    /// Starts the thread. `feed` runs on it, too, and is what makes events of what happens. How long
+    /// controllers take to authenticate goes by `clock`.
     ///
     /// # Errors
     ///
@@ -67,6 +87,7 @@ impl ControlServer {
         backend: impl Backend,
         shared: Shared,
         feed: impl Future<Output = ()> + Send + 'static,
+        clock: Arc<dyn Clock>,
     ) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -79,34 +100,51 @@ impl ControlServer {
             .spawn(move || {
                 runtime.block_on(async move {
                     tokio::spawn(feed);
-                    while let Some((socket, place)) = clients.recv().await {
+                    while let Some(new) = clients.recv().await {
                         count.fetch_add(1, Ordering::Relaxed);
-                        let (backend, shared, count) =
-                            (backend.clone(), shared.clone(), count.clone());
+                        let (backend, shared) = (backend.clone(), shared.clone());
+                        let (clock, count) = (clock.clone(), count.clone());
                         tokio::spawn(async move {
-                            client(socket, backend, shared).await;
+                            client(new, backend, shared, &*clock).await;
                             count.fetch_sub(1, Ordering::Relaxed);
-                            drop(place);
                         });
                     }
                 });
             })?;
         Ok(ControlServer {
             clients: Some(sender),
-            places: Arc::new(Semaphore::new(MAX_CONTROLLERS)),
+            places: Places::new(MAX_CONTROLLERS, MAX_CONTROLLERS),
+            displaced: RateLimit::new(QUIET),
             open,
             thread: Some(thread),
         })
     }
 
-    /// Takes a controller; false: there are too many.
-    pub fn serve(&self, socket: ControlSocket) -> bool {
-        let Ok(place) = self.places.clone().try_acquire_owned() else {
+    /// Takes a controller; one that has not authenticated may have to give way to it. False: there are
+    /// too many that have, or the thread does not keep up.
+    pub fn serve(&mut self, socket: ControlSocket, now: Instant) -> bool {
+        let owner = match &socket {
+            ControlSocket::Tcp(_, address) => Some(network(*address)),
+            ControlSocket::Unix(_) => None,
+        };
+        // Nobody gives way to one whom the thread cannot take.
+        let Some(Ok(to_thread)) = self.clients.as_ref().map(mpsc::Sender::try_reserve) else {
             return false;
         };
-        self.clients
-            .as_ref()
-            .is_some_and(|clients| clients.try_send((socket, place)).is_ok())
+        let (stays, lost) = oneshot::channel();
+        let Some((place, displaced)) = self.places.take(owner, stays) else {
+            return false;
+        };
+        to_thread.send((socket, place, lost));
+        if displaced.is_some()
+            && let Some(more) = self.displaced.check(now)
+        {
+            tracing::warn!(
+                "There are {MAX_CONTROLLERS} controllers: closed one that had not authenticated, for a \
+                 new one{more}"
+            );
+        }
+        true
     }
 
     /// How many controllers there are.
@@ -128,20 +166,38 @@ impl Drop for ControlServer {
 }
 
 /// One controller, as long as it stays.
-async fn client<B: Backend>(socket: ControlSocket, backend: B, shared: Arc<Shared>) {
+async fn client<B: Backend>(
+    (socket, place, lost): Client,
+    backend: B,
+    shared: Arc<Shared>,
+    clock: &dyn Clock,
+) {
     let mut session = Session::new(backend.clone(), shared);
-    let ended = match socket {
-        ControlSocket::Tcp(socket) => match tokio::net::TcpStream::from_std(socket) {
-            Ok(socket) => {
+    // Its time begins before it hears anything.
+    let time = clock.sleep(AUTHENTICATION_TIME);
+    let talk = async {
+        match socket {
+            ControlSocket::Tcp(socket, _) => {
+                let socket = tokio::net::TcpStream::from_std(socket)?;
                 let _ = socket.set_nodelay(true);
-                talk(socket, &mut session, &backend).await
+                talk(socket, &mut session, &backend, &place).await
             }
-            Err(error) => Err(error),
-        },
-        ControlSocket::Unix(socket) => match tokio::net::UnixStream::from_std(socket) {
-            Ok(socket) => talk(socket, &mut session, &backend).await,
-            Err(error) => Err(error),
-        },
+            ControlSocket::Unix(socket) => {
+                let socket = tokio::net::UnixStream::from_std(socket)?;
+                talk(socket, &mut session, &backend, &place).await
+            }
+        }
+    };
+    let overdue = async {
+        time.await;
+        if place.is_kept() {
+            std::future::pending::<()>().await;
+        }
+    };
+    let ended = tokio::select! {
+        ended = talk => ended,
+        _ = lost => Err(io::Error::other("it gave way to another")),
+        () = overdue => Err(io::Error::other("it did not authenticate in time")),
     };
     if let Err(error) = ended {
         tracing::debug!("A controller's connection ended: {error}");
@@ -152,11 +208,13 @@ async fn client<B: Backend>(socket: ControlSocket, backend: B, shared: Arc<Share
     }
 }
 
-/// Commands and replies, and events between them.
+/// Commands and replies, and events between them. Keeps the place once the controller has
+/// authenticated.
 async fn talk<B: Backend>(
     mut socket: impl AsyncRead + AsyncWrite + Unpin,
     session: &mut Session<B>,
     backend: &B,
+    place: &Seat,
 ) -> io::Result<()> {
     let mut events = backend.events();
     let mut reader = Reader::default();
@@ -170,6 +228,9 @@ async fn talk<B: Backend>(
             Ok(Some(command)) => {
                 let nonce: [u8; 32] = rand::rng().random();
                 let reply = session.command(&command, nonce).await;
+                if session.is_trusted() && !place.keep() {
+                    return Ok(());
+                }
                 socket.write_all(reply.encode().as_bytes()).await?;
                 if reply.close {
                     return socket.shutdown().await;

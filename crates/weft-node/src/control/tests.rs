@@ -9,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::broadcast;
 use weft_cell::stream_msg::{Answer, AnswerKind, Resolved};
 use weft_core::controller::{Handled, HandshakeCounts};
+use weft_dir::clock::SystemClock;
 use weft_path::Countries;
 
 use super::auth::hash_password;
@@ -21,7 +22,7 @@ use crate::torrc::{Host, load_text};
 
 /// A node that remembers what was asked of it.
 #[derive(Clone)]
-struct Fake {
+pub(super) struct Fake {
     node: Arc<Mutex<Arc<NodeView>>>,
     events: broadcast::Sender<Event>,
     asked: Arc<Mutex<Vec<String>>>,
@@ -35,7 +36,7 @@ fn options(torrc: &str) -> Arc<crate::torrc::Options> {
 }
 
 impl Fake {
-    fn new(torrc: &str) -> Self {
+    pub(super) fn new(torrc: &str) -> Self {
         let node = NodeView {
             options: options(torrc),
             defaults: Arc::new(Settings::new(false)),
@@ -241,7 +242,7 @@ fn run<T>(future: impl Future<Output = T>) -> T {
     runtime.block_on(future)
 }
 
-fn shared() -> Shared {
+pub(super) fn shared() -> Shared {
     Shared {
         cookie: None,
         version: "0.4.9.11 (Weft-0.1.0)".to_owned(),
@@ -608,18 +609,19 @@ fn events_come_to_those_who_want_them() {
 
 /// Starts a server, and connects it to a listener's clients until `until` returns.
 fn serve<T>(fake: &Fake, until: impl FnOnce(u16) -> T) -> T {
-    let server = ControlServer::start(fake.clone(), shared(), async {}).unwrap();
+    let clock = Arc::new(SystemClock::default());
+    let mut server = ControlServer::start(fake.clone(), shared(), async {}, clock).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let accept = std::thread::spawn(move || {
-        while let Ok((socket, _)) = listener.accept() {
+        while let Ok((socket, from)) = listener.accept() {
             socket.set_nonblocking(true).unwrap();
             let mut bye = [0; 4];
             // The test's own last connection ends this.
             if socket.peek(&mut bye).is_ok() && &bye == b"BYE\n" {
                 return;
             }
-            assert!(server.serve(ControlSocket::Tcp(socket)));
+            assert!(server.serve(ControlSocket::Tcp(socket, from.ip()), Instant::now()));
         }
     });
     let result = until(port);

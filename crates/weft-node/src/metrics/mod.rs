@@ -71,7 +71,7 @@ mod tests {
         }
     }
 
-    fn snapshot() -> Snapshot {
+    pub(super) fn snapshot() -> Snapshot {
         let mut counts = weft_core::controller::Counts::default();
         counts.relay_onionskins.ntor_v3.dropped = 8;
         counts.booked.initiated.ipv6 = 9;

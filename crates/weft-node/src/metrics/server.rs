@@ -1,8 +1,12 @@
 //! The thread that answers requests. Sockets come to it accepted and allowed; everything about them
-//! is bounded: how many there are, how long one may take, how much of a request is read.
+//! is bounded: how many there are, how long one may take, how much of a request is read. At the bound
+//! one that has not sent its request gives way to a newcomer.
+
+#[cfg(test)]
+mod tests;
 
 use std::io;
-use std::net::TcpStream as StdTcpStream;
+use std::net::{IpAddr, TcpStream as StdTcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -13,14 +17,18 @@ use time::format_description::BorrowedFormatItem;
 use time::macros::format_description;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use weft_core::controller::FamilyCounts;
+use weft_share::{Place, Places, network};
 
 use super::request::{self, Verdict};
 use super::{Snapshot, render};
 
 /// Connections at once.
 const MAX_CONNECTIONS: usize = 16;
+/// Connections whose requests came and that do not give way. Not all, since a peer may ask and not read
+/// the answer; one that reads it has it at once, mostly.
+const MAX_ANSWERED: usize = MAX_CONNECTIONS / 2;
 /// How long a connection may last.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Bytes that are read and not looked at after an answer. Closing a socket that holds unread bytes
@@ -31,8 +39,11 @@ const DATE: &[BorrowedFormatItem<'static>] = format_description!(
     "[weekday repr:short], [day] [month repr:short] [year] [hour]:[minute]:[second] GMT"
 );
 
-/// A socket, and its place among those that may be open.
-type Client = (StdTcpStream, OwnedSemaphorePermit);
+/// A connection's place among those that may be open, by the peer's address.
+type Seat = Place<IpAddr, oneshot::Sender<()>>;
+
+/// A socket, its place, and what resolves when it has to give that up.
+type Client = (StdTcpStream, Seat, oneshot::Receiver<()>);
 
 /// The thread, as the main thread sees it. Dropping it ends it, and every connection.
 #[derive(Debug)]
@@ -40,7 +51,7 @@ pub struct MetricsServer {
     snapshots: watch::Sender<Arc<Snapshot>>,
     /// `None` once it shall end.
     clients: Option<mpsc::Sender<Client>>,
-    places: Arc<Semaphore>,
+    places: Arc<Places<IpAddr, oneshot::Sender<()>>>,
     /// `None` once joined.
     thread: Option<JoinHandle<()>>,
 }
@@ -57,14 +68,14 @@ impl MetricsServer {
             .build()?;
         let (snapshots, latest) = watch::channel(Arc::new(first));
         let (sender, mut clients) = mpsc::channel::<Client>(MAX_CONNECTIONS);
-        let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+        let places = Places::new(MAX_CONNECTIONS, MAX_ANSWERED);
         let open = Arc::new(Open::default());
         let thread = std::thread::Builder::new()
             .name("metrics".into())
             .spawn(move || {
                 runtime.block_on(async move {
-                    while let Some((socket, place)) = clients.recv().await {
-                        tokio::spawn(client(socket, place, latest.clone(), open.clone()));
+                    while let Some(new) = clients.recv().await {
+                        tokio::spawn(client(new, latest.clone(), open.clone()));
                     }
                 });
             })?;
@@ -81,14 +92,19 @@ impl MetricsServer {
         self.snapshots.send_replace(Arc::new(snapshot));
     }
 
-    /// Takes a connection, which must not block; false: there are too many.
-    pub fn serve(&self, socket: StdTcpStream) -> bool {
-        let Ok(place) = self.places.clone().try_acquire_owned() else {
+    /// Takes a connection of this peer, which must not block; another that has not sent its request
+    /// may have to give way to it. False: the thread does not keep up.
+    pub fn serve(&self, socket: StdTcpStream, from: IpAddr) -> bool {
+        // Nobody gives way to one whom the thread cannot take.
+        let Some(Ok(to_thread)) = self.clients.as_ref().map(mpsc::Sender::try_reserve) else {
             return false;
         };
-        self.clients
-            .as_ref()
-            .is_some_and(|clients| clients.try_send((socket, place)).is_ok())
+        let (stays, lost) = oneshot::channel();
+        let Some((place, _)) = self.places.take(network(from), stays) else {
+            return false;
+        };
+        to_thread.send((socket, place, lost));
+        true
     }
 }
 
@@ -121,8 +137,7 @@ impl Open {
 
 /// One connection, as long as it may last.
 async fn client(
-    socket: StdTcpStream,
-    place: OwnedSemaphorePermit,
+    (socket, place, lost): Client,
     latest: watch::Receiver<Arc<Snapshot>>,
     open: Arc<Open>,
 ) {
@@ -133,19 +148,24 @@ async fn client(
         let snapshot = latest.borrow().clone();
         render(&snapshot, open.counts())
     };
-    let served = async { serve(TcpStream::from_std(socket)?, metrics).await };
+    let served = async {
+        tokio::select! {
+            served = serve(TcpStream::from_std(socket)?, &place, metrics) => served,
+            _ = lost => Err(io::Error::other("it gave way to another")),
+        }
+    };
     match tokio::time::timeout(PATIENCE, served).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => tracing::debug!("A connection to the MetricsPort ended: {error}"),
         Err(_) => tracing::debug!("A connection to the MetricsPort took too long"),
     }
     count.fetch_sub(1, Ordering::Relaxed);
-    drop(place);
 }
 
 /// A request, an answer, the end.
 async fn serve(
     mut socket: impl AsyncRead + AsyncWrite + Unpin,
+    place: &Seat,
     metrics: impl FnOnce() -> String,
 ) -> io::Result<()> {
     let mut head = Vec::new();
@@ -159,6 +179,9 @@ async fn serve(
             return Ok(());
         }
     };
+    if !place.keep() {
+        return Ok(());
+    }
     socket
         .write_all(answer(verdict, metrics).as_bytes())
         .await?;

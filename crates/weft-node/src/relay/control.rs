@@ -12,6 +12,7 @@ use mio::event::Source;
 use mio::{Interest, Registry, Token};
 use rand::RngExt as _;
 use tokio::sync::oneshot;
+use weft_dir::clock::SystemClock;
 use weft_dir::descriptor::Moment;
 
 use super::Relay;
@@ -72,7 +73,7 @@ impl Socket {
         match self {
             Self::Tcp(socket) => socket
                 .accept()
-                .map(|(socket, _)| ControlSocket::Tcp(socket.into())),
+                .map(|(socket, from)| ControlSocket::Tcp(socket.into(), from.ip())),
             Self::Unix(socket, _) => socket
                 .accept()
                 .map(|(socket, _)| ControlSocket::Unix(socket.into())),
@@ -222,7 +223,8 @@ impl Relay {
                 version: VERSION.to_owned(),
             };
             let feed = node.clone().feed();
-            match ControlServer::start(node, shared, feed) {
+            let clock = Arc::new(SystemClock::default());
+            match ControlServer::start(node, shared, feed, clock) {
                 Ok(server) => {
                     let totals = self.controller.totals();
                     self.control.running = Some(Running {
@@ -357,8 +359,8 @@ impl Relay {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(_) => return,
             };
-            let server = control.running.as_ref().map(|running| &running.server);
-            let taken = server.is_some_and(|server| server.serve(socket));
+            let server = control.running.as_mut().map(|running| &mut running.server);
+            let taken = server.is_some_and(|server| server.serve(socket, now));
             if !taken && let Some(more) = control.refusals.check(now) {
                 tracing::warn!("Refused a controller: there are too many{more}");
             }

@@ -75,7 +75,7 @@ impl Relay {
         }
         let metrics = &mut self.metrics;
         let server = metrics.server.as_ref();
-        let taken = allowed && server.is_some_and(|server| server.serve(socket.into()));
+        let taken = allowed && server.is_some_and(|server| server.serve(socket.into(), peer.ip()));
         let counts = if taken {
             &mut metrics.accepted
         } else {

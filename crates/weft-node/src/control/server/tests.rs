@@ -1,0 +1,147 @@
+//! Controllers that authenticate, and connections that never do.
+#![allow(clippy::unwrap_used)]
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::time::SystemTime;
+
+use weft_dir::clock::ManualClock;
+
+use super::super::tests::{Fake, shared};
+use super::*;
+
+/// Connections that fill every place, and some more.
+const FLOOD: u8 = 70;
+
+fn start() -> (ControlServer, Arc<ManualClock>) {
+    let fake = Fake::new("ControlPort 9051\n");
+    let clock = Arc::new(ManualClock::new(SystemTime::UNIX_EPOCH));
+    let server = ControlServer::start(fake, shared(), async {}, clock.clone()).unwrap();
+    (server, clock)
+}
+
+/// A connection that is this address's, its other end, and whether it was served.
+fn connect(server: &mut ControlServer, address: [u8; 4]) -> (TcpStream, bool) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (theirs, _) = listener.accept().unwrap();
+    theirs.set_nonblocking(true).unwrap();
+    let served = served(server, || {
+        let theirs = theirs.try_clone().unwrap();
+        ControlSocket::Tcp(theirs, Ipv4Addr::from(address).into())
+    });
+    (ours, served)
+}
+
+/// Serves a connection as soon as the thread keeps up; whether there is a place.
+fn served(server: &mut ControlServer, socket: impl Fn() -> ControlSocket) -> bool {
+    let clients = server.clients.clone().unwrap();
+    while clients.capacity() == 0 {
+        std::thread::yield_now();
+    }
+    server.serve(socket(), Instant::now())
+}
+
+/// What a controller hears when it says this.
+fn ask(mut socket: impl io::Read + io::Write, line: &str) -> String {
+    socket.write_all(line.as_bytes()).unwrap();
+    let mut answer = String::new();
+    BufReader::new(socket).read_line(&mut answer).unwrap();
+    answer
+}
+
+/// Whether the server closed a connection, at last.
+fn is_closed(mut socket: impl io::Read) -> bool {
+    matches!(socket.read(&mut [0]), Ok(0) | Err(_))
+}
+
+#[test]
+fn silent_connections_keep_no_controller_out() {
+    let (mut server, _) = start();
+    let mut silent: Vec<TcpStream> = Vec::new();
+    for _ in 0..FLOOD {
+        let (socket, served) = connect(&mut server, [127, 0, 0, 2]);
+        assert!(served, "number {}", silent.len());
+        silent.push(socket);
+    }
+    assert!(server.places.taken() <= MAX_CONTROLLERS);
+    // Those that gave way are closed: the oldest.
+    let gone = silent.drain(..usize::from(FLOOD) - MAX_CONTROLLERS);
+    assert!(gone.into_iter().all(is_closed));
+    // One of another address is served, and so is one of the same.
+    for address in [[127, 0, 0, 3], [127, 0, 0, 2]] {
+        let (controller, served) = connect(&mut server, address);
+        assert!(served);
+        assert_eq!(ask(&controller, "AUTHENTICATE\r\n"), "250 OK\r\n");
+        silent.push(controller);
+    }
+    // However many come, whoever holds less stays: the flood displaces its own.
+    let (slow, served) = connect(&mut server, [127, 0, 0, 4]);
+    assert!(served);
+    for _ in 0..FLOOD {
+        silent.push(connect(&mut server, [127, 0, 0, 2]).0);
+    }
+    assert_eq!(ask(&slow, "AUTHENTICATE\r\n"), "250 OK\r\n");
+}
+
+#[test]
+fn silent_connections_by_a_unix_socket_keep_no_controller_out() {
+    let (mut server, _) = start();
+    let mut connect = || {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        theirs.set_nonblocking(true).unwrap();
+        let socket = || ControlSocket::Unix(theirs.try_clone().unwrap());
+        assert!(served(&mut server, socket));
+        ours
+    };
+    let silent: Vec<UnixStream> = (0..FLOOD).map(|_| connect()).collect();
+    assert_eq!(ask(connect(), "AUTHENTICATE\r\n"), "250 OK\r\n");
+    drop(silent);
+}
+
+#[test]
+fn an_authenticated_controller_never_gives_way() {
+    let (mut server, _) = start();
+    let mut authenticated = Vec::new();
+    let mut silent = Vec::new();
+    // One address has them all, and others press.
+    for _ in 0..MAX_CONTROLLERS {
+        let (controller, served) = connect(&mut server, [127, 0, 0, 2]);
+        assert!(served);
+        assert_eq!(ask(&controller, "AUTHENTICATE\r\n"), "250 OK\r\n");
+        authenticated.push(controller);
+        for address in 3..6 {
+            silent.push(connect(&mut server, [127, 0, 0, address]).0);
+        }
+    }
+    assert!(
+        !connect(&mut server, [127, 0, 0, 7]).1,
+        "there is no place left"
+    );
+    assert!(silent.iter().all(is_closed));
+    for controller in &authenticated {
+        let answer = ask(controller, "GETINFO version\r\n");
+        assert!(answer.starts_with("250-version="), "{answer}");
+    }
+}
+
+#[test]
+fn who_does_not_authenticate_in_time_is_closed() {
+    let (mut server, clock) = start();
+    let (controller, _) = connect(&mut server, [127, 0, 0, 2]);
+    assert_eq!(ask(&controller, "AUTHENTICATE\r\n"), "250 OK\r\n");
+    let (mut asking, _) = connect(&mut server, [127, 0, 0, 2]);
+    let answer = ask(&asking, "PROTOCOLINFO 1\r\n");
+    assert!(answer.starts_with("250-PROTOCOLINFO"), "{answer}");
+    clock.advance(AUTHENTICATION_TIME - Duration::from_secs(1));
+    let (late, _) = connect(&mut server, [127, 0, 0, 2]);
+    let answer = ask(&late, "PROTOCOLINFO 1\r\n");
+    assert!(answer.starts_with("250-PROTOCOLINFO"), "{answer}");
+    clock.advance(Duration::from_secs(1));
+    let mut rest = String::new();
+    let _ = asking.read_to_string(&mut rest);
+    for controller in [controller, late] {
+        assert_eq!(ask(&controller, "AUTHENTICATE\r\n"), "250 OK\r\n");
+    }
+}

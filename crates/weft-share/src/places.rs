@@ -1,0 +1,113 @@
+//! Places for connections that are served at once.
+//!
+//! A server that refuses newcomers when it is full can be filled by whoever connects and says nothing.
+//! Here a connection that has not shown yet what it came for gives way to a newcomer.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::{Shares, Ticket};
+
+/// Connections of several owners under a common bound. Each leaves something here whose drop ends it: a
+/// channel's sender, say.
+///
+/// At the bound one that is not [kept](Place::keep) gives way: the oldest of the owner that has most of
+/// these. One that is kept never does.
+#[derive(Debug)]
+pub struct Places<K, E> {
+    bound: usize,
+    /// How many are kept at most.
+    most_kept: usize,
+    state: Mutex<State<K, E>>,
+}
+
+#[derive(Debug)]
+struct State<K, E> {
+    /// Those that may have to give way.
+    waiting: Shares<K, (), E>,
+    kept: BTreeMap<Ticket, E>,
+}
+
+/// A connection's place, until this is dropped.
+#[derive(Debug)]
+pub struct Place<K: Copy + Ord, E> {
+    places: Arc<Places<K, E>>,
+    ticket: Ticket,
+}
+
+impl<K: Copy + Ord, E> Places<K, E> {
+    /// Places for `bound` connections, of which `most_kept` at most are kept. Where a connection is kept
+    /// for what anybody can do, `most_kept` must be less than `bound`.
+    #[must_use]
+    pub fn new(bound: usize, most_kept: usize) -> Arc<Self> {
+        Arc::new(Self {
+            bound,
+            most_kept,
+            state: Mutex::new(State {
+                waiting: Shares::default(),
+                kept: BTreeMap::new(),
+            }),
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State<K, E>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Connections that have a place.
+    #[must_use]
+    pub fn taken(&self) -> usize {
+        let state = self.state();
+        state.waiting.len() + state.kept.len()
+    }
+
+    /// A place for a connection of this owner, and what the connection that gave way to it left here.
+    /// `None`: all places are kept.
+    #[must_use]
+    pub fn take(self: &Arc<Self>, owner: K, end: E) -> Option<(Place<K, E>, Option<E>)> {
+        let mut state = self.state();
+        let bound = self.bound.saturating_sub(state.kept.len());
+        let admitted = state.waiting.admit(owner, (), bound, end).ok()?;
+        let place = Place {
+            places: self.clone(),
+            ticket: admitted.ticket,
+        };
+        Some((place, admitted.displaced.map(|(_, end)| end)))
+    }
+}
+
+impl<K: Copy + Ord, E> Place<K, E> {
+    /// The connection has shown what it came for: it does not give way from now on, unless as many are
+    /// kept already as may be. False: it had to give way before.
+    #[must_use]
+    pub fn keep(&self) -> bool {
+        let mut state = self.places.state();
+        if state.kept.len() >= self.places.most_kept {
+            return state.kept.contains_key(&self.ticket)
+                || state.waiting.get(self.ticket).is_some();
+        }
+        match state.waiting.release(self.ticket) {
+            Some(end) => state.kept.insert(self.ticket, end).is_none(),
+            None => state.kept.contains_key(&self.ticket),
+        }
+    }
+
+    /// It does not give way.
+    #[must_use]
+    pub fn is_kept(&self) -> bool {
+        self.places.state().kept.contains_key(&self.ticket)
+    }
+}
+
+impl<K: Copy + Ord, E> Drop for Place<K, E> {
+    fn drop(&mut self) {
+        let mut state = self.places.state();
+        let ends = (
+            state.waiting.release(self.ticket),
+            state.kept.remove(&self.ticket),
+        );
+        // What they leave may wake others, who may come here.
+        drop(state);
+        drop(ends);
+    }
+}
