@@ -155,6 +155,9 @@ pub struct Options {
     pub max_connections: usize,
     /// How long the target may take to start, or to answer while nobody attacks it.
     pub patience: Duration,
+    /// Whether an attack goes on, for `patience` at most, until an honest request is granted: a test of
+    /// whether that is possible, not of how often.
+    pub until_granted: bool,
     /// Keys and contents are functions of this.
     pub seed: u64,
     /// Processors for the target; empty: all.
@@ -469,7 +472,11 @@ fn measure(
         });
         let asking = scope.spawn(|| {
             wait_for(&measuring);
-            prober.run(&over)
+            let longer = match options.until_granted {
+                true => options.patience,
+                false => Duration::ZERO,
+            };
+            prober.run(&over, longer)
         });
         let watching = scope.spawn(|| {
             while !over.load(Ordering::Relaxed) {
@@ -499,9 +506,11 @@ fn measure(
             {
                 thread::sleep(SAMPLE);
             }
-            counters.over.store(true, Ordering::Relaxed);
         }
         let fared = asking.join().map_err(|_| anyhow!("a prober panicked"))?;
+        if let Some((_, counters)) = attack {
+            counters.over.store(true, Ordering::Relaxed);
+        }
         watching.join().map_err(|_| anyhow!("a watcher panicked"))?;
         if let Some(attacker) = attacker {
             attacker
@@ -547,6 +556,7 @@ mod tests {
                 max_lead: Duration::ZERO,
                 max_connections: 1,
                 patience: Duration::ZERO,
+                until_granted: false,
                 seed: 0,
                 target_cpus: Vec::new(),
                 generator_cpus: Vec::new(),

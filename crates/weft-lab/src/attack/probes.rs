@@ -152,12 +152,20 @@ impl<'a> Prober<'a> {
         matches!(self.want, Want::Stream | Want::Name | Want::Directory)
     }
 
-    /// Asks again and again until `over`. How it fared, since the last call.
-    pub(super) fn run(&mut self, over: &AtomicBool) -> Fared {
-        while !over.load(Ordering::Relaxed) {
+    /// Asks again and again until `over`, and while nothing has been granted for so much longer. How it
+    /// fared, since the last call.
+    pub(super) fn run(&mut self, over: &AtomicBool, longer: Duration) -> Fared {
+        let mut deadline = None;
+        loop {
+            if over.load(Ordering::Relaxed) {
+                let deadline = *deadline.get_or_insert_with(|| Instant::now() + longer);
+                if self.fared.granted > 0 || Instant::now() >= deadline {
+                    break;
+                }
+            }
             let began = Instant::now();
             self.probe();
-            while !over.load(Ordering::Relaxed) {
+            while deadline.is_some() || !over.load(Ordering::Relaxed) {
                 let left = INTERVAL.saturating_sub(began.elapsed());
                 if left.is_zero() {
                     break;

@@ -210,6 +210,7 @@ fn options(args: &AttackArgs) -> Result<Options> {
         max_lead: Duration::MAX,
         max_connections: max_connections(),
         patience: Duration::from_secs(20),
+        until_granted: false,
         seed: args.seed,
         target_cpus: Vec::new(),
         generator_cpus: Vec::new(),

@@ -472,7 +472,7 @@ fn probers(shared: &Shared<'_>, aim: bench::aim::Aim, ports: super::target::Port
         let over = AtomicBool::new(false);
         let length = Duration::from_secs(rng.random_range(VISIT_S));
         let fared = thread::scope(|scope| {
-            let asking = scope.spawn(|| prober.run(&over));
+            let asking = scope.spawn(|| prober.run(&over, Duration::ZERO));
             shared.stay(length);
             over.store(true, Ordering::Relaxed);
             asking.join()
