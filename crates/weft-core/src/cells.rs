@@ -105,8 +105,8 @@ pub fn empties_memory(empties: &Empties) -> usize {
 pub struct CellQueue {
     /// Oldest first.
     cells: VecDeque<(Instant, Box<Cell>)>,
-    /// Cells that were ever added.
-    added: u64,
+    /// Cells that left it since it was made.
+    departed: u64,
 }
 
 impl CellQueue {
@@ -123,24 +123,28 @@ impl CellQueue {
     /// Adds a cell at the end.
     pub fn push(&mut self, cell: Box<Cell>, now: Instant) {
         self.cells.push_back((now, cell));
-        self.added += 1;
     }
 
     /// Cells that were ever added: the number of the one that was added last.
     pub fn added(&self) -> u64 {
-        self.added
+        self.departed + self.cells.len() as u64
     }
 
     /// Cells that were taken since the queue was made: those up to this number have left.
     pub fn departed(&self) -> u64 {
-        self.added - self.cells.len() as u64
+        self.departed
     }
 
-    /// Takes the oldest cell. A queue that was long gives its memory back.
+    /// Takes the oldest cell. [`taken`](Self::taken) must follow the last of a run.
     pub fn pop(&mut self) -> Option<Box<Cell>> {
-        let (_, cell) = self.cells.pop_front()?;
+        self.cells.pop_front().map(|(_, cell)| cell)
+    }
+
+    /// Notes that so many cells were taken, once for the run and not for each. A queue that was long
+    /// gives its memory back.
+    pub fn taken(&mut self, count: u32) {
+        self.departed += u64::from(count);
         shrink(&mut self.cells);
-        Some(cell)
     }
 
     /// What the queue holds, and how long the oldest cell has waited.

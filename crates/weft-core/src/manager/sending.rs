@@ -53,6 +53,7 @@ impl LocalConnectionManager {
                 link.out.push_back(cell);
                 sent += 1;
             }
+            half.queue.taken(sent);
             let active = !half.queue.is_empty();
             if half.blocked && half.queue.len() <= self.params.queue_low {
                 half.blocked = false;
