@@ -433,8 +433,12 @@ mod with_stem {
     use super::{PathBuf, weft};
 
     /// Those that Weft does not pass, and why.
-    const KNOWN: [(&str, &str); 6] = [
+    const KNOWN: [(&str, &str); 7] = [
         ("test_help_argument", "it wants C tor's own text"),
+        (
+            "test_set_conf_for_usebridges",
+            "SETCONF UseBridges is refused, as there are no bridges yet",
+        ),
         ("test_ephemeral_hidden_services_v3", "ADD_ONION"),
         (
             "test_rejecting_unanonymous_hidden_services_creation",
