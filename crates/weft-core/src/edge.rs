@@ -113,7 +113,7 @@ pub struct Edge {
     gave_before: u64,
     /// Since when bytes wait for the socket.
     waiting: Waits,
-    /// Memory that whoever has the socket holds for it, as of the last report.
+    /// Memory that the owner of the socket holds for it, as of the last report.
     pub socket_holds: usize,
 }
 

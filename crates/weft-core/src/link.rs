@@ -55,7 +55,7 @@ pub struct Link {
     pub last_empty: Instant,
     /// Netflow padding.
     pub padding: LinkPadding,
-    /// Memory that whoever has the socket holds for what waits, as of the last report.
+    /// Memory that the owner of the socket holds for what waits, as of the last report.
     pub socket_holds: usize,
 }
 

@@ -345,7 +345,7 @@ fn links_are_judged_by_the_consensus_that_comes_while_they_are_open() {
     let mut world = World::new(1, 1);
     world.controller.set_params(params(1000, one_connection()));
     let at = "127.0.0.66:1";
-    // Without a consensus, whoever proves an identity is a relay.
+    // Without a consensus, a peer that proves an identity is a relay.
     let links = [77, 77, 78].map(|relay| {
         let link = world.link_from(at, 0, relay_identity(relay));
         world.settle();

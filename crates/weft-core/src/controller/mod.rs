@@ -125,7 +125,7 @@ pub enum Notice {
         /// Who says so.
         peer: SocketAddr,
     },
-    /// Too much memory: whoever holds most for longest is being closed.
+    /// Too much memory: the owners that hold most for longest are being closed.
     MemoryPressure {
         /// Bytes in use.
         used: u64,
@@ -464,7 +464,7 @@ impl RelayController {
         let addr = connection.addr;
         let accepted = connection.accepted;
         if let State::Displaced { .. } = connection.state {
-            // It is told to close.
+            // Its thread closes it.
             return;
         }
         let PeerIdentity::Relay { rsa, ed25519 } = peer else {

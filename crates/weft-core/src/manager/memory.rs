@@ -15,7 +15,7 @@ use crate::link::Link;
 use crate::message::{Carried, Control, ToController};
 use crate::scheduler::LinkKey;
 
-/// Whoever holds memory that is freed by closing it.
+/// An owner of memory that is freed by closing it.
 #[derive(Clone, Copy, Debug)]
 enum Owner {
     /// A circuit half, with its queue, its streams and what waits for them.

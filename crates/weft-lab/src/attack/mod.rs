@@ -5,7 +5,7 @@
 //! away: circuits, streams, names, answers at ports ([`Want`]). Both are measured without the attack, then
 //! with it. What the target holds (memory, file descriptors) is read before, during and after.
 //!
-//! Each attack is bounded in rate and count, goes to loopback alone, and ends when it is told to.
+//! Each attack is bounded in rate and count, goes to loopback alone, and ends when it is stopped.
 //!
 //! | module | what |
 //! |---|---|

@@ -437,7 +437,7 @@ fn visitors(shared: &Shared<'_>, aim: bench::aim::Aim, pid: u32, seed: u64) {
         });
         shared.tally.visits.fetch_add(1, Ordering::Relaxed);
         if shared.is_ebb() {
-            // It was told to go; what it had not ended is no failure.
+            // The ebb ended the visit: what it had not finished is no failure.
             continue;
         }
         match report {
