@@ -363,10 +363,10 @@ fn what_is_no_request_for_metrics_is_refused_in_the_right_words() {
 #[test]
 fn silent_connections_are_few_and_do_not_last() {
     let bench = Bench::new();
-    let (mut weft, port) = start(&bench, OPEN);
+    let (weft, port) = start(&bench, OPEN);
     let silent: Vec<TcpStream> = (0..16).map(|_| TcpStream::connect(port).unwrap()).collect();
-    assert_eq!(ask(port, REQUEST), "", "one too many");
-    weft.wait_for("too many are open");
+    // Every place is taken: the first gives way to one that asks.
+    scrape(port);
     for socket in &silent {
         assert_eq!(rest(socket), "");
     }

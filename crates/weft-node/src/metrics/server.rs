@@ -29,6 +29,9 @@ const MAX_CONNECTIONS: usize = 16;
 /// Connections whose requests came and that do not give way. Not all, since a peer may ask and not read
 /// the answer; one that reads it has it at once, mostly.
 const MAX_ANSWERED: usize = MAX_CONNECTIONS / 2;
+/// Connections that may wait for the thread to look at them. Those that gave way before it looked are
+/// among them, so that these are more than the places.
+const MAX_NEW: usize = 4 * MAX_CONNECTIONS;
 /// How long a connection may last.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Bytes that are read and not looked at after an answer. Closing a socket that holds unread bytes
@@ -67,7 +70,7 @@ impl MetricsServer {
             .enable_all()
             .build()?;
         let (snapshots, latest) = watch::channel(Arc::new(first));
-        let (sender, mut clients) = mpsc::channel::<Client>(MAX_CONNECTIONS);
+        let (sender, mut clients) = mpsc::channel::<Client>(MAX_NEW);
         let places = Places::new(MAX_CONNECTIONS, MAX_ANSWERED);
         let open = Arc::new(Open::default());
         let thread = std::thread::Builder::new()

@@ -84,7 +84,7 @@ impl Relay {
         *counts.of(peer.ip()) += 1;
         if !taken && let Some(more) = metrics.refusals.check(now) {
             let why = if allowed {
-                "too many are open"
+                "more come than it can answer"
             } else {
                 "MetricsPortPolicy does not accept it"
             };
