@@ -1,6 +1,6 @@
 //! One client asks for everything that clients share, and the others do not notice.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 mod world;
 
@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use weft_cell::circ_msg::CreateRequest;
 use weft_cell::link_msg::Destroy;
-use weft_cell::reason::DestroyReason;
+use weft_cell::reason::{DestroyReason, EndReason};
+use weft_cell::stream_msg::End;
 use weft_cell::{ChanCmd, RelayCmd};
 use weft_core::address::ConnectionId;
 use weft_core::controller::ControllerParams;
@@ -219,11 +220,119 @@ fn a_listed_relay_is_reached_when_there_are_as_many_connections_as_others_may_ha
     for _ in 1..30 {
         world.link_from("127.0.0.2:1", 0, CLIENT);
     }
+    world.settle();
     let peer = "127.0.0.2:1".parse().unwrap();
     assert!(world.controller.accepted(peer, world.now).is_none());
     assert!(extend(&mut world, client, 0x8000_0001, 7).is_none());
     assert_eq!(destroyed(&mut world, client), [0x8000_0001]);
     assert!(extend(&mut world, client, 0x8000_0002, 9).is_some());
+}
+
+/// BEGINs of one circuit, each of which gets a socket at once. Streams of `told` circuits that end for
+/// want of room meanwhile.
+fn begin(
+    world: &mut World,
+    circuit: &mut Circuit,
+    streams: std::ops::Range<u16>,
+    told: &mut Circuit,
+) -> usize {
+    world.serve_streams = true;
+    let mut ended = 0;
+    for stream in streams {
+        let data = b"192.0.2.1:80\0";
+        let cell = circuit.forward(world, 0, ChanCmd::RELAY, RelayCmd::BEGIN, stream, data);
+        world.receive(circuit.client.0, &cell);
+        world.settle();
+        let (_, command, _) = circuit.backward(world);
+        assert_eq!(command, RelayCmd::CONNECTED);
+        while !world.written[&told.client.0].is_empty() {
+            let (_, command, data) = told.backward(world);
+            assert_eq!(command, RelayCmd::END);
+            assert_eq!(End::decode(&data).reason, EndReason::RESOURCELIMIT);
+            ended += 1;
+        }
+        close_sockets(world);
+    }
+    ended
+}
+
+/// Closes the sockets of streams that have ended, as their threads do.
+fn close_sockets(world: &mut World) {
+    for (thread, edge) in std::mem::take(&mut world.edges) {
+        let manager = &mut world.managers[thread];
+        match manager.edge_id(edge).is_some() && manager.edge_out(edge).1 {
+            true => manager.end_edge(edge, EndReason::DONE, world.now),
+            false => world.edges.push((thread, edge)),
+        }
+    }
+    world.settle();
+}
+
+#[test]
+fn streams_of_one_hop_do_not_use_up_an_exit_s_files() {
+    for threads in [1, 3] {
+        let mut world = World::new(threads, 1);
+        world
+            .controller
+            .set_params(params(320, DosParams::default()));
+        world.list(&[5, 6]);
+        // The attacker shares its previous hop with an honest circuit, and no hop with another.
+        let hop = world.link_from("127.0.0.5:1", 0, relay_identity(5));
+        let other = world.link_from("127.0.0.6:1", 0, relay_identity(6));
+        world.settle();
+        let mut attacker = Circuit::create(&mut world, hop, 0x8000_0001);
+        let mut idle = Circuit::create(&mut world, other, 0x8000_0009);
+        // With the two links that is all that is not left for listed relays.
+        begin(&mut world, &mut attacker, 1..299, &mut idle);
+        let mut near = Circuit::create(&mut world, other, 0x8000_0001);
+        assert_eq!(begin(&mut world, &mut near, 1..101, &mut attacker), 100);
+        assert_eq!(world.controller.counts().open_displaced, 100);
+        // A client's link is admitted in the same way.
+        world.link_from("127.0.0.77:1", 0, CLIENT);
+        world.settle();
+        let (_, command, _) = attacker.backward(&mut world);
+        assert_eq!(command, RelayCmd::END);
+        assert!(world.take(near.client.0).is_none());
+        world.audit();
+    }
+}
+
+#[test]
+fn silent_links_give_way_to_others_and_open_ones_do_not() {
+    let mut world = World::new(1, 1);
+    world
+        .controller
+        .set_params(params(320, DosParams::default()));
+    let open: Vec<ConnectionId> = (1..=100)
+        .map(|client| world.link_from(&format!("127.0.1.{client}:1"), 0, CLIENT))
+        .collect();
+    world.settle();
+    // As many addresses as connections, and none says anything.
+    let accept = |world: &mut World, net: u8, client: u16| {
+        let addr = format!("127.{net}.{}.{}:1", client / 250, client % 250);
+        let accepted = world.controller.accepted(addr.parse().unwrap(), world.now);
+        accepted.map(|(connection, _)| connection)
+    };
+    let silent: Vec<ConnectionId> = (0..200)
+        .map(|client| accept(&mut world, 2, client).unwrap())
+        .collect();
+    assert_eq!(world.controller.counts().open_displaced, 0);
+    // A newcomer takes the place of the oldest of them, as soon as that is closed.
+    for (client, oldest) in (0..200).zip(&silent) {
+        let newcomer = accept(&mut world, 3, client).unwrap();
+        world.open(newcomer, 0, false, CLIENT);
+        world.carry_to_controller();
+        let closed = weft_core::message::ToController::LinkClosed {
+            connection: *oldest,
+            reason: DestroyReason::NONE,
+        };
+        world.controller.handle(closed, world.now);
+    }
+    assert_eq!(world.controller.counts().open_displaced, 200);
+    // All of them are of use now: none gives way to one that has as many.
+    assert!(accept(&mut world, 4, 0).is_none());
+    assert!(open.iter().all(|link| world.is_open(*link)));
+    assert_eq!(world.controller.counts().refused_full, 1);
 }
 
 #[test]

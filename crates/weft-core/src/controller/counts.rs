@@ -41,6 +41,8 @@ pub struct Counts {
     /// Connections to addresses that are not listed, that gave way while they were being opened or
     /// found no room.
     pub connections_displaced: u64,
+    /// Links and streams' sockets that were closed for others at the bound of connections.
+    pub open_displaced: u64,
     /// Extensions that gave way while they waited for a connection.
     pub extends_displaced: u64,
     /// RENDEZVOUS1 with a cookie that nobody has.

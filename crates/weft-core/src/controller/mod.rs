@@ -9,6 +9,7 @@
 mod circuits;
 mod connections;
 mod counts;
+mod displaceable;
 mod network;
 mod onionskins;
 mod opening;
@@ -35,6 +36,7 @@ use crate::message::{FromController, Report, StreamRequest, ToController, Totals
 use crate::origin::{LinkState, OriginEvent};
 
 use connections::{Connections, State};
+use displaceable::Displaceable;
 use network::Network;
 use onionskins::Onionskins;
 use rendezvous::Rendezvous;
@@ -158,6 +160,8 @@ pub struct RelayController {
     params: ControllerParams,
     /// Connections by identifier and by identity.
     connections: Connections,
+    /// Which of them, and which edges, give way to others when there are too many.
+    displaceable: Displaceable,
     /// Where new connections go.
     placement: Placement,
     /// The threads' latest reports.
@@ -189,6 +193,7 @@ impl RelayController {
         let mut rng = StdRng::from_seed(seed);
         RelayController {
             connections: Connections::default(),
+            displaceable: Displaceable::default(),
             placement: Placement::new(threads),
             reports: (0..threads).map(|_| None).collect(),
             network: Network::default(),
@@ -218,20 +223,20 @@ impl RelayController {
     /// A listener accepted a connection. `None`: close it at once. Otherwise give it to the
     /// thread under this identifier.
     pub fn accepted(&mut self, peer: SocketAddr, now: Instant) -> Option<(ConnectionId, ThreadId)> {
-        if self.is_full() {
-            self.counts.refused_full += 1;
+        if !self.dos.connection_opened(peer.ip(), now).is_allowed() {
+            self.counts.refused_dos += 1;
             *self.counts.refused.of(peer.ip()) += 1;
             return None;
         }
-        if !self.dos.connection_opened(peer.ip(), now).is_allowed() {
-            self.counts.refused_dos += 1;
+        let id = self.connections.fresh_id();
+        if !self.admit(id, PreviousHop::at(peer.ip()), None) {
+            self.dos.connection_closed(peer.ip(), now);
             *self.counts.refused.of(peer.ip()) += 1;
             return None;
         }
         self.counts.accepted += 1;
         *self.counts.booked.of(true, peer.ip()) += 1;
         let thread = self.placement.place();
-        let id = self.connections.fresh_id();
         self.connections.add(id, thread, peer, State::Accepted, now);
         Some((id, thread))
     }
@@ -339,17 +344,49 @@ impl RelayController {
         found.is_some_and(|connection| connection.is_client(&self.network))
     }
 
-    /// Whether nothing is opened or accepted any more but connections to addresses that the consensus
-    /// lists, which have a part of the bound to themselves.
-    fn is_full(&self) -> bool {
+    /// Connections beyond which only those are opened that lead to addresses that the consensus lists.
+    fn unlisted_bound(&self) -> usize {
         let most = self.params.max_connections;
-        self.open_files() >= most - most / LISTED_PART
+        most - most / LISTED_PART
+    }
+
+    /// Whether they are as many, so that one more has to take another's place.
+    fn is_full(&self) -> bool {
+        self.open_files() >= self.unlisted_bound()
+    }
+
+    /// Admits a connection that a peer caused: a link from this hop, or an edge for this circuit of it.
+    /// At the bound another one is closed for it. False: there is no room.
+    fn admit(&mut self, id: ConnectionId, hop: PreviousHop, circuit: Option<HalfAddr>) -> bool {
+        let bound = self.unlisted_bound();
+        let open = self.open_files();
+        let others = open.saturating_sub(self.displaceable.len());
+        // Displaced connections stay open until their threads have closed them. Half of what is
+        // reserved for listed relays is lent to them.
+        let closing = self.params.max_connections / LISTED_PART / 2;
+        let room = match open < bound + closing {
+            true => bound.saturating_sub(others),
+            false => 0,
+        };
+        let Ok(displaced) = self.displaceable.admit(hop, circuit, id, room) else {
+            self.counts.refused_full += 1;
+            return false;
+        };
+        if let Some(other) = displaced {
+            self.counts.open_displaced += 1;
+            self.close_connection(other);
+        }
+        true
     }
 
     /// Has a connection closed that gave way to another one.
     fn close_connection(&mut self, connection: ConnectionId) {
-        if let Some(thread) = self.connections.displaced(connection) {
-            self.send(thread, FromController::CloseLink { connection });
+        let thread = match self.thread_of(connection) {
+            Some(thread) => Some(thread),
+            None => self.connections.displaced(connection),
+        };
+        if let Some(thread) = thread {
+            self.send(thread, FromController::CloseConnection { connection });
         }
     }
 
@@ -366,7 +403,7 @@ impl RelayController {
     /// Has every connection to others closed, whatever it carries.
     pub fn close_all_connections(&mut self) {
         for (connection, thread) in self.connections.everywhere() {
-            let message = FromController::CloseLink { connection };
+            let message = FromController::CloseConnection { connection };
             self.actions.push_back(Action::Send {
                 to: thread,
                 message,
@@ -467,6 +504,12 @@ impl RelayController {
             // Its thread closes it.
             return;
         }
+        match peer {
+            PeerIdentity::Relay { rsa, .. } if self.network.lists(rsa) => {
+                self.displaceable.release(id)
+            }
+            _ => self.displaceable.prove(id),
+        }
         let PeerIdentity::Relay { rsa, ed25519 } = peer else {
             self.connections.opened_by_client(id);
             return;
@@ -506,6 +549,7 @@ impl RelayController {
     }
 
     fn on_closed(&mut self, id: ConnectionId, reason: DestroyReason, now: Instant) {
+        self.displaceable.release(id);
         let Some(closed) = self.connections.remove(id) else {
             return;
         };

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use weft_cell::reason::{DestroyReason, EndReason};
 use weft_cell::stream_msg::{End, Resolved};
+use weft_share::PreviousHop;
 
 use super::{Action, RelayController};
 use crate::address::{ConnectionId, HalfAddr, StreamAddr, ThreadId};
@@ -49,17 +50,21 @@ impl RelayController {
     // ---- edges ----
 
     /// A place for the edge of a stream that a circuit asked for: its identifier, and the thread
-    /// that shall own its socket. `None`: there are too many connections.
+    /// that shall own its socket. `hop` is the circuit's previous one. At the bound of connections
+    /// another of a hop that has more gives way. `None`: there is none.
     ///
     /// The half's own thread, unless another is much less busy: a stream whose edge is elsewhere
     /// costs a wake-up for what otherwise is a function call.
-    pub fn place_edge(&mut self, half: HalfAddr) -> Option<(ConnectionId, ThreadId)> {
-        if self.is_full() {
-            self.counts.refused_full += 1;
+    pub fn place_edge(
+        &mut self,
+        half: HalfAddr,
+        hop: PreviousHop,
+    ) -> Option<(ConnectionId, ThreadId)> {
+        let id = self.connections.fresh_id();
+        if !self.admit(id, hop, Some(half)) {
             return None;
         }
         let thread = self.placement.place_near(half.thread);
-        let id = self.connections.fresh_id();
         self.origins.edges.insert(id, thread);
         Some((id, thread))
     }
@@ -118,6 +123,7 @@ impl RelayController {
 
     /// An edge is gone.
     pub(super) fn on_edge_closed(&mut self, id: ConnectionId) {
+        self.displaceable.release(id);
         self.origins.edges.remove(&id);
     }
 

@@ -290,12 +290,15 @@ impl LocalConnectionManager {
                 with,
                 handshake,
             } => self.on_splice(half, with, handshake, now),
-            FromController::CloseLink { connection } => {
-                if let Some(key) = self.link_of(connection) {
-                    self.close_link(key, now);
+            FromController::CloseConnection { connection } => match self.edge_of(connection) {
+                Some(edge) => self.give_up(edge, now),
+                None => {
+                    if let Some(key) = self.link_of(connection) {
+                        self.close_link(key, now);
+                    }
+                    close.push(connection);
                 }
-                close.push(connection);
-            }
+            },
             FromController::FreeMemory(cut) => close = self.free_memory(cut, now),
             FromController::Params(params) => {
                 self.scheduler

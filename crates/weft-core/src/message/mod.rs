@@ -537,8 +537,8 @@ pub enum FromController {
         /// What DESTROY shall say.
         reason: DestroyReason,
     },
-    /// Close this connection (denial of service, duplicate, shutting down).
-    CloseLink {
+    /// Close this connection: denial of service, shutting down, or it gave way to another.
+    CloseConnection {
         /// The connection.
         connection: ConnectionId,
     },

@@ -535,7 +535,11 @@ impl World {
     /// Gives a stream that a circuit asked for its edge, on the next thread in turn: a socket that
     /// is connected.
     pub fn serve(&mut self, request: &StreamRequest) {
-        let (id, _) = self.controller.place_edge(request.at.addr.half).unwrap();
+        let hop = self.controller.previous_hop(request.connection);
+        let (id, _) = self
+            .controller
+            .place_edge(request.at.addr.half, hop)
+            .unwrap();
         let thread = self.edges.len() % self.managers.len();
         let place = ThreadId(u16::try_from(thread).unwrap());
         self.controller.place_at(id, place);

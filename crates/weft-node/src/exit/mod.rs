@@ -148,6 +148,8 @@ pub enum ExitAction {
     Connect {
         /// For which stream.
         stream: StreamAt,
+        /// Whose share of the relay's sockets it is part of.
+        hop: PreviousHop,
         /// Where to.
         to: SocketAddr,
         /// The TTL for CONNECTED, in seconds.
@@ -177,6 +179,7 @@ pub enum ExitAction {
 enum Waiter {
     Begin {
         stream: StreamAt,
+        hop: PreviousHop,
         port: u16,
         flags: BeginFlags,
     },
@@ -359,12 +362,13 @@ impl Exits {
         }
         let waiter = Waiter::Begin {
             stream,
+            hop,
             port: begin.port,
             flags,
         };
         match Target::read(&begin.target, self.settings.any_names) {
             Ok(Target::Literal(addr)) => {
-                self.connect(stream, addr, begin.port, LITERAL_TTL);
+                self.connect(stream, hop, (addr, begin.port), LITERAL_TTL);
             }
             Ok(Target::Name(name)) if !self.is_closed() => self.wait(name, false, hop, waiter, now),
             Ok(Target::Name(_) | Target::Reverse(_)) | Err(_) => {
@@ -537,10 +541,11 @@ impl Exits {
             Waiter::Resolve { stream } => self.resolved(stream, self.answers(known)),
             Waiter::Begin {
                 stream,
+                hop,
                 port,
                 flags,
             } => match self.choose(known, port, flags) {
-                Some(addr) => self.connect(stream, addr, port, known.ttl),
+                Some(addr) => self.connect(stream, hop, (addr, port), known.ttl),
                 None => self.end(stream, EndReason::RESOLVEFAILED),
             },
         }
@@ -588,7 +593,13 @@ impl Exits {
     }
 
     /// Lets a stream out to an address, if the policy does.
-    fn connect(&mut self, stream: StreamAt, addr: IpAddr, port: u16, ttl: u32) {
+    fn connect(
+        &mut self,
+        stream: StreamAt,
+        hop: PreviousHop,
+        (addr, port): (IpAddr, u16),
+        ttl: u32,
+    ) {
         // An IPv4 address in IPv6's clothes would be judged by the wrong rules.
         let disguised = matches!(addr, IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some());
         let allowed = self.effective_policy().allows(addr, port)
@@ -611,8 +622,12 @@ impl Exits {
             return self.end(stream, EndReason::CONNECTREFUSED);
         }
         self.counts.begins += 1;
-        self.actions
-            .push_back(ExitAction::Connect { stream, to, ttl });
+        self.actions.push_back(ExitAction::Connect {
+            stream,
+            hop,
+            to,
+            ttl,
+        });
     }
 
     fn end(&mut self, stream: StreamAt, reason: EndReason) {

@@ -78,6 +78,7 @@ fn relay(text: &mut Text, snapshot: &Snapshot) {
     );
     for (of, count) in [
         ("connecting", counts.connections_displaced),
+        ("open", counts.open_displaced),
         ("extends", counts.extends_displaced),
         ("rendezvous", counts.cookies_displaced),
         ("names", snapshot.exits.look_ups_refused),
@@ -160,6 +161,14 @@ fn work(text: &mut Text, reports: &[Report]) {
             ("timeout", report.totals.timed_out),
             ("protocol", report.totals.protocol_errors),
         ]
+    });
+    let links = (
+        "weft_thread_links_closed_total",
+        Kind::Counter,
+        "Links that the relay closed, by why",
+    );
+    each_of(text, reports, links, "reason", |report| {
+        [("memory", report.totals.links_killed_for_memory)]
     });
 }
 

@@ -16,6 +16,7 @@ use weft_core::message::{StreamAsk, StreamRequest, ToController};
 use weft_dir::command::Command;
 use weft_dir::consensus::KnownRelay;
 use weft_dir::params::Params;
+use weft_share::PreviousHop;
 
 use super::{Relay, listeners};
 use crate::exit::connect::{connect, end_reason, is_port_exhaustion, is_resource_exhaustion};
@@ -296,7 +297,7 @@ impl Relay {
             serve(theirs).then_some(ours)
         });
         let place =
-            pair.and_then(|socket| Some((socket, self.controller.place_edge(at.addr.half)?)));
+            pair.and_then(|socket| Some((socket, self.controller.place_edge(at.addr.half, hop)?)));
         let Some((socket, (id, thread))) = place else {
             let end = End::new(EndReason::NOTDIRECTORY);
             return self.controller.refuse_stream(at.addr, &end);
@@ -353,7 +354,12 @@ impl Relay {
                         dns.cancel(query);
                     }
                 }
-                ExitAction::Connect { stream, to, ttl } => self.connect_exit(stream, to, ttl, now),
+                ExitAction::Connect {
+                    stream,
+                    hop,
+                    to,
+                    ttl,
+                } => self.connect_exit(stream, hop, (to, ttl), now),
                 ExitAction::End { stream, end } => {
                     self.controller.refuse_stream(stream.addr, &end);
                 }
@@ -369,8 +375,14 @@ impl Relay {
     }
 
     /// Begins to connect; the connection thread that gets the socket does the rest.
-    fn connect_exit(&mut self, at: StreamAt, to: SocketAddr, ttl: u32, now: Instant) {
-        let Some((id, thread)) = self.controller.place_edge(at.addr.half) else {
+    fn connect_exit(
+        &mut self,
+        at: StreamAt,
+        hop: PreviousHop,
+        (to, ttl): (SocketAddr, u32),
+        now: Instant,
+    ) {
+        let Some((id, thread)) = self.controller.place_edge(at.addr.half, hop) else {
             self.exits.exits.counts_mut().resources_exhausted += 1;
             if let Some(more) = self.exits.exhausted.check(now) {
                 tracing::warn!(

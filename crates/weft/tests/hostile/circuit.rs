@@ -69,6 +69,32 @@ impl Circuit {
         cell
     }
 
+    /// A relay cell of a stream, for the relay under test.
+    pub(crate) fn cell_of_stream(
+        &mut self,
+        peer: &mut Peer,
+        stream: u16,
+        command: RelayCmd,
+        data: &[u8],
+    ) -> Cell {
+        let mut cell = Cell::new(self.id, ChanCmd::RELAY);
+        relay::encode(cell.body_mut(), command, stream, data, &mut peer.rng).unwrap();
+        self.crypt
+            .encrypt_forward(0, cell.command(), cell.body_mut())
+            .unwrap();
+        cell
+    }
+
+    /// The next message of a stream: its id, command and data.
+    pub(crate) fn receive_of_stream(&mut self, peer: &mut Peer) -> (u16, RelayCmd, Vec<u8>) {
+        let mut cell = peer.expect(ChanCmd::RELAY, self.id);
+        let hop = self.crypt.decrypt_backward(cell.body_mut());
+        assert_eq!(hop, Some(0));
+        let body = RelayBody::new(cell.body());
+        let data = body.data().unwrap().to_vec();
+        (body.stream_id(), body.command(), data)
+    }
+
     /// A relay cell for the relay under test whose length field says this.
     pub(crate) fn cell_of_length(&mut self, peer: &mut Peer, length: u16) -> Cell {
         let mut cell = Cell::new(self.id, ChanCmd::RELAY);

@@ -70,6 +70,23 @@ impl Folder {
         fs::write(self.path("defaults"), "").unwrap();
     }
 
+    /// The command that starts the relay, which may open this many files.
+    pub(crate) fn command_with_files(&self, program: &Path, files: usize) -> Command {
+        let direct = self.command(program);
+        let mut command = Command::new("sh");
+        command
+            .arg("-c")
+            .arg(format!("ulimit -n {files} && exec \"$0\" \"$@\""))
+            .arg(program)
+            .args(direct.get_args())
+            .current_dir(self.0.path())
+            .env("HOME", self.0.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+
     /// The command that starts the relay.
     pub(crate) fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);

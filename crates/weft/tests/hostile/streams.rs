@@ -1,13 +1,16 @@
 //! Streams that are ended and begun anew before anything was decided about them.
 
+use std::collections::BTreeSet;
 use std::io::Read as _;
 use std::net::{TcpListener, TcpStream};
 
+use weft_cell::reason::EndReason;
+use weft_cell::stream_msg::End;
 use weft_cell::{Cell, ChanCmd, RelayCmd};
 
-use crate::circuit::{Circuit, FIRST};
+use crate::circuit::{Circuit, FIRST, Through};
 use crate::peer::Peer;
-use crate::process::{PATIENCE, eventually};
+use crate::process::{Folder, PATIENCE, eventually, program};
 use crate::{besieged_with, process::Weft};
 
 /// How often the experiment is made: many more files than a relay has open by itself.
@@ -151,4 +154,77 @@ fn a_directory_stream_that_is_ended_and_begun_anew_leaks_no_socket() {
         drop(peer);
         has_closed_all_but(weft, without);
     });
+}
+
+/// Files that a relay may open in the test of what happens when they are used up.
+const FILES: usize = 400;
+
+/// Streams that one circuit asks for there, each for a socket.
+const STREAMS: u16 = 600;
+
+#[test]
+fn streams_of_one_circuit_do_not_use_up_the_files_of_an_exit() {
+    for threads in [1, 2] {
+        let folder = Folder::new();
+        folder.torrc(&format!(
+            "ConnectionThreads {threads}\nConnLimit 300\n{EXIT}"
+        ));
+        let command = folder.command_with_files(program(), FILES);
+        let mut weft = Weft::run(command, folder, threads);
+        let mut bystander = Through::new(&weft);
+        bystander.carries_data();
+        let without = weft.files();
+        // Nobody accepts: what the kernel keeps for a listener is enough for so many streams.
+        let destinations: Vec<Destination> =
+            (0..STREAMS / 100).map(|_| Destination::new()).collect();
+        let mut attacker = Peer::relay(weft.or_port, weft.stranger());
+        let mut circuit = Circuit::create_ntor(&mut attacker, FIRST, &weft.onion_key());
+        let mut open = BTreeSet::new();
+        let (mut ended, mut connected) = (0, 0);
+        for stream in 1..=STREAMS {
+            let destination = &destinations[usize::from(stream - 1) / 100];
+            let begin = destination.begin();
+            let cell = circuit.cell_of_stream(&mut attacker, stream, RelayCmd::BEGIN, &begin);
+            attacker.send(&cell);
+            while !open.contains(&stream) {
+                let (of, command, data) = circuit.receive_of_stream(&mut attacker);
+                match command {
+                    RelayCmd::CONNECTED => {
+                        connected += 1;
+                        assert!(open.insert(of));
+                    }
+                    RelayCmd::END => {
+                        ended += 1;
+                        assert_eq!(End::decode(&data).reason, EndReason::RESOURCELIMIT);
+                        assert!(open.remove(&of), "stream {of} was open");
+                    }
+                    other => panic!("{other}"),
+                }
+            }
+        }
+        println!(
+            "{connected} connected, {ended} ended, {} files",
+            weft.files()
+        );
+        assert_eq!(connected, STREAMS);
+        assert!(ended > usize::from(STREAMS) - FILES && weft.files() < FILES);
+        // Others come, and leave by other sockets.
+        let mut late = Peer::relay(weft.or_port, weft.stranger());
+        let mut other = Circuit::create_ntor(&mut late, FIRST, &weft.onion_key());
+        for _ in 0..10 {
+            let mut destination = Destination::new();
+            let begin = destination.begin();
+            other.send(&mut late, RelayCmd::BEGIN, &begin);
+            let (command, _) = answer(&mut other, &mut late);
+            assert_eq!(command, RelayCmd::CONNECTED);
+            destination.accept();
+            other.send(&mut late, RelayCmd::END, &[6]);
+        }
+        bystander.carries_data();
+        drop((attacker, late));
+        has_closed_all_but(&weft, without);
+        weft.is_calm();
+        drop(bystander);
+        weft.terminate();
+    }
 }

@@ -197,7 +197,7 @@ impl LocalConnectionManager {
         }
     }
 
-    /// Ends a stream for want of memory, with what waits for its socket.
+    /// Ends a stream for want of memory or files, with what waits for its socket.
     pub(super) fn give_up(&mut self, slot: u32, now: Instant) {
         let end = End::new(EndReason::RESOURCELIMIT);
         if self
