@@ -155,7 +155,13 @@ impl Relay {
         };
         Link {
             connection,
-            key: self.managers[thread].open_link(connection, initiated, &established, self.now),
+            key: self.managers[thread].open_link(
+                connection,
+                Ipv4Addr::from([127, 0, 0, peer]).into(),
+                initiated,
+                &established,
+                self.now,
+            ),
             circuits: Vec::new(),
             bytes: Vec::new(),
         }
@@ -172,7 +178,10 @@ impl Relay {
         let create = CreateRequest::Fast { x: [0; 20] }.encode(circ_id)?;
         self.managers[0].receive(client, create.as_bytes(), self.now)?;
         let half = loop {
-            match self.managers[0].poll_controller().context("no CREATE")? {
+            match self.managers[0]
+                .poll_controller(true)
+                .context("no CREATE")?
+            {
                 ToController::Create { half, .. } => break half,
                 ToController::LinkOpened { .. } => {}
                 other => bail!("{other:?}"),
@@ -213,7 +222,7 @@ impl Relay {
         )?;
         crypt.encrypt_forward(0, cell.command(), cell.body_mut())?;
         self.managers[0].receive(client, cell.as_bytes(), self.now)?;
-        let Some(ToController::Extend(request)) = self.managers[0].poll_controller() else {
+        let Some(ToController::Extend(request)) = self.managers[0].poll_controller(true) else {
             bail!("the relay does not ask to extend");
         };
         let join = FromController::Join {

@@ -3,10 +3,12 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, Hasher};
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use weft_cell::Cell;
 use weft_cell::reason::DestroyReason;
+use weft_share::network;
 
 use crate::address::ConnectionId;
 use crate::handshake::PeerIdentity;
@@ -28,6 +30,8 @@ pub struct Link {
     pub connection: ConnectionId,
     /// Who the peer proved to be.
     pub peer: PeerIdentity,
+    /// The network that the peer's address is in.
+    pub network: IpAddr,
     /// We opened the connection.
     pub initiated: bool,
     /// Slots of the halves on this link by circuit id.
@@ -65,6 +69,7 @@ impl Link {
     pub fn new(
         connection: ConnectionId,
         peer: PeerIdentity,
+        addr: IpAddr,
         initiated: bool,
         hash_seed: u64,
         padding: LinkPadding,
@@ -73,6 +78,7 @@ impl Link {
         Link {
             connection,
             peer,
+            network: network(addr),
             initiated,
             circuits: HashMap::with_hasher(CircIdHash(hash_seed | 1)),
             last: None,

@@ -93,6 +93,8 @@ fn begin_end_begin(threads: u16, seed: u64, begin: RelayCmd) {
     for round in 0..200 {
         let data = if begin == RelayCmd::BEGIN { HOST } else { &[] };
         say(&mut world, &mut circuit, begin, 1, data);
+        // What ends before it is asked for never is.
+        world.carry_to_controller();
         say(
             &mut world,
             &mut circuit,
@@ -164,6 +166,7 @@ fn a_decision_about_a_stream_that_ended_does_not_end_the_next_one() {
     for threads in [1, 3] {
         let (mut world, mut circuit) = undecided(threads, 80 + u64::from(threads));
         say(&mut world, &mut circuit, RelayCmd::BEGIN, 1, HOST);
+        world.carry_to_controller();
         say(&mut world, &mut circuit, RelayCmd::END, 1, &[6]);
         say(&mut world, &mut circuit, RelayCmd::BEGIN, 1, HOST);
         world.settle();
@@ -380,7 +383,7 @@ fn whatever_is_begun_and_ended_in_any_order_nothing_is_owned_twice_or_by_nobody(
         );
         // The circuit ends, and all with it.
         let connection = circuit.client.0;
-        let close = FromController::CloseLink { connection };
+        let close = FromController::CloseConnection { connection };
         let now = world.now;
         world.managers[0].handle_controller(close, now);
         world.settle();

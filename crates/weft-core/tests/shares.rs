@@ -17,6 +17,7 @@ use weft_core::address::ConnectionId;
 use weft_core::controller::ControllerParams;
 use weft_core::dos::DosParams;
 use weft_core::handshake::PeerIdentity;
+use weft_core::manager::MAX_REQUESTS;
 use world::{Circuit, Connect, World, relay_identity};
 
 const CLIENT: PeerIdentity = PeerIdentity::Unauthenticated;
@@ -404,6 +405,58 @@ fn onionskins_of_one_client_do_not_keep_out_those_of_others() {
         *refused.entry(attacker).or_default() += 1;
     }
     assert_eq!(refused[&attacker], 910);
+}
+
+#[test]
+fn requests_of_one_client_delay_and_displace_its_own_while_the_controller_is_behind() {
+    let mut world = World::new(1, 1);
+    let attacker = world.link_from("127.0.0.66:1", 0, CLIENT);
+    let client = world.link_on(0, CLIENT);
+    let mut flood = Circuit::create(&mut world, attacker, 0x8000_0001);
+    let mut circuit = Circuit::create(&mut world, client, 0x8000_0001);
+    let mut extending = Circuit::create(&mut world, client, 0x8000_0002);
+    world.is_behind = true;
+    let more = 100;
+    let say = |world: &mut World, circuit: &mut Circuit, command, stream| {
+        let data: &[u8] = match command {
+            RelayCmd::BEGIN => b"example.com:80\0",
+            _ => &[6],
+        };
+        let cell = circuit.forward(world, 0, ChanCmd::RELAY, command, stream, data);
+        world.receive(circuit.client.0, &cell);
+        world.settle();
+    };
+    for stream in 1..=u16::try_from(MAX_REQUESTS).unwrap() + more {
+        say(&mut world, &mut flood, RelayCmd::BEGIN, stream);
+    }
+    // Those that found no room are the oldest.
+    for _ in 0..more {
+        let (_, command, data) = flood.backward(&mut world);
+        assert_eq!(command, RelayCmd::END);
+        assert_eq!(End::decode(&data).reason, EndReason::RESOURCELIMIT);
+    }
+    assert_eq!(world.totals().requests_displaced, u64::from(more));
+    // What ends while it waits is not asked for.
+    say(&mut world, &mut flood, RelayCmd::END, 4000);
+    say(&mut world, &mut circuit, RelayCmd::BEGIN, 7);
+    let create = CreateRequest::Fast { x: [0; 20] };
+    world.receive(client, &create.encode(0x8000_0003).unwrap());
+    let message = Circuit::extend_message(9, &[1; 84]);
+    extending.send(&mut world, 0, RelayCmd::EXTEND2, &message);
+    world.settle();
+    assert!(world.take(client).is_none(), "nobody else is refused");
+    world.is_behind = false;
+    world.settle();
+    // The other two places were the CREATE's and the EXTEND2's.
+    assert_eq!(world.streams.len(), MAX_REQUESTS - 2);
+    let mut asked = world.streams.iter().map(|request| request.connection);
+    let turn = asked.position(|connection| connection == client).unwrap();
+    assert!(turn <= 2, "it comes after {turn} others");
+    world.expect(client, ChanCmd::CREATED_FAST);
+    assert_eq!(world.connects.len(), 1);
+    world.close(attacker);
+    world.settle();
+    world.audit();
 }
 
 // ---- who is a relay ----

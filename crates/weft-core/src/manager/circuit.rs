@@ -11,6 +11,7 @@ use weft_crypto::circuit::RelayCircuit;
 
 use rand::Rng as _;
 
+use super::requests::Asker;
 use super::{Complaint, LocalConnectionManager, Tell};
 use crate::address::{ConnectionId, HalfAddr};
 use crate::half::{Away, CircuitHalf, Peer, Purpose, Role, Toward, Wait};
@@ -39,7 +40,7 @@ impl LocalConnectionManager {
             Some(DestroyReason::PROTOCOL)
         } else if self.draining {
             Some(DestroyReason::HIBERNATING)
-        } else if self.controller_busy || link.circuits() >= self.params.max_circuits_per_link {
+        } else if link.circuits() >= self.params.max_circuits_per_link {
             Some(DestroyReason::RESOURCELIMIT)
         } else {
             None
@@ -68,11 +69,12 @@ impl LocalConnectionManager {
             return;
         };
         self.wait_for(half, 0, now);
-        self.to_controller.push_back(ToController::Create {
+        let request = ToController::Create {
             half,
             connection,
             request,
-        });
+        };
+        self.ask(key, Asker::Half(half), request, now);
     }
 
     /// The controller's workers answered a CREATE: the half is open.
@@ -425,6 +427,7 @@ impl LocalConnectionManager {
             return;
         };
         self.scheduler.circuit_removed(slot);
+        self.requests.cancel(Asker::Half(from));
         if let Some(link) = self.links.get_mut(half.link as usize) {
             link.remove(half.circ_id, now);
             if !half.queue.is_empty() {

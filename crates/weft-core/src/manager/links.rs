@@ -1,6 +1,7 @@
 //! Links: opened after their handshake and closed with their connection; their bytes cut into cells,
 //! and each cell brought to what it is for.
 
+use std::net::IpAddr;
 use std::time::Instant;
 
 use rand::Rng as _;
@@ -51,6 +52,7 @@ impl LocalConnectionManager {
     pub fn open_link(
         &mut self,
         connection: ConnectionId,
+        addr: IpAddr,
         initiated: bool,
         established: &Established,
         now: Instant,
@@ -66,6 +68,7 @@ impl LocalConnectionManager {
         let link = Link::new(
             connection,
             peer,
+            addr,
             initiated,
             self.rng.next_u64(),
             padding,

@@ -160,6 +160,7 @@ impl LocalConnectionManager {
         self.outboxes.iter().map(outbox).sum::<usize>()
             + queue_memory::<Wait>(&self.waits)
             + queue_memory::<ToController>(&self.to_controller)
+            + self.requests.memory()
             + queue_memory::<Control>(&self.local_control)
             + queue_memory::<EdgeNews>(&self.edge_news)
             + self.links.capacity().saturating_sub(self.links.len()) * size_of::<Link>()

@@ -25,6 +25,7 @@ mod memory;
 mod origin;
 mod params;
 mod recognized;
+mod requests;
 mod sending;
 mod streams;
 mod timers;
@@ -38,7 +39,8 @@ use rand::SeedableRng as _;
 use rand::rngs::StdRng;
 use slab::Slab;
 use weft_cell::Cell;
-use weft_cell::reason::DestroyReason;
+use weft_cell::reason::{DestroyReason, EndReason};
+use weft_cell::stream_msg::End;
 
 use crate::address::{ConnectionId, EdgeAddr, HalfAddr, StreamAddr, ThreadId};
 use crate::buffer::Spares;
@@ -51,6 +53,10 @@ use crate::message::{
 };
 use crate::scheduler::{LinkKey, Scheduler};
 use crate::worklist::Worklist;
+
+use requests::{Asker, Requests};
+
+pub use requests::MAX_REQUESTS;
 
 pub use links::{LinkError, Received};
 pub use params::RelayParams;
@@ -131,6 +137,8 @@ pub struct LocalConnectionManager {
     outboxes: Vec<Outbox>,
     /// For the controller, oldest first.
     to_controller: VecDeque<ToController>,
+    /// What is asked of it, for when it can answer.
+    requests: Requests,
     /// Messages between halves and edges of this thread, handled before anything else arrives.
     local_control: VecDeque<Control>,
     /// Waits in the order of their deadlines.
@@ -141,8 +149,6 @@ pub struct LocalConnectionManager {
     rng: StdRng,
     /// New circuits are refused: the relay is going down.
     draining: bool,
-    /// The controller is far behind: nothing new is asked of it.
-    controller_busy: bool,
     /// The first thing since the last [`take_complaint`](Self::take_complaint) that broke the
     /// protocol.
     complaint: Option<Complaint>,
@@ -174,12 +180,12 @@ impl LocalConnectionManager {
             memory_rounds: 0,
             outboxes: (0..threads).map(|_| Outbox::default()).collect(),
             to_controller: VecDeque::new(),
+            requests: Requests::default(),
             local_control: VecDeque::new(),
             waits: VecDeque::new(),
             to_write: Worklist::default(),
             rng: StdRng::from_seed(seed),
             draining: false,
-            controller_busy: false,
             complaint: None,
             totals: Totals::default(),
             params,
@@ -364,15 +370,50 @@ impl LocalConnectionManager {
         Some(outbox)
     }
 
-    /// The next message for the controller.
-    pub fn poll_controller(&mut self) -> Option<ToController> {
-        self.to_controller.pop_front()
+    /// The next message for the controller. Where there is no other, and `ask`, it is what a circuit
+    /// asks for, fairly among them: an onionskin, an extension or a stream. Without `ask` these wait,
+    /// for a controller that is behind; the waiting requests are bounded, and circuits that exist go
+    /// on.
+    pub fn poll_controller(&mut self, ask: bool) -> Option<ToController> {
+        let message = self.to_controller.pop_front();
+        match message {
+            None if ask => self.requests.next(),
+            other => other,
+        }
     }
 
-    /// Says whether the controller is so far behind that new circuits and extensions are to be
-    /// refused here; circuits that exist go on.
-    pub fn set_controller_busy(&mut self, busy: bool) {
-        self.controller_busy = busy;
+    /// Whether circuits wait until the controller can be asked.
+    pub fn has_requests(&self) -> bool {
+        !self.requests.is_empty()
+    }
+
+    /// Has a circuit ask the controller for something. Whoever does not find room is refused.
+    fn ask(&mut self, link: LinkKey, asker: Asker, request: ToController, now: Instant) {
+        let Some(link) = self.links.get(link as usize) else {
+            return;
+        };
+        match self.requests.add(link.network, asker, request) {
+            None => {}
+            Some(Asker::Half(half)) => {
+                self.totals.requests_displaced += 1;
+                if self.halves.at(half).is_some() {
+                    self.close_half(half.slot, DestroyReason::RESOURCELIMIT, Tell::Both, now);
+                }
+            }
+            Some(Asker::Stream(stream)) => {
+                self.totals.requests_displaced += 1;
+                let end = End::new(EndReason::RESOURCELIMIT);
+                self.on_stream_refused(stream, &end.encode(), now);
+            }
+        }
+    }
+
+    /// A stream ended before anything was decided about it.
+    fn stream_gone(&mut self, stream: StreamAddr) {
+        if !self.requests.cancel(Asker::Stream(stream)) {
+            self.to_controller
+                .push_back(ToController::StreamGone(stream));
+        }
     }
 
     // ---- what the controller hears about ----

@@ -9,7 +9,8 @@ use weft_cell::reason::DestroyReason;
 use weft_cell::relay::RelayBody;
 use weft_cell::{Cell, CellView, ChanCmd, RelayCmd};
 
-use super::{LocalConnectionManager, Tell};
+use super::LocalConnectionManager;
+use super::requests::Asker;
 use crate::address::HalfAddr;
 use crate::half::{Away, Peer, Purpose, Role};
 use crate::handshake::PeerIdentity;
@@ -161,7 +162,7 @@ impl LocalConnectionManager {
         let Some(link) = self.links.get(half.link as usize) else {
             return;
         };
-        let (connection, previous) = (link.connection, link.peer);
+        let (key, connection, previous) = (half.link, link.connection, link.peer);
         let addrs = self.params.usable_addrs(&extend);
         let rsa = extend.rsa.filter(|id| *id != [0; 20]);
         let ed25519 = extend.ed25519.filter(|id| *id != [0; 32]);
@@ -178,9 +179,6 @@ impl LocalConnectionManager {
         };
         if half.peer != Peer::None || toward.purpose != Purpose::General {
             return self.protocol_error(slot, "EXTEND2 on a circuit that goes on already", now);
-        }
-        if self.controller_busy {
-            return self.close_half(slot, DestroyReason::RESOURCELIMIT, Tell::Both, now);
         }
         half.peer = Peer::Extending;
         toward.extension = toward.extension.wrapping_add(1);
@@ -200,7 +198,7 @@ impl LocalConnectionManager {
             }),
         };
         self.wait_for(from, extension, now);
-        self.to_controller.push_back(ToController::Extend(request));
+        self.ask(key, Asker::Half(from), ToController::Extend(request), now);
     }
 
     /// The next hop answered: EXTENDED2 carries its handshake back (tor-spec 5.1.2).

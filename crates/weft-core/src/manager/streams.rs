@@ -12,6 +12,7 @@ use weft_cell::{Cell, ChanCmd, RelayCmd};
 
 use weft_crypto::circuit::{OriginCircuit, RelayCircuit};
 
+use super::requests::Asker;
 use super::{LocalConnectionManager, Tell};
 use crate::address::{EdgeAddr, HalfAddr, StreamAddr};
 use crate::early::{Early, Kept};
@@ -67,9 +68,6 @@ impl LocalConnectionManager {
         };
         if self.draining {
             return self.refuse_stream(slot, stream, EndReason::HIBERNATING, now);
-        }
-        if self.controller_busy {
-            return self.refuse_stream(slot, stream, EndReason::RESOURCELIMIT, now);
         }
         let Some(half) = self.halves.addr(slot) else {
             return;
@@ -127,7 +125,8 @@ impl LocalConnectionManager {
             from_client: link.peer == PeerIdentity::Unauthenticated,
             ask,
         };
-        self.to_controller.push_back(ToController::Stream(request));
+        let key = state.link;
+        self.ask(key, Asker::Stream(addr), ToController::Stream(request), now);
     }
 
     /// DATA, END, SENDME and the rest of what streams are made of.
@@ -212,7 +211,7 @@ impl LocalConnectionManager {
                 }
                 streams.ended.far_end_ended();
                 self.pool.put(cell);
-                self.to_controller.push_back(ToController::StreamGone(addr));
+                self.stream_gone(addr);
             }
             Some((generation, Place::Deciding(_))) => {
                 let addr = StreamAddr {
@@ -264,8 +263,7 @@ impl LocalConnectionManager {
                 let left = self.left_of_new(slot);
                 if self.end_deciding(stream, left, now) {
                     self.refuse_stream(slot, id, EndReason::RESOURCELIMIT, now);
-                    self.to_controller
-                        .push_back(ToController::StreamGone(stream));
+                    self.stream_gone(stream);
                 }
             }
             Kept::PastWindow(cell) => {
@@ -680,7 +678,7 @@ impl LocalConnectionManager {
                     for cell in early.into_cells() {
                         self.pool.put(cell);
                     }
-                    self.to_controller.push_back(ToController::StreamGone(addr));
+                    self.stream_gone(addr);
                 }
                 Place::Over(_) => {}
             }

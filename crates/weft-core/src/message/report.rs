@@ -101,6 +101,9 @@ pub struct Totals {
     pub killed_for_memory: u64,
     /// Links closed to free memory.
     pub links_killed_for_memory: u64,
+    /// Onionskins, extensions and streams that gave way while they waited for the controller, or found
+    /// no room.
+    pub requests_displaced: u64,
     /// Bytes that closing circuits, streams and links for memory freed.
     pub freed_for_memory: u64,
     /// Circuits closed because something waited too long.
@@ -219,6 +222,7 @@ impl Totals {
         self.queues_overflowed_away += other.queues_overflowed_away;
         self.killed_for_memory += other.killed_for_memory;
         self.links_killed_for_memory += other.links_killed_for_memory;
+        self.requests_displaced += other.requests_displaced;
         self.freed_for_memory += other.freed_for_memory;
         self.timed_out += other.timed_out;
         self.protocol_errors += other.protocol_errors;

@@ -76,7 +76,12 @@ fn relay(text: &mut Text, snapshot: &Snapshot) {
         Kind::Counter,
         "What gave way because its previous hop held most of a full bound",
     );
+    let requests = snapshot.reports.iter();
+    let requests = requests
+        .map(|report| report.totals.requests_displaced)
+        .sum();
     for (of, count) in [
+        ("requests", requests),
         ("connecting", counts.connections_displaced),
         ("open", counts.open_displaced),
         ("extends", counts.extends_displaced),

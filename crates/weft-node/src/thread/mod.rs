@@ -357,7 +357,7 @@ impl ConnectionThread {
 
     /// How long nothing will need doing unless a socket or a thread says so.
     fn wait_time(&self, now: Instant) -> Duration {
-        if self.is_stuck() || !self.stuck.is_empty() {
+        if self.is_stuck() || !self.stuck.is_empty() || self.manager.has_requests() {
             return RETRY;
         }
         if !self.ends.from_main.is_empty() {

@@ -12,8 +12,9 @@ use super::mesh::ToPeer;
 use crate::logging::safe;
 use crate::process::cpu;
 
-/// Messages for the controller that may wait before nothing new is asked of it.
-const CONTROLLER_BUSY: usize = 1024;
+/// Messages that may wait for the controller before circuits' requests wait here: what it answers in some
+/// milliseconds. Behind them a request of a client that asks for little would wait as long.
+const CONTROLLER_BUSY: usize = 256;
 /// How often the controller hears of load, memory and counters: those who read the MetricsPort every
 /// 500 ms, as seeds/000 5.3.1 does, want each reading to differ.
 const REPORT: Duration = Duration::from_millis(250);
@@ -32,11 +33,14 @@ impl ConnectionThread {
             self.stuck.push_back(ToController::Report(Box::new(report)));
         }
         self.tell_complaint(now);
-        while let Some(message) = self.manager.poll_controller() {
-            self.stuck.push_back(message);
-        }
         let mut sent = false;
-        while let Some(message) = self.stuck.pop_front() {
+        loop {
+            let ask = self.ends.to_main.len() < CONTROLLER_BUSY;
+            let manager = &mut self.manager;
+            let Some(message) = (self.stuck.pop_front()).or_else(|| manager.poll_controller(ask))
+            else {
+                break;
+            };
             match self.ends.to_main.try_push(message) {
                 Ok(()) => sent = true,
                 Err(message) => {
@@ -45,12 +49,9 @@ impl ConnectionThread {
                 }
             }
         }
-        if sent || !self.stuck.is_empty() {
+        if sent || !self.stuck.is_empty() || self.manager.has_requests() {
             self.ends.main.notify();
         }
-        // Circuits that exist must not feel what the main thread is busy with.
-        self.manager
-            .set_controller_busy(self.stuck.len() > CONTROLLER_BUSY);
     }
 
     /// What the controller hears every [`REPORT`].

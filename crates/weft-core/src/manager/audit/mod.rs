@@ -5,7 +5,8 @@ mod streams;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::LocalConnectionManager;
-use crate::address::HalfAddr;
+use super::requests::Asker;
+use crate::address::{HalfAddr, StreamAddr};
 use crate::half::{Away, Peer, Role};
 use crate::scheduler::LinkKey;
 
@@ -125,7 +126,22 @@ impl LocalConnectionManager {
             self.local_control.is_empty(),
             "this thread's halves have heard each other",
         )?;
+        self.audit_requests()?;
         Self::audit_streams(&[self])
+    }
+
+    /// What waits for the controller is for somebody.
+    fn audit_requests(&self) -> Result<(), String> {
+        if self.requests.is_empty() {
+            return Ok(());
+        }
+        let deciding: BTreeSet<StreamAddr> = self.deciding().collect();
+        let mut askers = self.requests.askers();
+        let lives = askers.all(|asker| match asker {
+            Asker::Half(half) => self.halves.addr(half.slot) == Some(half),
+            Asker::Stream(stream) => deciding.contains(&stream),
+        });
+        sure(lives, "whoever asks the controller is there")
     }
 
     /// Every half, and the half that it is joined to.

@@ -1,0 +1,104 @@
+//! What circuits of this thread ask of the controller and that has not been sent to it yet: onionskins,
+//! extensions and streams.
+//!
+//! A controller that is behind takes no more than it can answer soon; the rest waits here, where each
+//! address, and of an address each circuit, has its turn. So a flood of one client delays and displaces
+//! its own requests. What ends while it waits is never sent.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use weft_share::{Shares, Ticket};
+
+use crate::address::{HalfAddr, StreamAddr};
+use crate::ledger::map_entry;
+use crate::message::ToController;
+
+/// Requests that may wait on one thread: those of a second in which 4,000 circuits are made.
+pub const MAX_REQUESTS: usize = 4096;
+
+/// What waits for the answer. A half asks for one thing at a time, besides its streams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Asker {
+    /// A half, for its onionskin or its extension.
+    Half(HalfAddr),
+    /// A stream.
+    Stream(StreamAddr),
+}
+
+impl Asker {
+    const fn half(self) -> HalfAddr {
+        match self {
+            Self::Half(half) => half,
+            Self::Stream(stream) => stream.half,
+        }
+    }
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Requests {
+    /// By the network of the previous hop's address, and by circuit.
+    shares: Shares<IpAddr, HalfAddr, (Asker, ToController)>,
+    tickets: BTreeMap<Asker, Ticket>,
+}
+
+impl Requests {
+    /// Nothing waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.shares.is_empty()
+    }
+
+    /// Adds a request that came from this network. Returns who has to be refused for want of room:
+    /// another, or the asker itself.
+    pub(super) fn add(
+        &mut self,
+        network: IpAddr,
+        asker: Asker,
+        request: ToController,
+    ) -> Option<Asker> {
+        // A half that asks again waits for nothing else any more.
+        self.cancel(asker);
+        let half = asker.half();
+        match self
+            .shares
+            .admit(network, half, MAX_REQUESTS, (asker, request))
+        {
+            Ok(admitted) => {
+                self.tickets.insert(asker, admitted.ticket);
+                let (_, (displaced, _)) = admitted.displaced?;
+                self.tickets.remove(&displaced);
+                Some(displaced)
+            }
+            Err((asker, _)) => Some(asker),
+        }
+    }
+
+    /// The asker is gone. False: its request has been sent, if it had one.
+    pub(super) fn cancel(&mut self, asker: Asker) -> bool {
+        let ticket = self.tickets.remove(&asker);
+        ticket.is_some_and(|ticket| self.shares.release(ticket).is_some())
+    }
+
+    /// The next one to be sent.
+    pub(super) fn next(&mut self) -> Option<ToController> {
+        let (asker, request) = self.shares.serve()?;
+        self.tickets.remove(&asker);
+        Some(request)
+    }
+
+    /// Who waits.
+    pub(super) fn askers(&self) -> impl Iterator<Item = Asker> {
+        self.tickets.keys().copied()
+    }
+
+    /// Memory that this takes, about.
+    pub(super) fn memory(&self) -> usize {
+        /// The content of an onionskin or a name, on the heap.
+        const CONTENT: usize = 256;
+        let each = map_entry::<Asker, Ticket>()
+            + 4 * map_entry::<Ticket, (Asker, ToController)>()
+            + CONTENT;
+        self.tickets.len() * each
+    }
+}
