@@ -269,8 +269,12 @@ fn watch(
     let length = options.cycle.mul_f64(cycles.max(1.0));
     let mut next = begin;
     // What it holds before anybody has come.
-    soak.samples
-        .push(look(target, Duration::ZERO, Tide::Before)?);
+    soak.samples.push(look(
+        target,
+        Duration::ZERO,
+        Tide::Before,
+        options.patience,
+    )?);
     while begin.elapsed() < length && !shared.stop.load(Ordering::Relaxed) {
         let elapsed = begin.elapsed();
         let in_cycle = elapsed.as_secs_f64() % options.cycle.as_secs_f64();
@@ -287,7 +291,7 @@ fn watch(
             true => Tide::Ebb,
             false => Tide::Flood,
         };
-        let sample = look(target, elapsed, tide)?;
+        let sample = look(target, elapsed, tide, options.patience)?;
         soak.samples.push(sample);
         progress(Progress {
             elapsed,
@@ -307,14 +311,24 @@ fn watch(
 }
 
 /// Looks at the target.
-fn look(target: &Target, at: Duration, tide: Tide) -> Result<Sample> {
+fn look(target: &Target, at: Duration, tide: Tide, patience: Duration) -> Result<Sample> {
     // Before the MetricsPort is asked, which costs the target a descriptor.
     let held = target.held()?;
     let address = target
         .ports
         .metrics
         .context("the target has no MetricsPort")?;
-    let metrics = metrics_port::read(address)?;
+    // Attackers come to it, too, and whoever is slow to ask gives way to newcomers.
+    let deadline = Instant::now() + patience;
+    let metrics = loop {
+        match metrics_port::read(address) {
+            Ok(metrics) => break metrics,
+            Err(error) if Instant::now() >= deadline => {
+                return Err(error.context("reading the MetricsPort"));
+            }
+            Err(_) => thread::sleep(BEAT),
+        }
+    };
     let sum = |name: &str| metrics_port::sum(&metrics, name) as u64;
     Ok(Sample {
         at_s: at.as_secs_f64(),
