@@ -116,7 +116,12 @@ const CIRCUITS: [&str; 8] = [
     "padding-flood",
     "rendezvous-cookies",
 ];
-const LINKS: [&str; 3] = ["key-updates-before", "key-updates-after", "half-open-links"];
+const LINKS: [&str; 4] = [
+    "key-updates-before",
+    "key-updates-after",
+    "tls-fragments",
+    "half-open-links",
+];
 const PORTS: [&str; 5] = [
     "slow-loris-or",
     "slow-loris-dir",

@@ -88,13 +88,14 @@ pub struct Attack {
 }
 
 /// All attacks.
-pub const ATTACKS: [Attack; 27] = [
+pub const ATTACKS: [Attack; 28] = [
     streams::BEGIN_END_BEGIN,
     streams::NEVER_SENDME,
     streams::DRAINED_STREAMS,
     circuits::DEAD_EXTENDS,
     ports::KEY_UPDATES_BEFORE,
     ports::KEY_UPDATES_AFTER,
+    ports::TLS_FRAGMENTS,
     streams::SLOW_DNS_POST,
     names::SILENT_BEGIN_DIR,
     streams::DATA_FOR_NO_STREAM,

