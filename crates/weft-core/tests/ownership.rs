@@ -412,6 +412,12 @@ fn over_edges(world: &World) -> usize {
         .count()
 }
 
+/// How many members of a list have another place after one of them has left: the steps that it took.
+fn moved(before: &[u32], after: &[u32]) -> usize {
+    let places = before.iter().zip(after);
+    places.filter(|(before, after)| before != after).count()
+}
+
 #[test]
 fn thousands_of_edges_that_end_at_once_leave_exact_lists() {
     let (mut world, mut circuit) = undecided(1, 5);
@@ -437,11 +443,36 @@ fn thousands_of_edges_that_end_at_once_leave_exact_lists() {
     let mut edges: Vec<u32> = manager.edges_to_write().to_vec();
     while !edges.is_empty() {
         let edge = edges.swap_remove(rng.random_range(0..edges.len()));
+        let before = manager.edges_to_write().to_vec();
         manager.end_edge(edge, EndReason::DONE, now);
         assert_eq!(manager.edges_to_write().len(), edges.len());
+        assert!(moved(&before, manager.edges_to_write()) <= 1);
         if edges.len().is_multiple_of(100) {
             manager.audit().unwrap();
         }
+    }
+    world.settle();
+    world.audit_at_rest();
+}
+
+#[test]
+fn hundreds_of_links_that_close_at_once_leave_an_exact_list() {
+    let mut world = World::new(1, 6);
+    let mut links: Vec<_> = (0..500).map(|_| world.link_on(0, CLIENT)).collect();
+    // Their sockets take nothing: all stay listed.
+    for id in &links {
+        let manager = &mut world.managers[0];
+        let link = manager.link_of(*id).unwrap();
+        manager.set_held(link, true);
+    }
+    let mut rng = StdRng::seed_from_u64(10);
+    while !links.is_empty() {
+        let link = links.swap_remove(rng.random_range(0..links.len()));
+        let before = world.managers[0].links_to_write().to_vec();
+        world.close(link);
+        let after = world.managers[0].links_to_write();
+        assert_eq!((before.len(), after.len()), (links.len() + 1, links.len()));
+        assert!(moved(&before, after) <= 1);
     }
     world.settle();
     world.audit_at_rest();
