@@ -604,7 +604,9 @@ fn streams_that_wait_for_one_name_do_not_keep_out_others() {
         begin_by(&mut exits, 1, stream_of(1, number), "silent.example", now);
     }
     assert_eq!(exits.counts().waiting, names::MAX_WAITING);
-    let done = begin_by(&mut exits, 2, stream_of(2, 0), "silent.example", now);
+    let mut other = stream_of(2, 0);
+    other.addr.id = 7;
+    let done = begin_by(&mut exits, 2, other, "silent.example", now);
     assert_eq!(done, ["1 end RESOLVEFAILED"], "the attacker's");
     assert_eq!(
         exits.counts().look_ups_refused,
@@ -614,8 +616,9 @@ fn streams_that_wait_for_one_name_do_not_keep_out_others() {
     exits.tick(now + 299 * SEC);
     assert!(actions(&mut exits).is_empty());
     exits.tick(now + 300 * SEC);
-    let ended = actions(&mut exits);
+    let mut ended = actions(&mut exits);
     assert_eq!(ended.len(), names::MAX_WAITING);
+    assert_eq!(ended.pop().as_deref(), Some("7 end TIMEOUT"));
     assert!(ended.iter().all(|said| said == "1 end TIMEOUT"));
     assert_eq!((exits.counts().waiting, exits.names.len()), (0, (0, 0)));
 }
