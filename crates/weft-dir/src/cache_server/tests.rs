@@ -71,10 +71,13 @@ async fn garbage_is_a_bad_request_and_silence_ends() {
 
     let (mut stream, task) = open(&server, PEER);
     stream.write_all(b"GET /tor/").await.unwrap();
-    while !task.is_finished() {
-        tokio::task::yield_now().await;
-        clock.advance(secs(10));
-    }
+    settle().await;
+    clock.advance(secs(9));
+    settle().await;
+    assert!(!task.is_finished());
+    clock.advance(secs(1));
+    settle().await;
+    assert!(task.is_finished());
     assert_eq!(answer(stream).await, "");
 }
 
