@@ -17,8 +17,8 @@ use weft_core::address::ConnectionId;
 use weft_core::controller::ControllerParams;
 use weft_core::dos::DosParams;
 use weft_core::handshake::PeerIdentity;
-use weft_core::manager::MAX_REQUESTS;
-use world::{Circuit, Connect, World, relay_identity};
+use weft_core::manager::{MAX_REQUESTS, RelayParams};
+use world::{Circuit, Connect, OWN_ED, OWN_RSA, World, relay_identity};
 
 const CLIENT: PeerIdentity = PeerIdentity::Unauthenticated;
 
@@ -146,6 +146,39 @@ fn dead_addresses_do_not_keep_others_from_any_relay() {
 }
 
 #[test]
+fn identities_that_somebody_makes_up_are_one_hop() {
+    let mut world = World::new(2, 1);
+    // A quarter of these may be opened at once to addresses that nobody knows.
+    world
+        .controller
+        .set_params(params(100, DosParams::default()));
+    world.list(&[5]);
+    let client = world.link_on(0, CLIENT);
+    let mut made_up = Vec::new();
+    for number in 0..25_u8 {
+        let link = world.link_from("127.0.0.66:1", 0, relay_identity(100 + number));
+        world.settle();
+        let nowhere = 100 + u16::from(number);
+        extend_nowhere(&mut world, link, 20 + number, nowhere..nowhere + 1);
+        made_up.push(link);
+    }
+    assert_eq!(world.connects.len(), 25);
+    // Someone else may have half of the places, not one among 26.
+    for number in 0..12_u8 {
+        let to = 200 + number;
+        extend(&mut world, client, 0x8000_0001 + u32::from(number), to).expect("a connection");
+        assert!(world.take(client).is_none());
+        world.close_told();
+    }
+    let ended = made_up
+        .iter()
+        .map(|link| destroyed(&mut world, *link).len());
+    assert_eq!(ended.sum::<usize>(), 12);
+    assert_eq!(world.controller.counts().connections_displaced, 12);
+    world.audit();
+}
+
+#[test]
 fn what_others_wait_for_is_not_closed_with_its_first_asker() {
     let mut world = World::new(2, 1);
     world
@@ -170,22 +203,27 @@ fn what_others_wait_for_is_not_closed_with_its_first_asker() {
 
 #[test]
 fn a_listed_relay_is_looked_for_where_it_is_listed() {
-    let mut world = World::new(1, 1);
-    world.list(&[9]);
-    let client = world.link_on(0, CLIENT);
-    let mut circuit = Circuit::create(&mut world, client, 0x8000_0001);
-    let message = weft_cell::circ_msg::Extend2 {
-        ipv4: Some("127.0.0.9:9001".parse().unwrap()),
-        ipv6: Some("[::1]:9001".parse().unwrap()),
-        rsa: Some([9; 20]),
-        handshake_type: 2,
-        handshake: vec![1; 84],
-        ..Default::default()
-    };
-    circuit.send(&mut world, 0, RelayCmd::EXTEND2, &message.encode().unwrap());
-    world.settle();
-    let addrs: Vec<SocketAddr> = world.connects.iter().map(|one| one.addr).collect();
-    assert_eq!(addrs, ["127.0.0.9:9001".parse().unwrap()]);
+    // Of IPv4 and IPv6 one is chosen at random.
+    for seed in 0..16 {
+        let mut params = RelayParams::new(OWN_RSA, OWN_ED);
+        (params.extend_to_private, params.extend_over_ipv6) = (true, true);
+        let mut world = World::with_params(1, seed, params);
+        world.list(&[9]);
+        let client = world.link_on(0, CLIENT);
+        let mut circuit = Circuit::create(&mut world, client, 0x8000_0001);
+        let message = weft_cell::circ_msg::Extend2 {
+            ipv4: Some("127.0.0.9:9001".parse().unwrap()),
+            ipv6: Some("[::1]:9001".parse().unwrap()),
+            rsa: Some([9; 20]),
+            handshake_type: 2,
+            handshake: vec![1; 84],
+            ..Default::default()
+        };
+        circuit.send(&mut world, 0, RelayCmd::EXTEND2, &message.encode().unwrap());
+        world.settle();
+        let addrs: Vec<SocketAddr> = world.connects.iter().map(|one| one.addr).collect();
+        assert_eq!(addrs, ["127.0.0.9:9001".parse().unwrap()], "seed {seed}");
+    }
 }
 
 #[test]
