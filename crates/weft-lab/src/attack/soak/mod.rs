@@ -284,6 +284,7 @@ fn watch(
         if was_ebb && !is_ebb {
             soak.end_cycle();
             soak.note(&shared.tally);
+            soak.judge();
             soak.keep(folder)?;
             figures::draw(soak, folder)?;
         }

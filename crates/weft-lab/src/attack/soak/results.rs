@@ -126,6 +126,10 @@ pub struct Verdict {
     pub span_s: f64,
     /// Growth of resident memory over them, by the least squares' line, as a share of the mean.
     pub memory_growth: f64,
+    /// Half of the 95 % interval of that growth, in the same unit: ebbs scatter by what the allocator
+    /// happens to keep. 0 for fewer than three ebbs.
+    #[serde(default)]
+    pub memory_growth_pm: f64,
     /// File descriptors more in the last of them than in the first.
     pub files_growth: i64,
     /// What falls short; empty: nothing.
@@ -220,11 +224,12 @@ impl Soak {
             .copied()
             .collect();
         let first = hour.first().copied().unwrap_or(last);
-        let memory_growth = growth(hour.iter().map(|one| (one.at_s, one.rss_bytes as f64)));
+        let (memory_growth, memory_growth_pm) =
+            growth(hour.iter().map(|one| (one.at_s, one.rss_bytes as f64)));
         let files_growth = last.files as i64 - first.files as i64;
         let mut missed = Vec::new();
         if !self.finished {
-            missed.push("it was stopped early".to_owned());
+            missed.push("it did not come to its end".to_owned());
         }
         if hour.len() < 3 {
             missed.push(format!("{} ebbs are too few for a trend", hour.len()));
@@ -254,6 +259,7 @@ impl Soak {
             ebbs: hour.len(),
             span_s: last.at_s - first.at_s,
             memory_growth,
+            memory_growth_pm,
             files_growth,
             missed,
         };
@@ -302,25 +308,40 @@ impl Soak {
     }
 }
 
-/// By which share the least squares' line through these points rises from the first to the last.
-fn growth(points: impl Iterator<Item = (f64, f64)>) -> f64 {
+/// Quantiles of Student's t at 97.5 %, by degrees of freedom from 1; beyond them 2 is near enough.
+const STUDENT: [f64; 10] = [12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23];
+
+/// By which share the least squares' line through these points rises from the first to the last, and half
+/// of that share's 95 % interval.
+fn growth(points: impl Iterator<Item = (f64, f64)>) -> (f64, f64) {
     let points: Vec<(f64, f64)> = points.collect();
     let count = points.len() as f64;
     let (Some(first), Some(last)) = (points.first(), points.last()) else {
-        return 0.0;
+        return (0.0, 0.0);
     };
     let mean_x = points.iter().map(|point| point.0).sum::<f64>() / count;
     let mean_y = points.iter().map(|point| point.1).sum::<f64>() / count;
     let spread: f64 = points.iter().map(|point| (point.0 - mean_x).powi(2)).sum();
     if spread == 0.0 || mean_y == 0.0 {
-        return 0.0;
+        return (0.0, 0.0);
     }
     let slope = points
         .iter()
         .map(|point| (point.0 - mean_x) * (point.1 - mean_y))
         .sum::<f64>()
         / spread;
-    slope * (last.0 - first.0) / mean_y
+    let scale = (last.0 - first.0) / mean_y;
+    let free = points.len().saturating_sub(2);
+    if free == 0 {
+        return (slope * scale, 0.0);
+    }
+    let off: f64 = points
+        .iter()
+        .map(|point| (point.1 - mean_y - slope * (point.0 - mean_x)).powi(2))
+        .sum();
+    let deviation = (off / free as f64 / spread).sqrt();
+    let student = STUDENT.get(free - 1).copied().unwrap_or(2.0);
+    (slope * scale, student * deviation * scale)
 }
 
 impl fmt::Display for Soak {
@@ -376,11 +397,12 @@ impl fmt::Display for Soak {
         let verdict = &self.verdict;
         writeln!(
             f,
-            "\nOver the last {:.0} min, {} ebbs: memory {:+.2} % (bar: below {:.0} %), file descriptors \
-             {:+} (bar: 0).",
+            "\nOver the last {:.0} min, {} ebbs: memory {:+.2} ± {:.2} % (bar: below {:.0} %), file \
+             descriptors {:+} (bar: 0).",
             verdict.span_s / 60.0,
             verdict.ebbs,
             verdict.memory_growth * 100.0,
+            verdict.memory_growth_pm * 100.0,
             MEMORY_BAR * 100.0,
             verdict.files_growth
         )?;
@@ -432,6 +454,16 @@ mod tests {
         let files = soak(&[(0.0, 1000, 20), (1800.0, 1000, 20), (3600.0, 1000, 21)]);
         assert_eq!(files.verdict.files_growth, 1);
         assert!(!files.is_passed());
+    }
+
+    #[test]
+    fn growth_has_an_interval() {
+        let line = soak(&[(0.0, 1000, 20), (1800.0, 1020, 20), (3600.0, 1040, 20)]);
+        assert!(line.verdict.memory_growth_pm < 1e-9);
+        // Residuals of 10, -20 and 10 about the mean, one degree of freedom.
+        let scattered = soak(&[(0.0, 1010, 20), (1800.0, 980, 20), (3600.0, 1010, 20)]);
+        assert!(scattered.verdict.memory_growth.abs() < 1e-9);
+        assert!((scattered.verdict.memory_growth_pm - 0.4402).abs() < 1e-3);
     }
 
     #[test]
