@@ -267,8 +267,8 @@ fn a_listed_relay_is_reached_when_there_are_as_many_connections_as_others_may_ha
     assert!(extend(&mut world, client, 0x8000_0002, 9).is_some());
 }
 
-/// BEGINs of one circuit, each of which gets a socket at once. Streams of `told` circuits that end for
-/// want of room meanwhile.
+/// Sends BEGINs on one circuit, each of which gets a socket at once. Returns how many streams of the
+/// circuit `told` ended meanwhile for want of room.
 fn begin(
     world: &mut World,
     circuit: &mut Circuit,

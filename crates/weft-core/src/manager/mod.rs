@@ -387,7 +387,7 @@ impl LocalConnectionManager {
         !self.requests.is_empty()
     }
 
-    /// Has a circuit ask the controller for something. Whoever does not find room is refused.
+    /// Queues a circuit's request for the controller. The request that finds no room is refused.
     fn ask(&mut self, link: LinkKey, asker: Asker, request: ToController, now: Instant) {
         let Some(link) = self.links.get(link as usize) else {
             return;

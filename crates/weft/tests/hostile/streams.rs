@@ -90,7 +90,7 @@ fn a_stream_that_is_ended_and_begun_anew_leaks_no_socket_of_an_exit() {
         let mut peer = Peer::relay(weft.or_port, weft.stranger());
         let mut circuit = Circuit::create_ntor(&mut peer, FIRST, &weft.onion_key());
         let before = weft.files();
-        // CONNECTED tells them apart.
+        // The address in CONNECTED distinguishes them.
         const SECOND: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
         let (mut first, mut second) = (Destination::new(), Destination::at(SECOND));
         for round in 0..ROUNDS {

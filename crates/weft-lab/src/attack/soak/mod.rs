@@ -320,7 +320,7 @@ fn look(target: &Target, at: Duration, tide: Tide, patience: Duration) -> Result
         .ports
         .metrics
         .context("the target has no MetricsPort")?;
-    // Attackers come to it, too, and whoever is slow to ask gives way to newcomers.
+    // Attackers connect to it, too, and a slow request gives way to newcomers.
     let deadline = Instant::now() + patience;
     let metrics = loop {
         match metrics_port::read(address) {
