@@ -1,5 +1,5 @@
 //! What controllers do with a running client: circuits over relays of their choice, streams put on
-//! them, led elsewhere and ended, names mapped; and what Stem's own tests say.
+//! them, led elsewhere and ended, names mapped; and Stem's own tests.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -92,11 +92,11 @@ mod private_network {
         match control.command(command) {
             Ok(reply) => bail!("{command} was answered with {reply:?}"),
             Err(error) => {
-                let told = format!("{error:#}");
-                let code = told
+                let printed = format!("{error:#}");
+                let code = printed
                     .rsplit(": ")
                     .find_map(|part| part.get(..3).map(str::to_owned));
-                code.with_context(|| format!("no code in {told:?}"))
+                code.with_context(|| format!("no code in {printed:?}"))
             }
         }
     }
@@ -378,7 +378,7 @@ mod private_network {
         transfer(socks, "again", server, request(50_000)).map(drop)
     }
 
-    /// All guards are dropped and others drawn, which is told; so is the next consensus.
+    /// All guards are dropped and others drawn, with an event; so has the next consensus.
     fn guards_and_consensus(led: &mut Led) -> Result<()> {
         let client = led.network.clients().first().context("a client")?;
         let mut listener = client.controller()?;
@@ -524,18 +524,18 @@ esac
                 "test.integ.client of Stem 1.8.2 needs ssl.wrap_socket, which Python 3.12 removed"
             );
         }
-        let told = run(&sources, &python, &modules);
-        let passed = told.matches("[SUCCESS]").count();
-        assert!(passed > 600, "only {passed} passed:\n{told}");
+        let printed = run(&sources, &python, &modules);
+        let passed = printed.matches("[SUCCESS]").count();
+        assert!(passed > 600, "only {passed} passed:\n{printed}");
         // `  [RUN_OPEN] test_name (test.integ.…) ... FAIL`
-        let failed: BTreeSet<&str> = told
+        let failed: BTreeSet<&str> = printed
             .lines()
             .filter(|line| line.ends_with("... FAIL") || line.ends_with("... ERROR"))
             .filter_map(|line| line.trim_start().strip_prefix("[RUN_")?.split(' ').nth(1))
             .collect();
         let known: BTreeSet<&str> = KNOWN.iter().map(|(name, _)| *name).collect();
-        assert_eq!(failed, known, "{passed} passed:\n{told}");
-        report_left_out(&told);
+        assert_eq!(failed, known, "{passed} passed:\n{printed}");
+        report_left_out(&printed);
     }
 
     fn has_wrap_socket(python: &Path) -> bool {
@@ -574,10 +574,10 @@ esac
     }
 
     /// Reports how many of its own tests Stem leaves out, and why.
-    fn report_left_out(told: &str) {
+    fn report_left_out(printed: &str) {
         // `test_name (reason)   [SKIPPED]`
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-        for line in told
+        for line in printed
             .lines()
             .filter(|line| line.trim_end().ends_with("[SKIPPED]"))
         {
@@ -589,7 +589,7 @@ esac
         }
         for (reason, count) in counts {
             let known = LEFT_OUT.iter().find(|(known, _)| *known == reason);
-            let (_, why) = known.unwrap_or_else(|| panic!("left out: {reason}\n{told}"));
+            let (_, why) = known.unwrap_or_else(|| panic!("left out: {reason}\n{printed}"));
             not_run!("{count} of Stem's own tests ({reason}): {why}");
         }
     }

@@ -6,7 +6,8 @@
 
 /// The module's name marks the tests that need `tor` and some minutes, for `cargo xtask test`.
 mod private_network {
-    use std::net::Ipv4Addr;
+    use std::io::{Read as _, Write as _};
+    use std::net::{Ipv4Addr, TcpListener, TcpStream};
     use std::path::PathBuf;
     use std::process::Command;
     use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -24,6 +25,8 @@ mod private_network {
     const SHY: &str = "shy";
     /// Made its identity keys itself.
     const FRESH: &str = "fresh";
+    /// Its circuits do not share connections.
+    const APART: &str = "apart";
     /// Lets streams leave.
     const EXIT: &str = "exit";
 
@@ -76,7 +79,7 @@ mod private_network {
         network
     }
 
-    /// Runs a scenario on the network; afterwards no node may have complained.
+    /// Runs a scenario on the network; afterwards no node may have logged a warning.
     fn scenario(run: impl FnOnce(&mut Network) -> anyhow::Result<()>) {
         let mut network = network();
         let network = network.as_mut().expect("a network");
@@ -135,7 +138,40 @@ mod private_network {
     }
 
     #[test]
-    fn one_data_directory_is_one_relay_whoever_runs_it() {
+    fn as_middle_it_gives_each_circuit_a_connection_of_its_own() {
+        scenario(|network| {
+            let (program, platform) = subject(2);
+            let metrics = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+            let options = TargetOptions {
+                more: vec![
+                    "ConnectionPerCircuit 1".to_owned(),
+                    format!("MetricsPort {metrics}"),
+                    "MetricsPortPolicy accept 127.0.0.1".to_owned(),
+                ],
+                ..TargetOptions::default()
+            };
+            // tor refuses the option, and so cannot make its keys.
+            let apart = Target::new(APART, program.clone()).keys_by(program.clone());
+            network.add(apart.options(options))?;
+            interop::is_listed(network, APART, platform, PATIENCE)?;
+            network.wait_known()?;
+            let circuits = 8;
+            interop::moves(network, APART, &program, Load { circuits, ..LIGHT })?;
+            let mut socket = TcpStream::connect(metrics)?;
+            socket.write_all(b"GET /metrics HTTP/1.0\r\n\r\n")?;
+            let mut text = String::new();
+            socket.read_to_string(&mut text)?;
+            let again = "weft_relay_connections_total{reason=\"circuit\"} ";
+            let again = text.lines().find_map(|line| line.strip_prefix(again));
+            let again: usize = again.expect("a counter").parse()?;
+            // They lead to two exits; the first to each may have found a connection, or none.
+            assert!(again >= circuits / 2, "{again}");
+            Ok(())
+        });
+    }
+
+    #[test]
+    fn one_data_directory_is_one_relay_under_weft_and_c_tor() {
         scenario(|network| {
             let (program, platform) = subject(2);
             let turns = [(tor(), "Tor "), (program, platform), (tor(), "Tor ")];

@@ -58,7 +58,7 @@ mod private_network {
             transfer(socks, "dns", far, request).context("a stream by name")?;
         }
         let gone = resolve(socks, "dns", "gone.example");
-        ensure!(gone.is_err(), "what is gone was found: {gone:?}");
+        ensure!(gone.is_err(), "a relay that has ended was found: {gone:?}");
         Ok(())
     }
 

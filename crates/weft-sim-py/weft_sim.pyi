@@ -1,4 +1,4 @@
-"""Paths through Tor networks, simulated: shared links of circuits (seeds/004, SALSA).
+"""Paths through Tor networks, simulated: shared links of circuits (Pahl et al. 2023, SALSA).
 
 Relays are numbered by their place in the document, from 0. Every result is a function of its
 arguments: the number of threads and the machine change nothing. Nothing here speaks to any network,
@@ -79,11 +79,11 @@ class Network:
         seed: int = 1,
         threads: typing.Optional[int] = None,
     ) -> Links:
-        """Draws so many circuits, `repeat` times, and counts links (Algorithm 1). Threads: all cores
-        unless said otherwise. Other threads of Python run meanwhile."""
+        """Draws so many circuits, `repeat` times, and counts links (Algorithm 1). By default it has a
+        thread for each core. Other threads of Python run meanwhile."""
 
 class Links:
-    """What came of the repetitions: arrays have an element for each."""
+    """The results of the repetitions: arrays have an element for each."""
 
     @property
     def links(self) -> NDArray[np.uint64]:

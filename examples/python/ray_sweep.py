@@ -12,7 +12,7 @@ table is that of sweep.py, number for number.
 import os
 import sys
 
-# Ray reports its use to its authors unless told not to, before it is loaded.
+# Ray reports its use to its authors unless this is set before it is loaded.
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
 import ray  # noqa: E402

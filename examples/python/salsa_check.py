@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Shared links by Algorithm 1 of seeds/004 (SALSA), written in NumPy from the paper alone.
+"""Shared links by Algorithm 1 of Pahl et al. 2023 (SALSA), written in NumPy from the paper alone.
 
 It checks `weft sim links`: it shares no code with it, reads documents by itself, and draws by
 another method (inverse distribution function instead of alias tables). Besides, it computes what to
@@ -15,9 +15,9 @@ Documents may be plain, .gz or .xz, of either flavour. With --weft, the program 
 numbers, and the last column is the difference in percentage points. The exit status is 1 if one of
 them is above --bar.
 
-Where the paper leaves a choice (the manual, docs/simulation.md, says why):
+Where the paper leaves a choice (docs/simulation.md has the reasons):
 - Line 6 weighs relays with Guard or Exit for the first position; dir-spec 3.8.3 has no weight for an
-  exit that is no guard there (C tor uses 0), and 3.1.4 says "only relays with guard flag". Both give
+  exit that is no guard there (C tor uses 0), and 3.1.4 has "only relays with guard flag". Both give
   the same weights.
 - A relay with BadExit is no exit, as in C tor.
 - A relay can be twice in a circuit (4.4), so a link can join a relay with itself. It counts.
@@ -150,7 +150,7 @@ def repeat(consensus, args, internal, directed):
 
 
 def ask_weft(path, args, internal, directed):
-    """What `weft sim links` says for the same inputs."""
+    """The results of `weft sim links` for the same inputs."""
     words = [args.weft, "sim", "links", "--consensus", str(path)]
     words += ["--circuits", str(args.circuits), "--repeat", str(args.repeat)]
     words += ["--kind", "internal" if internal else "external"]

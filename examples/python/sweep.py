@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Shared links of many documents, for growing demand (seeds/004, Figure 8), on all cores.
+"""Shared links of many documents, for growing demand (Pahl et al. 2023, Figure 8), on all cores.
 
     python3 sweep.py CONSENSUS...                 # documents, folders or CollecTor's archives
     python3 sweep.py --csv table.csv              # a synthetic network, where there is no document

@@ -28,7 +28,7 @@ use weft_core::ledger::Cut;
 use weft_core::message::FromController;
 use weft_crypto::circuit::OriginCircuit;
 use weft_crypto::handshake::fast;
-use weft_fuzz::zero_padded;
+use weft_fuzz::{Bytes, zero_padded};
 use world::{Circuit, World, relay_identity};
 
 /// Operations of one input at most, so that none takes long.
@@ -36,40 +36,12 @@ const MAX_OPERATIONS: usize = 2000;
 /// Links that the input may open.
 const MAX_LINKS: usize = 12;
 
-/// An input that is read from its beginning.
-struct Bytes<'a>(&'a [u8]);
-
-impl<'a> Bytes<'a> {
-    fn byte(&mut self) -> u8 {
-        match self.0.split_first() {
-            Some((first, rest)) => {
-                self.0 = rest;
-                *first
-            }
-            None => 0,
-        }
-    }
-
-    fn pick<T: Copy>(&mut self, from: &[T]) -> Option<T> {
-        let number = usize::from(self.byte());
-        from.get(number.checked_rem(from.len())?).copied()
-    }
-
-    /// A length, then so many bytes.
-    fn data(&mut self) -> &'a [u8] {
-        let length = usize::from(self.byte()).min(self.0.len());
-        let (data, rest) = self.0.split_at(length);
-        self.0 = rest;
-        data
-    }
-
-    /// A circuit id: one of eight that a client may choose, of eight that it may not, or none.
-    fn circ_id(&mut self) -> u32 {
-        match self.byte() {
-            255 => 0,
-            id if id & 0x80 != 0 => u32::from(id & 7) + 1,
-            id => 0x8000_0001 + u32::from(id & 7),
-        }
+/// A circuit id: one of eight that a client may choose, of eight that it may not, or none.
+fn circ_id(input: &mut Bytes<'_>) -> u32 {
+    match input.byte() {
+        255 => 0,
+        id if id & 0x80 != 0 => u32::from(id & 7) + 1,
+        id => 0x8000_0001 + u32::from(id & 7),
     }
 }
 
@@ -108,7 +80,7 @@ impl Play {
             }
             // Anything at all on a link.
             2 => {
-                let (circ_id, command) = (input.circ_id(), ChanCmd::from(input.byte() % 128));
+                let (circ_id, command) = (circ_id(input), ChanCmd::from(input.byte() % 128));
                 let mut cell = Cell::new(circ_id, command);
                 *cell.body_mut() = zero_padded(input.data());
                 self.receive(input, &cell);
@@ -124,10 +96,10 @@ impl Play {
             }
             4 | 5 => self.create(input),
             6..=8 => self.relay(input),
-            // A next hop answers, says something, or refuses.
+            // A next hop answers, sends a cell, or refuses.
             9 => self.answer(input),
             10 => {
-                if let Some((connection, circ_id)) = input.pick(&self.extended) {
+                if let Some((connection, circ_id)) = input.pick(&self.extended).copied() {
                     let mut cell = Cell::new(circ_id, ChanCmd::RELAY);
                     *cell.body_mut() = zero_padded(input.data());
                     self.send(connection, &cell);
@@ -135,7 +107,7 @@ impl Play {
             }
             11 => {
                 let reason = DestroyReason::from(input.byte());
-                let cell = Destroy { reason }.encode(input.circ_id());
+                let cell = Destroy { reason }.encode(circ_id(input));
                 self.receive(input, &cell);
             }
             // Messages arrive, in an order that the input chooses.
@@ -176,7 +148,7 @@ impl Play {
 
     /// The socket of a stream that a circuit asked for has bytes, takes some, or is done.
     fn stream(&mut self, input: &mut Bytes<'_>) {
-        let Some((thread, edge)) = input.pick(&self.world.edges) else {
+        let Some((thread, edge)) = input.pick(&self.world.edges).copied() else {
             return;
         };
         let now = self.world.now;
@@ -220,7 +192,7 @@ impl Play {
     }
 
     fn link(&self, input: &mut Bytes<'_>) -> Option<ConnectionId> {
-        input.pick(&self.links)
+        input.pick(&self.links).copied()
     }
 
     fn open(&mut self, peer: PeerIdentity, input: &mut Bytes<'_>) {
@@ -259,7 +231,7 @@ impl Play {
 
     /// CREATE_FAST, whose answer can be used.
     fn create(&mut self, input: &mut Bytes<'_>) {
-        let circ_id = input.circ_id();
+        let circ_id = circ_id(input);
         let Some(connection) = self.link(input) else {
             return;
         };
@@ -271,10 +243,10 @@ impl Play {
         }
     }
 
-    /// A relay cell, rightly encrypted, for the relay under test or for whoever is beyond it.
+    /// A relay cell, rightly encrypted, for the relay under test or for a hop beyond it.
     fn relay(&mut self, input: &mut Bytes<'_>) {
         let known: Vec<(ConnectionId, u32)> = self.circuits.keys().copied().collect();
-        let Some((connection, circ_id)) = input.pick(&known) else {
+        let Some((connection, circ_id)) = input.pick(&known).copied() else {
             return;
         };
         let how = input.byte();
@@ -310,14 +282,14 @@ impl Play {
         if how & 64 == 0 {
             crypt
                 .encrypt_forward(0, outer, cell.body_mut())
-                .expect("tor1 can say any message");
+                .expect("tor1 can encode any message");
         }
         self.send(connection, &cell);
     }
 
     /// CREATED2 of the next hop, of any length.
     fn answer(&mut self, input: &mut Bytes<'_>) {
-        if let Some((connection, circ_id)) = input.pick(&self.extended) {
+        if let Some((connection, circ_id)) = input.pick(&self.extended).copied() {
             let data = input.data().to_vec();
             if let Ok(cell) = (CreateReply::Created2 { data }).encode(circ_id) {
                 self.send(connection, &cell);
@@ -449,10 +421,10 @@ impl Play {
 }
 
 fuzz_target!(|input: &[u8]| {
-    let mut input = Bytes(input);
+    let mut input = Bytes::new(input);
     let mut play = Play::new(u16::from(input.byte() % 3) + 1);
     for _ in 0..MAX_OPERATIONS {
-        if input.0.is_empty() {
+        if input.is_empty() {
             break;
         }
         play.operate(&mut input);

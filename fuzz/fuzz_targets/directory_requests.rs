@@ -31,7 +31,7 @@ fn now() -> SystemTime {
 fuzz_target!(|input: &[u8]| {
     let request = match parse(input) {
         Parsed::Get(request) => request,
-        // Whoever sends more of what is none already need not go on.
+        // What is no request stays none with more bytes behind it.
         Parsed::Bad(status, _) => return assert!((400..500).contains(&status)),
         Parsed::Partial => return,
     };

@@ -9,12 +9,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use libfuzzer_sys::fuzz_target;
-use weft_cell::stream_msg::{Answer, AnswerKind, Resolved};
+use weft_apps::AppRules;
+use weft_apps::DestinationRules;
+use weft_apps::{DnsPort, DnsStep};
+use weft_cell::stream_msg::{Answer, AnswerKind, Resolved, ReverseName, reverse_name};
+use weft_config::client_ports::{AppService, StreamFlags};
 use weft_core::origin::AppOpening;
-use weft_node::apps::AppRules;
-use weft_node::apps::destination::DestinationRules;
-use weft_node::apps::dns::{DnsPort, DnsStep, reverse, reverse_name};
-use weft_node::torrc::client_ports::{AppService, StreamFlags};
 
 fuzz_target!(|input: &[u8]| {
     let rules = AppRules {
@@ -34,7 +34,8 @@ fuzz_target!(|input: &[u8]| {
         DnsStep::Answer(bytes) => bytes,
         DnsStep::Ask { id, request } => {
             if let AppOpening::ResolvePtr { addr } = request.opening {
-                assert_eq!(reverse(&reverse_name(addr)), Some(addr));
+                let name = reverse_name(addr);
+                assert_eq!(ReverseName::parse(name.as_bytes()), ReverseName::Of(addr));
             }
             let kinds = [
                 AnswerKind::Ipv4(Ipv4Addr::LOCALHOST),

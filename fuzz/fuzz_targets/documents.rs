@@ -1,7 +1,7 @@
 //! What directories answer and what state and cache files hold: HTTP answers, consensuses,
 //! certificates, bandwidth histories.
 //!
-//! Input: one letter that says which (`h`, `c`, `k`, `b`), and the document. For `b` it is lines
+//! Input: one letter for the kind (`h`, `c`, `k`, `b`), and the document. For `b` it is lines
 //! of a state file: key, space, value.
 #![no_main]
 

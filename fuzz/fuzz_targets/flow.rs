@@ -1,7 +1,7 @@
-//! Flow and congestion control, with a far end that says anything at any time.
+//! Flow and congestion control, with a far end that sends anything at any time.
 //!
 //! Input: a byte that chooses the kind of circuit and stream, one for cc_sendme_inc, then
-//! operations: a byte each and what it takes. The clock moves only as the input says.
+//! operations: a byte each and what it takes. The clock moves only by the input.
 #![no_main]
 
 use std::collections::VecDeque;
@@ -10,36 +10,10 @@ use std::time::{Duration, Instant};
 use libfuzzer_sys::fuzz_target;
 use weft_cell::stream_msg::{Seen, Sendme, Xoff, Xon};
 use weft_core::flow::{CcParams, CircuitFlow, FlowMsg, MAX_CWND, PathKind, Side, StreamFlow};
+use weft_fuzz::Bytes;
 
 /// More operations than this show nothing new.
 const MAX_OPERATIONS: usize = 2000;
-
-/// What the input has still to say; zeros when it has ended.
-struct Bytes<'a>(&'a [u8]);
-
-impl<'a> Bytes<'a> {
-    fn byte(&mut self) -> u8 {
-        match self.0.split_first() {
-            Some((first, rest)) => {
-                self.0 = rest;
-                *first
-            }
-            None => 0,
-        }
-    }
-
-    fn word(&mut self) -> u32 {
-        u32::from_be_bytes([0, self.byte(), self.byte(), self.byte()])
-    }
-
-    /// A length, then so many bytes.
-    fn data(&mut self) -> &'a [u8] {
-        let length = usize::from(self.byte()).min(self.0.len());
-        let (data, rest) = self.0.split_at(length);
-        self.0 = rest;
-        data
-    }
-}
 
 /// Both ends of one thing, and what the test knows of them.
 struct Play {
@@ -130,7 +104,7 @@ impl Play {
                 assert!(sendme.seen.is_none_or(|given| given == digest(due)));
                 self.acknowledged += self.increment;
             }
-            5 => self.now += Duration::from_micros(u64::from(input.word()) << (input.byte() % 20)),
+            5 => self.now += Duration::from_micros(u64::from(input.u24()) << (input.byte() % 20)),
             6 => self.circuit.set_blocked(input.byte() & 1 == 1),
             7 => {
                 // A SENDME leaves the queue by the operation after it, or never.
@@ -151,7 +125,7 @@ impl Play {
                 }
             }
             8 => {
-                let (queued, mut written) = (input.word() as usize, input.word() as usize);
+                let (queued, mut written) = (input.u24() as usize, input.u24() as usize);
                 for _ in 0..20 {
                     match self.stream.note_queue(queued, written, self.now) {
                         None => return true,
@@ -160,7 +134,7 @@ impl Play {
                     }
                     written = 0;
                 }
-                panic!("it never stops to say something");
+                panic!("it never stops sending");
             }
             _ => return self.far_end_of_stream(input),
         }
@@ -201,7 +175,7 @@ impl Play {
             }
             2 => self.stream.xoff(&Xoff { version: 0 }.encode()),
             3 => {
-                let kbps_ewma = input.word();
+                let kbps_ewma = input.u24();
                 self.stream.xon(
                     &Xon {
                         version: 0,
@@ -236,10 +210,10 @@ impl Play {
 }
 
 fuzz_target!(|input: &[u8]| {
-    let mut input = Bytes(input);
+    let mut input = Bytes::new(input);
     let mut play = Play::new(input.byte(), input.byte());
     for _ in 0..MAX_OPERATIONS {
-        if input.0.is_empty() || !play.operate(&mut input) {
+        if input.is_empty() || !play.operate(&mut input) {
             break;
         }
         play.audit();

@@ -7,10 +7,10 @@
 use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
+use weft_apps::{AppRules, Failure, Handshake, MAX_HANDSHAKE, Step};
+use weft_apps::{DestinationRules, clean_host};
+use weft_config::client_ports::{AppService, StreamFlags};
 use weft_core::origin::AppOpening;
-use weft_node::apps::destination::{DestinationRules, clean_host};
-use weft_node::apps::{AppRules, Failure, Handshake, MAX_HANDSHAKE, Step};
-use weft_node::torrc::client_ports::{AppService, StreamFlags};
 
 fn receive(input: &[u8]) -> Result<Step, Failure> {
     let rules = AppRules {

@@ -6,8 +6,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use weft_node::keys::format::{self, Kind};
-use weft_node::process::state::State;
+use weft_datadir::keys::format::{self, Kind};
+use weft_datadir::state::State;
 
 fuzz_target!(|file: &[u8]| {
     for kind in [Kind::MASTER_SECRET, Kind::SIGNING_SECRET] {

@@ -105,7 +105,7 @@ fuzz_target!(|input: &[u8]| {
                 consumed += n;
             }
             Err(error) => {
-                // It is final, has a class, and can be told.
+                // It is final, has a class, and can be printed.
                 let again = handshake.receive(bytes, &Session, now(), &mut rng);
                 assert_eq!(again.as_ref(), Err(&error));
                 assert!(handshake.established().is_none());

@@ -8,7 +8,7 @@ use libfuzzer_sys::fuzz_target;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use weft_sim::full::families::Families;
-use weft_sim::full::{Client, Demand, GuardRule, Model, Options, Purpose};
+use weft_sim::full::{Client, Demand, GuardRule, Model, ModelOptions, Purpose};
 use weft_sim::microdesc::Microdescs;
 use weft_sim::network::{Flags, Network, Relay, Weights};
 
@@ -42,7 +42,7 @@ fuzz_target!(|input: &[u8]| {
         1 => GuardRule::Torps { guards: 3 },
         _ => GuardRule::Fresh,
     };
-    let options = Options {
+    let options = ModelOptions {
         demand: Demand::equally([80, 22]),
         guards,
     };

@@ -1,6 +1,6 @@
 //! Onionskins and their replies: whatever arrives, an answer or a named error.
 //!
-//! The first byte says what the rest is. The message inside an ntor-v3
+//! The first byte is the kind of the rest. The message inside an ntor-v3
 //! onionskin stands behind a MAC that a fuzzer does not forge, so one kind of
 //! input is encrypted here before it is answered.
 
@@ -11,6 +11,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use weft_cell::ChanCmd;
 use weft_cell::circ_msg::{CreateReply, CreateRequest};
+use weft_cell::identity::{Ed25519Identity, RsaIdentity};
 use weft_crypto::HopKeys;
 use weft_crypto::cgo::CgoKeys;
 use weft_crypto::circuit::{OriginCircuit, RelayCircuit};
@@ -20,8 +21,8 @@ use weft_crypto::handshake::{
 };
 use weft_crypto::relay_cell::{BODY_LEN, RelayCrypt};
 
-const RSA_IDENTITY: [u8; 20] = [1; 20];
-const ED_IDENTITY: [u8; 32] = [2; 32];
+const RSA_IDENTITY: RsaIdentity = RsaIdentity([1; 20]);
+const ED_IDENTITY: Ed25519Identity = Ed25519Identity([2; 32]);
 
 fuzz_target!(|input: &[u8]| {
     let Some((kind, data)) = input.split_first() else {

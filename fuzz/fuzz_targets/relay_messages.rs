@@ -30,7 +30,7 @@ fuzz_target!(|input: &[u8]| {
     assert_eq!((again.recognized(), again.digest()), (0, [0; 4]));
 });
 
-/// The same bytes, as a message under Counter Galois Onion: what can be read can be said again.
+/// The same bytes, as a message under Counter Galois Onion: what can be read can be written again.
 fn under_cgo(body: weft_cell::Body) {
     let mut moved = body;
     relay_v1::to_tor1(&mut moved);

@@ -8,10 +8,10 @@
 use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
+use weft_apps::{AppRules, Handshake, MAX_HANDSHAKE, Step};
+use weft_apps::{DestinationRules, clean_host};
+use weft_config::client_ports::{AppService, StreamFlags};
 use weft_core::origin::{AppOpening, AppRefusal, AppRequest};
-use weft_node::apps::destination::{DestinationRules, clean_host};
-use weft_node::apps::{AppRules, Handshake, MAX_HANDSHAKE, Step};
-use weft_node::torrc::client_ports::{AppService, StreamFlags};
 
 /// Replies on the way, and the request or how it failed.
 type End = (Vec<u8>, Option<(AppRequest, usize)>, Option<Vec<u8>>);
@@ -49,7 +49,13 @@ fn run(rules: &Arc<AppRules>, input: &[u8], pieces: bool) -> End {
                 return (replies, None, Some(reply));
             }
             Err(failure) => {
-                assert!(!failure.notice.text.is_empty());
+                assert!(
+                    !failure
+                        .notice
+                        .line
+                        .render(weft_log::SafeLogging::Off)
+                        .is_empty()
+                );
                 return (replies, None, Some(failure.reply));
             }
         }

@@ -2,13 +2,13 @@
 //!
 //! Input: a row of records, each a content type, a length and as many bytes; the peer's keys seal them.
 //! Content type 255 is a KeyUpdate after which the peer goes on with its new keys. Of the first byte,
-//! bit 0 puts the input itself on the wire, as bytes that nobody sealed, and bit 1 says whether the
+//! bit 0 puts the input itself on the wire, as bytes that were never sealed, and bit 1 chooses whether the
 //! peer is the client or the server. What was data arrives as it was; nothing else is ever taken for
 //! data; and what we answer the peer can open, whatever keys it asked for.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use weft_node::tls::records::{Content, RecordError, Records, whole};
+use weft_tls::records::{Content, RecordError, Records, whole};
 
 const APPLICATION_DATA: u8 = 23;
 const NEW_KEYS: u8 = 255;

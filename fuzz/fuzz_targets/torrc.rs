@@ -2,9 +2,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use weft_node::torrc::lexer::lex;
-use weft_node::torrc::settings::Settings;
-use weft_node::torrc::{DumpKind, Host, Report, dump, load_text};
+use weft_config::lexer::lex;
+use weft_config::settings::Settings;
+use weft_config::{DumpKind, MemoryHost, Report, dump, load_text};
 
 fn read(text: &[u8]) -> (Settings, Report) {
     let mut report = Report::default();
@@ -21,10 +21,10 @@ fuzz_target!(|data: &[u8]| {
     assert!(!report.has_errors(), "{report}\n{text}");
     assert_eq!(text, dump(&again, &Settings::default(), DumpKind::Full));
 
-    // The whole road, but for files: what `%include` reads is not the fuzzer's.
+    // All of torrc's reading but files: what `%include` reads is not the fuzzer's.
     if let Ok(text) = std::str::from_utf8(data)
         && !text.contains("%include")
     {
-        let _ = load_text(text, &Host::empty());
+        let _ = load_text(text, &MemoryHost::new());
     }
 });

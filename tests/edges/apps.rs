@@ -30,7 +30,7 @@ impl From<SocketAddr> for To<'_> {
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) code: u8,
-    pub(crate) told: String,
+    pub(crate) address: String,
     pub(crate) stream: TcpStream,
 }
 
@@ -70,7 +70,7 @@ pub(crate) fn request5(command: u8, to: To<'_>) -> Vec<u8> {
     request
 }
 
-/// Says who we are; streams of one user share circuits.
+/// Authenticates; streams of one user share circuits.
 pub(crate) fn greet5(stream: &mut TcpStream, user: &str) -> Result<()> {
     stream.write_all(&[5, 1, 2])?;
     let mut method = [0; 2];
@@ -102,7 +102,7 @@ pub(crate) fn socks5<'a>(
         stream.read_exact(&mut bytes)?;
         Ok(bytes)
     };
-    let told = match head[3] {
+    let address = match head[3] {
         1 => {
             let octets: [u8; 4] = bytes(4)?.try_into().unwrap_or_default();
             IpAddr::from(octets).to_string()
@@ -120,7 +120,7 @@ pub(crate) fn socks5<'a>(
     bytes(2)?;
     Ok(Answer {
         code: head[1],
-        told,
+        address,
         stream,
     })
 }
@@ -184,7 +184,7 @@ pub(crate) fn read_to_end(stream: &mut TcpStream) -> Result<(Vec<u8>, Option<Err
     }
 }
 
-/// What a DNSPort says: the code, and the data of the answers.
+/// A DNSPort's answer: the code, and the data of the answers.
 pub(crate) fn dns(port: SocketAddr, name: &str, kind: u16) -> Result<(u8, Vec<Vec<u8>>)> {
     let mut query = vec![0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
     for label in name.split('.') {

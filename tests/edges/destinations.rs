@@ -17,7 +17,7 @@ pub(crate) fn flood_byte(at: u64) -> u8 {
     (at % 251) as u8
 }
 
-/// A server on a free port, which does the same with everybody who comes. Ends when dropped.
+/// A server on a free port, which treats all connections alike. Ends when dropped.
 pub(crate) struct Far {
     pub(crate) address: SocketAddr,
     stop: Arc<AtomicBool>,
@@ -40,7 +40,7 @@ impl Far {
                 std::thread::spawn(move || {
                     let _ = stream.set_read_timeout(Some(PATIENCE));
                     let _ = stream.set_write_timeout(Some(PATIENCE));
-                    // The test sees at the other end what came of it.
+                    // The test sees the result at the other end.
                     let _ = act(stream);
                 });
             }
@@ -59,7 +59,7 @@ impl Far {
         })
     }
 
-    /// Sends this and says that it sends no more; what comes then is counted, until it ends.
+    /// Sends this and closes its sending side; what arrives then is counted, until it ends.
     pub(crate) fn half_closes(bytes: Vec<u8>, heard: Arc<AtomicU64>) -> Result<Far> {
         Far::start(move |mut stream| {
             stream.write_all(&bytes)?;
@@ -96,7 +96,7 @@ impl Far {
         })
     }
 
-    /// Says nothing and keeps the connection until the other end closes it, which is counted.
+    /// Sends nothing and keeps the connection until the other end closes it, which is counted.
     pub(crate) fn is_silent(ended: Arc<AtomicU64>) -> Result<Far> {
         Far::start(move |mut stream| {
             let _ = stream.read_to_end(&mut Vec::new());
@@ -143,7 +143,7 @@ impl Drop for Far {
     }
 }
 
-/// A port that answers nobody who connects: its backlog is full, so that the kernel drops what comes.
+/// A port that accepts no connection: its backlog is full, so that the kernel drops what comes.
 pub(crate) struct Hole {
     pub(crate) address: SocketAddr,
     _listener: Socket,

@@ -17,9 +17,9 @@ use crate::net::PATIENCE;
 pub(crate) enum Lie {
     /// A relay's weight is another than was signed.
     Forged,
-    /// Its second half is missing, and nothing says so.
+    /// Its second half is missing, without a sign of it.
     Truncated,
-    /// Its second half is missing, and its length says so.
+    /// Its second half is missing, as its length shows.
     CutOff,
     /// It never ends.
     Enormous,
@@ -32,24 +32,24 @@ pub(crate) enum Lie {
 /// The directory. It lives as long as the test.
 pub(crate) struct Liar {
     pub(crate) address: SocketAddr,
-    /// Lies that were told.
-    pub(crate) told: Arc<AtomicU32>,
+    /// Lies that were sent.
+    pub(crate) sent: Arc<AtomicU32>,
 }
 
 impl Liar {
-    /// Tells this lie `times` times.
+    /// Sends this lie `times` times.
     pub(crate) fn start(authority: SocketAddr, lie: Lie, times: u32) -> Result<Liar> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
-        let told = Arc::new(AtomicU32::new(0));
-        let count = Arc::clone(&told);
+        let sent = Arc::new(AtomicU32::new(0));
+        let count = Arc::clone(&sent);
         std::thread::spawn(move || {
             while let Ok((stream, _)) = listener.accept() {
-                // Who asked sees what came of it.
+                // The client sees the result.
                 let _ = serve(stream, authority, lie, &count, times);
             }
         });
-        Ok(Liar { address, told })
+        Ok(Liar { address, sent })
     }
 }
 
@@ -57,7 +57,7 @@ fn serve(
     mut stream: TcpStream,
     authority: SocketAddr,
     lie: Lie,
-    told: &AtomicU32,
+    sent: &AtomicU32,
     times: u32,
 ) -> Result<()> {
     stream.set_read_timeout(Some(PATIENCE))?;
@@ -71,12 +71,12 @@ fn serve(
         Ok(answer)
     };
     let path = head.split(' ').nth(1).context("no path")?;
-    let lies = path.starts_with("/tor/status-vote/current/") && told.load(Ordering::SeqCst) < times;
+    let lies = path.starts_with("/tor/status-vote/current/") && sent.load(Ordering::SeqCst) < times;
     if !lies {
         stream.write_all(&honest(path)?)?;
         return Ok(());
     }
-    told.fetch_add(1, Ordering::SeqCst);
+    sent.fetch_add(1, Ordering::SeqCst);
     let plain = path.strip_suffix(".z").unwrap_or(path);
     match lie {
         Lie::Nonsense => stream.write_all(b"SSH-2.0-OpenSSH_9.2\r\n\r\n")?,

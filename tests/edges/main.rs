@@ -1,6 +1,6 @@
 //! What streams meet at their ends, through a whole network of Weft: applications that speak every
 //! dialect or nonsense, destinations and name servers that do anything, relays that vanish, directories
-//! that lie. docs/testing.md says which row of "bad input" each test shows.
+//! that lie. docs/testing.md has the row of "bad input" that each test shows.
 
 mod apps;
 mod destinations;

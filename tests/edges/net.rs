@@ -87,13 +87,14 @@ impl Net {
 
     /// The address of one of the client's listeners, by its name for controllers.
     pub(crate) fn listener(&self, kind: &str) -> Result<SocketAddr> {
-        let told = self
+        let listeners = self
             .client()?
             .controller()?
             .info(&format!("net/listeners/{kind}"))?;
-        told.trim_matches('"')
+        listeners
+            .trim_matches('"')
             .parse()
-            .with_context(|| format!("net/listeners/{kind} is {told:?}"))
+            .with_context(|| format!("net/listeners/{kind} is {listeners:?}"))
     }
 
     /// A stream of the user's, beside whatever else is done in its name, arrives whole.
@@ -111,7 +112,7 @@ impl Net {
         Ok(())
     }
 
-    /// Waits until every relay can tell clients everything: until each has a microdescriptor of all.
+    /// Waits until every relay can serve clients everything: until each has a microdescriptor of all.
     pub(crate) fn caches_are_full(&self) -> Result<()> {
         let relays = self.up.relays().count();
         for node in self.up.relay_nodes() {
@@ -202,9 +203,9 @@ impl Watch {
     pub(crate) fn hears(&mut self, target: &str, words: &[&str]) -> Result<String> {
         let deadline = Instant::now() + PATIENCE;
         while let Some(event) = self.control.event(deadline)? {
-            let said: Vec<&str> = event.split(' ').collect();
-            let all = words.iter().all(|word| said.contains(word));
-            if said.contains(&target) && all {
+            let in_event: Vec<&str> = event.split(' ').collect();
+            let all = words.iter().all(|word| in_event.contains(word));
+            if in_event.contains(&target) && all {
                 return Ok(event);
             }
             self.heard.push(event);

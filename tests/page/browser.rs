@@ -78,8 +78,8 @@ pub(crate) fn look(
         .context("the program `chromium` is not installed (Debian: apt-get install chromium)")?;
     let profile = tempfile::tempdir_in(folder)?;
     let shot: PathBuf = profile.path().join("screenshot.png");
-    let said = profile.path().join("said");
-    let log = File::create(&said)?;
+    let printed = profile.path().join("printed");
+    let log = File::create(&printed)?;
     let rules = match way {
         Way::Direct(name) => vec![format!(
             "--host-resolver-rules=MAP {name} 127.0.0.1, MAP * ~NOTFOUND"
@@ -148,10 +148,10 @@ pub(crate) fn look(
     };
     drop(guardian);
     child.wait()?;
-    let said = std::fs::read_to_string(&said).unwrap_or_default();
+    let printed = std::fs::read_to_string(&printed).unwrap_or_default();
     match status {
         Some(status) if status.success() && shot.exists() => Picture::read(&shot),
-        Some(status) => bail!("chromium showed nothing ({status}):\n{said}"),
-        None => bail!("chromium did not show {url} in {PATIENCE:?}:\n{said}"),
+        Some(status) => bail!("chromium showed nothing ({status}):\n{printed}"),
+        None => bail!("chromium did not show {url} in {PATIENCE:?}:\n{printed}"),
     }
 }

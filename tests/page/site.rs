@@ -102,9 +102,9 @@ pub(crate) enum Damage {
 /// A request that came.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
-    /// From whom.
+    /// The client's address.
     pub(crate) from: IpAddr,
-    /// For whom: the `Host` header.
+    /// The `Host` header.
     pub(crate) host: String,
     /// For what.
     pub(crate) path: String,

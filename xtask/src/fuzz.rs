@@ -133,7 +133,7 @@ fn build_selected(targets: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Runs one target; a few words on what it did.
+/// Runs one target, and returns a short summary.
 fn run_one(target: &str, seconds: u64, seed: Option<u32>) -> Result<String> {
     let corpus = fuzz_dir().join("corpus").join(target);
     let inputs = fs::read_dir(&corpus).map_or(0, Iterator::count);

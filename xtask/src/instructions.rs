@@ -10,7 +10,7 @@
 //! (2 % between the oldest and the newest), and callgrind knows AVX2 and AES-NI but no AVX-512 and
 //! no wide AES. Where code chooses by processor, the count is of the AVX2 choice. The tolerance
 //! covers the C library. An instruction is not a unit of time: this guards against doing more work
-//! for each cell, and `cargo bench` says how long the work takes.
+//! for each cell, and `cargo bench` measures how long the work takes.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -56,7 +56,7 @@ struct Recorded {
     tolerance_percent: f64,
     /// Where the numbers come from; for people.
     recorded_on: BTreeMap<String, String>,
-    /// Instructions for each relayed cell, by the words that `bench/instructions` is called with.
+    /// Instructions for each relayed cell, by the arguments of `bench/instructions`.
     instructions_per_cell: BTreeMap<String, f64>,
 }
 
@@ -173,9 +173,9 @@ fn processor() -> String {
         .map_or_else(String::new, |(_, name)| name.to_owned())
 }
 
-fn first_line(program: &str, words: &[&str]) -> Result<String> {
+fn first_line(program: &str, args: &[&str]) -> Result<String> {
     let output = Command::new(program)
-        .args(words)
+        .args(args)
         .output()
         .with_context(|| format!("running {program}"))?;
     let text = String::from_utf8_lossy(&output.stdout);
@@ -223,8 +223,8 @@ fn count(folder: &Path, case: &str, turns: u32) -> Result<Count> {
         .arg(turns.to_string())
         .output()
         .context("running valgrind")?;
-    let said = String::from_utf8_lossy(&output.stdout);
-    let cells = said
+    let printed = String::from_utf8_lossy(&output.stdout);
+    let cells = printed
         .split_whitespace()
         .next()
         .and_then(|word| word.parse().ok());
@@ -368,7 +368,7 @@ fn judge(costs: &[(&str, Cost)], recorded: &Recorded) -> Result<()> {
         dearer.is_empty(),
         "a relayed cell takes more than {} % more instructions than recorded:\n{}\n\
          Where they went is listed above. If it is worth them, \
-         `cargo xtask instructions --record` and commit {}, saying why",
+         `cargo xtask instructions --record` and commit {} with the reason",
         recorded.tolerance_percent,
         lines.join("\n"),
         file().display()
@@ -449,7 +449,7 @@ totals: 9116
     }
 
     #[test]
-    fn more_than_the_tolerance_fails_and_says_the_numbers() {
+    fn more_than_the_tolerance_fails_and_prints_the_numbers() {
         assert!(judged(1029.0).is_ok());
         assert!(judged(500.0).is_ok());
         let error = judged(1031.0).unwrap_err().to_string();

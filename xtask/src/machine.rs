@@ -1,11 +1,10 @@
-//! What the machine must have besides rustup's Rust: installed by package name, and said.
+//! What the machine must have besides rustup's Rust: installed by package name, with a line of output
+//! for each.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
-
-use crate::python;
 
 /// A program that is needed, and Debian's and Ubuntu's package of it.
 struct Need {
@@ -56,14 +55,14 @@ const PYTHON: Need = Need {
 };
 /// Without it Debian's and Ubuntu's Python makes no virtual environment.
 const PYTHON_VENV: &str = "python3-venv";
-/// What text in plots is set in; without it numbers may be of another width than was reckoned with.
+/// What text in plots is set in; without it numbers may be wider than the space left for them.
 const FONT: &str = "/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf";
 
 /// Installs what building, testing and the demo need and the machine lacks.
 ///
 /// # Errors
 ///
-/// Something is missing and cannot be installed; the message says how to do it by hand.
+/// Something is missing and cannot be installed; the message has the command to do it by hand.
 pub(crate) fn prepare() -> Result<()> {
     have(&[&C_COMPILER, &CPP_COMPILER, &TOR, &TOR_GENCERT])
 }
@@ -104,16 +103,24 @@ pub(crate) fn prepare_python(python: &str) -> Result<()> {
     if python == PYTHON.program {
         have(&[&PYTHON])?;
     }
-    if python::makes_environments(python) {
+    if makes_environments(python) {
         return Ok(());
     }
     println!("venv is missing (virtual environments of Python)");
     install(&[PYTHON_VENV])?;
     ensure!(
-        python::makes_environments(python),
+        makes_environments(python),
         "{python} makes no virtual environments even with the package {PYTHON_VENV}"
     );
     Ok(())
+}
+
+/// Whether this Python makes virtual environments; Debian has that in a package of its own.
+fn makes_environments(python: &str) -> bool {
+    let tried = Command::new(python)
+        .args(["-c", "import ensurepip, venv"])
+        .output();
+    tried.is_ok_and(|output| output.status.success())
 }
 
 /// Installs what drawing plots needs and the machine lacks.
@@ -170,7 +177,7 @@ fn install(packages: &[&str]) -> Result<()> {
     if !root && find("sudo").is_none() {
         bail!("run `{by_hand}` as root, then try again");
     }
-    let apt = |words: &[&str]| -> Result<bool> {
+    let apt = |args: &[&str]| -> Result<bool> {
         let mut command = match root {
             true => Command::new("apt-get"),
             false => {
@@ -182,10 +189,10 @@ fn install(packages: &[&str]) -> Result<()> {
         println!(
             "$ {}apt-get {}",
             if root { "" } else { "sudo " },
-            words.join(" ")
+            args.join(" ")
         );
         let status = command
-            .args(words)
+            .args(args)
             .env("DEBIAN_FRONTEND", "noninteractive")
             .status()
             .context("running apt-get")?;
@@ -193,17 +200,17 @@ fn install(packages: &[&str]) -> Result<()> {
     };
     // A list of packages that is out of date still often serves.
     apt(&["-qq", "update"])?;
-    let mut words = vec!["-qq", "install", "-y", "--no-install-recommends"];
-    words.extend(packages);
+    let mut install = vec!["-qq", "install", "-y", "--no-install-recommends"];
+    install.extend(packages);
     ensure!(
-        apt(&words)?,
+        apt(&install)?,
         "apt-get failed (see above): run `{by_hand}` as root, then try again"
     );
     stop_system_tor(packages);
     Ok(())
 }
 
-/// Debian's package starts a Tor of its own, which nobody asked for here.
+/// Debian's package starts a Tor of its own, which is not needed here.
 fn stop_system_tor(packages: &[&str]) {
     if packages.contains(&"tor") && Path::new("/run/systemd/system").exists() {
         println!(
@@ -241,7 +248,7 @@ pub(crate) fn target() -> PathBuf {
         .map_or_else(|| root().join("target"), |folder| root().join(folder))
 }
 
-/// Says a command, runs it, and fails unless it ends well.
+/// Prints a command, runs it, and fails unless it succeeds.
 pub(crate) fn succeed(command: &mut Command) -> Result<()> {
     let words: Vec<String> = std::iter::once(command.get_program())
         .chain(command.get_args())

@@ -25,11 +25,11 @@ struct CommandLine {
 enum Command {
     /// Show Weft at work: a private Tor network of Weft alone; with `--with-tor` also among C tor nodes,
     /// and C tor in the same place.
-    Demo(measure::Words),
+    Demo(measure::MeasureArgs),
     /// Measure Weft, C tor and the bare pipe side by side; `--quick` takes two minutes.
-    Bench(measure::Words),
+    Bench(measure::MeasureArgs),
     /// Measure Weft, C tor and Arti as client, and Weft and C tor as exit and guard, side by side.
-    Roles(measure::Words),
+    Roles(measure::MeasureArgs),
     /// Everything that must pass before a change lands.
     Test(test::TestArgs),
     /// Fuzz the parsers and state machines.
@@ -42,9 +42,9 @@ enum Command {
 
 fn main() -> anyhow::Result<()> {
     match CommandLine::parse().command {
-        Command::Demo(words) => measure::run(What::Demo, &words),
-        Command::Bench(words) => measure::run(What::Bench, &words),
-        Command::Roles(words) => measure::run(What::Roles, &words),
+        Command::Demo(args) => measure::run(What::Demo, &args),
+        Command::Bench(args) => measure::run(What::Bench, &args),
+        Command::Roles(args) => measure::run(What::Roles, &args),
         Command::Test(args) => test::run(&args),
         Command::Fuzz(args) => fuzz::run(&args),
         Command::Instructions(args) => instructions::run(&args),

@@ -1,22 +1,24 @@
-//! `cargo xtask demo | bench | roles`: builds Weft and what measures it (`bench/measure`), and runs that.
+//! `cargo xtask demo | bench | roles`: builds Weft and runs `weft lab demo | roles`, or `bench/measure`, which
+//! measures it beside C tor.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 
 use crate::machine;
 
-/// What is handed on.
+/// The arguments of the program that is built.
 #[derive(clap::Args, Debug)]
-pub(crate) struct Words {
-    /// Handed on as they are; `-- --help` builds Weft and tells all of them.
+pub(crate) struct MeasureArgs {
+    /// Handed on as they are; `-- --help` builds Weft and lists all of them.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-    words: Vec<OsString>,
+    args: Vec<OsString>,
 }
 
-/// What `weft-measure` can do.
+/// What is built and run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum What {
     Demo,
@@ -24,25 +26,67 @@ pub(crate) enum What {
     Roles,
 }
 
-/// Builds, and does what was asked for. Returns only if that could not be begun: this process becomes the
-/// other, which so alone hears of Ctrl-C.
-pub(crate) fn run(what: What, words: &Words) -> Result<()> {
+impl What {
+    /// The package of the program.
+    fn package(self) -> &'static str {
+        match self {
+            What::Demo | What::Roles => "weft",
+            What::Bench => "weft-measure",
+        }
+    }
+
+    /// The arguments before those of the command line.
+    fn command(self) -> &'static [&'static str] {
+        match self {
+            What::Demo => &["lab", "demo"],
+            What::Roles => &["lab", "roles"],
+            What::Bench => &[],
+        }
+    }
+}
+
+/// Builds the program, and returns where it is: for speed where that is measured, and otherwise as tests do,
+/// which takes half as long and leaves them less to build.
+fn build(what: What, for_speed: bool) -> Result<PathBuf> {
+    let package = what.package();
+    let mut build = machine::cargo();
+    build.arg("build");
+    let folder = if for_speed {
+        println!("Building Weft (release) …");
+        build.args(["--release", "--package", "weft"]);
+        if package != "weft" {
+            build.args(["--package", package]);
+        }
+        "release"
+    } else {
+        println!("Building Weft (as for tests) …");
+        // All of the workspace decides which features dependencies have, as in tests.
+        build.args(["--workspace", "--bin", package]);
+        "debug"
+    };
+    let status = build.status().context("running cargo")?;
+    ensure!(status.success(), "Weft does not build: see above");
+    Ok(machine::target().join(folder).join(package))
+}
+
+/// Builds and runs. Returns only if that cannot be started: this process becomes the other, which so alone
+/// gets Ctrl-C.
+pub(crate) fn run(what: What, args: &MeasureArgs) -> Result<()> {
     let has = |flags: &[&str]| {
-        let words = words.words.iter().filter_map(|word| word.to_str());
-        words
-            .filter_map(|word| word.split('=').next())
-            .any(|word| flags.contains(&word))
+        let args = args.args.iter().filter_map(|arg| arg.to_str());
+        args.filter_map(|arg| arg.split('=').next())
+            .any(|flag| flags.contains(&flag))
     };
     machine::prepare_building()?;
-    let (name, measures, draws) = match what {
-        What::Demo => ("demo", has(&["--with-tor"]), false),
+    let (measures, draws) = match what {
+        What::Demo => (has(&["--with-tor"]), false),
         What::Bench => {
             let measures = !has(&["--plan", "--tables", "--plots"]);
-            ("bench", measures, measures || has(&["--plots"]))
+            (measures, measures || has(&["--plots"]))
         }
-        What::Roles => ("roles", true, false),
+        What::Roles => (true, false),
     };
-    // Who only asks how to use it needs nothing installed.
+    // `--help` needs nothing installed.
     let asks = has(&["--help", "-h"]);
     if measures && !asks {
         machine::prepare()?;
@@ -50,14 +94,19 @@ pub(crate) fn run(what: What, words: &Words) -> Result<()> {
     if draws && !asks {
         machine::prepare_for_plots()?;
     }
-    println!("Building Weft (release) …");
-    let status = machine::cargo()
-        .args(["build", "--release"])
-        .args(["--package", "weft", "--package", "weft-measure"])
-        .status()
-        .context("running cargo")?;
-    ensure!(status.success(), "Weft does not build: see above");
-    let program = machine::target().join("release").join("weft-measure");
-    let error = Command::new(&program).arg(name).args(&words.words).exec();
+    let program = build(what, measures || matches!(what, What::Bench))?;
+    let mut command = Command::new(&program);
+    command.args(what.command());
+    if matches!(what, What::Roles) && !asks {
+        if !has(&["--out", "--within"]) {
+            command
+                .arg("--within")
+                .arg(machine::root().join("bench/results"));
+        }
+        if !has(&["--program", "--weft"]) {
+            command.arg("--checkout").arg(machine::root());
+        }
+    }
+    let error = command.args(&args.args).exec();
     Err(error).with_context(|| format!("running {}", program.display()))
 }

@@ -54,7 +54,6 @@ impl Environment {
         Ok(environment)
     }
 
-    /// One of its programs.
     pub(crate) fn program(&self, name: &str) -> PathBuf {
         self.folder.join("bin").join(name)
     }
@@ -117,12 +116,4 @@ fn version(python: &str) -> Result<String> {
     let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
     ensure!(output.status.success(), "{python} does not run");
     Ok(text)
-}
-
-/// Whether this Python makes virtual environments; Debian has that in a package of its own.
-pub(crate) fn makes_environments(python: &str) -> bool {
-    let tried = Command::new(python)
-        .args(["-c", "import ensurepip, venv"])
-        .output();
-    tried.is_ok_and(|output| output.status.success())
 }

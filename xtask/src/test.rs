@@ -29,7 +29,7 @@ pub(crate) struct TestArgs {
 enum Step {
     /// Every file is formatted
     Fmt,
-    /// Clippy has nothing to say
+    /// Clippy finds nothing
     Clippy,
     /// Unit, property, integration and documentation tests
     Unit,
@@ -156,7 +156,7 @@ fn report_file() -> PathBuf {
     machine::target().join("not-run")
 }
 
-/// What [`report_file`] says, for people. A test that several steps run is named once.
+/// The contents of [`report_file`], to be printed. A test that several steps run is named once.
 fn tests_not_run(report: &str) -> String {
     let mut lines: Vec<&str> = report.lines().collect();
     lines.sort_unstable();
@@ -299,9 +299,9 @@ mod tests {
     #[test]
     fn a_test_that_cannot_run_is_named_at_the_end() {
         let report = "b: no tor\na: no data\nb: no tor\n";
-        let said = tests_not_run(report);
+        let printed = tests_not_run(report);
         assert_eq!(
-            said,
+            printed,
             "Tests not run here, or in part:\n  a: no data\n  b: no tor"
         );
         assert_eq!(tests_not_run(""), "Every test of these steps was run.");
@@ -324,7 +324,7 @@ mod tests {
             .collect()
     }
 
-    /// libtest counts an ignored test, and nobody looks at the count.
+    /// libtest counts an ignored test, and the count is easily overlooked.
     #[test]
     fn every_ignored_test_is_run_by_another() {
         let mut ignored = 0;
@@ -344,16 +344,5 @@ mod tests {
             }
         }
         assert!(ignored > 0, "the tests of drop_privileges need one");
-    }
-
-    /// Who is not named is compiled as dependencies are, which takes longer.
-    #[test]
-    fn the_dev_profile_names_every_crate_of_ours() {
-        let manifest = std::fs::read_to_string(machine::root().join("Cargo.toml")).unwrap();
-        for folder in std::fs::read_dir(machine::root().join("crates")).unwrap() {
-            let name = folder.unwrap().file_name().into_string().unwrap();
-            let line = format!("\n{name} = {{ opt-level = 1 }}\n");
-            assert!(manifest.contains(&line), "{name} has no line");
-        }
     }
 }

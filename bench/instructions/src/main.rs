@@ -11,7 +11,7 @@
 //! scheduled, written out, its memory recycled. Not counted: the kernel and TLS.
 //!
 //! Two threads of the relay are two managers that take turns on one thread of this program, so that
-//! the count does not depend on who is faster. Everything else is fixed, too: keys, payload, order.
+//! the count does not depend on which is faster. Everything else is fixed, too: keys, payload, order.
 
 mod relay;
 

@@ -12,9 +12,10 @@ use weft_cell::{CELL_LEN, Cell, ChanCmd, RelayCmd, relay};
 use weft_core::address::{ConnectionId, ThreadId};
 use weft_core::cells::Empties;
 use weft_core::handshake::{Established, PeerIdentity};
-use weft_core::manager::{LocalConnectionManager, RelayParams};
-use weft_core::message::{Carried, FromController, ToController};
-use weft_core::scheduler::LinkKey;
+use weft_core::manager::{ControllerLoad, LocalConnectionManager};
+use weft_core::message::{FromController, LaneMsg, ToController};
+use weft_core::params::RelayParams;
+use weft_core::slots::LinkKey;
 use weft_crypto::Tor1Keys;
 use weft_crypto::circuit::OriginCircuit;
 use weft_sync::ring::{Receiver, Sender, ring};
@@ -33,7 +34,7 @@ const TURN: Duration = Duration::from_millis(1);
 /// Which way the cells go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
-    /// Away from the circuits' origin.
+    /// From the circuits' origin.
     Forward,
     /// Toward it.
     Backward,
@@ -82,7 +83,7 @@ struct Link {
 
 /// Cells on their way to another thread, and memory on its way home.
 struct Batch {
-    cells: Vec<Carried>,
+    cells: Vec<LaneMsg>,
     empties: Empties,
 }
 
@@ -102,7 +103,7 @@ pub(crate) struct Relay {
 impl Relay {
     /// A relay with open circuits, at rest.
     pub(crate) fn with_circuits(threads: u16, load: Load) -> Result<Self> {
-        let mut params = RelayParams::new([0xaa; 20], [0xab; 32]);
+        let mut params = RelayParams::new([0xaa; 20].into(), [0xab; 32].into());
         params.extend_to_private = true;
         let params = Arc::new(params);
         let managers = (0..threads)
@@ -145,8 +146,8 @@ impl Relay {
         let established = Established {
             link_protocol: 5,
             peer: PeerIdentity::Relay {
-                rsa: [peer; 20],
-                ed25519: [peer; 32],
+                rsa: [peer; 20].into(),
+                ed25519: [peer; 32].into(),
             },
             clock_skew: None,
             my_addr: None,
@@ -179,7 +180,7 @@ impl Relay {
         self.managers[0].receive(client, create.as_bytes(), self.now)?;
         let half = loop {
             match self.managers[0]
-                .poll_controller(true)
+                .poll_controller(ControllerLoad::Ready)
                 .context("no CREATE")?
             {
                 ToController::Create { half, .. } => break half,
@@ -206,8 +207,8 @@ impl Relay {
 
         let message = Extend2 {
             ipv4: Some(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9001)),
-            rsa: Some([2; 20]),
-            ed25519: Some([2; 32]),
+            rsa: Some([2; 20].into()),
+            ed25519: Some([2; 32].into()),
             handshake_type: 2,
             handshake: vec![0; 84],
             ..Extend2::default()
@@ -222,7 +223,9 @@ impl Relay {
         )?;
         crypt.encrypt_forward(0, cell.command(), cell.body_mut())?;
         self.managers[0].receive(client, cell.as_bytes(), self.now)?;
-        let Some(ToController::Extend(request)) = self.managers[0].poll_controller(true) else {
+        let Some(ToController::Extend(request)) =
+            self.managers[0].poll_controller(ControllerLoad::Ready)
+        else {
             bail!("the relay does not ask to extend");
         };
         let join = FromController::Join {
@@ -246,7 +249,7 @@ impl Relay {
         Ok(())
     }
 
-    /// Every peer on one side sends its bytes, and all that comes of it is written.
+    /// Every peer on one side sends its bytes, and all that follows is written.
     pub(crate) fn turn(&mut self, direction: Direction) {
         self.now += TURN;
         let last = self.managers.len() - 1;

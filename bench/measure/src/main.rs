@@ -1,39 +1,25 @@
-//! What `cargo xtask demo | bench | roles` runs: Weft at work, and beside C tor and Arti.
+//! What `cargo xtask bench` runs: Weft beside C tor and the bare pipe.
 //!
 //! Not a part of xtask: in the release profile, as Weft itself is, whatever both of them need is compiled
 //! once; and xtask, which everything begins with, needs little.
 
 mod bench;
-mod demo;
-mod roles;
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
-use clap::{Parser, Subcommand};
+use clap::Parser;
 
-/// Shows and measures Weft.
+/// What xtask hands on.
 #[derive(Parser, Debug)]
-#[command(name = "cargo xtask", bin_name = "cargo xtask", version)]
+#[command(name = "cargo xtask bench", bin_name = "cargo xtask bench", version)]
 struct CommandLine {
-    #[command(subcommand)]
-    command: Command,
-}
-
-/// In which way.
-#[derive(Subcommand, Debug)]
-enum Command {
-    Demo(demo::DemoArgs),
-    Bench(bench::BenchArgs),
-    Roles(roles::RolesArgs),
+    #[command(flatten)]
+    args: bench::BenchArgs,
 }
 
 fn main() -> Result<()> {
-    match CommandLine::parse().command {
-        Command::Demo(args) => demo::run(&args),
-        Command::Bench(args) => bench::run(&args),
-        Command::Roles(args) => roles::run(&args),
-    }
+    bench::run(&CommandLine::parse().args)
 }
 
 /// The top of the checkout.

@@ -102,8 +102,8 @@ fn circuit_messages(criterion: &mut Criterion) {
     });
     let extend = Extend2 {
         ipv4: Some("192.0.2.1:9001".parse().unwrap_or_else(|_| unreachable!())),
-        rsa: Some([1; 20]),
-        ed25519: Some([2; 32]),
+        rsa: Some([1; 20].into()),
+        ed25519: Some([2; 32].into()),
         handshake_type: 2,
         handshake: vec![7; 84],
         ..Extend2::default()

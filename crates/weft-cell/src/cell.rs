@@ -12,7 +12,7 @@ pub const CELL_LEN: usize = 514;
 /// Bytes of a fixed-length cell's body (PAYLOAD_LEN in tor-spec 0.2).
 pub const BODY_LEN: usize = 509;
 /// Bytes of a circuit id (CIRCID_LEN for link protocol 4 and later).
-pub const CIRC_ID_LEN: usize = 4;
+pub(crate) const CIRC_ID_LEN: usize = 4;
 
 /// The body of a fixed-length cell.
 pub type Body = [u8; BODY_LEN];

@@ -2,8 +2,8 @@
 //! all kinds, and EXTEND2, EXTENDED2 and TRUNCATED relay messages (tor-spec 5.1,
 //! 5.4).
 //!
-//! What C tor refuses is refused here, too: a relay that passed it on would only
-//! make the next one complain. TAP, dead since C tor 0.4.9, is refused by name.
+//! What C tor refuses is refused here, too: if a relay passed it on, the next
+//! relay would refuse it and log a protocol violation. TAP, dead since C tor 0.4.9, is refused by name.
 
 use tor_cell::chancell::ChanCmd;
 
@@ -28,9 +28,9 @@ pub mod handshake_type {
 }
 
 /// Most bytes of handshake in CREATE2: a body less HTYPE and HLEN.
-pub const MAX_CREATE2_DATA: usize = 505;
+pub(crate) const MAX_CREATE2_DATA: usize = 505;
 /// Most bytes of handshake in CREATED2. It must fit into an EXTENDED2, too.
-pub const MAX_CREATED2_DATA: usize = relay::MAX_DATA - 2;
+pub(crate) const MAX_CREATED2_DATA: usize = relay::MAX_DATA - 2;
 /// Bytes of a client's ntor handshake: node id 20, key id 32, client key 32.
 pub const NTOR_HANDSHAKE_LEN: usize = 84;
 
@@ -78,7 +78,7 @@ pub enum CircMsgError {
     #[error("EXTEND2 has two identities of type {0} (at most one is allowed)")]
     DuplicateIdentity(u8),
     /// No RSA identity, or one of only zeros.
-    #[error("EXTEND2 does not say the RSA identity of the relay to extend to")]
+    #[error("EXTEND2 does not carry the RSA identity of the relay to extend to")]
     NoRsaIdentity,
     /// No address to which a connection could be made.
     #[error("EXTEND2 has no usable address of the relay to extend to")]
@@ -98,7 +98,7 @@ pub enum CreateRequest {
     },
     /// CREATE2 (tor-spec 5.1).
     Create2 {
-        /// HTYPE; may be one that nobody knows, but never TAP or FAST.
+        /// HTYPE; may be an unknown one, but never TAP or FAST.
         handshake_type: u16,
         /// The client's handshake, at most [`MAX_CREATE2_DATA`] bytes; exactly 84
         /// for ntor.

@@ -1,7 +1,7 @@
 //! Cutting a link's byte stream into cells, and writing variable-length ones.
 //!
 //! The decrypted bytes of a link lie in one buffer; [`next`] looks at its start
-//! and says which cell lies there and how many bytes it takes. Nothing is copied.
+//! and returns the cell there and how many bytes it takes. Nothing is copied.
 
 use tor_cell::chancell::ChanCmd;
 
@@ -12,8 +12,8 @@ use crate::cell::{CELL_LEN, CellView};
 pub const MAX_VERSIONS_LEN: usize = 512;
 
 /// Most bytes that may come before a link's VERSIONS cell (VPADDING and
-/// AUTHORIZE cells, tor-spec 4; nobody sends any today).
-pub const MAX_BEFORE_VERSIONS: usize = 4096;
+/// AUTHORIZE cells, tor-spec 4; none is sent today).
+pub(crate) const MAX_BEFORE_VERSIONS: usize = 4096;
 
 /// A cell where it lies in a link's buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +61,7 @@ pub enum FrameError {
 /// The cell at the start of `buf`, and how many bytes it takes there.
 ///
 /// `None`: the cell is not complete, read more. A variable-length cell whose
-/// length field says more than `max_variable` is refused as soon as that field is
+/// length field is more than `max_variable` is refused as soon as that field is
 /// there, so that a buffer of `max_variable + 7` or 514 bytes, whichever is more,
 /// always suffices.
 #[inline]
@@ -107,8 +107,8 @@ fn variable_body(
     Ok(rest.get(..len).map(|body| (body, len)))
 }
 
-/// If `buf` is the beginning of a variable-length cell whose end has not come: how many bytes are
-/// missing. For links where no such cell is of use, so that nobody has to keep it.
+/// If `buf` is the beginning of an incomplete variable-length cell: how many bytes are missing. For links
+/// where no such cell is of use, so that its bytes need not be kept.
 pub fn missing_of_variable(buf: &[u8]) -> Option<usize> {
     let (_, rest) = buf.split_first_chunk::<{ crate::CIRC_ID_LEN }>()?;
     let ([command], rest) = rest.split_first_chunk::<1>()?;
@@ -208,12 +208,12 @@ mod tests {
     const MAX: usize = 1000;
 
     #[test]
-    fn what_is_missing_of_a_variable_cell_is_told_from_its_beginning() {
+    fn what_is_missing_of_a_variable_cell_is_known_from_its_beginning() {
         let mut cell = Vec::new();
         encode_variable(0, ChanCmd::VPADDING, &[7; 300], &mut cell).unwrap();
         assert_eq!(missing_of_variable(&cell[..7]), Some(300));
         assert_eq!(missing_of_variable(&cell[..100]), Some(207));
-        // Whole, too short to tell, or of fixed length.
+        // Whole, too short to know, or of fixed length.
         assert_eq!(missing_of_variable(&cell), None);
         assert_eq!(missing_of_variable(&cell[..6]), None);
         assert_eq!(missing_of_variable(&[0; 100]), None);
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn fixed_and_variable_cells_are_told_apart_by_command() {
+    fn fixed_and_variable_cells_differ_by_command() {
         let mut wire = Vec::new();
         wire.extend_from_slice(Cell::new(5, ChanCmd::NETINFO).as_bytes());
         wire.extend([0, 0, 0, 0, 129, 0, 2, 0xab, 0xcd]);

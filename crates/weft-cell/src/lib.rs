@@ -8,27 +8,25 @@
 //! * [`frame`] cuts a link's byte stream into cells without copying them;
 //! * [`Cell`] and [`CellView`] are one fixed-length cell, owned and borrowed;
 //! * [`relay`] is the layout of a relay message inside a decrypted cell body;
+//! * [`relay_command`] is the table of relay commands and of what each may do;
 //! * [`link_msg`] and [`circ_msg`] are the control messages of links and circuits;
 //! * [`stream_msg`] are those of streams and of flow control;
+//! * [`identity`] has the types of relays' identities and of rendezvous cookies;
 //! * [`reason`] names the reasons of DESTROY, TRUNCATED and END.
 //!
 //! Not here: encryption, handshakes, and what to do about any message.
 
-#![deny(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::cast_possible_truncation
-)]
 #![cfg_attr(
-    test,
-    allow(
+    not(test),
+    deny(
         clippy::unwrap_used,
         clippy::expect_used,
-        clippy::indexing_slicing,
         clippy::panic,
-        clippy::cast_possible_truncation
+        clippy::indexing_slicing,
+        clippy::cast_possible_truncation,
+        clippy::disallowed_types,
+        clippy::disallowed_methods,
+        clippy::disallowed_macros
     )
 )]
 
@@ -36,13 +34,16 @@ mod cell;
 pub mod circ_msg;
 mod fields;
 pub mod frame;
+pub mod identity;
 pub mod link_msg;
 pub mod reason;
 pub mod relay;
+pub mod relay_command;
 pub mod relay_v1;
 pub mod stream_msg;
 
-pub use cell::{BODY_LEN, Body, CELL_LEN, CIRC_ID_LEN, Cell, CellView};
+pub(crate) use cell::CIRC_ID_LEN;
+pub use cell::{BODY_LEN, Body, CELL_LEN, Cell, CellView};
 pub use fields::CutShort;
 pub use tor_cell::chancell::ChanCmd;
 pub use tor_cell::relaycell::RelayCmd;

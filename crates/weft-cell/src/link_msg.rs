@@ -194,7 +194,7 @@ impl Authenticate {
 pub struct Netinfo {
     /// Seconds since the Unix epoch; clients send 0.
     pub timestamp: u32,
-    /// The address that the sender sees us at. `None` when it says nothing that
+    /// The address that the sender sees us at. `None` when it has nothing that
     /// can be used: an unknown type, a wrong length, or 0.0.0.0 or ::.
     pub other_addr: Option<IpAddr>,
     /// The addresses that the sender claims; unknown types are left out.
@@ -510,7 +510,7 @@ mod tests {
     }
 
     #[test]
-    fn netinfo_without_the_other_address_says_0_0_0_0() {
+    fn netinfo_without_the_other_address_sends_0_0_0_0() {
         let cell = Netinfo::default().encode().unwrap();
         assert_eq!(cell.body()[..11], [0, 0, 0, 0, 4, 4, 0, 0, 0, 0, 0]);
         assert_eq!(Netinfo::decode(cell.body()), Ok(Netinfo::default()));

@@ -65,8 +65,8 @@ macro_rules! reasons {
 reasons! {
     /// Why a circuit was closed: the byte in DESTROY and TRUNCATED (tor-spec 5.4).
     ///
-    /// A relay that passes a DESTROY on says [`DESTROYED`](Self::DESTROYED),
-    /// whatever it was told; an origin always says [`NONE`](Self::NONE).
+    /// A relay that passes a DESTROY on sends [`DESTROYED`](Self::DESTROYED),
+    /// whatever reason it received; an origin always sends [`NONE`](Self::NONE).
     DestroyReason {
         /// No reason given.
         NONE = 0, "NONE";
@@ -134,7 +134,7 @@ reasons! {
 impl EndReason {
     /// The reason that the data of an END message gives; MISC when it gives none,
     /// as tor-spec 6.3 asks.
-    pub fn from_end_data(data: &[u8]) -> Self {
+    pub(crate) fn from_end_data(data: &[u8]) -> Self {
         data.first().copied().map_or(EndReason::MISC, EndReason)
     }
 }
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_like_c_tor_and_says_the_number_of_what_it_does_not_know() {
+    fn reads_like_c_tor_and_shows_the_number_of_an_unknown_reason() {
         assert_eq!(DestroyReason::PROTOCOL.to_string(), "TORPROTOCOL");
         assert_eq!(EndReason::DONE.to_string(), "closed normally");
         assert_eq!(EndReason(99).to_string(), "unknown reason 99");

@@ -102,7 +102,7 @@ impl<'a> RelayBody<'a> {
 /// Writes a relay message into `body`, all of it.
 ///
 /// `recognized` and `digest` become zero, for weft-crypto to fill. After the data
-/// come four zero bytes and then random ones, so that nobody can foretell the
+/// come four zero bytes and then random ones, so that no peer can predict the
 /// digests that authenticate SENDMEs (tor-spec 6.1, proposal 289). On an error
 /// nothing has been written.
 pub fn encode<R: CryptoRng + ?Sized>(

@@ -11,6 +11,7 @@ use tor_cell::relaycell::RelayCmd;
 
 use crate::cell::{BODY_LEN, Body};
 use crate::relay::field;
+use crate::relay_command::{RelayCommand, Scope};
 
 /// Bytes of the tag, which is for weft-crypto to fill and to check.
 pub const TAG_LEN: usize = 16;
@@ -21,12 +22,12 @@ pub const MAX_STREAM_DATA: usize = BODY_LEN - WITH_STREAM;
 const WITHOUT_STREAM: usize = TAG_LEN + 3;
 /// Where the data of a message of a stream begins.
 const WITH_STREAM: usize = WITHOUT_STREAM + 2;
-/// A length that no body has: who reads the data is told so.
+/// A length that no body has: [`RelayBody::data`](crate::relay::RelayBody::data) fails on it.
 const NO_LENGTH: u16 = u16::MAX;
 
-/// A message that cannot be said under CGO.
+/// A message that cannot be encoded under CGO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{command} for stream {stream} with {len} bytes of data cannot be said under CGO")]
+#[error("{command} for stream {stream} with {len} bytes of data cannot be encoded under CGO")]
 pub struct NoSuchMessage {
     /// What it is.
     pub command: RelayCmd,
@@ -38,19 +39,12 @@ pub struct NoSuchMessage {
 
 /// Whether messages of this kind name a stream (proposal 340, "Routing"). SENDME does not: under CGO
 /// only circuits have them.
+#[inline]
 fn names_stream(command: RelayCmd) -> bool {
-    matches!(
-        command,
-        RelayCmd::BEGIN
-            | RelayCmd::BEGIN_DIR
-            | RelayCmd::CONNECTED
-            | RelayCmd::DATA
-            | RelayCmd::END
-            | RelayCmd::RESOLVE
-            | RelayCmd::RESOLVED
-            | RelayCmd::XOFF
-            | RelayCmd::XON
-    )
+    match RelayCommand::of(command).map(|known| known.rules().scope) {
+        Some(Scope::Stream) => true,
+        Some(Scope::Circuit | Scope::Either) | None => false,
+    }
 }
 
 /// Moves a message from tor1's layout to this one. The tag is left zero; of the padding the last
@@ -92,7 +86,7 @@ pub fn from_tor1(body: &mut Body) -> Result<(), NoSuchMessage> {
 }
 
 /// Moves a message from this layout to tor1's. One that claims more data than there is does so
-/// afterwards, too: [`RelayBody::data`](crate::relay::RelayBody::data) tells.
+/// afterwards, too: [`RelayBody::data`](crate::relay::RelayBody::data) fails on it.
 pub fn to_tor1(body: &mut Body) {
     let Some(&[.., command, high, low, s0, s1]) = body.first_chunk::<WITH_STREAM>() else {
         return;
@@ -155,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_said_is_an_error_and_not_touched() {
+    fn what_cannot_be_encoded_is_an_error_and_not_touched() {
         for (command, stream, len) in [
             (RelayCmd::DATA, 0, 5),
             (RelayCmd::SENDME, 3, 5),
@@ -164,9 +158,9 @@ mod tests {
         ] {
             let mut body = message(command, stream, &vec![7; len]);
             let before = body;
-            let said = from_tor1(&mut body);
+            let result = from_tor1(&mut body);
             assert_eq!(
-                said,
+                result,
                 Err(NoSuchMessage {
                     command,
                     stream,

@@ -12,8 +12,10 @@ use crate::relay_v1;
 
 mod flow;
 mod resolve;
+mod reverse;
 pub use flow::{Seen, Sendme, Xoff, Xon};
 pub use resolve::{Answer, AnswerKind, Resolve, Resolved};
+pub use reverse::{ReverseName, reverse_name};
 
 /// The time to live of an address that came without one (tor-spec 6.3).
 pub const TTL_ABSENT: u32 = u32::MAX;
@@ -51,7 +53,7 @@ pub enum StreamMsgError {
         /// Its length in bytes.
         len: usize,
     },
-    /// A version that nobody knows.
+    /// An unknown version.
     #[error("{message} has version {version}, which is not known")]
     Version {
         /// The message, in the specification's words.
@@ -72,7 +74,7 @@ pub enum StreamMsgError {
     },
 }
 
-/// What the client says about address families in BEGIN (tor-spec 6.2). Bits that
+/// The flags about address families in BEGIN (tor-spec 6.2). Bits that
 /// have no meaning are ignored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct BeginFlags {
@@ -182,9 +184,9 @@ impl Begin {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Connected {
     /// The address that the exit connected to. `None` for a directory stream, or
-    /// where it does not say.
+    /// where the message has none.
     pub addr: Option<IpAddr>,
-    /// For how many seconds the address may be kept; [`TTL_ABSENT`] when not said.
+    /// For how many seconds the address may be kept; [`TTL_ABSENT`] where the message has none.
     pub ttl: u32,
 }
 
@@ -219,7 +221,7 @@ impl Connected {
     }
 
     /// The data of the CONNECTED message. The IPv4 address 0.0.0.0, which it cannot
-    /// say, is as none.
+    /// express, is as none.
     pub fn encode(&self) -> Vec<u8> {
         let mut data = Vec::new();
         match self.addr {
@@ -242,12 +244,12 @@ pub struct End {
     pub reason: EndReason,
     /// With reason EXITPOLICY: the address that the exit refused.
     pub addr: Option<IpAddr>,
-    /// For how many seconds that address may be kept; [`TTL_ABSENT`] when not said.
+    /// For how many seconds that address may be kept; [`TTL_ABSENT`] where the message has none.
     pub ttl: u32,
 }
 
 impl End {
-    /// An END that says no more than the reason.
+    /// An END that carries the reason alone.
     pub fn new(reason: EndReason) -> Self {
         End {
             reason,
@@ -450,7 +452,7 @@ mod tests {
     fn end_as_tor_spec_6_3_lays_it_out() {
         assert_eq!(End::decode(&[]), End::new(EndReason::MISC));
         assert_eq!(End::decode(&[6]), End::new(EndReason::DONE));
-        // Only EXITPOLICY says more.
+        // Only EXITPOLICY carries more.
         assert_eq!(
             End::decode(&[6, 1, 2, 3, 4, 0, 0, 0, 1]),
             End::new(EndReason::DONE)

@@ -1,12 +1,14 @@
-//! What choosing the next cell costs, by the number of circuits that have one.
+//! What choosing cells costs, by the number of circuits that have some: the calls that
+//! `LocalConnectionManager::schedule` makes, without the cells.
 
 use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion, Throughput};
-use weft_core::scheduler::{DEFAULT_HALF_LIFE, HalfKey, LinkKey, Scheduler};
+use weft_core::scheduler::{CELLS_AT_ONCE, DEFAULT_HALF_LIFE, Scheduler};
+use weft_core::slots::{HalfKey, LinkKey};
 
 /// Circuits, and the links that they are spread over.
-const SIZES: [(HalfKey, LinkKey); 3] = [(10, 2), (1_000, 20), (100_000, 500)];
+const SIZES: [(u32, u32); 3] = [(10, 2), (1_000, 20), (100_000, 500)];
 /// Cells in one run.
 const RUN: u32 = 1024;
 
@@ -18,13 +20,13 @@ fn main() {
 }
 
 /// A scheduler with so many circuits, none active.
-fn scheduler(circuits: HalfKey, links: LinkKey, now: Instant) -> Scheduler {
+fn scheduler(circuits: u32, links: u32, now: Instant) -> Scheduler {
     let mut scheduler = Scheduler::new(DEFAULT_HALF_LIFE);
     for link in 0..links {
-        scheduler.link_added(link);
+        scheduler.link_added(LinkKey(link));
     }
     for half in 0..circuits {
-        scheduler.circuit_added(half, half % links, now);
+        scheduler.circuit_added(HalfKey(half), LinkKey(half % links), now);
     }
     scheduler
 }
@@ -37,17 +39,18 @@ fn backlog(criterion: &mut Criterion) {
         let mut now = Instant::now();
         let mut scheduler = scheduler(circuits, links, now);
         for half in 0..circuits {
-            scheduler.set_active(half, true);
+            scheduler.set_active(HalfKey(half), true);
         }
         group.bench_function(BenchmarkId::from_parameter(circuits), |bencher| {
             bencher.iter(|| {
                 now += Duration::from_millis(1);
                 for link in 0..links {
-                    scheduler.set_budget(link, RUN.div_ceil(links));
+                    scheduler.set_budget(LinkKey(link), RUN.div_ceil(links));
                 }
                 let mut chosen = 0u64;
-                while let Some((_, half)) = scheduler.next(now) {
-                    chosen += u64::from(half);
+                while let Some(choice) = scheduler.choose() {
+                    scheduler.sent(choice, choice.budget.min(CELLS_AT_ONCE), true, now);
+                    chosen += u64::from(choice.half.0);
                 }
                 chosen
             });
@@ -70,14 +73,14 @@ fn one_cell_each(criterion: &mut Criterion) {
             bencher.iter(|| {
                 now += Duration::from_millis(1);
                 for number in 0..at_once {
-                    scheduler.set_active((first + number) % circuits, true);
+                    scheduler.set_active(HalfKey((first + number) % circuits), true);
                 }
                 first = (first + at_once) % circuits;
                 for link in 0..links {
-                    scheduler.set_budget(link, RUN);
+                    scheduler.set_budget(LinkKey(link), RUN);
                 }
-                while let Some((_, half)) = scheduler.next(now) {
-                    scheduler.set_active(half, false);
+                while let Some(choice) = scheduler.choose() {
+                    scheduler.sent(choice, 1, false, now);
                 }
             });
         });

@@ -2,25 +2,27 @@
 
 use std::fmt;
 
+use crate::slots::{EdgeKey, HalfKey};
+
 /// A connection thread: 0 is the first one, or the main thread when there are no others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ThreadId(pub u16);
 
 /// A connection's globally unique identifier, given by the relay controller when it opens or
-/// accepts it (seeds/000 4.3). Never reused.
+/// accepts it (Engler and Goldberg 2021, 4.3). Never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId(pub u64);
 
 /// Where a circuit half lives: its thread, its slot there, and which tenant of that slot it is.
 ///
-/// An address may outlive its half: a message to a half that is gone finds another generation in
+/// An address may outlive its half: a message to a half that has closed finds another generation in
 /// the slot and is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HalfAddr {
     /// The thread that owns the half.
     pub thread: ThreadId,
     /// Its slot in that thread's table.
-    pub slot: u32,
+    pub slot: HalfKey,
     /// How many halves had the slot before it.
     pub generation: u32,
 }
@@ -31,9 +33,41 @@ pub struct EdgeAddr {
     /// The thread that owns the edge.
     pub thread: ThreadId,
     /// Its slot in that thread's table.
-    pub slot: u32,
+    pub slot: EdgeKey,
     /// How many edges had the slot before it.
     pub generation: u32,
+}
+
+/// A hop of a circuit, counted from where the circuit begins: 0 is the first.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HopIndex(pub u8);
+
+impl HopIndex {
+    /// At a relay: the circuit's origin, the only node that its half exchanges relay messages with.
+    pub(crate) const ORIGIN: HopIndex = HopIndex(0);
+
+    /// The hop with this number. Circuits have no more than 255 hops.
+    #[inline]
+    pub fn from_index(index: usize) -> Self {
+        HopIndex(u8::try_from(index).unwrap_or(u8::MAX))
+    }
+
+    /// Its number.
+    #[inline]
+    pub fn index(self) -> usize {
+        usize::from(self.0)
+    }
+}
+
+/// A circuit that begins here. Given by the client thread, never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OriginId(pub u64);
+
+impl fmt::Display for OriginId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "circuit {}", self.0)
+    }
 }
 
 /// Where a stream lives: its half, its id there, and which tenant of that id it is.

@@ -54,7 +54,7 @@ impl TokenBucket {
         self.level(now) >= self.burst
     }
 
-    /// Takes up to `wanted` tokens, and says how many there were.
+    /// Takes up to `wanted` tokens, and returns how many there were.
     pub fn take(&mut self, wanted: u64, now: Instant) -> u64 {
         let taken = self.level(now).min(wanted);
         self.level -= taken;

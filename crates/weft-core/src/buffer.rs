@@ -35,12 +35,12 @@ impl Spares {
     }
 
     /// Bytes of memory.
-    pub fn capacity(&self) -> usize {
+    pub(crate) fn capacity(&self) -> usize {
         self.bytes
     }
 
     /// Gives the memory back.
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         *self = Spares::default();
     }
 }

@@ -19,7 +19,7 @@ pub type Empties = Vec<Box<Cell>>;
 /// A thread that mostly sends what another thread reads gathers empties; it hands them back
 /// through the rings (see `Outbox`), so that no allocation is made per cell in a steady state.
 #[derive(Debug, Default)]
-pub struct CellPool {
+pub(crate) struct CellPool {
     /// Empty cells.
     free: Empties,
 }
@@ -27,7 +27,7 @@ pub struct CellPool {
 impl CellPool {
     /// Memory for a cell; what is in it is what was in it before.
     #[inline]
-    pub fn take(&mut self) -> Box<Cell> {
+    pub(crate) fn take(&mut self) -> Box<Cell> {
         match self.free.pop() {
             Some(cell) => cell,
             None => Box::new(Cell::new(0, ChanCmd::PADDING)),
@@ -35,7 +35,7 @@ impl CellPool {
     }
 
     /// A cell with these bytes.
-    pub fn copy_of(&mut self, bytes: &[u8; CELL_LEN]) -> Box<Cell> {
+    pub(crate) fn copy_of(&mut self, bytes: &[u8; CELL_LEN]) -> Box<Cell> {
         match self.free.pop() {
             Some(mut cell) => {
                 *cell.as_bytes_mut() = *bytes;
@@ -46,12 +46,12 @@ impl CellPool {
     }
 
     /// A cell with an all-zero body.
-    pub fn blank(&mut self, circ_id: u32, command: ChanCmd) -> Box<Cell> {
+    pub(crate) fn blank(&mut self, circ_id: u32, command: ChanCmd) -> Box<Cell> {
         self.hold(Cell::new(circ_id, command))
     }
 
     /// Memory for a cell that was made elsewhere.
-    pub fn hold(&mut self, made: Cell) -> Box<Cell> {
+    pub(crate) fn hold(&mut self, made: Cell) -> Box<Cell> {
         match self.free.pop() {
             Some(mut cell) => {
                 *cell = made;
@@ -62,47 +62,42 @@ impl CellPool {
     }
 
     /// Takes back a cell that was sent or dropped.
-    pub fn put(&mut self, cell: Box<Cell>) {
+    pub(crate) fn put(&mut self, cell: Box<Cell>) {
         if self.free.len() < POOL_KEEPS {
             self.free.push(cell);
         }
     }
 
     /// Empty cells at hand.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.free.len()
     }
 
-    /// No empty cell at hand.
-    pub fn is_empty(&self) -> bool {
-        self.free.is_empty()
-    }
-
     /// Memory that the pool holds.
-    pub fn memory(&self) -> usize {
+    pub(crate) fn memory(&self) -> usize {
         empties_memory(&self.free)
     }
 
     /// Gives all memory back.
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.free = Empties::new();
     }
 
     /// Moves up to `count` empties elsewhere.
-    pub fn give(&mut self, count: usize, to: &mut Empties) {
+    pub(crate) fn give(&mut self, count: usize, to: &mut Empties) {
         let keep = self.free.len().saturating_sub(count);
         to.extend(self.free.drain(keep..));
     }
 }
 
 /// Memory of empty cells.
-pub fn empties_memory(empties: &Empties) -> usize {
+pub(crate) fn empties_memory(empties: &Empties) -> usize {
     empties.len() * size_of::<Cell>() + empties.capacity() * size_of::<Box<Cell>>()
 }
 
 /// The cells of one circuit half that wait for the scheduler, with their times of arrival.
 #[derive(Debug, Default)]
-pub struct CellQueue {
+pub(crate) struct CellQueue {
     /// Oldest first.
     cells: VecDeque<(Instant, Box<Cell>)>,
     /// Cells that left it since it was made.
@@ -111,44 +106,44 @@ pub struct CellQueue {
 
 impl CellQueue {
     /// Cells waiting.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.cells.len()
     }
 
     /// Nothing waits.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.cells.is_empty()
     }
 
     /// Adds a cell at the end.
-    pub fn push(&mut self, cell: Box<Cell>, now: Instant) {
+    pub(crate) fn push(&mut self, cell: Box<Cell>, now: Instant) {
         self.cells.push_back((now, cell));
     }
 
     /// Cells that were ever added: the number of the one that was added last.
-    pub fn added(&self) -> u64 {
+    pub(crate) fn added(&self) -> u64 {
         self.departed + self.cells.len() as u64
     }
 
     /// Cells that were taken since the queue was made: those up to this number have left.
-    pub fn departed(&self) -> u64 {
+    pub(crate) fn departed(&self) -> u64 {
         self.departed
     }
 
     /// Takes the oldest cell. [`taken`](Self::taken) must follow the last of a run.
-    pub fn pop(&mut self) -> Option<Box<Cell>> {
+    pub(crate) fn pop(&mut self) -> Option<Box<Cell>> {
         self.cells.pop_front().map(|(_, cell)| cell)
     }
 
     /// Notes that so many cells were taken, once for the run and not for each. A queue that was long
     /// gives its memory back.
-    pub fn taken(&mut self, count: u32) {
+    pub(crate) fn taken(&mut self, count: u32) {
         self.departed += u64::from(count);
         shrink(&mut self.cells);
     }
 
     /// What the queue holds, and how long the oldest cell has waited.
-    pub fn held(&self, now: Instant) -> Held {
+    pub(crate) fn held(&self, now: Instant) -> Held {
         let front = self.cells.front();
         Held {
             bytes: self.cells.len() * size_of::<Cell>() + queue_memory(&self.cells),

@@ -13,15 +13,15 @@ use std::collections::VecDeque;
 /// more than what comes between two turns of its thread, as each cell that is sent is lent again.
 pub const CIRCUIT_CREDIT: u32 = 4096;
 /// Cells that one edge is lent at most.
-pub const EDGE_CREDIT: u32 = 128;
+pub(crate) const EDGE_CREDIT: u32 = 128;
 /// Cells that an edge is lent first. It doubles whenever the circuit has sent half of it at once.
 const FIRST: u32 = 8;
-/// Credit goes back in parcels of this many, or half of what an edge is lent.
-const PARCEL: u32 = 32;
+/// Credit is given back in batches of this many, or of half of what an edge is lent.
+const BATCH: u32 = 32;
 
 /// What one stream's edge is lent.
 #[derive(Clone, Copy, Debug)]
-pub struct Loan {
+pub(crate) struct Loan {
     /// Cells that the edge may send, or has sent and that have not arrived.
     lent: u32,
     /// Cells that the edge may have, with those that wait here.
@@ -42,14 +42,14 @@ impl Default for Loan {
 
 impl Loan {
     /// Cells that are lent.
-    pub fn lent(&self) -> u32 {
+    pub(crate) fn lent(&self) -> u32 {
         self.lent
     }
 }
 
 /// What a circuit lends.
 #[derive(Debug, Default)]
-pub struct Lender {
+pub(crate) struct Lender {
     /// The sum of all loans.
     lent: u32,
     /// Streams whose edges have asked, or have nothing any more: id and generation, first come first
@@ -59,12 +59,12 @@ pub struct Lender {
 
 impl Lender {
     /// Cells that are lent.
-    pub fn lent(&self) -> u32 {
+    pub(crate) fn lent(&self) -> u32 {
         self.lent
     }
 
     /// Memory that this points to.
-    pub fn memory(&self) -> usize {
+    pub(crate) fn memory(&self) -> usize {
         crate::ledger::queue_memory(&self.waiting)
     }
 
@@ -80,14 +80,14 @@ impl Lender {
 
     /// A cell that was lent has arrived.
     #[inline]
-    pub fn arrived(&mut self, loan: &mut Loan) {
+    pub(crate) fn arrived(&mut self, loan: &mut Loan) {
         // Edges send no more than they were lent.
         loan.lent = loan.lent.saturating_sub(1);
         self.lent = self.lent.saturating_sub(1);
     }
 
     /// An edge gives back what it does not use.
-    pub fn returned(&mut self, loan: &mut Loan, cells: u32) {
+    pub(crate) fn returned(&mut self, loan: &mut Loan, cells: u32) {
         let cells = cells.min(loan.lent);
         loan.lent -= cells;
         loan.share = FIRST;
@@ -96,19 +96,19 @@ impl Lender {
 
     /// A stream of our own begins, whose application has sent so many cells' worth already: it is lent
     /// these at once, whatever others have.
-    pub fn begin(&mut self, loan: &mut Loan, cells: u32) {
+    pub(crate) fn begin(&mut self, loan: &mut Loan, cells: u32) {
         loan.lent += cells;
         self.lent += cells;
     }
 
     /// A stream has ended: nothing of its loan will arrive.
-    pub fn ended(&mut self, loan: &mut Loan) {
+    pub(crate) fn ended(&mut self, loan: &mut Loan) {
         self.lent = self.lent.saturating_sub(loan.lent);
         loan.lent = 0;
     }
 
     /// A stream's edge wants to send.
-    pub fn ask(&mut self, id: (u16, u32), loan: &mut Loan) {
+    pub(crate) fn ask(&mut self, id: (u16, u32), loan: &mut Loan) {
         if !loan.waits && loan.lent == 0 {
             loan.waits = true;
             self.waiting.push_back(id);
@@ -117,7 +117,7 @@ impl Lender {
 
     /// Forgets streams that have ended, once they may be most of those that wait. `live`: whether a
     /// stream is not one of them.
-    pub fn sweep(&mut self, streams: usize, live: impl Fn(u16, u32) -> bool) {
+    pub(crate) fn sweep(&mut self, streams: usize, live: impl Fn(u16, u32) -> bool) {
         if self.waiting.len() > 2 * streams + 64 {
             self.waiting
                 .retain(|(id, generation)| live(*id, *generation));
@@ -128,10 +128,16 @@ impl Lender {
     /// A cell of a stream was sent on: what its edge is lent again now. `mine` cells of the stream
     /// wait still, and `pending` of all.
     #[inline]
-    pub fn sent(&mut self, id: (u16, u32), loan: &mut Loan, mine: u32, pending: usize) -> u32 {
+    pub(crate) fn sent(
+        &mut self,
+        id: (u16, u32),
+        loan: &mut Loan,
+        mine: u32,
+        pending: usize,
+    ) -> u32 {
         let total = loan.lent + mine;
         if !self.waiting.is_empty() {
-            // Who waits goes first; this one queues once it has nothing left.
+            // Those that wait are served first; this one queues once it has no credit.
             if total == 0 {
                 self.ask(id, loan);
             }
@@ -143,7 +149,7 @@ impl Lender {
         } else if pending == 0 && total * 2 <= loan.share {
             loan.share = (loan.share * 2).min(EDGE_CREDIT);
         }
-        if total + PARCEL.min(loan.share / 2) > loan.share {
+        if total + BATCH.min(loan.share / 2) > loan.share {
             return 0;
         }
         let credit = self.lend(loan, loan.share.saturating_sub(total), pending);
@@ -154,7 +160,7 @@ impl Lender {
     }
 
     /// The next stream that waits for a loan, if there is something to lend.
-    pub fn next(&mut self, pending: usize) -> Option<(u16, u32)> {
+    pub(crate) fn next(&mut self, pending: usize) -> Option<(u16, u32)> {
         let used = self.lent as usize + pending;
         if used >= CIRCUIT_CREDIT as usize {
             return None;
@@ -165,7 +171,7 @@ impl Lender {
     }
 
     /// Gives that stream its loan.
-    pub fn serve(&mut self, loan: &mut Loan, mine: u32, pending: usize) -> u32 {
+    pub(crate) fn serve(&mut self, loan: &mut Loan, mine: u32, pending: usize) -> u32 {
         loan.waits = false;
         let wanted = FIRST.saturating_sub(loan.lent + mine);
         self.lend(loan, wanted, pending)
@@ -194,7 +200,7 @@ mod tests {
             pending += credit as usize;
         }
         assert_eq!((lender.lent(), pending), (0, CIRCUIT_CREDIT as usize));
-        // What is sent goes to those that wait, not to those that had their part.
+        // What is sent is lent to those that wait, not to those that had their part.
         pending -= 1;
         assert_eq!(lender.sent((0, 0), &mut loans[0], 7, pending), 0);
         let (id, _) = lender.next(pending).unwrap();

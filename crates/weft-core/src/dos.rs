@@ -10,7 +10,7 @@
 //! Decisions are values ([`Verdict`]); the owner carries them out. Addresses of relays do not count:
 //! a connection counts from when it is accepted, and is taken out again when the peer proves to be
 //! a relay that the consensus lists ([`Dos::connection_is_relay`]). Unlike in C tor, an IPv6 client is its /64 network, since
-//! whoever has one address has the others there.
+//! a host that has one address has the others there.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -28,7 +28,7 @@ const MAX_CLIENTS: usize = 1 << 17;
 /// How often clients that need not be remembered are forgotten, if there are many.
 const FORGET_INTERVAL: Duration = Duration::from_secs(10);
 
-/// What torrc and the consensus say. The defaults are C tor's; `0` means "not set" nowhere here.
+/// Parameters of torrc and consensus. The defaults are C tor's; `0` means "not set" nowhere here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DosParams {
     /// `DoSConnectionEnabled`.
@@ -126,12 +126,12 @@ pub struct DosCounts {
     /// Rendezvous requests of single-hop clients.
     pub single_hop: u64,
     /// Connections of addresses that there was no room to keep track of; they were allowed.
-    pub untracked: u64,
+    pub(crate) untracked: u64,
 }
 
 /// What the relay knows about its clients' addresses, and what it lets them do.
 #[derive(Debug)]
-pub struct Dos {
+pub(crate) struct Dos {
     params: DosParams,
     clients: BTreeMap<IpAddr, Client>,
     /// When clients were last forgotten.
@@ -205,7 +205,7 @@ impl Dos {
     /// Nobody known yet. How long a marked address stays so is partly random, so that it cannot be
     /// gamed: `seed` must not be known to clients.
     #[must_use]
-    pub fn new(params: DosParams, seed: [u8; 32], now: Instant) -> Self {
+    pub(crate) fn new(params: DosParams, seed: [u8; 32], now: Instant) -> Self {
         Self {
             params,
             clients: BTreeMap::new(),
@@ -216,7 +216,7 @@ impl Dos {
     }
 
     /// Follows a new torrc or consensus. What is known about addresses stays.
-    pub fn set_params(&mut self, params: DosParams) {
+    pub(crate) fn set_params(&mut self, params: DosParams) {
         let (rate, burst) = params.connects();
         let (circuit_rate, circuit_burst) = params.circuits();
         for client in self.clients.values_mut() {
@@ -228,13 +228,13 @@ impl Dos {
 
     /// What has been refused since the start.
     #[must_use]
-    pub fn counts(&self) -> DosCounts {
+    pub(crate) fn counts(&self) -> DosCounts {
         self.counts
     }
 
     /// A connection was accepted. If it is allowed, it counts until
     /// [`Dos::connection_closed`] or [`Dos::connection_is_relay`].
-    pub fn connection_opened(&mut self, addr: IpAddr, now: Instant) -> Verdict {
+    pub(crate) fn connection_opened(&mut self, addr: IpAddr, now: Instant) -> Verdict {
         let addr = network(addr);
         if !self.clients.contains_key(&addr) {
             // A client that is not known cannot have done too much.
@@ -277,18 +277,18 @@ impl Dos {
     }
 
     /// A connection that was allowed has closed.
-    pub fn connection_closed(&mut self, addr: IpAddr, now: Instant) {
+    pub(crate) fn connection_closed(&mut self, addr: IpAddr, now: Instant) {
         self.connection_gone(addr, 0, now);
     }
 
     /// A connection that was allowed is another relay's: it counts as if it had never come.
-    pub fn connection_is_relay(&mut self, addr: IpAddr, now: Instant) {
+    pub(crate) fn connection_is_relay(&mut self, addr: IpAddr, now: Instant) {
         self.connection_gone(addr, 1, now);
     }
 
     /// An open connection that counted as a relay's is a client's from now on: the consensus does not
     /// list the relay any more. It stays open, however many the address has.
-    pub fn connection_is_client(&mut self, addr: IpAddr, now: Instant) {
+    pub(crate) fn connection_is_client(&mut self, addr: IpAddr, now: Instant) {
         let addr = network(addr);
         if !self.clients.contains_key(&addr) {
             if !self.params.any_enabled() {
@@ -316,14 +316,14 @@ impl Dos {
     }
 
     /// A client wants a circuit: a CREATE of any kind has come on its connection.
-    pub fn circuit_created(&mut self, addr: IpAddr, now: Instant) -> Verdict {
+    pub(crate) fn circuit_created(&mut self, addr: IpAddr, now: Instant) -> Verdict {
         if !self.params.circuit_creation_enabled {
             return Verdict::Allow;
         }
         let Some(client) = self.clients.get_mut(&network(addr)) else {
             return Verdict::Allow;
         };
-        // Also while it is marked: whoever goes on stays marked.
+        // Also while it is marked: an address that continues stays marked.
         client.circuits.take(1, now);
         if client.circuits.level(now) == 0
             && client.concurrent >= self.params.circuit_creation_min_connections
@@ -341,8 +341,8 @@ impl Dos {
         Verdict::refuse_if(self.params.circuit_creation_refuse)
     }
 
-    /// A circuit of this client was closed because its queue away from the client overflowed.
-    pub fn queue_overflowed(&mut self, addr: IpAddr, now: Instant) {
+    /// A circuit of this client was closed because its forward queue overflowed.
+    pub(crate) fn queue_overflowed(&mut self, addr: IpAddr, now: Instant) {
         let limit = self.params.circuit_max_queue_overflows;
         if !self.params.circuit_creation_enabled || limit == 0 {
             return;
@@ -366,7 +366,7 @@ impl Dos {
 
     /// A client that connected to this relay directly asks it to be its rendezvous point, with
     /// ESTABLISH_RENDEZVOUS on a circuit that it is the only hop of.
-    pub fn single_hop_rendezvous(&mut self) -> Verdict {
+    pub(crate) fn single_hop_rendezvous(&mut self) -> Verdict {
         self.counts.single_hop += u64::from(self.params.refuse_single_hop_rendezvous);
         Verdict::refuse_if(self.params.refuse_single_hop_rendezvous)
     }
@@ -613,7 +613,7 @@ mod tests {
     }
 
     #[test]
-    fn single_hop_clients_are_refused_as_rendezvous_if_told_so() {
+    fn single_hop_clients_are_refused_as_rendezvous_if_configured() {
         let (mut dos, _) = dos(DosParams {
             refuse_single_hop_rendezvous: true,
             ..DosParams::default()

@@ -12,14 +12,14 @@ use weft_cell::relay::RelayBody;
 use crate::flow::{CcParams, FlowMsg, Side, StreamFlow};
 
 /// Cells that may wait with fixed windows: a stream's window.
-pub const MAX_EARLY: usize = 500;
+pub(crate) const MAX_EARLY: usize = 500;
 /// The same under congestion control: what makes us send XOFF (500 cells, as the consensus has it), and
 /// as much as a fast circuit brings until XOFF has arrived. A stream that brings more is ended.
 pub const MAX_EARLY_XOFF: usize = 16_384;
 
 /// See the module.
 #[derive(Debug, Default)]
-pub struct Early {
+pub(crate) struct Early {
     /// In order; each keeps its place in memory until it is written.
     #[allow(clippy::vec_box)]
     cells: Vec<Box<Cell>>,
@@ -33,7 +33,7 @@ pub struct Early {
 
 /// What is to be done after a cell came.
 #[derive(Debug)]
-pub enum Kept {
+pub(crate) enum Kept {
     /// Nothing: it waits.
     Waits,
     /// It waits, and XOFF must be sent.
@@ -46,7 +46,7 @@ pub enum Kept {
 
 impl Early {
     /// Keeps a cell. `cc`: the circuit has congestion control, by these parameters.
-    pub fn push(&mut self, cell: Box<Cell>, cc: Option<&CcParams>, now: Instant) -> Kept {
+    pub(crate) fn push(&mut self, cell: Box<Cell>, cc: Option<&CcParams>, now: Instant) -> Kept {
         let count = self.cells.len();
         let Some(cc) = cc else {
             if count >= MAX_EARLY {
@@ -71,30 +71,21 @@ impl Early {
         }
     }
 
-    /// How many cells wait.
-    pub fn len(&self) -> usize {
-        self.cells.len()
-    }
-
-    /// None waits.
-    pub fn is_empty(&self) -> bool {
-        self.cells.is_empty()
-    }
-
     /// Memory that all of it takes.
-    pub fn memory(&self) -> usize {
+    pub(crate) fn memory(&self) -> usize {
         self.cells.len() * size_of::<Cell>()
             + self.cells.capacity() * size_of::<Box<Cell>>()
             + self.flow.as_ref().map_or(0, StreamFlow::memory)
     }
 
     /// XOFF was sent, and is for the edge to take back.
-    pub fn xoff_sent(&self) -> bool {
+    pub(crate) fn xoff_sent(&self) -> bool {
         self.xoff_sent
     }
 
     /// The cells, in order.
-    pub fn into_cells(self) -> Vec<Box<Cell>> {
+    #[allow(clippy::vec_box)] // each keeps its place in memory
+    pub(crate) fn into_cells(self) -> Vec<Box<Cell>> {
         self.cells
     }
 }

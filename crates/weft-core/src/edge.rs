@@ -1,4 +1,4 @@
-//! A circuit edge: a stream's end on this node (seeds/000 4.2, Figure 3).
+//! A circuit edge: a stream's end on this node (Engler and Goldberg 2021, 4.2, Figure 3).
 //!
 //! It stands between a socket and a circuit half, which may be on another thread: bytes on one side,
 //! relay messages on the other. It has the stream's own state: its windows or XON and XOFF, the
@@ -7,19 +7,18 @@
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
+use crate::address::{ConnectionId, EdgeAddr, HalfAddr, OriginId, StreamAddr, ThreadId};
+use crate::buffer::Bytes;
+use crate::flow::{MAX_CWND, StreamFlow, Terms};
+use crate::ledger::{Held, Waits, map_entry};
+use crate::origin::AppRefusal;
+use crate::slots::{EdgeKey, Slots};
 use weft_cell::reason::EndReason;
 use weft_cell::relay::MAX_DATA;
 use weft_cell::relay_v1;
 use weft_cell::stream_msg::Resolved;
 
-use crate::address::{ConnectionId, EdgeAddr, HalfAddr, StreamAddr, ThreadId};
-use crate::buffer::Bytes;
-use crate::flow::{MAX_CWND, StreamFlow, Terms};
-use crate::ledger::{Held, Waits, map_entry};
-use crate::origin::{AppRefusal, OriginId};
-use crate::slots::Slots;
-
-/// Bytes for a socket that may wait in an edge: what makes us say XOFF (cc_xoff_client and
+/// Bytes for a socket that may wait in an edge: what makes us send XOFF (cc_xoff_client and
 /// cc_xoff_exit are 10,000 cells at most) and as much as the largest congestion window brings until
 /// that has arrived. The stream of a far end that sends more is ended. C tor has no such bound; in
 /// both, streams whose bytes have waited longest are ended when all queues together have too much
@@ -27,10 +26,10 @@ use crate::slots::Slots;
 pub const MAX_WAITING: usize = (10_000 + MAX_CWND as usize) * MAX_DATA;
 /// Bytes that an application may send before its stream is connected ("optimistic data"). They are
 /// kept until then: another circuit may have to be tried.
-pub const MAX_OPTIMISTIC: usize = 16 << 10;
-/// Bytes at the end of some DATA cells that are left to randomness, so that nobody who knows what is
+pub(crate) const MAX_OPTIMISTIC: usize = 16 << 10;
+/// Bytes at the end of some DATA cells that are left to randomness, so that nobody that knows what is
 /// transferred can foretell digests (proposal 289; C tor leaves as many).
-pub const RANDOM_BYTES: usize = 16;
+pub(crate) const RANDOM_BYTES: usize = 16;
 
 /// What an edge has come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,8 +41,8 @@ pub enum Phase {
     Opening,
     /// Data flows.
     Open,
-    /// Nothing more comes from the circuit, nothing more goes there: when the socket has taken what
-    /// is left, it is closed.
+    /// Nothing more arrives from the circuit and nothing more is sent on it: when the socket has taken
+    /// the remaining bytes, it is closed.
     Over,
 }
 
@@ -73,7 +72,7 @@ pub struct OriginSide {
     /// The circuit that it is on, or was asked of.
     pub circuit: Option<OriginId>,
     /// What the application sent before the stream was connected.
-    pub optimistic: Vec<u8>,
+    pub(crate) optimistic: Vec<u8>,
 }
 
 /// See the module.
@@ -100,7 +99,7 @@ pub struct Edge {
     /// Its place among the edges with bytes for their sockets.
     pub listed: Option<usize>,
     /// DATA cells until the next one that is left some room for randomness (see `cut`).
-    pub full_cells_left: u8,
+    pub(crate) full_cells_left: u8,
     /// Bytes taken off the circuit.
     pub got: u64,
     /// Bytes put onto it.
@@ -108,18 +107,19 @@ pub struct Edge {
     /// Of `got` and `gave`, what was reported.
     reported: (u64, u64),
     /// Credit was asked for, and none has come.
-    pub asked_credit: bool,
+    pub(crate) asked_credit: bool,
     /// Bytes put onto the circuit when the edge was looked at last.
     gave_before: u64,
     /// Since when bytes wait for the socket.
     waiting: Waits,
     /// Memory that the owner of the socket holds for it, as of the last report.
-    pub socket_holds: usize,
+    pub(crate) socket_holds: usize,
 }
 
 /// Memory of an edge without bytes: its place in the thread's tables.
-const EDGE_COST: usize =
-    size_of::<(u32, Option<Edge>)>() + map_entry::<ConnectionId, u32>() + 2 * size_of::<u32>();
+const EDGE_COST: usize = size_of::<(u32, Option<Edge>)>()
+    + map_entry::<ConnectionId, EdgeKey>()
+    + 2 * size_of::<EdgeKey>();
 
 impl Edge {
     /// An edge for a stream that a circuit asked for.
@@ -186,12 +186,12 @@ impl Edge {
 
     /// Whether the edge is for this stream.
     #[inline]
-    pub fn is_at(&self, stream: StreamAddr) -> bool {
+    pub(crate) fn is_at(&self, stream: StreamAddr) -> bool {
         self.at.is_some_and(|at| at.addr == stream)
     }
 
     /// Bytes got and given since the last report, if there were any.
-    pub fn take_traffic(&mut self) -> Option<(u64, u64)> {
+    pub(crate) fn take_traffic(&mut self) -> Option<(u64, u64)> {
         let (got, gave) = std::mem::replace(&mut self.reported, (self.got, self.gave));
         // What was given is counted anew when it is given to another circuit.
         let new = (self.got.saturating_sub(got), self.gave.saturating_sub(gave));
@@ -209,7 +209,7 @@ impl Edge {
     }
 
     /// Whether credit is all that the edge lacks to send something.
-    pub fn needs_credit(&self) -> bool {
+    pub(crate) fn needs_credit(&self) -> bool {
         let may_send = match self.phase {
             Phase::Open => true,
             Phase::Opening => self.origin.is_some(),
@@ -219,14 +219,14 @@ impl Edge {
     }
 
     /// Takes the credit of an edge that has sent nothing since this was called last.
-    pub fn unused_credit(&mut self) -> Option<(StreamAddr, u32)> {
+    pub(crate) fn unused_credit(&mut self) -> Option<(StreamAddr, u32)> {
         let idle = self.gave == std::mem::replace(&mut self.gave_before, self.gave);
         let at = self.at.filter(|_| idle && self.credit > 0)?;
         Some((at.addr, std::mem::take(&mut self.credit)))
     }
 
     /// Bytes that may be sent now.
-    pub fn room_bytes(&self) -> usize {
+    pub(crate) fn room_bytes(&self) -> usize {
         // Were all cells such as leave room for randomness, they would still be no more than may go.
         let cell = (self.at).map_or(0, |at| at.terms.max_data() - RANDOM_BYTES);
         let cells = self.room() as usize * cell;
@@ -239,7 +239,7 @@ impl Edge {
     }
 
     /// Notes that bytes were added for the socket, or taken.
-    pub fn note_out(&mut self, now: Instant) {
+    pub(crate) fn note_out(&mut self, now: Instant) {
         let front = self.got.saturating_sub(self.out.len() as u64);
         self.waiting.note(front, self.got, now);
     }
@@ -261,39 +261,39 @@ impl Edge {
     }
 }
 
-/// What an edge has for whoever holds its socket.
+/// News of an edge for the owner of its socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EdgeNews {
     /// The socket may be read again.
     Room {
         /// The edge.
-        edge: u32,
+        edge: EdgeKey,
     },
     /// The stream is connected: an application is answered now.
     Connected {
         /// The edge.
-        edge: u32,
-        /// Where to, if the exit says so.
+        edge: EdgeKey,
+        /// The address that it leads to, if the exit gave it.
         addr: Option<IpAddr>,
     },
-    /// A resolve request is answered; the edge is gone.
+    /// A resolve request is answered; the edge is removed.
     Resolved {
         /// The connection.
         id: ConnectionId,
         /// The answer.
         resolved: Resolved,
     },
-    /// The request fails; the edge is gone.
+    /// The request fails; the edge is removed.
     Refused {
         /// The connection.
         id: ConnectionId,
         /// Why.
         why: AppRefusal,
     },
-    /// The far end has ended the stream: when the socket has taken what is left, close it.
+    /// The far end has ended the stream: when the socket has taken the remaining bytes, close it.
     Over {
         /// The edge.
-        edge: u32,
+        edge: EdgeKey,
         /// Why.
         reason: EndReason,
     },
@@ -301,16 +301,16 @@ pub enum EdgeNews {
 
 /// A connection thread's edges.
 #[derive(Debug)]
-pub struct Edges {
+pub(crate) struct Edges {
     /// The owning thread.
     thread: ThreadId,
     /// The edges.
-    slots: Slots<Edge>,
+    slots: Slots<EdgeKey, Edge>,
 }
 
 impl Edges {
     /// No edges yet.
-    pub fn new(thread: ThreadId) -> Self {
+    pub(crate) fn new(thread: ThreadId) -> Self {
         Edges {
             thread,
             slots: Slots::default(),
@@ -318,7 +318,7 @@ impl Edges {
     }
 
     /// Moves an edge in.
-    pub fn insert(&mut self, edge: Edge) -> Option<EdgeAddr> {
+    pub(crate) fn insert(&mut self, edge: Edge) -> Option<EdgeAddr> {
         let (slot, generation) = self.slots.insert(edge)?;
         Some(EdgeAddr {
             thread: self.thread,
@@ -328,24 +328,24 @@ impl Edges {
     }
 
     /// Moves an edge out.
-    pub fn remove(&mut self, slot: u32) -> Option<Edge> {
+    pub(crate) fn remove(&mut self, slot: EdgeKey) -> Option<Edge> {
         self.slots.remove(slot)
     }
 
     /// The edge in a slot.
-    pub fn get(&self, slot: u32) -> Option<&Edge> {
+    pub(crate) fn get(&self, slot: EdgeKey) -> Option<&Edge> {
         self.slots.get(slot)
     }
 
     /// The edge in a slot.
     #[inline]
-    pub fn get_mut(&mut self, slot: u32) -> Option<&mut Edge> {
+    pub(crate) fn get_mut(&mut self, slot: EdgeKey) -> Option<&mut Edge> {
         self.slots.get_mut(slot)
     }
 
     /// The edge at an address, if it still lives.
     #[inline]
-    pub fn at(&mut self, addr: EdgeAddr) -> Option<&mut Edge> {
+    pub(crate) fn at(&mut self, addr: EdgeAddr) -> Option<&mut Edge> {
         if addr.thread != self.thread {
             return None;
         }
@@ -353,14 +353,14 @@ impl Edges {
     }
 
     /// The edge at an address, if it still lives, to look at.
-    pub fn peek(&self, addr: EdgeAddr) -> Option<&Edge> {
+    pub(crate) fn peek(&self, addr: EdgeAddr) -> Option<&Edge> {
         (addr.thread == self.thread)
             .then(|| self.slots.peek(addr.slot, addr.generation))
             .flatten()
     }
 
     /// The present address of the edge in a slot.
-    pub fn addr(&self, slot: u32) -> Option<EdgeAddr> {
+    pub(crate) fn addr(&self, slot: EdgeKey) -> Option<EdgeAddr> {
         Some(EdgeAddr {
             thread: self.thread,
             slot,
@@ -369,32 +369,27 @@ impl Edges {
     }
 
     /// Edges in slot order.
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut Edge)> {
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (EdgeKey, &mut Edge)> {
         self.slots.iter_mut()
     }
 
     /// Edges in slot order.
-    pub fn iter(&self) -> impl Iterator<Item = (u32, &Edge)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (EdgeKey, &Edge)> {
         self.slots.iter()
     }
 
     /// How many there are.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.slots.len()
     }
 
-    /// There is none.
-    pub fn is_empty(&self) -> bool {
-        self.slots.is_empty()
-    }
-
     /// Memory of the slots without an edge.
-    pub fn vacant_memory(&self) -> usize {
+    pub(crate) fn vacant_memory(&self) -> usize {
         self.slots.vacant_memory()
     }
 
     /// Gives back what can be of it.
-    pub fn shrink(&mut self) {
+    pub(crate) fn shrink(&mut self) {
         self.slots.shrink();
     }
 }

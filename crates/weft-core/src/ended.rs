@@ -1,8 +1,8 @@
 //! Streams that this side ended first: what their far end may still send, because it had not seen our
 //! END yet (tor-spec 6.3; C tor's `half_edge_t`, which it has for the origin only).
 //!
-//! All of it is dropped. But what the far end may have under way is told from what nobody honest
-//! sends: a message of a stream that never was, of one whose far end has ended it too, or past what
+//! All of it is dropped. But what the far end may have under way is distinguished from what nobody
+//! honest sends: a message of a stream that never was, of one whose far end has ended it too, or past what
 //! the stream's windows left. That ends the circuit. At the origin it would mark the circuit for
 //! somebody along the path (Rochet and Pereira 2018, "dropping on the edge"); at an exit it would be
 //! work without limit for nothing.
@@ -10,8 +10,9 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use weft_cell::RelayCmd;
+use weft_cell::relay_command::StreamMessage;
 
+use crate::address::HopIndex;
 use crate::flow::MAX_CWND;
 use crate::ledger::map_entry;
 
@@ -20,7 +21,7 @@ use crate::ledger::map_entry;
 const LEAST_TIME: Duration = Duration::from_secs(60);
 /// Ended streams that one circuit remembers one by one. A far end that has nothing to send never
 /// lets go of one; past this the oldest is remembered by what it leaves alone.
-pub const MAX_ENDED: usize = 512;
+pub(crate) const MAX_ENDED: usize = 512;
 /// Messages that a far end under congestion control may send while our END still waits for the
 /// circuit's window: 2 GB of DATA, more than anybody sends in that time.
 const BEFORE_END: u32 = 1 << 22;
@@ -44,8 +45,8 @@ pub enum Left {
 }
 
 impl Left {
-    /// What is left to the far end of a question and its answer (RESOLVE).
-    pub const NOTHING: Left = Left::Windows {
+    /// What a request with one answer (RESOLVE) leaves to its far end.
+    pub(crate) const NOTHING: Left = Left::Windows {
         data: 0,
         sendmes: 0,
     };
@@ -53,9 +54,9 @@ impl Left {
 
 /// What the far end of one stream may still send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Late {
+pub(crate) struct Late {
     /// The hop that it leads to.
-    pub hop: u8,
+    pub hop: HopIndex,
     /// CONNECTED.
     pub connected: bool,
     /// DATA and SENDME, or DATA, XOFF and XON.
@@ -64,7 +65,7 @@ pub struct Late {
 
 /// What to make of a message of a stream that is not there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Judgement {
+pub(crate) enum Judgement {
     /// Its sender did not know of our END.
     Expected,
     /// The same, most likely; but later than C tor counts it as valid.
@@ -76,7 +77,7 @@ pub enum Judgement {
 /// One ended stream.
 #[derive(Debug)]
 struct Entry {
-    hop: u8,
+    hop: HopIndex,
     connected: bool,
     /// It has XON and XOFF, which count as DATA does.
     vegas: bool,
@@ -90,7 +91,7 @@ struct Entry {
 
 /// A circuit's ended streams, by stream id.
 #[derive(Debug, Default)]
-pub struct Ended {
+pub(crate) struct Ended {
     table: BTreeMap<u16, Entry>,
     /// DATA, XOFF and XON of streams that are not remembered one by one any more.
     other_data: u32,
@@ -101,7 +102,7 @@ pub struct Ended {
 impl Ended {
     /// A stream was ended on this side before its far end ended it; END is about to be sent.
     /// `newest`: the stream id that was given last.
-    pub fn add(&mut self, id: u16, late: Late, newest: u16) {
+    pub(crate) fn add(&mut self, id: u16, late: Late, newest: u16) {
         if self.table.len() >= MAX_ENDED && !self.table.contains_key(&id) {
             // Ids are given in turn: the oldest stream has the one that comes next.
             let oldest = self.table.range(newest.saturating_add(1)..).next();
@@ -130,7 +131,7 @@ impl Ended {
     }
 
     /// The END of such a stream was sent. `rtt`: the longest round trip of the circuit.
-    pub fn end_sent(&mut self, id: u16, rtt: Option<Duration>, now: Instant) {
+    pub(crate) fn end_sent(&mut self, id: u16, rtt: Option<Duration>, now: Instant) {
         if let Some(entry) = self.table.get_mut(&id).filter(|entry| entry.vegas) {
             entry.data = MAX_CWND;
             entry.until = Some(now + rtt.unwrap_or_default().max(LEAST_TIME));
@@ -138,43 +139,58 @@ impl Ended {
     }
 
     /// A far end ended its stream first.
-    pub fn far_end_ended(&mut self) {
+    pub(crate) fn far_end_ended(&mut self) {
         self.other_control = self.other_control.saturating_add(BEHIND_END);
     }
 
     /// A stream id is given again, by the far end.
-    pub fn forget(&mut self, id: u16) {
+    pub(crate) fn forget(&mut self, id: u16) {
         self.table.remove(&id);
     }
 
     /// Whether a stream id must not be given again yet.
-    pub fn has(&self, id: u16) -> bool {
+    pub(crate) fn has(&self, id: u16) -> bool {
         self.table.contains_key(&id)
     }
 
     /// How many are remembered one by one.
-    pub fn len(&self) -> usize {
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
         self.table.len()
     }
 
     /// Memory that this takes.
-    pub fn memory(&self) -> usize {
+    pub(crate) fn memory(&self) -> usize {
         self.table.len() * map_entry::<u16, Entry>()
     }
 
     /// There is none.
-    pub fn is_empty(&self) -> bool {
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
         self.table.is_empty()
     }
 
     /// A message of a stream that is not there came from a hop: whether its far end was allowed to
-    /// send it. It is counted against what is left.
-    pub fn judge(&mut self, id: u16, hop: u8, command: RelayCmd, now: Instant) -> Judgement {
+    /// send it. It is counted against the remainder.
+    pub(crate) fn judge(
+        &mut self,
+        id: u16,
+        hop: HopIndex,
+        message: StreamMessage,
+        now: Instant,
+    ) -> Judgement {
         let Some(entry) = self.table.get_mut(&id) else {
-            let left = match command {
-                RelayCmd::DATA => &mut self.other_data,
-                RelayCmd::XOFF | RelayCmd::XON if self.other_data > 0 => &mut self.other_data,
-                _ => &mut self.other_control,
+            let left = match message {
+                StreamMessage::Data => &mut self.other_data,
+                StreamMessage::Xoff | StreamMessage::Xon if self.other_data > 0 => {
+                    &mut self.other_data
+                }
+                StreamMessage::Xoff
+                | StreamMessage::Xon
+                | StreamMessage::Sendme
+                | StreamMessage::End
+                | StreamMessage::Connected
+                | StreamMessage::Resolved => &mut self.other_control,
             };
             return match take_one(left) {
                 true => Judgement::Overdue,
@@ -184,20 +200,21 @@ impl Ended {
         if entry.hop != hop {
             return Judgement::Forbidden;
         }
-        let allowed = match command {
-            RelayCmd::END | RelayCmd::RESOLVED => {
+        let allowed = match message {
+            StreamMessage::End | StreamMessage::Resolved => {
                 self.table.remove(&id);
                 return Judgement::Expected;
             }
-            RelayCmd::CONNECTED => std::mem::take(&mut entry.connected),
-            RelayCmd::XOFF | RelayCmd::XON if !entry.vegas => false,
-            RelayCmd::DATA | RelayCmd::XOFF | RelayCmd::XON => take_one(&mut entry.data),
-            RelayCmd::SENDME => {
+            StreamMessage::Connected => std::mem::take(&mut entry.connected),
+            StreamMessage::Xoff | StreamMessage::Xon if !entry.vegas => false,
+            StreamMessage::Data | StreamMessage::Xoff | StreamMessage::Xon => {
+                take_one(&mut entry.data)
+            }
+            StreamMessage::Sendme => {
                 let some = entry.sendmes > 0;
                 entry.sendmes = entry.sendmes.saturating_sub(1);
                 some
             }
-            _ => false,
         };
         match (allowed, entry.until) {
             (false, _) => Judgement::Forbidden,
@@ -207,7 +224,7 @@ impl Ended {
     }
 }
 
-/// Takes one of what is left, if there is any.
+/// Takes one of the remainder, if there is any.
 fn take_one(left: &mut u32) -> bool {
     let some = *left > 0;
     *left = left.saturating_sub(1);
@@ -222,7 +239,7 @@ mod tests {
     fn one(connected: bool, left: Left) -> (Ended, Instant) {
         let mut ended = Ended::default();
         let late = Late {
-            hop: 2,
+            hop: HopIndex(2),
             connected,
             left,
         };
@@ -240,22 +257,22 @@ mod tests {
         ended.end_sent(7, None, now);
         // Time is no matter.
         let later = now + Duration::from_secs(3600);
-        let mut judge = |command| ended.judge(7, 2, command, later);
+        let mut judge = |command| ended.judge(7, HopIndex(2), command, later);
         assert_eq!(
-            [judge(RelayCmd::DATA), judge(RelayCmd::DATA)],
+            [judge(StreamMessage::Data), judge(StreamMessage::Data)],
             [Expected; 2]
         );
-        assert_eq!(judge(RelayCmd::DATA), Forbidden);
-        assert_eq!(judge(RelayCmd::SENDME), Expected);
-        assert_eq!(judge(RelayCmd::SENDME), Forbidden);
-        assert_eq!(judge(RelayCmd::CONNECTED), Expected);
-        assert_eq!(judge(RelayCmd::CONNECTED), Forbidden);
+        assert_eq!(judge(StreamMessage::Data), Forbidden);
+        assert_eq!(judge(StreamMessage::Sendme), Expected);
+        assert_eq!(judge(StreamMessage::Sendme), Forbidden);
+        assert_eq!(judge(StreamMessage::Connected), Expected);
+        assert_eq!(judge(StreamMessage::Connected), Forbidden);
         assert_eq!(
-            [judge(RelayCmd::XOFF), judge(RelayCmd::XON)],
+            [judge(StreamMessage::Xoff), judge(StreamMessage::Xon)],
             [Forbidden; 2]
         );
-        assert_eq!(judge(RelayCmd::END), Expected);
-        assert_eq!(judge(RelayCmd::END), Forbidden);
+        assert_eq!(judge(StreamMessage::End), Expected);
+        assert_eq!(judge(StreamMessage::End), Forbidden);
         assert!(ended.is_empty());
     }
 
@@ -265,25 +282,49 @@ mod tests {
         let later = now + Duration::from_secs(3600);
         // As long as END waits, its far end cannot know.
         for _ in 0..2 * MAX_CWND {
-            assert_eq!(ended.judge(7, 2, RelayCmd::DATA, later), Expected);
+            assert_eq!(
+                ended.judge(7, HopIndex(2), StreamMessage::Data, later),
+                Expected
+            );
         }
         ended.end_sent(7, Some(Duration::from_secs(90)), now);
         let until = now + Duration::from_secs(90);
-        for command in [RelayCmd::DATA, RelayCmd::XOFF, RelayCmd::XON] {
-            assert_eq!(ended.judge(7, 2, command, until), Expected);
+        for command in [StreamMessage::Data, StreamMessage::Xoff, StreamMessage::Xon] {
+            assert_eq!(ended.judge(7, HopIndex(2), command, until), Expected);
             let after = until + Duration::from_nanos(1);
-            assert_eq!(ended.judge(7, 2, command, after), Overdue);
+            assert_eq!(ended.judge(7, HopIndex(2), command, after), Overdue);
         }
-        assert_eq!(ended.judge(7, 2, RelayCmd::SENDME, now), Forbidden);
-        assert_eq!(ended.judge(7, 2, RelayCmd::CONNECTED, now), Forbidden);
+        assert_eq!(
+            ended.judge(7, HopIndex(2), StreamMessage::Sendme, now),
+            Forbidden
+        );
+        assert_eq!(
+            ended.judge(7, HopIndex(2), StreamMessage::Connected, now),
+            Forbidden
+        );
         for _ in 6..MAX_CWND {
-            assert_eq!(ended.judge(7, 2, RelayCmd::DATA, now), Expected);
+            assert_eq!(
+                ended.judge(7, HopIndex(2), StreamMessage::Data, now),
+                Expected
+            );
         }
-        assert_eq!(ended.judge(7, 2, RelayCmd::DATA, now), Forbidden);
+        assert_eq!(
+            ended.judge(7, HopIndex(2), StreamMessage::Data, now),
+            Forbidden
+        );
         // It may still end, and only from there.
-        assert_eq!(ended.judge(7, 1, RelayCmd::END, later), Forbidden);
-        assert_eq!(ended.judge(8, 2, RelayCmd::END, later), Forbidden);
-        assert_eq!(ended.judge(7, 2, RelayCmd::END, later), Expected);
+        assert_eq!(
+            ended.judge(7, HopIndex(1), StreamMessage::End, later),
+            Forbidden
+        );
+        assert_eq!(
+            ended.judge(8, HopIndex(2), StreamMessage::End, later),
+            Forbidden
+        );
+        assert_eq!(
+            ended.judge(7, HopIndex(2), StreamMessage::End, later),
+            Expected
+        );
     }
 
     #[test]
@@ -291,7 +332,7 @@ mod tests {
         let now = Instant::now();
         let mut ended = Ended::default();
         let late = Late {
-            hop: 0,
+            hop: HopIndex(0),
             connected: false,
             left: Left::Windows {
                 data: 3,
@@ -309,16 +350,20 @@ mod tests {
         assert_eq!(ended.len(), MAX_ENDED);
         assert!(!ended.has(first) && ended.has(first + 1) && ended.has(id));
         // The oldest's far end is not found to break the rules by our forgetting.
-        let mut judge = |command| ended.judge(first, 0, command, now);
-        for command in [RelayCmd::DATA, RelayCmd::DATA, RelayCmd::DATA] {
+        let mut judge = |command| ended.judge(first, HopIndex(0), command, now);
+        for command in [
+            StreamMessage::Data,
+            StreamMessage::Data,
+            StreamMessage::Data,
+        ] {
             assert_eq!(judge(command), Overdue);
         }
         assert_eq!(
-            [judge(RelayCmd::SENDME), judge(RelayCmd::END)],
+            [judge(StreamMessage::Sendme), judge(StreamMessage::End)],
             [Overdue; 2]
         );
         assert_eq!(
-            [judge(RelayCmd::DATA), judge(RelayCmd::END)],
+            [judge(StreamMessage::Data), judge(StreamMessage::End)],
             [Forbidden; 2]
         );
     }
@@ -329,11 +374,23 @@ mod tests {
         let mut ended = Ended::default();
         ended.far_end_ended();
         for _ in 0..BEHIND_END {
-            assert_eq!(ended.judge(7, 0, RelayCmd::SENDME, now), Overdue);
+            assert_eq!(
+                ended.judge(7, HopIndex(0), StreamMessage::Sendme, now),
+                Overdue
+            );
         }
-        assert_eq!(ended.judge(7, 0, RelayCmd::SENDME, now), Forbidden);
+        assert_eq!(
+            ended.judge(7, HopIndex(0), StreamMessage::Sendme, now),
+            Forbidden
+        );
         ended.far_end_ended();
-        assert_eq!(ended.judge(7, 0, RelayCmd::XON, now), Overdue);
-        assert_eq!(ended.judge(7, 0, RelayCmd::DATA, now), Forbidden);
+        assert_eq!(
+            ended.judge(7, HopIndex(0), StreamMessage::Xon, now),
+            Overdue
+        );
+        assert_eq!(
+            ended.judge(7, HopIndex(0), StreamMessage::Data, now),
+            Forbidden
+        );
     }
 }

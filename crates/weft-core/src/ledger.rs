@@ -4,8 +4,8 @@
 //! Everything that a peer can make grow is counted where it is held, with its owner: a circuit half,
 //! an edge or a link. Closing the owner frees it. An owner's weight is its bytes times the age of the
 //! oldest of them, and under pressure the heaviest owners are closed until usage is back under nine
-//! tenths of the limit. C tor goes by age alone (`circuits_handle_oom`, because of the Sniper attack of
-//! Jansen et al. 2014); then somebody who keeps many bytes young is spared, and honest circuits with a
+//! tenths of the limit. C tor judges by age alone (`circuits_handle_oom`, because of the Sniper attack of
+//! Jansen et al. 2014); then a peer that keeps many bytes young is spared, and honest circuits with a
 //! few old cells are closed in his place.
 //!
 //! No thread sees all owners. Each sends the controller a [`Ledger`]; the controller computes where to
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 /// What remains after memory was freed, of the limit: `FRACTION_OF_DATA_TO_RETAIN_ON_OOM`.
 const RETAIN_TENTHS: u128 = 9;
 
-/// Weights are told apart to one part in this many, a power of two.
+/// Weights are distinguished to one part in this many, a power of two.
 const STEPS_PER_OCTAVE: u64 = 16;
 
 /// A queue with room for this many elements or fewer keeps it.
@@ -77,7 +77,7 @@ impl Ledger {
     }
 
     /// Counts memory that is free for reuse.
-    pub fn add_spare(&mut self, bytes: usize) {
+    pub(crate) fn add_spare(&mut self, bytes: usize) {
         self.spare = self.spare.saturating_add(bytes as u64);
     }
 
@@ -107,7 +107,7 @@ impl Ledger {
 }
 
 /// What one thread has to free: its owners of at least this weight, heaviest first, until so many
-/// bytes are freed. Its spare memory goes in any case.
+/// bytes are freed. Its spare memory is freed in any case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cut {
     /// The least weight of an owner that may be closed.
@@ -184,19 +184,19 @@ fn step_start(step: u64) -> u64 {
 
 /// Memory that an entry of a `BTreeMap` takes: a node is between half full and full, and fewer are
 /// full when keys come in order.
-pub const fn map_entry<K, V>() -> usize {
+pub(crate) const fn map_entry<K, V>() -> usize {
     (size_of::<K>() + size_of::<V>()) * 7 / 4 + 2
 }
 
 /// Memory of a queue without what its elements point to.
-pub fn queue_memory<T>(queue: &VecDeque<T>) -> usize {
+pub(crate) fn queue_memory<T>(queue: &VecDeque<T>) -> usize {
     queue.capacity() * size_of::<T>()
 }
 
 /// Gives back memory of a queue that was long. To be called when something was taken from it; what
 /// it moves is less than what was taken since it last did.
 #[inline]
-pub fn shrink<T>(queue: &mut VecDeque<T>) {
+pub(crate) fn shrink<T>(queue: &mut VecDeque<T>) {
     if queue.capacity() > LONG_QUEUE && queue.len() < queue.capacity() / 4 {
         queue.shrink_to(queue.len() * 2);
     }

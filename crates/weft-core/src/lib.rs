@@ -6,41 +6,37 @@
 //!
 //! - [`handshake`]: a link from its first byte to an authenticated, opened link;
 //! - [`manager`]: what one connection thread knows: its [`link`]s, its circuit halves
-//!   ([`half`]), the cells that wait ([`cells`]), its [`scheduler`];
+//!   (`half`), the cells that wait ([`cells`]), its [`scheduler`];
 //! - [`flow`]: flow and congestion control of circuits and streams;
 //! - [`controller`]: what needs a view of the whole relay;
-//! - [`message`] and [`address`]: what these say to each other, and how they name each other;
-//! - [`bucket`], [`dos`], [`stream_dos`], [`padding`], [`load`], [`memory`], [`routable`]: limits and measurements.
+//! - [`message`] and [`address`]: the messages between these, and how they name each other;
+//! - [`bucket`], [`dos`], [`stream_dos`], [`padding`], [`load`], [`ledger`], [`routable`]: limits and measurements.
 
-#![deny(clippy::disallowed_types, clippy::disallowed_methods)]
-#![deny(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::cast_possible_truncation
-)]
 #![cfg_attr(
-    test,
-    allow(
+    not(test),
+    deny(
         clippy::unwrap_used,
         clippy::expect_used,
         clippy::indexing_slicing,
-        clippy::cast_possible_truncation
+        clippy::cast_possible_truncation,
+        clippy::disallowed_types,
+        clippy::disallowed_methods,
+        clippy::disallowed_macros
     )
 )]
 
 pub mod address;
 pub mod bucket;
-pub mod buffer;
+pub(crate) mod buffer;
 pub mod cells;
 pub mod controller;
 pub mod credit;
 pub mod dos;
 pub mod early;
 pub mod edge;
-pub mod ended;
+pub(crate) mod ended;
 pub mod flow;
-pub mod half;
+pub(crate) mod half;
 pub mod handshake;
 pub mod ledger;
 pub mod link;
@@ -49,10 +45,11 @@ pub mod manager;
 pub mod message;
 pub mod origin;
 pub mod padding;
+pub mod params;
 pub mod routable;
 pub mod scheduler;
 pub mod slots;
 pub mod stream_dos;
-pub mod streams;
+pub(crate) mod streams;
 pub mod traffic;
-pub mod worklist;
+pub(crate) mod worklist;

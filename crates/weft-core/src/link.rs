@@ -1,43 +1,46 @@
-//! An opened link as its connection thread keeps it: who the peer is, which circuits it carries,
+//! An opened link as its connection thread keeps it: its peer's identity, the circuits that it carries,
 //! and what is about to be written to it.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasher, Hasher};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
+use slab::Slab;
 use weft_cell::Cell;
 use weft_cell::reason::DestroyReason;
 use weft_share::network;
 
 use crate::address::ConnectionId;
 use crate::handshake::PeerIdentity;
-use crate::ledger::{Held, queue_memory};
+use crate::ledger::{Held, map_entry, queue_memory};
 use crate::padding::LinkPadding;
+use crate::slots::{HalfKey, LinkKey, SlotKey as _};
+use crate::worklist::Worklist;
 
 /// DESTROYs that may wait on a link: more than all its circuits can cause at once. A peer that makes
-/// us say more without reading is cut off.
-pub const MAX_DESTROYS: usize = 1 << 17;
+/// us send more without reading is cut off.
+pub(crate) const MAX_DESTROYS: usize = 1 << 17;
 
-/// The bit of a circuit id that tells which side of the link chose it (tor-spec 5.1.1): set when
+/// The bit of a circuit id that marks the side of the link that chose it (tor-spec 5.1.1): set when
 /// the side that opened the connection did.
-pub const HIGH_BIT: u32 = 1 << 31;
+pub(crate) const HIGH_BIT: u32 = 1 << 31;
 
 /// An opened link.
 #[derive(Debug)]
 pub struct Link {
     /// The connection under it.
     pub connection: ConnectionId,
-    /// Who the peer proved to be.
+    /// The identity that the peer proved.
     pub peer: PeerIdentity,
     /// The network that the peer's address is in.
     pub network: IpAddr,
     /// We opened the connection.
     pub initiated: bool,
     /// Slots of the halves on this link by circuit id.
-    circuits: HashMap<u32, u32, CircIdHash>,
+    circuits: HashMap<u32, HalfKey, CircIdHash>,
     /// The circuit that was looked up last: cells come in runs.
-    last: Option<(u32, u32)>,
+    last: Option<(u32, HalfKey)>,
     /// Cells chosen to be written next, in order.
     pub out: VecDeque<Box<Cell>>,
     /// DESTROYs that are to follow them, by circuit id: made into cells only when they can be
@@ -46,21 +49,25 @@ pub struct Link {
     /// The socket has not taken all that was written to it.
     pub held: bool,
     /// Halves on this link with cells waiting.
-    pub active_halves: usize,
+    pub(crate) active_halves: usize,
     /// Its place among the links that have something to write.
     pub listed: Option<usize>,
     /// Its TLS keys near their end: it gets no new circuits from here.
     pub worn: bool,
+    /// Circuits that the controller has sent here, made or refused.
+    pub joins: u64,
+    /// The controller does not know yet how many circuits there are.
+    pub unreported: bool,
     /// Since when no circuit has used the link.
     pub idle_since: Option<Instant>,
     /// When something was written last.
-    pub last_written: Instant,
+    pub(crate) last_written: Instant,
     /// When nothing waited to be written last.
-    pub last_empty: Instant,
+    pub(crate) last_empty: Instant,
     /// Netflow padding.
     pub padding: LinkPadding,
     /// Memory that the owner of the socket holds for what waits, as of the last report.
-    pub socket_holds: usize,
+    pub(crate) socket_holds: usize,
 }
 
 impl Link {
@@ -88,6 +95,8 @@ impl Link {
             active_halves: 0,
             listed: None,
             worn: false,
+            joins: 0,
+            unreported: false,
             idle_since: Some(now),
             last_written: now,
             last_empty: now,
@@ -97,7 +106,7 @@ impl Link {
     }
 
     /// The slot of the half with this circuit id.
-    pub fn half(&mut self, circ_id: u32) -> Option<u32> {
+    pub fn half(&mut self, circ_id: u32) -> Option<HalfKey> {
         if let Some((id, slot)) = self.last
             && id == circ_id
         {
@@ -109,7 +118,7 @@ impl Link {
     }
 
     /// Puts a half on the link.
-    pub fn add(&mut self, circ_id: u32, slot: u32) {
+    pub fn add(&mut self, circ_id: u32, slot: HalfKey) {
         self.circuits.insert(circ_id, slot);
         self.idle_since = None;
     }
@@ -139,8 +148,8 @@ impl Link {
     }
 
     /// Slots of all halves on the link, in slot order (never in hash order).
-    pub fn slots(&self) -> Vec<u32> {
-        let mut slots: Vec<u32> = self.circuits.values().copied().collect();
+    pub fn slots(&self) -> Vec<HalfKey> {
+        let mut slots: Vec<HalfKey> = self.circuits.values().copied().collect();
         slots.sort_unstable();
         slots
     }
@@ -165,28 +174,141 @@ impl Link {
         // A slot in the thread's table, in the scheduler's and in two maps, nearly.
         let own = size_of::<Self>() + 128;
         // Of eight buckets seven are used, each with a byte of its own.
-        let bucket = size_of::<(u32, u32)>() + 1;
+        let bucket = size_of::<(u32, HalfKey)>() + 1;
         own + self.circuits.capacity() * 8 / 7 * bucket
     }
 
     /// Gives back memory that was needed for more circuits or DESTROYs.
-    pub fn shrink(&mut self) {
+    pub(crate) fn shrink(&mut self) {
         self.circuits.shrink_to_fit();
         self.destroys.shrink_to_fit();
         self.out.shrink_to_fit();
     }
 
     /// Whether the peer may choose this circuit id.
-    pub fn peer_may_choose(&self, circ_id: u32) -> bool {
+    pub(crate) fn peer_may_choose(&self, circ_id: u32) -> bool {
         circ_id != 0 && ((circ_id & HIGH_BIT != 0) != self.initiated)
     }
 
     /// A free circuit id of ours near a random number, or `None` when many in a row are taken.
-    pub fn choose_circ_id(&self, random: u32) -> Option<u32> {
+    pub(crate) fn choose_circ_id(&self, random: u32) -> Option<u32> {
         let mine = if self.initiated { HIGH_BIT } else { 0 };
         (0..64u32)
             .map(|step| (random.wrapping_add(step) & !HIGH_BIT) | mine)
             .find(|id| *id != 0 && !self.has(*id))
+    }
+}
+
+/// A connection thread's opened links: by key, by connection, and those that have something to write.
+///
+/// A key is given by [`insert`](Self::insert) and is good until [`remove`](Self::remove). A caller
+/// that gives a link something to write calls [`list`](Self::list); a link leaves that list by
+/// [`prune_listed`](Self::prune_listed) alone, once a turn.
+#[derive(Debug, Default)]
+pub struct Links {
+    slots: Slab<Link>,
+    by_connection: BTreeMap<ConnectionId, LinkKey>,
+    /// Links that have something to write or a circuit that does.
+    listed: Worklist<LinkKey>,
+}
+
+impl Links {
+    /// Moves a link in.
+    pub fn insert(&mut self, link: Link) -> LinkKey {
+        let connection = link.connection;
+        // A slab of links grows by sockets: 2³² of them cannot be open.
+        let key = LinkKey::from_index(self.slots.insert(link));
+        self.by_connection.insert(connection, key);
+        key
+    }
+
+    /// Moves a link out.
+    pub fn remove(&mut self, key: LinkKey) -> Option<Link> {
+        let link = self.slots.try_remove(key.index())?;
+        self.by_connection.remove(&link.connection);
+        if let Some(place) = link.listed
+            && let Some(moved) = self.listed.remove(place)
+            && let Some(moved) = self.get_mut(moved)
+        {
+            moved.listed = Some(place);
+        }
+        Some(link)
+    }
+
+    /// The link with this key.
+    #[inline]
+    pub fn get(&self, key: LinkKey) -> Option<&Link> {
+        self.slots.get(key.index())
+    }
+
+    /// The link with this key.
+    #[inline]
+    pub fn get_mut(&mut self, key: LinkKey) -> Option<&mut Link> {
+        self.slots.get_mut(key.index())
+    }
+
+    /// The link of a connection.
+    pub fn of(&self, connection: ConnectionId) -> Option<LinkKey> {
+        self.by_connection.get(&connection).copied()
+    }
+
+    /// How many connections lead to a link: as many as there are links.
+    pub fn connections(&self) -> usize {
+        self.by_connection.len()
+    }
+
+    /// All links.
+    pub fn iter(&self) -> impl Iterator<Item = (LinkKey, &Link)> {
+        let slots = self.slots.iter();
+        slots.map(|(slot, link)| (LinkKey::from_index(slot), link))
+    }
+
+    /// All links.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (LinkKey, &mut Link)> {
+        let slots = self.slots.iter_mut();
+        slots.map(|(slot, link)| (LinkKey::from_index(slot), link))
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// There is none.
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// Lists a link among those that have something to write.
+    pub fn list(&mut self, key: LinkKey) {
+        if let Some(link) = self.slots.get_mut(key.index())
+            && link.listed.is_none()
+        {
+            link.listed = Some(self.listed.add(key));
+        }
+    }
+
+    /// The links that have something to write.
+    pub fn listed(&self) -> &[LinkKey] {
+        self.listed.as_slice()
+    }
+
+    /// Takes those off that list that have nothing to write any more.
+    pub(crate) fn prune_listed(&mut self) {
+        let slots = &mut self.slots;
+        self.listed.retain(|key, place| {
+            let Some(link) = slots.get_mut(key.index()) else {
+                return false;
+            };
+            link.listed = (!link.is_empty()).then_some(place);
+            link.listed.is_some()
+        });
+    }
+
+    /// Memory of the tables, beside that of the links.
+    pub(crate) fn tables_memory(&self) -> usize {
+        self.slots.capacity().saturating_sub(self.slots.len()) * size_of::<Link>()
+            + self.slots.len() * map_entry::<ConnectionId, LinkKey>()
     }
 }
 

@@ -1,7 +1,7 @@
 //! How busy a connection thread has been lately, and which thread gets the next link.
 //!
 //! Threads measure the bytes that they read and write ([`Load`]) and report to the controller,
-//! which gives a new link to the thread with the least recent load ([`Placement`]): seeds/000 4.3
+//! which gives a new link to the thread with the least recent load ([`Placement`]): Engler and Goldberg 2021, 4.3
 //! proposes this instead of taking turns, because some links carry far more than others and live
 //! longer.
 
@@ -64,7 +64,7 @@ impl Load {
 /// A link that has just been placed carries nothing yet. So that many links that come between two
 /// reports spread, each counts for as much as the average link until it shows in the reports.
 #[derive(Debug, Clone)]
-pub struct Placement {
+pub(crate) struct Placement {
     threads: Vec<Thread>,
 }
 
@@ -92,14 +92,14 @@ impl Thread {
 impl Placement {
     /// A relay with this many threads (at least one), none of which has reported yet.
     #[must_use]
-    pub fn new(threads: u16) -> Self {
+    pub(crate) fn new(threads: u16) -> Self {
         Self {
             threads: vec![Thread::default(); usize::from(threads.max(1))],
         }
     }
 
     /// Takes note of a thread's report: its recent load and its open links.
-    pub fn report(&mut self, thread: ThreadId, bytes_per_second: f64, links: u32) {
+    pub(crate) fn report(&mut self, thread: ThreadId, bytes_per_second: f64, links: u32) {
         if let Some(thread) = self.threads.get_mut(usize::from(thread.0)) {
             thread.bytes_per_second = bytes_per_second.max(0.0);
             thread.links = links;
@@ -110,7 +110,7 @@ impl Placement {
 
     /// The thread for something that works together with what is on `near`: that one, unless it
     /// carries more than half again as much as the least busy one, and much at all.
-    pub fn place_near(&self, near: ThreadId) -> ThreadId {
+    pub(crate) fn place_near(&self, near: ThreadId) -> ThreadId {
         let least = (0_u16..)
             .zip(&self.threads)
             .min_by(|(_, a), (_, b)| a.bytes_per_second.total_cmp(&b.bytes_per_second));
@@ -128,7 +128,7 @@ impl Placement {
 
     /// The thread for a new link: the one with the least recent load; of equals, the one with the
     /// fewest links; of those, the first.
-    pub fn place(&mut self) -> ThreadId {
+    pub(crate) fn place(&mut self) -> ThreadId {
         let links: u64 = self.threads.iter().map(|t| u64::from(t.links)).sum();
         let load: f64 = self.threads.iter().map(|t| t.bytes_per_second).sum();
         #[allow(clippy::cast_precision_loss)] // an estimate

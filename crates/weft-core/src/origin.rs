@@ -1,34 +1,26 @@
-//! The origin's side of circuits and streams: what the client thread asks of the node, and what
-//! it is told.
+//! The origin's side of circuits and streams: the client thread's commands to the node, and the events
+//! that it is sent.
 //!
 //! Choosing, building and attaching are rare and are decided on the client thread. Cells are not:
 //! an origin's circuit is a half like any other, on the thread that owns the link to its first hop,
 //! and holds the keys of all hops; its streams are edges. The client thread names circuits by
 //! [`OriginId`] and streams by the [`ConnectionId`] of the application's connection, and never
-//! learns where they live. Commands for what is gone are ignored; the event that says so is on its
-//! way or has been told.
+//! learns where they live. Commands for what is closed are ignored: the event about that has been sent.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use weft_cell::circ_msg::{CreateReply, CreateRequest};
+use weft_cell::identity::{Ed25519Identity, RsaIdentity};
 use weft_cell::reason::{DestroyReason, EndReason};
 use weft_cell::stream_msg::{BeginFlags, Resolved};
 use weft_crypto::HopKeys;
 
-use crate::address::ConnectionId;
+use crate::address::{ConnectionId, HopIndex};
 use crate::traffic::CircuitReport;
 
-/// A circuit that begins here. Given by the client thread, never reused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct OriginId(pub u64);
-
-impl std::fmt::Display for OriginId {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "circuit {}", self.0)
-    }
-}
+pub use crate::address::OriginId;
 
 /// A relay to have a link to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,9 +28,9 @@ pub struct LinkTarget {
     /// Its ORPorts, the one to try first, first; at least one.
     pub addrs: Vec<SocketAddr>,
     /// Its RSA identity digest; never zero.
-    pub rsa: [u8; 20],
+    pub rsa: RsaIdentity,
     /// Its ed25519 identity, if known.
-    pub ed25519: Option<[u8; 32]>,
+    pub ed25519: Option<Ed25519Identity>,
 }
 
 /// What a stream is opened with.
@@ -75,7 +67,7 @@ pub enum HopFlow {
     },
 }
 
-/// What the client thread asks.
+/// A command of the client thread's.
 #[derive(Debug)]
 pub enum OriginCommand {
     /// Make a circuit of one hop: find or open a link and send the CREATE. Answered by
@@ -109,7 +101,7 @@ pub enum OriginCommand {
     CloseCircuit {
         /// The circuit.
         circuit: OriginId,
-        /// Why; told nobody but the log (an origin always says NONE).
+        /// Why; only logged (an origin always sends NONE).
         reason: DestroyReason,
     },
     /// Open an application's stream on a circuit. Answered by [`OriginEvent::Connected`],
@@ -119,8 +111,8 @@ pub enum OriginCommand {
         stream: ConnectionId,
         /// The circuit.
         circuit: OriginId,
-        /// The hop that opens it: 0 is the nearest.
-        hop: u8,
+        /// The hop that opens it.
+        hop: HopIndex,
         /// What to open.
         opening: StreamOpening,
     },
@@ -130,14 +122,14 @@ pub enum OriginCommand {
     Detach {
         /// The application's connection.
         stream: ConnectionId,
-        /// What END says.
+        /// END's reason.
         reason: EndReason,
     },
     /// Answer an application's request and end its connection.
     Refuse {
         /// The application's connection, which waits.
         stream: ConnectionId,
-        /// What to say.
+        /// The answer.
         why: AppRefusal,
     },
     /// Answer an application's resolve request from what is known already.
@@ -172,7 +164,7 @@ pub enum OriginCommand {
     },
 }
 
-/// What the client thread is told.
+/// An event for the client thread.
 #[derive(Clone, Debug)]
 pub enum OriginEvent {
     /// A link to the first hop is there and the CREATE on its way.
@@ -189,7 +181,7 @@ pub enum OriginEvent {
         /// The handshake's answer.
         reply: CreateReply,
     },
-    /// The circuit is no more, or never was. Its streams are told of by [`OriginEvent::Ended`],
+    /// The circuit is no more, or never was. [`OriginEvent::Ended`] is sent for its streams,
     /// before or after.
     Closed {
         /// The circuit.
@@ -203,8 +195,8 @@ pub enum OriginEvent {
     Link {
         /// The connection.
         connection: ConnectionId,
-        /// Who is there.
-        rsa: [u8; 20],
+        /// The relay's RSA identity digest.
+        rsa: RsaIdentity,
         /// The address.
         addr: SocketAddr,
         /// What happened.
@@ -223,7 +215,7 @@ pub enum OriginEvent {
         stream: ConnectionId,
         /// The circuit.
         circuit: OriginId,
-        /// The address that the exit connected to, if it says so.
+        /// The address that the exit connected to, if it gave it.
         addr: Option<IpAddr>,
         /// How long that address is good, in seconds.
         ttl: u32,
@@ -234,7 +226,7 @@ pub enum OriginEvent {
         stream: ConnectionId,
         /// The circuit.
         circuit: OriginId,
-        /// What it says.
+        /// The answers.
         resolved: Resolved,
     },
     /// The stream is no longer on its circuit.
@@ -247,7 +239,7 @@ pub enum OriginEvent {
         reason: EndReason,
         /// END's address, of EXITPOLICY.
         addr: Option<IpAddr>,
-        /// Who ended it.
+        /// The side that ended it.
         by: EndedBy,
         /// It was not yet connected and the application still waits: attach it elsewhere, or
         /// refuse it.
@@ -278,7 +270,7 @@ pub enum LinkState {
     Closed,
 }
 
-/// Who ended a stream.
+/// The side that ended a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndedBy {
     /// END from the far end.
@@ -300,12 +292,12 @@ pub struct AppRequest {
     pub from: Option<IpAddr>,
     /// Its port (control port's SOURCE_ADDR).
     pub from_port: u16,
-    /// Which listener it came to, as numbered by who made the listeners; the listener's isolation
+    /// Which listener it came to, as numbered by the node's main thread; the listener's isolation
     /// flags and session group are known by this number.
     pub listener: u32,
     /// How it asked.
     pub protocol: AppProtocol,
-    /// What it said to be kept apart by: SOCKS user name and password; HTTP's isolation headers.
+    /// What it gave to be isolated by: SOCKS user name and password; HTTP's isolation headers.
     pub credentials: Option<Arc<AppCredentials>>,
 }
 

@@ -1,11 +1,11 @@
 //! Netflow padding of one link (padding-spec 2).
 //!
 //! Routers on the way write a record of a connection when it has been silent for some ten seconds.
-//! So that such records say little about what a client does, both ends of a client's link send a
+//! So that such records reveal little about what a client does, both ends of a client's link send a
 //! PADDING cell when the link has been silent for a random time below that.
 //!
-//! As in C tor (`channelpadding.c`) a link is silent when no cell goes in either direction, and
-//! only links that carry circuits of more than one hop are padded: their owner says so with
+//! As in C tor (`channelpadding.c`) a link is silent when no cell is sent in either direction, and
+//! only links that carry circuits of more than one hop are padded: their owner notes that with
 //! [`LinkPadding::carries`]. Cells only leave a time behind ([`LinkPadding::cell_sent`],
 //! [`LinkPadding::cell_received`]); timeouts are drawn when the owner's timer looks
 //! ([`LinkPadding::poll`]), some times a second.
@@ -15,13 +15,13 @@ use std::time::{Duration, Instant};
 use rand::{Rng, RngExt};
 use weft_cell::link_msg::{PaddingCommand, PaddingNegotiate};
 
-/// What torrc and the consensus say about netflow padding.
+/// Parameters of netflow padding, from torrc and consensus.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PaddingParams {
     /// torrc's `ConnectionPadding`. `None` ("auto"): pad where the peer can. `Some(false)`: never,
-    /// and tell the peer not to. `Some(true)`: also where the peer does not understand it.
+    /// and ask the peer not to. `Some(true)`: also where the peer does not understand it.
     pub connection_padding: Option<bool>,
-    /// torrc's `ReducedConnectionPadding`: pad rarely, and tell the peer not to. For clients.
+    /// torrc's `ReducedConnectionPadding`: pad rarely, and ask the peer not to. For clients.
     pub reduced: bool,
     /// Consensus `nf_ito_low`: the shortest silence before padding.
     pub low: Duration,
@@ -55,7 +55,7 @@ impl Default for PaddingParams {
 
 /// What a link has been used for so far, in the order in which it happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum LinkUse {
+pub(crate) enum LinkUse {
     /// Nothing that a user of Tor does: handshakes, directory requests, circuits of one hop.
     Nothing,
     /// A circuit of more than one hop is being built: at a relay, a RELAY_EARLY cell came on a
@@ -68,7 +68,7 @@ pub enum LinkUse {
 /// The padding of one link: when the next PADDING cell is due.
 #[derive(Debug, Clone)]
 pub struct LinkPadding {
-    /// The peer pads too: the link protocol is 5 or higher, and it has not said to stop.
+    /// The peer pads too: the link protocol is 5 or higher, and it has not asked for none.
     negotiated: bool,
     /// Padding is possible on this kind of link, whatever is negotiated.
     qualifies: bool,
@@ -81,11 +81,11 @@ pub struct LinkPadding {
     consensus: Bounds,
     /// The bounds in force.
     bounds: Bounds,
-    /// What the peer must be told once, when the link opens.
+    /// What is sent to the peer once, when the link opens.
     announce: Option<PaddingNegotiate>,
-    /// When the last cell went in either direction.
+    /// When the last cell was sent in either direction.
     last_cell: Instant,
-    /// When padding is due if no cell has gone since `since`.
+    /// When padding is due if no cell was sent since `since`.
     due: Option<Due>,
 }
 
@@ -104,7 +104,7 @@ struct Due {
 impl LinkPadding {
     /// The padding of a link that has just opened. `client`: one end is a client (the peer, or
     /// this node), not two relays. `supported`: the link protocol is 5 or higher.
-    pub fn new(params: &PaddingParams, client: bool, supported: bool, now: Instant) -> Self {
+    pub(crate) fn new(params: &PaddingParams, client: bool, supported: bool, now: Instant) -> Self {
         let consensus = Bounds {
             low: params.low,
             high: params.high.max(params.low),
@@ -141,30 +141,30 @@ impl LinkPadding {
         }
     }
 
-    /// What an initiator must tell the peer now that the link is open, if anything: not to pad.
-    /// Relays say nothing: a client refuses to be told.
-    pub fn take_announcement(&mut self) -> Option<PaddingNegotiate> {
+    /// What an initiator sends to the peer now that the link is open, if anything: not to pad.
+    /// Relays send nothing: a client accepts no such request.
+    pub(crate) fn take_announcement(&mut self) -> Option<PaddingNegotiate> {
         self.announce.take()
     }
 
     /// The link is used for this, or has been. Never goes back.
-    pub fn carries(&mut self, usage: LinkUse) {
+    pub(crate) fn carries(&mut self, usage: LinkUse) {
         self.carries = self.carries.max(usage);
     }
 
     /// A cell was sent.
-    pub fn cell_sent(&mut self, now: Instant) {
+    pub(crate) fn cell_sent(&mut self, now: Instant) {
         self.last_cell = self.last_cell.max(now);
     }
 
     /// A cell was received.
-    pub fn cell_received(&mut self, now: Instant) {
+    pub(crate) fn cell_received(&mut self, now: Instant) {
         self.last_cell = self.last_cell.max(now);
     }
 
     /// The client at the other end wants padding to stop, or to start within its bounds; these are
     /// raised to the consensus' where they are lower. A start with zeros asks for the consensus'.
-    pub fn negotiate(&mut self, wish: &PaddingNegotiate) {
+    pub(crate) fn negotiate(&mut self, wish: &PaddingNegotiate) {
         self.negotiated = wish.command == PaddingCommand::Start;
         self.bounds = self.consensus.at_least(
             Duration::from_millis(wish.ito_low_ms.into()),
@@ -175,14 +175,14 @@ impl LinkPadding {
 
     /// Whether a PADDING cell must be sent now. The owner sends it, unless other cells wait to be
     /// sent on the link.
-    pub fn poll(&mut self, now: Instant, rng: &mut impl Rng) -> bool {
+    pub(crate) fn poll(&mut self, now: Instant, rng: &mut impl Rng) -> bool {
         if !self.is_on() {
             self.due = None;
             return false;
         }
         let due = match self.due {
             Some(due) if due.since == self.last_cell => due,
-            // Cells have gone since: the silence starts anew, with a new timeout.
+            // Cells were sent since: the silence starts anew, with a new timeout.
             _ => {
                 let since = self.last_cell;
                 let at = since + self.bounds.sample(rng);
@@ -197,10 +197,9 @@ impl LinkPadding {
         true
     }
 
-    /// When [`LinkPadding::poll`] should be asked next: padding may be due then, if no cell goes
-    /// until then. `None`: the link is not padded.
-    #[must_use]
-    pub fn next_deadline(&self) -> Option<Instant> {
+    /// When padding may be due next, if no cell is sent until then. `None`: the link is not padded.
+    #[cfg(test)]
+    fn next_deadline(&self) -> Option<Instant> {
         if !self.is_on() {
             return None;
         }
@@ -315,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn the_deadline_says_when_to_ask() {
+    fn the_deadline_is_when_to_ask() {
         let now = Instant::now();
         let mut padding = client_link(&PaddingParams::default(), now);
         let mut rng = rng();

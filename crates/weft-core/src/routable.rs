@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn internal_addresses_are_told_from_public_ones() {
+    fn internal_addresses_are_distinguished_from_public_ones() {
         for internal in [
             "0.1.2.3",
             "10.0.0.1",

@@ -1,17 +1,73 @@
-//! A thread's things by slot, each tenant of a slot told from those before it.
+//! Tables of what a connection thread owns, by slot, and the keys that name slots.
+//!
+//! A slot is used again when its tenant has left. A key alone names whichever tenant the slot has now:
+//! only the thread that owns the table may hold one, and only as long as it knows that the tenant is
+//! there. What may outlive the tenant is an address ([`HalfAddr`](crate::address::HalfAddr),
+//! [`EdgeAddr`](crate::address::EdgeAddr)): a key and the generation of the slot.
+
+use std::fmt;
+
+/// A slot's number in one kind of table, so that a key of one table cannot be used in another.
+pub trait SlotKey: Copy + Eq + fmt::Debug {
+    /// The key of the slot with this number. Past 2³² - 1 it is that of the last slot, which no table
+    /// reaches: each tenant needs more than a byte.
+    fn from_index(index: usize) -> Self;
+    /// The slot's number.
+    fn index(self) -> usize;
+}
+
+/// Declares a key of one kind of table.
+macro_rules! slot_key {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[repr(transparent)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub u32);
+
+        impl SlotKey for $name {
+            #[inline]
+            fn from_index(index: usize) -> Self {
+                Self(u32::try_from(index).unwrap_or(u32::MAX))
+            }
+            #[inline]
+            fn index(self) -> usize {
+                self.0 as usize
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    };
+}
+
+slot_key! {
+    /// A link's slot in the tables of the thread that owns it.
+    LinkKey
+}
+slot_key! {
+    /// A circuit half's slot in the tables of the thread that owns it.
+    HalfKey
+}
+slot_key! {
+    /// A circuit edge's slot in the tables of the thread that owns it.
+    EdgeKey
+}
 
 /// Tenants by slot. An address of slot and generation may outlive its tenant and then finds nothing.
 #[derive(Debug)]
-pub struct Slots<T> {
+pub(crate) struct Slots<K, T> {
     /// Tenants and the generation of each slot.
     slots: Vec<(u32, Option<T>)>,
     /// Free slots, last freed first.
-    free: Vec<u32>,
+    free: Vec<K>,
     /// The generation of slots that are new: past those of slots that were given up.
     first_generation: u32,
 }
 
-impl<T> Default for Slots<T> {
+impl<K, T> Default for Slots<K, T> {
     fn default() -> Self {
         Slots {
             slots: Vec::new(),
@@ -21,22 +77,22 @@ impl<T> Default for Slots<T> {
     }
 }
 
-impl<T> Slots<T> {
+impl<K: SlotKey, T> Slots<K, T> {
     /// Moves a tenant in: slot and generation. `None` when 2³² slots are taken.
-    pub fn insert(&mut self, tenant: T) -> Option<(u32, u32)> {
+    pub(crate) fn insert(&mut self, tenant: T) -> Option<(K, u32)> {
         if let Some(slot) = self.free.pop() {
-            let (generation, place) = self.slots.get_mut(slot as usize)?;
+            let (generation, place) = self.slots.get_mut(slot.index())?;
             *place = Some(tenant);
             return Some((slot, *generation));
         }
-        let slot = u32::try_from(self.slots.len()).ok()?;
+        let number = u32::try_from(self.slots.len()).ok()?;
         self.slots.push((self.first_generation, Some(tenant)));
-        Some((slot, self.first_generation))
+        Some((K::from_index(number as usize), self.first_generation))
     }
 
     /// Moves a tenant out; its address is dead from here on.
-    pub fn remove(&mut self, slot: u32) -> Option<T> {
-        let (generation, place) = self.slots.get_mut(slot as usize)?;
+    pub(crate) fn remove(&mut self, slot: K) -> Option<T> {
+        let (generation, place) = self.slots.get_mut(slot.index())?;
         let tenant = place.take()?;
         *generation = generation.wrapping_add(1);
         self.free.push(slot);
@@ -45,53 +101,52 @@ impl<T> Slots<T> {
 
     /// The tenant of a slot.
     #[inline]
-    pub fn get_mut(&mut self, slot: u32) -> Option<&mut T> {
-        self.slots.get_mut(slot as usize)?.1.as_mut()
+    pub(crate) fn get_mut(&mut self, slot: K) -> Option<&mut T> {
+        self.slots.get_mut(slot.index())?.1.as_mut()
     }
 
     /// The tenant of a slot.
     #[inline]
-    pub fn get(&self, slot: u32) -> Option<&T> {
-        self.slots.get(slot as usize)?.1.as_ref()
+    pub(crate) fn get(&self, slot: K) -> Option<&T> {
+        self.slots.get(slot.index())?.1.as_ref()
     }
 
     /// The tenant of a slot, if it is still that one.
     #[inline]
-    pub fn at(&mut self, slot: u32, generation: u32) -> Option<&mut T> {
-        match self.slots.get_mut(slot as usize)? {
+    pub(crate) fn at(&mut self, slot: K, generation: u32) -> Option<&mut T> {
+        match self.slots.get_mut(slot.index())? {
             (now, tenant) if *now == generation => tenant.as_mut(),
             _ => None,
         }
     }
 
     /// The tenant of a slot, if it is still that one, to look at.
-    pub fn peek(&self, slot: u32, generation: u32) -> Option<&T> {
+    pub(crate) fn peek(&self, slot: K, generation: u32) -> Option<&T> {
         self.get(slot)
             .filter(|_| self.generation(slot) == Some(generation))
     }
 
     /// The generation of a slot that has a tenant.
     #[inline]
-    pub fn generation(&self, slot: u32) -> Option<u32> {
-        let (generation, tenant) = self.slots.get(slot as usize)?;
+    pub(crate) fn generation(&self, slot: K) -> Option<u32> {
+        let (generation, tenant) = self.slots.get(slot.index())?;
         tenant.as_ref().map(|_| *generation)
     }
 
     /// Tenants in slot order.
-    pub fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
-        (0u32..)
-            .zip(&self.slots)
-            .filter_map(|(slot, (_, tenant))| Some((slot, tenant.as_ref()?)))
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (K, &T)> {
+        (self.slots.iter().enumerate())
+            .filter_map(|(slot, (_, tenant))| Some((K::from_index(slot), tenant.as_ref()?)))
     }
 
     /// Memory of the slots that have no tenant.
-    pub fn vacant_memory(&self) -> usize {
+    pub(crate) fn vacant_memory(&self) -> usize {
         (self.slots.capacity() - self.len()) * size_of::<(u32, Option<T>)>()
-            + self.free.capacity() * size_of::<u32>()
+            + self.free.capacity() * size_of::<K>()
     }
 
     /// Gives back the memory of slots behind the last tenant.
-    pub fn shrink(&mut self) {
+    pub(crate) fn shrink(&mut self) {
         let last = self.slots.iter().rposition(|(_, tenant)| tenant.is_some());
         let keep = last.map_or(0, |last| last + 1);
         let given_up = self.slots.get(keep..).unwrap_or_default();
@@ -100,25 +155,19 @@ impl<T> Slots<T> {
         self.first_generation = self.first_generation.max(past.unwrap_or(0));
         self.slots.truncate(keep);
         self.slots.shrink_to_fit();
-        self.free.retain(|slot| (*slot as usize) < keep);
+        self.free.retain(|slot| slot.index() < keep);
         self.free.shrink_to_fit();
     }
 
     /// Tenants in slot order.
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut T)> {
-        (0u32..)
-            .zip(&mut self.slots)
-            .filter_map(|(slot, (_, tenant))| Some((slot, tenant.as_mut()?)))
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (K, &mut T)> {
+        (self.slots.iter_mut().enumerate())
+            .filter_map(|(slot, (_, tenant))| Some((K::from_index(slot), tenant.as_mut()?)))
     }
 
     /// How many there are.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.slots.len() - self.free.len()
-    }
-
-    /// There is none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 }
 
@@ -128,12 +177,12 @@ mod tests {
 
     #[test]
     fn slots_that_are_given_up_are_not_found_by_old_addresses() {
-        let mut slots = Slots::default();
+        let mut slots = Slots::<HalfKey, i32>::default();
         let all: Vec<_> = (0..100).map(|n| slots.insert(n).unwrap()).collect();
         for (slot, _) in &all[10..] {
             slots.remove(*slot);
         }
-        slots.remove(5);
+        slots.remove(HalfKey(5));
         slots.shrink();
         assert_eq!(slots.len(), 9);
         let vacant = slots.vacant_memory();

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use crate::bucket::TokenBucket;
 
-/// What torrc and the consensus say; the defaults are C tor's.
+/// Parameters of torrc and consensus; the defaults are C tor's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StreamDosParams {
     /// `DoSStreamCreationEnabled`.
@@ -57,7 +57,7 @@ impl Default for StreamDosParams {
 /// What to do with a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
-pub enum StreamVerdict {
+pub(crate) enum StreamVerdict {
     /// Let it be.
     Allow,
     /// It is too many, but nothing is done about it but counting.
@@ -72,19 +72,19 @@ pub enum StreamVerdict {
 impl StreamVerdict {
     /// Whether the stream is past the limit, and counts as such.
     #[must_use]
-    pub fn is_too_many(self) -> bool {
+    pub(crate) fn is_too_many(self) -> bool {
         self != Self::Allow
     }
 }
 
 /// The streams that one circuit may still open.
 #[derive(Debug, Clone)]
-pub struct StreamBucket(TokenBucket);
+pub(crate) struct StreamBucket(TokenBucket);
 
 impl StreamBucket {
     /// Full. A circuit needs none before its first stream.
     #[must_use]
-    pub fn new(params: &StreamDosParams, now: Instant) -> Self {
+    pub(crate) fn new(params: &StreamDosParams, now: Instant) -> Self {
         Self(TokenBucket::new(
             params.rate.into(),
             params.burst.into(),
@@ -93,7 +93,7 @@ impl StreamBucket {
     }
 
     /// A BEGIN or RESOLVE came on the circuit.
-    pub fn stream_asked(&mut self, params: &StreamDosParams, now: Instant) -> StreamVerdict {
+    pub(crate) fn stream_asked(&mut self, params: &StreamDosParams, now: Instant) -> StreamVerdict {
         if !params.enabled {
             return StreamVerdict::Allow;
         }

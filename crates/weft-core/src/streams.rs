@@ -1,4 +1,4 @@
-//! What a circuit half knows of the streams that end at it (seeds/000 4.2, Figure 3).
+//! The streams that end at a circuit half (Engler and Goldberg 2021, 4.2, Figure 3).
 //!
 //! A stream's own state (its windows, its buffers, its socket) is with its edge, perhaps on another
 //! thread. Here is what concerns the circuit: which stream ids lead to which edges, what the circuit
@@ -7,10 +7,11 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
+use weft_cell::Cell;
 use weft_cell::relay::RelayBody;
-use weft_cell::{Cell, RelayCmd};
+use weft_cell::relay_command::{FlowControl, StreamMessage, flow_control};
 
-use crate::address::{EdgeAddr, StreamAddr};
+use crate::address::{EdgeAddr, HopIndex, StreamAddr};
 use crate::cells::CellPool;
 use crate::credit::{Lender, Loan};
 use crate::early::{Early, Kept};
@@ -21,20 +22,20 @@ use crate::stream_dos::{StreamBucket, StreamDosParams, StreamVerdict};
 
 /// Streams that one circuit may have at once: more than any client opens, and less than there are
 /// stream ids.
-pub const MAX_STREAMS: usize = 16384;
+pub(crate) const MAX_STREAMS: usize = 16384;
 
 /// The streams of one half.
 #[derive(Debug, Default)]
-pub struct Streams {
+pub(crate) struct Streams {
     /// By stream id.
     table: BTreeMap<u16, Stream>,
     /// The stream that was looked up last: cells come in runs.
-    last: Option<(u16, u8, EdgeAddr)>,
-    /// One end for each hop that streams may lead to; a relay has one, toward the origin.
+    last: Option<(u16, HopIndex, EdgeAddr)>,
+    /// One end for each hop that streams may lead to; a relay has one, the origin.
     pub ends: Vec<HopEnd>,
     /// Streams that this side ended first.
     pub ended: Ended,
-    /// Where the search for a free stream id goes on.
+    /// Where the search for a free stream id continues.
     next_id: u16,
     /// How many streams there were.
     generation: u32,
@@ -48,7 +49,7 @@ pub struct Streams {
 
 /// What runs between this half and one other node.
 #[derive(Debug)]
-pub struct HopEnd {
+pub(crate) struct HopEnd {
     /// What may be sent.
     pub flow: CircuitFlow,
     /// DATA, and what must not overtake it, that waits for that.
@@ -60,12 +61,12 @@ pub struct HopEnd {
     /// Since when they wait.
     waits: Waits,
     /// What edges may send here.
-    pub lender: Lender,
+    pub(crate) lender: Lender,
 }
 
 impl HopEnd {
     /// An end with these rules.
-    pub fn new(flow: CircuitFlow) -> Self {
+    pub(crate) fn new(flow: CircuitFlow) -> Self {
         HopEnd {
             flow,
             pending: VecDeque::new(),
@@ -77,7 +78,7 @@ impl HopEnd {
     }
 
     /// Pending cells of streams that have ended.
-    pub fn dead(&self) -> usize {
+    pub(crate) fn dead(&self) -> usize {
         self.dead
     }
 
@@ -102,7 +103,7 @@ impl HopEnd {
     }
 
     /// Takes the first cell that waits.
-    pub fn take(&mut self) -> Option<(EdgeAddr, Box<Cell>)> {
+    pub(crate) fn take(&mut self) -> Option<(EdgeAddr, Box<Cell>)> {
         let front = self.pending.pop_front()?;
         self.taken += 1;
         shrink(&mut self.pending);
@@ -110,7 +111,7 @@ impl HopEnd {
     }
 
     /// Notes that cells were added, or taken.
-    pub fn note(&mut self, now: Instant) {
+    pub(crate) fn note(&mut self, now: Instant) {
         let end = self.taken + self.pending.len() as u64;
         self.waits.note(self.taken, end, now);
     }
@@ -118,9 +119,9 @@ impl HopEnd {
 
 /// A stream as its half sees it.
 #[derive(Debug)]
-pub struct Stream {
+pub(crate) struct Stream {
     /// The hop it leads to.
-    pub hop: u8,
+    pub hop: HopIndex,
     /// Its edge, or what came before it had one.
     pub edge: Place,
     /// It is a question and an answer (RESOLVE), without data.
@@ -144,19 +145,19 @@ impl Stream {
     }
 
     /// Its cells that wait at the half.
-    pub fn pending(&self) -> u32 {
+    pub(crate) fn pending(&self) -> u32 {
         self.pending
     }
 
     /// What its edge may send, or has sent and has not arrived.
-    pub fn lent(&self) -> u32 {
+    pub(crate) fn lent(&self) -> u32 {
         self.loan.lent()
     }
 }
 
 /// Where a stream's edge is.
 #[derive(Debug)]
-pub enum Place {
+pub(crate) enum Place {
     /// Still being decided (exit policy, DNS): what came early.
     Deciding(Early),
     /// There. It stays there until the stream is over or has ended.
@@ -168,7 +169,7 @@ pub enum Place {
 
 impl Streams {
     /// Streams of a half with one end.
-    pub fn one(flow: CircuitFlow) -> Self {
+    pub(crate) fn one(flow: CircuitFlow) -> Self {
         Streams {
             ends: vec![HopEnd::new(flow)],
             ..Streams::default()
@@ -176,7 +177,7 @@ impl Streams {
     }
 
     /// The origin asks for a stream that leads out of the network.
-    pub fn asked(&mut self, params: &StreamDosParams, now: Instant) -> StreamVerdict {
+    pub(crate) fn asked(&mut self, params: &StreamDosParams, now: Instant) -> StreamVerdict {
         if !params.enabled {
             return StreamVerdict::Allow;
         }
@@ -187,22 +188,12 @@ impl Streams {
     }
 
     /// Whether a stream id is taken.
-    pub fn has(&self, id: u16) -> bool {
+    pub(crate) fn has(&self, id: u16) -> bool {
         self.table.contains_key(&id)
     }
 
-    /// How many streams there are.
-    pub fn len(&self) -> usize {
-        self.table.len()
-    }
-
-    /// There is none.
-    pub fn is_empty(&self) -> bool {
-        self.table.is_empty()
-    }
-
     /// A new stream: which tenant of its id it is. `None`: there is one of this id, or too many.
-    pub fn add(&mut self, id: u16, hop: u8, edge: Place) -> Option<u32> {
+    pub(crate) fn add(&mut self, id: u16, hop: HopIndex, edge: Place) -> Option<u32> {
         if id == 0 || self.has(id) || self.table.len() >= MAX_STREAMS {
             return None;
         }
@@ -220,7 +211,7 @@ impl Streams {
     }
 
     /// A stream id that is free, after the last one that was given. `None`: there are too many.
-    pub fn free_id(&mut self) -> Option<u16> {
+    pub(crate) fn free_id(&mut self) -> Option<u16> {
         if self.table.len() >= MAX_STREAMS {
             return None;
         }
@@ -233,14 +224,14 @@ impl Streams {
     }
 
     /// A stream.
-    pub fn get_mut(&mut self, id: u16) -> Option<&mut Stream> {
+    pub(crate) fn get_mut(&mut self, id: u16) -> Option<&mut Stream> {
         self.table.get_mut(&id)
     }
 
     /// The edge of a stream that leads to this hop and has one. Another hop knows the circuit's
-    /// streams as well, and must not speak for this one.
+    /// streams as well, and must not send in this one's place.
     #[inline]
-    pub fn edge(&mut self, id: u16, hop: u8) -> Option<EdgeAddr> {
+    pub(crate) fn edge(&mut self, id: u16, hop: HopIndex) -> Option<EdgeAddr> {
         if let Some((last, last_hop, edge)) = self.last
             && (last, last_hop) == (id, hop)
         {
@@ -257,12 +248,12 @@ impl Streams {
     }
 
     /// All streams, by stream id.
-    pub fn iter(&self) -> impl Iterator<Item = (u16, &Stream)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u16, &Stream)> {
         self.table.iter().map(|(id, stream)| (*id, stream))
     }
 
     /// The stream of this address, unless another has its id by now, to look at.
-    pub fn peek(&self, addr: StreamAddr) -> Option<&Stream> {
+    pub(crate) fn peek(&self, addr: StreamAddr) -> Option<&Stream> {
         let stream = self.table.get(&addr.id)?;
         (stream.generation == addr.generation).then_some(stream)
     }
@@ -275,7 +266,7 @@ impl Streams {
 
     /// Gives a stream that waits for one its edge, and the caller what came before. `None`: this
     /// stream waits for none (any more).
-    pub fn place(&mut self, addr: StreamAddr, edge: EdgeAddr) -> Option<Early> {
+    pub(crate) fn place(&mut self, addr: StreamAddr, edge: EdgeAddr) -> Option<Early> {
         let stream = self.at(addr)?;
         match &mut stream.edge {
             Place::Deciding(early) => {
@@ -290,7 +281,7 @@ impl Streams {
 
     /// Ends a stream that waits for an edge, and gives the caller what came for it. `None`: this
     /// stream waits for none (any more).
-    pub fn refuse(&mut self, addr: StreamAddr) -> Option<Early> {
+    pub(crate) fn refuse(&mut self, addr: StreamAddr) -> Option<Early> {
         match &mut self.at(addr)?.edge {
             Place::Deciding(early) => {
                 let early = std::mem::take(early);
@@ -304,21 +295,21 @@ impl Streams {
 
     /// A stream of our own begins. `resolves`: as a question that needs one answer. `cells`: see
     /// [`Lender::begin`].
-    pub fn begin(&mut self, id: u16, resolves: bool, cells: u32) -> Option<()> {
+    pub(crate) fn begin(&mut self, id: u16, resolves: bool, cells: u32) -> Option<()> {
         let stream = self.table.get_mut(&id)?;
         stream.resolves = resolves;
-        let end = self.ends.get_mut(usize::from(stream.hop))?;
+        let end = self.ends.get_mut(stream.hop.index())?;
         end.lender.begin(&mut stream.loan, cells);
         Some(())
     }
 
     /// A stream's edge wants to send: the hop it leads to. `None`: there is no such stream.
-    pub fn ask(&mut self, addr: StreamAddr) -> Option<usize> {
+    pub(crate) fn ask(&mut self, addr: StreamAddr) -> Option<HopIndex> {
         let count = self.table.len();
         let stream =
             (self.table.get_mut(&addr.id)).filter(|stream| stream.generation == addr.generation)?;
-        let hop = usize::from(stream.hop);
-        let end = self.ends.get_mut(hop)?;
+        let hop = stream.hop;
+        let end = self.ends.get_mut(hop.index())?;
         // With cells that wait here it is lent more when those are sent.
         if matches!(stream.edge, Place::At(_)) && stream.pending == 0 {
             end.lender.ask((addr.id, addr.generation), &mut stream.loan);
@@ -331,38 +322,42 @@ impl Streams {
     }
 
     /// A stream's edge gives back what it does not use: the hop it leads to.
-    pub fn returned(&mut self, addr: StreamAddr, cells: u32) -> Option<usize> {
+    pub(crate) fn returned(&mut self, addr: StreamAddr, cells: u32) -> Option<HopIndex> {
         let stream =
             (self.table.get_mut(&addr.id)).filter(|stream| stream.generation == addr.generation)?;
-        let hop = usize::from(stream.hop);
-        let end = self.ends.get_mut(hop)?;
+        let hop = stream.hop;
+        let end = self.ends.get_mut(hop.index())?;
         end.lender.returned(&mut stream.loan, cells);
         Some(hop)
     }
 
-    /// An edge's message is to go onto the circuit: the hop it goes to, and that hop's end. `None`:
+    /// An edge's message is to be sent on the circuit: the hop that it is for, and that hop's end. `None`:
     /// the edge's stream has ended.
     #[inline]
-    pub fn accept(&mut self, cell: &Cell, edge: EdgeAddr) -> Option<(usize, &mut HopEnd)> {
+    pub(crate) fn accept(
+        &mut self,
+        cell: &Cell,
+        edge: EdgeAddr,
+    ) -> Option<(HopIndex, &mut HopEnd)> {
         let body = RelayBody::new(cell.body());
         let stream = self.table.get_mut(&body.stream_id())?;
         if !stream.is_for(edge) {
             return None;
         }
-        let hop = usize::from(stream.hop);
-        let end = self.ends.get_mut(hop)?;
-        match body.command() {
-            RelayCmd::DATA => {
+        let hop = stream.hop;
+        let end = self.ends.get_mut(hop.index())?;
+        match flow_control(body.command()) {
+            FlowControl::Counted => {
                 stream.pending += 1;
                 end.lender.arrived(&mut stream.loan);
             }
-            RelayCmd::END => {
+            FlowControl::InOrder => {
                 stream.pending += 1;
                 stream.edge = Place::Over(edge);
                 end.lender.ended(&mut stream.loan);
                 self.last = None;
             }
-            _ => {}
+            FlowControl::Free => {}
         }
         Some((hop, end))
     }
@@ -370,18 +365,22 @@ impl Streams {
     /// Whether an answer is to what was asked: CONNECTED to BEGIN and BEGIN_DIR, RESOLVED to RESOLVE.
     /// What is no answer may be one.
     #[inline]
-    pub fn may_answer(&self, id: u16, command: RelayCmd) -> bool {
-        let resolved = match command {
-            RelayCmd::CONNECTED => false,
-            RelayCmd::RESOLVED => true,
-            _ => return true,
+    pub(crate) fn may_answer(&self, id: u16, message: StreamMessage) -> bool {
+        let resolved = match message {
+            StreamMessage::Connected => false,
+            StreamMessage::Resolved => true,
+            StreamMessage::Data
+            | StreamMessage::End
+            | StreamMessage::Sendme
+            | StreamMessage::Xoff
+            | StreamMessage::Xon => return true,
         };
         (self.table.get(&id)).is_none_or(|stream| stream.resolves == resolved)
     }
 
-    /// The edge of a stream is about to send END, and is gone. `connected`: the far end has not
+    /// The edge of a stream is about to send END. `connected`: the far end has not
     /// answered yet; `left`: what it may still send.
-    pub fn edge_ends(&mut self, addr: StreamAddr, connected: bool, left: Left) {
+    pub(crate) fn edge_ends(&mut self, addr: StreamAddr, connected: bool, left: Left) {
         let Some(stream) = self.at(addr) else {
             return;
         };
@@ -408,9 +407,9 @@ impl Streams {
     }
 
     /// This side ends a stream at once that has no edge: END, or RESOLVED, is sent now.
-    pub fn ended_at_once(&mut self, id: u16, left: Left, now: Instant) {
+    pub(crate) fn ended_at_once(&mut self, id: u16, left: Left, now: Instant) {
         let late = Late {
-            hop: 0,
+            hop: HopIndex::ORIGIN,
             connected: false,
             left,
         };
@@ -419,14 +418,20 @@ impl Streams {
     }
 
     /// Keeps a cell of a stream that has no edge yet.
-    pub fn keep_early(&mut self, id: u16, cell: Box<Cell>, cc: &CcParams, now: Instant) -> Kept {
+    pub(crate) fn keep_early(
+        &mut self,
+        id: u16,
+        cell: Box<Cell>,
+        cc: &CcParams,
+        now: Instant,
+    ) -> Kept {
         let Some(stream) = self.table.get_mut(&id) else {
             return Kept::TooMany(cell);
         };
         let Place::Deciding(early) = &mut stream.edge else {
             return Kept::TooMany(cell);
         };
-        let end = self.ends.get(usize::from(stream.hop));
+        let end = self.ends.get(stream.hop.index());
         let cc = end.filter(|end| end.flow.is_vegas()).map(|_| cc);
         let before = early.memory();
         let kept = early.push(cell, cc, now);
@@ -444,10 +449,10 @@ impl Streams {
     }
 
     /// Ends a stream: what its edge has sent and still waits is never sent.
-    pub fn remove(&mut self, id: u16, pool: &mut CellPool) -> Option<Stream> {
+    pub(crate) fn remove(&mut self, id: u16, pool: &mut CellPool) -> Option<Stream> {
         self.last = None;
         let mut stream = self.table.remove(&id)?;
-        if let Some(end) = self.ends.get_mut(usize::from(stream.hop)) {
+        if let Some(end) = self.ends.get_mut(stream.hop.index()) {
             end.lender.ended(&mut stream.loan);
             end.abandon(stream.pending as usize, &self.table, pool);
         }
@@ -455,7 +460,7 @@ impl Streams {
     }
 
     /// The ends and the table, to be used together.
-    pub fn split(&mut self) -> (&mut [HopEnd], Table<'_>) {
+    pub(crate) fn split(&mut self) -> (&mut [HopEnd], Table<'_>) {
         (
             &mut self.ends,
             Table {
@@ -467,7 +472,7 @@ impl Streams {
     }
 
     /// All streams, by stream id.
-    pub fn drain(&mut self) -> impl Iterator<Item = (u16, Stream)> {
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = (u16, Stream)> {
         self.last = None;
         self.early = 0;
         self.early_since = None;
@@ -475,7 +480,7 @@ impl Streams {
     }
 
     /// What the streams hold here, beside their own structure.
-    pub fn held(&self, now: Instant) -> Held {
+    pub(crate) fn held(&self, now: Instant) -> Held {
         let mut held = Held {
             bytes: self.table.len() * map_entry::<u16, Stream>()
                 + self.ended.memory()
@@ -503,18 +508,18 @@ impl Streams {
 
 /// A half's streams without its ends ([`Streams::split`]).
 #[derive(Debug)]
-pub struct Table<'a> {
+pub(crate) struct Table<'a> {
     /// See [`Streams`].
     table: &'a mut BTreeMap<u16, Stream>,
     /// See [`Streams`].
-    last: &'a mut Option<(u16, u8, EdgeAddr)>,
+    last: &'a mut Option<(u16, HopIndex, EdgeAddr)>,
     /// See [`Streams`].
     ended: &'a mut Ended,
 }
 
 impl Table<'_> {
     /// END of a stream was sent, which ends it. `rtt`: the circuit's longest round trip.
-    pub fn end_sent(&mut self, id: u16, rtt: Option<Duration>, now: Instant) {
+    pub(crate) fn end_sent(&mut self, id: u16, rtt: Option<Duration>, now: Instant) {
         *self.last = None;
         self.table.remove(&id);
         self.ended.end_sent(id, rtt, now);
@@ -523,7 +528,12 @@ impl Table<'_> {
     /// A pending cell is about to be sent: what its edge is lent again, with the stream's generation.
     /// `None`: the stream has ended, and the cell is dropped.
     #[inline]
-    pub fn leaving(&mut self, id: u16, edge: EdgeAddr, end: &mut HopEnd) -> Option<(u32, u32)> {
+    pub(crate) fn leaving(
+        &mut self,
+        id: u16,
+        edge: EdgeAddr,
+        end: &mut HopEnd,
+    ) -> Option<(u32, u32)> {
         let stream = self.table.get_mut(&id).filter(|stream| stream.is_for(edge));
         let Some(stream) = stream else {
             end.dead = end.dead.saturating_sub(1);
@@ -543,7 +553,7 @@ impl Table<'_> {
 
     /// The next edge that waits for credit, if there is some: the edge, its stream's id and
     /// generation, and the credit.
-    pub fn next_loan(&mut self, end: &mut HopEnd) -> Option<(EdgeAddr, u16, u32, u32)> {
+    pub(crate) fn next_loan(&mut self, end: &mut HopEnd) -> Option<(EdgeAddr, u16, u32, u32)> {
         loop {
             let (id, generation) = end.lender.next(end.pending.len())?;
             if let Some(stream) = self.table.get_mut(&id)

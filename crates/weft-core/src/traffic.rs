@@ -10,7 +10,7 @@ use std::time::Duration;
 use weft_cell::BODY_LEN;
 use weft_cell::relay::MAX_DATA;
 
-use crate::origin::OriginId;
+use crate::address::OriginId;
 
 /// Bytes of one circuit since the last report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,20 +32,20 @@ pub struct CircuitTraffic {
 impl CircuitTraffic {
     /// A relay cell arrived.
     #[inline]
-    pub fn note_read(&mut self) {
+    pub(crate) fn note_read(&mut self) {
         self.read += BODY_LEN as u64;
     }
 
     /// It was a message with so much data that its sender may send.
     #[inline]
-    pub fn note_valid(&mut self, data: usize) {
+    pub(crate) fn note_valid(&mut self, data: usize) {
         self.delivered_read += data as u64;
         self.overhead_read += MAX_DATA.saturating_sub(data) as u64;
     }
 
     /// A relay cell was sent, with so much data.
     #[inline]
-    pub fn note_written(&mut self, data: usize) {
+    pub(crate) fn note_written(&mut self, data: usize) {
         self.written += BODY_LEN as u64;
         self.delivered_written += data as u64;
         self.overhead_written += MAX_DATA.saturating_sub(data) as u64;

@@ -4,7 +4,7 @@
 /// [`add`](Worklist::add) and is notified of when it moves: to leave is one step, however many others
 /// are listed. A peer can end thousands of members at once, and a search for each would be quadratic.
 #[derive(Debug)]
-pub struct Worklist<K> {
+pub(crate) struct Worklist<K> {
     /// The members.
     keys: Vec<K>,
 }
@@ -17,14 +17,14 @@ impl<K> Default for Worklist<K> {
 
 impl<K: Copy> Worklist<K> {
     /// Lists a key that is not listed yet, and returns its place.
-    pub fn add(&mut self, key: K) -> usize {
+    pub(crate) fn add(&mut self, key: K) -> usize {
         self.keys.push(key);
         self.keys.len() - 1
     }
 
     /// Takes out the member at a place. Returns the member that has this place from now on.
     #[must_use]
-    pub fn remove(&mut self, place: usize) -> Option<K> {
+    pub(crate) fn remove(&mut self, place: usize) -> Option<K> {
         if place < self.keys.len() {
             self.keys.swap_remove(place);
         }
@@ -33,7 +33,7 @@ impl<K: Copy> Worklist<K> {
 
     /// Keeps the members for which `keep` returns true. It is called for each member with the place
     /// that the member has if it stays.
-    pub fn retain(&mut self, mut keep: impl FnMut(K, usize) -> bool) {
+    pub(crate) fn retain(&mut self, mut keep: impl FnMut(K, usize) -> bool) {
         let mut place = 0;
         self.keys.retain(|key| {
             let stays = keep(*key, place);
@@ -43,7 +43,7 @@ impl<K: Copy> Worklist<K> {
     }
 
     /// The members.
-    pub fn as_slice(&self) -> &[K] {
+    pub(crate) fn as_slice(&self) -> &[K] {
         &self.keys
     }
 }

@@ -1,8 +1,6 @@
 //! Circuits across connection threads: extended, carrying data and destroyed across every pair of
 //! threads, in every order that a seed can make of the messages between them.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
-
 mod world;
 
 use std::time::Duration;
@@ -12,27 +10,7 @@ use weft_cell::link_msg::Destroy;
 use weft_cell::reason::DestroyReason;
 use weft_cell::{Cell, ChanCmd, RelayCmd};
 use weft_core::controller::{FamilyCounts, Handled, HandshakeCounts};
-use weft_core::handshake::PeerIdentity;
-use weft_core::manager::RelayParams;
-use weft_crypto::Tor1Keys;
-use world::{Circuit, OWN_ED, OWN_RSA, World, relay_identity};
-
-const CLIENT: PeerIdentity = PeerIdentity::Unauthenticated;
-
-/// A circuit from a client on one thread to a relay on another.
-fn spliced(threads: u16, from: usize, to: usize, seed: u64) -> (World, Circuit) {
-    let mut world = World::new(threads, seed);
-    let client = world.link_on(from, CLIENT);
-    let next = world.link_on(to, relay_identity(9));
-    world.settle();
-    let mut circuit = Circuit::create(&mut world, client, 0x8000_0001);
-    circuit.extend(&mut world, 9, next);
-    (world, circuit)
-}
-
-fn destroy_reason(cell: &Cell) -> DestroyReason {
-    Destroy::decode(cell.body()).reason
-}
+use world::{CLIENT, Circuit, World, destroy_reason, relay_identity, spliced};
 
 #[test]
 fn data_crosses_every_pair_of_threads_in_order_and_both_ways() {
@@ -100,7 +78,7 @@ fn a_circuit_ends_on_both_sides_however_it_ends() {
                     assert_eq!(world.halves(), 0);
                 }
 
-                // Both sides at once: nobody is told twice, nothing is left.
+                // Both sides at once: no side is notified twice, nothing remains.
                 let (mut world, circuit) = spliced(3, from, to, seed);
                 world.receive(
                     circuit.client.0,
@@ -115,149 +93,6 @@ fn a_circuit_ends_on_both_sides_however_it_ends() {
             }
         }
     }
-}
-
-#[test]
-fn truncate_cuts_the_rest_off_and_the_circuit_can_be_extended_again() {
-    for (from, to, other) in [(0, 0, 0), (0, 1, 2), (1, 2, 1), (2, 0, 1)] {
-        for seed in 0..8 {
-            let (mut world, mut circuit) = spliced(3, from, to, seed);
-            let elsewhere = world.link_on(other, relay_identity(5));
-            let (next, next_id) = circuit.next.unwrap();
-            circuit.send(&mut world, 0, RelayCmd::TRUNCATE, &[3]);
-            world.settle();
-            let (hop, command, data) = circuit.backward(&mut world);
-            assert_eq!((hop, command, data), (0, RelayCmd::TRUNCATED, vec![3]));
-            let cell = world.expect(next, ChanCmd::DESTROY);
-            assert_eq!(cell.circ_id(), next_id);
-            assert_eq!(destroy_reason(&cell), DestroyReason::REQUESTED);
-            assert_eq!(world.halves(), 1);
-
-            // The client forgets the lost hop and goes another way.
-            let mut again = Circuit {
-                next: None,
-                next_crypt: None,
-                ..circuit
-            };
-            // Hop 1 of the client's keys is the lost one; the new hop is hop 2 of the list, so
-            // only the relay's own hop is spoken to here.
-            let keys_before = again.crypt.len();
-            again.extend(&mut world, 5, elsewhere);
-            assert_eq!(again.crypt.len(), keys_before + 1);
-            assert_eq!(world.halves(), 2);
-        }
-    }
-}
-
-#[test]
-fn an_extension_opens_a_connection_when_there_is_none_and_others_wait_for_it() {
-    for seed in 0..10 {
-        let mut world = World::new(3, seed);
-        let client = world.link_on(0, CLIENT);
-        let mut circuits: Vec<Circuit> = (1..=3)
-            .map(|n| Circuit::create(&mut world, client, 0x8000_0000 + n))
-            .collect();
-        for circuit in &mut circuits {
-            let message = Circuit::extend_message(9, &[1; 84]);
-            circuit.send(&mut world, 0, RelayCmd::EXTEND2, &message);
-        }
-        world.settle();
-        let [connect] = world.connects[..] else {
-            panic!("one connection serves all: {:?}", world.connects);
-        };
-        assert_eq!(connect.addr, "127.0.0.9:9001".parse().unwrap());
-        let thread = usize::from(connect.thread.0);
-        world.open(connect.connection, thread, true, relay_identity(9));
-        world.settle();
-        for _ in 0..3 {
-            let create = world.expect(connect.connection, ChanCmd::CREATE2);
-            assert!(create.circ_id() & 0x8000_0000 != 0, "we opened the link");
-        }
-    }
-}
-
-#[test]
-fn a_connection_that_fails_ends_the_circuits_that_wait_for_it() {
-    for seed in 0..10 {
-        let mut world = World::new(2, seed);
-        let client = world.link_on(0, CLIENT);
-        let mut circuit = Circuit::create(&mut world, client, 0x8000_0001);
-        let message = Circuit::extend_message(9, &[1; 84]);
-        circuit.send(&mut world, 0, RelayCmd::EXTEND2, &message);
-        world.settle();
-        let connect = world.connects[0];
-        let thread = usize::from(connect.thread.0);
-        world.managers[thread].connection_failed(connect.connection, DestroyReason::CONNECTFAILED);
-        world.settle();
-        let cell = world.expect(client, ChanCmd::DESTROY);
-        assert_eq!(destroy_reason(&cell), DestroyReason::CONNECTFAILED);
-        assert_eq!(world.halves(), 0);
-        assert_eq!(world.controller.connections(), 1);
-    }
-}
-
-#[test]
-fn a_client_that_goes_while_its_extension_is_under_way_leaves_nothing() {
-    for seed in 0..30 {
-        let mut world = World::new(3, seed);
-        let client = world.link_on(0, CLIENT);
-        let next = world.link_on(1, relay_identity(9));
-        world.settle();
-        let mut circuit = Circuit::create(&mut world, client, 0x8000_0001);
-        let message = Circuit::extend_message(9, &[1; 84]);
-        circuit.send(&mut world, 0, RelayCmd::EXTEND2, &message);
-        let reason = DestroyReason::NONE;
-        world.receive(client, &Destroy { reason }.encode(0x8000_0001));
-        world.settle();
-        assert_eq!(world.halves(), 0, "seed {seed}");
-        // If the next hop was asked at all, it was also told that it is over.
-        if let Some(create) = world.take(next) {
-            assert_eq!(create.command(), ChanCmd::CREATE2);
-            assert_eq!(
-                world.expect(next, ChanCmd::DESTROY).circ_id(),
-                create.circ_id()
-            );
-        }
-    }
-}
-
-#[test]
-fn a_wait_that_is_too_long_ends_the_circuit() {
-    // For the onionskin.
-    let mut world = World::new(2, 1);
-    world.answer_onionskins = false;
-    let client = world.link_on(0, CLIENT);
-    let create = CreateRequest::Create2 {
-        handshake_type: 2,
-        data: vec![0; 84],
-    };
-    world.receive(client, &create.encode(0x8000_0001).unwrap());
-    world.settle();
-    world.pass(Duration::from_secs(59));
-    assert_eq!(world.halves(), 1);
-    world.pass(Duration::from_secs(2));
-    assert_eq!(
-        destroy_reason(&world.expect(client, ChanCmd::DESTROY)),
-        DestroyReason::TIMEOUT
-    );
-    assert_eq!(world.halves(), 0);
-
-    // For the next hop's CREATED2.
-    let mut world = World::new(2, 1);
-    let client = world.link_on(0, CLIENT);
-    let next = world.link_on(1, relay_identity(9));
-    world.settle();
-    let mut circuit = Circuit::create(&mut world, client, 0x8000_0001);
-    let message = Circuit::extend_message(9, &[1; 84]);
-    circuit.send(&mut world, 0, RelayCmd::EXTEND2, &message);
-    world.settle();
-    world.expect(next, ChanCmd::CREATE2);
-    world.pass(Duration::from_secs(61));
-    assert_eq!(
-        destroy_reason(&world.expect(client, ChanCmd::DESTROY)),
-        DestroyReason::TIMEOUT
-    );
-    assert_eq!(world.halves(), 0);
 }
 
 #[test]
@@ -298,73 +133,6 @@ fn relay_early_is_passed_on_counted_and_never_goes_toward_the_origin() {
             DestroyReason::PROTOCOL
         );
     }
-}
-
-#[test]
-fn extensions_to_ourselves_the_previous_hop_nobody_or_a_private_place_end_the_circuit() {
-    let refused = |params: RelayParams, previous: PeerIdentity, message: Vec<u8>| {
-        let mut world = World::with_params(2, 5, params);
-        let client = world.link_on(0, previous);
-        let mut circuit = Circuit::create(&mut world, client, 0x8000_0001);
-        circuit.send(&mut world, 0, RelayCmd::EXTEND2, &message);
-        world.settle();
-        assert_eq!(
-            destroy_reason(&world.expect(client, ChanCmd::DESTROY)),
-            DestroyReason::PROTOCOL
-        );
-        assert!(world.connects.is_empty());
-        assert_eq!(world.halves(), 0);
-    };
-    let mut open = RelayParams::new(OWN_RSA, OWN_ED);
-    open.extend_to_private = true;
-    refused(
-        open.clone(),
-        CLIENT,
-        Circuit::extend_message(OWN_RSA[0], &[1; 84]),
-    );
-    refused(
-        open.clone(),
-        relay_identity(9),
-        Circuit::extend_message(9, &[1; 84]),
-    );
-    // An identity of zeros, which only a hostile client writes.
-    let mut nobody = Circuit::extend_message(7, &[1; 84]);
-    for byte in nobody.iter_mut().skip(9).filter(|byte| **byte == 7) {
-        *byte = 0;
-    }
-    refused(open.clone(), CLIENT, nobody);
-    refused(open, CLIENT, b"no such message".to_vec());
-    let closed = RelayParams::new(OWN_RSA, OWN_ED);
-    refused(closed, CLIENT, Circuit::extend_message(9, &[1; 84]));
-}
-
-#[test]
-fn extend_outside_relay_early_or_twice_ends_the_circuit() {
-    let (mut world, mut circuit) = spliced(2, 0, 1, 8);
-    let message = Circuit::extend_message(7, &[1; 84]);
-    circuit.send(&mut world, 0, RelayCmd::EXTEND2, &message);
-    world.settle();
-    assert_eq!(
-        destroy_reason(&world.expect(circuit.client.0, ChanCmd::DESTROY)),
-        DestroyReason::PROTOCOL
-    );
-    assert_eq!(world.halves(), 0);
-
-    let mut world = World::new(1, 8);
-    let client = world.link_on(0, CLIENT);
-    let mut circuit = Circuit::create(&mut world, client, 0x8000_0001);
-    let cell = circuit.forward(
-        &mut world,
-        0,
-        ChanCmd::RELAY,
-        RelayCmd::EXTEND2,
-        0,
-        &message,
-    );
-    world.receive(client, &cell);
-    world.settle();
-    world.expect(client, ChanCmd::DESTROY);
-    assert_eq!(world.halves(), 0);
 }
 
 #[test]
@@ -440,7 +208,7 @@ fn a_queue_that_nobody_reads_dies_at_its_bound_and_hurts_no_other() {
     let mut quiet = Circuit::create(&mut world, quiet_client, 0x8000_0001);
     quiet.extend(&mut world, 5, elsewhere);
     world.room = 0;
-    let bound = world.managers[0].params().max_queue_away;
+    let bound = world.managers[0].params().max_queue_forward;
     for _ in 0..=bound {
         assert_eq!(world.halves(), 4);
         circuit.send(&mut world, 1, RelayCmd::DATA, &[0; 10]);
@@ -462,7 +230,7 @@ fn a_queue_that_nobody_reads_dies_at_its_bound_and_hurts_no_other() {
     assert_eq!(quiet.at_next(&mut world).2, b"unharmed");
     let totals = world.totals();
     assert_eq!(
-        (totals.queues_overflowed, totals.queues_overflowed_away),
+        (totals.queues_overflowed, totals.queues_overflowed_forward),
         (1, 1)
     );
 }
@@ -550,103 +318,6 @@ fn the_oldest_queues_die_first_when_memory_is_short() {
 }
 
 #[test]
-fn two_circuits_meet_at_a_rendezvous_and_both_halves_hold_keys() {
-    for (waiting, bringing) in [(0, 0), (0, 1), (1, 0), (2, 1)] {
-        for seed in 0..8 {
-            let mut world = World::new(3, seed);
-            let client = world.link_on(waiting, CLIENT);
-            let service = world.link_on(bringing, CLIENT);
-            let mut client = Circuit::create(&mut world, client, 0x8000_0001);
-            let mut service = Circuit::create(&mut world, service, 0x8000_0001);
-            client.send(&mut world, 0, RelayCmd::ESTABLISH_RENDEZVOUS, &[5; 20]);
-            world.settle();
-            let (_, command, _) = client.backward(&mut world);
-            assert_eq!(command, RelayCmd::RENDEZVOUS_ESTABLISHED);
-            let mut message = vec![5; 20];
-            message.extend_from_slice(b"handshake");
-            service.send(&mut world, 0, RelayCmd::RENDEZVOUS1, &message);
-            world.settle();
-            let (_, command, data) = client.backward(&mut world);
-            assert_eq!(
-                (command, &data[..]),
-                (RelayCmd::RENDEZVOUS2, &b"handshake"[..])
-            );
-            let counted = world.totals().rendezvous;
-            assert_eq!((counted.established, counted.joined), (1, 1));
-
-            // What one end sends past the relay arrives at the other: the service's forward keys
-            // are the client's backward keys.
-            let ends = Tor1Keys::from_key_material(&std::array::from_fn(|n| n as u8));
-            let (mut df, mut kf) = (ends.df, ends.kf);
-            let mut mirrored = Tor1Keys::from_key_material(&[0; 92]);
-            mirrored.db.swap_with_slice(&mut df);
-            mirrored.kb.swap_with_slice(&mut kf);
-            service.crypt.add_hop(&ends.into());
-            client.crypt.add_hop(&mirrored.into());
-            for n in 0..20u8 {
-                service.send(&mut world, 1, RelayCmd::DATA, &[n; 400]);
-            }
-            world.settle();
-            for n in 0..20u8 {
-                let (hop, command, data) = client.backward(&mut world);
-                assert_eq!((hop, command, data), (1, RelayCmd::DATA, vec![n; 400]));
-            }
-
-            // The end of one is the end of the other.
-            world.close(service.client.0);
-            world.settle();
-            world.expect(client.client.0, ChanCmd::DESTROY);
-            assert_eq!(world.halves(), 0);
-        }
-    }
-}
-
-#[test]
-fn a_rendezvous_with_an_unknown_or_taken_cookie_ends_its_circuit() {
-    let mut world = World::new(2, 3);
-    let link = world.link_on(0, CLIENT);
-    let mut first = Circuit::create(&mut world, link, 0x8000_0001);
-    let mut second = Circuit::create(&mut world, link, 0x8000_0002);
-    let mut third = Circuit::create(&mut world, link, 0x8000_0003);
-    first.send(&mut world, 0, RelayCmd::ESTABLISH_RENDEZVOUS, &[5; 20]);
-    world.settle();
-    first.backward(&mut world);
-    second.send(&mut world, 0, RelayCmd::ESTABLISH_RENDEZVOUS, &[5; 20]);
-    world.settle();
-    assert_eq!(world.expect(link, ChanCmd::DESTROY).circ_id(), 0x8000_0002);
-    third.send(&mut world, 0, RelayCmd::RENDEZVOUS1, &[6; 40]);
-    world.settle();
-    assert_eq!(world.expect(link, ChanCmd::DESTROY).circ_id(), 0x8000_0003);
-    let counts = world.controller.counts();
-    assert_eq!((counts.cookies_taken, counts.cookies_unknown), (1, 1));
-    // Nor can a circuit that waits do anything else, and a cookie has 20 bytes.
-    let mut short = Circuit::create(&mut world, link, 0x8000_0005);
-    short.send(&mut world, 0, RelayCmd::ESTABLISH_RENDEZVOUS, &[5; 19]);
-    world.settle();
-    assert_eq!(world.expect(link, ChanCmd::DESTROY).circ_id(), 0x8000_0005);
-    let mut short = Circuit::create(&mut world, link, 0x8000_0006);
-    short.send(&mut world, 0, RelayCmd::RENDEZVOUS1, &[5; 19]);
-    world.settle();
-    assert_eq!(world.expect(link, ChanCmd::DESTROY).circ_id(), 0x8000_0006);
-    let counted = world.totals().rendezvous;
-    assert_eq!(
-        (counted.establish_malformed, counted.join_malformed),
-        (1, 1)
-    );
-    // A cookie is forgotten with the circuit that waited.
-    let reason = DestroyReason::NONE;
-    world.receive(link, &Destroy { reason }.encode(0x8000_0001));
-    world.settle();
-    let mut fourth = Circuit::create(&mut world, link, 0x8000_0004);
-    fourth.send(&mut world, 0, RelayCmd::ESTABLISH_RENDEZVOUS, &[5; 20]);
-    world.settle();
-    assert_eq!(
-        fourth.backward(&mut world).1,
-        RelayCmd::RENDEZVOUS_ESTABLISHED
-    );
-}
-
-#[test]
 fn a_draining_relay_refuses_new_circuits_and_keeps_the_old() {
     let (mut world, mut circuit) = spliced(2, 0, 1, 4);
     world.controller.drain();
@@ -731,40 +402,6 @@ fn a_bulk_circuit_does_not_starve_an_interactive_one_on_the_same_link() {
 }
 
 #[test]
-fn an_extension_has_its_own_time_however_old_the_circuit_is() {
-    let mut world = World::new(2, 1);
-    let client = world.link_on(0, CLIENT);
-    let next = world.link_on(1, relay_identity(9));
-    world.settle();
-    let mut circuit = Circuit::create(&mut world, client, 0x8000_0001);
-    world.pass(Duration::from_secs(59));
-    let message = Circuit::extend_message(5, &[1; 84]);
-    circuit.send(&mut world, 0, RelayCmd::EXTEND2, &message);
-    world.settle();
-    world.pass(Duration::from_secs(5));
-    assert_eq!(
-        world.halves(),
-        1,
-        "the CREATE's time is over, the EXTEND2's is not"
-    );
-    // Cut short and begun again: the first EXTEND2's time is not the second's.
-    world.pass(Duration::from_secs(50));
-    circuit.send(&mut world, 0, RelayCmd::TRUNCATE, &[0]);
-    circuit.send(
-        &mut world,
-        0,
-        RelayCmd::EXTEND2,
-        &Circuit::extend_message(9, &[1; 84]),
-    );
-    world.settle();
-    world.expect(next, ChanCmd::CREATE2);
-    world.pass(Duration::from_secs(20));
-    assert_eq!(world.halves(), 2);
-    world.pass(Duration::from_secs(60));
-    assert_eq!(world.halves(), 0);
-}
-
-#[test]
 fn the_end_of_one_link_does_not_cut_off_the_peers_of_its_circuits() {
     let mut world = World::new(1, 4);
     let client = world.link_on(0, CLIENT);
@@ -784,41 +421,4 @@ fn the_end_of_one_link_does_not_cut_off_the_peers_of_its_circuits() {
     world.settle();
     let destroys = world.written[&next].len();
     assert_eq!(destroys, usize::try_from(count).unwrap());
-}
-
-#[test]
-fn a_circuit_that_ends_before_its_create2_is_sent_is_not_destroyed_there() {
-    let mut world = World::new(2, 4);
-    let client = world.link_on(0, CLIENT);
-    let next = world.link_on(1, relay_identity(9));
-    world.settle();
-    let mut circuit = Circuit::create(&mut world, client, 0x8000_0001);
-    world.room = 0;
-    let message = Circuit::extend_message(9, &[1; 84]);
-    circuit.send(&mut world, 0, RelayCmd::EXTEND2, &message);
-    world.settle();
-    assert_eq!(world.halves(), 2);
-    world.close(client);
-    world.settle();
-    world.room = u32::MAX;
-    world.settle();
-    assert!(world.take(next).is_none());
-    assert_eq!(world.halves(), 0);
-}
-
-#[test]
-fn an_extension_that_finds_its_link_gone_gets_another() {
-    let mut world = World::new(2, 4);
-    let client = world.link_on(0, CLIENT);
-    let next = world.link_on(1, relay_identity(9));
-    world.settle();
-    let mut circuit = Circuit::create(&mut world, client, 0x8000_0001);
-    let message = Circuit::extend_message(9, &[1; 84]);
-    circuit.send(&mut world, 0, RelayCmd::EXTEND2, &message);
-    // The controller chooses the link; the link goes before it is told.
-    world.carry_to_controller();
-    world.close(next);
-    world.settle();
-    assert_eq!(world.connects.len(), 1, "a new connection is opened");
-    assert_eq!(world.halves(), 1);
 }

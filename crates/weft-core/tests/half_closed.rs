@@ -1,7 +1,5 @@
 //! Streams that one side has ended and the other does not know of yet; readers that stand still.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-
 mod pair;
 mod world;
 
@@ -11,11 +9,11 @@ use pair::{CIRCUIT, Pair, TwoHops, payload};
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 use weft_cell::RelayCmd;
 use weft_cell::reason::{DestroyReason, EndReason};
-use weft_core::address::{ConnectionId, ThreadId};
+use weft_core::address::{ConnectionId, HopIndex, ThreadId};
 use weft_core::edge::MAX_WAITING;
 use weft_core::flow::Terms;
-use weft_core::manager::RelayParams;
 use weft_core::origin::{EndedBy, HopFlow, OriginCommand, OriginEvent, StreamOpening};
+use weft_core::params::RelayParams;
 use weft_core::traffic::CircuitTraffic;
 use world::{OWN_ED, OWN_RSA, World};
 
@@ -35,14 +33,14 @@ fn close(two: &mut TwoHops) {
 /// A stream that the origin ended after 10 cells, and whose exit has sent 490 since.
 fn used_up(seed: u64) -> TwoHops {
     let mut two = TwoHops::new(seed);
-    two.says(1, RelayCmd::CONNECTED, &[]);
+    two.sends(1, RelayCmd::CONNECTED, &[]);
     for _ in 0..10 {
-        two.says(1, RelayCmd::DATA, b"read");
+        two.sends(1, RelayCmd::DATA, b"read");
     }
     two.read();
     close(&mut two);
     for _ in 0..490 {
-        two.says(1, RelayCmd::DATA, b"late");
+        two.sends(1, RelayCmd::DATA, b"late");
     }
     assert_eq!(counts(&two.origin), (490, 0));
     two
@@ -51,7 +49,7 @@ fn used_up(seed: u64) -> TwoHops {
 #[test]
 fn an_exit_that_does_not_know_yet_may_send_what_the_windows_allow() {
     let mut two = used_up(41);
-    two.says(1, RelayCmd::END, &[6]);
+    two.sends(1, RelayCmd::END, &[6]);
     assert_eq!(counts(&two.origin), (491, 0));
     assert_eq!(two.origin.halves(), 1, "the circuit stays");
     two.origin.audit();
@@ -73,7 +71,7 @@ fn past_that_somebody_marks_the_circuit_which_ends() {
         let mut two = used_up(44);
         for (number, command) in commands.iter().enumerate() {
             assert_eq!(two.origin.halves(), 1, "{number} of {commands:?}");
-            two.says(hop, *command, &[6, 0, 0, 0, 0]);
+            two.sends(hop, *command, &[6, 0, 0, 0, 0]);
         }
         assert_eq!(two.origin.halves(), 0, "{commands:?} from hop {hop}");
         assert_eq!(counts(&two.origin).1, 1);
@@ -89,7 +87,7 @@ fn past_that_somebody_marks_the_circuit_which_ends() {
 fn what_an_origin_did_not_ask_for_ends_the_circuit() {
     let never = |two: &mut TwoHops| two.stream += 1;
     let no_stream = |two: &mut TwoHops| two.stream = 0;
-    let connected = |two: &mut TwoHops| two.says(1, RelayCmd::CONNECTED, &[]);
+    let connected = |two: &mut TwoHops| two.sends(1, RelayCmd::CONNECTED, &[]);
     let nothing = |_: &mut TwoHops| {};
     type Before<'a> = &'a dyn Fn(&mut TwoHops);
     let cases: [(&str, Before<'_>, RelayCmd); 14] = [
@@ -111,14 +109,14 @@ fn what_an_origin_did_not_ask_for_ends_the_circuit() {
     for (why, before, command) in cases {
         let mut two = TwoHops::new(45);
         before(&mut two);
-        two.says(1, command, &[0; 5]);
+        two.sends(1, command, &[0; 5]);
         assert_eq!(two.origin.halves(), 0, "{command}: {why}");
     }
     // DROP may come from any hop at any time (tor-spec 7.2).
     let mut two = TwoHops::new(46);
     two.stream = 0;
-    two.says(0, RelayCmd::DROP, &[]);
-    two.says(1, RelayCmd::DROP, &[1; 100]);
+    two.sends(0, RelayCmd::DROP, &[]);
+    two.sends(1, RelayCmd::DROP, &[1; 100]);
     assert_eq!(two.origin.halves(), 1);
 }
 
@@ -132,13 +130,13 @@ fn connected_does_not_answer_a_resolve_nor_data() {
         two.command(OriginCommand::Attach {
             stream: id,
             circuit: CIRCUIT,
-            hop: 1,
+            hop: HopIndex(1),
             opening: StreamOpening::Resolve {
                 name: "example.com".to_owned(),
             },
         });
         two.stream += 1;
-        two.says(1, command, &[0; 5]);
+        two.sends(1, command, &[0; 5]);
         assert_eq!(two.origin.halves(), 0, "{command}");
     }
 }
@@ -178,17 +176,17 @@ fn what_a_circuit_carries_is_reported_as_c_tor_counts_it() {
         ..CircuitTraffic::default()
     };
     assert_eq!(begun, begin);
-    // Nothing, and nothing is said.
+    // Nothing, and nothing is sent.
     two.origin.pass(Duration::from_secs(3));
     assert_eq!(reported(&mut two).1, 0);
-    two.says(1, RelayCmd::CONNECTED, &[]);
+    two.sends(1, RelayCmd::CONNECTED, &[]);
     for _ in 0..100 {
-        two.says(1, RelayCmd::DATA, b"12345");
+        two.sends(1, RelayCmd::DATA, b"12345");
     }
     two.read();
     // Allowed after our END: valid, too.
     close(&mut two);
-    two.says(1, RelayCmd::DATA, b"late");
+    two.sends(1, RelayCmd::DATA, b"late");
     two.origin.pass(Duration::from_secs(2));
     let (sum, reports) = reported(&mut two);
     assert_eq!(reports, 1);
@@ -212,7 +210,7 @@ fn dropped_cells_show_at_once_and_those_of_a_closed_circuit_too() {
     two.origin.pass(Duration::from_millis(1250));
     reported(&mut two);
     let stream = std::mem::replace(&mut two.stream, 0);
-    two.says(1, RelayCmd::DROP, &[]);
+    two.sends(1, RelayCmd::DROP, &[]);
     two.origin.pass(Duration::from_millis(250));
     let (sum, reports) = reported(&mut two);
     assert_eq!(reports, 1);
@@ -223,8 +221,8 @@ fn dropped_cells_show_at_once_and_those_of_a_closed_circuit_too() {
     assert_eq!(sum, dropped);
     // What ends the circuit is reported before its end.
     two.stream = stream;
-    two.says(1, RelayCmd::CONNECTED, &[]);
-    two.says(1, RelayCmd::CONNECTED, &[]);
+    two.sends(1, RelayCmd::CONNECTED, &[]);
+    two.sends(1, RelayCmd::CONNECTED, &[]);
     let kinds: Vec<bool> = two
         .origin
         .events
@@ -242,11 +240,11 @@ fn dropped_cells_show_at_once_and_those_of_a_closed_circuit_too() {
 #[test]
 fn bytes_of_streams_are_reported_while_they_flow_and_at_their_end() {
     let mut two = TwoHops::new(50);
-    two.says(1, RelayCmd::CONNECTED, &[]);
-    two.says(1, RelayCmd::DATA, b"12345");
+    two.sends(1, RelayCmd::CONNECTED, &[]);
+    two.sends(1, RelayCmd::DATA, b"12345");
     two.origin.pass(Duration::from_secs(1));
-    two.says(1, RelayCmd::DATA, b"678");
-    two.says(1, RelayCmd::END, &[6]);
+    two.sends(1, RelayCmd::DATA, b"678");
+    two.sends(1, RelayCmd::END, &[6]);
     two.read();
     let edge = two.origin.managers[0].edge_of(two.application).unwrap();
     let now = two.origin.now;
@@ -269,11 +267,11 @@ fn a_stream_that_is_given_up_before_its_answer_may_still_be_answered() {
         stream: two.application,
         reason: EndReason::TIMEOUT,
     });
-    two.says(1, RelayCmd::CONNECTED, &[]);
-    two.says(1, RelayCmd::DATA, b"late");
+    two.sends(1, RelayCmd::CONNECTED, &[]);
+    two.sends(1, RelayCmd::DATA, b"late");
     assert_eq!(counts(&two.origin), (2, 0));
     assert_eq!(two.origin.halves(), 1);
-    two.says(1, RelayCmd::CONNECTED, &[]);
+    two.sends(1, RelayCmd::CONNECTED, &[]);
     assert_eq!(counts(&two.origin), (2, 1));
     assert_eq!(two.origin.halves(), 0);
 }
@@ -282,8 +280,8 @@ fn a_stream_that_is_given_up_before_its_answer_may_still_be_answered() {
 fn a_second_answer_to_a_stream_that_is_open_ends_the_circuit() {
     for command in [RelayCmd::CONNECTED, RelayCmd::RESOLVED] {
         let mut two = TwoHops::new(43);
-        two.says(1, RelayCmd::CONNECTED, &[]);
-        two.says(1, command, &[]);
+        two.sends(1, RelayCmd::CONNECTED, &[]);
+        two.sends(1, command, &[]);
         assert_eq!(two.origin.halves(), 0, "{command}");
     }
 }
@@ -322,7 +320,7 @@ fn honest_origins_and_exits_are_never_found_to_send_too_much() {
                 let now = pair.origin.now;
                 pair.origin.managers[thread].end_edge(edge, EndReason::DONE, now);
             }
-            // And some are left by who is beyond the exit, with data on its way there.
+            // And some are left by the destination beyond the exit, with data on its way there.
             while rng.random_bool(0.5) && !open.is_empty() {
                 let (_, number) = open.swap_remove(rng.random_range(0..open.len()));
                 let (thread, edge) = pair.exit.edges[number];
@@ -342,7 +340,7 @@ fn honest_origins_and_exits_are_never_found_to_send_too_much() {
     }
 }
 
-/// Lets cells travel from the exit only: what the origin says waits.
+/// Lets cells travel from the exit only: what the origin sends waits.
 fn pump_down(pair: &mut Pair, held: &mut Vec<weft_cell::Cell>) {
     for _ in 0..10_000 {
         pair.exit.settle();
@@ -442,10 +440,10 @@ fn streams_whose_bytes_wait_longest_are_ended_when_memory_is_short() {
 #[test]
 fn a_far_end_that_ignores_xoff_loses_that_stream_alone() {
     let mut two = TwoHops::with_flow(53, HopFlow::Vegas { sendme_inc: 31 });
-    two.says(1, RelayCmd::CONNECTED, &[]);
+    two.sends(1, RelayCmd::CONNECTED, &[]);
     let most = MAX_WAITING / 490;
     for _ in 0..=most {
-        two.says(1, RelayCmd::DATA, &[7; 490]);
+        two.sends(1, RelayCmd::DATA, &[7; 490]);
         // XOFF, and SENDMEs of the circuit; nobody heeds them.
         while two.origin.take(two.link).is_some() {}
         if two.origin.totals().streams.overflowed > 0 {

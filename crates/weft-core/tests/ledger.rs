@@ -1,7 +1,5 @@
 //! What nodes hold: counted where it is held, bounded, and freed oldest and largest first.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-
 mod pair;
 mod world;
 
@@ -30,7 +28,7 @@ fn begin() -> Vec<u8> {
 }
 
 /// A relay message of a client's, for the exit.
-fn says(exit: &mut World, circuit: &mut Circuit, stream: u16, command: RelayCmd, data: &[u8]) {
+fn sends(exit: &mut World, circuit: &mut Circuit, stream: u16, command: RelayCmd, data: &[u8]) {
     let cell = circuit.forward(exit, 0, ChanCmd::RELAY, command, stream, data);
     exit.receive(circuit.client.0, &cell);
     exit.settle();
@@ -202,12 +200,12 @@ fn a_link_that_takes_nothing_dies_for_what_it_holds_and_one_that_moves_does_not(
 #[test]
 fn what_comes_while_a_name_is_looked_up_waits_under_xoff_and_none_is_lost() {
     let (mut exit, mut circuit) = exit_and_circuit(3, Terms::Vegas);
-    says(&mut exit, &mut circuit, 1, RelayCmd::BEGIN, &begin());
+    sends(&mut exit, &mut circuit, 1, RelayCmd::BEGIN, &begin());
     let request = exit.streams.pop().unwrap();
     let before = exit.held();
     let post = payload(2, 490 * 1000);
     for part in post.chunks(490) {
-        says(&mut exit, &mut circuit, 1, RelayCmd::DATA, part);
+        sends(&mut exit, &mut circuit, 1, RelayCmd::DATA, part);
         exit.now += Duration::from_millis(1);
     }
     let heard = hears(&mut exit, &mut circuit);
@@ -237,11 +235,11 @@ fn what_comes_while_a_name_is_looked_up_waits_under_xoff_and_none_is_lost() {
 #[test]
 fn past_what_may_wait_for_a_decision_only_that_stream_ends() {
     let (mut exit, mut circuit) = exit_and_circuit(4, Terms::Vegas);
-    says(&mut exit, &mut circuit, 1, RelayCmd::BEGIN, &begin());
-    says(&mut exit, &mut circuit, 2, RelayCmd::BEGIN, &begin());
+    sends(&mut exit, &mut circuit, 1, RelayCmd::BEGIN, &begin());
+    sends(&mut exit, &mut circuit, 2, RelayCmd::BEGIN, &begin());
     let before = exit.managers[0].ledger(exit.now).owned();
     for _ in 0..MAX_EARLY_XOFF {
-        says(&mut exit, &mut circuit, 1, RelayCmd::DATA, &[7; 490]);
+        sends(&mut exit, &mut circuit, 1, RelayCmd::DATA, &[7; 490]);
     }
     let bound = (MAX_EARLY_XOFF * 1100) as u64;
     let held = exit.managers[0].ledger(exit.now).owned();
@@ -251,7 +249,7 @@ fn past_what_may_wait_for_a_decision_only_that_stream_ends() {
             .iter()
             .all(|(command, ..)| *command != RelayCmd::END)
     );
-    says(&mut exit, &mut circuit, 1, RelayCmd::DATA, &[7; 490]);
+    sends(&mut exit, &mut circuit, 1, RelayCmd::DATA, &[7; 490]);
     let heard = hears(&mut exit, &mut circuit);
     let (command, stream, data) = heard.last().unwrap();
     assert_eq!((*command, *stream), (RelayCmd::END, 1));
@@ -265,12 +263,12 @@ fn past_what_may_wait_for_a_decision_only_that_stream_ends() {
 #[test]
 fn what_waits_for_a_decision_past_a_fixed_window_ends_the_circuit() {
     let (mut exit, mut circuit) = exit_and_circuit(5, Terms::Windows);
-    says(&mut exit, &mut circuit, 1, RelayCmd::BEGIN, &begin());
+    sends(&mut exit, &mut circuit, 1, RelayCmd::BEGIN, &begin());
     for _ in 0..500 {
-        says(&mut exit, &mut circuit, 1, RelayCmd::DATA, &[7; 490]);
+        sends(&mut exit, &mut circuit, 1, RelayCmd::DATA, &[7; 490]);
     }
     assert_eq!(exit.halves(), 1);
-    says(&mut exit, &mut circuit, 1, RelayCmd::DATA, &[7; 490]);
+    sends(&mut exit, &mut circuit, 1, RelayCmd::DATA, &[7; 490]);
     assert_eq!(exit.halves(), 0);
     assert_eq!(exit.totals().streams.flow_violations, 1);
 }
@@ -278,10 +276,10 @@ fn what_waits_for_a_decision_past_a_fixed_window_ends_the_circuit() {
 #[test]
 fn early_data_is_freed_with_its_circuit() {
     let (mut exit, mut circuit) = exit_and_circuit(6, Terms::Vegas);
-    says(&mut exit, &mut circuit, 1, RelayCmd::BEGIN, &begin());
+    sends(&mut exit, &mut circuit, 1, RelayCmd::BEGIN, &begin());
     let before = exit.held();
     for _ in 0..4000 {
-        says(&mut exit, &mut circuit, 1, RelayCmd::DATA, &[7; 490]);
+        sends(&mut exit, &mut circuit, 1, RelayCmd::DATA, &[7; 490]);
     }
     exit.now += Duration::from_secs(1);
     assert!(exit.held() > before + 4000 * 514);
@@ -301,7 +299,7 @@ fn a_client_that_sends_no_sendme_makes_its_circuit_hold_no_more_than_the_allowan
         let client = exit.link_on(0, CLIENT);
         let mut circuit = Circuit::create(&mut exit, client, 0x8000_0001);
         for stream in 1..=count {
-            says(&mut exit, &mut circuit, stream, RelayCmd::BEGIN, &begin());
+            sends(&mut exit, &mut circuit, stream, RelayCmd::BEGIN, &begin());
         }
         let edges = exit.edges.clone();
         let idle = exit.held();
@@ -349,7 +347,7 @@ fn many_idle_streams_keep_none_of_the_allowance_from_one_that_has_bytes() {
         let mut circuit = Circuit::create(&mut exit, client, 0x8000_0001);
         // Each is lent some when it begins: together, more than there is.
         for stream in 1..=2000 {
-            says(&mut exit, &mut circuit, stream, RelayCmd::BEGIN, &begin());
+            sends(&mut exit, &mut circuit, stream, RelayCmd::BEGIN, &begin());
         }
         exit.pass(Duration::from_secs(1));
         let (thread, edge) = *exit.edges.last().unwrap();

@@ -3,8 +3,6 @@
 //!
 //! One test in a program of its own: the allocator counts for the whole process.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-
 mod pair;
 mod world;
 
@@ -67,26 +65,26 @@ fn live(seed: u64) -> World {
         }
         let stream = rng.random_range(1..40);
         let extended = circuit.next.is_some();
-        let mut say = |world: &mut World, hop, command, data: &[u8]| {
+        let mut send_relay_msg = |world: &mut World, hop, command, data: &[u8]| {
             let cell = circuit.forward(world, hop, ChanCmd::RELAY, command, stream, data);
             world.receive(circuit.client.0, &cell);
         };
         match rng.random_range(0..12) {
             0..=3 if begun.insert((number, stream)) => {
-                say(&mut world, 0, RelayCmd::BEGIN, &begin);
+                send_relay_msg(&mut world, 0, RelayCmd::BEGIN, &begin);
             }
             // Early and later; and now and then what ends the circuit.
             4 | 5 if begun.contains(&(number, stream)) || rng.random_bool(0.002) => {
                 for _ in 0..rng.random_range(1..200) {
-                    say(&mut world, 0, RelayCmd::DATA, &bytes[..490]);
+                    send_relay_msg(&mut world, 0, RelayCmd::DATA, &bytes[..490]);
                 }
             }
             6 if begun.remove(&(number, stream)) => {
-                say(&mut world, 0, RelayCmd::END, &[6]);
+                send_relay_msg(&mut world, 0, RelayCmd::END, &[6]);
             }
             7 if extended => {
                 for _ in 0..rng.random_range(1..200) {
-                    say(&mut world, 1, RelayCmd::DATA, &bytes[..490]);
+                    send_relay_msg(&mut world, 1, RelayCmd::DATA, &bytes[..490]);
                 }
             }
             8 | 9 => {
@@ -118,7 +116,7 @@ fn live(seed: u64) -> World {
 }
 
 #[test]
-fn the_ledger_is_what_the_allocator_says() {
+fn the_ledger_is_what_the_allocator_counts() {
     let mut most = 0;
     for seed in 0..60 {
         let mut world = live(seed);

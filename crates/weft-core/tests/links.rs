@@ -1,21 +1,18 @@
-//! What torrc says about links, as a whole relay without sockets follows it: keepalives, links
+//! Options of torrc about links, as a whole relay without sockets follows them: keepalives, links
 //! that stand still, protocol complaints, clients that are their own only hop.
-
-#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod world;
 
 use std::time::Duration;
 
 use weft_cell::{Cell, ChanCmd, RelayCmd};
-use weft_core::controller::ControllerParams;
+use weft_core::controller::{ControllerParams, Sharing};
 use weft_core::dos::DosParams;
-use weft_core::handshake::PeerIdentity;
-use weft_core::manager::{Complaint, Expiry, RelayParams};
+use weft_core::manager::{Expiry, ProtocolViolation};
+use weft_core::params::RelayParams;
 
-use world::{Circuit, OWN_ED, OWN_RSA, World, relay_identity};
+use world::{CLIENT, Circuit, OWN_ED, OWN_RSA, World, relay_identity};
 
-const CLIENT: PeerIdentity = PeerIdentity::Unauthenticated;
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// One thread whose links get a keepalive after a minute of silence, and no netflow padding.
@@ -72,21 +69,21 @@ fn a_link_whose_peer_takes_nothing_is_stuck_after_ten_periods() {
 }
 
 #[test]
-fn what_breaks_the_protocol_is_told_once_per_turn_and_counted_always() {
+fn what_breaks_the_protocol_is_logged_once_per_turn_and_counted_always() {
     let mut world = world_with_keepalives();
     let client = world.link_on(0, CLIENT);
     let _circuit = Circuit::create(&mut world, client, 0x8000_0001);
-    assert_eq!(world.managers[0].take_complaint(), None);
+    assert_eq!(world.managers[0].take_violation(), None);
     world.receive(client, &Cell::new(0x8000_0001, ChanCmd::RELAY));
     world.receive(client, &Cell::new(7, ChanCmd::CREATE2));
     assert_eq!(
-        world.managers[0].take_complaint(),
-        Some(Complaint {
+        world.managers[0].take_violation(),
+        Some(ProtocolViolation {
             connection: client,
             what: "a relay cell that nobody on the circuit recognizes",
         })
     );
-    assert_eq!(world.managers[0].take_complaint(), None);
+    assert_eq!(world.managers[0].take_violation(), None);
     assert_eq!(world.managers[0].totals().protocol_errors, 2);
 }
 
@@ -103,6 +100,7 @@ fn a_rendezvous_point_can_refuse_clients_that_come_directly() {
             refuse_single_hop_rendezvous: true,
             ..DosParams::default()
         },
+        sharing: Sharing::All,
     });
     let client = world.link_on(0, CLIENT);
     let relay = world.link_on(0, relay_identity(5));

@@ -1,8 +1,6 @@
 //! Every stream has one edge or waits for one decision, and every edge has one stream: whatever a
 //! client ends and begins anew while decisions, cells and credits for what it ended are under way.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-
 mod pair;
 mod world;
 
@@ -18,6 +16,7 @@ use weft_cell::{Cell, ChanCmd, RelayCmd};
 use weft_core::flow::Terms;
 use weft_core::message::FromController;
 use weft_core::origin::OriginCommand;
+use weft_core::slots::EdgeKey;
 use world::{Circuit, World};
 
 const HOST: &[u8] = b"example.com:80\0";
@@ -32,7 +31,13 @@ fn undecided(threads: u16, seed: u64) -> (World, Circuit) {
 }
 
 /// The client sends a relay message on a stream.
-fn say(world: &mut World, circuit: &mut Circuit, command: RelayCmd, stream: u16, data: &[u8]) {
+fn send_relay_msg(
+    world: &mut World,
+    circuit: &mut Circuit,
+    command: RelayCmd,
+    stream: u16,
+    data: &[u8],
+) {
     let cell: Cell = circuit.forward(world, 0, ChanCmd::RELAY, command, stream, data);
     world.receive(circuit.client.0, &cell);
 }
@@ -64,7 +69,7 @@ fn heard(world: &mut World, circuit: &mut Circuit) -> Vec<(RelayCmd, Vec<u8>)> {
 }
 
 /// Edges whose sockets stay open.
-fn open_edges(world: &World) -> Vec<(usize, u32)> {
+fn open_edges(world: &World) -> Vec<(usize, EdgeKey)> {
     let edges = world.edges.iter().copied();
     let live = edges.filter(|(thread, edge)| world.managers[*thread].edge_id(*edge).is_some());
     live.filter(|(thread, edge)| !world.managers[*thread].edge_out(*edge).1)
@@ -92,18 +97,18 @@ fn begin_end_begin(threads: u16, seed: u64, begin: RelayCmd) {
     let (mut world, mut circuit) = undecided(threads, seed);
     for round in 0..200 {
         let data = if begin == RelayCmd::BEGIN { HOST } else { &[] };
-        say(&mut world, &mut circuit, begin, 1, data);
+        send_relay_msg(&mut world, &mut circuit, begin, 1, data);
         // What ends before it is asked for never is.
         world.carry_to_controller();
-        say(
+        send_relay_msg(
             &mut world,
             &mut circuit,
             RelayCmd::DATA,
             1,
             b"for the first",
         );
-        say(&mut world, &mut circuit, RelayCmd::END, 1, &[6]);
-        say(&mut world, &mut circuit, begin, 1, data);
+        send_relay_msg(&mut world, &mut circuit, RelayCmd::END, 1, &[6]);
+        send_relay_msg(&mut world, &mut circuit, begin, 1, data);
         world.settle();
         let mut asked = std::mem::take(&mut world.streams);
         assert_eq!(asked.len(), 2);
@@ -126,7 +131,7 @@ fn begin_end_begin(threads: u16, seed: u64, begin: RelayCmd) {
         let heard = heard(&mut world, &mut circuit);
         assert_eq!(heard.len(), 1, "{heard:?}");
         assert_eq!(heard[0].0, RelayCmd::CONNECTED);
-        say(
+        send_relay_msg(
             &mut world,
             &mut circuit,
             RelayCmd::DATA,
@@ -136,9 +141,9 @@ fn begin_end_begin(threads: u16, seed: u64, begin: RelayCmd) {
         world.settle();
         let manager = &world.managers[thread];
         assert_eq!(manager.edge_out(edge).0, b"for the second");
-        let told = world.controller.thread_of(manager.edge_id(edge).unwrap());
-        assert!(told.is_some());
-        say(&mut world, &mut circuit, RelayCmd::END, 1, &[6]);
+        let known = world.controller.thread_of(manager.edge_id(edge).unwrap());
+        assert!(known.is_some());
+        send_relay_msg(&mut world, &mut circuit, RelayCmd::END, 1, &[6]);
         world.settle();
         close_sockets(&mut world);
         assert!(world.edges.is_empty());
@@ -165,10 +170,10 @@ fn a_directory_stream_that_is_ended_and_begun_anew_has_one_edge() {
 fn a_decision_about_a_stream_that_ended_does_not_end_the_next_one() {
     for threads in [1, 3] {
         let (mut world, mut circuit) = undecided(threads, 80 + u64::from(threads));
-        say(&mut world, &mut circuit, RelayCmd::BEGIN, 1, HOST);
+        send_relay_msg(&mut world, &mut circuit, RelayCmd::BEGIN, 1, HOST);
         world.carry_to_controller();
-        say(&mut world, &mut circuit, RelayCmd::END, 1, &[6]);
-        say(&mut world, &mut circuit, RelayCmd::BEGIN, 1, HOST);
+        send_relay_msg(&mut world, &mut circuit, RelayCmd::END, 1, &[6]);
+        send_relay_msg(&mut world, &mut circuit, RelayCmd::BEGIN, 1, HOST);
         world.settle();
         let first = world.streams.remove(0).at.addr;
         let second = world.streams.remove(0);
@@ -201,12 +206,12 @@ fn cells_that_wait_for_the_window_end_with_their_stream() {
         let (mut world, mut circuit) = undecided(threads, 90 + u64::from(threads));
         world.serve_streams = true;
         for stream in 1..=4 {
-            say(&mut world, &mut circuit, RelayCmd::BEGIN, stream, HOST);
+            send_relay_msg(&mut world, &mut circuit, RelayCmd::BEGIN, stream, HOST);
         }
         world.settle();
         let (old, other) = (world.edges[0], world.edges[1]);
         let fillers = [world.edges[2], world.edges[3]];
-        let fill = |world: &mut World, (thread, edge): (usize, u32), byte| {
+        let fill = |world: &mut World, (thread, edge): (usize, EdgeKey), byte| {
             let now = world.now;
             loop {
                 let manager = &mut world.managers[thread];
@@ -231,8 +236,8 @@ fn cells_that_wait_for_the_window_end_with_their_stream() {
         // Its destination ends the old stream: END waits, too. So does the client.
         world.managers[old.0].end_edge(old.1, EndReason::DONE, now);
         world.settle();
-        say(&mut world, &mut circuit, RelayCmd::END, 1, &[6]);
-        say(&mut world, &mut circuit, RelayCmd::BEGIN, 1, HOST);
+        send_relay_msg(&mut world, &mut circuit, RelayCmd::END, 1, &[6]);
+        send_relay_msg(&mut world, &mut circuit, RelayCmd::BEGIN, 1, HOST);
         world.settle();
         world.audit_at_rest();
         let (thread, new) = world.edges[4];
@@ -240,7 +245,7 @@ fn cells_that_wait_for_the_window_end_with_their_stream() {
         world.settle();
         // What is never sent does not keep its memory: it is less than half of what waits.
         for stream in [2, 3, 4] {
-            say(&mut world, &mut circuit, RelayCmd::END, stream, &[6]);
+            send_relay_msg(&mut world, &mut circuit, RelayCmd::END, stream, &[6]);
             world.settle();
             world.audit_at_rest();
         }
@@ -315,13 +320,13 @@ fn whatever_is_begun_and_ended_in_any_order_nothing_is_owned_twice_or_by_nobody(
             let stream = rng.random_range(1..5);
             match rng.random_range(0..13) {
                 0..=2 if begun.insert(stream) => {
-                    say(&mut world, &mut circuit, RelayCmd::BEGIN, stream, HOST);
+                    send_relay_msg(&mut world, &mut circuit, RelayCmd::BEGIN, stream, HOST);
                 }
                 3 if begun.contains(&stream) => {
-                    say(&mut world, &mut circuit, RelayCmd::DATA, stream, b"up");
+                    send_relay_msg(&mut world, &mut circuit, RelayCmd::DATA, stream, b"up");
                 }
                 4..=5 if begun.remove(&stream) => {
-                    say(&mut world, &mut circuit, RelayCmd::END, stream, &[6]);
+                    send_relay_msg(&mut world, &mut circuit, RelayCmd::END, stream, &[6]);
                 }
                 6..=7 if !world.streams.is_empty() => {
                     let at = rng.random_range(0..world.streams.len());
@@ -354,7 +359,7 @@ fn whatever_is_begun_and_ended_in_any_order_nothing_is_owned_twice_or_by_nobody(
                         // It may be the END of an earlier stream that had this number: so the client
                         // gives the number anew when it has ended this one, too.
                         if command == RelayCmd::END && begun.remove(&stream) {
-                            say(&mut world, &mut circuit, RelayCmd::END, stream, &[6]);
+                            send_relay_msg(&mut world, &mut circuit, RelayCmd::END, stream, &[6]);
                         }
                     }
                 }
@@ -413,7 +418,7 @@ fn over_edges(world: &World) -> usize {
 }
 
 /// How many members of a list have another place after one of them has left: the steps that it took.
-fn moved(before: &[u32], after: &[u32]) -> usize {
+fn moved<K: PartialEq>(before: &[K], after: &[K]) -> usize {
     let places = before.iter().zip(after);
     places.filter(|(before, after)| before != after).count()
 }
@@ -423,8 +428,8 @@ fn thousands_of_edges_that_end_at_once_leave_exact_lists() {
     let (mut world, mut circuit) = undecided(1, 5);
     world.serve_streams = true;
     for stream in 1..=3000 {
-        say(&mut world, &mut circuit, RelayCmd::BEGIN, stream, HOST);
-        say(&mut world, &mut circuit, RelayCmd::DATA, stream, b"waits");
+        send_relay_msg(&mut world, &mut circuit, RelayCmd::BEGIN, stream, HOST);
+        send_relay_msg(&mut world, &mut circuit, RelayCmd::DATA, stream, b"waits");
         if stream % 100 == 0 {
             world.settle();
             while world.take(circuit.client.0).is_some() {}
@@ -440,7 +445,7 @@ fn thousands_of_edges_that_end_at_once_leave_exact_lists() {
     manager.end_circuits(reason, now);
     // Sockets close in an order of their own.
     let mut rng = StdRng::seed_from_u64(9);
-    let mut edges: Vec<u32> = manager.edges_to_write().to_vec();
+    let mut edges: Vec<EdgeKey> = manager.edges_to_write().to_vec();
     while !edges.is_empty() {
         let edge = edges.swap_remove(rng.random_range(0..edges.len()));
         let before = manager.edges_to_write().to_vec();

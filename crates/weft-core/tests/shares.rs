@@ -1,7 +1,5 @@
 //! One client asks for everything that clients share, and the others do not notice.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-
 mod world;
 
 use std::collections::BTreeMap;
@@ -14,13 +12,12 @@ use weft_cell::reason::{DestroyReason, EndReason};
 use weft_cell::stream_msg::End;
 use weft_cell::{ChanCmd, RelayCmd};
 use weft_core::address::ConnectionId;
-use weft_core::controller::ControllerParams;
+use weft_core::controller::{ControllerParams, Sharing};
 use weft_core::dos::DosParams;
-use weft_core::handshake::PeerIdentity;
-use weft_core::manager::{MAX_REQUESTS, RelayParams};
-use world::{Circuit, Connect, OWN_ED, OWN_RSA, World, relay_identity};
-
-const CLIENT: PeerIdentity = PeerIdentity::Unauthenticated;
+use weft_core::manager::MAX_REQUESTS;
+use weft_core::params::RelayParams;
+use weft_core::slots::HalfKey;
+use world::{CLIENT, Circuit, Connect, OWN_ED, OWN_RSA, World, relay_identity};
 
 fn params(max_connections: usize, dos: DosParams) -> ControllerParams {
     ControllerParams {
@@ -30,6 +27,7 @@ fn params(max_connections: usize, dos: DosParams) -> ControllerParams {
         max_onion_delay: Duration::from_secs(60),
         max_memory: 1 << 30,
         dos,
+        sharing: Sharing::All,
     }
 }
 
@@ -43,11 +41,11 @@ fn extend_nowhere(
     let mut ended = Vec::new();
     for port in addrs {
         let mut circuit = Circuit::create(world, link, 0x8000_0000 + u32::from(port) + 1);
-        let message = Circuit::extend_message_at(to, &format!("127.0.1.1:{port}"), [to; 32]);
+        let message = Circuit::extend_message_at(to, &format!("127.0.1.1:{port}"), [to; 32].into());
         circuit.send(world, 0, RelayCmd::EXTEND2, &message);
         world.settle();
         ended.extend(destroyed(world, link));
-        world.close_told();
+        world.close_as_asked();
     }
     ended
 }
@@ -96,7 +94,7 @@ fn dead_addresses_named_for_a_relay_do_not_keep_others_from_it() {
         assert_eq!(connect.addr, "127.0.0.9:9001".parse().unwrap());
         come_up(&mut world, connect, 9);
         world.expect(connect.connection, ChanCmd::CREATE2);
-        // It is there for those who were sent astray, too.
+        // It is there for those that were sent astray, too.
         for _ in 0..8 {
             world.expect(connect.connection, ChanCmd::CREATE2);
         }
@@ -130,7 +128,7 @@ fn dead_addresses_do_not_keep_others_from_any_relay() {
     let client = world.link_on(0, relay_identity(5));
     let unlisted = extend(&mut world, client, 0x8000_0001, 7).expect("a connection");
     assert_eq!(destroyed(&mut world, attacker).len(), 1);
-    world.close_told();
+    world.close_as_asked();
     let listed = extend(&mut world, client, 0x8000_0002, 9).expect("a connection");
     assert!(world.take(attacker).is_none());
     for (connect, relay) in [(unlisted, 7), (listed, 9)] {
@@ -168,7 +166,7 @@ fn identities_that_somebody_makes_up_are_one_hop() {
         let to = 200 + number;
         extend(&mut world, client, 0x8000_0001 + u32::from(number), to).expect("a connection");
         assert!(world.take(client).is_none());
-        world.close_told();
+        world.close_as_asked();
     }
     let ended = made_up
         .iter()
@@ -214,7 +212,7 @@ fn a_listed_relay_is_looked_for_where_it_is_listed() {
         let message = weft_cell::circ_msg::Extend2 {
             ipv4: Some("127.0.0.9:9001".parse().unwrap()),
             ipv6: Some("[::1]:9001".parse().unwrap()),
-            rsa: Some([9; 20]),
+            rsa: Some([9; 20].into()),
             handshake_type: 2,
             handshake: vec![1; 84],
             ..Default::default()
@@ -232,7 +230,7 @@ fn a_wrong_ed25519_identity_hurts_only_who_named_it() {
     world.list(&[9]);
     let attacker = world.link_on(0, CLIENT);
     let mut astray = Circuit::create(&mut world, attacker, 0x8000_0001);
-    let message = Circuit::extend_message_at(9, "127.0.0.9:9001", [1; 32]);
+    let message = Circuit::extend_message_at(9, "127.0.0.9:9001", [1; 32].into());
     astray.send(&mut world, 0, RelayCmd::EXTEND2, &message);
     world.settle();
     let client = world.link_on(0, CLIENT);
@@ -268,12 +266,12 @@ fn a_listed_relay_is_reached_when_there_are_as_many_connections_as_others_may_ha
 }
 
 /// Sends BEGINs on one circuit, each of which gets a socket at once. Returns how many streams of the
-/// circuit `told` ended meanwhile for want of room.
+/// circuit `displaced` ended meanwhile for want of room.
 fn begin(
     world: &mut World,
     circuit: &mut Circuit,
     streams: std::ops::Range<u16>,
-    told: &mut Circuit,
+    displaced: &mut Circuit,
 ) -> usize {
     world.serve_streams = true;
     let mut ended = 0;
@@ -284,8 +282,8 @@ fn begin(
         world.settle();
         let (_, command, _) = circuit.backward(world);
         assert_eq!(command, RelayCmd::CONNECTED);
-        while !world.written[&told.client.0].is_empty() {
-            let (_, command, data) = told.backward(world);
+        while !world.written[&displaced.client.0].is_empty() {
+            let (_, command, data) = displaced.backward(world);
             assert_eq!(command, RelayCmd::END);
             assert_eq!(End::decode(&data).reason, EndReason::RESOURCELIMIT);
             ended += 1;
@@ -346,7 +344,7 @@ fn silent_links_give_way_to_others_and_open_ones_do_not() {
         .map(|client| world.link_from(&format!("127.0.1.{client}:1"), 0, CLIENT))
         .collect();
     world.settle();
-    // As many addresses as connections, and none says anything.
+    // As many addresses as connections, and none sends anything.
     let accept = |world: &mut World, net: u8, client: u16| {
         let addr = format!("127.{net}.{}.{}:1", client / 250, client % 250);
         let accepted = world.controller.accepted(addr.parse().unwrap(), world.now);
@@ -387,14 +385,14 @@ fn extensions_that_wait_for_one_relay_do_not_keep_others_waiting_outside() {
             from: weft_core::message::Requester::Half {
                 half: weft_core::address::HalfAddr {
                     thread: weft_core::address::ThreadId(0),
-                    slot: 1_000_000,
+                    slot: HalfKey(1_000_000),
                     generation: 0,
                 },
                 connection: attacker,
                 extension,
             },
             addrs: vec![connect.addr],
-            rsa: [9; 20],
+            rsa: [9; 20].into(),
             ed25519: None,
             create: std::sync::Arc::new(CreateRequest::Fast { x: [0; 20] }),
         };
@@ -455,7 +453,7 @@ fn requests_of_one_client_delay_and_displace_its_own_while_the_controller_is_beh
     let mut extending = Circuit::create(&mut world, client, 0x8000_0002);
     world.is_behind = true;
     let more = 100;
-    let say = |world: &mut World, circuit: &mut Circuit, command, stream| {
+    let send_relay_msg = |world: &mut World, circuit: &mut Circuit, command, stream| {
         let data: &[u8] = match command {
             RelayCmd::BEGIN => b"example.com:80\0",
             _ => &[6],
@@ -465,7 +463,7 @@ fn requests_of_one_client_delay_and_displace_its_own_while_the_controller_is_beh
         world.settle();
     };
     for stream in 1..=u16::try_from(MAX_REQUESTS).unwrap() + more {
-        say(&mut world, &mut flood, RelayCmd::BEGIN, stream);
+        send_relay_msg(&mut world, &mut flood, RelayCmd::BEGIN, stream);
     }
     // Those that found no room are the oldest.
     for _ in 0..more {
@@ -475,8 +473,8 @@ fn requests_of_one_client_delay_and_displace_its_own_while_the_controller_is_beh
     }
     assert_eq!(world.totals().requests_displaced, u64::from(more));
     // What ends while it waits is not asked for.
-    say(&mut world, &mut flood, RelayCmd::END, 4000);
-    say(&mut world, &mut circuit, RelayCmd::BEGIN, 7);
+    send_relay_msg(&mut world, &mut flood, RelayCmd::END, 4000);
+    send_relay_msg(&mut world, &mut circuit, RelayCmd::BEGIN, 7);
     let create = CreateRequest::Fast { x: [0; 20] };
     world.receive(client, &create.encode(0x8000_0003).unwrap());
     let message = Circuit::extend_message(9, &[1; 84]);
@@ -497,7 +495,7 @@ fn requests_of_one_client_delay_and_displace_its_own_while_the_controller_is_beh
     world.audit();
 }
 
-// ---- who is a relay ----
+// ---- which peers are relays ----
 
 fn one_connection() -> DosParams {
     DosParams {

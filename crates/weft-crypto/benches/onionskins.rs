@@ -13,7 +13,7 @@ use weft_crypto::handshake::{
 fn main() {
     let mut criterion = Criterion::default().configure_from_args();
     let mut rng = ChaCha8Rng::seed_from_u64(1);
-    let keys = OnionKeys::new([1; 20], [2; 32], &[3; 32], Some(&[4; 32]));
+    let keys = OnionKeys::new([1; 20].into(), [2; 32].into(), &[3; 32], Some(&[4; 32]));
 
     let fast = fast::ClientState::start(&mut rng);
     let ntor = ntor::ClientState::start(keys.rsa_identity(), &keys.current_public(), &mut rng);

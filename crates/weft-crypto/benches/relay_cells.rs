@@ -28,7 +28,6 @@ fn main() {
     criterion.final_summary();
 }
 
-/// The key of a circuit.
 fn key(circuit: usize) -> [u8; 16] {
     [circuit as u8; 16]
 }
@@ -93,7 +92,7 @@ fn layers(criterion: &mut Criterion) {
 }
 
 /// What an origin does with a message for the last of three hops. It begins with one each time, which is
-/// copied to its place: what was encrypted before cannot be said.
+/// copied to its place: what was encrypted before cannot be encoded.
 fn onions(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("client crypto");
     group.throughput(Throughput::Elements(1));
@@ -106,21 +105,21 @@ fn onions(criterion: &mut Criterion) {
         (0..3).for_each(|_| origin.add_hop(&keys));
         origin
     };
-    let say = |origin: &mut OriginCircuit, body: &mut [u8; BODY_LEN]| {
+    let send = |origin: &mut OriginCircuit, body: &mut [u8; BODY_LEN]| {
         *body = message;
-        let said = origin.encrypt_forward(2, ChanCmd::RELAY, body);
-        said.unwrap_or_else(|error| panic!("{error}"));
+        let result = origin.encrypt_forward(2, ChanCmd::RELAY, body);
+        result.unwrap_or_else(|error| panic!("{error}"));
     };
     let tor1 = |circuit| {
         let keys = Tor1Keys::from_key_material(&[circuit as u8; Tor1Keys::LEN]);
         three(keys.into())
     };
-    cells(&mut group, "three hops", tor1, say);
+    cells(&mut group, "three hops", tor1, send);
     let cgo = |circuit| {
         let keys = CgoKeys::from_key_material(&[circuit as u8; CgoKeys::LEN]);
         three(keys.into())
     };
-    cells(&mut group, "CGO, three hops", cgo, say);
+    cells(&mut group, "CGO, three hops", cgo, send);
     group.finish();
 }
 

@@ -1,6 +1,6 @@
 //! Counter Galois Onion (proposal 359): relay-cell encryption that cannot be tagged.
 //!
-//! tor1 adds a key stream, so whoever flips a bit of a cell finds that bit flipped at the far end.
+//! tor1 adds a key stream, so an attacker that flips a bit of a cell finds that bit flipped at the far end.
 //! Here every layer is a permutation of the whole body (UIV+): the first 16 bytes, the *tag*, are
 //! enciphered under a tweak made of all the others, and then choose the key stream of those. One
 //! flipped bit makes noise of this cell and, as each tag is a tweak of the next cell, of all
@@ -16,10 +16,12 @@
 //! not malleable. The cell's own command, RELAY or RELAY_EARLY, is part of the tweak.
 //!
 //! [`CgoRelay`] is a relay's side of a circuit; the origin's, a layer for each hop, is in
-//! [`crate::circuit`]. Neither allocates per cell. Where the processor has wide AES and carry-less multiplication, `wide.rs` does a cell in a
-//! quarter of the time that `portable.rs` takes. A handshake agrees on CGO by subprotocol Relay=6.
+//! [`crate::circuit`]. Neither allocates per cell. Where the processor has wide AES and carry-less
+//! multiplication, `wide.rs` takes a quarter of the time of `portable.rs` for each cell. A handshake agrees on CGO by subprotocol Relay=6.
 
+mod layout;
 mod portable;
+mod way;
 #[cfg(target_arch = "x86_64")]
 mod wide;
 
@@ -27,27 +29,11 @@ use subtle::ConstantTimeEq;
 use tor_cell::chancell::ChanCmd;
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
+use self::layout::{DIRECTION_LEN, WIDE_KEY_LEN, split};
+pub use self::layout::{TAG_LEN, Tag};
 use self::portable::Portable;
+use self::way::{Decrypt, Encrypt, Way};
 use crate::relay_cell::BODY_LEN;
-
-/// Bytes of a tag, and of a block of AES and POLYVAL.
-pub const TAG_LEN: usize = 16;
-
-/// The first bytes of a body. That of a recognized or originated message is also what an
-/// authenticated SENDME for it carries.
-pub type Tag = [u8; TAG_LEN];
-
-/// Bytes of a body after its tag.
-const REST_LEN: usize = BODY_LEN - TAG_LEN;
-/// Blocks of key stream for those.
-const REST_BLOCKS: usize = REST_LEN.div_ceil(TAG_LEN);
-/// Bytes of the keys of one UIV+: an AES and a POLYVAL key for each of its two parts.
-const WIDE_KEY_LEN: usize = 4 * TAG_LEN;
-/// Bytes of the keys of one direction: UIV+'s, then the first nonce.
-const DIRECTION_LEN: usize = WIDE_KEY_LEN + TAG_LEN;
-/// Where in the counters the key stream of new keys begins: after that of a body.
-const NEW_KEYS_FROM: u8 = 31;
-const _: () = assert!(REST_BLOCKS == NEW_KEYS_FROM as usize);
 
 /// Keys of one hop under CGO with AES-128. Both ends of the hop hold the same value. Wiped when
 /// dropped, and its `Debug` shows nothing.
@@ -61,7 +47,7 @@ impl CgoKeys {
     /// Length of the key material that one hop takes.
     pub const LEN: usize = 2 * DIRECTION_LEN;
 
-    /// Splits `material`: away from the origin, toward it.
+    /// Splits `material`: forward, then backward.
     pub fn from_key_material(material: &[u8; Self::LEN]) -> Self {
         let mut keys = Self {
             forward: [0; DIRECTION_LEN],
@@ -78,30 +64,6 @@ impl std::fmt::Debug for CgoKeys {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("CgoKeys(..)")
     }
-}
-
-/// Which way a permutation is used: relays encrypt, clients decrypt.
-trait Way: Clone {
-    /// Whether the tag is worked on first.
-    const ENCRYPTS: bool;
-    /// The portable implementation's cipher for the tag.
-    type Cipher: portable::Cipher;
-}
-
-#[derive(Clone)]
-enum Encrypt {}
-
-impl Way for Encrypt {
-    const ENCRYPTS: bool = true;
-    type Cipher = aes::Aes128Enc;
-}
-
-#[derive(Clone)]
-enum Decrypt {}
-
-impl Way for Decrypt {
-    const ENCRYPTS: bool = false;
-    type Cipher = aes::Aes128Dec;
 }
 
 /// UIV+: a permutation of a body, by the implementation that this processor takes.
@@ -150,7 +112,7 @@ impl<W: Way> Uiv<W> {
         }
     }
 
-    /// Replaces the keys and the nonce by those after them, of which nobody can learn these.
+    /// Replaces the keys and the nonce by those after them, which do not reveal these.
     fn update(&mut self, nonce: &mut Tag) {
         match self {
             #[cfg(target_arch = "x86_64")]
@@ -211,9 +173,7 @@ impl<W: Way> Layer<W> {
 /// The two directions are independent, and their cells must be worked on in order.
 #[derive(Clone)]
 pub struct CgoRelay {
-    /// Away from the origin.
     forward: Layer<Encrypt>,
-    /// Toward the origin.
     backward: Layer<Encrypt>,
 }
 
@@ -233,10 +193,10 @@ impl CgoRelay {
         }
     }
 
-    /// Removes this hop's layer from a cell moving away from the origin, whose command is `command`.
+    /// Removes this hop's layer from a forward cell, whose command is `command`.
     ///
     /// `Some`: the cell is for this relay; a SENDME for it carries this tag. `None`: it is for a
-    /// later hop, and `body` is what goes on.
+    /// later hop, and `body` is what is sent on.
     #[inline]
     pub fn decrypt_forward(&mut self, command: ChanCmd, body: &mut [u8; BODY_LEN]) -> Option<Tag> {
         let received = *tag(body);
@@ -277,15 +237,15 @@ impl CgoRelay {
         self.backward.before = *tag(to);
     }
 
-    /// Adds this hop's layer to a cell moving toward the origin.
+    /// Adds this hop's layer to a backward cell.
     #[inline]
     pub fn encrypt_backward(&mut self, command: ChanCmd, body: &mut [u8; BODY_LEN]) {
         self.backward.apply(command, body);
         self.backward.before = *tag(body);
     }
 
-    /// Makes a message of this relay's own ready to go toward the origin: fills its tag, then adds
-    /// this hop's layer. A SENDME for it will have to carry the tag that is returned.
+    /// Seals and encrypts a message of this relay's own for the backward direction: fills its tag, then
+    /// adds this hop's layer. A SENDME for it will have to carry the tag that is returned.
     pub fn originate_backward(&mut self, command: ChanCmd, body: &mut [u8; BODY_LEN]) -> Tag {
         set_tag(body, &self.backward.nonce);
         self.encrypt_backward(command, body);
@@ -298,9 +258,7 @@ impl CgoRelay {
 /// The origin's side of one hop.
 #[derive(Clone)]
 pub(crate) struct CgoHop {
-    /// Away from the origin.
     forward: Layer<Decrypt>,
-    /// Toward the origin.
     backward: Layer<Decrypt>,
 }
 
@@ -330,7 +288,7 @@ impl CgoHop {
         self.forward.before = next;
     }
 
-    /// Removes this hop's layer from a cell that comes toward the origin.
+    /// Removes this hop's layer from a backward cell.
     ///
     /// `Some`: this hop sent it; a SENDME for it carries this tag. `None`: it is for the next hop
     /// further out to recognize.
@@ -359,17 +317,6 @@ fn set_tag(body: &mut [u8; BODY_LEN], tag: &Tag) {
     if let Some(place) = body.first_chunk_mut() {
         *place = *tag;
     }
-}
-
-/// The keys of a UIV+ and the nonce after them.
-fn split(keys: &[u8; DIRECTION_LEN]) -> (&[u8; WIDE_KEY_LEN], &Tag) {
-    const KEYS: &[u8; WIDE_KEY_LEN] = &[0; WIDE_KEY_LEN];
-    const NONCE: &Tag = &[0; TAG_LEN];
-    // The lengths add up, so neither is ever replaced.
-    (
-        keys.first_chunk().unwrap_or(KEYS),
-        keys.last_chunk().unwrap_or(NONCE),
-    )
 }
 
 #[cfg(test)]

@@ -65,7 +65,7 @@ impl<T> Cgo<T> {
 }
 
 impl Cgo<CgoHop> {
-    /// Removes the hop's layer from a cell that comes toward the origin; whether the hop sent it.
+    /// Removes the hop's layer from a backward cell. True: the hop sent it.
     #[inline]
     fn remove(&mut self, body: &mut [u8; BODY_LEN]) -> bool {
         let Some(tag) = self.crypt.remove(ChanCmd::RELAY, body) else {
@@ -89,7 +89,7 @@ enum RelayKind {
     Cgo(Box<Cgo<CgoRelay>>),
 }
 
-/// Shows nothing: it is all keys.
+/// Shows nothing, since it is all keys.
 impl std::fmt::Debug for RelayCircuit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("RelayCircuit").finish_non_exhaustive()
@@ -118,8 +118,8 @@ impl RelayCircuit {
         }
     }
 
-    /// Removes this hop's layer from a cell of this command that moves away from the origin: `from` is
-    /// its body as received, `to` becomes what goes on. What `to` was is lost.
+    /// Removes this hop's layer from a forward cell of this command: `from` is its body as received, `to`
+    /// becomes the body to send on. What `to` was is lost.
     ///
     /// True: the cell is recognized, that is, for this relay. False: it is for a later hop.
     #[inline]
@@ -142,7 +142,7 @@ impl RelayCircuit {
         }
     }
 
-    /// Adds this hop's layer to a cell that moves toward the origin; from one place to another, as
+    /// Adds this hop's layer to a backward cell; from one place to another, as
     /// [`decrypt_forward_to`](Self::decrypt_forward_to).
     #[inline]
     pub fn encrypt_backward_to(&mut self, from: &[u8; BODY_LEN], to: &mut [u8; BODY_LEN]) {
@@ -152,7 +152,7 @@ impl RelayCircuit {
         }
     }
 
-    /// Adds this hop's layer to a cell that moves toward the origin, in place.
+    /// Adds this hop's layer to a backward cell, in place.
     #[inline]
     pub fn encrypt_backward(&mut self, body: &mut [u8; BODY_LEN]) {
         match &mut self.0 {
@@ -161,11 +161,11 @@ impl RelayCircuit {
         }
     }
 
-    /// Makes a message of this relay's own ready to go toward the origin, in a RELAY cell.
+    /// Seals and encrypts a message of this relay's own, in a RELAY cell of the backward direction.
     ///
     /// # Errors
     ///
-    /// This hop's encryption has no way to say it; nothing has changed.
+    /// This hop's encryption cannot encode it; nothing has changed.
     #[inline]
     pub fn originate_backward(&mut self, body: &mut [u8; BODY_LEN]) -> Result<(), NoSuchMessage> {
         match &mut self.0 {
@@ -209,7 +209,7 @@ enum OriginHop {
 }
 
 impl OriginHop {
-    /// Removes the hop's layer from a cell that comes toward the origin; whether the hop sent it.
+    /// Removes the hop's layer from a backward cell. True: the hop sent it.
     #[inline]
     fn remove(&mut self, body: &mut [u8; BODY_LEN]) -> bool {
         match self {
@@ -271,17 +271,17 @@ impl OriginCircuit {
     ///
     /// # Errors
     ///
-    /// The circuit has no such hop, or the hop's encryption has no way to say it; nothing has changed.
+    /// The circuit has no such hop, or the hop's encryption cannot encode it; nothing has changed.
     pub fn encrypt_forward(
         &mut self,
         hop: usize,
         command: ChanCmd,
         body: &mut [u8; BODY_LEN],
-    ) -> Result<(), Unsaid> {
+    ) -> Result<(), EncryptError> {
         let Some((destination, nearer)) =
             (self.hops.get_mut(..=hop)).and_then(|hops| hops.split_last_mut())
         else {
-            return Err(Unsaid::NoHop);
+            return Err(EncryptError::NoHop);
         };
         match destination {
             OriginHop::Tor1(tor1) => tor1.originate(body),
@@ -300,7 +300,7 @@ impl OriginCircuit {
     }
 
     /// Removes layers from a RELAY cell that came from the nearest hop until one is recognized, in place,
-    /// and says which hop sent it.
+    /// and returns which hop sent it.
     ///
     /// `None`: no hop recognizes it. All hops have moved on; the circuit is of no more use and must be
     /// closed.
@@ -318,7 +318,7 @@ impl OriginCircuit {
     ) -> Option<usize> {
         let (first, further) = self.hops.split_first_mut()?;
         let own = match first {
-            // The nearest layer goes on the way: `to` is often not in the cache.
+            // The nearest layer is removed on the way: `to` is often not in the cache.
             OriginHop::Tor1(tor1) => tor1.remove_to(from, to),
             OriginHop::Cgo(cgo) => {
                 *to = *from;
@@ -351,7 +351,7 @@ impl OriginCircuit {
 
 /// Why a message was not sealed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unsaid {
+pub enum EncryptError {
     /// The circuit is shorter.
     #[error("the circuit has no such hop")]
     NoHop,
@@ -433,17 +433,17 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_said_changes_nothing() {
+    fn what_cannot_be_encoded_changes_nothing() {
         let mut rng = ChaCha8Rng::seed_from_u64(12);
         let mut origin = OriginCircuit::new();
         let mut body = [0; BODY_LEN];
         relay::encode(&mut body, RelayCmd::DATA, 1, &[7; 498], &mut rng).unwrap();
-        let nobody = origin.encrypt_forward(0, ChanCmd::RELAY, &mut body);
-        assert_eq!(nobody, Err(Unsaid::NoHop));
+        let no_hop = origin.encrypt_forward(0, ChanCmd::RELAY, &mut body);
+        assert_eq!(no_hop, Err(EncryptError::NoHop));
         origin.add_hop(&keys(1, true));
         let mut relay = RelayCircuit::new(&keys(1, true));
         let too_long = origin.encrypt_forward(0, ChanCmd::RELAY, &mut body);
-        assert!(matches!(too_long, Err(Unsaid::Message(_))));
+        assert!(matches!(too_long, Err(EncryptError::Message(_))));
         assert!(relay.originate_backward(&mut body).is_err());
         assert_eq!(RelayBody::new(&body).data(), Ok(&[7; 498][..]));
         let mut next = [0; BODY_LEN];

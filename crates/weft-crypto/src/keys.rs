@@ -10,13 +10,13 @@ use zeroize::{Zeroize, ZeroizeOnDrop};
 /// `Debug` shows nothing.
 #[derive(Clone, PartialEq, Eq, Zeroize, ZeroizeOnDrop)]
 pub struct Tor1Keys {
-    /// Df: seeds the running digest away from the origin.
+    /// Df: seeds the running digest of the forward direction.
     pub df: [u8; 20],
-    /// Db: seeds the running digest toward the origin.
+    /// Db: seeds the running digest of the backward direction.
     pub db: [u8; 20],
-    /// Kf: AES-128 key away from the origin.
+    /// Kf: AES-128 key of the forward direction.
     pub kf: [u8; 16],
-    /// Kb: AES-128 key toward the origin.
+    /// Kb: AES-128 key of the backward direction.
     pub kb: [u8; 16],
     /// KH: binds later messages of this hop (an ESTABLISH_INTRO) to this
     /// handshake.

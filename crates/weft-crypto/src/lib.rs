@@ -3,7 +3,7 @@
 //!
 //! * [`handshake`] answers onionskins (CREATE_FAST, ntor, ntor-v3) and holds
 //!   the client sides of the same handshakes.
-//! * [`keys`] is what a handshake leaves: the keys of one hop.
+//! * [`Tor1Keys`] and [`HopKeys`] are what a handshake leaves: the keys of one hop.
 //! * [`relay_cell`] adds and removes one hop's layer of tor1 relay encryption,
 //!   in place; [`cgo`] does it by Counter Galois Onion.
 //!
@@ -12,21 +12,17 @@
 //! the link handshake's certificates (weft-core, weft-node), and onion-service
 //! handshakes.
 
-#![deny(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::cast_possible_truncation
-)]
 #![cfg_attr(
-    test,
-    allow(
+    not(test),
+    deny(
         clippy::unwrap_used,
         clippy::expect_used,
         clippy::panic,
         clippy::indexing_slicing,
-        clippy::cast_possible_truncation
+        clippy::cast_possible_truncation,
+        clippy::disallowed_types,
+        clippy::disallowed_methods,
+        clippy::disallowed_macros
     )
 )]
 
@@ -34,7 +30,7 @@ mod aes_ctr;
 pub mod cgo;
 pub mod circuit;
 pub mod handshake;
-pub mod keys;
+mod keys;
 pub mod relay_cell;
 mod x25519_lanes;
 

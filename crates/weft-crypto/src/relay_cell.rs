@@ -7,9 +7,9 @@
 //! ```
 //!
 //! [`RelayCrypt`] is a relay's side of a circuit; the origin's, a layer for each
-//! hop, is in [`crate::circuit`]. Neither allocates per cell. The running digest is computed only over cells
-//! whose `recognized` field is zero after decryption: all that end here, and
-//! one in 65,536 of those that pass.
+//! hop, is in [`crate::circuit`]. Neither allocates per cell. The running digest is computed
+//! only over cells whose `recognized` field is zero after decryption: all that
+//! end here, and one in 65,536 of those that pass.
 
 use sha1::{Digest, Sha1};
 
@@ -48,7 +48,7 @@ impl Direction {
     /// are as they were.
     #[inline]
     fn recognize(&mut self, body: &mut [u8; BODY_LEN]) -> bool {
-        // First the two bytes that tell 65,535 of 65,536 passing cells.
+        // First the two bytes by which 65,535 of 65,536 passing cells are known.
         if body[1] != 0 || body[2] != 0 {
             return false;
         }
@@ -106,9 +106,7 @@ fn digest_field(digest: &[u8; 20]) -> [u8; 4] {
 /// of the other.
 #[derive(Clone)]
 pub struct RelayCrypt {
-    /// Away from the origin.
     forward: Direction,
-    /// Toward the origin.
     backward: Direction,
 }
 
@@ -128,11 +126,11 @@ impl RelayCrypt {
         }
     }
 
-    /// Removes this hop's layer from a cell moving away from the origin.
+    /// Removes this hop's layer from a forward cell.
     ///
     /// True: the cell is recognized, that is, for this relay; its digest field
     /// is left zero. False: it is for a later hop and `body` is exactly what
-    /// goes on; the digest state is unchanged.
+    /// is sent on; the digest state is unchanged.
     #[inline]
     pub fn decrypt_forward(&mut self, body: &mut [u8; BODY_LEN]) -> bool {
         self.forward.apply(body);
@@ -153,13 +151,13 @@ impl RelayCrypt {
         self.backward.stream.apply_to(from, to);
     }
 
-    /// Adds this hop's layer to a cell moving toward the origin.
+    /// Adds this hop's layer to a backward cell.
     #[inline]
     pub fn encrypt_backward(&mut self, body: &mut [u8; BODY_LEN]) {
         self.backward.apply(body);
     }
 
-    /// Makes a message of this relay's own ready to go toward the origin:
+    /// Seals and encrypts a message of this relay's own for the backward direction:
     /// zeroes `recognized`, fills the digest, then adds this hop's layer.
     pub fn originate_backward(&mut self, body: &mut [u8; BODY_LEN]) {
         self.backward.seal(body);
@@ -211,8 +209,7 @@ impl Tor1Hop {
         self.forward.apply(body);
     }
 
-    /// Removes this hop's layer from a cell that comes toward the origin, and
-    /// says whether this hop sent it.
+    /// Removes this hop's layer from a backward cell. True: this hop sent it.
     #[inline]
     pub(crate) fn remove(&mut self, body: &mut [u8; BODY_LEN]) -> bool {
         self.backward.apply(body);

@@ -85,8 +85,8 @@ impl Circuit {
         circuit
     }
 
-    /// Sends `body` from the client, which meant it for `hop`; says who
-    /// recognized it.
+    /// Sends `body` from the client, which meant it for `hop`; returns which
+    /// relay recognized it.
     fn forward(&mut self, hop: usize, body: &mut Body) -> Option<usize> {
         self.seal(hop, body);
         self.pass_forward(body)
@@ -94,18 +94,19 @@ impl Circuit {
 
     /// Makes `body` a message of the client's for `hop`.
     fn seal(&mut self, hop: usize, body: &mut Body) {
-        let said = self.origin.encrypt_forward(hop, ChanCmd::RELAY, body);
-        assert_eq!(said, Ok(()));
+        let result = self.origin.encrypt_forward(hop, ChanCmd::RELAY, body);
+        assert_eq!(result, Ok(()));
     }
 
-    /// Passes an encrypted `body` from relay to relay; says who recognized it.
+    /// Passes an encrypted `body` from relay to relay; returns which one
+    /// recognized it.
     fn pass_forward(&mut self, body: &mut Body) -> Option<usize> {
         self.relays
             .iter_mut()
             .position(|relay| relay.decrypt_forward(body))
     }
 
-    /// Sends `body` from `hop`; says whose message the client takes it for.
+    /// Sends `body` from `hop`; returns the hop that the client recognizes.
     fn backward(&mut self, hop: usize, body: &mut Body) -> Option<usize> {
         self.relays[hop].originate_backward(body);
         for relay in self.relays[..hop].iter_mut().rev() {

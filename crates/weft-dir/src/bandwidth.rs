@@ -4,12 +4,6 @@
 //! any ten seconds of the last five days (dir-spec 2.1.1, `bandwidth`). The histories of the
 //! extra-info document are daily totals over the same five days (`read-history` …). Both survive
 //! a restart in the state file's `BWHistory…` lines. Nothing here reads a clock.
-#![deny(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::cast_possible_truncation
-)]
 
 use std::collections::VecDeque;
 use std::time::{Duration, SystemTime};
@@ -26,7 +20,7 @@ const PERIOD: u64 = 24 * 3600;
 const PERIODS: usize = 5;
 /// [`PERIODS`] in seconds: what is older is forgotten.
 const VALID: u64 = PERIOD * 5;
-/// Values in a state line past which it is not believed to be ours.
+/// Values in a state line past which the line is not taken for ours.
 const MAX_STATE_VALUES: usize = 64;
 
 /// Bytes moved since the node's start.
@@ -191,7 +185,7 @@ impl Series {
         if self.past.is_empty() {
             return None;
         }
-        // Reporting more than we are willing to relay would tell how much traffic is our own.
+        // Reporting more than we are willing to relay would reveal how much traffic is our own.
         let cutoff = rate_limit.map_or(u64::MAX, |rate| rate.saturating_mul(PERIOD));
         let totals: Vec<String> = self
             .past
@@ -407,7 +401,6 @@ impl BandwidthHistory {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 mod tests {
     use super::*;
     use proptest::prelude::*;

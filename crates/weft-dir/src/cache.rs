@@ -3,12 +3,6 @@
 //! `cached-microdesc-consensus`, `cached-certs` and the microdescriptors in CacheDirectory, so that `tor` and `weft`
 //! started in turn on one directory find each other's. A file that cannot be used is worth one
 //! warning, is not an error, and is replaced by the next good document.
-#![deny(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::cast_possible_truncation
-)]
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -125,7 +119,6 @@ fn private(options: &mut OpenOptions) -> &mut OpenOptions {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 mod tests {
     use super::*;
 

@@ -41,7 +41,16 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that stands still until it is told to move: for tests.
+/// `ours` minus `theirs` in seconds.
+pub(crate) fn signed_seconds(ours: SystemTime, theirs: SystemTime) -> i64 {
+    let seconds = |duration: Duration| i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
+    match ours.duration_since(theirs) {
+        Ok(ahead) => seconds(ahead),
+        Err(behind) => -seconds(behind.duration()),
+    }
+}
+
+/// A clock that stands still until a test moves it.
 #[derive(Debug)]
 pub struct ManualClock {
     /// Wall clock at the start.

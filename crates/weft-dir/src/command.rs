@@ -1,4 +1,4 @@
-//! What a node tells the directory task, and what it is told.
+//! Messages between a node and its directory task: commands to the task, events from it.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use crate::descriptor::OwnDescriptor;
 
 /// Settings of the directory task.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct DirectoryOptions {
     /// Nothing is asked for or published, nor read from the cache, for now (DisableNetwork).
     pub disabled: bool,
     /// The directory authorities.
@@ -43,7 +43,7 @@ pub struct Options {
     pub max_stall: Duration,
 }
 
-impl Options {
+impl DirectoryOptions {
     /// C tor's defaults for a public or a testing network.
     pub fn new(authorities: Vec<Authority>, cache_directory: PathBuf, testing: bool) -> Self {
         Self {
@@ -62,12 +62,12 @@ impl Options {
     }
 }
 
-/// What a node tells the directory task.
+/// A message from a node to the directory task.
 #[derive(Debug)]
 pub enum Command {
     /// The settings have changed (SIGHUP).
-    Options(Box<Options>),
-    /// What we say about ourselves: at the start, and again whenever something of it changes
+    Options(Box<DirectoryOptions>),
+    /// Our own descriptor's contents: at the start, and again whenever something of it changes
     /// (address, keys, policy, rates). Published only if it differs from what was published.
     Descriptor(Box<OwnDescriptor>),
     /// Publish as soon as possible, for this reason (SIGHUP: "config change").
@@ -83,18 +83,18 @@ pub enum Command {
     Bandwidth(Totals),
     /// We were overloaded at this moment (onionskins dropped, memory or bandwidth exhausted).
     Overloaded(SystemTime),
-    /// Write caches, tell the state, end.
+    /// Write caches, send the state, end.
     Shutdown,
 }
 
-/// What became of one upload.
+/// How one upload ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum UploadOutcome {
     /// 200: taken. C tor answers the same to a descriptor that it cannot parse or verify, so only
     /// [`Event::Listed`] proves that an authority knows us.
     Accepted,
-    /// 200, but the authority keeps what it has (`X-Descriptor-Not-New`), which says the same.
+    /// 200, but the authority keeps what it has (`X-Descriptor-Not-New`), which has the same contents.
     NotNew,
     /// The same, but what it has is another descriptor of ours, published at this time, which is
     /// not before ours: another is made.
@@ -107,7 +107,7 @@ pub enum UploadOutcome {
 
 impl UploadOutcome {
     /// Whether the authority now has a descriptor of ours that it is content with.
-    pub fn is_success(&self) -> bool {
+    pub(crate) fn is_success(&self) -> bool {
         matches!(self, Self::Accepted | Self::NotNew)
     }
 }
@@ -115,7 +115,7 @@ impl UploadOutcome {
 /// How loud a message is, in C tor's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// For those who look closely.
+    /// For details.
     Info,
     /// For the operator.
     Notice,
@@ -123,7 +123,7 @@ pub enum Severity {
     Warn,
 }
 
-/// What the directory task tells a node.
+/// A message from the directory task to its node.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Event {
@@ -143,7 +143,7 @@ pub enum Event {
     Uploaded {
         /// Nickname of the authority.
         authority: String,
-        /// What it said.
+        /// Its answer.
         outcome: UploadOutcome,
     },
     /// Every authority has been asked to take the descriptor.
@@ -154,15 +154,15 @@ pub enum Event {
         of: usize,
         /// Why it was published.
         reason: &'static str,
-        /// Observed bandwidth that it told, in bytes per second.
+        /// Observed bandwidth in it, in bytes per second.
         observed: u64,
     },
     /// Whether the consensus lists us changed.
     Listed(Option<RelayFlags>),
-    /// The consensus recommends or requires subprotocols that we do not speak; told when that
+    /// The consensus recommends or requires subprotocols that we do not speak; sent when that
     /// changes. C tor 0.4.9's authorities require directory-cache and onion-service protocols of
     /// every relay, yet list relays without them: whether to go on is the node's decision. A client's
-    /// directory tells of an empty list, not required, when nothing is missing any more.
+    /// directory sends an empty list, not required, when nothing is missing any more.
     MissingProtocols {
         /// Required, not only recommended.
         required: bool,
@@ -174,10 +174,10 @@ pub enum Event {
     ClockSkew {
         /// Our time minus theirs, in seconds.
         seconds: i64,
-        /// Who says so.
+        /// The directory that sent the other time.
         source: String,
     },
-    /// An authority says that we reach it from this address.
+    /// An authority sees us at this address.
     AddressSuggested {
         /// The address.
         address: IpAddr,

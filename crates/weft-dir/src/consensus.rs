@@ -1,15 +1,9 @@
 //! The microdesc-flavoured consensus and the authority certificates that it is verified with.
 //!
-//! A consensus is believed when more than half of the configured authorities signed it (dir-spec
+//! A consensus is accepted when more than half of the configured authorities signed it (dir-spec
 //! 3.10; C tor `networkstatus_check_consensus_signature`). Parsing and signature arithmetic are
 //! tor-netdoc's; which certificates count, which times are tolerated, and what a relay keeps of
 //! a consensus are decided here.
-#![deny(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::cast_possible_truncation
-)]
 
 use std::collections::{BTreeMap, HashSet};
 use std::net::SocketAddr;
@@ -29,13 +23,13 @@ use crate::params::Params;
 /// How far outside its validity a fetched consensus may be (C tor `REASONABLY_LIVE_TIME`).
 pub const REASONABLY_LIVE: Duration = Duration::from_secs(24 * 3600);
 /// How long after its end a cached consensus is still read (C tor `OLD_ROUTER_DESC_MAX_AGE`).
-pub const CACHE_MAX_AGE: Duration = Duration::from_secs(5 * 24 * 3600);
+pub(crate) const CACHE_MAX_AGE: Duration = Duration::from_secs(5 * 24 * 3600);
 /// A consensus that begins more than this in the future means that our clock is slow
 /// (C tor `EARLY_CONSENSUS_NOTICE_SKEW`).
-pub const EARLY_NOTICE: Duration = Duration::from_secs(60);
+pub(crate) const EARLY_NOTICE: Duration = Duration::from_secs(60);
 /// Certificates kept per authority: the one in use, its successor, and some slack.
 const MAX_CERTS_PER_AUTHORITY: usize = 4;
-/// How far in the future a certificate may have been published before we do not believe it.
+/// How far in the future a certificate may have been published before it is refused.
 const CERT_SKEW: Duration = Duration::from_secs(24 * 3600);
 
 /// What a relay keeps of a verified consensus.
@@ -50,9 +44,9 @@ pub struct Consensus {
     /// The parameters of the network.
     pub params: Params,
     /// Which subprotocols relays should and must speak.
-    pub relay_protocols: ProtoStatus,
+    pub(crate) relay_protocols: ProtoStatus,
     /// What it wants of clients.
-    pub client_protocols: ProtoStatus,
+    pub(crate) client_protocols: ProtoStatus,
     /// SHA-256 of the document, to recognise it again.
     pub digest: [u8; 32],
     /// The relays by RSA identity.
@@ -100,7 +94,7 @@ impl Consensus {
     }
 
     /// Whether `now` is within its validity.
-    pub fn is_live(&self, now: SystemTime) -> bool {
+    pub(crate) fn is_live(&self, now: SystemTime) -> bool {
         self.valid_after <= now && now <= self.valid_until
     }
 
@@ -111,10 +105,10 @@ impl Consensus {
     }
 }
 
-/// A consensus that is believed.
+/// A consensus that has been verified.
 #[derive(Clone, Debug)]
 pub struct Verified {
-    /// What everybody keeps of it.
+    /// The part that every node keeps.
     pub consensus: Consensus,
     /// All of it, as path selection wants it.
     pub document: Box<MdConsensus>,
@@ -178,7 +172,7 @@ pub fn verify(
     now: SystemTime,
     tolerance: Duration,
 ) -> Result<Verified, ConsensusError> {
-    // Told apart here because the parser itself only says that an item is missing.
+    // Distinguished here because the parser itself only reports that an item is missing.
     let first = text.lines().next().unwrap_or_default();
     if first.split(' ').next() == Some("network-status-version")
         && first.split(' ').nth(2) != Some(ConsensusFlavor::Microdesc.name())
@@ -274,7 +268,7 @@ pub struct Certs {
     certs: Vec<(AuthCert, String)>,
 }
 
-/// What became of the certificates in a document.
+/// The results for the certificates in a document.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CertsAdded {
     /// How many were new and are kept.
@@ -373,7 +367,7 @@ impl Certs {
 
 /// Path of the consensus on an authority, asking only for one that a majority of `authorities`
 /// signed (dir-spec 4.2: conditional on 3-byte fingerprint prefixes, sorted).
-pub fn consensus_path(authorities: &[RsaIdentity]) -> String {
+pub(crate) fn consensus_path(authorities: &[RsaIdentity]) -> String {
     let mut prefixes: Vec<String> = authorities
         .iter()
         .map(|id| {
@@ -392,7 +386,7 @@ pub fn consensus_path(authorities: &[RsaIdentity]) -> String {
 }
 
 /// Path of the newest certificates of these authorities (dir-spec 4.3).
-pub fn newest_certs_path(authorities: &[RsaIdentity]) -> String {
+pub(crate) fn newest_certs_path(authorities: &[RsaIdentity]) -> String {
     let ids: Vec<String> = authorities
         .iter()
         .map(|id| hex::encode_upper(id.as_bytes()))
@@ -401,7 +395,7 @@ pub fn newest_certs_path(authorities: &[RsaIdentity]) -> String {
 }
 
 /// Path of the certificates with these keys (dir-spec 4.3).
-pub fn certs_path(missing: &[AuthCertKeyIds]) -> String {
+pub(crate) fn certs_path(missing: &[AuthCertKeyIds]) -> String {
     let pair = |ids: &AuthCertKeyIds| {
         format!(
             "{}-{}",
@@ -416,7 +410,6 @@ pub fn certs_path(missing: &[AuthCertKeyIds]) -> String {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 mod tests {
     use super::*;
     use crate::testing::{TestAuthority, TestConsensus, now, secs};
@@ -517,7 +510,7 @@ mod tests {
     }
 
     #[test]
-    fn without_certificates_it_says_which_are_missing() {
+    fn without_certificates_the_error_names_those_missing() {
         let error = verify(
             &signed(&[0, 1]),
             &ids(),
@@ -537,7 +530,7 @@ mod tests {
     }
 
     #[test]
-    fn one_long_past_or_far_in_the_future_is_refused_and_says_so() {
+    fn one_long_past_or_far_in_the_future_is_refused_with_its_time() {
         let at = |valid_after| {
             let consensus = TestConsensus {
                 valid_after,

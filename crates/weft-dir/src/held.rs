@@ -1,12 +1,5 @@
 //! What an authority holds of ours: its answer when it is asked for our descriptor.
 
-#![deny(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::cast_possible_truncation
-)]
-
 use std::time::SystemTime;
 
 use tor_checkable::{SelfSigned, TimeBound};
@@ -16,14 +9,18 @@ use tor_netdoc::doc::routerdesc::RouterDesc;
 use crate::descriptor::{MAX_ROUTER_DESCRIPTOR, SignedDescriptor};
 
 /// Where a directory has the newest descriptor of the relay `id` (dir-spec 6.2).
-pub fn path(id: &RsaIdentity) -> String {
+pub(crate) fn path(id: &RsaIdentity) -> String {
     format!("/tor/server/fp/{}", hex::encode_upper(id.as_bytes()))
 }
 
 /// The publication time of the descriptor in `body`, if it is one of `ours`' relay that keeps
 /// authorities from taking `ours`: another one, and not older. The answer came over plain HTTP, so
 /// only what our own keys signed counts.
-pub fn overtakes(body: &[u8], id: &RsaIdentity, ours: &SignedDescriptor) -> Option<SystemTime> {
+pub(crate) fn overtakes(
+    body: &[u8],
+    id: &RsaIdentity,
+    ours: &SignedDescriptor,
+) -> Option<SystemTime> {
     if body.len() > MAX_ROUTER_DESCRIPTOR || body == ours.router.as_bytes() {
         return None;
     }
@@ -42,7 +39,6 @@ pub fn overtakes(body: &[u8], id: &RsaIdentity, ours: &SignedDescriptor) -> Opti
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use crate::descriptor::{Moment, OwnDescriptor};
@@ -64,7 +60,7 @@ mod tests {
             platform: "Tor 0.4.9.11 on Linux".into(),
             ..relay(1)
         };
-        // Ours is told as of the whole second.
+        // Ours is published as of the whole second.
         let sent = signed(&ours, now() + std::time::Duration::from_millis(700));
         let overtaken = |body: &str| overtakes(body.as_bytes(), &id, &sent);
         assert_eq!(overtaken(&sent.router), None);

@@ -2,7 +2,7 @@
 //!
 //! - [`consensus`]: the microdesc-flavoured consensus and the authority certificates that sign it
 //! - [`listing`]: the text of a consensus, relay by relay, as controllers are shown it
-//! - [`fetch`]: what to ask the authorities for next, and what to make of the answers
+//! - `fetch`: what to ask the authorities for next, and what to make of the answers
 //! - [`microdesc`]: microdescriptors cut apart, kept, and asked for
 //! - [`params`]: the network parameters that a relay follows, typed and clamped
 //! - [`cache`]: documents in C tor's cache files
@@ -10,16 +10,25 @@
 //! - [`client`]: what a client needs to choose paths, fetched over circuits
 //! - [`http`]: HTTP/1.0 to a directory authority, bounded in every direction
 //! - [`descriptor`]: our own router descriptor and extra-info document
-//! - [`held`]: what an authority holds of ours when it declines a descriptor
-//! - [`publish`]: when to publish them and what the authorities answered
+//! - `held`: what an authority holds of ours when it declines a descriptor
+//! - `publish`: when to publish them and what the authorities answered
 //! - [`bandwidth`]: observed bandwidth and the histories that are published
-//! - [`port_summary`]: the summary of an exit policy
 //! - [`private_authority`]: a small directory authority, for private networks alone
-//! - [`schedule`]: when to fetch next, and how long to wait after a failure
+//! - `schedule`: when to fetch next, and how long to wait after a failure
 //! - [`task`]: the asynchronous task that drives all of these for a node, by [`command`]s and events
 //!
 //! Only [`http`] and [`task`] do input and output over the network and only [`cache`] touches
 //! files; everything else is given its bytes, its time and its randomness.
+
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::cast_possible_truncation
+    )
+)]
 
 pub mod authority;
 pub mod bandwidth;
@@ -30,16 +39,15 @@ pub mod clock;
 pub mod command;
 pub mod consensus;
 pub mod descriptor;
-pub mod fetch;
-pub mod held;
+mod fetch;
+mod held;
 pub mod http;
 pub mod listing;
 pub mod microdesc;
 pub mod params;
-pub mod port_summary;
 pub mod private_authority;
-pub mod publish;
-pub mod schedule;
+mod publish;
+mod schedule;
 pub mod task;
 #[cfg(test)]
 mod testing;

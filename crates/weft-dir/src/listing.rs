@@ -2,18 +2,13 @@
 //! (control-spec 3.9, `ns/`).
 //!
 //! C tor answers them from the text, too: what tor-netdoc's parser leaves out of its documents, above
-//! all the lines as they stood, is still there. The text comes from a file that anybody may have
+//! all the lines as they stood, is still there. The text comes from a file that another program may have
 //! changed, so nothing is expected of it.
-#![deny(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::cast_possible_truncation
-)]
 
 use std::fmt::Write as _;
 
 use base64ct::{Base64Unpadded, Encoding as _};
+use tor_llcrypto::pk::rsa::RsaIdentity;
 
 use crate::microdesc::MdDigest;
 
@@ -52,13 +47,13 @@ pub struct Listing {
 /// A relay.
 #[derive(Debug)]
 pub struct Entry {
-    /// SHA-1 of its identity key.
-    pub rsa: [u8; 20],
+    /// Its RSA identity.
+    pub rsa: RsaIdentity,
     /// Its nickname.
     pub nickname: String,
     /// SHA-256 of its microdescriptor.
     pub microdesc: MdDigest,
-    /// What the consensus weighs it with, in kilobytes a second; 0 where it says nothing.
+    /// Its bandwidth in the consensus, in kilobytes a second; 0 where it has none.
     pub bandwidth: u64,
     /// As version 2 of the directory protocol had it (fmt_routerstatus.c, NS_CONTROL_PORT).
     pub status: String,
@@ -93,7 +88,7 @@ impl Entry {
             return None;
         };
         let mut entry = Self {
-            rsa: decode(id)?,
+            rsa: RsaIdentity::from(decode::<20>(id)?),
             nickname: nickname.to_owned(),
             microdesc: [0; 32],
             bandwidth: 0,
@@ -145,7 +140,6 @@ fn decode<const N: usize>(text: &str) -> Option<[u8; N]> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, clippy::indexing_slicing)]
 mod tests {
     use proptest::prelude::*;
 
@@ -186,7 +180,7 @@ mod tests {
         };
         assert_eq!(
             (&*one.nickname, one.rsa, one.bandwidth),
-            ("one", [1; 20], 20)
+            ("one", RsaIdentity::from([1; 20]), 20)
         );
         assert_eq!(one.microdesc[..3], [0x20, 0xf8, 0x1e]);
         assert_eq!(
@@ -197,7 +191,7 @@ mod tests {
         );
         assert_eq!(
             (&*two.nickname, two.rsa, two.bandwidth),
-            ("two", [2; 20], 0)
+            ("two", RsaIdentity::from([2; 20]), 0)
         );
         assert_eq!(
             two.status,

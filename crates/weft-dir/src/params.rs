@@ -94,13 +94,11 @@ params! {
 
     /// Half-life of a circuit's priority.
     circuit_priority_halflife: Duration = "CircuitPriorityHalflifeMsec", 30_000, 1, MAX, millis;
-    /// Length of a tick of the circuit priority.
-    circuit_priority_tick: Duration = "CircuitPriorityTickSecs", 10, 1, 600, seconds;
     /// How often the KIST scheduler runs.
     kist_sched_run_interval: Duration = "KISTSchedRunInterval", 2, 2, 100, millis;
     /// Most cells that one circuit may queue towards its origin before it is closed.
     circ_max_cell_queue_size: u32 = "circ_max_cell_queue_size", 2500, 50, MAX, count;
-    /// Most cells that one circuit may queue away from its origin (default:
+    /// Most cells that one circuit may queue forward (default:
     /// [`circ_max_cell_queue_size`](Params::circ_max_cell_queue_size)).
     circ_max_cell_queue_size_out: u32 = "circ_max_cell_queue_size_out", 2500, 50, MAX, count;
 
@@ -118,13 +116,7 @@ params! {
     assume_reachable_ipv6: bool = "assume-reachable-ipv6", 0, 0, 1, flag;
     /// Longest time an onionskin may wait for its answer.
     max_onion_queue_delay: Duration = "MaxOnionQueueDelay", 1750, 1, MAX, millis;
-    /// Onionskins that waited longer than this are dropped.
-    onion_queue_wait_cutoff: Duration = "onion_queue_wait_cutoff", 5, 1, MAX, seconds;
 
-    /// Thousandths of a percent of dropped ntor onionskins that count as overload.
-    overload_onionskin_ntor_scale_percent: u32 = "overload_onionskin_ntor_scale_percent", 1000, 0, 100_000, count;
-    /// Period over which dropped onionskins are counted.
-    overload_onionskin_ntor_period: Duration = "overload_onionskin_ntor_period_secs", 21_600, 0, MAX, seconds;
 
     /// Whether circuit creation of client addresses is limited.
     dos_circuit_creation_enabled: bool = "DoSCircuitCreationEnabled", 0, 0, 1, flag;
@@ -179,21 +171,7 @@ params! {
     nf_pad_before_usage: bool = "nf_pad_before_usage", 1, 0, 1, flag;
     /// Whether connections between relays are padded.
     nf_pad_relays: bool = "nf_pad_relays", 0, 0, 1, flag;
-    /// Whether connections of single onion services are padded.
-    nf_pad_single_onion: bool = "nf_pad_single_onion", 1, 0, 1, flag;
-    /// Whether circuit padding machines are off.
-    circpad_padding_disabled: bool = "circpad_padding_disabled", 0, 0, 1, flag;
-    /// Whether circuit padding machines are reduced.
-    circpad_padding_reduced: bool = "circpad_padding_reduced", 0, 0, 1, flag;
-    /// Padding cells allowed before the percentage below applies.
-    circpad_global_allowed_cells: u32 = "circpad_global_allowed_cells", 0, 0, 65_534, count;
-    /// Most of all cells that may be padding, in percent.
-    circpad_global_max_padding_pct: u32 = "circpad_global_max_padding_pct", 0, 0, 100, count;
-    /// Queued cells past which a circuit is not padded.
-    circpad_max_circ_queued_cells: u32 = "circpad_max_circ_queued_cells", 1000, 0, 50_000, count;
 
-    /// Divisor of bandwidth weights.
-    bwweightscale: u32 = "bwweightscale", 10_000, 1, MAX, count;
 
     /// Congestion control: 0 fixed windows, 2 Vegas; other values count as 2.
     cc_alg: u32 = "cc_alg", 2, 0, 3, count;
@@ -217,8 +195,6 @@ params! {
     cc_cwnd_full_minpct: u32 = "cc_cwnd_full_minpct", 25, 0, 100, count;
     /// Whether fullness is judged once per window (else per update).
     cc_cwnd_full_per_cwnd: bool = "cc_cwnd_full_per_cwnd", 1, 0, 1, flag;
-    /// SENDMEs before the bandwidth-delay product is estimated.
-    cc_bwe_min: u32 = "cc_bwe_min", 5, 2, 20, count;
     /// Smoothing of RTT and BDP, in percent of the window.
     cc_ewma_cwnd_pct: u32 = "cc_ewma_cwnd_pct", 50, 1, 255, count;
     /// Most samples in that smoothing.
@@ -297,15 +273,11 @@ params! {
     cellq_high: u32 = "cellq_high", 256, 1, 1000, count;
     /// Queue length, in cells, below which edge connections read again.
     cellq_low: u32 = "cellq_low", 10, 1, 1000, count;
-    /// Bytes in a link's output buffer past which circuits stop writing to it.
-    orconn_high: u32 = "orconn_high", 32_768, 509, MAX, count;
-    /// Bytes in a link's output buffer below which circuits write to it again.
-    orconn_low: u32 = "orconn_low", 16_384, 509, MAX, count;
 }
 
 impl Params {
     /// The parameters of a consensus.
-    pub fn from_consensus(params: &NetParams<i32>) -> Self {
+    pub(crate) fn from_consensus(params: &NetParams<i32>) -> Self {
         Self::read(|name| params.get(name).copied())
     }
 

@@ -5,8 +5,8 @@
 //! after 90 minutes when the consensus does not list us or calls our descriptor stale; when the
 //! observed bandwidth doubles or halves during our first day. Unlike C tor, an upload that failed
 //! is repeated with growing delays until the authority answered, and a descriptor that an authority
-//! declines because another of ours is not older is made anew. Pure: told the time, asked what to
-//! do.
+//! declines because another of ours is not older is made anew. No I/O and no clock: time is an
+//! argument, and what to do is returned.
 
 use std::time::{Duration, SystemTime};
 
@@ -17,9 +17,9 @@ use crate::command::UploadOutcome;
 use crate::schedule::Backoff;
 
 /// A descriptor this old is always replaced (`FORCE_REGENERATE_DESCRIPTOR_INTERVAL`).
-pub const FORCE_REGENERATE: Duration = Duration::from_secs(18 * 3600);
+pub(crate) const FORCE_REGENERATE: Duration = Duration::from_secs(18 * 3600);
 /// A descriptor this old is replaced if the consensus ignores it (`FAST_RETRY_DESCRIPTOR_INTERVAL`).
-pub const FAST_RETRY: Duration = Duration::from_secs(90 * 60);
+pub(crate) const FAST_RETRY: Duration = Duration::from_secs(90 * 60);
 /// Change of observed bandwidth that is worth publishing (`BANDWIDTH_CHANGE_FACTOR`).
 const BANDWIDTH_FACTOR: u64 = 2;
 /// Shortest time between publications because of bandwidth (`MAX_BANDWIDTH_CHANGE_FREQ`).
@@ -34,9 +34,9 @@ const MIN_INTERVAL: Duration = Duration::from_secs(2);
 /// then that is looked at again, as the clock may have been set meanwhile.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
-/// What the newest live consensus says about us.
+/// How the newest live consensus lists us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Listing {
+pub(crate) enum OwnListing {
     /// There is no live consensus.
     Unknown,
     /// It does not list us.
@@ -52,17 +52,17 @@ pub enum Listing {
 
 /// What the rules look at.
 #[derive(Clone, Copy, Debug)]
-pub struct Situation {
+pub(crate) struct Situation {
     /// The wall clock.
-    pub now: SystemTime,
-    /// What the consensus says about us.
-    pub listing: Listing,
+    pub(crate) now: SystemTime,
+    /// How the consensus lists us.
+    pub(crate) listing: OwnListing,
     /// How long we have been running.
-    pub uptime: Duration,
+    pub(crate) uptime: Duration,
     /// Observed bandwidth, in bytes per second.
-    pub observed: u64,
+    pub(crate) observed: u64,
     /// Whether this is a testing network.
-    pub testing: bool,
+    pub(crate) testing: bool,
 }
 
 /// Where the descriptor is on its way to one authority.
@@ -91,19 +91,19 @@ struct Upload {
 
 /// Counts of a publication in which every authority has been tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Round {
+pub(crate) struct Round {
     /// Authorities that have the descriptor.
-    pub accepted: usize,
+    pub(crate) accepted: usize,
     /// Authorities asked.
-    pub of: usize,
+    pub(crate) of: usize,
 }
 
 /// Decides when to publish and keeps track of uploads.
 #[derive(Debug)]
-pub struct Publisher {
+pub(crate) struct Publisher {
     /// Why a new descriptor is wanted, if it is.
     dirty: Option<&'static str>,
-    /// Publication time of the descriptor that is out, and the observed bandwidth that it tells;
+    /// Publication time of the descriptor that is out, and the observed bandwidth in it;
     /// none if it could not be made.
     published: Option<(SystemTime, Option<u64>)>,
     /// When, in monotonic time, it was made.
@@ -116,8 +116,8 @@ pub struct Publisher {
     generation: u64,
     /// The authorities.
     uploads: Vec<Upload>,
-    /// Whether this generation's round has been told.
-    round_told: bool,
+    /// Whether this generation's round has been reported.
+    round_reported: bool,
 }
 
 impl Default for Publisher {
@@ -130,20 +130,20 @@ impl Default for Publisher {
             bandwidth_changed: None,
             generation: 0,
             uploads: Vec::new(),
-            round_told: true,
+            round_reported: true,
         }
     }
 }
 
 impl Publisher {
     /// A new descriptor is wanted for this reason. The first reason stays.
-    pub fn mark_dirty(&mut self, reason: &'static str) {
+    pub(crate) fn mark_dirty(&mut self, reason: &'static str) {
         self.dirty.get_or_insert(reason);
     }
 
     /// Applies the rules of time, listing and bandwidth; call every minute or so.
-    pub fn check(&mut self, situation: &Situation) {
-        let Some((published, told)) = self.published else {
+    pub(crate) fn check(&mut self, situation: &Situation) {
+        let Some((published, bandwidth)) = self.published else {
             return;
         };
         // A publication time in the future means that the clock was set back: what is out is
@@ -157,8 +157,8 @@ impl Publisher {
         }
         if age >= FAST_RETRY {
             match situation.listing {
-                Listing::Unlisted => return self.mark_dirty("not listed in consensus"),
-                Listing::Listed {
+                OwnListing::Unlisted => return self.mark_dirty("not listed in consensus"),
+                OwnListing::Listed {
                     stale: true,
                     valid_after,
                 } if valid_after > published => {
@@ -167,54 +167,54 @@ impl Publisher {
                 _ => {}
             }
         }
-        if let Some(told) = told {
-            self.check_bandwidth(situation, told);
+        if let Some(bandwidth) = bandwidth {
+            self.check_bandwidth(situation, bandwidth);
         }
     }
 
-    /// The rule of bandwidth: twice or half of what was told, during the first day.
-    fn check_bandwidth(&mut self, situation: &Situation, told: u64) {
+    /// The rule of bandwidth: twice or half of what was published, during the first day.
+    fn check_bandwidth(&mut self, situation: &Situation, published: u64) {
         if situation.uptime > BANDWIDTH_UPTIME {
             return;
         }
         let observed = situation.observed;
-        let changed = (told == 0) != (observed == 0)
-            || observed > told.saturating_mul(BANDWIDTH_FACTOR)
-            || observed < told / BANDWIDTH_FACTOR;
+        let changed = (published == 0) != (observed == 0)
+            || observed > published.saturating_mul(BANDWIDTH_FACTOR)
+            || observed < published / BANDWIDTH_FACTOR;
         let recently = self.bandwidth_changed.is_some_and(|when| {
             situation
                 .now
                 .duration_since(when)
                 .is_ok_and(|since| since < BANDWIDTH_INTERVAL)
         });
-        if changed && (!recently || situation.testing || told == 0) {
+        if changed && (!recently || situation.testing || published == 0) {
             self.bandwidth_changed = Some(situation.now);
             self.mark_dirty("bandwidth has changed");
         }
     }
 
     /// Why to make a new descriptor now, if so.
-    pub fn wants(&self, monotonic: Duration) -> Option<&'static str> {
+    pub(crate) fn wants(&self, monotonic: Duration) -> Option<&'static str> {
         self.dirty.filter(|_| monotonic >= self.may_make_at())
     }
 
     /// The monotonic time from which on a descriptor may be made.
     fn may_make_at(&self) -> Duration {
-        let rested = self.made_at.map_or(Duration::ZERO, |at| at + MIN_INTERVAL);
-        rested.max(self.not_before)
+        let earliest = self.made_at.map_or(Duration::ZERO, |at| at + MIN_INTERVAL);
+        earliest.max(self.not_before)
     }
 
-    /// An authority keeps a descriptor of ours that says something else than the one that it was
+    /// An authority keeps a descriptor of ours that differs from the one that it was
     /// sent, because that is not newer than `held`: made in the same second by another program with
     /// our keys, or while the clock was wrong. Another is wanted once it can be newer. Returns how
     /// long that takes.
-    pub fn overtaken(
+    pub(crate) fn overtaken(
         &mut self,
         held: SystemTime,
         now: SystemTime,
         monotonic: Duration,
     ) -> Duration {
-        // Descriptors tell whole seconds.
+        // Descriptors have whole seconds.
         let newer = held + Duration::from_secs(1);
         let wait = newer.duration_since(now).unwrap_or_default();
         self.not_before = self.not_before.max(monotonic + wait.min(LONGEST_WAIT));
@@ -224,7 +224,7 @@ impl Publisher {
 
     /// A descriptor has been made: it is due at every one of `authorities` now. Returns its
     /// generation.
-    pub fn made(
+    pub(crate) fn made(
         &mut self,
         published: SystemTime,
         observed: u64,
@@ -238,7 +238,7 @@ impl Publisher {
         self.published = Some((published, Some(observed)));
         self.made_at = Some(monotonic);
         self.generation += 1;
-        self.round_told = false;
+        self.round_reported = false;
         self.uploads = authorities
             .map(|authority| Upload {
                 authority,
@@ -251,7 +251,7 @@ impl Publisher {
     }
 
     /// No descriptor could be made: forget the wish until something marks it again.
-    pub fn give_up(&mut self, published: SystemTime) {
+    pub(crate) fn give_up(&mut self, published: SystemTime) {
         self.dirty = None;
         // Counts as made, so that the regular rules try again later.
         self.published = Some((published, None));
@@ -259,7 +259,7 @@ impl Publisher {
     }
 
     /// An authority to upload to now, which then counts as underway.
-    pub fn next_upload(&mut self, monotonic: Duration) -> Option<RsaIdentity> {
+    pub(crate) fn next_upload(&mut self, monotonic: Duration) -> Option<RsaIdentity> {
         let upload = self
             .uploads
             .iter_mut()
@@ -269,7 +269,7 @@ impl Publisher {
     }
 
     /// An upload of `generation` to `authority` ended. `Some` once every authority has been tried.
-    pub fn ended(
+    pub(crate) fn ended(
         &mut self,
         generation: u64,
         authority: &RsaIdentity,
@@ -297,25 +297,25 @@ impl Publisher {
                 .count(),
             of: self.uploads.len(),
         };
-        let told = self.round_told;
-        // Told once when all have been tried, and again when a repetition completes it.
+        let reported = self.round_reported;
+        // Reported once when all have been tried, and again when a repetition completes it.
         let complete = self
             .uploads
             .iter()
             .all(|upload| matches!(upload.progress, Progress::Done(_)));
-        self.round_told = told || self.uploads.iter().all(|upload| upload.tried);
-        (self.round_told && (!told || complete)).then_some(round)
+        self.round_reported = reported || self.uploads.iter().all(|upload| upload.tried);
+        (self.round_reported && (!reported || complete)).then_some(round)
     }
 
     /// Whether some authority has the newest descriptor.
-    pub fn is_published(&self) -> bool {
+    pub(crate) fn is_published(&self) -> bool {
         self.uploads
             .iter()
             .any(|upload| upload.progress == Progress::Done(true))
     }
 
     /// When, in monotonic time, there is something to do without anything else happening.
-    pub fn next_wake(&self) -> Option<Duration> {
+    pub(crate) fn next_wake(&self) -> Option<Duration> {
         let due = self
             .uploads
             .iter()
@@ -345,7 +345,7 @@ mod tests {
         [[1; 20].into(), [2; 20].into()]
     }
 
-    /// A publisher whose descriptor, telling 1000 B/s, went out at `start()`.
+    /// A publisher whose descriptor, with 1000 B/s, went out at `start()`.
     fn published() -> (Publisher, u64) {
         let mut publisher = Publisher::default();
         publisher.mark_dirty("first");
@@ -353,7 +353,7 @@ mod tests {
         (publisher, generation)
     }
 
-    fn after(age: Duration, listing: Listing, observed: u64) -> Option<&'static str> {
+    fn after(age: Duration, listing: OwnListing, observed: u64) -> Option<&'static str> {
         let (mut publisher, _) = published();
         publisher.check(&Situation {
             now: start() + age,
@@ -367,21 +367,21 @@ mod tests {
 
     #[test]
     fn a_descriptor_is_replaced_after_eighteen_hours() {
-        assert_eq!(after(18 * HOUR - MINUTE, Listing::Unknown, 1000), None);
+        assert_eq!(after(18 * HOUR - MINUTE, OwnListing::Unknown, 1000), None);
         assert_eq!(
-            after(18 * HOUR, Listing::Unknown, 1000),
+            after(18 * HOUR, OwnListing::Unknown, 1000),
             Some("time for new descriptor")
         );
     }
 
     #[test]
     fn a_descriptor_that_the_consensus_ignores_is_replaced_after_ninety_minutes() {
-        assert_eq!(after(80 * MINUTE, Listing::Unlisted, 1000), None);
+        assert_eq!(after(80 * MINUTE, OwnListing::Unlisted, 1000), None);
         assert_eq!(
-            after(90 * MINUTE, Listing::Unlisted, 1000),
+            after(90 * MINUTE, OwnListing::Unlisted, 1000),
             Some("not listed in consensus")
         );
-        let stale = |valid_after| Listing::Listed {
+        let stale = |valid_after| OwnListing::Listed {
             stale: true,
             valid_after,
         };
@@ -394,7 +394,7 @@ mod tests {
             None,
             "that consensus is older"
         );
-        let listed = Listing::Listed {
+        let listed = OwnListing::Listed {
             stale: false,
             valid_after: start() + HOUR,
         };
@@ -404,14 +404,14 @@ mod tests {
     #[test]
     fn bandwidth_that_doubled_or_halved_in_the_first_day_is_published() {
         let reason = Some("bandwidth has changed");
-        assert_eq!(after(HOUR, Listing::Unknown, 2000), None);
-        assert_eq!(after(HOUR, Listing::Unknown, 2001), reason);
-        assert_eq!(after(HOUR, Listing::Unknown, 499), reason);
-        assert_eq!(after(HOUR, Listing::Unknown, 0), reason);
+        assert_eq!(after(HOUR, OwnListing::Unknown, 2000), None);
+        assert_eq!(after(HOUR, OwnListing::Unknown, 2001), reason);
+        assert_eq!(after(HOUR, OwnListing::Unknown, 499), reason);
+        assert_eq!(after(HOUR, OwnListing::Unknown, 0), reason);
         let (mut publisher, _) = published();
         publisher.check(&Situation {
             now: start() + HOUR,
-            listing: Listing::Unknown,
+            listing: OwnListing::Unknown,
             uptime: 25 * HOUR,
             observed: 9000,
             testing: false,
@@ -433,7 +433,7 @@ mod tests {
             let now = start() + minute * MINUTE;
             publisher.check(&Situation {
                 now,
-                listing: Listing::Unknown,
+                listing: OwnListing::Unknown,
                 uptime: minute * MINUTE,
                 observed,
                 testing: false,
@@ -456,7 +456,7 @@ mod tests {
         let (mut publisher, _) = published();
         publisher.check(&Situation {
             now: start() - HOUR,
-            listing: Listing::Unknown,
+            listing: OwnListing::Unknown,
             uptime: HOUR,
             observed: 1000,
             testing: false,

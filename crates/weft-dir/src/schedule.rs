@@ -8,14 +8,14 @@ use std::time::{Duration, SystemTime};
 
 use rand::{Rng, RngExt as _};
 
-/// Authorities get this long to agree before anybody asks (`CONSENSUS_MIN_SECONDS_BEFORE_CACHING`).
+/// Authorities get this long to agree before relays and clients ask (`CONSENSUS_MIN_SECONDS_BEFORE_CACHING`).
 const MIN_BEFORE_FETCHING: Duration = Duration::from_secs(120);
 
 /// The moment at which to fetch the successor of a consensus with this lifetime.
 ///
 /// Never before it stops being fresh and always before it ends, also in private networks whose
 /// intervals are seconds.
-pub fn next_consensus_fetch(
+pub(crate) fn next_consensus_fetch(
     valid_after: SystemTime,
     fresh_until: SystemTime,
     valid_until: SystemTime,
@@ -39,7 +39,7 @@ pub fn next_consensus_fetch(
 /// The same for a client, which leaves the caches time to get it first (dir-spec 5.1; C tor
 /// `update_consensus_networkstatus_fetch_time_impl`): from three quarters of an interval after
 /// it stops being fresh, within seven eighths of what is left then.
-pub fn next_client_fetch(
+pub(crate) fn next_client_fetch(
     valid_after: SystemTime,
     fresh_until: SystemTime,
     valid_until: SystemTime,
@@ -61,7 +61,7 @@ pub fn next_client_fetch(
 
 /// Growing, randomised delays between attempts at the same thing.
 #[derive(Clone, Debug)]
-pub struct Backoff {
+pub(crate) struct Backoff {
     /// Smallest delay.
     base: Duration,
     /// Largest delay.
@@ -72,7 +72,7 @@ pub struct Backoff {
 
 impl Backoff {
     /// Delays from `base` (one second at least) to `cap`.
-    pub fn new(base: Duration, cap: Duration) -> Self {
+    pub(crate) fn new(base: Duration, cap: Duration) -> Self {
         let base = base.max(Duration::from_secs(1));
         Self {
             base,
@@ -82,7 +82,7 @@ impl Backoff {
     }
 
     /// How long to wait after one more failure.
-    pub fn failed(&mut self, rng: &mut impl Rng) -> Duration {
+    pub(crate) fn failed(&mut self, rng: &mut impl Rng) -> Duration {
         let high = (self.last * 3).max(self.base + Duration::from_secs(1));
         let spread = high.saturating_sub(self.base);
         self.last = (self.base + spread.mul_f64(rng.random::<f64>())).min(self.cap);
@@ -90,7 +90,7 @@ impl Backoff {
     }
 
     /// It worked: the next failure waits shortly again.
-    pub fn succeeded(&mut self) {
+    pub(crate) fn succeeded(&mut self) {
         self.last = Duration::ZERO;
     }
 }

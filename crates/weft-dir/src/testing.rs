@@ -82,7 +82,7 @@ pub(crate) fn microdesc(id: &RsaIdentity) -> String {
     format!("onion-key\nntor-onion-key {key}\np accept 80,443\nid ed25519 {key}\n")
 }
 
-/// What a consensus says.
+/// The contents of a consensus.
 pub(crate) struct TestConsensus {
     pub(crate) valid_after: SystemTime,
     /// Seconds from valid-after to fresh-until; valid-until is three times as far.

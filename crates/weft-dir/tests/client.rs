@@ -40,7 +40,7 @@ type Script = Box<dyn FnMut(&str, &str) -> Reply + Send>;
 /// Directories that follow a script.
 struct Directories {
     script: Mutex<Script>,
-    /// Names and paths that were asked for, and what the client said of the answers.
+    /// Names and paths that were asked for, and how the client judged the answers.
     asked: Mutex<Vec<(String, String)>>,
     outcomes: Mutex<Vec<DirOutcome>>,
 }
@@ -79,7 +79,7 @@ impl DirStreams for Streams {
                 Reply::Answer(_) => {}
             }
             let (ours, mut theirs) = tokio::io::duplex(1 << 16);
-            let who = name.clone();
+            let directory = name.clone();
             tokio::spawn(async move {
                 let mut request = Vec::new();
                 while !request.ends_with(b"\r\n\r\n") {
@@ -91,8 +91,8 @@ impl DirStreams for Streams {
                 let request = String::from_utf8(request).unwrap();
                 assert!(request.contains("Accept-Encoding: deflate"), "{request}");
                 let path = request.split(' ').nth(1).unwrap().to_string();
-                let reply = (directories.script.lock().unwrap())(&who, &path);
-                directories.asked.lock().unwrap().push((who, path));
+                let reply = (directories.script.lock().unwrap())(&directory, &path);
+                directories.asked.lock().unwrap().push((directory, path));
                 if let Reply::Answer(bytes) = reply {
                     let _ = theirs.write_all(&bytes).await;
                 }
@@ -205,7 +205,7 @@ enum Stage {
     /// The last task of the queue has run: what follows is work that others made.
     Last,
     /// Every task waits for the clock or for the test.
-    Resting,
+    Waiting,
 }
 
 impl Rest {
@@ -218,7 +218,7 @@ impl Rest {
     fn nothing_to_do(&self) {
         let mut stage = self.stage.lock().unwrap();
         if *stage == Stage::Last {
-            *stage = Stage::Resting;
+            *stage = Stage::Waiting;
             self.changed.notify_all();
         }
     }
@@ -232,7 +232,7 @@ impl Rest {
         let stage = self.stage.lock().unwrap();
         let stage = self
             .changed
-            .wait_timeout_while(stage, PATIENCE, |stage| *stage != Stage::Resting)
+            .wait_timeout_while(stage, PATIENCE, |stage| *stage != Stage::Waiting)
             .unwrap();
         assert!(!stage.1.timed_out(), "the client never rests");
     }
@@ -323,7 +323,7 @@ impl Client {
         }
     }
 
-    /// Moves the clock, `step` at a time, until `done` says so. It stands still while anything is done.
+    /// Moves the clock, `step` at a time, until `done` is true. It stands still while anything is done.
     fn until(&mut self, what: &str, step: Duration, done: impl Fn(&Self) -> bool) {
         for _ in 0..20_000 {
             self.rest.wait(&self.runtime);
@@ -446,7 +446,7 @@ fn from_nothing_to_a_network_and_from_the_cache_without_asking_anybody() {
 }
 
 #[test]
-fn bad_consensuses_are_told_and_cost_nothing_but_time() {
+fn bad_consensuses_are_reported_and_cost_nothing_but_time() {
     let world = World::new(6);
     let stranger = World {
         authority: Arc::new(TestAuthority::new(2)),
@@ -481,7 +481,7 @@ fn bad_consensuses_are_told_and_cost_nothing_but_time() {
     });
     let mut client = Client::start(&world, None, &directories);
     client.until_relays(6);
-    let told = client.messages(Severity::Info).join("\n");
+    let messages = client.messages(Severity::Info).join("\n");
     for words in [
         "signed by 0 of our 1 authorities",
         "do not verify",
@@ -496,7 +496,7 @@ fn bad_consensuses_are_told_and_cost_nothing_but_time() {
         "not HTTP",
         "cut off",
     ] {
-        assert!(told.contains(words), "{words:?} in {told}");
+        assert!(messages.contains(words), "{words:?} in {messages}");
     }
     let bad = directories.outcomes.lock().unwrap();
     let bad = bad.iter().filter(|outcome| **outcome == DirOutcome::Bad);
@@ -548,13 +548,13 @@ fn microdescriptors_that_nobody_asked_for_are_refused_and_few_are_not_enough() {
     });
     assert!(client.network().is_none());
     client.until_relays(60);
-    let told = client.messages(Severity::Info).join("\n");
+    let messages = client.messages(Severity::Info).join("\n");
     for words in [
         "sent none of the 32 microdescriptors that it was asked for, but 32 others",
         "We need more microdescriptors: we have 4/60, and can only build",
         "404 (Not found)",
     ] {
-        assert!(told.contains(words), "{words:?} in {told}");
+        assert!(messages.contains(words), "{words:?} in {messages}");
     }
     client.end();
 }
@@ -626,7 +626,7 @@ fn a_network_that_grows_old_is_taken_back_and_comes_again() {
 }
 
 #[test]
-fn a_cache_of_garbage_is_told_and_fetched_again() {
+fn a_cache_of_garbage_is_reported_and_fetched_again() {
     let cache = tempfile::tempdir().unwrap();
     for name in [
         cache::CONSENSUS,
@@ -659,8 +659,8 @@ fn an_old_consensus_from_the_cache_is_not_used_to_build_circuits() {
     let late = secs(2 * 86_400);
     let mut client = Client::start_at(late, &world, Some(cache.path()), &nobody);
     client.until("an attempt", secs(1), |client| {
-        let told = client.messages(Severity::Info);
-        told.iter().any(|text| text.contains("Cannot reach"))
+        let messages = client.messages(Severity::Info);
+        messages.iter().any(|text| text.contains("Cannot reach"))
     });
     assert_eq!(client.percents(), []);
     assert!(client.network().is_none());

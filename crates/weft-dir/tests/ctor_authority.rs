@@ -20,7 +20,7 @@ use tor_netdoc::types::relay_flags::RelayFlag;
 use weft_dir::authority::Authority;
 use weft_dir::bandwidth::Totals;
 use weft_dir::cache;
-use weft_dir::command::{Command, Event, Options, UploadOutcome};
+use weft_dir::command::{Command, DirectoryOptions, Event, UploadOutcome};
 use weft_dir::consensus::{self, Certs, ConsensusError, REASONABLY_LIVE};
 use weft_dir::descriptor::{Moment, OwnDescriptor};
 use weft_dir::http::Request;
@@ -120,7 +120,7 @@ fn an_authority_takes_our_descriptor_and_we_take_its_consensus() {
     let check = |text: &str, now| consensus::verify(text, &signers, &certs, now, REASONABLY_LIVE);
     let cached = check(&text, now).unwrap();
     assert!(cached.consensus.relay(&descriptor.rsa_id()).is_some());
-    let mut again = Node::start(Options {
+    let mut again = Node::start(DirectoryOptions {
         authorities: vec![Authority {
             dir_addr: SocketAddr::from((Ipv4Addr::LOCALHOST, free_port())),
             ..tor.authority.clone()
@@ -156,8 +156,8 @@ fn an_authority_takes_our_descriptor_and_we_take_its_consensus() {
         Err(ConsensusError::TooFewSignatures { .. })
     ));
 
-    // Our documents satisfied it: no complaint in its log.
-    let complaints: Vec<String> = tor
+    // Our documents satisfied it: no warning in its log.
+    let warnings: Vec<String> = tor
         .log()
         .lines()
         .filter(|line| line.contains("[warn]") || line.contains("[err]"))
@@ -168,7 +168,7 @@ fn an_authority_takes_our_descriptor_and_we_take_its_consensus() {
         })
         .map(String::from)
         .collect();
-    assert!(complaints.is_empty(), "{complaints:#?}");
+    assert!(warnings.is_empty(), "{warnings:#?}");
 }
 
 /// Warnings of an authority that is alone, young and on loopback; none is about our documents.
@@ -288,7 +288,7 @@ fn an_authority_refuses_what_is_wrong_with_a_reason_and_takes_every_variant_that
     assert_eq!(response.status, 404);
     assert!(
         tor.log().contains("Incorrect ed25519 signature"),
-        "and complains in its log: {}",
+        "and logs it: {}",
         tor.log()
     );
 }

@@ -19,7 +19,7 @@ use ctor::{CTor, Node, PATIENCE};
 use weft_dir::cache;
 use weft_dir::client::{ClientDirectory, ClientOptions, DirServer, Network, PlainStreams};
 use weft_dir::clock::SystemClock;
-use weft_dir::command::{Command, Event, Options, Severity};
+use weft_dir::command::{Command, DirectoryOptions, Event, Severity};
 use weft_dir::http::{self, Limits, Request, Response};
 use weft_dir::microdesc;
 
@@ -97,7 +97,7 @@ fn what_we_serve_is_what_c_tor_serves_and_either_makes_a_network() {
     let tor = CTor::start();
     let directory = tempfile::tempdir().unwrap();
     let cache_directory = directory.path().join("relay");
-    let mut node = Node::start(Options {
+    let mut node = Node::start(DirectoryOptions {
         dir_cache: true,
         ..tor.options(&cache_directory)
     });

@@ -13,13 +13,13 @@ use testing::{TestAuthority, TestConsensus, now, secs};
 use weft_dir::bandwidth::Totals;
 use weft_dir::cache;
 use weft_dir::clock::ManualClock;
-use weft_dir::command::{Command, Event, Options, Severity, UploadOutcome};
+use weft_dir::command::{Command, DirectoryOptions, Event, Severity, UploadOutcome};
 use weft_dir::task::{Config, DirectoryTask};
 
 /// What the authority answers to a request line: the whole answer.
 type Answers = Box<dyn FnMut(&str) -> Vec<u8> + Send>;
 
-/// An HTTP server on loopback that answers as it is told and remembers what it was asked.
+/// An HTTP server on loopback that sends the answers that it was given and keeps the requests.
 struct Server {
     address: SocketAddr,
     requests: Arc<Mutex<Vec<String>>>,
@@ -31,7 +31,7 @@ impl Server {
         let address = listener.local_addr().unwrap();
         let requests = Arc::new(Mutex::new(Vec::new()));
         let seen = requests.clone();
-        // Ends with the test's process; a listener has no other way to be told.
+        // Ends with the test's process; a listener cannot be stopped otherwise.
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let mut stream = stream.unwrap();
@@ -94,7 +94,7 @@ struct Node {
 }
 
 impl Node {
-    fn start(options: Options) -> Self {
+    fn start(options: DirectoryOptions) -> Self {
         let clock = Arc::new(ManualClock::new(now()));
         let (commands, receiver) = tokio::sync::mpsc::channel(64);
         let (sender, events) = mpsc::channel();
@@ -157,7 +157,10 @@ impl Node {
 }
 
 /// A network of one authority that serves a consensus from the third request on.
-fn network(directory: &std::path::Path, upload: fn(usize) -> Vec<u8>) -> (Server, Options) {
+fn network(
+    directory: &std::path::Path,
+    upload: fn(usize) -> Vec<u8>,
+) -> (Server, DirectoryOptions) {
     let authority = TestAuthority::new(1);
     let mut asked = 0;
     let mut uploads = 0;
@@ -184,10 +187,10 @@ fn network(directory: &std::path::Path, upload: fn(usize) -> Vec<u8>) -> (Server
             answer("400 Bad request", "", "")
         }
     }));
-    let options = Options {
+    let options = DirectoryOptions {
         // The clock of the test outruns real connections.
         max_stall: secs(86_400),
-        ..Options::new(
+        ..DirectoryOptions::new(
             vec![authority.configured(server.address)],
             directory.to_path_buf(),
             true,
@@ -280,7 +283,7 @@ fn from_nothing_to_published_and_listed() {
 fn bandwidth_reaches_the_descriptor() {
     let directory = tempfile::tempdir().unwrap();
     let (server, options) = network(directory.path(), |_| answer("200 Fine", "", ""));
-    let node = Node::start(Options {
+    let node = Node::start(DirectoryOptions {
         assume_reachable: true,
         ..options
     });
@@ -310,8 +313,9 @@ fn bandwidth_reaches_the_descriptor() {
     });
     assert_eq!(reason, "bandwidth has changed");
     assert!((300..=3300).contains(&observed), "{observed}");
-    let told = format!(" {observed}\n");
-    assert!(server.posted().iter().any(|posted| posted.contains(&told)));
+    let published = format!(" {observed}\n");
+    let posted = server.posted();
+    assert!(posted.iter().any(|posted| posted.contains(&published)));
     node.shutdown();
 }
 
@@ -323,7 +327,7 @@ fn an_upload_that_failed_is_repeated_and_a_refusal_is_not() {
         2 => answer("503 Busy", "", ""),
         _ => answer("400 Fingerprint is marked rejected", "", ""),
     });
-    let node = Node::start(Options {
+    let node = Node::start(DirectoryOptions {
         assume_reachable: true,
         ..options
     });
@@ -355,7 +359,7 @@ fn an_upload_that_failed_is_repeated_and_a_refusal_is_not() {
 }
 
 #[test]
-fn a_directory_with_another_time_is_told_once() {
+fn a_directory_with_another_time_is_reported_once() {
     let directory = tempfile::tempdir().unwrap();
     let authority = TestAuthority::new(1);
     // Two hours behind `now()`.
@@ -366,9 +370,9 @@ fn a_directory_with_another_time_is_told_once() {
             "",
         )
     }));
-    let options = Options {
+    let options = DirectoryOptions {
         max_stall: secs(86_400),
-        ..Options::new(
+        ..DirectoryOptions::new(
             vec![authority.configured(server.address)],
             directory.path().to_path_buf(),
             true,
@@ -386,7 +390,7 @@ fn a_directory_with_another_time_is_told_once() {
     assert!((7200..7500).contains(&seconds), "{seconds}");
     for _ in 0..3 {
         node.until("another answer", |event| match event {
-            Event::ClockSkew { .. } => panic!("told again"),
+            Event::ClockSkew { .. } => panic!("reported again"),
             Event::AddressSuggested { .. } => Some(()),
             _ => None,
         });
@@ -395,12 +399,12 @@ fn a_directory_with_another_time_is_told_once() {
 }
 
 #[test]
-fn what_cannot_be_written_or_signed_is_said_and_survived() {
+fn what_cannot_be_written_or_signed_is_reported_and_survived() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("file");
     std::fs::write(&file, "").unwrap();
     let (_server, options) = network(&file, |_| answer("200 Fine", "", ""));
-    let node = Node::start(Options {
+    let node = Node::start(DirectoryOptions {
         assume_reachable: true,
         ..options
     });
@@ -423,7 +427,7 @@ fn what_cannot_be_written_or_signed_is_said_and_survived() {
     node.shutdown();
 }
 
-/// C tor's authorities keep the descriptor that they have of two that tell the same second, and
+/// C tor's authorities keep the descriptor that they have of two of the same second, and
 /// another program may have published one with our keys a moment ago.
 #[test]
 fn a_descriptor_that_another_of_the_same_second_overtook_is_published_again() {
@@ -447,10 +451,10 @@ fn a_descriptor_that_another_of_the_same_second_overtook_is_published_again() {
             answer("404 Not found", "", "")
         }
     }));
-    let options = Options {
+    let options = DirectoryOptions {
         max_stall: secs(86_400),
         assume_reachable: true,
-        ..Options::new(
+        ..DirectoryOptions::new(
             vec![authority.configured(server.address)],
             directory.path().to_path_buf(),
             true,
@@ -471,7 +475,7 @@ fn a_descriptor_that_another_of_the_same_second_overtook_is_published_again() {
         })
     };
     assert_eq!(outcome(), UploadOutcome::Overtaken(now() + secs(60)));
-    // The next one is newer than what the authority has, so that says the same or is older.
+    // The next one is newer than what the authority has, so that is the same or older.
     assert_eq!(outcome(), UploadOutcome::NotNew);
     let posted = server.posted();
     let published = |text: &str| {

@@ -53,7 +53,7 @@ pub struct Control {
 
 impl Control {
     /// Connects to a port and authenticates with the cookie in this file.
-    pub fn connect_port(port: SocketAddr, cookie: &Path) -> Result<Control> {
+    pub(crate) fn connect_port(port: SocketAddr, cookie: &Path) -> Result<Control> {
         let stream = TcpStream::connect(port)
             .with_context(|| format!("connecting to the control port {port}"))?;
         let cookie = std::fs::read(cookie)
@@ -198,7 +198,7 @@ impl Control {
     }
 
     /// Closes circuits; those that are gone already are no error.
-    pub fn close_circuits(&mut self, circuits: &[u32]) {
+    pub(crate) fn close_circuits(&mut self, circuits: &[u32]) {
         for circuit in circuits {
             // C tor answers 552 for a circuit that it has closed itself.
             let _ = self.command(&format!("CLOSECIRCUIT {circuit}"));
@@ -268,7 +268,7 @@ impl std::fmt::Debug for Fingerprint {
 /// The client must run with `__LeaveStreamsUnattached 1`. Ends when dropped. Remembers what went
 /// wrong with circuits and streams, because a SOCKS client hears of it only that it did.
 #[derive(Debug)]
-pub struct Attacher {
+pub(crate) struct Attacher {
     stop: Arc<AtomicBool>,
     troubles: Arc<Mutex<VecDeque<String>>>,
     thread: Option<JoinHandle<()>>,
@@ -276,7 +276,7 @@ pub struct Attacher {
 
 impl Attacher {
     /// Starts attaching the streams of the client behind this control socket.
-    pub fn start(path: &Path) -> Result<Attacher> {
+    pub(crate) fn start(path: &Path) -> Result<Attacher> {
         let mut control = Control::connect(path)?;
         control.command("SETEVENTS STREAM CIRC")?;
         let stop = Arc::new(AtomicBool::new(false));
@@ -319,7 +319,7 @@ impl Attacher {
 
 impl Attacher {
     /// The last events of circuits and streams that ended otherwise than by being finished.
-    pub fn troubles(&self) -> Vec<String> {
+    pub(crate) fn troubles(&self) -> Vec<String> {
         let troubles = self.troubles.lock().unwrap_or_else(PoisonError::into_inner);
         troubles.iter().cloned().collect()
     }
@@ -347,7 +347,7 @@ fn attach(control: &mut Control, event: &str) {
     }
 }
 
-/// Whether an event says that a circuit or stream failed, or was closed for another reason than that
+/// Whether an event reports that a circuit or stream failed, or was closed for another reason than that
 /// it was finished or that we asked for it.
 fn is_trouble(event: &str) -> bool {
     let state = event.split_whitespace().nth(2);

@@ -4,9 +4,12 @@
 //! `unsafe` code between fork and exec, and "parent" means the *thread* that forked. A guardian
 //! needs neither: it reads names of process groups and of a folder from a pipe, and when the pipe
 //! ends, because we closed it or because we are gone for whatever reason, it kills those groups
-//! and removes the folder. It sits in a process group of its own, so that Ctrl-C, which reaches
+//! and removes the folder. Of network namespaces it removes those that it was given, with what runs in
+//! them. It sits in a process group of its own, so that Ctrl-C, which reaches
 //! every process of the terminal's foreground group, does not end it first.
 
+use std::fmt::Display;
+use std::fs::File;
 use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -18,13 +21,19 @@ use anyhow::{Context, Result};
 const SCRIPT: &str = r#"
 trap '' HUP INT TERM
 groups=" "
+namespaces=""
 while read -r verb group; do
     case $verb in
         watch) groups="$groups$group " ;;
         forget) groups="${groups%% "$group" *} ${groups#* "$group" }" ;;
+        namespace) namespaces="$namespaces$group " ;;
     esac
 done
 for group in $groups; do kill -s KILL -- "-$group" 2>/dev/null; done
+for name in $namespaces; do
+    for process in $(ip netns pids "$name" 2>/dev/null); do kill -s KILL "$process" 2>/dev/null; done
+    ip netns del "$name" 2>/dev/null
+done
 [ -z "$1" ] || rm -rf -- "$1"
 "#;
 
@@ -38,12 +47,21 @@ pub struct Guardian {
 impl Guardian {
     /// Starts a guardian that in the end removes `folder`, if one is given.
     pub fn start(folder: Option<&Path>) -> Result<Guardian> {
+        Self::start_with(folder, Stdio::null())
+    }
+
+    /// Starts a guardian that has `lock` open until it has done all this.
+    pub(crate) fn start_holding(folder: &Path, lock: File) -> Result<Guardian> {
+        Self::start_with(Some(folder), lock.into())
+    }
+
+    fn start_with(folder: Option<&Path>, stdout: Stdio) -> Result<Guardian> {
         let folder = folder.map_or_else(PathBuf::new, Path::to_owned);
         let mut shell = Command::new("/bin/sh")
             .args(["-c", SCRIPT, "weft-lab-guardian"])
             .arg(folder)
             .stdin(Stdio::piped())
-            .stdout(Stdio::null())
+            .stdout(stdout)
             .stderr(Stdio::null())
             .current_dir("/")
             .process_group(0)
@@ -55,21 +73,26 @@ impl Guardian {
 
     /// From now on this process group dies with us.
     pub fn watch(&mut self, group: u32) -> Result<()> {
-        self.tell("watch", group)
+        self.send("watch", group)
     }
 
     /// This process group has ended; its number may come to mean somebody else.
     pub fn forget(&mut self, group: u32) -> Result<()> {
-        self.tell("forget", group)
+        self.send("forget", group)
     }
 
-    fn tell(&mut self, verb: &str, group: u32) -> Result<()> {
+    /// From now on this network namespace, as `ip netns` names it, is removed with us.
+    pub(crate) fn watch_namespace(&mut self, name: &str) -> Result<()> {
+        self.send("namespace", name)
+    }
+
+    fn send(&mut self, verb: &str, what: impl Display) -> Result<()> {
         let pipe = self
             .pipe
             .as_mut()
             .context("the guardian has been dismissed")?;
-        pipe.write_all(format!("{verb} {group}\n").as_bytes())
-            .with_context(|| format!("telling the guardian to {verb} process group {group}"))
+        pipe.write_all(format!("{verb} {what}\n").as_bytes())
+            .with_context(|| format!("sending \"{verb} {what}\" to the guardian"))
     }
 }
 

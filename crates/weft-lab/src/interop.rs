@@ -10,10 +10,10 @@ use crate::load::{self, Circuits, Load, Phase, Place};
 use crate::network::{Network, Program, Relay};
 use crate::traffic::{self, Direction, Far, NameServer, Request, transfer};
 
-/// How long a controller's event may be later than what it tells of.
+/// How long a controller's event may be later than what it reports.
 const EVENT: Duration = Duration::from_secs(10);
 
-/// Runs a load, fails unless all of it arrived whole, and says in a line what it cost.
+/// Runs a load, fails unless all of it arrived whole, and prints in a line what it cost.
 pub fn moves(
     network: &Network,
     nickname: &str,
@@ -155,7 +155,7 @@ pub(crate) fn takes_over(
     patience: Duration,
 ) -> Result<()> {
     if !program.is_weft() {
-        // Authorities keep the one they have of two descriptors that tell the same second, and C
+        // Authorities keep the one they have of two descriptors of the same second, and C
         // tor does not publish another then.
         thread::sleep(Duration::from_secs(2));
     }
@@ -170,7 +170,7 @@ pub const SERVER_NAME: &str = "server.example";
 pub const KNOWN_NAME: (&str, Ipv4Addr) = ("known.example", Ipv4Addr::new(192, 0, 2, 7));
 
 /// The target as an exit, whose name server is `names`: streams by address and by name move bytes,
-/// names are looked up, and what does not work is told for what it is.
+/// names are looked up, and what does not work has its own reason.
 pub fn lets_out(network: &Network, nickname: &str, names: &NameServer) -> Result<()> {
     let circuits = Circuits::build(network, nickname, Place::Exit, 1)?;
     let &(client, circuit) = circuits.circuits().first().context("no circuit")?;
@@ -212,9 +212,9 @@ pub fn lets_out(network: &Network, nickname: &str, names: &NameServer) -> Result
         let result = transfer(proxy, &user, far, one);
         ensure!(result.is_err(), "{far} answered");
         // The application may hear of it before the controller does.
-        let told = format!("REMOTE_REASON={reason}");
+        let expected = format!("REMOTE_REASON={reason}");
         let deadline = Instant::now() + EVENT;
-        while !circuits.troubles().contains(&told) {
+        while !circuits.troubles().contains(&expected) {
             ensure!(
                 Instant::now() < deadline,
                 "no {reason} for {far}: {}",

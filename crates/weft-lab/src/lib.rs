@@ -2,30 +2,36 @@
 //!
 //! [`network::Network`] starts a Tor network out of real C tor processes with one or more
 //! *target* relays in it: any program that takes C tor's `-f torrc`, so `tor` or `weft`.
-//! [`traffic`] moves seeded, hashed bytes through SOCKS; [`load`] builds circuits through a
+//! [`traffic`] moves seeded, hashed bytes through SOCKS; [`flows`] drives users of the traffic models; [`load`] builds circuits through a
 //! target, moves bytes over them and reads what the target paid for it; [`interop`] holds the
 //! scenarios that the interoperation tests and the demo run; [`throughput`] is the experiment of
-//! seeds/000, section 5.2; [`up`] starts a network to play with.
+//! Engler and Goldberg 2021, section 5.2; [`up`] starts a network to play with.
 //!
 //! Nothing here is for the live network, and nothing listens elsewhere than on loopback. Every
 //! process is in the care of a [`guardian::Guardian`], so that a panic, Ctrl-C or SIGKILL of the
 //! owner leaves nothing running and no file behind.
 
+pub mod args;
 pub mod attack;
 pub mod bench;
 pub mod control;
+pub mod demo;
+pub mod experiment;
+pub mod experiments;
+pub mod flows;
 pub mod guardian;
 pub mod interop;
 pub mod load;
 pub mod logs;
 pub mod machine;
 mod metrics_port;
+pub mod net;
 pub mod network;
 pub mod ports;
 pub mod process;
 pub mod proxy;
 pub mod roles;
-pub mod stats;
+pub mod stop;
 pub mod surf;
 pub mod throughput;
 pub mod traffic;

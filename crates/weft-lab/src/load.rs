@@ -69,7 +69,7 @@ impl Phase {
     }
 
     /// The median time to the first byte.
-    pub fn median_first_byte(&self) -> Duration {
+    pub(crate) fn median_first_byte(&self) -> Duration {
         let mut times: Vec<Duration> = self
             .transfers
             .iter()
@@ -182,7 +182,7 @@ impl<'a> Circuits<'a> {
         self.network
     }
 
-    /// What the clients and the logs say that went wrong.
+    /// The faults that clients and logs report.
     pub(crate) fn troubles(&self) -> String {
         let clients = self.attachers.iter().zip(self.network.clients());
         let events = clients.flat_map(|(attacher, client)| {
@@ -196,7 +196,7 @@ impl<'a> Circuits<'a> {
         let warnings = warnings.into_iter().map(|warning| format!("\n  {warning}"));
         let all: String = events.chain(warnings).collect();
         format!(
-            "a transfer through {} failed; clients and logs say:{all}",
+            "a transfer through {} failed; messages of clients and logs:{all}",
             self.nickname
         )
     }
@@ -227,12 +227,12 @@ pub fn run(network: &Network, nickname: &str, load: Load) -> Result<[Phase; 2]> 
     Ok([down, up])
 }
 
-/// An error with what the target says of itself: why a relay refuses a circuit, only the relay knows.
+/// An error with what the target logs: why a relay refuses a circuit, only the relay knows.
 fn explained(network: &Network, nickname: &str, error: anyhow::Error) -> anyhow::Error {
     let node = network.target(nickname).map(Relay::node);
     match node.and_then(Node::statement) {
-        Ok(statement) => error.context(format!("{nickname} says:\n{statement}")),
-        Err(silent) => error.context(format!("{nickname} says nothing: {silent:#}")),
+        Ok(statement) => error.context(format!("the log of {nickname}:\n{statement}")),
+        Err(silent) => error.context(format!("{nickname} has no log: {silent:#}")),
     }
 }
 

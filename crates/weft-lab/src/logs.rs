@@ -5,11 +5,11 @@
 //! target's, except those that a private network on loopback brings about by itself; each of these
 //! stands here with its reason.
 
-/// Parts of warnings that say nothing about any relay's behaviour.
+/// Parts of warnings that are not about any relay's behaviour.
 const ALLOWED: &[(&str, &str)] = &[
     (
         "requires protocols that this version does not speak",
-        "Weft relays only, says so, and authorities list it all the same",
+        "Weft relays only, logs that, and authorities list it all the same",
     ),
     (
         "You are running Tor as root",
@@ -75,7 +75,7 @@ const ALLOWED_OF_AUTHORITIES: &[&str] = &[
 
 /// The warnings and errors in the log of an authority or of another node that are not explained by
 /// the network being private.
-pub fn unexplained(log: &str, authority: bool) -> Vec<&str> {
+pub(crate) fn unexplained(log: &str, authority: bool) -> Vec<&str> {
     let of_authorities = if authority {
         ALLOWED_OF_AUTHORITIES
     } else {

@@ -28,7 +28,7 @@ pub struct Machine {
     pub kernel: String,
     /// Of the first processor, if it has one.
     pub governor: Option<String>,
-    /// The processor says that this is a virtual machine.
+    /// The processor reports a hypervisor.
     pub virtual_machine: bool,
     /// Of the processor's abilities, those that relays use.
     pub cpu_flags: Vec<String>,
@@ -57,7 +57,7 @@ impl Cpus {
             .filter(|cpu| {
                 let siblings =
                     format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
-                // Where the kernel does not say, each processor is a core.
+                // Where the kernel has no such file, each processor is a core.
                 let siblings = line_of(&siblings).unwrap_or_else(|| cpu.to_string());
                 seen.insert(siblings)
             })
@@ -70,7 +70,7 @@ impl Cpus {
 }
 
 impl Machine {
-    /// What this machine says of itself.
+    /// This machine, as the kernel and the processor describe it.
     pub fn here(cpus: &Cpus, name: Option<&str>) -> Machine {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let field = |name: &str| {
@@ -195,7 +195,7 @@ fn line_of(path: &str) -> Option<String> {
 }
 
 /// Small letters, digits and single hyphens: fit for the name of a file.
-pub fn slug(text: &str) -> String {
+pub(crate) fn slug(text: &str) -> String {
     let mut slug = String::new();
     for c in text.replace("(R)", "").replace("(TM)", "").chars() {
         match c.to_ascii_lowercase() {

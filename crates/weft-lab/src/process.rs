@@ -112,7 +112,7 @@ impl Usage {
 }
 
 /// Lets this process have as many open files as the system allows: every link and stream takes one.
-/// Where they do not suffice, opening one says so.
+/// Where they do not suffice, opening a file fails.
 pub fn raise_file_limit() {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
     if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
@@ -137,7 +137,7 @@ fn stat(path: &str) -> Result<(String, Duration, Duration)> {
         Some((name.to_owned(), user.checked_add(system)?, system))
     };
     let (name, cpu, system) =
-        parse().with_context(|| format!("{path} is not as proc(5) says: {text}"))?;
+        parse().with_context(|| format!("{path} is not as proc(5) has it: {text}"))?;
     let per_second = ticks_per_second()? as f64;
     let time = |ticks: u64| Duration::from_secs_f64(ticks as f64 / per_second);
     Ok((name, time(cpu), time(system)))

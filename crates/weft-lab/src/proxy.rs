@@ -1,4 +1,4 @@
-//! A proxy on loopback that a node can be told to go through: SOCKS4, SOCKS5 and HTTP CONNECT on one
+//! A proxy on loopback that a node can be configured to use: SOCKS4, SOCKS5 and HTTP CONNECT on one
 //! port. It remembers what it was asked for.
 
 use std::io::{Read, Write};

@@ -25,7 +25,7 @@ pub struct Surf {
     pub seed: u64,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Clone, Debug)]
 pub struct Surfed {
     /// All transfers, every one with equal hashes.

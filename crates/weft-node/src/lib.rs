@@ -1,23 +1,36 @@
-//! A running Tor node: controller, connection threads, sockets, TLS, torrc, keys.
+//! A running Tor node: sockets, threads, clocks, signals, files. Other crates decide; this one carries out
+//! their actions (docs/architecture.md).
 //!
-//! `weft-core` decides; this crate does. Start with [`relay`], the main thread, and [`thread`], a
-//! connection thread; [`torrc`] is what an operator may say, [`keys`] who the relay is, [`tls`] how
-//! links are encrypted, [`apps`] what applications say, [`client`] the circuits and streams that
-//! begin here, [`exit`] what leaves the network here, [`control`] what controllers say,
-//! [`workers`] where onionskins are answered, [`reachability`] whether others can reach us,
-//! [`metrics`] what an operator may watch, [`process`] and [`logging`] the rest that a daemon needs.
+//! Use [`relay::run`] to run a node by its options, and [`logging`] before it. Inside, start with
+//! `relay`, the main thread, and `thread`, a connection thread; the other threads are `client`,
+//! `control`, `metrics`, `exit::dns` and `workers`.
 
-pub mod apps;
-pub mod client;
-pub mod control;
-pub mod exit;
-pub mod keys;
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::cast_possible_truncation
+    )
+)]
+
+mod client;
+mod control;
+mod directory;
+mod exit;
 pub mod logging;
-pub mod metrics;
+mod metrics;
 pub mod process;
 pub mod reachability;
 pub mod relay;
-pub mod thread;
-pub mod tls;
-pub mod torrc;
-pub mod workers;
+mod thread;
+mod workers;
+
+pub use control::{VERSION, hash_password};
+
+/// What only the fuzz targets use.
+#[cfg(fuzzing)]
+pub mod fuzzing {
+    pub use crate::metrics::request::{MAX_HEAD, Verdict, parse};
+}

@@ -1,33 +1,35 @@
-//! The log: `tracing` events written as C tor writes them, to where torrc says.
+//! The log: writes `tracing` events in C tor's format to the outputs that torrc names.
 //!
 //! [`start`] is called once, first thing: notices go to standard output until [`Logging::apply`]
-//! says what torrc says. Code logs by `tracing`'s macros and [`notice!`](crate::notice) (see
-//! [`severity`] for which is what), gives addresses of others as [`safe`]`(address)`, and wraps what
-//! a hostile peer can make it say often in a [`RateLimit`].
+//! applies the options of torrc. Code that does I/O logs by `tracing`'s macros and
+//! [`notice!`](crate::notice), and wraps addresses of others in [`safe`]; code that does none returns
+//! [`weft_log::Line`]s, which [`log`] writes. What a hostile peer can cause often stands behind a
+//! [`weft_log::RateLimit`].
 //!
 //! A line is written by the thread that logs it, in one `write`, under a lock that is held for that
-//! long; it is at most 10 KB. Nothing is queued. What cannot be written is counted, and told once
-//! something can be written again.
+//! long; it is at most 10 KB. Nothing is queued. Lines that cannot be written are counted, and their number
+//! is logged once writing works again.
 
+mod domains;
+mod levels;
 mod local_time;
 mod output;
-mod rate_limit;
 mod scrub;
-pub mod severity;
 mod subscriber;
 
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+pub use levels::{log, log_all};
 pub use local_time::local_iso;
-pub use rate_limit::{RateLimit, Suppressed};
-pub use scrub::{Scrubbed, safe, safe_client, set_safe_logging};
-pub use severity::{Destination, Domains, LogLine, SafeLogging, Severity, SeverityMask};
+pub use scrub::{Scrubbed, safe, safe_client};
 pub use subscriber::{Logger, Tap};
 
-use crate::torrc::Quiet;
-use crate::torrc::options::LogOptions;
+use weft_config::Quiet;
+use weft_config::log_options::{Destination, LogLine, SeverityMask};
+use weft_config::options::LogOptions;
+use weft_log::Severity;
 
 /// Logs at C tor's severity `notice`: `tracing::info!` that operators see.
 ///
@@ -65,7 +67,7 @@ pub enum LogError {
     File {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         why: io::Error,
     },
     /// The process has another log already.
@@ -73,12 +75,13 @@ pub enum LogError {
     Twice,
 }
 
-/// Logs why the process ends: in these words, and in C tor's, where programs look for those.
-pub fn failed(why: &str, in_tors_words: Option<&str>) {
-    match in_tors_words {
-        Some(words) => {
+/// Logs the error that ends the process. `c_tor_message` is C tor's line for it, where programs look for
+/// that one.
+pub fn failed(why: &str, c_tor_message: Option<&str>) {
+    match c_tor_message {
+        Some(message) => {
             tracing::warn!("{why}");
-            tracing::warn!("{words}");
+            tracing::warn!("{message}");
             tracing::error!("Reading config failed--see warnings above.");
         }
         None => tracing::error!("{why}"),
@@ -92,7 +95,7 @@ pub struct Logging {
     quiet: Quiet,
 }
 
-/// Starts logging for the process, to standard output, by how quiet the command line says to be.
+/// Starts logging for the process, to standard output. `quiet` is from the command line.
 ///
 /// # Errors
 /// When it was started before.
@@ -106,9 +109,8 @@ pub fn start(quiet: Quiet) -> Result<Logging, LogError> {
 }
 
 impl Logging {
-    /// Logs as these options say from now on, and opens files anew, so that a log that was renamed
-    /// is written under its name again. `old` are the options that were in force before: a file
-    /// that they name too is not emptied.
+    /// Applies options, and opens all files again, so that a log that was renamed gets its file back.
+    /// `old` are the previous options: a file that they name, too, is not truncated.
     ///
     /// # Errors
     /// When a file cannot be opened or written; the old logs stay.
@@ -133,7 +135,7 @@ impl Logging {
         };
         let old_lines = old.map_or(&[][..], |old| old.lines.as_slice());
         self.logger.set(lines, options, old_lines)?;
-        set_safe_logging(options.safe);
+        scrub::set_safe_logging(options.safe);
         Ok(())
     }
 

@@ -1,18 +1,15 @@
-//! What this process is on its machine: lock, user, limits, cores, memory, time, state on disk.
+//! This process on its machine: user, limits, cores, memory, processor time.
 //!
-//! Each item does what C tor does with the same option, so that the two can take turns on one
-//! DataDirectory. Order at start-up, as C tor's `options_act_once_on_startup`: bind low ports,
-//! [`user::drop_privileges`], directories ([`dir::check_private`]), [`lock::DataDirLock`],
-//! then keys and state.
+//! Each option has the effect that it has in C tor, so that the two can take turns on one
+//! DataDirectory. The order at start-up is that of C tor's `options_act_once_on_startup`: bind low ports,
+//! [`user::drop_privileges`], directories ([`weft_datadir::dir::check_private`]),
+//! [`weft_datadir::lock::DataDirLock`], then keys and state.
 
-pub mod cpu;
+pub(crate) mod cpu;
 pub mod daemon;
-pub mod dir;
-pub mod file;
+pub mod host;
 pub mod limits;
-pub mod lock;
-pub mod machine;
-pub mod manager;
-pub mod pid;
-pub mod state;
-pub mod user;
+pub(crate) mod machine;
+pub(crate) mod manager;
+pub(crate) mod pid;
+pub(crate) mod user;

@@ -1,9 +1,9 @@
-//! Onionskin workers: threads that answer CREATEs off the path of cells, C tor's
-//! "cpuworkers".
+//! Onionskin workers (C tor's cpuworkers): threads that answer CREATEs, so that their public-key work does
+//! not delay cells.
 //!
-//! Each worker has a ring from the main thread and one back; jobs go to the worker with the
-//! fewest. The controller bounds how many are out at once. A worker answers as many together as wait
-//! for it, up to [`BATCH`]: their public-key work is much cheaper together.
+//! Each worker has a ring from the main thread and one back. A job goes to the worker with the fewest
+//! jobs; the controller bounds how many are under way. A worker answers waiting jobs in batches of up to
+//! [`BATCH`], whose public-key work is much cheaper together.
 
 use std::io;
 use std::thread::JoinHandle;
@@ -21,10 +21,10 @@ use weft_sync::ring::{Receiver, Sender, ring};
 
 use crate::thread::mesh::WakeUp;
 
-/// Jobs that one worker's ring holds.
-pub const JOBS: usize = 8192;
+/// The size of a worker's ring, in jobs.
+pub(crate) const JOBS: usize = 8192;
 
-/// An onionskin to be answered.
+/// An onionskin that waits for an answer.
 struct Job {
     half: HalfAddr,
     request: CreateRequest,
@@ -34,42 +34,39 @@ struct Job {
 }
 
 impl Job {
-    /// Whether it is a CREATE_FAST.
     fn is_fast(&self) -> bool {
         matches!(self.request, CreateRequest::Fast { .. })
     }
 }
 
-/// What became of an onionskin.
+/// The answer to an onionskin.
 #[derive(Debug)]
-pub struct Answer {
-    /// The half that waits.
+pub(crate) struct Answer {
+    /// The half that waits for it.
     pub half: HalfAddr,
-    /// What it asked for.
     pub kind: OnionskinKind,
-    /// What the worker took for it: its part of what it took for those answered with it.
+    /// The worker's time for it: an equal part of the time for its batch.
     pub spent: Duration,
-    /// The reply and its keys, or why there are none.
+    /// The reply, the keys and the SENDME increment, or the reason of the refusal.
     pub result: Result<(CreateReply, Box<HopKeys>, Option<u8>), DestroyReason>,
-    /// How long it waited for a worker.
+    /// The time until a worker took it.
     waited: Duration,
 }
 
-/// What a worker has done since the start.
+/// Counters of a worker since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct WorkerCounts {
-    /// Onionskins that it has and has not answered; those that it answered and nobody polled yet
-    /// count too.
+pub(crate) struct WorkerCounts {
+    /// Onionskins submitted and not yet polled as answers.
     pub pending: usize,
     /// Onionskins answered.
     pub answered: u64,
-    /// Time spent on them.
+    /// The time spent on them.
     pub worked: Duration,
-    /// Time that they had waited for it.
+    /// The time that they waited.
     pub waited: Duration,
 }
 
-/// One worker thread, as the main thread sees it.
+/// One worker thread, as the main thread holds it.
 struct Worker {
     jobs: Sender<Job>,
     answers: Receiver<Answer>,
@@ -78,8 +75,8 @@ struct Worker {
     thread: Option<JoinHandle<()>>,
 }
 
-/// The pool. Dropping it ends the workers.
-pub struct Workers {
+/// The pool of workers. Dropping it ends them.
+pub(crate) struct Workers {
     workers: Vec<Worker>,
 }
 
@@ -88,8 +85,8 @@ impl Workers {
     ///
     /// # Errors
     ///
-    /// The system starts no more threads.
-    pub fn start(count: usize, main: &WakeUp, rng: &mut StdRng) -> io::Result<Self> {
+    /// The system could not start a thread.
+    pub(crate) fn start(count: usize, main: &WakeUp, rng: &mut StdRng) -> io::Result<Self> {
         let mut workers = Vec::new();
         for index in 0..count.max(1) {
             let (jobs, work) = ring(JOBS);
@@ -108,19 +105,18 @@ impl Workers {
         Ok(Workers { workers })
     }
 
-    /// How many there are.
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.workers.len()
     }
 
-    /// What each has done.
-    pub fn counts(&self) -> Vec<WorkerCounts> {
+    /// The counters of each worker.
+    pub(crate) fn counts(&self) -> Vec<WorkerCounts> {
         self.workers.iter().map(|worker| worker.counts).collect()
     }
 
-    /// Hands an onionskin that arrived at this time to the worker with the fewest. False: every ring
-    /// is full.
-    pub fn submit(
+    /// Submits an onionskin to the worker with the fewest; `since` is when it arrived. False: that
+    /// worker's ring is full.
+    pub(crate) fn submit(
         &mut self,
         half: HalfAddr,
         request: CreateRequest,
@@ -150,7 +146,7 @@ impl Workers {
     }
 
     /// The next answer, of any worker.
-    pub fn poll(&mut self) -> Option<Answer> {
+    pub(crate) fn poll(&mut self) -> Option<Answer> {
         self.workers.iter_mut().find_map(|worker| {
             let answer = worker.answers.pop()?;
             let counts = &mut worker.counts;
@@ -166,11 +162,11 @@ impl Workers {
 impl Drop for Workers {
     fn drop(&mut self) {
         for worker in &mut self.workers {
-            // A worker ends when its ring's sender is gone.
+            // A worker ends when its ring's sender is dropped.
             worker.jobs = ring(1).0;
             if let Some(thread) = worker.thread.take() {
                 thread.thread().unpark();
-                // A worker that panicked has nothing left to say.
+                // A panic was reported when it happened.
                 let _ = thread.join();
             }
         }
@@ -180,17 +176,17 @@ impl Drop for Workers {
 /// Answers after which the main thread is woken at the latest: less than a millisecond's work.
 const ANSWERS_PER_WAKE_UP: usize = 16;
 
-/// A worker's life.
+/// The loop of a worker thread.
 fn serve(work: Receiver<Job>, mut done: Sender<Answer>, main: &WakeUp, mut rng: StdRng) {
     let mut waiting = Waiting { work, held: None };
     let mut batch = Vec::with_capacity(BATCH);
     loop {
-        let mut untold = 0;
+        let mut unreported = 0;
         while waiting.take(&mut batch) {
-            untold += batch.len();
+            unreported += batch.len();
             for mut answer in answer_all(&mut batch, &mut rng) {
-                // The ring back is as long as the ring here: it has room unless the main thread is
-                // gone, and then nobody waits.
+                // The ring back is as long as the ring of jobs: it is full only if the main thread is
+                // late or has ended.
                 while let Err(back) = done.try_push(answer) {
                     if done.is_disconnected() {
                         return;
@@ -200,10 +196,10 @@ fn serve(work: Receiver<Job>, mut done: Sender<Answer>, main: &WakeUp, mut rng: 
                     std::thread::yield_now();
                 }
             }
-            // A wake-up costs as much as a tenth of an onionskin, on both sides: while more wait
-            // here, several answers share one.
-            if untold >= ANSWERS_PER_WAKE_UP || waiting.is_empty() {
-                untold = 0;
+            // A wake-up costs both sides as much as a tenth of an onionskin: while more jobs wait,
+            // several answers share one.
+            if unreported >= ANSWERS_PER_WAKE_UP || waiting.is_empty() {
+                unreported = 0;
                 main.notify();
             }
         }
@@ -215,19 +211,18 @@ fn serve(work: Receiver<Job>, mut done: Sender<Answer>, main: &WakeUp, mut rng: 
     }
 }
 
-/// What waits for a worker.
+/// The queue of one worker's jobs.
 struct Waiting {
     work: Receiver<Job>,
-    /// The next one, taken out of the ring already.
+    /// The next job, taken out of the ring already.
     held: Option<Job>,
 }
 
 impl Waiting {
-    /// Fills `batch`, which is empty, with what is answered together. False: nothing waits.
+    /// Fills `batch`, which is empty, with jobs to answer together. False: none waits.
     ///
-    /// CREATE_FASTs, which are hashes alone, come by themselves: what one of a batch takes is
-    /// reckoned as its part of the whole, and that is wanted for each kind (ntor and ntor-v3 take
-    /// nearly the same).
+    /// CREATE_FASTs, which need no public-key work, get batches of their own: a batch's time is divided
+    /// equally among its jobs, and the time of each kind is measured (ntor and ntor-v3 take nearly the same).
     fn take(&mut self, batch: &mut Vec<Job>) -> bool {
         while batch.len() < BATCH
             && let Some(job) = self.held.take().or_else(|| self.work.pop())
@@ -244,13 +239,12 @@ impl Waiting {
         !batch.is_empty()
     }
 
-    /// Whether nothing waits.
     fn is_empty(&self) -> bool {
         self.held.is_none() && self.work.is_empty()
     }
 }
 
-/// Takes the jobs of `batch` and answers them, in their order.
+/// Answers the jobs of `batch`, in their order, and empties it.
 fn answer_all(batch: &mut Vec<Job>, rng: &mut StdRng) -> Vec<Answer> {
     let begun = Instant::now();
     let requests: Vec<_> = batch
@@ -290,10 +284,10 @@ mod tests {
     use weft_sync::wake::WakeFlag;
 
     fn keys() -> OnionKeys {
-        OnionKeys::new([1; 20], [2; 32], &[3; 32], None)
+        OnionKeys::new([1; 20].into(), [2; 32].into(), &[3; 32], None)
     }
 
-    /// A request of the kind that `number` says; every fourth is for another relay.
+    /// A request whose kind depends on `number`; every fourth is for another relay.
     fn request(number: u32) -> CreateRequest {
         let (keys, mut rng) = (keys(), StdRng::seed_from_u64(number.into()));
         let create2 = |handshake_type, data| CreateRequest::Create2 {
@@ -322,7 +316,7 @@ mod tests {
         Job {
             half: HalfAddr {
                 thread: ThreadId(0),
-                slot: number,
+                slot: weft_core::slots::HalfKey(number),
                 generation: 0,
             },
             request: request(number),
@@ -341,7 +335,7 @@ mod tests {
         (poll, wake_up)
     }
 
-    /// A worker that finds many jobs waiting answers each, in their order, by its own kind.
+    /// A worker answers many waiting jobs in order, each by its kind.
     #[test]
     fn every_job_gets_its_own_answer() {
         for count in [1, 2, 3, 40] {
@@ -350,13 +344,13 @@ mod tests {
             for number in 0..count {
                 assert!(jobs.try_push(job(number)).is_ok());
             }
-            // The worker ends when it has nothing left to do.
+            // Without a sender the worker ends after the last job.
             drop(jobs);
             let (_poll, main) = wake_up();
             serve(work, done, &main, StdRng::seed_from_u64(1));
             for number in 0..count {
                 let answer = answers.pop().unwrap();
-                assert_eq!(answer.half.slot, number);
+                assert_eq!(answer.half.slot.0, number);
                 assert_eq!(answer.kind, OnionskinKind::of(&request(number)));
                 match (number % 4, answer.result) {
                     (0 | 1, Ok((CreateReply::Created2 { .. }, ..)))
@@ -369,9 +363,8 @@ mod tests {
         }
     }
 
-    /// CREATE_FASTs and the others are not answered together, whatever their order.
     #[test]
-    fn a_batch_is_of_hashes_or_of_public_keys() {
+    fn create_fasts_have_batches_of_their_own() {
         let (mut jobs, work) = ring(JOBS);
         for number in (0..40).chain([2; 20]).chain([0; 20]) {
             assert!(jobs.try_push(job(number)).is_ok());

@@ -2,9 +2,6 @@
 //!
 //! These tests need the `tor` program and fail without it. Everything is on loopback.
 
-#[path = "common/ctor.rs"]
-mod ctor;
-
 use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::thread;
@@ -15,8 +12,7 @@ use rand_chacha::ChaCha12Rng;
 use socket2::{Domain, Socket, Type};
 use weft_core::handshake::HandshakeError;
 use weft_node::reachability::{LinkFault, Probe, ProbeError, Step};
-
-use ctor::{CTor, Contact, PATIENCE};
+use weft_testing::ctor::{CTor, Contact, PATIENCE};
 
 /// How long a probe waits that has nothing to wait for: long enough for all that comes before, on a
 /// machine that has much else to do.
@@ -62,7 +58,7 @@ fn not_a_relay(serve: impl Fn(std::net::TcpStream) + Send + 'static) -> SocketAd
     addr
 }
 
-/// An address at which connections are accepted and nothing is ever said.
+/// An address at which connections are accepted and no byte is ever sent.
 fn silence() -> SocketAddr {
     not_a_relay(std::mem::forget)
 }
@@ -80,8 +76,8 @@ fn closed_port() -> (Socket, SocketAddr) {
 fn nobody(addr: SocketAddr) -> Contact {
     Contact {
         addr,
-        rsa: [7; 20],
-        ed25519: [8; 32],
+        rsa: [7; 20].into(),
+        ed25519: [8; 32].into(),
         ntor: [9; 32],
     }
 }
@@ -144,7 +140,7 @@ fn a_relay_that_does_not_listen_is_not_found_reachable() {
 fn another_relay_than_the_one_wanted_is_not_asked() {
     let mut via = CTor::relay();
     let mut via = via.contact();
-    via.rsa[0] ^= 1;
+    via.rsa.0[0] ^= 1;
     let own = nobody(silence());
     let error = fail(&probe(via, own), &["wrong relay", &via.addr.to_string()]);
     let ProbeError::Via {
@@ -163,11 +159,11 @@ fn another_relay_than_the_one_wanted_is_not_asked() {
 fn what_is_no_relay_cannot_be_asked() {
     let own = nobody(closed_port().1);
     let ask = |addr| probe(nobody(addr), own);
-    let says_nothing_about_us = "this says nothing about our own port yet";
+    let shows_nothing_about_us = "this shows nothing about our own port yet";
 
     let mut hung = ask(silence());
     hung.timeout = IN_VAIN;
-    let error = fail(&hung, &["TLS", says_nothing_about_us]);
+    let error = fail(&hung, &["TLS", shows_nothing_about_us]);
     assert!(matches!(
         error,
         ProbeError::Via {
@@ -178,7 +174,7 @@ fn what_is_no_relay_cannot_be_asked() {
     ));
 
     // Whether the end or a reset comes first is the kernel's affair.
-    let error = fail(&ask(not_a_relay(drop)), &["TLS", says_nothing_about_us]);
+    let error = fail(&ask(not_a_relay(drop)), &["TLS", shows_nothing_about_us]);
     assert!(matches!(
         error,
         ProbeError::Via {
@@ -192,7 +188,7 @@ fn what_is_no_relay_cannot_be_asked() {
         let _ = socket.write_all(b"HTTP/1.0 400 Bad Request\r\n\r\n");
         std::mem::forget(socket);
     });
-    let error = fail(&ask(web_server), &["TLS", says_nothing_about_us]);
+    let error = fail(&ask(web_server), &["TLS", shows_nothing_about_us]);
     assert!(matches!(
         error,
         ProbeError::Via {
@@ -203,7 +199,7 @@ fn what_is_no_relay_cannot_be_asked() {
     ));
 
     let (_socket, closed) = closed_port();
-    let error = fail(&ask(closed), &["refused", says_nothing_about_us]);
+    let error = fail(&ask(closed), &["refused", shows_nothing_about_us]);
     assert!(matches!(error, ProbeError::Connect { .. }));
     assert!(!error.is_verdict());
 }

@@ -1,4 +1,4 @@
-//! Where addresses are, as far as tables say (`GeoIPFile`, `GeoIPv6File`; C tor: geoip.c).
+//! The countries of addresses, by tables (`GeoIPFile`, `GeoIPv6File`; C tor: geoip.c).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_where_the_tables_say() {
+    fn addresses_have_the_countries_of_the_tables() {
         let v4 = "# a comment\n16777216,16777471,AU\n10.0.0.0,10.255.255.255,DE\n\n";
         let v6 = "2001:db8::,2001:db8:ffff:ffff:ffff:ffff:ffff:ffff,FR\n";
         let countries = Countries::parse(v4, v6).unwrap();
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_told_with_its_line() {
+    fn an_error_names_its_line() {
         for (text, line) in [
             ("1,2,DE\nx", 2),
             ("2,1,DE", 1),

@@ -3,13 +3,13 @@
 //!
 //! A [`Selector`] holds everything: the relays of the newest consensus ([`Relays`]), what the
 //! operator wants ([`PathOptions`]) and the guards. It opens no connection and reads no clock; its
-//! caller builds the paths that it chooses and tells how that went ([`Outcome`]).
+//! caller builds the paths that it chooses and reports how that went ([`Outcome`]).
 //!
 //! ```text
 //! Selector::path(usage)  -> Path {hops, guard}   the caller builds it; meanwhile or afterwards:
 //! Selector::guard_outcome(guard, outcome)        -> may the circuit carry streams?
 //! Selector::poll_guards(now)                     -> circuits that waited for better guards
-//! Selector::forget(guard)                        when the circuit is gone
+//! Selector::forget(guard)                        when the circuit is closed
 //! Selector::state_lines()                        -> C tor's `Guard` lines, when something changed
 //! ```
 //!
@@ -17,6 +17,18 @@
 //!
 //! A caller that wants to judge a circuit once it is built, and to drop it for a better one, does so
 //! after `Outcome::Built`: paths and guards know nothing of what a circuit is used for.
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::cast_possible_truncation,
+        clippy::disallowed_types,
+        clippy::disallowed_methods,
+        clippy::disallowed_macros
+    )
+)]
 
 // `testing` is shared with the integration tests, which know this crate by its name.
 #[cfg(test)]
@@ -25,6 +37,7 @@ extern crate self as weft_path;
 mod countries;
 mod draw;
 mod guard;
+mod guard_params;
 mod nodes;
 mod options;
 mod path;
@@ -33,14 +46,16 @@ mod relays;
 mod selector;
 #[cfg(test)]
 mod testing;
+mod ticket;
 mod timeout;
 
 pub use countries::{Countries, CountriesError};
-pub use guard::{GuardInfo, GuardStatus, GuardTicket, GuardUse, Outcome, Suspicion};
+pub use guard::{GuardInfo, GuardStatus, GuardUse, Outcome, Suspicion};
 pub use nodes::{NodeSet, NodeSetError, RelayName};
 pub use options::{PathBiasOptions, PathBiasSet, PathOptions};
 pub use path::{ExitWanted, Hop, Path, PathError, TargetPort, Usage};
 pub use reachable::{AddressRule, Reachable};
 pub use relays::Relays;
 pub use selector::Selector;
+pub use ticket::GuardTicket;
 pub use timeout::{BuildTimes, BuildTimesOptions, CbtParams};

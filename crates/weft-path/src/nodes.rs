@@ -8,6 +8,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use base64ct::{Base64Unpadded, Encoding as _};
+use weft_cell::identity::{Ed25519Identity, RsaIdentity};
 
 use crate::countries::Countries;
 
@@ -18,9 +19,9 @@ const ED25519_BASE64: usize = 43;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum RelayName {
     /// `$FINGERPRINT`, with or without the dollar, and with or without `~name` or `=name` after it.
-    Rsa([u8; 20]),
+    Rsa(RsaIdentity),
     /// An ed25519 identity in base64 (Weft's own; C tor does not read it).
-    Ed25519([u8; 32]),
+    Ed25519(Ed25519Identity),
     /// A nickname, of which only the case does not matter. Several relays may have it.
     Nickname(String),
 }
@@ -40,8 +41,8 @@ impl FromStr for RelayName {
 impl fmt::Display for RelayName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Rsa(id) => write!(f, "${}", hex::encode_upper(id)),
-            Self::Ed25519(id) => f.write_str(&Base64Unpadded::encode_string(id)),
+            Self::Rsa(id) => write!(f, "${id}"),
+            Self::Ed25519(id) => f.write_str(&Base64Unpadded::encode_string(id.as_bytes())),
             Self::Nickname(name) => f.write_str(name),
         }
     }
@@ -76,8 +77,8 @@ pub struct NodeSet {
 
 /// What a relay is recognised by.
 pub(crate) struct Recognised<'a> {
-    pub(crate) rsa: &'a [u8; 20],
-    pub(crate) ed25519: Option<&'a [u8; 32]>,
+    pub(crate) rsa: &'a RsaIdentity,
+    pub(crate) ed25519: Option<&'a Ed25519Identity>,
     pub(crate) nickname: &'a str,
     pub(crate) addrs: &'a [SocketAddr],
 }
@@ -96,14 +97,14 @@ impl NodeSet {
         &self.countries
     }
 
-    /// Says where addresses are.
+    /// Sets the table of the countries of addresses.
     pub fn set_countries(&mut self, table: &Arc<Countries>) {
         if !self.countries.is_empty() {
             self.table = Some(table.clone());
         }
     }
 
-    /// Adds those whose country nobody knows (`GeoIPExcludeUnknown`).
+    /// Adds those of unknown country (`GeoIPExcludeUnknown`).
     pub(crate) fn add_unknown(&mut self) {
         let unknown = || "??".to_owned();
         if !self.countries.contains(&unknown()) {
@@ -192,11 +193,12 @@ pub(crate) fn same_prefix(a: IpAddr, b: IpAddr, bits: u32) -> bool {
 
 /// 40 hexadecimal digits, perhaps with `$` before them and a nickname behind (nickname.c,
 /// `is_legal_hexdigest`).
-fn parse_fingerprint(text: &str) -> Option<[u8; 20]> {
+fn parse_fingerprint(text: &str) -> Option<RsaIdentity> {
     let digits = text.strip_prefix('$').unwrap_or(text);
     let (digits, rest) = digits.split_at_checked(40)?;
     let mut id = [0; 20];
     hex::decode_to_slice(digits, &mut id).ok()?;
+    let id = RsaIdentity(id);
     match rest.strip_prefix(['~', '=']) {
         Some(name) => is_nickname(name).then_some(id),
         None => rest.is_empty().then_some(id),
@@ -208,7 +210,7 @@ fn is_nickname(text: &str) -> bool {
     (1..=19).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric())
 }
 
-fn parse_ed25519(text: &str) -> Option<[u8; 32]> {
+fn parse_ed25519(text: &str) -> Option<Ed25519Identity> {
     let text = text.strip_prefix("ed25519:").unwrap_or(text);
     let text = text.strip_suffix('=').unwrap_or(text);
     if text.len() != ED25519_BASE64 {
@@ -216,7 +218,7 @@ fn parse_ed25519(text: &str) -> Option<[u8; 32]> {
     }
     let mut id = [0; 32];
     Base64Unpadded::decode(text, &mut id).ok()?;
-    Some(id)
+    Some(Ed25519Identity(id))
 }
 
 fn parse_country(text: &str) -> Option<String> {
@@ -297,10 +299,14 @@ mod tests {
 
     const FINGERPRINT: &str = "0123456789ABCDEF0123456789ABCDEF01234567";
 
-    fn relay<'a>(rsa: &'a [u8; 20], nickname: &'a str, addrs: &'a [SocketAddr]) -> Recognised<'a> {
+    fn relay<'a>(
+        rsa: &'a RsaIdentity,
+        nickname: &'a str,
+        addrs: &'a [SocketAddr],
+    ) -> Recognised<'a> {
         Recognised {
             rsa,
-            ed25519: Some(&[7; 32]),
+            ed25519: Some(&Ed25519Identity([7; 32])),
             nickname,
             addrs,
         }
@@ -309,6 +315,7 @@ mod tests {
     #[test]
     fn sets_hold_what_they_name() {
         let rsa: [u8; 20] = hex::decode(FINGERPRINT).unwrap().try_into().unwrap();
+        let rsa = RsaIdentity(rsa);
         let addrs = [
             "10.1.2.3:9001".parse().unwrap(),
             "[2001:db8::1]:443".parse().unwrap(),
@@ -354,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_told() {
+    fn nonsense_is_refused() {
         for text in [
             "two words",
             "{d}",
@@ -377,7 +384,7 @@ mod tests {
             "10.1.2.3:9001".parse().unwrap(),
             "[2001:db8::1]:443".parse().unwrap(),
         ];
-        let relay = relay(&[1; 20], "a", &addrs);
+        let relay = relay(&RsaIdentity([1; 20]), "a", &addrs);
         let table = Countries::parse("10.0.0.0,10.255.255.255,DE", "2001::,2002::,FR").unwrap();
         let table = Arc::new(table);
         for (text, is_in) in [
@@ -392,7 +399,7 @@ mod tests {
             assert_eq!(set.contains(&relay), is_in, "{text}");
         }
         let elsewhere = ["192.0.2.1:1".parse().unwrap()];
-        let relay = self::relay(&[1; 20], "a", &elsewhere);
+        let relay = self::relay(&RsaIdentity([1; 20]), "a", &elsewhere);
         let mut set: NodeSet = "{de}".parse().unwrap();
         set.add_unknown();
         set.set_countries(&table);
@@ -409,7 +416,7 @@ mod tests {
     proptest! {
         #[test]
         fn names_come_back(id: [u8; 32], rsa: [u8; 20]) {
-            for name in [RelayName::Ed25519(id), RelayName::Rsa(rsa)] {
+            for name in [RelayName::Ed25519(id.into()), RelayName::Rsa(rsa.into())] {
                 prop_assert_eq!(name.to_string().parse(), Ok(name));
             }
         }

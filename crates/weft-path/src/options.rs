@@ -1,7 +1,9 @@
-//! What torrc says about paths.
+//! The options of path selection.
 
 use std::sync::Arc;
 use std::time::Duration;
+
+use weft_cell::identity::RsaIdentity;
 
 use crate::countries::Countries;
 use crate::nodes::NodeSet;
@@ -20,7 +22,7 @@ pub struct PathOptions {
     pub exclude_nodes: NodeSet,
     /// `ExcludeExitNodes`: no exits, in addition to `exclude_nodes`.
     pub exclude_exit_nodes: NodeSet,
-    /// `NodeFamily`: each set is a family, whatever its relays say.
+    /// `NodeFamily`: each set is a family, whatever its relays declare.
     pub node_families: Vec<NodeSet>,
     /// `EnforceDistinctSubnets`: no two relays of a path in one IPv4 /16 or IPv6 /32.
     pub enforce_distinct_subnets: bool,
@@ -39,10 +41,10 @@ pub struct PathOptions {
     /// `ReachableORAddresses`, `ClientUseIPv4` and the like: guards have such an address.
     pub reachable: Reachable,
     /// The RSA identity of the relay that this process is, too: never in its own paths.
-    pub own_identity: Option<[u8; 20]>,
-    /// `PathBias…`, where torrc says something.
+    pub own_identity: Option<RsaIdentity>,
+    /// `PathBias…`, where torrc sets it.
     pub path_bias_set: PathBiasSet,
-    /// The same with what the consensus says of the rest.
+    /// The same, with consensus parameters for the rest.
     pub path_bias: PathBiasOptions,
 }
 
@@ -85,8 +87,8 @@ impl PathOptions {
         all.any(|set| !set.countries().is_empty())
     }
 
-    /// Says where addresses are. `exclude_unknown` is `GeoIPExcludeUnknown`: whether relays that are
-    /// nobody knows where are excluded; `None`: if some country is.
+    /// Sets the table of the countries of addresses. `exclude_unknown` is `GeoIPExcludeUnknown`: whether
+    /// relays of unknown country are excluded; `None`: if some country is.
     pub fn set_countries(&mut self, table: &Arc<Countries>, exclude_unknown: Option<bool>) {
         for set in [&mut self.exclude_nodes, &mut self.exclude_exit_nodes] {
             if table.knows(true) && exclude_unknown.unwrap_or(!set.countries().is_empty()) {
@@ -137,7 +139,7 @@ pub struct PathBiasOptions {
     pub scale_ratio: f64,
 }
 
-/// What torrc says of [`PathBiasOptions`]; the consensus decides what it does not say.
+/// [`PathBiasOptions`] as torrc sets them; the consensus decides the others.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PathBiasSet {
     /// See [`PathBiasOptions`], as all of these.
@@ -163,7 +165,7 @@ pub struct PathBiasSet {
 }
 
 impl Default for PathBiasSet {
-    /// C tor's torrc says one thing by itself: no guard is dropped, whatever the consensus wants.
+    /// One is set by default, as in C tor: no guard is dropped, whatever the consensus wants.
     fn default() -> Self {
         Self {
             circ_threshold: None,
@@ -181,7 +183,7 @@ impl Default for PathBiasSet {
 }
 
 impl PathBiasSet {
-    /// With what the consensus says of the rest.
+    /// The options as set, and those of the consensus for the rest.
     #[must_use]
     pub fn over(&self, consensus: &PathBiasOptions) -> PathBiasOptions {
         let Self {

@@ -4,22 +4,23 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tor_netdoc::types::policy::PortPolicy;
+use weft_cell::identity::{Ed25519Identity, RsaIdentity};
 
-use crate::guard::GuardTicket;
 use crate::nodes::RelayName;
+use crate::ticket::GuardTicket;
 
 /// One relay of a path: everything that an extension to it needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hop {
     /// SHA-1 of its RSA identity key.
-    pub rsa: [u8; 20],
+    pub rsa: RsaIdentity,
     /// Its ed25519 identity.
-    pub ed25519: [u8; 32],
+    pub ed25519: Ed25519Identity,
     /// Its onion key.
     pub ntor: [u8; 32],
     /// Its ORPorts, the IPv4 one first.
     pub addrs: Vec<SocketAddr>,
-    /// Its name; anybody may carry it.
+    /// Its name, which other relays may have, too.
     pub nickname: String,
     /// It answers ntor-v3 handshakes (`Relay=4`).
     pub supports_ntor_v3: bool,
@@ -41,7 +42,7 @@ pub struct Hop {
 
 impl Hop {
     /// Whether its exit policy's summary lets a stream to `target` through. The relay may refuse
-    /// it all the same: the summary does not tell addresses.
+    /// it all the same: the summary has no addresses.
     #[must_use]
     pub fn allows(&self, target: TargetPort) -> bool {
         let policy = if target.ipv6 {
@@ -70,7 +71,7 @@ pub struct ExitWanted {
     /// Every relay is stable. Asked for by itself where a port is one of `LongLivedPorts`.
     pub stable: bool,
     /// Exits that have refused what is wanted, by RSA identity.
-    pub avoid: Vec<[u8; 20]>,
+    pub avoid: Vec<RsaIdentity>,
     /// Exactly this relay (`name.exit`).
     pub exit: Option<RelayName>,
 }
@@ -98,7 +99,7 @@ pub enum Usage {
 pub struct Path {
     /// From the guard on; never empty.
     pub hops: Vec<Hop>,
-    /// By which the guard's fate is told. `None`: the first hop is no guard (`UseEntryGuards 0`,
+    /// Names the circuit when its outcome is reported. `None`: the first hop is no guard (`UseEntryGuards 0`,
     /// [`Usage::Exact`]), and the circuit may be used as soon as it is built.
     pub guard: Option<GuardTicket>,
 }

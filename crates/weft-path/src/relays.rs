@@ -11,9 +11,11 @@ use tor_linkspec::{HasRelayIds as _, RelayIdType};
 use tor_netdir::{NetDir, Relay, WeightRole};
 use tor_netdoc::types::policy::PortPolicy;
 use tor_protover::named::{FLOWCTRL_CC, RELAY_CRYPT_CGO, RELAY_NTORV3};
+use weft_cell::identity::{Ed25519Identity, RsaIdentity};
 
-use crate::guard::GuardParams;
+use crate::guard_params::GuardParams;
 use crate::nodes::{Recognised, RelayName, same_prefix};
+use crate::options::PathOptions;
 use crate::path::Hop;
 use crate::timeout::CbtParams;
 
@@ -41,7 +43,7 @@ pub(crate) struct Row {
     /// Weights as guard, middle and exit, and the bare bandwidth.
     pub(crate) weights: [u64; 3],
     pub(crate) bandwidth: u64,
-    /// The rows of those that are its family and say so, too; in order.
+    /// The rows of its family, as both sides declare it; in order.
     family: Box<[usize]>,
     /// Families that are named by a key (proposal 321), by number; in order.
     family_keys: Box<[usize]>,
@@ -82,15 +84,15 @@ impl Row {
 #[derive(Clone, Debug)]
 pub struct Relays {
     rows: Vec<Row>,
-    by_rsa: HashMap<[u8; 20], usize>,
-    by_ed25519: HashMap<[u8; 32], usize>,
+    by_rsa: HashMap<RsaIdentity, usize>,
+    by_ed25519: HashMap<Ed25519Identity, usize>,
     /// Relays that are listed and may be guards, with or without a microdescriptor.
-    listed_guards: HashSet<[u8; 20]>,
+    listed_guards: HashSet<RsaIdentity>,
     /// When the consensus ends.
     valid_until: SystemTime,
-    /// What it says of guards.
+    /// The consensus parameters of guards.
     pub(crate) guard_params: GuardParams,
-    /// What it says of build times.
+    /// The consensus parameters of build times.
     cbt_params: CbtParams,
 }
 
@@ -99,10 +101,10 @@ impl Relays {
     #[must_use]
     pub fn new(netdir: &NetDir) -> Self {
         let usable: Vec<Relay<'_>> = netdir.relays().collect();
-        let by_rsa: HashMap<[u8; 20], usize> = usable
+        let by_rsa: HashMap<RsaIdentity, usize> = usable
             .iter()
             .enumerate()
-            .filter_map(|(index, relay)| Some((rsa_of(relay)?, index)))
+            .map(|(index, relay)| (relay.rsa_id().into(), index))
             .collect();
         let (use_lists, use_keys) = (
             netdir.params().use_family_lists.get() != 0,
@@ -125,7 +127,7 @@ impl Relays {
                 details.is_suitable_as_guard() && details.is_dir_cache()
             })
             .filter_map(|relay| match relay.identity(RelayIdType::Rsa)? {
-                RelayIdRef::Rsa(id) => id.as_bytes().try_into().ok(),
+                RelayIdRef::Rsa(id) => Some(id.into()),
                 _ => None,
             })
             .chain(
@@ -145,7 +147,7 @@ impl Relays {
 
     pub(crate) fn from_rows(
         rows: Vec<Row>,
-        listed_guards: HashSet<[u8; 20]>,
+        listed_guards: HashSet<RsaIdentity>,
         valid_until: SystemTime,
         guard_params: GuardParams,
         cbt_params: CbtParams,
@@ -183,13 +185,13 @@ impl Relays {
         self.rows.is_empty()
     }
 
-    /// What the consensus says about build times.
+    /// The consensus parameters of build times.
     #[must_use]
     pub fn cbt_params(&self) -> &CbtParams {
         &self.cbt_params
     }
 
-    /// The relay that somebody calls so. Of several with one nickname, the one of the most
+    /// The relay of this name. Of several with one nickname, the one of the most
     /// bandwidth.
     #[must_use]
     pub fn find(&self, name: &RelayName) -> Option<Hop> {
@@ -215,11 +217,11 @@ impl Relays {
         }
     }
 
-    pub(crate) fn by_rsa(&self, rsa: &[u8; 20]) -> Option<usize> {
+    pub(crate) fn by_rsa(&self, rsa: &RsaIdentity) -> Option<usize> {
         self.by_rsa.get(rsa).copied()
     }
 
-    pub(crate) fn is_listed_guard(&self, rsa: &[u8; 20]) -> bool {
+    pub(crate) fn is_listed_guard(&self, rsa: &RsaIdentity) -> bool {
         self.listed_guards.contains(rsa)
     }
 
@@ -233,8 +235,29 @@ impl Relays {
             .unwrap_or(self.valid_until)
     }
 
-    /// Whether two relays must not be in one path (path-spec 2.2): they are one, say that they are
-    /// a family, or (where that is enforced) are in one subnet.
+    /// Whether two relays must not be in one path: by what they declare, by their subnets, or by the
+    /// `NodeFamily` lines of torrc.
+    pub(crate) fn related_by(
+        &self,
+        options: &PathOptions,
+        a: usize,
+        b: usize,
+        subnets: bool,
+    ) -> bool {
+        if self.related(a, b, subnets) {
+            return true;
+        }
+        let (Some(a), Some(b)) = (self.rows.get(a), self.rows.get(b)) else {
+            return false;
+        };
+        options
+            .node_families
+            .iter()
+            .any(|set| set.contains(&a.recognised()) && set.contains(&b.recognised()))
+    }
+
+    /// Whether two relays must not be in one path (path-spec 2.2): they are one, declare each other as
+    /// family, or (where that is enforced) are in one subnet.
     pub(crate) fn related(&self, a: usize, b: usize, subnets: bool) -> bool {
         if a == b {
             return true;
@@ -249,10 +272,6 @@ impl Relays {
                 .any(|key| row_b.family_keys.binary_search(key).is_ok())
             || (subnets && row_a.in_subnet_of(row_b))
     }
-}
-
-fn rsa_of(relay: &Relay<'_>) -> Option<[u8; 20]> {
-    relay.rsa_id().as_bytes().try_into().ok()
 }
 
 fn row(relay: &Relay<'_>, netdir: &NetDir) -> Row {
@@ -275,8 +294,8 @@ fn row(relay: &Relay<'_>, netdir: &NetDir) -> Row {
     };
     Row {
         hop: Hop {
-            rsa: rsa_of(relay).unwrap_or_default(),
-            ed25519: relay.id().as_bytes().try_into().unwrap_or_default(),
+            rsa: relay.rsa_id().into(),
+            ed25519: relay.id().into(),
             ntor: *relay.ntor_onion_key().as_bytes(),
             nickname: rs.nickname().to_owned(),
             supports_ntor_v3: relay.protovers().supports_named_subver(RELAY_NTORV3),
@@ -327,7 +346,7 @@ fn family(
     index: usize,
     relay: &Relay<'_>,
     usable: &[Relay<'_>],
-    by_rsa: &HashMap<[u8; 20], usize>,
+    by_rsa: &HashMap<RsaIdentity, usize>,
     use_lists: bool,
 ) -> Box<[usize]> {
     if !use_lists {
@@ -337,7 +356,7 @@ fn family(
         .md()
         .family()
         .members()
-        .filter_map(|id| by_rsa.get(id.as_bytes()).copied())
+        .filter_map(|id| by_rsa.get(&id.into()).copied())
         .filter(|&other| other != index)
         .filter(|&other| {
             usable

@@ -10,6 +10,7 @@ use tor_netdoc::doc::microdesc::MicrodescAndHash;
 use tor_netdoc::doc::netstatus::MdConsensus;
 use tor_netdoc::types::Iso8601TimeSp;
 
+use weft_cell::identity::{Ed25519Identity, RsaIdentity};
 use weft_path::Relays;
 
 /// 2026-11-21 01:00:00, when these tests take place.
@@ -23,22 +24,22 @@ pub(crate) fn secs(seconds: u64) -> Duration {
 }
 
 /// The RSA identity of relay number `id`.
-pub(crate) fn rsa(id: u16) -> [u8; 20] {
+pub(crate) fn rsa(id: u16) -> RsaIdentity {
     let mut rsa = [0x11; 20];
     rsa[..2].copy_from_slice(&id.to_be_bytes());
-    rsa
+    rsa.into()
 }
 
 /// Its ed25519 identity.
-pub(crate) fn ed25519(id: u16) -> [u8; 32] {
+pub(crate) fn ed25519(id: u16) -> Ed25519Identity {
     let mut ed25519 = [0x22; 32];
     ed25519[..2].copy_from_slice(&id.to_be_bytes());
-    ed25519
+    ed25519.into()
 }
 
 /// The number of the relay with this RSA identity.
-pub(crate) fn id_of(rsa: &[u8; 20]) -> u16 {
-    u16::from_be_bytes([rsa[0], rsa[1]])
+pub(crate) fn id_of(rsa: &RsaIdentity) -> u16 {
+    u16::from_be_bytes([rsa.0[0], rsa.0[1]])
 }
 
 /// A relay of a network.
@@ -86,15 +87,17 @@ impl TestRelay {
             Base64Unpadded::encode_string(&[u8::try_from(self.id % 251).unwrap(); 32])
         );
         if !self.family.is_empty() {
-            let ids = self.family.iter().map(|&id| hex::encode_upper(rsa(id)));
+            let ids = self.family.iter().map(|&id| rsa(id).to_string());
             let ids: Vec<String> = ids.map(|id| format!("${id}")).collect();
             text += &format!("family {}\n", ids.join(" "));
         }
         if !self.family_keys.is_empty() {
-            let keys = self
-                .family_keys
-                .iter()
-                .map(|&id| format!("ed25519:{}", Base64Unpadded::encode_string(&ed25519(id))));
+            let keys = self.family_keys.iter().map(|&id| {
+                format!(
+                    "ed25519:{}",
+                    Base64Unpadded::encode_string(ed25519(id).as_ref())
+                )
+            });
             text += &format!("family-ids {}\n", keys.collect::<Vec<_>>().join(" "));
         }
         for (key, policy) in [("p", self.policy), ("p6", self.policy_v6)] {
@@ -104,7 +107,7 @@ impl TestRelay {
         }
         text += &format!(
             "id ed25519 {}\n",
-            Base64Unpadded::encode_string(&ed25519(self.id))
+            Base64Unpadded::encode_string(ed25519(self.id).as_ref())
         );
         MicrodescAndHash::parse(&text).unwrap()
     }
@@ -188,7 +191,7 @@ impl TestNet {
             text += &format!(
                 "r {} {} 2038-01-01 00:00:00 {} {} 0\n",
                 relay.nickname,
-                Base64Unpadded::encode_string(&rsa(relay.id)),
+                Base64Unpadded::encode_string(rsa(relay.id).as_ref()),
                 addr.ip(),
                 addr.port(),
             );
@@ -225,7 +228,7 @@ impl TestNet {
     }
 }
 
-/// A directory of these documents; nobody looks at signatures.
+/// A directory of these documents; signatures are not checked.
 pub(crate) fn netdir(
     consensus: &str,
     microdescs: impl Iterator<Item = MicrodescAndHash>,
@@ -256,7 +259,7 @@ pub(crate) fn assert_in_proportion(counts: &[u32], weights: &[f64]) {
             assert_eq!(count, 0, "drawn in spite of weight 0");
             continue;
         }
-        assert!(expected >= 5.0, "too few draws to tell");
+        assert!(expected >= 5.0, "too few draws to judge");
         chi_square += (f64::from(count) - expected).powi(2) / expected;
         degrees += 1.0;
     }

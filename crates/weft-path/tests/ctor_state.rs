@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha12Rng;
 use testing::{TestNet, now};
+use weft_cell::identity::RsaIdentity;
 use weft_path::{BuildTimes, BuildTimesOptions, CbtParams, Outcome, PathOptions, Selector, Usage};
 
 /// No step takes longer on a machine that works.
@@ -56,17 +57,17 @@ fn through_ctor(state: &str) -> String {
         .unwrap_or_else(|error| panic!("cannot run tor (install Debian's tor): {error}"));
     let mut tor = CTor(child);
     let stdout = BufReader::new(tor.0.stdout.take().unwrap());
-    let (tell, told) = mpsc::channel();
+    let (send, lines) = mpsc::channel();
     let reader = std::thread::spawn(move || {
         for line in stdout.lines().map_while(Result::ok) {
-            let _ = tell.send(line);
+            let _ = send.send(line);
         }
     });
     let deadline = Instant::now() + PATIENCE;
     let mut log = Vec::new();
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
-        let line = told
+        let line = lines
             .recv_timeout(left)
             .unwrap_or_else(|_| panic!("tor did not start: {log:#?}"));
         log.push(line);
@@ -85,13 +86,13 @@ fn through_ctor(state: &str) -> String {
     // Its output ends when it does.
     reader.join().unwrap();
     assert!(tor.0.wait().unwrap().success());
-    log.extend(told.try_iter());
-    let complaints: Vec<&String> = log
+    log.extend(lines.try_iter());
+    let warnings: Vec<&String> = log
         .iter()
         .filter(|line| line.contains("uard") || line.contains("build time"))
         .filter(|line| line.contains("[warn]") || line.contains("[err]"))
         .collect();
-    assert!(complaints.is_empty(), "{complaints:#?}");
+    assert!(warnings.is_empty(), "{warnings:#?}");
     fs::read_to_string(data.join("state")).unwrap()
 }
 
@@ -170,7 +171,7 @@ fn c_tor_keeps_our_guards_and_build_times_and_we_keep_its() {
     let all = BuildTimes::STATE_KEYS.into_iter().flat_map(values);
     assert!(again.load(all, &mut rng));
     assert_eq!(again.timeout(), {
-        // C tor's file tells times by the middles of their bins only.
+        // C tor's file has times as the middles of their bins only.
         let mut binned = BuildTimes::new(BuildTimesOptions::default(), CbtParams::default());
         let words = built.iter().map(|(key, value)| (*key, value.as_str()));
         assert!(binned.load(words, &mut rng));
@@ -183,7 +184,7 @@ fn c_tor_keeps_our_guards_and_build_times_and_we_keep_its() {
         now(),
     );
     theirs.set_netdir(&TestNet::alike(150).netdir(), now(), &mut rng);
-    let primary = |infos: &[weft_path::GuardInfo]| -> Vec<[u8; 20]> {
+    let primary = |infos: &[weft_path::GuardInfo]| -> Vec<RsaIdentity> {
         let infos = infos.iter().filter(|info| info.primary);
         infos.map(|info| info.rsa).collect()
     };

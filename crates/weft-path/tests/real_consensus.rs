@@ -14,6 +14,7 @@ use rand_chacha::ChaCha12Rng;
 use testing::{assert_in_proportion, netdir};
 use tor_netdoc::AllowAnnotations;
 use tor_netdoc::doc::microdesc::MicrodescReader;
+use weft_cell::identity::RsaIdentity;
 use weft_path::{ExitWanted, PathOptions, Relays, Selector, TargetPort, Usage};
 use weft_testing::{not_run, real_document};
 
@@ -26,7 +27,7 @@ fn unpacked(file: &str) -> Option<String> {
     Some(text)
 }
 
-/// What the consensus says of a relay.
+/// A relay as the consensus lists it.
 struct Listed {
     /// `d`, `g`, `e` or `m`: by its Guard and Exit flags.
     kind: char,
@@ -34,7 +35,7 @@ struct Listed {
 }
 
 /// Relays by the base64 of their identities, and the document's weights.
-fn read(consensus: &str) -> (HashMap<[u8; 20], Listed>, HashMap<String, f64>) {
+fn read(consensus: &str) -> (HashMap<RsaIdentity, Listed>, HashMap<String, f64>) {
     use base64ct::{Base64Unpadded, Encoding as _};
     let (mut relays, mut weights) = (HashMap::new(), HashMap::new());
     let (mut id, mut kind) = ([0; 20], 'm');
@@ -62,7 +63,7 @@ fn read(consensus: &str) -> (HashMap<[u8; 20], Listed>, HashMap<String, f64>) {
                     let text = words.next().unwrap().strip_prefix("Bandwidth=").unwrap();
                     text.parse().unwrap()
                 };
-                relays.insert(id, Listed { kind, bandwidth });
+                relays.insert(RsaIdentity(id), Listed { kind, bandwidth });
             }
             Some("bandwidth-weights") => {
                 for word in words {
@@ -129,7 +130,7 @@ fn paths_through_the_real_network_keep_to_its_weights_and_rules() {
         }
     }
     // Nearly all relays are fast and have a microdescriptor; what the rest weighs is less than
-    // these few draws can tell.
+    // these few draws can show.
     let expected = kinds.map(|kind| {
         let weight = weights[&format!("Wm{kind}")];
         let of_kind = listed.values().filter(|relay| relay.kind == kind);

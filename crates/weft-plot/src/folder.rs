@@ -13,8 +13,8 @@ use crate::{Figure, png};
 pub struct Folder {
     path: PathBuf,
     is_new: bool,
-    /// No PNG could be made, which was said: once is enough.
-    has_complained: Cell<bool>,
+    /// No PNG could be made, and standard error has the reason: once is enough.
+    has_reported_png: Cell<bool>,
 }
 
 impl Folder {
@@ -47,7 +47,7 @@ impl Folder {
         Folder {
             path: path.to_owned(),
             is_new,
-            has_complained: Cell::new(false),
+            has_reported_png: Cell::new(false),
         }
     }
 
@@ -68,8 +68,8 @@ impl Folder {
             .with_context(|| format!("writing {}", path.display()))
     }
 
-    /// Writes a plot as SVG, and as PNG where that can be made; where it cannot, standard error tells
-    /// so. The result is the SVG's path.
+    /// Writes a plot as SVG, and as PNG where that can be made; where it cannot, standard error has the
+    /// reason. The result is the SVG's path.
     ///
     /// # Errors
     ///
@@ -77,10 +77,10 @@ impl Folder {
     pub fn plot(&self, name: &str, figure: &Figure) -> Result<PathBuf> {
         let svg = self.path.join(format!("{name}.svg"));
         self.write(&format!("{name}.svg"), &figure.svg()?)?;
-        if !self.has_complained.get()
+        if !self.has_reported_png.get()
             && let Err(why) = png(&svg, &svg.with_extension("png"))
         {
-            self.has_complained.set(true);
+            self.has_reported_png.set(true);
             eprintln!("weft: plots are SVG alone: {why:#}");
         }
         Ok(svg)

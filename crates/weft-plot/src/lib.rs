@@ -1,8 +1,8 @@
 //! Plots of measurements: bars and lines with ranges, as SVG; PNG by librsvg's `rsvg-convert`.
 //!
 //! A [`Figure`] has panels. Most have groups along their horizontal axis and one value of each series
-//! in each group; some have curves over numbers instead. Colours are those of Okabe and Ito, which people with any colour vision tell apart,
-//! and series of lines have markers of their own besides.
+//! in each group; some have curves over numbers instead. Colours are those of Okabe and Ito, which people
+//! with any colour vision can distinguish, and series of lines have markers of their own besides.
 
 mod folder;
 #[cfg(test)]
@@ -60,7 +60,7 @@ const FAINT: RGBColor = RGBColor(100, 100, 100);
 const GRID: RGBColor = RGBColor(225, 225, 225);
 
 impl Look {
-    /// One of the looks that can be told apart; they come again after six.
+    /// One of six distinct looks; a larger number repeats them.
     pub fn number(number: usize) -> Look {
         Look {
             color: COLORS[number % COLORS.len()],
@@ -423,7 +423,7 @@ impl Panel {
         }
     }
 
-    /// Says that there is nothing.
+    /// Draws the panel's title and "not measured".
     fn nothing(&self, root: &Area<'_>, area: &Area<'_>) -> Drawn {
         let (x, y) = area.get_pixel_range();
         let at = (i32::midpoint(x.start, x.end), i32::midpoint(y.start, y.end));
@@ -670,7 +670,7 @@ fn number_of(number: f64) -> String {
     }
 }
 
-/// Makes a PNG of an SVG file, by `rsvg-convert`, half as large again as its pixels say.
+/// Makes a PNG of an SVG file, by `rsvg-convert`, 1.5 times its size in pixels.
 ///
 /// # Errors
 ///

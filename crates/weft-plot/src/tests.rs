@@ -60,7 +60,7 @@ fn every_kind_is_drawn_with_its_words() {
 }
 
 #[test]
-fn nothing_measured_is_said() {
+fn a_panel_without_values_shows_not_measured() {
     let svg = figure(Kind::LogLines, vec![None, None])
         .svg()
         .expect("a plot");

@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 
 use base64ct::{Base64, Encoding as _};
 
-use crate::{ProxyError, Secret};
+use crate::credentials::Secret;
+use crate::error::ProxyError;
 
 /// What ends the head of an answer.
 const END: &[u8] = b"\r\n\r\n";

@@ -6,25 +6,31 @@
 //! proxy's answer is bounded by [`MAX_ANSWER`].
 
 #![forbid(unsafe_code)]
-#![deny(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::cast_possible_truncation
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::cast_possible_truncation,
+        clippy::disallowed_types,
+        clippy::disallowed_methods,
+        clippy::disallowed_macros
+    )
 )]
 
+mod credentials;
+mod error;
 mod http;
 mod socks;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-/// The longest answer that is read, in bytes: status line and headers of an HTTP proxy. SOCKS answers
-/// are shorter (262 bytes).
-pub const MAX_ANSWER: usize = 8192;
+pub use credentials::{Credentials, Secret};
+pub use error::{MAX_ANSWER, ProxyError};
 
 /// A proxy that all connections to relays go through.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,37 +61,6 @@ impl Protocol {
             Self::Socks5(_) => "SOCKS5",
             Self::Http(_) => "HTTP",
         }
-    }
-}
-
-/// Name and password for a SOCKS5 proxy, 1 to 255 bytes each.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Credentials {
-    /// The name.
-    pub username: Secret,
-    /// The password.
-    pub password: Secret,
-}
-
-/// Text that belongs into no log.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
-
-impl Secret {
-    /// Keeps a text.
-    #[must_use]
-    pub const fn new(text: String) -> Self {
-        Self(text)
-    }
-
-    fn as_bytes(&self) -> &[u8] {
-        self.0.as_bytes()
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("[scrubbed]")
     }
 }
 
@@ -124,41 +99,6 @@ impl Route {
         let request = |proxy: &Arc<Proxy>| Request::new(&proxy.protocol, target);
         self.proxy.as_ref().map(request).transpose()
     }
-}
-
-/// Why a proxy gives no connection.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ProxyError {
-    /// SOCKS4 has no room for the address.
-    #[error("a SOCKS4 proxy cannot connect to IPv6 addresses")]
-    Ipv6,
-    /// SOCKS5 has one byte for the length of each.
-    #[error("name and password for a SOCKS5 proxy have 1 to 255 bytes each")]
-    Credentials,
-    /// It wants a name and a password, and there is none.
-    #[error("the proxy accepts no method of authentication that is configured")]
-    NoMethod,
-    /// Name or password are wrong.
-    #[error("the proxy refused the name and password")]
-    Unauthorized,
-    /// It does not connect.
-    #[error("the proxy refused: {0}")]
-    Refused(String),
-    /// Its answer is not of the protocol.
-    #[error("the proxy's answer is not {protocol}: {what}")]
-    Malformed {
-        /// What was expected.
-        protocol: &'static str,
-        /// What is wrong.
-        what: &'static str,
-    },
-    /// More than [`MAX_ANSWER`] bytes.
-    #[error("the proxy's answer is longer than {MAX_ANSWER} bytes")]
-    TooLong,
-    /// Bytes follow the answer, although it is the client that speaks next.
-    #[error("the proxy sent bytes of its own behind its answer")]
-    Unasked,
 }
 
 /// What is waited for.

@@ -2,7 +2,8 @@
 
 use std::net::SocketAddr;
 
-use crate::{Credentials, ProxyError};
+use crate::credentials::Credentials;
+use crate::error::ProxyError;
 
 /// The command CONNECT of both versions.
 const CONNECT: u8 = 1;
@@ -65,7 +66,7 @@ pub(crate) fn greeting(with_password: bool) -> Vec<u8> {
     }
 }
 
-/// The method that the proxy chose, and the bytes that say so.
+/// The method that the proxy chose, and the length of its answer in bytes.
 pub(crate) fn method(answer: &[u8]) -> Result<Option<(usize, Method)>, ProxyError> {
     if !matches!(answer.first(), None | Some(5)) {
         return Err(malformed5("its version is not 5"));
@@ -93,7 +94,7 @@ pub(crate) fn authenticate(credentials: &Credentials) -> Result<Vec<u8>, ProxyEr
     Ok(request)
 }
 
-/// The bytes that say that name and password are right.
+/// The length in bytes of the answer that name and password are accepted.
 pub(crate) fn authenticated(answer: &[u8]) -> Result<Option<usize>, ProxyError> {
     if !matches!(answer.first(), None | Some(1)) {
         return Err(malformed5("the version of its authentication is not 1"));
@@ -143,7 +144,7 @@ pub(crate) fn reply5(answer: &[u8]) -> Result<Option<usize>, ProxyError> {
     Err(ProxyError::Refused(why.to_owned()))
 }
 
-/// The length of a reply with the address that the proxy connects from, which nobody needs.
+/// The length of a reply with the address that the proxy connects from, which is not used.
 fn bound5(answer: &[u8]) -> Result<Option<usize>, ProxyError> {
     let address = match answer.get(3) {
         None => return Ok(None),

@@ -1,5 +1,4 @@
 //! Conversations with proxies that do what they should, and with those that do not.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use proptest::prelude::*;
 

@@ -1,6 +1,8 @@
-//! Whom a relay serves, as far as it can know.
+//! The hop before this relay on a circuit, as far as a relay can know it.
 
 use std::net::{IpAddr, Ipv6Addr};
+
+use weft_cell::identity::RsaIdentity;
 
 /// The hop before this relay on a circuit: what a share of a bound belongs to.
 ///
@@ -10,7 +12,7 @@ pub enum PreviousHop {
     /// This node: a circuit of its own.
     Own,
     /// A relay that the consensus lists, by its RSA identity.
-    Relay([u8; 20]),
+    Relay(RsaIdentity),
     /// A client, or a relay that the consensus does not list, by the network that
     /// [`network`] gives.
     Address(IpAddr),
@@ -25,7 +27,7 @@ impl PreviousHop {
 }
 
 /// The address that stands for all addresses that one client has: an IPv4 address, or the /64 of an
-/// IPv6 address, since whoever has one address of it has the others. An IPv4 address that is mapped
+/// IPv6 address, since a client that has one address of it has the others. An IPv4 address that is mapped
 /// into IPv6 is that IPv4 address.
 #[must_use]
 pub fn network(addr: IpAddr) -> IpAddr {

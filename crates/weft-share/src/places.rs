@@ -1,15 +1,19 @@
 //! Places for connections that are served at once.
 //!
-//! A server that refuses newcomers when it is full can be filled by whoever connects and says nothing.
-//! Here a connection that has not shown yet what it came for gives way to a newcomer.
+//! A server that refuses newcomers when it is full can be filled by connections that send nothing. Here a
+//! connection that has not sent its request yet gives way to a newcomer.
+#![expect(
+    clippy::disallowed_types,
+    reason = "a server accepts on one thread and serves on another, both beside the data path"
+)]
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::{Shares, Ticket};
 
-/// Connections of several owners under a common bound. Each leaves something here whose drop ends it: a
-/// channel's sender, say.
+/// Connections of several owners under a common bound. Each leaves a value here whose drop ends it: a
+/// channel's sender, for example.
 ///
 /// At the bound one that is not [kept](Place::keep) gives way: the oldest of the owner that has most of
 /// these. One that is kept never does.
@@ -37,7 +41,7 @@ pub struct Place<K: Copy + Ord, E> {
 
 impl<K: Copy + Ord, E> Places<K, E> {
     /// Places for `bound` connections, of which `most_kept` at most are kept. Where a connection is kept
-    /// for what anybody can do, `most_kept` must be less than `bound`.
+    /// for what any client can do, `most_kept` must be less than `bound`.
     #[must_use]
     pub fn new(bound: usize, most_kept: usize) -> Arc<Self> {
         Arc::new(Self {
@@ -77,7 +81,7 @@ impl<K: Copy + Ord, E> Places<K, E> {
 }
 
 impl<K: Copy + Ord, E> Place<K, E> {
-    /// The connection has shown what it came for: it does not give way from now on, unless as many are
+    /// The connection has sent its request or authenticated: it does not give way from now on, unless as many are
     /// kept already as may be. False: it had to give way before.
     #[must_use]
     pub fn keep(&self) -> bool {
@@ -106,7 +110,7 @@ impl<K: Copy + Ord, E> Drop for Place<K, E> {
             state.waiting.release(self.ticket),
             state.kept.remove(&self.ticket),
         );
-        // What they leave may wake others, who may come here.
+        // Dropped without the lock: it may wake tasks that take it.
         drop(state);
         drop(ends);
     }

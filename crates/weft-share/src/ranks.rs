@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::shares::Turn;
+use crate::ticket::Turn;
 
 /// How much an owner holds, and how soon its first item gives way: the greatest gives way first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

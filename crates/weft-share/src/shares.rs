@@ -5,18 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Excluded, Unbounded};
 
 use crate::ranks::{Rank, Ranks};
-
-/// An item's name. It is never used again, so that nothing can be released twice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Ticket(u64);
-
-/// The order in which an owner's items give way: those that are not proven first, of these the
-/// oldest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Turn {
-    proven: bool,
-    ticket: Ticket,
-}
+use crate::ticket::{Ticket, Turn};
 
 /// An item was admitted.
 #[derive(Debug, PartialEq, Eq)]
@@ -27,7 +16,7 @@ pub struct Admitted<T> {
     pub displaced: Option<(Ticket, T)>,
 }
 
-/// An item and whose it is.
+/// An item and its owner.
 #[derive(Debug)]
 struct Item<G, M, T> {
     group: G,

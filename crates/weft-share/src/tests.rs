@@ -1,5 +1,4 @@
 //! Owners that ask for a little, and owners that ask for everything.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +15,7 @@ fn admit(shares: &mut Small, group: u8, member: u8, bound: usize, item: u32) -> 
 }
 
 #[test]
-fn who_is_alone_has_everything_and_keeps_to_the_bound() {
+fn a_single_owner_has_everything_and_keeps_to_the_bound() {
     let mut shares = Small::default();
     for item in 0..10 {
         assert_eq!(admit(&mut shares, 1, 1, 10, item), None);
@@ -28,7 +27,7 @@ fn who_is_alone_has_everything_and_keeps_to_the_bound() {
 }
 
 #[test]
-fn one_who_holds_everything_keeps_nobody_out() {
+fn an_owner_that_holds_everything_keeps_no_other_out() {
     let mut shares = Small::default();
     for item in 0..10 {
         let ticket = shares.admit(1, 1, 10, item).unwrap().ticket;
@@ -126,8 +125,8 @@ fn op() -> impl Strategy<Value = Op> {
 }
 
 proptest! {
-    /// Against a plain list: the sum keeps to the bound, everything leaves exactly once, whoever is
-    /// below its fair share is admitted, and whoever is not above its fair share loses nothing but
+    /// Against a plain list: the sum keeps to the bound, everything leaves exactly once, an owner
+    /// below its fair share is admitted, and an owner not above its fair share loses nothing but
     /// to an equal.
     #[test]
     fn shares_are_fair_whatever_is_asked(ops in proptest::collection::vec(op(), 1..400)) {
@@ -206,7 +205,7 @@ proptest! {
 type Served = (Place<u8, std::sync::Arc<()>>, std::sync::Weak<()>);
 
 #[test]
-fn who_has_shown_nothing_gives_way_and_who_is_kept_never_does() {
+fn a_silent_connection_gives_way_and_a_kept_one_never_does() {
     let places = Places::new(4, 4);
     let (kept, none) = places.take(1, 0).unwrap();
     assert!(none.is_none() && kept.keep() && kept.keep() && kept.is_kept());
@@ -250,8 +249,8 @@ fn places_that_anybody_can_keep_are_not_all_kept() {
 }
 
 proptest! {
-    /// Whoever comes and goes: the bound holds, and each has its place until it leaves or, before it is
-    /// kept, gives way.
+    /// In whatever order connections come and leave, the bound holds, and each has its place until it
+    /// leaves or, before it is kept, gives way.
     #[test]
     fn each_has_a_place_until_it_leaves_or_gives_way(
         bound in 1..6_usize,

@@ -1,15 +1,15 @@
 //! The Python package `weft_sim`: networks and what circuits through them do, as NumPy arrays.
 //!
 //! Everything is weft-sim's; here are only names, types and errors as Python has them. The interpreter
-//! is free while something is simulated, so threads of Python simulate at the same time. What the
-//! functions do is told in `weft_sim.pyi`.
+//! is free while something is simulated, so threads of Python simulate at the same time. `weft_sim.pyi`
+//! documents the functions.
 
 mod links;
 mod network;
 
 use pyo3::prelude::*;
 
-/// The package.
+/// Tor networks and simulated paths through them, as NumPy arrays.
 #[pymodule(name = "weft_sim")]
 mod package {
     #[pymodule_export]

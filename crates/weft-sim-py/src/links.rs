@@ -7,12 +7,12 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use weft_sim::links::count::Tally;
 use weft_sim::links::salsa::Model;
-use weft_sim::links::{Kind, LinksError};
+use weft_sim::links::{CircuitKind, LinksError};
 
 /// No row of [`Links::circuits_per_link`] is longer: a table of all repetitions has a bound, too.
 const MOST_PER_LINK: u64 = 1 << 20;
 
-/// What came of the repetitions.
+/// The results of the repetitions.
 #[pyclass(frozen, module = "weft_sim")]
 pub(crate) struct Links(pub(crate) Vec<Tally>);
 
@@ -77,9 +77,9 @@ impl Links {
 
 pub(crate) fn model(kind: &str, circuits_per_client: u32) -> PyResult<Model> {
     let kind = match kind {
-        "external" => Kind::External,
-        "internal" => Kind::Internal,
-        "mixed" => Kind::Mixed,
+        "external" => CircuitKind::External,
+        "internal" => CircuitKind::Internal,
+        "mixed" => CircuitKind::Mixed,
         _ => return Err(none_of("kind", kind, "external, internal, mixed")),
     };
     Ok(Model {
@@ -90,8 +90,8 @@ pub(crate) fn model(kind: &str, circuits_per_client: u32) -> PyResult<Model> {
 }
 
 /// A word that is none of those that there are.
-pub(crate) fn none_of(what: &str, word: &str, words: &str) -> PyErr {
-    PyValueError::new_err(format!("{what} {word:?} is none of {words}"))
+pub(crate) fn none_of(what: &str, word: &str, allowed: &str) -> PyErr {
+    PyValueError::new_err(format!("{what} {word:?} is none of {allowed}"))
 }
 
 pub(crate) fn raised(error: LinksError) -> PyErr {

@@ -197,8 +197,8 @@ pub(crate) fn read(py: Python<'_>, paths: Vec<PathBuf>) -> PyResult<Vec<Network>
     networks.map_err(raised)
 }
 
-/// What Python programs expect to catch: `OSError` where a file is the matter, `ValueError` where its
-/// words are.
+/// What Python programs expect to catch: `OSError` where a file cannot be read, `ValueError` where
+/// its contents are wrong.
 fn raised(error: ReadError) -> PyErr {
     match error {
         ReadError::Io { .. } | ReadError::Nothing { .. } => PyOSError::new_err(error.to_string()),

@@ -34,7 +34,7 @@ class Networks(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "Garden"):
             network.has_flag("Garden")
 
-    def test_probabilities_are_of_those_who_may_stand_there(self):
+    def test_probabilities_are_of_relays_allowed_in_the_position(self):
         for position, flag in (("guard", "Guard"), ("exit", "Exit")):
             probabilities = self.network.probabilities(position)
             self.assertAlmostEqual(probabilities.sum(), 1)

@@ -5,7 +5,7 @@ use rand::Rng;
 /// Draws places of a list of weights, each with the probability of its weight over their sum.
 #[derive(Clone, Debug)]
 pub struct Alias {
-    /// Of each place: how likely it is kept, as a fraction of 2³², and who takes the rest.
+    /// Of each place: how likely it is kept, as a fraction of 2³², and which one takes the rest.
     slots: Box<[(u32, u32)]>,
 }
 

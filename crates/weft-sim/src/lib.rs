@@ -1,7 +1,7 @@
 //! Path-level simulation of Tor networks: which relays circuits go through, and what follows.
 //!
 //! A [`network::Network`] is a consensus document, read or synthetic. Paths are drawn from it by a
-//! simple model (SALSA, seeds/004, Algorithm 1) or by the whole of Tor's path selection. Nothing here
+//! simple model (SALSA, Pahl et al. 2023, Algorithm 1) or by the whole of Tor's path selection. Nothing here
 //! speaks to any network.
 //!
 //! Every result is a function of its inputs and a seed: the number of threads changes nothing.
@@ -18,7 +18,6 @@ pub mod random;
 pub mod read;
 pub mod salsa;
 pub mod sample;
-pub mod stats;
 pub mod synth;
 #[cfg(test)]
 mod testing;

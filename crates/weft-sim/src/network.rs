@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// Relays and what the consensus says of their weights.
+/// Relays and the weights of their positions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Network {
     /// `valid-after` of the consensus, as it stands there (UTC): `2021-08-29 19:00:00`.
@@ -161,7 +161,7 @@ pub enum Position {
     Exit,
 }
 
-/// What `bandwidth-weights` says (dir-spec 3.8.3), as fractions of 1.
+/// The values of `bandwidth-weights` (dir-spec 3.8.3), as fractions of 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Weights {
     /// For guards by flags of the relay: neither, guard, exit, both (Wgm, Wgg, Wge is no weight of

@@ -9,7 +9,7 @@ pub fn cores() -> usize {
 }
 
 /// Does `work` for each of so many pieces, on so many threads, and returns the results in the order of
-/// the pieces. `done` is told of each piece that is finished, on whichever thread that was.
+/// the pieces. `done` is called for each piece that is finished, on the thread that finished it.
 ///
 /// # Panics
 ///

@@ -1,7 +1,7 @@
 //! Random numbers that are functions of a seed and of the place of the work, never of a thread.
 //!
 //! The generator is xoshiro256++ (Blackman and Vigna): fast, of period 2²⁵⁶ − 1, and no secret. Nothing
-//! here protects anybody.
+//! here protects a secret.
 
 use rand::SeedableRng as _;
 use rand::rngs::Xoshiro256PlusPlus;
@@ -13,7 +13,7 @@ pub type Generator = Xoshiro256PlusPlus;
 pub const CHUNK: usize = 65_536;
 
 /// The generator of a chunk of a repetition. Simulations that are made of the same seed for different
-/// purposes tell theirs apart by `repetition`.
+/// purposes have different numbers of `repetition`.
 pub fn generator(seed: u64, repetition: u64, chunk: u64) -> Generator {
     let mixed = [seed, repetition, chunk].into_iter().fold(0, |sum, word| {
         mix(sum ^ mix(word.wrapping_add(0x9e37_79b9_7f4a_7c15)))

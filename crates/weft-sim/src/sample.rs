@@ -1,4 +1,4 @@
-//! Smaller networks that look like a large one, as tornettools samples them (seeds/004, 4.1.2).
+//! Smaller networks that look like a large one, as tornettools samples them (Pahl et al. 2023, 4.1.2).
 
 use crate::network::{Flags, Network, Relay};
 

@@ -8,7 +8,7 @@ use rand::{Rng, RngExt as _};
 use crate::draw::Alias;
 use crate::network::{Flags, Network, Position, Relay};
 
-/// Whom a position may be given to.
+/// The relays that may have a position.
 #[derive(Clone, Debug)]
 struct Choice {
     /// Places in the network.
@@ -57,7 +57,7 @@ pub enum NoCircuits {
             Position::Exit => "the exit",
         }
     )]
-    Nobody(Position),
+    NoRelay(Position),
     /// There may be too few different relays.
     #[error("the network has too few relays for circuits of three different ones")]
     TooFew,
@@ -95,7 +95,7 @@ impl Triples {
                     .filter(|(_, relay)| may(relay))
                     .map(|(place, relay)| (place, weigh(relay))),
             )
-            .ok_or(NoCircuits::Nobody(position))
+            .ok_or(NoCircuits::NoRelay(position))
         };
         let triples = Triples {
             guard: choose(Position::Guard)?,
@@ -109,7 +109,7 @@ impl Triples {
         }
     }
 
-    /// Whether whatever exit and guard are drawn, somebody is left for the rest.
+    /// Whether for every exit and guard that may be drawn a relay is left for the middle.
     fn is_always_possible(&self) -> bool {
         let exit = |relay: &u32| self.exit.relays.contains(relay);
         let guard = |relay: &u32| self.guard.relays.contains(relay);
@@ -274,7 +274,7 @@ impl Choice {
                 return relay;
             }
         }
-        // `Triples::is_always_possible` has seen that there is somebody.
+        // `Triples::is_always_possible` has seen that there is one.
         self.draw_slowly(rng, &taken).unwrap_or(0)
     }
 
@@ -381,16 +381,16 @@ mod tests {
         let refused = |relays: &[(Flags, u64)]| Triples::new(&network(relays), false).err();
         assert_eq!(
             refused(&[(GUARD, 1), (MIDDLE, 1)]),
-            Some(NoCircuits::Nobody(Position::Exit))
+            Some(NoCircuits::NoRelay(Position::Exit))
         );
         assert_eq!(
             refused(&[(EXIT, 1), (MIDDLE, 1)]),
-            Some(NoCircuits::Nobody(Position::Guard))
+            Some(NoCircuits::NoRelay(Position::Guard))
         );
         assert_eq!(refused(&[(GUARD, 1), (EXIT, 1)]), Some(NoCircuits::TooFew));
         assert_eq!(
             refused(&[(GUARD, 0), (EXIT, 1)]),
-            Some(NoCircuits::Nobody(Position::Guard))
+            Some(NoCircuits::NoRelay(Position::Guard))
         );
         let one_of_each = [(GUARD, 1), (EXIT, 1), (MIDDLE, 1)];
         let mut alone = network(&one_of_each);

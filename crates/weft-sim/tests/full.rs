@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use rand::SeedableRng as _;
-use weft_sim::full::{Client, Demand, GuardRule, Model, Options, Purpose};
+use weft_sim::full::{Client, Demand, GuardRule, Model, ModelOptions, Purpose};
+use weft_sim::links::Class;
 use weft_sim::links::count::Tally;
-use weft_sim::links::exits::{Class, Exits};
+use weft_sim::links::exits::Exits;
 use weft_sim::links::full::{Full, demand};
 use weft_sim::links::run::{Plan, run};
 use weft_sim::links::salsa::{self, Salsa};
-use weft_sim::links::{Kind, Paths};
+use weft_sim::links::{CircuitKind, Paths};
 use weft_sim::microdesc::Microdescs;
 use weft_sim::network::{Flags, Network};
 use weft_sim::random::Generator;
@@ -71,7 +72,7 @@ fn every_relay_of_a_consensus_has_its_microdescriptor() {
             continue;
         };
         assert_eq!(microdescs.matched(&network), network.relays.len());
-        let model = Model::new(&network, Some(&microdescs), &Options::default()).unwrap();
+        let model = Model::new(&network, Some(&microdescs), &ModelOptions::default()).unwrap();
         println!(
             "{consensus}: {} relays, {} in families",
             network.relays.len(),
@@ -98,13 +99,13 @@ fn documents_of_all_years_run() {
             GuardRule::Torps { guards: 3 },
             GuardRule::Fresh,
         ] {
-            let options = Options {
+            let options = ModelOptions {
                 guards,
-                ..Options::default()
+                ..ModelOptions::default()
             };
             let model = Model::new(&network, None, &options).unwrap();
             let failed = Arc::default();
-            let full = Full::new(model, Kind::External, 1, Arc::clone(&failed)).unwrap();
+            let full = Full::new(model, CircuitKind::External, 1, Arc::clone(&failed)).unwrap();
             let salsa = Salsa::new(&network, &salsa::Model::default()).unwrap();
             let full = tally(&full, 96_000);
             let simple = tally(&salsa, 96_000);
@@ -118,7 +119,7 @@ fn documents_of_all_years_run() {
                 simple.middle_exit.percent_shared(),
             );
             assert_eq!(failed.load(Ordering::Relaxed), 0);
-            // seeds/004 4.4: the models are close. Today's rule for guards asks for V2Dir, which before 2016
+            // Pahl et al. 2023, 4.4: the models are close. Today's rule for guards asks for V2Dir, which before 2016
             // only guards with an open DirPort had, so that it finds fewer of them.
             let difference = full.all.percent_shared() - simple.all.percent_shared();
             let most = if name < "2017" { 3.0 } else { 1.0 };
@@ -134,7 +135,7 @@ fn exits_of_each_port_are_as_likely_as_their_weights() {
         not_run!("{name} is not in ../shared/data");
         return;
     };
-    let options = Options {
+    let options = ModelOptions {
         demand: Demand::equally([25]),
         guards: GuardRule::Fresh,
     };
@@ -191,13 +192,13 @@ fn the_number_of_threads_changes_nothing() {
         GuardRule::Sampled { used: 2 },
         GuardRule::Torps { guards: 3 },
     ] {
-        let options = Options {
+        let options = ModelOptions {
             guards,
-            ..Options::default()
+            ..ModelOptions::default()
         };
         let model = Model::new(&network, None, &options).unwrap();
         let failed = Arc::default();
-        let paths = Full::new(model, Kind::Mixed, 7, Arc::clone(&failed)).unwrap();
+        let paths = Full::new(model, CircuitKind::Mixed, 7, Arc::clone(&failed)).unwrap();
         let tally = |threads| {
             let plan = Plan {
                 circuits: 150_000,

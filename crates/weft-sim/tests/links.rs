@@ -5,13 +5,14 @@ use std::path::PathBuf;
 
 use rand::RngExt as _;
 use weft_sim::draw::Alias;
+use weft_sim::links::Class;
 use weft_sim::links::count::{Circuits, Links, Memory, Tally, count};
-use weft_sim::links::exits::{Class, Exits};
-use weft_sim::links::many::{OfDocument, Work, of_network, simulate};
+use weft_sim::links::exits::Exits;
+use weft_sim::links::many::{DocumentResult, Work, of_network, simulate};
 use weft_sim::links::report::{Report, Setting};
 use weft_sim::links::run::{Plan, draw, run};
 use weft_sim::links::salsa::{Model, Salsa};
-use weft_sim::links::{Kind, LinksError};
+use weft_sim::links::{CircuitKind, LinksError};
 use weft_sim::network::{Flags, Network, PortPolicy, Position};
 use weft_sim::random::generator;
 use weft_sim::sample::scaled;
@@ -62,7 +63,7 @@ fn draws_have_the_chances_of_their_weights() {
     assert_plausible(chi_square(&counts, &parts(&weights)));
 }
 
-/// Each position of a synthetic network, drawn a million times, is as its weights say.
+/// Each position of a synthetic network, drawn a million times, is by its weights.
 #[test]
 fn positions_are_drawn_by_bandwidth_and_weight() {
     let network = synth::network(200, 3).expect("a size");
@@ -145,7 +146,7 @@ fn plainly(circuits: &Circuits, relays: usize, directed: bool) -> Tally {
 }
 
 #[test]
-fn counting_is_what_algorithm_1_says() {
+fn counting_is_that_of_algorithm_1() {
     let mut random = generator(11, 0, 0);
     let mut memory = Memory::default();
     for (relays, number) in [(1, 1), (2, 5), (3, 300), (40, 700), (2000, 3000)] {
@@ -172,7 +173,7 @@ fn counting_is_what_algorithm_1_says() {
 #[test]
 fn threads_change_no_number() {
     let network = synth::network(500, 1).expect("a size");
-    for (kind, circuits_per_client) in [(Kind::External, 1), (Kind::Mixed, 7)] {
+    for (kind, circuits_per_client) in [(CircuitKind::External, 1), (CircuitKind::Mixed, 7)] {
         let model = Model {
             kind,
             circuits_per_client,
@@ -198,7 +199,7 @@ fn threads_change_no_number() {
 /// With uniform relays the share of shared links is known: of n × m possible links, each taken by N
 /// circuits with the same chance.
 #[test]
-fn uniform_networks_have_the_share_that_theory_says() {
+fn uniform_networks_have_the_share_of_theory() {
     let mut network = synth::network(300, 1).expect("a size");
     for relay in &mut network.relays {
         relay.bandwidth = 1000;
@@ -281,9 +282,9 @@ fn internal_circuits_end_at_middles_and_one_in_eleven_of_mixed_at_an_exit() {
         circuits.exits.iter().filter(is_exit).count() as f64 / 110_000.0
     };
     let (external, internal, mixed) = (
-        ends(Kind::External),
-        ends(Kind::Internal),
-        ends(Kind::Mixed),
+        ends(CircuitKind::External),
+        ends(CircuitKind::Internal),
+        ends(CircuitKind::Mixed),
     );
     assert!((external - 1.0).abs() < 1e-9);
     assert!((mixed - (external + 10.0 * internal) / 11.0).abs() < 0.01);
@@ -338,7 +339,7 @@ fn bad_exits_are_no_exits_and_other_flags_do_not_matter() {
     let no_exits = Salsa::new(&network, &Model::default()).expect_err("all are bad");
     assert_eq!(no_exits, LinksError::NoExits(Class::All));
     let internal = Model {
-        kind: Kind::Internal,
+        kind: CircuitKind::Internal,
         ..Model::default()
     };
     Salsa::new(&network, &internal).expect("internal circuits need no exits");
@@ -351,7 +352,7 @@ fn what_cannot_be_simulated_is_refused_by_name() {
     let refused = |change: &dyn Fn(&mut Plan)| {
         let mut plan = Plan::default();
         change(&mut plan);
-        run(&salsa, &plan, || ()).expect_err("a plan that nothing comes of")
+        run(&salsa, &plan, || ()).expect_err("a plan that cannot be run")
     };
     assert_eq!(refused(&|plan| plan.circuits = 0), LinksError::Circuits(0));
     assert_eq!(
@@ -418,7 +419,7 @@ fn scaling_keeps_classes_and_their_bandwidth() {
     assert_eq!(scaled(&network, 1.0).expect("a scale"), network);
 }
 
-fn report(documents: &[OfDocument]) -> Report {
+fn report(documents: &[DocumentResult]) -> Report {
     Report::new(Setting::default(), 20_000, documents, 0)
 }
 
@@ -488,7 +489,7 @@ fn documents_in_files_folders_and_archives_give_the_same_numbers() {
     assert!((ends - 40_000.0).abs() < 1e-6);
 }
 
-/// A real document, where the project's data are: within what seeds/004 says of 2021 or a little below,
+/// A real document, where the project's data are: within the range of Pahl et al. (2023) for 2021 or a little below,
 /// as its relays are more and more alike.
 #[test]
 fn a_real_document_has_the_share_that_is_known() {

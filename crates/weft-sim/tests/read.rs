@@ -248,7 +248,7 @@ fn real_documents_of_all_years_have_the_weights_that_we_compute() {
             let computed = computed_weights(&network.relays, method, 10_000);
             let known = network.weights;
             let computed = computed.expect("all classes have bandwidth");
-            // Votes differ a little from what the consensus says of BadExits and unmeasured relays.
+            // Votes differ a little from the consensus in BadExits and unmeasured relays.
             for (one, other) in [
                 (computed.guard, known.guard),
                 (computed.middle, known.middle),

@@ -89,7 +89,7 @@ fn receive<T>(mut receiver: Receiver<T>, count: u64) {
     }
 }
 
-/// What saying "there is something for you" costs, once a turn.
+/// What one notification costs; a sender makes one for each receiver and turn.
 fn wake(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("wake-up flag");
     let awake = WakeFlag::new();

@@ -31,7 +31,7 @@ const LEASES_PER_SECOND: u64 = 256;
 /// The least that a lease asks for, in bytes: some eight cells.
 const QUANTUM: u64 = 4_096;
 
-/// The longest time that is reckoned with, some 36 years in nanoseconds: sums of two still fit
+/// The longest time that is computed with, some 36 years in nanoseconds: sums of two still fit
 /// into an `i64`.
 const FOREVER: i64 = i64::MAX / 8;
 
@@ -79,7 +79,7 @@ impl LeasePool {
         (self.read.level(now), self.write.level(now))
     }
 
-    /// The time since the pool was made, as the number that the buckets reckon with.
+    /// The time since the pool was made, as the number that the buckets compute with.
     fn nanoseconds(&self, now: Instant) -> i64 {
         at_most_forever(now.saturating_duration_since(self.origin).as_nanos())
     }
@@ -182,7 +182,7 @@ impl Drop for Lease {
 struct Share {
     /// Bytes that the pool has handed out and that are not used yet.
     balance: u64,
-    /// How long the last refusal said to wait; zero after a grant.
+    /// The wait that the last refusal returned; zero after a grant.
     retry_after: Duration,
 }
 
@@ -262,7 +262,7 @@ impl Bucket {
         bytes_in(now - from(empty_at, now, rate, burst), rate)
     }
 
-    /// How long until one lease's share is `bytes` (or the bucket is full), if nobody takes any
+    /// How long until one lease's share is `bytes` (or the bucket is full), if no thread takes any
     /// until then.
     fn ready_in(&self, bytes: u64, leases: u64, now: i64) -> Duration {
         let (rate, burst) = self.limit();
@@ -355,7 +355,7 @@ mod tests {
                 })
                 .collect();
             let taken: u64 = threads.into_iter().map(|t| t.join().unwrap()).sum();
-            assert_eq!(taken, 4 * QUANTUM, "there was enough for everybody");
+            assert_eq!(taken, 4 * QUANTUM, "there was enough for all threads");
             assert_eq!(bucket.level(0), QUANTUM, "nothing is lost");
         });
     }

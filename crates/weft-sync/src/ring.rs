@@ -5,7 +5,7 @@
 //! business of [`crate::wake`].
 //!
 //! The ends keep their own index privately and a copy of the other's, and look at the other's real
-//! index only when the copy says that the ring is full (or empty). While both are busy, most
+//! index only when by the copy the ring is full (or empty). While both are busy, most
 //! operations therefore touch no cache line that the other thread writes, except the slots.
 #![allow(unsafe_code)]
 
@@ -53,7 +53,7 @@ pub fn ring<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
 /// item number `n` is `n` modulo the number of slots, which is a power of two so that the
 /// remainder survives the wrap. Always `tail - head <= capacity <= slots.len()`.
 ///
-/// Who may touch a slot: item numbers in `head..tail` belong to the receiver and hold a value; all
+/// Which end may touch a slot: item numbers in `head..tail` belong to the receiver and hold a value; all
 /// others belong to the sender and hold none. The sender hands a slot over by its Release store of
 /// `tail`, the receiver gives it back by its Release store of `head`, and each takes over by an
 /// Acquire load of the other's index.
@@ -76,15 +76,18 @@ unsafe impl<T: Send> Sync for Shared<T> {}
 unsafe impl<T: Send> Send for Shared<T> {}
 
 impl<T> Shared<T> {
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "the mask keeps the index below the length, a power of two"
+    )]
     fn slot(&self, number: usize) -> &UnsafeCell<MaybeUninit<T>> {
-        // The mask keeps the index below the length, a power of two.
         &self.slots[number & (self.slots.len() - 1)]
     }
 }
 
 impl<T> Drop for Shared<T> {
     fn drop(&mut self) {
-        // Both ends are gone, and the `Arc` has synchronized with their last accesses.
+        // Both ends are dropped, and the `Arc` has synchronized with their last accesses.
         let tail = self.tail.0.load(Ordering::Relaxed);
         let mut head = self.head.0.load(Ordering::Relaxed);
         while head != tail {
@@ -92,7 +95,7 @@ impl<T> Drop for Shared<T> {
             let number = head;
             head = head.wrapping_add(1);
             self.slot(number).with_mut(|slot| {
-                // SAFETY: the slots of `head..tail` hold a value, nobody else has access (we have
+                // SAFETY: the slots of `head..tail` hold a value, no other thread has access (we have
                 // `&mut self`), and each number is visited once.
                 unsafe { (*slot).assume_init_drop() }
             });
@@ -114,7 +117,7 @@ impl<T> Sender<T> {
     ///
     /// The receiver is not woken: that is done once per turn of the event loop, by
     /// [`crate::wake::WakeFlag::notify`] after the last push of the turn. An item for a receiver
-    /// that is gone is taken and dropped together with the ring; see [`Sender::is_disconnected`].
+    /// that is dropped is taken and dropped together with the ring; see [`Sender::is_disconnected`].
     pub fn try_push(&mut self, item: T) -> Result<(), T> {
         if self.tail.wrapping_sub(self.head_seen) >= self.shared.capacity {
             self.head_seen = self.shared.head.0.load(Ordering::Acquire);
@@ -160,7 +163,7 @@ impl<T> Sender<T> {
         self.shared.capacity
     }
 
-    /// Whether the receiver is gone, so that nobody will pop what is pushed.
+    /// Whether the receiver is dropped, so that nothing that is pushed will be popped.
     #[must_use]
     pub fn is_disconnected(&self) -> bool {
         self.shared.receiver_gone.load(Ordering::Acquire)
@@ -221,7 +224,7 @@ impl<T> Receiver<T> {
         self.shared.capacity
     }
 
-    /// Whether the sender is gone and everything that it pushed has been popped: no item will ever
+    /// Whether the sender is dropped and everything that it pushed has been popped: no item will ever
     /// come again.
     #[must_use]
     pub fn is_disconnected(&self) -> bool {

@@ -20,7 +20,7 @@
 //! }
 //! ```
 //!
-//! The others push into a ring and then call [`WakeFlag::notify`]; if it says so, they make the
+//! The others push into a ring and then call [`WakeFlag::notify`]; if it returns true, they make the
 //! system call (an eventfd, mio's `Waker`) that ends the owner's `epoll_wait`. The end of a sender
 //! (its drop) is announced in the same way.
 
@@ -28,7 +28,8 @@ use crate::sys::{AtomicU8, Ordering};
 
 /// The owner is running its loop and has not been notified since it last took the flag.
 const AWAKE: u8 = 0;
-/// Somebody has something for the owner. If it was asleep, that somebody makes the system call.
+/// A sender has pushed something for the owner. If the owner was asleep, that sender makes the system
+/// call.
 const NOTIFIED: u8 = 1;
 /// The owner waits for events, or is about to.
 const ASLEEP: u8 = 2;
@@ -61,15 +62,15 @@ impl WakeFlag {
         }
     }
 
-    /// Says that something has been pushed for the owner. If this is `true`, the caller must make
-    /// the wake-up system call; for one sleep of the owner exactly one caller is told so.
+    /// Notes that something has been pushed for the owner. If this is `true`, the caller must make
+    /// the wake-up system call; for one sleep of the owner exactly one caller gets `true`.
     #[must_use = "if true, the owner sleeps until the caller makes the wake-up system call"]
     pub fn notify(&self) -> bool {
         self.state.swap(NOTIFIED, Ordering::AcqRel) == ASLEEP
     }
 
     /// For the owner, at the start of each turn and before it drains its rings: it is awake.
-    /// `true` if somebody has notified it since the last time.
+    /// `true` if it was notified since the last call.
     pub fn take(&self) -> bool {
         self.state.swap(AWAKE, Ordering::AcqRel) == NOTIFIED
     }

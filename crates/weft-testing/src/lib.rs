@@ -1,10 +1,13 @@
-//! How a test reports that it cannot run on this machine.
+//! What the tests of several crates share: [`not_run!`], [`real_document`], and [`ctor`], a real C tor
+//! that runs alone. Nothing that is shipped uses it; whole private networks are weft-lab's.
 //!
 //! libtest knows passed, failed and ignored, and ignored is decided when the test is compiled. A test
 //! that finds only at run time that it lacks a privilege, a processor's instructions or a file would
 //! have to return early, and would count as passed. [`not_run!`] reports it instead: on standard error
 //! past libtest's capture, and, where [`REPORT`] names a file, as a line there. `cargo xtask test` names
 //! one and prints it in its summary.
+
+pub mod ctor;
 
 use std::ffi::OsStr;
 use std::fs::OpenOptions;

@@ -6,14 +6,15 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, bail};
 use rand::RngExt as _;
-use weft_node::control::auth::hash_password;
-use weft_node::keys::RelayKeys;
+use weft_config::table::{self, deprecated_names};
+use weft_config::{Action, CommandLine, FingerprintKind, Loaded, Options, Quiet, dump};
+use weft_datadir::keys::RelayKeys;
+use weft_datadir::lock::{DataDirLock, LockError};
+use weft_node::hash_password;
 use weft_node::logging::Logging;
 use weft_node::process::daemon::{self, Side};
-use weft_node::process::lock::{DataDirLock, LockError};
+use weft_node::process::host::SystemHost;
 use weft_node::relay::{self, Context, key_config};
-use weft_node::torrc::known::{KNOWN, deprecated_names};
-use weft_node::torrc::{Action, CommandLine, FingerprintKind, Host, Loaded, Options, Quiet, dump};
 
 use crate::help::HELP;
 
@@ -21,11 +22,11 @@ use crate::help::HELP;
 pub(crate) fn immediate(command_line: &CommandLine) -> anyhow::Result<bool> {
     match command_line.action {
         Action::Help => print(HELP)?,
-        // The second line is what Stem and others who start a Tor look for.
+        // The second line is what Stem and other programs that start a Tor look for.
         Action::Version => print(format!(
             "Weft version {}.\nTor version {}.\n",
             env!("CARGO_PKG_VERSION"),
-            weft_node::control::VERSION
+            weft_node::VERSION
         ))?,
         Action::HashPassword => {
             let password = command_line.password.as_deref().unwrap_or_default();
@@ -35,8 +36,7 @@ pub(crate) fn immediate(command_line: &CommandLine) -> anyhow::Result<bool> {
         Action::ListModules => print("relay: yes\ndirauth: no\ndircache: no\npow: no\n")?,
         Action::ListTorrcOptions => {
             print(lines(
-                KNOWN
-                    .iter()
+                table::all()
                     .filter(|known| known.is_settable())
                     .map(|known| known.name),
             ))?;
@@ -49,7 +49,7 @@ pub(crate) fn immediate(command_line: &CommandLine) -> anyhow::Result<bool> {
     Ok(true)
 }
 
-/// Does what the configuration is for, and says how that went.
+/// Carries out the action with these options, and returns the exit code.
 pub(crate) fn with_options(
     command_line: &CommandLine,
     loaded: Loaded,
@@ -97,10 +97,10 @@ fn run(command_line: &CommandLine, loaded: Loaded, logging: &Logging) -> anyhow:
         false => None,
         true => match daemon::split()? {
             Side::Background(background) => Some(background),
-            Side::Foreground(waiting) => {
-                return Ok(match waiting.is_up() {
+            Side::Foreground(foreground) => {
+                return Ok(match foreground.wait() {
                     true => ExitCode::SUCCESS,
-                    // The other one has said why.
+                    // The other one has logged why.
                     false => ExitCode::FAILURE,
                 });
             }
@@ -109,12 +109,13 @@ fn run(command_line: &CommandLine, loaded: Loaded, logging: &Logging) -> anyhow:
     logging
         .apply(&loaded.options.log, None)
         .context("cannot set up the log")?;
+    let host = SystemHost::new();
     let context = Context {
         command_line: match background {
-            Some(_) => command_line.clone().from_anywhere(),
+            Some(_) => command_line.clone().from_anywhere(&host),
             None => command_line.clone(),
         },
-        host: Host::system(),
+        host,
         logging: logging.clone(),
         background,
     };

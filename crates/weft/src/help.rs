@@ -8,16 +8,16 @@ Runs a Tor relay or client as `tor -f TORRC` does, on every core.
   -f, --torrc-file FILE      read this torrc (- is standard input); without it
                              /etc/tor/torrc, or else ~/.torrc
       --defaults-torrc FILE  read these settings before torrc
-      --ignore-missing-torrc go on where the file of -f is missing
-      --allow-missing-torrc  go on where it cannot be read
+      --ignore-missing-torrc continue where the file of -f is missing
+      --allow-missing-torrc  continue where it cannot be read
       --OPTION VALUE         set a torrc option, in place of what torrc sets
       --+OPTION VALUE        add to a list that torrc sets
       --/OPTION              forget what torrc sets
-      --hush                 log warnings and errors only, unless torrc says
-      --quiet                log nothing, unless torrc says
+      --hush                 log warnings and errors only, unless torrc has Log lines
+      --quiet                log nothing, unless torrc has Log lines
 
 Instead of running:
-      --verify-config        say whether the configuration can be used
+      --verify-config        check whether the configuration can be used
       --dump-config short|full
                              print the configuration: what differs from the
                              defaults, or all of it
@@ -31,11 +31,8 @@ Instead of running:
       --version
   -h, --help
 
-       weft bench relay|pipe [FLAG]...
-Measures a relay; see weft bench --help.
-
-       weft lab up|throughput [FLAG]...
-Private networks on this machine; see weft lab --help.
+       weft lab COMMAND [FLAG]...
+Private networks and measurements on this machine; see weft lab --help.
 
        weft sim links|idle|compromise|figures|synth [FLAG]...
 Simulates paths through consensus documents; see weft sim --help.

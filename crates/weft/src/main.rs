@@ -1,22 +1,22 @@
-//! `weft`: reads the command line and torrc, does what they ask, and prints what there is to say.
+//! `weft`: reads the command line and torrc, does what they ask, and prints the result.
 //!
 //! Results go to standard output; what is wrong goes to standard error, all of it at once, and the
 //! exit status is 1.
 
 mod action;
-mod bench;
 mod help;
 mod lab;
+mod progress;
 mod sim;
-mod stop;
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal as _};
 use std::process::ExitCode;
 
-use weft_node::logging;
+use weft_config::{Action, CommandLine, Quiet, Report};
+use weft_node::logging::{self, log_all};
+use weft_node::process::host::SystemHost;
 use weft_node::relay::StartError;
-use weft_node::torrc::{Action, CommandLine, Host, Quiet, Report};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -25,7 +25,10 @@ fn main() -> ExitCode {
     match run() {
         Ok(status) => status,
         Err(why) => {
-            eprintln!("weft: {}", story(&why).replace('\n', "\nweft: "));
+            eprintln!(
+                "weft: {}",
+                format_error_chain(&why).replace('\n', "\nweft: ")
+            );
             ExitCode::FAILURE
         }
     }
@@ -34,10 +37,11 @@ fn main() -> ExitCode {
 fn run() -> anyhow::Result<ExitCode> {
     let mut words = std::env::args_os().skip(1).peekable();
     // All other words are C tor's, which begin with a hyphen or are an option's value.
-    if words.peek().is_some_and(|word| word == "bench") {
-        return bench::main(words);
-    }
-    if words.peek().is_some_and(|word| word == "lab") {
+    // `bench` is what `lab relay` and `lab pipe` were called before: recorded commands still work.
+    if words
+        .peek()
+        .is_some_and(|word| word == "lab" || word == "bench")
+    {
         return lab::main(words);
     }
     if words.peek().is_some_and(|word| word == "sim") {
@@ -49,7 +53,7 @@ fn run() -> anyhow::Result<ExitCode> {
         Ok(command_line) => command_line,
         Err(report) => {
             logging::start(quiet)?;
-            return Err(told(&report));
+            return Err(as_error(&report));
         }
     };
     if action::immediate(&command_line)? {
@@ -61,15 +65,18 @@ fn run() -> anyhow::Result<ExitCode> {
         _ => command_line.quiet,
     };
     let logging = logging::start(quiet)?;
-    let loaded = weft_node::torrc::load(&command_line, &Host::system()).map_err(|report| {
-        report.clone().without_errors().log();
-        told(&report)
+    let loaded = weft_config::load(&command_line, &SystemHost::new()).map_err(|report| {
+        log_all(report.clone().without_errors().lines());
+        as_error(&report)
     })?;
-    loaded.report.log();
+    log_all(loaded.report.lines());
     action::with_options(&command_line, loaded, &logging).inspect_err(|why| {
         if is_read_by_a_program() {
             let start: Option<&StartError> = why.downcast_ref();
-            logging::failed(&story(why), start.and_then(StartError::in_tors_words));
+            logging::failed(
+                &format_error_chain(why),
+                start.and_then(StartError::c_tor_message),
+            );
         }
     })
 }
@@ -80,23 +87,23 @@ fn is_read_by_a_program() -> bool {
     !io::stdout().is_terminal()
 }
 
-/// An error and what caused it. Most errors tell their cause in their own words: what has been said
-/// is not said again.
-fn story(error: &anyhow::Error) -> String {
-    error.chain().fold(String::new(), |story, cause| {
+/// An error and what caused it. Most errors include their cause in their own message: it is not
+/// printed again.
+fn format_error_chain(error: &anyhow::Error) -> String {
+    error.chain().fold(String::new(), |text, cause| {
         let cause = cause.to_string();
-        match story.contains(&cause) {
-            _ if story.is_empty() => cause,
-            true => story,
-            false => format!("{story}: {cause}"),
+        match text.contains(&cause) {
+            _ if text.is_empty() => cause,
+            true => text,
+            false => format!("{text}: {cause}"),
         }
     })
 }
 
 /// The errors of a report, one per line, and what that means.
-fn told(report: &Report) -> anyhow::Error {
+fn as_error(report: &Report) -> anyhow::Error {
     if is_read_by_a_program() {
-        report.log_failure();
+        log_all(report.failure_lines());
     }
     anyhow::anyhow!("{report}\nnothing was started: correct the above first")
 }
@@ -124,14 +131,14 @@ mod tests {
     }
 
     #[test]
-    fn a_cause_is_told_once() {
+    fn a_cause_is_printed_once() {
         let denied = || io::Error::other("permission denied");
         let own = anyhow::Error::new(TellsItsCause(denied())).context("no log");
         assert_eq!(
-            story(&own),
+            format_error_chain(&own),
             "no log: cannot open /x: permission denied; change its permissions"
         );
         let other = anyhow::Error::new(denied()).context("no log");
-        assert_eq!(story(&other), "no log: permission denied");
+        assert_eq!(format_error_chain(&other), "no log: permission denied");
     }
 }

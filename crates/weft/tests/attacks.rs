@@ -4,8 +4,6 @@
 //! relay has its file descriptors and its memory back. While an attack holds its connections to a port,
 //! somebody new is served there. Nothing here depends on how fast anything is.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
-
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::LazyLock;

@@ -1,4 +1,4 @@
-//! The node as services start it: `RunAsDaemon`, and a service manager that is told how it is.
+//! The node as services start it: `RunAsDaemon`, and a service manager that is notified of its state.
 
 use std::fs;
 use std::os::unix::net::UnixDatagram;
@@ -13,7 +13,7 @@ mod running;
 
 use running::{Bench, PATIENCE};
 
-/// A relay of the folder's torrc, which it is told by a path from there; not started yet.
+/// A relay of the folder's torrc, which is given by a path relative to it; not started yet.
 fn weft(bench: &Bench) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
     command
@@ -24,7 +24,6 @@ fn weft(bench: &Bench) -> Command {
     command
 }
 
-/// Waits until `is_so`.
 fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_so() {
@@ -86,7 +85,7 @@ fn a_daemon_is_up_when_its_start_returns_and_has_no_terminal() {
     let session = getsid(Some(daemon.0)).expect("a session");
     assert!(session != daemon.0 && session != getsid(None).expect("ours"));
 
-    // Another in the same place does not start, and says so to who starts it.
+    // Another in the same place does not start, and prints why for the process that starts it.
     let second = weft(&bench).output().expect("weft");
     assert_eq!(second.status.code(), Some(1));
     assert!(daemon.runs());
@@ -104,15 +103,15 @@ fn a_daemon_is_up_when_its_start_returns_and_has_no_terminal() {
 }
 
 #[test]
-fn a_daemon_that_cannot_start_tells_who_started_it() {
+fn a_daemon_that_cannot_start_prints_why() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = taken.local_addr().expect("its number").port();
     let bench = Bench::new();
     bench.torrc(&format!("ORPort 127.0.0.1:{port}\nRunAsDaemon 1"));
     let Output { status, stderr, .. } = weft(&bench).output().expect("weft");
-    let told = String::from_utf8_lossy(&stderr);
-    assert_eq!(status.code(), Some(1), "{told}");
-    assert!(told.contains(&port.to_string()), "{told}");
+    let printed = String::from_utf8_lossy(&stderr);
+    assert_eq!(status.code(), Some(1), "{printed}");
+    assert!(printed.contains(&port.to_string()), "{printed}");
 }
 
 #[test]
@@ -120,16 +119,16 @@ fn a_daemons_log_does_not_go_to_standard_output() {
     let bench = Bench::new();
     bench.torrc("ORPort 127.0.0.1:auto\nRunAsDaemon 1\nLog notice stdout");
     let checked = weft(&bench).arg("--verify-config").output().expect("weft");
-    let told = String::from_utf8_lossy(&checked.stdout);
+    let printed = String::from_utf8_lossy(&checked.stdout);
     assert!(
-        told.contains("there is no standard output with RunAsDaemon"),
-        "{told}"
+        printed.contains("there is no standard output with RunAsDaemon"),
+        "{printed}"
     );
     assert_eq!(checked.status.code(), Some(0));
 }
 
 #[test]
-fn a_service_manager_is_told_how_the_relay_is() {
+fn a_service_manager_is_notified_of_the_relays_state() {
     let bench = Bench::new();
     bench.torrc(&format!(
         "ORPort 127.0.0.1:auto\nShutdownWaitLength 7\n{}",

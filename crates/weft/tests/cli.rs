@@ -68,7 +68,7 @@ impl Bench {
 const QUIET: &str = "ORPort 9001\nContactInfo x\nExitRelay 0\n";
 
 #[test]
-fn a_good_torrc_is_said_to_be_valid() {
+fn a_good_torrc_is_reported_as_valid() {
     let bench = Bench::new();
     let torrc = bench.torrc(QUIET);
     let run = bench.run(&[&"-f", &torrc, &"--verify-config"]);
@@ -112,7 +112,7 @@ fn what_a_start_would_fail_at_is_found_by_verify_config_in_the_same_words() {
 }
 
 #[test]
-fn everything_wrong_with_a_torrc_is_told_and_nothing_started() {
+fn everything_wrong_with_a_torrc_is_printed_and_nothing_started() {
     let bench = Bench::new();
     let torrc = bench.torrc("Nicknme a\nORPort many\nExitRelay 2\n");
     let run = bench.run(&[&"-f", &torrc]);
@@ -125,7 +125,7 @@ fn everything_wrong_with_a_torrc_is_told_and_nothing_started() {
         "weft: nothing was started: correct the above first".to_owned(),
     ] {
         assert!(
-            run.err.lines().any(|told| told == line),
+            run.err.lines().any(|printed| printed == line),
             "{line}\n{}",
             run.err
         );
@@ -134,7 +134,7 @@ fn everything_wrong_with_a_torrc_is_told_and_nothing_started() {
 }
 
 #[test]
-fn a_misspelt_flag_is_told_with_its_neighbour() {
+fn a_misspelt_flag_is_refused_with_its_neighbour() {
     let run = Bench::new().run(&[&"--verify-confg"]);
     assert_eq!(run.status, Some(1));
     assert!(
@@ -152,12 +152,12 @@ fn torrc_is_read_from_standard_input() {
 
 #[test]
 fn without_f_torrc_is_looked_for_where_c_tor_looks() {
-    // Which of two comes first is tested where the first can be chosen (weft-node's `torrc/tests.rs`);
+    // Which of two comes first is tested where the first can be chosen (weft-config's `tests.rs`);
     // Debian's C tor comes with the first.
     let bench = Bench::new();
     let run = bench.run(&[&"--verify-config"]);
-    let said = format!("{}{}", run.out, run.err);
-    assert!(said.contains("\"/etc/tor/torrc\""), "{run:?}");
+    let printed = format!("{}{}", run.out, run.err);
+    assert!(printed.contains("\"/etc/tor/torrc\""), "{run:?}");
 }
 
 #[test]

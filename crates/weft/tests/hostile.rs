@@ -4,8 +4,6 @@
 //! plays everybody else over real sockets. Beside what the misdeed itself must lead to, each sees
 //! a bystander's circuit go on, and a relay that neither panics nor lets a peer fill its log.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
-
 #[path = "hostile/cells.rs"]
 mod cells;
 #[path = "hostile/circuit.rs"]
@@ -14,8 +12,6 @@ mod circuit;
 mod clock;
 #[path = "hostile/crowds.rs"]
 mod crowds;
-#[path = "../../weft-node/tests/common/ctor.rs"]
-mod ctor;
 #[path = "hostile/hops.rs"]
 mod hops;
 #[path = "hostile/ipv6.rs"]
@@ -41,12 +37,12 @@ use circuit::Through;
 use process::Weft;
 
 /// Runs a misdeed against a relay with one connection thread and one with two.
-fn besieged(misdeed: impl Fn(&mut Weft)) {
-    besieged_with("", misdeed);
+fn with_hostile_peers(misdeed: impl Fn(&mut Weft)) {
+    with_hostile_peers_and("", misdeed);
 }
 
 /// The same, with more lines in torrc.
-fn besieged_with(torrc: &str, misdeed: impl Fn(&mut Weft)) {
+fn with_hostile_peers_and(torrc: &str, misdeed: impl Fn(&mut Weft)) {
     for threads in [1, 2] {
         let mut weft = Weft::start_with(threads, torrc);
         let mut bystander = Through::new(&weft);

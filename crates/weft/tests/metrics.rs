@@ -1,7 +1,5 @@
-//! The MetricsPort of a running relay: what it tells, to whom, and what it refuses. Its families are
+//! The MetricsPort of a running relay: what it sends, to which addresses, and what it refuses. Its families are
 //! held against those of a real `tor`, which must be installed.
-
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 mod running;
 
@@ -56,7 +54,7 @@ fn rest(mut socket: &TcpStream) -> String {
 /// What is answered to these bytes.
 fn ask(port: SocketAddr, request: &str) -> String {
     let mut socket = TcpStream::connect(port).unwrap();
-    // Whoever is refused may be so before everything is written.
+    // A client that is refused may be so before everything is written.
     let _ = socket.write_all(request.as_bytes());
     rest(&socket)
 }
@@ -133,7 +131,7 @@ fn families(text: &str) -> BTreeMap<String, Family> {
     families
 }
 
-/// What a real `tor` tells, as a relay that nobody lists.
+/// The answer of a real `tor`, as a relay that no consensus lists.
 fn tors_families() -> BTreeMap<String, Family> {
     let folder = tempfile::tempdir().unwrap();
     let (or, metrics) = (Port::reserve().unwrap(), Port::reserve().unwrap());
@@ -208,7 +206,7 @@ fn what_c_tor_has_too_has_c_tors_name_type_help_and_labels() {
 }
 
 #[test]
-fn every_thread_tells_what_it_does() {
+fn every_thread_has_its_metrics() {
     let bench = Bench::new();
     let more = format!("{OPEN}ConnectionThreads 2\nNumCPUs 1\n");
     let (mut weft, port) = start(&bench, &more);
@@ -263,7 +261,7 @@ fn every_thread_tells_what_it_does() {
 }
 
 #[test]
-fn with_everything_on_the_main_thread_there_is_one_thread_to_tell_of() {
+fn with_everything_on_the_main_thread_there_is_one_thread_in_the_metrics() {
     let bench = Bench::new();
     let (weft, port) = start(&bench, &format!("{OPEN}ConnectionThreads 0\n"));
     eventually(port, "weft_thread_links{thread=\"0\"}", 0.0);
@@ -272,7 +270,7 @@ fn with_everything_on_the_main_thread_there_is_one_thread_to_tell_of() {
 }
 
 #[test]
-fn only_whom_the_policy_accepts_is_answered() {
+fn only_addresses_that_the_policy_accepts_are_answered() {
     let bench = Bench::new();
     let lines = "ORPort 127.0.0.1:auto\nMetricsPort auto\n\
                  MetricsPortPolicy reject 127.0.0.3, accept 127.0.0.0/30\n";
@@ -289,7 +287,11 @@ fn only_whom_the_policy_accepts_is_answered() {
     };
     assert!(from("127.0.0.2:0").starts_with("HTTP/1.0 200 OK"));
     for refused in ["127.0.0.3:0", "127.0.0.4:0"] {
-        assert_eq!(from(refused), "", "whom it does not accept hears nothing");
+        assert_eq!(
+            from(refused),
+            "",
+            "an address that it does not accept gets nothing"
+        );
     }
     weft.wait_for("MetricsPortPolicy does not accept it");
     let rejected = "type=\"Metrics\",direction=\"received\",state=\"rejected\",family=\"ipv4\"";
@@ -298,7 +300,7 @@ fn only_whom_the_policy_accepts_is_answered() {
         &format!("tor_relay_connections_total{{{rejected}}}"),
         2.0,
     );
-    // Nobody is accepted unless the operator says so.
+    // No address is accepted unless the operator permits it.
     bench.torrc(&format!(
         "{}ORPort 127.0.0.1:auto\nMetricsPort auto\n",
         bench.log_line("log")
@@ -340,7 +342,7 @@ fn what_is_no_request_for_metrics_is_refused_in_the_right_words() {
         );
         assert!(answer.ends_with("\r\n\r\n"), "{answer:?}");
     }
-    // Whoever says nothing, and whoever goes in the middle, leaves nothing.
+    // A client that sends nothing, and one that leaves in the middle, leave nothing behind.
     assert_eq!(
         {
             let socket = TcpStream::connect(port).unwrap();
@@ -388,11 +390,11 @@ fn a_port_that_is_taken_stops_the_start() {
         .env("HOME", bench.path(""))
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout);
-    assert_eq!(output.status.code(), Some(1), "{said}");
+    let printed = String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{printed}");
     assert!(
-        said.contains("could not listen on") && said.contains(&taken.to_string()),
-        "{said}"
+        printed.contains("could not listen on") && printed.contains(&taken.to_string()),
+        "{printed}"
     );
     assert!(!bench.path("data").exists());
 }

@@ -1,8 +1,6 @@
 //! Options that only a running relay shows: what SIGHUP puts into force and what it refuses, files
 //! and directories that the process makes, how it waits before it ends.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
-
 mod running;
 
 use std::fs;
@@ -46,7 +44,7 @@ fn the_first_port_for_applications_or_controllers_needs_no_restart_and_leaves_no
     ));
     weft.signal(Signal::SIGHUP);
     weft.wait_for("Opened Control listener");
-    let says = |path: &PathBuf, text: &[u8], answer: &[u8]| {
+    let answers = |path: &PathBuf, text: &[u8], answer: &[u8]| {
         let mut stream = UnixStream::connect(path).unwrap();
         stream.set_read_timeout(Some(running::PATIENCE)).unwrap();
         stream.write_all(text).unwrap();
@@ -55,10 +53,10 @@ fn the_first_port_for_applications_or_controllers_needs_no_restart_and_leaves_no
         assert_eq!(answered, answer);
         stream
     };
-    says(&socks, &[5, 1, 0], &[5, 0]);
+    answers(&socks, &[5, 1, 0], &[5, 0]);
     // The controller sees the client that has begun.
     let text = b"AUTHENTICATE\r\nGETINFO status/bootstrap-phase\r\n";
-    says(
+    answers(
         &control,
         text,
         b"250 OK\r\n250-status/bootstrap-phase=NOTICE BOOTSTRAP",
@@ -124,7 +122,7 @@ fn sighup_with_a_port_that_is_taken_changes_nothing() {
 }
 
 #[test]
-fn sighup_tells_what_needs_a_restart_and_what_is_wrong() {
+fn sighup_logs_what_needs_a_restart_and_what_is_wrong() {
     let bench = Bench::new();
     let base = format!("{}ORPort 127.0.0.1:auto\n", bench.log_line("log"));
     bench.torrc(&format!("{base}ConnectionThreads 1\nNumCPUs 1\n"));
@@ -179,7 +177,7 @@ fn sighup_changes_the_heartbeat_and_other_options_of_the_running_node() {
 }
 
 #[test]
-fn files_are_where_torrc_says_and_nobody_else_s() {
+fn files_are_where_torrc_has_them_and_private() {
     let bench = Bench::new();
     let [pid, cache, keys] = ["pid", "cache", "keys"].map(|name| bench.path(name));
     bench.torrc(&format!(
@@ -209,7 +207,7 @@ fn files_are_where_torrc_says_and_nobody_else_s() {
 }
 
 #[test]
-fn sigint_waits_as_long_as_torrc_says() {
+fn sigint_waits_as_long_as_torrc_sets() {
     let bench = Bench::new();
     bench.torrc(&format!(
         "{}ORPort 127.0.0.1:auto\nShutdownWaitLength 1 second\n",

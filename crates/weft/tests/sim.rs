@@ -182,6 +182,6 @@ fn idle_relays_and_compromised_clients_are_counted() {
     let tunnels = sim(&["compromise", "tunnels"]);
     assert!(tunnels.status.success(), "{tunnels:?}");
     let table = String::from_utf8(tunnels.stdout).expect("text");
-    // seeds/002, section VI: 4 % and 13.45 %.
+    // Yang and Li 2015, section VI: 4 % and 13.45 %.
     assert!(table.contains("4.00") && table.contains("13.4"), "{table}");
 }

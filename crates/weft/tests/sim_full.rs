@@ -14,7 +14,7 @@ fn links(words: &[&str]) -> (bool, String) {
 }
 
 #[test]
-fn the_full_model_says_how_far_it_is_from_the_simple_one() {
+fn the_full_model_reports_its_distance_from_the_simple_one() {
     let words = ["--model", "full", "--repeat", "3", "--format", "json"];
     let (is_done, printed) = links(&words);
     assert!(is_done, "{printed}");
@@ -72,7 +72,7 @@ fn what_cannot_be_is_refused_by_name() {
     std::fs::write(&strangers, "onion-key\nntor-onion-key a\n").unwrap();
     let (other, strangers) = (other.to_str().unwrap(), strangers.to_str().unwrap());
     let full = |words: &[&str]| links(&[&["--model", "full"], words].concat());
-    for ((is_done, printed), told) in [
+    for ((is_done, printed), reason) in [
         (full(&["--guards-per-client", "4"]), "between 1 and 3"),
         (full(&["--microdescs", other]), "no line is `onion-key`"),
         (
@@ -85,6 +85,6 @@ fn what_cannot_be_is_refused_by_name() {
         ),
         (full(&["--circuits-per-client", "0"]), "circuits per client"),
     ] {
-        assert!(!is_done && printed.contains(told), "{printed}");
+        assert!(!is_done && printed.contains(reason), "{printed}");
     }
 }

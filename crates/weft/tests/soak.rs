@@ -1,7 +1,5 @@
 //! `weft lab soak`, briefly: what it writes, and what it refuses.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
-
 use std::path::Path;
 use std::process::{Command, Output};
 

@@ -1,6 +1,4 @@
-//! A node whose network has gone on without it: it says so and ends, as C tor does.
-
-#![allow(clippy::unwrap_used)]
+//! A node that is too old for its network: it logs that and ends, as C tor does.
 
 #[path = "../../weft-dir/src/testing.rs"]
 #[allow(dead_code)]
@@ -14,7 +12,7 @@ use std::time::SystemTime;
 
 use testing::{TestAuthority, TestConsensus, secs};
 
-/// Starts a node whose cache has this consensus, and waits until it ends: its status, and what it said.
+/// Starts a node whose cache has this consensus, and waits until it ends: its status, and its output.
 fn run(kind: &str, consensus: TestConsensus) -> (Option<i32>, String) {
     let folder = tempfile::tempdir().unwrap();
     let authority = TestAuthority::new_at(1, SystemTime::now());
@@ -33,7 +31,7 @@ fn run(kind: &str, consensus: TestConsensus) -> (Option<i32>, String) {
         data.display()
     );
     fs::write(&torrc, text).unwrap();
-    // Whoever does not end by itself is ended: 124.
+    // A node that does not end by itself is ended: 124.
     let output = Command::new("timeout")
         .args(["-k", "5", "60"])
         .arg(Path::new(env!("CARGO_BIN_EXE_weft")))
@@ -42,9 +40,9 @@ fn run(kind: &str, consensus: TestConsensus) -> (Option<i32>, String) {
         .stdin(Stdio::null())
         .output()
         .unwrap();
-    let said = [output.stdout, output.stderr].concat();
-    let said = String::from_utf8(said).unwrap();
-    (output.status.code(), said)
+    let printed = [output.stdout, output.stderr].concat();
+    let printed = String::from_utf8(printed).unwrap();
+    (output.status.code(), printed)
 }
 
 fn consensus() -> TestConsensus {
@@ -76,13 +74,13 @@ fn clients_and_relays_end_when_the_network_requires_what_they_lack() {
             },
         ),
     ] {
-        let (status, said) = run(kind, consensus);
-        assert_eq!(status, Some(1), "{said}");
+        let (status, printed) = run(kind, consensus);
+        assert_eq!(status, Some(1), "{printed}");
         let why = format!(
             "the network requires protocols of {of} that this version of Weft does not speak: \
              Relay=63."
         );
-        assert!(said.contains(&format!("[err] {why}")), "{said}");
-        assert!(said.contains(&format!("weft: {why}")), "{said}");
+        assert!(printed.contains(&format!("[err] {why}")), "{printed}");
+        assert!(printed.contains(&format!("weft: {why}")), "{printed}");
     }
 }

@@ -1,8 +1,6 @@
 //! Where a node connects to: through a proxy or not at all, to what it can reach or not at all, never
 //! directly where a bridge was asked for. The test owns every address that the node knows.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
-
 mod running;
 
 use std::fs;
@@ -31,7 +29,7 @@ impl Silent {
         self.0.local_addr().unwrap()
     }
 
-    /// Somebody who has connected.
+    /// A client that has connected.
     fn accept(&self) -> Option<(TcpStream, SocketAddr)> {
         match self.0.accept() {
             Ok(accepted) => Some(accepted),
@@ -255,13 +253,13 @@ fn bridges_are_refused_at_the_start_by_sighup_and_by_setconf() {
             .args(words)
             .output()
             .unwrap();
-        let said = String::from_utf8(run.stderr).unwrap();
-        assert_eq!(run.status.code(), Some(1), "{said}");
+        let printed = String::from_utf8(run.stderr).unwrap();
+        assert_eq!(run.status.code(), Some(1), "{printed}");
         assert!(
-            said.contains("UseBridges 1: ") && said.contains("Bridge: "),
-            "{said}"
+            printed.contains("UseBridges 1: ") && printed.contains("Bridge: "),
+            "{printed}"
         );
-        assert!(said.contains("remove the line"), "{said}");
+        assert!(printed.contains("remove the line"), "{printed}");
     }
 
     bench.torrc(&good);

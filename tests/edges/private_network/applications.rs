@@ -52,9 +52,9 @@ fn garbage_is_answered_as_its_dialect_wants_it_and_closed() {
             ("SOCKS 5 to no name", &bad_name, &[5, 0, 5, 1]),
             ("an onion service", &onion, &[5, 0, 5]),
         ];
-        for (what, said, wanted) in ends {
+        for (what, sent, wanted) in ends {
             let mut stream = connect(client.socks())?;
-            stream.write_all(said)?;
+            stream.write_all(sent)?;
             let (answer, _) = read_to_end(&mut stream).context(what)?;
             ensure!(
                 answer.starts_with(wanted) && (answer.is_empty() == wanted.is_empty()),

@@ -24,7 +24,7 @@ fn open(net: &Net, user: &str, far: &Far) -> Result<TcpStream> {
 }
 
 #[test]
-fn a_refusal_is_told_as_one() {
+fn a_refusal_is_reported_as_one() {
     shared(|net| {
         let client = net.client()?;
         let nobody = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
@@ -64,7 +64,7 @@ fn a_destination_that_never_answers_is_given_up_and_nothing_is_left_of_it() {
     });
 }
 
-/// The circuit is gone; what the destination does not take waits for it a quarter of a minute.
+/// The circuit has ended; what the destination does not take waits for it a quarter of a minute.
 #[test]
 fn a_destination_that_reads_nothing_is_left_when_the_circuit_has_gone() {
     shared(|net| {
@@ -90,7 +90,7 @@ fn a_destination_that_reads_nothing_is_left_when_the_circuit_has_gone() {
 }
 
 #[test]
-fn a_destination_that_says_nothing_holds_up_nobody_and_is_left_when_the_application_leaves() {
+fn a_silent_destination_holds_up_no_stream_and_is_left_when_the_application_leaves() {
     shared(|net| {
         let ended = Arc::new(AtomicU64::new(0));
         let far = Far::is_silent(Arc::clone(&ended))?;
@@ -136,7 +136,7 @@ fn a_reset_ends_one_stream() {
 }
 
 #[test]
-fn who_closes_one_way_has_said_everything() {
+fn an_application_that_closes_one_way_loses_nothing() {
     shared(|net| {
         let bytes: Vec<u8> = (0..600_000).map(flood_byte).collect();
         // The destination: all of it arrives, then the end.
@@ -190,7 +190,7 @@ fn a_flood_that_nobody_reads_waits_in_bounded_memory() {
             net.bystander(&format!("flood{number}"), 300_000)?;
         }
         net.grew_less(&before, 96 << 20)?;
-        // Whoever reads at last gets it as it was sent.
+        // When it is read at last, it is as it was sent.
         for mut stream in streams {
             let mut bytes = vec![0; 3_000_000];
             stream.read_exact(&mut bytes)?;

@@ -6,7 +6,7 @@ use crate::apps::{CONNECT, RESOLVE, To, dns, socks5};
 use crate::net::{Watch, shared};
 
 #[test]
-fn names_that_do_not_exist_are_told_by_every_way_of_asking() {
+fn names_that_do_not_exist_are_reported_by_every_way_of_asking() {
     shared(|net| {
         let client = net.client()?;
         let mut watch = Watch::start(client)?;
@@ -24,7 +24,7 @@ fn names_that_do_not_exist_are_told_by_every_way_of_asking() {
     });
 }
 
-/// The name server answers after 30 s; the exit gives up long before, and so says, while it answers
+/// The name server answers after 30 s; the exit gives up long before, reports that, and meanwhile answers
 /// everybody else.
 #[test]
 fn names_that_take_half_a_minute_hold_up_nobody() {

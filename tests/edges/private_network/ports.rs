@@ -49,14 +49,14 @@ fn socks5_resolves_names_and_addresses() {
         let socks = net.client()?.socks();
         let answer = socks5(socks, "r", RESOLVE, To::Name("here.example", 0))?;
         ensure!(
-            (answer.code, &*answer.told) == (0, "127.0.0.1"),
+            (answer.code, &*answer.address) == (0, "127.0.0.1"),
             "{answer:?}"
         );
         for name in ["known.example", "known6.example"] {
             let known = NAMES.iter().find(|(other, _)| *other == name);
             let address = SocketAddr::from((known.context("no such name")?.1, 0));
             let answer = socks5(socks, "r", RESOLVE_PTR, address)?;
-            ensure!((answer.code, &*answer.told) == (0, name), "{answer:?}");
+            ensure!((answer.code, &*answer.address) == (0, name), "{answer:?}");
         }
         let here = SocketAddr::from(([127, 0, 0, 1], 0));
         let answer = socks5(socks, "r", RESOLVE_PTR, here)?;
@@ -85,7 +85,7 @@ fn socks4a_connects_to_names_and_socks4_to_addresses() {
 }
 
 #[test]
-fn the_http_tunnel_port_opens_tunnels_and_says_why_not() {
+fn the_http_tunnel_port_opens_tunnels_or_answers_why_not() {
     shared(|net| {
         let (port, server) = (net.listener("httptunnel")?, net.up.server().address());
         let (lines, mut stream) = http_connect(port, &format!("here.example:{}", server.port()))?;
@@ -141,7 +141,7 @@ fn streams_reach_ipv6_by_address_and_by_name() {
         drop(accepted);
         let mut stream = answer.stream;
         ensure!(read_to_end(&mut stream)?.0 == b"named");
-        // Who refuses there is told as elsewhere.
+        // A refusal there is reported as elsewhere.
         drop(listener);
         let mut watch = Watch::start(client)?;
         let answer = socks5(client.socks(), "6", CONNECT, there)?;

@@ -50,7 +50,7 @@ fn run() -> Result<()> {
                 "{name}: it has a connection to {peer}"
             );
         }
-        // As many as it has told controllers of.
+        // As many as it has reported to controllers.
         let asked = proxy.asked();
         for asked in &asked {
             ensure!(asked.protocol == protocol, "{asked:?}");

@@ -1,127 +1,16 @@
-//! The bars that Weft is held to, and whether it meets them.
+//! All bars, and whether Weft meets them.
 
-use std::fmt;
-
-use serde::{Deserialize, Serialize};
-
+use super::bar::{Bar, Part, Side, Verdict};
 use super::metrics;
 use super::plan::{FEW, MANY, Point};
 use super::results::{Metric, Results};
-use weft_lab::stats::Summary;
+use weft_stats::Summary;
 
 /// Cores that a machine needs for the rows about threads: half of them for four threads, the others
 /// for the generator.
 const CORES_FOR_THREADS: usize = 8;
 /// The fewest threads that those rows are about.
 const MANY_THREADS: u32 = 4;
-
-/// One row.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Bar {
-    pub(crate) name: String,
-    /// The ratio must be at least `bar`; otherwise at most.
-    pub(crate) at_least: bool,
-    pub(crate) bar: f64,
-    pub(crate) goal: f64,
-    pub(crate) parts: Vec<Part>,
-    pub(crate) verdict: Verdict,
-    /// Why there is no verdict, or what else is to be known.
-    pub(crate) note: Option<String>,
-}
-
-/// One of the ratios of which the worst decides.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Part {
-    /// Which one, if there are several.
-    pub(crate) what: String,
-    /// What is above the line.
-    pub(crate) over: Side,
-    /// What is below it.
-    pub(crate) under: Side,
-    /// The ratio of the two medians; its range over the repetitions, each with its own two numbers.
-    pub(crate) ratio: Summary,
-}
-
-/// One side of a ratio.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Side {
-    pub(crate) target: String,
-    pub(crate) value: Summary,
-}
-
-/// How a row came out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum Verdict {
-    /// Bar and goal are met.
-    Goal,
-    /// The bar is met, the goal is not.
-    Met,
-    Missed,
-    /// This machine cannot tell.
-    NotMeasurable,
-    /// It was not part of this run, or failed.
-    NotMeasured,
-}
-
-impl fmt::Display for Verdict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Verdict::Goal => "met, goal too",
-            Verdict::Met => "met",
-            Verdict::Missed => "missed",
-            Verdict::NotMeasurable => "not measurable here",
-            Verdict::NotMeasured => "not measured",
-        })
-    }
-}
-
-impl Bar {
-    /// The part that decides: the one furthest on the wrong side.
-    pub(crate) fn worst(&self) -> Option<&Part> {
-        let ratio = |part: &&Part| part.ratio.median;
-        let order = |a: &&Part, b: &&Part| f64::total_cmp(&ratio(a), &ratio(b));
-        match self.at_least {
-            true => self.parts.iter().min_by(order),
-            false => self.parts.iter().max_by(order),
-        }
-    }
-
-    /// Whether a ratio is on the right side of a limit.
-    fn passes(&self, ratio: f64, limit: f64) -> bool {
-        match self.at_least {
-            true => ratio >= limit,
-            false => ratio <= limit,
-        }
-    }
-
-    fn judge(mut self, complete: bool) -> Bar {
-        if self.verdict == Verdict::NotMeasurable {
-            return self;
-        }
-        self.verdict = match self.worst() {
-            Some(worst) if complete => {
-                let ratio = worst.ratio.median;
-                match (self.passes(ratio, self.bar), self.passes(ratio, self.goal)) {
-                    (true, true) => Verdict::Goal,
-                    (true, false) => Verdict::Met,
-                    _ => Verdict::Missed,
-                }
-            }
-            // A part that is missing might be the worst; but one that misses is enough.
-            Some(worst) if !self.passes(worst.ratio.median, self.bar) => Verdict::Missed,
-            _ => Verdict::NotMeasured,
-        };
-        if !complete {
-            let note = match self.parts.is_empty() {
-                true => "not part of this run, or failed in it",
-                false => "a direction is not part of this run, or failed in it",
-            };
-            self.note.get_or_insert_with(|| note.to_owned());
-        }
-        self
-    }
-}
 
 /// Every row, from what was measured.
 pub(crate) fn bars(results: &Results) -> Vec<Bar> {
@@ -138,7 +27,7 @@ pub(crate) fn bars(results: &Results) -> Vec<Bar> {
     };
     let fill = |mut bar: Bar, points: &[Point], over: &str, under: &str, metric: Metric| {
         let parts = points.iter().filter_map(|point| {
-            // There is nothing to tell apart where there is one point.
+            // One point needs no name.
             let what = if points.len() > 1 {
                 point.direction.as_str()
             } else {
@@ -330,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn too_few_cores_are_said() {
+    fn too_few_cores_are_noted() {
         let bars = bars(&results());
         let row = named(&bars, "throughput");
         assert_eq!(row.verdict, Verdict::NotMeasurable);

@@ -1,4 +1,4 @@
-//! One run of `weft bench relay`, in a process of its own.
+//! One run of `weft lab relay`, in a process of its own.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -14,10 +14,10 @@ use weft_lab::bench::report::Report;
 
 /// How much longer than planned a run may take: to start its target, set up and end.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// How long it may take to end when told to.
+/// How long it may take to end after SIGINT.
 const FAREWELL: Duration = Duration::from_secs(30);
 
-/// What came of a run.
+/// The result of a run.
 pub(crate) struct Outcome {
     /// What it printed, complete or not.
     pub(crate) report: Option<Report>,
@@ -26,7 +26,7 @@ pub(crate) struct Outcome {
     pub(crate) took: Duration,
 }
 
-/// Runs `weft` with these words, which ask for JSON. It is told to end when `stop` becomes true,
+/// Runs `weft` with these arguments, which ask for JSON. It gets SIGINT when `stop` becomes true,
 /// and when it takes much longer than `planned`.
 ///
 /// # Errors
@@ -73,7 +73,7 @@ pub(crate) fn run(
 
 fn read(mut pipe: impl std::io::Read) -> String {
     let mut bytes = Vec::new();
-    // What was read until then tells more than an error.
+    // What was read until then is of more use than an error.
     let _ = pipe.by_ref().take(16 << 20).read_to_end(&mut bytes);
     String::from_utf8_lossy(&bytes).into_owned()
 }
@@ -83,21 +83,19 @@ fn wait(
     deadline: Instant,
     stop: &AtomicBool,
 ) -> Result<std::process::ExitStatus> {
-    let mut told = None;
+    let mut interrupted = None;
     loop {
-        if let Some(status) = child.try_wait().context("waiting for weft bench")? {
+        if let Some(status) = child.try_wait().context("waiting for weft lab")? {
             return Ok(status);
         }
-        match told {
+        match interrupted {
             None if stop.load(Ordering::Relaxed) || Instant::now() >= deadline => {
                 let pid = i32::try_from(child.id()).map(Pid::from_raw)?;
                 // On a terminal it has had Ctrl-C too; a second does no harm.
                 let _ = kill(pid, Signal::SIGINT);
-                told = Some(Instant::now());
+                interrupted = Some(Instant::now());
             }
-            Some(when) if when.elapsed() >= FAREWELL => {
-                child.kill().context("ending weft bench")?
-            }
+            Some(when) if when.elapsed() >= FAREWELL => child.kill().context("ending weft lab")?,
             _ => {}
         }
         thread::sleep(Duration::from_millis(20));

@@ -1,6 +1,6 @@
 //! `cargo xtask bench`: Weft, C tor and the bare pipe side by side, on this machine, in one run.
 //!
-//! Each measurement is a run of `weft bench relay`, which starts the target alone on loopback, plays
+//! Each measurement is a run of `weft lab relay`, which starts the target alone on loopback, plays
 //! both of its neighbours and prints a report. All targets are measured at a point one after the
 //! other, then at the next point, and all of it again for each repetition, so that whatever drifts on
 //! the machine drifts for all.
@@ -12,9 +12,10 @@
 //! | `machine` | what the numbers depend on |
 //! | `results` | the file |
 //! | `metrics`, `stats` | numbers of reports; medians and ranges |
-//! | `bars` | what Weft is held to |
+//! | `bar`, `bars` | what Weft is held to |
 //! | `plots`, `tables` | what people look at |
 
+mod bar;
 mod bars;
 mod launch;
 mod metrics;
@@ -264,7 +265,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Who runs where, in words.
+    /// Which processors each program runs on, in words.
     fn sharing(&self) -> Vec<String> {
         let mut targets: Vec<Target> = Vec::new();
         for step in self.plan.first.iter().chain(&self.plan.second) {
@@ -311,25 +312,26 @@ impl<'a> Bench<'a> {
     fn words(&self, point: &Point, target: Target, rate: Option<f64>) -> Vec<String> {
         let place = self.place(target);
         let (warm_up, seconds) = self.times(point);
+        // The older name of `lab relay`: a build of before, named by `--weft`, has no other.
         let mut words: Vec<String> = ["bench", "relay", "--format", "json"]
             .map(str::to_owned)
             .into();
-        let mut say = |name: &str, value: String| words.extend([format!("--{name}"), value]);
-        say("target", target.to_string());
-        say("mode", point.mode.clone());
-        say("direction", point.direction.clone());
+        let mut set = |name: &str, value: String| words.extend([format!("--{name}"), value]);
+        set("target", target.to_string());
+        set("mode", point.mode.clone());
+        set("direction", point.direction.clone());
         if point.circuits > 0 {
-            say("circuits", point.circuits.to_string());
+            set("circuits", point.circuits.to_string());
         }
-        say("links", point.links.to_string());
-        say("warm-up", warm_up.to_string());
-        say("seconds", seconds.to_string());
-        say("generator-threads", place.generator_threads.to_string());
+        set("links", point.links.to_string());
+        set("warm-up", warm_up.to_string());
+        set("seconds", seconds.to_string());
+        set("generator-threads", place.generator_threads.to_string());
         if let Some(pin) = place.pin {
-            say("pin", pin);
+            set("pin", pin);
         }
         if let Some(rate) = rate {
-            say("rate", format!("{rate:.0}"));
+            set("rate", format!("{rate:.0}"));
         }
         words
     }
@@ -417,7 +419,7 @@ fn draw(results: &Results, file: &File) -> Result<()> {
 }
 
 /// A bar on one line.
-fn line(bar: &bars::Bar) -> String {
+fn line(bar: &bar::Bar) -> String {
     let sign = if bar.at_least { "≥" } else { "≤" };
     let ratio = match bar.worst() {
         None => String::new(),
@@ -548,7 +550,7 @@ mod tests {
     }
 
     #[test]
-    fn words_say_where_everybody_runs() {
+    fn the_placement_names_the_processors_of_each_program() {
         let options = Options {
             pin: true,
             repetitions: 1,

@@ -49,7 +49,7 @@ impl FromStr for Target {
             ("weft", threads) => Target::Weft(
                 threads
                     .parse()
-                    .with_context(|| format!("{text:?}: say weft:1 for one connection thread"))?,
+                    .with_context(|| format!("{text:?}: weft:1 is one connection thread"))?,
             ),
             _ => bail!("{text:?} is none of pipe, tor, weft:THREADS"),
         })

@@ -9,7 +9,7 @@ use weft_plot::{Figure, Group, Kind, Look, Panel, Series, Value, png};
 use super::metrics;
 use super::plan::{LATENCY_AT, Point};
 use super::results::{Metric, Results};
-use weft_lab::stats::Summary;
+use weft_stats::Summary;
 
 /// Draws everything into a folder that is made for it, as SVG and as PNG.
 ///

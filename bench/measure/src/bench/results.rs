@@ -11,10 +11,10 @@ use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use weft_lab::bench::report::Report;
 
-use super::bars::Bar;
+use super::bar::Bar;
 use super::plan::Point;
 use weft_lab::machine::{Machine, Versions};
-use weft_lab::stats::Summary;
+use weft_stats::Summary;
 
 /// The version of this shape.
 pub(crate) const SCHEMA: u32 = 1;

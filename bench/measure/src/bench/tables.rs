@@ -9,12 +9,12 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::bars::{Bar, Verdict};
+use super::bar::{Bar, Verdict};
 use super::metrics;
 use super::plan::Point;
 use super::plots::{self, name};
 use super::results::{Metric, Results};
-use weft_lab::stats::Summary;
+use weft_stats::Summary;
 
 const BEGIN: &str = "<!-- results: ";
 const END: &str = "<!-- end of results -->";
@@ -25,7 +25,7 @@ const BOOK: &str = "docs/measurements.md";
 /// The book's copies of the plots: a book has only what is in its own folder.
 const PLOTS: &str = "docs/measurements";
 
-/// Rewrites what the pages say, and the book's plots, from a results file in `bench/results`.
+/// Rewrites the results on the pages, and the book's plots, from a results file in `bench/results`.
 pub(crate) fn rewrite(file: &Path) -> Result<()> {
     let results = Results::read(file)?;
     let root = crate::root();
@@ -75,7 +75,7 @@ fn with_section(page: &str, name: &str, section: &str) -> Result<String> {
     ))
 }
 
-/// Everything that a page says of results.
+/// The part of a page that shows results.
 fn section(results: &Results, with_plots: bool) -> String {
     let mut parts = vec![origin(results), bars(&results.bars)];
     let plot = |name: &str, text: &str| match with_plots {
@@ -193,7 +193,7 @@ fn origin(results: &Results) -> String {
             options.repetitions, options.seconds, options.warm_up
         ),
     );
-    row("who runs where", &results.sharing.join("; "));
+    row("placement", &results.sharing.join("; "));
     let failed = results
         .runs
         .iter()
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pages_say_what_the_results_say() {
+    fn the_pages_show_the_results() {
         for page in [README, BOOK] {
             let text = fs::read_to_string(crate::root().join(page)).expect(page);
             let (_, rest) = text.split_once(BEGIN).expect("a marker");

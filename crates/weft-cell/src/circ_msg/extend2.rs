@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4, SocketAddrV6};
 
 use super::{CircMsgError, check_client_handshake, client_handshake, handshake_len};
 use crate::fields::Fields;
+use crate::identity::{Ed25519Identity, RsaIdentity};
 use crate::relay;
 
 /// Types of link specifiers (LSTYPE, tor-spec 5.1.2).
@@ -28,9 +29,9 @@ pub struct Extend2 {
     /// Where the relay listens by IPv6; port and address are not zero.
     pub ipv6: Option<SocketAddrV6>,
     /// SHA-1 of the relay's RSA identity key. Always there after `decode`.
-    pub rsa: Option<[u8; 20]>,
+    pub rsa: Option<RsaIdentity>,
     /// The relay's ed25519 identity key.
-    pub ed25519: Option<[u8; 32]>,
+    pub ed25519: Option<Ed25519Identity>,
     /// Type and bytes of every link specifier that the fields above do not hold:
     /// of unknown types, further addresses, unusable ones.
     pub link_specifiers: Vec<(u8, Vec<u8>)>,
@@ -72,15 +73,15 @@ impl Extend2 {
                     }
                 }
                 spec_type::RSA_ID => {
-                    let id = spec.try_into().map_err(|_| wrong_length)?;
-                    if extend.rsa.replace(id).is_some() {
+                    let id: [u8; 20] = spec.try_into().map_err(|_| wrong_length)?;
+                    if extend.rsa.replace(id.into()).is_some() {
                         return Err(CircMsgError::DuplicateIdentity(spec_type));
                     }
                     held = true;
                 }
                 spec_type::ED25519_ID => {
-                    let id = spec.try_into().map_err(|_| wrong_length)?;
-                    if extend.ed25519.replace(id).is_some() {
+                    let id: [u8; 32] = spec.try_into().map_err(|_| wrong_length)?;
+                    if extend.ed25519.replace(id.into()).is_some() {
                         return Err(CircMsgError::DuplicateIdentity(spec_type));
                     }
                     held = true;
@@ -116,10 +117,10 @@ impl Extend2 {
             push(spec_type::IPV4, parts)?;
         }
         if let Some(id) = &self.rsa {
-            push(spec_type::RSA_ID, [id, &[]])?;
+            push(spec_type::RSA_ID, [id.as_bytes(), &[]])?;
         }
         if let Some(id) = &self.ed25519 {
-            push(spec_type::ED25519_ID, [id, &[]])?;
+            push(spec_type::ED25519_ID, [id.as_bytes(), &[]])?;
         }
         if let Some(addr) = self.ipv6 {
             let parts = [&addr.ip().octets()[..], &addr.port().to_be_bytes()];
@@ -148,7 +149,7 @@ impl Extend2 {
 
     /// What holds of every EXTEND2 that C tor lets through.
     fn check(&self) -> Result<(), CircMsgError> {
-        if self.rsa.is_none_or(|id| id == [0; 20]) {
+        if self.rsa.is_none_or(|id| id.is_zero()) {
             return Err(CircMsgError::NoRsaIdentity);
         }
         let usable = |ip_is_zero: bool, port: u16| !ip_is_zero && port != 0;
@@ -217,8 +218,8 @@ mod tests {
         let extend = Extend2::decode(&data).unwrap();
         assert_eq!(extend.ipv4, Some("192.0.2.1:9001".parse().unwrap()));
         assert_eq!(extend.ipv6, Some("[2001:db8::1]:9002".parse().unwrap()));
-        assert_eq!(extend.rsa, Some(bytes(1)));
-        assert_eq!(extend.ed25519, Some(bytes(50)));
+        assert_eq!(extend.rsa, Some(RsaIdentity(bytes(1))));
+        assert_eq!(extend.ed25519, Some(Ed25519Identity(bytes(50))));
         assert_eq!(extend.handshake_type, handshake_type::NTOR);
         assert_eq!(extend.handshake, [0x55; 84]);
         assert!(extend.link_specifiers.is_empty());
@@ -361,8 +362,8 @@ mod tests {
                     Extend2 {
                         ipv4,
                         ipv6: Some(SocketAddrV6::new(Ipv6Addr::from(v6 | 1), port6 | 1, 0, 0)),
-                        rsa: Some(id.map(|byte| byte | 1)),
-                        ed25519,
+                        rsa: Some(RsaIdentity(id.map(|byte| byte | 1))),
+                        ed25519: ed25519.map(Ed25519Identity),
                         link_specifiers,
                         handshake_type: handshake_type::NTOR_V3,
                         handshake,

@@ -8,8 +8,8 @@ const DIGEST_LEN: usize = 20;
 /// Bytes of a tag of Counter Galois Onion.
 const TAG_LEN: usize = 16;
 
-/// What shows that whoever sends a SENDME has seen the cell that it answers. Which of the two it is
-/// says the encryption of the hop.
+/// What proves that the sender of a SENDME has seen the cell that it answers. The encryption of the hop
+/// decides which of the two it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
     /// tor1: the running digest after the cell (tor-spec 7.3.1).

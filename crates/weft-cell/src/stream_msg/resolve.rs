@@ -14,7 +14,7 @@ mod answer_type {
     pub(super) const ERROR: u8 = 0xf1;
 }
 
-/// What C tor's relays write into an error; nobody reads it.
+/// What C tor's relays write into an error; it is never read.
 const ERROR_TEXT: &[u8] = b"Error resolving hostname";
 
 /// RESOLVE: look up a name, or an address in its `in-addr.arpa` form.
@@ -54,7 +54,7 @@ pub struct Answer {
     pub ttl: u32,
 }
 
-/// What an answer of RESOLVED says.
+/// One answer of a RESOLVED message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AnswerKind {
     /// A name, to the question for an address: from 1 to 255 bytes, of any value.

@@ -5,12 +5,13 @@ use std::time::Instant;
 
 use rand::RngExt as _;
 use weft_cell::circ_msg::CreateRequest;
+use weft_cell::identity::RsaIdentity;
 use weft_cell::reason::DestroyReason;
 use weft_share::PreviousHop;
 
 use super::connections::State;
 use super::onionskins::{Create, Room};
-use super::{Action, Notice, RelayController};
+use super::{Action, Notice, RelayController, Sharing};
 use crate::address::{ConnectionId, HalfAddr};
 use crate::message::{ExtendRequest, FromController, Requester};
 
@@ -93,12 +94,15 @@ impl RelayController {
     }
 
     pub(super) fn on_extend(&mut self, request: ExtendRequest, now: Instant) {
-        if let Some(id) = self.connections.best_for(&request, now) {
+        let sharing = self.params.sharing;
+        let open = self.connections.best_for(&request, now, sharing);
+        let open = open.map(|id| (id, self.connections.circuits_on(id)));
+        if let Some((id, circuits)) = open
+            && (circuits == 0 || sharing == Sharing::All)
+        {
             self.counts.extends_joined += 1;
-            self.join(id, request);
-            return;
+            return self.join(id, request);
         }
-        self.counts.extends_waited += 1;
         let (rsa, hop) = (request.rsa, self.requester_hop(&request));
         // What the consensus lists is looked for where it lists it, whatever else is named.
         let listed = |addr: &&SocketAddr| self.network.lists_at(&rsa, addr);
@@ -107,27 +111,52 @@ impl RelayController {
         if !is_listed {
             addrs.clone_from(&request.addrs);
         }
-        if let Some(connection) = self.connections.opening.find(rsa, &addrs) {
-            return self.wait_for(connection, hop, request);
+        if !self.may_open_another(rsa) {
+            let opening = self.connections.opening.find(rsa, &addrs);
+            let is_better = |waiting| open.is_none_or(|(_, circuits)| waiting < circuits);
+            let shares = u64::from(sharing != Sharing::All);
+            if let Some((id, _)) = opening.filter(|(_, waiting)| is_better(*waiting)) {
+                self.counts.extends_waited += 1;
+                self.counts.extends_shared += shares;
+                return self.wait_for(id, hop, request);
+            }
+            if let Some((id, _)) = open {
+                self.counts.extends_joined += 1;
+                self.counts.extends_shared += shares;
+                return self.join(id, request);
+            }
         }
+        self.counts.extends_waited += 1;
         // IPv4 or IPv6 at random when both are given, as C tor.
         let choice = self.rng.random_range(0..addrs.len().max(1));
         let Some(addr) = addrs.get(choice).copied() else {
             self.extend_failed(&request, DestroyReason::CONNECTFAILED);
             return;
         };
+        let is_first = self.connections.count_to(rsa) == 0;
         let Some(connection) = self.start_connecting((rsa, addr), is_listed, hop, now) else {
             self.counts.refused_full += 1;
             self.extend_failed(&request, DestroyReason::RESOURCELIMIT);
             return;
         };
+        self.counts.connected_again += u64::from(!is_first);
         self.wait_for(connection, hop, request);
+    }
+
+    /// Whether a circuit to this relay shall have a further connection rather than share one.
+    fn may_open_another(&self, rsa: RsaIdentity) -> bool {
+        match self.params.sharing {
+            Sharing::All => false,
+            Sharing::PerCircuit { per_relay, total } => {
+                self.connections.count_to(rsa) < per_relay && self.open_files() < total
+            }
+        }
     }
 
     /// Opens a connection, if there is room for it.
     fn start_connecting(
         &mut self,
-        (rsa, addr): ([u8; 20], SocketAddr),
+        (rsa, addr): (RsaIdentity, SocketAddr),
         is_listed: bool,
         hop: PreviousHop,
         now: Instant,
@@ -186,9 +215,9 @@ impl RelayController {
         }
     }
 
-    /// Tells the thread that owns a link to make the far half of an extension.
+    /// Asks the thread that owns a link to make the forward half of an extension.
     pub(super) fn join(&mut self, connection: ConnectionId, request: ExtendRequest) {
-        match self.connections.get(connection).map(|found| found.thread) {
+        match self.connections.join(connection) {
             Some(thread) => self.send(
                 thread,
                 FromController::Join {

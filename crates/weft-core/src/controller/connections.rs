@@ -1,4 +1,4 @@
-//! The controller's book of connections: which exist, on which thread, to whom, and which of
+//! The controller's book of connections: which exist, on which thread, to which peer, and which of
 //! several to one relay serves the next circuit (tor-spec 2, C tor's `channel_get_for_extend`).
 
 use std::collections::BTreeMap;
@@ -9,8 +9,10 @@ use crate::address::{ConnectionId, ThreadId};
 use crate::message::ExtendRequest;
 
 use super::ConnectionCounts;
+use super::Sharing;
 use super::network::Network;
 use super::opening::{Opening, Served};
+use weft_cell::identity::{Ed25519Identity, RsaIdentity};
 
 /// A connection this old takes no new circuits, so that its keys come to an end: C tor's
 /// `TIME_BEFORE_OR_CONN_IS_TOO_OLD`.
@@ -24,22 +26,22 @@ pub(super) enum State {
     /// We are opening it.
     Connecting {
         /// The RSA identity that it must lead to.
-        rsa: [u8; 20],
+        rsa: RsaIdentity,
     },
     /// The same, and it gave way to another one: it is to be closed.
     Displaced {
         /// The RSA identity that it was to lead to.
-        rsa: [u8; 20],
+        rsa: RsaIdentity,
     },
     /// Open; the peer did not authenticate.
     Client,
     /// Open; the peer is a relay that proved these identities.
     Relay {
         /// RSA identity digest.
-        rsa: [u8; 20],
+        rsa: RsaIdentity,
         /// ed25519 identity.
-        ed25519: [u8; 32],
-        /// The address is one that the relay says it has.
+        ed25519: Ed25519Identity,
+        /// The address is one that the relay names as its own.
         canonical: bool,
     },
 }
@@ -61,6 +63,27 @@ pub(super) struct Connection {
     pub(super) counted_for_dos: bool,
     /// Its TLS keys near their end, and there are no others for it.
     pub(super) worn: bool,
+    /// The circuits on it.
+    load: Load,
+}
+
+/// The circuits of a connection: as its thread has reported, and those on their way there.
+#[derive(Clone, Copy, Debug, Default)]
+struct Load {
+    /// By the latest report.
+    circuits: usize,
+    /// Circuits that were sent to the thread.
+    sent: u64,
+    /// Those of them that the report knows of.
+    seen: u64,
+}
+
+impl Load {
+    fn circuits(self) -> usize {
+        let on_their_way = usize::try_from(self.sent.saturating_sub(self.seen));
+        self.circuits
+            .saturating_add(on_their_way.unwrap_or(usize::MAX))
+    }
 }
 
 impl Connection {
@@ -80,7 +103,7 @@ impl Connection {
     }
 }
 
-/// A connection that is gone.
+/// A connection that was closed.
 #[derive(Debug)]
 pub(super) struct Closed {
     /// The peer's address.
@@ -90,7 +113,7 @@ pub(super) struct Closed {
     /// Its address was charged for it.
     pub(super) counted_for_dos: bool,
     /// The relay that we opened it to, and whether it was open.
-    pub(super) opened_to: Option<([u8; 20], bool)>,
+    pub(super) opened_to: Option<(RsaIdentity, bool)>,
 }
 
 /// All connections.
@@ -101,8 +124,8 @@ pub(super) struct Connections {
     /// By identifier.
     all: BTreeMap<ConnectionId, Connection>,
     /// Open connections to relays by RSA identity, oldest first.
-    relays: BTreeMap<[u8; 20], Vec<ConnectionId>>,
-    /// Connections that are being opened, and who waits for them.
+    relays: BTreeMap<RsaIdentity, Vec<ConnectionId>>,
+    /// Connections that are being opened, and the requests that wait for them.
     pub(super) opening: Opening,
     /// How many there are of each kind.
     open: ConnectionCounts,
@@ -130,7 +153,7 @@ impl Connections {
     }
 
     /// Whether an open connection leads to this relay.
-    pub(super) fn has_relay(&self, rsa: &[u8; 20]) -> bool {
+    pub(super) fn has_relay(&self, rsa: &RsaIdentity) -> bool {
         self.relays.contains_key(rsa)
     }
 
@@ -161,8 +184,34 @@ impl Connections {
                 accepted,
                 counted_for_dos: accepted,
                 worn: false,
+                load: Load::default(),
             },
         );
+    }
+
+    /// A circuit is on its way to a connection: the thread that owns it.
+    pub(super) fn join(&mut self, id: ConnectionId) -> Option<ThreadId> {
+        let connection = self.all.get_mut(&id)?;
+        connection.load.sent += 1;
+        Some(connection.thread)
+    }
+
+    /// A thread's report of the circuits on a connection, of which it has made `joins` for us.
+    pub(super) fn loaded(&mut self, id: ConnectionId, circuits: usize, joins: u64) {
+        if let Some(connection) = self.all.get_mut(&id) {
+            connection.load.circuits = circuits;
+            connection.load.seen = joins;
+        }
+    }
+
+    /// Circuits on a connection.
+    pub(super) fn circuits_on(&self, id: ConnectionId) -> usize {
+        self.all.get(&id).map_or(0, |one| one.load.circuits())
+    }
+
+    /// Connections to this relay, open or being opened.
+    pub(super) fn count_to(&self, rsa: RsaIdentity) -> usize {
+        self.relays.get(&rsa).map_or(0, Vec::len) + self.opening.count_to(rsa)
     }
 
     /// A connection's keys near their end.
@@ -180,13 +229,15 @@ impl Connections {
     }
 
     /// A connection opened, and its peer proved to be this relay. Returns the extensions that waited
-    /// for it, or for another connection to the same relay.
+    /// for it, or, where circuits share and the peer is at an address that it has, for another
+    /// connection to the same relay.
     pub(super) fn opened_by_relay(
         &mut self,
         id: ConnectionId,
-        rsa: [u8; 20],
-        ed25519: [u8; 32],
+        rsa: RsaIdentity,
+        ed25519: Ed25519Identity,
         canonical: bool,
+        sharing: Sharing,
     ) -> Served {
         let Some(connection) = self.all.get_mut(&id) else {
             return Served::default();
@@ -197,7 +248,8 @@ impl Connections {
             canonical,
         };
         self.relays.entry(rsa).or_default().push(id);
-        self.opening.opened(id, rsa, ed25519, canonical)
+        let serves_others = canonical && sharing == Sharing::All;
+        self.opening.opened(id, rsa, ed25519, serves_others)
     }
 
     /// A connection gives way to another one. The thread that owns it, unless it is over already.
@@ -251,10 +303,16 @@ impl Connections {
     }
 
     /// The best open connection for an extension: to the right identities, canonical or at an
-    /// address that the client named, and neither too old nor worn; canonical before others, then the oldest, so
-    /// that duplicates fall idle and expire.
-    pub(super) fn best_for(&self, request: &ExtendRequest, now: Instant) -> Option<ConnectionId> {
-        let mut best: Option<(bool, ConnectionId)> = None;
+    /// address that the client named, and neither too old nor worn. Where circuits do not share, the one
+    /// with the fewest; then canonical before others, then the oldest, so that duplicates fall idle and
+    /// expire.
+    pub(super) fn best_for(
+        &self,
+        request: &ExtendRequest,
+        now: Instant,
+        sharing: Sharing,
+    ) -> Option<ConnectionId> {
+        let mut best: Option<((usize, bool), ConnectionId)> = None;
         for id in self.relays.get(&request.rsa).into_iter().flatten() {
             let Some(connection) = self.all.get(id) else {
                 continue;
@@ -273,8 +331,13 @@ impl Connections {
             if !right_identity || !(canonical || named) || !connection.takes_new_circuits(now) {
                 continue;
             }
-            if best.is_none_or(|(best_canonical, _)| canonical && !best_canonical) {
-                best = Some((canonical, *id));
+            let load = match sharing {
+                Sharing::All => 0,
+                Sharing::PerCircuit { .. } => connection.load.circuits(),
+            };
+            let rank = (load, !canonical);
+            if best.is_none_or(|(best_rank, _)| rank < best_rank) {
+                best = Some((rank, *id));
             }
         }
         best.map(|(_, id)| id)
@@ -282,7 +345,11 @@ impl Connections {
 }
 
 /// Strikes a connection out of one identity's list.
-fn forget(lists: &mut BTreeMap<[u8; 20], Vec<ConnectionId>>, identity: [u8; 20], id: ConnectionId) {
+fn forget(
+    lists: &mut BTreeMap<RsaIdentity, Vec<ConnectionId>>,
+    identity: RsaIdentity,
+    id: ConnectionId,
+) {
     if let Some(list) = lists.get_mut(&identity) {
         list.retain(|other| *other != id);
         if list.is_empty() {

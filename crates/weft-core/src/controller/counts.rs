@@ -1,10 +1,10 @@
-//! What the controller counts.
+//! The controller's counters.
 
 use std::net::IpAddr;
 
 use weft_cell::circ_msg::{CreateRequest, handshake_type};
 
-/// What the controller counts, for the heartbeat.
+/// The controller's counters, for the heartbeat.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Connections accepted.
@@ -20,9 +20,9 @@ pub struct Counts {
     /// CREATEs refused because too many waited, or because they gave way to those of another hop.
     pub onionskins_dropped: u64,
     /// Those of relays alone, by handshake. Clients' are left out, as in C tor, so that counters
-    /// that others may see tell less about them.
+    /// that others may see reveal less about them.
     pub relay_onionskins: HandshakeCounts,
-    /// Connections that were booked, by who opened them.
+    /// Connections that were booked, by the side that opened them.
     pub booked: ConnectionCounts,
     /// Connections that were refused when they came.
     pub refused: FamilyCounts,
@@ -32,6 +32,11 @@ pub struct Counts {
     pub extends_joined: u64,
     /// EXTEND2s that waited for a new connection.
     pub extends_waited: u64,
+    /// Connections opened to relays to which there was another, for one circuit each.
+    pub connected_again: u64,
+    /// EXTEND2s that share a connection because there are as many as may be, where circuits otherwise
+    /// do not share.
+    pub extends_shared: u64,
     /// EXTEND2s that failed.
     pub extends_failed: u64,
     /// ESTABLISH_RENDEZVOUS with a cookie that is kept already.
@@ -48,7 +53,7 @@ pub struct Counts {
     /// RENDEZVOUS1 with a cookie that nobody has.
     pub cookies_unknown: u64,
     /// Times that memory was freed.
-    pub memory_freed: u64,
+    pub(crate) memory_freed: u64,
 }
 
 /// A number for each IP family.
@@ -89,7 +94,7 @@ impl ConnectionCounts {
     }
 }
 
-/// What became of onionskins of one kind.
+/// The results of onionskins of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Handled {
     /// Handed to the workers.
@@ -110,7 +115,7 @@ pub struct HandshakeCounts {
 }
 
 impl HandshakeCounts {
-    /// The numbers for an onionskin; `None`: of a kind that nobody knows.
+    /// The numbers for an onionskin; `None`: of an unknown kind.
     pub(super) fn of(&mut self, request: &CreateRequest) -> Option<&mut Handled> {
         match request {
             CreateRequest::Fast { .. } => Some(&mut self.fast),

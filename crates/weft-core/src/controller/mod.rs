@@ -1,8 +1,8 @@
-//! The relay controller: what needs a view of the whole relay (seeds/000 4.2).
+//! The relay controller: decisions that need a view of the whole relay (Engler and Goldberg 2021, 4.2).
 //!
 //! It sees every connection and holds none: it knows identifiers, addresses, identities and which
 //! thread owns what. It places new connections by the threads' recent load, answers "extend to X"
-//! by telling the thread that owns a link to X to make the far half, decides which new connections
+//! by asking the thread that owns a link to X to make the forward half, decides which new connections
 //! and circuits are too many, keeps rendezvous cookies, and watches memory. It does no I/O: the
 //! caller hands it what happened and carries out the [`Action`]s that it asks for.
 
@@ -23,6 +23,7 @@ use std::time::{Duration, Instant};
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 use weft_cell::circ_msg::{CreateReply, CreateRequest};
+use weft_cell::identity::RsaIdentity;
 use weft_cell::reason::DestroyReason;
 use weft_crypto::HopKeys;
 use weft_share::PreviousHop;
@@ -48,7 +49,7 @@ pub use onionskins::OnionskinKind;
 /// circuits can be extended to relays however many connections others have.
 const LISTED_PART: usize = 16;
 
-/// What the controller follows: torrc and consensus, boiled down.
+/// The controller's parameters: the effective values of torrc and consensus.
 #[derive(Clone, Debug)]
 pub struct ControllerParams {
     /// Connections open at once at most, of every kind (`ConnLimit`, the process' file limit).
@@ -59,10 +60,28 @@ pub struct ControllerParams {
     pub max_onionskins: usize,
     /// How long an onionskin may have to wait for the workers (`MaxOnionQueueDelay`).
     pub max_onion_delay: Duration,
-    /// Bytes of queues and buffers past which circuits die (`MaxMemInQueues`).
+    /// Bytes of queues and buffers past which circuits are closed (`MaxMemInQueues`).
     pub max_memory: u64,
     /// Connection and circuit-creation defences.
     pub dos: DosParams,
+    /// Which circuits share a connection to a relay.
+    pub sharing: Sharing,
+}
+
+/// Which circuits share a connection to a relay.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sharing {
+    /// All: one connection leads to one relay, as in C tor.
+    #[default]
+    All,
+    /// None: each circuit has a connection of its own (PCTLS: Pahl et al. 2023, 5.1). Past either bound
+    /// circuits share, and the next one is put where there are fewest (IMUX).
+    PerCircuit {
+        /// Connections to one relay at most, open or being opened, by either side.
+        per_relay: usize,
+        /// Connections of every kind past which no relay gets a further one.
+        total: usize,
+    },
 }
 
 /// What the caller must do for the controller.
@@ -85,7 +104,7 @@ pub enum Action {
         addr: SocketAddr,
         /// The RSA identity that the peer must prove. Circuits that also name an ed25519 identity get
         /// this connection only if the peer proves that one, too.
-        rsa: [u8; 20],
+        rsa: RsaIdentity,
     },
     /// Answer an onionskin off the cell path, then call
     /// [`onionskin_answered`](RelayController::onionskin_answered).
@@ -104,7 +123,7 @@ pub enum Action {
     /// A stream that a circuit asked for has ended: whatever is under way to decide about it is for
     /// nobody. Comes after its [`Action::Stream`], perhaps after the decision.
     StreamGone(StreamAddr),
-    /// Tell the client thread.
+    /// Send an event to the client thread.
     Origin(OriginEvent),
     /// Something that the operator, or another part of the node, may want to know.
     Notice(Notice),
@@ -120,11 +139,11 @@ pub enum Notice {
         /// Where the relay is.
         peer: SocketAddr,
     },
-    /// A relay told us the address that it sees us at (tor-spec 4.5).
+    /// A relay sent us the address that it sees us at (tor-spec 4.5).
     AddressSeen {
         /// Our address.
         addr: IpAddr,
-        /// Who says so.
+        /// That relay.
         peer: SocketAddr,
     },
     /// Too much memory: the owners that hold most for longest are being closed.
@@ -168,7 +187,7 @@ pub struct RelayController {
     reports: Vec<Option<Report>>,
     /// What the consensus lists.
     network: Network,
-    /// Who waits where for a rendezvous.
+    /// The halves that wait for a rendezvous.
     rendezvous: Rendezvous,
     /// Defences.
     dos: Dos,
@@ -182,8 +201,8 @@ pub struct RelayController {
     rng: StdRng,
     /// Counters.
     counts: Counts,
-    /// What was closed to free memory, when a notice said so last.
-    freed_told: Freed,
+    /// What had been closed to free memory at the last notice.
+    freed_noticed: Freed,
 }
 
 impl RelayController {
@@ -204,7 +223,7 @@ impl RelayController {
             actions: VecDeque::new(),
             rng,
             counts: Counts::default(),
-            freed_told: Freed::default(),
+            freed_noticed: Freed::default(),
             params,
         }
     }
@@ -252,6 +271,11 @@ impl RelayController {
                 my_addr,
             } => self.on_opened(connection, &peer, canonical, clock_skew, my_addr, now),
             ToController::LinkWorn { connection } => self.connections.wear_out(connection),
+            ToController::LinkLoad {
+                connection,
+                circuits,
+                joins,
+            } => self.connections.loaded(connection, circuits, joins),
             ToController::LinkClosed { connection, reason } => {
                 self.on_closed(connection, reason, now);
             }
@@ -316,7 +340,7 @@ impl RelayController {
 
     /// Follows a new consensus: the relays that it lists, with their addresses. Links that are open are
     /// judged by it, too.
-    pub fn set_relays(&mut self, relays: BTreeMap<[u8; 20], Vec<SocketAddr>>, now: Instant) {
+    pub fn set_relays(&mut self, relays: BTreeMap<RsaIdentity, Vec<SocketAddr>>, now: Instant) {
         self.network = Network::new(relays);
         for (addr, charged) in self.connections.charge(&self.network) {
             match charged {
@@ -329,7 +353,7 @@ impl RelayController {
     /// The hop whose share everything is part of that comes by a connection.
     pub fn previous_hop(&self, connection: ConnectionId) -> PreviousHop {
         let Some(connection) = self.connections.get(connection) else {
-            // It is gone, and so are its circuits.
+            // It is closed, and so are its circuits.
             return PreviousHop::at(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
         };
         match &connection.state {
@@ -390,13 +414,13 @@ impl RelayController {
         }
     }
 
-    /// Tells every thread to refuse new circuits.
+    /// Has every thread refuse new circuits.
     pub fn drain(&mut self) {
         self.send_all(|| FromController::Drain);
     }
 
-    /// Tells every thread its new parameters.
-    pub fn set_relay_params(&mut self, params: &std::sync::Arc<crate::manager::RelayParams>) {
+    /// Sends new parameters to every thread.
+    pub fn set_relay_params(&mut self, params: &std::sync::Arc<crate::params::RelayParams>) {
         self.send_all(|| FromController::Params(params.clone()));
     }
 
@@ -419,7 +443,7 @@ impl RelayController {
     }
 
     /// The relay that an open connection leads to, and its address.
-    pub fn peer_of(&self, connection: ConnectionId) -> (Option<[u8; 20]>, Option<IpAddr>) {
+    pub fn peer_of(&self, connection: ConnectionId) -> (Option<RsaIdentity>, Option<IpAddr>) {
         let Some(connection) = self.connections.get(connection) else {
             return (None, None);
         };
@@ -431,7 +455,7 @@ impl RelayController {
     }
 
     /// Whether there is an open connection to the relay with this RSA identity.
-    pub fn has_link_to(&self, rsa: &[u8; 20]) -> bool {
+    pub fn has_link_to(&self, rsa: &RsaIdentity) -> bool {
         self.connections.has_relay(rsa)
     }
 
@@ -445,7 +469,7 @@ impl RelayController {
         self.connections.len()
     }
 
-    /// Connections of every kind, by who opened them.
+    /// Connections of every kind, by the side that opened them.
     pub fn open_connections(&self) -> ConnectionCounts {
         self.connections.open()
     }
@@ -474,7 +498,7 @@ impl RelayController {
     pub fn totals(&self) -> Totals {
         let mut sum = Totals::default();
         for report in self.reports.iter().flatten() {
-            sum.add(&report.totals);
+            sum += report.totals;
         }
         sum
     }
@@ -518,9 +542,9 @@ impl RelayController {
             // A relay that proved itself is not counted against its address' clients.
             self.dos.connection_is_relay(addr.ip(), now);
         }
-        let served = self
-            .connections
-            .opened_by_relay(id, *rsa, *ed25519, canonical);
+        let served =
+            self.connections
+                .opened_by_relay(id, *rsa, *ed25519, canonical, self.params.sharing);
         for request in served.join {
             self.join(id, request);
         }
@@ -565,7 +589,10 @@ impl RelayController {
         }
         for request in closed.waiting {
             // Another connection to the same relay may have come up meanwhile.
-            match self.connections.best_for(&request, now) {
+            match self
+                .connections
+                .best_for(&request, now, self.params.sharing)
+            {
                 Some(other) => self.join(other, request),
                 None => self.extend_failed(&request, reason),
             }
@@ -595,7 +622,7 @@ impl RelayController {
             links: totals.links_killed_for_memory,
             bytes: totals.freed_for_memory,
         };
-        let before = std::mem::replace(&mut self.freed_told, freed);
+        let before = std::mem::replace(&mut self.freed_noticed, freed);
         if freed.bytes > before.bytes {
             self.notice(Notice::MemoryFreed(Freed {
                 circuits: freed.circuits.saturating_sub(before.circuits),
@@ -628,7 +655,7 @@ impl RelayController {
         }
     }
 
-    // ---- telling ----
+    // ---- sending ----
 
     fn send(&mut self, to: ThreadId, message: FromController) {
         self.actions.push_back(Action::Send { to, message });

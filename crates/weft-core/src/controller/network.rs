@@ -2,41 +2,42 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use weft_cell::identity::RsaIdentity;
 
 /// See the module.
 ///
-/// Without a consensus, no made-up identity can be told from a listed one. Then every peer that proves
+/// Without a consensus, a made-up identity cannot be distinguished from a listed one. Then every peer that proves
 /// an identity counts as a relay for the defences, which get their limits from the consensus as well,
 /// so that a network can start; but no share belongs to an identity, and no address is known to be
 /// good. All is judged anew when a consensus arrives.
 #[derive(Debug, Default)]
 pub(super) struct Network {
-    relays: Option<BTreeMap<[u8; 20], Vec<SocketAddr>>>,
+    relays: Option<BTreeMap<RsaIdentity, Vec<SocketAddr>>>,
 }
 
 impl Network {
-    pub(super) fn new(relays: BTreeMap<[u8; 20], Vec<SocketAddr>>) -> Self {
+    pub(super) fn new(relays: BTreeMap<RsaIdentity, Vec<SocketAddr>>) -> Self {
         Self {
             relays: Some(relays),
         }
     }
 
     /// Whether a peer that proved this identity is a relay for the defences.
-    pub(super) fn is_relay(&self, rsa: &[u8; 20]) -> bool {
+    pub(super) fn is_relay(&self, rsa: &RsaIdentity) -> bool {
         self.relays
             .as_ref()
             .is_none_or(|relays| relays.contains_key(rsa))
     }
 
     /// Whether the consensus is known and lists this identity.
-    pub(super) fn lists(&self, rsa: &[u8; 20]) -> bool {
+    pub(super) fn lists(&self, rsa: &RsaIdentity) -> bool {
         self.relays
             .as_ref()
             .is_some_and(|relays| relays.contains_key(rsa))
     }
 
     /// Whether the consensus lists this address for this identity.
-    pub(super) fn lists_at(&self, rsa: &[u8; 20], addr: &SocketAddr) -> bool {
+    pub(super) fn lists_at(&self, rsa: &RsaIdentity, addr: &SocketAddr) -> bool {
         let addrs = self.relays.as_ref().and_then(|relays| relays.get(rsa));
         addrs.is_some_and(|addrs| addrs.contains(addr))
     }

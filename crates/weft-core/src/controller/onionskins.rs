@@ -24,7 +24,7 @@ const ENOUGH: u32 = 100;
 const GUESS: Duration = Duration::from_millis(1);
 /// Times that count: at this number the sum is halved, so that the newer half weighs more.
 const RECENT: u32 = 20_000;
-/// Longer times tell of a machine that slept (C tor: MAX_BELIEVABLE_ONIONSKIN_DELAY).
+/// Longer times are those of a machine that slept (C tor: MAX_BELIEVABLE_ONIONSKIN_DELAY).
 const BELIEVABLE: Duration = Duration::from_secs(2);
 
 /// Which handshake an onionskin asks for; each has its own cost.
@@ -218,9 +218,9 @@ impl Onionskins {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::slots::HalfKey;
 
     const DELAY: Duration = Duration::from_millis(1750);
 
@@ -235,7 +235,7 @@ mod tests {
     fn create(slot: u32) -> Create {
         let half = HalfAddr {
             thread: crate::address::ThreadId(0),
-            slot,
+            slot: HalfKey(slot),
             generation: 0,
         };
         Create {
@@ -341,7 +341,7 @@ mod tests {
     #[test]
     fn a_flood_of_one_hop_waits_behind_the_onionskins_of_the_others() {
         let mut queue = Onionskins::default();
-        let hop = |n| PreviousHop::Relay([n; 20]);
+        let hop = |n| PreviousHop::Relay([n; 20].into());
         let room = room_for(1, WITH_WORKER + 20);
         let mut dropped = 0;
         for slot in 0..1000 {
@@ -353,13 +353,13 @@ mod tests {
         // Another hop's find a place, and come next.
         for slot in 2000..2005 {
             let displaced = queue.admit(hop(2), create(slot), room).unwrap();
-            assert!(displaced.unwrap().half.slot < 1000);
+            assert!(displaced.unwrap().half.slot.0 < 1000);
         }
         assert_eq!(queue.len(), WITH_WORKER + 20);
         let mut answered = Vec::new();
         for _ in 0..10 {
             queue.done(OnionskinKind::Fast, None);
-            answered.extend(queue.next(1).map(|create| create.half.slot));
+            answered.extend(queue.next(1).map(|create| create.half.slot.0));
         }
         answered.retain(|slot| *slot >= 2000);
         assert_eq!(answered, [2000, 2001, 2002, 2003, 2004]);

@@ -1,6 +1,6 @@
 //! Connections that are being opened, and the extensions that wait for them.
 //!
-//! There is one for each relay and address. One to an address that the consensus lists for the relay
+//! There is one for each relay and address, or one for each circuit ([`Sharing`](super::Sharing)). One to an address that the consensus lists for the relay
 //! is always admitted: there are only so many of these, and they lead somewhere. Any client can name
 //! any other address: such attempts share a bound by the hop that asked, and so do the extensions that
 //! wait, for whatever they wait.
@@ -12,13 +12,14 @@ use weft_share::{PreviousHop, Shares, Ticket};
 
 use crate::address::ConnectionId;
 use crate::message::ExtendRequest;
+use weft_cell::identity::{Ed25519Identity, RsaIdentity};
 
 /// Extensions that may wait for connections to come up: what 10,000 a second need when a connection
 /// takes a second.
 const MAX_WAITING: usize = 1 << 14;
 
 /// A relay's RSA identity, and where it is looked for.
-type Target = ([u8; 20], SocketAddr);
+type Target = (RsaIdentity, SocketAddr);
 
 /// A connection that is being opened.
 #[derive(Debug)]
@@ -26,7 +27,7 @@ struct Attempt {
     target: Target,
     /// The hop whose share it is part of; `None`: the address is listed.
     share: Option<(PreviousHop, Ticket)>,
-    /// Who waits, oldest first.
+    /// The requests that wait, oldest first.
     waiting: BTreeSet<Ticket>,
 }
 
@@ -42,7 +43,7 @@ struct Waiting {
 #[derive(Debug, Default)]
 pub(super) struct Opening {
     attempts: BTreeMap<ConnectionId, Attempt>,
-    by_target: BTreeMap<Target, ConnectionId>,
+    by_target: BTreeSet<(Target, ConnectionId)>,
     /// Attempts that lead to addresses that are not listed.
     unlisted: Shares<PreviousHop, (), ConnectionId>,
     waiting: Shares<PreviousHop, (), Waiting>,
@@ -72,16 +73,39 @@ impl Opening {
         self.unlisted.len()
     }
 
-    /// The connection to this relay, at one of these addresses, that is being opened.
-    pub(super) fn find(&self, rsa: [u8; 20], addrs: &[SocketAddr]) -> Option<ConnectionId> {
-        let mut found = addrs.iter().map(|addr| self.by_target.get(&(rsa, *addr)));
-        found.find_map(|id| id.copied())
+    /// The connection to this relay, at one of these addresses, that is being opened; of several that
+    /// for which the fewest wait, and how many these are.
+    pub(super) fn find(
+        &self,
+        rsa: RsaIdentity,
+        addrs: &[SocketAddr],
+    ) -> Option<(ConnectionId, usize)> {
+        let found = addrs.iter().flat_map(|addr| self.attempts_at((rsa, *addr)));
+        let waiting = |id| self.attempts.get(&id).map_or(0, |one| one.waiting.len());
+        let found = found.map(|id| (id, waiting(id)));
+        found.min_by_key(|(_, waiting)| *waiting)
+    }
+
+    /// How many connections to this relay are being opened.
+    pub(super) fn count_to(&self, rsa: RsaIdentity) -> usize {
+        self.attempts_to(rsa).count()
+    }
+
+    fn attempts_at(&self, target: Target) -> impl Iterator<Item = ConnectionId> {
+        let range = (target, ConnectionId(0))..=(target, ConnectionId(u64::MAX));
+        self.by_target.range(range).map(|(_, id)| *id)
+    }
+
+    fn attempts_to(&self, rsa: RsaIdentity) -> impl Iterator<Item = ConnectionId> {
+        let all = self.by_target.range(((rsa, FIRST), ConnectionId(0))..);
+        all.take_while(move |((of, _), _)| *of == rsa)
+            .map(|(_, id)| *id)
     }
 
     /// A connection to a listed address is being opened.
     pub(super) fn start_listed(&mut self, id: ConnectionId, target: Target) {
         self.attempts.insert(id, Attempt::new(target));
-        self.by_target.insert(target, id);
+        self.by_target.insert((target, id));
     }
 
     /// A connection to any other address is being opened for this hop, where there may be `bound`.
@@ -147,14 +171,14 @@ impl Opening {
         }
     }
 
-    /// A connection opened, and its peer proved to be this relay; `canonical`: at an address that it
-    /// has.
+    /// A connection opened, and its peer proved to be this relay; `serves_others`: those that wait for
+    /// another connection to it shall have this one.
     pub(super) fn opened(
         &mut self,
         id: ConnectionId,
-        rsa: [u8; 20],
-        ed25519: [u8; 32],
-        canonical: bool,
+        rsa: RsaIdentity,
+        ed25519: Ed25519Identity,
+        serves_others: bool,
     ) -> Served {
         let mut served = Served::default();
         for request in self.remove(id) {
@@ -163,13 +187,12 @@ impl Opening {
                 false => served.mistaken.push(request),
             }
         }
-        if !canonical {
+        if !serves_others {
             return served;
         }
-        let others = self.by_target.range((rsa, FIRST)..);
-        let others = others.take_while(|((of, _), _)| *of == rsa);
-        for other in others.map(|(_, other)| other) {
-            let Some(attempt) = self.attempts.get_mut(other) else {
+        let others: Vec<ConnectionId> = self.attempts_to(rsa).collect();
+        for other in others {
+            let Some(attempt) = self.attempts.get_mut(&other) else {
                 continue;
             };
             let shares = &mut self.waiting;
@@ -190,7 +213,7 @@ impl Opening {
         let Some(attempt) = self.attempts.remove(&id) else {
             return Vec::new();
         };
-        self.by_target.remove(&attempt.target);
+        self.by_target.remove(&(attempt.target, id));
         if let Some((_, ticket)) = attempt.share {
             self.unlisted.release(ticket);
         }

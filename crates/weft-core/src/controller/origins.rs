@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
+use weft_cell::identity::RsaIdentity;
 use weft_cell::reason::{DestroyReason, EndReason};
 use weft_cell::stream_msg::{End, Resolved};
 use weft_share::PreviousHop;
 
 use super::{Action, RelayController};
-use crate::address::{ConnectionId, HalfAddr, StreamAddr, ThreadId};
+use crate::address::{ConnectionId, HalfAddr, OriginId, StreamAddr, ThreadId};
 use crate::message::{ExtendRequest, FromController, Requester, StreamRequest};
-use crate::origin::{AppRefusal, EndedBy, LinkState, OriginCommand, OriginEvent, OriginId};
+use crate::origin::{AppRefusal, EndedBy, LinkState, OriginCommand, OriginEvent};
 
 /// How far a circuit of our own has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +31,7 @@ pub(super) struct Origins {
     circuits: BTreeMap<OriginId, Origin>,
     /// Threads of edges, by connection.
     edges: BTreeMap<ConnectionId, ThreadId>,
-    /// There is a client thread to be told.
+    /// There is a client thread.
     client: bool,
 }
 
@@ -42,7 +43,7 @@ impl Origins {
 }
 
 impl RelayController {
-    /// There is a client thread: it is told of links.
+    /// There is a client thread: it is sent events about links.
     pub fn serve_client(&mut self) {
         self.origins.client = true;
     }
@@ -94,7 +95,7 @@ impl RelayController {
         self.origins.edges.iter().map(|(id, thread)| (*id, *thread))
     }
 
-    /// Notes that an edge is on this thread, whoever chose it.
+    /// Notes that an edge is on this thread.
     pub fn place_at(&mut self, id: ConnectionId, thread: ThreadId) {
         self.origins.edges.insert(id, thread);
     }
@@ -121,7 +122,7 @@ impl RelayController {
         self.connections.len() + self.origins.edges()
     }
 
-    /// An edge is gone.
+    /// An edge was removed.
     pub(super) fn on_edge_closed(&mut self, id: ConnectionId) {
         self.displaceable.release(id);
         self.origins.edges.remove(&id);
@@ -218,8 +219,8 @@ impl RelayController {
                         opening,
                     },
                 ),
-                // The circuit went while the command was on its way.
-                (Some(_), None) => self.tell_client(OriginEvent::Ended {
+                // The circuit was closed while the command was on its way.
+                (Some(_), None) => self.send_to_client(OriginEvent::Ended {
                     stream,
                     circuit: Some(circuit),
                     reason: EndReason::DESTROY,
@@ -228,20 +229,20 @@ impl RelayController {
                     waiting: true,
                     bytes: (0, 0),
                 }),
-                // The application has gone; the client thread has been told.
+                // The application has closed; the client thread has been notified.
                 (None, _) => {}
             },
             OriginCommand::Refuse { stream, why } => {
-                self.tell_edge(stream, FromController::RefuseApp { stream, why });
+                self.send_to_edge(stream, FromController::RefuseApp { stream, why });
             }
             OriginCommand::AnswerResolve { stream, resolved } => {
-                self.tell_edge(stream, FromController::AnswerApp { stream, resolved });
+                self.send_to_edge(stream, FromController::AnswerApp { stream, resolved });
             }
             OriginCommand::CloseStream { stream, reason } => {
-                self.tell_edge(stream, FromController::CloseStream { stream, reason });
+                self.send_to_edge(stream, FromController::CloseStream { stream, reason });
             }
             OriginCommand::Detach { stream, reason } => {
-                self.tell_edge(stream, FromController::Detach { stream, reason });
+                self.send_to_edge(stream, FromController::Detach { stream, reason });
             }
             OriginCommand::AdoptInternal { .. } | OriginCommand::AdoptResolve { .. } => {}
         }
@@ -257,7 +258,7 @@ impl RelayController {
         match self.origins.circuits.get_mut(&circuit) {
             Some(at @ Origin::Launching) => {
                 *at = Origin::At(half);
-                self.tell_client(OriginEvent::Launched {
+                self.send_to_client(OriginEvent::Launched {
                     circuit,
                     connection,
                 });
@@ -273,7 +274,7 @@ impl RelayController {
     /// A circuit of our own has no link.
     pub(super) fn origin_failed(&mut self, circuit: OriginId, reason: DestroyReason) {
         if self.origins.circuits.remove(&circuit).is_some() {
-            self.tell_client(OriginEvent::Closed {
+            self.send_to_client(OriginEvent::Closed {
                 circuit,
                 reason,
                 remote: false,
@@ -286,19 +287,19 @@ impl RelayController {
         if let OriginEvent::Closed { circuit, .. } = &event {
             self.origins.circuits.remove(circuit);
         }
-        self.tell_client(event);
+        self.send_to_client(event);
     }
 
     /// A link to a relay that we opened changed.
     pub(super) fn link_changed(
         &mut self,
         connection: ConnectionId,
-        rsa: [u8; 20],
+        rsa: RsaIdentity,
         addr: std::net::SocketAddr,
         state: LinkState,
     ) {
         if self.origins.client {
-            self.tell_client(OriginEvent::Link {
+            self.send_to_client(OriginEvent::Link {
                 connection,
                 rsa,
                 addr,
@@ -307,8 +308,8 @@ impl RelayController {
         }
     }
 
-    /// Tells the client thread something.
-    fn tell_client(&mut self, event: OriginEvent) {
+    /// Sends an event to the client thread.
+    fn send_to_client(&mut self, event: OriginEvent) {
         self.actions.push_back(Action::Origin(event));
     }
 
@@ -325,8 +326,8 @@ impl RelayController {
         self.origins.edges.get(&edge).copied()
     }
 
-    /// Tells an edge's thread something.
-    fn tell_edge(&mut self, edge: ConnectionId, message: FromController) {
+    /// Sends a message to an edge's thread.
+    fn send_to_edge(&mut self, edge: ConnectionId, message: FromController) {
         if let Some(thread) = self.thread_of(edge) {
             self.send(thread, message);
         }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use weft_cell::identity::RendezvousCookie;
 use weft_cell::reason::DestroyReason;
 use weft_share::{PreviousHop, Shares, Ticket};
 
@@ -15,13 +16,13 @@ const MAX_COOKIES: usize = 65536;
 /// Circuits that wait for a rendezvous.
 #[derive(Debug, Default)]
 pub(super) struct Rendezvous {
-    by_cookie: BTreeMap<[u8; 20], Ticket>,
+    by_cookie: BTreeMap<RendezvousCookie, Ticket>,
     by_half: BTreeMap<HalfAddr, Ticket>,
-    waiting: Shares<PreviousHop, (), ([u8; 20], HalfAddr)>,
+    waiting: Shares<PreviousHop, (), (RendezvousCookie, HalfAddr)>,
 }
 
 impl Rendezvous {
-    fn is_taken(&self, cookie: &[u8; 20]) -> bool {
+    fn is_taken(&self, cookie: &RendezvousCookie) -> bool {
         self.by_cookie.contains_key(cookie)
     }
 
@@ -30,7 +31,7 @@ impl Rendezvous {
         &mut self,
         hop: PreviousHop,
         half: HalfAddr,
-        cookie: [u8; 20],
+        cookie: RendezvousCookie,
         most: usize,
     ) -> Option<HalfAddr> {
         match self.waiting.admit(hop, (), most, (cookie, half)) {
@@ -47,12 +48,12 @@ impl Rendezvous {
     }
 
     /// The half that waits with a cookie meets another one.
-    fn meet(&mut self, cookie: &[u8; 20]) -> Option<HalfAddr> {
+    fn meet(&mut self, cookie: &RendezvousCookie) -> Option<HalfAddr> {
         let ticket = *self.by_cookie.get(cookie)?;
         self.remove(ticket)
     }
 
-    /// A half is gone.
+    /// A half has closed.
     fn forget(&mut self, half: HalfAddr) {
         if let Some(ticket) = self.by_half.get(&half) {
             self.remove(*ticket);
@@ -72,7 +73,7 @@ impl RelayController {
         &mut self,
         half: HalfAddr,
         connection: ConnectionId,
-        cookie: [u8; 20],
+        cookie: RendezvousCookie,
     ) {
         if self.is_client(connection) && !self.dos.single_hop_rendezvous().is_allowed() {
             // No answer, as in C tor: such a client shall wait until it gives up.
@@ -93,7 +94,12 @@ impl RelayController {
         }
     }
 
-    pub(super) fn on_rendezvous(&mut self, half: HalfAddr, cookie: [u8; 20], handshake: Vec<u8>) {
+    pub(super) fn on_rendezvous(
+        &mut self,
+        half: HalfAddr,
+        cookie: RendezvousCookie,
+        handshake: Vec<u8>,
+    ) {
         match self.rendezvous.meet(&cookie) {
             Some(with) => self.send(
                 half.thread,
@@ -116,35 +122,35 @@ impl RelayController {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use crate::address::ThreadId;
+    use crate::slots::HalfKey;
 
     fn half(slot: u32) -> HalfAddr {
         HalfAddr {
             thread: ThreadId(0),
-            slot,
+            slot: HalfKey(slot),
             generation: 0,
         }
     }
 
-    fn cookie(n: u32) -> [u8; 20] {
+    fn cookie(n: u32) -> RendezvousCookie {
         let mut cookie = [0; 20];
         cookie[..4].copy_from_slice(&n.to_be_bytes());
-        cookie
+        RendezvousCookie(cookie)
     }
 
     #[test]
     fn cookies_without_end_take_the_place_of_their_own_only() {
-        let hop = |n| PreviousHop::Relay([n; 20]);
+        let hop = |n| PreviousHop::Relay([n; 20].into());
         let mut waiting = Rendezvous::default();
         assert_eq!(waiting.keep(hop(2), half(0), cookie(0), 10), None);
         for n in 1..100 {
             let displaced = waiting.keep(hop(1), half(n), cookie(n), 10);
             assert_eq!(displaced, n.checked_sub(9).filter(|n| *n > 0).map(half));
         }
-        // Another one finds a place, and those that met or went make room.
+        // Another one finds a place, and those that met or closed make room.
         assert_eq!(
             waiting.keep(hop(3), half(200), cookie(200), 10),
             Some(half(91))

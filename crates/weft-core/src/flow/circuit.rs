@@ -100,7 +100,7 @@ impl CircuitFlow {
     }
 
     /// Vegas with one SENDME for `sendme_inc` cells, as the handshake agreed on (proposal 324).
-    /// `params.path` says what the circuit leads to.
+    /// `params.path` is what the circuit leads to.
     pub fn vegas(params: &CcParams, sendme_inc: u8) -> Self {
         let sendme_inc = sendme_inc.max(1);
         let vegas = Vegas::new(params, sendme_inc);
@@ -131,7 +131,7 @@ impl CircuitFlow {
         }
     }
 
-    /// A DATA cell was encrypted and goes out. `seen` gives what a SENDME for it must carry, and is
+    /// A DATA cell was encrypted and is sent. `seen` gives what a SENDME for it must carry, and is
     /// called only when one will answer this cell.
     pub fn note_sent(&mut self, seen: impl FnOnce() -> Seen, now: Instant) {
         match &mut self.window {
@@ -152,7 +152,7 @@ impl CircuitFlow {
     ///
     /// `accept_min_version` is the consensus' sendme_accept_min_version, or 0 where the circuit was
     /// made with CREATE_FAST, as in C tor. `queue_blocked`: cells of this circuit wait for the link
-    /// beyond cellq_high; [`set_blocked`](Self::set_blocked) says the same at another time.
+    /// beyond cellq_high; [`set_blocked`](Self::set_blocked) notes the same at another time.
     pub fn sendme(
         &mut self,
         data: &[u8],
@@ -167,7 +167,7 @@ impl CircuitFlow {
                 min: accept_min_version,
             });
         }
-        // One that came without its cell being sent is none of ours, whatever it says.
+        // One that came without its cell being sent is none of ours, whatever it contains.
         let due = self.due.pop_front().ok_or(FlowError::UnexpectedSendme)?;
         if sendme.seen.is_some_and(|seen| seen != due.seen) {
             return Err(FlowError::ForgedSendme);
@@ -254,7 +254,7 @@ impl CircuitFlow {
     }
 
     /// Whether the window still grows as in slow start (Vegas only).
-    pub fn in_slow_start(&self) -> bool {
+    pub(crate) fn in_slow_start(&self) -> bool {
         match &self.window {
             Window::Fixed { .. } => false,
             Window::Vegas(vegas) => vegas.in_slow_start(),

@@ -5,7 +5,7 @@
 //! 7.4, or Vegas on the circuit and XON/XOFF on its streams (proposal 324).
 //!
 //! Only DATA counts. The owner of a circuit asks [`CircuitFlow::room`] before it packages a DATA
-//! cell and tells afterwards; what comes from the other side is checked here, and a [`FlowError`]
+//! cell and notes it afterwards; what the other side sends is checked here, and a [`FlowError`]
 //! ends the circuit.
 
 mod circuit;
@@ -17,9 +17,8 @@ mod vegas;
 mod tests;
 
 pub use circuit::CircuitFlow;
-pub use params::{CcParams, MAX_CWND, PathKind, VegasParams};
+pub use params::{CcParams, MAX_CWND, PathKind, VegasParams, accepts_sendme_inc};
 pub use stream::{FlowMsg, Side, StreamFlow};
-pub use vegas::Rtt;
 
 use weft_cell::stream_msg::StreamMsgError;
 use weft_cell::{relay, relay_v1};
@@ -52,7 +51,7 @@ impl Terms {
     }
 
     /// Most bytes of data in one cell.
-    pub fn max_data(self) -> usize {
+    pub(crate) fn max_data(self) -> usize {
         match self {
             Terms::Windows | Terms::Vegas => relay::MAX_DATA,
             Terms::VegasCgo => relay_v1::MAX_STREAM_DATA,

@@ -1,6 +1,6 @@
-//! What the consensus says about congestion and stream flow control (proposal 324, 6.5).
+//! The consensus parameters of congestion and stream flow control (proposal 324, 6.5).
 
-/// Most cells that a congestion window ever holds here, whatever the consensus says. It bounds what
+/// Most cells that a congestion window ever holds here, whatever the consensus allows. It bounds what
 /// a circuit remembers of the cells that wait for a SENDME; 65 MB in flight on one circuit are more
 /// than any path carries.
 pub const MAX_CWND: u32 = 1 << 17;
@@ -158,10 +158,10 @@ impl CcParams {
             PathKind::Sbws => &self.sbws,
         }
     }
+}
 
-    /// Whether a client may use a circuit whose relay answered with this increment: one that is
-    /// next to the consensus' (proposal 324, 10.3). Another would mark the circuit.
-    pub fn accepts_sendme_inc(&self, sendme_inc: u8) -> bool {
-        sendme_inc != 0 && sendme_inc.abs_diff(self.sendme_inc) <= 1
-    }
+/// Whether a client may use a circuit whose relay granted this cc_sendme_inc: one that is next to the
+/// consensus' (proposal 324, 10.3). Another would mark the circuit.
+pub fn accepts_sendme_inc(consensus: u8, granted: u8) -> bool {
+    granted != 0 && granted.abs_diff(consensus) <= 1
 }

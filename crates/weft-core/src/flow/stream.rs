@@ -25,7 +25,7 @@ const LARGE_CELL: u32 = 498;
 const BURST: usize = 32 * MAX_DATA;
 /// How long the queue may be past its limit before XOFF: a turn that has not written yet.
 const XOFF_GRACE: Duration = Duration::from_millis(5);
-/// The most that a drain rate says, in kB/s; as in C tor.
+/// The highest drain rate that is sent, in kB/s; as in C tor.
 const MAX_RATE: u64 = i32::MAX as u64;
 
 /// Which end of the circuit this is.
@@ -37,7 +37,7 @@ pub enum Side {
     Exit,
 }
 
-/// What to tell the other end of the stream.
+/// A message for the other end of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlowMsg {
     /// SENDME: 50 cells more.
@@ -50,7 +50,7 @@ pub enum FlowMsg {
 
 /// One end of a stream.
 ///
-/// It goes on checking what comes after we sent END: what the other side sent before it saw that
+/// It continues to check what arrives after we sent END: what the other side sent before it saw that
 /// (tor-spec 6.3) is what it would have been allowed.
 #[derive(Debug)]
 pub struct StreamFlow(Kind);
@@ -90,7 +90,7 @@ impl StreamFlow {
         }
     }
 
-    /// The most that the other end wants, in bytes per second, as its last XON said; `None` for no
+    /// The most that the other end wants, in bytes per second, by its last XON; `None` for no
     /// limit. [`pace`](Self::pace) keeps to it.
     pub fn rate(&self) -> Option<u64> {
         match &self.0 {
@@ -100,9 +100,9 @@ impl StreamFlow {
     }
 
     /// How many of `wanted` bytes may be read from the socket now, so that the other end gets them
-    /// no faster than it said; or how long to wait. What was read is told by
+    /// no faster than it asked for; or how long to wait. What was read is noted by
     /// [`note_read`](Self::note_read).
-    pub fn pace(&mut self, wanted: usize, now: Instant) -> Result<usize, Duration> {
+    pub(crate) fn pace(&mut self, wanted: usize, now: Instant) -> Result<usize, Duration> {
         match &mut self.0 {
             Kind::Fixed { .. } => Ok(wanted),
             Kind::XonXoff(state) => state.pace(wanted, now),
@@ -110,7 +110,7 @@ impl StreamFlow {
     }
 
     /// So many bytes were read from the socket.
-    pub fn note_read(&mut self, bytes: usize, now: Instant) {
+    pub(crate) fn note_read(&mut self, bytes: usize, now: Instant) {
         if let Kind::XonXoff(state) = &mut self.0
             && let Some(bucket) = &mut state.bucket
         {
@@ -129,7 +129,7 @@ impl StreamFlow {
     }
 
     /// XOFF was sent for this stream already, before this end of it existed.
-    pub fn set_xoff_sent(&mut self) {
+    pub(crate) fn set_xoff_sent(&mut self) {
         if let Kind::XonXoff(state) = &mut self.0 {
             state.drain.xoff_sent = true;
         }
@@ -198,9 +198,9 @@ impl StreamFlow {
         }
     }
 
-    /// What to tell the other end, now that `queued_bytes` wait for the socket, of which `written`
+    /// The message for the other end, now that `queued_bytes` wait for the socket, of which `written`
     /// more were taken since the last call. To be called after data was queued and after every
-    /// write, and again, with nothing written, until it says nothing more.
+    /// write, and again, with nothing written, until it returns nothing.
     pub fn note_queue(
         &mut self,
         queued_bytes: usize,
@@ -223,9 +223,9 @@ impl StreamFlow {
 /// A stream without windows.
 #[derive(Debug)]
 struct XonXoff {
-    /// The other end said XOFF, and no XON since.
+    /// The other end sent XOFF, and no XON since.
     stopped: bool,
-    /// What its last XON said, in bytes per second.
+    /// The rate of its last XON, in bytes per second.
     rate: Option<u64>,
     /// What may be sent of that at once; made when it is first asked for.
     bucket: Option<TokenBucket>,
@@ -233,16 +233,16 @@ struct XonXoff {
     drain: Drain,
 }
 
-/// What the other end can have had reason to say.
+/// What the other end can have had reason to send.
 ///
-/// An exit does not mind; a client does, since needless messages can mark its streams for somebody
+/// An exit does not check it; a client does, since needless messages can mark its streams for somebody
 /// along the path (proposal 324, 4.1.4). As the consensus of the other end may be another, half
 /// of its limits is enough, which is Arti's choice, too.
 #[derive(Debug)]
 struct Peer {
-    /// Whether to mind.
+    /// Whether to check it.
     strict: bool,
-    /// The least bytes that can make it say XOFF.
+    /// The least bytes that can make it send XOFF.
     xoff_limit: u64,
     /// The least bytes between two XONs.
     xon_limit: u64,
@@ -253,7 +253,7 @@ struct Peer {
     xons: u64,
 }
 
-/// What we tell of our own queue.
+/// What we send about our own queue.
 #[derive(Debug)]
 struct Drain {
     /// Bytes in the queue past which the other end must stop.
@@ -262,7 +262,7 @@ struct Drain {
     rate_bytes: u64,
     change_pct: u64,
     ewma_cnt: u64,
-    /// We said XOFF, and no XON since.
+    /// We sent XOFF, and no XON since.
     xoff_sent: bool,
     /// Since when the queue is past its limit.
     over_since: Option<Instant>,
@@ -272,8 +272,8 @@ struct Drain {
     drained: u64,
     /// How fast the socket takes bytes, in kB/s; 0: not known.
     rate: u64,
-    /// What the last XON said; 0: none was sent, or that it is not known.
-    told: u64,
+    /// The rate of the last XON; 0: none was sent, or the rate is not known.
+    sent_rate: u64,
     /// Bytes that the socket took without leaving any, since it left some or the rate was doubled.
     free: u64,
 }
@@ -308,7 +308,7 @@ impl XonXoff {
                 waiting_since: None,
                 drained: 0,
                 rate: 0,
-                told: 0,
+                sent_rate: 0,
                 free: 0,
             },
         }
@@ -337,7 +337,7 @@ impl XonXoff {
             self.bucket = None;
             return Ok(wanted);
         };
-        // A tenth of a second's worth, but no more than makes the other end say XOFF again; and no
+        // A tenth of a second's worth, but no more than makes the other end send XOFF again; and no
         // less than comes between two looks at the clock.
         let burst = (rate / 10).min(self.peer.xoff_limit);
         let burst = burst.max(rate / 500).max(2 * u64::from(LARGE_CELL));
@@ -423,7 +423,7 @@ impl Drain {
             return;
         }
         let elapsed = now.saturating_duration_since(since).as_micros();
-        // Bytes per microsecond are MB/s. A clock that stands still tells nothing.
+        // Bytes per microsecond are MB/s. A clock that stands still measures nothing.
         let rate = (u128::from(self.drained) * 1000).checked_div(elapsed);
         if let Some(rate) = rate {
             let rate = u64::try_from(rate).unwrap_or(MAX_RATE).clamp(1, MAX_RATE);
@@ -451,21 +451,21 @@ impl Drain {
                 return Some(FlowMsg::Xoff);
             }
         }
-        let changed = self.told != 0
-            && (self.rate * 100 > (100 + self.change_pct) * self.told
-                || self.rate * 100 < 100u64.saturating_sub(self.change_pct) * self.told);
+        let changed = self.sent_rate != 0
+            && (self.rate * 100 > (100 + self.change_pct) * self.sent_rate
+                || self.rate * 100 < 100u64.saturating_sub(self.change_pct) * self.sent_rate);
         changed.then(|| self.send_xon())
     }
 
     fn send_xon(&mut self) -> FlowMsg {
         self.xoff_sent = false;
-        self.told = self.rate;
+        self.sent_rate = self.rate;
         FlowMsg::Xon(u32::try_from(self.rate).unwrap_or(u32::MAX))
     }
 
     /// Nothing waits, after `written` more bytes were taken. A socket that takes all that comes may be
-    /// faster than we could see: how fast that was depends on the far end, which does as our last XON
-    /// said. So the rate is doubled, once for as many bytes as XONs must be apart.
+    /// faster than we could see: how fast that was depends on the far end, which keeps to our last
+    /// XON. So the rate is doubled, once for as many bytes as XONs must be apart.
     ///
     /// C tor begins to count anew whenever something waits. There that is after 32 cells at most;
     /// here a turn may bring many more before it writes, and a reader that takes them all at once,
@@ -475,7 +475,7 @@ impl Drain {
         self.free = (self.free).saturating_add(u64::try_from(written).unwrap_or(u64::MAX));
         if self.free >= self.rate_bytes {
             self.free = 0;
-            if self.told != 0 {
+            if self.sent_rate != 0 {
                 self.rate = (self.rate * 2).min(MAX_RATE);
             }
         }

@@ -1,6 +1,6 @@
 //! TOR_VEGAS (proposal 324, 3.3): the congestion window of one end of a circuit.
 //!
-//! The time from a cell to its SENDME tells how much of the window waits in queues along the path:
+//! The time from a cell to its SENDME shows how much of the window waits in queues along the path:
 //! the window less what the path holds at the smallest round-trip time seen. A short queue lets
 //! the window grow, a long one makes it shrink. The arithmetic is C tor's (`congestion_control_*`),
 //! in whole cells and microseconds, so that both behave alike on one path.
@@ -23,7 +23,7 @@ pub struct Rtt {
     /// The smallest smoothed one.
     pub min: Duration,
     /// The present smoothed one.
-    pub smoothed: Duration,
+    pub(crate) smoothed: Duration,
     /// The longest.
     pub max: Duration,
 }
@@ -165,7 +165,7 @@ impl Vegas {
         let changed = self.blocked != blocked;
         self.blocked = blocked;
         if self.rtt == 0 {
-            // The clock has stood still since the beginning. Only the link can tell anything.
+            // The clock has stood still since the beginning. Only the link gives a signal.
             return blocked.then(|| {
                 let waiting = self.cwnd.saturating_sub(BLOCKED_QUEUE);
                 waiting.max(self.rules.cwnd_min)
@@ -178,7 +178,7 @@ impl Vegas {
         (measured || blocked).then(|| self.cwnd * self.min_rtt / self.rtt)
     }
 
-    /// Takes in a round-trip time. False when it tells nothing.
+    /// Takes in a round-trip time. False when it carries no information.
     fn measure(&mut self, sent: Instant, now: Instant) -> bool {
         let rtt = micros(now.saturating_duration_since(sent));
         if self.clock_jumped(rtt) {

@@ -4,6 +4,7 @@
 use rand::CryptoRng;
 use subtle::ConstantTimeEq as _;
 use tor_llcrypto::pk::ed25519;
+use weft_cell::identity::Ed25519Identity;
 
 use super::TlsSession;
 use super::error::{AuthField, HandshakeError};
@@ -24,9 +25,9 @@ pub(super) struct Fields {
     /// SHA-256 of the responder's RSA identity key.
     pub(super) sid: [u8; 32],
     /// The initiator's ed25519 identity.
-    pub(super) cid_ed: [u8; 32],
+    pub(super) cid_ed: Ed25519Identity,
     /// The responder's ed25519 identity.
-    pub(super) sid_ed: [u8; 32],
+    pub(super) sid_ed: Ed25519Identity,
     /// SHA-256 of all that the responder sent, up to and including AUTH_CHALLENGE.
     pub(super) slog: [u8; 32],
     /// SHA-256 of all that the initiator sent before AUTHENTICATE.
@@ -39,15 +40,15 @@ impl Fields {
     /// The fields in order, TLSSECRETS last.
     fn laid_out(&self, tls: &dyn TlsSession) -> Result<[(AuthField, [u8; 32]); 8], HandshakeError> {
         let mut tls_secrets = [0; 32];
-        // The specification says that the context is the initiator's ed25519 identity. C tor, and
+        // By the specification the context is the initiator's ed25519 identity. C tor, and
         // with it the whole network, uses CID.
         tls.export_keying_material(&mut tls_secrets, EXPORTER_LABEL, Some(&self.cid))
             .map_err(|error| HandshakeError::Tls(error.to_string()))?;
         Ok([
             (AuthField::Cid, self.cid),
             (AuthField::Sid, self.sid),
-            (AuthField::CidEd, self.cid_ed),
-            (AuthField::SidEd, self.sid_ed),
+            (AuthField::CidEd, *self.cid_ed.as_bytes()),
+            (AuthField::SidEd, *self.sid_ed.as_bytes()),
             (AuthField::Slog, self.slog),
             (AuthField::Clog, self.clog),
             (AuthField::Scert, self.scert),

@@ -11,6 +11,7 @@ use tor_cert::rsa::RsaCrosscert;
 use tor_cert::{CertType, CertifiedKey, Ed25519Cert};
 use tor_checkable::{ExternallySigned as _, SelfSigned as _, TimeBound as _};
 use tor_llcrypto::pk::ed25519::{self, Ed25519Identity};
+use weft_cell::identity::{self, RsaIdentity};
 use weft_cell::link_msg::Certs;
 
 use super::error::{CertError, CertKind};
@@ -25,15 +26,13 @@ pub(super) enum Purpose<'a> {
     Initiator,
 }
 
-/// Whom a CERTS cell names, all its certificates having been checked against each other.
+/// The relay that a CERTS cell names, all its certificates having been checked against each other.
 #[derive(Clone, Debug)]
 pub(super) struct PeerCerts {
-    /// SHA-1 of the RSA identity key in DER: the fingerprint.
-    pub(super) rsa_id: [u8; 20],
+    pub(super) rsa_id: RsaIdentity,
     /// SHA-256 of the RSA identity key in DER: CID or SID of AUTHENTICATE.
     pub(super) rsa_sha256: [u8; 32],
-    /// The ed25519 identity key.
-    pub(super) ed_id: [u8; 32],
+    pub(super) ed_id: identity::Ed25519Identity,
     /// Checks AUTHENTICATE's signature; always there for [`Purpose::Initiator`].
     pub(super) link_auth_key: Option<ed25519::PublicKey>,
 }
@@ -108,7 +107,7 @@ pub(super) fn check(
         })
         .transpose()?;
     Ok(PeerCerts {
-        rsa_id: rsa_key.to_rsa_identity().to_bytes(),
+        rsa_id: rsa_key.to_rsa_identity().into(),
         rsa_sha256: sha2::Sha256::digest(rsa_key.to_der()).into(),
         ed_id: identity.into(),
         link_auth_key,
@@ -122,7 +121,7 @@ struct Ed25519 {
 }
 
 impl Ed25519 {
-    /// Reads it, and sees that the type inside is the one that the CERTS cell said.
+    /// Reads it, and checks that the type inside is the one that the CERTS cell gave.
     fn decode(kind: CertKind, bytes: &[u8]) -> Result<Self, CertError> {
         let cert = Ed25519Cert::decode(bytes).map_err(|error| CertError::Malformed {
             kind,
@@ -131,7 +130,10 @@ impl Ed25519 {
         if cert.peek_cert_type() != CertType::from(kind.cert_type()) {
             return Err(CertError::Malformed {
                 kind,
-                why: format!("it says to be of type {}", u8::from(cert.peek_cert_type())),
+                why: format!(
+                    "it claims to be of type {}",
+                    u8::from(cert.peek_cert_type())
+                ),
             });
         }
         Ok(Self { kind, cert })

@@ -1,10 +1,9 @@
-//! Why a link handshake failed, and how loudly that deserves to be said.
+//! Why a link handshake failed, and at which severity that is logged.
 
 use thiserror::Error;
 use weft_cell::frame::FrameError;
+use weft_cell::identity::{Ed25519Identity, RsaIdentity};
 use weft_cell::link_msg::cert_type;
-
-use super::hex;
 
 /// The certificates of a CERTS cell that Weft reads (tor-spec 4.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,20 +157,20 @@ pub enum HandshakeError {
     /// The peer is a relay, but not the one that was wanted.
     #[error(
         "connected to the wrong relay: wanted {} and {}, found {} and {}",
-        .wanted_rsa.map_or_else(|| "any RSA identity".to_owned(), |id| format!("RSA identity {}", hex(&id))),
-        .wanted_ed.map_or_else(|| "any ed25519 identity".to_owned(), |id| format!("ed25519 identity {}", hex(&id))),
-        hex(.found_rsa),
-        hex(.found_ed)
+        .wanted_rsa.map_or_else(|| "any RSA identity".to_owned(), |id| format!("RSA identity {id}")),
+        .wanted_ed.map_or_else(|| "any ed25519 identity".to_owned(), |id| format!("ed25519 identity {id}")),
+        .found_rsa,
+        .found_ed
     )]
     WrongIdentity {
         /// The RSA identity that was asked for.
-        wanted_rsa: Option<[u8; 20]>,
+        wanted_rsa: Option<RsaIdentity>,
         /// The ed25519 identity that was asked for.
-        wanted_ed: Option<[u8; 32]>,
+        wanted_ed: Option<Ed25519Identity>,
         /// The RSA identity that was proven.
-        found_rsa: [u8; 20],
+        found_rsa: RsaIdentity,
         /// The ed25519 identity that was proven.
-        found_ed: [u8; 32],
+        found_ed: Ed25519Identity,
     },
     /// AUTHENTICATE of a type other than AUTH0003.
     #[error("the peer authenticates with method {0}; Weft accepts 3 (Ed25519-SHA256-RFC5705)")]

@@ -10,6 +10,7 @@ use tor_cert::rsa::EncodedRsaCrosscert;
 use tor_cert::{CertType, CertifiedKey, Ed25519Cert};
 use tor_llcrypto::pk::ed25519::{self, Ed25519Identity, Ed25519PublicKey, Ed25519SigningKey};
 use tor_llcrypto::pk::rsa;
+use weft_cell::identity::{self, RsaIdentity};
 use weft_cell::link_msg::Certs;
 
 use super::certs::{self, Purpose};
@@ -17,7 +18,7 @@ use super::error::{CertError, CertKind};
 
 /// How long the TLS link certificate (type 5) and the link authentication certificate (type 6)
 /// are valid: C tor's defaults for TestingLinkCertLifetime and TestingAuthKeyLifetime.
-pub const LINK_CERT_LIFETIME: Duration = Duration::from_secs(2 * 24 * 60 * 60);
+pub(crate) const LINK_CERT_LIFETIME: Duration = Duration::from_secs(2 * 24 * 60 * 60);
 /// How long the certificates that a relay makes for its links are valid. What peers see is
 /// rounded up to whole hours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +61,7 @@ pub enum LinkIdentityError {
     Issue {
         /// Which one.
         kind: CertKind,
-        /// What its maker said.
+        /// The error of its maker.
         why: String,
     },
     /// The certificates do not fit together: the keys on disk are not one relay's.
@@ -74,9 +75,9 @@ pub enum LinkIdentityError {
 /// What this node proves itself with on links. Immutable, shared by `Arc`, and replaced whole,
 /// together with the TLS certificate that it certifies, before its certificates expire.
 pub struct LinkIdentity {
-    pub(super) rsa_id: [u8; 20],
+    pub(super) rsa_id: RsaIdentity,
     pub(super) rsa_sha256: [u8; 32],
-    pub(super) ed_id: [u8; 32],
+    pub(super) ed_id: identity::Ed25519Identity,
     /// SHA-256 of the TLS certificate that type 5 certifies.
     pub(super) tls_certificate: [u8; 32],
     pub(super) link_auth: ed25519::Keypair,
@@ -142,7 +143,7 @@ impl LinkIdentity {
         )?;
 
         let identity = Self {
-            rsa_id: keys.rsa.to_public_key().to_rsa_identity().to_bytes(),
+            rsa_id: keys.rsa.to_public_key().to_rsa_identity().into(),
             rsa_sha256: sha2::Sha256::digest(keys.rsa.to_public_key().to_der()).into(),
             ed_id: keys.ed_identity.into(),
             tls_certificate,
@@ -162,13 +163,13 @@ impl LinkIdentity {
         Ok(identity)
     }
 
-    /// SHA-1 of the RSA identity key: the fingerprint.
-    pub fn rsa_id(&self) -> &[u8; 20] {
+    /// The RSA identity that the certificates prove.
+    pub fn rsa_id(&self) -> &RsaIdentity {
         &self.rsa_id
     }
 
-    /// The ed25519 identity key.
-    pub fn ed_id(&self) -> &[u8; 32] {
+    /// The Ed25519 identity that the certificates prove.
+    pub fn ed_id(&self) -> &identity::Ed25519Identity {
         &self.ed_id
     }
 
@@ -207,8 +208,8 @@ impl std::fmt::Debug for LinkIdentity {
     /// Only what every peer may know.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("LinkIdentity")
-            .field("rsa_id", &super::hex(&self.rsa_id))
-            .field("ed_id", &super::hex(&self.ed_id))
+            .field("rsa_id", &super::hex(self.rsa_id.as_ref()))
+            .field("ed_id", &super::hex(self.ed_id.as_ref()))
             .finish_non_exhaustive()
     }
 }

@@ -18,22 +18,6 @@
 //! `certs.rs`), lets PADDING pass as it lets VPADDING pass, and ignores what AUTHENTICATE has
 //! between RAND and SIG, as the specification demands.
 
-#![deny(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::cast_possible_truncation
-)]
-#![cfg_attr(
-    test,
-    allow(
-        clippy::unwrap_used,
-        clippy::expect_used,
-        clippy::indexing_slicing,
-        clippy::cast_possible_truncation
-    )
-)]
-
 mod authenticate;
 mod certs;
 mod ephemeral;
@@ -52,6 +36,7 @@ use rand::CryptoRng;
 use sha2::Sha256;
 use thiserror::Error;
 use weft_cell::frame::{self, Frame};
+use weft_cell::identity::{Ed25519Identity, RsaIdentity};
 use weft_cell::link_msg::{
     AUTH_ED25519_SHA256_RFC5705, AuthChallenge, Authenticate, Certs, Netinfo,
 };
@@ -63,13 +48,13 @@ use certs::{PeerCerts, Purpose};
 pub use ephemeral::EphemeralKeys;
 pub use error::{AuthField, CertError, CertKind, ErrorClass, HandshakeError};
 pub use identity::{
-    CERTIFICATE_NAME, IdentityKeys, LINK_CERT_LIFETIME, LinkCertLifetimes, LinkIdentity,
-    LinkIdentityError, SNI_NAME, random_hostname,
+    CERTIFICATE_NAME, IdentityKeys, LinkCertLifetimes, LinkIdentity, LinkIdentityError, SNI_NAME,
+    random_hostname,
 };
 
 /// The link protocols that Weft speaks, lowest first (tor-spec 4.1): 4 has circuit ids of four
 /// bytes, 5 adds link padding.
-pub const LINK_PROTOCOLS: [u16; 2] = [4, 5];
+pub(crate) const LINK_PROTOCOLS: [u16; 2] = [4, 5];
 
 /// Most bytes that a peer may send before its link is open. C tor's longest handshake takes
 /// about 3 KiB; the rest is room for padding and for certificates to come. It bounds what a
@@ -80,7 +65,7 @@ pub const MAX_HANDSHAKE_BYTES: usize = 16 * 1024;
 /// `TLS_HANDSHAKE_TIMEOUT`.
 pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// NETINFO's timestamp says nothing about clocks when the handshake took longer than this
+/// NETINFO's timestamp is not used to compare clocks when the handshake took longer than this
 /// (C tor's `channel_tls_process_netinfo_cell`).
 const NETINFO_SKEW_WINDOW: Duration = Duration::from_secs(180);
 
@@ -113,13 +98,13 @@ pub enum Role {
     /// It opened the connection, perhaps to a known relay.
     Initiator {
         /// The RSA identity that the peer must prove, if given.
-        expected_rsa: Option<[u8; 20]>,
+        expected_rsa: Option<RsaIdentity>,
         /// The ed25519 identity that the peer must prove, if given.
-        expected_ed: Option<[u8; 32]>,
+        expected_ed: Option<Ed25519Identity>,
     },
 }
 
-/// Who the peer has proven to be.
+/// The identity that the peer has proven.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeerIdentity {
     /// Nobody: a client, or a bridge that behaves like one. Never extend circuits to it.
@@ -127,9 +112,9 @@ pub enum PeerIdentity {
     /// The relay with these identities.
     Relay {
         /// SHA-1 of its RSA identity key: the fingerprint.
-        rsa: [u8; 20],
+        rsa: RsaIdentity,
         /// Its ed25519 identity key.
-        ed25519: [u8; 32],
+        ed25519: Ed25519Identity,
     },
 }
 
@@ -138,10 +123,10 @@ pub enum PeerIdentity {
 pub struct Established {
     /// 4 or 5.
     pub link_protocol: u16,
-    /// Who the peer is.
+    /// The peer's identity.
     pub peer: PeerIdentity,
     /// Our clock minus the peer's, in seconds: positive when ours is ahead. Unproven: the peer
-    /// may lie. `None` when it sent no time or the handshake took too long to tell.
+    /// may lie. `None` when it sent no time or the handshake took too long to compare clocks.
     pub clock_skew: Option<i64>,
     /// Our address as the peer sees it. Unproven as well.
     pub my_addr: Option<IpAddr>,
@@ -370,7 +355,7 @@ impl LinkHandshake {
     }
 
     /// VERSIONS: both sides take the highest version that both named (tor-spec 4.1). The
-    /// responder then says all that it has to say.
+    /// responder then sends all its messages.
     fn on_versions(
         &mut self,
         mut offered: Vec<u16>,
@@ -485,7 +470,7 @@ impl LinkHandshake {
     }
 
     /// AUTH_CHALLENGE: a relay answers with CERTS, AUTHENTICATE and NETINFO. Only here, where
-    /// the responder is known, does an initiator say who it is.
+    /// the responder is known, does an initiator send its identity.
     fn on_auth_challenge(
         &mut self,
         body: &[u8],

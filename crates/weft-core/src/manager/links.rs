@@ -1,5 +1,5 @@
 //! Links: opened after their handshake and closed with their connection; their bytes cut into cells,
-//! and each cell brought to what it is for.
+//! and each cell given to its handler.
 
 use std::net::IpAddr;
 use std::time::Instant;
@@ -9,13 +9,13 @@ use weft_cell::frame::{self, Frame};
 use weft_cell::reason::DestroyReason;
 use weft_cell::{CellView, ChanCmd};
 
-use super::{LocalConnectionManager, Tell};
+use super::{LocalConnectionManager, Notify};
 use crate::address::ConnectionId;
 use crate::handshake::{Established, PeerIdentity};
 use crate::link::{Link, MAX_DESTROYS};
 use crate::message::ToController;
 use crate::padding::LinkPadding;
-use crate::scheduler::LinkKey;
+use crate::slots::LinkKey;
 
 /// Longest variable-length cell that an opened link may bring; none is expected, VPADDING may come.
 const MAX_VARIABLE: usize = 65535;
@@ -26,12 +26,12 @@ const MAX_VARIABLE: usize = 65535;
 /// and thirty times as long with full records.
 const WORN_PART: u64 = 5;
 
-/// What became of a link's bytes.
+/// How many of a link's bytes were handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
-    /// Bytes that need not be shown again.
+    /// Bytes that must not be given again.
     pub used: usize,
-    /// Bytes still to come that need not be shown at all.
+    /// Bytes still to arrive that must not be given at all.
     pub skip: usize,
 }
 
@@ -47,8 +47,8 @@ pub enum LinkError {
 }
 
 impl LocalConnectionManager {
-    /// A connection finished its handshake: from now on its cells come to
-    /// [`receive`](Self::receive). The controller is told.
+    /// A connection finished its handshake: from now on its bytes are given to
+    /// [`receive`](Self::receive). The controller is notified.
     pub fn open_link(
         &mut self,
         connection: ConnectionId,
@@ -75,15 +75,12 @@ impl LocalConnectionManager {
             now,
         );
         let key = self.links.insert(link);
-        // A slab of links grows by sockets: 2³² of them cannot be open.
-        let key = LinkKey::try_from(key).unwrap_or(LinkKey::MAX);
-        self.by_connection.insert(connection, key);
         self.scheduler.link_added(key);
-        if let Some(wish) = announcement {
-            let cell = self.pool.hold(wish.encode());
+        if let Some(negotiate) = announcement {
+            let cell = self.pool.hold(negotiate.encode());
             self.push_out(key, cell);
         }
-        self.to_controller.push_back(ToController::LinkOpened {
+        self.to_controller.push(ToController::LinkOpened {
             connection,
             peer,
             canonical: established.canonical,
@@ -93,59 +90,55 @@ impl LocalConnectionManager {
         key
     }
 
-    /// How far the TLS keys of a link are used up that never gets others: as records that went under
-    /// them and that still may. The controller learns once that the link is worn.
+    /// Notes how far the TLS keys of a link are used up that never gets others: records written under
+    /// them, and records that still may be. The controller is notified once that the link is worn.
     pub fn keys_used(&mut self, key: LinkKey, used: u64, left: u64) {
-        let Some(link) = self.links.get_mut(key as usize) else {
+        let Some(link) = self.links.get_mut(key) else {
             return;
         };
         if !link.worn && used >= used.saturating_add(left) / WORN_PART {
             link.worn = true;
             let connection = link.connection;
             self.to_controller
-                .push_back(ToController::LinkWorn { connection });
+                .push(ToController::LinkWorn { connection });
         }
     }
 
-    /// The connection under a link is gone: its circuits end, and the controller is told.
+    /// The connection under a link is closed: its circuits close, and the controller is notified.
     pub fn close_link(&mut self, key: LinkKey, now: Instant) {
-        let Some(link) = self.links.get(key as usize) else {
+        let Some(link) = self.links.get(key) else {
             return;
         };
         let connection = link.connection;
         for slot in link.slots() {
-            self.close_half(slot, DestroyReason::CHANNEL_CLOSED, Tell::Peer, now);
+            self.close_half(slot, DestroyReason::CHANNEL_CLOSED, Notify::Peer, now);
         }
         self.scheduler.link_removed(key);
-        if let Some(link) = self.links.try_remove(key as usize) {
+        if let Some(link) = self.links.remove(key) {
             for cell in link.out {
                 self.pool.put(cell);
             }
-            if let Some(place) = link.listed {
-                self.unlist(place);
-            }
         }
-        self.by_connection.remove(&connection);
-        self.to_controller.push_back(ToController::LinkClosed {
+        self.to_controller.push(ToController::LinkClosed {
             connection,
             reason: DestroyReason::CHANNEL_CLOSED,
         });
         self.settle(now);
     }
 
-    /// A connection failed before it was a link: the controller is told.
+    /// A connection failed before it was a link: the controller is notified.
     pub fn connection_failed(&mut self, connection: ConnectionId, reason: DestroyReason) {
         self.to_controller
-            .push_back(ToController::LinkClosed { connection, reason });
+            .push(ToController::LinkClosed { connection, reason });
     }
 
     /// The link of a connection.
     pub fn link_of(&self, connection: ConnectionId) -> Option<LinkKey> {
-        self.by_connection.get(&connection).copied()
+        self.links.of(connection)
     }
 
-    /// Handles the whole cells at the start of `bytes`, which a link received. What is left is the
-    /// beginning of a fixed-length cell.
+    /// Handles the whole cells at the start of `bytes`, which a link received. The rest is the beginning
+    /// of a fixed-length cell.
     ///
     /// # Errors
     ///
@@ -164,8 +157,8 @@ impl LocalConnectionManager {
             match frame {
                 Frame::Fixed(cell) => {
                     self.on_cell(key, cell, now);
-                    // As between threads: what halves say goes before the cells that follow.
-                    if !self.local_control.is_empty() {
+                    // As between threads: control messages overtake the cells that follow.
+                    if self.outboxes.has_local() {
                         self.settle(now);
                     }
                 }
@@ -179,7 +172,7 @@ impl LocalConnectionManager {
             }
         }
         self.settle(now);
-        // No opened link needs a variable-length cell: what comes of one is not kept.
+        // No opened link needs a variable-length cell: nothing of one is kept.
         let rest = bytes.get(used..).unwrap_or_default();
         let skip = frame::missing_of_variable(rest).unwrap_or(0);
         if skip > 0 {
@@ -187,7 +180,7 @@ impl LocalConnectionManager {
             used = bytes.len();
         }
         let received = Received { used, skip };
-        let Some(link) = self.links.get_mut(key as usize) else {
+        let Some(link) = self.links.get_mut(key) else {
             return Ok(received);
         };
         if used > 0 {
@@ -214,14 +207,14 @@ impl LocalConnectionManager {
             ChanCmd::PADDING => self.totals.padding_received += 1,
             ChanCmd::PADDING_NEGOTIATE => {
                 if let Ok(negotiate) = weft_cell::link_msg::PaddingNegotiate::decode(cell.body())
-                    && let Some(link) = self.links.get_mut(link as usize)
+                    && let Some(link) = self.links.get_mut(link)
                 {
                     link.padding.negotiate(&negotiate);
                 } else {
                     self.totals.cells_dropped += 1;
                 }
             }
-            // NETINFO again, or something from the future: tor-spec 3 says to ignore it.
+            // NETINFO again, or something from the future: ignored (tor-spec 3).
             _ => self.totals.cells_dropped += 1,
         }
     }

@@ -2,18 +2,12 @@
 
 use std::time::Instant;
 
-use weft_cell::Cell;
 use weft_cell::reason::DestroyReason;
 
-use super::{LocalConnectionManager, Outbox, Tell};
+use super::{LocalConnectionManager, Notify};
 use crate::address::{ConnectionId, EdgeAddr, HalfAddr};
-use crate::cells::empties_memory;
-use crate::edge::EdgeNews;
-use crate::half::Wait;
-use crate::ledger::{Cut, Held, Ledger, map_entry, queue_memory};
-use crate::link::Link;
-use crate::message::{Carried, Control, ToController};
-use crate::scheduler::LinkKey;
+use crate::ledger::{Cut, Held, Ledger};
+use crate::slots::LinkKey;
 
 /// An owner of memory that is freed by closing it.
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +21,7 @@ enum Owner {
 }
 
 impl LocalConnectionManager {
-    /// What this thread holds. What the caller holds beside that is reported before, by
+    /// The memory that this thread holds. What the caller holds beside that is reported before, by
     /// [`set_link_holds`](Self::set_link_holds) and [`set_edge_holds`](Self::set_edge_holds), or
     /// added to the result if it is no link's or edge's.
     pub fn ledger(&self, now: Instant) -> Ledger {
@@ -35,14 +29,14 @@ impl LocalConnectionManager {
         for (_, half) in self.halves.iter() {
             ledger.add(half.held(now));
         }
-        for (_, edge) in self.edges.iter() {
-            ledger.add(edge.held(now));
+        for (_, held) in self.edge_side.held(now) {
+            ledger.add(held);
         }
-        for (_, link) in &self.links {
+        for (_, link) in self.links.iter() {
             ledger.add_fixed(link.memory());
             let held = link.held(now);
             match held.age.is_zero() {
-                // Closing a link that moves frees what would be gone in a moment.
+                // Closing a link that moves frees what is written in a moment anyway.
                 true => ledger.add_fixed(held.bytes),
                 false => ledger.add(held),
             }
@@ -54,26 +48,19 @@ impl LocalConnectionManager {
 
     /// Reports what the owner of a link's socket holds for it and its peer can make grow, in bytes.
     pub fn set_link_holds(&mut self, key: LinkKey, bytes: usize) {
-        if let Some(link) = self.links.get_mut(key as usize) {
+        if let Some(link) = self.links.get_mut(key) {
             link.socket_holds = bytes;
         }
     }
 
-    /// The same of an edge's socket.
-    pub fn set_edge_holds(&mut self, slot: u32, bytes: usize) {
-        if let Some(edge) = self.edges.get_mut(slot) {
-            edge.socket_holds = bytes;
-        }
-    }
-
-    /// Closes this thread's heaviest owners, as far as a cut goes, and gives spare memory back.
+    /// Closes this thread's heaviest owners until a cut is met, and gives spare memory back.
     /// Returns the connections that the caller must close now; their links are closed already.
     pub(super) fn free_memory(&mut self, cut: Cut, now: Instant) -> Vec<ConnectionId> {
         let mut owners: Vec<(Owner, Held)> = self
             .owners(now)
             .filter(|(_, held)| held.weight() >= cut.weight)
             .collect();
-        // Stable: what weighs the same dies in the order of its slots.
+        // Stable: what weighs the same is closed in the order of its slots.
         owners.sort_by_key(|(_, held)| std::cmp::Reverse(held.weight()));
         let mut closed = Vec::new();
         let mut freed = 0;
@@ -81,19 +68,19 @@ impl LocalConnectionManager {
             if freed >= cut.bytes {
                 break;
             }
-            // It may have gone with one before it.
+            // It may have been closed with one before it.
             let lived = match owner {
                 Owner::Half(half) => {
                     let lives = self.halves.at(half).is_some();
                     if lives {
                         self.totals.killed_for_memory += 1;
                         let reason = DestroyReason::RESOURCELIMIT;
-                        self.close_half(half.slot, reason, Tell::Both, now);
+                        self.close_half(half.slot, reason, Notify::Both, now);
                     }
                     lives
                 }
                 Owner::Edge(edge) => {
-                    let lives = self.edges.at(edge).is_some();
+                    let lives = self.edge_side.lives(edge);
                     if lives {
                         self.totals.streams.overflowed += 1;
                         self.give_up(edge.slot, now);
@@ -121,16 +108,14 @@ impl LocalConnectionManager {
         closed
     }
 
-    /// Everybody who holds something.
+    /// All owners, with what they hold.
     fn owners(&self, now: Instant) -> impl Iterator<Item = (Owner, Held)> {
         let halves = self.halves.iter().filter_map(move |(slot, half)| {
             let half_addr = self.halves.addr(slot)?;
             Some((Owner::Half(half_addr), half.held(now)))
         });
-        let edges = self.edges.iter().filter_map(move |(slot, edge)| {
-            let edge_addr = self.edges.addr(slot)?;
-            Some((Owner::Edge(edge_addr), edge.held(now)))
-        });
+        let edges = self.edge_side.held(now);
+        let edges = edges.map(|(edge, held)| (Owner::Edge(edge), held));
         let links = self.links.iter().filter_map(move |(_, link)| {
             let held = link.held(now);
             (!held.age.is_zero()).then_some((Owner::Link(link.connection), held))
@@ -140,50 +125,33 @@ impl LocalConnectionManager {
 
     /// Free cells, empty buffers and places of tables that nothing is in.
     fn spare_memory(&self) -> usize {
-        let empties: usize = (self.outboxes.iter())
-            .map(|outbox| empties_memory(&outbox.empties))
-            .sum();
         self.pool.memory()
-            + self.spares.capacity()
-            + empties
+            + self.outboxes.free_cells_memory()
             + self.halves.vacant_memory()
-            + self.edges.vacant_memory()
+            + self.edge_side.spare_memory()
     }
 
-    /// What waits for others of this node, and the lists that the thread works through.
+    /// Messages for other threads and for the controller, and the lists that the thread works through.
     fn queues_memory(&self) -> usize {
-        let outbox = |outbox: &Outbox| {
-            outbox.control.capacity() * size_of::<Control>()
-                + outbox.cells.capacity() * size_of::<Carried>()
-                + outbox.cells.len() * size_of::<Cell>()
-        };
-        self.outboxes.iter().map(outbox).sum::<usize>()
-            + queue_memory::<Wait>(&self.waits)
-            + queue_memory::<ToController>(&self.to_controller)
-            + self.requests.memory()
-            + queue_memory::<Control>(&self.local_control)
-            + queue_memory::<EdgeNews>(&self.edge_news)
-            + self.links.capacity().saturating_sub(self.links.len()) * size_of::<Link>()
-            + self.links.len() * map_entry::<ConnectionId, LinkKey>()
+        self.outboxes.memory()
+            + self.waits.memory()
+            + self.to_controller.memory()
+            + self.unreported.capacity() * size_of::<LinkKey>()
+            + self.edge_side.news_memory()
+            + self.links.tables_memory()
     }
 
     /// Gives back memory that nothing is in.
     fn give_back(&mut self) {
         self.pool.clear();
-        self.spares.clear();
-        for outbox in &mut self.outboxes {
-            outbox.empties.clear();
-            outbox.empties.shrink_to_fit();
-        }
-        for (_, link) in &mut self.links {
+        self.outboxes.shrink();
+        for (_, link) in self.links.iter_mut() {
             link.shrink();
         }
         self.halves.shrink();
-        self.edges.shrink();
+        self.edge_side.shrink();
         self.scheduler.shrink();
-        self.waits.shrink_to_fit();
-        self.local_control.shrink_to_fit();
-        self.edge_news.shrink_to_fit();
+        self.waits.shrink();
     }
 
     /// How many times memory was freed here.

@@ -7,17 +7,19 @@ use rand::Rng as _;
 use weft_cell::circ_msg::{CreateReply, CreateRequest, Extended2};
 use weft_cell::reason::DestroyReason;
 use weft_cell::relay::{self, RelayBody};
+use weft_cell::relay_command::{AtOrigin, RelayCommand};
 use weft_cell::{Cell, CellView, ChanCmd, RelayCmd};
 use weft_crypto::HopKeys;
 
-use super::{LocalConnectionManager, Tell};
-use crate::address::{ConnectionId, EdgeAddr, HalfAddr, StreamAddr};
+use super::circuit::ClosedBy;
+use super::{LocalConnectionManager, Notify};
+use crate::address::{ConnectionId, EdgeAddr, HalfAddr, HopIndex, OriginId, StreamAddr};
 use crate::edge::{Asked, StreamAt};
 use crate::flow::{CircuitFlow, Terms};
 use crate::half::{CircuitHalf, Role, Waiting};
 use crate::message::{EdgeControl, ToController};
-use crate::origin::{HopFlow, OriginEvent, OriginId};
-use crate::scheduler::LinkKey;
+use crate::origin::{HopFlow, OriginEvent};
+use crate::slots::{HalfKey, LinkKey};
 use crate::streams::{HopEnd, Place};
 
 impl LocalConnectionManager {
@@ -32,11 +34,11 @@ impl LocalConnectionManager {
         let key = self.link_of(connection);
         let random = self.rng.next_u32();
         let circ_id = key
-            .and_then(|key| self.links.get(key as usize))
+            .and_then(|key| self.links.get(key))
             .filter(|link| link.circuits() < self.params.max_circuits_per_link)
             .and_then(|link| link.choose_circ_id(random));
         let (Some(key), Some(circ_id)) = (key, circ_id) else {
-            return self.tell_origin(OriginEvent::Closed {
+            return self.send_origin_event(OriginEvent::Closed {
                 circuit,
                 reason: DestroyReason::RESOURCELIMIT,
                 remote: false,
@@ -45,13 +47,13 @@ impl LocalConnectionManager {
         let made = create.encode(circ_id).ok();
         let half = self.add_half(CircuitHalf::origin(key, circ_id, circuit), now);
         let (Some(cell), Some(half)) = (made, half) else {
-            return self.tell_origin(OriginEvent::Closed {
+            return self.send_origin_event(OriginEvent::Closed {
                 circuit,
                 reason: DestroyReason::INTERNAL,
                 remote: false,
             });
         };
-        self.to_controller.push_back(ToController::OriginMade {
+        self.to_controller.push(ToController::OriginMade {
             circuit,
             half,
             connection,
@@ -61,7 +63,7 @@ impl LocalConnectionManager {
     }
 
     /// CREATED2 or CREATED_FAST on a circuit of our own.
-    pub(super) fn on_origin_created(&mut self, slot: u32, reply: CreateReply, now: Instant) {
+    pub(super) fn on_origin_created(&mut self, slot: HalfKey, reply: CreateReply, now: Instant) {
         let Some(half) = self.halves.get_mut(slot) else {
             return;
         };
@@ -69,7 +71,7 @@ impl LocalConnectionManager {
             Role::Origin(origin) if origin.waiting == Waiting::Created => {
                 origin.waiting = Waiting::Nothing;
                 let circuit = origin.id;
-                self.tell_origin(OriginEvent::Answered { circuit, reply });
+                self.send_origin_event(OriginEvent::Answered { circuit, reply });
             }
             _ => self.protocol_error(slot, "an answer to no CREATE of ours", now),
         }
@@ -121,7 +123,7 @@ impl LocalConnectionManager {
             }
             _ => {
                 self.pool.put(cell);
-                self.close_half(half.slot, DestroyReason::INTERNAL, Tell::Both, now);
+                self.close_half(half.slot, DestroyReason::INTERNAL, Notify::Both, now);
             }
         }
     }
@@ -129,7 +131,7 @@ impl LocalConnectionManager {
     /// RELAY on a circuit of our own.
     pub(super) fn on_origin_relay(
         &mut self,
-        slot: u32,
+        slot: HalfKey,
         view: CellView<'_>,
         early: bool,
         now: Instant,
@@ -140,7 +142,7 @@ impl LocalConnectionManager {
         };
         origin.traffic.note_read();
         if early {
-            return self.protocol_error(slot, "RELAY_EARLY toward the circuit's origin", now);
+            return self.protocol_error(slot, "a backward RELAY_EARLY cell", now);
         }
         let mut cell = self.pool.take();
         cell.set_command(ChanCmd::RELAY);
@@ -150,69 +152,71 @@ impl LocalConnectionManager {
             return self.protocol_error(slot, what, now);
         };
         self.totals.cells_recognized += 1;
-        match RelayBody::new(cell.body()).command() {
-            RelayCmd::DATA
-            | RelayCmd::END
-            | RelayCmd::CONNECTED
-            | RelayCmd::RESOLVED
-            | RelayCmd::SENDME
-            | RelayCmd::XON
-            | RelayCmd::XOFF => self.on_stream_message(slot, hop, cell, now),
-            _ => {
-                self.on_origin_message(slot, hop, &cell, now);
-                self.pool.put(cell);
-            }
-        }
+        self.on_hop_message(slot, HopIndex::from_index(hop), cell, now);
     }
 
-    /// A relay message about the circuit itself.
-    fn on_origin_message(&mut self, slot: u32, hop: usize, cell: &Cell, now: Instant) {
+    /// A relay message of a hop. The table decides what is done with it.
+    fn on_hop_message(&mut self, slot: HalfKey, hop: HopIndex, cell: Box<Cell>, now: Instant) {
         let body = RelayBody::new(cell.body());
-        let Ok(data) = body.data() else {
-            return self.protocol_error(slot, "a relay message longer than its cell", now);
-        };
+        let command = RelayCommand::of(body.command());
+        let handler = command.map_or(AtOrigin::Refuse, |known| known.rules().at_origin);
+        if let AtOrigin::Stream(message) = handler {
+            return self.on_stream_message(slot, hop, message, cell, now);
+        }
+        match (handler, body.data()) {
+            (AtOrigin::Stream(_), _) => {}
+            (_, Err(_)) => self.protocol_error(slot, "a relay message longer than its cell", now),
+            (AtOrigin::Extended2, Ok(data)) => self.on_extended2(slot, hop, data, now),
+            (AtOrigin::Truncated, Ok(data)) => self.on_truncated(slot, data, now),
+            // Any hop may send it (tor-spec 7.2). Since no circuit padding was agreed on with one, it
+            // is not counted as valid, as in C tor: a monitor sees it.
+            (AtOrigin::Drop, Ok(_)) => {
+                self.totals.drops_received += 1;
+                self.traffic.dropped_at_origin();
+            }
+            (AtOrigin::Refuse, Ok(_)) => self.refuse_at_origin(slot, now),
+        }
+        self.pool.put(cell);
+    }
+
+    /// Closes a circuit whose hop sent what was not asked for.
+    fn refuse_at_origin(&mut self, slot: HalfKey, now: Instant) {
+        let what = "a relay message to the origin of a circuit that it did not ask for";
+        self.protocol_error(slot, what, now);
+    }
+
+    /// EXTENDED2 (tor-spec 5.1.2).
+    fn on_extended2(&mut self, slot: HalfKey, hop: HopIndex, data: &[u8], now: Instant) {
         let Some(Role::Origin(origin)) = self.halves.get_mut(slot).map(|half| &mut half.role)
         else {
             return;
         };
-        let circuit = origin.id;
-        match body.command() {
-            RelayCmd::EXTENDED2
-                if origin.waiting == Waiting::Extended && hop + 1 == origin.crypt.len() =>
-            {
-                origin.waiting = Waiting::Nothing;
-                origin.traffic.note_valid(data.len());
-                match Extended2::decode(data) {
-                    Ok(extended) => self.tell_origin(OriginEvent::Answered {
-                        circuit,
-                        reply: CreateReply::Created2 {
-                            data: extended.data,
-                        },
-                    }),
-                    Err(_) => {
-                        self.protocol_error(slot, "an EXTENDED2 that cannot be parsed", now);
-                    }
-                }
-            }
-            RelayCmd::TRUNCATED => {
-                origin.traffic.note_valid(data.len());
-                // As C tor: what is left of the circuit is of no use.
-                let reason = data
-                    .first()
-                    .map_or(DestroyReason::NONE, |byte| DestroyReason::from(*byte));
-                self.close_origin(slot, reason, true, Tell::Both, now);
-            }
-            // Any hop may send it (tor-spec 7.2). Since no circuit padding was agreed on with one, it
-            // is not counted as valid, as in C tor: a monitor sees it.
-            RelayCmd::DROP => {
-                self.totals.drops_received += 1;
-                self.dropped_at_origin = true;
-            }
-            _ => {
-                let what = "a relay message to the origin of a circuit that it did not ask for";
-                self.protocol_error(slot, what, now);
-            }
+        if origin.waiting != Waiting::Extended || hop.index() + 1 != origin.crypt.len() {
+            return self.refuse_at_origin(slot, now);
         }
+        let circuit = origin.id;
+        origin.waiting = Waiting::Nothing;
+        origin.traffic.note_valid(data.len());
+        match Extended2::decode(data) {
+            Ok(extended) => self.send_origin_event(OriginEvent::Answered {
+                circuit,
+                reply: CreateReply::Created2 {
+                    data: extended.data,
+                },
+            }),
+            Err(_) => self.protocol_error(slot, "an EXTENDED2 that cannot be parsed", now),
+        }
+    }
+
+    /// TRUNCATED (tor-spec 5.4). As in C tor, the rest of the circuit is of no use.
+    fn on_truncated(&mut self, slot: HalfKey, data: &[u8], now: Instant) {
+        if let Some(Role::Origin(origin)) = self.halves.get_mut(slot).map(|half| &mut half.role) {
+            origin.traffic.note_valid(data.len());
+        }
+        let reason = data
+            .first()
+            .map_or(DestroyReason::NONE, |byte| DestroyReason::from(*byte));
+        self.close_half_by(slot, reason, ClosedBy::Peer, Notify::Both, now);
     }
 
     /// An edge wants a stream (origin's side): give it a number and ask the hop.
@@ -220,7 +224,7 @@ impl LocalConnectionManager {
         &mut self,
         edge: EdgeAddr,
         asked: Asked,
-        hop: u8,
+        hop: HopIndex,
         command: RelayCmd,
         data: &[u8],
         now: Instant,
@@ -235,8 +239,8 @@ impl LocalConnectionManager {
             })
             .and_then(|origin| {
                 let streams = &mut origin.streams;
-                let vegas = streams.ends.get(usize::from(hop))?.flow.is_vegas();
-                let terms = Terms::new(vegas, origin.crypt.is_cgo(hop.into()));
+                let vegas = streams.ends.get(hop.index())?.flow.is_vegas();
+                let terms = Terms::new(vegas, origin.crypt.is_cgo(hop.index()));
                 let id = streams.free_id()?;
                 let generation = streams.add(id, hop, Place::At(edge))?;
                 streams.begin(id, command == RelayCmd::RESOLVE, asked.cells)?;
@@ -248,7 +252,7 @@ impl LocalConnectionManager {
                 Some(StreamAt { addr, terms })
             });
         if let Some(at) = opened {
-            self.say(half.slot, usize::from(hop), command, at.addr.id, data, now);
+            self.send_relay_msg(half.slot, hop, command, at.addr.id, data, now);
         }
         self.send(
             EdgeControl::Answered {
@@ -260,25 +264,11 @@ impl LocalConnectionManager {
         );
     }
 
-    /// Ends a circuit of our own, saying whether another relay ended it.
-    pub(super) fn close_origin(
-        &mut self,
-        slot: u32,
-        reason: DestroyReason,
-        remote: bool,
-        tell: Tell,
-        now: Instant,
-    ) {
-        self.closed_by_peer = remote;
-        self.close_half(slot, reason, tell, now);
-        self.closed_by_peer = false;
-    }
-
     /// DESTROY on a circuit of our own.
     pub(super) fn on_origin_destroy(&mut self, key: LinkKey, cell: CellView<'_>, now: Instant) {
         if let Some(slot) = self.slot_of(key, cell.circ_id()) {
             let reason = weft_cell::link_msg::Destroy::decode(cell.body()).reason;
-            self.close_origin(slot, reason, true, Tell::Peer, now);
+            self.close_half_by(slot, reason, ClosedBy::Peer, Notify::Peer, now);
         }
     }
 }

@@ -1,5 +1,5 @@
-//! What goes out: the scheduler moves cells from the circuits' queues to their links, and whoever holds
-//! the sockets takes them from there (seeds/000 4.2; KIST).
+//! Cells to be written: the scheduler moves them from the circuits' queues to their links, and the owner
+//! of the sockets takes them from there (Engler and Goldberg 2021, 4.2; KIST).
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -8,22 +8,19 @@ use weft_cell::Cell;
 use weft_cell::link_msg::Destroy;
 
 use super::LocalConnectionManager;
-use crate::scheduler::LinkKey;
+use crate::scheduler::CELLS_AT_ONCE;
+use crate::slots::LinkKey;
 
 /// DESTROYs made into cells for one write.
 const DESTROYS_AT_ONCE: usize = 256;
-/// Cells of one circuit that go together, before the scheduler chooses again. In one run a bulk
-/// circuit is ahead of another by no more than that; one that has sent little lately still goes
-/// before both.
-const CELLS_AT_ONCE: u32 = 8;
 
 impl LocalConnectionManager {
     /// Moves cells from the circuits' queues to their links, most urgent circuit first, as far as
     /// the links have room. `room` gives how many cells a link may take now (KIST's limit).
     pub fn schedule(&mut self, now: Instant, mut room: impl FnMut(LinkKey) -> u32) {
         let mut any = false;
-        for key in self.to_write.as_slice() {
-            if let Some(link) = self.links.get(*key as usize)
+        for key in self.links.listed() {
+            if let Some(link) = self.links.get(*key)
                 && link.active_halves > 0
             {
                 // What was chosen before and is not written yet (a bandwidth limit holds it back)
@@ -41,7 +38,7 @@ impl LocalConnectionManager {
         while let Some(choice) = self.scheduler.choose() {
             let (Some(half), Some(link)) = (
                 self.halves.get_mut(choice.half),
-                self.links.get_mut(choice.link as usize),
+                self.links.get_mut(choice.link),
             ) else {
                 self.scheduler.set_active(choice.half, false);
                 continue;
@@ -57,52 +54,43 @@ impl LocalConnectionManager {
             let active = !half.queue.is_empty();
             if half.blocked && half.queue.len() <= self.params.queue_low {
                 half.blocked = false;
-                self.unblocked.push(choice.half);
+                self.scratch.unblocked.push(choice.half);
             }
             if !active {
                 link.active_halves = link.active_halves.saturating_sub(1);
             }
             self.scheduler.sent(choice, sent, active, now);
         }
-        let mut unblocked = std::mem::take(&mut self.unblocked);
+        let mut unblocked = std::mem::take(&mut self.scratch.unblocked);
         for slot in unblocked.drain(..) {
             self.unblock(slot, now);
         }
-        self.unblocked = unblocked;
+        self.scratch.unblocked = unblocked;
         self.settle(now);
     }
 
     /// Some circuit has cells that the scheduler has not chosen yet.
     pub fn has_backlog(&self) -> bool {
-        self.to_write
-            .as_slice()
-            .iter()
-            .filter_map(|key| self.links.get(*key as usize))
+        (self.links.listed().iter())
+            .filter_map(|key| self.links.get(*key))
             .any(|link| link.active_halves > 0 && !link.held)
     }
 
     /// Links that have cells to be written, or circuits that wait for the scheduler.
     pub fn links_to_write(&self) -> &[LinkKey] {
-        self.to_write.as_slice()
+        self.links.listed()
     }
 
     /// Forgets the links that have nothing to write any more.
     pub fn prune_written(&mut self) {
-        let links = &mut self.links;
-        self.to_write.retain(|key, place| {
-            let Some(link) = links.get_mut(key as usize) else {
-                return false;
-            };
-            link.listed = (!link.is_empty()).then_some(place);
-            link.listed.is_some()
-        });
+        self.links.prune_listed();
     }
 
     /// The cells that a link is to write, in order; to be asked for when its socket takes bytes.
     /// The caller takes them from the front and gives their memory back with
     /// [`recycle`](Self::recycle).
     pub fn outgoing(&mut self, key: LinkKey) -> Option<&mut VecDeque<Box<Cell>>> {
-        let link = self.links.get_mut(key as usize)?;
+        let link = self.links.get_mut(key)?;
         while link.out.len() < DESTROYS_AT_ONCE
             && let Some((circ_id, reason)) = link.destroys.pop_front()
         {
@@ -114,27 +102,25 @@ impl LocalConnectionManager {
 
     /// Some link that could take them has cells that were chosen and not written.
     pub fn has_unwritten(&self) -> bool {
-        self.to_write
-            .as_slice()
-            .iter()
-            .filter_map(|key| self.links.get(*key as usize))
+        (self.links.listed().iter())
+            .filter_map(|key| self.links.get(*key))
             .any(|link| !link.held && (!link.out.is_empty() || !link.destroys.is_empty()))
     }
 
-    /// Says whether a link's socket has left something untaken. The link stays listed until it has
-    /// taken it.
+    /// Notes whether a link's socket has left bytes untaken. The link stays listed until it has taken
+    /// them.
     pub fn set_held(&mut self, key: LinkKey, held: bool) {
-        if let Some(link) = self.links.get_mut(key as usize) {
+        if let Some(link) = self.links.get_mut(key) {
             link.held = held;
             if held {
-                self.list(key);
+                self.links.list(key);
             }
         }
     }
 
-    /// Says that cells of a link were written.
+    /// Notes that cells of a link were written.
     pub fn wrote(&mut self, key: LinkKey, now: Instant) {
-        if let Some(link) = self.links.get_mut(key as usize) {
+        if let Some(link) = self.links.get_mut(key) {
             link.padding.cell_sent(now);
             link.last_written = now;
         }
@@ -145,29 +131,11 @@ impl LocalConnectionManager {
         self.pool.put(cell);
     }
 
-    /// Lists a link among those that have something to write.
-    pub(super) fn list(&mut self, key: LinkKey) {
-        if let Some(link) = self.links.get_mut(key as usize)
-            && link.listed.is_none()
-        {
-            link.listed = Some(self.to_write.add(key));
-        }
-    }
-
-    /// Takes a link that closes off that list.
-    pub(super) fn unlist(&mut self, place: usize) {
-        if let Some(moved) = self.to_write.remove(place)
-            && let Some(link) = self.links.get_mut(moved as usize)
-        {
-            link.listed = Some(place);
-        }
-    }
-
     /// Queues a cell on the link itself, ahead of everything that the scheduler has not chosen.
     pub(super) fn push_out(&mut self, key: LinkKey, cell: Box<Cell>) {
-        if let Some(link) = self.links.get_mut(key as usize) {
+        if let Some(link) = self.links.get_mut(key) {
             link.out.push_back(cell);
-            self.list(key);
+            self.links.list(key);
         }
     }
 }

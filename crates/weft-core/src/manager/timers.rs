@@ -5,10 +5,9 @@ use std::time::{Duration, Instant};
 use weft_cell::ChanCmd;
 use weft_cell::reason::DestroyReason;
 
-use super::{LocalConnectionManager, Tell};
+use super::{LocalConnectionManager, Notify};
 use crate::address::ConnectionId;
 use crate::handshake::PeerIdentity;
-use crate::scheduler::LinkKey;
 
 /// How many times `KeepalivePeriod` a link may stand still with cells to be written, as in C tor.
 const STUCK_PERIODS: u32 = 10;
@@ -27,34 +26,18 @@ pub enum Expiry {
 }
 
 impl LocalConnectionManager {
-    /// When [`handle_timeout`](Self::handle_timeout) should be called at the latest, not counting
-    /// the once-a-second call.
-    pub fn next_timeout(&self) -> Option<Instant> {
-        self.waits.front().map(|wait| wait.deadline)
-    }
-
     /// Gives up on what has waited too long, sends the padding that is due, and returns the
     /// connections that have been idle or stuck for too long, which the caller must close. To be
     /// called about four times a second.
     pub fn handle_timeout(&mut self, now: Instant) -> Vec<(ConnectionId, Expiry)> {
-        while let Some(wait) = self.waits.front().copied() {
-            if wait.deadline > now {
-                break;
-            }
-            self.waits.pop_front();
-            if self
-                .halves
-                .at(wait.half)
-                .is_some_and(|half| half.still_waits(wait.extension))
-            {
-                self.totals.timed_out += 1;
-                self.close_half(wait.half.slot, DestroyReason::TIMEOUT, Tell::Both, now);
-            }
+        while let Some(half) = self.waits.next_due(&mut self.halves, now) {
+            self.totals.timed_out += 1;
+            self.close_half(half.slot, DestroyReason::TIMEOUT, Notify::Both, now);
         }
         let mut padding = Vec::new();
         let mut expired = Vec::new();
         let keepalive = self.params.keepalive;
-        for (key, link) in &mut self.links {
+        for (key, link) in self.links.iter_mut() {
             let empty = link.is_empty();
             if empty {
                 link.last_empty = now;
@@ -62,7 +45,7 @@ impl LocalConnectionManager {
             let silent = now.saturating_duration_since(link.last_written);
             let padding_due = link.padding.poll(now, &mut self.rng);
             if empty && (padding_due || silent >= keepalive) {
-                padding.push(LinkKey::try_from(key).unwrap_or(LinkKey::MAX));
+                padding.push(key);
             }
             let full = now.saturating_duration_since(link.last_empty);
             if silent.min(full) >= keepalive.saturating_mul(STUCK_PERIODS) {

@@ -11,34 +11,57 @@ use crate::traffic::{CircuitReport, Congestion};
 /// How often all of it is reported.
 const PERIOD: Duration = Duration::from_secs(1);
 
+/// When traffic is due to be reported.
+#[derive(Debug, Default)]
+pub(super) struct TrafficReports {
+    /// Something arrived on a circuit that begins here and was dropped: that is reported soon.
+    dropped: bool,
+    /// When all was reported last.
+    reported: Option<Instant>,
+}
+
+impl TrafficReports {
+    /// A message arrived at an origin that was dropped.
+    pub(super) fn dropped_at_origin(&mut self) {
+        self.dropped = true;
+    }
+
+    /// Takes what is due now: circuits, and whether streams too.
+    fn take_due(&mut self, now: Instant) -> Option<bool> {
+        let all = self
+            .reported
+            .is_none_or(|last| now.saturating_duration_since(last) >= PERIOD);
+        if !all && !self.dropped {
+            return None;
+        }
+        self.dropped = false;
+        if all {
+            self.reported = Some(now);
+        }
+        Some(all)
+    }
+}
+
 impl LocalConnectionManager {
     /// Reports what is due: everything once a second, circuits at once where something was dropped.
     pub(super) fn report_traffic(&mut self, now: Instant) {
-        let all = self
-            .traffic_reported
-            .is_none_or(|last| now.saturating_duration_since(last) >= PERIOD);
-        if !all && !self.dropped_at_origin {
+        let Some(all) = self.traffic.take_due(now) else {
             return;
-        }
-        self.dropped_at_origin = false;
+        };
         let circuits: Vec<CircuitReport> = self
             .halves
             .iter_mut()
             .filter_map(|(_, half)| match &mut half.role {
                 Role::Origin(origin) => origin.take_report(),
-                Role::TowardOrigin(_) | Role::AwayFromOrigin(_) => None,
+                Role::Backward(_) | Role::Forward(_) => None,
             })
             .collect();
-        let mut streams = Vec::new();
-        if all {
-            self.traffic_reported = Some(now);
-            streams.extend(self.edges.iter_mut().filter_map(|(_, edge)| {
-                let (got, gave) = edge.take_traffic().filter(|_| edge.origin.is_some())?;
-                Some((edge.id, got, gave))
-            }));
-        }
+        let streams = match all {
+            true => self.edge_side.take_traffic(),
+            false => Vec::new(),
+        };
         if !circuits.is_empty() || !streams.is_empty() {
-            self.tell_origin(OriginEvent::Traffic { streams, circuits });
+            self.send_origin_event(OriginEvent::Traffic { streams, circuits });
         }
     }
 }

@@ -1,7 +1,7 @@
-//! What threads say to each other (seeds/000 Figure 4b).
+//! Messages between threads (Engler and Goldberg 2021, Figure 4b).
 //!
-//! Three conversations, each over its own pair of rings: connection thread to connection thread
-//! ([`Control`] on the control lane, [`Carried`] on the cell lane), connection thread to relay
+//! Three kinds, each with its own pair of rings: connection thread to connection thread
+//! ([`Control`] on the control lane, [`LaneMsg`] on the cell lane), connection thread to relay
 //! controller ([`ToController`]), and back ([`FromController`]). Every message is owned: sending it
 //! gives it away.
 
@@ -10,18 +10,19 @@ mod report;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use weft_cell::circ_msg::{CreateReply, CreateRequest};
-use weft_cell::reason::{DestroyReason, EndReason};
-use weft_cell::stream_msg::{Begin, Resolve, Resolved};
-use weft_cell::{Cell, RelayCmd};
-use weft_crypto::HopKeys;
-
-use crate::address::{ConnectionId, EdgeAddr, HalfAddr, StreamAddr, ThreadId};
+use crate::address::{ConnectionId, EdgeAddr, HalfAddr, HopIndex, OriginId, StreamAddr, ThreadId};
 use crate::edge::{Asked, StreamAt};
 use crate::ended::Left;
 use crate::handshake::PeerIdentity;
 use crate::ledger::Cut;
-use crate::origin::{AppRefusal, HopFlow, OriginEvent, OriginId, StreamOpening};
+use crate::origin::{AppRefusal, HopFlow, OriginEvent, StreamOpening};
+use crate::params::RelayParams;
+use weft_cell::circ_msg::{CreateReply, CreateRequest};
+use weft_cell::identity::{Ed25519Identity, RendezvousCookie, RsaIdentity};
+use weft_cell::reason::{DestroyReason, EndReason};
+use weft_cell::stream_msg::{Begin, Resolve, Resolved};
+use weft_cell::{Cell, RelayCmd};
+use weft_crypto::HopKeys;
 
 pub use report::{RendezvousTotals, Report, RingDepths, StreamTotals, Totals};
 
@@ -49,29 +50,29 @@ pub struct EdgeCell {
     pub cell: Box<Cell>,
 }
 
-/// What the cell lane carries.
+/// A message of the cell lane.
 #[derive(Debug)]
-pub enum Carried {
-    /// From half to half, along a circuit.
-    Along(HalfCell),
-    /// From a half to one of its edges: off the circuit.
-    Off(EdgeCell),
-    /// From an edge to its half: onto the circuit.
-    On(EdgeCell),
+pub enum LaneMsg {
+    /// From half to half.
+    Relay(HalfCell),
+    /// From a half to one of its edges.
+    ToEdge(EdgeCell),
+    /// From an edge to its half.
+    FromEdge(EdgeCell),
 }
 
-impl Carried {
+impl LaneMsg {
     /// The cell.
     pub fn cell(&self) -> &Cell {
         match self {
-            Carried::Along(HalfCell { cell, .. })
-            | Carried::Off(EdgeCell { cell, .. })
-            | Carried::On(EdgeCell { cell, .. }) => cell,
+            LaneMsg::Relay(HalfCell { cell, .. })
+            | LaneMsg::ToEdge(EdgeCell { cell, .. })
+            | LaneMsg::FromEdge(EdgeCell { cell, .. }) => cell,
         }
     }
 }
 
-/// What the control lane carries.
+/// A message of the control lane.
 #[derive(Debug)]
 pub enum Control {
     /// For a half.
@@ -90,7 +91,7 @@ impl Control {
     }
 }
 
-/// What a half tells an edge, ahead of all cells.
+/// A control message of a half's to an edge. It overtakes cells.
 #[derive(Debug)]
 pub enum EdgeControl {
     /// The answer to [`HalfControl::Attach`] (origin's side).
@@ -99,7 +100,7 @@ pub enum EdgeControl {
         to: EdgeAddr,
         /// The request that this answers.
         asked: Asked,
-        /// The stream, whose BEGIN is on its way. `None`: the circuit is gone, or took no stream.
+        /// The stream, whose BEGIN is on its way. `None`: the circuit is closed, or took no stream.
         stream: Option<StreamAt>,
     },
     /// So many of the edge's cells were sent: as many more may come.
@@ -111,14 +112,14 @@ pub enum EdgeControl {
         /// How many.
         cells: u32,
     },
-    /// XOFF was sent for what came before the edge existed. This goes ahead of that.
+    /// XOFF was sent for what came before the edge existed. This overtakes it.
     XoffSent {
         /// The edge.
         to: EdgeAddr,
         /// The stream, which must still be the edge's.
         stream: StreamAddr,
     },
-    /// The circuit is gone, or the stream does not wait for an edge.
+    /// The circuit is closed, or the stream does not wait for an edge.
     Detached {
         /// The edge.
         to: EdgeAddr,
@@ -141,7 +142,7 @@ impl EdgeControl {
     }
 }
 
-/// What one half, or an edge, tells a half, ahead of all cells.
+/// A control message of a half's, or of an edge's, to a half. It overtakes cells.
 #[derive(Debug)]
 pub enum HalfControl {
     /// The edge of a stream that the circuit asked for exists (exit's side).
@@ -163,7 +164,7 @@ pub enum HalfControl {
         /// Cells.
         cells: u32,
     },
-    /// A stream's far end broke the rules: the circuit goes.
+    /// A stream's far end broke the rules: the circuit is closed.
     Broken {
         /// The half.
         to: HalfAddr,
@@ -185,8 +186,8 @@ pub enum HalfControl {
         edge: EdgeAddr,
         /// Its request, with the half.
         asked: Asked,
-        /// The hop that shall open it.
-        hop: u8,
+        /// The hop that opens it.
+        hop: HopIndex,
         /// BEGIN, BEGIN_DIR or RESOLVE.
         command: RelayCmd,
         /// The message's data.
@@ -201,7 +202,7 @@ pub enum HalfControl {
         /// Which of its extensions this answers.
         extension: u32,
     },
-    /// The next hop answered CREATED2: becomes an EXTENDED2 toward the origin.
+    /// The next hop answered CREATED2: becomes an EXTENDED2, sent backward.
     Created {
         /// The half that asked to be extended.
         to: HalfAddr,
@@ -226,9 +227,9 @@ pub enum HalfControl {
         to: HalfAddr,
         /// The half that closed; no longer anyone's peer.
         from: HalfAddr,
-        /// What DESTROY on the other link shall say.
+        /// The reason for DESTROY on the other link.
         reason: DestroyReason,
-        /// It closed because its queue was full: whoever is at the other end sent too much.
+        /// It closed because its queue was full: the other end of the circuit sent too much.
         overflowed: bool,
     },
     /// The extension could not be made; nothing was joined.
@@ -237,9 +238,21 @@ pub enum HalfControl {
         to: HalfAddr,
         /// Which of its extensions this answers.
         extension: u32,
-        /// What DESTROY shall say.
+        /// The reason for DESTROY.
         reason: DestroyReason,
     },
+}
+
+impl From<HalfControl> for Control {
+    fn from(control: HalfControl) -> Self {
+        Control::Half(control)
+    }
+}
+
+impl From<EdgeControl> for Control {
+    fn from(control: EdgeControl) -> Self {
+        Control::Edge(control)
+    }
 }
 
 impl HalfControl {
@@ -261,7 +274,7 @@ impl HalfControl {
     }
 }
 
-/// Who asks for a link.
+/// What a link is asked for by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Requester {
     /// A half that got an EXTEND2.
@@ -281,14 +294,14 @@ pub enum Requester {
 /// of our own.
 #[derive(Clone, Debug)]
 pub struct ExtendRequest {
-    /// Who asks.
+    /// What asks.
     pub from: Requester,
     /// The relay's addresses that we may connect to; at least one.
     pub addrs: Vec<SocketAddr>,
     /// Its RSA identity digest; never zero.
-    pub rsa: [u8; 20],
+    pub rsa: RsaIdentity,
     /// Its ed25519 identity, if known.
-    pub ed25519: Option<[u8; 32]>,
+    pub ed25519: Option<Ed25519Identity>,
     /// What to send: CREATE2, or CREATE_FAST on a circuit of our own.
     pub create: Arc<CreateRequest>,
 }
@@ -300,7 +313,7 @@ pub struct StreamRequest {
     pub at: StreamAt,
     /// The link that it comes by.
     pub connection: ConnectionId,
-    /// Whoever is at the other end of the link is no relay: the circuit has one hop.
+    /// The link's peer is no relay: the circuit has one hop.
     pub from_client: bool,
     /// What is asked for.
     pub ask: StreamAsk,
@@ -324,11 +337,11 @@ pub enum ToController {
     LinkOpened {
         /// The connection.
         connection: ConnectionId,
-        /// Who the peer proved to be.
+        /// The identity that the peer proved.
         peer: PeerIdentity,
-        /// The address is one that the peer's NETINFO says is its own (tor-spec 4.5).
+        /// The address is one that the peer's NETINFO names as its own (tor-spec 4.5).
         canonical: bool,
-        /// Our clock minus the peer's, in seconds, if it said a time.
+        /// Our clock minus the peer's, in seconds, if it sent a time.
         clock_skew: Option<i64>,
         /// Our address as the peer sees it.
         my_addr: Option<IpAddr>,
@@ -338,7 +351,17 @@ pub enum ToController {
         /// The connection.
         connection: ConnectionId,
     },
-    /// A connection is gone, opened or not.
+    /// How many circuits a link carries, where the controller wants that
+    /// ([`RelayParams::report_load`](crate::params::RelayParams::report_load)) and it has changed.
+    LinkLoad {
+        /// The connection.
+        connection: ConnectionId,
+        /// Circuits on it, from either side.
+        circuits: usize,
+        /// [`FromController::Join`]s carried out for it, or refused.
+        joins: u64,
+    },
+    /// A connection was closed, opened or not.
     LinkClosed {
         /// The connection.
         connection: ConnectionId,
@@ -371,7 +394,7 @@ pub enum ToController {
     },
     /// Something for the client thread.
     Origin(OriginEvent),
-    /// An edge is gone.
+    /// An edge was removed.
     EdgeClosed {
         /// Its connection.
         connection: ConnectionId,
@@ -383,9 +406,9 @@ pub enum ToController {
         /// The link it came on.
         connection: ConnectionId,
         /// The cookie that the other side must show.
-        cookie: [u8; 20],
+        cookie: RendezvousCookie,
     },
-    /// A half that waited for a rendezvous is gone.
+    /// A half that waited for a rendezvous has closed.
     RendezvousGone {
         /// The half.
         half: HalfAddr,
@@ -395,16 +418,16 @@ pub enum ToController {
         /// The half that will be spliced.
         half: HalfAddr,
         /// The cookie.
-        cookie: [u8; 20],
+        cookie: RendezvousCookie,
         /// What follows it: the handshake for the waiting client.
         handshake: Vec<u8>,
     },
     /// A circuit from this connection was closed because it filled the queue toward its next hop.
     QueueOverflowed {
-        /// The connection toward the circuit's origin.
+        /// The connection that leads to the circuit's origin.
         connection: ConnectionId,
     },
-    /// The periodic report (seeds/000 4.3, 4.5).
+    /// The periodic report (Engler and Goldberg 2021, 4.3, 4.5).
     Report(Box<Report>),
 }
 
@@ -448,7 +471,7 @@ pub enum FromController {
         /// EXTEND2's body.
         extend2: Vec<u8>,
     },
-    /// An application's stream goes on a circuit.
+    /// An application's stream is attached to a circuit.
     Attach {
         /// The application's connection, on this thread.
         stream: ConnectionId,
@@ -457,7 +480,7 @@ pub enum FromController {
         /// The circuit's half, anywhere.
         half: HalfAddr,
         /// The hop that opens the stream.
-        hop: u8,
+        hop: HopIndex,
         /// What to open.
         opening: StreamOpening,
     },
@@ -479,7 +502,7 @@ pub enum FromController {
     Detach {
         /// The application's connection.
         stream: ConnectionId,
-        /// What END says.
+        /// END's reason.
         reason: EndReason,
     },
     /// A stream shall end.
@@ -495,7 +518,7 @@ pub enum FromController {
         half: HalfAddr,
         /// Which of its extensions.
         extension: u32,
-        /// What DESTROY shall say.
+        /// The reason for DESTROY.
         reason: DestroyReason,
     },
     /// An onionskin was answered.
@@ -513,7 +536,7 @@ pub enum FromController {
     CreateRefused {
         /// The half that waits for it.
         half: HalfAddr,
-        /// What DESTROY shall say.
+        /// The reason for DESTROY.
         reason: DestroyReason,
     },
     /// The half's rendezvous cookie is kept.
@@ -521,7 +544,7 @@ pub enum FromController {
         /// The half that asked.
         half: HalfAddr,
     },
-    /// The half's circuit meets the one that waited; the other half is told by it.
+    /// The half's circuit meets the one that waited; it notifies the other half.
     Splice {
         /// The half that brought the RENDEZVOUS1.
         half: HalfAddr,
@@ -534,7 +557,7 @@ pub enum FromController {
     CloseHalf {
         /// The half.
         half: HalfAddr,
-        /// What DESTROY shall say.
+        /// The reason for DESTROY.
         reason: DestroyReason,
     },
     /// Close this connection: denial of service, shutting down, or it gave way to another.
@@ -545,7 +568,7 @@ pub enum FromController {
     /// Memory is short: free so much.
     FreeMemory(Cut),
     /// New parameters (a new consensus, SIGHUP).
-    Params(Arc<crate::manager::RelayParams>),
+    Params(Arc<RelayParams>),
     /// Refuse new circuits; the relay is going down.
     Drain,
 }

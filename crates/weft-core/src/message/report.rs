@@ -1,12 +1,12 @@
-//! What a connection thread tells the controller about itself: its load, its queues and its counters
-//! (seeds/000 4.3, 4.5).
+//! The report of a connection thread to the controller: its load, its queues and its counters (Engler
+//! and Goldberg 2021, 4.3, 4.5).
 
 use std::time::Duration;
 
 use crate::address::ThreadId;
 use crate::ledger::Ledger;
 
-/// What a connection thread tells about itself, about once a second.
+/// The report of a connection thread, sent several times a second.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// Which thread.
@@ -83,7 +83,7 @@ pub struct Totals {
     pub cells_relayed: u64,
     /// Relay cells that were for this relay.
     pub cells_recognized: u64,
-    /// Cells for circuits that are gone, or of unknown commands.
+    /// Cells for circuits that have closed, or of unknown commands.
     pub cells_dropped: u64,
     /// Padding cells received.
     pub padding_received: u64,
@@ -95,8 +95,8 @@ pub struct Totals {
     pub drops_received: u64,
     /// Circuits closed because a cell queue reached its bound.
     pub queues_overflowed: u64,
-    /// Of these, by a queue away from the circuit's origin.
-    pub queues_overflowed_away: u64,
+    /// Of these, by a forward queue.
+    pub queues_overflowed_forward: u64,
     /// Circuits closed to free memory.
     pub killed_for_memory: u64,
     /// Links closed to free memory.
@@ -124,7 +124,7 @@ pub struct Totals {
     pub writes_limited: u64,
 }
 
-/// What became of requests about rendezvous (rend-spec-v3 4.1), as far as connection threads decide
+/// Results of requests about rendezvous (rend-spec-v3 4.1), as far as connection threads decide
 /// that.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RendezvousTotals {
@@ -134,7 +134,7 @@ pub struct RendezvousTotals {
     pub establish_unsuitable: u64,
     /// Those that are no cookie.
     pub establish_malformed: u64,
-    /// Those whose circuit went before the answer.
+    /// Those whose circuit was closed before the answer.
     pub establish_dead: u64,
     /// RENDEZVOUS1 whose circuit was joined to the one that waited.
     pub joined: u64,
@@ -158,9 +158,9 @@ pub struct StreamTotals {
     /// Streams that were connected.
     pub connected: u64,
     /// Bytes taken off circuits.
-    pub delivered: u64,
+    pub(crate) delivered: u64,
     /// Bytes put onto circuits.
-    pub packaged: u64,
+    pub(crate) packaged: u64,
     /// Streams ended because their socket took nothing while too much came.
     pub overflowed: u64,
     /// SENDMEs, XONs and XOFFs that broke the rules.
@@ -173,64 +173,67 @@ pub struct StreamTotals {
     pub too_many: u64,
 }
 
-impl StreamTotals {
-    /// Adds another thread's counters.
-    fn add(&mut self, other: &StreamTotals) {
-        self.begin += other.begin;
-        self.begin_dir += other.begin_dir;
-        self.resolve += other.resolve;
-        self.connected += other.connected;
-        self.too_many += other.too_many;
-        self.delivered += other.delivered;
-        self.packaged += other.packaged;
-        self.overflowed += other.overflowed;
-        self.flow_violations += other.flow_violations;
-        self.late += other.late;
-        self.stray += other.stray;
-    }
+/// Adds the counters of another thread, field by field; one that is missing here does not compile.
+macro_rules! add_counters {
+    ($type:ident { $($field:ident),* $(,)? }) => {
+        impl std::ops::AddAssign for $type {
+            fn add_assign(&mut self, other: $type) {
+                let $type { $($field),* } = other;
+                $(self.$field += $field;)*
+            }
+        }
+    };
 }
 
-impl RendezvousTotals {
-    /// Adds another thread's counters.
-    fn add(&mut self, other: &RendezvousTotals) {
-        self.established += other.established;
-        self.establish_unsuitable += other.establish_unsuitable;
-        self.establish_malformed += other.establish_malformed;
-        self.establish_dead += other.establish_dead;
-        self.joined += other.joined;
-        self.join_unsuitable += other.join_unsuitable;
-        self.join_malformed += other.join_malformed;
-        self.join_dead += other.join_dead;
-    }
-}
+add_counters!(StreamTotals {
+    begin,
+    begin_dir,
+    resolve,
+    connected,
+    delivered,
+    packaged,
+    overflowed,
+    flow_violations,
+    late,
+    stray,
+    too_many,
+});
 
-impl Totals {
-    /// Adds another thread's counters.
-    pub fn add(&mut self, other: &Totals) {
-        self.bytes_read += other.bytes_read;
-        self.bytes_written += other.bytes_written;
-        self.bytes_read_ipv6 += other.bytes_read_ipv6;
-        self.bytes_written_ipv6 += other.bytes_written_ipv6;
-        self.cells_relayed += other.cells_relayed;
-        self.cells_recognized += other.cells_recognized;
-        self.cells_dropped += other.cells_dropped;
-        self.padding_received += other.padding_received;
-        self.padding_sent += other.padding_sent;
-        self.destroys_received += other.destroys_received;
-        self.drops_received += other.drops_received;
-        self.queues_overflowed += other.queues_overflowed;
-        self.queues_overflowed_away += other.queues_overflowed_away;
-        self.killed_for_memory += other.killed_for_memory;
-        self.links_killed_for_memory += other.links_killed_for_memory;
-        self.requests_displaced += other.requests_displaced;
-        self.freed_for_memory += other.freed_for_memory;
-        self.timed_out += other.timed_out;
-        self.protocol_errors += other.protocol_errors;
-        self.streams.add(&other.streams);
-        self.scheduler_runs += other.scheduler_runs;
-        self.rendezvous.add(&other.rendezvous);
-        self.turns += other.turns;
-        self.reads_limited += other.reads_limited;
-        self.writes_limited += other.writes_limited;
-    }
-}
+add_counters!(RendezvousTotals {
+    established,
+    establish_unsuitable,
+    establish_malformed,
+    establish_dead,
+    joined,
+    join_unsuitable,
+    join_malformed,
+    join_dead,
+});
+
+add_counters!(Totals {
+    bytes_read,
+    bytes_written,
+    bytes_read_ipv6,
+    bytes_written_ipv6,
+    cells_relayed,
+    cells_recognized,
+    cells_dropped,
+    padding_received,
+    padding_sent,
+    destroys_received,
+    drops_received,
+    queues_overflowed,
+    queues_overflowed_forward,
+    killed_for_memory,
+    links_killed_for_memory,
+    requests_displaced,
+    freed_for_memory,
+    timed_out,
+    protocol_errors,
+    streams,
+    scheduler_runs,
+    rendezvous,
+    turns,
+    reads_limited,
+    writes_limited,
+});

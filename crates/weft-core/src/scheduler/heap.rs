@@ -3,7 +3,9 @@
 //! Each slot knows where in the heap it stands ([`Placed`]), so that an entry is found without a
 //! search, and entries carry their priority, so that comparing them touches nothing else.
 
-/// What says which slot comes first: the lowest count, and among equal counts the one that has
+use crate::slots::SlotKey;
+
+/// The order of slots: the lowest count first, and among equal counts the one that has
 /// waited longest. Ordered as the tuple that it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Priority {
@@ -37,37 +39,46 @@ pub(super) trait Placed {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Entry {
+struct Entry<K> {
     priority: Priority,
-    slot: u32,
+    slot: K,
 }
 
 /// A heap over some of the slots of a slice, lowest priority value first. Every method must be
 /// given the same slice.
-#[derive(Debug, Default)]
-pub(super) struct Heap {
-    entries: Vec<Entry>,
+#[derive(Debug)]
+pub(super) struct Heap<K> {
+    entries: Vec<Entry<K>>,
 }
 
-impl Heap {
+impl<K> Default for Heap<K> {
+    fn default() -> Self {
+        Heap {
+            entries: Vec::new(),
+        }
+    }
+}
+
+impl<K: SlotKey> Heap<K> {
     /// Gives back memory that more entries needed.
     pub(super) fn shrink(&mut self) {
         self.entries.shrink_to_fit();
     }
 
+    #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    pub(super) fn first(&self) -> Option<(Priority, u32)> {
+    pub(super) fn first(&self) -> Option<(Priority, K)> {
         self.entries
             .first()
             .map(|entry| (entry.priority, entry.slot))
     }
 
     /// Puts `slot` in, or changes its priority if it is in.
-    pub(super) fn set<T: Placed>(&mut self, slots: &mut [T], slot: u32, priority: Priority) {
-        let place = slots[slot as usize].place();
+    pub(super) fn set<T: Placed>(&mut self, slots: &mut [T], slot: K, priority: Priority) {
+        let place = slots[slot.index()].place();
         let entry = Entry { priority, slot };
         let place = if place == NOWHERE {
             self.entries.push(entry);
@@ -80,12 +91,12 @@ impl Heap {
     }
 
     /// Takes `slot` out, if it is in.
-    pub(super) fn remove<T: Placed>(&mut self, slots: &mut [T], slot: u32) {
-        let place = slots[slot as usize].place();
+    pub(super) fn remove<T: Placed>(&mut self, slots: &mut [T], slot: K) {
+        let place = slots[slot.index()].place();
         if place == NOWHERE {
             return;
         }
-        slots[slot as usize].set_place(NOWHERE);
+        slots[slot.index()].set_place(NOWHERE);
         let place = place as usize;
         self.entries.swap_remove(place);
         if place < self.entries.len() {
@@ -96,11 +107,11 @@ impl Heap {
     /// Takes everything out, in no order that means anything.
     pub(super) fn clear<T: Placed>(&mut self, slots: &mut [T]) {
         for entry in self.entries.drain(..) {
-            slots[entry.slot as usize].set_place(NOWHERE);
+            slots[entry.slot.index()].set_place(NOWHERE);
         }
     }
 
-    /// Multiplies every count by `factor`, and says which slots there are.
+    /// Multiplies every count by `factor`, and calls `each` with every slot.
     pub(super) fn scale<T: Placed>(
         &mut self,
         slots: &mut [T],
@@ -109,7 +120,7 @@ impl Heap {
     ) {
         for entry in &mut self.entries {
             entry.priority = entry.priority.scaled(factor);
-            each(&mut slots[entry.slot as usize]);
+            each(&mut slots[entry.slot.index()]);
         }
         // Small counts may have become equal, and then the order of insertion decides anew.
         for place in (0..self.entries.len() / 2).rev() {
@@ -159,10 +170,10 @@ impl Heap {
         self.put(slots, place, entry);
     }
 
-    fn put<T: Placed>(&mut self, slots: &mut [T], place: usize, entry: Entry) {
+    fn put<T: Placed>(&mut self, slots: &mut [T], place: usize, entry: Entry<K>) {
         self.entries[place] = entry;
         #[allow(clippy::cast_possible_truncation)] // slots are numbered by u32, each is in once
-        slots[entry.slot as usize].set_place(place as u32);
+        slots[entry.slot.index()].set_place(place as u32);
     }
 }
 
@@ -171,6 +182,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::slots::HalfKey;
 
     struct Slot(u32);
 
@@ -204,17 +216,17 @@ mod tests {
         #[test]
         fn the_first_is_always_the_lowest(ops in proptest::collection::vec(op(), 0..120)) {
             let mut slots: Vec<Slot> = (0..12).map(|_| Slot(NOWHERE)).collect();
-            let mut heap = Heap::default();
+            let mut heap = Heap::<HalfKey>::default();
             let mut expected: Vec<Option<Priority>> = vec![None; 12];
             for (order, op) in (0_u64..).zip(ops) {
                 match op {
                     Op::Set(slot, count) => {
                         let priority = Priority::new(f64::from(count), order);
-                        heap.set(&mut slots, slot, priority);
+                        heap.set(&mut slots, HalfKey(slot), priority);
                         expected[slot as usize] = Some(priority);
                     }
                     Op::Remove(slot) => {
-                        heap.remove(&mut slots, slot);
+                        heap.remove(&mut slots, HalfKey(slot));
                         expected[slot as usize] = None;
                     }
                     Op::Scale => {
@@ -228,7 +240,7 @@ mod tests {
                 }
                 let lowest = (0_u32..)
                     .zip(&expected)
-                    .filter_map(|(slot, priority)| priority.map(|p| (p, slot)))
+                    .filter_map(|(slot, priority)| priority.map(|p| (p, HalfKey(slot))))
                     .min();
                 prop_assert_eq!(heap.first(), lowest);
             }

@@ -4,23 +4,19 @@
 //! much as TCP can send at once, plus as much again to send when the acknowledgements come, so
 //! that cells wait in the circuits' queues, where priorities count, and not in the kernel, where
 //! they do not. [`write_limit`] works that out from what the kernel knows about a socket;
-//! [`lite_write_limit`] is KISTLite, for kernels that do not tell. The system calls themselves are
+//! [`lite_write_limit`] is KISTLite, for kernels that do not report it. The system calls themselves are
 //! made by the owner of the socket.
 
 /// Bytes that C tor reckons for one cell on the wire: the cell (link protocol 4 and up) and TLS's
 /// framing around a cell alone in its record. Cells share records here, so this errs on the side
 /// of writing less.
-pub const BYTES_PER_CELL: u64 = 514 + 29;
-
-/// torrc's `KISTSockBufSizeFactor` where it is not set: how many congestion windows may wait in
-/// the kernel besides the one on the wire.
-pub const DEFAULT_SOCK_BUF_SIZE_FACTOR: f64 = 1.0;
+pub(crate) const BYTES_PER_CELL: u64 = 514 + 29;
 
 /// The consensus parameter `orconn_high` where it is not set: bytes that may wait in a link's
 /// output buffer under KISTLite.
 pub const DEFAULT_OUTBUF_HIGH_WATER: u64 = 32 * 1024;
 
-/// What the kernel says about a connected TCP socket (`TCP_INFO` and `SIOCOUTQNSD`).
+/// What the kernel reports about a connected TCP socket (`TCP_INFO` and `SIOCOUTQNSD`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SocketState {
     /// The congestion window, in segments: `tcpi_snd_cwnd`.
@@ -54,7 +50,7 @@ pub fn write_limit(socket: &SocketState, outbuf: u64, sock_buf_size_factor: f64)
         .saturating_sub(outbuf)
 }
 
-/// The bytes that a link may write now if the kernel tells nothing: as many cells as bring its
+/// The bytes that a link may write now if the kernel reports nothing: as many cells as bring its
 /// output buffer (`outbuf` bytes) to `high_water` or just over it.
 #[must_use]
 pub fn lite_write_limit(outbuf: u64, high_water: u64) -> u64 {

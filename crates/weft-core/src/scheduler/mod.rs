@@ -1,7 +1,7 @@
 //! Which circuit sends its next cell: one scheduler for each connection thread.
 //!
 //! Each connection thread schedules its own links only, so that no scheduling decision needs a
-//! lock or a message (seeds/000 4.3). Within the thread the rule is C tor's
+//! lock or a message (Engler and Goldberg 2021, 4.3). Within the thread the rule is C tor's
 //! (`circuitmux_ewma.c`, `scheduler_kist.c`): of all circuits that have cells queued, on all links
 //! that may still write in this run, the one that has sent least lately goes first, a few cells at
 //! a time (in C tor one). "Lately" is an exponentially weighted count of cells: a cell counts half as much after
@@ -11,7 +11,7 @@
 //!
 //! The owner calls [`Scheduler::set_budget`] for each of [`Scheduler::waiting_links`], then
 //! [`Scheduler::choose`] until it gives nothing. Each time it moves cells from the chosen circuit's
-//! queue to the chosen link and says how many by [`Scheduler::sent`]. What is left of a budget stays
+//! queue to the chosen link and reports how many by [`Scheduler::sent`]. The rest of a budget stays
 //! until the next `set_budget`.
 //!
 //! Keys are slots in the owner's slabs. They may be reused once the link or circuit is removed;
@@ -26,33 +26,26 @@ pub mod kist;
 
 use std::time::{Duration, Instant};
 
+use crate::slots::{HalfKey, LinkKey, SlotKey as _};
+
 use heap::{Heap, NOWHERE, Placed, Priority};
 
-/// A link's slot in the slab of the thread that owns it.
-pub type LinkKey = u32;
-/// A circuit half's slot in the slab of the thread that owns it.
-pub type HalfKey = u32;
-
-/// The half-life of a circuit's count of cells where neither torrc nor the consensus says.
+/// The half-life of a circuit's count of cells where neither torrc nor the consensus sets it.
 pub const DEFAULT_HALF_LIFE: Duration = Duration::from_secs(30);
+
+/// Cells of one circuit that go together, before the scheduler chooses again. In one run a bulk
+/// circuit is ahead of another by no more than that; one that has sent little lately still goes
+/// before both.
+pub const CELLS_AT_ONCE: u32 = 8;
 
 /// Counts are kept relative to an epoch that is at most this many half-lives ago, so that the
 /// weight of a cell, 2 to the power of the half-lives since then, stays small enough.
 const EPOCH_HALF_LIVES: u32 = 64;
 
-/// What the scheduler has done since it was made.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Runs in which at least one cell was scheduled.
-    pub turns: u64,
-    /// Cells scheduled.
-    pub cells: u64,
-}
-
-/// Who sends next: see [`Scheduler::choose`].
+/// The circuit that sends next: see [`Scheduler::choose`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Choice {
-    /// The link that it goes to.
+    /// The link that it sends on.
     pub link: LinkKey,
     /// The circuit.
     pub half: HalfKey,
@@ -60,7 +53,7 @@ pub struct Choice {
     pub budget: u32,
 }
 
-/// The circuits and links of one connection thread, and who is next. See the [module](self).
+/// The circuits and links of one connection thread, and the circuit that sends next. See the [module](self).
 #[derive(Debug)]
 pub struct Scheduler {
     half_life: Duration,
@@ -73,13 +66,11 @@ pub struct Scheduler {
     circuits: Vec<Circuit>,
     links: Vec<Link>,
     /// The links with budget and active circuits, each by its most urgent circuit's priority.
-    ready: Heap,
+    ready: Heap<LinkKey>,
     /// The links with active circuits, in no order.
     waiting: Vec<LinkKey>,
     /// The last tie-break given out.
     order: u64,
-    counts: Counts,
-    cells_in_turn: bool,
 }
 
 #[derive(Debug)]
@@ -110,7 +101,7 @@ struct Link {
     generation: u64,
     /// Cells that it may still write in this run.
     budget: u32,
-    active: Heap,
+    active: Heap<HalfKey>,
     /// In the scheduler's `ready`.
     place: Place,
     /// In the scheduler's `waiting`.
@@ -151,13 +142,11 @@ impl Scheduler {
             ready: Heap::default(),
             waiting: Vec::new(),
             order: 0,
-            counts: Counts::default(),
-            cells_in_turn: false,
         }
     }
 
     /// Gives back the memory of keys behind the last one in use.
-    pub fn shrink(&mut self) {
+    pub(crate) fn shrink(&mut self) {
         let last = self
             .circuits
             .iter()
@@ -172,23 +161,23 @@ impl Scheduler {
     /// A link has opened. It may write nothing until [`Scheduler::set_budget`].
     pub fn link_added(&mut self, link: LinkKey) {
         self.link_removed(link);
-        if self.links.len() <= link as usize {
-            self.links.resize_with(link as usize + 1, Link::default);
+        if self.links.len() <= link.index() {
+            self.links.resize_with(link.index() + 1, Link::default);
         }
-        let entry = &mut self.links[link as usize];
+        let entry = &mut self.links[link.index()];
         entry.in_use = true;
         entry.generation += 1;
     }
 
-    /// A link is gone. Its circuits are scheduled no more; each still needs
+    /// A link has closed. Its circuits are scheduled no more; each still needs
     /// [`Scheduler::circuit_removed`] before its key is used again.
-    pub fn link_removed(&mut self, link: LinkKey) {
+    pub(crate) fn link_removed(&mut self, link: LinkKey) {
         let Some(entry) = self.link_mut(link) else {
             return;
         };
         entry.in_use = false;
         entry.budget = 0;
-        self.links[link as usize].active.clear(&mut self.circuits);
+        self.links[link.index()].active.clear(&mut self.circuits);
         self.link_changed(link);
     }
 
@@ -199,11 +188,10 @@ impl Scheduler {
             return;
         };
         self.epoch.get_or_insert(now);
-        if self.circuits.len() <= half as usize {
-            self.circuits
-                .resize_with(half as usize + 1, Circuit::vacant);
+        if self.circuits.len() <= half.index() {
+            self.circuits.resize_with(half.index() + 1, Circuit::vacant);
         }
-        self.circuits[half as usize] = Circuit {
+        self.circuits[half.index()] = Circuit {
             link: Some(link),
             link_generation,
             epochs: self.epochs,
@@ -211,10 +199,10 @@ impl Scheduler {
         };
     }
 
-    /// A circuit half is gone.
-    pub fn circuit_removed(&mut self, half: HalfKey) {
+    /// A circuit half has closed.
+    pub(crate) fn circuit_removed(&mut self, half: HalfKey) {
         self.set_active(half, false);
-        if let Some(circuit) = self.circuits.get_mut(half as usize) {
+        if let Some(circuit) = self.circuits.get_mut(half.index()) {
             circuit.link = None;
         }
     }
@@ -222,13 +210,13 @@ impl Scheduler {
     /// Whether the circuit has cells queued. Only an active circuit is ever chosen, and only an
     /// active one costs anything.
     pub fn set_active(&mut self, half: HalfKey, active: bool) {
-        let Some(circuit) = self.circuits.get_mut(half as usize) else {
+        let Some(circuit) = self.circuits.get_mut(half.index()) else {
             return;
         };
         let Some(link) = circuit.link else {
             return;
         };
-        let entry = &mut self.links[link as usize];
+        let entry = &mut self.links[link.index()];
         if active == (circuit.place != NOWHERE)
             || !entry.in_use
             || entry.generation != circuit.link_generation
@@ -257,36 +245,19 @@ impl Scheduler {
         }
     }
 
-    /// What is left of the link's budget.
-    #[must_use]
-    pub fn budget(&self, link: LinkKey) -> u32 {
-        self.links
-            .get(link as usize)
-            .map_or(0, |entry| entry.budget)
-    }
-
     /// The links that have active circuits, each once: those whose budget is worth working out.
     #[must_use]
-    pub fn waiting_links(&self) -> &[LinkKey] {
+    pub(crate) fn waiting_links(&self) -> &[LinkKey] {
         &self.waiting
-    }
-
-    /// Whether [`Scheduler::next`] would choose a circuit: one is active on a link with budget.
-    #[must_use]
-    pub fn is_ready(&self) -> bool {
-        !self.ready.is_empty()
     }
 
     /// Chooses the circuit that sends next, and the link that it goes to: of the active circuits on
     /// links with budget, the one with the lowest count; among equals, the one that was chosen or
     /// became active longest ago. The caller sends as many of its cells as it likes, at most the
-    /// link's budget, and says so by [`Scheduler::sent`].
+    /// link's budget, and reports it by [`Scheduler::sent`].
     pub fn choose(&mut self) -> Option<Choice> {
-        let Some((link, half)) = self.most_urgent() else {
-            self.counts.turns += u64::from(std::mem::take(&mut self.cells_in_turn));
-            return None;
-        };
-        let budget = self.links[link as usize].budget;
+        let (link, half) = self.most_urgent()?;
+        let budget = self.links[link.index()].budget;
         Some(Choice { link, half, budget })
     }
 
@@ -295,10 +266,10 @@ impl Scheduler {
     pub fn sent(&mut self, choice: Choice, cells: u32, active: bool, now: Instant) {
         let weight = self.weight_at(now);
         let Choice { link, half, .. } = choice;
-        let Some(circuit) = self.circuits.get_mut(half as usize) else {
+        let Some(circuit) = self.circuits.get_mut(half.index()) else {
             return;
         };
-        let Some(entry) = self.links.get_mut(link as usize) else {
+        let Some(entry) = self.links.get_mut(link.index()) else {
             return;
         };
         circuit.count += weight * f64::from(cells);
@@ -311,20 +282,10 @@ impl Scheduler {
             entry.active.remove(&mut self.circuits, half);
         }
         self.link_changed(link);
-        self.counts.cells += u64::from(cells);
-        self.cells_in_turn |= cells > 0;
-    }
-
-    /// Chooses as [`Scheduler::choose`] does and counts one cell, more of which are left.
-    #[allow(clippy::should_implement_trait)] // not an iterator: each call has its own time
-    pub fn next(&mut self, now: Instant) -> Option<(LinkKey, HalfKey)> {
-        let choice = self.choose()?;
-        self.sent(choice, 1, true, now);
-        Some((choice.link, choice.half))
     }
 
     /// Changes the half-life; what circuits have sent so far keeps its weight as of `now`.
-    pub fn set_half_life(&mut self, half_life: Duration, now: Instant) {
+    pub(crate) fn set_half_life(&mut self, half_life: Duration, now: Instant) {
         let half_life = at_least_a_microsecond(half_life);
         if half_life == self.half_life {
             return;
@@ -343,27 +304,21 @@ impl Scheduler {
         self.weight = (None, 1.0);
     }
 
-    /// What the scheduler has done since it was made.
-    #[must_use]
-    pub fn counts(&self) -> Counts {
-        self.counts
-    }
-
     fn most_urgent(&self) -> Option<(LinkKey, HalfKey)> {
         let (_, link) = self.ready.first()?;
-        let (_, half) = self.links[link as usize].active.first()?;
+        let (_, half) = self.links[link.index()].active.first()?;
         Some((link, half))
     }
 
     fn link_mut(&mut self, link: LinkKey) -> Option<&mut Link> {
         self.links
-            .get_mut(link as usize)
+            .get_mut(link.index())
             .filter(|entry| entry.in_use)
     }
 
     /// Brings `ready` and `waiting` in line with the link's circuits and budget.
     fn link_changed(&mut self, link: LinkKey) {
-        let entry = &mut self.links[link as usize];
+        let entry = &mut self.links[link.index()];
         let first = entry.active.first();
         match (first.is_some(), entry.waiting_at.0) {
             (true, NOWHERE) => {
@@ -376,13 +331,13 @@ impl Scheduler {
                 entry.waiting_at.0 = NOWHERE;
                 self.waiting.swap_remove(at as usize);
                 if let Some(&moved) = self.waiting.get(at as usize) {
-                    self.links[moved as usize].waiting_at.0 = at;
+                    self.links[moved.index()].waiting_at.0 = at;
                 }
             }
             _ => {}
         }
         match first {
-            Some((priority, _)) if self.links[link as usize].budget > 0 => {
+            Some((priority, _)) if self.links[link.index()].budget > 0 => {
                 self.ready.set(&mut self.links, link, priority);
             }
             _ => self.ready.remove(&mut self.links, link),
@@ -421,7 +376,7 @@ impl Scheduler {
         let epochs = self.epochs;
         for at in 0..self.waiting.len() {
             let link = self.waiting[at];
-            let Link { active, .. } = &mut self.links[link as usize];
+            let Link { active, .. } = &mut self.links[link.index()];
             active.scale(&mut self.circuits, factor, |circuit| {
                 each(circuit, factor, epochs);
             });

@@ -2,12 +2,7 @@
 //! hops the test plays.
 
 // Each test binary uses its own part of it.
-#![allow(
-    dead_code,
-    unreachable_pub,
-    clippy::unwrap_used,
-    clippy::indexing_slicing
-)]
+#![allow(dead_code, unreachable_pub)]
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,23 +13,24 @@ use weft_cell::circ_msg::{CreateReply, CreateRequest};
 use weft_cell::relay::{self, RelayBody};
 use weft_cell::stream_msg::BeginFlags;
 use weft_cell::{Cell, ChanCmd, RelayCmd};
-use weft_core::address::{ConnectionId, ThreadId};
+use weft_core::address::{ConnectionId, HopIndex, ThreadId};
 use weft_core::edge::EdgeNews;
 use weft_core::flow::Terms;
 use weft_core::handshake::PeerIdentity;
 use weft_core::origin::{HopFlow, LinkTarget, OriginCommand, OriginEvent, OriginId, StreamOpening};
+use weft_core::slots::EdgeKey;
 use weft_crypto::Tor1Keys;
 use weft_crypto::handshake::ntor_v3;
 use weft_crypto::relay_cell::RelayCrypt;
 
+pub use crate::world::CLIENT;
 use crate::world::{OWN_ED, OWN_RSA, World};
 
 /// The circuit's name.
 pub const CIRCUIT: OriginId = OriginId(7);
-pub const CLIENT: PeerIdentity = PeerIdentity::Unauthenticated;
 
 /// Begins the circuit, over a link to its first hop that is opened for it: that link.
-fn launch(origin: &mut World, create: CreateRequest) -> ConnectionId {
+pub fn launch(origin: &mut World, create: CreateRequest) -> ConnectionId {
     origin.controller.serve_client();
     let command = OriginCommand::Launch {
         circuit: CIRCUIT,
@@ -63,7 +59,7 @@ pub struct Pair {
     pub exit: World,
     pub links: (ConnectionId, ConnectionId),
     /// Applications: thread and edge by connection.
-    pub applications: BTreeMap<ConnectionId, (usize, u32)>,
+    pub applications: BTreeMap<ConnectionId, (usize, EdgeKey)>,
 }
 
 impl Pair {
@@ -167,7 +163,7 @@ impl Pair {
         self.command(OriginCommand::Attach {
             stream,
             circuit: CIRCUIT,
-            hop: 0,
+            hop: HopIndex(0),
             opening: StreamOpening::Begin {
                 host: "example.com".to_owned(),
                 port: 80,
@@ -209,7 +205,7 @@ impl Pair {
 
 pub fn write(
     manager: &mut weft_core::manager::LocalConnectionManager,
-    edge: u32,
+    edge: EdgeKey,
     bytes: &mut &[u8],
     now: std::time::Instant,
 ) -> bool {
@@ -222,7 +218,7 @@ pub fn write(
 
 pub fn read(
     manager: &mut weft_core::manager::LocalConnectionManager,
-    edge: u32,
+    edge: EdgeKey,
     most: usize,
     now: std::time::Instant,
 ) -> Vec<u8> {
@@ -286,7 +282,7 @@ impl TwoHops {
         pair.command(OriginCommand::Attach {
             stream: id,
             circuit: CIRCUIT,
-            hop: 1,
+            hop: HopIndex(1),
             opening: StreamOpening::BeginDir,
         });
         let mut begin = *pair.origin.take(link).expect("BEGIN_DIR").body();
@@ -302,8 +298,8 @@ impl TwoHops {
         self.origin.settle();
     }
 
-    /// A hop says something about the stream.
-    pub fn says(&mut self, hop: usize, command: RelayCmd, data: &[u8]) {
+    /// A hop sends a message of the stream.
+    pub fn sends(&mut self, hop: usize, command: RelayCmd, data: &[u8]) {
         let mut cell = Cell::new(self.circ_id, ChanCmd::RELAY);
         let stream = self.stream;
         relay::encode(cell.body_mut(), command, stream, data, self.origin.rng()).unwrap();

@@ -3,7 +3,7 @@
 //! A cell's body is 509 bytes, so the key stream of one cell begins anywhere in a block and spans up
 //! to 33 of them. [`pass`] makes the whole of it in nine registers at once, which hides the latency
 //! of the AES instructions, shifts it by where in the first block it begins, and adds it on the way
-//! from one place to another. Nothing that was just stored is loaded again: on the road of a cell
+//! from one place to another. Nothing that was just stored is loaded again: on the data path
 //! older stores often wait for memory, and such a load would wait for all of them.
 //!
 //! Miri knows none of these instructions; the tests compare with the portable implementation
@@ -62,7 +62,7 @@ impl Wide {
     pub(super) fn new(key: &[u8; 16]) -> Option<Self> {
         let supported = Supported::detect()?;
         Some(Self {
-            // SAFETY: `supported` says that the processor has AES.
+            // SAFETY: `supported` is true only where the processor has AES.
             round_keys: unsafe { expand(key) },
             position: 0,
             supported,

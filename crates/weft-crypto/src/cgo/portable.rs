@@ -1,44 +1,16 @@
 //! UIV+ by RustCrypto's AES and POLYVAL, for every processor.
 
-use aes::{Aes128Dec, Aes128Enc, Block};
-use cipher::{BlockDecrypt, BlockEncrypt, KeyInit};
+use aes::{Aes128Enc, Block};
+use cipher::BlockEncrypt;
 use polyval::Polyval;
 use polyval::universal_hash::UniversalHash;
 use zeroize::{Zeroize, Zeroizing};
 
-use super::{
-    BODY_LEN, DIRECTION_LEN, NEW_KEYS_FROM, REST_BLOCKS, REST_LEN, TAG_LEN, Tag, WIDE_KEY_LEN, Way,
-    split,
+use super::layout::{
+    DIRECTION_LEN, NEW_KEYS_FROM, REST_BLOCKS, REST_LEN, TAG_LEN, Tag, WIDE_KEY_LEN, split,
 };
-
-/// The block cipher in one way.
-pub(in crate::cgo) trait Cipher: Clone {
-    fn new(key: &Tag) -> Self;
-    /// AES on one block.
-    fn permute(&self, block: &mut Tag);
-}
-
-impl Cipher for Aes128Enc {
-    fn new(key: &Tag) -> Self {
-        KeyInit::new(key.into())
-    }
-
-    #[inline]
-    fn permute(&self, block: &mut Tag) {
-        self.encrypt_block(block.into());
-    }
-}
-
-impl Cipher for Aes128Dec {
-    fn new(key: &Tag) -> Self {
-        KeyInit::new(key.into())
-    }
-
-    #[inline]
-    fn permute(&self, block: &mut Tag) {
-        self.decrypt_block(block.into());
-    }
-}
+use super::way::{Cipher, Way};
+use crate::relay_cell::BODY_LEN;
 
 /// Bytes of a tweak: the tag of the cell before, this cell's command and the body's rest.
 const TWEAK_LEN: usize = TAG_LEN + 1 + REST_LEN;
@@ -160,7 +132,7 @@ impl<W: Way> Portable<W> {
         }
     }
 
-    /// The keys and the nonce after these, of which nobody can learn these.
+    /// Replaces the keys and the nonce by those after them, which do not reveal these.
     pub(super) fn update(&mut self, nonce: &mut Tag) {
         let mut new = Zeroizing::new([0; DIRECTION_LEN]);
         self.prf

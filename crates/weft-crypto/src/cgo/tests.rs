@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 
+use super::layout::REST_LEN;
 use super::portable::{Prf, Tweaked};
 use super::*;
 
@@ -279,8 +280,8 @@ fn seal(hops: &mut [CgoHop], command: ChanCmd, body: &mut [u8; BODY_LEN]) -> Tag
     sent
 }
 
-/// Brings a cell from the nearest relay to the client: whose it is, and by which tag.
-fn inward(hops: &mut [CgoHop], body: &mut [u8; BODY_LEN]) -> Option<(usize, Tag)> {
+/// Removes the layers of a cell at the client: which hop sent it, and by which tag.
+fn backward(hops: &mut [CgoHop], body: &mut [u8; BODY_LEN]) -> Option<(usize, Tag)> {
     hops.iter_mut()
         .enumerate()
         .find_map(|(number, hop)| Some((number, hop.remove(ChanCmd::RELAY, body)?)))
@@ -292,8 +293,8 @@ fn message(rng: &mut ChaCha8Rng) -> [u8; BODY_LEN] {
     body
 }
 
-/// Brings a cell from the client outward: who recognizes it, and by which tag.
-fn outward(
+/// Brings a cell from the client forward: which hop recognizes it, and by which tag.
+fn forward(
     relays: &mut [CgoRelay],
     command: ChanCmd,
     body: &mut [u8; BODY_LEN],
@@ -313,7 +314,7 @@ fn messages_reach_their_hop_and_come_back_from_it() {
         let sent = message(&mut rng);
         let mut body = sent;
         let tag = seal(&mut hops[..=hop], command, &mut body);
-        assert_eq!(outward(&mut relays, command, &mut body), Some((hop, tag)));
+        assert_eq!(forward(&mut relays, command, &mut body), Some((hop, tag)));
         assert_eq!(body[TAG_LEN..], sent[TAG_LEN..]);
 
         let hop = rng.random_range(0..3);
@@ -323,7 +324,7 @@ fn messages_reach_their_hop_and_come_back_from_it() {
         for relay in relays[..hop].iter_mut().rev() {
             relay.encrypt_backward(ChanCmd::RELAY, &mut body);
         }
-        assert_eq!(inward(&mut hops, &mut body), Some((hop, tag)));
+        assert_eq!(backward(&mut hops, &mut body), Some((hop, tag)));
         assert_eq!(body[TAG_LEN..], sent[TAG_LEN..]);
     }
 }
@@ -456,7 +457,7 @@ fn the_cell_s_command_is_part_of_what_is_encrypted() {
     let (mut hops, mut relays, mut rng) = circuit(2);
     let mut body = message(&mut rng);
     seal(&mut hops[..1], ChanCmd::RELAY_EARLY, &mut body);
-    assert_eq!(outward(&mut relays, ChanCmd::RELAY, &mut body), None);
+    assert_eq!(forward(&mut relays, ChanCmd::RELAY, &mut body), None);
 }
 
 #[test]
@@ -481,7 +482,7 @@ proptest! {
         let mut body = sent;
         seal(&mut hops, ChanCmd::RELAY, &mut body);
         body[bit / 8] ^= 1 << (bit % 8);
-        prop_assert_eq!(outward(&mut relays, ChanCmd::RELAY, &mut body), None);
+        prop_assert_eq!(forward(&mut relays, ChanCmd::RELAY, &mut body), None);
         let differ = |body: &[u8], sent: &[u8]| -> u32 {
             body.iter().zip(sent).map(|(one, other)| (one ^ other).count_ones()).sum()
         };
@@ -491,7 +492,7 @@ proptest! {
         let sent = message(&mut rng);
         let mut body = sent;
         seal(&mut hops, ChanCmd::RELAY, &mut body);
-        prop_assert_eq!(outward(&mut relays, ChanCmd::RELAY, &mut body), None);
+        prop_assert_eq!(forward(&mut relays, ChanCmd::RELAY, &mut body), None);
         let bits = differ(&body[TAG_LEN..], &sent[TAG_LEN..]);
         prop_assert!((1700..2250).contains(&bits), "{} bits differ", bits);
     }

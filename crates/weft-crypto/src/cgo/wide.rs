@@ -25,7 +25,9 @@ use std::arch::x86_64::{
 use std::marker::PhantomData;
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
-use super::{BODY_LEN, NEW_KEYS_FROM, REST_LEN, TAG_LEN, Tag, WIDE_KEY_LEN, Way};
+use super::layout::{NEW_KEYS_FROM, REST_LEN, TAG_LEN, Tag, WIDE_KEY_LEN};
+use super::way::Way;
+use crate::relay_cell::BODY_LEN;
 
 /// Bytes of a register.
 const REGISTER: usize = 64;
@@ -86,7 +88,7 @@ impl<W: Way> Wide<W> {
     /// The permutation under `keys`; `None` where the processor cannot.
     pub(super) fn new(keys: &[u8; WIDE_KEY_LEN]) -> Option<Self> {
         let supported = Supported::detect()?;
-        // SAFETY: `supported` says that the processor has all the features.
+        // SAFETY: `supported` is true only where the processor has all the features.
         Some(unsafe { new(supported, keys) })
     }
 
@@ -312,7 +314,7 @@ fn hash<W>(wide: &Wide<W>, blocks: &[__m512i; REGISTERS]) -> __m512i {
         for (block, power) in more.iter().zip(others) {
             products = sum(products, multiply(*block, *power));
         }
-        // All that came before is as many blocks further away as the highest power says.
+        // The highest power is the distance in blocks of all that was hashed before.
         if let Some(lanes) = lanes {
             products = sum(products, multiply(lanes, first(*power)));
         }

@@ -14,7 +14,7 @@ use rand::CryptoRng;
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
-use super::HandshakeError;
+use super::error::HandshakeError;
 use crate::x25519_lanes::{Factors, LANES, Multiplier};
 
 /// The base point's u-coordinate (RFC 7748 4.1).
@@ -43,7 +43,7 @@ pub(crate) struct SharedSecret(Zeroizing<[u8; 32]>);
 
 impl SharedSecret {
     /// A product that was made elsewhere. All zeros is refused, as in
-    /// [`Keypair::agree`], without telling by time what else it is.
+    /// [`Keypair::agree`], in constant time for all others.
     fn new(product: &Zeroizing<[u8; 32]>) -> Result<Self, HandshakeError> {
         match bool::from(product.ct_eq(&[0; 32])) {
             true => Err(HandshakeError::DegenerateKey),
@@ -51,7 +51,6 @@ impl SharedSecret {
         }
     }
 
-    /// Its bytes.
     pub(crate) fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }

@@ -6,7 +6,7 @@ use sha1::{Digest, Sha1};
 use subtle::ConstantTimeEq;
 use zeroize::{ZeroizeOnDrop, Zeroizing};
 
-use super::HandshakeError;
+use super::error::HandshakeError;
 use crate::keys::Tor1Keys;
 
 /// KDF-TOR's blocks for one hop: 100 bytes, of which 92 are used.

@@ -5,14 +5,16 @@ use hkdf::Hkdf;
 use hmac::{Hmac, Mac};
 use rand::CryptoRng;
 use sha2::Sha256;
+use weft_cell::identity::RsaIdentity;
 use zeroize::Zeroizing;
 
 use super::curve::{Exchange, Keypair, SharedSecret};
-use super::{HandshakeError, OnionKeys};
+use super::error::HandshakeError;
+use super::onion_keys::OnionKeys;
 use crate::keys::Tor1Keys;
 
 /// Length of the client's onionskin: ID, B, X.
-pub const ONIONSKIN_LEN: usize = 20 + 32 + 32;
+pub(crate) const ONIONSKIN_LEN: usize = 20 + 32 + 32;
 
 /// Length of the relay's reply: Y, AUTH.
 pub const REPLY_LEN: usize = 32 + 32;
@@ -38,7 +40,7 @@ pub struct Reply {
 ///
 /// An onionskin for another relay or for an onion key that is not held any
 /// more is refused. (Identities and public onion keys are in the directory, so
-/// telling so gives nothing away.)
+/// the refusal reveals nothing.)
 pub fn server<R: CryptoRng + ?Sized>(
     onionskin: &[u8],
     keys: &OnionKeys,
@@ -59,8 +61,7 @@ fn answer_with(onionskin: &[u8], keys: &OnionKeys, y: &Keypair) -> Result<Reply,
 
 /// An onionskin that is for this relay.
 pub(super) struct Opened<'a> {
-    /// The relay's RSA identity.
-    id: [u8; 20],
+    id: RsaIdentity,
     /// The onion key that the client chose.
     pub(super) b: &'a Keypair,
     /// The client's ephemeral public key.
@@ -78,7 +79,7 @@ impl<'a> Opened<'a> {
             return Err(wrong_length);
         };
         let (id, key_id, x) = (
-            field::<20>(onionskin, 0),
+            RsaIdentity(field(onionskin, 0)),
             field::<32>(onionskin, 20),
             field::<32>(onionskin, 52),
         );
@@ -119,8 +120,7 @@ fn field<const N: usize>(onionskin: &[u8; ONIONSKIN_LEN], offset: usize) -> [u8;
 /// What the client remembers between CREATE2 and CREATED2. Its secret is wiped
 /// when dropped.
 pub struct ClientState {
-    /// The relay's RSA identity.
-    id: [u8; 20],
+    id: RsaIdentity,
     /// The relay's onion key.
     b: [u8; 32],
     /// The client's ephemeral key.
@@ -131,7 +131,7 @@ impl ClientState {
     /// Begins a handshake with the relay of RSA identity `rsa_identity` and
     /// onion key `onion_key`; send [`Self::onionskin`].
     pub fn start<R: CryptoRng + ?Sized>(
-        rsa_identity: &[u8; 20],
+        rsa_identity: &RsaIdentity,
         onion_key: &[u8; 32],
         rng: &mut R,
     ) -> Self {
@@ -145,7 +145,7 @@ impl ClientState {
     /// The body of the CREATE2.
     pub fn onionskin(&self) -> [u8; ONIONSKIN_LEN] {
         let mut onionskin = [0; ONIONSKIN_LEN];
-        onionskin[..20].copy_from_slice(&self.id);
+        onionskin[..20].copy_from_slice(self.id.as_bytes());
         onionskin[20..52].copy_from_slice(&self.b);
         onionskin[52..].copy_from_slice(&self.x.public);
         onionskin
@@ -178,7 +178,7 @@ impl ClientState {
 
 /// The public values of one handshake, in the specification's letters.
 struct Transcript<'a> {
-    id: &'a [u8; 20],
+    id: &'a RsaIdentity,
     b: &'a [u8; 32],
     x: &'a [u8; 32],
     y: &'a [u8; 32],
@@ -195,7 +195,7 @@ impl Transcript<'_> {
         for part in [
             &xy.as_bytes()[..],
             xb.as_bytes(),
-            self.id,
+            self.id.as_bytes(),
             self.b,
             self.x,
             self.y,
@@ -210,7 +210,7 @@ impl Transcript<'_> {
             .into_bytes();
         let auth = tweaked(T_MAC)?
             .chain_update(verify)
-            .chain_update(self.id)
+            .chain_update(self.id.as_bytes())
             .chain_update(self.b)
             .chain_update(self.y)
             .chain_update(self.x)
@@ -248,9 +248,9 @@ mod tests {
         ));
         let y_secret = "70686520737175697272656c2e2e2e2e2e2e2e2e686173206869732067616d65";
         let y = Keypair::from_secret(&array(y_secret));
-        let id = array("69546f6c64596f7541626f75745374616972732e");
+        let id = RsaIdentity(array("69546f6c64596f7541626f75745374616972732e"));
         let b_secret = array("4820544f4c4420594f5520444f474954204b454550532048415050454e494e47");
-        let keys = OnionKeys::new(id, [0; 32], &b_secret, None);
+        let keys = OnionKeys::new(id, [0; 32].into(), &b_secret, None);
 
         let client = ClientState { id, b: b.public, x };
         assert_eq!(
@@ -319,7 +319,7 @@ mod tests {
     fn an_onionskin_for_someone_else_is_refused() {
         let mut rng = ChaCha8Rng::seed_from_u64(3);
         let keys = onion_keys();
-        let other_id = ClientState::start(&[9; 20], &keys.current_public(), &mut rng);
+        let other_id = ClientState::start(&[9; 20].into(), &keys.current_public(), &mut rng);
         assert!(matches!(
             server(&other_id.onionskin(), &keys, &mut rng),
             Err(HandshakeError::WrongIdentity { .. })

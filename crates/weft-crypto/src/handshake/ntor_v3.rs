@@ -4,22 +4,23 @@
 //! carries extensions, encrypted and authenticated: requests of the client
 //! (congestion control, subprotocols) and the relay's responses.
 
-use digest::{ExtendableOutput, Update, XofReader};
+mod key_schedule;
+
+use key_schedule::{KeyStream, Phase1, Phase2};
 use rand::CryptoRng;
-use sha3::{Digest, Sha3_256, Shake256};
 use subtle::ConstantTimeEq;
 use tor_cell::relaycell::extend::{
     CcResponse, CircRequestExt, CircResponseExt, SubprotocolRequest,
 };
 use tor_protover::named::RELAY_CRYPT_CGO;
-use zeroize::Zeroizing;
+use weft_cell::identity::Ed25519Identity;
 
 use super::curve::{Exchange, Keypair, SharedSecret};
-use super::{HandshakeError, OnionKeys, ReplyParams};
+use super::error::HandshakeError;
+use super::onion_keys::OnionKeys;
+use super::params::ReplyParams;
 use crate::aes_ctr::aes256_ctr;
-use crate::cgo::CgoKeys;
 use crate::circuit::HopKeys;
-use crate::keys::Tor1Keys;
 
 /// Length of an onionskin without its message: ID, B, X, MAC.
 const ONIONSKIN_OVERHEAD: usize = 32 * 4;
@@ -33,14 +34,6 @@ const NAME: &str = "ntor-v3";
 /// VER: what the two sides use the handshake for (proposal 332, "extending
 /// circuits").
 const VERIFICATION: &[u8] = b"circuit extend";
-
-const PROTOID: &[u8] = b"ntor3-curve25519-sha3_256-1";
-const T_MSGKDF: &[u8] = b"ntor3-curve25519-sha3_256-1:kdf_phase1";
-const T_MSGMAC: &[u8] = b"ntor3-curve25519-sha3_256-1:msg_mac";
-const T_KEY_SEED: &[u8] = b"ntor3-curve25519-sha3_256-1:key_seed";
-const T_VERIFY: &[u8] = b"ntor3-curve25519-sha3_256-1:verify";
-const T_FINAL: &[u8] = b"ntor3-curve25519-sha3_256-1:kdf_final";
-const T_AUTH: &[u8] = b"ntor3-curve25519-sha3_256-1:auth_final";
 
 /// The relay's answer to an ntor-v3 onionskin.
 pub struct Reply {
@@ -123,8 +116,7 @@ pub fn cgo_alone() -> SubprotocolRequest {
 
 /// An onionskin that is for this relay.
 pub(super) struct Parts<'a> {
-    /// The relay's ed25519 identity.
-    id: &'a [u8; 32],
+    id: Ed25519Identity,
     /// The onion key that the client chose.
     pub(super) b: &'a Keypair,
     /// The client's ephemeral public key.
@@ -147,7 +139,8 @@ impl<'a> Parts<'a> {
         let (x, rest) = rest.split_first_chunk::<32>().ok_or_else(too_short)?;
         let (encrypted, msg_mac) = rest.split_last_chunk::<32>().ok_or_else(too_short)?;
 
-        if id != keys.ed_identity() {
+        let id = Ed25519Identity(*id);
+        if id != *keys.ed_identity() {
             return Err(HandshakeError::WrongIdentity { handshake: NAME });
         }
         let b = keys
@@ -184,8 +177,8 @@ impl<'a> Parts<'a> {
         xb: &'b SharedSecret,
         verification: &[u8],
     ) -> Result<Opened<'b>, HandshakeError> {
-        let phase1 = Phase1::new(xb, self.id, &self.x, &self.b.public, verification);
-        let expected = phase1.mac(self.id, &self.b.public, &self.x, self.encrypted);
+        let phase1 = Phase1::new(xb, &self.id, &self.x, &self.b.public, verification);
+        let expected = phase1.mac(&self.id, &self.b.public, &self.x, self.encrypted);
         if !bool::from(expected.ct_eq(self.msg_mac)) {
             return Err(HandshakeError::BadAuthenticator { handshake: NAME });
         }
@@ -209,7 +202,7 @@ struct Opened<'a> {
 }
 
 impl Opened<'_> {
-    /// What is granted, and the relay's message, which says so.
+    /// What is granted, and the relay's message that grants it.
     fn respond(&self, params: &ReplyParams) -> Result<(Granted, Vec<u8>), HandshakeError> {
         let requests =
             CircRequestExt::decode(&self.message).map_err(HandshakeError::BadExtensions)?;
@@ -235,7 +228,7 @@ impl Opened<'_> {
         verification: &[u8],
     ) -> Result<(Vec<u8>, KeyStream), HandshakeError> {
         let phase2 = Phase2 {
-            id: self.parts.id,
+            id: &self.parts.id,
             b: &self.parts.b.public,
             x: &self.parts.x,
             y,
@@ -255,8 +248,7 @@ impl Opened<'_> {
 /// What the client remembers between CREATE2 and CREATED2. Its secrets are
 /// wiped when dropped.
 pub struct ClientState {
-    /// The relay's ed25519 identity.
-    id: [u8; 32],
+    id: Ed25519Identity,
     /// The relay's onion key.
     b: [u8; 32],
     /// The client's ephemeral key.
@@ -274,7 +266,7 @@ impl ClientState {
     /// onion key `onion_key`. Returns the state and the body of the CREATE2,
     /// which asks for `requests`.
     pub fn start<R: CryptoRng + ?Sized>(
-        ed_identity: &[u8; 32],
+        ed_identity: &Ed25519Identity,
         onion_key: &[u8; 32],
         requests: &[CircRequestExt],
         rng: &mut R,
@@ -291,7 +283,7 @@ impl ClientState {
     /// [`Self::start`] with a message that need not be a list of extensions:
     /// what a relay has to expect of a hostile client.
     pub fn start_with_message<R: CryptoRng + ?Sized>(
-        ed_identity: &[u8; 32],
+        ed_identity: &Ed25519Identity,
         onion_key: &[u8; 32],
         message: &[u8],
         rng: &mut R,
@@ -306,7 +298,7 @@ impl ClientState {
     }
 
     fn begin(
-        ed_identity: &[u8; 32],
+        ed_identity: &Ed25519Identity,
         onion_key: &[u8; 32],
         message: &[u8],
         x: Keypair,
@@ -319,7 +311,7 @@ impl ClientState {
         let msg_mac = phase1.mac(ed_identity, onion_key, &x.public, &encrypted);
 
         let mut onionskin = Vec::with_capacity(ONIONSKIN_OVERHEAD + encrypted.len());
-        onionskin.extend_from_slice(ed_identity);
+        onionskin.extend_from_slice(ed_identity.as_bytes());
         onionskin.extend_from_slice(onion_key);
         onionskin.extend_from_slice(&x.public);
         onionskin.append(&mut encrypted);
@@ -375,140 +367,6 @@ impl ClientState {
     }
 }
 
-/// The keys of the client's message: KDF(secret_input_phase1, T_MSGKDF).
-struct Phase1 {
-    enc_key: Zeroizing<[u8; 32]>,
-    mac_key: Zeroizing<[u8; 32]>,
-}
-
-impl Phase1 {
-    fn new(
-        xb: &SharedSecret,
-        id: &[u8; 32],
-        x: &[u8; 32],
-        b: &[u8; 32],
-        verification: &[u8],
-    ) -> Self {
-        let mut kdf = Shake256::default();
-        encap(&mut kdf, T_MSGKDF);
-        for part in [xb.as_bytes(), id, x, b] {
-            kdf.update(part);
-        }
-        kdf.update(PROTOID);
-        encap(&mut kdf, verification);
-        let mut stream = kdf.finalize_xof();
-        let mut keys = Self {
-            enc_key: Zeroizing::new([0; 32]),
-            mac_key: Zeroizing::new([0; 32]),
-        };
-        stream.read(&mut keys.enc_key[..]);
-        stream.read(&mut keys.mac_key[..]);
-        keys
-    }
-
-    /// MAC(mac_key, ID | B | X | encrypted message, T_MSGMAC).
-    fn mac(&self, id: &[u8; 32], b: &[u8; 32], x: &[u8; 32], encrypted: &[u8]) -> [u8; 32] {
-        let mut mac = Sha3_256::default();
-        encap(&mut mac, T_MSGMAC);
-        encap(&mut mac, &self.mac_key[..]);
-        for part in [id, b, x] {
-            Update::update(&mut mac, part);
-        }
-        Update::update(&mut mac, encrypted);
-        mac.finalize().into()
-    }
-}
-
-/// The public values of a whole handshake, in the specification's letters.
-struct Phase2<'a> {
-    id: &'a [u8; 32],
-    b: &'a [u8; 32],
-    x: &'a [u8; 32],
-    y: &'a [u8; 32],
-    msg_mac: &'a [u8; 32],
-}
-
-impl Phase2<'_> {
-    /// `verify`, and the key stream KDF(ntor_key_seed, T_FINAL).
-    fn derive(
-        &self,
-        xy: &SharedSecret,
-        xb: &SharedSecret,
-        verification: &[u8],
-    ) -> (Zeroizing<[u8; 32]>, KeyStream) {
-        let secret_input = |tweak| {
-            let mut hash = Sha3_256::default();
-            encap(&mut hash, tweak);
-            for part in [
-                xy.as_bytes(),
-                xb.as_bytes(),
-                self.id,
-                self.b,
-                self.x,
-                self.y,
-            ] {
-                Update::update(&mut hash, part);
-            }
-            Update::update(&mut hash, PROTOID);
-            encap(&mut hash, verification);
-            Zeroizing::new(<[u8; 32]>::from(hash.finalize()))
-        };
-        let key_seed = secret_input(T_KEY_SEED);
-        let mut kdf = Shake256::default();
-        encap(&mut kdf, T_FINAL);
-        kdf.update(&key_seed[..]);
-        (secret_input(T_VERIFY), KeyStream(kdf.finalize_xof()))
-    }
-
-    /// AUTH = H(auth_input, T_AUTH).
-    fn auth(&self, verify: &[u8; 32], encrypted: &[u8]) -> [u8; 32] {
-        let mut hash = Sha3_256::default();
-        encap(&mut hash, T_AUTH);
-        for part in [verify, self.id, self.b, self.y, self.x, self.msg_mac] {
-            Update::update(&mut hash, part);
-        }
-        encap(&mut hash, encrypted);
-        Update::update(&mut hash, PROTOID);
-        Update::update(&mut hash, b"Server");
-        hash.finalize().into()
-    }
-}
-
-/// The key stream that a handshake ends with: first the key of the relay's
-/// message, then the circuit's.
-struct KeyStream(<Shake256 as ExtendableOutput>::Reader);
-
-impl KeyStream {
-    fn enc_key(&mut self) -> Zeroizing<[u8; 32]> {
-        let mut key = Zeroizing::new([0; 32]);
-        self.0.read(&mut key[..]);
-        key
-    }
-
-    /// The circuit's keys, of which one kind can be taken.
-    fn keys(&mut self, cgo: bool) -> HopKeys {
-        if !cgo {
-            return self.tor1_keys().into();
-        }
-        let mut material = Zeroizing::new([0; CgoKeys::LEN]);
-        self.0.read(&mut material[..]);
-        CgoKeys::from_key_material(&material).into()
-    }
-
-    fn tor1_keys(&mut self) -> Tor1Keys {
-        let mut material = Zeroizing::new([0; Tor1Keys::LEN]);
-        self.0.read(&mut material[..]);
-        Tor1Keys::from_key_material(&material)
-    }
-}
-
-/// ENCAP(s): its length as eight bytes, then itself.
-fn encap(hash: &mut impl Update, s: &[u8]) {
-    // usize is at most 64 bits wide on every target.
-    hash.update(&(s.len() as u64).to_be_bytes());
-    hash.update(s);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -521,7 +379,9 @@ mod tests {
     #[test]
     fn the_published_handshake() {
         let b_secret = array("4051daa5921cfa2a1c27b08451324919538e79e788a81b38cbed097a5dff454a");
-        let id = array("9fad2af287ef942632833d21f946c6260c33fae6172b60006e86e4a6911753a2");
+        let id = Ed25519Identity(array(
+            "9fad2af287ef942632833d21f946c6260c33fae6172b60006e86e4a6911753a2",
+        ));
         let x = Keypair::from_secret(&array(
             "b825a3719147bcbe5fb1d0b0fcb9c09e51948048e2e3283d2ab7b45b5ef38b49",
         ));
@@ -529,7 +389,7 @@ mod tests {
             "4865a5b7689dafd978f529291c7171bc159be076b92186405d13220b80e2a053",
         ));
         let verification = b"xyzzy";
-        let keys = OnionKeys::new([0; 20], id, &b_secret, None);
+        let keys = OnionKeys::new([0; 20].into(), id, &b_secret, None);
 
         let (client, onionskin) =
             ClientState::begin(&id, &keys.current_public(), b"hello world", x, verification)
@@ -713,7 +573,7 @@ mod tests {
         let params = ReplyParams::default();
         let other = Keypair::generate(&mut rng).public;
         let (_, other_id) =
-            ClientState::start(&[9; 32], &keys.current_public(), &[], &mut rng).unwrap();
+            ClientState::start(&[9; 32].into(), &keys.current_public(), &[], &mut rng).unwrap();
         assert!(matches!(
             server(&other_id, &keys, &params, &mut rng),
             Err(HandshakeError::WrongIdentity { .. })

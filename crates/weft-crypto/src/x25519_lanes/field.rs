@@ -10,7 +10,7 @@
 //! * tight: less than 2⁵¹ + 2¹⁷, so less than the 2⁵² that the multiplication sees;
 //! * loose: at most 267 · 2⁵² < 2⁶¹, which is what a product has.
 //!
-//! The functions say how they keep to that; the tests run them on lanes that panic at any overflow.
+//! The functions document how they keep to that; the tests run them on lanes that panic at any overflow.
 //! Nothing branches or takes an address by a value.
 
 use zeroize::Zeroizing;
@@ -232,7 +232,7 @@ impl<L: Lanes> Field<L> {
     /// squaring after the other; those of several elements fill each other's waits.
     #[inline(always)]
     pub(super) fn invert<const N: usize>(&self, elements: [Tight<L>; N]) -> [Tight<L>; N] {
-        let x1 = elements; // the names say the exponent's bits: x5 is a to the power of 2⁵ − 1
+        let x1 = elements; // the names have the number of the exponent's bits: x5 is a to the power of 2⁵ − 1
         let t2 = self.squares(x1, 1);
         let t9 = self.products(x1, self.squares(t2, 2));
         let t11 = self.products(t2, t9);
@@ -360,7 +360,7 @@ impl<L: Lanes> Tight<L> {
 
 /// Writes the bytes of one tight element to `bytes`, less than p.
 fn canonical([l0, l1, l2, l3, l4]: &mut [u64; 5], bytes: &mut [u8; 32]) {
-    // Tight elements are less than 2p. The carry out of x + 19 says whether x is at least p.
+    // Tight elements are less than 2p. The carry out of x + 19 is set where x is at least p.
     let mut carry = (*l0 + 19) >> LIMB;
     for limb in [&l1, &l2, &l3, &l4] {
         carry = (**limb + carry) >> LIMB;

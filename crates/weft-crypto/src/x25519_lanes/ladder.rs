@@ -2,8 +2,8 @@
 
 use zeroize::Zeroizing;
 
+use super::factors::{Factors, LANES};
 use super::field::{self, Field, Lanes, Tight};
-use super::{Factors, LANES};
 
 /// Bits of a scalar that count: the top one never does.
 const SCALAR_BITS: u32 = 255;

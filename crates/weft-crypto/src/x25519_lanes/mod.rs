@@ -13,42 +13,18 @@
 //! Scalars and products are wiped. Like aws-lc's code, this leaves on the stack what lay there on the
 //! way between them.
 
+mod factors;
 mod field;
 mod ladder;
 #[cfg(target_arch = "x86_64")]
 mod zmm;
 
-use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
+use zeroize::Zeroizing;
 
-/// Multiplications in one register.
-pub(crate) const LANES: usize = 8;
+pub(crate) use factors::{Factors, LANES};
+
 /// Registers' worth of multiplications done together at most.
 pub(crate) const GROUPS: usize = 3;
-
-/// A scalar and a point's u-coordinate, in X25519's encoding. Wiped when dropped.
-#[derive(Clone, Zeroize, ZeroizeOnDrop)]
-pub(crate) struct Factors {
-    /// Clamped when used.
-    scalar: [u8; 32],
-    /// The top bit does not count.
-    point: [u8; 32],
-}
-
-impl Factors {
-    /// A copy of both.
-    pub(crate) fn new(scalar: &[u8; 32], point: &[u8; 32]) -> Self {
-        Self {
-            scalar: *scalar,
-            point: *point,
-        }
-    }
-
-    /// What the lanes that nobody needs multiply.
-    const NONE: Self = Self {
-        scalar: [0; 32],
-        point: [0; 32],
-    };
-}
 
 /// Multiplies in lanes, on a processor that can.
 #[derive(Clone, Copy)]

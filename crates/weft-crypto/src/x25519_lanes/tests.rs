@@ -113,7 +113,7 @@ fn fast(multiplier: Multiplier, factors: &[Factors]) -> Vec<[u8; 32]> {
     products.iter().map(|product| **product).collect()
 }
 
-/// aws-lc's product; it does not tell one that is all zeros.
+/// aws-lc's product; it refuses one that is all zeros.
 fn aws_lc(factors: &Factors) -> [u8; 32] {
     let scalar = PrivateKey::from_private_key(&X25519, &factors.scalar).unwrap();
     let point = UnparsedPublicKey::new(&X25519, factors.point);

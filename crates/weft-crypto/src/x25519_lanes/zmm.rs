@@ -10,8 +10,9 @@ use std::arch::x86_64::{
     _mm512_storeu_si512, _mm512_sub_epi64, _mm512_test_epi64_mask,
 };
 
+use super::factors::{Factors, LANES};
 use super::field::Lanes;
-use super::{Factors, LANES, ladder};
+use super::ladder;
 
 /// That the processor has the instructions used here. Only [`Supported::detect`] makes one, which is
 /// what makes the calls below sound.
@@ -47,7 +48,7 @@ impl Lanes for Zmm {
 
     #[inline(always)]
     fn new(Supported(()): Supported, lanes: [u64; 8]) -> Self {
-        // SAFETY: `Supported` says that the processor has avx512f. Reads the 64 bytes of the array;
+        // SAFETY: `Supported` is made only where the processor has avx512f. Reads the 64 bytes of the array;
         // no alignment is asked for.
         Self(unsafe { _mm512_loadu_si512(lanes.as_ptr().cast()) })
     }
@@ -113,7 +114,7 @@ pub(super) fn multiply<const N: usize>(
     groups: &[[Factors; LANES]; N],
     products: &mut [[[u8; 32]; LANES]; N],
 ) {
-    // SAFETY: `supported` says that the processor has the features.
+    // SAFETY: `supported` is made only where the processor has the features.
     unsafe { enabled(supported, groups, products) }
 }
 

@@ -1,10 +1,4 @@
 //! What is answered to a request (dir-spec 4 and 6; C tor dircache.c, whose words these are).
-#![deny(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::cast_possible_truncation
-)]
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -102,7 +96,7 @@ impl Answer {
             }
         };
         let date = |time| http_date(time).unwrap_or_default();
-        let address = if tells_address(peer) {
+        let address = if sends_address(peer) {
             format!("X-Your-Address-Is: {peer}\r\n")
         } else {
             String::new()
@@ -124,9 +118,9 @@ impl Answer {
     }
 }
 
-/// Whether somebody at `peer` is told that address: not if it is on our own network, where it
+/// Whether the answer to a client at `peer` has that address: not if it is on our own network, where it
 /// would be that of a router that forwards ports (C tor `is_local_to_resolve_addr`).
-fn tells_address(peer: IpAddr) -> bool {
+fn sends_address(peer: IpAddr) -> bool {
     match peer.to_canonical() {
         IpAddr::V4(ip) => {
             !(ip.is_loopback() || ip.is_private() || ip.is_link_local() || ip.is_unspecified())
@@ -331,5 +325,4 @@ fn identity(text: &str) -> Option<RsaIdentity> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 mod tests;

@@ -23,7 +23,6 @@ pub(super) struct Prepared {
     pub(super) plain: Arc<[u8]>,
     /// zlib.
     deflate: OnceLock<Arc<[u8]>>,
-    /// gzip.
     gzip: OnceLock<Arc<[u8]>>,
 }
 
@@ -58,7 +57,6 @@ pub(super) fn deflate(bytes: &[u8], level: flate2::Compression) -> Vec<u8> {
     encoder.finish().unwrap_or_default()
 }
 
-/// gzip of `bytes`.
 pub(super) fn gzip(bytes: &[u8], level: flate2::Compression) -> Vec<u8> {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), level);
     // As above.
@@ -69,24 +67,21 @@ pub(super) fn gzip(bytes: &[u8], level: flate2::Compression) -> Vec<u8> {
 /// A consensus to serve.
 #[derive(Debug)]
 pub(super) struct ServedConsensus {
-    /// The document.
     pub(super) document: Arc<Prepared>,
     /// Its times.
     pub(super) valid_after: SystemTime,
     pub(super) fresh_until: SystemTime,
     pub(super) valid_until: SystemTime,
-    /// Who signed it.
+    /// The authorities that signed it.
     pub(super) signers: Vec<RsaIdentity>,
 }
 
 /// A certificate to serve.
 #[derive(Debug)]
 pub(super) struct ServedCert {
-    /// Its keys.
     pub(super) ids: AuthCertKeyIds,
     /// When it was published.
     pub(super) published: SystemTime,
-    /// Its text.
     pub(super) text: Arc<str>,
 }
 
@@ -95,7 +90,6 @@ pub(super) struct ServedCert {
 pub(super) struct Own {
     /// Its SHA-1 digest, as `d/` requests name it.
     pub(super) digest: [u8; 20],
-    /// Its text.
     pub(super) text: Arc<str>,
 }
 
@@ -147,7 +141,12 @@ impl CachedDocuments {
     }
 
     /// Serves this microdesc consensus, signed by `signers`, from now on.
-    pub fn set_consensus(&self, consensus: &Consensus, signers: Vec<RsaIdentity>, text: &str) {
+    pub(crate) fn set_consensus(
+        &self,
+        consensus: &Consensus,
+        signers: Vec<RsaIdentity>,
+        text: &str,
+    ) {
         let served = ServedConsensus {
             document: Arc::new(Prepared::new(text)),
             valid_after: consensus.valid_after,
@@ -159,7 +158,7 @@ impl CachedDocuments {
     }
 
     /// Serves these certificates from now on.
-    pub fn set_certs(&self, certs: &Certs) {
+    pub(crate) fn set_certs(&self, certs: &Certs) {
         let served = certs
             .iter()
             .map(|(cert, text)| ServedCert {
@@ -172,7 +171,7 @@ impl CachedDocuments {
     }
 
     /// Serves our own documents from now on.
-    pub fn set_own(&self, identity: RsaIdentity, signed: &SignedDescriptor) {
+    pub(crate) fn set_own(&self, identity: RsaIdentity, signed: &SignedDescriptor) {
         let own = (
             identity,
             Own::new(&signed.router),

@@ -41,7 +41,7 @@ const FAREWELL: Duration = Duration::from_secs(5);
 const MAX_REST: usize = 64 << 10;
 /// Bytes of an answer written at once, between two looks at the clock.
 const CHUNK: usize = 32 << 10;
-/// How long nobody is accepted when the system has no more file descriptors.
+/// How long no connection is accepted when the system has no more file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
 
 /// A directory that answers.
@@ -56,7 +56,7 @@ pub struct CacheServer {
 }
 
 impl CacheServer {
-    /// A directory that serves `documents` and lives by `clock`.
+    /// A directory that serves `documents` by `clock`.
     pub fn new(documents: Arc<CachedDocuments>, clock: Arc<dyn Clock>) -> Self {
         Self {
             documents,

@@ -1,13 +1,7 @@
-//! What somebody asks of our directory: the head of an HTTP request, total over hostile bytes.
+//! A request to our directory: the head of an HTTP request, total over hostile bytes.
 //!
 //! As C tor reads it (dircache.c `directory_handle_command_get`): a path with or without a scheme
 //! and host in front of it, `.z` for zlib, `Accept-Encoding`, `If-Modified-Since`.
-#![deny(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::cast_possible_truncation
-)]
 
 use std::time::SystemTime;
 
@@ -34,8 +28,7 @@ pub struct Request {
 pub struct Accepts {
     /// zlib.
     pub deflate: bool,
-    /// gzip.
-    pub gzip: bool,
+    pub(crate) gzip: bool,
 }
 
 /// What has come so far.
@@ -68,7 +61,7 @@ pub fn parse(bytes: &[u8]) -> Parsed {
     };
     match method {
         "GET" => {}
-        // Uploads are for authorities (C tor says the same of a path that it does not know).
+        // Uploads are for authorities (C tor answers the same as for an unknown path).
         "POST" => return Parsed::Bad(404, "Not found"),
         _ => return BAD,
     }
@@ -125,7 +118,6 @@ fn path(target: &str) -> Option<&str> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 mod tests {
     use super::*;
     use std::time::Duration;

@@ -1,5 +1,4 @@
 //! Streams of clients that behave and of some that do not.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use super::*;
 use crate::clock::ManualClock;
@@ -113,7 +112,7 @@ async fn settle() {
 }
 
 fn relay(number: u8) -> PreviousHop {
-    PreviousHop::Relay([number; 20])
+    PreviousHop::Relay([number; 20].into())
 }
 
 /// A request by this hop, and its answer.
@@ -168,7 +167,7 @@ async fn a_stream_that_has_asked_is_not_ended_for_those_that_have_not() {
     for number in 0..3_000_u32 {
         let mut hop = [7; 20];
         hop[..4].copy_from_slice(&number.to_be_bytes());
-        held.push(open_by(&server, PreviousHop::Relay(hop)));
+        held.push(open_by(&server, PreviousHop::Relay(hop.into())));
         held.push(open_by(&server, relay(1)));
         tokio::task::yield_now().await;
     }

@@ -21,14 +21,14 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(super) struct Asked {
     /// Those that could not be reached, and why.
     pub(super) unreachable: Vec<(Candidate, io::Error)>,
-    /// Who was asked, if anybody could be reached.
+    /// The directory that was asked, if one could be reached.
     pub(super) answered: Option<Answered>,
 }
 
-/// Who was asked, and what came.
+/// A directory that was asked, and its answer.
 #[derive(Debug)]
 pub(super) struct Answered {
-    /// Who it is.
+    /// The directory.
     pub(super) candidate: Candidate,
     /// Its name for log lines.
     pub(super) name: String,

@@ -1,10 +1,4 @@
 //! A consensus that is being completed with microdescriptors until paths can be chosen.
-#![deny(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::cast_possible_truncation
-)]
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -45,7 +39,7 @@ pub(super) enum Progress {
 
 /// A consensus and the microdescriptors that belong to it.
 pub(super) struct Building {
-    /// What everybody keeps of it.
+    /// The part that every node keeps.
     consensus: Arc<Consensus>,
     /// Its relays' weights.
     weights: PathWeights,
@@ -95,7 +89,6 @@ impl Building {
         (building, problem)
     }
 
-    /// The consensus.
     pub(super) fn consensus(&self) -> &Arc<Consensus> {
         &self.consensus
     }

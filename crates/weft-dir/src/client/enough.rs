@@ -1,14 +1,8 @@
-//! Whether a client knows enough of the network to build circuits, as C tor reckons it.
+//! Whether a client knows enough of the network to build circuits, as C tor computes it.
 //!
 //! The fraction of all paths, weighted as they would be chosen, whose relays' microdescriptors
 //! are there (C tor `compute_frac_paths_available`, `frac_nodes_with_descriptors`). A directory
 //! that trickles out relays to learn or to bias our paths gains nothing below that threshold.
-#![deny(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::cast_possible_truncation
-)]
 
 use std::fmt;
 
@@ -17,10 +11,10 @@ use tor_netdoc::types::relay_flags::RelayFlag;
 
 use crate::microdesc::MdDigest;
 
-/// Fraction of paths needed where neither torrc nor consensus says otherwise, in percent (C tor
+/// Fraction of paths needed where neither torrc nor consensus sets it, in percent (C tor
 /// `DFLT_PCT_USABLE_NEEDED`).
 const NEEDED: i32 = 60;
-/// Scale of bandwidth weights where the consensus does not say.
+/// Scale of bandwidth weights where the consensus does not set it.
 const SCALE: i32 = 10_000;
 
 /// A relay of the consensus, with its weight in each position.
@@ -39,7 +33,6 @@ struct Candidate {
 /// The weights of all relays of a consensus.
 #[derive(Clone, Debug)]
 pub(super) struct PathWeights {
-    /// The relays.
     relays: Vec<Candidate>,
     /// `min_paths_for_circs_pct`, as a fraction.
     needed: f64,
@@ -166,7 +159,7 @@ impl PathWeights {
         configured.unwrap_or(self.needed)
     }
 
-    /// The fractions that are there if `have` tells which microdescriptors are.
+    /// The fractions that are there if `have` is true for the microdescriptors that are there.
     pub(super) fn fractions(&self, have: impl Fn(&MdDigest) -> bool) -> Fractions {
         let (mut guards, mut middles, mut exits) = (Sum::default(), Sum::default(), Sum::default());
         let mut count = 0;
@@ -241,7 +234,6 @@ impl fmt::Display for Fractions {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 mod tests {
     use super::*;
 

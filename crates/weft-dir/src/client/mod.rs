@@ -2,7 +2,7 @@
 //!
 //! A [`ClientDirectory`] fetches the microdesc consensus, the certificates that it is verified
 //! with and the microdescriptors of all relays that it lists (dir-spec 5), over streams that
-//! somebody else opens ([`DirStreams`]: circuits in a node, plain TCP in tests). It keeps all of
+//! its caller opens ([`DirStreams`]: circuits in a node, plain TCP in tests). It keeps all of
 //! it in C tor's cache files and hands out a [`Network`] whenever there is a new one that is
 //! good enough to build circuits with.
 
@@ -52,16 +52,14 @@ impl Network {
     }
 }
 
-/// What a node tells its client directory.
+/// A message from a node to its client directory.
 #[derive(Debug)]
 pub(crate) enum Order {
     /// The settings have changed.
     Options(Box<ClientOptions>),
-    /// The network came back, or somebody waits: forget delays after failures.
-    RetryNow,
 }
 
-/// How a node holds its client directory. The directory's task ends when all handles are gone.
+/// How a node holds its client directory. The directory's task ends when all handles are dropped.
 #[derive(Clone, Debug)]
 pub struct ClientHandle {
     /// Where orders go.
@@ -77,15 +75,9 @@ impl ClientHandle {
         self.network.clone()
     }
 
-    /// The settings have changed. A task that is far behind will not hear of it: false.
+    /// The settings have changed. False: the task is too far behind to take them.
     pub fn set_options(&self, options: ClientOptions) -> bool {
         let order = Order::Options(Box::new(options));
         self.orders.try_send(order).is_ok()
-    }
-
-    /// Asks again at once, in spite of failures before.
-    pub fn retry_now(&self) {
-        // A full queue holds orders that make it look again, too.
-        let _ = self.orders.try_send(Order::RetryNow);
     }
 }

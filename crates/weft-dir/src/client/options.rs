@@ -16,7 +16,7 @@ pub struct DirServer {
     pub nickname: String,
     /// Digest of its RSA identity.
     pub rsa: RsaIdentity,
-    /// Its ed25519 identity, if the torrc tells.
+    /// Its ed25519 identity, if torrc has it.
     pub ed25519: Option<Ed25519Identity>,
     /// Its ORPorts.
     pub or_addrs: Vec<SocketAddr>,
@@ -36,14 +36,14 @@ pub struct ClientOptions {
     pub disabled: bool,
     /// The authorities: whose signatures count.
     pub authorities: Vec<Authority>,
-    /// Whom to ask before there are guards: authorities with an ORPort, and fallbacks.
+    /// The directories to ask before there are guards: authorities with an ORPort, and fallbacks.
     pub servers: Vec<DirServer>,
     /// CacheDirectory; `None`: nothing is read or written (a relay that is a client, too, keeps
     /// these files itself).
     pub cache_directory: Option<PathBuf>,
     /// TestingTorNetwork: shorter delays.
     pub testing: bool,
-    /// PathsNeededToBuildCircuits, from 0.25 to 0.95; `None`: as the consensus says.
+    /// PathsNeededToBuildCircuits, from 0.25 to 0.95; `None`: by the consensus.
     pub paths_needed: Option<f64>,
     /// First delay after a failure (TestingClientConsensusDownloadInitialDelay).
     pub initial_delay: Duration,

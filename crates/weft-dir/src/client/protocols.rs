@@ -23,7 +23,6 @@ pub(super) fn missing(wanted: &ProtoStatus) -> Option<(bool, String)> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -1,4 +1,4 @@
-//! Whom to ask next.
+//! Which directory to ask next.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -25,7 +25,7 @@ struct Mark {
     /// Failures in a row.
     failures: u32,
     /// Not asked before this monotonic time, if another can be.
-    rests_until: Duration,
+    delayed_until: Duration,
 }
 
 /// One that may be asked.
@@ -33,7 +33,7 @@ struct Mark {
 pub(super) struct Candidate {
     /// Its place among the servers; `None`: a guard.
     pub(super) index: Option<usize>,
-    /// Who it is.
+    /// The directory.
     pub(super) source: DirSource,
 }
 
@@ -46,7 +46,7 @@ impl Candidate {
         }
     }
 
-    /// Who it is, for log lines.
+    /// The name for log lines.
     pub(super) fn name(&self) -> &str {
         match &self.source {
             DirSource::Server(server) => &server.nickname,
@@ -80,7 +80,7 @@ impl Sources {
         }
     }
 
-    /// Whom to ask, in this order, each if the one before cannot be reached. `guards`: whether
+    /// The directories to ask, in this order, each if the one before cannot be reached. `guards`: whether
     /// there is a network to choose guards from.
     pub(super) fn candidates(
         &mut self,
@@ -114,12 +114,12 @@ impl Sources {
     }
 
     /// One of `left`: a fallback rather than an authority, one that does not rest rather than one
-    /// that does, else the one that rests shortest.
+    /// that does, else the one whose delay ends first.
     fn pick(&self, left: &[usize], monotonic: Duration, rng: &mut impl Rng) -> Option<usize> {
-        let rests = |index: &usize| {
+        let delay = |index: &usize| {
             self.marks
                 .get(*index)
-                .map_or(Duration::ZERO, |mark| mark.rests_until)
+                .map_or(Duration::ZERO, |mark| mark.delayed_until)
                 .saturating_sub(monotonic)
         };
         let server = |index: &usize| self.servers.get(*index);
@@ -127,7 +127,7 @@ impl Sources {
             left.iter()
                 .copied()
                 .filter(|index| server(index).is_some_and(|of| of.authority == authority))
-                .filter(|index| rests(index).is_zero())
+                .filter(|index| delay(index).is_zero())
                 .collect()
         };
         for authority in [false, true] {
@@ -145,7 +145,7 @@ impl Sources {
                 return Some(*last);
             }
         }
-        left.iter().copied().min_by_key(rests)
+        left.iter().copied().min_by_key(delay)
     }
 
     /// How asking one went.
@@ -175,20 +175,13 @@ impl Sources {
                     FIRST_REST.saturating_mul(doubled).min(LONGEST_REST)
                 };
                 mark.failures = mark.failures.saturating_add(1);
-                mark.rests_until = monotonic + rest;
+                mark.delayed_until = monotonic + rest;
             }
         }
-    }
-
-    /// Everybody may be asked again.
-    pub(super) fn forgive(&mut self) {
-        self.marks.fill(Mark::default());
-        self.guard_failures = 0;
     }
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 mod tests {
     use super::*;
     use rand::SeedableRng;
@@ -229,7 +222,7 @@ mod tests {
             [2, 1, 0]
         );
         sources.outcome(Some(2), DirOutcome::NotThere, later);
-        // The second failure in a row rests twice as long.
+        // After the second failure in a row the delay is twice as long.
         let still = later + FIRST_REST;
         assert_eq!(
             indexes(&sources.candidates(false, still, &mut rng)),

@@ -9,16 +9,16 @@ use weft_proxy::Route;
 
 use super::options::DirServer;
 
-/// Whom to ask.
+/// A directory to ask.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DirSource {
     /// This authority or fallback.
     Server(DirServer),
-    /// A guard that is a directory cache, chosen by whoever opens the stream.
+    /// A guard that is a directory cache, chosen by the implementation that opens the stream.
     Guard,
 }
 
-/// How asking went; tells whether the source is any good.
+/// How a request went, by which the source is judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DirOutcome {
     /// It answered as it should.
@@ -37,9 +37,9 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> DirIo for T {}
 pub struct DirConnection {
     /// The stream: one request, one answer. A `tokio::net::UnixStream` in a node.
     pub io: Box<dyn DirIo>,
-    /// Whom it leads to, for log lines: a nickname or a fingerprint.
+    /// The directory that it leads to, for log lines: a nickname or a fingerprint.
     pub name: String,
-    /// What [`DirStreams::outcome`] is told it by; means something to its opener only.
+    /// Names it in [`DirStreams::outcome`]; means something to its opener only.
     pub token: u64,
 }
 

@@ -17,7 +17,7 @@ use super::{ClientHandle, ClientOptions, DirStreams, Network, Order};
 use crate::authority::signers;
 use crate::cache;
 use crate::clock::Clock;
-use crate::command::{Event, Options, Severity};
+use crate::command::{DirectoryOptions, Event, Severity};
 use crate::consensus::{Consensus, newest_certs_path};
 use crate::fetch::{Adopted, Fetcher, News};
 use crate::http::{HttpError, Limits, Request, Response};
@@ -61,7 +61,7 @@ pub struct ClientDirectory {
     /// Settings.
     options: ClientOptions,
     /// The same as the fetcher wants them.
-    fetching: Options,
+    fetching: DirectoryOptions,
     /// Time.
     clock: Arc<dyn Clock>,
     /// Randomness of schedules and of the choice of sources.
@@ -82,11 +82,11 @@ pub struct ClientDirectory {
     store: MicrodescStore,
     /// The newest consensus, as far as it has been completed.
     building: Option<Building>,
-    /// Whom to ask.
+    /// The directories to ask.
     sources: Sources,
     /// Requests underway.
     requests: JoinSet<Finished>,
-    /// How they tell that a directory has been reached.
+    /// By which they report that a directory has been reached.
     reached: (mpsc::Sender<()>, mpsc::Receiver<()>),
     /// Whether the cache files have been read.
     loaded: bool,
@@ -96,12 +96,12 @@ pub struct ClientDirectory {
     bootstrap: Option<u8>,
     /// Whether the network went out of use, so that its return is worth a notice.
     was_lost: bool,
-    /// Whether the network has exits, as it was told last.
-    exits_told: Option<bool>,
-    /// When the clock was last complained about.
-    skew_told: Option<Duration>,
-    /// Protocols that we lack, and whether they are required, as they were told last.
-    protocols_told: Option<(bool, String)>,
+    /// Whether the network has exits, as last logged.
+    exits_logged: Option<bool>,
+    /// When the last warning about the clock was sent.
+    skew_warned_at: Option<Duration>,
+    /// Protocols that we lack, and whether they are required, as last reported.
+    protocols_reported: Option<(bool, String)>,
 }
 
 impl ClientDirectory {
@@ -134,9 +134,9 @@ impl ClientDirectory {
             certs_underway: false,
             bootstrap: None,
             was_lost: false,
-            exits_told: None,
-            skew_told: None,
-            protocols_told: None,
+            exits_logged: None,
+            skew_warned_at: None,
+            protocols_reported: None,
             fetching,
             options,
             clock,
@@ -149,7 +149,7 @@ impl ClientDirectory {
         (directory, handle)
     }
 
-    /// Runs until all handles are gone.
+    /// Runs until all handles are dropped.
     pub async fn run(mut self) {
         loop {
             self.turn();
@@ -191,12 +191,7 @@ impl ClientDirectory {
                 self.fetching = fetching(&self.options);
                 self.fetcher.options_changed(&self.fetching, monotonic);
                 self.sources = Sources::new(self.options.servers.clone(), self.options.testing);
-                // What failed because the network was switched off says nothing.
-                self.lacking.retry_now();
-            }
-            Order::RetryNow => {
-                self.sources.forgive();
-                self.fetcher.retry_now(monotonic);
+                // Failures while the network was switched off do not count.
                 self.lacking.retry_now();
             }
         }
@@ -278,7 +273,7 @@ impl ClientDirectory {
         }
     }
 
-    /// How long nothing has to be done if nobody says anything.
+    /// How long nothing has to be done if no message arrives.
     fn wait(&self) -> Duration {
         if self.options.disabled {
             return LONGEST_SLEEP;
@@ -307,12 +302,12 @@ impl ClientDirectory {
         let candidates = self.sources.candidates(guards, monotonic, &mut self.rng);
         let (streams, clock) = (self.streams.clone(), self.clock.clone());
         let limits = Limits::with_stall(self.options.max_stall);
-        let told = matches!(purpose, Purpose::Status).then(|| self.reached.0.clone());
+        let reached = matches!(purpose, Purpose::Status).then(|| self.reached.0.clone());
         self.requests.spawn(async move {
             let reached = || {
-                if let Some(told) = told {
+                if let Some(reached) = reached {
                     // It is about progress only.
-                    let _ = told.try_send(());
+                    let _ = reached.try_send(());
                 }
             };
             Finished {
@@ -366,7 +361,7 @@ impl ClientDirectory {
         self.streams.outcome(token, outcome);
     }
 
-    /// Nobody could be reached.
+    /// No directory could be reached.
     fn unanswered(&mut self, purpose: Purpose) {
         let monotonic = self.clock.monotonic();
         match purpose {
@@ -466,10 +461,10 @@ impl ClientDirectory {
     /// Compares what a consensus wants of clients with what this one speaks.
     fn check_protocols(&mut self, consensus: &Consensus) {
         let missing = protocols::missing(&consensus.client_protocols);
-        if missing == self.protocols_told {
+        if missing == self.protocols_reported {
             return;
         }
-        self.protocols_told.clone_from(&missing);
+        self.protocols_reported.clone_from(&missing);
         let (required, protocols) = missing.unwrap_or_default();
         (self.events)(Event::MissingProtocols {
             required,
@@ -533,7 +528,7 @@ impl ClientDirectory {
     /// Keeps the microdescriptors in `body` that are lacking; how many, and how many are not.
     fn take_in(&mut self, body: &[u8], now: SystemTime) -> (usize, usize) {
         let (mut arrived, mut unasked) = (0, 0);
-        // What is not text has a digest that nobody asked for.
+        // What is not text has a digest that was not asked for.
         let body = String::from_utf8_lossy(body);
         for piece in microdesc::split(&body) {
             let digest = piece.digest();
@@ -547,7 +542,7 @@ impl ClientDirectory {
             };
             match building.add(&digest, piece.text) {
                 Ok(()) => self.store.add(digest, piece.text, now),
-                // The authorities have agreed on it, so nobody has a better one.
+                // The authorities have agreed on it, so no directory has a better one.
                 Err(problem) => self.warn(format!(
                     "The consensus lists a microdescriptor that cannot be read ({problem}); its relay will not be used."
                 )),
@@ -556,7 +551,7 @@ impl ClientDirectory {
         (arrived, unasked)
     }
 
-    /// Hands out the network if that is possible now, and tells how far it is.
+    /// Hands out the network if that is possible now, and reports progress.
     fn advance(&mut self) {
         let now = self.clock.wall();
         let Some(building) = &mut self.building else {
@@ -567,6 +562,7 @@ impl ClientDirectory {
         }
         match building.progress(self.options.paths_needed) {
             Progress::Lacking { done, status } => {
+                #[expect(clippy::cast_possible_truncation, reason = "at most 24")]
                 let percent = 50 + (done * 24.0) as u8;
                 self.progress(percent, "loading_descriptors", "Loading relay descriptors");
                 self.message(
@@ -584,26 +580,26 @@ impl ClientDirectory {
                     return;
                 };
                 self.network.send_replace(Some(Arc::new(network)));
-                self.tell_enough(has_exits);
+                self.report_enough(has_exits);
             }
         }
     }
 
     /// The network can be used.
-    fn tell_enough(&mut self, has_exits: bool) {
-        if self.exits_told != Some(has_exits) {
+    fn report_enough(&mut self, has_exits: bool) {
+        if self.exits_logged != Some(has_exits) {
             if !has_exits {
                 self.message(
                     Severity::Notice,
                     "The current consensus has no exit nodes. Weft can only build internal paths, such as paths to onion services.".into(),
                 );
-            } else if self.exits_told.is_some() {
+            } else if self.exits_logged.is_some() {
                 self.message(
                     Severity::Notice,
                     "The current consensus contains exit nodes. Weft can build exit and internal paths.".into(),
                 );
             }
-            self.exits_told = Some(has_exits);
+            self.exits_logged = Some(has_exits);
         }
         if self.bootstrap.is_none_or(|percent| percent < 75) || self.was_lost {
             let severity = if self.was_lost {
@@ -647,13 +643,13 @@ impl ClientDirectory {
         let Some(date) = response.date else {
             return;
         };
-        let seconds = crate::task::signed_seconds(sent, date);
+        let seconds = crate::clock::signed_seconds(sent, date);
         let monotonic = self.clock.monotonic();
         let recently = self
-            .skew_told
-            .is_some_and(|told| monotonic.saturating_sub(told) < SKEW_INTERVAL);
+            .skew_warned_at
+            .is_some_and(|at| monotonic.saturating_sub(at) < SKEW_INTERVAL);
         if seconds.abs() > TOLERATED_SKEW && !recently {
-            self.skew_told = Some(monotonic);
+            self.skew_warned_at = Some(monotonic);
             (self.events)(Event::ClockSkew {
                 seconds,
                 source: name.to_string(),
@@ -670,7 +666,7 @@ impl ClientDirectory {
         }
     }
 
-    /// Tells how far the start has come; never goes back.
+    /// Reports how far the start has come; never goes back.
     fn progress(&mut self, percent: u8, tag: &'static str, summary: &'static str) {
         if self.bootstrap.is_none_or(|before| percent > before) {
             self.bootstrap = Some(percent);
@@ -711,11 +707,11 @@ fn outcome(result: &Result<Response, HttpError>) -> DirOutcome {
 }
 
 /// What the fetcher wants to know of a client's settings.
-fn fetching(options: &ClientOptions) -> Options {
-    Options {
+fn fetching(options: &ClientOptions) -> DirectoryOptions {
+    DirectoryOptions {
         consensus_initial_delay: options.initial_delay,
         max_stall: options.max_stall,
-        ..Options::new(
+        ..DirectoryOptions::new(
             options.authorities.clone(),
             options.cache_directory.clone().unwrap_or_default(),
             options.testing,

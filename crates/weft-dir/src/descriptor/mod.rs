@@ -2,12 +2,12 @@
 //!
 //! Formats: dir-spec 2.1.1 and 2.1.2; cross-certificates: dir-spec (`onion-key-crosscert`,
 //! `ntor-onion-key-crosscert`) and cert-spec. Nothing here is claimed that the caller did not
-//! say is true: protocols, policies, directory roles come from [`OwnDescriptor`].
+//! provide: protocols, policies, directory roles come from [`OwnDescriptor`].
 //!
 //! About `platform`: authorities refuse a platform that begins with `Tor ` and names an old or
 //! malformed version, and take any other software for "nonstandard Tor" (C tor
-//! `tor_version_parse_platform`). What we can do is told by `proto`, never guessed from the
-//! version, so [`OwnDescriptor::default_platform`] honestly says `Weft`.
+//! `tor_version_parse_platform`). Our capabilities stand in `proto` and are never guessed from the
+//! version, so [`OwnDescriptor::default_platform`] is `Weft`.
 
 mod write;
 
@@ -22,9 +22,9 @@ use tor_llcrypto::pk::{curve25519, rsa};
 use tor_protover::Protocols;
 
 /// Largest router descriptor that authorities take, in bytes (C tor `MAX_DESCRIPTOR_UPLOAD_SIZE`).
-pub const MAX_ROUTER_DESCRIPTOR: usize = 20_000;
+pub(crate) const MAX_ROUTER_DESCRIPTOR: usize = 20_000;
 /// Largest extra-info document that authorities take, in bytes (`MAX_EXTRAINFO_UPLOAD_SIZE`).
-pub const MAX_EXTRA_INFO: usize = 50_000;
+pub(crate) const MAX_EXTRA_INFO: usize = 50_000;
 
 /// The keys that a descriptor carries or is signed with.
 ///
@@ -53,7 +53,7 @@ impl std::fmt::Debug for DescriptorKeys {
     }
 }
 
-/// What we say about ourselves, except what changes by the minute ([`Moment`]).
+/// The contents of our descriptor, except what changes by the minute ([`Moment`]).
 #[derive(Clone, Debug)]
 pub struct OwnDescriptor {
     /// The keys.
@@ -96,7 +96,7 @@ pub struct OwnDescriptor {
     pub overload_statistics: bool,
 }
 
-/// What a descriptor says about the moment of its making.
+/// The contents of a descriptor that depend on the moment of its making.
 #[derive(Clone, Debug)]
 pub struct Moment {
     /// Publication time.
@@ -107,7 +107,7 @@ pub struct Moment {
     pub observed: u64,
     /// Start of the hour in which we were last overloaded.
     pub overload_general: Option<SystemTime>,
-    /// How long the ntor onion key may be believed (consensus: onion-key-rotation-days).
+    /// How long the ntor onion key may be used (consensus: onion-key-rotation-days).
     pub onion_key_lifetime: Duration,
     /// Whether the TAP key is included (consensus: publish-dummy-tap-key).
     pub with_tap: bool,
@@ -126,13 +126,13 @@ pub struct SignedDescriptor {
     pub extra_info: String,
     /// Publication time of both.
     pub published: SystemTime,
-    /// Observed bandwidth that it tells, in bytes per second.
+    /// Observed bandwidth in it, in bytes per second.
     pub observed: u64,
 }
 
 impl SignedDescriptor {
     /// Body of the POST that uploads both documents.
-    pub fn upload_body(&self) -> Vec<u8> {
+    pub(crate) fn upload_body(&self) -> Vec<u8> {
         [self.router.as_bytes(), self.extra_info.as_bytes()].concat()
     }
 }
@@ -206,7 +206,7 @@ impl OwnDescriptor {
             return Some("IP address or ORPort has changed");
         }
         let policy = |d: &OwnDescriptor| (d.exit_policy.clone(), d.ipv6_policy.clone());
-        let told = |d: &OwnDescriptor| {
+        let details = |d: &OwnDescriptor| {
             (
                 d.nickname.clone(),
                 d.platform.clone(),
@@ -232,7 +232,7 @@ impl OwnDescriptor {
             )
         };
         let same = policy(self) == policy(newer)
-            && told(self) == told(newer)
+            && details(self) == details(newer)
             && roles(self) == roles(newer)
             && rates(self) == rates(newer);
         (!same).then_some("config change")
@@ -251,7 +251,7 @@ impl OwnDescriptor {
         })
     }
 
-    /// Observed bandwidth as it is told.
+    /// Observed bandwidth as it is published.
     fn observed(&self, moment: &Moment) -> u64 {
         if self.hibernating {
             return 0;

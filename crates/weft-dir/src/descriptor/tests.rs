@@ -1,4 +1,4 @@
-//! Descriptors are what two parsers and C tor take, and say what they should.
+//! Two parsers and C tor accept our descriptors, and read the right values.
 
 use super::*;
 use crate::testing::{moment, now, relay, secs};
@@ -130,8 +130,8 @@ fn every_key_pair_gives_a_crosscert_that_verifies() {
 }
 
 #[test]
-fn overload_is_told_for_three_days() {
-    let told = |hours: u64| {
+fn overload_is_published_for_three_days() {
+    let published = |hours: u64| {
         let moment = Moment {
             overload_general: Some(now() - secs(hours * 3600)),
             ..moment()
@@ -142,7 +142,7 @@ fn overload_is_told_for_three_days() {
             .router
             .contains("\noverload-general 1 2026-11-")
     };
-    assert!(told(0) && told(71) && !told(72));
+    assert!(published(0) && published(71) && !published(72));
     let silent = OwnDescriptor {
         overload_statistics: false,
         ..relay(1)

@@ -213,7 +213,7 @@ impl OwnDescriptor {
     }
 
     /// Proof that the holder of the ntor key agrees: its ed25519 form certifies our identity.
-    /// Also returns the sign bit that tells which ed25519 key that is.
+    /// Also returns the sign bit of that ed25519 key.
     fn ntor_crosscert(&self, moment: &Moment) -> Result<(Vec<u8>, u8), DescriptorError> {
         let (as_ed25519, sign_bit) =
             keymanip::convert_curve25519_to_ed25519_private(&self.keys.ntor).ok_or_else(|| {

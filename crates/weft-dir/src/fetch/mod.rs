@@ -1,13 +1,7 @@
 //! What to ask the authorities for next, and what to make of their answers.
 //!
 //! Holds the certificates, the consensus in use, and one that waits for certificates. Does no
-//! input or output: asked what to request, told what was answered.
-#![deny(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::cast_possible_truncation
-)]
+//! I/O: it returns what to request, and takes the answers.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -18,12 +12,13 @@ use tor_netdoc::doc::authcert::AuthCertKeyIds;
 use tor_netdoc::doc::netstatus::MdConsensus;
 
 use crate::authority::signers;
-use crate::command::{Options, Severity};
+use crate::command::{DirectoryOptions, Severity};
 use crate::consensus::{
     CACHE_MAX_AGE, Certs, Consensus, ConsensusError, REASONABLY_LIVE, Verified, certs_path,
     consensus_path, verify,
 };
 use crate::http::{HttpError, Request, Response};
+use crate::publish::OwnListing;
 use crate::schedule::{Backoff, next_client_fetch, next_consensus_fetch};
 
 /// Longest delay after failures; C tor forgets its failures every hour.
@@ -31,7 +26,7 @@ const RETRY_CAP: Duration = Duration::from_secs(3600);
 /// The same in a testing network, whose first consensus appears after some ten seconds.
 const RETRY_CAP_TESTING: Duration = Duration::from_secs(5);
 /// Fetches of certificates after which a consensus that waits for them is let go: what claims to
-/// be signed with keys that nobody has is forged, or its signer is.
+/// be signed with keys without certificates is forged, or its signer is.
 const MAX_CERT_FETCHES: u32 = 3;
 /// Certificates asked for at once.
 const MAX_CERTS_ASKED: usize = 32;
@@ -39,7 +34,7 @@ const MAX_CERTS_ASKED: usize = 32;
 /// What an answer or the cache led to.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum News {
+pub(crate) enum News {
     /// A consensus is now in use.
     Consensus(Box<Adopted>),
     /// There are new certificates; this text is to be cached.
@@ -52,22 +47,21 @@ pub enum News {
 
 /// A consensus that is in use from now on.
 #[derive(Debug)]
-pub struct Adopted {
-    /// What everybody keeps of it.
-    pub consensus: Arc<Consensus>,
+pub(crate) struct Adopted {
+    /// The part that every node keeps.
+    pub(crate) consensus: Arc<Consensus>,
     /// All of it, as path selection wants it.
-    pub document: Box<MdConsensus>,
+    pub(crate) document: Box<MdConsensus>,
     /// The authorities of ours that signed it.
-    pub signers: Vec<RsaIdentity>,
-    /// Its text.
-    pub text: String,
+    pub(crate) signers: Vec<RsaIdentity>,
+    pub(crate) text: String,
     /// Whether it was fetched, and is to be cached; false if it came from the cache.
-    pub fetched: bool,
+    pub(crate) fetched: bool,
 }
 
-/// Who fetches, which says when to fetch the next consensus.
+/// The kind of node that fetches; decides when it fetches the next consensus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Audience {
+pub(crate) enum Audience {
     /// A relay, from authorities.
     Relay,
     /// A client, from caches.
@@ -98,7 +92,7 @@ enum Underway {
 
 /// The state of fetching.
 #[derive(Debug)]
-pub struct Fetcher {
+pub(crate) struct Fetcher {
     /// The consensus in use.
     consensus: Option<Arc<Consensus>>,
     /// The certificates.
@@ -113,7 +107,7 @@ pub struct Fetcher {
     fetch_at: SystemTime,
     /// Delays after failures.
     backoff: Backoff,
-    /// Who fetches.
+    /// The kind of node that fetches.
     audience: Audience,
     /// Whose turn it is among the authorities that sign consensuses, modulo their number.
     next: usize,
@@ -121,7 +115,7 @@ pub struct Fetcher {
 
 impl Fetcher {
     /// Nothing known yet; the first fetch may start at `monotonic` plus the initial delay.
-    pub fn new(options: &Options, monotonic: Duration, rng: &mut impl Rng) -> Self {
+    pub(crate) fn new(options: &DirectoryOptions, monotonic: Duration, rng: &mut impl Rng) -> Self {
         let cap = if options.testing {
             RETRY_CAP_TESTING
         } else {
@@ -141,7 +135,11 @@ impl Fetcher {
     }
 
     /// The same for a client: its consensuses are followed by others later.
-    pub fn for_client(options: &Options, monotonic: Duration, rng: &mut impl Rng) -> Self {
+    pub(crate) fn for_client(
+        options: &DirectoryOptions,
+        monotonic: Duration,
+        rng: &mut impl Rng,
+    ) -> Self {
         Self {
             audience: Audience::Client,
             ..Self::new(options, monotonic, rng)
@@ -149,32 +147,32 @@ impl Fetcher {
     }
 
     /// Whether a consensus waits for certificates.
-    pub fn is_waiting_for_certs(&self) -> bool {
+    pub(crate) fn is_waiting_for_certs(&self) -> bool {
         self.waiting.is_some()
     }
 
     /// The certificates.
-    pub fn certs(&self) -> &Certs {
+    pub(crate) fn certs(&self) -> &Certs {
         &self.certs
     }
 
     /// Delays after failures are forgotten.
-    pub fn retry_now(&mut self, monotonic: Duration) {
+    pub(crate) fn retry_now(&mut self, monotonic: Duration) {
         self.not_before = self.not_before.min(monotonic);
         self.backoff.succeeded();
     }
 
     /// The consensus in use.
-    pub fn consensus(&self) -> Option<&Arc<Consensus>> {
+    pub(crate) fn consensus(&self) -> Option<&Arc<Consensus>> {
         self.consensus.as_ref()
     }
 
     /// Takes over what the cache files hold.
-    pub fn load(
+    pub(crate) fn load(
         &mut self,
         certs: Option<&str>,
         consensus: Option<&str>,
-        options: &Options,
+        options: &DirectoryOptions,
         now: SystemTime,
         rng: &mut impl Rng,
     ) -> Vec<News> {
@@ -223,7 +221,7 @@ impl Fetcher {
     }
 
     /// The settings have changed: ask again at once, and others if the authorities are others.
-    pub fn options_changed(&mut self, options: &Options, monotonic: Duration) {
+    pub(crate) fn options_changed(&mut self, options: &DirectoryOptions, monotonic: Duration) {
         let cap = if options.testing {
             RETRY_CAP_TESTING
         } else {
@@ -238,9 +236,9 @@ impl Fetcher {
 
     /// A request to make now, and the index of the authority to ask. It counts as underway until
     /// [`answered`](Fetcher::answered).
-    pub fn next(
+    pub(crate) fn next(
         &mut self,
-        options: &Options,
+        options: &DirectoryOptions,
         now: SystemTime,
         monotonic: Duration,
     ) -> Option<(usize, Request)> {
@@ -287,11 +285,11 @@ impl Fetcher {
     }
 
     /// The request underway ended with this; `source` names the authority.
-    pub fn answered(
+    pub(crate) fn answered(
         &mut self,
         result: Result<Response, HttpError>,
         source: &str,
-        options: &Options,
+        options: &DirectoryOptions,
         now: SystemTime,
         monotonic: Duration,
         rng: &mut impl Rng,
@@ -370,7 +368,7 @@ impl Fetcher {
         text: String,
         fetched: bool,
         source: &str,
-        options: &Options,
+        options: &DirectoryOptions,
         now: SystemTime,
         rng: &mut impl Rng,
         news: &mut Vec<News>,
@@ -430,7 +428,7 @@ impl Fetcher {
         &mut self,
         text: &str,
         source: &str,
-        options: &Options,
+        options: &DirectoryOptions,
         now: SystemTime,
         rng: &mut impl Rng,
         news: &mut Vec<News>,
@@ -468,11 +466,11 @@ impl Fetcher {
     }
 
     /// Certificates came that were asked for besides: one that waits for them may be verifiable.
-    pub fn certs_came(
+    pub(crate) fn certs_came(
         &mut self,
         text: &str,
         source: &str,
-        options: &Options,
+        options: &DirectoryOptions,
         now: SystemTime,
         rng: &mut impl Rng,
     ) -> Vec<News> {
@@ -516,14 +514,14 @@ impl Fetcher {
     }
 
     /// Whether the consensus in use is valid now.
-    pub fn is_live(&self, now: SystemTime) -> bool {
+    pub(crate) fn is_live(&self, now: SystemTime) -> bool {
         self.consensus
             .as_ref()
             .is_some_and(|consensus| consensus.is_live(now))
     }
 
     /// How long until there may be something to ask, if nothing else happens.
-    pub fn wait(&self, now: SystemTime, monotonic: Duration) -> Option<Duration> {
+    pub(crate) fn wait(&self, now: SystemTime, monotonic: Duration) -> Option<Duration> {
         if self.underway.is_some() {
             return None;
         }
@@ -535,19 +533,18 @@ impl Fetcher {
         Some(held_off.max(until_fetch))
     }
 
-    /// What the consensus, if live, says of the relay `id`: whether it lists it at all.
-    pub fn listing(&self, id: &RsaIdentity, now: SystemTime) -> crate::publish::Listing {
-        use crate::publish::Listing;
+    /// Whether the consensus, if live, lists the relay `id`, and how.
+    pub(crate) fn listing(&self, id: &RsaIdentity, now: SystemTime) -> OwnListing {
         use tor_netdoc::types::relay_flags::RelayFlag;
         match self
             .consensus
             .as_ref()
             .filter(|consensus| consensus.is_live(now))
         {
-            None => Listing::Unknown,
+            None => OwnListing::Unknown,
             Some(consensus) => match consensus.relay(id) {
-                None => Listing::Unlisted,
-                Some(relay) => Listing::Listed {
+                None => OwnListing::Unlisted,
+                Some(relay) => OwnListing::Listed {
                     stale: relay.has(RelayFlag::StaleDesc),
                     valid_after: consensus.valid_after,
                 },

@@ -1,5 +1,4 @@
 //! What is asked for, and what answers lead to.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use super::*;
 use crate::testing::{TestAuthority, TestConsensus, now, secs};
@@ -9,7 +8,7 @@ use rand_chacha::ChaCha12Rng;
 /// A fetcher of a network with one authority, and what surrounds it.
 struct Setup {
     fetcher: Fetcher,
-    options: Options,
+    options: DirectoryOptions,
     authority: TestAuthority,
     rng: ChaCha12Rng,
 }
@@ -18,7 +17,7 @@ impl Setup {
     fn new() -> Self {
         let authority = TestAuthority::new(1);
         let configured = authority.configured("127.0.0.1:1".parse().unwrap());
-        let options = Options::new(vec![configured], "/nonexistent".into(), true);
+        let options = DirectoryOptions::new(vec![configured], "/nonexistent".into(), true);
         let mut rng = ChaCha12Rng::seed_from_u64(5);
         let fetcher = Fetcher::new(&options, Duration::ZERO, &mut rng);
         Self {

@@ -1,11 +1,5 @@
 //! Requests as they are sent and answers as they are read: HTTP/1.0 as far as directories speak it
 //! (dir-spec 4, 6.1). [`parse_head`] and [`decode`] are total over hostile bytes.
-#![deny(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::cast_possible_truncation
-)]
 
 use std::io::Read;
 use std::net::{IpAddr, SocketAddr};
@@ -23,7 +17,7 @@ pub enum Request {
     Get {
         /// Path, beginning with `/`.
         path: String,
-        /// Tell us nothing that is not newer than this.
+        /// Only a document newer than this is wanted.
         if_modified_since: Option<SystemTime>,
     },
     /// Send this body to this path.
@@ -32,7 +26,7 @@ pub enum Request {
         path: &'static str,
         /// `X-Desc-Gen-Reason`: why the descriptor was made.
         reason: &'static str,
-        /// The body.
+        /// The document to publish.
         body: Vec<u8>,
     },
 }
@@ -82,7 +76,7 @@ pub struct Response {
     /// `Date`.
     pub date: Option<SystemTime>,
     /// `X-Your-Address-Is`.
-    pub your_address: Option<IpAddr>,
+    pub(crate) your_address: Option<IpAddr>,
     /// `X-Descriptor-Not-New: Yes`.
     pub not_new: bool,
     /// The body, decompressed.
@@ -109,14 +103,13 @@ pub struct Head {
     pub status: u16,
     /// Reason phrase, printable and short.
     pub reason: String,
-    /// `Content-Length`.
-    pub content_length: Option<usize>,
+    pub(crate) content_length: Option<usize>,
     /// `Content-Encoding`.
     pub compression: Compression,
     /// `Date`.
     pub date: Option<SystemTime>,
     /// `X-Your-Address-Is`.
-    pub your_address: Option<IpAddr>,
+    pub(crate) your_address: Option<IpAddr>,
     /// `X-Descriptor-Not-New: Yes`.
     pub not_new: bool,
 }

@@ -3,12 +3,6 @@
 //! One request per connection, the answer ends at end of file, as C tor's directory protocol has
 //! it (dir-spec 4, 6.1; `dirclient.c`). The head, the body and what it decompresses to have limits,
 //! and so does silence.
-#![deny(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::cast_possible_truncation
-)]
 
 mod message;
 
@@ -68,7 +62,7 @@ pub enum HttpError {
         /// What went wrong.
         source: io::Error,
     },
-    /// Nobody could be connected to.
+    /// No address could be connected to.
     #[error("nobody can be reached")]
     Unreachable,
     /// Something took too long.

@@ -1,5 +1,4 @@
 //! Answers good and bad, and requests as they are sent.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use super::*;
 use crate::clock::ManualClock;
@@ -211,7 +210,7 @@ async fn what_is_not_http_is_refused() {
 }
 
 #[tokio::test]
-async fn a_directory_that_says_nothing_is_given_up() {
+async fn a_silent_directory_is_given_up() {
     let clock = Arc::new(ManualClock::new(SystemTime::UNIX_EPOCH));
     let (mut ours, mut theirs) = tokio::io::duplex(1 << 16);
     let task = tokio::spawn({

@@ -19,7 +19,7 @@ const MIN_PER_REQUEST: usize = 32;
 const SHARES: usize = 3;
 /// Requests underway at the same time.
 const MAX_UNDERWAY: usize = 8;
-/// Longest delay of one that nobody had (C tor's schedule grows to its hourly reset, too).
+/// Longest delay of one that no directory had (C tor's schedule grows to its hourly reset, too).
 const RETRY_CAP: Duration = Duration::from_secs(3600);
 /// The same in a testing network.
 const RETRY_CAP_TESTING: Duration = Duration::from_secs(5);
@@ -82,7 +82,7 @@ impl MicrodescFetch {
     }
 
     /// Whether requests are underway.
-    pub fn is_underway(&self) -> bool {
+    pub(crate) fn is_underway(&self) -> bool {
         self.underway > 0
     }
 
@@ -134,7 +134,7 @@ impl MicrodescFetch {
     }
 
     /// Delays after failures are forgotten.
-    pub fn retry_now(&mut self) {
+    pub(crate) fn retry_now(&mut self) {
         for wanted in self.wanted.values_mut() {
             wanted.not_before = Duration::ZERO;
             wanted.backoff.succeeded();
@@ -155,7 +155,6 @@ impl MicrodescFetch {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 mod tests {
     use super::*;
     use rand::SeedableRng;

@@ -3,12 +3,6 @@
 //! - [`split`] cuts documents apart, totally over hostile bytes
 //! - [`MicrodescStore`] holds texts by digest, in memory and in C tor's cache files
 //! - [`MicrodescFetch`] decides which to ask for next
-#![deny(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::cast_possible_truncation
-)]
 
 mod fetch;
 mod store;
@@ -25,7 +19,7 @@ pub use fetch::{Batch, MicrodescFetch};
 pub use store::MicrodescStore;
 
 /// SHA-256 of a microdescriptor, which consensuses name it by.
-pub type MdDigest = [u8; 32];
+pub(crate) type MdDigest = [u8; 32];
 
 /// How times stand in documents.
 const TIME: &[BorrowedFormatItem<'static>] =
@@ -42,7 +36,7 @@ const MAX_LENGTH: usize = 64 << 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece<'a> {
     /// `@last-listed`, in cache files.
-    pub last_listed: Option<SystemTime>,
+    pub(crate) last_listed: Option<SystemTime>,
     /// From `onion-key` to the end of its last line.
     pub text: &'a str,
 }
@@ -133,7 +127,6 @@ pub fn path(digests: &[MdDigest]) -> String {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 mod tests {
     use super::*;
     use proptest::prelude::*;

@@ -21,7 +21,6 @@ const MAX_HELD: usize = 100_000;
 /// A microdescriptor.
 #[derive(Clone, Debug)]
 struct Held {
-    /// Its text.
     text: Arc<str>,
     /// When a consensus listed it last.
     last_listed: SystemTime,
@@ -165,7 +164,6 @@ impl Held {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 mod tests {
     use super::*;
     use crate::testing::now;

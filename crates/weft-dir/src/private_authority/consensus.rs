@@ -1,30 +1,23 @@
 //! A consensus of one authority, in both flavours, written and signed (dir-spec 3.4, 3.9; in C
 //! tor's order and words, `networkstatus_compute_consensus`).
-#![deny(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::cast_possible_truncation
-)]
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use base64ct::{Base64Unpadded, Encoding as _};
 use digest::Digest as _;
 use tor_llcrypto::d::{Sha1, Sha256};
-use tor_llcrypto::pk::rsa::RsaIdentity;
 use tor_netdoc::types::Iso8601TimeSp;
 
+use super::config::{AuthorityConfig, Lifetime};
+use super::keys::AuthorityKeyError;
 use super::keys::AuthorityKeys;
 use super::router::{Router, signature_object};
 use super::weights::{SCALE, Totals};
-use super::{AuthorityConfig, AuthorityKeyError};
 
 /// The consensus method whose documents these are (C tor 0.4.9's newest).
 const METHOD: u32 = 35;
-/// A descriptor this old is told to be made anew (C tor `DESC_IS_STALE_INTERVAL`).
+/// A descriptor this old is listed as stale, so that its relay makes a new one (C tor `DESC_IS_STALE_INTERVAL`).
 const STALE: Duration = Duration::from_secs(18 * 3600);
 /// The publication time of every entry of a microdesc consensus (method 33).
 const NO_TIME: &str = "2038-01-01 00:00:00";
@@ -43,14 +36,6 @@ pub(super) enum Flavour {
     Ns,
     /// With microdescriptors' digests.
     Microdesc,
-}
-
-/// The times of a consensus.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Lifetime {
-    pub(super) valid_after: SystemTime,
-    pub(super) fresh_until: SystemTime,
-    pub(super) valid_until: SystemTime,
 }
 
 /// One flavour of the consensus of these routers (sorted by identity), signed.
@@ -162,7 +147,7 @@ fn entry(
     let id = Base64Unpadded::encode_string(router.rsa.as_bytes());
     let published = Iso8601TimeSp::from(router.published).to_string();
     let digest = Base64Unpadded::encode_string(&router.digest);
-    // Our own descriptor does not tell of the DirPort, which relays go on to ask.
+    // Our own descriptor has no DirPort, which relays go on to ask.
     let dir_port = match router.rsa == config.identity {
         true => config.dir_port,
         false => router.dir_port,
@@ -223,8 +208,8 @@ fn entry(
     Ok(())
 }
 
-/// What a relay's bandwidth counts, in kilobytes per second. A relay that has just started says
-/// that it moved nothing; where nothing counts, nothing could be weighed.
+/// What a relay's bandwidth counts, in kilobytes per second. A relay that has just started claims
+/// none; where all had none, relays could not be weighed.
 fn bandwidth(config: &AuthorityConfig, router: &Router) -> u64 {
     let measured = config.bandwidths.get(&router.rsa).copied();
     measured.unwrap_or(router.bandwidth).max(1)
@@ -252,61 +237,4 @@ impl Guards {
         let worthy = router.directory && bandwidth(config, router) >= self.median;
         config.guards.grants(&router.rsa, worthy)
     }
-}
-
-/// Relays that get a flag whatever they are like: `TestingDirAuthVoteGuard` and its like.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Granted {
-    /// `*`: every relay.
-    pub all: bool,
-    /// These relays.
-    pub relays: Vec<RsaIdentity>,
-    /// No other relay gets it (`TestingDirAuthVoteGuardIsStrict`).
-    pub strict: bool,
-}
-
-impl Granted {
-    /// Reads a set of relays as torrc writes it: `*`, or fingerprints with commas between.
-    ///
-    /// # Errors
-    /// The word that is neither.
-    pub fn parse(text: &str, strict: bool) -> Result<Self, String> {
-        let mut granted = Self {
-            strict,
-            ..Self::default()
-        };
-        for word in text
-            .split(',')
-            .map(str::trim)
-            .filter(|word| !word.is_empty())
-        {
-            if word == "*" {
-                granted.all = true;
-                continue;
-            }
-            let id = RsaIdentity::from_hex(word.trim_start_matches('$'))
-                .filter(|_| word.is_ascii())
-                .ok_or_else(|| word.to_owned())?;
-            granted.relays.push(id);
-        }
-        Ok(granted)
-    }
-
-    /// Whether this relay, which would deserve it or not, gets the flag.
-    fn grants(&self, id: &RsaIdentity, deserved: bool) -> bool {
-        self.all || self.relays.contains(id) || (deserved && !self.strict)
-    }
-}
-
-/// The bandwidths of a bandwidth file (bandwidth-file-spec 2.3): lines with `node_id=$FINGERPRINT`
-/// and `bw=KILOBYTES`. Other lines, which such files have, are passed over.
-#[must_use]
-pub fn parse_bandwidths(text: &str) -> BTreeMap<RsaIdentity, u64> {
-    let line = |line: &str| {
-        let value = |name: &str| line.split(' ').find_map(|word| word.strip_prefix(name));
-        let id = value("node_id=")?.trim_start_matches('$');
-        let id = RsaIdentity::from_hex(Some(id).filter(|id| id.is_ascii())?)?;
-        Some((id, value("bw=")?.parse().ok()?))
-    };
-    text.lines().filter_map(line).collect()
 }

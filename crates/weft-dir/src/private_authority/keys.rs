@@ -2,7 +2,7 @@
 //!
 //! `authority_identity_key` certifies the signing key and is needed for nothing else; here it is
 //! not encrypted, as it is worth nothing outside of its private network (tor-gencert reads it all
-//! the same). `authority_signing_key` signs consensuses, `authority_certificate` says so.
+//! the same). `authority_signing_key` signs consensuses, `authority_certificate` certifies it.
 
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::{self, Write as _};
@@ -20,9 +20,9 @@ use tor_llcrypto::pk::rsa::{KeyPair, RsaIdentity};
 use tor_netdoc::doc::authcert::AuthCert;
 
 /// The file of the identity key.
-pub const IDENTITY_KEY: &str = "authority_identity_key";
+const IDENTITY_KEY: &str = "authority_identity_key";
 /// The file of the signing key.
-pub const SIGNING_KEY: &str = "authority_signing_key";
+const SIGNING_KEY: &str = "authority_signing_key";
 /// The file of the certificate.
 pub const CERTIFICATE: &str = "authority_certificate";
 
@@ -46,7 +46,7 @@ pub enum AuthorityKeyError {
         action: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A file holds something else.
@@ -66,7 +66,7 @@ pub enum AuthorityKeyError {
 pub struct AuthorityKeys {
     /// Signs consensuses.
     signing: KeyPair,
-    /// Who the authority is: `v3ident`.
+    /// The authority's identity, `v3ident`.
     identity: RsaIdentity,
     /// The certificate, as it is served.
     certificate: String,
@@ -164,7 +164,7 @@ impl AuthorityKeys {
         })
     }
 
-    /// Who the authority is: `v3ident`.
+    /// The authority's identity, `v3ident`.
     #[must_use]
     pub fn identity(&self) -> RsaIdentity {
         self.identity
@@ -172,7 +172,7 @@ impl AuthorityKeys {
 
     /// The digest of the signing key.
     #[must_use]
-    pub fn signing_id(&self) -> RsaIdentity {
+    pub(crate) fn signing_id(&self) -> RsaIdentity {
         self.signing.to_public_key().to_rsa_identity()
     }
 
@@ -277,7 +277,6 @@ impl<R: Rng> old_rand::RngCore for OldRng<'_, R> {
 impl<R: Rng> old_rand::CryptoRng for OldRng<'_, R> {}
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use crate::testing::now;

@@ -1,10 +1,4 @@
 //! Which documents a path names (dir-spec 4.2 to 4.6, 6.2), of an authority.
-#![deny(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::cast_possible_truncation
-)]
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};

@@ -6,18 +6,13 @@
 //! and clients everywhere else.
 //!
 //! What it does not do, because a private network has no use for it: vote, measure, test whether
-//! relays can be reached (it believes them, as C tor's authorities with `AssumeReachable 1` do), weigh
+//! relays can be reached (it takes their word, as C tor's authorities with `AssumeReachable 1` do), weigh
 //! how long they have been running, agree on shared random values, remember anything over a restart
 //! except its keys. Relays publish again when they miss themselves in the consensus.
 //!
-//! [`PrivateAuthority`] is told the time and does no I/O; [`server`] answers HTTP.
-#![deny(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::cast_possible_truncation
-)]
+//! [`PrivateAuthority`] takes the time as an argument and does no I/O; [`server`] answers HTTP.
 
+mod config;
 mod consensus;
 mod keys;
 mod lookup;
@@ -29,92 +24,23 @@ mod weights;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use tor_llcrypto::pk::rsa::RsaIdentity;
 
-use consensus::{Flavour, Lifetime};
-pub use consensus::{Granted, parse_bandwidths};
-pub use keys::{AuthorityKeyError, AuthorityKeys, CERTIFICATE, IDENTITY_KEY, SIGNING_KEY};
+use config::Lifetime;
+pub use config::{AuthorityConfig, Granted, parse_bandwidths};
+use consensus::Flavour;
+pub use keys::{AuthorityKeyError, AuthorityKeys, CERTIFICATE};
 use router::Router;
 
 /// Relays that are known at most.
 const MAX_RELAYS: usize = 4096;
 /// Documents that are kept although a newer one of the same relay has replaced them.
 const MAX_OLD: usize = 4 * MAX_RELAYS;
-/// How long they are kept: as long as anybody may have a consensus that names them.
+/// How long they are kept: as long as a client may have a consensus that names them.
 const OLD: Duration = Duration::from_secs(24 * 3600);
-
-/// What an authority is and how it judges: torrc, mostly.
-#[derive(Clone, Debug)]
-pub struct AuthorityConfig {
-    /// Nickname of the relay that is the authority.
-    pub nickname: String,
-    /// Its RSA identity.
-    pub identity: RsaIdentity,
-    /// Its address.
-    pub address: Ipv4Addr,
-    /// Its ORPort.
-    pub or_port: u16,
-    /// Its DirPort.
-    pub dir_port: u16,
-    /// ContactInfo.
-    pub contact: Option<String>,
-    /// V3AuthVotingInterval: how long a consensus is fresh.
-    pub interval: Duration,
-    /// V3AuthVoteDelay. Together with the next one also the least time from one consensus to another
-    /// that is made sooner because relays have come.
-    pub vote_delay: Duration,
-    /// V3AuthDistDelay.
-    pub dist_delay: Duration,
-    /// V3AuthNIntervalsValid: how many intervals a consensus is valid.
-    pub intervals_valid: u32,
-    /// ConsensusParams.
-    pub params: BTreeMap<String, i32>,
-    /// TestingDirAuthVoteGuard.
-    pub guards: Granted,
-    /// TestingDirAuthVoteExit.
-    pub exits: Granted,
-    /// TestingDirAuthVoteHSDir.
-    pub hidden_service_dirs: Granted,
-    /// Bandwidths that count instead of what relays say, in kilobytes per second
-    /// (V3BandwidthsFile).
-    pub bandwidths: BTreeMap<RsaIdentity, u64>,
-}
-
-impl AuthorityConfig {
-    /// The shortest time in which a consensus may be followed by another: what C tor takes for
-    /// well-formed in testing networks (`MIN_VOTE_INTERVAL_TESTING`).
-    const SHORTEST: Duration = Duration::from_secs(10);
-    /// The same for the delays (`MIN_VOTE_SECONDS_TESTING`).
-    const SHORTEST_DELAY: Duration = Duration::from_secs(2);
-
-    /// What the times come to.
-    fn lifetime(&self, now: SystemTime) -> Lifetime {
-        let valid_after = whole_second(now);
-        let interval = self.interval.max(Self::SHORTEST);
-        Lifetime {
-            valid_after,
-            fresh_until: valid_after + interval,
-            valid_until: valid_after + interval * self.intervals_valid.clamp(2, 24),
-        }
-    }
-
-    /// The least time from one consensus to the next.
-    fn gap(&self) -> Duration {
-        self.vote_delay.max(Self::SHORTEST_DELAY) + self.dist_delay.max(Self::SHORTEST_DELAY)
-    }
-}
-
-/// Documents name whole seconds.
-fn whole_second(time: SystemTime) -> SystemTime {
-    let since = time
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap_or_default();
-    SystemTime::UNIX_EPOCH + Duration::from_secs(since.as_secs())
-}
 
 /// What a directory answers, before HTTP.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -125,7 +51,7 @@ pub struct Answer {
     pub reason: Cow<'static, str>,
     /// Documents, one after the other.
     pub body: Vec<Arc<str>>,
-    /// Nothing is sent to those who have it from this time or later.
+    /// Nothing is sent to a client that has it from this time or later.
     pub modified: Option<SystemTime>,
     /// How long the answer may be kept.
     pub lifetime: Duration,
@@ -204,7 +130,7 @@ impl PrivateAuthority {
 
     /// Takes what a relay has posted to `/tor/`: descriptors, extra-info documents, in any order.
     /// C tor answers that a descriptor is accepted also where it could not read it; this authority
-    /// says what is wrong.
+    /// answers with what is wrong.
     pub fn post(&mut self, body: &[u8], now: SystemTime) -> Answer {
         let Ok(text) = std::str::from_utf8(body) else {
             return Answer::short(
@@ -263,7 +189,7 @@ impl PrivateAuthority {
             }
             _ => {}
         }
-        // Who came back with other keys is not there any more with those that it had.
+        // A relay that came back with other keys is not listed with its old ones any more.
         self.routers.retain(|id, known| {
             *id == router.rsa || (known.ip, known.or_port) != (router.ip, router.or_port)
         });
@@ -312,7 +238,7 @@ impl PrivateAuthority {
         self.changed |= self.routers.len() != before;
         let due = match &self.current {
             // Relays of a network that begins come together: not a consensus of the first alone,
-            // which whoever has it keeps until it is stale.
+            // which clients keep until it is stale.
             None => self.first.map_or(now, |first| first + self.config.gap()),
             // A clock that was set back: begin anew.
             Some(current) if current.lifetime.valid_after > now + self.config.gap() => now,
@@ -322,7 +248,7 @@ impl PrivateAuthority {
         if due > now {
             return Ok(due);
         }
-        // C tor's authorities sign a consensus without relays; it helps nobody.
+        // C tor's authorities sign a consensus without relays; it is of no use.
         if self.running().next().is_some() {
             self.make_consensus(now)?;
         }
@@ -383,7 +309,7 @@ impl PrivateAuthority {
         Some(self.current.as_ref()?.lifetime.valid_after)
     }
 
-    /// Who signs.
+    /// The identity that signs.
     #[must_use]
     pub fn keys(&self) -> &AuthorityKeys {
         &self.keys
@@ -401,7 +327,7 @@ fn forget<K: Ord + Copy>(held: &mut BTreeMap<K, (Arc<str>, SystemTime)>, now: Sy
     }
 }
 
-/// What became of a document.
+/// The result for a document that was posted.
 enum Taken {
     /// It is new.
     New,

@@ -1,10 +1,4 @@
 //! One relay as an authority knows it: its descriptor, checked, and what follows from it.
-#![deny(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::cast_possible_truncation
-)]
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -19,9 +13,9 @@ use tor_llcrypto::pk::ed25519::Ed25519Identity;
 use tor_llcrypto::pk::rsa::RsaIdentity;
 use tor_netdoc::doc::routerdesc::RouterDesc;
 use tor_netdoc::types::policy::{IpPattern, RuleKind};
+use weft_policy::{PortSummary, Rule};
 
 use crate::descriptor::{MAX_EXTRA_INFO, MAX_ROUTER_DESCRIPTOR};
-use crate::port_summary::{PortSummary, Rule};
 
 /// How far in the future a descriptor may be published (C tor `ROUTER_ALLOW_SKEW`).
 const SKEW: Duration = Duration::from_secs(12 * 3600);
@@ -30,7 +24,7 @@ pub(super) const MAX_AGE: Duration = Duration::from_secs(24 * 3600);
 /// What a relay's word about its bandwidth counts at most, in bytes per second (C tor
 /// `DEFAULT_MAX_BELIEVABLE_BANDWIDTH`).
 const BELIEVABLE: u64 = 10_000_000;
-/// The networks that rejecting says nothing about a relay (policies.c, `private_nets`).
+/// The private networks, whose rejection is no restriction (policies.c, `private_nets`).
 const PRIVATE_V4: [([u8; 4], u8); 6] = [
     ([0, 0, 0, 0], 8),
     ([169, 254, 0, 0], 16),
@@ -47,15 +41,12 @@ pub(super) struct Router {
     pub(super) text: Arc<str>,
     /// Its SHA-1 up to the RSA signature, as documents name it.
     pub(super) digest: [u8; 20],
-    /// What it says of its extra-info document (`extra-info-digest`).
+    /// The digests of its extra-info document (`extra-info-digest`).
     extra_info_digests: Option<String>,
     /// The extra-info document, once it has come.
     pub(super) extra_info: Option<ExtraInfo>,
-    /// RSA identity.
     pub(super) rsa: RsaIdentity,
-    /// Ed25519 identity.
     pub(super) ed: Ed25519Identity,
-    /// Nickname.
     pub(super) nickname: String,
     /// When it was made.
     pub(super) published: SystemTime,
@@ -71,7 +62,7 @@ pub(super) struct Router {
     pub(super) version: Option<String>,
     /// Subprotocols, in the relay's words.
     pub(super) protocols: String,
-    /// What it says to move, in kilobytes per second.
+    /// The bandwidth that it claims, in kilobytes per second.
     pub(super) bandwidth: u64,
     /// The summary of its IPv4 exit policy.
     pub(super) summary: String,

@@ -1,11 +1,5 @@
 //! HTTP/1.0 for an authority: descriptors in, documents out (dir-spec 4, 6), bounded in every
 //! direction: requests at once, shared by the addresses that they come from; bytes of a request, time.
-#![deny(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::cast_possible_truncation
-)]
 
 use std::io::{self, Write as _};
 use std::net::IpAddr;
@@ -56,7 +50,7 @@ pub struct AuthorityServer {
 }
 
 impl AuthorityServer {
-    /// A server that lives by `clock`.
+    /// A server by `clock`.
     pub fn new(authority: PrivateAuthority, clock: Arc<dyn Clock>) -> Self {
         Self {
             authority: Arc::new(Mutex::new(authority)),

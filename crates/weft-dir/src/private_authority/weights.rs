@@ -1,15 +1,9 @@
 //! The `bandwidth-weights` of a consensus (dir-spec 3.8.3, in the arithmetic of C tor's
 //! `networkstatus_compute_bw_weights_v10`).
-#![deny(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::cast_possible_truncation
-)]
 
 use std::fmt;
 
-/// What weights are parts of, where the `bwweightscale` parameter says nothing else.
+/// What weights are parts of, where there is no `bwweightscale` parameter.
 pub(super) const SCALE: i64 = 10_000;
 /// What a bandwidth counts at most, so that no sum or product below overflows.
 const LARGEST: u64 = 1 << 40;
@@ -288,7 +282,6 @@ impl fmt::Display for Weights {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use proptest::prelude::*;

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use super::DirectoryTask;
-use super::requests::Purpose;
+use super::request::Purpose;
 use crate::cache::CacheError;
 use crate::command::{Event, Severity};
 use crate::fetch::Adopted;
@@ -101,7 +101,7 @@ impl DirectoryTask {
         source: &str,
     ) {
         let (now, monotonic) = (self.clock.wall(), self.clock.monotonic());
-        let told = match result {
+        let message = match result {
             Ok(Response {
                 status: 200, body, ..
             }) => {
@@ -125,7 +125,7 @@ impl DirectoryTask {
                 format!("Cannot fetch microdescriptors from {source}: {error}."),
             )),
         };
-        if let Some((severity, text)) = told {
+        if let Some((severity, text)) = message {
             (self.events)(Event::Message(severity, text));
         }
         self.lacking.answered(batch, monotonic, &mut self.rng);
@@ -139,7 +139,7 @@ impl DirectoryTask {
 
     /// Keeps the microdescriptors in `body` that are lacking; how many those are.
     fn take_in(&mut self, body: &[u8], now: SystemTime) -> usize {
-        // What is not text has a digest that nobody asked for.
+        // What is not text has a digest that was not asked for.
         let body = String::from_utf8_lossy(body);
         let lacking = &mut self.lacking;
         self.documents.with_microdescs(|store| {

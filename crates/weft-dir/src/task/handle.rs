@@ -14,7 +14,7 @@ use crate::cache_server::CacheServer;
 use crate::clock::SystemClock;
 use crate::command::Command;
 
-/// Commands that may wait; a node that is so far ahead is told, not blocked.
+/// Commands that may wait; a node that is further ahead gets an error and is not blocked.
 const QUEUE: usize = 256;
 
 /// Streams and listeners that wait to be served.
@@ -36,7 +36,6 @@ pub struct DirectoryHandle {
     commands: mpsc::Sender<Command>,
     /// Where streams go.
     incoming: mpsc::Sender<Incoming>,
-    /// The thread.
     thread: Option<JoinHandle<()>>,
 }
 
@@ -46,7 +45,7 @@ pub struct DirectoryHandle {
 pub struct NotTaken;
 
 impl DirectoryHandle {
-    /// Starts a task that lives by the machine's clocks.
+    /// Starts a task on the machine's clocks.
     pub fn start(config: Config, events: EventSink) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -89,7 +88,7 @@ impl DirectoryHandle {
 
     /// Ends the task and waits for it; its last event is [`Event::State`].
     pub fn shutdown(mut self) {
-        // A full queue cannot take the command; closing the channel below says the same.
+        // A full queue cannot take the command; closing the channel below has the same effect.
         let _ = self.commands.try_send(Command::Shutdown);
         self.commands = mpsc::channel(1).0;
         if let Some(thread) = self.thread.take() {

@@ -8,8 +8,9 @@
 
 mod caching;
 mod handle;
+mod notices;
+mod request;
 mod requests;
-mod tell;
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -23,18 +24,17 @@ use tor_netdoc::types::relay_flags::RelayFlags;
 use crate::bandwidth::BandwidthHistory;
 use crate::cache;
 use crate::cache_server::CachedDocuments;
-use crate::clock::Clock;
-use crate::command::{Command, Event, Options, Severity};
+use crate::clock::{Clock, signed_seconds};
+use crate::command::{Command, DirectoryOptions, Event, Severity};
 use crate::consensus::{Consensus, EARLY_NOTICE};
 use crate::descriptor::{Moment, OwnDescriptor, SignedDescriptor};
 use crate::fetch::{Fetcher, News};
 use crate::http::Request;
 use crate::microdesc::MicrodescFetch;
 use crate::params::Params;
-use crate::publish::{Listing, Publisher, Situation};
+use crate::publish::{OwnListing, Publisher, Situation};
 
-use requests::{Finished, Purpose};
-pub(crate) use tell::signed_seconds;
+use request::{Finished, Purpose};
 
 pub use handle::{DirectoryHandle, NotTaken};
 
@@ -51,7 +51,7 @@ const STATE_INTERVAL: Duration = Duration::from_secs(3600);
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Settings.
-    pub options: Options,
+    pub options: DirectoryOptions,
     /// The state file's lines; those that are not bandwidth history are ignored.
     pub state: Vec<(String, String)>,
     /// Seed of its randomness: random in a node, fixed in a test.
@@ -59,31 +59,25 @@ pub struct Config {
 }
 
 /// Where a directory task sends its events; called on its thread, must not block.
-pub type EventSink = Box<dyn FnMut(Event) + Send>;
+pub(crate) type EventSink = Box<dyn FnMut(Event) + Send>;
 
 /// The directory task.
 pub struct DirectoryTask {
-    /// Settings.
-    options: Options,
-    /// Time.
+    options: DirectoryOptions,
     clock: Arc<dyn Clock>,
     /// Randomness of schedules.
     rng: StdRng,
     /// Where events go.
     events: EventSink,
-    /// Fetching.
     fetcher: Fetcher,
-    /// Publishing.
     publisher: Publisher,
-    /// What we say about ourselves.
+    /// The contents of our descriptor.
     descriptor: Option<Box<OwnDescriptor>>,
     /// What has been signed last, and why.
     signed: Option<(SignedDescriptor, &'static str)>,
-    /// Its generation.
     generation: u64,
     /// Whether IPv4 and IPv6 ORPort have been found reachable.
     reachable: (bool, bool),
-    /// Bandwidth.
     bandwidth: BandwidthHistory,
     /// Start of the hour of the last overload.
     overloaded: Option<SystemTime>,
@@ -92,13 +86,13 @@ pub struct DirectoryTask {
     /// When the rules of publication were last applied.
     checked: Duration,
     /// When the state was last handed out.
-    state_told: Duration,
-    /// When the clock was last complained about.
-    skew_told: Option<Duration>,
-    /// What was last said about being listed.
+    state_sent_at: Duration,
+    /// When the last warning about the clock was sent.
+    skew_warned_at: Option<Duration>,
+    /// Our listing, as last reported.
     listed: Option<Option<RelayFlags>>,
-    /// What was last said about protocols that we lack.
-    protocols_told: Option<(bool, String)>,
+    /// Protocols that we lack, as last reported.
+    protocols_reported: Option<(bool, String)>,
     /// How far the start has come.
     bootstrap: Option<u8>,
     /// Requests underway.
@@ -140,10 +134,10 @@ impl DirectoryTask {
             overloaded: None,
             started: monotonic,
             checked: monotonic,
-            state_told: monotonic,
-            skew_told: None,
+            state_sent_at: monotonic,
+            skew_warned_at: None,
             listed: None,
-            protocols_told: None,
+            protocols_reported: None,
             bootstrap: None,
             requests: JoinSet::new(),
             documents: Arc::default(),
@@ -198,10 +192,10 @@ impl DirectoryTask {
             self.checked = monotonic;
             let situation = self.situation(now, monotonic);
             self.publisher.check(&situation);
-            self.tell_listing(now);
+            self.report_listing(now);
         }
-        if monotonic.saturating_sub(self.state_told) >= STATE_INTERVAL {
-            self.state_told = monotonic;
+        if monotonic.saturating_sub(self.state_sent_at) >= STATE_INTERVAL {
+            self.state_sent_at = monotonic;
             (self.events)(Event::State(self.bandwidth.state()));
         }
         if self.options.disabled {
@@ -221,7 +215,7 @@ impl DirectoryTask {
         self.publish(now, monotonic);
     }
 
-    /// How long nothing has to be done if nobody says anything.
+    /// How long nothing has to be done if no message arrives.
     fn wait(&self) -> Duration {
         let (now, monotonic) = (self.clock.wall(), self.clock.monotonic());
         let interval = if self.options.testing {
@@ -258,7 +252,7 @@ impl DirectoryTask {
                 self.fetcher.options_changed(&self.options, monotonic);
                 self.stop.send_replace(self.options.disabled);
                 if was_disabled && !self.options.disabled {
-                    // What failed because the network was switched off says nothing.
+                    // Failures while the network was switched off do not count.
                     self.fetcher.retry_now(monotonic);
                     self.lacking.retry_now();
                     self.publisher.mark_dirty("config change");
@@ -274,7 +268,7 @@ impl DirectoryTask {
                     }
                 }
                 self.descriptor = Some(descriptor);
-                self.tell_listing(now);
+                self.report_listing(now);
                 self.check_protocols();
             }
             Command::Publish(reason) => self.publisher.mark_dirty(reason),
@@ -315,7 +309,7 @@ impl DirectoryTask {
     fn situation(&self, now: SystemTime, monotonic: Duration) -> Situation {
         let listing = match &self.descriptor {
             Some(descriptor) => self.fetcher.listing(&descriptor.rsa_id(), now),
-            None => Listing::Unknown,
+            None => OwnListing::Unknown,
         };
         let observed = self
             .bandwidth
@@ -466,7 +460,7 @@ impl DirectoryTask {
         }
         (self.events)(Event::Consensus(consensus));
         self.check_protocols();
-        self.tell_listing(now);
+        self.report_listing(now);
         if live {
             self.progress(
                 75,
@@ -488,7 +482,7 @@ impl DirectoryTask {
     }
 }
 
-/// Published times of overload are hours, to tell no more than needed.
+/// Published times of overload are hours, to reveal no more than needed.
 fn start_of_hour(when: SystemTime) -> SystemTime {
     let since = when
         .duration_since(SystemTime::UNIX_EPOCH)

@@ -1,48 +1,20 @@
-//! Requests underway, and what comes of their answers.
+//! Requests underway, and the handling of their answers.
 
 use std::time::{Duration, SystemTime};
 
 use tor_llcrypto::pk::rsa::RsaIdentity;
 
 use super::DirectoryTask;
-use super::tell::signed_seconds;
+use super::request::{Finished, Purpose};
+use crate::clock::signed_seconds;
 use crate::command::{Event, Severity, UploadOutcome};
 use crate::held;
 use crate::http::{self, HttpError, Limits, Request, Response};
-use crate::microdesc::Batch;
 
 /// Difference of clocks that is worth a warning (C tor `ALLOW_DIRECTORY_TIME_SKEW`).
 const TOLERATED_SKEW: Duration = Duration::from_secs(30 * 60);
 /// A publication time this far ahead is worth a warning.
 const TOLERATED_WAIT: Duration = Duration::from_secs(120);
-
-/// What a spawned request was for.
-#[derive(Debug)]
-pub(super) enum Purpose {
-    /// Consensus or certificates.
-    Fetch,
-    /// A descriptor of this generation.
-    Upload(u64),
-    /// These microdescriptors, for those whom we serve.
-    Microdescs(Batch),
-    /// What the authority holds in place of the descriptor of this generation.
-    Held(u64),
-}
-
-/// A request that ended.
-#[derive(Debug)]
-pub(super) struct Finished {
-    /// What it was for.
-    purpose: Purpose,
-    /// Identity of the authority.
-    authority: RsaIdentity,
-    /// Its nickname.
-    nickname: String,
-    /// Wall clock when it was sent.
-    sent: SystemTime,
-    /// How it ended.
-    result: Result<Response, HttpError>,
-}
 
 impl DirectoryTask {
     /// Starts a request to the authority with this index.
@@ -80,7 +52,7 @@ impl DirectoryTask {
             result,
         } = finished;
         if let Ok(response) = &result {
-            self.heard(response, &nickname, sent, monotonic);
+            self.note_headers(response, &nickname, sent, monotonic);
         }
         match purpose {
             Purpose::Fetch => {
@@ -136,7 +108,7 @@ impl DirectoryTask {
         self.maybe_done(self.clock.wall());
     }
 
-    /// Asks an authority that declined our descriptor for the one that it has; false: nobody to
+    /// Asks an authority that declined our descriptor for the one that it has; false: there is none to
     /// ask, or nothing to compare with any more.
     fn ask_held(&mut self, generation: u64, authority: &RsaIdentity) -> bool {
         let index = self
@@ -200,8 +172,14 @@ impl DirectoryTask {
         UploadOutcome::Overtaken(published)
     }
 
-    /// What the headers of any answer tell: their clock, and our address.
-    fn heard(&mut self, response: &Response, source: &str, sent: SystemTime, monotonic: Duration) {
+    /// Takes the directory's clock and our address from the headers of an answer.
+    fn note_headers(
+        &mut self,
+        response: &Response,
+        source: &str,
+        sent: SystemTime,
+        monotonic: Duration,
+    ) {
         if let Some(address) = response.your_address {
             (self.events)(Event::AddressSuggested {
                 address,

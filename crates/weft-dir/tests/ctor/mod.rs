@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use tor_llcrypto::pk::rsa::RsaIdentity;
 use weft_dir::authority::Authority;
 use weft_dir::clock::SystemClock;
-use weft_dir::command::{Event, Options};
+use weft_dir::command::{DirectoryOptions, Event};
 use weft_dir::http::{self, Limits, Request, Response};
 use weft_dir::task::{Config, DirectoryHandle};
 
@@ -175,12 +175,10 @@ impl CTor {
         tor
     }
 
-    /// Its log.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.directory.path().join("log")).unwrap_or_default()
     }
 
-    /// Asks it.
     pub(crate) fn ask(&self, request: Request) -> Response {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -218,10 +216,10 @@ impl CTor {
     }
 
     /// Settings of a node in its network.
-    pub(crate) fn options(&self, cache: &Path) -> Options {
-        Options {
+    pub(crate) fn options(&self, cache: &Path) -> DirectoryOptions {
+        DirectoryOptions {
             assume_reachable: true,
-            ..Options::new(vec![self.authority.clone()], cache.to_path_buf(), true)
+            ..DirectoryOptions::new(vec![self.authority.clone()], cache.to_path_buf(), true)
         }
     }
 }
@@ -234,7 +232,7 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    pub(crate) fn start(options: Options) -> Self {
+    pub(crate) fn start(options: DirectoryOptions) -> Self {
         let (sender, events) = mpsc::channel();
         let config = Config {
             options,

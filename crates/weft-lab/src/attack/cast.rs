@@ -1,6 +1,6 @@
 //! The relays that the generator plays, and from where its parts connect.
 //!
-//! The target tells its peers apart by address and identity, and shares what it has between them. So
+//! The target distinguishes its peers by address and identity, and shares what it has between them. So
 //! honest users and attackers have addresses of their own, all on loopback, and relays have identities.
 
 use std::net::Ipv4Addr;
@@ -9,9 +9,10 @@ use std::time::SystemTime;
 use anyhow::{Context, Result};
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha12Rng;
+use weft_cell::identity::{Ed25519Identity, RsaIdentity};
 use weft_core::handshake::EphemeralKeys;
 use weft_crypto::handshake::OnionKeys;
-use weft_node::tls::{LinkKey, LinkLifetimes, LinkTls};
+use weft_tls::{LinkKey, LinkLifetimes, LinkTls};
 
 /// From where honest probes connect.
 pub(super) const HONEST: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
@@ -26,8 +27,8 @@ pub(super) fn attacker(number: usize) -> Ipv4Addr {
 /// A relay that the generator plays.
 pub(super) struct Identity {
     pub(super) tls: LinkTls,
-    pub(super) rsa: [u8; 20],
-    pub(super) ed25519: [u8; 32],
+    pub(super) rsa: RsaIdentity,
+    pub(super) ed25519: Ed25519Identity,
     pub(super) onion: OnionKeys,
 }
 
@@ -61,8 +62,8 @@ impl Cast {
         let mut identity = || -> Result<Identity> {
             let keys = EphemeralKeys::generate(now, &mut rng)?;
             let tls = link_key.vouched_by(keys.keys(), LinkLifetimes::default(), now, &mut rng)?;
-            let rsa = keys.rsa.to_public_key().to_rsa_identity().to_bytes();
-            let ed25519 = keys.identity.verifying_key().to_bytes();
+            let rsa = RsaIdentity::from(keys.rsa.to_public_key().to_rsa_identity());
+            let ed25519 = Ed25519Identity(keys.identity.verifying_key().to_bytes());
             Ok(Identity {
                 tls,
                 rsa,

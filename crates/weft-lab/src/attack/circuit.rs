@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use rand_chacha::ChaCha12Rng;
 use weft_cell::circ_msg::{CreateReply, CreateRequest, Extend2, handshake_type};
+use weft_cell::identity::{Ed25519Identity, RsaIdentity};
 use weft_cell::reason::DestroyReason;
 use weft_cell::relay::{self, RelayBody};
 use weft_cell::stream_msg::Sendme;
@@ -210,8 +211,8 @@ pub(super) fn create2(id: u32, onionskin: &[u8]) -> Result<Cell> {
 
 /// EXTEND2's data: to the relay of these identities at this address.
 pub(super) fn extend2(
-    rsa: [u8; 20],
-    ed25519: [u8; 32],
+    rsa: RsaIdentity,
+    ed25519: Ed25519Identity,
     at: SocketAddr,
     onionskin: &[u8],
 ) -> Result<Vec<u8>> {

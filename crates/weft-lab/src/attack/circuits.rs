@@ -8,17 +8,18 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use rand::Rng as _;
 use weft_cell::circ_msg::{CreateReply, CreateRequest};
+use weft_cell::identity::{Ed25519Identity, RsaIdentity};
 use weft_cell::{Cell, ChanCmd, RelayCmd};
 use weft_crypto::handshake::{fast, ntor};
 
 use super::cast::{ATTACKERS, attacker};
 use super::circuit::{Circuit, INITIATOR, create2, extend2};
+use super::definition::{Attack, NO_LEAD};
 use super::peer::{BEAT, PATIENCE, Peer, connect};
 use super::probes::Want;
 use super::scene::Scene;
 use super::servers::Holes;
 use super::target::Needs;
-use super::{Attack, NO_LEAD};
 
 /// Circuits that a link may have before a flood opens another link.
 const CIRCUITS_OF_A_LINK: u32 = 20_000;
@@ -236,8 +237,8 @@ fn dead_extends(scene: &Scene<'_>) -> Result<()> {
                 number += 1;
                 let (mut rsa, mut ed25519) = (hop.rsa, hop.ed25519);
                 if number > 16 {
-                    peer.rng.fill_bytes(&mut rsa);
-                    peer.rng.fill_bytes(&mut ed25519);
+                    peer.rng.fill_bytes(&mut rsa.0);
+                    peer.rng.fill_bytes(&mut ed25519.0);
                 }
                 let data = extend2(rsa, ed25519, holes.address(number)?, &[7; 84])?;
                 let cell = circuit.cell(RelayCmd::EXTEND2, 0, &data, &mut peer.rng)?;
@@ -282,9 +283,9 @@ fn extend_flood(scene: &Scene<'_>) -> Result<()> {
             next += 30;
             let mut cells = Vec::new();
             for circuit in &mut circuits {
-                let (mut rsa, mut ed25519) = ([0; 20], [0; 32]);
-                peer.rng.fill_bytes(&mut rsa);
-                peer.rng.fill_bytes(&mut ed25519);
+                let (mut rsa, mut ed25519) = (RsaIdentity([0; 20]), Ed25519Identity([0; 32]));
+                peer.rng.fill_bytes(&mut rsa.0);
+                peer.rng.fill_bytes(&mut ed25519.0);
                 let data = extend2(rsa, ed25519, port.address(), &[7; 84])?;
                 let cell = circuit.cell(RelayCmd::EXTEND2, 0, &data, &mut peer.rng)?;
                 cells.extend_from_slice(cell.as_bytes());

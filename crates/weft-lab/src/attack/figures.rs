@@ -6,7 +6,7 @@ use anyhow::Result;
 use weft_plot::{Figure, Folder, Group, Kind, Look, Panel, Series, Value};
 
 use super::results::{AttackSummary, Results};
-use crate::stats::Summary;
+use weft_stats::Summary;
 
 /// Attacks in one panel.
 const IN_A_PANEL: usize = 9;

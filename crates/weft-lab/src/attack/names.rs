@@ -7,12 +7,12 @@ use weft_cell::RelayCmd;
 use weft_cell::stream_msg::Resolve;
 
 use super::circuit::Circuit;
+use super::definition::{Attack, NO_LEAD};
 use super::peer::{BEAT, Peer};
 use super::probes::Want;
 use super::scene::Scene;
 use super::streams::silent_name;
 use super::target::Needs;
-use super::{Attack, NO_LEAD};
 
 pub(super) const SILENT_DNS: Attack = Attack {
     name: "silent-dns",

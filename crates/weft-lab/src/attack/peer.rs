@@ -14,7 +14,7 @@ use socket2::{Domain, SockAddr, Socket, Type};
 use weft_cell::frame::{self, Frame};
 use weft_cell::{Cell, ChanCmd};
 use weft_core::handshake::{LinkHandshake, Role};
-use weft_node::tls::{LinkSession, LinkTls};
+use weft_tls::{LinkSession, LinkTls};
 
 /// How long a connection, a handshake or an answer may take.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
@@ -25,7 +25,7 @@ const MAX_VARIABLE: usize = 65_535;
 /// How long a wait lasts before the end of the attack is checked again.
 pub(super) const BEAT: Duration = Duration::from_millis(20);
 
-/// A TCP connection from a loopback address of our choice: the target tells its peers apart by their
+/// A TCP connection from a loopback address of our choice: the target distinguishes its peers by their
 /// addresses. `buffer` bounds what the kernel takes from the target before we read, in bytes.
 pub(super) fn connect(from: Ipv4Addr, to: SocketAddr, buffer: Option<usize>) -> Result<TcpStream> {
     ensure!(to.ip().is_loopback(), "{to} is not on loopback");
@@ -189,7 +189,7 @@ impl Peer {
         Ok(())
     }
 
-    /// Writes, and reads without decrypting: for one whom no answer interests. It can only end like this.
+    /// Writes, and reads without decrypting: for a caller that needs no answer. It can only end like this.
     pub(super) fn pump_blind(&mut self, wait: Duration) -> Result<()> {
         let wrote = self.write()?;
         if !wrote && !wait.is_zero() {

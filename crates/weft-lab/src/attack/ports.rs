@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 
 use super::cast::attacker;
+use super::definition::{Attack, NO_LEAD};
 use super::peer::{BEAT, Peer, connect};
 use super::probes::Want;
 use super::scene::Scene;
 use super::target::Needs;
-use super::{Attack, NO_LEAD};
 
 /// Connections of one slow loris.
 const LORIS: usize = 1000;

@@ -19,7 +19,7 @@ use super::peer::{BEAT, Peer, connect, wait_for};
 use super::servers::{Behaviour, Server};
 use super::target::{Ports, name};
 use crate::bench::aim::Aim;
-use crate::stats::Summary;
+use weft_stats::Summary;
 
 /// Time between the beginnings of two probes.
 const INTERVAL: Duration = Duration::from_millis(100);

@@ -8,19 +8,21 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::catalogue::find;
+use super::options::Options;
 use super::probes::Fared;
 use super::target::Held;
-use super::{FILES_LEFT, find};
 use crate::bench::report::Report;
+use crate::bench::start::Program;
 use crate::machine::{Machine, Versions};
-use crate::stats::Summary;
+use weft_stats::Summary;
 
 /// The version of this shape.
 pub const SCHEMA: u32 = 1;
 /// What honest circuits must keep of their throughput.
-pub const BAR: f64 = 0.9;
-/// What they should keep.
-pub const GOAL: f64 = 0.97;
+pub(crate) const BAR: f64 = 0.9;
+/// File descriptors that may be more after an attack than before: connections of the target's own.
+pub const FILES_LEFT: u64 = 4;
 /// The share of its processors beyond which the generator, not the target, may be what was measured.
 const BUSY: f64 = 0.95;
 
@@ -72,6 +74,26 @@ pub struct Setting {
     pub target_cpus: Vec<usize>,
     /// The generator's.
     pub generator_cpus: Vec<usize>,
+}
+
+impl Setting {
+    pub(super) fn of(options: &Options) -> Setting {
+        Setting {
+            target: options.program.kind().to_owned(),
+            threads: match &options.program {
+                Program::Weft(_, threads) => *threads,
+                _ => None,
+            },
+            seconds: options.seconds.as_secs_f64(),
+            warm_up_s: options.warm_up.as_secs_f64(),
+            settle_s: options.settle.as_secs_f64(),
+            repetitions: options.repetitions,
+            mbits: options.mbits,
+            honest_mbits: options.honest_mbits,
+            target_cpus: options.target_cpus.clone(),
+            generator_cpus: options.generator_cpus.clone(),
+        }
+    }
 }
 
 /// The honest load on the target, without or with an attack.
@@ -222,13 +244,8 @@ impl Results {
         self.summaries = summaries.collect();
     }
 
-    /// All rounds were made, and no bar was missed.
-    pub fn is_passed(&self) -> bool {
-        self.finished && self.summaries.iter().all(|one| one.missed.is_empty())
-    }
-
     /// The table as Markdown, with what it means.
-    pub fn markdown(&self) -> String {
+    pub(crate) fn markdown(&self) -> String {
         let mut text = format!("# Attacks on {}\n\n{}\n\n", self.target(), self.how());
         text += "| attack | kept | Mbit/s without | with | p99 ms without | with | asked for | granted without | with | closed | attack Mbit/s | RSS MB before | peak | after | files before | peak | after | CPU without | with |\n";
         text += &format!("|---{}|\n", "|---:".repeat(18));
@@ -502,6 +519,7 @@ fn summary(attack: &str, rounds: &[&Round], generator_cpus: usize) -> Option<Att
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::Report as _;
 
     fn phase(mbits: f64, granted: u64) -> Phase {
         Phase {

@@ -1,4 +1,4 @@
-//! What an attack sees: the target, whom it may play, how fast it may send, and when it must end.
+//! What an attack sees: the target, the peers that it may play, how fast it may send, and when it must end.
 
 use std::cell::Cell;
 use std::net::SocketAddr;
@@ -54,6 +54,13 @@ pub(super) struct Scene<'a> {
 }
 
 impl Scene<'_> {
+    /// Makes the attack. What it could not do counts as a setback.
+    pub(super) fn play(&self, attack: fn(&Scene<'_>) -> Result<()>) {
+        if let Err(error) = attack(self) {
+            self.set_back(&error);
+        }
+    }
+
     /// The attack must end.
     pub(super) fn is_over(&self) -> bool {
         self.counters.over.load(Ordering::Relaxed) || self.stop.load(Ordering::Relaxed)
@@ -118,7 +125,7 @@ impl Scene<'_> {
         Ok(())
     }
 
-    /// The same without decrypting what comes, for one whom no answer interests.
+    /// The same without decrypting what comes, for a caller that needs no answer.
     pub(super) fn send_blindly(&self, peer: &mut Peer, bytes: &[u8]) -> Result<()> {
         for some in bytes.chunks(31 * weft_cell::CELL_LEN) {
             if !self.spend(some.len()) {

@@ -229,7 +229,7 @@ fn has_ended(connection: &Connection) -> bool {
     }
 }
 
-/// Listeners that let the kernel accept connections and never take one: whoever opens a link to one of
+/// Listeners that let the kernel accept connections and never take one: a link that is opened to one of
 /// them waits until it gives up.
 pub(super) struct Holes(Vec<Socket>);
 

@@ -9,12 +9,12 @@ use weft_cell::stream_msg::{Begin, BeginFlags, Sendme};
 use weft_cell::{Cell, ChanCmd, RelayCmd};
 
 use super::circuit::{Circuit, begin};
+use super::definition::{Attack, NO_LEAD};
 use super::peer::{BEAT, Peer};
 use super::probes::Want;
 use super::scene::Scene;
 use super::servers::Behaviour;
 use super::target::Needs;
-use super::{Attack, NO_LEAD};
 
 const SHORT_OF_MEMORY: Needs = Needs {
     little_memory: true,
@@ -352,7 +352,7 @@ fn sniper_sendmes(scene: &Scene<'_>) -> Result<()> {
             scene.did(1);
         }
         peer.pump(Duration::ZERO)?;
-        // Whoever does not read what it acknowledges cannot prove that he did: version 0.
+        // A peer that does not read the cells it acknowledges cannot prove that it did: version 0.
         let sendme = Sendme {
             version: 0,
             seen: None,

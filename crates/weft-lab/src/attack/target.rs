@@ -12,8 +12,9 @@ use tempfile::TempDir;
 use weft_dir::private_authority::AuthorityKeys;
 
 use crate::bench::aim::Aim;
-use crate::bench::pin;
+use crate::bench::report::PAYLOAD_PER_CELL;
 use crate::bench::start::{MIDDLE, Program, Running};
+use crate::bench::{self, Direction, Mode, pin};
 use crate::network::keys_by_tor_gencert;
 use crate::ports::Port;
 use crate::process::Usage;
@@ -270,5 +271,26 @@ impl Held {
             files: self.files.max(other.files),
             cpu_s: self.cpu_s.max(other.cpu_s),
         }
+    }
+}
+/// Honest circuits that carry cells through the target at a fixed rate, in 10⁶ bits of payload a second. The
+/// caller chooses how many, how long and with which seed.
+pub(super) fn honest_load(aim: Aim, pid: u32, mbits: f64) -> bench::Options {
+    bench::Options {
+        target: bench::Target::Relay(aim, Some(pid)),
+        mode: Mode::Cells,
+        direction: Direction::Download,
+        circuits: 1,
+        links: 2,
+        window: None,
+        rate: Some(mbits * 1e6 / 8.0 / PAYLOAD_PER_CELL as f64),
+        warm_up: Duration::ZERO,
+        seconds: Duration::ZERO,
+        threads: 1,
+        target_cpus: Vec::new(),
+        generator_cpus: Vec::new(),
+        patience: Duration::ZERO,
+        own_ip: std::net::Ipv4Addr::LOCALHOST.into(),
+        seed: 0,
     }
 }

@@ -13,6 +13,7 @@ use anyhow::{Context, Result, bail, ensure};
 use base64ct::{Base64, Encoding as _};
 use tor_bytes::Reader;
 use tor_llcrypto::pk::rsa::PublicKey;
+use weft_cell::identity::{Ed25519Identity, RsaIdentity};
 
 use super::aim::Known;
 
@@ -65,7 +66,7 @@ pub(super) fn keys(state: &Path) -> Result<Known> {
     Ok(Known {
         address: None,
         rsa: Some(rsa_identity(&rsa)?),
-        ed25519: Some(plain_key(&ed25519, b"ssh-ed25519")?),
+        ed25519: Some(Ed25519Identity(plain_key(&ed25519, b"ssh-ed25519")?)),
         ntor: Some(plain_key(&ntor, b"x25519@spec.torproject.org")?),
     })
 }
@@ -147,7 +148,7 @@ fn plain_key(key: &[u8], algorithm: &[u8]) -> Result<[u8; 32]> {
 }
 
 /// SHA-1 of an RSA key as Tor encodes it: exponent and modulus come after the algorithm's name.
-fn rsa_identity(key: &[u8]) -> Result<[u8; 20]> {
+fn rsa_identity(key: &[u8]) -> Result<RsaIdentity> {
     let mut reader = Reader::from_slice(key);
     ensure!(
         string(&mut reader)? == b"ssh-rsa",
@@ -157,7 +158,7 @@ fn rsa_identity(key: &[u8]) -> Result<[u8; 20]> {
     let (exponent, modulus) = (number()?, number()?);
     let key = rsa::RsaPublicKey::new(modulus, exponent)
         .context("the RSA identity in Arti's keystore is damaged")?;
-    Ok(PublicKey::from(key).to_rsa_identity().to_bytes())
+    Ok(PublicKey::from(key).to_rsa_identity().into())
 }
 
 #[cfg(test)]
@@ -234,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn the_keystore_tells_identities_and_the_newest_onion_key() {
+    fn the_keystore_has_identities_and_the_newest_onion_key() {
         let state = state();
         let known = Known::from_data_directory(state.path()).expect("all keys");
         let rsa = known.rsa.map(hex::encode);
@@ -243,12 +244,15 @@ mod tests {
             rsa.as_deref(),
             Some("f2d28379501d197113eec59ac266119e6ab74d41")
         );
-        assert_eq!((known.ed25519, known.ntor), (Some([3; 32]), Some([1; 32])));
+        assert_eq!(
+            (known.ed25519, known.ntor),
+            (Some([3; 32].into()), Some([1; 32]))
+        );
         assert_eq!(known.address, None);
     }
 
     #[test]
-    fn what_is_no_key_is_told() {
+    fn what_is_no_key_is_an_error() {
         let ntor = "ks_ntor+20260301000000.x25519_private";
         let whole = file(&[X25519.as_bytes(), &[1; 32]]);
         for (text, expected) in [
@@ -267,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_is_missing_is_told() {
+    fn a_key_that_is_missing_is_an_error() {
         for (start, expected) in [
             ("ks_relayid_ed", "ks_relayid_ed.ed25519_private"),
             ("ks_relayid_rsa", "ks_relayid_rsa.rsa_private"),
@@ -286,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_relay_is_told_of_nothing_outside_this_machine() {
+    fn a_relay_knows_of_nothing_outside_this_machine() {
         let text = config("127.0.0.1:5001".parse().expect("an address"));
         for list in [
             "fallback_caches",

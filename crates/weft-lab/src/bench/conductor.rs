@@ -1,6 +1,6 @@
-//! Tells the worlds what to do, one stage after the other, and measures meanwhile.
+//! Orders the worlds from stage to stage, and measures meanwhile.
 
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -11,12 +11,14 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::latency::Latencies;
 use super::measuring::{Counts, Sample};
+use super::mode::Mode;
+use super::options::{Options, Target, default_window, is_private};
 use super::report::{
     Idle, Load, Measured, PAYLOAD_PER_CELL, Report, SCHEMA, Target as ReportTarget,
 };
 use super::start::{Program, Running};
 use super::world::{Counters, News, Peer, Plan, SharedStage, Stage, World};
-use super::{Mode, Options, Target, default_window, is_private, pin, start};
+use super::{pin, start};
 use crate::process::Usage;
 
 /// How often the conductor looks at everything.
@@ -26,9 +28,9 @@ const BEAT: Duration = Duration::from_millis(50);
 const SETTLED: u64 = 64 * 1024;
 
 /// What [`Progress::doing`] is while the load is on, before and while it is measured.
-pub const WARMING_UP: &str = "warming up";
+pub(crate) const WARMING_UP: &str = "warming up";
 /// See [`WARMING_UP`].
-pub const MEASURING: &str = "measuring";
+pub(crate) const MEASURING: &str = "measuring";
 
 /// How far a run has come.
 #[derive(Clone, Debug)]
@@ -41,9 +43,9 @@ pub struct Progress {
     pub per_second: f64,
 }
 
-/// Runs a measurement, says how far it is through `progress`, and ends early when `stop` becomes
+/// Runs a measurement, reports how far it is through `progress`, and ends early when `stop` becomes
 /// true. Whatever goes wrong once the target is known ends the run, not its report: that then has
-/// `complete: false`, says why, and keeps what was measured.
+/// `complete: false`, gives the reason, and keeps what was measured.
 ///
 /// # Errors
 ///
@@ -69,6 +71,136 @@ struct Worker {
     ended: bool,
 }
 
+/// How many of everything there will be.
+struct Sizes {
+    /// Links of ours to the target.
+    origins: usize,
+    /// Links of the target's to us.
+    hops: usize,
+    circuits: usize,
+    /// Of the generator.
+    threads: usize,
+    /// The target is a bare pipe.
+    is_pipe: bool,
+}
+
+impl Sizes {
+    /// Checks the options.
+    fn of(options: &Options) -> Result<Sizes> {
+        let (origins, hops) = sides(options)?;
+        let circuits = match options.mode {
+            Mode::Cells | Mode::IdleCircuits => options.circuits,
+            Mode::Onionskins | Mode::Links | Mode::IdleLinks => 0,
+        };
+        if let Target::Relay(aim, _) = &options.target {
+            ensure!(
+                is_private(aim.address),
+                "{} is a public address: this puts a heavy load on a relay, so use it on a relay \
+                 of your own, on loopback or in a private network",
+                aim.address
+            );
+        }
+        let is_pipe = matches!(options.target, Target::Start(Program::Pipe(_)));
+        ensure!(
+            !is_pipe || matches!(options.mode, Mode::Cells),
+            "a bare pipe knows cells only: use --mode cells"
+        );
+        // A pipe has one place to connect to, which belongs to one world.
+        let mut threads = match is_pipe {
+            true => 1,
+            false => options.threads.max(1).min(origins),
+        };
+        if circuits > 0 {
+            threads = threads.min(hops).min(circuits);
+        }
+        Ok(Sizes {
+            origins,
+            hops,
+            circuits,
+            threads,
+            is_pipe,
+        })
+    }
+}
+
+/// Starts the program that is measured, or finds the one that runs.
+fn start_target(
+    options: &Options,
+    next_hop: Option<SocketAddr>,
+) -> Result<(Option<Running>, Peer, Option<u32>)> {
+    // What is started now inherits these processors; then we take our own.
+    pin::this_thread(&options.target_cpus)?;
+    let running = match &options.target {
+        Target::Start(program) => Some(Running::start(
+            program,
+            next_hop,
+            options.patience,
+            start::MIDDLE,
+            |_| Ok(()),
+        )?),
+        Target::Relay(..) => None,
+    };
+    pin::this_thread(&options.generator_cpus)?;
+    let (peer, pid) = match (&running, &options.target) {
+        (Some(running), _) => (running.peer, Some(running.pid())),
+        (None, Target::Relay(aim, pid)) => {
+            if let Some(pid) = pid {
+                pin::process(*pid, &options.target_cpus)?;
+                Usage::of(*pid).with_context(|| format!("there is no process {pid}"))?;
+            }
+            (Peer::Relay(*aim), *pid)
+        }
+        (None, Target::Start(_)) => bail!("the target was not started"),
+    };
+    Ok((running, peer, pid))
+}
+
+/// A report without what is to be measured.
+fn empty_report(
+    options: &Options,
+    sizes: &Sizes,
+    peer: Peer,
+    pid: Option<u32>,
+    window: u64,
+) -> Result<Report> {
+    let program = match &options.target {
+        Target::Start(program) => Some(program),
+        Target::Relay(..) => None,
+    };
+    Ok(Report {
+        schema: SCHEMA,
+        started_at_s: SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |since| since.as_secs()),
+        target: ReportTarget {
+            kind: program.map_or("attached", Program::kind).to_owned(),
+            version: program.and_then(Program::version),
+            threads: match program {
+                Some(Program::Weft(_, threads)) => *threads,
+                _ => None,
+            },
+            address: peer.address().to_string(),
+            pid,
+            cpus: options.target_cpus.clone(),
+        },
+        load: Load {
+            mode: options.mode.name().to_owned(),
+            direction: options.direction.name().to_owned(),
+            circuits: sizes.circuits,
+            origin_links: sizes.origins,
+            next_hop_links: sizes.hops,
+            window: usize::try_from(window)?,
+            rate_cells_per_s: options.rate,
+            warm_up_s: options.warm_up.as_secs_f64(),
+            seconds: options.seconds.as_secs_f64(),
+            payload_bytes_per_cell: PAYLOAD_PER_CELL,
+            generator_threads: sizes.threads,
+            generator_cpus: options.generator_cpus.clone(),
+        },
+        ..Report::default()
+    })
+}
+
 struct Conductor<'a> {
     options: &'a Options,
     stop: &'a AtomicBool,
@@ -91,34 +223,8 @@ impl<'a> Conductor<'a> {
         stop: &'a AtomicBool,
         progress: &'a mut dyn FnMut(&Progress),
     ) -> Result<Conductor<'a>> {
-        let (origins, hops) = sides(options)?;
-        let circuits = match options.mode {
-            Mode::Cells | Mode::IdleCircuits => options.circuits,
-            Mode::Onionskins | Mode::Links | Mode::IdleLinks => 0,
-        };
-        let (program, mut threads) = match &options.target {
-            Target::Start(program) => (Some(program), options.threads.max(1)),
-            Target::Relay(aim, _) => {
-                ensure!(
-                    is_private(aim.address),
-                    "{} is a public address: this puts a heavy load on a relay, so use it on a relay \
-                     of your own, on loopback or in a private network",
-                    aim.address
-                );
-                (None, options.threads.max(1))
-            }
-        };
-        let is_pipe = matches!(program, Some(Program::Pipe(_)));
-        ensure!(
-            !is_pipe || matches!(options.mode, Mode::Cells),
-            "a bare pipe knows cells only: use --mode cells"
-        );
-        // A pipe has one place to connect to, which belongs to one world.
-        threads = if is_pipe { 1 } else { threads.min(origins) };
-        if circuits > 0 {
-            threads = threads.min(hops).min(circuits);
-        }
-        let mut listener = match is_pipe {
+        let sizes = Sizes::of(options)?;
+        let listener = match sizes.is_pipe {
             true => Some(TcpListener::bind((options.own_ip, 0)).context("listening for the pipe")?),
             false => None,
         };
@@ -127,67 +233,12 @@ impl<'a> Conductor<'a> {
             None => None,
         };
         crate::process::raise_file_limit();
-        // What is started now inherits these processors; then we take our own.
-        pin::this_thread(&options.target_cpus)?;
-        let running = match program {
-            Some(program) => Some(Running::start(
-                program,
-                next_hop,
-                options.patience,
-                start::MIDDLE,
-                |_| Ok(()),
-            )?),
-            None => None,
-        };
-        pin::this_thread(&options.generator_cpus)?;
-        let (peer, pid) = match (&running, &options.target) {
-            (Some(running), _) => (running.peer, Some(running.pid())),
-            (None, Target::Relay(aim, pid)) => {
-                if let Some(pid) = pid {
-                    pin::process(*pid, &options.target_cpus)?;
-                    Usage::of(*pid).with_context(|| format!("there is no process {pid}"))?;
-                }
-                (Peer::Relay(*aim), *pid)
-            }
-            (None, Target::Start(_)) => bail!("the target was not started"),
-        };
+        let (running, peer, pid) = start_target(options, next_hop)?;
         let window = match options.mode {
             Mode::Links | Mode::IdleLinks | Mode::IdleCircuits => 0,
             Mode::Cells | Mode::Onionskins => options
                 .window
                 .unwrap_or_else(|| default_window(options.mode, options.circuits)),
-        };
-        let report = Report {
-            schema: SCHEMA,
-            started_at_s: SystemTime::now()
-                .duration_since(UNIX_EPOCH)
-                .map_or(0, |since| since.as_secs()),
-            target: ReportTarget {
-                kind: program.map_or("attached", Program::kind).to_owned(),
-                version: program.and_then(Program::version),
-                threads: match program {
-                    Some(Program::Weft(_, threads)) => *threads,
-                    _ => None,
-                },
-                address: peer.address().to_string(),
-                pid,
-                cpus: options.target_cpus.clone(),
-            },
-            load: Load {
-                mode: options.mode.name().to_owned(),
-                direction: options.direction.name().to_owned(),
-                circuits,
-                origin_links: origins,
-                next_hop_links: hops,
-                window: usize::try_from(window)?,
-                rate_cells_per_s: options.rate,
-                warm_up_s: options.warm_up.as_secs_f64(),
-                seconds: options.seconds.as_secs_f64(),
-                payload_bytes_per_cell: PAYLOAD_PER_CELL,
-                generator_threads: threads,
-                generator_cpus: options.generator_cpus.clone(),
-            },
-            ..Report::default()
         };
         let mut conductor = Conductor {
             options,
@@ -198,17 +249,35 @@ impl<'a> Conductor<'a> {
             stage: Arc::new(SharedStage::new()),
             worlds: Vec::new(),
             latencies: Latencies::new(),
-            report,
-            circuits,
+            report: empty_report(options, &sizes, peer, pid, window)?,
+            circuits: sizes.circuits,
             half: 0,
         };
+        conductor.start_worlds(&sizes, peer, window, listener)?;
+        Ok(conductor)
+    }
+
+    /// Shares links and circuits between the worlds, and starts these.
+    fn start_worlds(
+        &mut self,
+        sizes: &Sizes,
+        peer: Peer,
+        window: u64,
+        mut listener: Option<TcpListener>,
+    ) -> Result<()> {
+        let options = self.options;
+        let threads = sizes.threads;
         for number in 0..threads {
             let share = |all: usize| all / threads + usize::from(number < all % threads);
-            let (origin_links, next_hops, circuits) = match is_pipe {
-                true => (origins, 1, circuits),
-                false => (share(origins), share(hops), share(circuits)),
+            let (origin_links, next_hops, circuits) = match sizes.is_pipe {
+                true => (sizes.origins, 1, sizes.circuits),
+                false => (
+                    share(sizes.origins),
+                    share(sizes.hops),
+                    share(sizes.circuits),
+                ),
             };
-            let all = conductor.circuits.max(1) as f64;
+            let all = sizes.circuits.max(1) as f64;
             let plan = Plan {
                 peer,
                 mode: options.mode,
@@ -223,13 +292,13 @@ impl<'a> Conductor<'a> {
                 own_ip: options.own_ip,
                 listener: listener.take(),
             };
-            conductor.half += match options.mode {
+            self.half += match options.mode {
                 Mode::IdleLinks => plan.origin_links / 2,
                 _ => plan.half(),
             };
-            conductor.start_world(plan)?;
+            self.start_world(plan)?;
         }
-        Ok(conductor)
+        Ok(())
     }
 
     fn start_world(&mut self, plan: Plan) -> Result<()> {
@@ -325,7 +394,7 @@ impl<'a> Conductor<'a> {
         let count = all - self.half;
         ensure!(
             count > 0,
-            "too few idle {what} to tell the memory of one: more than {} are needed",
+            "too few idle {what} to measure the memory of one: more than {} are needed",
             self.half
         );
         if circuits {
@@ -430,7 +499,7 @@ impl<'a> Conductor<'a> {
         }
     }
 
-    /// Waits a moment, and hears what worlds have to say.
+    /// Waits a moment, and takes what worlds report.
     fn beat(&mut self, length: Duration) -> Result<()> {
         ensure!(!self.stop.load(Ordering::Relaxed), "interrupted");
         let deadline = Instant::now() + length;

@@ -1,7 +1,7 @@
 //! How long cells are on their way: the histogram, and the times at which cells were sent.
 //!
 //! Cells of one circuit and direction arrive in the order in which they were sent, so the number of
-//! a cell in its direction tells which one it is; the cell itself need not carry anything.
+//! a cell in its direction identifies it; the cell itself need not carry anything.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::report::Latency;
 /// At full speed one cell in so many is timed: enough for percentiles, cheap enough not to matter.
 pub(super) const SAMPLE: u64 = 16;
 
-/// Each power of two of nanoseconds is divided into so many buckets, so that a latency is told
+/// Each power of two of nanoseconds is divided into so many buckets, so that a latency is reported
 /// within one part in 128: the idea of HdrHistogram, in the few lines that are needed here.
 const PARTS: u64 = 1 << PARTS_LOG;
 const PARTS_LOG: u32 = 7;
@@ -100,7 +100,7 @@ impl Latencies {
         self.max
     }
 
-    /// What the report says of them; `None` if nothing was timed.
+    /// Their part of the report; `None` if nothing was timed.
     pub(super) fn report(&self) -> Option<Latency> {
         let us = |nanoseconds: u64| nanoseconds as f64 / 1e3;
         (self.count > 0).then(|| Latency {
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn cells_are_due_when_the_schedule_says_so() {
+    fn cells_are_due_by_the_schedule() {
         // 10,000 cells a second are two in a tick.
         let schedule = Schedule::new(10_000.0);
         let tick = TICK.as_nanos() as u64;

@@ -5,7 +5,7 @@ use std::io::{self, Read as _, Write as _};
 
 use mio::net::TcpStream;
 use weft_cell::CELL_LEN;
-use weft_node::tls::LinkSession;
+use weft_tls::LinkSession;
 
 /// Whole cells that fit one TLS record (16384 bytes), as many as the relay itself puts there.
 pub(super) const CELLS_PER_RECORD: usize = 31;
@@ -25,13 +25,13 @@ pub(super) struct Link {
     pub(super) readable: bool,
     /// The socket may take bytes.
     pub(super) writable: bool,
-    /// The kernel said that the peer sends no more; what it sent may still be there.
+    /// The kernel reported that the peer sends no more; what it sent may still be there.
     pub(super) peer_ended: bool,
     /// The beginning of a cell whose rest has not come.
     left: Vec<u8>,
 }
 
-/// What came of a read.
+/// The result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Read {
     /// The socket has been emptied, for now.
@@ -43,7 +43,7 @@ pub(super) enum Read {
 }
 
 impl Link {
-    /// Notes what the kernel says of the socket.
+    /// Notes what epoll reports of the socket.
     pub(super) fn note(&mut self, event: &mio::event::Event) {
         self.readable |= event.is_readable() || event.is_read_closed() || event.is_error();
         self.writable |= event.is_writable();
@@ -86,8 +86,8 @@ impl Link {
                 self.readable = false;
                 return Ok(Read::Ended);
             }
-            // A short read has emptied the socket, and the kernel will tell of more (epoll(7)); but
-            // not of an end that it has told of already.
+            // A short read has emptied the socket, and the kernel will report more (epoll(7)); but
+            // not an end that it has reported already.
             if count < scratch.len() && !self.peer_ended {
                 self.readable = false;
                 return Ok(Read::Empty);
@@ -101,7 +101,7 @@ impl Link {
         self.left.extend_from_slice(rest);
     }
 
-    /// Appends what some bytes of the TLS stream decrypt to. True: the peer has said that it ends.
+    /// Appends what some bytes of the TLS stream decrypt to. True: the peer has sent its end.
     fn decrypt(&mut self, mut bytes: &[u8], plain: &mut Vec<u8>) -> io::Result<bool> {
         let tls = self.session.tls();
         let mut ended = false;
@@ -110,7 +110,7 @@ impl Link {
             let state = match tls.process_new_packets() {
                 Ok(state) => state,
                 Err(error) => {
-                    // The alert that says what was wrong, if the socket takes it.
+                    // The alert with the reason, if the socket takes it.
                     let _ = tls.write_tls(&mut self.socket);
                     return Err(io::Error::new(io::ErrorKind::InvalidData, error));
                 }
@@ -152,7 +152,7 @@ impl Link {
         Ok(true)
     }
 
-    /// Says goodbye, as far as the socket takes it.
+    /// Sends a close-notify, as far as the socket takes it.
     pub(super) fn close(mut self) {
         self.session.tls().send_close_notify();
         let _ = self.flush();

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use super::Mode;
+use super::mode::Mode;
 use super::report::{Cells, Events, Measured, PAYLOAD_PER_CELL, Thread, Usage as ReportUsage};
 use crate::process::Usage;
 

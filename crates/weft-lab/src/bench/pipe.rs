@@ -24,10 +24,10 @@ use rand_chacha::ChaCha12Rng;
 use slab::Slab;
 use weft_cell::{BODY_LEN, CELL_LEN};
 use weft_core::handshake::EphemeralKeys;
-use weft_node::tls::{LinkLifetimes, LinkTls};
+use weft_tls::{LinkLifetimes, LinkTls};
 
-use super::is_private;
 use super::link::{BATCH, Link, READ_AT_ONCE, RECORD, Read};
+use super::options::is_private;
 
 /// Bytes that may wait for a socket before nothing more is read for it.
 const HIGH_WATER: usize = 1 << 20;
@@ -111,7 +111,7 @@ pub fn run(listen: SocketAddr, connect: SocketAddr, stop: &AtomicBool) -> Result
 
 impl Pipe {
     fn turn(&mut self, events: &mut Events) -> Result<()> {
-        // Sockets that may be read although they told nothing new: those that were held back.
+        // Sockets that may be read although epoll reported nothing new: those that were held back.
         let more = self.ends.iter().any(|(_, end)| self.may_read(end));
         let wait = if more {
             Duration::ZERO

@@ -41,7 +41,7 @@ pub struct Report {
 pub struct Target {
     /// `weft`, `tor`, `arti`, `pipe`, or `attached` for a program that ran already.
     pub kind: String,
-    /// What it says of its version, if we started it.
+    /// The version that it prints, if we started it.
     pub version: Option<String>,
     /// Its ConnectionThreads, if we set them.
     pub threads: Option<u32>,
@@ -58,7 +58,7 @@ pub struct Target {
 pub struct Load {
     /// `cells`, `onionskins`, `links`, `idle-links` or `idle-circuits`.
     pub mode: String,
-    /// `upload` (away from the origin), `download` (toward it) or `both`.
+    /// `upload` (forward), `download` (backward) or `both`.
     pub direction: String,
     /// Circuits through the target.
     pub circuits: usize,
@@ -265,7 +265,7 @@ impl fmt::Display for Report {
             measured.fmt(f)?;
         }
         if !self.complete {
-            let why = self.why.as_deref().unwrap_or("nobody said why");
+            let why = self.why.as_deref().unwrap_or("the reason is not known");
             row(f, "INCOMPLETE", format_args!("{why}"))?;
         }
         Ok(())

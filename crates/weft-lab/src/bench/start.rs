@@ -2,7 +2,7 @@
 //! measurement takes.
 //!
 //! No network is needed. A relay answers CREATE2 and EXTEND2 without ever having seen a consensus,
-//! as everything that it must know is in them; the only directory authority that it is told of is a
+//! as everything that it must know is in them; the only directory authority that it knows is a
 //! port on loopback where nobody listens.
 
 use std::ffi::OsString;
@@ -39,7 +39,7 @@ pub enum Program {
     Weft(PathBuf, Option<u32>),
     /// Arti's relay; `None`: the one that is installed.
     Arti(Option<PathBuf>),
-    /// `weft bench pipe` of this `weft`.
+    /// `weft lab pipe` of this `weft`.
     Pipe(PathBuf),
 }
 
@@ -54,6 +54,14 @@ impl Program {
         }
     }
 
+    /// The `weft` that is started.
+    pub(crate) fn weft(&self) -> Option<&Path> {
+        match self {
+            Program::Weft(path, _) => Some(path),
+            Program::Tor(_) | Program::Arti(_) | Program::Pipe(_) => None,
+        }
+    }
+
     fn path(&self) -> Result<PathBuf> {
         let path = match self {
             Program::Tor(Some(path))
@@ -64,7 +72,7 @@ impl Program {
                 "the program `tor` is not installed (Debian and Ubuntu: apt-get install tor)",
             )?,
             Program::Arti(None) => find(arti::PROGRAM).context(
-                "the program `arti-relay` is not installed (docs/measuring.md says how to build it): \
+                "the program `arti-relay` is not installed (docs/measuring.md shows how to build it): \
                  name it by --program, or measure one that runs by --address",
             )?,
         };
@@ -119,7 +127,7 @@ impl Running {
         prepare(&data)?;
         let words: Vec<OsString> = match (program, next_hop) {
             (Program::Pipe(_), Some(next_hop)) => [
-                "bench",
+                "lab",
                 "pipe",
                 "--listen",
                 &address.to_string(),

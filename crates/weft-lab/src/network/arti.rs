@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn an_authority_tells_its_ed25519_identity_after_its_nickname() {
+    fn an_authority_has_its_ed25519_identity_after_its_nickname() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("fingerprint-ed25519");
         fs::write(&path, format!("auth0 {}\n", "c".repeat(43))).expect("a file");

@@ -12,14 +12,15 @@
 //! ```
 //!
 //! A target is run by a [`Program`], which may change from one start to the next while torrc and
-//! DataDirectory stay. Its keys are made before the first start, by C tor unless said otherwise,
+//! DataDirectory stay. Its keys are made before the first start, by C tor by default,
 //! as for an operator who points Weft at an existing relay.
 //!
-//! Starting waits, with a deadline and saying for what, until every relay is in the consensus of
+//! Starting waits, with a deadline and with progress lines, until every relay is in the consensus of
 //! every authority and every client can use all of them.
 
 mod arti;
 mod authority;
+mod members;
 mod node;
 mod output;
 mod program;
@@ -27,12 +28,12 @@ mod ready;
 mod torrc;
 
 use std::fs;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
+pub use members::{Client, Proxy, Relay};
 pub use node::Node;
 pub use program::{Program, find};
 pub use torrc::TargetOptions;
@@ -44,11 +45,12 @@ use crate::control::{Control, Fingerprint};
 use crate::guardian::Guardian;
 use crate::logs;
 use crate::ports::Port;
+use crate::stop::Stop;
 use ready::{protocols_of, running_relays, wait, wait_accepting, wait_until_known};
 use torrc::Common;
 
 /// How large a network, and how patient its start.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Config {
     /// Directory authorities.
     pub authorities: usize,
@@ -64,10 +66,10 @@ pub struct Config {
     /// How long one wait of the start may take.
     pub patience: Duration,
     /// C tor nodes and targets log at `info` instead of `notice`; so if `WEFT_LAB_VERBOSE` is set in
-    /// the environment, unless said otherwise.
+    /// the environment, by default.
     pub verbose: bool,
-    /// Asked while waiting: whether to give up.
-    pub stopped: fn() -> bool,
+    /// The request to give up while waiting.
+    pub stop: Stop,
     /// Where the lines about progress go.
     pub progress: fn(&str),
 }
@@ -82,7 +84,7 @@ impl Default for Config {
             voting_interval: 10,
             patience: Duration::from_secs(180),
             verbose: std::env::var_os("WEFT_LAB_VERBOSE").is_some(),
-            stopped: || false,
+            stop: Stop::default(),
             progress: |line| eprintln!("{line}"),
         }
     }
@@ -118,75 +120,6 @@ impl Target {
     pub fn options(mut self, options: TargetOptions) -> Target {
         self.options = options;
         self
-    }
-}
-
-/// A relay of the network.
-#[derive(Debug)]
-pub struct Relay {
-    node: Node,
-    or: Port,
-    fingerprint: Fingerprint,
-}
-
-impl Relay {
-    /// Its process.
-    pub fn node(&self) -> &Node {
-        &self.node
-    }
-
-    /// Its RSA identity.
-    pub fn fingerprint(&self) -> &Fingerprint {
-        &self.fingerprint
-    }
-
-    /// Where it accepts links.
-    pub fn or_port(&self) -> SocketAddr {
-        self.or.address()
-    }
-}
-
-/// A C tor client of the network.
-#[derive(Debug)]
-pub struct Client {
-    node: Node,
-    socks: Port,
-}
-
-impl Client {
-    /// Its process.
-    pub fn node(&self) -> &Node {
-        &self.node
-    }
-
-    /// Its SOCKS port.
-    pub fn socks(&self) -> SocketAddr {
-        self.socks.address()
-    }
-
-    /// A new connection to its control socket.
-    pub fn control(&self) -> Result<Control> {
-        Control::connect(&self.node.control_socket())
-    }
-}
-
-/// A client that finds its own way, as a user's does: its circuits are not the lab's to choose, and
-/// it may be of any program.
-#[derive(Debug)]
-pub struct Proxy {
-    node: Node,
-    socks: Port,
-}
-
-impl Proxy {
-    /// Its process.
-    pub fn node(&self) -> &Node {
-        &self.node
-    }
-
-    /// Its SOCKS port.
-    pub fn socks(&self) -> SocketAddr {
-        self.socks.address()
     }
 }
 
@@ -234,15 +167,15 @@ impl Network {
             proxies: Vec::new(),
             guardian,
             folder,
-            config,
             common: Common {
                 authorities: Vec::new(),
                 log,
                 voting_interval: config.voting_interval,
             },
+            config,
             tor,
         };
-        network.say(&format!("private network in {}", network.folder.display()));
+        network.report(&format!("private network in {}", network.folder.display()));
         network.create_authorities()?;
         let targets = targets
             .into_iter()
@@ -254,13 +187,13 @@ impl Network {
         Ok(network)
     }
 
-    fn say(&self, line: &str) {
+    fn report(&self, line: &str) {
         (self.config.progress)(line);
     }
 
     /// Makes the authorities' keys, all at once, and from them the `DirAuthority` lines.
     fn create_authorities(&mut self) -> Result<()> {
-        self.say(&format!(
+        self.report(&format!(
             "making the keys of {} authorities",
             self.config.authorities
         ));
@@ -335,7 +268,7 @@ impl Network {
 
     fn start_relays(&mut self, targets: Vec<Program>) -> Result<()> {
         let plain = self.config.guards + self.config.exits;
-        self.say(&format!(
+        self.report(&format!(
             "starting {} authorities, {plain} relays, {} targets",
             self.authorities.len(),
             targets.len()
@@ -364,7 +297,7 @@ impl Network {
             let file = node.folder().join("data/fingerprint");
             let mut fingerprint = None;
             wait(
-                self.config,
+                &self.config,
                 &format!("{} to make its keys", node.nickname()),
                 || {
                     node.check()?;
@@ -391,13 +324,13 @@ impl Network {
             });
         }
         for target in &mut self.targets {
-            wait_accepting(self.config, target)?;
+            wait_accepting(&self.config, target)?;
         }
         Ok(())
     }
 
     /// Waits until every authority has a consensus that lists every relay as running.
-    pub fn wait_listed(&mut self) -> Result<()> {
+    pub(crate) fn wait_listed(&mut self) -> Result<()> {
         let wanted: Vec<(String, Fingerprint)> = self
             .relays()
             .map(|relay| (relay.node.nickname().to_owned(), relay.fingerprint.clone()))
@@ -412,8 +345,8 @@ impl Network {
             .map(|(relay, _)| relay.node.control_socket())
             .collect();
         let mut controls: Vec<Option<Control>> = sockets.iter().map(|_| None).collect();
-        let config = self.config;
-        wait(config, &what, || {
+        let config = self.config.clone();
+        wait(&config, &what, || {
             self.check()?;
             for (control, socket) in controls.iter_mut().zip(&sockets) {
                 let connected = match control {
@@ -438,7 +371,7 @@ impl Network {
     }
 
     fn start_clients(&mut self) -> Result<()> {
-        self.say(&format!("starting {} clients", self.config.clients));
+        self.report(&format!("starting {} clients", self.config.clients));
         for number in 0..self.config.clients {
             let nickname = format!("client{number}");
             let mut node = Node::create(&self.folder, &nickname)?;
@@ -459,7 +392,7 @@ impl Network {
     /// Waits until every client and every exit knows every relay that circuits go through: an exit
     /// refuses streams that come from a relay which its consensus does not list.
     pub fn wait_known(&mut self) -> Result<()> {
-        let config = self.config;
+        let config = self.config.clone();
         let relays = [&self.guards, &self.exits, &self.targets]
             .into_iter()
             .flatten();
@@ -468,10 +401,10 @@ impl Network {
             // It has asked for a consensus too early and too often, and would now wait long before it
             // asks again; a reload makes it forget that.
             Control::connect(&exit.node.control_socket())?.command("SIGNAL RELOAD")?;
-            wait_until_known(config, &mut exit.node, &wanted, has_status)?;
+            wait_until_known(&config, &mut exit.node, &wanted, has_status)?;
         }
         for client in &mut self.clients {
-            wait_until_known(config, &mut client.node, &wanted, |control, relay| {
+            wait_until_known(&config, &mut client.node, &wanted, |control, relay| {
                 // C tor answers 552 while it does not have the microdescriptor.
                 control.info(&format!("md/id/{relay}")).is_ok()
                     && control
@@ -484,8 +417,8 @@ impl Network {
 
     /// Waits until a target that is an exit knows every relay, as [`Network::wait_known`] does for other
     /// exits, and its own policy: C tor refuses all streams until it has made its descriptor.
-    pub fn wait_exit(&mut self, nickname: &str) -> Result<()> {
-        let config = self.config;
+    pub(crate) fn wait_exit(&mut self, nickname: &str) -> Result<()> {
+        let config = self.config.clone();
         let relays: Vec<String> = self
             .relays()
             .map(|relay| relay.node.nickname().to_owned())
@@ -494,7 +427,7 @@ impl Network {
         let (target, _) = self.target_and_guardian(nickname)?;
         let node = &mut target.node;
         let what = format!("{nickname} to know the network");
-        wait(config, &what, || {
+        wait(&config, &what, || {
             node.check()?;
             if !node.knows(&relays) {
                 return Ok(Err("some relays are unknown".to_owned()));
@@ -510,25 +443,29 @@ impl Network {
     }
 
     /// Waits until the consensus of every client has the protocols that the target's newest descriptor
-    /// tells. Until then clients ask it for what the program before it could do.
-    pub fn wait_protocols(&mut self, nickname: &str) -> Result<()> {
+    /// lists. Until then clients ask it for what the program before it could do.
+    pub(crate) fn wait_protocols(&mut self, nickname: &str) -> Result<()> {
         let fingerprint = self.target(nickname)?.fingerprint().clone();
         let mut authority = self.authority_control()?;
-        let config = self.config;
-        let told = authority.info(&format!("desc/id/{fingerprint}"))?;
-        let told = told.lines().find_map(|line| line.strip_prefix("proto "));
-        let told = told.context("a descriptor without protocols")?.to_owned();
+        let config = self.config.clone();
+        let protocols = authority.info(&format!("desc/id/{fingerprint}"))?;
+        let protocols = protocols
+            .lines()
+            .find_map(|line| line.strip_prefix("proto "));
+        let protocols = protocols
+            .context("a descriptor without protocols")?
+            .to_owned();
         for client in &mut self.clients {
             let file = client.node.folder().join("data/cached-microdesc-consensus");
             let what = format!(
                 "{} to hear of {nickname}'s protocols",
                 client.node.nickname()
             );
-            wait(config, &what, || {
+            wait(&config, &what, || {
                 client.node.check()?;
                 let consensus = fs::read_to_string(&file).unwrap_or_default();
                 let known = protocols_of(&consensus, nickname);
-                Ok(match known == Some(&*told) {
+                Ok(match known == Some(&*protocols) {
                     true => Ok(()),
                     false => Err(format!("it knows {:?}", known.unwrap_or_default())),
                 })
@@ -540,26 +477,26 @@ impl Network {
     /// Adds a target to the running network, starts it and waits until it accepts links.
     pub fn add(&mut self, target: Target) -> Result<()> {
         let nickname = target.nickname.clone();
-        self.say(&format!(
+        self.report(&format!(
             "adding {nickname}, run by {}",
             target.program.name()
         ));
         let program = self.create_target(target)?;
-        let config = self.config;
+        let config = self.config.clone();
         let (target, guardian) = self.target_and_guardian(&nickname)?;
         target.node.start(&program, guardian)?;
-        wait_accepting(config, target)
+        wait_accepting(&config, target)
     }
 
     /// Stops a target (an error if it does not end well) and starts it again as `program`, with
     /// the same torrc, DataDirectory and port; waits until it accepts links.
     pub fn restart(&mut self, nickname: &str, program: Program) -> Result<()> {
-        self.say(&format!("restarting {nickname} as {}", program.name()));
-        let config = self.config;
+        self.report(&format!("restarting {nickname} as {}", program.name()));
+        let config = self.config.clone();
         let (target, guardian) = self.target_and_guardian(nickname)?;
         target.node.stop(guardian)?;
         target.node.start(&program, guardian)?;
-        wait_accepting(config, target)
+        wait_accepting(&config, target)
     }
 
     /// Stops a target; an error if it does not end well.
@@ -570,7 +507,7 @@ impl Network {
 
     /// Starts a client that finds its own way, with an empty DataDirectory, and returns at once: its
     /// SOCKS port opens when it opens.
-    pub fn start_proxy(&mut self, nickname: &str, program: &Program) -> Result<&Proxy> {
+    pub(crate) fn start_proxy(&mut self, nickname: &str, program: &Program) -> Result<&Proxy> {
         let mut node = Node::create(&self.folder, nickname)?;
         let socks = Port::reserve()?;
         let address = socks.address();
@@ -650,7 +587,7 @@ impl Network {
     }
 
     /// A new connection to the control socket of the first authority.
-    pub fn authority_control(&self) -> Result<Control> {
+    pub(crate) fn authority_control(&self) -> Result<Control> {
         let (authority, _) = self
             .authorities
             .first()

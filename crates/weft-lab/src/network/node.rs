@@ -17,7 +17,7 @@ use super::program::{Program, TORRC};
 use crate::guardian::Guardian;
 use crate::process::Usage;
 
-/// How long a node may take to end after it was asked to (its torrc says `ShutdownWaitLength 0`).
+/// How long a node may take to end after it was asked to (its torrc has `ShutdownWaitLength 0`).
 const FAREWELL: Duration = Duration::from_secs(15);
 
 /// How long a node may take to print its statistics.
@@ -67,7 +67,7 @@ impl Node {
     }
 
     /// Its control socket, if its torrc opens one.
-    pub fn control_socket(&self) -> PathBuf {
+    pub(crate) fn control_socket(&self) -> PathBuf {
         self.folder.join("control")
     }
 
@@ -200,13 +200,17 @@ impl Node {
         self.logs.iter().map(read).collect()
     }
 
-    /// Asks it what it does (SIGUSR1), if it knows how to tell, and returns the last lines that it printed.
+    /// Asks it for its statistics (SIGUSR1), if it has any, and returns the last lines that it printed.
     pub(crate) fn statement(&self) -> Result<String> {
         let pid = self
             .pid()
             .with_context(|| format!("{} is not running", self.nickname))?;
         let pid = Pid::from_raw(i32::try_from(pid).context("a process id beyond i32")?);
-        if self.logs.last().is_some_and(|(program, _)| program.tells()) {
+        if self
+            .logs
+            .last()
+            .is_some_and(|(program, _)| program.logs_statistics())
+        {
             kill(pid, Signal::SIGUSR1).context("asking for statistics")?;
             thread::sleep(ANSWER);
         }

@@ -2,7 +2,7 @@
 //!
 //! A program that cannot write to its log may drop it without a word: C tor gives a log up for good
 //! after the first write that fails, so that on a full disk it can end with status 1 and an empty
-//! log. Here it writes into a pipe, and what it says about the disk reaches whoever asks why it
+//! log. Here it writes into a pipe, and what it prints about the disk is in the error that explains why it
 //! ended, whether or not there is room for the file.
 
 use std::fs::{self, File};
@@ -29,8 +29,8 @@ pub(super) struct Output {
     sink: Arc<Mutex<Sink>>,
 }
 
-/// Where the pipe's bytes go. Whoever holds it may empty the pipe: so nobody has to wait for the
-/// thread that usually does.
+/// Where the pipe's bytes are written. Any thread that holds it may empty the pipe: so none has to wait for
+/// the one that usually does.
 #[derive(Debug)]
 struct Sink {
     pipe: PipeReader,
@@ -160,7 +160,7 @@ fn room(path: &Path) -> String {
             stat.blocks_available().saturating_mul(stat.fragment_size()) / 1_000_000,
             stat.files_available(),
         ),
-        Err(error) => format!("its file system tells nothing: {error}"),
+        Err(error) => format!("its file system cannot be asked: {error}"),
     }
 }
 
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_is_said_in_words() {
+    fn silence_is_described_in_words() {
         let folder = tempfile::tempdir().expect("a folder");
         let output = printed(&folder.path().join("log"), "true");
         let shown = output.last_lines();

@@ -78,9 +78,9 @@ impl Program {
         self.name.starts_with("weft")
     }
 
-    /// The same, if it is a client that would spread a stream over two circuits (Conflux), told not to. Of
+    /// The same, if it is a client that would spread a stream over two circuits (Conflux), with that off. Of
     /// the three C tor alone does.
-    pub fn without_conflux(&self) -> Option<Program> {
+    pub(crate) fn without_conflux(&self) -> Option<Program> {
         (self.name == TOR).then(|| {
             let mut program = self.clone();
             let words = ["--ConfluxEnabled", "0"].map(String::from);
@@ -90,7 +90,7 @@ impl Program {
     }
 
     /// Whether it is Arti, which reads no torrc.
-    pub fn is_arti(&self) -> bool {
+    pub(crate) fn is_arti(&self) -> bool {
         self.name == ARTI
     }
 
@@ -128,7 +128,7 @@ impl Program {
     }
 
     /// Whether SIGUSR1 makes it print what it does. Others are ended by it.
-    pub(crate) fn tells(&self) -> bool {
+    pub(crate) fn logs_statistics(&self) -> bool {
         !self.is_arti()
     }
 

@@ -10,10 +10,11 @@ use base64ct::{Base64Unpadded, Encoding as _};
 
 use super::{Config, Node, Relay};
 use crate::control::{Control, Fingerprint};
+use crate::stop::Stop;
 
-/// Waits until a node's control port says of each wanted relay that it knows it.
+/// Waits until a node's control port lists every wanted relay.
 pub(super) fn wait_until_known(
-    config: Config,
+    config: &Config,
     node: &mut Node,
     wanted: &[Fingerprint],
     known: impl Fn(&mut Control, &Fingerprint) -> bool,
@@ -41,7 +42,7 @@ pub(super) fn wait_until_known(
 }
 
 /// Waits until a relay accepts connections on its ORPort.
-pub(super) fn wait_accepting(config: Config, relay: &mut Relay) -> Result<()> {
+pub(super) fn wait_accepting(config: &Config, relay: &mut Relay) -> Result<()> {
     let what = format!(
         "{} to accept links on {}",
         relay.node.nickname(),
@@ -55,46 +56,40 @@ pub(super) fn wait_accepting(config: Config, relay: &mut Relay) -> Result<()> {
     })
 }
 
-/// Asks `ready` until it says so, or fails when patience ends, repeating its last reason.
+/// Calls `ready` until it returns `Ok`, or fails when patience ends, repeating its last reason.
 pub(super) fn wait(
-    config: Config,
+    config: &Config,
     what: &str,
     ready: impl FnMut() -> Result<Result<(), String>>,
 ) -> Result<()> {
-    wait_for(
-        config.patience,
-        config.stopped,
-        config.progress,
-        what,
-        ready,
-    )
+    wait_for(config.patience, &config.stop, config.progress, what, ready)
 }
 
-/// The same for whoever has no [`Config`].
+/// The same without a [`Config`].
 pub(crate) fn wait_for(
     patience: Duration,
-    stopped: fn() -> bool,
+    stop: &Stop,
     progress: fn(&str),
     what: &str,
     mut ready: impl FnMut() -> Result<Result<(), String>>,
 ) -> Result<()> {
     let start = Instant::now();
-    let mut said = String::new();
+    let mut reported = String::new();
     loop {
         let reason = match ready().with_context(|| format!("waiting for {what}"))? {
             Ok(()) => return Ok(()),
             Err(reason) => reason,
         };
-        if stopped() {
+        if stop.is_requested() {
             bail!("stopped while waiting for {what}");
         }
         if start.elapsed() > patience {
             bail!("waited {patience:?} for {what}: {reason}");
         }
-        // The first second of a wait is nothing to tell.
-        if reason != said && start.elapsed() > Duration::from_secs(1) {
+        // A wait of less than a second is not reported.
+        if reason != reported && start.elapsed() > Duration::from_secs(1) {
             progress(&format!("waiting for {what}: {reason}"));
-            said = reason;
+            reported = reason;
         }
         thread::sleep(Duration::from_millis(100));
     }

@@ -141,7 +141,7 @@ impl Common {
         }
     }
 
-    /// A target: nothing that only C tor has. An exit can be asked whom it knows.
+    /// A target: nothing that only C tor has. An exit can be asked which relays it knows.
     pub(crate) fn target(
         &self,
         nickname: &str,

@@ -1,10 +1,11 @@
 //! The numbers of an experiment with roles, and the table of them.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
-use super::Sample;
 use crate::machine::{Machine, Versions};
-use crate::stats::Summary;
+use weft_stats::Summary;
 
 /// The version of this shape.
 pub const SCHEMA: u32 = 3;
@@ -86,7 +87,7 @@ impl Figure {
     }
 
     /// It is of a client in the network that all programs are measured in: so Arti has one too.
-    pub fn of_clients(self) -> bool {
+    pub(crate) fn of_clients(self) -> bool {
         matches!(
             self,
             Figure::ClientDown
@@ -100,7 +101,7 @@ impl Figure {
     }
 
     /// The most that Weft's median may be, divided by Arti's.
-    pub fn bar_beside_arti(self) -> Option<f64> {
+    pub(crate) fn bar_beside_arti(self) -> Option<f64> {
         match self {
             Figure::WarmFirstByte => Some(0.7),
             _ => None,
@@ -108,7 +109,7 @@ impl Figure {
     }
 
     /// More is better.
-    pub fn more_is_better(self) -> bool {
+    pub(crate) fn more_is_better(self) -> bool {
         matches!(
             self,
             Figure::OneStream
@@ -117,6 +118,14 @@ impl Figure {
                 | Figure::OneCircuitAlone
         )
     }
+}
+
+/// One number of one run.
+#[derive(Clone, Debug)]
+pub(super) struct Sample {
+    pub(super) figure: Figure,
+    pub(super) program: &'static str,
+    pub(super) value: f64,
 }
 
 /// One figure of all programs.
@@ -137,7 +146,7 @@ pub struct Measure {
 
 impl Measure {
     /// Weft's median divided by Arti's.
-    pub fn beside_arti(&self) -> Option<f64> {
+    pub(crate) fn beside_arti(&self) -> Option<f64> {
         Some(self.weft.median / self.arti?.median)
     }
 }
@@ -149,6 +158,9 @@ pub struct Results {
     pub schema: u32,
     /// When it began, UTC, as RFC 3339 writes it.
     pub started_at: String,
+    /// Everything was measured as often as planned. Files of before this was noted have no less.
+    #[serde(default = "yes")]
+    pub finished: bool,
     /// What it ran on.
     pub machine: Machine,
     /// What ran.
@@ -197,40 +209,50 @@ pub(super) fn measures(samples: &[Sample]) -> Vec<Measure> {
         .collect()
 }
 
-/// The figures as a table of text.
-pub fn table(results: &Results) -> String {
-    use std::fmt::Write as _;
-    let mut text = format!(
-        "{:<26}{:>24}{:>24}{:>14}{:>24}{:>13}\n",
-        "", "tor", "weft", "times better", "arti", "weft / arti"
-    );
-    let cell = |summary: &Summary| {
-        format!(
-            "{:.2} ({:.2}-{:.2})",
-            summary.median, summary.min, summary.max
-        )
-    };
-    for measure in &results.measures {
-        let _ = write!(
-            text,
-            "{:<26}{:>24}{:>24}{:>14.2}",
-            measure.figure.words(),
-            cell(&measure.tor),
-            cell(&measure.weft),
-            measure.times_better
-        );
-        if let (Some(arti), Some(ratio)) = (&measure.arti, measure.beside_arti()) {
-            let _ = write!(text, "{:>24}{ratio:>13.2}", cell(arti));
-            if let Some(bar) = measure.figure.bar_beside_arti() {
-                let verdict = if ratio <= bar { "met" } else { "missed" };
-                let _ = write!(text, "  bar {bar}: {verdict}");
+fn yes() -> bool {
+    true
+}
+
+/// The figures as a table.
+impl fmt::Display for Results {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{:<26}{:>24}{:>24}{:>14}{:>24}{:>13}",
+            "", "tor", "weft", "times better", "arti", "weft / arti"
+        )?;
+        for measure in &self.measures {
+            write!(
+                f,
+                "{:<26}{:>24}{:>24}{:>14.2}",
+                measure.figure.words(),
+                cell(&measure.tor),
+                cell(&measure.weft),
+                measure.times_better
+            )?;
+            if let (Some(arti), Some(ratio)) = (&measure.arti, measure.beside_arti()) {
+                write!(f, "{:>24}{ratio:>13.2}", cell(arti))?;
+                if let Some(bar) = measure.figure.bar_beside_arti() {
+                    let verdict = if ratio <= bar { "met" } else { "missed" };
+                    write!(f, "  bar {bar}: {verdict}")?;
+                }
+            } else if measure.figure.of_clients() {
+                f.write_str("  not run: arti is not installed")?;
             }
-        } else if measure.figure.of_clients() {
-            text += "  not run: arti is not installed";
+            writeln!(f)?;
         }
-        text.push('\n');
+        match self.finished {
+            true => Ok(()),
+            false => writeln!(f, "\nThe experiment ended early."),
+        }
     }
-    text
+}
+
+fn cell(summary: &Summary) -> String {
+    format!(
+        "{:.2} ({:.2}-{:.2})",
+        summary.median, summary.min, summary.max
+    )
 }
 
 #[cfg(test)]
@@ -290,9 +312,9 @@ mod tests {
     }"#;
 
     #[test]
-    fn without_arti_a_clients_rows_say_so() {
+    fn without_arti_a_clients_rows_mention_it() {
         let old: Results = serde_json::from_str(OLD).expect("an old file can be read");
-        let table = table(&old);
+        let table = old.to_string();
         let lines: Vec<&str> = table.lines().collect();
         assert!(!lines[1].contains("arti"), "{table}");
         assert!(
@@ -309,7 +331,8 @@ mod tests {
         let mut results: Results = serde_json::from_str(OLD).expect("an old file can be read");
         let mut beside = |arti: f64| {
             results.measures[1].arti = Summary::of([arti]);
-            table(&results)
+            results
+                .to_string()
                 .lines()
                 .nth(2)
                 .unwrap_or_default()

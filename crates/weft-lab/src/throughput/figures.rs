@@ -1,4 +1,4 @@
-//! Figures 7, 8 and 9 of seeds/000, of our own measurements.
+//! Figures 7, 8 and 9 of Engler and Goldberg 2021, of our own measurements.
 
 use std::path::PathBuf;
 
@@ -12,14 +12,14 @@ use weft_plot::{Curve, Figure, Folder, Group, Kind, Look, Panel, Series, Value};
 /// # Errors
 ///
 /// A file cannot be written, or there is nothing to be drawn.
-pub fn draw(results: &Results, folder: &Folder) -> Result<Vec<PathBuf>> {
+pub(super) fn draw(results: &Results, folder: &Folder) -> Result<Vec<PathBuf>> {
     let figures = [
         ("figure7", sustained(results)),
         (
             "figure8",
             times(
                 results,
-                "Time to the last byte of each stream (seeds/000, Figure 8)",
+                "Time to the last byte of each stream (Engler and Goldberg 2021, Figure 8)",
                 |times| times.last_byte_s,
             ),
         ),
@@ -27,7 +27,7 @@ pub fn draw(results: &Results, folder: &Folder) -> Result<Vec<PathBuf>> {
             "figure9",
             times(
                 results,
-                "Time to the first byte of each stream (seeds/000, Figure 9)",
+                "Time to the first byte of each stream (Engler and Goldberg 2021, Figure 9)",
                 |times| times.first_byte_s,
             ),
         ),
@@ -70,7 +70,8 @@ fn sustained(results: &Results) -> Figure {
         curves: Vec::new(),
     };
     Figure {
-        title: "Maximum sustained throughput of the target (seeds/000, Figure 7)".to_owned(),
+        title: "Maximum sustained throughput of the target (Engler and Goldberg 2021, Figure 7)"
+            .to_owned(),
         subtitle: format!("{}.", results.rule_in_words()),
         panels: vec![panel],
         columns: 1,

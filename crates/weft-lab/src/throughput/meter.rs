@@ -1,4 +1,4 @@
-//! What the target says of its traffic, every 500 ms, by its MetricsPort: a number that C tor and Weft
+//! The traffic that the target reports, every 500 ms, by its MetricsPort: a number that C tor and Weft
 //! give under the same name.
 
 use std::net::SocketAddr;
@@ -12,10 +12,10 @@ use anyhow::{Context, Result, anyhow};
 use super::sustained::Sample;
 use crate::metrics_port;
 
-/// How often (seeds/000 5.3.1).
+/// How often (Engler and Goldberg 2021, 5.3.1).
 pub const INTERVAL: Duration = Duration::from_millis(500);
 
-/// Readings after the end. The first may lack what a thread of Weft has not told yet, as it does so every
+/// Readings after the end. The first may lack what a thread of Weft has not reported yet, as it does so every
 /// 250 ms.
 const AFTER: usize = 2;
 
@@ -79,7 +79,7 @@ pub(super) fn traffic(metrics: SocketAddr) -> Result<[u64; 2]> {
     let text = metrics_port::read(metrics)
         .with_context(|| format!("reading the target's MetricsPort {metrics}"))?;
     counters(&text).with_context(|| {
-        format!("the target's MetricsPort {metrics} tells no tor_relay_traffic_bytes")
+        format!("the target's MetricsPort {metrics} has no tor_relay_traffic_bytes")
     })
 }
 
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_told() {
+    fn a_refusal_is_an_error() {
         let (address, serving) = port(1, "HTTP/1.0 403 Forbidden");
         let error = traffic(address).expect_err("refused");
         assert!(format!("{error:#}").contains("403"), "{error:#}");

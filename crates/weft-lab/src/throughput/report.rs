@@ -3,13 +3,13 @@
 use std::fmt;
 
 use super::results::Results;
-use crate::stats::Summary;
+use weft_stats::Summary;
 
 impl fmt::Display for Results {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "Throughput experiment (seeds/000, 5.2) at {}.",
+            "Throughput experiment (Engler and Goldberg 2021, 5.2) at {}.",
             self.size_in_words()
         )?;
         writeln!(f, "{}, of what the target reads.\n", self.rule_in_words())?;

@@ -10,11 +10,12 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 
+use super::meter::INTERVAL;
+use super::sizes::Sizes;
 use super::sustained::{Rule, Sample};
-use super::{Sizes, Which};
+use super::which::Which;
 use crate::machine::{Machine, Versions};
-use crate::stats::Summary;
-use weft_plot::Folder;
+use weft_stats::Summary;
 
 /// The version of this shape.
 pub const SCHEMA: u32 = 1;
@@ -123,9 +124,7 @@ impl Results {
         let lengths = whole.filter_map(|run| Some(run.bytes.last()?.at_s));
         let shortest = lengths.fold(f64::INFINITY, f64::min);
         self.rule = match shortest.is_finite() {
-            true => self
-                .asked
-                .fitting(shortest, super::meter::INTERVAL.as_secs_f64()),
+            true => self.asked.fitting(shortest, INTERVAL.as_secs_f64()),
             false => self.asked,
         };
         self.summaries = self
@@ -161,7 +160,7 @@ impl Results {
     }
 
     /// How large it was, in one line.
-    pub fn size_in_words(&self) -> String {
+    pub(crate) fn size_in_words(&self) -> String {
         let sizes = self.sizes;
         format!(
             "scale {} of Table 1 ({}): {} client proxies, {} entries, {} exits; {} circuits with a stream of {} each",
@@ -176,7 +175,7 @@ impl Results {
     }
 
     /// How throughput was found, in one line.
-    pub fn rule_in_words(&self) -> String {
+    pub(crate) fn rule_in_words(&self) -> String {
         let Rule {
             discard_s,
             window_s,
@@ -193,8 +192,8 @@ impl Results {
         }
     }
 
-    /// Whether the targets bounded their throughput, as far as their threads tell.
-    pub fn bottleneck_in_words(&self) -> String {
+    /// Whether the targets bounded their throughput, as far as their threads show.
+    pub(crate) fn bottleneck_in_words(&self) -> String {
         let busiest = self.summaries.iter().filter_map(|one| {
             let share = one.busiest_thread?.median * 100.0;
             Some(format!("{} {share:.0} %", one.target))
@@ -226,8 +225,8 @@ impl Results {
         Ok(results)
     }
 
-    /// Writes all data files anew.
-    pub(super) fn write(&self, folder: &Folder) -> Result<()> {
+    /// All data files.
+    pub(super) fn data_files(&self) -> Result<Vec<(&'static str, String)>> {
         // A line for each run.
         let mut head = self.clone();
         head.runs.clear();
@@ -241,9 +240,11 @@ impl Results {
             .map(serde_json::to_string)
             .collect::<Result<_, _>>()?;
         let json = format!("{head}[\n{}\n]}}\n", runs.join(",\n"));
-        folder.write("results.json", &json)?;
-        folder.write("bytes.csv", &self.bytes_csv())?;
-        folder.write("streams.csv", &self.streams_csv())
+        Ok(vec![
+            ("results.json", json),
+            ("bytes.csv", self.bytes_csv()),
+            ("streams.csv", self.streams_csv()),
+        ])
     }
 
     fn bytes_csv(&self) -> String {

@@ -1,4 +1,4 @@
-//! The application processes and the server of seeds/000 5.2: streams that are opened first, begin
+//! The application processes and the server of Engler and Goldberg 2021, 5.2: streams that are opened first, begin
 //! all at once, and are timed by the server.
 //!
 //! The paper's server forks for each stream; here one thread sends on all streams and one takes them
@@ -136,11 +136,11 @@ impl Sink {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// When each stream arrived, by its number. It must have ended, or it is told to.
+    /// When each stream arrived, by its number. It must have ended, or it is ended here.
     ///
     /// # Errors
     ///
-    /// What the server found wrong; else what `sent` says, because a server that gives up closes all
+    /// What the server found wrong; else the error of `sent`, because a server that gives up closes all
     /// streams and the sender sees only that; else that streams are missing.
     pub(super) fn end(mut self, sent: Result<()>) -> Result<Vec<Arrival>> {
         self.stop.store(true, Ordering::SeqCst);
@@ -219,7 +219,7 @@ impl Taking {
         })
     }
 
-    /// Takes streams in until all are through or it is told to stop.
+    /// Takes streams in until all are through or `stop` is set.
     fn run(mut self) -> Result<Vec<Option<Arrival>>> {
         let mut events = Events::with_capacity(1024);
         let mut ready = VecDeque::new();
@@ -453,7 +453,7 @@ pub(super) fn send(
     let mut ready: VecDeque<usize> = VecDeque::new();
     let mut is_ready = vec![false; all.len()];
     let mut without_receipt = all.len();
-    let (mut seen, mut since, mut told) = (0, Instant::now(), Instant::now());
+    let (mut seen, mut since, mut reported) = (0, Instant::now(), Instant::now());
     while without_receipt > 0 {
         let wait = if ready.is_empty() {
             BEAT
@@ -487,10 +487,10 @@ pub(super) fn send(
                 ready.push_back(place);
             }
         }
-        if told.elapsed() < BEAT {
+        if reported.elapsed() < BEAT {
             continue;
         }
-        told = Instant::now();
+        reported = Instant::now();
         let arrived = sink.arrived.load(Ordering::Relaxed);
         progress(arrived);
         if arrived > seen {
@@ -502,7 +502,7 @@ pub(super) fn send(
             "nothing has arrived for {STALL:?}, and {without_receipt} of {} streams are not through",
             load.streams
         );
-        // With streams that are not through, its end is an error, which it tells when it is asked.
+        // With streams that are not through, its end is an error, which `Sink::end` returns.
         if sink.has_ended() && seen < load.bytes * load.streams as u64 {
             return Ok(());
         }
@@ -605,14 +605,14 @@ mod tests {
         let sink = Sink::start(LOAD).expect("a server");
         let streams = direct(LOAD, &sink);
         let other = Load { seed: 8, ..LOAD };
-        // The sender may see the server's end first, which is not what is told.
+        // The sender may see the server's end first, which is not what is reported.
         let sent = send(streams, other, &sink, &AtomicBool::new(false), &mut |_| {});
         let error = sink.end(sent).expect_err("other bytes");
         assert!(format!("{error:#}").contains("other bytes"), "{error:#}");
     }
 
     #[test]
-    fn a_stream_that_is_closed_is_an_error_that_says_which() {
+    fn a_stream_that_is_closed_is_an_error_that_names_it() {
         let sink = Sink::start(LOAD).expect("a server");
         let mut streams = direct(LOAD, &sink);
         let closed = streams.pop().expect("a stream");
@@ -624,10 +624,10 @@ mod tests {
         drop((listener.accept().expect("a client"), closed));
         let sent = send(streams, LOAD, &sink, &AtomicBool::new(false), &mut |_| {});
         let error = sink.end(sent).expect_err("a stream that is closed");
-        let told = format!("{error:#}");
+        let error = format!("{error:#}");
         assert!(
-            told.contains("stream 4 was closed") || told.contains("a stream ended at the server"),
-            "{told}"
+            error.contains("stream 4 was closed") || error.contains("a stream ended at the server"),
+            "{error}"
         );
     }
 
@@ -648,7 +648,7 @@ mod tests {
     }
 
     #[test]
-    fn heads_are_told_from_other_bytes() {
+    fn heads_are_distinguished_from_other_bytes() {
         assert_eq!(number_in(head(0)), Some(0));
         assert_eq!(number_in(head(u32::MAX)), Some(u32::MAX));
         assert_eq!(number_in(*b"other\0\0\0"), None);

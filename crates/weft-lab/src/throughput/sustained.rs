@@ -1,4 +1,4 @@
-//! The maximum sustained throughput (seeds/000 5.3.1): the most that a moving average of so many
+//! The maximum sustained throughput (Engler and Goldberg 2021, 5.3.1): the most that a moving average of so many
 //! seconds comes to, once the first seconds are discarded.
 
 use serde::{Deserialize, Serialize};
@@ -25,7 +25,8 @@ pub struct Rule {
 
 impl Rule {
     /// The paper's: 30 s, after the first 30 s.
-    pub const PAPER: Rule = Rule {
+    #[cfg(test)]
+    pub(crate) const PAPER: Rule = Rule {
         discard_s: 30.0,
         window_s: 30.0,
     };
@@ -49,7 +50,7 @@ impl Rule {
 
     /// The most bytes per second that the relay read over a window; `None` if no window fits.
     /// What a relay in the middle reads it writes again, so that one of both counts.
-    pub fn sustained(self, samples: &[Sample]) -> Option<f64> {
+    pub(crate) fn sustained(self, samples: &[Sample]) -> Option<f64> {
         // Samples come when the kernel lets them: a hundredth of a window more or less is no other.
         let least = self.window_s * 0.99;
         let kept = samples.partition_point(|sample| sample.at_s < self.discard_s);

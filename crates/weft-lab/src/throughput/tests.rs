@@ -1,7 +1,9 @@
 //! Sizes, names and files; whole experiments are in `tests/interop.rs`.
 
+use weft_plot::Folder;
+
 use super::*;
-use crate::machine::Machine;
+use crate::machine::{Machine, Versions};
 
 #[test]
 fn targets_are_named_as_elsewhere() {
@@ -51,7 +53,6 @@ fn options() -> Options {
         repetitions: 2,
         rule: Rule::PAPER,
         seed: 1,
-        stopped: || false,
     }
 }
 
@@ -168,7 +169,7 @@ fn summaries_count_only_runs_that_came_to_their_end() {
 }
 
 #[test]
-fn short_runs_change_the_rule_for_all_and_say_so() {
+fn short_runs_change_the_rule_for_all_and_report_it() {
     let mut results = results();
     for run in &mut results.runs {
         run.bytes.retain(|sample| sample.at_s <= 20.0);
@@ -186,7 +187,9 @@ fn a_folder_is_filled_can_be_read_and_is_never_overwritten() {
     let path = place.path().join("experiment");
     let folder = Folder::create(&path).expect("a folder of its own");
     let results = results();
-    results.write(&folder).expect("written");
+    for (name, text) in results.data_files().expect("text") {
+        folder.write(name, &text).expect("written");
+    }
     assert_eq!(
         Results::read(&path.join("results.json")).expect("read"),
         results

@@ -2,7 +2,7 @@
 //!
 //! A [`Server`] on loopback sends and takes payloads; [`transfer`] asks it for one by way of a SOCKS
 //! proxy. Every payload is a function of its seed, so each end knows what it must be without the
-//! other's word: a download must hash to what its seed says, and an upload is answered with the hash
+//! other's word: a download must have the hash that its seed gives, and an upload is answered with the hash
 //! of what arrived. Both ends wait for an answer before they close, because C tor ends a stream when
 //! the application half-closes it.
 
@@ -132,7 +132,7 @@ pub fn resolve(proxy: SocketAddr, user: &str, name: &str) -> Result<IpAddr> {
     socks::resolve(proxy, user, name, STALL)
 }
 
-/// When the first byte came, what the seed says, and what arrived.
+/// When the first byte came, the hash that the seed gives, and what arrived.
 fn download(
     stream: &mut (impl Read + Write),
     request: Request,
@@ -170,7 +170,7 @@ fn download(
     let expected = expected.digest();
     ensure!(
         receipt == expected,
-        "the server did not send what the seed says: two programs of different age?"
+        "the server did not send the bytes of the seed: two programs of different age?"
     );
     Ok((first, expected, arrived.digest()))
 }
@@ -228,13 +228,13 @@ mod tests {
         assert_eq!(Request::decode(request.encode()), None);
     }
 
-    /// A SOCKS5 proxy of one connection that flips a bit of the payload if told to.
+    /// A SOCKS5 proxy of one connection that flips a bit of the payload on request.
     fn proxy(corrupt: bool) -> SocketAddr {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a listener");
         let address = listener.local_addr().expect("an address");
         std::thread::spawn(move || {
             let (mut client, _) = listener.accept().expect("a client");
-            let server = socks::serve(&mut client).expect("a well-formed request");
+            let (_, server) = socks::serve(&mut client).expect("a well-formed request");
             let mut server = std::net::TcpStream::connect(server).expect("the server listens");
             let mut up = (
                 client.try_clone().expect("clone"),

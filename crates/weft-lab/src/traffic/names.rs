@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use weft_node::exit::reverse_name;
+use weft_cell::stream_msg::reverse_name;
 
 /// How often the server looks whether it should end.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -27,9 +27,9 @@ const MOST_WAITING: usize = 1024;
 
 /// A name server on a free loopback port. Ends when dropped.
 ///
-/// It knows addresses of the names that it is given, and these names by their addresses; says of other
-/// names that they do not exist; says nothing at all of those that begin with `silent.`, and what it
-/// says of those that begin with `slow.` it says after 30 s.
+/// It knows addresses of the names that it is given, and these names by their addresses. To other names
+/// it answers that they do not exist; to those that begin with `silent.` not at all, and to those that
+/// begin with `slow.` after 30 s.
 #[derive(Debug)]
 pub struct NameServer {
     address: SocketAddr,
@@ -230,20 +230,20 @@ mod tests {
         answer(&packet, &Zone::of(&known))
     }
 
-    fn told(name: &str, kind: u8) -> Vec<u8> {
+    fn answer_to(name: &str, kind: u8) -> Vec<u8> {
         ask(name, kind).expect("an answer").0
     }
 
     #[test]
     fn known_names_have_an_address_and_others_do_not_exist() {
-        let known = told("wWw.example", 1);
+        let known = answer_to("wWw.example", 1);
         assert_eq!(known[..4], [7, 8, 0x81, 0x80]);
         assert_eq!(known[known.len() - 6..], [0, 4, 127, 0, 0, 9]);
-        assert_eq!(told("www.example", 28)[3..8], [0x80, 0, 1, 0, 0]);
-        let six = told("six.example", 28);
+        assert_eq!(answer_to("www.example", 28)[3..8], [0x80, 0, 1, 0, 0]);
+        let six = answer_to("six.example", 28);
         assert_eq!(six[3..8], [0x80, 0, 1, 0, 1]);
         assert_eq!(six[six.len() - 18..][..3], [0, 16, 0]);
-        assert_eq!(told("gone.example", 1)[3], 0x83);
+        assert_eq!(answer_to("gone.example", 1)[3], 0x83);
         assert_eq!(ask("silent.example", 1), None);
         assert_eq!(ask("slow.example", 1).expect("an answer").1, SLOW);
         assert_eq!(answer(b"garbage", &Zone::default()), None);
@@ -252,10 +252,10 @@ mod tests {
 
     #[test]
     fn addresses_have_the_names_that_have_them() {
-        let name = told("9.0.0.127.in-addr.arpa", 12);
+        let name = answer_to("9.0.0.127.in-addr.arpa", 12);
         assert_eq!(name[3..8], [0x80, 0, 1, 0, 1]);
         assert!(name.ends_with(b"\x03www\x07example\0"));
-        assert_eq!(told("8.0.0.127.in-addr.arpa", 12)[3], 0x83);
+        assert_eq!(answer_to("8.0.0.127.in-addr.arpa", 12)[3], 0x83);
     }
 
     #[test]

@@ -42,7 +42,7 @@ impl Payload {
         }
     }
 
-    /// Puts the next bytes at the beginning of `buffer` and says how many: all that fit, 0 at the
+    /// Puts the next bytes at the beginning of `buffer` and returns how many: all that fit, 0 at the
     /// end. The length of the buffers does not change the payload if it is a multiple of 64.
     pub(super) fn fill(&mut self, buffer: &mut [u8]) -> usize {
         let count = buffer

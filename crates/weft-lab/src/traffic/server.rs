@@ -72,7 +72,7 @@ fn accept(listener: &TcpListener, stopped: &AtomicBool) {
         let serving = thread::Builder::new()
             .name("traffic".into())
             .spawn(move || {
-                // The client sees a broken connection and says what it was doing; we have no more to say.
+                // The client sees a broken connection and reports what it was doing.
                 let _ = serve(stream);
                 counted.fetch_sub(1, Ordering::SeqCst);
             });

@@ -57,7 +57,7 @@ pub(crate) fn resolve(
     found.context("the answer is no address")
 }
 
-/// The stream that the proxy gives, and the address that it says.
+/// The stream that the proxy gives, and the address in its reply.
 fn ask(
     proxy: SocketAddr,
     user: &str,
@@ -152,16 +152,19 @@ fn reason(code: u8) -> &'static str {
     }
 }
 
-/// The proxy's side, for tests: any user, IPv4 targets.
+/// The proxy's side, for tests: the user's name, whatever it is, and the target, of IPv4.
 #[cfg(test)]
-pub(super) fn serve(client: &mut (impl Read + Write)) -> Result<SocketAddr> {
-    let mut greeting = [0; 3];
+pub(crate) fn serve(client: &mut (impl Read + Write)) -> Result<(String, SocketAddr)> {
+    let mut greeting = [0; 2];
     client.read_exact(&mut greeting)?;
+    client.read_exact(&mut vec![0; usize::from(greeting[1])])?;
     client.write_all(&[5, 2])?;
     let mut user = [0; 2];
     client.read_exact(&mut user)?;
     let mut rest = vec![0; usize::from(user[1]) + 2];
     client.read_exact(&mut rest)?;
+    let name = rest.get(..usize::from(user[1])).unwrap_or_default();
+    let name = String::from_utf8_lossy(name).into_owned();
     client.write_all(&[1, 0])?;
     let mut request = [0; 10];
     client.read_exact(&mut request)?;
@@ -169,10 +172,8 @@ pub(super) fn serve(client: &mut (impl Read + Write)) -> Result<SocketAddr> {
         bail!("not a CONNECT to an IPv4 address: {request:?}");
     };
     client.write_all(&[5, 0, 0, 1, 127, 0, 0, 1, 0, 0])?;
-    Ok(SocketAddr::from((
-        [a, b, c, d],
-        u16::from_be_bytes([high, low]),
-    )))
+    let target = SocketAddr::from(([a, b, c, d], u16::from_be_bytes([high, low])));
+    Ok((name, target))
 }
 
 #[cfg(test)]
@@ -181,7 +182,7 @@ mod tests {
     use std::net::TcpListener;
 
     #[test]
-    fn a_refusal_says_why() {
+    fn a_refusal_gives_its_reason() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
         let proxy = listener.local_addr().expect("an address");
         let serving = std::thread::spawn(move || {
@@ -189,7 +190,7 @@ mod tests {
             client
                 .write_all(&[5, 2, 1, 0, 5, 5, 0, 1])
                 .expect("a refusal");
-            // Whatever it says, until it leaves: a close with bytes unread would reset it.
+            // Everything it sends, until it closes: a close with bytes unread would reset it.
             let _ = client.read_to_end(&mut Vec::new());
         });
         let error =

@@ -1,6 +1,6 @@
 //! `weft lab up`: a private network to play with, of Weft, C tor or both, until somebody ends it.
 //!
-//! Unlike the networks of [`network`](crate::network), whose clients do what an experiment tells
+//! Unlike the networks of [`network`](crate::network), whose clients do what an experiment asks
 //! them, clients here find their own way: a browser can use their SOCKS ports. Without C tor in it,
 //! a network needs nothing but the `weft` program: its authority is Weft's own
 //! (`weft-dir/src/private_authority`).
@@ -160,7 +160,7 @@ impl Up {
         } else {
             keys_by_tor_gencert(&keys, dir.address())?;
         }
-        // The DirAuthority line needs the fingerprint, and both programs need such a line to tell it.
+        // The DirAuthority line needs the fingerprint, and both programs need such a line to print it.
         common.authority = format!("none 127.0.0.1:1 {}", "F".repeat(40));
         let text =
             |common: &Common| common.authority_torrc(&node, or.address(), dir.address(), plan);
@@ -366,7 +366,7 @@ impl Up {
     }
 
     /// What a node has logged.
-    pub fn log_of(&self, nickname: &str) -> Result<String> {
+    pub(crate) fn log_of(&self, nickname: &str) -> Result<String> {
         let logs = self.node(nickname)?.logs()?;
         Ok(logs.into_iter().map(|(_, text)| text).collect())
     }
@@ -453,13 +453,13 @@ impl Up {
 impl Drop for Up {
     fn drop(&mut self) {
         if let Some(owner) = &self.owner {
-            // It tells who was here; nobody misses it.
+            // It marks the folder as ours; the files are gone anyway.
             let _ = fs::remove_file(owner);
         }
     }
 }
 
-/// Asks `ready` until it says so, or fails when patience ends, repeating its last reason.
+/// Calls `ready` until it returns `Ok`, or fails when patience ends, repeating its last reason.
 fn wait(plan: &Plan, what: &str, ready: impl FnMut() -> Result<Result<(), String>>) -> Result<()> {
-    crate::network::wait_for(plan.patience, plan.stopped, plan.progress, what, ready)
+    crate::network::wait_for(plan.patience, &plan.stop, plan.progress, what, ready)
 }

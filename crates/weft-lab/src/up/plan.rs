@@ -8,8 +8,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::network::Program;
+use crate::stop::Stop;
 
-/// The file that says whose a folder is.
+/// The file that marks a folder as made by `weft lab up`.
 const OWNER: &str = "weft-lab.pid";
 
 /// Which program runs nodes.
@@ -65,8 +66,8 @@ pub struct Plan {
     pub verbose: bool,
     /// How long one wait of the start may take.
     pub patience: Duration,
-    /// Asked while waiting: whether to give up.
-    pub stopped: fn() -> bool,
+    /// The request to give up while waiting.
+    pub stop: Stop,
     /// Where the lines about progress go.
     pub progress: fn(&str),
 }
@@ -104,7 +105,7 @@ impl Plan {
             folder: None,
             verbose: false,
             patience: Duration::from_secs(180),
-            stopped: || false,
+            stop: Stop::default(),
             progress: |_| {},
         }
     }
@@ -161,7 +162,7 @@ impl Programs {
     }
 }
 
-/// Makes the folder; where it was given, with the file that says that it is ours.
+/// Makes the folder; where it was given, with the file that marks it.
 pub(super) fn make_folder(given: Option<&Path>) -> Result<(PathBuf, Option<PathBuf>)> {
     let Some(path) = given else {
         let folder = tempfile::Builder::new()

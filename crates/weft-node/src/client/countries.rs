@@ -1,4 +1,4 @@
-//! The tables of countries, where torrc's sets of relays name some, or a controller asks.
+//! The tables of countries (GeoIPFile), for torrc's sets of relays and for controllers.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -7,33 +7,33 @@ use std::sync::Arc;
 
 use weft_path::{Countries, PathOptions};
 
-use crate::torrc::settings::Settings;
+use weft_config::{Key, Settings, keys};
 
-/// Bytes of a table at most; the real ones have some ten million.
+/// Bytes of a table, at most; Tor's have about ten million.
 const MAX_FILE: u64 = 128 << 20;
 
-/// The options that name tables: of IPv4, and of IPv6.
-pub(crate) const TABLES: [&str; 2] = ["GeoIPFile", "GeoIPv6File"];
+/// The options that name the tables: IPv4's and IPv6's.
+pub(crate) const TABLES: [Key<String>; 2] = [keys::GeoIPFile, keys::GeoIPv6File];
 
-/// The file of a table, if there is to be one.
-pub(crate) fn named<'a>(settings: &'a Settings, option: &str) -> Option<&'a Path> {
+/// The path of a table, if the option is set.
+pub(crate) fn path_of(settings: &Settings, option: Key<String>) -> Option<&Path> {
     let path = settings.text(option).filter(|path| !path.is_empty());
     path.map(Path::new)
 }
 
-/// Reads the tables, if they are needed, and tells the sets of relays.
-pub(super) fn find(paths: &mut PathOptions, settings: &Settings) {
-    let exclude_unknown = settings.auto("GeoIPExcludeUnknown").map(|set| set == 1);
+/// Reads the tables, if the sets of relays need them, and adds them to `paths`.
+pub(super) fn add_countries(paths: &mut PathOptions, settings: &Settings) {
+    let exclude_unknown = settings.auto_flag(keys::GeoIPExcludeUnknown);
     if !paths.names_countries() && exclude_unknown != Some(true) {
         return;
     }
-    let table = |name| {
-        let Some(path) = named(settings, name) else {
+    let table = |key| {
+        let Some(path) = path_of(settings, key) else {
             return String::new();
         };
         read(path).unwrap_or_else(|error| {
             tracing::warn!(
-                "{name} {}: {error}; no relay is in a country by its addresses",
+                "{key} {}: {error}; no relay is in a country by its addresses",
                 path.display()
             );
             String::new()
@@ -51,7 +51,7 @@ pub(super) fn find(paths: &mut PathOptions, settings: &Settings) {
 ///
 /// # Errors
 ///
-/// There is no such file, or it cannot be read.
+/// The file is missing or cannot be read.
 pub(crate) fn read(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     File::open(path)?.take(MAX_FILE).read_to_string(&mut text)?;
@@ -59,11 +59,9 @@ pub(crate) fn read(path: &Path) -> io::Result<String> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::torrc::host::Host;
-    use crate::torrc::load::load_text;
+    use weft_config::{MemoryHost, load_text};
 
     #[test]
     fn tables_are_read_where_they_are_needed() {
@@ -77,9 +75,9 @@ mod tests {
                 v4.display(),
                 v6.display()
             );
-            let options = load_text(&torrc, &Host::empty()).unwrap().options;
+            let options = load_text(&torrc, &MemoryHost::new()).unwrap().options;
             let mut paths = options.paths.clone();
-            find(&mut paths, &options.settings);
+            add_countries(&mut paths, &options.settings);
             (paths == options.paths, paths)
         };
         assert!(with("ExcludeNodes a").0, "nothing changes");

@@ -1,36 +1,28 @@
-//! The client: circuits that begin here, and the streams of applications on them.
+//! The client thread: runs [`weft_client`], which decides about circuits and streams that begin here.
 //!
-//! Everything here is rare and runs on one thread, `client`, with a tokio runtime. Cells never
-//! come here: a circuit of ours is a half on a connection thread, its streams are edges there
-//! ([`weft_core::origin`]). What the client decides goes as commands to the main thread, and what
-//! happens comes back as events.
+//! Everything here is rare and runs on one thread, `client`, with a tokio runtime. The client's
+//! decisions are sent as commands to the main thread; events come back.
 //!
 //! ```text
 //! main thread   <--- OriginCommand, state ---   Task::run   <-- Access::with --   control port
-//!   Relay        ---- OriginEvent, settings -->  Client<Paths>  -- ClientEvent -->
+//!   Relay        ---- OriginEvent, settings -->  Client<Paths>  -- ClientNews -->
 //!                                                   |   ^
 //!                                        DirStreams |   | Network
 //!                                              ClientDirectory (weft-dir)
 //! ```
 //!
-//! [`machine`] decides; it is pure. [`paths`] chooses relays and guards for it (weft-path).
-//! [`task`] gives it events and time.
+//! [`task`] gives it events, the time and the network, and carries out its outputs.
 
-pub mod address_map;
-pub mod bootstrap;
-pub mod building;
-pub mod chooser;
-pub mod config;
+mod access;
 pub(crate) mod countries;
-pub mod events;
 mod handle;
-pub mod isolation;
-pub mod machine;
-pub mod paths;
+mod messages;
+mod network;
 mod settings;
 mod task;
 mod tunnels;
-pub mod virtual_addresses;
 
-pub use handle::{Access, ClientThread, FromClient, Inside, ToClient};
-pub use settings::ClientSettings;
+pub(crate) use access::Access;
+pub(crate) use handle::ClientThread;
+pub(crate) use messages::{ClientNews, FromClient, Inside, ToClient};
+pub(crate) use settings::ClientSettings;

@@ -1,43 +1,46 @@
-//! All that torrc says about a client.
+//! The settings of the client thread, from torrc.
 
 use std::time::Duration;
 
+use weft_cell::identity::RsaIdentity;
+use weft_client::{ClientConfig, Isolation, ListenerConfig};
 use weft_dir::client::ClientOptions;
 use weft_path::{BuildTimesOptions, PathOptions};
 
-use super::config::{ClientConfig, ListenerConfig};
 use super::countries;
-use super::isolation::Isolation;
-use crate::torrc::Options;
-use crate::torrc::client_ports::AppPort;
+use crate::directory;
+use weft_config::Options;
+use weft_config::client_ports::AppPort;
 
-/// How long after the last use circuits are kept ready, before it is spread out: as long as links
-/// of clients are (`nf_conntimeout_clients`; C tor's predicted_ports_prediction_time_remaining).
+/// How long circuits are kept ready after the last use, before `spread` is added: as long as links of
+/// clients are kept (`nf_conntimeout_clients`; C tor's predicted_ports_prediction_time_remaining).
 const PREDICT_FOR: Duration = Duration::from_secs(1800);
 
 /// Settings of the client thread.
 #[derive(Clone, Debug)]
-pub struct ClientSettings {
-    /// Of circuits and streams.
-    pub config: ClientConfig,
-    /// Of paths.
-    pub paths: PathOptions,
-    /// Of the time that building takes.
-    pub times: BuildTimesOptions,
-    /// Of the directory.
-    pub directory: ClientOptions,
-    /// Names that stand for others (`MapAddress`).
-    pub maps: Vec<(String, String)>,
+pub(crate) struct ClientSettings {
+    pub(crate) config: ClientConfig,
+    pub(crate) paths: PathOptions,
+    /// The options of circuit build timeouts.
+    pub(crate) times: BuildTimesOptions,
+    pub(crate) directory: ClientOptions,
+    /// `MapAddress`: from, to.
+    pub(crate) maps: Vec<(String, String)>,
 }
 
 impl ClientSettings {
-    /// From torrc. `ports` are the listeners by their numbers, `own` is our identity as a relay;
-    /// `spread`, from 0 to 1, is what makes clients differ in their habits.
-    pub fn new(options: &Options, ports: &[AppPort], own: Option<[u8; 20]>, spread: f64) -> Self {
+    /// The settings of torrc. `ports` are the listeners by number, `own` is our RSA identity as a relay;
+    /// `spread`, from 0 to 1, is random, so that clients keep circuits for different times.
+    pub(crate) fn new(
+        options: &Options,
+        ports: &[AppPort],
+        own: Option<RsaIdentity>,
+        spread: f64,
+    ) -> Self {
         let (apps, circuits) = (&options.apps, &options.circuits);
         let mut paths = options.paths.clone();
         paths.own_identity = own;
-        countries::find(&mut paths, &options.settings);
+        countries::add_countries(&mut paths, &options.settings);
         ClientSettings {
             config: ClientConfig {
                 max_dirtiness: circuits.max_dirtiness,
@@ -63,13 +66,13 @@ impl ClientSettings {
             },
             paths,
             times: options.build_times,
-            directory: options.client_directory(),
+            directory: directory::client_options(options),
             maps: circuits.maps.clone(),
         }
     }
 }
 
-/// What a listener asks for; a port without a session group is a group of its own.
+/// The settings of a listener; a port without a session group gets a group of its own.
 fn listener((number, port): (i64, &AppPort)) -> ListenerConfig {
     let flags = &port.flags;
     let asked = &flags.isolation;

@@ -1,5 +1,4 @@
-//! The client's task: gives the machine its events, its time and its network, and does what it
-//! wants.
+//! The client's task: passes events, the time and the network to the client, and carries out its outputs.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,72 +9,74 @@ use std::time::{Duration, Instant};
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
+use weft_cell::identity::RsaIdentity;
+use weft_client::{
+    Bootstrap, Chooser as _, CircuitEnd, CircuitStatus, Client, ClientEvent, Now, Output, Paths,
+    Progress, guard_events,
+};
 use weft_core::address::ConnectionId;
 use weft_core::origin::{OriginCommand, OriginEvent};
 use weft_dir::client::{ClientDirectory, ClientHandle, DirConnection, DirOutcome, Network};
 use weft_dir::clock::SystemClock;
 use weft_dir::command::{Event, Severity};
-use weft_path::{GuardInfo, GuardStatus};
+use weft_path::GuardInfo;
 
-use super::bootstrap::Progress;
-use super::events::{Bootstrap, CircuitEnd, CircuitStatus, ClientEvent};
-use super::handle::{FromClient, Inside, Job, LookUps, Outgoing, ToClient};
-use super::machine::{Client, Now, Output};
-use super::paths::Paths;
+use super::messages::{
+    ClientNews, END_PATIENCE, FromClient, Inside, Job, LookUps, Outgoing, ToClient,
+};
+use super::network::path_params;
 use super::settings::ClientSettings;
-use super::tunnels::{DirOrder, Tunnels, target};
-use crate::logging::RateLimit;
-use crate::notice;
+use super::tunnels::{DirCommand, Tunnels, target};
+use crate::{logging, notice};
+use weft_log::RateLimit;
 
-/// How often the machine looks at its clock.
+/// The interval of [`Client::tick`].
 const TICK: Duration = Duration::from_secs(1);
-/// How long a full channel to the main thread is waited for at a time.
+/// The interval at which a full channel to the main thread is tried again.
 const FULL: Duration = Duration::from_millis(1);
 /// How often the state file is written when something in it changed.
 const STATE_INTERVAL: Duration = Duration::from_secs(30);
-/// Events that are taken before what they caused is done.
+/// Events that are handled before the outputs that they caused.
 const EVENTS_PER_TURN: usize = 256;
-/// How long the thread may take to end.
-pub(super) const END_PATIENCE: Duration = Duration::from_secs(2);
-/// Log lines about one kind of trouble.
+/// The interval of log lines about one kind of trouble.
 const QUIET: Duration = Duration::from_secs(300);
 
 /// A directory stream that waits for its circuit, or that is underway.
 #[derive(Debug)]
 struct DirStream {
-    /// Our end of its socket, and who wants it, until it is handed over.
+    /// Our end of its socket, and the channel to its user, until it is handed over.
     waiting: Option<(
         tokio::net::UnixStream,
         oneshot::Sender<io::Result<DirConnection>>,
     )>,
-    /// Whom it leads to.
-    rsa: [u8; 20],
+    /// The RSA identity of the directory.
+    rsa: RsaIdentity,
 }
 
-/// See the module.
+/// The state of the client thread.
 pub(super) struct Task {
     client: Client<Paths>,
     rng: StdRng,
     inbox: mpsc::Receiver<ToClient>,
     jobs: mpsc::Receiver<Job>,
-    dir_orders: mpsc::UnboundedReceiver<DirOrder>,
+    dir_commands: mpsc::UnboundedReceiver<DirCommand>,
     dir_events: mpsc::UnboundedReceiver<Event>,
     dir_streams: BTreeMap<ConnectionId, DirStream>,
-    /// Who was asked over streams whose outcome is not known, by token.
-    dir_asked: BTreeMap<u64, [u8; 20]>,
+    /// The directories of streams whose outcome is not known, by token.
+    dir_asked: BTreeMap<u64, RsaIdentity>,
     directory: ClientHandle,
     network: watch::Receiver<Option<Arc<Network>>>,
     /// The directory's own task, until it runs.
     directory_task: Option<ClientDirectory>,
     look_ups: LookUps,
-    told: broadcast::Sender<ClientEvent>,
+    news: broadcast::Sender<ClientNews>,
     out: Outgoing,
     progress: Progress,
     state_saved: Instant,
     skew_lines: RateLimit,
     problem_lines: RateLimit,
-    /// The guards as they were told last.
-    guards: BTreeMap<[u8; 20], GuardInfo>,
+    /// The guards as last reported.
+    guards: BTreeMap<RsaIdentity, GuardInfo>,
 }
 
 impl Task {
@@ -85,20 +86,20 @@ impl Task {
         seed: [u8; 32],
         inbox: mpsc::Receiver<ToClient>,
         jobs: mpsc::Receiver<Job>,
-        told: broadcast::Sender<ClientEvent>,
+        news: broadcast::Sender<ClientNews>,
         out: Outgoing,
     ) -> Self {
-        let now = Now::read();
+        let now = now();
         let mut rng = StdRng::from_seed(seed);
         let paths = Paths::new(settings.paths, settings.times, state, now, &mut rng);
         let mut client = Client::new(settings.config, paths, rng.random(), now);
         map_all(&mut client, &settings.maps);
-        let (orders, dir_orders) = mpsc::unbounded_channel();
+        let (commands, dir_commands) = mpsc::unbounded_channel();
         let (events, dir_events) = mpsc::unbounded_channel();
         let (directory_task, directory) = ClientDirectory::new(
             settings.directory,
             rng.random(),
-            Arc::new(Tunnels { orders }),
+            Arc::new(Tunnels { commands }),
             Arc::new(SystemClock::default()),
             Box::new(move |event| {
                 // Few and slow; the task that reads them never stops before its sender.
@@ -110,7 +111,7 @@ impl Task {
             rng,
             inbox,
             jobs,
-            dir_orders,
+            dir_commands,
             dir_events,
             dir_streams: BTreeMap::new(),
             dir_asked: BTreeMap::new(),
@@ -118,7 +119,7 @@ impl Task {
             directory,
             directory_task: Some(directory_task),
             look_ups: BTreeMap::new(),
-            told,
+            news,
             out,
             progress: Progress::default(),
             state_saved: now.mono,
@@ -128,13 +129,13 @@ impl Task {
         }
     }
 
-    /// Runs until the main thread says that it is over, or is gone.
+    /// Runs until the main thread sends [`ToClient::Shutdown`], or has ended.
     pub(super) async fn run(mut self) {
         if let Some(directory) = self.directory_task.take() {
             tokio::spawn(directory.run());
         }
         let start = self.progress.start();
-        self.tell_progress(start);
+        self.report_progress(start);
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
         loop {
@@ -143,8 +144,8 @@ impl Task {
                     Some(message) => self.take_messages(message),
                     None => true,
                 },
-                Some(order) = self.dir_orders.recv() => {
-                    self.on_dir_order(order);
+                Some(command) = self.dir_commands.recv() => {
+                    self.on_dir_command(command);
                     false
                 }
                 Some(event) = self.dir_events.recv() => {
@@ -175,7 +176,7 @@ impl Task {
             }
         }
         self.save_state();
-        self.client.close_all(Now::read());
+        self.client.close_all(now());
         self.do_all();
         let deadline = Instant::now() + END_PATIENCE / 2;
         while !self.out.flush() && Instant::now() < deadline {
@@ -183,9 +184,9 @@ impl Task {
         }
     }
 
-    /// Takes a message and some of what waits behind it. True: it was the last.
+    /// Handles a message and those that wait behind it, up to a bound. Returns whether the task must end.
     fn take_messages(&mut self, first: ToClient) -> bool {
-        let now = Now::read();
+        let now = now();
         if self.take_message(first, now) {
             return true;
         }
@@ -200,7 +201,7 @@ impl Task {
         false
     }
 
-    /// Takes a message. True: it was the last.
+    /// Handles a message. Returns whether the task must end.
     fn take_message(&mut self, message: ToClient, now: Now) -> bool {
         match message {
             ToClient::Event(event) => {
@@ -209,7 +210,7 @@ impl Task {
                     OriginEvent::Launched { .. } => self.progress.create_sent(),
                     _ => None,
                 };
-                self.tell_progress(phase);
+                self.report_progress(phase);
                 self.client.on_event(event, now);
             }
             ToClient::Settings(settings) => self.on_settings(*settings, now),
@@ -219,7 +220,7 @@ impl Task {
         false
     }
 
-    /// torrc has changed.
+    /// Follows a changed torrc.
     fn on_settings(&mut self, settings: ClientSettings, now: Now) {
         let paths = self.client.chooser();
         if paths.set_options(settings.paths, settings.times, now, &mut self.rng) {
@@ -231,68 +232,69 @@ impl Task {
         self.client.set_config(settings.config, now);
     }
 
-    /// There is a new network, or none any more.
+    /// Follows a new network, or the loss of it.
     fn on_network(&mut self) {
-        let now = Now::read();
+        let now = now();
         let network = self.network.borrow_and_update().clone();
-        let had = self.client.chooser_ref().network().is_some();
+        let had = self.client.chooser_ref().is_ready();
         let has = network.is_some();
         match network {
             Some(network) => {
                 self.out.send(FromClient::Network(network.clone()));
-                self.tell(ClientEvent::Network(network.clone()));
+                // Without a controller there is no receiver.
+                let _ = self.news.send(ClientNews::Network(network.clone()));
+                let params = path_params(network.params());
                 let paths = self.client.chooser();
-                if paths.set_network(network, now, &mut self.rng) {
+                if paths.set_network(&network.netdir, &params, now, &mut self.rng) {
                     crate::notice!("Other guards are in use now: circuits so far are abandoned");
                     self.client.abandon_circuits();
                 }
                 let phase = self.progress.enough();
-                self.tell_progress(phase);
+                self.report_progress(phase);
             }
             None => self.client.chooser().lose_network(),
         }
         if had != has {
-            self.tell(ClientEvent::EnoughDirectory(has));
+            self.report(ClientEvent::EnoughDirectory(has));
         }
         self.client.directory_changed(now);
-        // Circuits are begun at once, not with the next second.
+        // Launch circuits now, not at the next tick.
         self.client.tick(now);
     }
 
-    /// A second went by.
+    /// Runs the work of each second.
     fn on_tick(&mut self) {
-        let now = Now::read();
+        let now = now();
         self.client.tick(now);
         if now.mono.saturating_duration_since(self.state_saved) >= STATE_INTERVAL {
             self.save_state();
         }
-        self.client.chooser().log_suspicions();
-        self.tell_guards();
+        self.report_guards();
     }
 
-    /// Tells what became of guards since the last second.
-    fn tell_guards(&mut self) {
-        if self.told.receiver_count() == 0 {
+    /// Reports the changes of guards since the last second.
+    fn report_guards(&mut self) {
+        if self.news.receiver_count() == 0 {
             return;
         }
         if self.client.chooser().take_guards_dropped() {
             let none = BTreeMap::new();
             let dropped = std::mem::take(&mut self.guards);
-            self.tell_guard_news(&dropped, &none);
+            self.report_guard_events(&dropped, &none);
         }
         let all = self.client.chooser_ref().guards();
         let guards: BTreeMap<_, _> = all.into_iter().map(|guard| (guard.rsa, guard)).collect();
-        self.tell_guard_news(&self.guards, &guards);
+        self.report_guard_events(&self.guards, &guards);
         self.guards = guards;
     }
 
-    fn tell_guard_news(
+    fn report_guard_events(
         &self,
-        old: &BTreeMap<[u8; 20], GuardInfo>,
-        new: &BTreeMap<[u8; 20], GuardInfo>,
+        old: &BTreeMap<RsaIdentity, GuardInfo>,
+        new: &BTreeMap<RsaIdentity, GuardInfo>,
     ) {
-        for (guard, status) in guard_news(old, new) {
-            self.tell(ClientEvent::Guard {
+        for (guard, status) in guard_events(old, new) {
+            self.report(ClientEvent::Guard {
                 rsa: guard.rsa,
                 nickname: guard.nickname.clone(),
                 status,
@@ -300,7 +302,7 @@ impl Task {
         }
     }
 
-    /// Hands out what the state file shall say.
+    /// Sends the lines for the state file.
     fn save_state(&mut self) {
         self.state_saved = Instant::now();
         let lines = self.client.chooser().state_lines();
@@ -311,10 +313,10 @@ impl Task {
 
     // ---- the directory ----
 
-    fn on_dir_order(&mut self, order: DirOrder) {
-        match order {
-            DirOrder::Open { source, reply } => {
-                let now = Now::read();
+    fn on_dir_command(&mut self, command: DirCommand) {
+        match command {
+            DirCommand::Open { source, reply } => {
+                let now = now();
                 match self.open_directory(source, now) {
                     Ok((id, rsa, ours)) => {
                         let waiting = Some((ours, reply));
@@ -326,7 +328,7 @@ impl Task {
                     }
                 }
             }
-            DirOrder::Outcome(token, outcome) => {
+            DirCommand::Outcome(token, outcome) => {
                 let relay = self.dir_asked.remove(&token);
                 if let Some(relay) = relay.filter(|_| outcome == DirOutcome::Bad) {
                     self.client.directory_failed(&relay);
@@ -335,12 +337,12 @@ impl Task {
         }
     }
 
-    /// Begins a stream to a directory: its number, its relay, and our end of its socket.
+    /// Opens a stream to a directory. Returns its number, its relay, and our end of its socket.
     fn open_directory(
         &mut self,
         source: weft_dir::client::DirSource,
         now: Now,
-    ) -> io::Result<(ConnectionId, [u8; 20], tokio::net::UnixStream)> {
+    ) -> io::Result<(ConnectionId, RsaIdentity, tokio::net::UnixStream)> {
         let id = self
             .client
             .open_directory(&target(source), now)
@@ -372,7 +374,7 @@ impl Task {
                 summary,
             } => {
                 let phase = self.progress.directory(percent, tag, summary);
-                self.tell_progress(phase);
+                self.report_progress(phase);
             }
             Event::ClockSkew { seconds, source } => {
                 if let Some(more) = self.skew_lines.check(Instant::now()) {
@@ -395,8 +397,9 @@ impl Task {
         }
     }
 
-    /// What the consensus wants of clients, and this one lacks. One that lacks what is required must
-    /// not use the network: the node ends, as C tor does (`handle_missing_protocol_warning`).
+    /// Handles protocols that the consensus requires or recommends and this client lacks. A client that
+    /// lacks a required one must not use the network: the node ends, as C tor does
+    /// (`handle_missing_protocol_warning`).
     fn on_protocols(&mut self, required: bool, protocols: &str) {
         if required {
             self.out.send(FromClient::TooOld(protocols.to_owned()));
@@ -410,10 +413,10 @@ impl Task {
     // ---- others ----
 
     fn on_job(&mut self, job: Job) {
-        let now = Now::read();
+        let now = now();
         match job {
             Job::Do(what) => what(Inside {
-                bootstrap: self.progress.told().cloned(),
+                bootstrap: self.progress.current().cloned(),
                 client: &mut self.client,
                 now,
             }),
@@ -423,23 +426,26 @@ impl Task {
                 }
                 Err(error) => tracing::info!("A lookup was refused: {error}"),
             },
-            Job::Signal(number) => self.out.send(FromClient::Signal(number)),
         }
     }
 
-    /// Does all that the machine wants.
+    /// Carries out the outputs of the client.
     fn do_all(&mut self) {
+        for line in self.client.chooser().take_lines() {
+            logging::log(&line);
+        }
         while let Some(output) = self.client.poll() {
             match output {
                 Output::Command(command) => self.out.send(FromClient::Command(command)),
-                Output::Told(event) => self.on_told(event),
+                Output::Event(event) => self.on_client_event(event),
+                Output::Log(line) => logging::log(&line),
                 Output::DirectoryReady { stream, name } => {
                     if let Some(found) = self.dir_streams.get_mut(&stream)
                         && let Some((socket, reply)) = found.waiting.take()
                     {
                         let token = stream.0;
                         self.dir_asked.insert(token, found.rsa);
-                        // Whoever gave up waiting drops the socket, which ends the stream.
+                        // If the receiver has gone, the socket is dropped, which ends the stream.
                         let _ = reply.send(Ok(DirConnection {
                             io: Box::new(socket),
                             name,
@@ -456,7 +462,7 @@ impl Task {
                         let _ = reply.send(Err(io::Error::other(why)));
                     }
                 }
-                Output::Looked { stream, resolved } => {
+                Output::LookedUp { stream, resolved } => {
                     if let Some(reply) = self.look_ups.remove(&stream) {
                         let _ = reply.send(resolved);
                     }
@@ -465,20 +471,20 @@ impl Task {
         }
     }
 
-    /// Something that the machine tells of itself.
-    fn on_told(&mut self, event: ClientEvent) {
+    /// Handles an event of the client.
+    fn on_client_event(&mut self, event: ClientEvent) {
         if let ClientEvent::Circuit { circuit, reason } = &event {
             let phase = self.progress.circuit(circuit.purpose, circuit.status);
-            self.tell_progress(phase);
+            self.report_progress(phase);
             let unreachable = circuit.status == CircuitStatus::Failed && circuit.built == 0;
             if let Some(reason) = reason.filter(|_| unreachable) {
                 self.on_problem(reason);
             }
         }
-        self.tell(event);
+        self.report(event);
     }
 
-    /// A first hop could not be reached; in the middle of the start the operator should know.
+    /// Warns the operator if a first hop could not be reached while the client bootstraps.
     fn on_problem(&mut self, end: CircuitEnd) {
         let Some((count, stuck)) = self.progress.problem() else {
             return;
@@ -494,8 +500,8 @@ impl Task {
         }
     }
 
-    /// Logs a phase of the start and tells controllers.
-    fn tell_progress(&mut self, phase: Option<Bootstrap>) {
+    /// Logs a phase of bootstrapping and reports it to controllers.
+    fn report_progress(&mut self, phase: Option<Bootstrap>) {
         let Some(phase) = phase else {
             return;
         };
@@ -505,44 +511,16 @@ impl Task {
             summary,
         } = &phase;
         notice!("Bootstrapped {percent}% ({tag}): {summary}");
-        self.tell(ClientEvent::Bootstrap(phase));
+        self.report(ClientEvent::Bootstrap(phase));
     }
 
-    /// Tells controllers. Without any, nobody hears.
-    fn tell(&self, event: ClientEvent) {
-        let _ = self.told.send(event);
+    /// Reports an event to controllers; without any there is no receiver.
+    fn report(&self, event: ClientEvent) {
+        let _ = self.news.send(ClientNews::Event(event));
     }
 }
 
-/// What is new of guards, in C tor's words (control_event_guard).
-fn guard_news<'a>(
-    old: &'a BTreeMap<[u8; 20], GuardInfo>,
-    new: &'a BTreeMap<[u8; 20], GuardInfo>,
-) -> Vec<(&'a GuardInfo, &'static str)> {
-    let is_down = |guard: &GuardInfo| matches!(guard.status, GuardStatus::Down(_));
-    let is_up = |guard: &GuardInfo| guard.status == GuardStatus::Up;
-    let mut news = Vec::new();
-    for (id, guard) in old {
-        if !new.contains_key(id) {
-            news.push((guard, "DROPPED"));
-        }
-    }
-    for (id, guard) in new {
-        let before = old.get(id);
-        if before.is_none() {
-            news.push((guard, "NEW"));
-        }
-        if is_up(guard) && !before.is_some_and(is_up) {
-            news.push((guard, "UP"));
-        }
-        if is_down(guard) && !before.is_some_and(is_down) {
-            news.push((guard, "DOWN"));
-        }
-    }
-    news
-}
-
-/// Takes torrc's maps in.
+/// Applies torrc's MapAddress lines.
 fn map_all(client: &mut Client<Paths>, maps: &[(String, String)]) {
     for (from, to) in maps {
         if let Err(error) = client.map_address(from, to) {
@@ -551,7 +529,7 @@ fn map_all(client: &mut Client<Paths>, maps: &[(String, String)]) {
     }
 }
 
-/// Two ends of a stream: ours, and that of a connection thread.
+/// The two ends of a directory stream: ours, and the connection thread's.
 fn socket_pair() -> io::Result<(tokio::net::UnixStream, UnixStream)> {
     let (ours, theirs) = UnixStream::pair()?;
     ours.set_nonblocking(true)?;
@@ -559,37 +537,10 @@ fn socket_pair() -> io::Result<(tokio::net::UnixStream, UnixStream)> {
     Ok((tokio::net::UnixStream::from_std(ours)?, theirs))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn guards_are_told_of_when_something_is_new() {
-        let guards = |all: &[(u8, GuardStatus)]| -> BTreeMap<[u8; 20], GuardInfo> {
-            let guard = |(id, status): &(u8, GuardStatus)| GuardInfo {
-                rsa: [*id; 20],
-                nickname: format!("relay{id}"),
-                status: *status,
-                primary: true,
-            };
-            all.iter().map(|one| ([one.0; 20], guard(one))).collect()
-        };
-        let old = guards(&[
-            (1, GuardStatus::Up),
-            (2, GuardStatus::Down(None)),
-            (3, GuardStatus::NeverConnected),
-        ]);
-        let new = guards(&[
-            (1, GuardStatus::Down(None)),
-            (2, GuardStatus::Up),
-            (4, GuardStatus::NeverConnected),
-        ]);
-        let news = guard_news(&old, &new);
-        let told: Vec<(u8, &str)> = news
-            .iter()
-            .map(|(guard, what)| (guard.rsa[0], *what))
-            .collect();
-        assert_eq!(told, [(3, "DROPPED"), (1, "DOWN"), (2, "UP"), (4, "NEW")]);
-        assert!(guard_news(&new, &new).is_empty());
+/// Both clocks now.
+pub(super) fn now() -> Now {
+    Now {
+        mono: Instant::now(),
+        wall: std::time::SystemTime::now(),
     }
 }

@@ -3,50 +3,45 @@
 use std::io;
 
 use tokio::sync::{mpsc, oneshot};
+use weft_client::{DirectoryTarget, Hop};
 use weft_dir::client::{DirConnection, DirOutcome, DirServer, DirSource, DirStreams, OpenFuture};
 
-use super::building::Hop;
-use super::machine::DirectoryTarget;
-
-/// What the directory asks of the client's task.
+/// A message of the directory to the client's task.
 #[derive(Debug)]
-pub(super) enum DirOrder {
-    /// A stream.
+pub(super) enum DirCommand {
+    /// Open a stream.
     Open {
-        /// To whom.
         source: DirSource,
-        /// Where it goes.
         reply: oneshot::Sender<io::Result<DirConnection>>,
     },
-    /// How a request over the stream of this number went.
+    /// The outcome of a request over the stream of this token.
     Outcome(u64, DirOutcome),
 }
 
-/// Opens the directory's streams, by way of the client's task.
+/// Opens the directory's streams through the client's task.
 #[derive(Debug)]
 pub(super) struct Tunnels {
-    /// To the client's task.
-    pub(super) orders: mpsc::UnboundedSender<DirOrder>,
+    pub(super) commands: mpsc::UnboundedSender<DirCommand>,
 }
 
 impl DirStreams for Tunnels {
     fn open(&self, source: DirSource) -> OpenFuture<'_> {
         let (reply, answer) = oneshot::channel();
         // The directory has few requests underway at once, so the queue stays short.
-        let sent = self.orders.send(DirOrder::Open { source, reply });
+        let sent = self.commands.send(DirCommand::Open { source, reply });
         Box::pin(async move {
-            let gone = || io::Error::other("the client is ending");
-            sent.map_err(|_| gone())?;
-            answer.await.map_err(|_| gone())?
+            let ending = || io::Error::other("the client is ending");
+            sent.map_err(|_| ending())?;
+            answer.await.map_err(|_| ending())?
         })
     }
 
     fn outcome(&self, token: u64, outcome: DirOutcome) {
-        let _ = self.orders.send(DirOrder::Outcome(token, outcome));
+        let _ = self.commands.send(DirCommand::Outcome(token, outcome));
     }
 }
 
-/// Whom a source is, for the machine.
+/// The client's name of a source.
 pub(super) fn target(source: DirSource) -> DirectoryTarget {
     match source {
         DirSource::Guard => DirectoryTarget::Guard,
@@ -54,14 +49,10 @@ pub(super) fn target(source: DirSource) -> DirectoryTarget {
     }
 }
 
-/// A directory of torrc as a hop; its onion key is not known.
+/// A directory of torrc as a hop; its onion key is unknown.
 fn relay(server: DirServer) -> Hop {
-    let mut rsa = [0; 20];
-    for (to, from) in rsa.iter_mut().zip(server.rsa.as_bytes()) {
-        *to = *from;
-    }
     Hop {
-        rsa,
+        rsa: server.rsa.into(),
         ed25519: server.ed25519.map(Into::into),
         ntor: None,
         addrs: server.or_addrs,

@@ -1,5 +1,5 @@
-//! Who may control the node: a password, or the secret of a file (control-spec 3.5, 3.24; C tor:
-//! control_auth.c, crypto_s2k.c).
+//! Authentication of controllers, by a password or by the secret in a file (control-spec 3.5, 3.24; C
+//! tor's control_auth.c, crypto_s2k.c).
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -8,32 +8,31 @@ use std::{fs, io};
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::hmac;
 use digest::Digest as _;
+use weft_config::options::ControlOptions;
 
+use super::args::unquote;
 use super::reply::Reply;
-use super::words::unquote;
-use crate::process::file::FileError;
-use crate::torrc::options::ControlOptions;
+use weft_datadir::file::FileError;
 
-/// Bytes of the secret in the file.
-pub const COOKIE_LEN: usize = 32;
+const COOKIE_LEN: usize = 32;
 
 const SERVER_KEY: &[u8] = b"Tor safe cookie authentication server-to-controller hash";
 const CONTROLLER_KEY: &[u8] = b"Tor safe cookie authentication controller-to-server hash";
 
-/// The secret of the file.
-pub type Cookie = [u8; COOKIE_LEN];
+/// The secret in the CookieAuthFile.
+pub(crate) type Cookie = [u8; COOKIE_LEN];
 
-/// Writes a file that controllers read: those of this user, or of its group, too.
+/// Writes a file for controllers: readable by this user, and by its group if `group_readable`.
 ///
 /// # Errors
 ///
 /// It cannot be written.
-pub fn write_for_controllers(
+pub(crate) fn write_for_controllers(
     path: &Path,
     contents: &[u8],
     group_readable: bool,
 ) -> Result<(), FileError> {
-    crate::process::file::replace(path, contents)?;
+    weft_datadir::file::replace(path, contents)?;
     if group_readable {
         let mode = fs::Permissions::from_mode(0o640);
         fs::set_permissions(path, mode)
@@ -42,7 +41,7 @@ pub fn write_for_controllers(
     Ok(())
 }
 
-/// Whether two secrets are the same, without telling by time how much of them is.
+/// Compares two secrets in constant time.
 fn same(one: &[u8], other: &[u8]) -> bool {
     verify_slices_are_equal(one, other).is_ok()
 }
@@ -53,17 +52,16 @@ fn s2k(password: &[u8], salt: &[u8], indicator: u8) -> [u8; 20] {
     let mut once = salt.to_vec();
     once.extend_from_slice(password);
     let mut hash = tor_llcrypto::d::Sha1::new();
-    let mut left = count;
-    // All of salt and password is hashed at least once.
-    while left > 0 {
-        let part = once.get(..left).unwrap_or(&once);
+    let mut remaining = count;
+    while remaining > 0 {
+        let part = once.get(..remaining).unwrap_or(&once);
         hash.update(part);
-        left -= part.len();
+        remaining -= part.len();
     }
     hash.finalize().into()
 }
 
-/// Hashes a new password, as torrc wants it (`--hash-password`).
+/// Hashes a password into the format of HashedControlPassword (`--hash-password`).
 #[must_use]
 pub fn hash_password(password: &[u8], salt: [u8; 8]) -> String {
     const INDICATOR: u8 = 0x60;
@@ -75,33 +73,33 @@ pub fn hash_password(password: &[u8], salt: [u8; 8]) -> String {
     )
 }
 
-fn password_fits(password: &[u8], hashed: &[u8; 29]) -> bool {
+fn password_matches(password: &[u8], hashed: &[u8; 29]) -> bool {
     let (salt, rest) = hashed.split_at(8);
     rest.split_first()
         .is_some_and(|(indicator, digest)| same(&s2k(password, salt, *indicator), digest))
 }
 
-/// One controller's way to be trusted.
+/// The authentication of one controller.
 #[derive(Debug, Default)]
 pub(super) struct Authentication {
-    /// What it must answer to its challenge.
+    /// The response to its AUTHCHALLENGE.
     expected: Option<[u8; 32]>,
-    /// It asked for PROTOCOLINFO.
-    pub(super) asked_protocol: bool,
+    /// It has sent PROTOCOLINFO.
+    pub(super) protocol_info_sent: bool,
 }
 
 impl Authentication {
-    /// Whether a command may come before authentication (control.c, `is_valid_initial_command`).
+    /// Whether a command is allowed before authentication (control.c, `is_valid_initial_command`).
     pub(super) fn allows(&self, word: &str) -> bool {
         match word {
             "AUTHENTICATE" | "QUIT" => true,
-            "PROTOCOLINFO" => !self.asked_protocol,
+            "PROTOCOLINFO" => !self.protocol_info_sent,
             "AUTHCHALLENGE" => self.expected.is_none(),
             _ => false,
         }
     }
 
-    /// AUTHCHALLENGE.
+    /// Handles AUTHCHALLENGE.
     pub(super) fn challenge(
         &mut self,
         rest: &str,
@@ -148,11 +146,11 @@ impl Authentication {
         )
     }
 
-    /// AUTHENTICATE: what is wrong with it, if anything is.
+    /// Handles AUTHENTICATE.
     ///
     /// # Errors
     ///
-    /// The reply after which the connection is closed.
+    /// The reply for a controller that is not authenticated; the connection is closed after it.
     pub(super) fn authenticate(
         &mut self,
         rest: &str,
@@ -180,7 +178,7 @@ impl Authentication {
             Reply::last(515, format!("Authentication failed: {why}"))
         };
         if let Some(expected) = self.expected {
-            // Who chose the challenge answers it.
+            // After AUTHCHALLENGE only its response counts.
             if password.len() != expected.len() {
                 return Err(failed("Wrong length for safe cookie response."));
             }
@@ -196,8 +194,7 @@ impl Authentication {
             return Ok(());
         }
         if by_cookie {
-            let fits = cookie.is_some_and(|cookie| same(&password, cookie));
-            if fits {
+            if cookie.is_some_and(|cookie| same(&password, cookie)) {
                 return Ok(());
             }
             if passwords.is_empty() {
@@ -210,7 +207,7 @@ impl Authentication {
         }
         if passwords
             .iter()
-            .any(|hashed| password_fits(&password, hashed))
+            .any(|hashed| password_matches(&password, hashed))
         {
             return Ok(());
         }
@@ -228,7 +225,7 @@ impl Authentication {
     }
 }
 
-/// The one argument of a command that has one.
+/// The argument of a command that takes one.
 enum Argument<'a> {
     None,
     Many,
@@ -253,7 +250,6 @@ fn argument(text: &str) -> Argument<'_> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, clippy::indexing_slicing)]
 mod tests {
     use super::*;
 
@@ -278,20 +274,20 @@ mod tests {
             hash
         );
         let options = options(&[hash], false);
-        let try_it = |rest: &str| {
+        let authenticate = |rest: &str| {
             let result = Authentication::default().authenticate(rest, &options, None);
             result.map_err(|reply| (reply.close, reply.encode()[..3].to_owned()))
         };
-        assert_eq!(try_it("\"foo\""), Ok(()));
-        assert_eq!(try_it("666f6f"), Ok(()));
-        assert_eq!(try_it("\"fop\""), Err((true, "515".to_owned())));
-        assert_eq!(try_it(""), Err((true, "515".to_owned())));
-        assert_eq!(try_it("foo"), Err((true, "551".to_owned())));
-        assert_eq!(try_it("a b"), Err((true, "512".to_owned())));
+        assert_eq!(authenticate("\"foo\""), Ok(()));
+        assert_eq!(authenticate("666f6f"), Ok(()));
+        assert_eq!(authenticate("\"fop\""), Err((true, "515".to_owned())));
+        assert_eq!(authenticate(""), Err((true, "515".to_owned())));
+        assert_eq!(authenticate("foo"), Err((true, "551".to_owned())));
+        assert_eq!(authenticate("a b"), Err((true, "512".to_owned())));
     }
 
     #[test]
-    fn a_cookie_is_shown_or_proved() {
+    fn a_cookie_authenticates_as_itself_or_by_challenge() {
         let cookie = [7; COOKIE_LEN];
         let options = options(&[], true);
         let mut plain = Authentication::default();
@@ -314,7 +310,7 @@ mod tests {
             "{reply}"
         );
         assert!(!safe.allows("AUTHCHALLENGE"));
-        // The secret itself will not do any more.
+        // After AUTHCHALLENGE the cookie itself is refused.
         assert!(safe.authenticate(&shown, &options, Some(&cookie)).is_err());
         let message = [&cookie[..], &[1, 2], &[9; 32]].concat();
         let key = hmac::Key::new(hmac::HMAC_SHA256, CONTROLLER_KEY);

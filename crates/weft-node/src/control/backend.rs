@@ -1,77 +1,73 @@
-//! What a control port asks of the node.
+//! The node as a control port uses it ([`Backend`]), and the commands that controllers give it.
 
 use std::future::Future;
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use tokio::sync::broadcast;
+use weft_cell::identity::RsaIdentity;
 use weft_cell::stream_msg::Resolved;
 use weft_path::Countries;
 
 use super::events::Event;
 use super::view::{BootstrapView, CircuitView, LinkView, NodeView, StreamView};
 
-/// Something that a controller wants done.
+/// A command about circuits, streams, addresses or guards, for the node's client.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Order {
-    /// EXTENDCIRCUIT: a new circuit over these relays; without any, over relays of our choice.
+pub(crate) enum ClientCommand {
+    /// EXTENDCIRCUIT with circuit 0: build a circuit over these relays; if there are none, over relays that
+    /// the client chooses.
     NewCircuit {
-        /// As the controller names them.
+        /// The relays' names, as the controller sent them.
         path: Vec<String>,
-        /// It is the controller's (`purpose=controller`).
+        /// `purpose=controller`: the client puts no stream on it.
         controller: bool,
     },
-    /// EXTENDCIRCUIT: more relays at the end.
+    /// EXTENDCIRCUIT: add relays at the end.
     ExtendCircuit {
-        /// The circuit.
         circuit: u64,
-        /// As the controller names them.
+        /// The relays' names, as the controller sent them.
         path: Vec<String>,
     },
     /// SETCIRCUITPURPOSE.
     SetPurpose {
-        /// The circuit.
         circuit: u64,
-        /// It is the controller's.
+        /// `purpose=controller`.
         controller: bool,
     },
     /// CLOSECIRCUIT.
     CloseCircuit {
-        /// The circuit.
         circuit: u64,
-        /// Only if no stream uses it.
+        /// Close it only if no stream uses it.
         if_unused: bool,
     },
     /// ATTACHSTREAM.
     AttachStream {
-        /// The stream.
         stream: u64,
-        /// `None`: to what circuit the client likes.
+        /// `None`: the client chooses a circuit.
         circuit: Option<u64>,
-        /// The hop from which it goes on, from 1.
+        /// The hop that opens the connection, counted from 1; `None`: the last one.
         hop: Option<u8>,
     },
     /// REDIRECTSTREAM.
     RedirectStream {
-        /// The stream.
         stream: u64,
-        /// Its new destination.
+        /// The new destination.
         host: String,
-        /// And port.
+        /// `None`: the port stays.
         port: Option<u16>,
     },
     /// CLOSESTREAM.
     CloseStream {
-        /// The stream.
         stream: u64,
-        /// END's reason.
+        /// The reason of the END.
         reason: u8,
     },
     /// MAPADDRESS.
     MapAddress {
-        /// The name; `.`, `0.0.0.0` or `::`: one of our choice.
+        /// The name to map; `.`, `0.0.0.0` or `::`: the client chooses a virtual one.
         from: String,
-        /// What it stands for.
+        /// The name or address that replaces it.
         to: String,
     },
     /// DROPGUARDS.
@@ -80,29 +76,27 @@ pub enum Order {
     DropTimeouts,
 }
 
-/// What came of an [`Order`].
+/// The result of a [`ClientCommand`] that succeeded.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Done {
-    /// Just that.
-    Done,
-    /// A circuit, new or extended.
+pub(crate) enum CommandOutput {
+    /// The command returns nothing.
+    None,
+    /// The circuit that was built or extended.
     Circuit(u64),
     /// The name that was mapped.
-    Name(String),
+    MappedName(String),
 }
 
-/// Why an order cannot be carried out: the reply's code and text.
+/// A command that failed: code and text of the reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OrderFailed {
-    /// 551, 552 and so on.
+pub(crate) struct CommandError {
+    /// As control-spec 4 numbers errors.
     pub code: u16,
-    /// What the controller reads.
     pub text: String,
 }
 
-impl OrderFailed {
-    /// With code and text.
-    pub fn new(code: u16, text: impl Into<String>) -> Self {
+impl CommandError {
+    pub(crate) fn new(code: u16, text: impl Into<String>) -> Self {
         Self {
             code,
             text: text.into(),
@@ -110,9 +104,9 @@ impl OrderFailed {
     }
 }
 
-/// A signal, as SIGNAL and its event name it (control.c, `signal_table`).
+/// A signal that the SIGNAL command and event name (control.c, `signal_table`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Signal {
+pub(crate) enum Signal {
     /// SIGHUP.
     Reload,
     /// SIGINT.
@@ -123,19 +117,16 @@ pub enum Signal {
     Debug,
     /// SIGTERM.
     Halt,
-    /// Share no circuits with what was.
+    /// New streams share no circuit with earlier ones.
     NewNym,
-    /// Forget answers of the DNS.
     ClearDnsCache,
-    /// Write the heartbeat.
+    /// Log the heartbeat now.
     Heartbeat,
-    /// Wake up.
     Active,
-    /// Fall asleep.
     Dormant,
 }
 
-/// All names, in C tor's order; the first of a signal is its canonical one.
+/// The names of signals, in C tor's order; a signal's first name is its canonical one.
 pub(super) const SIGNALS: [(Signal, &str); 15] = [
     (Signal::Reload, "RELOAD"),
     (Signal::Reload, "HUP"),
@@ -157,13 +148,13 @@ pub(super) const SIGNALS: [(Signal, &str); 15] = [
 impl Signal {
     /// The canonical name.
     #[must_use]
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         let mut found = SIGNALS.iter().filter(|(signal, _)| *signal == self);
         found.next().map_or("", |(_, name)| name)
     }
 
-    /// By any of its names.
-    pub(super) fn named(name: &str) -> Option<Self> {
+    /// The signal of this name, in any case of letters.
+    pub(super) fn from_name(name: &str) -> Option<Self> {
         let mut found = SIGNALS
             .iter()
             .filter(|(_, known)| known.eq_ignore_ascii_case(name));
@@ -171,115 +162,121 @@ impl Signal {
     }
 }
 
-/// What a controller wants of the configuration.
+/// A command that changes or saves the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
-    /// SETCONF: these options; no value: nothing, or zero.
+pub(crate) enum ConfigCommand {
+    /// SETCONF: options and their values. Without a value an option becomes empty or 0.
     Set(Vec<(String, Option<String>)>),
-    /// RESETCONF: these options; no value: the default.
+    /// RESETCONF: options and their values. Without a value an option gets its default.
     Reset(Vec<(String, Option<String>)>),
-    /// LOADCONF: this torrc.
+    /// LOADCONF: the text of a torrc.
     Load(String),
-    /// SAVECONF; even where the torrc includes others.
+    /// SAVECONF.
     Save {
-        /// Whether it was said so.
+        /// FORCE: overwrite the torrc even if it includes other files.
         force: bool,
     },
 }
 
-/// What a document of a relay is asked by.
+/// The relays whose documents a GETINFO requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Which {
-    /// RSA identity.
-    Id([u8; 20]),
-    /// Nickname.
-    Name(String),
-    /// All that there are.
+pub(crate) enum RelaySelector {
+    /// The relay of this RSA identity.
+    Id(RsaIdentity),
+    /// The relay of this nickname, in any case of letters.
+    Nickname(String),
     All,
 }
 
-/// Which document.
+/// A directory document, or a field of one, that GETINFO returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Document {
-    /// The entry of a consensus, as version 2 of the directory protocol had it (`ns/…`).
+pub(crate) enum DocumentKind {
+    /// Entries of the consensus in the format of version 2 of the directory protocol (`ns/…`).
     RouterStatus,
-    /// The microdescriptor.
     Microdescriptor,
-    /// The server descriptor.
+    /// A server descriptor.
     Descriptor,
-    /// The consensus of microdescriptors.
+    /// The consensus of flavour `microdesc`.
     Consensus,
-    /// The consensus of the other flavour.
+    /// The consensus of flavour `ns`.
     ConsensusNs,
     /// The versions of Tor that the consensus recommends to clients.
     Versions,
-    /// When the consensus begins.
+    /// `valid-after` of the consensus.
     ValidAfter,
-    /// Until when it is the newest.
+    /// `fresh-until` of the consensus.
     FreshUntil,
-    /// When it ends.
+    /// `valid-until` of the consensus.
     ValidUntil,
 }
 
-/// The node, as a control port needs it.
-pub trait Backend: Clone + Send + Sync + 'static {
-    /// What is known without asking.
+/// The node as a control port uses it.
+pub(crate) trait Backend: Clone + Send + Sync + 'static {
+    /// The part of the node's state that the main thread publishes.
     fn node(&self) -> Arc<NodeView>;
 
-    /// Everything that happens from now on. Who is too slow misses some, and is told so.
+    /// Subscribes to events. A receiver that is too slow loses the oldest ones and gets an error once.
     fn events(&self) -> broadcast::Receiver<Event>;
 
-    /// Our circuits.
+    /// The circuits that begin at this node.
     fn circuits(&self) -> impl Future<Output = Vec<CircuitView>> + Send;
 
-    /// Our streams.
+    /// The streams that begin at this node.
     fn streams(&self) -> impl Future<Output = Vec<StreamView>> + Send;
 
-    /// Links to relays.
+    /// The links that the client's circuits use.
     fn links(&self) -> impl Future<Output = Vec<LinkView>> + Send;
 
-    /// How far the start has come; `None`: there is no client.
+    /// The progress of bootstrapping; `None`: the node has no client.
     fn bootstrap(&self) -> impl Future<Output = Option<BootstrapView>> + Send;
 
-    /// Whether circuits can be built, and whether there is enough of a directory.
+    /// Whether circuits can be built, and whether there is enough directory information.
     fn readiness(&self) -> impl Future<Output = (bool, bool)> + Send;
 
-    /// Guards, best first: their [`long_name`](super::view::long_name) and state, as
-    /// `entry-guards` has them.
+    /// The guards, best first, in the format of `entry-guards`:
+    /// [`long_name`](super::view::long_name) and state.
     fn guards(&self) -> impl Future<Output = Vec<String>> + Send;
 
-    /// Mapped addresses: from, to, and when the map ends.
+    /// The mapped addresses: from, to, and the time at which the map expires.
     fn maps(&self) -> impl Future<Output = Vec<(String, String, Option<String>)>> + Send;
 
-    /// A document; `None`: there is no such relay, or it is not here.
+    /// A document; `None`: there is no such relay, or the node does not have the document.
     fn document(
         &self,
-        which: Which,
-        document: Document,
+        which: RelaySelector,
+        document: DocumentKind,
     ) -> impl Future<Output = Option<String>> + Send;
 
-    /// The tables of countries, GeoIPFile and GeoIPv6File.
+    /// The tables of GeoIPFile and GeoIPv6File.
     fn countries(&self) -> Arc<Countries>;
 
-    /// Our descriptor and its extra-info document as they would be published now; or why not.
+    /// The relay's descriptor and extra-info document as it would publish them now.
+    ///
+    /// # Errors
+    ///
+    /// The text of the reply: the node is no relay, or cannot make them.
     fn fresh_descriptors(&self) -> impl Future<Output = Result<String, &'static str>> + Send;
 
-    /// Carries out an order.
-    fn order(&self, order: Order) -> impl Future<Output = Result<Done, OrderFailed>> + Send;
+    fn run_command(
+        &self,
+        command: ClientCommand,
+    ) -> impl Future<Output = Result<CommandOutput, CommandError>> + Send;
 
-    /// Looks a name up, or an address.
+    /// Looks up a name, or the name of `address`. `None`: the client is ending.
     fn look_up(
         &self,
         name: String,
         address: Option<IpAddr>,
     ) -> impl Future<Output = Option<Resolved>> + Send;
 
-    /// Changes the configuration: how it went, in C tor's codes.
-    fn configure(&self, change: Change) -> impl Future<Output = Result<(), OrderFailed>> + Send;
+    /// Changes or saves the configuration. Errors have C tor's codes.
+    fn configure(
+        &self,
+        change: ConfigCommand,
+    ) -> impl Future<Output = Result<(), CommandError>> + Send;
 
-    /// Does what it does at a signal.
     fn signal(&self, signal: Signal);
 
-    /// A controller wants log lines of this kind, `INFO` or `DEBUG`, which are not told otherwise.
-    fn want_log(&self, kind: &'static str);
+    /// Makes log lines of this severity, `INFO` or `DEBUG`, events; they are none by default.
+    fn enable_log_events(&self, kind: &'static str);
 }

@@ -1,13 +1,13 @@
-//! What happens, as controllers are told (control-spec 4.1).
+//! Asynchronous events for controllers, and their encoding (control-spec 4.1).
 
+use super::args::quote;
 use super::reply::push_data;
 use super::view::{BootstrapView, CircuitView, LinkView, StreamView};
-use super::words::quote;
 use weft_core::traffic::{CircuitReport, CircuitTraffic};
 
-/// The names of events, in C tor's order (`control_event_table`). Those that this node never has
-/// may be asked for all the same: they just never come.
-pub const NAMES: [&str; 35] = [
+/// The names of events, in C tor's order (`control_event_table`). SETEVENTS accepts all of them, also
+/// those that this node never sends.
+pub(crate) const NAMES: [&str; 35] = [
     "CIRC",
     "CIRC_MINOR",
     "STREAM",
@@ -45,13 +45,13 @@ pub const NAMES: [&str; 35] = [
     "AUTHDIR_NEWDESCS",
 ];
 
-/// Which events a controller wants.
+/// The set of events that a controller has subscribed to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Wanted(u64);
+pub(crate) struct EventMask(u64);
 
-impl Wanted {
-    /// Wants one more; false: there is no such event.
-    pub fn add(&mut self, name: &str) -> bool {
+impl EventMask {
+    /// Adds an event; false: there is none of that name.
+    pub(crate) fn add(&mut self, name: &str) -> bool {
         let found = NAMES
             .iter()
             .position(|known| known.eq_ignore_ascii_case(name));
@@ -64,9 +64,8 @@ impl Wanted {
         }
     }
 
-    /// Whether it is wanted.
     #[must_use]
-    pub fn has(self, name: &str) -> bool {
+    pub(crate) fn has(self, name: &str) -> bool {
         NAMES
             .iter()
             .position(|known| *known == name)
@@ -74,53 +73,50 @@ impl Wanted {
     }
 }
 
-/// Something happened.
+/// An event, with the data that its line needs.
 #[derive(Clone, Debug)]
-pub enum Event {
-    /// To a circuit; the reasons, with a space before each.
+pub(crate) enum Event {
+    /// CIRC: the circuit, and its reasons with a space before each.
     Circuit(CircuitView, String),
-    /// A circuit's purpose changed from this one.
+    /// CIRC_MINOR: the circuit and its previous purpose.
     Purpose(CircuitView, &'static str),
-    /// To a stream; the reasons, with a space before each.
+    /// STREAM: the stream, and its reasons with a space before each.
     Stream(StreamView, String),
-    /// To a link.
     Link(LinkView),
     /// Bytes read and written in the last second.
     Bandwidth(u64, u64),
-    /// Bytes of streams: number, read, written.
+    /// Bytes of streams in the last second: stream, read, written.
     StreamBandwidth(Vec<(u64, u64, u64)>),
-    /// Bytes of circuits.
+    /// Bytes of circuits in the last second.
     CircuitBandwidth(Vec<CircuitReport>),
-    /// A log line: `NOTICE` and its like, and the text.
+    /// A log line: its severity (`NOTICE`) and text.
     Log(&'static str, String),
-    /// `STATUS_CLIENT` or a like; what follows it.
+    /// A status event: its name (`STATUS_CLIENT`) and the rest of its line.
     Status(&'static str, String),
-    /// The start came further.
+    /// STATUS_CLIENT BOOTSTRAP.
     Bootstrap(BootstrapView),
-    /// A name stands for something: name, for what, and what follows it.
+    /// ADDRMAP: from, to (`None`: the lookup failed), and the rest of the line.
     Mapped(String, Option<String>, String),
-    /// A signal came; its name.
+    /// The canonical name of a signal that the node got.
     Signal(&'static str),
-    /// Options changed: name, and value unless it is the default.
+    /// CONF_CHANGED: options that changed; the value, unless it is the default now.
     Configuration(Vec<(String, Option<String>)>),
-    /// There is a new consensus: its relays, as `ns/all` has them.
+    /// NEWCONSENSUS: the relays of a new consensus, in the format of `ns/all`.
     Consensus(std::sync::Arc<str>),
-    /// These relays are listed otherwise than before: their entries, as `ns/all` has them.
+    /// NS: entries that differ from those of the previous consensus, in the format of `ns/all`.
     Statuses(std::sync::Arc<str>),
-    /// How long building circuits may take: `RESET` or a like, and what follows it.
+    /// BUILDTIMEOUT_SET: the rest of its line.
     BuildTimes(String),
-    /// There are new descriptors of these relays ([`long_name`](super::view::long_name)).
-    Descriptors(Vec<String>),
-    /// A guard: its name and `NEW`, `UP`, `DOWN`, `BAD`, `GOOD`, `DROPPED`.
+    /// The guard's name, and `NEW`, `UP`, `DOWN`, `BAD`, `GOOD` or `DROPPED`.
     Guard(String, &'static str),
-    /// The network is there, or is not.
+    /// NETWORK_LIVENESS: whether the network is up.
     Liveness(bool),
 }
 
 impl Event {
-    /// Its name.
+    /// The name by which SETEVENTS subscribes to it.
     #[must_use]
-    pub fn name(&self) -> &'static str {
+    pub(crate) fn name(&self) -> &'static str {
         match self {
             Event::Circuit(..) => "CIRC",
             Event::Purpose(..) => "CIRC_MINOR",
@@ -138,17 +134,16 @@ impl Event {
             Event::Consensus(_) => "NEWCONSENSUS",
             Event::Statuses(_) => "NS",
             Event::BuildTimes(_) => "BUILDTIMEOUT_SET",
-            Event::Descriptors(_) => "NEWDESC",
             Event::Guard(..) => "GUARD",
             Event::Liveness(_) => "NETWORK_LIVENESS",
         }
     }
 
-    /// What a controller that wants it is sent. `now`: the time, as [`iso_time_micros`] writes it.
+    /// The lines for the controller. `now` is the time in the format of [`iso_time_micros`].
     ///
     /// [`iso_time_micros`]: super::view::iso_time_micros
     #[must_use]
-    pub fn encode(&self, now: &str) -> String {
+    pub(crate) fn encode(&self, now: &str) -> String {
         let name = self.name();
         match self {
             Event::Circuit(circuit, more) => line(name, &format!("{}{more}", circuit.describe())),
@@ -166,7 +161,7 @@ impl Event {
             ),
             Event::Bandwidth(read, written) => line(name, &format!("{read} {written}")),
             Event::StreamBandwidth(all) => each(all, |(id, read, written)| {
-                // C tor's order is written, read: as the application sees it.
+                // C tor's order is written, read: the application's point of view.
                 line(name, &format!("{id} {written} {read} {now}"))
             }),
             Event::CircuitBandwidth(all) => {
@@ -194,16 +189,15 @@ impl Event {
             }
             Event::Consensus(relays) | Event::Statuses(relays) => data(name, relays),
             Event::BuildTimes(text) => line(name, text),
-            Event::Descriptors(relays) => line(name, &relays.join(" ")),
             Event::Guard(guard, status) => line(name, &format!("ENTRY {guard} {status}")),
             Event::Liveness(live) => line(name, if *live { "UP" } else { "DOWN" }),
         }
     }
 
-    /// The part of ADDRMAP behind the addresses (control_event_address_mapped): local time, then
-    /// what newer controllers read.
+    /// The part of ADDRMAP after the addresses (control_event_address_mapped): the expiry in local time,
+    /// then keyword arguments.
     #[must_use]
-    pub fn map_details(
+    pub(crate) fn map_details(
         local: &str,
         utc: Option<&str>,
         failed: bool,
@@ -227,7 +221,7 @@ impl Event {
     }
 }
 
-/// CIRC_BW's fields, as C tor's `control_event_circ_bandwidth_used_for_circ` has them.
+/// The fields of CIRC_BW, in the order of C tor's `control_event_circ_bandwidth_used_for_circ`.
 fn circuit_bandwidth(report: &CircuitReport, now: &str) -> String {
     let CircuitTraffic {
         read,
@@ -285,8 +279,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_are_known_by_their_names() {
-        let mut wanted = Wanted::default();
+    fn a_mask_holds_events_by_name() {
+        let mut wanted = EventMask::default();
         assert!(wanted.add("circ") && wanted.add("NETWORK_LIVENESS"));
         assert!(!wanted.add("FROB"));
         assert!(wanted.has("CIRC") && !wanted.has("STREAM") && wanted.has("NETWORK_LIVENESS"));

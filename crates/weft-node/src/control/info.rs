@@ -5,26 +5,25 @@ use std::time::SystemTime;
 
 use nix::unistd::{User, geteuid};
 use time::OffsetDateTime;
+use weft_config::{DumpKind, dump};
 use weft_core::controller::Handled;
 
-use super::backend::{Backend, Document, SIGNALS, Which};
+use super::backend::{Backend, DocumentKind, RelaySelector, SIGNALS};
 use super::keys::KEYS;
 use super::reply::Reply;
 use super::view::{NodeView, iso_time};
 use super::{events, settings};
-use crate::torrc::{DumpKind, dump};
 
-/// How a question ends.
+/// The result for one key.
 enum Answer {
-    /// With this.
     Value(String),
-    /// There is no such thing; perhaps with something better to say than that.
+    /// 552, with this text or the default one.
     Unknown(Option<String>),
-    /// It is known what is meant, but there is nothing to tell (551).
+    /// 551: the key exists, and its value is not available.
     Failed(&'static str),
 }
 
-/// The whole command.
+/// Handles GETINFO. `version` is the version that controllers see.
 pub(super) async fn get<B: Backend>(
     backend: &B,
     node: &NodeView,
@@ -55,14 +54,14 @@ fn bit(value: bool) -> Answer {
 
 fn lines(all: impl IntoIterator<Item = String>) -> Answer {
     let all: Vec<String> = all.into_iter().collect();
-    // One line stands in the reply's own; a controller reads both.
+    // A single line stays on the line of its key; several become data lines.
     let more = if all.len() > 1 { "\n" } else { "" };
     Answer::Value(all.join("\n") + more)
 }
 
 async fn answer<B: Backend>(backend: &B, node: &NodeView, version: &str, key: &str) -> Answer {
-    if let Some(simple) = simple(node, version, key) {
-        return simple;
+    if let Some(answer) = from_view(node, version, key) {
+        return answer;
     }
     match key {
         "circuit-status" => lines(backend.circuits().await.iter().map(|c| c.describe())),
@@ -92,7 +91,7 @@ async fn answer<B: Backend>(backend: &B, node: &NodeView, version: &str, key: &s
         | "address-mappings/control"
         | "address-mappings/config"
         | "address-mappings/cache" => {
-            // Nothing is cached; what torrc maps is told with what controllers map.
+            // Nothing is cached, and maps of torrc are listed together with those of controllers.
             let none = matches!(key, "address-mappings/cache" | "address-mappings/config");
             let maps = if none {
                 Vec::new()
@@ -112,75 +111,79 @@ async fn answer<B: Backend>(backend: &B, node: &NodeView, version: &str, key: &s
     }
 }
 
-/// Documents of relays.
+/// Keys of directory documents.
 async fn documents<B: Backend>(backend: &B, key: &str) -> Answer {
     let (which, document) = match key {
-        "ns/all" => (Which::All, Document::RouterStatus),
-        "md/all" => (Which::All, Document::Microdescriptor),
-        "dir/status-vote/current/consensus" => (Which::All, Document::ConsensusNs),
-        "dir/status-vote/current/consensus-microdesc" => (Which::All, Document::Consensus),
-        "consensus/valid-after" => (Which::All, Document::ValidAfter),
-        "consensus/fresh-until" => (Which::All, Document::FreshUntil),
-        "consensus/valid-until" => (Which::All, Document::ValidUntil),
-        "status/version/recommended" | "status/version/current" => (Which::All, Document::Versions),
-        // None is ever fetched.
+        "ns/all" => (RelaySelector::All, DocumentKind::RouterStatus),
+        "md/all" => (RelaySelector::All, DocumentKind::Microdescriptor),
+        "dir/status-vote/current/consensus" => (RelaySelector::All, DocumentKind::ConsensusNs),
+        "dir/status-vote/current/consensus-microdesc" => {
+            (RelaySelector::All, DocumentKind::Consensus)
+        }
+        "consensus/valid-after" => (RelaySelector::All, DocumentKind::ValidAfter),
+        "consensus/fresh-until" => (RelaySelector::All, DocumentKind::FreshUntil),
+        "consensus/valid-until" => (RelaySelector::All, DocumentKind::ValidUntil),
+        "status/version/recommended" | "status/version/current" => {
+            (RelaySelector::All, DocumentKind::Versions)
+        }
+        // This node fetches no server descriptors.
         "desc/all-recent" => return Answer::Value(String::new()),
         _ if key.starts_with("dir/server/") => return Answer::Failed("Servers unavailable"),
         _ => {
             let prefixes = [
-                ("ns/", Document::RouterStatus),
-                ("md/", Document::Microdescriptor),
-                ("desc/", Document::Descriptor),
+                ("ns/", DocumentKind::RouterStatus),
+                ("md/", DocumentKind::Microdescriptor),
+                ("desc/", DocumentKind::Descriptor),
             ];
             let found = prefixes.iter().find_map(|(prefix, document)| {
                 let rest = key.strip_prefix(prefix)?;
                 if let Some(id) = rest.strip_prefix("id/") {
-                    // Nicknames behind the digits are for the other two alone.
-                    let plain = *document != Document::RouterStatus || !id.contains(['~', '=']);
+                    // `ns/id/` takes no nickname after the digits; the other two ignore it.
+                    let plain = *document != DocumentKind::RouterStatus || !id.contains(['~', '=']);
                     return Some((id_of(id).filter(|_| plain), *document));
                 }
                 let name = rest.strip_prefix("name/")?;
-                let which = id_of(name).unwrap_or_else(|| Which::Name(name.to_owned()));
+                let which = id_of(name).unwrap_or_else(|| RelaySelector::Nickname(name.to_owned()));
                 Some((Some(which), *document))
             });
             match found {
                 Some((Some(which), document)) => (which, document),
-                Some((None, Document::RouterStatus)) => {
+                Some((None, DocumentKind::RouterStatus)) => {
                     return Answer::Failed("Data not decodeable as hex");
                 }
-                Some((None, Document::Descriptor)) => return no_descriptors(key),
+                Some((None, DocumentKind::Descriptor)) => return no_descriptors(key),
                 Some((None, _)) | None => return Answer::Unknown(None),
             }
         }
     };
-    let all = which == Which::All;
+    let all = which == RelaySelector::All;
     match backend.document(which, document).await {
         Some(versions) if key == "status/version/current" => {
-            // What a consensus recommends are versions of another program.
+            // The consensus recommends versions of C tor, so that none applies to Weft.
             let none = versions.is_empty();
             Answer::Value(if none { "none recommended" } else { "unknown" }.to_owned())
         }
         None if key == "status/version/current" => Answer::Value("unknown".to_owned()),
         Some(text) => Answer::Value(text),
         None => match document {
-            Document::Consensus | Document::ConsensusNs => Answer::Failed(
+            DocumentKind::Consensus | DocumentKind::ConsensusNs => Answer::Failed(
                 "Could not open cached consensus. Make sure FetchUselessDescriptors is set to 1.",
             ),
-            Document::ValidAfter | Document::FreshUntil | Document::ValidUntil => {
+            DocumentKind::ValidAfter | DocumentKind::FreshUntil | DocumentKind::ValidUntil => {
                 Answer::Failed("No consensus available")
             }
-            Document::Versions => Answer::Value("?".to_owned()),
-            Document::Descriptor => no_descriptors(key),
-            // None at all is an answer.
-            Document::RouterStatus | Document::Microdescriptor if all => {
+            DocumentKind::Versions => Answer::Value("?".to_owned()),
+            DocumentKind::Descriptor => no_descriptors(key),
+            // An empty list is a valid value.
+            DocumentKind::RouterStatus | DocumentKind::Microdescriptor if all => {
                 Answer::Value(String::new())
             }
-            Document::RouterStatus | Document::Microdescriptor => Answer::Unknown(None),
+            DocumentKind::RouterStatus | DocumentKind::Microdescriptor => Answer::Unknown(None),
         },
     }
 }
 
-/// Server descriptors are asked of a node that fetches none.
+/// The answer for keys of server descriptors, which this node does not fetch.
 fn no_descriptors(key: &str) -> Answer {
     let (asked, _) = key.rsplit_once('/').unwrap_or((key, ""));
     let kind = asked.replacen("desc/", "md/", 1);
@@ -190,20 +193,21 @@ fn no_descriptors(key: &str) -> Answer {
     )))
 }
 
-/// A fingerprint, with or without `$`, and a nickname behind it that does not count.
-fn id_of(text: &str) -> Option<Which> {
+/// Parses a fingerprint, with or without `$`; a nickname after it is ignored.
+fn id_of(text: &str) -> Option<RelaySelector> {
     let text = text.strip_prefix('$').unwrap_or(text);
     let digits = text.get(..40)?;
     let rest = text.get(40..)?;
     if !rest.is_empty() && !rest.starts_with(['~', '=']) {
         return None;
     }
-    let bytes = hex::decode(digits).ok()?;
-    Some(Which::Id(bytes.try_into().ok()?))
+    let mut id = [0; 20];
+    hex::decode_to_slice(digits, &mut id).ok()?;
+    Some(RelaySelector::Id(id.into()))
 }
 
-/// What is known without asking.
-fn simple(node: &NodeView, version: &str, key: &str) -> Option<Answer> {
+/// Keys whose values the [`NodeView`] holds.
+fn from_view(node: &NodeView, version: &str, key: &str) -> Option<Answer> {
     let options = &node.options;
     let value = |text: String| Some(Answer::Value(text));
     let path = |path: &Option<std::path::PathBuf>| {
@@ -223,9 +227,9 @@ fn simple(node: &NodeView, version: &str, key: &str) -> Option<Answer> {
             value(KEYS.iter().map(line).collect())
         }
         "events/names" => {
-            // The last two are taken from controllers of long ago, and not told of.
-            let (told, _) = events::NAMES.split_at(events::NAMES.len() - 2);
-            value(told.join(" "))
+            // The last two are accepted for old controllers only, and not listed.
+            let (listed, _) = events::NAMES.split_at(events::NAMES.len() - 2);
+            value(listed.join(" "))
         }
         "signal/names" => {
             let names: Vec<_> = SIGNALS.iter().map(|(_, name)| *name).collect();
@@ -233,17 +237,17 @@ fn simple(node: &NodeView, version: &str, key: &str) -> Option<Answer> {
         }
         "features/names" => value("VERBOSE_NAMES EXTENDED_EVENTS".to_owned()),
         "dormant" => Some(bit(false)),
-        // Nothing is counted against a limit, so nothing makes the node sleep.
+        // Accounting is not supported, so that the node never hibernates.
         "accounting/enabled" => Some(bit(false)),
         "accounting/hibernating" => value("awake".to_owned()),
         "accounting/bytes" => value("0 0".to_owned()),
-        // No relay here has such a purpose, and no consensus such lines.
+        // Weft knows no relays of other purposes and does not read these lines of the consensus.
         "consensus/packages" | "sr/current" | "sr/previous" => value(String::new()),
         _ if key.starts_with("ns/purpose/") || key.starts_with("dir/status/") => {
             value(String::new())
         }
         "status/reachability-succeeded/or" => Some(bit(node.reachable)),
-        // There is no DirPort to be reached.
+        // There is no DirPort.
         "status/reachability-succeeded/dir" => Some(bit(true)),
         "status/reachability-succeeded" => value(format!("OR={} DIR=1", u8::from(node.reachable))),
         "status/clients-seen" => Some(Answer::Failed("No bridge-client stats available")),
@@ -255,7 +259,7 @@ fn simple(node: &NodeView, version: &str, key: &str) -> Option<Answer> {
                 .collect();
             value(samples.join(" "))
         }
-        // There are none yet.
+        // Onion services are not supported yet.
         "onions/current" | "onions/detached" => value(String::new()),
         "desc/download-enabled" => Some(bit(false)),
         "md/download-enabled" => Some(bit(options.is_client())),
@@ -290,7 +294,7 @@ fn simple(node: &NodeView, version: &str, key: &str) -> Option<Answer> {
 fn handshakes(node: &NodeView, key: &str) -> Option<Answer> {
     let what = key.strip_prefix("stats/")?;
     let counts = node.handshakes.unwrap_or_default();
-    // Nobody here speaks TAP.
+    // TAP is not supported.
     let kind = match what.split_once('/') {
         Some(("ntor", _)) => counts.ntor,
         Some(("tap", _)) => Handled::default(),
@@ -327,7 +331,7 @@ fn country<B: Backend>(backend: &B, what: &str) -> Answer {
 
 /// `exit-policy/WHAT`.
 fn exit_policy(node: &NodeView, key: &str) -> Option<Answer> {
-    use crate::torrc::policy::{DEFAULT_EXIT_POLICY, Family, PRIVATE_NETS};
+    use weft_policy::{DEFAULT_EXIT_POLICY, Family, PRIVATE_NETS};
     let what = key.strip_prefix("exit-policy/")?;
     let families: &[Family] = match what {
         "default" => return Some(Answer::Value(DEFAULT_EXIT_POLICY.to_owned())),
@@ -386,9 +390,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn relays_are_asked_for_by_their_fingerprints() {
+    fn fingerprints_select_relays() {
         let digits = "AB".repeat(20);
-        let id = Some(Which::Id([0xab; 20]));
+        let id = Some(RelaySelector::Id([0xab; 20].into()));
         for text in [
             digits.clone(),
             format!("${digits}"),

@@ -1,6 +1,6 @@
-//! What GETINFO knows, as `info/names` tells it.
+//! The keys of GETINFO, as `info/names` lists them.
 
-/// What can be asked for, and what it is; a `*` stands for more. Sorted.
+/// Each key and its description, sorted by key. A key that ends with `*` takes an argument there.
 pub(super) const KEYS: [(&str, &str); 93] = [
     (
         "accounting/bytes",
@@ -269,5 +269,12 @@ mod tests {
     #[test]
     fn keys_are_sorted() {
         assert!(KEYS.is_sorted_by(|a, b| a.0 < b.0));
+    }
+
+    #[test]
+    fn descriptions_are_those_of_c_tor() {
+        // control_getinfo.c
+        let guards = ("entry-guards", "Which nodes are we using as entry guards?");
+        assert!(KEYS.contains(&guards));
     }
 }

@@ -1,42 +1,38 @@
-//! The control port: other programs watch the node and tell it what to do (control-spec).
+//! The control port: other programs watch the node and control it (control-spec).
 //!
-//! [`reader`] makes commands of bytes, [`session`] carries one out and replies, [`events`] tells of
-//! what happens; none of them has a socket. [`server`] has the sockets, on a thread of its own. What
-//! they ask of the node is [`Backend`]: tests give them one that is none.
+//! [`reader`] parses bytes into commands, [`session`] carries one out and returns the reply, [`events`]
+//! encodes events; none of them has a socket. [`server`] has the sockets, on a thread of its own. They
+//! reach the node by [`Backend`](backend::Backend): [`node_backend`] is the real one, tests have a fake.
 //!
-//! Replies and codes are C tor's, so that Stem and what is built on it find what they expect.
-//! Commands for onion services and bridges are answered with 551: Weft has none yet.
+//! Replies and codes are C tor's, so that Stem and programs built on it work. Commands for onion services
+//! and bridges get 551: Weft has none yet.
 
-#![deny(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::cast_possible_truncation
-)]
-
-/// The C tor whose control protocol this is, and behind it our own version: controllers and
-/// programs that start a Tor decide by it what they may ask for.
+/// The version of C tor whose control protocol this is, then Weft's own: controllers, and programs that
+/// start a Tor, decide by it which commands they send.
 pub const VERSION: &str = concat!("0.4.9.11 (Weft-", env!("CARGO_PKG_VERSION"), ")");
 
-pub mod auth;
-pub mod backend;
-pub mod events;
+mod args;
+pub(crate) mod auth;
+mod backend;
+mod client_commands;
+mod document_cache;
+pub(crate) mod events;
+#[cfg(test)]
+mod fake;
 mod info;
 mod keys;
-pub mod node;
-mod orders;
-pub mod reader;
-pub mod reply;
-pub mod server;
-pub mod session;
+pub(crate) mod node_backend;
+mod reader;
+mod reply;
+mod server;
+mod session;
 mod settings;
-mod shelf;
 #[cfg(test)]
 mod tests;
-pub mod view;
-mod words;
+pub(crate) mod view;
 
-pub use backend::{Backend, Change, Document, Done, Order, OrderFailed, Signal, Which};
-pub use server::{ControlServer, ControlSocket};
-pub use session::{Session, Shared};
+pub use auth::hash_password;
+pub(crate) use backend::{CommandError, ConfigCommand, Signal};
+pub(crate) use server::{ControlServer, ControlSocket};
+pub(crate) use session::Shared;
 pub(crate) use settings::assignments;

@@ -1,67 +1,65 @@
-//! Bytes of a controller into commands (control-spec 2.2, 2.3): lines, and what follows a `+`.
+//! Parses a controller's bytes into commands (control-spec 2.2, 2.3): lines, and data after a `+`.
 
-/// Bytes of a command before the controller has shown who it is.
-pub const MAX_BEFORE_AUTHENTICATION: usize = 16 * 1024;
-/// Bytes of a command (MAX_COMMAND_LINE_LENGTH).
-pub const MAX_COMMAND: usize = 1 << 20;
+/// Bytes of a command before authentication, at most.
+const MAX_BEFORE_AUTHENTICATION: usize = 16 * 1024;
+/// Bytes of a command, at most (MAX_COMMAND_LINE_LENGTH).
+const MAX_COMMAND: usize = 1 << 20;
 
-/// A command as it came.
+/// A command as it was received.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Command {
-    /// As it came, in any case of letters; with its `+` where data follows.
+pub(crate) struct RawCommand {
+    /// The keyword, in any case of letters; with its `+` if data follows.
     pub word: String,
-    /// The rest of its line.
+    /// The rest of the line.
     pub rest: String,
-    /// What followed the line, with the dots undone and lines ended by `\n`; empty without a `+`.
+    /// The data after the line, with dots unescaped and lines ended by `\n`; empty without a `+`.
     pub data: String,
 }
 
-/// What has come and is no command yet.
+/// The parser of one connection.
 #[derive(Debug, Default)]
-pub struct Reader {
+pub(super) struct Reader {
     bytes: Vec<u8>,
-    /// How much of it was taken as lines.
+    /// Bytes at the front that were parsed already.
     taken: usize,
-    /// How much of it is known to hold no other end of a line.
+    /// Bytes at the front that were searched for an end of a line.
     searched: usize,
-    /// The command whose data comes.
-    open: Option<Command>,
-    /// The controller has shown who it is.
+    /// The command whose data is being received.
+    open: Option<RawCommand>,
+    /// The controller has authenticated.
     trusted: bool,
 }
 
-/// Why nothing more can be read.
+/// Input that is no command; the connection must be closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReadError {
-    /// A command is longer than a command can be.
+pub(super) enum ReadError {
     TooLong,
-    /// A browser.
+    /// An HTTP request, so that the peer is a browser.
     Http,
 }
 
 impl Reader {
-    /// From now on commands may be long.
-    pub fn trust(&mut self) {
+    /// Raises the bound of a command's length, once the controller has authenticated.
+    pub(super) fn trust(&mut self) {
         self.trusted = true;
     }
 
-    /// More came.
-    pub fn push(&mut self, bytes: &[u8]) {
+    pub(super) fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The next command, if it is complete.
+    /// The next command, once it is complete.
     ///
     /// # Errors
     ///
-    /// What came is no command; close the connection.
-    pub fn next_command(&mut self) -> Result<Option<Command>, ReadError> {
+    /// [`ReadError`]; close the connection.
+    pub(super) fn next_command(&mut self) -> Result<Option<RawCommand>, ReadError> {
         while let Some(line) = self.line()? {
             if let Some(mut open) = self.open.take() {
                 if line == "." {
                     return Ok(Some(open));
                 }
-                // A dot that begins a line was doubled.
+                // The sender doubles a dot at the beginning of a line.
                 open.data.push_str(line.strip_prefix('.').unwrap_or(&line));
                 open.data.push('\n');
                 if open.data.len() > self.most() {
@@ -77,7 +75,7 @@ impl Reader {
                 Some((word, rest)) => (word, rest.trim_start_matches([' ', '\t'])),
                 None => (line.as_str(), ""),
             };
-            let command = Command {
+            let command = RawCommand {
                 word: word.to_owned(),
                 rest: rest.to_owned(),
                 data: String::new(),
@@ -98,11 +96,11 @@ impl Reader {
         }
     }
 
-    /// Takes a line, without its end. Bytes that are not text become marks that mean nothing.
+    /// Takes a line, without its end. Bytes that are not UTF-8 become replacement characters.
     fn line(&mut self) -> Result<Option<String>, ReadError> {
         let new = self.bytes.get(self.searched..).unwrap_or_default();
         let Some(end) = new.iter().position(|byte| *byte == b'\n') else {
-            // Lines that were taken go all at once: each of many costs no more than itself.
+            // Parsed lines are dropped together, so that each of many costs linear time.
             self.bytes.drain(..self.taken);
             self.taken = 0;
             self.searched = self.bytes.len();
@@ -124,7 +122,7 @@ impl Reader {
     }
 }
 
-/// Whether a browser was made to come here (control.c, `peek_connection_has_http_command`).
+/// Whether a browser sent this (control.c, `peek_connection_has_http_command`).
 fn is_http(line: &str) -> bool {
     ["CONNECT ", "DELETE ", "GET ", "POST ", "PUT "]
         .iter()
@@ -132,11 +130,10 @@ fn is_http(line: &str) -> bool {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
-    fn all(bytes: &[u8]) -> Vec<Command> {
+    fn all(bytes: &[u8]) -> Vec<RawCommand> {
         let mut reader = Reader::default();
         let mut commands = Vec::new();
         for byte in bytes {
@@ -152,8 +149,8 @@ mod tests {
         commands
     }
 
-    fn command(word: &str, rest: &str, data: &str) -> Command {
-        Command {
+    fn command(word: &str, rest: &str, data: &str) -> RawCommand {
+        RawCommand {
             word: word.to_owned(),
             rest: rest.to_owned(),
             data: data.to_owned(),
@@ -161,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_come_in_lines_and_some_with_data() {
+    fn commands_are_lines_and_may_have_data() {
         let bytes = b"getinfo  version \r\nQUIT\n+LOADCONF\r\n..a\r\nb\r\n.\r\nSIGNAL x\r\nhal";
         let expected = [
             command("getinfo", "version ", ""),
@@ -174,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_end_is_given_up() {
+    fn endless_input_is_an_error() {
         let mut reader = Reader::default();
         reader.push(&[b'a'; MAX_BEFORE_AUTHENTICATION]);
         assert_eq!(reader.next_command(), Ok(None));

@@ -2,12 +2,12 @@
 
 use std::fmt::Write as _;
 
-/// Lines of a reply, as they are written.
+/// The lines of a reply.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reply {
-    /// Code, text, and data where the line has some.
+pub(crate) struct Reply {
+    /// Code, text, and data if the line has any.
     lines: Vec<(u16, String, Option<String>)>,
-    /// Close the connection once it is sent.
+    /// Close the connection after the reply.
     pub close: bool,
 }
 
@@ -17,7 +17,6 @@ impl Reply {
         Self::line(250, "OK")
     }
 
-    /// One line.
     pub(super) fn line(code: u16, text: impl Into<String>) -> Self {
         let mut reply = Self::default();
         reply.add(code, text);
@@ -32,12 +31,11 @@ impl Reply {
         }
     }
 
-    /// Another line.
     pub(super) fn add(&mut self, code: u16, text: impl Into<String>) {
         self.lines.push((code, text.into(), None));
     }
 
-    /// A line `key=value`, whose value may have lines of its own.
+    /// Adds a line `key=value`; a value of several lines becomes data.
     pub(super) fn add_value(&mut self, key: &str, value: &str) {
         if value.contains(['\n', '\r']) {
             self.lines
@@ -47,13 +45,12 @@ impl Reply {
         }
     }
 
-    /// Whether there is nothing to say.
     pub(super) fn is_empty(&self) -> bool {
         self.lines.is_empty()
     }
 
-    /// What is sent.
-    pub fn encode(&self) -> String {
+    /// The bytes to send.
+    pub(crate) fn encode(&self) -> String {
         let mut text = String::new();
         for (index, (code, line, data)) in self.lines.iter().enumerate() {
             let end = index + 1 == self.lines.len();
@@ -62,7 +59,7 @@ impl Reply {
                 (None, true) => ' ',
                 (None, false) => '-',
             };
-            // A reply is one line, whatever stands in it.
+            // Text from elsewhere must not begin a line of its own.
             let line = line.replace(['\r', '\n'], " ");
             let _ = write!(text, "{code}{mark}{line}\r\n");
             if let Some(data) = data {
@@ -73,7 +70,7 @@ impl Reply {
     }
 }
 
-/// Lines of data, with dots doubled, and the dot that ends them.
+/// Appends lines of data, with leading dots doubled, and the dot that ends them.
 pub(super) fn push_data(text: &mut String, data: &str) {
     for line in data.lines() {
         if line.starts_with('.') {

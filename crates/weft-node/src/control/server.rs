@@ -1,6 +1,6 @@
-//! The sockets of controllers, on a thread of their own. They come accepted; how many there are, how
-//! much one may say at once, and how many events one may leave unread is bounded. At the bound one that
-//! has not authenticated gives way to a newcomer.
+//! The sockets of controllers, on a thread of their own. The main thread accepts them. The number of
+//! connections, the length of a command and the number of unread events are bounded. At the bound of
+//! connections a new one replaces one that has not authenticated.
 
 #[cfg(test)]
 mod tests;
@@ -17,30 +17,30 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use weft_dir::clock::Clock;
+use weft_log::RateLimit;
 use weft_share::{Place, Places, network};
 
 use super::backend::{Backend, Signal};
 use super::events::Event;
 use super::reader::{ReadError, Reader};
-use super::session::{Session, Shared, mapped};
+use super::session::{Session, Shared, addrmap_events};
 use super::view::iso_time_micros;
-use crate::logging::RateLimit;
 
-/// Controllers at once.
+/// Controllers at once, at most.
 const MAX_CONTROLLERS: usize = 64;
-/// How long a controller may take to authenticate. Some ask a human for the password meanwhile. C tor
-/// waits without end, but where places are short, silent controllers give way long before.
+/// How long a controller may take to authenticate: some ask their user for the password. (C tor has no
+/// limit.) While places are short, silent controllers are closed long before.
 const AUTHENTICATION_TIME: Duration = Duration::from_secs(300);
-/// Log lines about controllers that give way.
-const QUIET: Duration = Duration::from_secs(300);
-/// Bytes read from a controller at once.
-const READ: usize = 16 * 1024;
-/// Lookups of one controller at once.
-const MAX_LOOK_UPS: usize = 64;
-/// Bytes of events that are written together, at least one.
+/// The interval of log lines about controllers that were closed for others.
+const LOG_INTERVAL: Duration = Duration::from_secs(300);
+/// Bytes read from a controller at once, at most.
+const READ_SIZE: usize = 16 * 1024;
+/// Lookups of one controller at once, at most.
+const MAX_LOOKUPS: usize = 64;
+/// Bytes after which no more events are added to one write.
 const MAX_BATCH: usize = 64 * 1024;
 
-/// What a browser that was made to come here reads.
+/// The answer to a browser.
 const HTTP_PAGE: &str = "HTTP/1.0 501 Tor ControlPort is not an HTTP proxy\r\n\
     Content-Type: text/html; charset=utf-8\r\n\r\n\
     <!DOCTYPE html>\n<html>\n<head><title>This is no proxy</title></head>\n<body>\n\
@@ -50,40 +50,39 @@ const HTTP_PAGE: &str = "HTTP/1.0 501 Tor ControlPort is not an HTTP proxy\r\n\
 
 /// A controller's socket, non-blocking.
 #[derive(Debug)]
-pub enum ControlSocket {
-    /// From a ControlPort, and whose it is.
+pub(crate) enum ControlSocket {
+    /// Of a ControlPort, with the peer's address.
     Tcp(std::net::TcpStream, IpAddr),
-    /// From a ControlSocket.
+    /// Of a ControlSocket.
     Unix(std::os::unix::net::UnixStream),
 }
 
-/// Whose a controller is: its address, or `None` for all that come by Unix sockets.
+/// The key by which places are shared: the peer's network, or `None` for all Unix sockets.
 type Owner = Option<IpAddr>;
-/// A controller's place among those that may be. Authenticated controllers are kept.
-type Seat = Place<Owner, oneshot::Sender<()>>;
+/// A controller's place among [`MAX_CONTROLLERS`]. Authenticated controllers keep theirs.
+type ControllerPlace = Place<Owner, oneshot::Sender<()>>;
 
-/// A controller, its place, and what resolves when it has to give that up.
-type Client = (ControlSocket, Seat, oneshot::Receiver<()>);
+/// A new controller: its socket, its place, and the signal that the place was given to another.
+type Controller = (ControlSocket, ControllerPlace, oneshot::Receiver<()>);
 
-/// The thread, as the main thread sees it. Dropping it ends it, and every connection.
+/// The control thread, as the main thread holds it. Dropping it ends the thread and closes all connections.
 #[derive(Debug)]
-pub struct ControlServer {
-    /// `None` once it shall end.
-    clients: Option<mpsc::Sender<Client>>,
+pub(crate) struct ControlServer {
+    /// `None` once the thread is ending.
+    to_thread: Option<mpsc::Sender<Controller>>,
     places: Arc<Places<Owner, oneshot::Sender<()>>>,
-    displaced: RateLimit,
+    displaced_lines: RateLimit,
     open: Arc<AtomicUsize>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl ControlServer {
-    /// Starts the thread. `feed` runs on it, too, and is what makes events of what happens. How long
-    /// controllers take to authenticate goes by `clock`.
+    /// Starts the thread. `feed` runs on it, too, and sends the events. `clock` times authentication.
     ///
     /// # Errors
     ///
     /// The system has no more threads or file descriptors.
-    pub fn start(
+    pub(crate) fn start(
         backend: impl Backend,
         shared: Shared,
         feed: impl Future<Output = ()> + Send + 'static,
@@ -92,7 +91,7 @@ impl ControlServer {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
-        let (sender, mut clients) = mpsc::channel::<Client>(MAX_CONTROLLERS);
+        let (to_thread, mut controllers) = mpsc::channel::<Controller>(MAX_CONTROLLERS);
         let open = Arc::new(AtomicUsize::new(0));
         let (shared, count) = (Arc::new(shared), open.clone());
         let thread = std::thread::Builder::new()
@@ -100,44 +99,44 @@ impl ControlServer {
             .spawn(move || {
                 runtime.block_on(async move {
                     tokio::spawn(feed);
-                    while let Some(new) = clients.recv().await {
+                    while let Some(new) = controllers.recv().await {
                         count.fetch_add(1, Ordering::Relaxed);
                         let (backend, shared) = (backend.clone(), shared.clone());
                         let (clock, count) = (clock.clone(), count.clone());
                         tokio::spawn(async move {
-                            client(new, backend, shared, &*clock).await;
+                            serve_controller(new, backend, shared, &*clock).await;
                             count.fetch_sub(1, Ordering::Relaxed);
                         });
                     }
                 });
             })?;
         Ok(ControlServer {
-            clients: Some(sender),
+            to_thread: Some(to_thread),
             places: Places::new(MAX_CONTROLLERS, MAX_CONTROLLERS),
-            displaced: RateLimit::new(QUIET),
+            displaced_lines: RateLimit::new(LOG_INTERVAL),
             open,
             thread: Some(thread),
         })
     }
 
-    /// Takes a controller; one that has not authenticated may have to give way to it. False: there are
-    /// too many that have, or the thread does not keep up.
-    pub fn serve(&mut self, socket: ControlSocket, now: Instant) -> bool {
+    /// Takes a controller; it may replace one that has not authenticated. False: all places belong to
+    /// authenticated controllers, or the thread does not keep up.
+    pub(crate) fn serve(&mut self, socket: ControlSocket, now: Instant) -> bool {
         let owner = match &socket {
             ControlSocket::Tcp(_, address) => Some(network(*address)),
             ControlSocket::Unix(_) => None,
         };
-        // Nobody gives way to one whom the thread cannot take.
-        let Some(Ok(to_thread)) = self.clients.as_ref().map(mpsc::Sender::try_reserve) else {
+        // First room in the channel: no controller is closed for one that the thread cannot take.
+        let Some(Ok(to_thread)) = self.to_thread.as_ref().map(mpsc::Sender::try_reserve) else {
             return false;
         };
-        let (stays, lost) = oneshot::channel();
-        let Some((place, displaced)) = self.places.take(owner, stays) else {
+        let (keep, lost) = oneshot::channel();
+        let Some((place, displaced)) = self.places.take(owner, keep) else {
             return false;
         };
         to_thread.send((socket, place, lost));
         if displaced.is_some()
-            && let Some(more) = self.displaced.check(now)
+            && let Some(more) = self.displaced_lines.check(now)
         {
             tracing::warn!(
                 "There are {MAX_CONTROLLERS} controllers: closed one that had not authenticated, for a \
@@ -147,44 +146,44 @@ impl ControlServer {
         true
     }
 
-    /// How many controllers there are.
+    /// The number of open connections.
     #[must_use]
-    pub fn controllers(&self) -> usize {
+    pub(crate) fn controllers(&self) -> usize {
         self.open.load(Ordering::Relaxed)
     }
 }
 
 impl Drop for ControlServer {
     fn drop(&mut self) {
-        // The thread ends when nobody can send to it, and its connections with its runtime.
-        self.clients = None;
+        // The thread ends when the channel closes, and the connections with its runtime.
+        self.to_thread = None;
         if let Some(thread) = self.thread.take() {
-            // One that panicked has nothing left to say.
+            // A panic was reported when it happened.
             let _ = thread.join();
         }
     }
 }
 
-/// One controller, as long as it stays.
-async fn client<B: Backend>(
-    (socket, place, lost): Client,
+/// Serves one controller until its connection closes.
+async fn serve_controller<B: Backend>(
+    (socket, place, lost): Controller,
     backend: B,
     shared: Arc<Shared>,
     clock: &dyn Clock,
 ) {
     let mut session = Session::new(backend.clone(), shared);
-    // Its time begins before it hears anything.
+    // The time runs from before the first reply.
     let time = clock.sleep(AUTHENTICATION_TIME);
-    let talk = async {
+    let connection = async {
         match socket {
             ControlSocket::Tcp(socket, _) => {
                 let socket = tokio::net::TcpStream::from_std(socket)?;
                 let _ = socket.set_nodelay(true);
-                talk(socket, &mut session, &backend, &place).await
+                run_session(socket, &mut session, &backend, &place).await
             }
             ControlSocket::Unix(socket) => {
                 let socket = tokio::net::UnixStream::from_std(socket)?;
-                talk(socket, &mut session, &backend, &place).await
+                run_session(socket, &mut session, &backend, &place).await
             }
         }
     };
@@ -195,8 +194,8 @@ async fn client<B: Backend>(
         }
     };
     let ended = tokio::select! {
-        ended = talk => ended,
-        _ = lost => Err(io::Error::other("it gave way to another")),
+        ended = connection => ended,
+        _ = lost => Err(io::Error::other("another took its place")),
         () = overdue => Err(io::Error::other("it did not authenticate in time")),
     };
     if let Err(error) = ended {
@@ -208,22 +207,22 @@ async fn client<B: Backend>(
     }
 }
 
-/// Commands and replies, and events between them. Keeps the place once the controller has
+/// Reads commands and sends replies, and events between them. Keeps the place once the controller has
 /// authenticated.
-async fn talk<B: Backend>(
+async fn run_session<B: Backend>(
     mut socket: impl AsyncRead + AsyncWrite + Unpin,
     session: &mut Session<B>,
     backend: &B,
-    place: &Seat,
+    place: &ControllerPlace,
 ) -> io::Result<()> {
     let mut events = backend.events();
     let mut reader = Reader::default();
-    let mut buffer = vec![0; READ];
-    let (found, mut looked_up) = mpsc::channel::<Vec<Event>>(MAX_LOOK_UPS);
-    let look_ups = Arc::new(Semaphore::new(MAX_LOOK_UPS));
+    let mut buffer = vec![0; READ_SIZE];
+    let (found, mut looked_up) = mpsc::channel::<Vec<Event>>(MAX_LOOKUPS);
+    let lookups = Arc::new(Semaphore::new(MAX_LOOKUPS));
     loop {
-        // What came already is carried out before more is read, and replies come before the events
-        // that they cause.
+        // Commands that were received run before more is read, and replies precede the events that they
+        // cause.
         match reader.next_command() {
             Ok(Some(command)) => {
                 let nonce: [u8; 32] = rand::rng().random();
@@ -238,16 +237,16 @@ async fn talk<B: Backend>(
                 if session.is_trusted() {
                     reader.trust();
                 }
-                for (name, address) in session.take_look_ups() {
+                for (name, address) in session.take_lookups() {
                     let (backend, found) = (backend.clone(), found.clone());
-                    let Ok(place) = look_ups.clone().try_acquire_owned() else {
-                        let _ = found.try_send(mapped(&name, None));
+                    let Ok(place) = lookups.clone().try_acquire_owned() else {
+                        let _ = found.try_send(addrmap_events(&name, None));
                         continue;
                     };
                     tokio::spawn(async move {
                         let resolved = backend.look_up(name.clone(), address).await;
-                        // The controller may have gone.
-                        let _ = found.send(mapped(&name, resolved.as_ref())).await;
+                        // The connection may have closed.
+                        let _ = found.send(addrmap_events(&name, resolved.as_ref())).await;
                         drop(place);
                     });
                 }
@@ -266,31 +265,31 @@ async fn talk<B: Backend>(
                 return Ok(());
             }
         }
-        let mut told = Vec::new();
+        let mut pending = Vec::new();
         tokio::select! {
-            // No command is dropped half read: reading has no other effect.
+            // Cancelling this read loses no bytes.
             read = socket.read(&mut buffer) => match read? {
                 0 => return Ok(()),
                 count => reader.push(buffer.get(..count).unwrap_or_default()),
             },
             event = events.recv() => match event {
-                Ok(event) => told.push(event),
+                Ok(event) => pending.push(event),
                 Err(RecvError::Lagged(missed)) => tracing::warn!(
                     "A controller does not read its events: {missed} were dropped"
                 ),
                 // The node ends.
                 Err(RecvError::Closed) => return Ok(()),
             },
-            Some(found) = looked_up.recv() => told.extend(found),
+            Some(found) = looked_up.recv() => pending.extend(found),
         }
         let mut text = String::new();
         let now = iso_time_micros(SystemTime::now());
-        for event in &told {
-            text.extend(session.event(event, &now));
+        for event in &pending {
+            text.extend(session.encode_event(event, &now));
         }
-        while !told.is_empty() && text.len() < MAX_BATCH {
+        while !pending.is_empty() && text.len() < MAX_BATCH {
             match events.try_recv() {
-                Ok(event) => text.extend(session.event(&event, &now)),
+                Ok(event) => text.extend(session.encode_event(&event, &now)),
                 Err(_) => break,
             }
         }

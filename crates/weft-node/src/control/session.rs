@@ -1,76 +1,79 @@
-//! One controller: what it says, one command after the other, and what it hears (control-spec 3).
+//! One controller's connection: handles its commands one after the other, and selects its events
+//! (control-spec 3).
 
 use std::sync::Arc;
 
+use weft_cell::stream_msg::ReverseName;
+
+use super::args::{
+    has_keyword, keyword_args, keyword_value, positional_args, quote, unparsable, wrong_number,
+};
 use super::auth::{Authentication, Cookie};
-use super::backend::{Backend, Change, Order, Signal};
-use super::events::{Event, Wanted};
-use super::reader::Command;
+use super::backend::{Backend, ClientCommand, ConfigCommand, Signal};
+use super::events::{Event, EventMask};
+use super::reader::RawCommand;
 use super::reply::Reply;
 use super::view::{NodeView, iso_time};
-use super::words::{flag, key_values, quote, split_words, value, words};
-use super::{info, orders, settings};
+use super::{client_commands, info, settings};
 
-/// What all controllers of a port share.
+/// Constants that all connections of the control ports share.
 #[derive(Debug)]
-pub struct Shared {
-    /// The secret of the cookie file, where there is one.
+pub(crate) struct Shared {
     pub cookie: Option<Cookie>,
-    /// What we say of our version.
+    /// The version that PROTOCOLINFO and GETINFO return.
     pub version: String,
 }
 
 /// One controller's connection.
 #[derive(Debug)]
-pub struct Session<B> {
+pub(crate) struct Session<B> {
     backend: B,
     shared: Arc<Shared>,
     authentication: Authentication,
     trusted: bool,
-    wanted: Wanted,
-    /// The node ends when this controller goes.
+    events: EventMask,
+    /// TAKEOWNERSHIP: the node ends when this connection closes.
     owner: bool,
-    /// Lookups that were asked for.
-    look_ups: Vec<(String, Option<std::net::IpAddr>)>,
+    /// Lookups of RESOLVE that were not started yet.
+    lookups: Vec<(String, Option<std::net::IpAddr>)>,
 }
 
 impl<B: Backend> Session<B> {
-    /// A controller came.
-    pub fn new(backend: B, shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(backend: B, shared: Arc<Shared>) -> Self {
         Self {
             backend,
             shared,
             authentication: Authentication::default(),
             trusted: false,
-            wanted: Wanted::default(),
+            events: EventMask::default(),
             owner: false,
-            look_ups: Vec::new(),
+            lookups: Vec::new(),
         }
     }
 
-    /// It has shown that it may.
-    pub fn is_trusted(&self) -> bool {
+    /// Whether it has authenticated.
+    pub(crate) fn is_trusted(&self) -> bool {
         self.trusted
     }
 
-    /// The node shall end when it goes.
-    pub fn is_owner(&self) -> bool {
+    /// Whether the node ends when this connection closes.
+    pub(crate) fn is_owner(&self) -> bool {
         self.owner
     }
 
-    /// Lookups to be begun; whose ends are told as events.
-    pub fn take_look_ups(&mut self) -> Vec<(String, Option<std::net::IpAddr>)> {
-        std::mem::take(&mut self.look_ups)
+    /// The lookups to start. Their results become events ([`addrmap_events`]).
+    pub(crate) fn take_lookups(&mut self) -> Vec<(String, Option<std::net::IpAddr>)> {
+        std::mem::take(&mut self.lookups)
     }
 
-    /// What it is sent of something that happened; nothing, if it did not ask.
-    pub fn event(&self, event: &Event, now: &str) -> Option<String> {
-        let wanted = self.trusted && self.wanted.has(event.name());
+    /// The lines of an event; `None`: the controller has not subscribed to it.
+    pub(crate) fn encode_event(&self, event: &Event, now: &str) -> Option<String> {
+        let wanted = self.trusted && self.events.has(event.name());
         wanted.then(|| event.encode(now))
     }
 
-    /// Carries out a command.
-    pub async fn command(&mut self, command: &Command, nonce: [u8; 32]) -> Reply {
+    /// Carries out a command. `nonce` is random, for AUTHCHALLENGE.
+    pub(crate) async fn command(&mut self, command: &RawCommand, nonce: [u8; 32]) -> Reply {
         let upper = command.word.to_ascii_uppercase();
         let word = upper.as_str();
         let rest = command.rest.as_str();
@@ -89,14 +92,22 @@ impl<B: Backend> Session<B> {
                 self.authentication.challenge(rest, cookie, nonce)
             }
             "PROTOCOLINFO" => self.protocol_info(rest, &node),
-            "GETINFO" => info::get(&self.backend, &node, &self.shared.version, &words(rest)).await,
-            "GETCONF" => settings::get(&node.options.settings, &words(rest)),
-            "SETCONF" => self.configure(rest, Change::Set).await,
-            "RESETCONF" => self.configure(rest, Change::Reset).await,
-            "+LOADCONF" => self.change(Change::Load(command.data.clone())).await,
+            "GETINFO" => {
+                info::get(
+                    &self.backend,
+                    &node,
+                    &self.shared.version,
+                    &positional_args(rest),
+                )
+                .await
+            }
+            "GETCONF" => settings::get(&node.options.settings, &positional_args(rest)),
+            "SETCONF" => self.configure(rest, ConfigCommand::Set).await,
+            "RESETCONF" => self.configure(rest, ConfigCommand::Reset).await,
+            "+LOADCONF" => self.change(ConfigCommand::Load(command.data.clone())).await,
             "SAVECONF" => {
-                let force = key_values(rest).is_some_and(|args| flag(&args, "FORCE"));
-                match self.backend.configure(Change::Save { force }).await {
+                let force = keyword_args(rest).is_some_and(|args| has_keyword(&args, "FORCE"));
+                match self.backend.configure(ConfigCommand::Save { force }).await {
                     Ok(()) => Reply::ok(),
                     Err(_) => Reply::line(551, "Unable to write configuration to disk."),
                 }
@@ -112,18 +123,20 @@ impl<B: Backend> Session<B> {
                 Reply::ok()
             }
             "USEFEATURE" => use_feature(rest),
-            "MAPADDRESS" => orders::map_addresses(&self.backend, rest).await,
+            "MAPADDRESS" => client_commands::map_addresses(&self.backend, rest).await,
             "RESOLVE" => self.resolve(rest),
-            "EXTENDCIRCUIT" => orders::extend_circuit(&self.backend, rest).await,
-            "SETCIRCUITPURPOSE" => orders::set_purpose(&self.backend, rest).await,
-            "CLOSECIRCUIT" => orders::close_circuit(&self.backend, rest).await,
-            "ATTACHSTREAM" => orders::attach_stream(&self.backend, rest).await,
-            "REDIRECTSTREAM" => orders::redirect_stream(&self.backend, rest).await,
-            "CLOSESTREAM" => orders::close_stream(&self.backend, rest).await,
-            "DROPGUARDS" => orders::order(&self.backend, Order::DropGuards).await,
-            "DROPTIMEOUTS" => orders::order(&self.backend, Order::DropTimeouts).await,
+            "EXTENDCIRCUIT" => client_commands::extend_circuit(&self.backend, rest).await,
+            "SETCIRCUITPURPOSE" => client_commands::set_purpose(&self.backend, rest).await,
+            "CLOSECIRCUIT" => client_commands::close_circuit(&self.backend, rest).await,
+            "ATTACHSTREAM" => client_commands::attach_stream(&self.backend, rest).await,
+            "REDIRECTSTREAM" => client_commands::redirect_stream(&self.backend, rest).await,
+            "CLOSESTREAM" => client_commands::close_stream(&self.backend, rest).await,
+            "DROPGUARDS" => client_commands::run(&self.backend, ClientCommand::DropGuards).await,
+            "DROPTIMEOUTS" => {
+                client_commands::run(&self.backend, ClientCommand::DropTimeouts).await
+            }
             "SETROUTERPURPOSE" => Reply::line(511, "SETROUTERPURPOSE is obsolete."),
-            // There are none to delete (hs_address_is_valid, handle_control_del_onion).
+            // No onion service exists (hs_address_is_valid, handle_control_del_onion).
             "DEL_ONION" if is_onion_id(rest.trim()) => Reply::line(552, "Unknown Onion Service id"),
             "DEL_ONION" => Reply::line(512, "Malformed Onion Service id"),
             "+POSTDESCRIPTOR"
@@ -153,9 +166,9 @@ impl<B: Backend> Session<B> {
     }
 
     fn protocol_info(&mut self, rest: &str, node: &NodeView) -> Reply {
-        self.authentication.asked_protocol = true;
+        self.authentication.protocol_info_sent = true;
         let is_version = |word: &&str| word.parse::<u32>().is_ok();
-        if let Some(bad) = words(rest).iter().find(|word| !is_version(word)) {
+        if let Some(bad) = positional_args(rest).iter().find(|word| !is_version(word)) {
             let mut reply = Reply::line(513, format!("No such version {}", quote(bad.as_bytes())));
             reply.close = !self.trusted;
             return reply;
@@ -188,16 +201,16 @@ impl<B: Backend> Session<B> {
     }
 
     fn set_events(&mut self, rest: &str) -> Reply {
-        let mut wanted = Wanted::default();
-        for name in words(rest) {
-            if !wanted.add(name) {
+        let mut events = EventMask::default();
+        for name in positional_args(rest) {
+            if !events.add(name) {
                 return Reply::line(552, format!("Unrecognized event \"{name}\""));
             }
         }
-        self.wanted = wanted;
+        self.events = events;
         for kind in ["DEBUG", "INFO"] {
-            if wanted.has(kind) {
-                self.backend.want_log(kind);
+            if events.has(kind) {
+                self.backend.enable_log_events(kind);
                 break;
             }
         }
@@ -205,11 +218,11 @@ impl<B: Backend> Session<B> {
     }
 
     fn signal(&mut self, rest: &str) -> Reply {
-        let words = words(rest);
+        let words = positional_args(rest);
         let [name] = words[..] else {
             return wrong_number("SIGNAL", words.len(), 1, 1);
         };
-        match Signal::named(name) {
+        match Signal::from_name(name) {
             Some(signal) => {
                 self.backend.signal(signal);
                 Reply::ok()
@@ -219,30 +232,31 @@ impl<B: Backend> Session<B> {
     }
 
     fn resolve(&mut self, rest: &str) -> Reply {
-        let Some(args) = key_values(rest) else {
+        let Some(args) = keyword_args(rest) else {
             return unparsable("RESOLVE");
         };
-        if !self.wanted.has("ADDRMAP") {
+        if !self.events.has("ADDRMAP") {
             tracing::warn!(
                 "A controller asks to look up a name but does not want ADDRMAP events: it will not \
                  hear the answer"
             );
         }
-        let reverse = value(&args, "mode").is_some_and(|mode| mode.eq_ignore_ascii_case("reverse"));
+        let reverse =
+            keyword_value(&args, "mode").is_some_and(|mode| mode.eq_ignore_ascii_case("reverse"));
         for arg in args.iter().filter(|arg| arg.value.is_none()) {
             let address = match reverse {
                 true => arg
                     .key
                     .parse()
                     .ok()
-                    .or_else(|| crate::apps::dns::reverse(&arg.key)),
+                    .or_else(|| ReverseName::parse(arg.key.as_bytes()).address()),
                 false => None,
             };
             if reverse && address.is_none() {
                 let text = format!("syntax error: invalid address '{}'", arg.key);
                 return Reply::line(512, text);
             }
-            self.look_ups.push((arg.key.clone(), address));
+            self.lookups.push((arg.key.clone(), address));
         }
         Reply::ok()
     }
@@ -250,16 +264,16 @@ impl<B: Backend> Session<B> {
     async fn configure(
         &self,
         rest: &str,
-        change: impl FnOnce(Vec<(String, Option<String>)>) -> Change,
+        change: impl FnOnce(Vec<(String, Option<String>)>) -> ConfigCommand,
     ) -> Reply {
-        let Some(args) = key_values(rest) else {
+        let Some(args) = keyword_args(rest) else {
             return unparsable("SETCONF");
         };
         let pairs = args.into_iter().map(|arg| (arg.key, arg.value));
         self.change(change(pairs.collect())).await
     }
 
-    async fn change(&self, change: Change) -> Reply {
+    async fn change(&self, change: ConfigCommand) -> Reply {
         match self.backend.configure(change).await {
             Ok(()) => Reply::ok(),
             Err(failed) => Reply::line(failed.code, failed.text),
@@ -267,8 +281,11 @@ impl<B: Backend> Session<B> {
     }
 }
 
-/// The event that a lookup comes to.
-pub(super) fn mapped(name: &str, resolved: Option<&weft_cell::stream_msg::Resolved>) -> Vec<Event> {
+/// The ADDRMAP events for the result of a lookup.
+pub(super) fn addrmap_events(
+    name: &str,
+    resolved: Option<&weft_cell::stream_msg::Resolved>,
+) -> Vec<Event> {
     use weft_cell::stream_msg::AnswerKind;
     let now = time::OffsetDateTime::now_utc();
     let event = |to: Option<String>, ttl: u32| {
@@ -288,7 +305,7 @@ pub(super) fn mapped(name: &str, resolved: Option<&weft_cell::stream_msg::Resolv
             AnswerKind::TransientError | AnswerKind::Error => continue,
         };
         events.push(event(Some(to), answer.ttl));
-        // C tor tells the best answer only.
+        // C tor reports the best answer only.
         break;
     }
     if events.is_empty() {
@@ -297,7 +314,7 @@ pub(super) fn mapped(name: &str, resolved: Option<&weft_cell::stream_msg::Resolv
     events
 }
 
-/// Whether it has the form of an onion service's name, without `.onion`.
+/// Whether `text` has the form of an onion service's name, without `.onion`.
 fn is_onion_id(text: &str) -> bool {
     text.len() == 56
         && text
@@ -311,37 +328,8 @@ fn use_feature(rest: &str) -> Reply {
             .iter()
             .any(|known| known.eq_ignore_ascii_case(word))
     };
-    match words(rest).iter().find(|word| !known(word)) {
+    match positional_args(rest).iter().find(|word| !known(word)) {
         Some(word) => Reply::line(552, format!("Unrecognized feature \"{word}\"")),
         None => Reply::ok(),
     }
-}
-
-/// The reply to a command with too many arguments, or too few.
-pub(super) fn wrong_number(command: &str, found: usize, least: usize, most: usize) -> Reply {
-    let what = match found < least {
-        true => format!("Need at least {least} argument(s)"),
-        false => format!("Cannot accept more than {most} argument(s)"),
-    };
-    Reply::line(512, format!("Bad arguments to {command}: {what}"))
-}
-
-/// The reply to a command whose keyed arguments are no such thing.
-pub(super) fn unparsable(command: &str) -> Reply {
-    let text = format!("Bad arguments to {command}: Cannot parse keyword argument(s)");
-    Reply::line(512, text)
-}
-
-/// The first words and the keyed arguments behind them.
-pub(super) fn arguments<'a>(
-    command: &str,
-    rest: &'a str,
-    count: usize,
-) -> Result<(Vec<&'a str>, Vec<super::words::Arg>), Reply> {
-    let (words, rest) = split_words(rest, count);
-    if words.len() < count {
-        return Err(wrong_number(command, words.len(), count, count));
-    }
-    let args = key_values(rest).ok_or_else(|| unparsable(command))?;
-    Ok((words, args))
 }

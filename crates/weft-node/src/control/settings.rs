@@ -1,18 +1,19 @@
-//! Options as controllers see them (control-spec 3.1 to 3.3; C tor: `option_get_assignment`,
+//! Options in replies to controllers (control-spec 3.1 to 3.3; C tor's `option_get_assignment`,
 //! `getinfo_helper_config`).
 
-use super::reply::Reply;
-use super::words::quote;
-use crate::torrc::known::{KNOWN, Kind, Known};
-use crate::torrc::settings::Settings;
-use crate::torrc::value::Value;
+use weft_config::known::{Kind, Known};
+use weft_config::settings::Settings;
+use weft_config::table;
+use weft_config::value::Value;
 
-/// GETCONF.
+use super::args::quote;
+use super::reply::Reply;
+
+/// Handles GETCONF.
 pub(super) fn get(settings: &Settings, names: &[&str]) -> Reply {
     let (mut found, mut unknown) = (Reply::default(), Reply::default());
     for name in names {
-        let Some(known) = KNOWN
-            .iter()
+        let Some(known) = table::all()
             .find(|known| known.name.eq_ignore_ascii_case(name))
             .filter(|known| known.kind != Kind::Obsolete)
         else {
@@ -25,7 +26,7 @@ pub(super) fn get(settings: &Settings, names: &[&str]) -> Reply {
             found.add(250, known.name);
         }
         for (name, value) in lines {
-            // A value that has lines of its own stands in quotes.
+            // A value of several lines is quoted.
             let value = match value.contains(['\n', '\r']) {
                 true => quote(value.as_bytes()),
                 false => value,
@@ -40,7 +41,7 @@ pub(super) fn get(settings: &Settings, names: &[&str]) -> Reply {
     }
 }
 
-/// What an option is set to: its lines, or its one value, if it has one.
+/// The lines or the value that an option is set to; none if it has no value.
 pub(crate) fn assignments(settings: &Settings, known: &Known) -> Vec<(&'static str, String)> {
     let list = match known.kind {
         Kind::LinesOf(list) => list,
@@ -52,7 +53,7 @@ pub(crate) fn assignments(settings: &Settings, known: &Known) -> Vec<(&'static s
     match value {
         Value::Lines(lines) => lines
             .iter()
-            // A list of several options' lines tells them all, in their order, as C tor does.
+            // An option that is a list of other options returns all their lines, in order, as in C tor.
             .filter(|line| line.name == known.name || known.kind == Kind::LinesVirtual)
             .map(|line| (line.name, line.value.clone()))
             .collect(),
@@ -64,7 +65,7 @@ pub(crate) fn assignments(settings: &Settings, known: &Known) -> Vec<(&'static s
     }
 }
 
-/// The type of an option, in the words of `config/names`.
+/// The name of an option's type in `config/names`.
 fn kind_name(kind: Kind) -> &'static str {
     match kind {
         Kind::Text => "String",
@@ -88,9 +89,7 @@ fn kind_name(kind: Kind) -> &'static str {
 }
 
 fn shown() -> impl Iterator<Item = &'static Known> {
-    KNOWN
-        .iter()
-        .filter(|known| known.kind != Kind::Obsolete && !known.hidden)
+    table::all().filter(|known| known.kind != Kind::Obsolete && !known.hidden)
 }
 
 /// `config/names`.
@@ -112,16 +111,18 @@ pub(super) fn defaults(defaults: &Settings) -> String {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::torrc::{Host, load_text};
+    use weft_config::{MemoryHost, load_text};
 
     #[test]
-    fn options_are_told_by_their_names() {
+    fn getconf_returns_values_by_name() {
         let torrc =
             "Nickname me\nSocksPort 9050 IsolateDestAddr\nSocksPort 9051\nLog notice stdout\n";
-        let settings = load_text(torrc, &Host::empty()).unwrap().options.settings;
+        let settings = load_text(torrc, &MemoryHost::new())
+            .unwrap()
+            .options
+            .settings;
         let ask = |names: &[&str]| get(&settings, names).encode();
         assert_eq!(ask(&["nickname"]), "250 Nickname=me\r\n");
         assert_eq!(

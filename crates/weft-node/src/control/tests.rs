@@ -1,239 +1,18 @@
-//! Controllers, and a node that is none.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+//! Sessions of controllers with a fake node.
 
-use std::net::{IpAddr, TcpListener};
+use std::net::TcpListener;
 use std::process::Command as Process;
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant, SystemTime};
+use std::sync::Arc;
+use std::time::Instant;
 
-use tokio::sync::broadcast;
-use weft_cell::stream_msg::{Answer, AnswerKind, Resolved};
-use weft_core::controller::{Handled, HandshakeCounts};
 use weft_dir::clock::SystemClock;
-use weft_path::Countries;
 
 use super::auth::hash_password;
 use super::events::Event;
-use super::reader::Command;
-use super::view::{BootstrapView, CircuitView, LinkView, NodeView, StreamView, long_name};
-use super::*;
-use crate::torrc::settings::Settings;
-use crate::torrc::{Host, load_text};
-
-/// A node that remembers what was asked of it.
-#[derive(Clone)]
-pub(super) struct Fake {
-    node: Arc<Mutex<Arc<NodeView>>>,
-    events: broadcast::Sender<Event>,
-    asked: Arc<Mutex<Vec<String>>>,
-}
-
-fn options(torrc: &str) -> Arc<crate::torrc::Options> {
-    match load_text(torrc, &Host::empty()) {
-        Ok(loaded) => Arc::new(loaded.options),
-        Err(report) => panic!("{report}"),
-    }
-}
-
-impl Fake {
-    pub(super) fn new(torrc: &str) -> Self {
-        let node = NodeView {
-            options: options(torrc),
-            defaults: Arc::new(Settings::new(false)),
-            torrc: Some("/etc/tor/torrc".into()),
-            defaults_torrc: None,
-            fingerprint: None,
-            listeners: vec![("socks", "127.0.0.1:9050".to_owned())],
-            read: 1000,
-            written: 2000,
-            recent: vec![(1, 2), (3, 4)],
-            handshakes: Some(HandshakeCounts {
-                ntor: Handled {
-                    processed: 7,
-                    dropped: 2,
-                },
-                ..HandshakeCounts::default()
-            }),
-            reachable: true,
-            exit_policy: None,
-            addresses: vec![[192, 0, 2, 1].into()],
-            // Stem takes what GETINFO says from the time before it asks: a node that starts only now has a
-            // negative uptime to it.
-            started: Instant::now().checked_sub(Duration::from_secs(10)).unwrap(),
-            max_files: 1024,
-            max_queues: 1 << 30,
-        };
-        Self {
-            node: Arc::new(Mutex::new(Arc::new(node))),
-            events: broadcast::channel(64).0,
-            asked: Arc::default(),
-        }
-    }
-
-    fn note(&self, what: impl std::fmt::Debug) {
-        self.asked.lock().unwrap().push(format!("{what:?}"));
-    }
-
-    fn asked(&self) -> Vec<String> {
-        std::mem::take(&mut self.asked.lock().unwrap())
-    }
-
-    fn circuit(id: u64, status: &'static str) -> CircuitView {
-        CircuitView {
-            id,
-            status,
-            path: vec![
-                ([0xaa; 20], "guard".to_owned()),
-                ([0xbb; 20], "exit".to_owned()),
-            ],
-            build_flags: vec!["NEED_CAPACITY"],
-            purpose: "GENERAL",
-            created: SystemTime::UNIX_EPOCH,
-            credentials: None,
-        }
-    }
-
-    fn stream(id: u64, status: &'static str) -> StreamView {
-        StreamView {
-            id,
-            status,
-            circuit: 4,
-            target: "example.com:80".to_owned(),
-            source: Some(([127, 0, 0, 1], 5000).into()),
-            purpose: "USER",
-            protocol: "SOCKS5",
-            nym_epoch: 0,
-            session_group: -2,
-            isolation: vec!["CLIENTADDR"],
-            credentials: None,
-        }
-    }
-}
-
-impl Backend for Fake {
-    fn node(&self) -> Arc<NodeView> {
-        self.node.lock().unwrap().clone()
-    }
-
-    fn events(&self) -> broadcast::Receiver<Event> {
-        self.events.subscribe()
-    }
-
-    async fn circuits(&self) -> Vec<CircuitView> {
-        vec![Self::circuit(4, "BUILT"), Self::circuit(5, "EXTENDED")]
-    }
-
-    async fn streams(&self) -> Vec<StreamView> {
-        vec![Self::stream(9, "SUCCEEDED")]
-    }
-
-    async fn links(&self) -> Vec<LinkView> {
-        let target = long_name(&[0xaa; 20], "guard");
-        let status = "CONNECTED";
-        vec![LinkView {
-            id: 1,
-            target,
-            status,
-        }]
-    }
-
-    async fn bootstrap(&self) -> Option<BootstrapView> {
-        let (tag, summary) = ("done".to_owned(), "Done".to_owned());
-        Some(BootstrapView {
-            progress: 100,
-            tag,
-            summary,
-        })
-    }
-
-    async fn readiness(&self) -> (bool, bool) {
-        (true, true)
-    }
-
-    async fn guards(&self) -> Vec<String> {
-        vec![format!("{} up", long_name(&[0xaa; 20], "guard"))]
-    }
-
-    async fn maps(&self) -> Vec<(String, String, Option<String>)> {
-        vec![("a".to_owned(), "b".to_owned(), None)]
-    }
-
-    async fn document(&self, which: Which, document: Document) -> Option<String> {
-        let relay = "r guard qqqqqqqqqqqqqqqqqqqqqqqqqqo AAAAAAAAAAAAAAAAAAAAAAAAAAA \
-                     2026-01-01 00:00:00 192.0.2.1 9001 0\ns Fast Guard Running Stable Valid\n\
-                     w Bandwidth=1000\n";
-        match (which, document) {
-            (Which::All | Which::Id([0xaa, ..]), Document::RouterStatus) => Some(relay.to_owned()),
-            _ => None,
-        }
-    }
-
-    fn countries(&self) -> Arc<Countries> {
-        Arc::new(Countries::parse("1.0.0.0,1.0.0.255,AU\n", "").unwrap())
-    }
-
-    async fn fresh_descriptors(&self) -> Result<String, &'static str> {
-        Err("Only relays have descriptors")
-    }
-
-    async fn order(&self, order: Order) -> Result<Done, OrderFailed> {
-        self.note(&order);
-        match order {
-            Order::NewCircuit { path, .. } if path.iter().any(|name| name == "nobody") => {
-                Err(OrderFailed::new(552, "No such router \"nobody\""))
-            }
-            Order::NewCircuit { .. } => Ok(Done::Circuit(6)),
-            Order::ExtendCircuit { circuit, .. } => Ok(Done::Circuit(circuit)),
-            Order::MapAddress { from, .. } if from == "." => Ok(Done::Name("x.virtual".to_owned())),
-            Order::CloseCircuit { circuit: 99, .. } => {
-                Err(OrderFailed::new(552, "Unknown circuit \"99\""))
-            }
-            _ => Ok(Done::Done),
-        }
-    }
-
-    async fn look_up(&self, name: String, address: Option<IpAddr>) -> Option<Resolved> {
-        let kind = match (name.as_str(), address) {
-            ("nowhere", _) => return None,
-            (_, Some(_)) => AnswerKind::Hostname(b"name".to_vec()),
-            (_, None) => AnswerKind::Ipv4([1, 2, 3, 4].into()),
-        };
-        Some(Resolved {
-            answers: vec![Answer { kind, ttl: 60 }],
-        })
-    }
-
-    async fn configure(&self, change: Change) -> Result<(), OrderFailed> {
-        self.note(&change);
-        let mut node = self.node.lock().unwrap();
-        let lines = match change {
-            Change::Set(lines) | Change::Reset(lines) => lines,
-            Change::Load(_) | Change::Save { .. } => return Ok(()),
-        };
-        if lines.iter().any(|(key, _)| key == "Frob") {
-            let text = "Unrecognized option: Unknown option 'Frob'.  Failing.";
-            return Err(OrderFailed::new(552, text));
-        }
-        let torrc: String = lines
-            .iter()
-            .map(|(key, value)| format!("{key} {}\n", value.as_deref().unwrap_or_default()))
-            .collect();
-        *node = Arc::new(NodeView {
-            options: options(&torrc),
-            ..(**node).clone()
-        });
-        Ok(())
-    }
-
-    fn want_log(&self, kind: &'static str) {
-        self.note(kind);
-    }
-
-    fn signal(&self, signal: Signal) {
-        self.note(signal);
-        let _ = self.events.send(Event::Signal(signal.name()));
-    }
-}
+use super::fake::{Fake, shared};
+use super::reader::RawCommand;
+use super::server::{ControlServer, ControlSocket};
+use super::session::Session;
 
 fn run<T>(future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -242,20 +21,13 @@ fn run<T>(future: impl Future<Output = T>) -> T {
     runtime.block_on(future)
 }
 
-pub(super) fn shared() -> Shared {
-    Shared {
-        cookie: None,
-        version: "0.4.9.11 (Weft-0.1.0)".to_owned(),
-    }
-}
-
-fn session(fake: &Fake) -> Session<Fake> {
+fn new_session(fake: &Fake) -> Session<Fake> {
     Session::new(fake.clone(), Arc::new(shared()))
 }
 
-fn say(session: &mut Session<Fake>, line: &str) -> String {
+fn send(session: &mut Session<Fake>, line: &str) -> String {
     let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
-    let command = Command {
+    let command = RawCommand {
         word: word.to_owned(),
         rest: rest.to_owned(),
         data: String::new(),
@@ -263,49 +35,49 @@ fn say(session: &mut Session<Fake>, line: &str) -> String {
     run(session.command(&command, [1; 32])).encode()
 }
 
-fn trusted(fake: &Fake) -> Session<Fake> {
-    let mut session = session(fake);
-    assert_eq!(say(&mut session, "AUTHENTICATE"), "250 OK\r\n");
+fn authenticated(fake: &Fake) -> Session<Fake> {
+    let mut session = new_session(fake);
+    assert_eq!(send(&mut session, "AUTHENTICATE"), "250 OK\r\n");
     session
 }
 
 #[test]
-fn strangers_may_only_say_who_they_are() {
+fn unauthenticated_controllers_may_only_authenticate() {
     let hash = hash_password(b"secret", [1; 8]);
     let fake = Fake::new(&format!("ControlPort 9051\nHashedControlPassword {hash}\n"));
-    let mut stranger = session(&fake);
+    let mut session = new_session(&fake);
     let closes = |session: &mut Session<Fake>, word: &str| {
         let (word, rest, data) = (word.to_owned(), String::new(), String::new());
-        run(session.command(&Command { word, rest, data }, [1; 32])).close
+        run(session.command(&RawCommand { word, rest, data }, [1; 32])).close
     };
     assert_eq!(
-        say(&mut stranger, "GETINFO version"),
+        send(&mut session, "GETINFO version"),
         "514 Authentication required.\r\n"
     );
-    assert!(closes(&mut stranger, "GETINFO"));
+    assert!(closes(&mut session, "GETINFO"));
     assert_eq!(
-        say(&mut stranger, "PROTOCOLINFO 1"),
+        send(&mut session, "PROTOCOLINFO 1"),
         "250-PROTOCOLINFO 1\r\n250-AUTH METHODS=HASHEDPASSWORD\r\n\
          250-VERSION Tor=\"0.4.9.11 (Weft-0.1.0)\"\r\n250 OK\r\n"
     );
-    assert!(closes(&mut stranger, "PROTOCOLINFO"), "once is enough");
-    assert!(say(&mut stranger, "AUTHENTICATE \"wrong\"").starts_with("515 Authentication failed"));
-    assert!(!stranger.is_trusted());
-    assert!(stranger.event(&Event::Bandwidth(1, 2), "").is_none());
-    assert_eq!(say(&mut stranger, "AUTHENTICATE \"secret\""), "250 OK\r\n");
-    assert!(stranger.is_trusted());
-    assert_eq!(say(&mut stranger, "QUIT"), "250 closing connection\r\n");
-    let mut cookie = session(&Fake::new("ControlPort 9051\nCookieAuthentication 1\n"));
-    assert!(say(&mut cookie, "PROTOCOLINFO").contains(
+    assert!(closes(&mut session, "PROTOCOLINFO"), "once is enough");
+    assert!(send(&mut session, "AUTHENTICATE \"wrong\"").starts_with("515 Authentication failed"));
+    assert!(!session.is_trusted());
+    assert!(session.encode_event(&Event::Bandwidth(1, 2), "").is_none());
+    assert_eq!(send(&mut session, "AUTHENTICATE \"secret\""), "250 OK\r\n");
+    assert!(session.is_trusted());
+    assert_eq!(send(&mut session, "QUIT"), "250 closing connection\r\n");
+    let mut cookie = new_session(&Fake::new("ControlPort 9051\nCookieAuthentication 1\n"));
+    assert!(send(&mut cookie, "PROTOCOLINFO").contains(
         "AUTH METHODS=COOKIE,SAFECOOKIE COOKIEFILE=\"/home/nobody/.tor/control_auth_cookie\"\r\n"
     ));
 }
 
 #[test]
-fn questions_have_answers_or_a_552() {
+fn getinfo_returns_values_or_a_552() {
     let fake = Fake::new("ControlPort 9051\n");
-    let mut session = trusted(&fake);
-    let mut ask = |key: &str| say(&mut session, &format!("GETINFO {key}"));
+    let mut session = authenticated(&fake);
+    let mut ask = |key: &str| send(&mut session, &format!("GETINFO {key}"));
     assert_eq!(
         ask("version"),
         "250-version=0.4.9.11 (Weft-0.1.0)\r\n250 OK\r\n"
@@ -374,8 +146,11 @@ fn questions_have_answers_or_a_552() {
     ] {
         assert_eq!(ask(key), format!("551 {why}\r\n"));
     }
-    // What is said to be known is.
-    for (key, _) in keys::KEYS.iter().filter(|(key, _)| !key.ends_with('*')) {
+    // Every key of `info/names` is known.
+    for (key, _) in super::keys::KEYS
+        .iter()
+        .filter(|(key, _)| !key.ends_with('*'))
+    {
         assert!(!ask(key).contains("Unrecognized key"), "{key}");
     }
     assert!(ask("events/names").ends_with(" PT_STATUS\r\n250 OK\r\n"));
@@ -422,104 +197,110 @@ fn questions_have_answers_or_a_552() {
 }
 
 #[test]
-fn orders_are_passed_on_and_their_ends_told() {
+fn commands_reach_the_client_and_get_its_result() {
     let fake = Fake::new("ControlPort 9051\n");
-    let mut session = trusted(&fake);
-    let mut order = |line: &str| (say(&mut session, line), fake.asked().join(";"));
-    let done = |asked: &str| ("250 OK\r\n".to_owned(), asked.to_owned());
+    let mut session = authenticated(&fake);
+    let mut command = |line: &str| (send(&mut session, line), fake.take_recorded().join(";"));
+    let done = |recorded: &str| ("250 OK\r\n".to_owned(), recorded.to_owned());
     assert_eq!(
-        order("EXTENDCIRCUIT 0 $AA~x,b purpose=controller"),
+        command("EXTENDCIRCUIT 0 $AA~x,b purpose=controller"),
         (
             "250 EXTENDED 6\r\n".to_owned(),
             "NewCircuit { path: [\"$AA~x\", \"b\"], controller: true }".to_owned()
         )
     );
-    assert_eq!(order("EXTENDCIRCUIT 0").0, "250 EXTENDED 6\r\n");
+    assert_eq!(command("EXTENDCIRCUIT 0").0, "250 EXTENDED 6\r\n");
     assert_eq!(
-        order("EXTENDCIRCUIT 0 purpose=general").0,
+        command("EXTENDCIRCUIT 0 purpose=general").0,
         "250 EXTENDED 6\r\n"
     );
     assert_eq!(
-        order("EXTENDCIRCUIT 0 $AA=old").1,
+        command("EXTENDCIRCUIT 0 $AA=old").1,
         "NewCircuit { path: [\"$AA=old\"], controller: false }"
     );
-    assert_eq!(order("EXTENDCIRCUIT 4 a").0, "250 EXTENDED 4\r\n");
+    assert_eq!(command("EXTENDCIRCUIT 4 a").0, "250 EXTENDED 4\r\n");
     assert_eq!(
-        order("EXTENDCIRCUIT 4").0,
+        command("EXTENDCIRCUIT 4").0,
         "512 syntax error: path required.\r\n"
     );
     assert_eq!(
-        order("EXTENDCIRCUIT x a").0,
+        command("EXTENDCIRCUIT x a").0,
         "552 Unknown circuit \"x\"\r\n"
     );
     assert_eq!(
-        order("EXTENDCIRCUIT 0 nobody").0,
+        command("EXTENDCIRCUIT 0 nobody").0,
         "552 No such router \"nobody\"\r\n"
     );
     assert_eq!(
-        order("EXTENDCIRCUIT 0 a purpose=x").0,
+        command("EXTENDCIRCUIT 0 a purpose=x").0,
         "552 Unknown purpose \"x\"\r\n"
     );
     assert_eq!(
-        order("EXTENDCIRCUIT").0,
+        command("EXTENDCIRCUIT").0,
         "512 Bad arguments to EXTENDCIRCUIT: Need at least 1 argument(s)\r\n"
     );
     assert_eq!(
-        order("SETCIRCUITPURPOSE 4 purpose=controller"),
+        command("SETCIRCUITPURPOSE 4 purpose=controller"),
         done("SetPurpose { circuit: 4, controller: true }")
     );
-    assert_eq!(order("SETCIRCUITPURPOSE 4").0, "552 No purpose given\r\n");
+    assert_eq!(command("SETCIRCUITPURPOSE 4").0, "552 No purpose given\r\n");
     assert_eq!(
-        order("CLOSECIRCUIT 4 IfUnused"),
+        command("CLOSECIRCUIT 4 IfUnused"),
         done("CloseCircuit { circuit: 4, if_unused: true }")
     );
-    assert_eq!(order("CLOSECIRCUIT 99").0, "552 Unknown circuit \"99\"\r\n");
     assert_eq!(
-        order("ATTACHSTREAM 9 4 HOP=2"),
+        command("CLOSECIRCUIT 99").0,
+        "552 Unknown circuit \"99\"\r\n"
+    );
+    assert_eq!(
+        command("ATTACHSTREAM 9 4 HOP=2"),
         done("AttachStream { stream: 9, circuit: Some(4), hop: Some(2) }")
     );
     assert_eq!(
-        order("ATTACHSTREAM 9 0"),
+        command("ATTACHSTREAM 9 0"),
         done("AttachStream { stream: 9, circuit: None, hop: None }")
     );
-    assert_eq!(order("ATTACHSTREAM 9 4 HOP=x").0, "552 Bad value hop=x\r\n");
-    assert!(order("ATTACHSTREAM 9").0.starts_with("512 "));
     assert_eq!(
-        order("REDIRECTSTREAM 9 example.org 81"),
+        command("ATTACHSTREAM 9 4 HOP=x").0,
+        "552 Bad value hop=x\r\n"
+    );
+    assert!(command("ATTACHSTREAM 9").0.starts_with("512 "));
+    assert_eq!(
+        command("REDIRECTSTREAM 9 example.org 81"),
         done("RedirectStream { stream: 9, host: \"example.org\", port: Some(81) }")
     );
     assert_eq!(
-        order("REDIRECTSTREAM 9 example.org 0").0,
+        command("REDIRECTSTREAM 9 example.org 0").0,
         "512 Cannot parse port \"0\"\r\n"
     );
     assert_eq!(
-        order("CLOSESTREAM 9 1"),
+        command("CLOSESTREAM 9 1"),
         done("CloseStream { stream: 9, reason: 1 }")
     );
     assert_eq!(
-        order("CLOSESTREAM 9 x").0,
+        command("CLOSESTREAM 9 x").0,
         "552 Unrecognized reason \"x\"\r\n"
     );
     assert_eq!(
-        order("MAPADDRESS a=b.c .=d").0,
+        command("MAPADDRESS a=b.c .=d").0,
         "250-a=b.c\r\n250 x.virtual=d\r\n"
     );
     assert_eq!(
-        order("MAPADDRESS a=b@c").0,
+        command("MAPADDRESS a=b@c").0,
         "512 syntax error: invalid address 'b@c'\r\n"
     );
     assert!(
-        order("MAPADDRESS")
+        command("MAPADDRESS")
             .0
             .starts_with("512 syntax error: not enough")
     );
-    assert_eq!(order("SIGNAL newnym"), done("NewNym"));
+    assert_eq!(command("SIGNAL newnym"), done("NewNym"));
     assert_eq!(
-        order("SIGNAL frob").0,
+        command("SIGNAL frob").0,
         "552 Unrecognized signal code \"frob\"\r\n"
     );
-    assert_eq!(order("FROB x").0, "510 Unrecognized command \"FROB\"\r\n");
-    // Onion services are not here.
+    assert_eq!(command("FROB x").0, "510 Unrecognized command \"FROB\"\r\n");
+    // Onion services are not supported.
     for refused in [
         "ADD_ONION NEW:BEST Port=80",
         "HSFETCH aaaa",
@@ -528,20 +309,23 @@ fn orders_are_passed_on_and_their_ends_told() {
         "ONION_CLIENT_AUTH_VIEW",
     ] {
         let word = refused.split(' ').next().unwrap();
-        let told = format!("551 {word} is not supported by this version of Weft\r\n");
-        assert_eq!(order(refused), (told, String::new()));
+        let reply = format!("551 {word} is not supported by this version of Weft\r\n");
+        assert_eq!(command(refused), (reply, String::new()));
     }
-    assert_eq!(order("DEL_ONION x").0, "512 Malformed Onion Service id\r\n");
     assert_eq!(
-        order(&format!("DEL_ONION {}", "a".repeat(56))).0,
+        command("DEL_ONION x").0,
+        "512 Malformed Onion Service id\r\n"
+    );
+    assert_eq!(
+        command(&format!("DEL_ONION {}", "a".repeat(56))).0,
         "552 Unknown Onion Service id\r\n"
     );
     assert_eq!(
-        order("USEFEATURE verbose_names EXTENDED_EVENTS").0,
+        command("USEFEATURE verbose_names EXTENDED_EVENTS").0,
         "250 OK\r\n"
     );
     assert_eq!(
-        order("USEFEATURE x").0,
+        command("USEFEATURE x").0,
         "552 Unrecognized feature \"x\"\r\n"
     );
 }
@@ -549,65 +333,71 @@ fn orders_are_passed_on_and_their_ends_told() {
 #[test]
 fn options_are_set_and_reset() {
     let fake = Fake::new("ControlPort 9051\n");
-    let mut session = trusted(&fake);
+    let mut session = authenticated(&fake);
     assert_eq!(
-        say(&mut session, "SETCONF Nickname=\"me\" ContactInfo"),
+        send(&mut session, "SETCONF Nickname=\"me\" ContactInfo"),
         "250 OK\r\n"
     );
     let expected = "Set([(\"Nickname\", Some(\"me\")), (\"ContactInfo\", None)])";
-    assert_eq!(fake.asked(), [expected]);
-    assert_eq!(say(&mut session, "GETCONF Nickname"), "250 Nickname=me\r\n");
-    assert_eq!(say(&mut session, "RESETCONF Nickname"), "250 OK\r\n");
-    assert_eq!(fake.asked(), ["Reset([(\"Nickname\", None)])"]);
-    assert!(say(&mut session, "SETCONF Frob=1").starts_with("552 Unrecognized option"));
-    assert!(say(&mut session, "SETCONF A=\"x").starts_with("512 "));
-    assert_eq!(say(&mut session, "SAVECONF FORCE"), "250 OK\r\n");
-    assert_eq!(fake.asked().pop().unwrap(), "Save { force: true }");
+    assert_eq!(fake.take_recorded(), [expected]);
+    assert_eq!(
+        send(&mut session, "GETCONF Nickname"),
+        "250 Nickname=me\r\n"
+    );
+    assert_eq!(send(&mut session, "RESETCONF Nickname"), "250 OK\r\n");
+    assert_eq!(fake.take_recorded(), ["Reset([(\"Nickname\", None)])"]);
+    assert!(send(&mut session, "SETCONF Frob=1").starts_with("552 Unrecognized option"));
+    assert!(send(&mut session, "SETCONF A=\"x").starts_with("512 "));
+    assert_eq!(send(&mut session, "SAVECONF FORCE"), "250 OK\r\n");
+    assert_eq!(fake.take_recorded().pop().unwrap(), "Save { force: true }");
 }
 
 #[test]
-fn events_come_to_those_who_want_them() {
+fn subscribed_events_are_sent() {
     let fake = Fake::new("ControlPort 9051\n");
-    let mut session = trusted(&fake);
+    let mut session = authenticated(&fake);
     let circuit = Event::Circuit(Fake::circuit(4, "BUILT"), String::new());
-    assert_eq!(session.event(&circuit, ""), None);
+    assert_eq!(session.encode_event(&circuit, ""), None);
     assert_eq!(
-        say(&mut session, "SETEVENTS CIRC stream EXTENDED"),
+        send(&mut session, "SETEVENTS CIRC stream EXTENDED"),
         "250 OK\r\n"
     );
     assert!(
         session
-            .event(&circuit, "")
+            .encode_event(&circuit, "")
             .unwrap()
             .starts_with("650 CIRC 4 BUILT $AA")
     );
-    assert!(session.event(&Event::Bandwidth(1, 2), "").is_none());
+    assert!(session.encode_event(&Event::Bandwidth(1, 2), "").is_none());
     let stream = Event::Stream(
         Fake::stream(9, "FAILED"),
         " REASON=END REMOTE_REASON=DONE".to_owned(),
     );
-    let line = session.event(&stream, "").unwrap();
+    let line = session.encode_event(&stream, "").unwrap();
     assert!(
         line.starts_with(
             "650 STREAM 9 FAILED 4 example.com:80 REASON=END REMOTE_REASON=DONE CLIENT"
         )
     );
     assert_eq!(
-        say(&mut session, "SETEVENTS CIRC x"),
+        send(&mut session, "SETEVENTS CIRC x"),
         "552 Unrecognized event \"x\"\r\n"
     );
-    assert!(session.event(&circuit, "").is_some(), "nothing changed");
-    assert_eq!(say(&mut session, "SETEVENTS"), "250 OK\r\n");
-    assert!(session.event(&circuit, "").is_none());
+    assert!(
+        session.encode_event(&circuit, "").is_some(),
+        "nothing changed"
+    );
+    assert_eq!(send(&mut session, "SETEVENTS"), "250 OK\r\n");
+    assert!(session.encode_event(&circuit, "").is_none());
     assert_eq!(
-        say(&mut session, "RESOLVE a.b mode=reverse"),
+        send(&mut session, "RESOLVE a.b mode=reverse"),
         "512 syntax error: invalid address 'a.b'\r\n"
     );
-    assert_eq!(say(&mut session, "RESOLVE example.com"), "250 OK\r\n");
-    assert_eq!(session.take_look_ups(), [("example.com".to_owned(), None)]);
+    assert_eq!(send(&mut session, "RESOLVE example.com"), "250 OK\r\n");
+    assert_eq!(session.take_lookups(), [("example.com".to_owned(), None)]);
 }
 
-/// Starts a server, and connects it to a listener's clients until `until` returns.
+/// Starts a server behind a listener, until `until` returns.
 fn serve<T>(fake: &Fake, until: impl FnOnce(u16) -> T) -> T {
     let clock = Arc::new(SystemClock::default());
     let mut server = ControlServer::start(fake.clone(), shared(), async {}, clock).unwrap();
@@ -627,8 +417,8 @@ fn serve<T>(fake: &Fake, until: impl FnOnce(u16) -> T) -> T {
     let result = until(port);
     {
         use std::io::Write as _;
-        let listener_gone = std::net::TcpStream::connect(("127.0.0.1", port));
-        if let Ok(mut last) = listener_gone {
+        let last = std::net::TcpStream::connect(("127.0.0.1", port));
+        if let Ok(mut last) = last {
             let _ = last.write_all(b"BYE\n");
         }
     }
@@ -671,11 +461,11 @@ fn a_controller_talks_over_a_socket() {
         socket.write_all(b"TAKEOWNERSHIP\r\nQUIT\r\n").unwrap();
         assert_eq!([line(), line()], ["250 OK", "250 closing connection"]);
         assert_eq!(line(), "");
-        // The owner is gone: the node is told to end.
+        // The owner's connection has closed: the node gets HALT.
         let mut events = fake.events.subscribe();
-        if !fake.asked().contains(&"Halt".to_owned()) {
-            let told = run(events.recv()).unwrap();
-            assert!(matches!(told, Event::Signal("HALT")));
+        if !fake.take_recorded().contains(&"Halt".to_owned()) {
+            let event = run(events.recv()).unwrap();
+            assert!(matches!(event, Event::Signal("HALT")));
         }
     });
 }
@@ -729,7 +519,7 @@ print('stem is content')
 "#;
 
     #[test]
-    fn a_controller_finds_what_it_expects() {
+    fn stem_controls_the_node() {
         let Some(python) = std::env::var_os("WEFT_STEM_PYTHON") else {
             weft_testing::not_run!(
                 "WEFT_STEM_PYTHON names no Python that has Stem; `cargo xtask test --only stem` makes one"

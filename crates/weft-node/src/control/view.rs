@@ -1,5 +1,5 @@
-//! What a control port shows of the node: circuits, streams, links and the rest, in control-spec's
-//! words. Whoever implements a [`Backend`](super::Backend) makes these of what it knows.
+//! Snapshots of circuits, streams, links and the node, with control-spec's status words, and their lines
+//! in replies and events. A [`Backend`](super::backend::Backend) makes them.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -8,76 +8,75 @@ use std::time::{Instant, SystemTime};
 
 use time::OffsetDateTime;
 use time::macros::format_description;
+use weft_cell::identity::RsaIdentity;
+use weft_config::Options;
+use weft_config::settings::Settings;
 use weft_core::controller::HandshakeCounts;
 use weft_core::origin::AppCredentials;
+use weft_policy::ExitPolicy;
 
-use super::words::quote;
-use crate::torrc::settings::Settings;
-use crate::torrc::{ExitPolicy, Options};
+use super::args::quote;
 
-/// What every controller may ask for without asking anybody else; made anew when it changes.
+/// The node's state that the main thread publishes for GETINFO and GETCONF, once a second and when the
+/// configuration changes.
 #[derive(Clone, Debug)]
-pub struct NodeView {
+pub(crate) struct NodeView {
     /// The configuration in force.
     pub options: Arc<Options>,
-    /// What options have where nothing sets them.
+    /// The default values of options.
     pub defaults: Arc<Settings>,
-    /// The torrc that was read, if one was.
+    /// The path of the torrc, if one was read.
     pub torrc: Option<PathBuf>,
-    /// The defaults torrc.
+    /// The path of the defaults torrc, if one was read.
     pub defaults_torrc: Option<PathBuf>,
-    /// The relay's fingerprint, in hexadecimal; `None`: it is no relay.
+    /// The relay's fingerprint, in hexadecimal; `None`: the node is no relay.
     pub fingerprint: Option<String>,
-    /// Open listeners: control-spec's name of their kind, and where.
+    /// Open listeners: the kind in `net/listeners/KIND`, and the address.
     pub listeners: Vec<(&'static str, String)>,
     /// Bytes read by connections since the start.
     pub read: u64,
     /// Bytes written by connections since the start.
     pub written: u64,
-    /// The same for each of the last seconds, oldest first.
+    /// Bytes read and written in each of the last seconds, oldest first.
     pub recent: Vec<(u64, u64)>,
-    /// Onionskins of relays since the start; `None`: it is no relay.
+    /// Onionskins of relays since the start; `None`: the node is no relay.
     pub handshakes: Option<HandshakeCounts>,
-    /// Whether the ORPorts were reached from outside, or are assumed to be reachable.
+    /// Whether the self-test reached the ORPorts, or AssumeReachable is set.
     pub reachable: bool,
-    /// Where a relay lets streams go now; `None`: it is no relay.
+    /// The effective exit policy; `None`: the node is no relay.
     pub exit_policy: Option<ExitPolicy>,
-    /// Our IPv4 and IPv6 addresses, as far as they are known.
+    /// The node's public IPv4 and IPv6 addresses, as far as they are known.
     pub addresses: Vec<IpAddr>,
-    /// When the node started.
     pub started: Instant,
-    /// Files that may be open.
+    /// The limit of open files.
     pub max_files: usize,
-    /// Bytes that queues may hold.
+    /// The effective MaxMemInQueues, in bytes.
     pub max_queues: u64,
 }
 
-/// A circuit of ours.
+/// A circuit that begins at this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CircuitView {
-    /// Its number.
+pub(crate) struct CircuitView {
     pub id: u64,
     /// `LAUNCHED`, `BUILT`, `GUARD_WAIT`, `EXTENDED`, `FAILED`, `CLOSED`.
     pub status: &'static str,
-    /// The relays that it reaches: RSA identity, nickname.
-    pub path: Vec<([u8; 20], String)>,
+    /// The relays that it has been extended to: RSA identity, nickname.
+    pub path: Vec<(RsaIdentity, String)>,
     /// `ONEHOP_TUNNEL`, `IS_INTERNAL`, `NEED_CAPACITY`, `NEED_UPTIME`.
     pub build_flags: Vec<&'static str>,
     /// `GENERAL`, `CONTROLLER`, …
     pub purpose: &'static str,
-    /// When it was begun.
     pub created: SystemTime,
-    /// What its streams said to be kept apart by.
+    /// The SOCKS credentials of its streams, if all have the same.
     pub credentials: Option<Arc<AppCredentials>>,
 }
 
-/// A relay as controllers name it (control-spec 2.4, LongName).
+/// A relay's LongName (control-spec 2.4): `$FINGERPRINT~nickname`.
 #[must_use]
-pub fn long_name(rsa: &[u8; 20], nickname: &str) -> String {
-    let digits = hex::encode_upper(rsa);
+pub(crate) fn long_name(rsa: &RsaIdentity, nickname: &str) -> String {
     match nickname {
-        "" => format!("${digits}"),
-        name => format!("${digits}~{name}"),
+        "" => format!("${rsa}"),
+        name => format!("${rsa}~{name}"),
     }
 }
 
@@ -96,9 +95,9 @@ fn push_credentials(text: &mut String, credentials: Option<&AppCredentials>) {
 }
 
 impl CircuitView {
-    /// Its line, from the number on (circuit_describe_status_for_controller).
+    /// Its line in `circuit-status` and CIRC events (circuit_describe_status_for_controller).
     #[must_use]
-    pub fn describe(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         let mut text = format!("{} {}", self.id, self.status);
         let path: Vec<_> = self
             .path
@@ -123,36 +122,35 @@ impl CircuitView {
     }
 }
 
-/// A stream of ours.
+/// A stream that begins at this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StreamView {
-    /// Its number.
+pub(crate) struct StreamView {
     pub id: u64,
     /// `NEW`, `NEWRESOLVE`, `SENTCONNECT`, `SENTRESOLVE`, `SUCCEEDED`, `FAILED`, `CLOSED`,
     /// `DETACHED`, `CONTROLLER_WAIT`, `REMAP`.
     pub status: &'static str,
-    /// The circuit that it is on; 0: none.
+    /// The circuit that it is attached to; 0: none.
     pub circuit: u64,
-    /// Where it goes: host and port.
+    /// Host and port of the destination.
     pub target: String,
-    /// Where it comes from.
+    /// The application's address.
     pub source: Option<SocketAddr>,
     /// `USER`, `DNS_REQUEST`, `DIR_FETCH`, …
     pub purpose: &'static str,
     /// `SOCKS4`, `SOCKS5`, `HTTPCONNECT`, `DNS`, `UNKNOWN`.
     pub protocol: &'static str,
-    /// How many NEWNYMs came before it.
+    /// The number of NEWNYMs before it.
     pub nym_epoch: u64,
-    /// Its listener's session group.
+    /// The session group of its listener.
     pub session_group: i64,
-    /// By what it is kept apart.
+    /// The fields by which it is isolated (`CLIENTADDR`).
     pub isolation: Vec<&'static str>,
-    /// What it said to be kept apart by.
+    /// Its SOCKS credentials.
     pub credentials: Option<Arc<AppCredentials>>,
 }
 
 impl StreamView {
-    /// What is told of it beside its state (entry_connection_describe_status_for_controller).
+    /// The keyword arguments of its line (entry_connection_describe_status_for_controller).
     fn details(&self) -> String {
         let mut text = String::new();
         push_credentials(&mut text, self.credentials.as_deref());
@@ -166,9 +164,9 @@ impl StreamView {
         text
     }
 
-    /// Its line in a list, from the number on.
+    /// Its line in `stream-status`.
     #[must_use]
-    pub fn describe(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         format!(
             "{} {} {} {}{}",
             self.id,
@@ -179,9 +177,9 @@ impl StreamView {
         )
     }
 
-    /// Its line in an event, from the number on; `more`: reasons, with a space before each.
+    /// Its line in a STREAM event; `more` are the reasons, with a space before each.
     #[must_use]
-    pub fn describe_event(&self, more: &str) -> String {
+    pub(crate) fn describe_event(&self, more: &str) -> String {
         let mut text = format!(
             "{} {} {} {}{more}",
             self.id, self.status, self.circuit, self.target
@@ -199,30 +197,29 @@ impl StreamView {
 
 /// A link to another relay.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LinkView {
-    /// Its number.
+pub(crate) struct LinkView {
     pub id: u64,
-    /// A [`long_name`], or its address.
+    /// A [`long_name`], or the peer's address.
     pub target: String,
     /// `NEW`, `LAUNCHED`, `CONNECTED`, `FAILED`, `CLOSED`.
     pub status: &'static str,
 }
 
-/// How far the start has come (control-spec 5.5).
+/// The progress of bootstrapping (control-spec 5.5).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BootstrapView {
+pub(crate) struct BootstrapView {
     /// Per cent.
     pub progress: u8,
-    /// For programs.
+    /// The phase, for programs.
     pub tag: String,
-    /// For people.
+    /// The phase, for people.
     pub summary: String,
 }
 
 impl BootstrapView {
-    /// As `status/bootstrap-phase` and the event have it, from the severity on.
+    /// Its line in `status/bootstrap-phase` and in STATUS_CLIENT, from the severity on.
     #[must_use]
-    pub fn describe(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         format!(
             "NOTICE BOOTSTRAP PROGRESS={} TAG={} SUMMARY={}",
             self.progress,
@@ -234,7 +231,7 @@ impl BootstrapView {
 
 /// `2026-11-22T01:02:03.000004`.
 #[must_use]
-pub fn iso_time_micros(time: SystemTime) -> String {
+pub(crate) fn iso_time_micros(time: SystemTime) -> String {
     let format =
         format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:6]");
     OffsetDateTime::from(time)
@@ -244,7 +241,7 @@ pub fn iso_time_micros(time: SystemTime) -> String {
 
 /// `2026-11-22 01:02:03`, or with a `T` in the middle.
 #[must_use]
-pub fn iso_time(time: OffsetDateTime, middle: char) -> String {
+pub(crate) fn iso_time(time: OffsetDateTime, middle: char) -> String {
     let date = format_description!("[year]-[month]-[day]");
     let clock = format_description!("[hour]:[minute]:[second]");
     let part = |format| time.format(format).unwrap_or_default();
@@ -262,7 +259,10 @@ mod tests {
         let mut circuit = CircuitView {
             id: 7,
             status: "BUILT",
-            path: vec![([0xab; 20], "one".to_owned()), ([1; 20], String::new())],
+            path: vec![
+                ([0xab; 20].into(), "one".to_owned()),
+                ([1; 20].into(), String::new()),
+            ],
             build_flags: vec!["NEED_CAPACITY"],
             purpose: "GENERAL",
             created,

@@ -1,7 +1,7 @@
-//! The local time of a moment, as log lines show it.
+//! Local times for log lines and controllers.
 //!
-//! The only way to ask the system that is right in a process with threads and across a change of
-//! summer time is `localtime_r`: hence this module's one unsafe block.
+//! Only `localtime_r` is correct in a process with threads and across a change of summer time: hence this
+//! module's unsafe code.
 #![allow(unsafe_code)]
 
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -23,7 +23,7 @@ pub(super) struct LocalTime {
 impl LocalTime {
     /// The local time of `moment`, rounded down to a multiple of `granularity` milliseconds.
     pub(super) fn of(moment: SystemTime, granularity: u64) -> Self {
-        // A clock before 1970 shows as 1970: nothing else in a log line would be right either.
+        // A clock before 1970 shows 1970.
         let since = moment.duration_since(UNIX_EPOCH).unwrap_or_default();
         let granularity = u128::from(granularity.max(1));
         let millis = since.as_millis() / granularity * granularity;
@@ -42,7 +42,7 @@ impl LocalTime {
     }
 }
 
-/// The local time of a moment, as C tor's controllers read it: `2026-11-22 01:02:03`.
+/// The local time of a moment in the format for controllers: `2026-11-22 01:02:03`.
 #[must_use]
 pub fn local_iso(moment: SystemTime) -> String {
     let since = moment.duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -58,18 +58,18 @@ pub fn local_iso(moment: SystemTime) -> String {
     )
 }
 
-/// `localtime_r`; all zero where the year does not fit.
+/// `localtime_r`; all zero if the year does not fit.
 fn local(seconds: i64) -> libc::tm {
     // SAFETY: `libc::tm` is a C struct of integers and one pointer (`tm_zone`), for all of which
     // all-zero bytes are a valid value.
     let mut out: libc::tm = unsafe { std::mem::zeroed() };
     // SAFETY: both pointers are to live, properly aligned locals of the types that `localtime_r`
     // takes; it writes only to `*out` and keeps neither pointer. Its one precondition beyond that
-    // is that nobody changes the environment (`TZ`) meanwhile, and Weft never does: `set_var` is
-    // itself unsafe, and denied. `tm_zone`, which points into the C library, is never read.
+    // is that the environment (`TZ`) does not change meanwhile, and Weft never changes it: `set_var`
+    // is itself unsafe, and denied. `tm_zone`, which points into the C library, is never read.
     let done = unsafe { libc::localtime_r(&seconds, &mut out) };
     if done.is_null() {
-        // It may have written a part.
+        // The result may be incomplete.
         // SAFETY: as above.
         out = unsafe { std::mem::zeroed() };
     }
@@ -82,7 +82,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn the_local_time_is_the_time_elsewhere_plus_its_offset() {
+    fn the_local_time_is_utc_plus_its_offset() {
         for seconds in [
             0_u64,
             951_782_400,

@@ -1,4 +1,4 @@
-//! One open log: lines go to a file, a stream, or the system's log daemon.
+//! An open log: a file, a standard stream, or the system's log daemon.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
@@ -6,20 +6,21 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 
-use super::LogError;
-use super::severity::{Destination, LogLine, Severity, SeverityMask};
+use weft_config::log_options::{Destination, LogLine, SeverityMask};
+use weft_log::Severity;
 
-/// Where syslog daemons listen.
+use super::LogError;
+
+/// The socket of the syslog daemon.
 const SYSLOG_SOCKET: &str = "/dev/log";
 /// `LOG_DAEMON`, as part of a message's priority.
 const SYSLOG_DAEMON: u8 = 3 << 3;
 
-/// One formatted line, in its parts.
+/// A formatted line.
 pub(super) struct Formatted<'a> {
     pub(super) severity: Severity,
-    /// Time and severity, as files and streams show them.
+    /// Time and severity, for files and streams.
     pub(super) prefix: &'a str,
-    /// What was logged.
     pub(super) text: &'a str,
 }
 
@@ -36,13 +37,13 @@ enum Sink {
 pub(super) struct Output {
     pub(super) takes: SeverityMask,
     sink: Sink,
-    /// Lines that could not be written since the last one that could.
+    /// Lines that could not be written since the last one that was.
     lost: u64,
 }
 
 impl Output {
-    /// Opens the log that a torrc line asks for. A file is created as C tor creates it (mode 0640),
-    /// and gets `first` as its first line: a disk that is full is told of now, not later.
+    /// Opens the log of a `Log` line of torrc. A file is created with C tor's mode (0640), and `first` is
+    /// written to it, so that a full disk is an error now.
     pub(super) fn open(
         line: &LogLine,
         truncate: bool,
@@ -59,7 +60,7 @@ impl Output {
                     why,
                 };
                 let socket = UnixDatagram::unbound().map_err(failed)?;
-                // A daemon that does not keep up costs lines, not time.
+                // If the daemon does not keep up, lines are lost, but no thread waits.
                 socket.set_nonblocking(true).map_err(failed)?;
                 let tag = tag.map_or_else(|| "Weft".to_owned(), |tag| format!("Weft-{tag}"));
                 Sink::Syslog { socket, tag }
@@ -79,16 +80,17 @@ impl Output {
         Ok(output)
     }
 
-    /// Writes a line; what cannot be written is counted, and told of when writing works again.
+    /// Writes a line. Lines that cannot be written are counted, and a line with their number precedes the
+    /// next one that can.
     pub(super) fn write(&mut self, line: &Formatted<'_>) {
         if self.lost > 0 {
             let text = format!("{} lines could not be written to this log", self.lost);
-            let told = Formatted {
+            let count = Formatted {
                 severity: Severity::Warn,
                 prefix: line.prefix,
                 text: &text,
             };
-            if self.write_now(&told).is_err() {
+            if self.write_now(&count).is_err() {
                 self.lost = self.lost.saturating_add(1);
                 return;
             }
@@ -101,7 +103,7 @@ impl Output {
 
     fn write_now(&mut self, line: &Formatted<'_>) -> io::Result<()> {
         if let Sink::Syslog { socket, tag } = &self.sink {
-            let priority = SYSLOG_DAEMON | line.severity.syslog_level();
+            let priority = SYSLOG_DAEMON | syslog_level(line.severity);
             let message = format!("<{priority}>{tag}[{}]: {}", std::process::id(), line.text);
             return socket
                 .send_to(message.as_bytes(), SYSLOG_SOCKET)
@@ -119,6 +121,17 @@ impl Output {
             Sink::File(file) => file.write_all(text.as_bytes()),
             Sink::Syslog { .. } => Ok(()),
         }
+    }
+}
+
+/// syslog's number of a severity (`LOG_ERR`).
+const fn syslog_level(severity: Severity) -> u8 {
+    match severity {
+        Severity::Err => 3,
+        Severity::Warn => 4,
+        Severity::Notice => 5,
+        Severity::Info => 6,
+        Severity::Debug => 7,
     }
 }
 

@@ -1,4 +1,4 @@
-//! `tracing`'s end of the log: which events are wanted, and how one becomes a line.
+//! The `tracing` subscriber: filters events and formats each as a line.
 
 use std::fmt::{self, Write as _};
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -9,12 +9,15 @@ use tracing::field::{Field, Visit};
 use tracing::span;
 use tracing::subscriber::Interest;
 use tracing::{Event, Level, Metadata, Subscriber};
+use weft_config::log_options::{Domains, LogLine, SeverityMask};
+use weft_config::options::LogOptions;
+use weft_log::Severity;
 
 use super::LogError;
+use super::domains::domain_of;
+use super::levels::{LINE_TARGET, NOTICE_FIELD, TARGET_FIELD, severity_of};
 use super::local_time::LocalTime;
 use super::output::{Formatted, Output};
-use super::severity::{Domains, LogLine, NOTICE_FIELD, Severity, SeverityMask};
-use crate::torrc::options::LogOptions;
 
 /// The longest line (C tor's buffer has 10024 bytes).
 const MAX_LINE: usize = 10_000;
@@ -23,16 +26,16 @@ const MONTHS: [&str; 12] = [
     "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
 ];
 
-/// Writes events to the logs that are set.
+/// Writes events to the open logs.
 pub struct Logger {
     clock: fn() -> SystemTime,
-    /// How many severities any log takes: 0 none, 1 `err`, up to 5 for `debug` too. Lets events
-    /// that nobody wants pass without the lock.
+    /// The number of severities that any log takes: 0 none, 1 `err`, up to 5 for `debug`, too. Filters
+    /// events without the lock.
     levels: AtomicU8,
     state: Mutex<State>,
 }
 
-/// Who hears lines besides the logs.
+/// A function that gets lines besides the logs.
 pub type Tap = Box<dyn Fn(Severity, &str) + Send>;
 
 struct State {
@@ -51,7 +54,7 @@ impl fmt::Debug for Logger {
 }
 
 impl Logger {
-    /// A log that writes nothing yet, with its clock.
+    /// A logger without logs. `clock` gives the time of lines.
     #[must_use]
     pub fn new(clock: fn() -> SystemTime) -> Self {
         let state = State {
@@ -67,7 +70,7 @@ impl Logger {
         }
     }
 
-    /// Opens logs and replaces the old ones by them.
+    /// Opens logs and replaces the old ones.
     ///
     /// # Errors
     /// When one cannot be opened; then nothing changes.
@@ -111,8 +114,8 @@ impl Logger {
         Ok(())
     }
 
-    /// Has every line from `least` on told to somebody else, too; `None`: to nobody any more. The
-    /// other must not log.
+    /// Sets the tap: a function that gets every line of at least this severity, too. It must not log.
+    /// `None` removes it.
     pub fn set_tap(&self, tap: Option<(Severity, Tap)>) {
         let mut state = self.lock();
         let outputs = state.outputs.iter().filter_map(|o| o.takes.least());
@@ -124,7 +127,7 @@ impl Logger {
         tracing::callsite::rebuild_interest_cache();
     }
 
-    /// Has every log that is set take everything.
+    /// Makes every open log take all severities.
     pub fn take_everything(&self) {
         let mut state = self.lock();
         for output in &mut state.outputs {
@@ -136,7 +139,7 @@ impl Logger {
         tracing::callsite::rebuild_interest_cache();
     }
 
-    /// Writes a line without an event: what a panic, or reading torrc, has to tell.
+    /// Writes a line without an event.
     pub fn write(&self, severity: Severity, domains: Domains, text: &str) {
         let mut state = self.lock();
         let mut prefix = prefix((self.clock)(), state.granularity, severity);
@@ -166,7 +169,7 @@ impl Logger {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // A thread that panicked while it logged has left whole lines behind.
+        // A panic while logging leaves the state consistent: lines are written whole.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -182,8 +185,8 @@ impl Subscriber for Logger {
 
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         metadata.is_event()
-            && !tells_too_much(metadata.target())
-            && Severity::of(metadata).is_some_and(|severity| self.wants(severity))
+            && !has_unscrubbed_names(metadata.target())
+            && severity_of(metadata).is_some_and(|severity| self.wants(severity))
     }
 
     fn max_level_hint(&self) -> Option<tracing::level_filters::LevelFilter> {
@@ -199,24 +202,26 @@ impl Subscriber for Logger {
 
     fn event(&self, event: &Event<'_>) {
         let metadata = event.metadata();
-        let Some(severity) = Severity::of(metadata) else {
+        let Some(severity) = severity_of(metadata) else {
             return;
         };
         let mut message = Message::default();
-        // C tor names the function in what only developers read; the module serves here.
-        if severity >= Severity::Info {
-            let _ = write!(message.text, "{}: ", metadata.target());
-        }
         event.record(&mut message);
-        message.text.push_str(&message.fields);
-        self.write(
-            severity,
-            Domains::of_target(metadata.target()),
-            &message.text,
-        );
+        let target = match metadata.target() {
+            LINE_TARGET => message.target.as_str(),
+            target => target,
+        };
+        // C tor's lines for developers begin with the function; ours with the module.
+        let module = if severity >= Severity::Info {
+            format!("{target}: ")
+        } else {
+            String::new()
+        };
+        let text = format!("{module}{}{}", message.text, message.fields);
+        self.write(severity, domain_of(target), &text);
     }
 
-    // Spans are not part of C tor's log: they cost nothing and show nowhere.
+    // Spans are ignored: C tor's log has none.
     fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
         span::Id::from_u64(1)
     }
@@ -226,15 +231,17 @@ impl Subscriber for Logger {
     fn exit(&self, _: &span::Id) {}
 }
 
-/// The resolver's own lines hold names that clients ask for, and nothing scrubs them; what matters
-/// of them is counted (`exit/counts.rs`).
-fn tells_too_much(target: &str) -> bool {
+/// Whether events of this target hold names that clients look up, unscrubbed: those of the resolver,
+/// whose errors are counted instead (`weft-exit/src/counts.rs`).
+fn has_unscrubbed_names(target: &str) -> bool {
     target.starts_with("hickory_")
 }
 
-/// An event's message, and behind it its other fields.
+/// An event's message, and its other fields.
 #[derive(Default)]
 struct Message {
+    /// The target of a [`weft_log::Line`].
+    target: String,
     text: String,
     fields: String,
 }
@@ -254,6 +261,7 @@ impl Message {
         // Writing to a string cannot fail.
         let _ = match field.name() {
             NOTICE_FIELD => Ok(()),
+            TARGET_FIELD => write!(self.target, "{value}"),
             "message" => write!(self.text, "{value}"),
             name => write!(self.fields, " {name}={value}"),
         };
@@ -270,8 +278,7 @@ fn prefix(now: SystemTime, granularity: u64, severity: Severity) -> String {
     )
 }
 
-/// What control characters a text holds is spelled out, so that nobody can forge a line; a text
-/// that is too long is cut.
+/// Escapes control characters, so that a text cannot forge a line, and cuts a text that is too long.
 fn one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for c in text.trim_end().chars() {
@@ -289,14 +296,15 @@ fn one_line(text: &str) -> String {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
-    use super::super::severity::Destination;
     use super::*;
+    use crate::logging::log;
     use crate::notice;
     use std::path::Path;
     use std::sync::Arc;
     use std::time::{Duration, UNIX_EPOCH};
+    use weft_config::log_options::Destination;
+    use weft_log::Line;
 
     fn noon() -> SystemTime {
         UNIX_EPOCH + Duration::from_millis(1_700_000_000_123)
@@ -309,7 +317,7 @@ mod tests {
         }
     }
 
-    /// The lines of a file behind the first, without their times.
+    /// The lines of a file after the first, without their times.
     fn lines(path: &Path) -> Vec<String> {
         let text = std::fs::read_to_string(path).unwrap();
         text.lines()
@@ -336,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn each_log_takes_what_it_asks_for() {
+    fn each_log_takes_its_severities() {
         let folder = tempfile::tempdir().unwrap();
         let (a, b) = (folder.path().join("a"), folder.path().join("b"));
         let logger = Arc::new(Logger::new(noon));
@@ -374,7 +382,41 @@ mod tests {
     }
 
     #[test]
-    fn logs_can_be_replaced_and_files_opened_anew() {
+    fn a_line_value_is_logged_as_an_event() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let logger = Arc::new(Logger::new(noon));
+        let logs = [line(Severity::Debug, &path)];
+        let options = LogOptions {
+            domains: true,
+            ..LogOptions::default()
+        };
+        logger.set(&logs, &options, &[]).unwrap();
+        tracing::subscriber::with_default(Arc::clone(&logger), || {
+            let lines = [
+                Line::error("one"),
+                Line::warn("two ").safe("192.0.2.1"),
+                Line::notice("three").domain("HEARTBEAT"),
+                Line::info("four"),
+                Line::debug("five"),
+            ];
+            lines.iter().for_each(log);
+        });
+        let module = "weft_node::logging::subscriber";
+        assert_eq!(
+            lines(&path),
+            [
+                "err] {GENERAL} one".to_owned(),
+                "warn] {GENERAL} two [scrubbed]".to_owned(),
+                "notice] {HEARTBEAT} three".to_owned(),
+                format!("info] {{GENERAL}} {module}: four"),
+                format!("debug] {{GENERAL}} {module}: five"),
+            ]
+        );
+    }
+
+    #[test]
+    fn logs_can_be_replaced_and_files_reopened() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
         let logger = Arc::new(Logger::new(noon));
@@ -402,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn every_log_can_be_made_to_take_everything() {
+    fn every_log_can_take_all_severities() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
         let logger = Arc::new(Logger::new(noon));
@@ -414,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_emptied_only_where_torrc_says_so_and_only_once() {
+    fn a_file_is_truncated_only_with_the_option_and_only_once() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
         std::fs::write(&path, "old\n").unwrap();
@@ -434,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_cannot_be_opened_leaves_the_old_ones() {
+    fn if_a_log_cannot_be_opened_the_old_ones_stay() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
         let logger = Arc::new(Logger::new(noon));
@@ -455,7 +497,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_is_told_at_once() {
+    fn a_full_disk_is_an_error_at_once() {
         let logger = Logger::new(noon);
         let full = [line(Severity::Warn, Path::new("/dev/full"))];
         let why = logger

@@ -1,46 +1,38 @@
 //! The MetricsPort: the relay's counters as text for Prometheus, over HTTP.
 //!
-//! The main thread makes a [`Snapshot`] about once a second of what the connection threads report
-//! and what it counts itself; a thread of its own ([`MetricsServer`]) writes the latest as text for
-//! whoever asks. So a request costs neither the main thread nor a connection thread anything.
+//! The main thread makes a [`Snapshot`] about once a second, of the connection threads' reports and its
+//! own counters; a thread of its own ([`MetricsServer`]) writes the latest as text for each request. So
+//! requests cost the main thread and the connection threads nothing.
 //!
-//! [`tor`] are the families that C tor has, by C tor's names, types and labels; [`own`] is what
-//! only Weft has: the load of every thread.
+//! [`tor`] writes the families that C tor has, with C tor's names, types and labels; [`weft`] writes those
+//! that only Weft has: the load of every thread.
 
-mod own;
-pub mod request;
+mod render;
+pub(crate) mod request;
 mod server;
 mod snapshot;
 mod text;
 mod tor;
+mod weft;
 
-use weft_core::controller::FamilyCounts;
-
-pub use server::MetricsServer;
-pub use snapshot::{ListenerCounts, MainCounts, Snapshot};
-
-/// The text for a snapshot. `open` are the connections to the MetricsPort.
-fn render(snapshot: &Snapshot, open: FamilyCounts) -> String {
-    let mut text = text::Text::default();
-    tor::write(&mut text, snapshot, open);
-    own::write(&mut text, snapshot);
-    text.finish()
-}
+pub(crate) use server::MetricsServer;
+pub(crate) use snapshot::{ListenerCounts, MainCounts, Snapshot};
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::time::{Duration, SystemTime};
 
     use weft_core::address::ThreadId;
+    use weft_core::controller::FamilyCounts;
     use weft_core::ledger::Ledger;
     use weft_core::message::{Report, RingDepths, Totals};
     use weft_dir::command::{RelayFlag, RelayFlags};
 
+    use super::render::render;
     use super::*;
     use crate::workers::WorkerCounts;
 
-    /// A report whose numbers can be told apart.
+    /// A report whose numbers all differ.
     fn report(thread: u16) -> Report {
         let base = 100 * u64::from(thread);
         Report {
@@ -64,7 +56,7 @@ mod tests {
                 bytes_read: base + 10,
                 destroys_received: base + 11,
                 queues_overflowed: 3,
-                queues_overflowed_away: 2,
+                queues_overflowed_forward: 2,
                 reads_limited: base + 12,
                 ..Totals::default()
             },
@@ -75,7 +67,7 @@ mod tests {
         let mut counts = weft_core::controller::Counts::default();
         counts.relay_onionskins.ntor_v3.dropped = 8;
         counts.booked.initiated.ipv6 = 9;
-        let mut exits = crate::exit::ExitCounts::default();
+        let mut exits = weft_exit::ExitCounts::default();
         (exits.begins, exits.resolves, exits.ports_exhausted) = (13, 14, 2);
         Snapshot {
             started: SystemTime::UNIX_EPOCH + Duration::from_millis(1500),
@@ -109,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_is_told_in_full() {
+    fn the_text_has_every_number_of_a_snapshot() {
         let text = render(&snapshot(), FamilyCounts { ipv4: 1, ipv6: 0 });
         for line in [
             // The threads' counters are added up under C tor's names,
@@ -134,7 +126,7 @@ mod tests {
             "tor_relay_flag{type=\"Fast\"} 1",
             "tor_relay_flag{type=\"Guard\"} 0",
             "tor_relay_signing_cert_expiry_timestamp 77",
-            // and told one by one under Weft's.
+            // and listed one by one under Weft's.
             "weft_thread_load_bytes_per_second{thread=\"1\"} 1235",
             "weft_thread_cpu_seconds_total{thread=\"0\"} 2.5",
             "weft_thread_bytes_total{thread=\"1\",direction=\"read\"} 110",
@@ -148,12 +140,12 @@ mod tests {
             "weft_main_stuck_messages{thread=\"1\"} 42",
             "weft_start_time_seconds 1.5",
         ] {
-            assert!(text.lines().any(|told| told == line), "{line} in\n{text}");
+            assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
         }
     }
 
     #[test]
-    fn without_an_offline_master_key_nothing_is_told_of_its_end() {
+    fn the_expiry_of_the_signing_key_needs_an_offline_master_key() {
         let mut snapshot = snapshot();
         snapshot.signing_expires = None;
         let text = render(&snapshot, FamilyCounts::default());

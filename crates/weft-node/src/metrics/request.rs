@@ -1,35 +1,32 @@
-//! What somebody asks of the MetricsPort: the head of an HTTP request, and nothing of its body.
+//! Requests to the MetricsPort: parses the head of an HTTP request and ignores the body.
 //!
-//! Total over hostile bytes. The answers are C tor's (metrics.c): `GET /metrics` is served, with or
-//! without a scheme and host in front of the path; another path is not found, another method not
-//! allowed, and all else is a bad request.
-
-#![deny(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::cast_possible_truncation
+//! Total over hostile bytes. The verdicts are C tor's (metrics.c): `GET /metrics` is served, with or
+//! without a scheme and host before the path; another path is not found, another method not allowed,
+//! and everything else is a bad request.
+#![cfg_attr(
+    not(fuzzing),
+    expect(unreachable_pub, reason = "`weft_node::fuzzing` exports it")
 )]
 
-/// Bytes of a head at most. C tor reads 1024; what Prometheus sends has come near that.
+/// Bytes of a head, at most. C tor reads 1024; Prometheus' heads are near that.
 pub const MAX_HEAD: usize = 4096;
-/// Header lines at most.
+/// Header lines, at most.
 const MAX_HEADERS: usize = 64;
 
-/// How a request is answered.
+/// The status of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// 200, with the metrics.
     Metrics,
     /// 400: it is no HTTP/1.0 or HTTP/1.1 request, or too long.
     Bad,
-    /// 404: it asks for something else.
+    /// 404: another path.
     NotFound,
-    /// 405: it asks in another way than by GET.
+    /// 405: another method than GET.
     NotAllowed,
 }
 
-/// Reads what has come so far; `None` while more must come.
+/// Parses the bytes received so far; `None` while the head is incomplete.
 pub fn parse(bytes: &[u8]) -> Option<Verdict> {
     let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut request = httparse::Request::new(&mut headers);
@@ -47,7 +44,7 @@ pub fn parse(bytes: &[u8]) -> Option<Verdict> {
     })
 }
 
-/// The path of a target that may have a scheme and a host in front of it, as for a proxy.
+/// The path of a request target, which may have a scheme and a host, as for a proxy.
 fn path(target: &str) -> &str {
     let host = target
         .strip_prefix("http://")
@@ -59,13 +56,12 @@ fn path(target: &str) -> &str {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, clippy::indexing_slicing)]
 mod tests {
     use super::*;
 
     #[test]
     fn requests_are_answered_as_c_tor_answers_them() {
-        // What C tor 0.4.9.11 says to each, but for "GETX", which it takes for GET.
+        // C tor 0.4.9.11 answers the same, except to "GETX", which it takes for GET.
         for (request, verdict) in [
             ("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", Verdict::Metrics),
             ("GET /metrics HTTP/1.0\r\n\r\n", Verdict::Metrics),
@@ -95,24 +91,24 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn what_is_decided_stays_so_whatever_follows(
+        fn later_bytes_do_not_change_a_verdict(
             start in proptest::sample::select(&["GET /metrics HTTP/1.1\r\n", "GET / HT", "\r\n", ""][..]),
             noise in "[\\x00-\\x7f]{0,40}",
             lines in 0_usize..80,
         ) {
             let whole = format!("{start}{}{noise}\r\n\r\n", "A: b\r\n".repeat(lines));
             let whole = whole.as_bytes();
-            let decided = (0..=whole.len()).find_map(|length| parse(&whole[..length]));
-            proptest::prop_assert_eq!(parse(whole), decided);
-            if decided.is_some() {
+            let verdict = (0..=whole.len()).find_map(|length| parse(&whole[..length]));
+            proptest::prop_assert_eq!(parse(whole), verdict);
+            if verdict.is_some() {
                 let more = [whole, b"GET /metrics HTTP/1.0\r\n\r\n"].concat();
-                proptest::prop_assert_eq!(parse(&more), decided);
+                proptest::prop_assert_eq!(parse(&more), verdict);
             }
         }
     }
 
     #[test]
-    fn a_head_may_come_byte_by_byte_but_not_without_end() {
+    fn a_head_may_arrive_byte_by_byte_but_not_without_end() {
         let request = b"GET /metrics HTTP/1.1\r\nAccept: text/plain\r\n\r\n";
         for length in 0..request.len() {
             assert_eq!(parse(&request[..length]), None, "{length}");

@@ -1,6 +1,6 @@
-//! The thread that answers requests. Sockets come to it accepted and allowed; everything about them
-//! is bounded: how many there are, how long one may take, how much of a request is read. At the bound
-//! one that has not sent its request gives way to a newcomer.
+//! The thread that answers requests. The main thread accepts sockets and applies the port's policy. The
+//! number of connections, the time of each and the length of a request are bounded. At the bound a new
+//! connection replaces one that has not sent its request.
 
 #[cfg(test)]
 mod tests;
@@ -21,89 +21,90 @@ use tokio::sync::{mpsc, oneshot, watch};
 use weft_core::controller::FamilyCounts;
 use weft_share::{Place, Places, network};
 
+use super::render::render;
 use super::request::{self, Verdict};
-use super::{Snapshot, render};
+use super::snapshot::Snapshot;
 
-/// Connections at once.
+/// Connections at once, at most.
 const MAX_CONNECTIONS: usize = 16;
-/// Connections whose requests came and that do not give way. Not all, since a peer may ask and not read
-/// the answer; one that reads it has it at once, mostly.
+/// Connections with a complete request, which are not replaced. Fewer than all, because a peer may not read
+/// its response; one that reads it is done at once, mostly.
 const MAX_ANSWERED: usize = MAX_CONNECTIONS / 2;
-/// Connections that may wait for the thread to look at them. Those that gave way before it looked are
-/// among them, so that these are more than the places.
+/// Connections that may wait for the thread. More than there are places, because replaced connections
+/// are among them.
 const MAX_NEW: usize = 4 * MAX_CONNECTIONS;
-/// How long a connection may last.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// Bytes that are read and not looked at after an answer. Closing a socket that holds unread bytes
-/// would make the kernel reset the connection, and the answer could be lost.
+/// The time limit of a connection.
+const MAX_TIME: Duration = Duration::from_secs(10);
+/// Bytes that are read and ignored after a response. Closing a socket that holds unread bytes would make
+/// the kernel reset the connection, and the response could be lost.
 const MAX_REST: usize = 64 * 1024;
-/// Dates of HTTP (RFC 1123).
+/// The format of HTTP dates (RFC 1123).
 const DATE: &[BorrowedFormatItem<'static>] = format_description!(
     "[weekday repr:short], [day] [month repr:short] [year] [hour]:[minute]:[second] GMT"
 );
 
-/// A connection's place among those that may be open, by the peer's address.
-type Seat = Place<IpAddr, oneshot::Sender<()>>;
+/// A connection's place among [`MAX_CONNECTIONS`], by the peer's network.
+type ConnectionPlace = Place<IpAddr, oneshot::Sender<()>>;
 
-/// A socket, its place, and what resolves when it has to give that up.
-type Client = (StdTcpStream, Seat, oneshot::Receiver<()>);
+/// A new connection: its socket, its place, and the signal that the place was given to another.
+type Connection = (StdTcpStream, ConnectionPlace, oneshot::Receiver<()>);
 
-/// The thread, as the main thread sees it. Dropping it ends it, and every connection.
+/// The thread, as the main thread holds it. Dropping it ends the thread and closes all connections.
 #[derive(Debug)]
-pub struct MetricsServer {
+pub(crate) struct MetricsServer {
     snapshots: watch::Sender<Arc<Snapshot>>,
-    /// `None` once it shall end.
-    clients: Option<mpsc::Sender<Client>>,
+    /// `None` once the thread is ending.
+    to_thread: Option<mpsc::Sender<Connection>>,
     places: Arc<Places<IpAddr, oneshot::Sender<()>>>,
     /// `None` once joined.
     thread: Option<JoinHandle<()>>,
 }
 
 impl MetricsServer {
-    /// Starts the thread, which has this to tell.
+    /// Starts the thread, with a first snapshot.
     ///
     /// # Errors
     ///
     /// The system has no more threads or file descriptors.
-    pub fn start(first: Snapshot) -> io::Result<Self> {
+    pub(crate) fn start(first: Snapshot) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
         let (snapshots, latest) = watch::channel(Arc::new(first));
-        let (sender, mut clients) = mpsc::channel::<Client>(MAX_NEW);
+        let (to_thread, mut connections) = mpsc::channel::<Connection>(MAX_NEW);
         let places = Places::new(MAX_CONNECTIONS, MAX_ANSWERED);
-        let open = Arc::new(Open::default());
+        let open = Arc::new(OpenConnections::default());
         let thread = std::thread::Builder::new()
             .name("metrics".into())
             .spawn(move || {
                 runtime.block_on(async move {
-                    while let Some(new) = clients.recv().await {
-                        tokio::spawn(client(new, latest.clone(), open.clone()));
+                    while let Some(new) = connections.recv().await {
+                        tokio::spawn(serve_connection(new, latest.clone(), open.clone()));
                     }
                 });
             })?;
         Ok(MetricsServer {
             snapshots,
-            clients: Some(sender),
+            to_thread: Some(to_thread),
             places,
             thread: Some(thread),
         })
     }
 
-    /// Has something newer to tell.
-    pub fn publish(&self, snapshot: Snapshot) {
+    /// Replaces the snapshot.
+    pub(crate) fn publish(&self, snapshot: Snapshot) {
         self.snapshots.send_replace(Arc::new(snapshot));
     }
 
-    /// Takes a connection of this peer, which must not block; another that has not sent its request
-    /// may have to give way to it. False: the thread does not keep up.
-    pub fn serve(&self, socket: StdTcpStream, from: IpAddr) -> bool {
-        // Nobody gives way to one whom the thread cannot take.
-        let Some(Ok(to_thread)) = self.clients.as_ref().map(mpsc::Sender::try_reserve) else {
+    /// Takes a non-blocking connection of this peer; it may replace one that has not sent its request.
+    /// False: there is no place, or the thread does not keep up.
+    pub(crate) fn serve(&self, socket: StdTcpStream, from: IpAddr) -> bool {
+        // First room in the channel: no connection is closed for one that the thread cannot take.
+        let Some(Ok(to_thread)) = self.to_thread.as_ref().map(mpsc::Sender::try_reserve) else {
             return false;
         };
-        let (stays, lost) = oneshot::channel();
-        let Some((place, _)) = self.places.take(network(from), stays) else {
+        let (keep, lost) = oneshot::channel();
+        let Some((place, _)) = self.places.take(network(from), keep) else {
             return false;
         };
         to_thread.send((socket, place, lost));
@@ -113,23 +114,23 @@ impl MetricsServer {
 
 impl Drop for MetricsServer {
     fn drop(&mut self) {
-        // The thread ends when nobody can send to it, and its connections with its runtime.
-        self.clients = None;
+        // The thread ends when the channel closes, and the connections with its runtime.
+        self.to_thread = None;
         if let Some(thread) = self.thread.take() {
-            // One that panicked has nothing left to say.
+            // A panic was reported when it happened.
             let _ = thread.join();
         }
     }
 }
 
-/// Connections that are open.
+/// The number of open connections.
 #[derive(Debug, Default)]
-struct Open {
+struct OpenConnections {
     ipv4: AtomicU64,
     ipv6: AtomicU64,
 }
 
-impl Open {
+impl OpenConnections {
     fn counts(&self) -> FamilyCounts {
         FamilyCounts {
             ipv4: self.ipv4.load(Ordering::Relaxed),
@@ -138,11 +139,11 @@ impl Open {
     }
 }
 
-/// One connection, as long as it may last.
-async fn client(
-    (socket, place, lost): Client,
+/// Serves one connection, within its time limit.
+async fn serve_connection(
+    (socket, place, lost): Connection,
     latest: watch::Receiver<Arc<Snapshot>>,
-    open: Arc<Open>,
+    open: Arc<OpenConnections>,
 ) {
     let ipv6 = socket.local_addr().is_ok_and(|addr| addr.is_ipv6());
     let count = if ipv6 { &open.ipv6 } else { &open.ipv4 };
@@ -153,11 +154,11 @@ async fn client(
     };
     let served = async {
         tokio::select! {
-            served = serve(TcpStream::from_std(socket)?, &place, metrics) => served,
-            _ = lost => Err(io::Error::other("it gave way to another")),
+            served = answer_request(TcpStream::from_std(socket)?, &place, metrics) => served,
+            _ = lost => Err(io::Error::other("another took its place")),
         }
     };
-    match tokio::time::timeout(PATIENCE, served).await {
+    match tokio::time::timeout(MAX_TIME, served).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => tracing::debug!("A connection to the MetricsPort ended: {error}"),
         Err(_) => tracing::debug!("A connection to the MetricsPort took too long"),
@@ -165,10 +166,10 @@ async fn client(
     count.fetch_sub(1, Ordering::Relaxed);
 }
 
-/// A request, an answer, the end.
-async fn serve(
+/// Reads a request, sends the response, and closes.
+async fn answer_request(
     mut socket: impl AsyncRead + AsyncWrite + Unpin,
-    place: &Seat,
+    place: &ConnectionPlace,
     metrics: impl FnOnce() -> String,
 ) -> io::Result<()> {
     let mut head = Vec::new();
@@ -186,7 +187,7 @@ async fn serve(
         return Ok(());
     }
     socket
-        .write_all(answer(verdict, metrics).as_bytes())
+        .write_all(response(verdict, metrics).as_bytes())
         .await?;
     socket.shutdown().await?;
     let mut rest = [0; 1024];
@@ -200,8 +201,8 @@ async fn serve(
     Ok(())
 }
 
-/// The whole answer. HTTP/1.0, as C tor's, so that the connection's end is the answer's.
-fn answer(verdict: Verdict, metrics: impl FnOnce() -> String) -> String {
+/// The response: HTTP/1.0, as C tor's, so that it ends with the connection.
+fn response(verdict: Verdict, metrics: impl FnOnce() -> String) -> String {
     let (status, more, body) = match verdict {
         Verdict::Metrics => (
             "200 OK",

@@ -1,4 +1,4 @@
-//! Everything that the MetricsPort tells, as of one moment.
+//! The numbers of the MetricsPort at one moment.
 
 use std::time::{Duration, SystemTime};
 
@@ -7,21 +7,20 @@ use weft_core::dos::DosCounts;
 use weft_core::message::{Report, Totals};
 use weft_dir::command::RelayFlags;
 
-use crate::exit::ExitCounts;
 use crate::workers::WorkerCounts;
+use weft_exit::ExitCounts;
 
-/// See the module. Counters are since the start.
+/// The numbers of the MetricsPort at one moment. Counters are since the start.
 #[derive(Clone, Debug)]
-pub struct Snapshot {
-    /// When the relay started.
+pub(crate) struct Snapshot {
     pub started: SystemTime,
-    /// What the connection threads said last, about a second ago; those that said something.
+    /// The last report of each connection thread that has sent one; about a second old.
     pub reports: Vec<Report>,
-    /// What the relay controller counts.
+    /// The relay controller's counters.
     pub counts: Counts,
-    /// What its defences count.
+    /// The counters of its defences against denial of service.
     pub dos: DosCounts,
-    /// Connections to and from relays and clients that are open, or opening.
+    /// Connections to and from relays and clients that are open or opening.
     pub connections: ConnectionCounts,
     /// ORPorts.
     pub or_listeners: ListenerCounts,
@@ -29,23 +28,22 @@ pub struct Snapshot {
     pub metrics_listeners: ListenerCounts,
     /// Connections to the MetricsPort that were served.
     pub metrics_accepted: FamilyCounts,
-    /// Connections to it that were refused: by its policy, or because there were too many.
+    /// Connections to the MetricsPort that were refused: by its policy, or because there were too many.
     pub metrics_refused: FamilyCounts,
     /// Connections that may be open at once.
     pub max_connections: usize,
     /// Connections that could not be opened because no local port was left.
     pub ports_exhausted: u64,
-    /// Streams that end here.
+    /// Streams that end at this relay.
     pub exits: ExitCounts,
-    /// What the consensus says of the relay; empty where it does not list it.
+    /// The relay's flags in the consensus; empty if it is not listed.
     pub flags: RelayFlags,
-    /// When the signing key's certificate ends, with an offline master key.
+    /// The end of the signing key's certificate, with an offline master key.
     pub signing_expires: Option<SystemTime>,
-    /// Onionskins that the workers do not have yet.
+    /// Onionskins that wait for a worker.
     pub onionskins_queued: usize,
-    /// The onionskin workers.
+    /// The counters of each onionskin worker.
     pub workers: Vec<WorkerCounts>,
-    /// The main thread.
     pub main: MainCounts,
 }
 
@@ -54,7 +52,7 @@ impl Snapshot {
     pub(super) fn totals(&self) -> Totals {
         let mut sum = Totals::default();
         for report in &self.reports {
-            sum.add(&report.totals);
+            sum += report.totals;
         }
         sum
     }
@@ -62,22 +60,22 @@ impl Snapshot {
 
 /// Listeners of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ListenerCounts {
+pub(crate) struct ListenerCounts {
     /// Open now.
     pub open: FamilyCounts,
     /// Opened since the start.
     pub opened: FamilyCounts,
 }
 
-/// What the main thread counts of itself.
+/// The main thread's counters of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct MainCounts {
+pub(crate) struct MainCounts {
     /// Turns of its loop.
     pub turns: u64,
     /// Processor time.
     pub cpu: Duration,
-    /// The most messages of each connection thread that waited since the last snapshot.
+    /// The most messages of each connection thread that waited at once since the last snapshot.
     pub from_threads: Vec<usize>,
-    /// Messages for each connection thread that found no room in its ring.
+    /// Messages for each connection thread for which its ring has no room.
     pub to_threads: Vec<usize>,
 }

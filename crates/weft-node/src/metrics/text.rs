@@ -6,20 +6,20 @@
 
 use std::fmt::{Display, Write as _};
 
-/// What a family's values mean.
+/// The type of a family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Only ever grows.
+    /// A value that only grows.
     Counter,
-    /// May go up and down.
+    /// A value that may grow and shrink.
     Gauge,
 }
 
-/// A text being written.
+/// A writer of the format.
 #[derive(Debug, Default)]
 pub(super) struct Text {
     text: String,
-    /// The family that samples belong to.
+    /// The family of the next samples.
     family: &'static str,
 }
 
@@ -35,7 +35,7 @@ impl Text {
         let _ = writeln!(self.text, "# HELP {family} {help}\n# TYPE {family} {kind}");
     }
 
-    /// A sample of the family, with its labels.
+    /// Adds a sample to the family, with its labels.
     pub(super) fn sample(&mut self, labels: &[(&str, &str)], value: impl Display) {
         self.text.push_str(self.family);
         for (index, (name, of)) in labels.iter().enumerate() {
@@ -55,7 +55,7 @@ impl Text {
         let _ = writeln!(self.text, "{close} {value}");
     }
 
-    /// A family of one sample without labels.
+    /// Adds a family of one sample without labels.
     pub(super) fn single(
         &mut self,
         family: &'static str,
@@ -67,7 +67,7 @@ impl Text {
         self.sample(&[], value);
     }
 
-    /// What was written.
+    /// The whole text.
     pub(super) fn finish(self) -> String {
         self.text
     }

@@ -1,5 +1,5 @@
-//! The families that C tor has (relay_metrics.c), by C tor's names, types, help and labels. What
-//! this version cannot know, because it lacks the role, is left out; docs/operator.md lists it.
+//! The families that C tor has (relay_metrics.c), with C tor's names, types, help and labels. Families of
+//! roles that Weft lacks are left out; docs/operator.md lists them.
 
 use std::time::SystemTime;
 
@@ -9,7 +9,7 @@ use weft_dir::command::RelayFlag;
 use super::snapshot::Snapshot;
 use super::text::{Kind, Text};
 
-/// Writes them. `open` are the connections to the MetricsPort.
+/// Writes the families. `open` is the number of connections to the MetricsPort.
 pub(super) fn write(text: &mut Text, snapshot: &Snapshot, open: FamilyCounts) {
     connections(text, snapshot, open);
     circuits(text, snapshot);
@@ -33,8 +33,8 @@ fn families(text: &mut Text, of: &str, direction: &str, state: &str, counts: Fam
     }
 }
 
-/// `tor_relay_connections…`: of the kinds that Weft has and counts. A listener counts as initiated,
-/// as in C tor.
+/// `tor_relay_connections…`, of the kinds of connections that Weft has. A listener counts as initiated, as
+/// in C tor.
 fn connections(text: &mut Text, snapshot: &Snapshot, open: FamilyCounts) {
     let counts = &snapshot.counts;
     text.family(
@@ -71,7 +71,7 @@ fn connections(text: &mut Text, snapshot: &Snapshot, open: FamilyCounts) {
     }
 }
 
-/// Circuits, and what is said about them.
+/// Circuits and the cells that control them.
 fn circuits(text: &mut Text, snapshot: &Snapshot) {
     let totals = snapshot.totals();
     text.family(
@@ -112,7 +112,7 @@ fn load(text: &mut Text, snapshot: &Snapshot, open: FamilyCounts) {
     );
     let by_relays = &counts.relay_onionskins;
     for (handshake, handled) in [
-        // An obsolete handshake that this relay refuses before it counts, as C tor does.
+        // An obsolete handshake that this relay refuses before counting, as C tor does.
         ("tap", Handled::default()),
         ("fast", by_relays.fast),
         ("ntor", by_relays.ntor),
@@ -179,7 +179,7 @@ fn defences(text: &mut Text, snapshot: &Snapshot) {
         ("circuit_killed_max_cell", totals.queues_overflowed),
         (
             "circuit_killed_max_cell_outq",
-            totals.queues_overflowed_away,
+            totals.queues_overflowed_forward,
         ),
         ("marked_address", dos.addresses_marked),
         ("marked_address_maxq", dos.addresses_marked_for_queues),
@@ -192,7 +192,7 @@ fn defences(text: &mut Text, snapshot: &Snapshot) {
     }
 }
 
-/// Clients and onion services that meet here.
+/// Rendezvous circuits of clients and onion services.
 fn rendezvous(text: &mut Text, snapshot: &Snapshot) {
     let (totals, counts) = (snapshot.totals().rendezvous, &snapshot.counts);
     text.family(
@@ -226,7 +226,7 @@ fn rendezvous(text: &mut Text, snapshot: &Snapshot) {
     }
 }
 
-/// Streams that end here, and the names that they lead to.
+/// Streams that end at this relay, and their DNS queries.
 fn exits(text: &mut Text, snapshot: &Snapshot) {
     let exits = &snapshot.exits;
     text.family(
@@ -257,7 +257,7 @@ fn exits(text: &mut Text, snapshot: &Snapshot) {
     }
 }
 
-/// What the network says of the relay, and how long its keys last.
+/// The relay's flags in the consensus, and the end of its signing key.
 fn network(text: &mut Text, snapshot: &Snapshot) {
     text.family("tor_relay_flag", Kind::Gauge, "Relay flags from consensus");
     for (name, flag) in [

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
 
-/// What the calling thread has used since it started; zero where the system does not tell. A
-/// system call: not for every cell.
-pub fn thread_time() -> Duration {
+/// The processor time of the calling thread since it started; zero if the system does not report it. A
+/// system call: too expensive for every cell.
+pub(crate) fn thread_time() -> Duration {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
 }
 
@@ -15,7 +15,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_that_works_uses_time() {
+    fn a_busy_thread_uses_processor_time() {
         let before = thread_time();
         let mut sum = 0_u64;
         while thread_time() == before {

@@ -1,7 +1,7 @@
-//! `RunAsDaemon`: the process goes on in the background, as C tor does it.
+//! `RunAsDaemon`: the process continues in the background, as in C tor.
 //!
-//! Who started it waits until the node is up, or has said what is wrong: its exit status tells. The
-//! node is in a session of its own without a terminal.
+//! The process in the foreground waits until the node is up or has failed, and exits with that status. The
+//! node runs in a session of its own without a terminal.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -10,10 +10,10 @@ use std::path::Path;
 
 use nix::unistd::{ForkResult, dup2_stderr, dup2_stdin, dup2_stdout, fork, setsid};
 
-/// What a node that is up writes.
+/// The byte that the node writes to the pipe when it is up.
 const UP: u8 = b'.';
 
-/// There is no going into the background.
+/// The process cannot continue in the background.
 #[derive(Debug, thiserror::Error)]
 pub enum DaemonError {
     /// The process has other threads, which a copy of it would not have.
@@ -22,58 +22,58 @@ pub enum DaemonError {
     /// The system refuses.
     #[error("RunAsDaemon: cannot {what}: {source}")]
     System {
-        /// What it was asked for.
+        /// The failed operation.
         what: &'static str,
-        /// What it said.
+        /// The system's error.
         source: io::Error,
     },
 }
 
-/// An error of the system when it was to do `what`.
+/// An error of the system in the operation `what`.
 fn refused(what: &'static str) -> impl Fn(io::Error) -> DaemonError {
     move |source| DaemonError::System { what, source }
 }
 
-/// The same of a call by `nix`.
+/// The same for an error of `nix`.
 fn refused_call(what: &'static str) -> impl Fn(nix::Error) -> DaemonError {
     move |errno| refused(what)(errno.into())
 }
 
-/// Who goes on after [`split`].
+/// The process that [`split`] returns in.
 #[derive(Debug)]
 pub enum Side {
-    /// The process that was started.
-    Foreground(Waiting),
-    /// The one that is to be the node.
+    /// The process that was started: wait, then exit.
+    Foreground(Foreground),
+    /// The process that becomes the node.
     Background(Background),
 }
 
-/// What the process that was started has left to do.
+/// The process in the foreground.
 #[derive(Debug)]
-pub struct Waiting {
+pub struct Foreground {
     pipe: PipeReader,
 }
 
-impl Waiting {
-    /// Waits until the node is up, or has ended without that: whether it is up.
+impl Foreground {
+    /// Waits until the node is up or has ended. Returns whether it is up.
     #[must_use]
-    pub fn is_up(mut self) -> bool {
-        let mut said = Vec::new();
-        // What cannot be read was not said.
-        let _ = self.pipe.read_to_end(&mut said);
-        said.contains(&UP)
+    pub fn wait(mut self) -> bool {
+        let mut received = Vec::new();
+        // A read error counts as a node that is not up.
+        let _ = self.pipe.read_to_end(&mut received);
+        received.contains(&UP)
     }
 }
 
-/// The node's side: it still has the standard streams, to tell what is wrong.
+/// The process of the node. Until [`detach`](Self::detach) it has the standard streams, for error messages.
 #[derive(Debug)]
 pub struct Background {
     pipe: PipeWriter,
 }
 
 impl Background {
-    /// The node is up: from now on it works in `directory` (so that it holds no other file system),
-    /// and reads from and writes to nobody's terminal.
+    /// Reports that the node is up, changes to `directory` (so that the process keeps no other file system
+    /// busy), and closes the standard streams.
     ///
     /// # Errors
     ///
@@ -85,17 +85,17 @@ impl Background {
         dup2_stdin(&null).map_err(refused_call("leave standard input"))?;
         dup2_stdout(&null).map_err(refused_call("leave standard output"))?;
         dup2_stderr(&null).map_err(refused_call("leave standard error"))?;
-        // Nobody may be waiting any more.
+        // The process in the foreground may have been killed.
         let _ = self.pipe.write_all(&[UP]);
         Ok(())
     }
 }
 
-/// Makes two processes of this one. It must have no other threads yet.
+/// Forks the node's process. This process must have no other threads yet.
 ///
 /// # Errors
 ///
-/// The process has other threads, or the system refuses: there is one process as before.
+/// The process has other threads, or the system refuses; then there is no second process.
 pub fn split() -> Result<Side, DaemonError> {
     let threads = std::fs::read_dir("/proc/self/task").map_err(refused("count its threads"))?;
     let threads = threads.count();
@@ -108,16 +108,16 @@ pub fn split() -> Result<Side, DaemonError> {
     match unsafe { fork() }.map_err(refused_call("fork"))? {
         ForkResult::Parent { .. } => {
             drop(writer);
-            Ok(Side::Foreground(Waiting { pipe: reader }))
+            Ok(Side::Foreground(Foreground { pipe: reader }))
         }
         ForkResult::Child => {
             drop(reader);
             setsid().map_err(refused_call("begin a session"))?;
-            // Once more: one who did not begin the session never gets a terminal again.
+            // Once more: a process that is not the session's leader cannot get a terminal again.
             // SAFETY: as above; a new process has one thread.
             match unsafe { fork() }.map_err(refused_call("fork again"))? {
-                // SAFETY: ends the process at once. What it would still do at its end is for the
-                // other two to do.
+                // SAFETY: ends the process at once, without destructors and exit handlers, which belong to
+                // the other two.
                 ForkResult::Parent { .. } => unsafe { libc::_exit(0) },
                 ForkResult::Child => Ok(Side::Background(Background { pipe: writer })),
             }

@@ -1,4 +1,4 @@
-//! ConnLimit: how many sockets the system lets this process have.
+//! ConnLimit: the system's limit of sockets for this process.
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
@@ -23,13 +23,13 @@ pub enum LimitError {
         /// `ulimit -Hn`.
         hard: u64,
     },
-    /// The system does not tell.
+    /// The system does not report the limit.
     #[error("could not get maximum number of file descriptors: {0}")]
     Unknown(nix::Error),
 }
 
-/// Raises the soft limit of descriptors to the hard one. Returns how many connections that
-/// allows, [`RESERVED`] being kept back; fails if the hard limit is below `conn_limit`.
+/// Raises the soft limit of descriptors to the hard one. Returns the number of connections that it
+/// allows beside [`RESERVED`]; fails if the hard limit is below `conn_limit`.
 pub fn raise_file_limit(conn_limit: u64) -> Result<usize, LimitError> {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).map_err(LimitError::Unknown)?;
     let target = check(conn_limit, hard)?;
@@ -45,7 +45,7 @@ pub fn raise_file_limit(conn_limit: u64) -> Result<usize, LimitError> {
     }
 }
 
-/// Whether the process may open this many files; changes nothing.
+/// Checks that [`raise_file_limit`] would succeed, without changing the limit.
 ///
 /// # Errors
 ///
@@ -69,7 +69,7 @@ fn check(conn_limit: u64, hard: u64) -> Result<u64, LimitError> {
     Ok(hard)
 }
 
-/// Connections that `descriptors` allow; "unlimited" is what fits C tor's `int`.
+/// The number of connections that `descriptors` allow; at most C tor's `INT_MAX`.
 fn connections(descriptors: u64) -> usize {
     let most = descriptors.min(i32::MAX.unsigned_abs().into());
     usize::try_from(most.saturating_sub(RESERVED)).unwrap_or(usize::MAX)
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn as_c_tor_decides() {
+    fn limits_are_checked_as_in_c_tor() {
         assert_eq!(check(31, 1024), Err(LimitError::TooSmall(31)));
         assert_eq!(
             check(1025, 1024),

@@ -1,28 +1,28 @@
-//! What the machine gives this process: cores and memory.
+//! The cores and the memory that this process may use.
 
 use std::fs;
 
-/// Cores that this process may use: its processor set (`sched_getaffinity`), less what a cgroup
-/// quota takes away; at least 1.
-pub fn usable_cores() -> usize {
-    // The standard library asks for exactly these two on Linux.
+/// The number of cores that this process may use, by its processor set (`sched_getaffinity`) and its
+/// cgroup's quota; at least 1.
+pub(crate) fn usable_cores() -> usize {
+    // On Linux the standard library considers exactly these two.
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Asks the kernel for ordinary pages, not for huge ones behind the allocator's back: a relay's memory
-/// is many small things that come and go, and a huge page stays as long as one of them does. At rest
-/// it is a third less (docs/performance.md).
+/// Turns transparent huge pages off for this process: a relay allocates many small objects, and a huge
+/// page stays in memory as long as one of them does. An idle relay uses a third less memory without them
+/// (docs/performance.md).
 ///
-/// A kernel that does not know the request goes on as before.
-pub fn keep_pages_small() {
+/// Has no effect on a kernel that does not support the request.
+pub(crate) fn keep_pages_small() {
     if let Err(error) = nix::sys::prctl::set_thp_disable(true) {
         tracing::debug!("Could not turn transparent huge pages off: {error}");
     }
 }
 
-/// Memory of the machine in bytes, or of this process's cgroup where that is less; `None` where
-/// the system does not tell.
-pub fn total_memory() -> Option<u64> {
+/// The memory of the machine, or of this process's cgroup if that is less, in bytes; `None` if the
+/// system does not report it.
+pub(crate) fn total_memory() -> Option<u64> {
     let machine = fs::read_to_string("/proc/meminfo")
         .ok()
         .and_then(|text| mem_total(&text));
@@ -53,7 +53,7 @@ fn cgroup_limit(cgroup: &str) -> Option<u64> {
             let file = std::path::Path::new("/sys/fs/cgroup")
                 .join(dir)
                 .join("memory.max");
-            // "max" (no limit) is no number.
+            // "max" (no limit) does not parse.
             fs::read_to_string(file).ok()?.trim().parse().ok()
         })
         .min()

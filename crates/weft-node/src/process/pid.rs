@@ -1,20 +1,19 @@
-//! `PidFile`: the process id in a file, removed again at the end.
+//! `PidFile`: the process id in a file, which is removed when the process ends.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::file::FileError;
+use weft_datadir::file::FileError;
 
-/// The file, as long as the process runs.
+/// The file. Dropping it removes the file.
 #[derive(Debug)]
-pub struct PidFile {
-    /// Where it is.
+pub(crate) struct PidFile {
     path: PathBuf,
 }
 
 impl PidFile {
     /// Writes this process's id and a newline (C tor's `write_pidfile`; readable by all).
-    pub fn write(path: &Path) -> Result<Self, FileError> {
+    pub(crate) fn write(path: &Path) -> Result<Self, FileError> {
         fs::write(path, contents()).map_err(|e| FileError::new("write PidFile", path, e))?;
         Ok(Self {
             path: path.to_owned(),
@@ -22,14 +21,13 @@ impl PidFile {
     }
 }
 
-/// What our file says.
 fn contents() -> String {
     format!("{}\n", std::process::id())
 }
 
 impl Drop for PidFile {
     fn drop(&mut self) {
-        // Another process may have taken the name over.
+        // Another process may have replaced the file.
         if fs::read(&self.path).is_ok_and(|bytes| bytes == contents().as_bytes())
             && let Err(e) = fs::remove_file(&self.path)
         {
@@ -43,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_says_our_id_and_goes_with_us() {
+    fn the_file_holds_our_id_and_is_removed() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("pid");
         let pid = PidFile::write(&path).unwrap();
@@ -53,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn somebody_elses_is_left_alone() {
+    fn a_file_of_another_process_is_not_removed() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("pid");
         let pid = PidFile::write(&path).unwrap();
@@ -63,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_place_is_named() {
+    fn an_error_names_the_path() {
         let error = PidFile::write(Path::new("/no/such/directory/pid")).unwrap_err();
         assert!(
             error.to_string().contains("/no/such/directory/pid"),

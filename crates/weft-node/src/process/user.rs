@@ -1,11 +1,11 @@
-//! `User`: becoming an ordinary user for good.
+//! `User`: drops root's privileges for good.
 
 use nix::unistd::{
     Gid, Uid, User, getgid, getgroups, getuid, setegid, seteuid, setgid, setgroups, setresgid,
     setresuid, setuid,
 };
 
-/// The process is not the user that it should be.
+/// The process could not become the user.
 #[derive(Debug, thiserror::Error)]
 pub enum UserError {
     /// The system has no such user.
@@ -18,10 +18,10 @@ pub enum UserError {
     Lookup {
         /// The option's value.
         name: String,
-        /// What the system said.
+        /// The system's error.
         source: nix::Error,
     },
-    /// We may not.
+    /// The process lacks the privilege.
     #[error(
         "error becoming user {name} ({step}): {source}. If you set the \"User\" option, you must \
          start Weft as root"
@@ -31,10 +31,10 @@ pub enum UserError {
         name: String,
         /// The call that failed.
         step: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: nix::Error,
     },
-    /// The old rights came back when asked for.
+    /// The process could get its old credentials back.
     #[error(
         "was able to restore {0} credentials even after switching: dropping privileges did not work"
     )]
@@ -46,7 +46,7 @@ pub enum UserError {
 /// # Errors
 ///
 /// [`UserError::NotFound`], [`UserError::Lookup`].
-pub fn find(name: &str) -> Result<User, UserError> {
+pub(crate) fn find(name: &str) -> Result<User, UserError> {
     let found = User::from_name(name).map_err(|source| UserError::Lookup {
         name: name.to_owned(),
         source,
@@ -54,11 +54,11 @@ pub fn find(name: &str) -> Result<User, UserError> {
     found.ok_or_else(|| UserError::NotFound(name.to_owned()))
 }
 
-/// Becomes `name` and its primary group, with no other group and no way back (C tor's
-/// `switch_id`). Does nothing where the process runs as `name` already.
+/// Changes to user `name` and its primary group, with no other group and no way back (C tor's
+/// `switch_id`). Does nothing if the process runs as `name` already.
 ///
-/// Ports below 1024 must be bound before. Call it while the process has one thread.
-pub fn drop_privileges(name: &str) -> Result<(), UserError> {
+/// Ports below 1024 must be bound before. Call it while the process has a single thread.
+pub(crate) fn drop_privileges(name: &str) -> Result<(), UserError> {
     let user = find(name)?;
     let (old_uid, old_gid) = (getuid(), getgid());
     if old_uid == user.uid && Uid::effective() == user.uid && !old_uid.is_root() {
@@ -81,13 +81,13 @@ pub fn drop_privileges(name: &str) -> Result<(), UserError> {
             source,
         }
     };
-    // Groups first: they need the rights that the user id then takes away.
+    // Groups first: changing them needs the privileges that the user id has.
     setgroups(&[user.gid]).map_err(refused("setgroups"))?;
     setresgid(user.gid, user.gid, user.gid).map_err(refused("setresgid"))?;
     setresuid(user.uid, user.uid, user.uid).map_err(refused("setresuid"))?;
     if !user.uid.is_root() {
         check_dropped(user.uid, user.gid, old_uid, old_gid)?;
-        // Changing ids turned core dumps off; they hold nothing of root's any more.
+        // Changing ids turned core dumps off; the process holds no secrets of root.
         if let Err(e) = nix::sys::prctl::set_dumpable(true) {
             tracing::warn!("Unable to re-enable coredumps: {e}");
         }
@@ -95,7 +95,7 @@ pub fn drop_privileges(name: &str) -> Result<(), UserError> {
     Ok(())
 }
 
-/// Tries to get the old rights back; being able to is an error.
+/// Tries to get the old credentials back; success is an error.
 fn check_dropped(uid: Uid, gid: Gid, old_uid: Uid, old_gid: Gid) -> Result<(), UserError> {
     if gid != old_gid && (setgid(old_gid).is_ok() || setegid(old_gid).is_ok()) {
         return Err(UserError::Restored("group"));
@@ -110,7 +110,7 @@ fn check_dropped(uid: Uid, gid: Gid, old_uid: Uid, old_gid: Gid) -> Result<(), U
 mod tests {
     use super::*;
 
-    /// Not a test of its own: what the next test starts in a process that it can give away.
+    /// Not a test of its own: the next test runs it in another process.
     #[test]
     #[ignore = "changes the user of its process"]
     fn child() {
@@ -120,7 +120,7 @@ mod tests {
         assert_eq!(nix::unistd::getresgid().unwrap().saved, nobody.gid);
         assert_eq!(getgroups().unwrap(), [nobody.gid]);
         assert!(setuid(Uid::from_raw(0)).is_err() && setgid(Gid::from_raw(0)).is_err());
-        // Again: nothing to do. And another one: not any more.
+        // The same user again is no error, and another one is refused.
         drop_privileges("nobody").unwrap();
         let error = drop_privileges("root").unwrap_err().to_string();
         assert!(error.contains("must start Weft as root"), "{error}");
@@ -143,10 +143,10 @@ mod tests {
             ])
             .output()
             .unwrap();
-        let said = String::from_utf8_lossy(&child.stdout);
+        let output = String::from_utf8_lossy(&child.stdout);
         assert!(
-            child.status.success() && said.contains("1 passed"),
-            "{said}"
+            child.status.success() && output.contains("1 passed"),
+            "{output}"
         );
     }
 

@@ -1,4 +1,4 @@
-//! Why a probe did not reach this relay, and what that means for its operator.
+//! The reasons why a probe did not reach this relay, with advice for the operator.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -10,21 +10,21 @@ use weft_cell::frame::FrameError;
 use weft_cell::reason::DestroyReason;
 use weft_cell::relay::RelayError;
 use weft_core::handshake::HandshakeError as LinkHandshakeError;
-use weft_crypto::circuit::Unsaid;
+use weft_crypto::circuit::EncryptError;
 use weft_crypto::handshake::HandshakeError;
 
-use crate::tls::LinkTlsError;
+use weft_tls::LinkTlsError;
 
-/// What the relay that was asked had to do when the probe failed.
+/// The task of the asked relay in which the probe failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Its part of TLS.
+    /// TLS.
     Tls,
-    /// Its part of the link handshake: prove its identity.
+    /// The link handshake: prove its identity.
     LinkHandshake,
     /// Answer CREATE_FAST.
     CreateFast,
-    /// Extend the circuit to us.
+    /// Extend the circuit to this relay.
     Extend,
 }
 
@@ -39,10 +39,10 @@ impl std::fmt::Display for Step {
     }
 }
 
-/// What went wrong on the link to the relay that was asked.
+/// A failure of the link to the asked relay.
 #[derive(Debug, Error)]
 pub enum LinkFault {
-    /// The probe's time is up.
+    /// The probe's deadline has passed.
     #[error("no answer in time")]
     TimedOut,
     /// The relay closed.
@@ -60,31 +60,31 @@ pub enum LinkFault {
     /// TLS failed.
     #[error("{0}")]
     Tls(#[from] rustls::Error),
-    /// The link handshake failed: above all, the relay is somebody else.
+    /// The link handshake failed, mostly because the relay has another identity.
     #[error("{0}")]
     Handshake(Box<LinkHandshakeError>),
-    /// What came is no cell.
+    /// The relay sent bytes that are no cell.
     #[error("{0}")]
     Frame(#[from] FrameError),
-    /// A circuit message that cannot be read.
+    /// A malformed circuit message.
     #[error("{0}")]
     CircMsg(#[from] CircMsgError),
-    /// A relay message that cannot be read.
+    /// A malformed relay message.
     #[error("{0}")]
     Relay(#[from] RelayError),
     /// The relay did not prove that it has the circuit's keys.
     #[error("{0}")]
     Circuit(#[from] HandshakeError),
-    /// The circuit has no way to say what is to be said: an error of ours.
+    /// A message could not be encrypted: an error of ours.
     #[error("{0}")]
-    Unsaid(#[from] Unsaid),
-    /// A cell that has no place here.
+    Encrypt(#[from] EncryptError),
+    /// An unexpected cell.
     #[error("the relay sent {0}, which has no place here")]
     Unexpected(String),
     /// A relay cell that was not encrypted with the circuit's keys.
     #[error("the relay sent a relay cell that is not encrypted for us")]
     Unrecognized,
-    /// The relay gave the circuit up by itself.
+    /// The relay itself closed the circuit.
     #[error("the relay closed the circuit (reason {0})")]
     Destroyed(DestroyReason),
 }
@@ -95,16 +95,16 @@ impl From<LinkHandshakeError> for LinkFault {
     }
 }
 
-/// Why a probe failed.
+/// A probe that failed.
 ///
-/// [`is_verdict`](Self::is_verdict) tells the failures that say something about this relay's own
-/// port from those that only say that the wrong relay was asked.
+/// [`is_verdict`](Self::is_verdict) distinguishes failures of this relay's own port from those of the asked
+/// relay.
 #[derive(Debug, Error)]
 pub enum ProbeError {
-    /// TLS could not be set up at all.
+    /// TLS could not be set up.
     #[error("could not begin a test of our own ORPort: {0}")]
     Setup(#[from] LinkTlsError),
-    /// No socket with the source address that was asked for.
+    /// No socket with the configured source address.
     #[error(
         "could not begin a test of our own ORPort: no connection can be made from {bind} to \
          {via}: {source}; is the address one of this machine (OutboundBindAddress)?"
@@ -112,20 +112,20 @@ pub enum ProbeError {
     Bind {
         /// The source address.
         bind: IpAddr,
-        /// The relay to be asked.
+        /// The relay to ask.
         via: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The relay to be asked cannot be reached.
+    /// The relay to ask cannot be reached.
     #[error(
         "could not ask the relay at {via} to test our ORPort: connecting to it failed: {source}; \
-         this says nothing about our own port yet"
+         this shows nothing about our own port yet"
     )]
     Connect {
-        /// The relay to be asked.
+        /// The relay to ask.
         via: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// Our own address or identity cannot be put into EXTEND2, or is refused there.
@@ -133,79 +133,79 @@ pub enum ProbeError {
     OwnAddress {
         /// Our address.
         own_addr: SocketAddr,
-        /// What the encoder refused.
+        /// The encoder's error.
         source: CircMsgError,
     },
-    /// The relay that was asked did not do its part.
+    /// The asked relay failed in one of its tasks.
     #[error(
-        "could not ask the relay at {via} to test our ORPort: {step} failed: {source}; this says \
+        "could not ask the relay at {via} to test our ORPort: {step} failed: {source}; this shows \
          nothing about our own port yet"
     )]
     Via {
-        /// The relay that was asked.
+        /// The asked relay.
         via: SocketAddr,
-        /// What it had to do.
+        /// The task.
         step: Step,
-        /// How it failed.
+        /// Its failure.
         source: LinkFault,
     },
-    /// The relay says that it could not reach us.
+    /// The relay reports that it could not reach us.
     #[error("the relay at {via} could not reach us at {own_addr} ({reason}): {}", what_to_check(*.reason))]
     NotReached {
-        /// The relay that was asked.
+        /// The asked relay.
         via: SocketAddr,
         /// Our address.
         own_addr: SocketAddr,
-        /// What it said.
+        /// The reason in its DESTROY or TRUNCATED.
         reason: DestroyReason,
     },
-    /// The relay did not say in time whether it reached us, as happens when its packets to us
-    /// are dropped on the way.
+    /// The relay did not answer the EXTEND2 in time, for example because its packets to us are dropped on
+    /// the way.
     #[error(
         "the relay at {via} did not reach us at {own_addr} within {} seconds: does a firewall \
          drop connections to the port, or is it not forwarded to this machine?",
         .timeout.as_secs()
     )]
     NoAnswer {
-        /// The relay that was asked.
+        /// The asked relay.
         via: SocketAddr,
         /// Our address.
         own_addr: SocketAddr,
-        /// How long the whole probe took.
+        /// The time limit of the whole probe.
         timeout: Duration,
     },
-    /// The relay reached us, it says, but we gave the circuit up.
+    /// The relay reports that it reached our address and that the circuit was refused there.
     #[error(
         "the relay at {via} reached us at {own_addr}, but the circuit was refused there \
          ({reason}): is another relay, or another copy of this one with other onion keys, \
          running at that address?"
     )]
     Refused {
-        /// The relay that was asked.
+        /// The asked relay.
         via: SocketAddr,
         /// Our address.
         own_addr: SocketAddr,
-        /// What was said at our address.
+        /// The reason that was sent from our address.
         reason: DestroyReason,
     },
-    /// Whoever answered does not have our onion key.
+    /// The node that answered at our address does not have our onion key.
     #[error(
-        "the relay at {via} extended a circuit to {own_addr}, but whoever answered there does \
+        "the relay at {via} extended a circuit to {own_addr}, but the node that answered there does \
          not have our onion key ({source}): is another copy of this relay running at that address?"
     )]
     NotUs {
-        /// The relay that was asked.
+        /// The asked relay.
         via: SocketAddr,
         /// Our address.
         own_addr: SocketAddr,
-        /// Why the answer is not ours.
+        /// The error in the answer.
         source: HandshakeError,
     },
 }
 
 impl ProbeError {
-    /// Whether the relay that was asked did its part, so that this failure is about our own
-    /// port. Only the relay's word for it: ask another before believing.
+    /// Whether the asked relay did its tasks, so that this failure is one of our own port. Only that relay
+    /// reports it: ask another before believing it.
     pub fn is_verdict(&self) -> bool {
         match self {
             Self::NotReached { .. }
@@ -218,7 +218,7 @@ impl ProbeError {
     }
 }
 
-/// What an operator may look at.
+/// The advice for the operator.
 fn what_to_check(reason: DestroyReason) -> &'static str {
     match reason {
         DestroyReason::OR_IDENTITY => "does another relay answer at that address?",

@@ -1,5 +1,5 @@
-//! One Tor link over a blocking socket: every wait ends at one deadline, and what the peer may
-//! send is bounded.
+//! A Tor link over a blocking socket: every wait ends at one deadline, and the bytes that the peer may
+//! send are bounded.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{IpAddr, TcpStream};
@@ -12,10 +12,10 @@ use weft_cell::frame::{self, Frame};
 use weft_core::handshake::{LinkHandshake, MAX_HANDSHAKE_BYTES, Role};
 
 use super::error::LinkFault;
-use crate::tls::LinkSession;
+use weft_tls::LinkSession;
 
-/// Most bytes that are read from the socket. A probe needs some 8 KiB: two for TLS, three for
-/// the link handshake, two cells; the rest is room for padding.
+/// Bytes that are read from the socket, at most. A probe needs about 8 KiB: two for TLS, three for the
+/// link handshake, two cells; the rest is room for padding.
 pub(super) const MAX_RECEIVED: usize = 128 * 1024;
 
 /// A link and its deadline.
@@ -31,7 +31,6 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// A link over a connected socket.
     pub(super) fn new(socket: TcpStream, session: LinkSession, deadline: Instant) -> Self {
         Self {
             socket,
@@ -42,7 +41,7 @@ impl Link {
         }
     }
 
-    /// Runs TLS until application data may flow.
+    /// Runs the TLS handshake.
     pub(super) fn tls_handshake(&mut self) -> Result<(), LinkFault> {
         while self.session.tls().is_handshaking() {
             self.fill()?;
@@ -72,13 +71,11 @@ impl Link {
         }
     }
 
-    /// Sends a cell.
     pub(super) fn send_cell(&mut self, cell: &Cell) -> Result<(), LinkFault> {
         self.send(cell.as_bytes())
     }
 
-    /// The next fixed-length cell. Variable-length ones, none of which matter on an open link,
-    /// are skipped.
+    /// The next fixed-length cell. Variable-length cells, which do not matter on an open link, are skipped.
     pub(super) fn next_cell(&mut self) -> Result<Cell, LinkFault> {
         loop {
             while let Some((frame, len)) = frame::next(&self.plain, MAX_HANDSHAKE_BYTES)? {
@@ -95,7 +92,7 @@ impl Link {
         }
     }
 
-    /// Says goodbye, if there is time, and closes.
+    /// Sends close_notify, if there is time, and closes.
     pub(super) fn close(mut self) {
         self.session.tls().send_close_notify();
         let _ = self.flush();
@@ -109,8 +106,8 @@ impl Link {
     /// Writes all TLS records that wait.
     fn flush(&mut self) -> Result<(), LinkFault> {
         while self.session.tls().wants_write() {
-            let left = self.time_left()?;
-            self.socket.set_write_timeout(Some(left))?;
+            let remaining = self.remaining()?;
+            self.socket.set_write_timeout(Some(remaining))?;
             match self.session.tls().write_tls(&mut self.socket) {
                 Ok(_) => {}
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -124,8 +121,8 @@ impl Link {
     fn fill(&mut self) -> Result<(), LinkFault> {
         self.flush()?;
         let read = loop {
-            let left = self.time_left()?;
-            self.socket.set_read_timeout(Some(left))?;
+            let remaining = self.remaining()?;
+            self.socket.set_read_timeout(Some(remaining))?;
             match self.session.tls().read_tls(&mut self.socket) {
                 Ok(0) => return Err(LinkFault::Closed),
                 Ok(read) => break read,
@@ -140,21 +137,22 @@ impl Link {
             });
         }
         let decrypted = decrypt(self.session.tls(), &mut self.plain);
-        // An alert, too, is sent.
+        // Flush even after an error, to send the alert.
         let flushed = self.flush();
         decrypted?;
         flushed
     }
 
-    fn time_left(&self) -> Result<Duration, LinkFault> {
+    /// The time until the deadline.
+    fn remaining(&self) -> Result<Duration, LinkFault> {
         self.deadline
             .checked_duration_since(Instant::now())
-            .filter(|left| !left.is_zero())
+            .filter(|remaining| !remaining.is_zero())
             .ok_or(LinkFault::TimedOut)
     }
 }
 
-/// Appends what has come to `plain`.
+/// Decrypts the records read so far and appends their content to `plain`.
 fn decrypt(tls: &mut Connection, plain: &mut Vec<u8>) -> Result<(), LinkFault> {
     let state = tls.process_new_packets()?;
     let mut bytes = vec![0; state.plaintext_bytes_to_read()];
@@ -163,7 +161,7 @@ fn decrypt(tls: &mut Connection, plain: &mut Vec<u8>) -> Result<(), LinkFault> {
     Ok(())
 }
 
-/// A socket's time-out by its own name.
+/// Maps a socket's timeout to [`LinkFault::TimedOut`].
 fn socket_error(error: std::io::Error) -> LinkFault {
     match error.kind() {
         ErrorKind::WouldBlock | ErrorKind::TimedOut => LinkFault::TimedOut,

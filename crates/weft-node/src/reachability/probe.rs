@@ -1,9 +1,9 @@
-//! One test of one address: a circuit of two hops that ends at ourselves.
+//! One test of one address: a circuit of two hops that ends at this relay itself.
 //!
-//! The probe is a client to the relay that it asks: it proves nothing on the link, so that this
-//! link does not count as one to us and the relay has to open another. The circuit is
-//! CREATE_FAST to that relay, then EXTEND2 with our address, identities and ntor onion key
-//! (tor-spec 5.1, 5.3). Only we can answer that onionskin.
+//! The probe connects to the asked relay as a client: it does not authenticate, so that the relay does not
+//! know this link as one to us and has to open another. The circuit is CREATE_FAST to that relay, then
+//! EXTEND2 with our address, identities and ntor onion key (tor-spec 5.1, 5.3). Only we can answer that
+//! onionskin.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -13,6 +13,7 @@ use rand::CryptoRng;
 use socket2::{Domain, Protocol, Socket, Type};
 use weft_cell::circ_msg::handshake_type;
 use weft_cell::circ_msg::{CreateReply, CreateRequest, Extend2, Extended2, Truncated};
+use weft_cell::identity::{Ed25519Identity, RsaIdentity};
 use weft_cell::reason::DestroyReason;
 use weft_cell::relay::{self, RelayBody};
 use weft_cell::{Cell, ChanCmd, RelayCmd};
@@ -23,37 +24,37 @@ use weft_proxy::Route;
 
 use super::error::{LinkFault, ProbeError, Step};
 use super::link::Link;
-use crate::tls::LinkTls;
+use weft_tls::LinkTls;
 
-/// A probe takes no longer than this, whatever its [`timeout`](Probe::timeout).
-pub const LONGEST_TIMEOUT: Duration = Duration::from_secs(5 * 60);
+/// The upper bound of [`Probe::timeout`].
+pub(super) const LONGEST_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
-/// Asks the relay `via` to extend a circuit to us.
+/// A request to the relay `via` to extend a circuit to this relay.
 #[derive(Clone, Debug)]
 pub struct Probe {
-    /// The relay to be asked: the address of its ORPort.
+    /// The ORPort of the relay to ask.
     pub via: SocketAddr,
     /// SHA-1 of its RSA identity key.
-    pub via_rsa: [u8; 20],
-    /// Our address to be tested.
+    pub via_rsa: RsaIdentity,
+    /// Our address under test.
     pub own_addr: SocketAddr,
     /// SHA-1 of our RSA identity key.
-    pub own_rsa: [u8; 20],
-    /// Our ed25519 identity key, where EXTEND2 shall name it (ExtendByEd25519ID).
-    pub own_ed25519: Option<[u8; 32]>,
+    pub own_rsa: RsaIdentity,
+    /// Our Ed25519 identity key, if EXTEND2 contains it (ExtendByEd25519ID).
+    pub own_ed25519: Option<Ed25519Identity>,
     /// Our current ntor onion key.
     pub own_ntor: [u8; 32],
-    /// How `via` is connected to (OutboundBindAddress, Socks5Proxy and its like).
+    /// The source address or proxy for the connection (OutboundBindAddress, Socks5Proxy).
     pub route: Route,
-    /// How long all of it may take; a minute is what C tor gives a link.
+    /// The time limit of the whole probe; C tor gives a link a minute.
     pub timeout: Duration,
 }
 
-/// How the relay's wait for us ended.
+/// The relay's answer to the EXTEND2.
 enum Extension {
-    /// EXTENDED2, with the handshake of whoever answered.
+    /// EXTENDED2, with the handshake of the node at our address.
     Extended(Vec<u8>),
-    /// DESTROY from the relay itself, or TRUNCATED with what it heard from the next hop.
+    /// DESTROY from the relay itself, or TRUNCATED with the reason that the next hop sent.
     Failed {
         reason: DestroyReason,
         truncated: bool,
@@ -61,12 +62,12 @@ enum Extension {
 }
 
 impl Probe {
-    /// Runs the probe; blocks for at most [`timeout`](Self::timeout). Success means that the
-    /// relay reached us at `own_addr` and that whoever answered there has our onion key.
+    /// Runs the probe; blocks for at most [`timeout`](Self::timeout). Success means that the relay reached
+    /// a node at `own_addr` that has our onion key.
     pub fn run(&self, rng: &mut impl CryptoRng) -> Result<(), ProbeError> {
         let timeout = self.timeout.min(LONGEST_TIMEOUT);
         let deadline = Instant::now() + timeout;
-        // First what can be found wrong without asking anybody.
+        // First the checks that need no network.
         let onionskin = ntor::ClientState::start(&self.own_rsa, &self.own_ntor, rng);
         let extend2 = self.extend2(&onionskin)?;
 
@@ -97,14 +98,13 @@ impl Probe {
             }),
             Err(source) => Err(self.via_failed(Step::Extend, source)),
         };
-        // Neither relay need wait for the link's end to forget the circuit; reason NONE is all
-        // that an origin says.
+        // With a DESTROY both relays forget the circuit at once. An origin sends no reason but NONE.
         let _ = link.send_cell(&Cell::new(circ_id, ChanCmd::DESTROY));
         link.close();
         verdict
     }
 
-    /// The data of the EXTEND2 message that names us.
+    /// The data of the EXTEND2 with our address and identities.
     fn extend2(&self, onionskin: &ntor::ClientState) -> Result<Vec<u8>, ProbeError> {
         let (ipv4, ipv6) = match self.own_addr {
             SocketAddr::V4(addr) => (Some(addr), None),
@@ -126,7 +126,7 @@ impl Probe {
         })
     }
 
-    /// A TCP connection to the relay.
+    /// Opens a TCP connection to the relay.
     fn connect(&self, deadline: Instant, timeout: Duration) -> Result<TcpStream, ProbeError> {
         let failed = |source: io::Error| ProbeError::Connect {
             via: self.via,
@@ -157,7 +157,7 @@ impl Probe {
         Ok(socket)
     }
 
-    /// Whether it was us who answered the onionskin.
+    /// Checks that the answer to the onionskin is ours.
     fn check_reply(&self, onionskin: ntor::ClientState, reply: &[u8]) -> Result<(), ProbeError> {
         match onionskin.finish(reply) {
             Ok(_keys) => Ok(()),
@@ -169,9 +169,8 @@ impl Probe {
         }
     }
 
-    /// What it means that the circuit was not extended for this reason. A relay that cannot
-    /// connect says one of the first four. Otherwise, TRUNCATED is what the next hop said, and
-    /// DESTROY is what the relay itself has against the circuit.
+    /// The error for a circuit that was not extended. A relay that cannot connect sends one of the first four
+    /// reasons. Any other reason is the next hop's in a TRUNCATED, and the relay's own in a DESTROY.
     fn not_extended(&self, reason: DestroyReason, truncated: bool) -> ProbeError {
         let (via, own_addr) = (self.via, self.own_addr);
         match reason {
@@ -201,7 +200,7 @@ impl Probe {
     }
 }
 
-/// Asks a proxy for a connection.
+/// Requests the connection from a proxy.
 fn ask_proxy(
     socket: &mut TcpStream,
     mut request: weft_proxy::Request,
@@ -209,13 +208,13 @@ fn ask_proxy(
 ) -> io::Result<()> {
     let mut answer = [0; 512];
     while !request.is_connected() {
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
+        let remaining = deadline.saturating_duration_since(Instant::now());
+        if remaining.is_zero() {
             let why = "the proxy did not answer in time";
             return Err(io::Error::new(io::ErrorKind::TimedOut, why));
         }
-        socket.set_read_timeout(Some(left))?;
-        socket.set_write_timeout(Some(left))?;
+        socket.set_read_timeout(Some(remaining))?;
+        socket.set_write_timeout(Some(remaining))?;
         socket.write_all(request.output())?;
         request.sent(request.output().len());
         let count = socket.read(&mut answer)?;
@@ -229,14 +228,14 @@ fn ask_proxy(
     Ok(())
 }
 
-/// A random circuit id with the bit that says that the link's initiator chose it (tor-spec 5.1.1).
+/// A random circuit id with the bit of the link's initiator set (tor-spec 5.1.1).
 fn circuit_id(rng: &mut impl CryptoRng) -> u32 {
     let mut bytes = [0; 4];
     rng.fill_bytes(&mut bytes);
     u32::from_be_bytes(bytes) | 1 << 31
 }
 
-/// The first hop.
+/// Creates the circuit's first hop.
 fn create_fast(
     link: &mut Link,
     circ_id: u32,
@@ -258,7 +257,7 @@ fn create_fast(
     Ok(crypt)
 }
 
-/// The second hop, which is to be us.
+/// Extends the circuit to our address.
 fn extend(
     link: &mut Link,
     circ_id: u32,

@@ -1,4 +1,4 @@
-//! The schedule under a fake clock, and probes through relays that do what no relay should.
+//! The schedule under a fake clock, and probes through relays that misbehave.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::LazyLock;
@@ -17,7 +17,7 @@ use weft_crypto::relay_cell::RelayCrypt;
 
 use super::link::{Link, MAX_RECEIVED};
 use super::*;
-use crate::tls::{LinkLifetimes, LinkTls};
+use weft_tls::{LinkLifetimes, LinkTls};
 
 fn rng(seed: u64) -> ChaCha12Rng {
     ChaCha12Rng::seed_from_u64(seed)
@@ -33,7 +33,7 @@ fn v6() -> SocketAddr {
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Lets a probe of `addr` start and fail.
+/// Reports a probe of `addr` that starts and fails.
 fn fail(state: &mut Reachability, addr: SocketAddr, now: Instant) {
     state.started(addr, now);
     state.failed(addr, now);
@@ -51,17 +51,16 @@ fn both_addresses_are_tested_at_once_until_found() {
     assert_eq!(state.due(now), None);
 
     let later = now + SECOND;
-    assert!(state.succeeded(v6(), later));
+    assert!(state.succeeded(v6()));
     assert_eq!(state.is_reachable(), (false, true));
-    assert!(!state.succeeded(v6(), later), "it is news only once");
-    assert_eq!(state.reachable_since(), (None, Some(later)));
+    assert!(!state.succeeded(v6()), "only the first time");
     assert_eq!(state.due(later), None);
     state.failed(v4(), later);
     assert_eq!(state.due(later), Some(v4()));
 }
 
 #[test]
-fn an_address_that_is_not_there_or_assumed_reachable_is_not_tested() {
+fn a_missing_or_assumed_reachable_address_is_not_tested() {
     let now = Instant::now();
     let state = Reachability::new(None, None, false, false);
     assert_eq!(state.is_reachable(), (true, true));
@@ -104,12 +103,12 @@ fn endless_failures_never_overflow() {
 }
 
 #[test]
-fn a_failure_does_not_take_back_what_was_found() {
+fn a_failure_does_not_make_an_address_unreachable() {
     let now = Instant::now();
     let mut state = Reachability::new(Some(v4()), None, false, false);
     state.started(v4(), now);
-    // Somebody connected while the probe was under way.
-    assert!(state.found_reachable("::ffff:192.0.2.1".parse().unwrap(), now));
+    // Another relay connected while the probe was under way.
+    assert!(state.found_reachable("::ffff:192.0.2.1".parse().unwrap()));
     state.failed(v4(), now);
     state.started(v4(), now);
     assert_eq!(state.is_reachable(), (true, true));
@@ -117,29 +116,28 @@ fn a_failure_does_not_take_back_what_was_found() {
 }
 
 #[test]
-fn being_reached_elsewhere_proves_nothing() {
-    let now = Instant::now();
+fn being_reached_at_another_address_proves_nothing() {
     let mut state = Reachability::new(Some(v4()), Some(v6()), false, false);
-    assert!(!state.found_reachable("192.0.2.77".parse().unwrap(), now));
-    assert!(!state.succeeded("192.0.2.1:9002".parse().unwrap(), now));
+    assert!(!state.found_reachable("192.0.2.77".parse().unwrap()));
+    assert!(!state.succeeded("192.0.2.1:9002".parse().unwrap()));
     assert_eq!(state.is_reachable(), (false, false));
-    assert!(state.found_reachable("2001:db8::1".parse().unwrap(), now));
+    assert!(state.found_reachable("2001:db8::1".parse().unwrap()));
     assert_eq!(state.is_reachable(), (false, true));
 }
 
 #[test]
-fn a_new_address_is_tested_from_the_beginning_and_the_old_one_forgotten() {
+fn a_new_address_is_tested_and_the_old_one_forgotten() {
     let now = Instant::now();
     let mut state = Reachability::new(Some(v4()), Some(v6()), false, false);
-    state.succeeded(v4(), now);
-    state.succeeded(v6(), now);
+    state.succeeded(v4());
+    state.succeeded(v6());
     let moved: SocketAddr = "192.0.2.2:9001".parse().unwrap();
     state.set_addresses(Some(moved), Some(v6()));
     assert_eq!(state.is_reachable(), (false, true));
     assert_eq!(state.due(now), Some(moved));
     state.started(moved, now);
-    // A late report about the old one.
-    assert!(!state.succeeded(v4(), now));
+    // A late result for the old one.
+    assert!(!state.succeeded(v4()));
     state.failed(v4(), now);
     assert_eq!(state.due(now), None);
     state.set_addresses(None, Some(v6()));
@@ -163,7 +161,7 @@ fn within_a_round_each_relay_is_asked_once() {
     let candidates: Vec<Candidate> = (1..=3)
         .map(|n| Candidate {
             addr: SocketAddr::from(([10, 0, 0, n], 443)),
-            rsa: [n; 20],
+            rsa: [n; 20].into(),
         })
         .collect();
     let mut firsts = std::collections::BTreeSet::new();
@@ -177,9 +175,9 @@ fn within_a_round_each_relay_is_asked_once() {
         }
         firsts.insert(asked[0]);
     }
-    assert_eq!(firsts.len(), 3, "any of them may come first");
+    assert_eq!(firsts.len(), 3, "any of them may be first");
 
-    // With too few, the same one is asked again.
+    // With too few candidates the same one is chosen again.
     for _ in 0..5 {
         let only = state.choose(v4(), &candidates[..1], &mut rng);
         assert_eq!(only, Some(candidates[0]));
@@ -188,7 +186,7 @@ fn within_a_round_each_relay_is_asked_once() {
     assert_eq!(state.choose(v6(), &candidates, &mut rng), None);
 }
 
-/// Only a hang takes as long as this.
+/// Longer than anything that does not hang.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 static VIA: LazyLock<LinkTls> = LazyLock::new(|| {
@@ -198,11 +196,11 @@ static VIA: LazyLock<LinkTls> = LazyLock::new(|| {
 });
 
 fn own_keys() -> OnionKeys {
-    OnionKeys::new([1; 20], [2; 32], &[3; 32], None)
+    OnionKeys::new([1; 20].into(), [2; 32].into(), &[3; 32], None)
 }
 
-/// A relay that does `act` on the first link that it accepts, and a probe through it. The thread
-/// returns what `act` does.
+/// A relay that runs `act` on the first link that it accepts, and a probe through it. The thread returns
+/// the result of `act`.
 fn probe_through<T: Send + 'static>(
     act: impl FnOnce(&mut Link) -> T + Send + 'static,
 ) -> (Probe, JoinHandle<T>) {
@@ -256,7 +254,7 @@ fn read_extend2(link: &mut Link) -> (u32, RelayCrypt, Extend2) {
     (circ_id, crypt, extend2)
 }
 
-/// A relay message back to the probe.
+/// A backward relay message to the probe.
 fn message(circ_id: u32, crypt: &mut RelayCrypt, command: RelayCmd, data: &[u8]) -> Cell {
     let mut cell = Cell::new(circ_id, ChanCmd::RELAY);
     relay::encode(cell.body_mut(), command, 0, data, &mut rng(5)).unwrap();
@@ -270,7 +268,7 @@ fn destroy(circ_id: u32, reason: DestroyReason) -> Cell {
     cell
 }
 
-/// How a probe fails to which `answer` is sent instead of CREATED_FAST.
+/// The error of a probe that gets `answer` instead of CREATED_FAST.
 fn create_answered_with(answer: impl FnOnce(u32, [u8; 20]) -> Cell + Send + 'static) -> ProbeError {
     let (probe, relay) = probe_through(|link| {
         let (circ_id, x) = read_create_fast(link);
@@ -292,7 +290,7 @@ fn create_answered_with(answer: impl FnOnce(u32, [u8; 20]) -> Cell + Send + 'sta
     error
 }
 
-/// How a probe fails to which `answer` is sent instead of EXTENDED2.
+/// The error of a probe that gets `answer` instead of EXTENDED2.
 fn extend_answered_with(
     answer: impl FnOnce(u32, &mut RelayCrypt) -> Cell + Send + 'static,
 ) -> ProbeError {
@@ -305,7 +303,7 @@ fn extend_answered_with(
     error
 }
 
-/// What the relay that was asked has done wrong.
+/// The fault of the asked relay.
 fn fault_of_via(error: ProbeError) -> LinkFault {
     assert!(!error.is_verdict());
     match error {
@@ -323,7 +321,7 @@ fn the_circuit_is_extended_to_exactly_the_address_under_test() {
             let reply = ntor::server(onionskin, &own_keys(), &mut rng(7)).unwrap();
             let data = reply.data.to_vec();
             let data = Extended2 { data }.encode().unwrap();
-            // Padding of all kinds is let pass.
+            // Padding of all kinds is skipped.
             let drop = message(circ_id, &mut crypt, RelayCmd::DROP, &[]);
             let extended = message(circ_id, &mut crypt, RelayCmd::EXTENDED2, &data);
             let padding = Cell::new(0, ChanCmd::PADDING);
@@ -345,8 +343,8 @@ fn the_circuit_is_extended_to_exactly_the_address_under_test() {
             extend2.ipv6.map(SocketAddr::V6),
             Some(own_addr).filter(SocketAddr::is_ipv6)
         );
-        assert_eq!(extend2.rsa, Some([1; 20]));
-        assert_eq!(extend2.ed25519, Some([2; 32]));
+        assert_eq!(extend2.rsa, Some([1; 20].into()));
+        assert_eq!(extend2.ed25519, Some([2; 32].into()));
         assert_eq!(extend2.handshake_type, handshake_type::NTOR);
         assert_eq!(extend2.link_specifiers, []);
         assert_eq!(last, destroy(circ_id, DestroyReason::NONE));
@@ -354,7 +352,7 @@ fn the_circuit_is_extended_to_exactly_the_address_under_test() {
 }
 
 #[test]
-fn a_relay_that_does_not_make_the_first_hop_is_blamed() {
+fn failing_the_first_hop_is_the_asked_relays_fault() {
     let error = create_answered_with(|id, _| destroy(id, DestroyReason::RESOURCELIMIT));
     assert!(error.to_string().contains("RESOURCELIMIT"), "{error}");
     let limit = DestroyReason::RESOURCELIMIT;
@@ -377,7 +375,7 @@ fn a_relay_that_does_not_make_the_first_hop_is_blamed() {
 }
 
 #[test]
-fn a_relay_that_could_not_connect_to_us_is_believed() {
+fn a_failed_connection_to_us_is_a_verdict() {
     for reason in [
         DestroyReason::CONNECTFAILED,
         DestroyReason::OR_IDENTITY,
@@ -395,13 +393,15 @@ fn a_relay_that_could_not_connect_to_us_is_believed() {
                 text.contains("could not reach us at 192.0.2.1:9001"),
                 "{text}"
             );
-            assert!(matches!(error, ProbeError::NotReached { reason: said, .. } if said == reason));
+            assert!(
+                matches!(error, ProbeError::NotReached { reason: found, .. } if found == reason)
+            );
         }
     }
 }
 
 #[test]
-fn who_gave_the_circuit_up_is_told_apart() {
+fn destroy_and_truncated_name_different_relays() {
     let error = extend_answered_with(|id, _| destroy(id, DestroyReason::PROTOCOL));
     assert!(matches!(fault_of_via(error), LinkFault::Destroyed(_)));
     let error = extend_answered_with(|id, crypt| {
@@ -412,7 +412,7 @@ fn who_gave_the_circuit_up_is_told_apart() {
 }
 
 #[test]
-fn nobody_else_can_answer_for_us() {
+fn only_we_can_answer_our_onionskin() {
     let forged = Extended2 { data: vec![9; 64] }.encode().unwrap();
     for data in [forged, vec![0, 0], vec![0, 3, 1, 2, 3]] {
         let error =
@@ -423,7 +423,7 @@ fn nobody_else_can_answer_for_us() {
 }
 
 #[test]
-fn a_relay_that_answers_the_extension_with_nonsense_is_blamed() {
+fn nonsense_after_extend2_is_the_asked_relays_fault() {
     for command in [RelayCmd::EXTENDED2, RelayCmd::TRUNCATED] {
         let error = extend_answered_with(move |id, crypt| message(id, crypt, command, &[]));
         assert!(matches!(fault_of_via(error), LinkFault::CircMsg(_)));
@@ -449,11 +449,11 @@ fn a_relay_that_answers_the_extension_with_nonsense_is_blamed() {
 }
 
 #[test]
-fn a_relay_that_leaves_is_blamed() {
+fn a_closed_link_is_the_asked_relays_fault() {
     let (probe, relay) = probe_through(|link| {
         read_extend2(link);
     });
-    // The relay's socket is closed with its thread's end, without goodbye or with a reset.
+    // The relay's socket closes with its thread, without close_notify or with a reset.
     let error = probe.run(&mut rng(6)).unwrap_err();
     relay.join().unwrap();
     assert!(matches!(
@@ -475,7 +475,7 @@ fn a_relay_cannot_flood_a_probe() {
 }
 
 #[test]
-fn a_relay_cannot_prolong_a_probe_by_dripping() {
+fn a_relay_cannot_prolong_a_probe_with_slow_cells() {
     let (mut probe, relay) = probe_through(|link| {
         read_extend2(link);
         let padding = Cell::new(0, ChanCmd::PADDING);
@@ -483,10 +483,10 @@ fn a_relay_cannot_prolong_a_probe_by_dripping() {
             thread::sleep(Duration::from_millis(200));
         }
     });
-    // Not so short that the link may not be open yet.
+    // Long enough for the link to open.
     probe.timeout = 5 * SECOND;
     let error = probe.run(&mut rng(6)).unwrap_err();
     assert!(matches!(error, ProbeError::NoAnswer { timeout, .. } if timeout == 5 * SECOND));
-    // It ends because the probe has closed the link.
+    // The thread ends because the probe has closed the link.
     relay.join().unwrap();
 }

@@ -7,15 +7,42 @@ use std::net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6, ToSocketAddrs as 
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use weft_config::Options;
 use weft_core::routable;
 use weft_dir::command::Command;
 
 use super::Relay;
 use crate::logging::safe;
-use crate::torrc::Options;
 
 /// How often host names are looked up again, as in C tor (CHECK_DESCRIPTOR_INTERVAL).
 const LOOK_UP_EVERY: Duration = Duration::from_secs(60);
+
+/// Our addresses, and what they are found by.
+#[derive(Debug)]
+pub(super) struct OwnAddresses {
+    /// Host names of `Address`.
+    pub(super) names: HostNames,
+    pub(super) addresses: Addresses,
+    /// Addresses that the log has reported as unusable.
+    pub(super) refused: Vec<IpAddr>,
+    /// Our address as an authority sees it.
+    pub(super) seen: Option<IpAddr>,
+}
+
+impl OwnAddresses {
+    /// Finds the addresses at the start. `ports` are the advertised ones.
+    pub(super) fn find(options: &Options, ports: &[(IpAddr, u16)], now: Instant) -> Self {
+        let names = HostNames::look_up(options, now);
+        let found = Addresses::find(options, &names, ports, interface_address, None);
+        log_refused(&found);
+        OwnAddresses {
+            names,
+            addresses: found.addresses,
+            refused: found.refused,
+            seen: None,
+        }
+    }
+}
 
 /// The addresses that others reach the relay at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,18 +53,18 @@ pub(super) struct Addresses {
     pub(super) v6: Option<SocketAddrV6>,
 }
 
-/// What a search came to.
+/// The result of a search.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Found {
     /// The addresses.
     pub(super) addresses: Addresses,
-    /// Addresses that the operator set and that nobody on the network could reach.
+    /// Addresses that the operator set and that no node of the network could reach.
     pub(super) refused: Vec<IpAddr>,
 }
 
 impl Addresses {
     /// Finds the addresses: `Address`, else the ORPort lines', else this machine's
-    /// (`interface`), else what others say (`seen`). `ports` are the advertised ports by family,
+    /// (`interface`), else the one that an authority sees (`seen`). `ports` are the advertised ports by family,
     /// as bound.
     pub(super) fn find(
         options: &Options,
@@ -102,7 +129,7 @@ impl Addresses {
     }
 }
 
-/// Whether an address may be published: it is public, or nobody minds that it is not
+/// Whether an address may be published: it is public, or a private one is allowed
 /// (`address_can_be_used`). `explicit`: the operator wrote it down.
 fn can_be_used(addr: IpAddr, options: &Options, explicit: bool) -> bool {
     let directory = &options.directory;
@@ -208,7 +235,7 @@ impl HostNames {
     }
 }
 
-/// The host names among what `Address` says.
+/// The host names among the values of `Address`.
 fn names_of(options: &Options) -> Vec<String> {
     let texts = options.network.addresses.iter();
     texts
@@ -235,31 +262,32 @@ impl Relay {
     pub(super) fn find_addresses(&mut self) {
         let found = Addresses::find(
             &self.options,
-            &self.names,
-            &self.listeners.advertised,
+            &self.own.names,
+            &self.listeners.advertised(&self.options.network),
             interface_address,
-            self.address_seen,
+            self.own.seen,
         );
-        if found.refused != self.refused {
-            tell_refused(&found);
-            self.refused.clone_from(&found.refused);
+        if found.refused != self.own.refused {
+            log_refused(&found);
+            self.own.refused.clone_from(&found.refused);
         }
         let found = found.addresses;
-        if found != self.addresses {
-            self.addresses = found;
-            self.tell_thread_params();
+        if found != self.own.addresses {
+            self.own.addresses = found;
+            self.send_thread_params();
             self.apply_exits(false, Instant::now());
-            self.reachability
+            self.self_test
+                .reachability
                 .set_addresses(found.v4.map(SocketAddr::V4), found.v6.map(SocketAddr::V6));
-            let (ipv4, ipv6) = self.reachability.is_reachable();
+            let (ipv4, ipv6) = self.self_test.reachability.is_reachable();
             self.directory(Command::Reachable { ipv4, ipv6 });
             self.publish_descriptor();
         }
     }
 }
 
-/// Tells the operator of addresses that cannot be used, and what to do.
-pub(super) fn tell_refused(found: &Found) {
+/// Logs addresses that cannot be used, and what to do.
+fn log_refused(found: &Found) {
     for addr in &found.refused {
         tracing::warn!(
             "Address {} is private: nobody on the public network can reach it, and no descriptor \
@@ -271,7 +299,6 @@ pub(super) fn tell_refused(found: &Found) {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use crate::relay::testing::options;

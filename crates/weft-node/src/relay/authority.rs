@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::time::SystemTime;
 
+use weft_config::Options;
 use weft_dir::command::Severity;
 use weft_dir::private_authority::server::{AuthorityHandle, Log};
 use weft_dir::private_authority::{
@@ -12,9 +13,9 @@ use weft_dir::private_authority::{
 };
 
 use super::address::Addresses;
-use crate::keys::RelayKeys;
+use crate::directory::granted;
 use crate::notice;
-use crate::torrc::Options;
+use weft_datadir::keys::RelayKeys;
 
 /// The longest bandwidth file that is read, in bytes.
 const MAX_BANDWIDTHS: u64 = 16 << 20;
@@ -30,7 +31,7 @@ pub enum AuthorityError {
     Listen {
         /// The address and port.
         addr: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The bandwidth file.
@@ -38,7 +39,7 @@ pub enum AuthorityError {
     Bandwidths {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The system has no thread for it.
@@ -86,8 +87,8 @@ pub(super) fn start(
     };
     let identity = keys.rsa_id();
     let known = options.directory.authorities.iter().any(|authority| {
-        authority.fingerprint == identity.to_bytes()
-            && authority.v3ident == Some(signing.identity().to_bytes())
+        authority.fingerprint == identity.into()
+            && authority.v3ident == Some(signing.identity().into())
     });
     if !known {
         tracing::warn!(
@@ -108,9 +109,9 @@ pub(super) fn start(
         dist_delay: wanted.dist_delay,
         intervals_valid: wanted.intervals_valid,
         params: wanted.params.clone(),
-        guards: wanted.guards.clone(),
-        exits: wanted.exits.clone(),
-        hidden_service_dirs: wanted.hidden_service_dirs.clone(),
+        guards: granted(&wanted.guards),
+        exits: granted(&wanted.exits),
+        hidden_service_dirs: granted(&wanted.hidden_service_dirs),
         bandwidths,
     };
     notice!(

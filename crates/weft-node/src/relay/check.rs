@@ -3,11 +3,12 @@
 
 use std::net::SocketAddr;
 
+use weft_config::Options;
+use weft_config::client_ports::{AppService, ListenAt};
+
 use super::{StartError, exits};
-use crate::process::dir::{DirError, could_be_private};
 use crate::process::{limits, user};
-use crate::torrc::Options;
-use crate::torrc::client_ports::{AppService, ListenAt};
+use weft_datadir::dir::{DirError, could_be_private};
 
 /// Checks options against each other and against this machine.
 ///
@@ -62,7 +63,7 @@ fn check_ports(options: &Options) -> Result<(), StartError> {
 
 /// Every TCP port with a number that a start binds, by the option's name.
 fn tcp_ports(options: &Options) -> impl Iterator<Item = (&'static str, SocketAddr)> {
-    let listening = |name, ports: &[crate::torrc::OrPort]| {
+    let listening = |name, ports: &[weft_config::OrPort]| {
         let ports = ports.iter().filter(|port| port.listen);
         ports.map(|port| (name, port.to_bind())).collect::<Vec<_>>()
     };
@@ -99,7 +100,6 @@ fn check_directories(options: &Options) -> Result<(), DirError> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 

@@ -4,29 +4,30 @@ use std::io;
 use std::time::{Instant, SystemTime};
 
 use rand::{CryptoRng, RngExt as _};
+use weft_cell::identity::RsaIdentity;
+use weft_config::Options;
+use weft_config::client_ports::AppPort;
 use weft_core::origin::OriginCommand;
 
-use super::signals::Ask;
-use super::{Relay, StartError, start};
+use super::Relay;
+use super::error::{StartError, thread_ended};
 use crate::client::{Access, ClientSettings, ClientThread, FromClient, ToClient};
-use crate::keys::RelayKeys;
-use crate::process::state;
 use crate::thread::edges::{AdoptEdge, AdoptKind, EdgeSocket};
 use crate::thread::mesh::{ToThread, WakeUp};
-use crate::torrc::Options;
-use crate::torrc::client_ports::AppPort;
+use weft_datadir::keys::RelayKeys;
+use weft_datadir::state;
 
-/// Messages of the client that are taken in one turn.
+/// Messages of the client handled in one turn.
 const MESSAGES_PER_TURN: usize = 1024;
 
 /// The client's thread, and what its settings are made of besides torrc.
 #[derive(Debug)]
 pub(super) struct ClientSide {
     thread: ClientThread,
-    /// By how much this client's habits differ from others'.
+    /// From 0 to 1: varies timeouts among clients, so that they differ.
     spread: f64,
     /// Our own identity as a relay.
-    own: Option<[u8; 20]>,
+    own: Option<RsaIdentity>,
 }
 
 impl ClientSide {
@@ -47,7 +48,7 @@ impl ClientSide {
             return Ok(None);
         }
         let spread = rng.random();
-        let own = keys.and_then(|keys| keys.rsa_id().as_bytes().try_into().ok());
+        let own = keys.map(|keys| keys.rsa_id().into());
         let settings = ClientSettings::new(options, ports, own, spread);
         let thread = ClientThread::start(settings, state, rng.random(), main.clone())?;
         Ok(Some(ClientSide {
@@ -57,7 +58,7 @@ impl ClientSide {
         }))
     }
 
-    /// Something found no room on its way to the client.
+    /// Whether messages to the client wait for room.
     pub(super) fn is_stuck(&self) -> bool {
         self.thread.is_stuck()
     }
@@ -67,14 +68,14 @@ impl ClientSide {
         self.thread.access()
     }
 
-    /// Tells the client something.
+    /// Sends the client a message.
     pub(super) fn send(&mut self, message: ToClient) {
         self.thread.send(message);
     }
 }
 
 impl Relay {
-    /// Takes what the client wants.
+    /// Takes the messages of the client.
     pub(super) fn take_from_client(&mut self, now: Instant) {
         for _ in 0..MESSAGES_PER_TURN {
             let Some(message) = self.client.as_mut().and_then(|client| client.thread.poll()) else {
@@ -87,31 +88,26 @@ impl Relay {
         };
         client.thread.flush();
         if client.thread.has_ended() && !self.shutdown.is_under_way() {
-            self.fail(start::thread_ended("the client thread"), now);
+            self.fail(thread_ended("the client thread"), now);
         }
     }
 
-    /// Does what the client wants.
+    /// Handles a message of the client.
     fn on_client(&mut self, message: FromClient, now: Instant) {
         match message {
             FromClient::Command(command) => self.on_origin(command, now),
             FromClient::State(lines) => self.save_client_state(&lines),
             FromClient::Network(network) => {
                 // A relay takes the parameters from its own directory.
-                if self.directory.is_none() {
-                    self.network = network.params().clone();
-                    self.consensus = Some(network.consensus.clone());
+                if self.directory.handle.is_none() {
+                    self.network.params = network.params().clone();
+                    self.network.consensus = Some(network.consensus.clone());
                     self.apply_params();
                 }
             }
             FromClient::TooOld(protocols) => {
                 let of = "clients";
                 self.fail(StartError::TooOld { of, protocols }, now);
-            }
-            FromClient::Signal(number) => {
-                if let Some(ask) = Ask::of(number) {
-                    self.on_signal(ask, now);
-                }
             }
         }
     }
@@ -127,7 +123,8 @@ impl Relay {
                     socket: EdgeSocket::Unix(socket),
                     kind: AdoptKind::Internal,
                 };
-                self.tell(thread.0, ToThread::AdoptEdge(Box::new(adopt)));
+                self.threads
+                    .send(thread.0, ToThread::AdoptEdge(Box::new(adopt)));
             }
             OriginCommand::AdoptResolve { stream } => {
                 let thread = self.controller.place_internal(stream);
@@ -136,13 +133,14 @@ impl Relay {
                     socket: EdgeSocket::None,
                     kind: AdoptKind::Internal,
                 };
-                self.tell(thread.0, ToThread::AdoptEdge(Box::new(adopt)));
+                self.threads
+                    .send(thread.0, ToThread::AdoptEdge(Box::new(adopt)));
             }
             other => self.controller.origin(other, now),
         }
     }
 
-    /// Keeps guards and build times for the next start.
+    /// Saves guards and build times for the next start.
     fn save_client_state(&self, lines: &[(&'static str, Vec<String>)]) {
         let saved = state::update(
             &self.options.files.data_directory,
@@ -158,7 +156,7 @@ impl Relay {
         }
     }
 
-    /// torrc has its first port for applications since it was read again.
+    /// Starts the client where a new torrc has the first port for applications.
     pub(super) fn start_client_late(&mut self) {
         if self.client.is_some() || !self.options.is_client() {
             return;
@@ -170,13 +168,13 @@ impl Relay {
                 Vec::new()
             }
         };
-        let (ports, keys) = (self.apps.ports(), self.keys.as_ref());
+        let (ports, keys) = (self.apps.ports.known(), self.identity.keys.as_ref());
         match ClientSide::start(
             &self.options,
             ports,
             keys,
             &lines,
-            &self.wake,
+            &self.event_loop.wake,
             &mut self.rng,
         ) {
             Ok(client) => {
@@ -184,15 +182,15 @@ impl Relay {
                 self.controller.serve_client();
             }
             Err(error) => {
-                tracing::warn!("Could not start the client; nobody is served: {error}");
+                tracing::warn!("Could not start the client; applications are not served: {error}");
             }
         }
     }
 
-    /// torrc was read again.
+    /// Sends the client the new settings.
     pub(super) fn reload_client(&mut self) {
         if let Some(client) = &mut self.client {
-            let ports = self.apps.ports();
+            let ports = self.apps.ports.known();
             let settings = ClientSettings::new(&self.options, ports, client.own, client.spread);
             client.send(ToClient::Settings(Box::new(settings)));
         }

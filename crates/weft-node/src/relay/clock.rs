@@ -1,6 +1,6 @@
 //! Whether the wall clock goes as fast as time does.
 //!
-//! Cells, links and circuits live by the monotonic clock, which nobody can set. Keys and
+//! Cells, links and circuits live by the monotonic clock, which cannot be set. Keys and
 //! certificates live by the wall clock, because others judge them by theirs: when it is set, what
 //! was made by the old time must be looked at again (C tor `update_current_time`,
 //! `circuit_note_clock_jumped`).
@@ -29,7 +29,7 @@ impl WallClock {
         Self { last: (now, wall) }
     }
 
-    /// Both clocks at a later moment; call every second or so. Tells of a jump since the last call.
+    /// Both clocks at a later moment; call every second or so. Returns a jump since the last call.
     ///
     /// The monotonic clock stands still while the machine sleeps, so a sleep is a jump, too.
     pub(super) fn note(&mut self, now: Instant, wall: SystemTime) -> Option<Jump> {
@@ -45,8 +45,8 @@ impl WallClock {
     }
 }
 
-/// Tells the operator that the wall clock was set, as C tor does.
-pub(super) fn tell_jump(jump: Jump) {
+/// Logs that the wall clock was set, as C tor does.
+pub(super) fn log_jump(jump: Jump) {
     let (far, direction) = match jump {
         Jump::Forward(far) => (far, "forward"),
         Jump::Backward(far) => (far, "backward"),
@@ -78,7 +78,7 @@ mod tests {
             clock.note(now, wall + secs(7300 + 3601)),
             Some(Jump::Forward(secs(3600)))
         );
-        // It is told once, and then the new time is the time.
+        // It is reported once; from then on the new time counts.
         let now = now + secs(1);
         assert_eq!(clock.note(now, wall + secs(7300 + 3602)), None);
         let now = now + secs(1);

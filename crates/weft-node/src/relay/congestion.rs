@@ -1,4 +1,4 @@
-//! What the consensus says about congestion and flow control, as circuits and streams follow it.
+//! The consensus' parameters of congestion and flow control, as circuits and streams use them.
 
 use weft_core::flow::{CcParams, PathKind, VegasParams};
 use weft_dir::params::Params;

@@ -1,91 +1,47 @@
-//! The main thread's part of the control port: its sockets, what controllers see, and what they
-//! ask of the node.
+//! The main thread's part of the control port: the view of the node for controllers, and their commands.
 
 use std::collections::VecDeque;
-use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use mio::event::Source;
-use mio::{Interest, Registry, Token};
 use rand::RngExt as _;
 use tokio::sync::oneshot;
+use weft_config::client_ports::AppService;
+use weft_config::{ChangeError, DumpKind, Options, Settings, dump, keys};
 use weft_dir::clock::SystemClock;
 use weft_dir::descriptor::Moment;
+use weft_log::{RateLimit, Severity};
 
 use super::Relay;
 use super::client::ClientSide;
+use super::listen_socket::{Accepted, Bound};
 use super::listeners::Service;
-use super::local_ports::{LocalPortError, LocalSocket, SocketFile};
 use super::signals::Ask as SignalAsk;
 use crate::client::ToClient;
 use crate::control::VERSION;
 use crate::control::auth::{Cookie, write_for_controllers};
 use crate::control::events::Event;
-use crate::control::node::{Ask, Node, NodeEnds};
+use crate::control::node_backend::{MainRequest, NodeBackend, NodeBackendEnds};
 use crate::control::view::NodeView;
-use crate::control::{Change, ControlServer, ControlSocket, OrderFailed, Shared, Signal};
-use crate::logging::{RateLimit, Severity};
+use crate::control::{CommandError, ConfigCommand, ControlServer, ControlSocket, Shared, Signal};
+use crate::logging::log_all;
 use crate::notice;
 use crate::process::machine;
-use crate::torrc::client_ports::{AppService, ListenAt};
-use crate::torrc::settings::Settings;
-use crate::torrc::{self, ChangeError, DumpKind, Options, dump};
 
 /// Seconds whose traffic is remembered (N_BW_EVENTS_TO_CACHE).
 const RECENT: usize = 300;
-/// Tokens of control ports begin here.
-const TOKENS: usize = 1 << 33;
-/// Connections accepted from one listener in one turn.
-const ACCEPTS_PER_TURN: usize = 16;
 /// Asks taken in one turn.
 const ASKS_PER_TURN: usize = 64;
 /// Log lines about one kind of trouble.
 const QUIET: std::time::Duration = std::time::Duration::from_secs(300);
 
-/// A listener.
-#[derive(Debug)]
-struct Open {
-    at: ListenAt,
-    bound: String,
-    socket: Socket,
-    token: Token,
-}
-
-#[derive(Debug)]
-enum Socket {
-    Tcp(mio::net::TcpListener),
-    /// With its file, which goes with it.
-    Unix(mio::net::UnixListener, #[allow(dead_code)] SocketFile),
-}
-
-impl Socket {
-    fn source(&mut self) -> &mut dyn Source {
-        match self {
-            Self::Tcp(socket) => socket,
-            Self::Unix(socket, _) => socket,
-        }
-    }
-
-    fn accept(&self) -> io::Result<ControlSocket> {
-        match self {
-            Self::Tcp(socket) => socket
-                .accept()
-                .map(|(socket, from)| ControlSocket::Tcp(socket.into(), from.ip())),
-            Self::Unix(socket, _) => socket
-                .accept()
-                .map(|(socket, _)| ControlSocket::Unix(socket.into())),
-        }
-    }
-}
-
 /// The thread that talks to controllers, and the ends toward it.
 #[derive(Debug)]
 struct Running {
     server: ControlServer,
-    ends: NodeEnds,
+    ends: NodeBackendEnds,
     /// The configuration as controllers see it.
     options: Arc<Options>,
     defaults: Arc<Settings>,
@@ -101,104 +57,18 @@ struct Running {
 /// See the module.
 #[derive(Debug)]
 pub(super) struct ControlSide {
-    open: Vec<Open>,
-    next_token: usize,
     running: Option<Running>,
     started: Instant,
     refusals: RateLimit,
 }
 
 impl ControlSide {
-    /// Opens what torrc asks for.
-    ///
-    /// # Errors
-    ///
-    /// A port cannot be bound.
-    pub(super) fn open(options: &Options) -> Result<Self, LocalPortError> {
-        let mut side = Self {
-            open: Vec::new(),
-            next_token: TOKENS,
+    pub(super) fn new() -> Self {
+        Self {
             running: None,
             started: Instant::now(),
             refusals: RateLimit::new(QUIET),
-        };
-        side.follow(options, None)?;
-        Ok(side)
-    }
-
-    /// Watches the sockets.
-    ///
-    /// # Errors
-    ///
-    /// epoll refuses.
-    pub(super) fn register(&mut self, registry: &Registry) -> io::Result<()> {
-        for open in &mut self.open {
-            registry.register(open.socket.source(), open.token, Interest::READABLE)?;
         }
-        Ok(())
-    }
-
-    /// Opens and closes ports until they are what torrc asks for, or all as before.
-    ///
-    /// # Errors
-    ///
-    /// A port cannot be bound.
-    pub(super) fn follow(
-        &mut self,
-        options: &Options,
-        registry: Option<&Registry>,
-    ) -> Result<(), LocalPortError> {
-        let wanted = &options.control.ports;
-        let user = options.process.user.as_deref();
-        let mut new = Vec::new();
-        for at in wanted {
-            if self.open.iter().any(|open| open.at == *at) {
-                continue;
-            }
-            let socket = LocalSocket::listen(at, user)?;
-            let bound = socket.bound();
-            let socket = match socket {
-                LocalSocket::Tcp(socket) => Socket::Tcp(mio::net::TcpListener::from_std(socket)),
-                LocalSocket::Unix(socket, file) => {
-                    Socket::Unix(mio::net::UnixListener::from_std(socket), file)
-                }
-                // Control ports listen.
-                LocalSocket::Udp(_) => continue,
-            };
-            let token = Token(self.next_token);
-            self.next_token += 1;
-            new.push(Open {
-                at: at.clone(),
-                bound,
-                socket,
-                token,
-            });
-        }
-        self.open.retain_mut(|open| {
-            let stays = wanted.contains(&open.at);
-            if !stays {
-                notice!(
-                    "Closing no-longer-configured Control listener on {}",
-                    open.bound
-                );
-                if let Some(registry) = registry {
-                    let _ = registry.deregister(open.socket.source());
-                }
-            }
-            stays
-        });
-        for mut open in new {
-            notice!("Opened Control listener on {}", open.bound);
-            if let Some(registry) = registry {
-                let watched =
-                    registry.register(open.socket.source(), open.token, Interest::READABLE);
-                if let Err(error) = watched {
-                    tracing::warn!("Could not watch the listener on {}: {error}", open.bound);
-                }
-            }
-            self.open.push(open);
-        }
-        Ok(())
     }
 }
 
@@ -206,23 +76,23 @@ impl Relay {
     /// Starts the thread for controllers where there is a port, and writes the files that
     /// controllers look for.
     pub(super) fn start_control(&mut self) {
-        if self.control.open.is_empty() {
+        if self.options.control.ports.is_empty() {
             return;
         }
         if self.control.running.is_none() {
             let options = Arc::new(self.options.clone());
-            let testing = self.options.settings.flag("TestingTorNetwork");
+            let testing = self.options.settings.flag(keys::TestingTorNetwork);
             let defaults = Arc::new(Settings::new(testing));
             let view = self.node_view(options.clone(), defaults.clone());
             let access = self.client.as_ref().map(ClientSide::access);
-            let (node, ends) = Node::new(view, access, self.wake.clone());
+            let (node, ends) = NodeBackend::new(view, access, self.event_loop.wake.clone());
             let mut cookie = Cookie::default();
             self.rng.fill(&mut cookie);
             let shared = Shared {
                 cookie: Some(cookie),
                 version: VERSION.to_owned(),
             };
-            let feed = node.clone().feed();
+            let feed = node.clone().forward_events();
             let clock = Arc::new(SystemClock::default());
             match ControlServer::start(node, shared, feed, clock) {
                 Ok(server) => {
@@ -259,11 +129,13 @@ impl Relay {
             }
         }
         if let Some(path) = &options.write_to_file {
-            let line = |open: &Open| match &open.at {
-                ListenAt::Tcp { .. } => format!("PORT={}\n", open.bound),
-                ListenAt::Unix(unix) => format!("UNIX_PORT={}\n", unix.path.display()),
+            let bound = self.listeners.bound();
+            let bound = bound.filter(|(service, _)| *service == Service::Control);
+            let line = |(_, bound): (Service, &Bound)| match bound {
+                Bound::Addr(addr) => format!("PORT={addr}\n"),
+                Bound::Path(path) => format!("UNIX_PORT={}\n", path.display()),
             };
-            let text: String = self.control.open.iter().map(line).collect();
+            let text: String = bound.map(line).collect();
             let written = write_for_controllers(path, text.as_bytes(), options.file_group_readable);
             if let Err(error) = written {
                 tracing::warn!("Could not write ControlPortWriteToFile: {error}");
@@ -271,7 +143,7 @@ impl Relay {
         }
     }
 
-    /// Has log lines told to controllers.
+    /// Sends log lines to controllers.
     fn tap_log(&self, least: Severity) {
         let Some(running) = &self.control.running else {
             return;
@@ -285,7 +157,7 @@ impl Relay {
                 Severity::Info => "INFO",
                 Severity::Debug => "DEBUG",
             };
-            // Nobody may listen.
+            // Without a controller there is no receiver.
             let _ = events.send(Event::Log(kind, text.to_owned()));
         };
         let logger = self.context.logging.logger();
@@ -300,25 +172,18 @@ impl Relay {
             let kind = match service {
                 Service::Or => "or",
                 Service::Metrics => "metrics",
+                Service::App(AppService::Socks) => "socks",
+                Service::App(AppService::HttpTunnel) => "httptunnel",
+                Service::App(AppService::Dns) => "dns",
+                Service::Control => "control",
             };
             listeners.push((kind, at.to_string()));
         }
-        for (service, at) in self.apps.bound() {
-            let kind = match service {
-                AppService::Socks => "socks",
-                AppService::HttpTunnel => "httptunnel",
-                AppService::Dns => "dns",
-            };
-            listeners.push((kind, at.to_owned()));
-        }
-        for open in &self.control.open {
-            listeners.push(("control", open.bound.clone()));
-        }
-        let fingerprint = self.keys.as_ref().map(|keys| {
+        let fingerprint = self.identity.keys.as_ref().map(|keys| {
             let id = keys.rsa_id();
             hex::encode_upper(id.as_bytes())
         });
-        let addresses: Vec<IpAddr> = self.addresses.ips().into_iter().collect();
+        let addresses: Vec<IpAddr> = self.own.addresses.ips().into_iter().collect();
         NodeView {
             max_queues: options.resources.max_mem_in_queues(machine::total_memory()),
             options,
@@ -333,46 +198,37 @@ impl Relay {
                 Some(running) => running.recent.iter().copied().collect(),
                 None => Vec::new(),
             },
-            handshakes: (self.keys.as_ref()).map(|_| self.controller.counts().relay_onionskins),
-            reachable: self.keys.is_some() && self.reachability.is_reachable() == (true, true),
-            exit_policy: self.keys.as_ref().map(|_| self.exits.policy().clone()),
+            handshakes: (self.identity.keys.as_ref())
+                .map(|_| self.controller.counts().relay_onionskins),
+            reachable: self.identity.keys.is_some()
+                && self.self_test.reachability.is_reachable() == (true, true),
+            exit_policy: self
+                .identity
+                .keys
+                .as_ref()
+                .map(|_| self.exits.policy().clone()),
             addresses,
             started: self.control.started,
-            max_files: self.max_connections,
+            max_files: self.process.max_files,
         }
     }
 
     /// The torrc that was read.
     fn torrc(&self) -> Option<PathBuf> {
-        torrc::torrc_path(&self.context.command_line, &self.context.host)
+        weft_config::torrc_path(&self.context.command_line, &self.context.host)
     }
 
-    /// Accepts controllers; nothing, if the token is no control port's.
-    pub(super) fn accept_controllers(&mut self, token: Token, now: Instant) {
-        let control = &mut self.control;
-        let Some(open) = control.open.iter().find(|open| open.token == token) else {
-            return;
+    /// Gives a connection of a controller to the control thread.
+    pub(super) fn accept_controller(&mut self, accepted: Accepted, now: Instant) {
+        let socket = match accepted {
+            Accepted::Tcp(socket, from) => ControlSocket::Tcp(socket, from.ip()),
+            Accepted::Unix(socket) => ControlSocket::Unix(socket),
         };
-        for _ in 0..ACCEPTS_PER_TURN {
-            let socket = match open.socket.accept() {
-                Ok(socket) => socket,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(_) => return,
-            };
-            let server = control.running.as_mut().map(|running| &mut running.server);
-            let taken = server.is_some_and(|server| server.serve(socket, now));
-            if !taken && let Some(more) = control.refusals.check(now) {
-                tracing::warn!("Refused a controller: there are too many{more}");
-            }
-        }
-        self.accept_again = true;
-    }
-
-    /// Accepts controllers everywhere.
-    pub(super) fn accept_all_controllers(&mut self, now: Instant) {
-        let tokens: Vec<Token> = self.control.open.iter().map(|open| open.token).collect();
-        for token in tokens {
-            self.accept_controllers(token, now);
+        let control = &mut self.control;
+        let server = control.running.as_mut().map(|running| &mut running.server);
+        let taken = server.is_some_and(|server| server.serve(socket, now));
+        if !taken && let Some(more) = control.refusals.check(now) {
+            tracing::warn!("Refused a controller: there are too many{more}");
         }
     }
 
@@ -386,13 +242,13 @@ impl Relay {
                 return;
             };
             match ask {
-                Ask::Configure(change, reply) => self.configure(change, reply, now),
-                Ask::Signal(signal) => self.controller_signal(signal, now),
-                Ask::Descriptors(reply) => {
+                MainRequest::Configure(change, reply) => self.configure(change, reply, now),
+                MainRequest::Signal(signal) => self.controller_signal(signal, now),
+                MainRequest::Descriptors(reply) => {
                     // The controller may have gone.
                     let _ = reply.send(self.fresh_descriptors());
                 }
-                Ask::Log(kind) => {
+                MainRequest::Log(kind) => {
                     let least = match kind {
                         "DEBUG" => Severity::Debug,
                         _ => Severity::Info,
@@ -418,15 +274,15 @@ impl Relay {
                 if let Some(client) = &mut self.client {
                     client.send(ToClient::NewIdentity);
                 }
-                return self.tell_signal(signal);
+                return self.report_signal(signal);
             }
             // Nothing is cached, and the node never sleeps.
             Signal::ClearDnsCache | Signal::Active | Signal::Dormant => {
-                return self.tell_signal(signal);
+                return self.report_signal(signal);
             }
         };
         if signal == Signal::Heartbeat {
-            self.tell_signal(signal);
+            self.report_signal(signal);
             let summary = self.summary(now);
             notice!("{summary}");
             return;
@@ -437,8 +293,12 @@ impl Relay {
     /// Our descriptor and extra-info document as they would be published now, in C tor's words if
     /// they cannot be (control_getinfo.c, `status/fresh-relay-descs`).
     fn fresh_descriptors(&self) -> Result<String, &'static str> {
-        let keys = self.keys.as_ref().ok_or("Only relays have descriptors")?;
-        let (addresses, policy) = (&self.addresses, self.exits.policy());
+        let keys = self
+            .identity
+            .keys
+            .as_ref()
+            .ok_or("Only relays have descriptors")?;
+        let (addresses, policy) = (&self.own.addresses, self.exits.policy());
         let own = super::descriptor::own_descriptor(&self.options, keys, addresses, policy)
             .ok_or("Cannot get relay address while generating descriptor")?;
         let moment = Moment {
@@ -446,9 +306,9 @@ impl Relay {
             uptime: self.control.started.elapsed(),
             observed: 0,
             overload_general: None,
-            onion_key_lifetime: self.network.onion_key_lifetime,
-            with_tap: self.network.publish_dummy_tap_key,
-            with_family: self.network.publish_family_list,
+            onion_key_lifetime: self.network.params.onion_key_lifetime,
+            with_tap: self.network.params.publish_dummy_tap_key,
+            with_family: self.network.params.publish_family_list,
             history: Vec::new(),
         };
         match own.sign(&moment) {
@@ -460,15 +320,15 @@ impl Relay {
         }
     }
 
-    /// A signal came.
-    pub(super) fn tell_signal(&self, signal: Signal) {
-        self.tell_controllers(Event::Signal(signal.name()));
+    /// Reports a signal to controllers.
+    pub(super) fn report_signal(&self, signal: Signal) {
+        self.report(Event::Signal(signal.name()));
     }
 
-    /// Tells controllers something.
-    fn tell_controllers(&self, event: Event) {
+    /// Reports an event to controllers.
+    fn report(&self, event: Event) {
         if let Some(running) = &self.control.running {
-            // Nobody may listen.
+            // Without a controller there is no receiver.
             let _ = running.ends.events.send(event);
         }
     }
@@ -476,30 +336,30 @@ impl Relay {
     /// Changes the configuration for a controller.
     fn configure(
         &mut self,
-        change: Change,
-        reply: oneshot::Sender<Result<(), OrderFailed>>,
+        change: ConfigCommand,
+        reply: oneshot::Sender<Result<(), CommandError>>,
         now: Instant,
     ) {
         let host = &self.context.host;
         let changed = match &change {
-            Change::Set(pairs) => torrc::change(&self.options, pairs, false, host),
-            Change::Reset(pairs) => torrc::change(&self.options, pairs, true, host),
-            Change::Load(text) => {
-                torrc::reload_text(&self.context.command_line, host, text, &self.options)
+            ConfigCommand::Set(pairs) => weft_config::change(&self.options, pairs, false, host),
+            ConfigCommand::Reset(pairs) => weft_config::change(&self.options, pairs, true, host),
+            ConfigCommand::Load(text) => {
+                weft_config::reload_text(&self.context.command_line, host, text, &self.options)
             }
-            Change::Save { force } => {
+            ConfigCommand::Save { force } => {
                 let _ = reply.send(self.save_torrc(*force));
                 return;
             }
         };
         let result = match changed {
             Ok((loaded, changes)) => {
-                loaded.report.log();
+                log_all(loaded.report.lines());
                 let before = self.options.settings.clone();
                 let names: Vec<_> = changes.iter().map(|change| change.name).collect();
                 self.apply_options(loaded.options, changes, now)
-                    .map(|()| self.tell_changes(&before, &names))
-                    .map_err(|why| OrderFailed::new(553, format!("Unable to set option: {why}")))
+                    .map(|()| self.report_changes(&before, &names))
+                    .map_err(|why| CommandError::new(553, format!("Unable to set option: {why}")))
             }
             Err(error) => Err(change_failed(&change, error)),
         };
@@ -508,13 +368,10 @@ impl Relay {
     }
 
     /// CONF_CHANGED.
-    fn tell_changes(&self, before: &Settings, names: &[&'static str]) {
+    fn report_changes(&self, before: &Settings, names: &[&'static str]) {
         use crate::control::assignments;
         let mut all = Vec::new();
-        for known in torrc::known::KNOWN
-            .iter()
-            .filter(|k| names.contains(&k.name))
-        {
+        for known in weft_config::table::all().filter(|k| names.contains(&k.name)) {
             let (new, old) = (
                 assignments(&self.options.settings, known),
                 assignments(before, known),
@@ -531,15 +388,15 @@ impl Relay {
             );
         }
         if !all.is_empty() {
-            self.tell_controllers(Event::Configuration(all));
+            self.report(Event::Configuration(all));
         }
     }
 
     /// SAVECONF: what is in force becomes the torrc; the old one is kept beside it.
-    fn save_torrc(&self, force: bool) -> Result<(), OrderFailed> {
+    fn save_torrc(&self, force: bool) -> Result<(), CommandError> {
         let failed = |why: String| {
             tracing::warn!("Could not save the torrc: {why}");
-            OrderFailed::new(551, "Unable to write configuration to disk.")
+            CommandError::new(551, "Unable to write configuration to disk.")
         };
         let path = self
             .torrc()
@@ -553,7 +410,7 @@ impl Relay {
         if includes && !force {
             return Err(failed("it includes others".to_owned()));
         }
-        let testing = self.options.settings.flag("TestingTorNetwork");
+        let testing = self.options.settings.flag(keys::TestingTorNetwork);
         let defaults = Settings::new(testing);
         let text = format!(
             "# This file was written by Weft, because a controller asked for it; the one before it\n\
@@ -598,7 +455,7 @@ impl Relay {
         if quiet {
             self.tap_log(Severity::Notice);
         }
-        self.tell_controllers(Event::Bandwidth(second.0, second.1));
+        self.report(Event::Bandwidth(second.0, second.1));
     }
 
     /// The configuration has changed.
@@ -644,17 +501,17 @@ fn running_log(control: &ControlSide) -> Severity {
 }
 
 /// C tor's codes for a configuration that stays as it is.
-fn change_failed(change: &Change, error: ChangeError) -> OrderFailed {
-    let loads = matches!(change, Change::Load(_));
-    let one_line = |report: torrc::Report| report.to_string().replace('\n', "; ");
+fn change_failed(change: &ConfigCommand, error: ChangeError) -> CommandError {
+    let loads = matches!(change, ConfigCommand::Load(_));
+    let one_line = |report: weft_config::Report| report.to_string().replace('\n', "; ");
     let (code, text) = match error {
         ChangeError::Unknown(name) => {
             let text = format!("Unrecognized option: Unknown option '{name}'.  Failing.");
-            return OrderFailed::new(552, text);
+            return CommandError::new(552, text);
         }
         ChangeError::Value(report) if loads => {
             // Stem looks for the option's name in C tor's words.
-            let words = report.in_tors_words().map(str::to_owned);
+            let words = report.c_tor_message().map(str::to_owned);
             let text = words.unwrap_or_else(|| one_line(report));
             (552, format!("Invalid config file: {text}"))
         }
@@ -666,5 +523,5 @@ fn change_failed(change: &Change, error: ChangeError) -> OrderFailed {
             (553, format!("Transition not allowed: {}", one_line(report)))
         }
     };
-    OrderFailed::new(code, text)
+    CommandError::new(code, text)
 }

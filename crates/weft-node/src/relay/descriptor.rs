@@ -1,19 +1,20 @@
-//! What the relay says about itself, and to whom.
+//! The relay's own descriptor, and where it is published.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use tor_llcrypto::pk::curve25519;
 use tor_llcrypto::pk::ed25519::ExpandedKeypair;
-use tor_llcrypto::pk::rsa::{self, RsaIdentity};
-use weft_dir::authority::Authority;
-use weft_dir::command::Options as DirectoryOptions;
+use tor_llcrypto::pk::rsa;
+use weft_config::Options;
+use weft_dir::command::DirectoryOptions;
 use weft_dir::descriptor::{DescriptorKeys, OwnDescriptor};
+use weft_policy::ExitPolicy;
+use weft_policy::Family;
 
 use super::address::Addresses;
-use crate::keys::RelayKeys;
-use crate::torrc::policy::Family;
-use crate::torrc::{ExitPolicy, Options};
+use crate::directory;
+use weft_datadir::keys::RelayKeys;
 
 /// The subprotocols that this relay speaks, and no more: links, link authentication, circuits by
 /// ntor and ntor-v3 with EXTEND2 over IPv6 and Counter Galois Onion, authenticated SENDMEs and congestion control, the documents
@@ -78,8 +79,8 @@ pub(super) fn own_descriptor(
     })
 }
 
-/// The family as C tor tells it (`get_my_declared_family`, nodefamily.c): sorted, nicknames first,
-/// nobody twice, ourselves among them, by fingerprint; and none at all where that is everybody.
+/// The family as C tor publishes it (`get_my_declared_family`, nodefamily.c): sorted, nicknames first,
+/// no relay twice, this one among them, by fingerprint; empty if this relay is the only one.
 fn family(members: &[String], nickname: &str, fingerprint: &str) -> Vec<String> {
     let own = format!("${fingerprint}");
     let mut family: Vec<String> = members
@@ -103,20 +104,7 @@ fn rsa_copy(pair: &rsa::KeyPair) -> rsa::KeyPair {
 
 /// What the directory task follows.
 pub(super) fn directory_options(options: &Options) -> DirectoryOptions {
-    let authorities = options
-        .directory
-        .authorities
-        .iter()
-        .map(|authority| Authority {
-            nickname: authority
-                .nickname
-                .clone()
-                .unwrap_or_else(|| authority.dir_address.to_string()),
-            dir_addr: SocketAddr::V4(authority.dir_address),
-            identity: RsaIdentity::from(authority.fingerprint),
-            v3_ident: authority.v3ident.map(RsaIdentity::from),
-        })
-        .collect();
+    let authorities = directory::authorities(options);
     let testing = &options.testing;
     DirectoryOptions {
         disabled: options.network.disabled,
@@ -139,7 +127,6 @@ pub(super) fn directory_options(options: &Options) -> DirectoryOptions {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::time::{Duration, SystemTime};
 
@@ -147,8 +134,8 @@ mod tests {
     use rand::rngs::StdRng;
 
     use super::*;
-    use crate::keys::KeyConfig;
     use crate::relay::testing::options;
+    use weft_datadir::keys::KeyConfig;
 
     const RELAY: &str = "ORPort 9001\nContactInfo x\nExitRelay 0\nNickname me\n";
     const A: &str = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
@@ -161,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_family_is_told_as_c_tor_tells_it() {
+    fn a_family_is_published_as_by_c_tor() {
         let torrc = format!(
             "MyFamily {}, Me, Friend\nMyFamily ${A}=friend,{B}~other,${OWN},friend\n",
             B.to_lowercase()
@@ -179,8 +166,8 @@ mod tests {
 
     #[test]
     fn directories_follow_torrc() {
-        let told = |torrc: &str| directory_options(&options(&format!("{RELAY}{torrc}")));
-        let plain = told("");
+        let directory = |torrc: &str| directory_options(&options(&format!("{RELAY}{torrc}")));
+        let plain = directory("");
         assert!(plain.publish && !plain.assume_reachable && plain.route.bind.is_none());
         assert_eq!(plain.max_stall, Duration::from_secs(300));
         assert_eq!(
@@ -188,14 +175,14 @@ mod tests {
             10,
             "the bridge authority among them"
         );
-        assert!(!told("PublishServerDescriptor 0\n").publish);
-        assert!(told("AssumeReachable 1\n").assume_reachable);
-        let bind = |torrc| told(torrc).route.bind.map(|addr| addr.to_string());
+        assert!(!directory("PublishServerDescriptor 0\n").publish);
+        assert!(directory("AssumeReachable 1\n").assume_reachable);
+        let bind = |torrc| directory(torrc).route.bind.map(|addr| addr.to_string());
         let any = "OutboundBindAddress 192.0.2.1\nOutboundBindAddress [2001:db8::1]\n";
         assert_eq!(bind(any).as_deref(), Some("192.0.2.1"));
         let or = format!("{any}OutboundBindAddressOR 192.0.2.2\n");
         assert_eq!(bind(&or).as_deref(), Some("192.0.2.2"));
-        let testing = told(&format!(
+        let testing = directory(&format!(
             "DirAuthority a orport=1 v3ident={A} 127.0.0.1:2 {B}\nTestingTorNetwork 1\n\
              TestingDirConnectionMaxStall 7 seconds\nTestingMinTimeToReportBandwidth 8 seconds\n\
              TestingServerConsensusDownloadInitialDelay 9\nCacheDirectory /c\n"
@@ -208,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn the_descriptor_says_what_the_operator_set() {
+    fn the_descriptor_has_what_the_operator_set() {
         let folder = tempfile::tempdir().unwrap();
         let config = KeyConfig::new(folder.path().join("data"));
         config.prepare_directories().unwrap();

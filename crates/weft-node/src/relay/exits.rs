@@ -1,5 +1,5 @@
-//! The main thread's part of an exit: asks of circuits go to [`Exits`], what it decides is carried
-//! out, and what torrc, consensus and the relay's addresses say is passed on to it.
+//! The main thread's part of an exit: passes requests of circuits, torrc, consensus and the relay's
+//! addresses to [`Exits`], and carries out its actions.
 
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -16,18 +16,20 @@ use weft_core::message::{StreamAsk, StreamRequest, ToController};
 use weft_dir::command::Command;
 use weft_dir::consensus::KnownRelay;
 use weft_dir::params::Params;
+use weft_exit::{
+    DnsAnswer, DnsError, ExitAction, ExitCounts, ExitSettings, Exits, MAX_ASKING, PreviousKind,
+};
 use weft_share::PreviousHop;
 
-use super::{Relay, listeners};
-use crate::exit::connect::{connect, end_reason, is_port_exhaustion, is_resource_exhaustion};
+use super::{Relay, outgoing};
+use crate::exit::connect_errors::{end_reason, is_port_exhaustion, is_resource_exhaustion};
 use crate::exit::dns::{DnsConfig, DnsThread};
-use crate::exit::{
-    DnsAnswer, DnsError, ExitAction, ExitCounts, ExitSettings, Exits, MAX_ASKING, Previous,
-};
-use crate::logging::{RateLimit, safe};
+use crate::logging::{self, safe};
 use crate::thread::edges::{AdoptEdge, AdoptKind, EdgeSocket};
 use crate::thread::mesh::{ToThread, WakeUp};
-use crate::torrc::{ExitPolicy, Options};
+use weft_config::Options;
+use weft_log::RateLimit;
+use weft_policy::ExitPolicy;
 
 /// Log lines about one kind of trouble.
 const QUIET: Duration = Duration::from_secs(300);
@@ -55,7 +57,7 @@ pub(super) struct ExitSide {
 }
 
 impl ExitSide {
-    /// Nobody asked yet. `main` wakes the main thread.
+    /// An exit without streams. `main` wakes the main thread.
     pub(super) fn new(main: WakeUp, settings: ExitSettings, seed: [u8; 32]) -> Self {
         let (sender, answers) = mpsc::sync_channel(ANSWERS);
         Self {
@@ -96,7 +98,7 @@ impl ExitSide {
         anew: bool,
         now: Instant,
     ) -> Result<(), String> {
-        // A relay that lets nothing out asks nobody, and needs no name servers.
+        // A relay that is no exit needs no name servers.
         if (self.exits.is_shut() && self.dns.is_none())
             || (!anew && self.config.as_ref() == Some(&config))
         {
@@ -156,7 +158,7 @@ pub(super) fn exit_settings(options: &Options, network: &Params, own: Vec<IpAddr
     let exit = &options.exit;
     let policy = match options.is_relay() {
         true => exit.policy.with_rejected(rejected(options, own)),
-        // A client lets nobody else's streams out, whatever its torrc says.
+        // A client is no exit, whatever its torrc has.
         false => ExitPolicy::reject_all(),
     };
     let tests = exit.dns.test_addresses.iter();
@@ -197,30 +199,29 @@ fn interfaces() -> Vec<IpAddr> {
 }
 
 impl Relay {
-    /// Puts what torrc, consensus and addresses say into force. `anew`: resolv.conf may be another.
+    /// Applies torrc, consensus and addresses. `anew`: resolv.conf may have changed.
     pub(super) fn apply_exits(&mut self, anew: bool, now: Instant) {
-        let own = self.addresses.ips();
+        let own = self.own.addresses.ips();
         self.exits
             .exits
-            .set(exit_settings(&self.options, &self.network, own));
-        let config = dns_config(&self.options, &self.network, self.max_connections);
+            .set(exit_settings(&self.options, &self.network.params, own));
+        let config = dns_config(&self.options, &self.network.params, self.process.max_files);
         if let Err(why) = self.exits.configure(config, anew, now) {
             tracing::warn!("{why}");
         }
         self.act_exits(now);
     }
 
-    /// The relays' ORPorts: nobody is let out to them, and what leads to them is known to be good.
+    /// The relays' ORPorts: streams to them are refused, and connections to them are known to be good.
     pub(super) fn know_or_ports(&mut self, now: Instant) {
-        let Some(consensus) = &self.consensus else {
+        let Some(consensus) = &self.network.consensus else {
             return;
         };
         let ports = |(_, relay): (_, &KnownRelay)| relay.or_ports.clone();
         let ports: HashSet<SocketAddr> = consensus.relays().flat_map(ports).collect();
-        let relays = consensus.relays().filter_map(|(id, relay)| {
-            let rsa = id.as_bytes().try_into().ok()?;
-            Some((rsa, relay.or_ports.clone()))
-        });
+        let relays = consensus
+            .relays()
+            .map(|(id, relay)| (id.into(), relay.or_ports.clone()));
         self.controller.set_relays(relays.collect(), now);
         self.exits.exits.set_relays(ports);
     }
@@ -239,7 +240,7 @@ impl Relay {
         }
     }
 
-    /// Takes what name servers said.
+    /// Takes the answers of name servers.
     pub(super) fn take_dns_answers(&mut self, now: Instant) {
         while let Ok(answer) = self.exits.answers.try_recv() {
             self.exits.exits.answered(answer, now);
@@ -254,13 +255,13 @@ impl Relay {
         match request.ask {
             StreamAsk::Begin(begin) => {
                 let previous = self.previous(request.connection, request.from_client);
-                if previous != Previous::Relay
+                if previous != PreviousKind::Relay
                     && let Some(more) = self.exits.refused.check(now)
                 {
                     tracing::info!(
                         "A stream was asked for {}{more}",
                         match previous {
-                            Previous::Client => "on the first hop of a circuit",
+                            PreviousKind::Client => "on the first hop of a circuit",
                             _ => "by an unknown relay",
                         }
                     );
@@ -281,7 +282,7 @@ impl Relay {
         let from = addr.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
         let hop = self.controller.previous_hop(connection);
         // An authority answers itself: it has more than a cache, and has it first.
-        let serve = |theirs| match (&self.authority, &self.directory) {
+        let serve = |theirs| match (&self.directory.authority, &self.directory.handle) {
             (Some(authority), _) => {
                 authority.serve(theirs, from);
                 true
@@ -312,24 +313,26 @@ impl Relay {
                 ttl: 0,
             },
         };
-        self.tell(thread.0, ToThread::AdoptEdge(Box::new(adopt)));
+        self.threads
+            .send(thread.0, ToThread::AdoptEdge(Box::new(adopt)));
     }
 
-    /// Who is at the other end of a connection that a circuit came by.
-    fn previous(&self, connection: ConnectionId, from_client: bool) -> Previous {
+    /// What is known of the previous hop of a circuit.
+    fn previous(&self, connection: ConnectionId, from_client: bool) -> PreviousKind {
         if from_client {
-            return Previous::Client;
+            return PreviousKind::Client;
         }
         let (rsa, _) = self.controller.peer_of(connection);
         let rsa = rsa.map(RsaIdentity::from);
         let listed = |rsa: &RsaIdentity| {
-            self.consensus
+            self.network
+                .consensus
                 .as_ref()
                 .is_some_and(|consensus| consensus.relay(rsa).is_some())
         };
         match rsa.filter(listed) {
-            Some(_) => Previous::Relay,
-            None => Previous::UnknownRelay,
+            Some(_) => PreviousKind::Relay,
+            None => PreviousKind::UnknownRelay,
         }
     }
 
@@ -366,6 +369,7 @@ impl Relay {
                 ExitAction::Resolved { stream, resolved } => {
                     self.controller.resolved(stream.addr, resolved);
                 }
+                ExitAction::Log(line) => logging::log(&line),
                 ExitAction::PolicyChanged(why) => {
                     self.publish_descriptor();
                     self.directory(Command::Publish(why));
@@ -394,10 +398,9 @@ impl Relay {
             return self.controller.refuse_stream(at.addr, &end);
         };
         let from = self.options.network.outbound_bind.for_exit(to.ip());
-        match connect(to, from) {
+        let constrained = self.options.resources.constrained_sock_size;
+        match outgoing::connect(to, from, constrained) {
             Ok(socket) => {
-                let constrained = self.options.resources.constrained_sock_size;
-                listeners::constrain((&socket).into(), constrained);
                 let adopt = AdoptEdge {
                     id,
                     socket: EdgeSocket::Tcp(socket),
@@ -407,7 +410,8 @@ impl Relay {
                         ttl,
                     },
                 };
-                self.tell(thread.0, ToThread::AdoptEdge(Box::new(adopt)));
+                self.threads
+                    .send(thread.0, ToThread::AdoptEdge(Box::new(adopt)));
             }
             Err(error) => {
                 self.controller
@@ -442,7 +446,6 @@ impl Relay {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use crate::relay::testing::options;
@@ -472,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn the_consensus_is_followed_where_torrc_says_nothing() {
+    fn the_consensus_is_followed_where_torrc_has_nothing() {
         let mut consensus = Params::default();
         consensus.refuse_unknown_exits = false;
         consensus.allow_network_reentry = true;

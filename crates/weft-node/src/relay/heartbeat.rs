@@ -1,4 +1,4 @@
-//! The line that tells an operator, a few times a day, that all is well, or what is not.
+//! The heartbeat: a log line a few times a day about uptime, load and traffic.
 
 use std::time::{Duration, Instant};
 

@@ -1,14 +1,16 @@
-//! From torrc and consensus to what threads and controller follow.
+//! From torrc and consensus to the parameters of threads and controller.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use weft_core::controller::ControllerParams;
+use weft_config::Options;
+use weft_config::options::SchedulerKind;
+use weft_core::controller::{ControllerParams, Sharing};
 use weft_core::dos::DosParams;
-use weft_core::manager::RelayParams;
 use weft_core::padding::PaddingParams;
+use weft_core::params::RelayParams;
 use weft_core::stream_dos::{StreamDefense, StreamDosParams};
 use weft_dir::params::Params;
 
@@ -16,16 +18,19 @@ use super::{Relay, congestion};
 use crate::process::machine;
 use crate::thread::ThreadParams;
 use crate::thread::mesh::ToThread;
-use crate::torrc::Options;
-use crate::torrc::options::SchedulerKind;
 use crate::workers::JOBS;
+use weft_cell::identity::{Ed25519Identity, RsaIdentity};
 
-/// What every connection thread follows.
+/// A link without circuits is closed after this time at most where each circuit has its own: most are
+/// never needed again.
+const IDLE_PER_CIRCUIT: Duration = Duration::from_secs(60);
+
+/// The parameters of every local connection manager.
 pub(super) fn relay_params(
     options: &Options,
     consensus: &Params,
-    own_rsa: [u8; 20],
-    own_ed25519: [u8; 32],
+    own_rsa: RsaIdentity,
+    own_ed25519: Ed25519Identity,
     has_ipv6: bool,
 ) -> RelayParams {
     let half_life = match options.scheduling.circuit_priority_halflife {
@@ -38,14 +43,18 @@ pub(super) fn relay_params(
         extend_to_private: options.network.extend_allow_private_addresses,
         extend_over_ipv6: has_ipv6,
         nonearly_extend: consensus.allow_nonearly_extend,
-        max_queue_away: size(consensus.circ_max_cell_queue_size_out),
-        max_queue_toward: size(consensus.circ_max_cell_queue_size),
+        max_queue_forward: size(consensus.circ_max_cell_queue_size_out),
+        max_queue_backward: size(consensus.circ_max_cell_queue_size),
         // C tor reads streams as soon as its queue has fallen to cellq_low, cell by cell; here a run of
         // the scheduler may take cellq_high cells at once, and the next comes a while later.
         queue_high: 2 * size(consensus.cellq_high),
         queue_low: size(consensus.cellq_high.max(consensus.cellq_low)),
         circuit_priority_half_life: half_life,
-        idle_relay_link: consensus.nf_conntimeout_relays,
+        report_load: options.network.connections_per_relay.is_some(),
+        idle_relay_link: match options.network.connections_per_relay {
+            Some(_) => consensus.nf_conntimeout_relays.min(IDLE_PER_CIRCUIT),
+            None => consensus.nf_conntimeout_relays,
+        },
         idle_client_link: consensus.nf_conntimeout_clients,
         keepalive: options.network.keepalive_period,
         padding: PaddingParams {
@@ -71,11 +80,11 @@ pub(super) fn relay_params(
 pub(super) fn thread_params(
     options: &Options,
     consensus: &Params,
-    known_relays: &Arc<BTreeSet<[u8; 20]>>,
+    known_relays: &Arc<BTreeSet<RsaIdentity>>,
     my_addrs: Vec<IpAddr>,
 ) -> ThreadParams {
     let scheduling = &options.scheduling;
-    // Every one of them works here: where the kernel tells nothing of a socket, KIST is KISTLite.
+    // Every one of them works here: where the kernel reports nothing about a socket, KIST is KISTLite.
     let scheduler = scheduling
         .schedulers
         .first()
@@ -90,7 +99,7 @@ pub(super) fn thread_params(
     ThreadParams {
         scheduler,
         run_interval,
-        sock_buf_size_factor: scheduling.kist_sock_buf_size_factor,
+        scheduling: scheduling.clone(),
         count_private: options.bandwidth.count_private,
         per_connection: per_connection(options, consensus),
         known_relays: known_relays.clone(),
@@ -137,6 +146,13 @@ pub(super) fn controller_params(
             .unwrap_or(consensus.max_onion_queue_delay),
         max_memory: options.resources.max_mem_in_queues(total_memory),
         dos: dos_params(options, consensus),
+        sharing: match options.network.connections_per_relay {
+            Some(per_relay) => Sharing::PerCircuit {
+                per_relay,
+                total: max_connections / 2,
+            },
+            None => Sharing::All,
+        },
     }
 }
 
@@ -229,56 +245,53 @@ fn size(cells: u32) -> usize {
 }
 
 impl Relay {
-    /// Puts what torrc and consensus say into force.
+    /// Applies torrc and consensus.
     pub(super) fn apply_params(&mut self) {
-        let has_ipv6 = self.addresses.v6.is_some();
+        let has_ipv6 = self.own.addresses.v6.is_some();
         let params = relay_params(
             &self.options,
-            &self.network,
-            self.params.own_rsa,
-            self.params.own_ed25519,
+            &self.network.params,
+            self.threads.params.own_rsa,
+            self.threads.params.own_ed25519,
             has_ipv6,
         );
-        self.params = Arc::new(params);
-        self.controller.set_relay_params(&self.params);
+        self.threads.params = Arc::new(params);
+        self.controller.set_relay_params(&self.threads.params);
         self.controller.set_params(controller_params(
             &self.options,
-            &self.network,
-            self.max_connections,
+            &self.network.params,
+            self.process.max_files,
             self.workers.count(),
             machine::total_memory(),
         ));
         let (rate, burst) = bandwidth(&self.options);
-        self.pool.set_limit(rate, burst);
+        self.threads.pool.set_limit(rate, burst);
         self.know_relays();
-        self.tell_thread_params();
+        self.send_thread_params();
         let now = Instant::now();
         self.know_or_ports(now);
         self.apply_exits(false, now);
     }
 
-    /// Tells the connection threads what they follow.
-    pub(super) fn tell_thread_params(&mut self) {
+    /// Sends the connection threads their parameters.
+    pub(super) fn send_thread_params(&mut self) {
         let params = thread_params(
             &self.options,
-            &self.network,
-            &self.known_relays,
-            self.addresses.ips(),
+            &self.network.params,
+            &self.network.relays,
+            self.own.addresses.ips(),
         );
-        for thread in 0..self.threads.len() {
-            if let Ok(thread) = u16::try_from(thread) {
-                self.tell(thread, ToThread::Params(Box::new(params.clone())));
-            }
-        }
+        self.threads
+            .send_all(|| ToThread::Params(Box::new(params.clone())));
     }
 
     /// Lists the consensus' relays, if connections to others are limited.
     fn know_relays(&mut self) {
-        let needed = per_connection(&self.options, &self.network).is_some();
-        let relays = self.consensus.iter().filter(|_| needed);
+        let needed = per_connection(&self.options, &self.network.params).is_some();
+        let relays = self.network.consensus.iter().filter(|_| needed);
         let relays = relays.flat_map(|consensus| consensus.relays());
-        let ids = relays.filter_map(|(id, _)| id.as_bytes().try_into().ok());
-        self.known_relays = Arc::new(ids.collect());
+        let ids = relays.map(|(id, _)| id.into());
+        self.network.relays = Arc::new(ids.collect());
     }
 }
 
@@ -295,7 +308,13 @@ mod tests {
     }
 
     fn relay(torrc: &str) -> RelayParams {
-        relay_params(&with(torrc), &Params::default(), [1; 20], [2; 32], false)
+        relay_params(
+            &with(torrc),
+            &Params::default(),
+            [1; 20].into(),
+            [2; 32].into(),
+            false,
+        )
     }
 
     fn thread(torrc: &str) -> ThreadParams {
@@ -311,7 +330,7 @@ mod tests {
     fn without_a_word_of_the_operator_s_threads_follow_c_tor_s_defaults() {
         assert_eq!(thread(""), ThreadParams::default());
         let params = relay("");
-        let defaults = RelayParams::new([1; 20], [2; 32]);
+        let defaults = RelayParams::new([1; 20].into(), [2; 32].into());
         assert_eq!(format!("{params:?}"), format!("{defaults:?}"));
         assert_eq!(controller("").max_memory, (16 << 30) / 5 * 2);
     }
@@ -331,13 +350,13 @@ mod tests {
         );
         let kist = thread("KISTSockBufSizeFactor 0.5\n");
         assert_eq!(
-            (kist.run_interval, kist.sock_buf_size_factor),
+            (kist.run_interval, kist.scheduling.kist_sock_buf_size_factor),
             (msec(2), 0.5)
         );
     }
 
     #[test]
-    fn streams_of_a_circuit_are_limited_as_torrc_or_the_consensus_says() {
+    fn streams_of_a_circuit_are_limited_as_torrc_or_the_consensus_sets() {
         let set = relay(
             "DoSStreamCreationEnabled 1\nDoSStreamCreationRate 2\nDoSStreamCreationBurst 3\n\
              DoSStreamCreationDefenseType 3\n",
@@ -369,12 +388,12 @@ mod tests {
         assert_eq!(half_life("CircuitPriorityHalflife 0\n"), 30.0);
         let mut consensus = Params::default();
         consensus.circuit_priority_halflife = Duration::from_secs(7);
-        let params = relay_params(&with(""), &consensus, [1; 20], [2; 32], false);
+        let params = relay_params(&with(""), &consensus, [1; 20].into(), [2; 32].into(), false);
         assert_eq!(params.circuit_priority_half_life, Duration::from_secs(7));
     }
 
     #[test]
-    fn links_follow_what_torrc_says_of_them() {
+    fn links_follow_torrc() {
         let params = relay("KeepalivePeriod 90\nExtendAllowPrivateAddresses 1\n");
         assert_eq!(params.keepalive, Duration::from_secs(90));
         assert!(params.extend_to_private);
@@ -412,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn onionskins_wait_as_long_as_torrc_says() {
+    fn onionskins_wait_as_long_as_torrc_sets() {
         let delay = |torrc| controller(torrc).max_onion_delay;
         assert_eq!(
             delay("MaxOnionQueueDelay 1 second\n"),

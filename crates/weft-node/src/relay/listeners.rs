@@ -1,95 +1,126 @@
-//! The sockets of ORPort and MetricsPort: opened at the start, opened and closed as SIGHUP changes
-//! the lines.
+//! The sockets of all ports: ORPort, MetricsPort, SocksPort, HTTPTunnelPort, DNSPort, ControlPort. Opened
+//! at the start; opened and closed as SIGHUP, or a controller, changes the lines.
 
+use std::fmt;
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr};
 
-use mio::net::TcpListener;
 use mio::{Interest, Registry, Token};
-use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use weft_config::client_ports::{AppPort, AppService, ListenAt};
+use weft_config::options::NetworkOptions;
+use weft_config::{Options, OrPort, PortNumber};
 use weft_core::controller::FamilyCounts;
 
+use super::listen_socket::{Accepted, Bound, ListenError, ListenSocket};
 use crate::metrics::ListenerCounts;
-use crate::torrc::options::NetworkOptions;
-use crate::torrc::{Options, OrPort, PortNumber};
+use crate::notice;
 
-/// Connections that the kernel may hold ready.
-const BACKLOG: i32 = 1024;
-
-/// A listener that could not be opened.
-#[derive(Debug, thiserror::Error)]
-#[error("could not listen on {addr}: {source}; is another relay running, or the port below 1024?")]
-pub struct ListenError {
-    addr: SocketAddr,
-    source: io::Error,
-}
-
-/// Whom a listener is for.
+/// The purpose of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Service {
     /// Relays and clients (`ORPort`).
     Or,
-    /// Whoever watches this relay (`MetricsPort`).
+    /// Monitoring (`MetricsPort`).
     Metrics,
+    /// Applications (`SocksPort`, `HTTPTunnelPort`, `DNSPort`).
+    App(AppService),
+    /// Controllers (`ControlPort`, `ControlSocket`).
+    Control,
 }
 
-impl std::fmt::Display for Service {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Service::Or => "OR",
-            Service::Metrics => "Metrics",
-        })
+impl fmt::Display for Service {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Service::Or => f.write_str("OR"),
+            Service::Metrics => f.write_str("Metrics"),
+            Service::App(service) => service.fmt(f),
+            Service::Control => f.write_str("Control"),
+        }
     }
 }
 
-/// What asks for a listener.
-#[derive(Clone, Copy, Debug)]
-struct Line {
+/// A listener that torrc asks for.
+#[derive(Clone, Debug)]
+pub(super) struct Wanted {
     service: Service,
-    port: OrPort,
+    at: ListenAt,
+    /// The number of an application's port ([`AppPorts`](super::app_ports::AppPorts)); 0 for others.
+    number: u32,
+    /// Failing to bind is an error, not a line in the log.
+    required: bool,
 }
 
-/// One open listener.
+/// The listeners that torrc asks for; with `DisableNetwork` those of controllers alone. `apps` are the ports
+/// of applications with their numbers.
+pub(super) fn wanted(options: &Options, apps: &[(u32, AppPort)]) -> Vec<Wanted> {
+    let or = |service| {
+        move |port: &OrPort| Wanted {
+            service,
+            at: at(port),
+            number: 0,
+            required: port.explicit_address,
+        }
+    };
+    let (ors, metrics) = (&options.network.or_ports, &options.metrics.ports);
+    let mut wanted = Vec::new();
+    if !options.network.disabled {
+        wanted.extend(ors.iter().filter(|port| port.listen).map(or(Service::Or)));
+        let metrics = metrics.iter().filter(|port| port.listen);
+        wanted.extend(metrics.map(or(Service::Metrics)));
+        wanted.extend(apps.iter().map(|(number, port)| Wanted {
+            service: Service::App(port.service),
+            at: port.at.clone(),
+            number: *number,
+            required: true,
+        }));
+    }
+    wanted.extend(options.control.ports.iter().map(|at| Wanted {
+        service: Service::Control,
+        at: at.clone(),
+        number: 0,
+        required: true,
+    }));
+    wanted
+}
+
+fn at(port: &OrPort) -> ListenAt {
+    ListenAt::Tcp {
+        address: port.address,
+        port: port.port,
+    }
+}
+
+/// An open listener.
 #[derive(Debug)]
 struct Listener {
-    /// The line that asked for it.
-    line: Line,
-    /// Where it listens, with the port that the system chose where the line says `auto`.
-    bound: SocketAddr,
-    socket: TcpListener,
+    /// What asked for it.
+    wanted: Wanted,
+    bound: Bound,
+    socket: ListenSocket,
     token: Token,
 }
 
-/// The open listeners, and which address and port of each family the descriptor tells.
-#[derive(Debug)]
-pub(super) struct Listeners {
+impl Listener {
+    fn is_for(&self, wanted: &Wanted) -> bool {
+        self.wanted.service == wanted.service && self.wanted.at == wanted.at
+    }
+}
+
+/// The open listeners.
+///
+/// [`follow`](Self::follow) opens and closes sockets until they are what torrc asks for; if one cannot be
+/// opened, all stay as they were. A socket stays open while its service and address stay the same. Each
+/// listener has a token of its own, which is never used again.
+#[derive(Debug, Default)]
+pub(super) struct ListenerSet {
+    /// In the order of torrc's lines.
     open: Vec<Listener>,
-    /// Advertised: the address that the line names (or none) and the port as bound.
-    pub(super) advertised: Vec<(IpAddr, u16)>,
-    /// The next listener's token; none is used twice.
     next_token: usize,
     /// Opened for the ORPort since the start, and for the MetricsPort.
     opened: (FamilyCounts, FamilyCounts),
 }
 
-impl Listeners {
-    /// Opens what the ORPort and MetricsPort lines ask for; nothing with `DisableNetwork`.
-    ///
-    /// # Errors
-    ///
-    /// A port cannot be bound. An address that no line names (IPv6 on a machine without it) may
-    /// fail quietly as long as the other family's works.
-    pub(super) fn open(options: &Options) -> Result<Self, ListenError> {
-        let mut listeners = Listeners {
-            open: Vec::new(),
-            advertised: Vec::new(),
-            next_token: 0,
-            opened: Default::default(),
-        };
-        listeners.follow(options)?;
-        Ok(listeners)
-    }
-
+impl ListenerSet {
     /// Watches the sockets for connections.
     ///
     /// # Errors
@@ -97,457 +128,356 @@ impl Listeners {
     /// epoll refuses.
     pub(super) fn register(&mut self, registry: &Registry) -> io::Result<()> {
         for listener in &mut self.open {
-            registry.register(&mut listener.socket, listener.token, Interest::READABLE)?;
+            registry.register(listener.socket.source(), listener.token, Interest::READABLE)?;
         }
         Ok(())
     }
 
-    /// Does what other lines ask for: sockets that stay the same stay open.
-    ///
-    /// # Errors
-    ///
-    /// As [`open`](Self::open), or epoll refuses: then the listeners are those from before.
-    pub(super) fn reopen(
-        &mut self,
-        options: &Options,
-        registry: &Registry,
-    ) -> Result<(), ListenError> {
-        let before: Vec<Token> = self.tokens();
-        let result = self.follow(options);
-        for listener in &mut self.open {
-            if before.contains(&listener.token) {
-                continue;
-            }
-            let watched =
-                registry.register(&mut listener.socket, listener.token, Interest::READABLE);
-            if let Err(error) = watched {
-                tracing::warn!(
-                    "Could not watch the listener on {}: {error}",
-                    listener.bound
-                );
-            }
-        }
-        result
-    }
-
-    /// The listeners' event-loop tokens.
+    /// The tokens of all listeners.
     pub(super) fn tokens(&self) -> Vec<Token> {
         self.open.iter().map(|listener| listener.token).collect()
     }
 
     /// Where each service listens.
-    pub(super) fn bound(&self) -> impl Iterator<Item = (Service, SocketAddr)> {
+    pub(super) fn bound(&self) -> impl Iterator<Item = (Service, &Bound)> {
         let open = self.open.iter();
-        open.map(|listener| (listener.line.service, listener.bound))
+        open.map(|listener| (listener.wanted.service, &listener.bound))
     }
 
-    /// Accepts a connection at a listener; `None`: it is closed.
-    pub(super) fn accept(
-        &self,
-        token: Token,
-    ) -> Option<(Service, io::Result<(mio::net::TcpStream, SocketAddr)>)> {
-        let listener = self.open.iter().find(|listener| listener.token == token)?;
-        Some((listener.line.service, listener.socket.accept()))
+    /// The service of a listener, and the number of an application's port; `None`: no listener has this
+    /// token.
+    pub(super) fn service(&self, token: Token) -> Option<(Service, u32)> {
+        let listener = self.at(token)?;
+        Some((listener.wanted.service, listener.wanted.number))
     }
 
-    /// How many listeners there are and were for a service.
+    /// Accepts a connection at a listener; `None`: it is closed, or takes datagrams.
+    pub(super) fn accept(&self, token: Token) -> Option<io::Result<Accepted>> {
+        self.at(token)?.socket.accept()
+    }
+
+    /// The socket of the DNSPort with this number.
+    pub(super) fn datagrams(&self, number: u32) -> Option<&mio::net::UdpSocket> {
+        self.open
+            .iter()
+            .find_map(|listener| match &listener.socket {
+                ListenSocket::Udp(socket) if listener.wanted.number == number => Some(socket),
+                _ => None,
+            })
+    }
+
+    /// How many listeners for a service there are and were.
     pub(super) fn counts(&self, service: Service) -> ListenerCounts {
         let mut open = FamilyCounts::default();
         for listener in &self.open {
-            if listener.line.service == service {
-                *open.of(listener.bound.ip()) += 1;
+            if let Bound::Addr(addr) = &listener.bound
+                && listener.wanted.service == service
+            {
+                *open.of(addr.ip()) += 1;
             }
         }
         let opened = match service {
             Service::Or => self.opened.0,
             Service::Metrics => self.opened.1,
+            Service::App(_) | Service::Control => FamilyCounts::default(),
         };
         ListenerCounts { open, opened }
     }
 
-    /// Opens and closes sockets until they are what the lines ask for, or all as before.
-    fn follow(&mut self, options: &Options) -> Result<(), ListenError> {
-        let or = options.network.or_ports.iter();
-        let metrics = options.metrics.ports.iter();
-        let lines: Vec<Line> = or
-            .map(|port| (Service::Or, *port))
-            .chain(metrics.map(|port| (Service::Metrics, *port)))
-            .map(|(service, port)| Line { service, port })
-            .collect();
-        let mut old = std::mem::take(&mut self.open);
-        let (mut kept, mut missing) = (Vec::new(), Vec::new());
-        let opened = |line: &&Line| line.port.listen && !options.network.disabled;
-        for line in lines.iter().filter(opened) {
-            let same = |listener: &Listener| is_same(&listener.line, line);
-            match old.iter().position(same) {
-                Some(at) => {
-                    let mut listener = old.swap_remove(at);
-                    listener.line = *line;
-                    kept.push(listener);
-                }
-                None => missing.push(*line),
-            }
-        }
-        let mut change = Change::default();
-        let result = self.open_all(&missing, &mut old, &mut change);
-        let for_relays = |listener: &Listener| listener.line.service == Service::Or;
-        let nothing = !kept.iter().chain(&change.opened).any(for_relays);
-        let error = match result {
-            Err(error) => Some(error),
-            Ok(Some(error)) if nothing => Some(error),
-            Ok(_) => None,
-        };
-        self.open = kept;
-        if let Some(error) = error {
-            drop(change.opened);
-            self.open.append(&mut old);
-            for (line, bound) in change.closed {
-                match listen(bound) {
-                    Ok(socket) => {
-                        let listener = self.listener(line, bound, socket);
-                        self.open.push(listener);
-                    }
-                    Err(error) => {
-                        tracing::warn!("Could not open the listener on {bound} again: {error}");
-                    }
-                }
-            }
-            return Err(error);
-        }
-        let closed = old.iter();
-        let closed = closed.map(|listener| (listener.line.service, listener.bound));
-        let was_closed = change.closed.iter();
-        let was_closed = was_closed.map(|(line, bound)| (line.service, *bound));
-        for (service, bound) in closed.chain(was_closed) {
-            crate::notice!("Closing no-longer-configured {service} listener on {bound}");
-        }
-        for listener in &change.opened {
-            let (service, bound) = (listener.line.service, listener.bound);
-            let opened = match service {
-                Service::Or => &mut self.opened.0,
-                Service::Metrics => &mut self.opened.1,
-            };
-            *opened.of(bound.ip()) += 1;
-            crate::notice!("Opened {service} listener on {bound}");
-        }
-        self.open.append(&mut change.opened);
-        self.advertise(&options.network);
-        Ok(())
-    }
-
-    /// Opens a socket for each line. One of `old` that is in the way of it is closed first: one
-    /// address and all addresses cannot have the same port at once. Returns the last failure that
-    /// is none, because the line does not name the address that cannot be bound.
-    fn open_all(
-        &mut self,
-        lines: &[Line],
-        old: &mut Vec<Listener>,
-        change: &mut Change,
-    ) -> Result<Option<ListenError>, ListenError> {
-        let mut quiet = None;
-        for line in lines {
-            let addr = line.port.to_bind();
-            let mut result = listen(addr);
-            let in_the_way = |listener: &Listener| listener.bound.port() == addr.port();
-            if matches!(&result, Err(error) if error.kind() == io::ErrorKind::AddrInUse)
-                && old.iter().any(in_the_way)
-            {
-                let closed = old.extract_if(.., |listener| in_the_way(listener));
-                let closed = closed.map(|listener| (listener.line, listener.bound));
-                change.closed.extend(closed);
-                result = listen(addr);
-            }
-            match result {
-                Ok(socket) => {
-                    let listener = self.listener(*line, addr, socket);
-                    change.opened.push(listener);
-                }
-                Err(source) if !line.port.explicit_address => {
-                    tracing::info!("Not listening on {addr}: {source}");
-                    quiet = Some(ListenError { addr, source });
-                }
-                Err(source) => return Err(ListenError { addr, source }),
-            }
-        }
-        Ok(quiet)
-    }
-
-    /// A socket with a token of its own.
-    fn listener(&mut self, line: Line, addr: SocketAddr, socket: TcpListener) -> Listener {
-        let token = Token(self.next_token);
-        self.next_token += 1;
-        Listener {
-            line,
-            bound: socket.local_addr().unwrap_or(addr),
-            socket,
-            token,
-        }
-    }
-
-    /// Finds what the descriptor tells.
-    fn advertise(&mut self, network: &NetworkOptions) {
-        let open = &self.open;
-        let or = |port| Line {
-            service: Service::Or,
-            port,
-        };
-        // What is closed for a while stays our address, unless its port was the system's choice.
+    /// The addresses and ports of the descriptor: the address that the line names (or the unspecified one)
+    /// and the port as bound.
+    pub(super) fn advertised(&self, network: &NetworkOptions) -> Vec<(IpAddr, u16)> {
+        // What is closed for a while stays our address, unless the system chose its port.
         let closed = |line: &OrPort| network.disabled && line.port != PortNumber::Auto;
-        self.advertised = network
+        let bound = |line: &OrPort| {
+            let at = at(line);
+            let is_it = |listener: &&Listener| {
+                listener.wanted.service == Service::Or && listener.wanted.at == at
+            };
+            match self.open.iter().find(is_it)?.bound {
+                Bound::Addr(addr) => Some(addr.port()),
+                Bound::Path(_) => None,
+            }
+        };
+        network
             .or_ports
             .iter()
             .filter(|line| line.advertise)
             .filter_map(|line| {
                 let port = match line.listen && !closed(line) {
-                    true => open
-                        .iter()
-                        .find(|listener| is_same(&listener.line, &or(*line)))?
-                        .bound
-                        .port(),
+                    true => bound(line)?,
                     false => line.port.to_bind(),
                 };
                 Some((line.address, port))
             })
-            .collect();
-    }
-}
-
-/// What a new configuration did to the sockets so far.
-#[derive(Debug, Default)]
-struct Change {
-    opened: Vec<Listener>,
-    /// Lines and addresses of sockets that were closed because they were in the way.
-    closed: Vec<(Line, SocketAddr)>,
-}
-
-/// Whether two lines ask for the same socket.
-fn is_same(one: &Line, other: &Line) -> bool {
-    let socket = |line: &Line| (line.port.address, line.port.port);
-    one.service == other.service && socket(one) == socket(other)
-}
-
-/// One listener; IPv6 ones take no IPv4.
-fn listen(addr: SocketAddr) -> io::Result<TcpListener> {
-    let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
-    socket.set_reuse_address(true)?;
-    if addr.is_ipv6() {
-        socket.set_only_v6(true)?;
-    }
-    socket.set_nonblocking(true)?;
-    socket.bind(&addr.into())?;
-    socket.listen(BACKLOG)?;
-    Ok(TcpListener::from_std(socket.into()))
-}
-
-/// Begins to connect; the thread that gets the socket waits for the end of it.
-pub(super) fn connect(
-    to: SocketAddr,
-    from: Option<IpAddr>,
-    constrained: Option<usize>,
-) -> io::Result<TcpStream> {
-    let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
-    socket.set_nonblocking(true)?;
-    socket.set_tcp_nodelay(true)?;
-    constrain(SockRef::from(&socket), constrained);
-    if let Some(from) = from {
-        socket.bind(&SocketAddr::new(from, 0).into())?;
-    }
-    match socket.connect(&to.into()) {
-        Ok(()) => {}
-        Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}
-        Err(error) => return Err(error),
-    }
-    Ok(socket.into())
-}
-
-/// Bounds the kernel's buffers of a socket (`ConstrainedSockets`).
-pub(super) fn constrain(socket: SockRef<'_>, bytes: Option<usize>) {
-    let Some(bytes) = bytes else { return };
-    for (set, which) in [
-        (socket.set_send_buffer_size(bytes), "send"),
-        (socket.set_recv_buffer_size(bytes), "receive"),
-    ] {
-        if let Err(error) = set {
-            tracing::warn!("Could not constrain a {which} buffer to {bytes} bytes: {error}");
-        }
-    }
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used, clippy::indexing_slicing)]
-mod tests {
-    use super::*;
-    use crate::relay::testing::options;
-
-    /// Options with these ORPort lines.
-    fn lines(lines: &[String]) -> Options {
-        let lines: String = lines
-            .iter()
-            .map(|line| format!("ORPort {line}\n"))
-            .collect();
-        options(&format!("ContactInfo x\nExitRelay 0\n{lines}"))
-    }
-
-    fn open(texts: &[&str]) -> Listeners {
-        let texts: Vec<String> = texts.iter().map(|text| (*text).to_owned()).collect();
-        Listeners::open(&lines(&texts)).unwrap()
-    }
-
-    fn ports(listeners: &Listeners) -> Vec<u16> {
-        listeners
-            .open
-            .iter()
-            .map(|open| open.bound.port())
             .collect()
     }
 
-    fn registry() -> (mio::Poll, Registry) {
-        let poll = mio::Poll::new().unwrap();
-        let registry = poll.registry().try_clone().unwrap();
-        (poll, registry)
-    }
-
-    #[test]
-    fn without_a_network_nothing_is_open_and_the_address_stays() {
-        let (_poll, registry) = registry();
-        let mut listeners = open(&["127.0.0.1:auto"]);
-        let port = ports(&listeners)[0];
-        let on = lines(&[format!("127.0.0.1:{port}")]);
-        let off = |options: &Options| {
-            let mut options = options.clone();
-            options.network.disabled = true;
-            options
+    /// Opens and closes sockets until they are what torrc asks for. `user` gets the files of Unix sockets;
+    /// new sockets are watched where there is a `registry`.
+    ///
+    /// # Errors
+    ///
+    /// A port cannot be opened: then the listeners are those from before. An address of an ORPort that no
+    /// line names (IPv6 on a machine without it) may fail as long as another ORPort works.
+    pub(super) fn follow(
+        &mut self,
+        wanted: Vec<Wanted>,
+        user: Option<&str>,
+        registry: Option<&Registry>,
+    ) -> Result<(), ListenError> {
+        let mut change = self.split(wanted);
+        let opened = self.open_missing(&mut change, user);
+        let is_or = |service: Service| service == Service::Or;
+        let kept = change.kept.iter().map(|(listener, _)| listener);
+        let has_or = kept
+            .chain(&change.opened)
+            .any(|listener| is_or(listener.wanted.service));
+        let error = match opened {
+            Err(error) => Some(error),
+            Ok(Some(error)) if !has_or => Some(error),
+            Ok(_) => None,
         };
-        listeners.reopen(&off(&on), &registry).unwrap();
-        assert!(listeners.tokens().is_empty());
-        assert!(TcpStream::connect(("127.0.0.1", port)).is_err());
-        let address = ("127.0.0.1".parse().unwrap(), port);
-        assert_eq!(listeners.advertised, [address]);
-        listeners.reopen(&on, &registry).unwrap();
-        assert_eq!(ports(&listeners), [port]);
-        // Nobody knows the port that the system will choose.
-        let chosen = lines(&["127.0.0.1:auto".to_owned()]);
-        listeners.reopen(&off(&chosen), &registry).unwrap();
-        assert!(listeners.advertised.is_empty());
+        match error {
+            Some(error) => {
+                self.roll_back(change, user, registry);
+                Err(error)
+            }
+            None => {
+                self.commit(change, registry);
+                Ok(())
+            }
+        }
     }
 
-    #[test]
-    fn a_line_that_stays_keeps_its_socket() {
-        let (_poll, registry) = registry();
-        let mut listeners = open(&["127.0.0.1:auto"]);
-        let (port, token) = (ports(&listeners)[0], listeners.tokens()[0]);
-        assert_eq!(listeners.advertised, [("127.0.0.1".parse().unwrap(), port)]);
-        let more = ["127.0.0.1:auto NoAdvertise", "127.0.0.2:auto"].map(str::to_owned);
-        listeners.reopen(&lines(&more), &registry).unwrap();
-        assert_eq!(listeners.tokens().len(), 2);
-        assert_eq!((ports(&listeners)[0], listeners.tokens()[0]), (port, token));
-        let second = ports(&listeners)[1];
-        assert_eq!(
-            listeners.advertised,
-            [("127.0.0.2".parse().unwrap(), second)]
-        );
-        listeners.reopen(&lines(&more[1..]), &registry).unwrap();
-        assert_eq!(ports(&listeners), [second]);
-        assert!(TcpStream::connect(("127.0.0.1", port)).is_err(), "closed");
-        assert!(listeners.accept(token).is_none());
-        // A new socket is watched, and never has the token of an old one.
-        assert_ne!(listeners.tokens()[0], token);
-        let _client = TcpStream::connect(("127.0.0.2", second)).unwrap();
-        assert!(listeners.accept(listeners.tokens()[0]).unwrap().1.is_ok());
-    }
-
-    #[test]
-    fn a_port_that_is_taken_leaves_everything_as_it_was() {
-        let (_poll, registry) = registry();
-        let holder = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let taken = holder.local_addr().unwrap();
-        let mut listeners = open(&["127.0.0.1:auto"]);
-        let (port, tokens) = (ports(&listeners)[0], listeners.tokens());
-        let other = ["127.0.0.2:auto".to_owned(), taken.to_string()];
-        let error = listeners.reopen(&lines(&other), &registry).unwrap_err();
-        assert!(error.to_string().contains(&taken.to_string()), "{error}");
-        assert_eq!((ports(&listeners)[0], listeners.tokens()), (port, tokens));
-        assert_eq!(listeners.advertised, [("127.0.0.1".parse().unwrap(), port)]);
-        let _client = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    }
-
-    #[test]
-    fn one_address_and_all_addresses_exchange_a_port() {
-        let (_poll, registry) = registry();
-        let mut listeners = open(&["127.0.0.1:auto"]);
-        let port = ports(&listeners)[0];
-        // "127.0.0.1:auto" is gone, and 0.0.0.0 cannot have its port as long as it listens.
-        let all = [format!("0.0.0.0:{port}")];
-        listeners.reopen(&lines(&all), &registry).unwrap();
-        assert_eq!(
-            listeners.open[0].bound,
-            SocketAddr::new("0.0.0.0".parse().unwrap(), port)
-        );
-        // The other way round, with one that fails: all addresses have it again.
-        let holder = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let taken = holder.local_addr().unwrap();
-        let one = [format!("127.0.0.1:{port}"), taken.to_string()];
-        listeners.reopen(&lines(&one), &registry).unwrap_err();
-        assert_eq!(ports(&listeners), [port]);
-        let _client = TcpStream::connect(("127.0.0.1", port)).unwrap();
-        assert!(listeners.accept(listeners.tokens()[0]).unwrap().1.is_ok());
-    }
-
-    #[test]
-    fn a_metrics_port_comes_and_goes_and_never_alone_makes_a_relay() {
-        let (_poll, registry) = registry();
-        let or = "ContactInfo x\nExitRelay 0\nORPort 127.0.0.1:auto\n";
-        let policy = "MetricsPortPolicy accept 127.0.0.1\n";
-        let with = |metrics: &str| options(&format!("{or}{policy}{metrics}"));
-        let mut listeners = Listeners::open(&with("MetricsPort auto\nMetricsPort [::1]:auto\n"))
-            .or_else(|_| Listeners::open(&with("MetricsPort auto\n")))
-            .unwrap();
-        let (or_port, token) = (ports(&listeners)[0], listeners.tokens()[1]);
-        assert_eq!(listeners.advertised.len(), 1, "it is nobody's business");
-        assert_eq!(listeners.counts(Service::Metrics).open.ipv4, 1);
-        let _client = TcpStream::connect(("127.0.0.1", ports(&listeners)[1])).unwrap();
-        assert_eq!(listeners.accept(token).unwrap().0, Service::Metrics);
-        listeners.reopen(&with(""), &registry).unwrap();
-        assert_eq!(ports(&listeners), [or_port]);
-        assert!(listeners.accept(token).is_none());
-        // One that cannot be opened leaves all as it was.
-        let holder = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let taken = holder.local_addr().unwrap().port();
-        let error = listeners
-            .reopen(&with(&format!("MetricsPort {taken}\n")), &registry)
-            .unwrap_err();
-        assert!(error.to_string().contains(&taken.to_string()), "{error}");
-        assert_eq!(ports(&listeners), [or_port]);
-        let counts = listeners.counts(Service::Or);
-        assert_eq!((counts.open.ipv4, counts.opened.ipv4), (1, 1));
-        assert_eq!(
-            listeners.counts(Service::Metrics).open,
-            FamilyCounts::default()
-        );
-    }
-
-    #[test]
-    fn sockets_are_constrained_where_they_shall_be() {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let to = listener.local_addr().unwrap();
-        let size = |constrained| {
-            let socket = connect(to, None, constrained).unwrap();
-            SockRef::from(&socket).send_buffer_size().unwrap()
+    /// Sorts listeners into those that stay, and those that do not; and finds what is missing.
+    fn split(&mut self, wanted: Vec<Wanted>) -> Change {
+        let mut change = Change {
+            old: std::mem::take(&mut self.open),
+            ..Change::default()
         };
-        // Linux doubles what it is asked for.
-        assert_eq!(size(Some(8192)), 2 * 8192);
-        assert!(size(None) > 2 * 8192);
+        let order: Vec<(Service, ListenAt, u32)> = wanted
+            .iter()
+            .map(|wanted| (wanted.service, wanted.at.clone(), wanted.number))
+            .collect();
+        change.order = order;
+        let mut wanted: Vec<Option<Wanted>> = wanted.into_iter().map(Some).collect();
+        // Ports that stay as they are first, then those with other flags for the same address.
+        for exact in [true, false] {
+            for slot in &mut wanted {
+                let stays = |listener: &Listener| {
+                    slot.as_ref().is_some_and(|wanted| {
+                        listener.is_for(wanted)
+                            && (!exact || listener.wanted.number == wanted.number)
+                    })
+                };
+                if let Some(index) = change.old.iter().position(stays)
+                    && let Some(wanted) = slot.take()
+                {
+                    change.kept.push((change.old.remove(index), wanted));
+                }
+            }
+        }
+        change.missing = wanted.into_iter().flatten().collect();
+        change
     }
 
-    #[test]
-    fn connections_come_from_the_address_that_is_set() {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let to = listener.local_addr().unwrap();
-        let options = options("OutboundBindAddress 127.0.0.2\nOutboundBindAddressOR 127.0.0.3\n");
-        let from = options.network.outbound_bind.for_relay(to.ip());
-        let socket = connect(to, from, None).unwrap();
-        let (_, peer) = listener.accept().unwrap();
-        assert_eq!(peer.ip(), "127.0.0.3".parse::<IpAddr>().unwrap());
-        drop(socket);
+    /// Opens a socket for each listener that is missing. An old one with the same port is closed first if it
+    /// is in the way: one address and all addresses cannot have the same port at once. Returns the last
+    /// failure of a port that is not required.
+    fn open_missing(
+        &mut self,
+        change: &mut Change,
+        user: Option<&str>,
+    ) -> Result<Option<ListenError>, ListenError> {
+        let mut tolerated = None;
+        for wanted in std::mem::take(&mut change.missing) {
+            let mut result = open(&wanted, user);
+            if result.as_ref().is_err_and(ListenError::is_in_use) && change.close_in_way(&wanted) {
+                result = open(&wanted, user);
+            }
+            match result {
+                Ok((socket, bound)) => {
+                    let listener = self.listener(wanted, socket, bound);
+                    change.opened.push(listener);
+                }
+                Err(error) if !wanted.required => {
+                    tracing::info!("Not listening on {}: {error}", wanted.at);
+                    tolerated = Some(error);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(tolerated)
+    }
+
+    /// A listener with a token of its own.
+    fn listener(&mut self, wanted: Wanted, socket: ListenSocket, bound: Bound) -> Listener {
+        let token = Token(self.next_token);
+        self.next_token += 1;
+        Listener {
+            wanted,
+            bound,
+            socket,
+            token,
+        }
+    }
+
+    /// Takes the listeners of before again.
+    fn roll_back(&mut self, change: Change, user: Option<&str>, registry: Option<&Registry>) {
+        drop(change.opened);
+        self.open = change.kept.into_iter().map(|(old, _)| old).collect();
+        self.open.extend(change.old);
+        // One with other flags for the same path took the file of the one before, and has removed it.
+        for listener in &mut self.open {
+            if !listener.socket.has_lost_its_file() {
+                continue;
+            }
+            match open(&listener.wanted, user) {
+                Ok((socket, _)) => {
+                    listener.socket = socket;
+                    watch(listener, registry);
+                }
+                Err(error) => tracing::warn!(
+                    "Could not open the listener on {} again: {error}",
+                    listener.bound
+                ),
+            }
+        }
+        for (wanted, bound) in change.closed {
+            let again = match &bound {
+                Bound::Addr(addr) => reopen(&wanted, *addr),
+                Bound::Path(_) => continue,
+            };
+            match again {
+                Ok((socket, bound)) => {
+                    let mut listener = self.listener(wanted, socket, bound);
+                    watch(&mut listener, registry);
+                    self.open.push(listener);
+                }
+                Err(error) => {
+                    tracing::warn!("Could not open the listener on {bound} again: {error}");
+                }
+            }
+        }
+    }
+
+    /// Drops the listeners that torrc does not ask for any more, and takes the new ones.
+    fn commit(&mut self, change: Change, registry: Option<&Registry>) {
+        for mut listener in change.old {
+            if let Some(registry) = registry {
+                // Closing it would do.
+                let _ = registry.deregister(listener.socket.source());
+            }
+            log_closing(listener.wanted.service, &listener.bound);
+        }
+        for (wanted, bound) in &change.closed {
+            log_closing(wanted.service, bound);
+        }
+        for (mut listener, wanted) in change.kept {
+            listener.wanted = wanted;
+            self.open.push(listener);
+        }
+        for mut listener in change.opened {
+            let service = listener.wanted.service;
+            let opened = match service {
+                Service::Or => Some(&mut self.opened.0),
+                Service::Metrics => Some(&mut self.opened.1),
+                Service::App(_) | Service::Control => None,
+            };
+            if let (Some(opened), Bound::Addr(addr)) = (opened, &listener.bound) {
+                *opened.of(addr.ip()) += 1;
+            }
+            notice!("Opened {service} listener on {}", listener.bound);
+            watch(&mut listener, registry);
+            self.open.push(listener);
+        }
+        let place = |listener: &Listener| {
+            let wanted = &listener.wanted;
+            change.order.iter().position(|(service, at, number)| {
+                (*service, at, *number) == (wanted.service, &wanted.at, wanted.number)
+            })
+        };
+        self.open.sort_by_key(place);
+    }
+
+    fn at(&self, token: Token) -> Option<&Listener> {
+        self.open.iter().find(|listener| listener.token == token)
     }
 }
+
+/// A change of the listeners that is under way.
+#[derive(Debug, Default)]
+struct Change {
+    /// Listeners that stay, with what asks for them from now on.
+    kept: Vec<(Listener, Wanted)>,
+    /// Listeners that torrc does not ask for any more.
+    old: Vec<Listener>,
+    missing: Vec<Wanted>,
+    opened: Vec<Listener>,
+    /// Of the old ones, those that were closed because they were in the way.
+    closed: Vec<(Wanted, Bound)>,
+    /// The order of torrc's lines.
+    order: Vec<(Service, ListenAt, u32)>,
+}
+
+impl Change {
+    /// Closes old listeners with the port of `wanted`. Returns whether there was one.
+    fn close_in_way(&mut self, wanted: &Wanted) -> bool {
+        let Some(port) = wanted.at.to_bind().map(|addr| addr.port()) else {
+            return false;
+        };
+        let udp = is_udp(wanted.service);
+        let in_way = |listener: &mut Listener| match listener.bound {
+            Bound::Addr(addr) => addr.port() == port && is_udp(listener.wanted.service) == udp,
+            Bound::Path(_) => false,
+        };
+        let before = self.closed.len();
+        let closed = self.old.extract_if(.., in_way);
+        self.closed
+            .extend(closed.map(|listener| (listener.wanted, listener.bound)));
+        self.closed.len() > before
+    }
+}
+
+fn is_udp(service: Service) -> bool {
+    service == Service::App(AppService::Dns)
+}
+
+fn open(wanted: &Wanted, user: Option<&str>) -> Result<(ListenSocket, Bound), ListenError> {
+    match is_udp(wanted.service) {
+        true => ListenSocket::datagrams(&wanted.at),
+        false => ListenSocket::listen(&wanted.at, user),
+    }
+}
+
+/// Opens a socket where it was bound before.
+fn reopen(wanted: &Wanted, addr: SocketAddr) -> Result<(ListenSocket, Bound), ListenError> {
+    let at = ListenAt::Tcp {
+        address: addr.ip(),
+        port: PortNumber::Fixed(addr.port()),
+    };
+    let wanted = Wanted {
+        at,
+        ..wanted.clone()
+    };
+    open(&wanted, None)
+}
+
+fn watch(listener: &mut Listener, registry: Option<&Registry>) {
+    let Some(registry) = registry else { return };
+    let watched = registry.register(listener.socket.source(), listener.token, Interest::READABLE);
+    if let Err(error) = watched {
+        tracing::warn!(
+            "Could not watch the listener on {}: {error}",
+            listener.bound
+        );
+    }
+}
+
+fn log_closing(service: Service, bound: &Bound) {
+    notice!("Closing no-longer-configured {service} listener on {bound}");
+}
+
+#[cfg(test)]
+mod tests;

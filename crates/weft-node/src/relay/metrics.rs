@@ -1,21 +1,21 @@
-//! The main thread's part of the MetricsPort: who may come, and what there is to tell.
+//! The main thread's part of the MetricsPort: which clients are served, and the snapshot that they get.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant, SystemTime};
 
-use mio::net::TcpStream;
 use weft_core::controller::FamilyCounts;
 use weft_dir::command::RelayFlags;
+use weft_log::RateLimit;
 
 use super::Relay;
 use super::listeners::Service;
-use crate::logging::{RateLimit, safe};
+use crate::logging::safe;
 use crate::metrics::{MainCounts, MetricsServer, Snapshot};
 use crate::process::cpu;
 
-/// Log lines about those who may not come.
+/// The interval of log lines about refused connections.
 const QUIET: Duration = Duration::from_secs(300);
-/// What was told so long ago is told anew to who asks.
+/// A snapshot that is older is renewed when a client connects.
 const FRESH: Duration = Duration::from_millis(100);
 
 /// See the module.
@@ -25,12 +25,12 @@ pub(super) struct Metrics {
     started: SystemTime,
     /// Answers requests, where there is a MetricsPort.
     server: Option<MetricsServer>,
-    /// When it was last told something.
-    told: Option<Instant>,
+    /// The time of the last snapshot.
+    published: Option<Instant>,
     accepted: FamilyCounts,
     refused: FamilyCounts,
     refusals: RateLimit,
-    /// What the consensus says of the relay.
+    /// The relay's flags in the consensus.
     pub(super) flags: RelayFlags,
     /// Connections that could not be opened because no local port was left.
     pub(super) ports_exhausted: u64,
@@ -41,12 +41,12 @@ pub(super) struct Metrics {
 }
 
 impl Metrics {
-    /// Nothing to tell yet, to nobody.
+    /// Counters at zero, without a MetricsPort.
     pub(super) fn new(threads: usize) -> Self {
         Metrics {
             started: SystemTime::now(),
             server: None,
-            told: None,
+            published: None,
             accepted: FamilyCounts::default(),
             refused: FamilyCounts::default(),
             refusals: RateLimit::new(QUIET),
@@ -66,16 +66,17 @@ impl Metrics {
 }
 
 impl Relay {
-    /// A connection to the MetricsPort: whom the policy does not accept hears nothing, as in C tor.
+    /// Serves a connection to the MetricsPort, or closes it without a reply if the policy rejects it, as C
+    /// tor does.
     pub(super) fn accept_metrics(&mut self, socket: TcpStream, peer: SocketAddr, now: Instant) {
         let allowed = self.options.metrics.policy.accepts(peer.ip());
-        let told = self.metrics.told;
-        if allowed && told.is_none_or(|told| now.saturating_duration_since(told) >= FRESH) {
-            self.tell_metrics(now);
+        let published = self.metrics.published;
+        if allowed && published.is_none_or(|at| now.saturating_duration_since(at) >= FRESH) {
+            self.publish_metrics(now);
         }
         let metrics = &mut self.metrics;
         let server = metrics.server.as_ref();
-        let taken = allowed && server.is_some_and(|server| server.serve(socket.into(), peer.ip()));
+        let taken = allowed && server.is_some_and(|server| server.serve(socket, peer.ip()));
         let counts = if taken {
             &mut metrics.accepted
         } else {
@@ -93,10 +94,10 @@ impl Relay {
         }
     }
 
-    /// Tells the MetricsPort what there is to tell now. Where torrc has one, the thread that
-    /// answers is started; where it has none (any more), that thread ends.
-    pub(super) fn tell_metrics(&mut self, now: Instant) {
-        self.metrics.told = Some(now);
+    /// Publishes a snapshot. Where torrc has a MetricsPort, its thread is started; where it has none (any
+    /// more), that thread ends.
+    pub(super) fn publish_metrics(&mut self, now: Instant) {
+        self.metrics.published = Some(now);
         if self.options.metrics.ports.is_empty() {
             self.metrics.server = None;
             return;
@@ -111,7 +112,7 @@ impl Relay {
         }
     }
 
-    /// Everything that is told, as of now.
+    /// All metrics, as of now.
     fn snapshot(&mut self) -> Snapshot {
         let metrics = &mut self.metrics;
         let threads = metrics.from_threads.len();
@@ -127,11 +128,12 @@ impl Relay {
             metrics_listeners: self.listeners.counts(Service::Metrics),
             metrics_accepted: metrics.accepted,
             metrics_refused: metrics.refused,
-            max_connections: self.max_connections,
+            max_connections: self.process.max_files,
             ports_exhausted: metrics.ports_exhausted,
             exits: self.exits.counts(),
             flags: metrics.flags,
             signing_expires: self
+                .identity
                 .keys
                 .as_ref()
                 .filter(|_| offline)
@@ -142,7 +144,12 @@ impl Relay {
                 turns: metrics.turns,
                 cpu: cpu::thread_time(),
                 from_threads,
-                to_threads: self.threads.iter().map(|thread| thread.stuck()).collect(),
+                to_threads: self
+                    .threads
+                    .ends
+                    .iter()
+                    .map(|thread| thread.stuck())
+                    .collect(),
             },
         }
     }

@@ -1,21 +1,55 @@
-//! What the controller noticed, told to the operator and to the directory.
+//! Notices of the controller: log lines, and reports to the directory.
 
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use weft_core::controller::Notice;
 use weft_dir::command::Command;
+use weft_log::RateLimit;
 
 use super::Relay;
 use crate::logging::safe;
 use crate::notice;
 
+/// Log lines about one kind of trouble are so far apart.
+const INTERVAL: Duration = Duration::from_secs(300);
+
+/// Limits of log lines that others can cause.
+#[derive(Debug)]
+pub(super) struct LogLimits {
+    pub(super) accept: RateLimit,
+    pub(super) overload: RateLimit,
+    pub(super) memory: RateLimit,
+    pub(super) freed: RateLimit,
+    pub(super) skew: RateLimit,
+}
+
+impl LogLimits {
+    pub(super) const fn new() -> Self {
+        LogLimits {
+            accept: RateLimit::new(INTERVAL),
+            overload: RateLimit::new(INTERVAL),
+            memory: RateLimit::new(INTERVAL),
+            freed: RateLimit::new(INTERVAL),
+            skew: RateLimit::new(INTERVAL),
+        }
+    }
+}
+
+/// Logs that `DisableNetwork` is set.
+pub(super) fn log_disabled() {
+    notice!(
+        "DisableNetwork is set. Weft will not make or accept non-control network connections. \
+         Shutting down all existing connections."
+    );
+}
+
 impl Relay {
-    /// Something that the controller noticed.
+    /// Handles a notice of the controller.
     pub(super) fn on_notice(&mut self, notice: &Notice, now: Instant) {
         match notice {
             Notice::ClockSkew { seconds, peer } => {
                 if seconds.unsigned_abs() >= 3600
-                    && let Some(more) = self.skew_lines.check(now)
+                    && let Some(more) = self.log_limits.skew.check(now)
                 {
                     tracing::warn!(
                         "Our clock is {} a relay's at {} by {} seconds. Tor needs an accurate \
@@ -26,7 +60,7 @@ impl Relay {
                     );
                 }
             }
-            // A relay may lie; what authorities say counts (`Event::AddressSuggested`).
+            // A relay may lie; the authorities decide (`Event::AddressSuggested`).
             Notice::AddressSeen { addr, peer } => {
                 tracing::debug!("A relay at {} sees us at {}", safe(peer), safe(addr));
             }
@@ -35,7 +69,7 @@ impl Relay {
                 allowed,
                 to_free,
             } => {
-                if let Some(more) = self.memory_lines.check(now) {
+                if let Some(more) = self.log_limits.memory.check(now) {
                     self.overloaded();
                     tracing::warn!(
                         "We are low on memory ({} of MaxMemInQueues {} MB): circuits, streams and \
@@ -47,7 +81,7 @@ impl Relay {
                 }
             }
             Notice::MemoryFreed(freed) => {
-                if let Some(more) = self.freed_lines.check(now) {
+                if let Some(more) = self.log_limits.freed.check(now) {
                     let sum = self.controller.totals();
                     notice!(
                         "Removed {} bytes of queued cells and data by closing {} circuits and {} \
@@ -61,7 +95,7 @@ impl Relay {
                 }
             }
             Notice::OnionskinOverload => {
-                if let Some(more) = self.overloads.check(now) {
+                if let Some(more) = self.log_limits.overload.check(now) {
                     self.overloaded();
                     tracing::warn!(
                         "Your computer is too slow to handle this many circuit creation requests! \
@@ -73,7 +107,7 @@ impl Relay {
         }
     }
 
-    /// Tells the directory that we were overloaded. The descriptor gives the hour: once per log
+    /// Reports to the directory that we were overloaded. The descriptor gives the hour: once per log
     /// line is enough, and a flood of refusals does not become a flood of messages.
     pub(super) fn overloaded(&mut self) {
         self.directory(Command::Overloaded(SystemTime::now()));

@@ -1,29 +1,24 @@
-//! SIGHUP: what can change while the relay runs.
+//! SIGHUP: applies what can change while the node runs.
 
 use std::time::{Instant, SystemTime};
 
+use weft_config::{Change, Options, keys};
 use weft_dir::command::Command;
 
-use super::{Relay, descriptor, start};
+use super::identity::{key_config, prepare_directories};
+use super::notices::log_disabled;
+use super::{Relay, descriptor, listeners};
+use crate::logging::log_all;
 use crate::notice;
-use crate::torrc::{self, Change, Options};
-
-/// The operator, or a controller, wants no network (`DisableNetwork`).
-pub(super) fn tell_disabled() {
-    notice!(
-        "DisableNetwork is set. Weft will not make or accept non-control network connections. \
-         Shutting down all existing connections."
-    );
-}
 
 impl Relay {
     /// SIGHUP: the configuration again, logs reopened, keys reread, descriptor republished.
     pub(super) fn reload(&mut self, now: Instant) {
         notice!("Received reload signal (hup). Reloading config and resetting internal state.");
-        self.manager.reloading();
+        self.process.manager.reloading();
         let mut republish = Some("config change");
         if !self.options.process.reload_on_sighup {
-            notice!("Not reloading the configuration, as __ReloadTorrcOnSIGHUP says.");
+            notice!("Not reloading the configuration, as __ReloadTorrcOnSIGHUP is 0.");
             let log = &self.options.log;
             if let Err(error) = self.context.logging.apply(log, Some(log)) {
                 tracing::warn!("{error}");
@@ -37,9 +32,9 @@ impl Relay {
             );
             republish = None;
         }
-        if let Some(keys) = &mut self.keys {
+        if let Some(keys) = &mut self.identity.keys {
             match keys.reload_signing(SystemTime::now(), &mut self.rng) {
-                Ok(true) => self.next_signing_check = Instant::now(),
+                Ok(true) => self.identity.next_signing_check = Instant::now(),
                 Ok(false) => {}
                 Err(error) => tracing::warn!("Could not read the keys again: {error}"),
             }
@@ -48,22 +43,22 @@ impl Relay {
         if let Some(reason) = republish {
             self.directory(Command::Publish(reason));
         }
-        self.manager.ready();
+        self.process.manager.ready();
     }
 
     /// Reads the configuration and puts it into force; or nothing of it, if any of it fails.
     fn reload_options(&mut self, now: Instant) -> Result<(), String> {
         let context = &self.context;
         let (loaded, changes) =
-            match torrc::reload(&context.command_line, &context.host, &self.options) {
+            match weft_config::reload(&context.command_line, &context.host, &self.options) {
                 Ok(reloaded) => reloaded,
                 Err(report) => {
                     let why = report.to_string();
-                    report.without_errors().log();
+                    log_all(report.without_errors().lines());
                     return Err(why);
                 }
             };
-        loaded.report.log();
+        log_all(loaded.report.lines());
         self.apply_options(loaded.options, changes, now)
     }
 
@@ -77,36 +72,26 @@ impl Relay {
         let context = &self.context;
         if changes.iter().any(|change| change.name == "ConnLimit") {
             let wanted = u64::from(new.resources.conn_limit);
-            self.max_connections = crate::process::limits::raise_file_limit(wanted)
+            self.process.max_files = crate::process::limits::raise_file_limit(wanted)
                 .map_err(|error| error.to_string())?;
         }
         context
             .logging
             .apply(&new.log, Some(&self.options.log))
             .map_err(|error| error.to_string())?;
-        let registry = self.poll.registry();
-        let reopened = self
-            .apps
-            .reopen(&new, registry)
-            .map_err(|error| error.to_string());
-        let reopened = reopened.and_then(|()| {
-            let result = self.control.follow(&new, Some(registry));
-            result.map_err(|error| error.to_string())
+        let registry = self.event_loop.poll.registry();
+        let opened = self.apps.ports.number_all(&new).and_then(|ports| {
+            let user = new.process.user.as_deref();
+            self.listeners
+                .follow(listeners::wanted(&new, &ports), user, Some(registry))?;
+            self.apps.ports.follow(&new, &ports);
+            Ok(())
         });
-        let reopened = reopened.and_then(|()| {
-            let result = self.listeners.reopen(&new, registry);
-            result.map_err(|error| error.to_string())
-        });
-        if let Err(error) = reopened {
-            let apps = self.apps.reopen(&self.options, registry);
-            let control = self.control.follow(&self.options, Some(registry));
-            for error in [apps.err(), control.err()].into_iter().flatten() {
-                tracing::warn!("{error}");
-            }
+        if let Err(error) = opened {
             if let Err(error) = context.logging.apply(&self.options.log, Some(&new.log)) {
                 tracing::warn!("{error}");
             }
-            return Err(error);
+            return Err(error.to_string());
         }
         let was_disabled = self.options.network.disabled;
         // Connections of before went another way. A relay keeps those of others' circuits.
@@ -116,41 +101,42 @@ impl Relay {
         self.options = new;
         self.start_client_late();
         for change in changes {
-            if change.affects_authorities() {
+            if change.is(keys::DirAuthority) || change.is(keys::AlternateDirAuthority) {
                 notice!("The directory authorities changed");
             }
-            if change.needs_restart() {
+            if change.needs_restart {
                 tracing::warn!("{} takes effect after a restart", change.name);
             }
         }
-        if let Some(keys) = &mut self.keys {
-            keys.set_config(start::key_config(&self.options));
+        if let Some(keys) = &mut self.identity.keys {
+            keys.set_config(key_config(&self.options));
         }
         // Our own circuits first, so that nothing is held against the relays that they led over.
         self.reload_client();
         if self.options.network.disabled && !was_disabled {
-            tell_disabled();
+            log_disabled();
             self.controller.close_all_connections();
         } else if other_way {
             self.controller.close_all_connections();
         }
         self.reload_control();
-        if let Err(error) = start::prepare_directories(&self.options) {
+        if let Err(error) = prepare_directories(&self.options) {
             tracing::warn!("{error}");
         }
         let directory = &self.options.directory;
-        self.reachability
+        self.self_test
+            .reachability
             .set_assumed(directory.assume_reachable, directory.assume_reachable_ipv6);
-        let (ipv4, ipv6) = self.reachability.is_reachable();
+        let (ipv4, ipv6) = self.self_test.reachability.is_reachable();
         self.directory(Command::Reachable { ipv4, ipv6 });
         let options = descriptor::directory_options(&self.options);
         self.directory(Command::Options(Box::new(options)));
-        self.names.look_up_soon();
-        self.names.poll(&self.options, now);
+        self.own.names.look_up_soon();
+        self.own.names.poll(&self.options, now);
         self.find_addresses();
         self.apply_params();
         self.apply_exits(true, now);
-        self.tell_metrics(Instant::now());
+        self.publish_metrics(Instant::now());
         Ok(())
     }
 }

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use weft_dir::command::Event;
 
-use super::{Relay, StartError};
+use super::Relay;
+use super::error::StartError;
 use crate::notice;
 use crate::thread::ConnectionThread;
 use crate::thread::mesh::ToThread;
@@ -14,11 +15,13 @@ use crate::thread::mesh::ToThread;
 /// How long connection threads may take to end.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
 
-/// How an end goes.
-#[derive(Clone, Copy, Debug, Default)]
+/// The state of an orderly end.
+#[derive(Debug, Default)]
 pub(super) struct Shutdown {
-    /// When it ends at the latest.
+    /// The node ends at this time at the latest.
     at: Option<Instant>,
+    /// Why the node cannot continue.
+    failed: Option<StartError>,
 }
 
 impl Shutdown {
@@ -27,68 +30,69 @@ impl Shutdown {
         self.at = Some(now);
     }
 
-    /// Ends after some time, or as soon as nobody is connected.
+    /// Ends after some time, or as soon as there is no connection.
     pub(super) fn after(&mut self, wait: Duration, now: Instant) {
         self.at = Some(now + wait);
     }
 
-    /// New connections are refused.
+    /// Whether new connections are refused.
     pub(super) fn is_under_way(&self) -> bool {
         self.at.is_some()
     }
 
-    /// Nothing more is to be waited for.
+    /// Whether the node ends now.
     pub(super) fn is_over(&self, now: Instant, connections: usize) -> bool {
         self.at.is_some_and(|at| now >= at || connections == 0)
     }
 }
 
 impl Relay {
-    /// Something happened that the node cannot go on with: it ends, with status 1.
+    /// Ends the node, with status 1, because of an error.
     pub(super) fn fail(&mut self, why: StartError, now: Instant) {
-        if self.failed.is_none() {
+        if self.shutdown.failed.is_none() {
             tracing::error!("{why}");
-            self.failed = Some(why);
+            self.shutdown.failed = Some(why);
         }
         self.shutdown.now(now);
     }
 
     /// Ends everything in order.
     pub(super) fn end(mut self) -> Result<(), StartError> {
-        self.manager.stopping(STOP_PATIENCE);
+        self.process.manager.stopping(STOP_PATIENCE);
         self.end_client();
-        for thread in &mut self.threads {
+        for thread in &mut self.threads.ends {
             thread.send(ToThread::Stop);
         }
         // Full rings empty while both sides take turns; a thread that does not is not waited for.
         let deadline = Instant::now() + STOP_PATIENCE;
         loop {
-            for thread in &mut self.threads {
+            for thread in &mut self.threads.ends {
                 thread.flush();
                 while thread.from.pop().is_some() {}
             }
-            if let Some(thread) = &mut self.inline {
+            if let Some(thread) = &mut self.threads.inline {
                 thread.turn(Duration::ZERO)?;
             }
             let inline_ended = self
+                .threads
                 .inline
                 .as_ref()
                 .is_none_or(ConnectionThread::is_stopping);
-            let ended = inline_ended && self.handles.iter().all(JoinHandle::is_finished);
+            let ended = inline_ended && self.threads.handles.iter().all(JoinHandle::is_finished);
             if ended || Instant::now() >= deadline {
                 break;
             }
             std::thread::sleep(Duration::from_millis(1));
         }
-        self.handles.retain(|handle| {
+        self.threads.handles.retain(|handle| {
             let ended = handle.is_finished();
             if !ended {
                 tracing::warn!("A connection thread does not end; the process ends without it");
             }
             ended
         });
-        let mut result = self.failed.take().map_or(Ok(()), Err);
-        for handle in self.handles.drain(..) {
+        let mut result = self.shutdown.failed.take().map_or(Ok(()), Err);
+        for handle in self.threads.handles.drain(..) {
             match handle.join() {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => result = Err(error.into()),
@@ -96,11 +100,11 @@ impl Relay {
             }
         }
         self.exits.end();
-        if let Some(directory) = self.directory.take() {
+        if let Some(directory) = self.directory.handle.take() {
             directory.shutdown();
         }
         let mut last = None;
-        while let Ok(event) = self.directory_events.try_recv() {
+        while let Ok(event) = self.directory.events.try_recv() {
             if let Event::State(lines) = event {
                 last = Some(lines);
             }
@@ -108,7 +112,7 @@ impl Relay {
         if let Some(lines) = last {
             self.save_state(&lines);
         }
-        drop(self.pid_file.take());
+        drop(self.process.pid_file.take());
         notice!("Exiting.");
         result
     }

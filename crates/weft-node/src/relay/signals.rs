@@ -37,16 +37,6 @@ const SIGNALS: [(i32, Ask); 5] = [
     (SIGUSR2, Ask::Debug),
 ];
 
-impl Ask {
-    /// What a signal asks for.
-    pub(super) fn of(signal: i32) -> Option<Self> {
-        SIGNALS
-            .iter()
-            .find(|(number, _)| *number == signal)
-            .map(|(_, ask)| *ask)
-    }
-}
-
 /// The receiving side.
 #[derive(Debug)]
 pub(super) struct Signals {
@@ -98,7 +88,7 @@ fn duplicate(stream: &UnixStream) -> io::Result<std::os::unix::net::UnixStream> 
 impl Relay {
     /// What the operator asks for.
     pub(super) fn on_signal(&mut self, ask: Ask, now: Instant) {
-        self.tell_signal(match ask {
+        self.report_signal(match ask {
             Ask::Terminate => Signal::Halt,
             Ask::Interrupt => Signal::Shutdown,
             Ask::Reload => Signal::Reload,
@@ -127,7 +117,7 @@ impl Relay {
                      exit now.",
                     wait.as_secs()
                 );
-                self.manager.stopping(wait);
+                self.process.manager.stopping(wait);
                 self.controller.drain();
                 self.shutdown.after(wait, now);
             }

@@ -1,10 +1,10 @@
 //! Options for the tests of this module.
 
-use crate::torrc::{Host, Options, load_text};
+use weft_config::{MemoryHost, Options, load_text};
 
 /// What a torrc comes to.
 pub(super) fn options(torrc: &str) -> Options {
-    match load_text(torrc, &Host::empty()) {
+    match load_text(torrc, &MemoryHost::new()) {
         Ok(loaded) => loaded.options,
         Err(report) => panic!("{torrc}\n{report}"),
     }

@@ -2,7 +2,7 @@
 //! manager and the event loop know, and every link and edge has its socket.
 //!
 //! In debug builds a thread compares its tables with each other four times a second, or more seldom where
-//! it has many sockets, and panics when they do not fit: what nobody owns is never closed, and shows
+//! it has many sockets, and panics when they do not fit: a socket without an owner is never closed, and shows
 //! nowhere else.
 
 use std::collections::BTreeSet;
@@ -10,6 +10,7 @@ use std::os::fd::AsRawFd as _;
 
 use super::connection::Phase;
 use super::{ConnectionThread, NESTED, WAKE};
+use weft_core::slots::SlotKey as _;
 
 /// An audit waits for one more tick for each so many sockets. It takes some microseconds for each of them:
 /// so it takes no larger part of a thread's time, however many an attacker opens.
@@ -27,7 +28,7 @@ impl ConnectionThread {
             self.ticks_to_audit = left;
             return false;
         }
-        self.ticks_to_audit = (self.connections.len() + self.edges.len()) / SOCKETS_PER_TICK;
+        self.ticks_to_audit = (self.sockets.all.len() + self.edges.len()) / SOCKETS_PER_TICK;
         true
     }
 
@@ -46,18 +47,18 @@ impl ConnectionThread {
     /// Connections, and the links of those that are open.
     fn audit_links(&self) -> Result<(), String> {
         let mut open = 0;
-        for (token, connection) in &self.connections {
+        for (token, connection) in &self.sockets.all {
             let id = connection.id;
             sure(
-                self.by_id.get(&id) == Some(&token),
+                self.sockets.by_id.get(&id) == Some(&token),
                 "a connection is known by its identifier",
             )?;
             match &connection.phase {
                 Phase::Handshake(_) => {}
-                Phase::Passing => return Err(format!("{id} has its TLS session back")),
+                Phase::Transition => return Err(format!("{id} has its TLS session back")),
                 Phase::Open(link, _) => {
                     open += 1;
-                    let known = self.by_link.get(*link as usize).copied().flatten();
+                    let known = self.sockets.by_link.get(link.index()).copied().flatten();
                     sure(
                         known == Some(token) && self.manager.link_of(id) == Some(*link),
                         "an open connection has its link",
@@ -66,16 +67,17 @@ impl ConnectionThread {
             }
         }
         sure(
-            self.by_id.len() == self.connections.len(),
+            self.sockets.by_id.len() == self.sockets.all.len(),
             "only connections are known",
         )?;
         sure(
-            self.by_link.iter().flatten().count() == open && self.manager.links() == open,
+            self.sockets.by_link.iter().flatten().count() == open && self.manager.links() == open,
             "every link has its connection",
         )
     }
 
-    /// What the kernel watches for this thread, as it tells of it in /proc.
+    /// The sockets that the kernel watches for this thread, as /proc lists them.
+    #[expect(clippy::disallowed_methods, reason = "/proc, beside the data path")]
     fn audit_registrations(&self) -> Result<(), String> {
         let path = format!("/proc/self/fdinfo/{}", self.poll.as_raw_fd());
         let info = std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
@@ -84,7 +86,7 @@ impl ConnectionThread {
             u64::from_str_radix(data.split_whitespace().next()?, 16).ok()
         };
         let watched: BTreeSet<u64> = info.lines().filter_map(data).collect();
-        let connections = self.connections.iter().map(|(token, _)| token);
+        let connections = self.sockets.all.iter().map(|(token, _)| token);
         let mut known: BTreeSet<u64> = connections
             .chain(self.edges.watched())
             .map(|token| token as u64)

@@ -1,37 +1,36 @@
-//! How a connection ends, and what the log says of it.
+//! The end of connections, and the log lines about it.
 
-use std::io;
 use std::time::Instant;
 
 use weft_cell::reason::DestroyReason;
-use weft_core::handshake::{ErrorClass, HANDSHAKE_TIMEOUT, HandshakeError};
-use weft_core::manager::LinkError;
-use weft_proxy::ProxyError;
+use weft_core::handshake::ErrorClass;
+use weft_core::slots::SlotKey as _;
 
-use super::connection::{Connection, Phase, Proxying, WriteError};
+use super::close_reason::CloseReason;
+use super::connection::{Connection, Phase, Proxying};
 use super::{ConnectionThread, ThreadParams};
 use crate::logging::safe;
-use crate::tls::LinkTlsError;
-use crate::tls::records::RecordError;
+use weft_tls::LinkTlsError;
+use weft_tls::records::RecordError;
 
 impl ConnectionThread {
     /// Closes a connection and everything on it.
     pub(super) fn close(&mut self, token: usize, reason: &CloseReason, now: Instant) {
-        let Some(mut connection) = self.connections.try_remove(token) else {
+        let Some(mut connection) = self.sockets.all.try_remove(token) else {
             return;
         };
-        self.by_id.remove(&connection.id);
+        self.sockets.by_id.remove(&connection.id);
         // Deregistering fails only for sockets that the kernel has forgotten.
         let _ = self.poll.registry().deregister(&mut connection.socket);
         self.log_close(&connection, reason, now);
         match connection.phase {
             Phase::Open(link, _) => {
-                if let Some(entry) = self.by_link.get_mut(link as usize) {
+                if let Some(entry) = self.sockets.by_link.get_mut(link.index()) {
                     *entry = None;
                 }
                 self.manager.close_link(link, now);
             }
-            Phase::Handshake(_) | Phase::Passing => {
+            Phase::Handshake(_) | Phase::Transition => {
                 let reason = match reason {
                     CloseReason::Handshake(error) if error.class() == ErrorClass::WrongIdentity => {
                         DestroyReason::OR_IDENTITY
@@ -46,7 +45,7 @@ impl ConnectionThread {
         }
     }
 
-    /// One line about a connection that ended, as loud as its reason deserves.
+    /// One line about a connection that ended, with a severity that fits the reason.
     pub(super) fn log_close(
         &mut self,
         connection: &Connection,
@@ -54,11 +53,11 @@ impl ConnectionThread {
         now: Instant,
     ) {
         let (id, peer) = (connection.id, safe(connection.peer));
-        if let Phase::Handshake(shaking) = &connection.phase
-            && let Some(Proxying { proxy, .. }) = &shaking.proxy
+        if let Phase::Handshake(handshaking) = &connection.phase
+            && let Some(Proxying { proxy, .. }) = &handshaking.proxy
         {
-            if !matches!(reason, CloseReason::Told)
-                && let Some(more) = self.quiet_proxy.check(now)
+            if !matches!(reason, CloseReason::Requested)
+                && let Some(more) = self.log_limits.proxy.check(now)
             {
                 let (kind, at) = (proxy.protocol.name(), safe(proxy.addr));
                 tracing::warn!(
@@ -75,7 +74,7 @@ impl ConnectionThread {
                     ErrorClass::WrongIdentity | ErrorClass::AuthenticationFailed
                 ) && connection.initiated =>
             {
-                if let Some(more) = self.quiet.check(now) {
+                if let Some(more) = self.log_limits.peer.check(now) {
                     tracing::warn!("The relay at {peer} is not who it should be: {error}{more}");
                 }
             }
@@ -83,7 +82,7 @@ impl ConnectionThread {
             | CloseReason::Link(_)
             | CloseReason::Record(RecordError::Overhead(_) | RecordError::Unexpected(_))
             | CloseReason::Tls(LinkTlsError::Records(_)) => {
-                if let Some(more) = self.quiet_protocol.check(now) {
+                if let Some(more) = self.log_limits.protocol.check(now) {
                     let line = format_args!("Closing {id} to {peer}: {reason}{more}");
                     protocol_warning(&self.params, line);
                 }
@@ -97,49 +96,11 @@ impl ConnectionThread {
     }
 }
 
-/// Why a connection is closed.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum CloseReason {
-    #[error("the peer closed the connection")]
-    Ended,
-    #[error("{0}")]
-    Io(#[from] io::Error),
-    #[error("{0}")]
-    Proxy(#[from] ProxyError),
-    #[error("{0}")]
-    Tls(#[from] LinkTlsError),
-    #[error("{0}")]
-    Record(#[from] RecordError),
-    #[error("{0}")]
-    Handshake(#[from] HandshakeError),
-    #[error("{0}")]
-    Link(#[from] LinkError),
-    #[error("no opened link after {} seconds", HANDSHAKE_TIMEOUT.as_secs())]
-    HandshakeTimeout,
-    #[error("unused for too long")]
-    Idle,
-    #[error("the peer takes nothing of what is to be written")]
-    Stuck,
-    #[error("memory is short, and it holds much of it")]
-    Memory,
-    #[error("the controller closed it")]
-    Told,
-}
-
-/// A line about a peer that breaks the protocol, as loud as `ProtocolWarnings` says.
+/// Logs a line about a peer that breaks the protocol: a warning with `ProtocolWarnings`.
 pub(super) fn protocol_warning(params: &ThreadParams, line: std::fmt::Arguments<'_>) {
     if params.protocol_warnings {
         tracing::warn!("{line}");
     } else {
         tracing::info!("{line}");
-    }
-}
-
-impl From<WriteError> for CloseReason {
-    fn from(error: WriteError) -> Self {
-        match error {
-            WriteError::Io(error) => CloseReason::Io(error),
-            WriteError::Record(error) => CloseReason::Record(error),
-        }
     }
 }

@@ -12,13 +12,13 @@ use weft_core::address::ConnectionId;
 use weft_core::cells::Empties;
 use weft_core::handshake::LinkHandshake;
 use weft_core::manager::{LinkError, LocalConnectionManager};
-use weft_core::scheduler::LinkKey;
+use weft_core::slots::LinkKey;
 use weft_proxy::{Proxy, ProxyError};
 
-use super::closing::CloseReason;
+use super::close_reason::{CloseReason, WriteError};
 use super::limit::Allowance;
-use crate::tls::LinkSession;
-use crate::tls::records::{MAX_PLAINTEXT, RecordError, Records};
+use weft_tls::LinkSession;
+use weft_tls::records::{MAX_PLAINTEXT, RecordError, Records};
 
 /// Whole cells that fit one TLS record.
 const CELLS_PER_RECORD: usize = MAX_PLAINTEXT / CELL_LEN;
@@ -37,16 +37,16 @@ const MAX_EMPTY_BEFORE_OPEN: usize = 128;
 #[derive(Debug)]
 pub(super) enum Phase {
     /// TCP, TLS and the link handshake.
-    Handshake(Box<Shaking>),
+    Handshake(Box<Handshaking>),
     /// The TLS session is changing hands: never seen from outside.
-    Passing,
+    Transition,
     /// An opened link.
     Open(LinkKey, Box<Records>),
 }
 
 /// A connection whose handshakes go on.
 #[derive(Debug)]
-pub(super) struct Shaking {
+pub(super) struct Handshaking {
     /// The proxy that has not connected yet; TLS begins when it has.
     pub(super) proxy: Option<Proxying>,
     /// TLS.
@@ -80,13 +80,13 @@ impl Proxying {
     }
 }
 
-impl Shaking {
+impl Handshaking {
     pub(super) fn new(
         proxy: Option<Proxying>,
         session: LinkSession,
         handshake: LinkHandshake,
     ) -> Self {
-        Shaking {
+        Handshaking {
             proxy,
             session,
             handshake,
@@ -136,17 +136,6 @@ impl Shaking {
     }
 }
 
-/// What went wrong while cells were written.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum WriteError {
-    /// The socket failed.
-    #[error("{0}")]
-    Io(#[from] io::Error),
-    /// The TLS session cannot go on.
-    #[error("{0}")]
-    Record(#[from] RecordError),
-}
-
 /// A connection that a thread owns.
 #[derive(Debug)]
 pub(super) struct Connection {
@@ -168,13 +157,13 @@ pub(super) struct Connection {
     pub(super) writable: bool,
     /// Listed among the connections to be read.
     pub(super) listed: bool,
-    /// The kernel said that the peer sends no more; what it sent may still be there.
+    /// The kernel reported that the peer sends no more; earlier bytes may still wait.
     pub(super) peer_ended: bool,
     /// The beginning of a TLS record whose rest has not come.
     pub(super) wire_in: Vec<u8>,
     /// The beginning of a cell whose rest has not come.
     pub(super) left: Vec<u8>,
-    /// Bytes of a cell that nobody needs, still to come.
+    /// Bytes of a cell that is skipped, still to arrive.
     pub(super) skip: usize,
     /// Sealed bytes that the socket has not taken.
     pub(super) wire_out: Vec<u8>,
@@ -229,8 +218,8 @@ impl Connection {
         outcome.ended = count == 0;
         outcome.socket_bytes = count;
         outcome.filled += count;
-        // A short read has emptied the socket, and the kernel will tell of more (epoll(7)); but not
-        // of an end that it has told of already.
+        // A short read has emptied the socket, and the kernel will report more (epoll(7)); but not
+        // an end that it has reported already.
         if outcome.ended || (count < room.len() && !self.peer_ended) {
             self.readable = false;
         }
@@ -279,35 +268,35 @@ impl Connection {
     ///
     /// It does not connect, or the socket failed.
     pub(super) fn receive_from_proxy(&mut self, bytes: &[u8]) -> Option<Result<(), CloseReason>> {
-        let Phase::Handshake(shaking) = &mut self.phase else {
+        let Phase::Handshake(handshaking) = &mut self.phase else {
             return None;
         };
-        let request = &mut shaking.proxy.as_mut()?.request;
+        let request = &mut handshaking.proxy.as_mut()?.request;
         if let Err(error) = request.receive(bytes) {
             return Some(Err(error.into()));
         }
         if request.is_connected() {
-            shaking.proxy = None;
+            handshaking.proxy = None;
         }
         Some(self.flush_handshake().map_err(CloseReason::from))
     }
 
-    /// Writes what the handshake has to say.
+    /// Writes the bytes of the handshake.
     ///
     /// # Errors
     ///
     /// The socket failed.
     pub(super) fn flush_handshake(&mut self) -> io::Result<()> {
-        let Phase::Handshake(shaking) = &mut self.phase else {
+        let Phase::Handshake(handshaking) = &mut self.phase else {
             return Ok(());
         };
-        if let Some(Proxying { request, .. }) = &mut shaking.proxy {
+        if let Some(Proxying { request, .. }) = &mut handshaking.proxy {
             let count = send(&mut self.socket, request.output())?;
             request.sent(count);
             self.writable = request.output().is_empty();
             return Ok(());
         }
-        let tls = shaking.session.tls();
+        let tls = handshaking.session.tls();
         while tls.wants_write() {
             match tls.write_tls(&mut self.socket) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
@@ -381,8 +370,8 @@ impl Connection {
         self.wire_in.capacity() + self.left.capacity() + self.wire_out.capacity()
     }
 
-    /// Tells the peer that the connection ends here, if the socket takes it at once.
-    pub(super) fn say_goodbye(&mut self) {
+    /// Sends the peer a close-notify, if the socket takes it at once.
+    pub(super) fn send_close_notify(&mut self) {
         match &mut self.phase {
             Phase::Open(_, records) => {
                 // Behind what the socket did not take, or not at all.
@@ -391,11 +380,11 @@ impl Connection {
                     let _ = send(&mut self.socket, &self.wire_out);
                 }
             }
-            Phase::Handshake(shaking) => {
-                shaking.session.tls().send_close_notify();
+            Phase::Handshake(handshaking) => {
+                handshaking.session.tls().send_close_notify();
                 let _ = self.flush_handshake();
             }
-            Phase::Passing => {}
+            Phase::Transition => {}
         }
     }
 }

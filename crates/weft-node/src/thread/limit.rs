@@ -4,19 +4,13 @@
 //! As C tor (connection.c): connections to private addresses are free unless
 //! `CountPrivateBandwidth` is set; all others share the relay's rate, of which this thread has a
 //! [`Lease`]; and those of clients and unknown relays have a bucket of their own besides, where
-//! `PerConnBWRate` and `PerConnBWBurst` or the consensus say so. What a TLS session moved past
+//! `PerConnBWRate` and `PerConnBWBurst` or the consensus set them. What a TLS session moved past
 //! what it was granted is owed, and paid before anything more is granted.
-
-#![deny(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::cast_possible_truncation
-)]
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
+use weft_cell::identity::RsaIdentity;
 use weft_core::bucket::TokenBucket;
 use weft_core::message::Totals;
 use weft_core::routable;
@@ -24,7 +18,7 @@ use weft_sync::lease::Lease;
 
 use super::ThreadParams;
 
-/// A dry bucket of a connection's own is worth asking again when it holds this many bytes.
+/// An empty bucket of a connection's own is asked again when it holds this many bytes.
 const WORTH_IT: u64 = 4096;
 
 /// How soon to ask again at the earliest.
@@ -60,8 +54,8 @@ impl<T> Pair<T> {
 pub(super) struct CommonLimit {
     lease: Lease,
     owed: Pair<usize>,
-    /// The last asking brought nothing: nobody else need ask in this turn.
-    dry: Pair<bool>,
+    /// The last request got no tokens: no other connection asks in this turn.
+    out_of_tokens: Pair<bool>,
     /// How often that was so.
     refused: Pair<u64>,
 }
@@ -72,13 +66,13 @@ impl CommonLimit {
         CommonLimit {
             lease,
             owed: Pair::default(),
-            dry: Pair::default(),
+            out_of_tokens: Pair::default(),
             refused: Pair::default(),
         }
     }
 
     /// Puts how often there was nothing to give into a report.
-    pub(super) fn tell(&self, totals: &mut Totals) {
+    pub(super) fn add_to(&self, totals: &mut Totals) {
         totals.reads_limited = self.refused.read;
         totals.writes_limited = self.refused.write;
     }
@@ -94,8 +88,8 @@ impl CommonLimit {
     }
 
     /// Whether the last asking brought nothing.
-    pub(super) fn is_dry(&mut self, direction: Direction) -> bool {
-        *self.dry.of(direction)
+    pub(super) fn is_out_of_tokens(&mut self, direction: Direction) -> bool {
+        *self.out_of_tokens.of(direction)
     }
 
     /// Up to `wanted` bytes, or how long to wait for some.
@@ -114,16 +108,16 @@ impl CommonLimit {
             *owed = owed.saturating_sub(ask(*owed));
         }
         let granted = if *owed > 0 { 0 } else { ask(wanted) };
-        *self.dry.of(direction) = granted == 0;
+        *self.out_of_tokens.of(direction) = granted == 0;
         if granted == 0 {
             *self.refused.of(direction) += 1;
-            // A debt that is paid in part says nothing about when the rest can be.
+            // A debt that is paid in part does not show when the rest can be.
             return Err(self.lease.retry_after().max(SHORTEST_WAIT));
         }
         Ok(granted)
     }
 
-    /// Says how much of a grant was used.
+    /// Returns the unused part of a grant.
     fn settle(&mut self, direction: Direction, granted: usize, used: usize) {
         let unused = granted.saturating_sub(used);
         match direction {
@@ -148,7 +142,7 @@ pub(super) struct Allowance {
     /// Where the peer is.
     peer: IpAddr,
     /// Which relay the peer proved to be.
-    relay: Option<[u8; 20]>,
+    relay: Option<RsaIdentity>,
     /// Free of all limits, and not counted.
     exempt: bool,
     /// Of its own.
@@ -169,7 +163,12 @@ impl Allowance {
     }
 
     /// The link is open, and its peer this relay, if any.
-    pub(super) fn opened(&mut self, relay: Option<[u8; 20]>, params: &ThreadParams, now: Instant) {
+    pub(super) fn opened(
+        &mut self,
+        relay: Option<RsaIdentity>,
+        params: &ThreadParams,
+        now: Instant,
+    ) {
         self.relay = relay;
         self.follow(params, now);
     }
@@ -204,13 +203,13 @@ impl Allowance {
         !self.exempt
     }
 
-    /// Whether its peer has an IPv6 address: statistics tell these bytes apart.
+    /// Whether its peer has an IPv6 address: statistics count these bytes apart.
     pub(super) fn is_ipv6(&self) -> bool {
         self.peer.is_ipv6()
     }
 
     /// Up to `wanted` bytes may be moved now; what is then really moved goes to
-    /// [`settle`](Self::settle). An error says when to ask again.
+    /// [`settle`](Self::settle). An error is the time to wait before the next call.
     pub(super) fn take(
         &mut self,
         common: &mut CommonLimit,
@@ -247,7 +246,7 @@ impl Allowance {
         granted
     }
 
-    /// Says how much of a grant was used; it may have been more.
+    /// Settles a grant with the bytes that were used; they may be more.
     pub(super) fn settle(
         &mut self,
         common: &mut CommonLimit,
@@ -268,7 +267,6 @@ impl Allowance {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::sync::Arc;
 
@@ -320,7 +318,7 @@ mod tests {
         free.follow(&counting, now);
         assert!(free.is_counted());
         assert_eq!(everything(&mut free, &mut common, now), 1_000_000);
-        // The pool is dry for everybody who counts, and for nobody else.
+        // The pool is empty for all counted connections, and for no others.
         let mut other = allowance(PUBLIC, &params(), now);
         let wait = other
             .take(&mut common, Direction::Read, 100, now)
@@ -335,18 +333,18 @@ mod tests {
         let (mut common, now) = common();
         let limited = ThreadParams {
             per_connection: Some((1000, 20_000)),
-            known_relays: Arc::new([[5; 20]].into()),
+            known_relays: Arc::new([RsaIdentity([5; 20])].into()),
             ..params()
         };
         let mut client = allowance(PUBLIC, &limited, now);
         let mut unknown = allowance(PUBLIC, &limited, now);
-        unknown.opened(Some([6; 20]), &limited, now);
+        unknown.opened(Some([6; 20].into()), &limited, now);
         let mut relay = allowance(PUBLIC, &limited, now);
-        relay.opened(Some([5; 20]), &limited, now);
+        relay.opened(Some([5; 20].into()), &limited, now);
         assert_eq!(everything(&mut client, &mut common, now), 20_000);
         assert_eq!(everything(&mut unknown, &mut common, now), 20_000);
         assert_eq!(everything(&mut relay, &mut common, now), 960_000);
-        // The own bucket tells when it is worth asking again: 4096 bytes, at 1000 a second.
+        // The own bucket returns the time until it has 4096 bytes, at 1000 a second.
         let wait = client.take(&mut common, Direction::Read, 10_000, now);
         assert_eq!(wait, Err(Duration::from_millis(4096)));
         let later = now + 5 * SEC;

@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use weft_cell::Cell;
 use weft_core::handshake::HANDSHAKE_TIMEOUT;
 use weft_core::ledger::{Cut, Held, Ledger};
-use weft_core::message::{Carried, ToController};
+use weft_core::message::{LaneMsg, ToController};
 
 use super::ConnectionThread;
-use super::closing::CloseReason;
+use super::close_reason::CloseReason;
 use super::connection::{Connection, Phase};
-use crate::tls::records::Records;
+use weft_tls::records::Records;
 
 /// Memory of a TLS session that is being set up, with its certificates and buffers: measured, nearly.
 const HANDSHAKE_COST: usize = 24 << 10;
@@ -21,12 +21,12 @@ impl ConnectionThread {
     pub(super) fn ledger(&mut self, stuck_cells: usize, now: Instant) -> (Ledger, usize) {
         let mut buffered = 0;
         let mut handshaking = 0;
-        for (_, connection) in &self.connections {
+        for (_, connection) in &self.sockets.all {
             let holds = connection.buffered();
             buffered += holds;
             match connection.phase {
                 Phase::Open(link, _) => self.manager.set_link_holds(link, holds),
-                Phase::Handshake(_) | Phase::Passing => handshaking += holds,
+                Phase::Handshake(_) | Phase::Transition => handshaking += holds,
             }
         }
         let sockets = self.edges.report_memory(&mut self.manager);
@@ -36,10 +36,10 @@ impl ConnectionThread {
             let bytes = HANDSHAKE_COST;
             ledger.add(Held { bytes, age });
         }
-        let stuck = stuck_cells * (size_of::<Cell>() + size_of::<Carried>());
+        let stuck = stuck_cells * (size_of::<Cell>() + size_of::<LaneMsg>());
         buffered += stuck;
-        let connections = self.connections.len() * (size_of::<Connection>() + size_of::<Records>());
-        let messages = self.stuck.capacity() * size_of::<ToController>();
+        let connections = self.sockets.all.len() * (size_of::<Connection>() + size_of::<Records>());
+        let messages = self.reports.stuck.capacity() * size_of::<ToController>();
         ledger.add_fixed(handshaking + sockets.ownerless + stuck + connections + messages);
         (ledger, buffered)
     }
@@ -65,12 +65,15 @@ impl ConnectionThread {
 
     /// Connections whose handshakes go on, oldest first: since when, and their tokens.
     fn handshaking(&self, now: Instant) -> impl Iterator<Item = (Duration, usize)> {
-        self.handshakes.iter().filter_map(move |(deadline, id)| {
-            let token = self.by_id.get(id).copied()?;
-            let connection = self.connections.get(token)?;
-            let left = deadline.saturating_duration_since(now);
-            matches!(connection.phase, Phase::Handshake(_))
-                .then_some((HANDSHAKE_TIMEOUT.saturating_sub(left), token))
-        })
+        self.sockets
+            .handshakes
+            .iter()
+            .filter_map(move |(deadline, id)| {
+                let token = self.sockets.by_id.get(id).copied()?;
+                let connection = self.sockets.all.get(token)?;
+                let left = deadline.saturating_duration_since(now);
+                matches!(connection.phase, Phase::Handshake(_))
+                    .then_some((HANDSHAKE_TIMEOUT.saturating_sub(left), token))
+            })
     }
 }

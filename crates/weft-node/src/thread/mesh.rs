@@ -8,7 +8,7 @@ use mio::Waker;
 use weft_core::address::ThreadId;
 use weft_core::cells::Empties;
 use weft_core::manager::Outbox;
-use weft_core::message::{Carried, Control, FromController, ToController};
+use weft_core::message::{Control, FromController, LaneMsg, ToController};
 use weft_sync::ring::{Receiver, Sender, ring};
 use weft_sync::wake::WakeFlag;
 
@@ -26,17 +26,17 @@ const BATCH: usize = 512;
 
 /// Cells on their way to another thread, and empties on their way home.
 #[derive(Debug, Default)]
-pub struct CellBatch {
+pub(crate) struct CellBatch {
     /// Cells, in order.
-    pub cells: Vec<Carried>,
+    pub cells: Vec<LaneMsg>,
     /// Memory that came from the receiver.
     pub empties: Empties,
 }
 
-/// How to wake a thread: a flag that tells whether it sleeps, and the system call if it does.
+/// How to wake a thread: a flag that shows whether it sleeps, and the system call if it does.
 #[derive(Clone, Debug)]
-pub struct WakeUp {
-    /// Says whether the system call is needed.
+pub(crate) struct WakeUp {
+    /// Whether the system call is needed.
     pub flag: Arc<WakeFlag>,
     /// Makes it.
     pub waker: Arc<Waker>,
@@ -44,7 +44,7 @@ pub struct WakeUp {
 
 impl WakeUp {
     /// Wakes the thread if it sleeps or is about to.
-    pub fn notify(&self) {
+    pub(crate) fn notify(&self) {
         if self.flag.notify() {
             // A full eventfd counter is the only failure, and it means that a wake-up is pending.
             let _ = self.waker.wake();
@@ -54,7 +54,7 @@ impl WakeUp {
 
 /// The sending end toward one other thread.
 #[derive(Debug)]
-pub struct ToPeer {
+pub(crate) struct ToPeer {
     /// The other thread.
     pub to: ThreadId,
     /// Control lane.
@@ -71,7 +71,7 @@ pub struct ToPeer {
 
 impl ToPeer {
     /// Moves what a manager has for the other thread into the lanes, and wakes it once.
-    pub fn flush(&mut self, outbox: &mut Outbox) {
+    pub(crate) fn flush(&mut self, outbox: &mut Outbox) {
         if outbox.is_empty() && !self.is_stuck() {
             return;
         }
@@ -117,19 +117,19 @@ impl ToPeer {
     }
 
     /// Something found no room: nothing more should be read from sockets until it did.
-    pub fn is_stuck(&self) -> bool {
+    pub(crate) fn is_stuck(&self) -> bool {
         !self.stuck_control.is_empty() || !self.stuck_cells.is_empty()
     }
 
     /// Cells that found no room.
-    pub fn stuck_cells(&self) -> usize {
+    pub(crate) fn stuck_cells(&self) -> usize {
         self.stuck_cells.iter().map(|batch| batch.cells.len()).sum()
     }
 }
 
 /// The receiving end from one other thread.
 #[derive(Debug)]
-pub struct FromPeer {
+pub(crate) struct FromPeer {
     /// The other thread.
     pub from: ThreadId,
     /// Control lane.
@@ -138,9 +138,9 @@ pub struct FromPeer {
     pub cells: Receiver<CellBatch>,
 }
 
-/// What the controller's side tells a connection thread.
+/// Messages of the main thread to a connection thread.
 #[derive(Debug)]
-pub enum ToThread {
+pub(crate) enum ToThread {
     /// Own this connection.
     Adopt(Box<Adopt>),
     /// Own this stream's socket.
@@ -148,8 +148,8 @@ pub enum ToThread {
     /// A message for the local connection manager.
     Message(FromController),
     /// The link certificate and identity were renewed.
-    Renewed(Arc<crate::tls::LinkTls>),
-    /// What torrc and consensus say from now on.
+    Renewed(Arc<weft_tls::LinkTls>),
+    /// New parameters of torrc and consensus.
     Params(Box<super::ThreadParams>),
     /// End.
     Stop,
@@ -157,7 +157,7 @@ pub enum ToThread {
 
 /// One connection thread's ends of all channels.
 #[derive(Debug)]
-pub struct ThreadEnds {
+pub(crate) struct ThreadEnds {
     /// Which thread.
     pub me: ThreadId,
     /// To the other threads.
@@ -176,7 +176,7 @@ pub struct ThreadEnds {
 
 /// The main thread's ends toward one connection thread.
 #[derive(Debug)]
-pub struct MainEnds {
+pub(crate) struct MainEnds {
     /// Messages to it.
     to: Sender<ToThread>,
     /// Messages from it.
@@ -191,12 +191,12 @@ pub struct MainEnds {
 
 impl MainEnds {
     /// Queues a message.
-    pub fn send(&mut self, message: ToThread) {
+    pub(crate) fn send(&mut self, message: ToThread) {
         self.stuck.push_back(message);
     }
 
     /// Moves queued messages into the lane and wakes the thread once.
-    pub fn flush(&mut self) {
+    pub(crate) fn flush(&mut self) {
         while let Some(message) = self.stuck.pop_front() {
             match self.to.try_push(message) {
                 Ok(()) => self.sent = true,
@@ -213,24 +213,24 @@ impl MainEnds {
     }
 
     /// Messages wait for room.
-    pub fn is_stuck(&self) -> bool {
+    pub(crate) fn is_stuck(&self) -> bool {
         !self.stuck.is_empty()
     }
 
     /// Messages from the thread wait to be taken.
-    pub fn has_more(&self) -> bool {
+    pub(crate) fn has_more(&self) -> bool {
         !self.from.is_empty()
     }
 
     /// How many.
-    pub fn stuck(&self) -> usize {
+    pub(crate) fn stuck(&self) -> usize {
         self.stuck.len()
     }
 }
 
 /// Makes all channels between the main thread and the connection threads. `wakers[i]` wakes
 /// connection thread `i`.
-pub fn mesh(wakers: Vec<Arc<Waker>>, main: &WakeUp) -> (Vec<ThreadEnds>, Vec<MainEnds>) {
+pub(crate) fn mesh(wakers: Vec<Arc<Waker>>, main: &WakeUp) -> (Vec<ThreadEnds>, Vec<MainEnds>) {
     let wakes: Vec<WakeUp> = wakers
         .into_iter()
         .map(|waker| WakeUp {
@@ -297,6 +297,7 @@ mod tests {
     use weft_cell::{Cell, ChanCmd};
     use weft_core::address::HalfAddr;
     use weft_core::message::{HalfCell, HalfControl};
+    use weft_core::slots::HalfKey;
 
     /// The channels between two threads.
     fn two() -> (Vec<ThreadEnds>, Vec<MainEnds>, Vec<mio::Poll>) {
@@ -318,14 +319,14 @@ mod tests {
     fn half(slot: u32) -> HalfAddr {
         HalfAddr {
             thread: ThreadId(1),
-            slot,
+            slot: HalfKey(slot),
             generation: 0,
         }
     }
 
-    /// A cell that tells its number by its circuit id.
-    fn cell(number: u32) -> Carried {
-        Carried::Along(HalfCell {
+    /// A cell with its number as its circuit id.
+    fn cell(number: u32) -> LaneMsg {
+        LaneMsg::Relay(HalfCell {
             from: half(0),
             to: half(0),
             cell: Box::new(Cell::new(number, ChanCmd::RELAY)),
@@ -342,8 +343,8 @@ mod tests {
 
     fn slot(control: Control) -> u32 {
         match control {
-            Control::Half(control) => control.to().slot,
-            Control::Edge(control) => control.to().slot,
+            Control::Half(control) => control.to().slot.0,
+            Control::Edge(control) => control.to().slot.0,
         }
     }
 

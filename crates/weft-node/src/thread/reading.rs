@@ -2,25 +2,64 @@
 
 use std::collections::VecDeque;
 use std::io::Write as _;
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
 use mio::net::TcpStream;
 use mio::{Interest, Token};
 use weft_cell::reason::DestroyReason;
+use weft_core::address::ConnectionId;
 use weft_core::handshake::{HANDSHAKE_TIMEOUT, LinkHandshake, PeerIdentity, Role};
+use weft_core::slots::SlotKey as _;
 
-use super::closing::CloseReason;
-use super::connection::{Connection, Phase, Proxying, Shaking};
+use super::close_reason::CloseReason;
+use super::connection::{Connection, Handshaking, Phase, Proxying};
 use super::limit::{Allowance, Direction};
-use super::{Adopt, ConnectionThread, TICK};
+use super::{Adopt, ConnectionThread, TICK, clock};
 use crate::logging::safe;
-use crate::tls::records::{self, Content};
+use weft_tls::records::{self, Content, MAX_RECORD};
 
 /// Bytes read from one socket in one turn: enough for large TLS batches, small enough for
 /// fairness among sockets.
 pub(super) const READ_PER_TURN: usize = 128 * 1024;
 /// Bytes read from all sockets in one turn: what they bring is written before more is read.
 const READ_PER_TURN_IN_ALL: usize = 1024 * 1024;
+
+/// A socket in a list; its token may have another owner by the time that its turn comes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Listed {
+    pub(super) token: usize,
+    pub(super) id: ConnectionId,
+}
+
+/// The state of reading: which sockets are next, and which wait for bandwidth.
+#[derive(Debug)]
+pub(super) struct Reading {
+    /// Sockets that may have bytes, in the order in which they will be read.
+    pub(super) queue: VecDeque<Listed>,
+    /// The bandwidth that all connections share is out of tokens until then: nothing is read.
+    pub(super) blocked_until: Option<Instant>,
+    /// Sockets that may have bytes but must wait for bandwidth of their own, and until when.
+    pub(super) rate_limited: VecDeque<(Instant, Listed)>,
+    /// The earliest of these times.
+    pub(super) resume_at: Option<Instant>,
+    /// Bytes as they come from the socket being read, decrypted in place.
+    pub(super) scratch: Vec<u8>,
+    /// The decrypted record of a handshake.
+    pub(super) plain: Vec<u8>,
+}
+
+impl Reading {
+    pub(super) fn new() -> Self {
+        Reading {
+            queue: VecDeque::new(),
+            blocked_until: None,
+            rate_limited: VecDeque::new(),
+            resume_at: None,
+            scratch: vec![0; MAX_RECORD + READ_PER_TURN],
+            plain: Vec::new(),
+        }
+    }
+}
 
 impl ConnectionThread {
     /// Takes over a connection.
@@ -66,7 +105,7 @@ impl ConnectionThread {
         );
         handshake.start();
         let mut socket = TcpStream::from_std(socket);
-        let entry = self.connections.vacant_entry();
+        let entry = self.sockets.all.vacant_entry();
         let token = entry.key();
         let registered = self.poll.registry().register(
             &mut socket,
@@ -85,7 +124,7 @@ impl ConnectionThread {
             peer,
             socket,
             allowance: Allowance::new(peer.ip(), &self.params, now),
-            phase: Phase::Handshake(Box::new(Shaking::new(proxy, session, handshake))),
+            phase: Phase::Handshake(Box::new(Handshaking::new(proxy, session, handshake))),
             initiated,
             readable: false,
             writable: false,
@@ -97,13 +136,17 @@ impl ConnectionThread {
             wire_out: Vec::new(),
             blocked: false,
         }));
-        self.by_id.insert(id, token);
+        self.sockets.by_id.insert(id, token);
         // Connections come and go faster than their time runs out.
-        if self.handshakes.len() > 1024 && self.handshakes.len() > 4 * self.connections.len() {
-            let by_id = &self.by_id;
-            self.handshakes.retain(|(_, id)| by_id.contains_key(id));
+        if self.sockets.handshakes.len() > 1024
+            && self.sockets.handshakes.len() > 4 * self.sockets.all.len()
+        {
+            let by_id = &self.sockets.by_id;
+            self.sockets
+                .handshakes
+                .retain(|(_, id)| by_id.contains_key(id));
         }
-        self.handshakes.push_back((deadline, id));
+        self.sockets.handshakes.push_back((deadline, id));
     }
 
     /// Reads the sockets that may have bytes, a bounded amount each and in all.
@@ -111,16 +154,17 @@ impl ConnectionThread {
         if self.is_stuck() {
             return;
         }
-        self.wake_rested(now);
-        self.thirsty_until = None;
+        self.resume_rate_limited(now);
+        self.reading.blocked_until = None;
         let direction = Direction::Read;
         let mut in_all = 0;
-        for _ in 0..self.to_read.len() {
-            let Some(listed) = self.to_read.pop_front() else {
+        for _ in 0..self.reading.queue.len() {
+            let Some(listed) = self.reading.queue.pop_front() else {
                 break;
             };
             let Some(connection) = self
-                .connections
+                .sockets
+                .all
                 .get_mut(listed.token)
                 .filter(|connection| connection.id == listed.id)
             else {
@@ -128,34 +172,40 @@ impl ConnectionThread {
             };
             let taken = connection
                 .allowance
-                .take(&mut self.common, direction, READ_PER_TURN, now);
+                .take(&mut self.limit, direction, READ_PER_TURN, now);
             let grant = match taken {
                 Ok(grant) => grant,
                 Err(wait) => {
                     let until = now + wait.min(TICK);
-                    if self.common.is_dry(direction) {
-                        // Nobody gets anything now: they wait in their order.
-                        self.to_read.push_front(listed);
-                        self.thirsty_until = Some(until);
+                    if self.limit.is_out_of_tokens(direction) {
+                        // No connection gets tokens now: all wait in their order.
+                        self.reading.queue.push_front(listed);
+                        self.reading.blocked_until = Some(until);
                         break;
                     }
-                    self.resting.push_back((until, listed));
-                    self.rest_until = Some(self.rest_until.map_or(until, |other| other.min(until)));
+                    self.reading.rate_limited.push_back((until, listed));
+                    self.reading.resume_at = Some(
+                        self.reading
+                            .resume_at
+                            .map_or(until, |other| other.min(until)),
+                    );
                     continue;
                 }
             };
             let mut used = 0;
             let result = self.service(listed.token, grant, &mut used, now);
             in_all += used;
-            self.load.add(used as u64);
-            if let Some(connection) = self.connections.get_mut(listed.token) {
+            self.reports.load.add(used as u64);
+            if let Some(connection) = self.sockets.all.get_mut(listed.token) {
                 connection
                     .allowance
-                    .settle(&mut self.common, direction, grant, used);
-                self.moved.add(&connection.allowance, direction, used);
+                    .settle(&mut self.limit, direction, grant, used);
+                self.reports
+                    .moved
+                    .add(&connection.allowance, direction, used);
                 connection.listed = connection.readable && result.is_ok();
                 if connection.listed {
-                    self.to_read.push_back(listed);
+                    self.reading.queue.push_back(listed);
                 }
             }
             if let Err(reason) = result {
@@ -168,18 +218,19 @@ impl ConnectionThread {
     }
 
     /// Lists the sockets again that have waited long enough for bandwidth, first of all.
-    pub(super) fn wake_rested(&mut self, now: Instant) {
-        if self.rest_until.is_none_or(|until| until > now) {
+    pub(super) fn resume_rate_limited(&mut self, now: Instant) {
+        if self.reading.resume_at.is_none_or(|until| until > now) {
             return;
         }
-        let (rested, resting): (VecDeque<_>, VecDeque<_>) = std::mem::take(&mut self.resting)
-            .into_iter()
-            .partition(|(until, _)| *until <= now);
-        for (_, listed) in rested.into_iter().rev() {
-            self.to_read.push_front(listed);
+        let (ready, waiting): (VecDeque<_>, VecDeque<_>) =
+            std::mem::take(&mut self.reading.rate_limited)
+                .into_iter()
+                .partition(|(until, _)| *until <= now);
+        for (_, listed) in ready.into_iter().rev() {
+            self.reading.queue.push_front(listed);
         }
-        self.rest_until = resting.iter().map(|(until, _)| *until).min();
-        self.resting = resting;
+        self.reading.resume_at = waiting.iter().map(|(until, _)| *until).min();
+        self.reading.rate_limited = waiting;
     }
 
     /// Reads one socket and handles what came; `used` grows by the bytes taken from the socket.
@@ -190,20 +241,20 @@ impl ConnectionThread {
         used: &mut usize,
         now: Instant,
     ) -> Result<(), CloseReason> {
-        let Some(connection) = self.connections.get_mut(token) else {
+        let Some(connection) = self.sockets.all.get_mut(token) else {
             return Ok(());
         };
         if matches!(connection.phase, Phase::Handshake(_)) && connection.writable {
-            // TCP may have failed to connect; and TLS has something to say first.
+            // TCP may have failed to connect; and TLS has bytes to send first.
             if let Some(error) = connection.socket.take_error()? {
                 return Err(error.into());
             }
             connection.flush_handshake()?;
         }
         // Out of `self` while its records are at work in it.
-        let mut scratch = std::mem::take(&mut self.scratch);
+        let mut scratch = std::mem::take(&mut self.reading.scratch);
         let result = self.read_records(token, max, &mut scratch, used, now);
-        self.scratch = scratch;
+        self.reading.scratch = scratch;
         result
     }
 
@@ -216,23 +267,23 @@ impl ConnectionThread {
         used: &mut usize,
         now: Instant,
     ) -> Result<(), CloseReason> {
-        let Some(connection) = self.connections.get_mut(token) else {
+        let Some(connection) = self.sockets.all.get_mut(token) else {
             return Ok(());
         };
         let read = connection.fill(max, scratch)?;
         *used += read.socket_bytes;
         let mut ended = read.ended;
         let mut rest = scratch.get_mut(..read.filled).unwrap_or_default();
-        while let Some(connection) = self.connections.get_mut(token) {
+        while let Some(connection) = self.sockets.all.get_mut(token) {
             if let Some(taken) = connection.receive_from_proxy(rest) {
                 taken?;
                 break;
             }
-            let shaking = matches!(connection.phase, Phase::Handshake(_));
+            let handshaking = matches!(connection.phase, Phase::Handshake(_));
             let length = match records::whole(rest) {
                 Ok(Some(length)) => length,
-                // rustls knows best what to say to who does not speak TLS.
-                Err(_) if shaking => rest.len(),
+                // rustls has the alert for a peer that does not speak TLS.
+                Err(_) if handshaking => rest.len(),
                 Ok(None) => {
                     connection.wire_in = rest.to_vec();
                     break;
@@ -253,7 +304,7 @@ impl ConnectionThread {
                     }
                 }
                 Phase::Handshake(_) => ended |= self.shake_hands(token, record, now)?,
-                Phase::Passing => break,
+                Phase::Transition => break,
             }
             if ended {
                 break;
@@ -265,45 +316,45 @@ impl ConnectionThread {
         Ok(())
     }
 
-    /// Goes on with the handshakes. True: the peer has said that it ends here.
+    /// Goes on with the handshakes. Returns whether the peer has ended the connection.
     fn shake_hands(
         &mut self,
         token: usize,
         record: &[u8],
         now: Instant,
     ) -> Result<bool, CloseReason> {
-        let Some(connection) = self.connections.get_mut(token) else {
+        let Some(connection) = self.sockets.all.get_mut(token) else {
             return Ok(false);
         };
-        let Phase::Handshake(shaking) = &mut connection.phase else {
+        let Phase::Handshake(handshaking) = &mut connection.phase else {
             return Ok(false);
         };
-        self.plain.clear();
-        let ended = shaking.decrypt(record, &mut self.plain)?;
-        if shaking.session.tls().is_handshaking() {
+        self.reading.plain.clear();
+        let ended = handshaking.decrypt(record, &mut self.reading.plain)?;
+        if handshaking.session.tls().is_handshaking() {
             connection.flush_handshake()?;
             return Ok(ended);
         }
-        let used = shaking.handshake.receive(
-            &self.plain,
-            &shaking.session,
-            SystemTime::now(),
+        let used = handshaking.handshake.receive(
+            &self.reading.plain,
+            &handshaking.session,
+            clock::wall_clock(),
             &mut self.rng,
         )?;
-        let output = shaking.handshake.take_output();
-        let established = shaking.handshake.established().cloned();
+        let output = handshaking.handshake.take_output();
+        let established = handshaking.handshake.established().cloned();
         if !output.is_empty() {
-            shaking.session.tls().writer().write_all(&output)?;
+            handshaking.session.tls().writer().write_all(&output)?;
         }
         connection.flush_handshake()?;
         let Some(established) = established else {
             return Ok(ended);
         };
-        let phase = std::mem::replace(&mut connection.phase, Phase::Passing);
-        let Phase::Handshake(shaking) = phase else {
+        let phase = std::mem::replace(&mut connection.phase, Phase::Transition);
+        let Phase::Handshake(handshaking) = phase else {
             return Ok(ended);
         };
-        let (unsent, records) = shaking.session.into_records()?;
+        let (unsent, records) = handshaking.session.into_records()?;
         // The last of the handshake may not be sent yet.
         connection.blocked = !unsent.is_empty();
         connection.wire_out = unsent;
@@ -315,15 +366,15 @@ impl ConnectionThread {
             PeerIdentity::Unauthenticated => None,
         };
         connection.allowance.opened(relay, &self.params, now);
-        let index = link as usize;
-        if self.by_link.len() <= index {
-            self.by_link.resize(index + 1, None);
+        let index = link.index();
+        if self.sockets.by_link.len() <= index {
+            self.sockets.by_link.resize(index + 1, None);
         }
-        if let Some(entry) = self.by_link.get_mut(index) {
+        if let Some(entry) = self.sockets.by_link.get_mut(index) {
             *entry = Some(token);
         }
         self.manager.set_held(link, connection.blocked);
-        let cells = self.plain.get(used..).unwrap_or_default();
+        let cells = self.reading.plain.get(used..).unwrap_or_default();
         connection.receive(link, cells, &mut self.manager, now)?;
         Ok(ended)
     }

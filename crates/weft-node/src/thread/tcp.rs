@@ -7,7 +7,7 @@ use weft_core::scheduler::kist::SocketState;
 
 /// Reads `TCP_INFO` and the number of bytes that the kernel has not sent yet.
 ///
-/// `None` when the kernel does not say (the caller then schedules as KISTLite).
+/// `None` when the kernel does not report them (the caller then schedules as KISTLite).
 pub(super) fn info(socket: &impl AsRawFd) -> Option<SocketState> {
     let fd = socket.as_raw_fd();
     let info = tcp_info(fd)?;
@@ -67,7 +67,7 @@ mod tests {
         assert!(quiet.congestion_window > 0 && quiet.segment_size > 0);
         assert_eq!(quiet.not_sent, 0);
         socket.set_nonblocking(true).unwrap();
-        // Nobody reads: the receiver's window fills, then the send queue.
+        // Nothing reads: the receiver's window fills, then the send queue.
         while socket.write(&[0; 65536]).is_ok() {}
         assert!(info(&socket).unwrap().not_sent > 0);
     }

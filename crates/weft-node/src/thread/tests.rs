@@ -12,13 +12,15 @@ use weft_core::address::{HalfAddr, StreamAddr};
 use weft_core::edge::StreamAt;
 use weft_core::flow::Terms;
 use weft_core::handshake::{EphemeralKeys, HANDSHAKE_TIMEOUT, LinkHandshake};
+use weft_core::message::ToController;
+use weft_core::slots::HalfKey;
 use weft_sync::lease::LeasePool;
 use weft_sync::wake::WakeFlag;
 
 use super::edges::{AdoptEdge, AdoptKind, EDGES_PER_TURN, EdgeSocket};
 use super::mesh::{MainEnds, WakeUp, mesh};
 use super::*;
-use crate::tls::{LinkLifetimes, LinkSession};
+use weft_tls::{LinkLifetimes, LinkSession};
 
 /// The first connection.
 const FIRST: ConnectionId = ConnectionId(1);
@@ -51,7 +53,7 @@ impl Bench {
             ends: threads.remove(0),
             threads: 1,
             poll,
-            relay: Arc::new(RelayParams::new([1; 20], [2; 32])),
+            relay: Arc::new(RelayParams::new([1; 20].into(), [2; 32].into())),
             params: ThreadParams::default(),
             tls: Arc::new(tls),
             lease: Lease::new(Arc::new(LeasePool::new(rate, rate, now))),
@@ -211,14 +213,14 @@ fn a_connection_that_opens_no_link_in_a_minute_is_closed() {
         bench.turn();
         let now = begin + Duration::from_secs(seconds);
         bench.thread.tick(now);
-        bench.thread.tell(now);
+        bench.thread.send_messages(now);
         assert_eq!(bench.end(), None);
     }
     let late = Instant::now() + HANDSHAKE_TIMEOUT;
     bench.thread.tick(late);
-    bench.thread.tell(late);
+    bench.thread.send_messages(late);
     assert_eq!(bench.end(), Some(DestroyReason::CONNECTFAILED));
-    assert!(bench.thread.connections.is_empty() && bench.thread.by_id.is_empty());
+    assert!(bench.thread.sockets.all.is_empty() && bench.thread.sockets.by_id.is_empty());
     client.set_nonblocking(false).unwrap();
     // A reset, if the thread had not read the last byte yet.
     let end = client.read(&mut [0; 10]);
@@ -233,9 +235,9 @@ fn a_link_that_opened_in_time_stays() {
     let _client = Client::open(&mut bench);
     let late = Instant::now() + 2 * HANDSHAKE_TIMEOUT;
     bench.thread.tick(late);
-    bench.thread.tell(late);
+    bench.thread.send_messages(late);
     assert_eq!(bench.end(), None);
-    assert!(bench.thread.handshakes.is_empty());
+    assert!(bench.thread.sockets.handshakes.is_empty());
 }
 
 #[test]
@@ -280,7 +282,7 @@ fn unwanted(id: ConnectionId) -> (AdoptEdge, UnixStream) {
     let (ours, theirs) = pair();
     let half = HalfAddr {
         thread: ThreadId(0),
-        slot: 7,
+        slot: HalfKey(7),
         generation: 3,
     };
     let at = StreamAt {
@@ -443,8 +445,8 @@ fn what_nobody_owns_is_found() {
     let mut bench = Bench::new();
     let _client = Client::open(&mut bench);
     assert_eq!(bench.thread.audit(), Ok(()));
-    let (token, _) = bench.thread.connections.iter().next().unwrap();
-    let _lost = bench.thread.connections.remove(token);
+    let (token, _) = bench.thread.sockets.all.iter().next().unwrap();
+    let _lost = bench.thread.sockets.all.remove(token);
     let broken = bench.thread.audit().unwrap_err();
     assert_eq!(broken, "only connections are known");
 }
@@ -457,7 +459,7 @@ fn a_link_whose_keys_cannot_be_renewed_is_reported_once_as_worn() {
     ] {
         let mut bench = Bench::new();
         let mut client = Client::open_with(&tls, &mut bench);
-        for (_, connection) in &mut bench.thread.connections {
+        for (_, connection) in &mut bench.thread.sockets.all {
             let Phase::Open(_, records) = &mut connection.phase else {
                 panic!("the link is not open");
             };
@@ -472,7 +474,7 @@ fn a_link_whose_keys_cannot_be_renewed_is_reported_once_as_worn() {
             }
             let now = Instant::now();
             bench.thread.tick(now);
-            bench.thread.tell(now);
+            bench.thread.send_messages(now);
             worn += std::iter::from_fn(|| bench.main.from.pop())
                 .filter(|message| {
                     matches!(message, ToController::LinkWorn { connection } if *connection == FIRST)

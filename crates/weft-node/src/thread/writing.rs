@@ -2,14 +2,15 @@
 
 use std::time::{Duration, Instant};
 
-use weft_core::scheduler::LinkKey;
+use weft_config::options::SchedulerKind;
+use weft_core::cells::Empties;
 use weft_core::scheduler::kist;
+use weft_core::slots::{LinkKey, SlotKey as _};
 
-use super::closing::CloseReason;
+use super::close_reason::CloseReason;
 use super::connection::Connection;
 use super::limit::Direction;
 use super::{ConnectionThread, TICK, ThreadParams, tcp};
-use crate::torrc::options::SchedulerKind;
 
 /// The longest time between runs of the scheduler while every link has room for all that waits for it.
 /// KISTSchedRunInterval lets cells of many circuits gather, so that the most urgent go first; where all
@@ -20,46 +21,64 @@ const UNCONTENDED: Duration = Duration::from_micros(500);
 /// Bytes written to one socket in one turn.
 const WRITE_PER_TURN: usize = 1024 * 1024;
 
+/// The state of writing: when the scheduler runs, and buffers that are used again.
+#[derive(Debug, Default)]
+pub(super) struct Writing {
+    /// When the scheduler ran last.
+    pub(super) last_run: Option<Instant>,
+    /// That run left cells for which some link had no room.
+    pub(super) contended: bool,
+    /// When a write that waits for bandwidth is tried again.
+    pub(super) retry_at: Option<Instant>,
+    /// Links being written in this turn.
+    pub(super) links: Vec<LinkKey>,
+    /// Sealed bytes on their way to the socket being written.
+    pub(super) wire: Vec<u8>,
+    /// Cells whose memory is free again.
+    pub(super) spent: Empties,
+}
+
 impl ConnectionThread {
     /// Lets the scheduler choose if it is time, then writes.
     pub(super) fn schedule_and_write(&mut self, now: Instant) {
         let due = self
+            .writing
             .last_run
             .is_none_or(|last| now.saturating_duration_since(last) >= self.run_interval());
         if due && self.manager.has_backlog() {
-            self.last_run = Some(now);
-            let (connections, by_link) = (&self.connections, &self.by_link);
+            self.writing.last_run = Some(now);
+            let (connections, by_link) = (&self.sockets.all, &self.sockets.by_link);
             let params = &self.params;
             self.manager.schedule(now, |link| {
                 by_link
-                    .get(link as usize)
+                    .get(link.index())
                     .copied()
                     .flatten()
                     .and_then(|token| connections.get(token))
                     .map_or(0, |connection| room(connection, params))
             });
-            self.contended = self.manager.has_backlog();
+            self.writing.contended = self.manager.has_backlog();
         }
-        self.write_again = None;
-        // Out of `self` while it is gone through: writing may close a link.
-        let mut links = std::mem::take(&mut self.links);
+        self.writing.retry_at = None;
+        // Taken out of `self` for the loop: writing may close a link.
+        let mut links = std::mem::take(&mut self.writing.links);
         links.clear();
         links.extend_from_slice(self.manager.links_to_write());
         for link in links.iter().copied() {
-            let Some(token) = self.by_link.get(link as usize).copied().flatten() else {
+            let Some(token) = self.sockets.by_link.get(link.index()).copied().flatten() else {
                 continue;
             };
             if let Err(reason) = self.write(token, link, now) {
                 self.close(token, &reason, now);
             }
         }
-        self.links = links;
+        self.writing.links = links;
         self.manager.prune_written();
     }
 
     /// How long after a run of the scheduler the next one may be.
     pub(super) fn run_interval(&self) -> Duration {
-        match self.contended {
+        match self.writing.contended {
             true => self.params.run_interval,
             false => self.params.run_interval.min(UNCONTENDED),
         }
@@ -72,7 +91,7 @@ impl ConnectionThread {
         link: LinkKey,
         now: Instant,
     ) -> Result<(), CloseReason> {
-        let Some(connection) = self.connections.get_mut(token) else {
+        let Some(connection) = self.sockets.all.get_mut(token) else {
             return Ok(());
         };
         let Some(out) = self.manager.outgoing(link) else {
@@ -84,36 +103,39 @@ impl ConnectionThread {
         let direction = Direction::Write;
         let taken = connection
             .allowance
-            .take(&mut self.common, direction, WRITE_PER_TURN, now);
+            .take(&mut self.limit, direction, WRITE_PER_TURN, now);
         let grant = match taken {
             Ok(grant) => grant,
             Err(wait) => {
                 let at = now + wait.min(TICK);
-                self.write_again = Some(self.write_again.map_or(at, |other| other.min(at)));
+                self.writing.retry_at =
+                    Some(self.writing.retry_at.map_or(at, |other| other.min(at)));
                 return Ok(());
             }
         };
-        let result = connection.write(out, grant, &mut self.wire, &mut self.spent);
+        let result = connection.write(out, grant, &mut self.writing.wire, &mut self.writing.spent);
         let blocked = connection.blocked;
         self.manager.set_held(link, blocked);
         let written = result?;
         connection
             .allowance
-            .settle(&mut self.common, direction, grant, written);
-        self.moved.add(&connection.allowance, direction, written);
-        self.load.add(written as u64);
+            .settle(&mut self.limit, direction, grant, written);
+        self.reports
+            .moved
+            .add(&connection.allowance, direction, written);
+        self.reports.load.add(written as u64);
         if written > 0 {
             self.manager.wrote(link, now);
         }
-        for cell in self.spent.drain(..) {
+        for cell in self.writing.spent.drain(..) {
             self.manager.recycle(cell);
         }
         Ok(())
     }
 }
 
-/// How many cells a link may have now: by what the kernel tells of its socket (KIST), or as many
-/// as fill its output buffer (KISTLite, Vanilla, and kernels that tell nothing).
+/// How many cells a link may have now: by the kernel's state of its socket (KIST), or as many as fill its
+/// output buffer (KISTLite, Vanilla, and kernels that do not report it).
 pub(super) fn room(connection: &Connection, params: &ThreadParams) -> u32 {
     if !connection.writable || connection.blocked {
         return 0;
@@ -121,7 +143,7 @@ pub(super) fn room(connection: &Connection, params: &ThreadParams) -> u32 {
     let kist_on = params.scheduler == SchedulerKind::Kist;
     let state = kist_on.then(|| tcp::info(&connection.socket)).flatten();
     let limit = match state {
-        Some(state) => kist::write_limit(&state, 0, params.sock_buf_size_factor),
+        Some(state) => kist::write_limit(&state, 0, params.scheduling.kist_sock_buf_size_factor),
         None => kist::lite_write_limit(0, kist::DEFAULT_OUTBUF_HIGH_WATER),
     };
     kist::cells(limit)

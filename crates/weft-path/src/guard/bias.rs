@@ -1,11 +1,11 @@
 //! Counters of circuits that fail beyond a guard (path-spec 7; C tor: circpathbias.c).
 //!
 //! A guard that lets circuits to others fail and those to its friends through would show by these.
-//! C tor only tells of it, unless `PathBiasDropGuards` is set; so does Weft.
+//! C tor only logs it, unless `PathBiasDropGuards` is set; so does Weft.
 
 use crate::options::PathBiasOptions;
 
-/// What became of circuits through a guard. Fractions, since the counters are halved now and then.
+/// How circuits through a guard ended. Fractions, since the counters are halved now and then.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct PathBias {
     /// Circuits that streams were tried on.
@@ -18,7 +18,7 @@ pub(crate) struct PathBias {
     pub(super) circ_successes: f64,
     /// Built circuits that ended as they should.
     pub(super) successful_circuits_closed: f64,
-    /// Built circuits that ended by somebody else.
+    /// Built circuits that the network ended.
     pub(super) collapsed_circuits: f64,
     /// Circuits on which no stream worked.
     pub(super) unusable_circuits: f64,

@@ -4,116 +4,18 @@
 use std::time::{Duration, SystemTime};
 
 use rand::Rng;
+use weft_cell::identity::RsaIdentity;
 
-use super::sample::Env;
-use super::{Guards, Suspicion};
+use super::bias::Suspicion;
+use super::circuit::{CircuitState, GuardUse, GuardedCircuit, Outcome};
+use super::env::Env;
+use super::guards::Guards;
 use crate::options::PathOptions;
 use crate::relays::Relays;
-
-/// A circuit, or an attempt at one, as its guard knows it. Give it back by
-/// [`Selector::forget`](crate::Selector::forget).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct GuardTicket(u64);
-
-impl GuardTicket {
-    pub(super) fn new(number: u64) -> Self {
-        Self(number)
-    }
-}
-
-/// How a circuit, or the attempt at one, came along.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// The guard answered the CREATE; the circuit goes on. (Not for circuits of one hop.)
-    FirstHop,
-    /// The circuit is complete. The answer says whether it may carry streams.
-    Built,
-    /// The guard could not be connected to, or did not answer or refused the CREATE.
-    GuardFailed,
-    /// It failed beyond the guard, which is not the guard's fault.
-    Failed,
-    /// It took too long beyond the guard.
-    TimedOut,
-    /// Nobody wants it any more.
-    Cancelled,
-    /// A stream is tried on it.
-    Used,
-    /// A stream on it was answered: the circuit is good for something.
-    UseSucceeded,
-    /// A built circuit was ended by somebody else than us.
-    Collapsed,
-}
-
-/// Whether a circuit may carry streams.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GuardUse {
-    /// It may.
-    Now,
-    /// Perhaps: better guards are still being tried. See
-    /// [`Selector::poll_guards`](crate::Selector::poll_guards).
-    Later,
-    /// It never will: close it.
-    Never,
-}
-
-/// What may be done with a circuit, as far as its guard goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
-    UsableOnCompletion,
-    UsableIfNoBetterGuard,
-    WaitingForBetterGuard,
-    Complete,
-    Dead,
-}
-
-#[derive(Debug)]
-pub(super) struct Circuit {
-    sample: usize,
-    guard: [u8; 20],
-    state: State,
-    /// Since when it is in this state.
-    since: SystemTime,
-    /// The relay at its end, whose family its guard must not be.
-    exit: Option<[u8; 20]>,
-    counted: Counted,
-}
-
-/// What the guard's counters know of a circuit.
-#[derive(Clone, Copy, Debug, Default)]
-struct Counted {
-    attempt: bool,
-    built: bool,
-    used: bool,
-    of_use: bool,
-    collapsed: bool,
-}
-
-impl Circuit {
-    pub(super) fn new(
-        sample: usize,
-        guard: [u8; 20],
-        state: State,
-        exit: Option<[u8; 20]>,
-        now: SystemTime,
-    ) -> Self {
-        Self {
-            sample,
-            guard,
-            state,
-            since: now,
-            exit,
-            counted: Counted::default(),
-        }
-    }
-
-    fn set(&mut self, state: State, now: SystemTime) {
-        self.state = state;
-        self.since = now;
-    }
-}
+use crate::ticket::GuardTicket;
 
 impl Guards {
-    /// How a circuit came along.
+    /// Notes how a circuit went, and returns whether it may carry streams.
     pub(crate) fn outcome(
         &mut self,
         ticket: GuardTicket,
@@ -143,21 +45,21 @@ impl Guards {
             }
             Outcome::GuardFailed => {
                 sample.note_failure(&circuit.guard, now);
-                circuit.set(State::Dead, now);
+                circuit.set(CircuitState::Dead, now);
             }
             Outcome::Failed | Outcome::TimedOut | Outcome::Cancelled => {
                 if let Some(guard) = sample.find_mut(&circuit.guard) {
                     guard.pending = false;
                 }
-                circuit.set(State::Dead, now);
+                circuit.set(CircuitState::Dead, now);
             }
             Outcome::FirstHop | Outcome::Used | Outcome::UseSucceeded | Outcome::Collapsed => {}
         }
         let state = circuit.state;
         self.count(ticket, outcome, options);
         match state {
-            State::Complete => GuardUse::Now,
-            State::Dead => GuardUse::Never,
+            CircuitState::Complete => GuardUse::Now,
+            CircuitState::Dead => GuardUse::Never,
             _ => GuardUse::Later,
         }
     }
@@ -195,7 +97,7 @@ impl Guards {
     /// Circuits through a guard that are open: how many were of use, and how many may still end
     /// well. Attempts are counted when they are made, successes when a circuit ends, so that these
     /// belong to the guard's record (`pathbias_get_use_success_count`).
-    pub(super) fn open_successes(&self, sample: usize, guard: &[u8; 20]) -> (f64, f64) {
+    pub(super) fn open_successes(&self, sample: usize, guard: &RsaIdentity) -> (f64, f64) {
         let (mut of_use, mut well) = (0.0, 0.0);
         for circuit in self.circuits.values() {
             let counted = circuit.counted;
@@ -207,7 +109,7 @@ impl Guards {
         (of_use, well)
     }
 
-    /// A circuit is gone.
+    /// Forgets a circuit that is closed.
     pub(crate) fn forget(&mut self, ticket: GuardTicket, options: &PathOptions) {
         let Some(circuit) = self.circuits.remove(&ticket) else {
             return;
@@ -221,7 +123,7 @@ impl Guards {
         };
         if matches!(
             circuit.state,
-            State::UsableIfNoBetterGuard | State::UsableOnCompletion
+            CircuitState::UsableIfNoBetterGuard | CircuitState::UsableOnCompletion
         ) {
             guard.pending = false;
         }
@@ -239,12 +141,12 @@ impl Guards {
             (false, _) if !counted.collapsed => guard.bias.successful_circuits_closed += 1.0,
             (false, _) => {}
         }
-        let before = guard.bias_told;
+        let before = guard.bias_noted;
         let record = guard.bias.with_open(open);
         let now = record
             .judge_circuits(&options.path_bias)
             .max(record.judge_uses(&options.path_bias));
-        guard.bias_told = now;
+        guard.bias_noted = now;
         if now == Some(Suspicion::Extreme) && options.path_bias.drop_guards {
             guard.bias_disabled = true;
         }
@@ -278,8 +180,10 @@ impl Guards {
         }
         let idle = relays.guard_params.nonprimary_idle_timeout;
         for (ticket, circuit) in &mut self.circuits {
-            if circuit.state == State::WaitingForBetterGuard && elapsed(now, circuit.since) > idle {
-                circuit.set(State::Dead, now);
+            if circuit.state == CircuitState::WaitingForBetterGuard
+                && elapsed(now, circuit.since) > idle
+            {
+                circuit.set(CircuitState::Dead, now);
                 over.push((*ticket, GuardUse::Never));
             }
         }
@@ -296,7 +200,7 @@ impl Guards {
         let Some(sample) = self.samples.get_mut(current) else {
             return Vec::new();
         };
-        let waits = |c: &Circuit| c.state == State::WaitingForBetterGuard;
+        let waits = |c: &GuardedCircuit| c.state == CircuitState::WaitingForBetterGuard;
         let ours = || self.circuits.iter().filter(|(_, c)| c.sample == current);
         if !ours().any(|(_, c)| waits(c)) || !sample.all_primary_down(now) {
             return Vec::new();
@@ -321,8 +225,8 @@ impl Guards {
         let fresh = relays.guard_params.nonprimary_connect_timeout;
         let blocked = ours().any(|(_, c)| {
             let counts = match c.state {
-                State::Complete => true,
-                State::UsableIfNoBetterGuard => elapsed(now, c.since) < fresh,
+                CircuitState::Complete => true,
+                CircuitState::UsableIfNoBetterGuard => elapsed(now, c.since) < fresh,
                 _ => false,
             };
             counts
@@ -339,7 +243,7 @@ impl Guards {
             let as_good = *ticket == best_ticket
                 || (best_exit.is_none() && !sample.precedes(&best_guard, &circuit.guard));
             if circuit.sample == current && waits(circuit) && as_good {
-                circuit.set(State::Complete, now);
+                circuit.set(CircuitState::Complete, now);
                 over.push((*ticket, GuardUse::Now));
             }
         }

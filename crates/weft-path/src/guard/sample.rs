@@ -1,154 +1,19 @@
-//! One sample of guards: who is in it, who is primary, and which one the next circuit goes through
-//! (guard-spec 4).
+//! One sample of guards: which relays are in it, which are primary, and which one the next circuit goes
+//! through (guard-spec 4).
 
 use std::time::{Duration, SystemTime};
 
 use rand::{Rng, RngExt as _};
+use weft_cell::identity::RsaIdentity;
 
-use super::bias::{PathBias, Suspicion};
-use super::circuits::State;
-use super::{GuardInfo, GuardStatus, GuardUsage, state};
+use super::bias::PathBias;
+use super::circuit::CircuitState;
+use super::env::Env;
+use super::info::{GuardInfo, GuardStatus, GuardUsage};
+use super::sampled::{Guard, Reachable};
+use super::state;
 use crate::draw::draw;
 use crate::nodes::Recognised;
-use crate::options::PathOptions;
-use crate::relays::{Relays, Row};
-
-const HOUR: Duration = Duration::from_secs(3600);
-const DAY: Duration = Duration::from_secs(86_400);
-
-/// What guards are looked at against.
-pub(super) struct Env<'a> {
-    pub(super) relays: &'a Relays,
-    pub(super) options: &'a PathOptions,
-    pub(super) now: SystemTime,
-}
-
-impl Env<'_> {
-    /// GUARD_LIFETIME and GUARD_CONFIRMED_MIN_LIFETIME.
-    fn lifetimes(&self) -> (Duration, Duration) {
-        let params = &self.relays.guard_params;
-        match self.options.guard_lifetime {
-            Some(set) if set >= DAY => (set, set),
-            _ => (params.lifetime, params.confirmed_min_lifetime),
-        }
-    }
-
-    /// Whether the options let us connect to such a guard (entrynodes.c,
-    /// `node_passes_guard_filter`).
-    fn allows(&self, relay: &Recognised<'_>, row: Option<&Row>) -> bool {
-        !self.options.exclude_nodes.contains(relay)
-            && self
-                .options
-                .entry_nodes
-                .as_ref()
-                .is_none_or(|set| set.contains(relay))
-            && self.options.own_identity.as_ref() != Some(relay.rsa)
-            && row.is_none_or(|row| self.options.reachable.choose(&row.hop.addrs).is_some())
-    }
-
-    fn allows_row(&self, row: &Row) -> bool {
-        self.allows(&row.recognised(), Some(row))
-    }
-
-    fn is_possible_guard(&self, row: &Row) -> bool {
-        row.possible_guard && self.options.own_identity != Some(row.hop.rsa)
-    }
-}
-
-/// Whether a guard can be reached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reachable {
-    Yes,
-    No,
-    Maybe,
-}
-
-/// A guard; fields by guard-spec's names.
-#[derive(Clone, Debug)]
-pub(super) struct Guard {
-    // Kept in the state file.
-    pub(super) rsa: [u8; 20],
-    pub(super) nickname: String,
-    pub(super) sampled_on: SystemTime,
-    pub(super) sampled_idx: u32,
-    pub(super) sampled_by: Option<String>,
-    pub(super) listed: bool,
-    pub(super) unlisted_since: Option<SystemTime>,
-    pub(super) confirmed: Option<(SystemTime, u32)>,
-    pub(super) bias: PathBias,
-    /// Fields that Weft does not know.
-    pub(super) extra: Vec<String>,
-    // Not kept.
-    pub(super) reachable: Reachable,
-    pub(super) failing_since: Option<SystemTime>,
-    pub(super) last_tried: Option<SystemTime>,
-    pub(super) pending: bool,
-    pub(super) filtered: bool,
-    /// What was told of its failures.
-    pub(super) bias_told: Option<Suspicion>,
-    /// Set where its failures look like an attack and `PathBiasDropGuards` is set.
-    pub(super) bias_disabled: bool,
-}
-
-impl Guard {
-    fn is_usable(&self) -> bool {
-        self.filtered && self.reachable != Reachable::No
-    }
-
-    /// After a while, a guard that failed may be tried again (guard-spec 4.6, "retry schedules").
-    pub(super) fn consider_retry(&mut self, primary: bool, now: SystemTime) {
-        if self.reachable != Reachable::No {
-            return;
-        }
-        let elapsed = |since: Option<SystemTime>| {
-            since.map_or(Duration::MAX, |since| {
-                now.duration_since(since).unwrap_or_default()
-            })
-        };
-        let failing = self
-            .failing_since
-            .map_or(Duration::ZERO, |since| elapsed(Some(since)));
-        if elapsed(self.last_tried) >= retry_delay(failing, primary) {
-            self.reachable = Reachable::Maybe;
-        }
-    }
-
-    fn maybe_reachable(&mut self) {
-        if self.reachable == Reachable::No {
-            // It keeps `failing_since`: that it is up again is not known yet.
-            self.reachable = Reachable::Maybe;
-        }
-    }
-
-    /// Whether it may be the guard of a path with this relay in it.
-    fn obeys(&self, exit: Option<usize>, env: &Env<'_>) -> bool {
-        let Some(exit) = exit else {
-            return true;
-        };
-        match env.relays.by_rsa(&self.rsa) {
-            Some(row) => {
-                let subnets = env.options.enforce_distinct_subnets;
-                !crate::selector::related(env.relays, env.options, row, exit, subnets)
-            }
-            None => true,
-        }
-    }
-}
-
-/// After how long without an attempt a guard is tried again that has failed for so long
-/// (entrynodes.c, `get_retry_schedule`).
-fn retry_delay(failing: Duration, primary: bool) -> Duration {
-    let (of_primary, of_others) = if failing <= HOUR * 6 {
-        (HOUR / 6, HOUR)
-    } else if failing <= DAY * 4 {
-        (HOUR * 3 / 2, HOUR * 4)
-    } else if failing <= DAY * 7 {
-        (HOUR * 4, HOUR * 18)
-    } else {
-        (HOUR * 9, HOUR * 36)
-    };
-    if primary { of_primary } else { of_others }
-}
 
 /// Which sample suits the configuration: 0, the ordinary one, or 1, that for few guards. Near the
 /// border it stays as it was (entrynodes.c, `choose_guard_selection`).
@@ -177,7 +42,7 @@ pub(super) struct Sample {
     /// In the order in which they were sampled, which is the order of preference.
     guards: Vec<Guard>,
     /// Identities of the primary guards, in that order.
-    primary: Vec<[u8; 20]>,
+    primary: Vec<RsaIdentity>,
     primary_up_to_date: bool,
     next_sampled_idx: u32,
     next_confirmed_idx: u32,
@@ -242,8 +107,8 @@ impl Sample {
         }
     }
 
-    /// The values of `Guard` lines. `open` tells of circuits that are still open.
-    pub(super) fn lines(&self, open: impl Fn(&[u8; 20]) -> (f64, f64)) -> Vec<String> {
+    /// The values of `Guard` lines. `open` has the successes of circuits that are still open.
+    pub(super) fn lines(&self, open: impl Fn(&RsaIdentity) -> (f64, f64)) -> Vec<String> {
         let line = |(guard, idx): (&Guard, u32)| {
             let bias = guard.bias.with_open(open(&guard.rsa));
             state::write(self.name, guard, &bias, idx)
@@ -251,15 +116,15 @@ impl Sample {
         self.guards.iter().zip(0..).map(line).collect()
     }
 
-    pub(super) fn find(&self, rsa: &[u8; 20]) -> Option<&Guard> {
+    pub(super) fn find(&self, rsa: &RsaIdentity) -> Option<&Guard> {
         self.guards.iter().find(|guard| guard.rsa == *rsa)
     }
 
-    pub(super) fn find_mut(&mut self, rsa: &[u8; 20]) -> Option<&mut Guard> {
+    pub(super) fn find_mut(&mut self, rsa: &RsaIdentity) -> Option<&mut Guard> {
         self.guards.iter_mut().find(|guard| guard.rsa == *rsa)
     }
 
-    pub(super) fn is_primary(&self, rsa: &[u8; 20]) -> bool {
+    pub(super) fn is_primary(&self, rsa: &RsaIdentity) -> bool {
         self.primary.contains(rsa)
     }
 
@@ -297,7 +162,7 @@ impl Sample {
         self.update_primary(restricted, env, rng);
     }
 
-    /// Who is listed (guard-spec 4.2).
+    /// Which guards are listed (guard-spec 4.2).
     fn note_listed(&mut self, env: &Env<'_>, rng: &mut impl Rng) {
         let slop = env.relays.guard_params.remove_unlisted_after / 5;
         for guard in &mut self.guards {
@@ -320,7 +185,7 @@ impl Sample {
         }
     }
 
-    /// Guards that have been unlisted or known for too long go (guard-spec 4.2).
+    /// Removes guards that have been unlisted or known for too long (guard-spec 4.2).
     fn prune(&mut self, env: &Env<'_>) {
         let before = |age: Duration| env.now.checked_sub(age).unwrap_or(SystemTime::UNIX_EPOCH);
         let (lifetime, confirmed_lifetime) = env.lifetimes();
@@ -373,7 +238,7 @@ impl Sample {
         }
     }
 
-    /// Guards may have changed in a way that changes who is primary.
+    /// Guards have changed so that others may be primary.
     pub(super) fn refilter(&mut self) {
         self.primary_up_to_date = false;
     }
@@ -437,7 +302,7 @@ impl Sample {
                 last_tried: None,
                 pending: false,
                 filtered: env.allows_row(row),
-                bias_told: None,
+                bias_noted: None,
                 bias_disabled: false,
             };
             usable += usize::from(guard.filtered);
@@ -455,7 +320,7 @@ impl Sample {
         restricted: bool,
         env: &Env<'_>,
         rng: &mut impl Rng,
-    ) -> Option<[u8; 20]> {
+    ) -> Option<RsaIdentity> {
         self.consider_retries(env.now);
         let count = self
             .guards
@@ -478,15 +343,14 @@ impl Sample {
             .map(|guard| guard.rsa)
     }
 
-    /// Who is primary (guard-spec 4.5): confirmed guards, then those that were it before, then
+    /// Which guards are primary (guard-spec 4.5): confirmed guards, then those that were it before, then
     /// others of the sample; in the order of the sample (proposal 310).
     fn update_primary(&mut self, restricted: bool, env: &Env<'_>, rng: &mut impl Rng) {
         let params = &env.relays.guard_params;
         let wanted = env.options.num_primary_guards.unwrap_or(params.n_primary);
-        // A user who asks for more guards in use than there are primary guards gets them.
         let before = std::mem::take(&mut self.primary);
         self.primary_up_to_date = true;
-        let mut primary: Vec<[u8; 20]> = self
+        let mut primary: Vec<RsaIdentity> = self
             .guards
             .iter()
             .filter(|guard| guard.filtered && guard.confirmed.is_some())
@@ -524,13 +388,13 @@ impl Sample {
         restricted: bool,
         env: &Env<'_>,
         rng: &mut impl Rng,
-    ) -> Option<([u8; 20], State)> {
+    ) -> Option<(RsaIdentity, CircuitState)> {
         if !self.primary_up_to_date {
             self.filter(env);
             self.update_primary(restricted, env, rng);
         }
         if let Some(id) = self.select_primary(usage, exit, env, rng) {
-            return Some((id, State::UsableOnCompletion));
+            return Some((id, CircuitState::UsableOnCompletion));
         }
         self.consider_retries(env.now);
         // Any guard of which no microdescriptor is known leads nowhere: not even its address is
@@ -565,7 +429,7 @@ impl Sample {
         let guard = self.find_mut(&id)?;
         guard.pending = true;
         guard.last_tried = Some(env.now);
-        Some((id, State::UsableIfNoBetterGuard))
+        Some((id, CircuitState::UsableIfNoBetterGuard))
     }
 
     fn select_primary(
@@ -574,7 +438,7 @@ impl Sample {
         exit: Option<usize>,
         env: &Env<'_>,
         rng: &mut impl Rng,
-    ) -> Option<[u8; 20]> {
+    ) -> Option<RsaIdentity> {
         let params = &env.relays.guard_params;
         let wanted = match usage {
             GuardUsage::Traffic => env
@@ -610,8 +474,8 @@ impl Sample {
         usable.get(chosen).map(|&(_, id)| id)
     }
 
-    /// A circuit through this guard failed at it (guard-spec 4.7).
-    pub(super) fn note_failure(&mut self, rsa: &[u8; 20], now: SystemTime) {
+    /// Notes a circuit that failed at this guard (guard-spec 4.7).
+    pub(super) fn note_failure(&mut self, rsa: &RsaIdentity, now: SystemTime) {
         if let Some(guard) = self.find_mut(rsa) {
             guard.reachable = Reachable::No;
             guard.pending = false;
@@ -619,20 +483,20 @@ impl Sample {
         }
     }
 
-    /// A circuit through this guard was built (guard-spec 4.8); the new state of the circuit.
+    /// Notes a circuit through this guard that was built (guard-spec 4.8); returns the circuit's new state.
     pub(super) fn note_success(
         &mut self,
-        rsa: &[u8; 20],
-        state: State,
+        rsa: &RsaIdentity,
+        state: CircuitState,
         restricted: bool,
         env: &Env<'_>,
         rng: &mut impl Rng,
-    ) -> State {
+    ) -> CircuitState {
         let last_on_internet = self.last_on_internet.replace(env.now);
         let lifetime = env.lifetimes().0;
         let next_confirmed_idx = self.next_confirmed_idx;
         let Some(guard) = self.find_mut(rsa) else {
-            return State::Dead;
+            return CircuitState::Dead;
         };
         guard.reachable = Reachable::Yes;
         guard.failing_since = None;
@@ -653,8 +517,8 @@ impl Sample {
             self.primary_maybe_reachable();
         }
         match state {
-            State::UsableIfNoBetterGuard if !primary => State::WaitingForBetterGuard,
-            _ => State::Complete,
+            CircuitState::UsableIfNoBetterGuard if !primary => CircuitState::WaitingForBetterGuard,
+            _ => CircuitState::Complete,
         }
     }
 
@@ -680,9 +544,9 @@ impl Sample {
     }
 
     /// Whether guard `a` comes before guard `b` (guard-spec 4.6.1).
-    pub(super) fn precedes(&self, a: &[u8; 20], b: &[u8; 20]) -> bool {
+    pub(super) fn precedes(&self, a: &RsaIdentity, b: &RsaIdentity) -> bool {
         let (Some(a), Some(b)) = (self.find(a), self.find(b)) else {
-            // A guard that is gone comes last.
+            // A guard that is not in the sample any more comes last.
             return self.find(a).is_some() && self.find(b).is_none();
         };
         if a.rsa == b.rsa {
@@ -700,14 +564,19 @@ impl Sample {
     }
 
     /// Whether the guard may be in a path with this exit.
-    pub(super) fn obeys(&self, rsa: &[u8; 20], exit: Option<[u8; 20]>, env: &Env<'_>) -> bool {
+    pub(super) fn obeys(
+        &self,
+        rsa: &RsaIdentity,
+        exit: Option<RsaIdentity>,
+        env: &Env<'_>,
+    ) -> bool {
         let exit = exit.and_then(|id| env.relays.by_rsa(&id));
         self.find(rsa).is_some_and(|guard| guard.obeys(exit, env))
     }
 }
 
-/// A moment that is drawn from those up to so long before `now`: what is written to disk does not
-/// tell when exactly somebody was online (guard-spec 4.2).
+/// A moment drawn from those up to `longest` before `now`: the state file must not show when exactly
+/// the user was online (guard-spec 4.2).
 fn some_time_before(now: SystemTime, longest: Duration, rng: &mut impl Rng) -> SystemTime {
     let back = Duration::from_secs(rng.random_range(0..=longest.as_secs()));
     now.checked_sub(back).unwrap_or(SystemTime::UNIX_EPOCH)

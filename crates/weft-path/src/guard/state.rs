@@ -7,18 +7,19 @@ use std::time::{Duration, SystemTime};
 use time::format_description::BorrowedFormatItem;
 use time::macros::format_description;
 use time::{OffsetDateTime, PrimitiveDateTime};
+use weft_cell::identity::RsaIdentity;
 
 use super::bias::PathBias;
-use super::sample::{Guard, Reachable};
+use super::sampled::{Guard, Reachable};
 
 /// "2026-11-21T00:59:59", always UTC.
 const ISO: &[BorrowedFormatItem<'_>] =
     format_description!("[year]-[month]-[day]T[hour]:[minute]:[second]");
 
-/// Place in the sample of a guard whose line does not tell: behind all others.
+/// Place in the sample of a guard whose line has none: behind all others.
 const LAST: u32 = u32::MAX / 2;
 
-/// Counters are no larger in a line that can be believed.
+/// Counters in a line are refused above this.
 const MOST: f64 = 1e9;
 
 /// Words that belong to Weft's own fields.
@@ -63,6 +64,7 @@ pub(super) fn parse(line: &str, now: SystemTime) -> Option<(String, Guard)> {
     }
     let mut rsa = [0; 20];
     hex::decode_to_slice(get("rsa_id")?, &mut rsa).ok()?;
+    let rsa = RsaIdentity(rsa);
     let number = |key: &str| get(key).and_then(|text| text.parse::<u32>().ok());
     let counter = |key: &str| {
         get(key)
@@ -78,7 +80,7 @@ pub(super) fn parse(line: &str, now: SystemTime) -> Option<(String, Guard)> {
         rsa,
         nickname: match get("nickname") {
             Some(name) => name.to_owned(),
-            None => format!("${}", hex::encode_upper(rsa)),
+            None => format!("${rsa}"),
         },
         sampled_on: get("sampled_on").and_then(time_of).unwrap_or(now),
         sampled_idx: number("sampled_idx")
@@ -108,7 +110,7 @@ pub(super) fn parse(line: &str, now: SystemTime) -> Option<(String, Guard)> {
         last_tried: None,
         pending: false,
         filtered: false,
-        bias_told: None,
+        bias_noted: None,
         bias_disabled: false,
     };
     Some((get("in")?.to_owned(), guard))
@@ -116,10 +118,7 @@ pub(super) fn parse(line: &str, now: SystemTime) -> Option<(String, Guard)> {
 
 /// A guard's line, in C tor's order, with this record of circuits. `idx`: its place in the sample.
 pub(super) fn write(selection: &str, guard: &Guard, bias: &PathBias, idx: u32) -> String {
-    let mut words = vec![
-        format!("in={selection}"),
-        format!("rsa_id={}", hex::encode_upper(guard.rsa)),
-    ];
+    let mut words = vec![format!("in={selection}"), format!("rsa_id={}", guard.rsa)];
     if !guard.nickname.starts_with('$') {
         words.push(format!("nickname={}", guard.nickname));
     }

@@ -1,4 +1,4 @@
-//! Paths: an exit that fits, a guard, and somebody in between (path-spec 2.2).
+//! Paths: an exit that fits, a guard, and a relay in between (path-spec 2.2).
 
 #[cfg(test)]
 mod tests;
@@ -9,14 +9,15 @@ use rand::Rng;
 use tor_netdir::NetDir;
 
 use crate::draw::draw;
-use crate::guard::{GuardInfo, GuardTicket, GuardUsage, GuardUse, Guards, Outcome, Suspicion};
+use crate::guard::{GuardInfo, GuardUsage, GuardUse, Guards, Outcome, Suspicion};
 use crate::options::{PathBiasOptions, PathOptions};
 use crate::path::{ExitWanted, Hop, Path, PathError, Usage};
 use crate::relays::{Position, Relays, Row};
+use crate::ticket::GuardTicket;
 
-/// Hops of a path that is not told otherwise (DEFAULT_ROUTE_LEN).
+/// Hops of a path (DEFAULT_ROUTE_LEN).
 const HOPS: usize = 3;
-/// The most hops of a path that somebody names: what RELAY_EARLY cells allow (tor-spec 5.6).
+/// The most hops of a path that a controller names: what RELAY_EARLY cells allow (tor-spec 5.6).
 const MOST_HOPS: usize = 8;
 
 /// Chooses paths. Not `Sync`: it belongs to one thread.
@@ -25,26 +26,6 @@ pub struct Selector {
     options: PathOptions,
     relays: Option<Relays>,
     guards: Guards,
-}
-
-/// Whether two relays must not be in one path: the relays' own word, subnets, and `NodeFamily`.
-pub(crate) fn related(
-    relays: &Relays,
-    options: &PathOptions,
-    a: usize,
-    b: usize,
-    subnets: bool,
-) -> bool {
-    if relays.related(a, b, subnets) {
-        return true;
-    }
-    let (Some(a), Some(b)) = (relays.rows().get(a), relays.rows().get(b)) else {
-        return false;
-    };
-    options
-        .node_families
-        .iter()
-        .any(|set| set.contains(&a.recognised()) && set.contains(&b.recognised()))
 }
 
 impl Selector {
@@ -99,8 +80,7 @@ impl Selector {
         }
     }
 
-    /// The consensus says other things about guards through which circuits fail; what torrc says
-    /// holds.
+    /// Sets the consensus's parameters of path bias; what torrc sets comes first.
     pub fn set_path_bias(&mut self, consensus: &PathBiasOptions) {
         self.options.path_bias = self.options.path_bias_set.over(consensus);
     }
@@ -111,18 +91,17 @@ impl Selector {
         self.relays.as_ref()
     }
 
-    /// What torrc says.
+    /// The options in use.
     #[must_use]
     pub fn options(&self) -> &PathOptions {
         &self.options
     }
 
     /// Chooses a path. Its guard's ticket must come back by [`forget`](Self::forget) when the
-    /// circuit is gone, whatever became of it.
+    /// circuit is closed, however it ended.
     ///
     /// # Errors
-    /// Says what is missing. [`PathError::NoGuard`] may pass by itself; wait a little before asking
-    /// again.
+    /// No path fits. [`PathError::NoGuard`] may pass by itself; wait a little before asking again.
     pub fn path(
         &mut self,
         usage: &Usage,
@@ -188,7 +167,7 @@ impl Selector {
         Ok(pick.finish(&rows, guard))
     }
 
-    /// Tells how a circuit came along; answers whether it may carry streams.
+    /// Notes how a circuit went; returns whether it may carry streams.
     pub fn guard_outcome(
         &mut self,
         guard: GuardTicket,
@@ -204,7 +183,7 @@ impl Selector {
         }
     }
 
-    /// A circuit is gone: its ticket means nothing from now on.
+    /// Forgets a circuit that is closed: its ticket means nothing from now on.
     pub fn forget(&mut self, guard: GuardTicket) {
         self.guards.forget(guard, &self.options);
     }
@@ -225,8 +204,7 @@ impl Selector {
         self.guards.infos()
     }
 
-    /// Guards through which fewer circuits succeed than should, of which the operator should hear;
-    /// each once.
+    /// Guards through which fewer circuits succeed than should, for a log line; each once.
     pub fn take_suspicions(&mut self) -> Vec<(GuardInfo, Suspicion)> {
         self.guards.take_suspicions()
     }
@@ -260,7 +238,7 @@ impl Pick<'_> {
 
     fn related(&self, a: usize, b: usize) -> bool {
         let subnets = self.options.enforce_distinct_subnets;
-        related(self.relays, self.options, a, b, subnets)
+        self.relays.related_by(self.options, a, b, subnets)
     }
 
     /// Whether a relay may be anywhere in a path.
@@ -322,7 +300,7 @@ impl Pick<'_> {
             self.is_allowed(row) && !self.options.exclude_exit_nodes.contains(&row.recognised())
         };
         if let Some(name) = &wanted.exit {
-            // Whoever names an exit gets it, unless it is excluded.
+            // An exit that is named is used, unless it is excluded.
             let index = self
                 .relays
                 .index(name)

@@ -1,10 +1,11 @@
-//! Who is chosen: how often, and who never.
+//! Which relays are chosen: how often, and which never.
 
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 use rand::{RngExt, SeedableRng as _};
 use rand_chacha::ChaCha12Rng;
+use weft_cell::identity::RsaIdentity;
 
 use crate::testing::{TestNet, TestRelay, assert_in_proportion, ed25519, id_of, now, rsa, secs};
 use crate::{
@@ -222,7 +223,7 @@ fn ports_by_name_and_address_and_long_lived_ones_choose_exits() {
     }
     let mut selector = selector(&net, unguarded(), 7);
     let mut rng = rng(8);
-    let mut exits = |ports: Vec<TargetPort>, avoid: Vec<[u8; 20]>| -> BTreeSet<u16> {
+    let mut exits = |ports: Vec<TargetPort>, avoid: Vec<RsaIdentity>| -> BTreeSet<u16> {
         let usage = Usage::Exit(ExitWanted {
             ports,
             avoid,
@@ -249,7 +250,7 @@ fn ports_by_name_and_address_and_long_lived_ones_choose_exits() {
 }
 
 #[test]
-fn options_say_who_may_be_where() {
+fn options_limit_which_relays_may_be_where() {
     let net = TestNet::alike(20);
     let options = PathOptions {
         exit_nodes: Some(set("relay1,relay2,relay3")),
@@ -325,7 +326,7 @@ fn controllers_get_the_path_that_they_name() {
 }
 
 #[test]
-fn what_is_missing_is_told() {
+fn the_error_names_what_is_missing() {
     let mut rng = rng(15);
     let mut empty = Selector::new(PathOptions::default(), [], now());
     assert_eq!(

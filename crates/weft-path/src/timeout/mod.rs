@@ -9,6 +9,7 @@ mod pareto;
 mod state;
 #[cfg(test)]
 mod tests;
+mod took;
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -16,41 +17,40 @@ use std::time::{Duration, Instant};
 use tor_netdir::params::NetParameters;
 
 use pareto::Pareto;
+use took::Took;
 
 /// Circuits that are remembered (CBT_NCIRCUITS_TO_OBSERVE).
 const REMEMBERED: usize = 1000;
-/// Width of a bin of times, in milliseconds (CBT_BIN_WIDTH).
-const BIN: u32 = 10;
 /// No timeout is doubled beyond this, in milliseconds.
 const MOST: f64 = (i32::MAX / 2) as f64;
 
-/// What the consensus says of build times (param-spec, "Circuit-build-timeouts").
+/// The consensus parameters of build times (param-spec, "Circuit-build-timeouts").
 #[derive(Clone, Debug, PartialEq)]
 pub struct CbtParams {
     /// `cbtdisabled`
     pub disabled: bool,
     /// `cbtnummodes`: fullest bins that make Xm.
-    pub num_modes: usize,
-    /// `cbtrecentcount`: circuits that tell whether the network has changed.
-    pub recent_count: usize,
+    pub(crate) num_modes: usize,
+    /// `cbtrecentcount`: circuits by which a change of the network is noticed.
+    pub(crate) recent_count: usize,
     /// `cbtmaxtimeouts`: how many of them time out when it has.
-    pub max_timeouts: usize,
+    pub(crate) max_timeouts: usize,
     /// `cbtmincircs`: circuits before an estimate is made.
-    pub min_circs: usize,
+    pub(crate) min_circs: usize,
     /// `cbtquantile`, from 0 to 1.
     pub quantile: f64,
     /// `cbtclosequantile`, from 0 to 1.
-    pub close_quantile: f64,
+    pub(crate) close_quantile: f64,
     /// `cbttestfreq`: between circuits that are built only to learn.
-    pub test_frequency: Duration,
+    pub(crate) test_frequency: Duration,
     /// `cbtmintimeout`
     pub min_timeout: Duration,
     /// `cbtinitialtimeout`
-    pub initial_timeout: Duration,
+    pub(crate) initial_timeout: Duration,
     /// `cbtlearntimeout`: unused circuits live this long while there is no estimate.
-    pub learn_timeout: Duration,
+    pub(crate) learn_timeout: Duration,
     /// `cbtmaxopencircs`: with more circuits open, none is built only to learn.
-    pub max_open_circs: usize,
+    pub(crate) max_open_circs: usize,
 }
 
 impl Default for CbtParams {
@@ -89,7 +89,7 @@ impl CbtParams {
     }
 }
 
-/// What torrc says of build times.
+/// The options of build times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BuildTimesOptions {
     /// `LearnCircuitBuildTimeout`
@@ -105,15 +105,6 @@ impl Default for BuildTimesOptions {
             timeout: None,
         }
     }
-}
-
-/// How long one circuit took.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Took {
-    /// Milliseconds, at least 1.
-    Millis(u32),
-    /// It was given up for good.
-    Abandoned,
 }
 
 /// What recent circuits took, and the timeout that follows.
@@ -207,17 +198,6 @@ impl BuildTimes {
         duration_of(self.timeout)
     }
 
-    /// The same for a path of so many hops: one of three builds 1 + 2 + 3 links' worth of round
-    /// trips, one of four 10 (circuituse.c, `fourhop_cutoff`).
-    #[must_use]
-    pub fn timeout_of(&self, hops: usize) -> Duration {
-        match hops {
-            0..=3 => self.timeout(),
-            4 => duration_of(self.timeout * (10.0 / 6.0) + 1000.0),
-            _ => duration_of(self.timeout * (15.0 / 6.0) + 1000.0),
-        }
-    }
-
     /// A circuit that was given up is still built on, to learn how long it takes, until it has
     /// taken this long.
     #[must_use]
@@ -232,14 +212,14 @@ impl BuildTimes {
     }
 
     /// Whether circuits should be built only to learn: there are too few for an estimate. No more
-    /// often than [`CbtParams::test_frequency`] says, and not while
+    /// often than [`CbtParams::test_frequency`], and not while
     /// [`CbtParams::max_open_circs`] are open.
     #[must_use]
     pub fn wants_circuits(&self) -> bool {
         self.learns() && self.times.len() < self.params.min_circs
     }
 
-    /// What the consensus says.
+    /// The consensus parameters in use.
     #[must_use]
     pub fn params(&self) -> &CbtParams {
         &self.params
@@ -251,13 +231,13 @@ impl BuildTimes {
         self.nonlive = 0;
     }
 
-    /// A circuit got its third hop after `elapsed`. To be told of circuits that were given up, too;
+    /// A circuit got its third hop after `elapsed`. To be called for circuits that were given up, too;
     /// `in_time`: this one was not.
     pub fn note_built(&mut self, elapsed: Duration, in_time: bool) {
         if !self.learns() {
             return;
         }
-        // Longer than anybody waits: the clock has jumped or the machine has slept.
+        // Longer than any circuit is waited for: the clock has jumped or the machine has slept.
         if millis_of(elapsed) > self.close_after * 2.0 + 1000.0 {
             return;
         }
@@ -314,7 +294,7 @@ impl BuildTimes {
         if self.last_live.is_none_or(|live| live < started) {
             self.nonlive = self.nonlive.saturating_add(1);
         }
-        // While the network is down, circuits tell nothing about it.
+        // While the network is down, circuits are no measure of it.
         if self.nonlive == 0 {
             self.remember(Took::Abandoned);
             self.estimate();

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::{BIN, Took};
+use super::took::{BIN, Took};
 
 /// Times of which the quantile `q` is `xm / (1 - q)^(1 / alpha)`.
 #[derive(Clone, Copy, Debug, PartialEq)]

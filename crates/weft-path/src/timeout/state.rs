@@ -5,7 +5,8 @@ use rand::Rng;
 use rand::seq::SliceRandom as _;
 
 use super::pareto::{histogram, middle};
-use super::{BuildTimes, REMEMBERED, Took};
+use super::took::Took;
+use super::{BuildTimes, REMEMBERED};
 
 const TOTAL: &str = "TotalBuildTimes";
 const ABANDONED: &str = "CircuitBuildAbandonedCount";
@@ -21,7 +22,7 @@ impl BuildTimes {
     /// Reads lines of the state file, keys and values; others than those of build times do not
     /// count. False: they do not fit together, and nothing was learnt from them.
     ///
-    /// The file does not tell the order of circuits, so they are shuffled: otherwise the fast ones
+    /// The file does not have the order of circuits, so they are shuffled: otherwise the fast ones
     /// would be forgotten first.
     pub fn load<'a>(
         &mut self,

@@ -1,4 +1,4 @@
-//! Clients whose traffic takes several circuits at once (seeds/002, section VI).
+//! Clients whose traffic takes several circuits at once (Yang and Li 2015, section VI).
 //!
 //! The circuits of a tunnel share their exit and have guards of the client's guard set, each its own.
 //! The client is compromised if the exit and one of these guards are the adversary's.
@@ -18,7 +18,7 @@ pub enum Guards {
     /// Different ones of a set of so many; with more circuits than that, all of it.
     Set(u32),
     /// Different ones of a set that is as large as the tunnel is wide, if that is more than three. The
-    /// numbers printed in seeds/002 are these.
+    /// numbers printed in Yang and Li (2015) are these.
     AsMany,
     /// One for all circuits.
     Common,
@@ -54,7 +54,7 @@ pub struct Adversary {
 }
 
 impl Adversary {
-    /// The realistic adversary of Table III, as the paper says it.
+    /// The realistic adversary of Table III, by the paper's numbers.
     pub const TABLE_III: Adversary = Adversary {
         guards: 0.0263,
         exits: 0.0447,
@@ -139,7 +139,7 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// Counts the clients for which `compromised` says so.
+    /// Counts the clients for which `compromised` is true.
     fn count(
         self,
         repetition: u64,
@@ -185,7 +185,7 @@ fn chooses_bad(rng: &mut impl Rng, set: u32, bad: u32, used: u32) -> bool {
 
 /// The same with the relays of a network: every client draws its guard set as clients do, different
 /// relays by weight, and an exit that is none of the guards that it uses. The formula knows neither
-/// that guards differ nor that the exit does; this tells what that matters.
+/// that guards differ nor that the exit does; this measures the difference.
 pub fn count_in(
     triples: &Triples,
     is_bad: &[bool],

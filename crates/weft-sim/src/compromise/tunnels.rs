@@ -1,4 +1,4 @@
-//! Figure 7 and Table III of seeds/002, by formula and by counting, and the same in a network.
+//! Figure 7 and Table III of Yang and Li 2015, by formula and by counting, and the same in a network.
 
 use std::fmt::Write as _;
 
@@ -131,7 +131,7 @@ pub fn compare(
     })
 }
 
-/// How often [`compare`] says that something is done.
+/// How often [`compare`] reports progress.
 pub fn steps(with_network: bool) -> u64 {
     11 * WIDTHS.len() as u64 + 5 * SETS.len() as u64 + if with_network { 10 } else { 0 }
 }
@@ -227,7 +227,7 @@ impl Report {
             let mut values = vec![None; 10];
             values.push(Some(exact(percent)));
             lines.push(Series {
-                name: format!("seeds/002, text: {percent} % with {circuits}"),
+                name: format!("paper, text: {percent} % with {circuits}"),
                 look: Look::grey(),
                 values,
             });
@@ -245,12 +245,12 @@ impl Report {
             }
         });
         let paper = Series {
-            name: "seeds/002, Table III".to_owned(),
+            name: "paper, Table III".to_owned(),
             look: Look::grey(),
             values: TABLE_III.map(|percent| Some(exact(percent))).to_vec(),
         };
         Figure {
-            title: "Clients compromised (seeds/002, Figure 7 and Table III)".to_owned(),
+            title: "Clients compromised (Yang and Li 2015, Figure 7 and Table III)".to_owned(),
             subtitle: format!(
                 "{} clients for each point; whiskers are 95 % intervals of the count",
                 crate::idle::figure::thousands(self.clients)

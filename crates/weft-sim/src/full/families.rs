@@ -27,7 +27,7 @@ pub struct Families {
     id_starts: Box<[u32]>,
     /// Numbers of family ids, ascending for each relay.
     ids: Box<[u32]>,
-    /// By relay: relays with different numbers are unrelated; 0 is related to nobody.
+    /// By relay: relays with different numbers are unrelated; 0 is related to none.
     groups: Box<[u32]>,
 }
 
@@ -198,8 +198,8 @@ fn digit(byte: u8) -> Option<u8> {
 }
 
 impl Families {
-    /// Numbers of relays that chains of names and ids join. A name joins all who bear it and all who
-    /// give it, so that the work is proportional to what was read.
+    /// Numbers of relays that chains of names and ids join. A name joins all relays that bear it and all that
+    /// list it, so that the work is proportional to what was read.
     fn join(&self, relays: u32, names: u32, ids: u32) -> Box<[u32]> {
         let mut sets = Sets::new(relays as usize + names as usize + ids as usize);
         for relay in 0..relays {

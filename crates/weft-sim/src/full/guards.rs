@@ -27,11 +27,11 @@ pub enum GuardRule {
     /// As TorPS: so many guards, none of the family of another, any of those that suit a circuit equally
     /// often. While fewer than one less than so many suit a circuit, the client takes another one.
     Torps {
-        /// 3 in seeds/001 to seeds/004's time, 1 later.
+        /// C tor had 3 until 2014, 1 later.
         guards: u8,
     },
     /// A guard drawn anew for each circuit: C tor with `UseEntryGuards 0`, as the modified client of
-    /// seeds/004 4.4.
+    /// Pahl et al. 2023, 4.4.
     Fresh,
 }
 

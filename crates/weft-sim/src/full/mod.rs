@@ -7,7 +7,7 @@
 //! `Stable`. Where nothing is left to choose a middle relay from, `Fast` and `Stable` are dropped, as C tor
 //! does; where nothing is left then, the circuit is begun anew with another exit.
 //!
-//! Left out, since one document says nothing of it: guards that fail or grow old, versions that C tor has
+//! Left out, since no document has the data: guards that fail or grow old, versions that C tor has
 //! come to refuse, and the second relays that onion services hold on to (vanguards).
 
 pub mod families;
@@ -44,7 +44,7 @@ const MAX_BANDWIDTH: f64 = 2_147_483.647;
 pub enum Purpose {
     /// At an exit that lets the stream's port through.
     External,
-    /// At a relay that is chosen as middle relays are: circuits of onion services (seeds/004 4.1.5).
+    /// At a relay that is chosen as middle relays are: circuits of onion services (Pahl et al. 2023, 4.1.5).
     Internal,
 }
 
@@ -61,17 +61,17 @@ pub struct Path {
 
 /// How paths are chosen.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Options {
+pub struct ModelOptions {
     /// What external circuits are for.
     pub demand: Demand,
     /// How clients choose guards.
     pub guards: GuardRule,
 }
 
-impl Default for Options {
+impl Default for ModelOptions {
     /// Web traffic, and guards as C tor 0.4 chooses them.
-    fn default() -> Options {
-        Options {
+    fn default() -> ModelOptions {
+        ModelOptions {
             demand: Demand::web(),
             guards: GuardRule::Sampled { used: 1 },
         }
@@ -84,14 +84,14 @@ pub enum NoPaths {
     /// There are no ports, or their weights are no weights.
     #[error("no port has a weight above zero, or one is negative or no number")]
     NoPorts,
-    /// Nobody may be a guard.
+    /// No relay may be a guard.
     #[error("no relay may be a guard")]
     NoGuards,
-    /// Nobody lets streams to this port through.
+    /// No relay lets streams to this port through.
     #[error("no exit lets port {0} through")]
     NoExits(u16),
     /// The document has no `p` lines.
-    #[error("who lets port {0} through is known from `p` lines or microdescriptors only")]
+    #[error("only `p` lines or microdescriptors have the exits that allow port {0}")]
     NoPolicies(u16),
     /// None of the microdescriptors belongs to a relay of this document.
     #[error("none of the microdescriptors belongs to a relay of this consensus")]
@@ -112,7 +112,7 @@ pub struct Model {
     /// Without and with `Stable`.
     middles: [Table; 2],
     /// Every running and valid relay, for when all others are refused.
-    anybody: Table,
+    any_flags: Table,
     /// Last relays of internal circuits.
     ends: Table,
     exits: Vec<Exits>,
@@ -140,7 +140,7 @@ impl Model {
     pub fn new(
         network: &Network,
         microdescs: Option<&Microdescs>,
-        options: &Options,
+        options: &ModelOptions,
     ) -> Result<Model, NoPaths> {
         let usable = usable(network, microdescs)?;
         let choose = |position: Position, fits: &dyn Fn(usize, &Relay) -> bool| {
@@ -170,7 +170,7 @@ impl Model {
         let mut sorts: Vec<(Candidates, bool)> = Vec::new();
         let mut ports = Vec::with_capacity(options.demand.ports.len());
         for (port, _) in &options.demand.ports {
-            if !policies.tell(*port) {
+            if !policies.is_known_for(*port) {
                 return Err(NoPaths::NoPolicies(*port));
             }
             let is_stable = LONG_LIVED_PORTS.contains(port);
@@ -209,7 +209,7 @@ impl Model {
             flags: network.relays.iter().map(|relay| relay.flags).collect(),
             guards: Guards::new(Table::new(guards), rule),
             middles: [middles(Flags::FAST), middles(stable)],
-            anybody: middles(Flags::default()),
+            any_flags: middles(Flags::default()),
             ends: Table::new(ends),
             exits: exits.collect(),
             ports,
@@ -222,7 +222,7 @@ impl Model {
         u32::try_from(self.flags.len()).unwrap_or(u32::MAX)
     }
 
-    /// Who is related to whom.
+    /// Which relays are related.
     pub fn families(&self) -> &Families {
         &self.families
     }
@@ -269,7 +269,7 @@ impl Model {
             let exit = ends.draw(rng, |_| false);
             let exit = match (exit, purpose) {
                 // `router_choose_random_node` tries once more with fewer restrictions.
-                (None, Purpose::Internal) => self.anybody.draw(rng, |_| false),
+                (None, Purpose::Internal) => self.any_flags.draw(rng, |_| false),
                 (exit, _) => exit,
             };
             let exit = exit.ok_or(NoPaths::NoPath)?;
@@ -286,7 +286,7 @@ impl Model {
             let middles = if is_stable { stable } else { all };
             let middle = middles
                 .draw(rng, refused)
-                .or_else(|| self.anybody.draw(rng, refused));
+                .or_else(|| self.any_flags.draw(rng, refused));
             if let Some(middle) = middle {
                 return Ok(Path {
                     guard,

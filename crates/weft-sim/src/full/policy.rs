@@ -29,7 +29,7 @@ impl Demand {
         }
     }
 
-    /// Web traffic: ports 80 and 443 (seeds/004, Table 1).
+    /// Web traffic: ports 80 and 443 (Pahl et al. 2023, Table 1).
     pub fn web() -> Demand {
         Demand::equally(WEB_PORTS)
     }
@@ -61,12 +61,12 @@ impl<'a> Policies<'a> {
         Policies { of, is_known }
     }
 
-    /// Whether it can be said who lets streams to this port through.
-    pub(super) fn tell(&self, port: u16) -> bool {
+    /// Whether it is known which exits allow streams to this port.
+    pub(super) fn is_known_for(&self, port: u16) -> bool {
         self.is_known || WEB_PORTS.contains(&port)
     }
 
-    /// Whether a relay lets streams to this port through. Where no policy is known, flag `Exit` says so.
+    /// Whether a relay lets streams to this port through. Where no policy is known, flag `Exit` decides.
     pub(super) fn allow(&self, place: usize, relay: &Relay, port: u16) -> bool {
         if !self.is_known {
             return relay.flags.has(Flags::EXIT);

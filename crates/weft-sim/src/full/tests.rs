@@ -193,7 +193,7 @@ proptest! {
         port in prop::sample::select(vec![22u16, 80, 443, 9999]),
     ) {
         let (network, microdescs) = network(&drafts);
-        let options = Options { demand: Demand::equally([port]), guards: rule };
+        let options = ModelOptions { demand: Demand::equally([port]), guards: rule };
         let Ok(model) = Model::new(&network, Some(&microdescs), &options) else {
             return Ok(());
         };
@@ -219,7 +219,7 @@ proptest! {
             let is_stable = port == 22 || purpose == Purpose::Internal;
             prop_assert!(!is_stable || has(guard, "Stable"));
             prop_assert!(has(guard, "Fast"));
-            // Fast and Stable are dropped for others where none is left who has them.
+            // Fast and Stable are dropped for others where none is left that has them.
             let left = |relay: usize, refused: &[usize]| {
                 has(relay, "Running") && has(relay, "Valid") && has(relay, "Fast")
                     && (!is_stable || has(relay, "Stable"))
@@ -330,9 +330,9 @@ fn check(rule: GuardRule, purpose: Purpose, seed: u64) {
     const DRAWS: u32 = 200_000;
     let drafts = tiny();
     let (network, microdescs) = network(&drafts);
-    let options = Options {
+    let options = ModelOptions {
         guards: rule,
-        ..Options::default()
+        ..ModelOptions::default()
     };
     let model = Model::new(&network, Some(&microdescs), &options).unwrap();
     let expected = exactly(&drafts, &network, purpose);
@@ -370,9 +370,9 @@ fn wide() -> Vec<Draft> {
 
 fn guards_used(drafts: &[Draft], rule: GuardRule, circuits: usize) -> HashMap<u32, u32> {
     let (network, microdescs) = network(drafts);
-    let options = Options {
+    let options = ModelOptions {
         guards: rule,
-        ..Options::default()
+        ..ModelOptions::default()
     };
     let model = Model::new(&network, Some(&microdescs), &options).unwrap();
     let mut rng = ChaCha8Rng::seed_from_u64(11);
@@ -386,7 +386,7 @@ fn guards_used(drafts: &[Draft], rule: GuardRule, circuits: usize) -> HashMap<u3
 }
 
 #[test]
-fn a_client_keeps_to_one_guard_to_two_or_to_three_as_the_rule_says() {
+fn a_client_keeps_to_one_guard_to_two_or_to_three_by_the_rule() {
     let drafts = wide();
     let used = |rule| guards_used(&drafts, rule, 900);
     assert_eq!(used(GuardRule::Sampled { used: 1 }).len(), 1);
@@ -416,7 +416,7 @@ fn another_guard_serves_only_where_the_first_is_of_the_exits_family() {
         relay.family = identity(last);
     }
     let (network, microdescs) = network(&drafts);
-    let model = Model::new(&network, Some(&microdescs), &Options::default()).unwrap();
+    let model = Model::new(&network, Some(&microdescs), &ModelOptions::default()).unwrap();
     let mut rng = ChaCha8Rng::seed_from_u64(5);
     for _ in 0..200 {
         let mut client = Client::default();
@@ -449,9 +449,9 @@ fn ports_need_exits_and_policies() {
     let drafts = wide();
     let (mut network, microdescs) = network(&drafts);
     let model = |network: &Network, microdescs: Option<&Microdescs>, demand| {
-        let options = Options {
+        let options = ModelOptions {
             demand,
-            ..Options::default()
+            ..ModelOptions::default()
         };
         Model::new(network, microdescs, &options).map(|_| ())
     };
@@ -492,7 +492,7 @@ fn a_network_of_one_family_has_no_paths() {
         relay.ids = "ed25519:all";
     }
     let (network, microdescs) = network(&drafts);
-    let model = Model::new(&network, Some(&microdescs), &Options::default()).unwrap();
+    let model = Model::new(&network, Some(&microdescs), &ModelOptions::default()).unwrap();
     assert_eq!(model.families().grouped(), drafts.len());
     let mut rng = ChaCha8Rng::seed_from_u64(5);
     for rule in [Purpose::External, Purpose::Internal] {

@@ -1,11 +1,11 @@
-//! seeds/002, Figure 1, and what idle relays are.
+//! The plot of idle relays (Yang and Li 2015, Figure 1) and of their bandwidths.
 
 use std::fmt::Write as _;
 
 use weft_plot::{Figure, Group, Kind, Look, Panel, Series, Value};
 
 use super::{Report, SLOW};
-use crate::stats::Spread;
+use weft_stats::Spread;
 
 /// Section III-A's text on 200,000 circuits; the other bars are only in its picture.
 pub mod paper {
@@ -67,7 +67,7 @@ impl Report {
             Some(value(self.points.get(at)?.idle_percent_of_slow))
         });
         let of_paper = |percent: f64| {
-            of("seeds/002, text", Look::grey(), &move |at| {
+            of("paper, text", Look::grey(), &move |at| {
                 let point = self.points.get(at)?;
                 (point.circuits == paper::CIRCUITS).then_some(exact(percent))
             })
@@ -85,7 +85,7 @@ impl Report {
         let circuits = "concurrent circuits";
         let most = self.points.last().map_or(0, |point| point.circuits);
         Figure {
-            title: "Relays that circuits leave idle (seeds/002, Figure 1)".to_owned(),
+            title: "Relays that circuits leave idle (Yang and Li 2015, Figure 1)".to_owned(),
             subtitle: format!(
                 "Consensus of {}: {} relays, {} of them below 100 KiB/s",
                 self.valid_after, self.relays, self.slow_relays
@@ -117,7 +117,7 @@ impl Report {
             footer: vec![
                 "Whiskers: one standard deviation over repetitions. Formula: sum of (1 - p)^n over all relays."
                     .to_owned(),
-                "seeds/002 used a consensus of 2014 or 2015, which it does not name.".to_owned(),
+                "Yang and Li used a consensus of 2014 or 2015, which they do not name.".to_owned(),
             ],
             same_scale: false,
             legend: true,
@@ -202,13 +202,13 @@ pub fn thousands(number: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Options, simulate};
+    use super::super::{IdleOptions, simulate};
     use super::*;
     use crate::testing::mixed;
 
     #[test]
     fn the_figure_and_the_tables_are_whole() {
-        let options = Options {
+        let options = IdleOptions {
             circuits: vec![1000, paper::CIRCUITS],
             repetitions: 2,
             seed: 1,

@@ -1,4 +1,4 @@
-//! Relays that no circuit goes through (seeds/002, section III-A, Figure 1).
+//! Relays that no circuit goes through (Yang and Li 2015, section III-A, Figure 1).
 
 pub mod figure;
 
@@ -7,8 +7,8 @@ use serde::Serialize;
 use crate::network::Network;
 use crate::parallel;
 use crate::random::{CHUNK, generator};
-use crate::stats::Spread;
 use crate::triples::{NoCircuits, Triples};
+use weft_stats::Spread;
 
 /// Below this a relay is slow, bytes per second: the paper's 100 KiB/s.
 pub const SLOW: u64 = 100 * 1024;
@@ -21,7 +21,7 @@ pub const MOST_REPETITIONS: u64 = 10_000;
 
 /// What to simulate.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Options {
+pub struct IdleOptions {
     /// Numbers of concurrent circuits. Circuits of a smaller number are among those of a larger one.
     pub circuits: Vec<u64>,
     /// How often.
@@ -93,14 +93,14 @@ pub struct Point {
     pub most: Option<u64>,
 }
 
-/// Simulates. `done` is told of each chunk of circuits, of which there are [`chunks`].
+/// Simulates. `done` is called for each chunk of circuits, of which there are [`chunks`].
 ///
 /// # Errors
 ///
 /// [`Refused`].
 pub fn simulate(
     network: &Network,
-    options: &Options,
+    options: &IdleOptions,
     done: impl Fn() + Sync,
 ) -> Result<Report, Refused> {
     let mut numbers = options.circuits.clone();
@@ -123,7 +123,7 @@ pub fn simulate(
 }
 
 /// How many chunks [`simulate`] draws.
-pub fn chunks(options: &Options) -> u64 {
+pub fn chunks(options: &IdleOptions) -> u64 {
     let most = options.circuits.iter().max().copied().unwrap_or(0);
     most.div_ceil(CHUNK as u64)
         .saturating_mul(options.repetitions)
@@ -133,7 +133,7 @@ pub fn chunks(options: &Options) -> u64 {
 fn first_uses(
     network: &Network,
     triples: &Triples,
-    options: &Options,
+    options: &IdleOptions,
     (repetition, circuits): (u64, u64),
     done: &(impl Fn() + Sync),
 ) -> Vec<u64> {
@@ -243,8 +243,8 @@ mod tests {
     use crate::network::Flags;
     use crate::testing::{EXIT, GUARD, MIDDLE, mixed, network};
 
-    fn options(circuits: &[u64]) -> Options {
-        Options {
+    fn options(circuits: &[u64]) -> IdleOptions {
+        IdleOptions {
             circuits: circuits.to_vec(),
             repetitions: 20,
             seed: 5,
@@ -276,7 +276,7 @@ mod tests {
     #[test]
     fn threads_change_nothing() {
         let many = [CHUNK as u64 * 3 + 17];
-        let mut options = Options {
+        let mut options = IdleOptions {
             repetitions: 2,
             ..options(&many)
         };
@@ -311,7 +311,7 @@ mod tests {
             let refused = simulate(&network, &options(circuits), || ());
             assert_eq!(refused.err(), Some(Refused::Circuits));
         }
-        let none = Options {
+        let none = IdleOptions {
             repetitions: 0,
             ..options(&[1])
         };

@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 
 use weft_plot::{Figure, Group, Kind, Look, Panel, Series, Value};
 
-use super::many::OfDocument;
+use super::many::DocumentResult;
 use super::report::Report;
 
 /// One line for each repetition on each document.
-pub fn runs_csv(documents: &[OfDocument]) -> String {
+pub fn runs_csv(documents: &[DocumentResult]) -> String {
     let mut text = "valid_after,relays,repetition,links,shared_links,shared_percent,\
                     guard_middle_percent,middle_exit_percent\n"
         .to_owned();
@@ -43,7 +43,7 @@ pub fn distribution_csv(report: &Report) -> String {
     text
 }
 
-/// Circuits per link, as Figure 7 of seeds/004 has them, on a logarithmic axis.
+/// Circuits per link, as Figure 7 of Pahl et al. 2023 has them, on a logarithmic axis.
 pub fn distribution(report: &Report) -> Figure {
     let shown = || report.distribution.iter().take(12);
     Figure {

@@ -3,21 +3,23 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::exits::{Class, Exits};
+use super::class::Class;
+use super::error::LinksError;
+use super::exits::Exits;
 use super::salsa::EXTERNAL_OF_MIXED;
-use super::{Chunk, Kind, LinksError, MAX_CIRCUITS_PER_CLIENT, Paths};
+use super::{Chunk, CircuitKind, MAX_CIRCUITS_PER_CLIENT, Paths};
 use crate::full::{Client, Demand, Model, Path, Purpose};
 use crate::random::Generator;
 
 /// No relay has this number: [`super::count`] leaves the circuit out.
-const NOBODY: u32 = u32::MAX;
+const NO_RELAY: u32 = u32::MAX;
 
 /// Circuits of clients that choose paths by [`Model`].
 #[derive(Debug)]
 pub struct Full {
     model: Model,
     relays: u32,
-    kind: Kind,
+    kind: CircuitKind,
     circuits_per_client: usize,
     failed: Arc<AtomicU64>,
 }
@@ -31,7 +33,7 @@ impl Full {
     /// [`LinksError::CircuitsPerClient`].
     pub fn new(
         model: Model,
-        kind: Kind,
+        kind: CircuitKind,
         circuits_per_client: u32,
         failed: Arc<AtomicU64>,
     ) -> Result<Full, LinksError> {
@@ -66,9 +68,9 @@ impl Paths for Full {
                 client.forget();
             }
             let is_external = match self.kind {
-                Kind::External => true,
-                Kind::Internal => false,
-                Kind::Mixed => circuit % EXTERNAL_OF_MIXED == 0,
+                CircuitKind::External => true,
+                CircuitKind::Internal => false,
+                CircuitKind::Mixed => circuit % EXTERNAL_OF_MIXED == 0,
             };
             let purpose = match is_external {
                 true => Purpose::External,
@@ -78,9 +80,9 @@ impl Paths for Full {
             let path = path.unwrap_or_else(|_| {
                 self.failed.fetch_add(1, Ordering::Relaxed);
                 Path {
-                    guard: NOBODY,
-                    middle: NOBODY,
-                    exit: NOBODY,
+                    guard: NO_RELAY,
+                    middle: NO_RELAY,
+                    exit: NO_RELAY,
                 }
             });
             (*guard, *middle, *exit) = (path.guard, path.middle, path.exit);

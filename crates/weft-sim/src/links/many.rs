@@ -6,9 +6,11 @@ use std::sync::{Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::report::Sample;
+use super::Paths;
+use super::error::LinksError;
 use super::run::{Plan, run};
-use super::{LinksError, Paths};
+pub use super::sample::DocumentResult;
+use super::sample::Sample;
 use crate::network::{Flags, Network};
 use crate::random::seed_for;
 use crate::read::{Document, ReadError, documents, parse};
@@ -28,11 +30,11 @@ pub struct Work<'a> {
     pub build: &'a Build<'a>,
     /// Repetitions on each document. The threads are for everything together.
     pub plan: Plan,
-    /// Is told how many repetitions were done, and how many documents.
+    /// Called after each repetition and after each document.
     pub done: &'a (dyn Fn(Done) + Sync),
 }
 
-/// A piece of work that came to its end.
+/// A piece of work that is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Done {
     /// A repetition.
@@ -50,7 +52,7 @@ pub enum SimulationError {
     /// The plan makes no sense.
     #[error(transparent)]
     Plan(#[from] LinksError),
-    /// Nothing can be simulated with what a document says.
+    /// The document's network cannot be simulated.
     #[error("{name}: {error}")]
     Network {
         /// The document.
@@ -60,40 +62,22 @@ pub enum SimulationError {
     },
 }
 
-/// What came of one document.
-#[derive(Clone, Debug, PartialEq)]
-pub struct OfDocument {
-    /// Its file.
-    pub name: String,
-    /// Its `valid-after`.
-    pub valid_after: String,
-    /// Relays, after scaling.
-    pub relays: usize,
-    /// Those with the flag Guard.
-    pub guards: usize,
-    /// Those with the flag Exit and without BadExit.
-    pub exits: usize,
-    /// One for each repetition.
-    pub samples: Vec<Sample>,
-    /// How long reading took, after unpacking.
-    pub parse: Duration,
-    /// How long drawing and counting took.
-    pub elapsed: Duration,
-}
-
-/// Simulates each document that the paths name, and returns what came of it in their order.
+/// Simulates each document that the paths name, and returns the results in their order.
 ///
 /// One document has all threads; of several each has one.
 ///
 /// # Errors
 ///
 /// [`SimulationError`], of the first document that has one.
-pub fn simulate(paths: &[PathBuf], work: &Work<'_>) -> Result<Vec<OfDocument>, SimulationError> {
+pub fn simulate(
+    paths: &[PathBuf],
+    work: &Work<'_>,
+) -> Result<Vec<DocumentResult>, SimulationError> {
     let threads = work.plan.threads;
     if threads == 0 {
         return Err(LinksError::Threads.into());
     }
-    let results: Mutex<Vec<(usize, Result<OfDocument, SimulationError>)>> = Mutex::default();
+    let results: Mutex<Vec<(usize, Result<DocumentResult, SimulationError>)>> = Mutex::default();
     let keep = |number, result| {
         if let Ok(mut results) = results.lock() {
             results.push((number, result));
@@ -115,7 +99,7 @@ pub fn simulate(paths: &[PathBuf], work: &Work<'_>) -> Result<Vec<OfDocument>, S
                     let receive = receive.clone();
                     scope.spawn(move || {
                         loop {
-                            // The lock is let go of before the document is worked on.
+                            // The lock is released before the document is worked on.
                             let next = receive.lock().ok().and_then(|next| next.recv().ok());
                             let Some((number, document)) = next else {
                                 break;
@@ -144,7 +128,11 @@ pub fn simulate(paths: &[PathBuf], work: &Work<'_>) -> Result<Vec<OfDocument>, S
     Ok(results)
 }
 
-fn one(document: Document, work: &Work<'_>, threads: usize) -> Result<OfDocument, SimulationError> {
+fn one(
+    document: Document,
+    work: &Work<'_>,
+    threads: usize,
+) -> Result<DocumentResult, SimulationError> {
     let begin = Instant::now();
     let network = parse(&document.text, &document.name)?;
     let parse = begin.elapsed();
@@ -164,7 +152,7 @@ pub fn of_network(
     parse: Duration,
     work: &Work<'_>,
     threads: usize,
-) -> Result<OfDocument, SimulationError> {
+) -> Result<DocumentResult, SimulationError> {
     let of_it = |error| SimulationError::Network {
         name: name.clone(),
         error,
@@ -183,7 +171,7 @@ pub fn of_network(
             .filter(|flags| flags.has(yes) && (no == Flags::default() || !flags.has(no)))
             .count()
     };
-    let result = OfDocument {
+    let result = DocumentResult {
         relays: network.relays.len(),
         guards: has(Flags::GUARD, Flags::default()),
         exits: has(Flags::EXIT, Flags::BAD_EXIT),

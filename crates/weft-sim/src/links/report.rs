@@ -1,80 +1,17 @@
-//! What a simulation says, as numbers for programs and as a table for people.
+//! The results of a simulation, as numbers for programs and as a table for people.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::Serialize;
 
-use super::count::{Links, Tally};
-use super::many::OfDocument;
-use crate::network::Network;
-use crate::stats::Spread;
+use super::count::Links;
+use super::sample::DocumentResult;
+pub use super::sample::{CLASSES, ClassCounts, Sample};
+use weft_stats::Spread;
 
 /// The version of [`Report`]'s shape.
 pub const SCHEMA: u32 = 1;
-
-/// Where classes of bandwidth begin, in the consensus's kilobytes per second.
-pub const CLASSES: [u64; 8] = [0, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000];
-
-/// One repetition on one document.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Sample {
-    /// Of all links.
-    pub all: Links,
-    /// Of those between first and second hops.
-    pub guard_middle: Links,
-    /// Of those between second and third hops.
-    pub middle_exit: Links,
-    /// How many links have so many circuits.
-    pub by_circuits: BTreeMap<u64, u64>,
-    /// Circuits without a shared link, with one, with two.
-    pub circuits_by_shared: [u64; 3],
-    /// Relays in circuits.
-    pub relays_used: u64,
-    /// Relays in shared links.
-    pub relays_in_shared: u64,
-    /// By [`CLASSES`].
-    pub classes: [OfClass; CLASSES.len()],
-}
-
-/// Relays of a class of bandwidth.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct OfClass {
-    /// In the network.
-    pub relays: u64,
-    /// In shared links.
-    pub in_shared: u64,
-    /// Ends of shared links; a link has two.
-    pub ends: u64,
-}
-
-impl Sample {
-    /// What of a tally is kept.
-    pub fn new(tally: Tally, network: &Network) -> Sample {
-        let mut classes = [OfClass::default(); CLASSES.len()];
-        let mut relays_in_shared = 0;
-        for (relay, shared) in network.relays.iter().zip(&tally.shared_of_relay) {
-            let class = CLASSES.partition_point(|begin| *begin <= relay.bandwidth) - 1;
-            let Some(class) = classes.get_mut(class) else {
-                continue;
-            };
-            class.relays += 1;
-            class.in_shared += u64::from(*shared > 0);
-            class.ends += u64::from(*shared);
-            relays_in_shared += u64::from(*shared > 0);
-        }
-        Sample {
-            all: tally.all,
-            guard_middle: tally.guard_middle,
-            middle_exit: tally.middle_exit,
-            by_circuits: tally.by_circuits,
-            circuits_by_shared: tally.circuits_by_shared,
-            relays_used: tally.relays_used,
-            relays_in_shared,
-            classes,
-        }
-    }
-}
 
 /// What was asked for, in words.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -112,7 +49,7 @@ pub struct OfPosition {
     pub shared_percent: Spread,
 }
 
-/// Links with a number of circuits (seeds/004, Figure 7).
+/// Links with a number of circuits (Pahl et al. 2023, Figure 7).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct OfNumber {
     /// On one link.
@@ -207,14 +144,14 @@ impl Report {
     pub fn new(
         setting: Setting,
         circuits: u64,
-        documents: &[OfDocument],
+        documents: &[DocumentResult],
         peak_rss_bytes: u64,
     ) -> Report {
         let samples: Vec<&Sample> = documents.iter().flat_map(|one| &one.samples).collect();
         let over = |number: &dyn Fn(&Sample) -> f64| {
             Spread::of(&samples.iter().map(|one| number(one)).collect::<Vec<_>>())
         };
-        let over_documents = |number: &dyn Fn(&OfDocument) -> usize| {
+        let over_documents = |number: &dyn Fn(&DocumentResult) -> usize| {
             let numbers: Vec<f64> = documents.iter().map(|one| number(one) as f64).collect();
             Spread::of(&numbers).mean.round() as u64
         };
@@ -244,7 +181,7 @@ impl Report {
         });
         let ends = over(&|one| one.classes.iter().map(|class| class.ends).sum::<u64>() as f64);
         let classes = CLASSES.into_iter().enumerate().map(|(place, from_kb_s)| {
-            let of = |number: &dyn Fn(&OfClass) -> u64| {
+            let of = |number: &dyn Fn(&ClassCounts) -> u64| {
                 over(&|one| one.classes.get(place).map_or(0, number) as f64).mean
             };
             Class {

@@ -5,7 +5,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::count::{Circuits, Memory, Tally, count};
-use super::{Chunk, LinksError, MAX_CIRCUITS, Paths};
+use super::error::LinksError;
+use super::{Chunk, MAX_CIRCUITS, Paths};
 use crate::parallel;
 use crate::random::{CHUNK, generator};
 
@@ -14,7 +15,7 @@ use crate::random::{CHUNK, generator};
 pub struct Plan {
     /// Active circuits.
     pub circuits: u64,
-    /// Whether a link from A to B is another than one from B to A (seeds/004, 4.1.4).
+    /// Whether a link from A to B is another than one from B to A (Pahl et al. 2023, 4.1.4).
     pub directed: bool,
     /// Circuits are drawn and counted so often.
     pub repetitions: u32,
@@ -25,7 +26,7 @@ pub struct Plan {
 }
 
 impl Default for Plan {
-    /// The circuits of November 2021 (seeds/004, 4.2), once.
+    /// The circuits of November 2021 (Pahl et al. 2023, 4.2), once.
     fn default() -> Plan {
         Plan {
             circuits: 96_000,
@@ -38,7 +39,7 @@ impl Default for Plan {
 }
 
 impl Plan {
-    /// Whether something can come of it.
+    /// Whether it can be run.
     ///
     /// # Errors
     ///
@@ -57,7 +58,7 @@ impl Plan {
     }
 }
 
-/// What came of it.
+/// The results of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Runs {
     /// One for each repetition, in order.
@@ -66,12 +67,12 @@ pub struct Runs {
     pub elapsed: Duration,
 }
 
-/// Draws circuits and counts their links, as often as planned. `done` is told of each
+/// Draws circuits and counts their links, as often as planned. `done` is called for each
 /// repetition, from any thread.
 ///
 /// # Errors
 ///
-/// [`LinksError`]: a plan that nothing can come of.
+/// [`LinksError`]: a plan that cannot be run.
 pub fn run(paths: &dyn Paths, plan: &Plan, done: impl Fn() + Sync) -> Result<Runs, LinksError> {
     plan.check()?;
     let begin = Instant::now();

@@ -1,26 +1,28 @@
-//! The simple model of paths: Algorithm 1 of seeds/004.
+//! The simple model of paths: Algorithm 1 of Pahl et al. 2023.
 //!
 //! Each position is drawn by bandwidth times the weight of the position, independently of the others.
 //! One relay may be twice in a circuit; families, subnets and most flags are not looked at.
 //!
-//! Line 6 of Algorithm 1 admits relays with the flag Guard *or Exit* to the first position; 3.1.4 says
-//! that only those with the flag Guard are chosen. Both come to the same: an exit that is no guard has
+//! Line 6 of Algorithm 1 admits relays with the flag Guard *or Exit* to the first position; by 3.1.4
+//! only those with the flag Guard are chosen. Both have the same effect: an exit that is no guard has
 //! no weight there (dir-spec 3.8.3 knows no Wge), and so bandwidth times 0. Here the flag decides.
 
+use super::class::Class;
+use super::error::LinksError;
 use super::exits::{self, Exits};
-use super::{Chunk, Kind, LinksError, MAX_CIRCUITS_PER_CLIENT, MAX_GUARDS_PER_CLIENT, Paths};
+use super::{Chunk, CircuitKind, MAX_CIRCUITS_PER_CLIENT, MAX_GUARDS_PER_CLIENT, Paths};
 use crate::draw::Alias;
 use crate::network::{Flags, Network, Position, Relay};
 use crate::random::Generator;
 
-/// In eleven circuits of [`Kind::Mixed`] one is external.
+/// In eleven circuits of [`CircuitKind::Mixed`] one is external.
 pub(super) const EXTERNAL_OF_MIXED: u64 = 11;
 
 /// What is simulated.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Model {
     /// Where circuits lead.
-    pub kind: Kind,
+    pub kind: CircuitKind,
     /// Which exits the external ones end at.
     pub exits: Exits,
     /// Algorithm 1's k: so many circuits come from one client.
@@ -32,7 +34,7 @@ pub struct Model {
 impl Default for Model {
     fn default() -> Model {
         Model {
-            kind: Kind::External,
+            kind: CircuitKind::External,
             exits: Exits::default(),
             circuits_per_client: 1,
             guards_per_client: 1,
@@ -58,7 +60,7 @@ pub fn weights(network: &Network, position: Position) -> Vec<f64> {
 #[derive(Clone, Debug)]
 pub struct Salsa {
     relays: u32,
-    kind: Kind,
+    kind: CircuitKind,
     circuits_per_client: usize,
     guards_per_client: usize,
     guards: Alias,
@@ -108,7 +110,7 @@ impl Salsa {
                 .map_err(|_| LinksError::NoMiddles)?,
             exits: match model.exits {
                 // Internal circuits need no exits.
-                _ if model.kind == Kind::Internal => Ends::Mixture(
+                _ if model.kind == CircuitKind::Internal => Ends::Mixture(
                     Alias::new(&[1.0]).map_err(|_| LinksError::Mixture)?,
                     Vec::new(),
                 ),
@@ -120,7 +122,7 @@ impl Salsa {
                         return Err(LinksError::Mixture);
                     }
                     let mut tables = Vec::new();
-                    for (class, share) in exits::Class::TABLE.into_iter().zip(shares) {
+                    for (class, share) in Class::TABLE.into_iter().zip(shares) {
                         // A class that is not wanted needs no exits.
                         tables.push(match share > 0.0 {
                             true => exits(class)?,
@@ -190,22 +192,22 @@ impl Paths for Salsa {
             *middle = self.middles.draw(random);
         }
         match (self.kind, &self.exits) {
-            (Kind::External, Ends::One(exits)) => {
+            (CircuitKind::External, Ends::One(exits)) => {
                 for exit in circuits.exits {
                     *exit = exits.draw(random);
                 }
             }
-            (Kind::External, _) => {
+            (CircuitKind::External, _) => {
                 for exit in circuits.exits {
                     *exit = self.draw_exit(random);
                 }
             }
-            (Kind::Internal, _) => {
+            (CircuitKind::Internal, _) => {
                 for exit in circuits.exits {
                     *exit = self.middles.draw(random);
                 }
             }
-            (Kind::Mixed, _) => {
+            (CircuitKind::Mixed, _) => {
                 for (circuit, exit) in (first..).zip(circuits.exits) {
                     *exit = match circuit % EXTERNAL_OF_MIXED == 0 {
                         true => self.draw_exit(random),

@@ -1,6 +1,6 @@
 //! Documents on disk: plain, .xz, .gz or .zst, alone, in folders, or in CollecTor's .tar archives.
 //!
-//! What a file is is told by its first bytes, not by its name.
+//! The kind of a file is found from its first bytes, not from its name.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Cursor, Read};
@@ -10,11 +10,8 @@ use flate2::bufread::MultiGzDecoder;
 use lzma_rust2::XzReader;
 use ruzstd::decoding::StreamingDecoder;
 
-use super::ReadError;
+use super::error::{MAX_DOCUMENT, ReadError};
 use crate::microdesc::{Microdescs, NoMicrodescs};
-
-/// No document is longer, bytes: twenty times the longest consensus there has been.
-pub const MAX_DOCUMENT: u64 = 64 << 20;
 
 /// What an .xz file may make its reader allocate, KiB: `xz -9` wants 65 MiB.
 const XZ_MEMORY: u32 = 128 << 10;
@@ -27,7 +24,7 @@ const MAX_DEPTH: u32 = 8;
 pub struct Document {
     /// Its file; of a file in an archive, the archive's and its own name.
     pub name: String,
-    /// What it says.
+    /// Its contents.
     pub text: Vec<u8>,
 }
 
@@ -40,7 +37,7 @@ pub type Documents<'a, E> = dyn FnMut(Document) -> Result<(), E> + 'a;
 ///
 /// # Errors
 ///
-/// [`ReadError`], or what `each` says.
+/// [`ReadError`], or the error of `each`.
 pub fn documents<E: From<ReadError>>(
     paths: &[PathBuf],
     each: &mut Documents<'_, E>,
@@ -131,7 +128,7 @@ fn one<E: From<ReadError>>(
         error,
     };
     let mut source = source;
-    // The first block of a tar tells what it is, at byte 257.
+    // The first block of a tar has its magic number at byte 257.
     let mut head = Vec::with_capacity(512);
     source
         .by_ref()
@@ -188,7 +185,7 @@ fn unpacked(mut source: impl BufRead + 'static) -> io::Result<Box<dyn Read>> {
     })
 }
 
-/// A name without what says how the file is packed.
+/// A name without the suffix of the compression.
 fn bare(name: &str) -> &str {
     [".xz", ".gz", ".zst"]
         .iter()

@@ -9,7 +9,8 @@ use std::str::FromStr;
 
 use base64ct::{Base64Unpadded, Encoding as _};
 
-use super::ReadError;
+use super::error::ReadError;
+use super::number::number;
 use super::weights::{self, WEIGHT_SCALE};
 use crate::network::{Flags, Network, PortPolicy, Relay, Weights};
 
@@ -247,7 +248,7 @@ impl Reader {
             .ok_or_else(|| "it belongs to no relay".to_owned())
     }
 
-    /// What must be said of a relay was said.
+    /// The last relay has all the lines that it must have.
     fn relay_ends(&self) -> Result<(), String> {
         match self.relays.last() {
             Some(relay) if !self.seen.flags => {
@@ -346,7 +347,7 @@ impl Reader {
             return Err("it is the second bandwidth-weights line".to_owned());
         }
         // Before method 31 a bug made authorities ignore the parameter wherever others followed it;
-        // none was ever set. With a parameter, values above its scale tell that they did.
+        // none was ever set. With a parameter, values above its scale show that they did.
         let scale = self.scale.unwrap_or(WEIGHT_SCALE);
         self.weights = Some(weights::read(words, scale)?);
         Ok(())
@@ -377,15 +378,6 @@ impl Reader {
             relays: self.relays,
             weights,
         })
-    }
-}
-
-/// A decimal number, and nothing else: no sign, no space.
-pub(super) fn number<T: FromStr>(word: Option<&str>, what: &str) -> Result<T, String> {
-    let word = word.ok_or_else(|| format!("there is no {what}"))?;
-    match word.parse() {
-        Ok(number) if word.bytes().all(|byte| byte.is_ascii_digit()) => Ok(number),
-        _ => Err(format!("{what} {word:?} is no number, or too large")),
     }
 }
 

@@ -1,9 +1,9 @@
 //! `bandwidth-weights`: read, or computed as authorities do (dir-spec 3.8.3).
 
-use super::parse::number;
+use super::number::number;
 use crate::network::{Flags, Relay, Weights};
 
-/// `bwweightscale` where no parameter says otherwise.
+/// `bwweightscale` where the consensus has no such parameter.
 pub(super) const WEIGHT_SCALE: u32 = 10_000;
 
 /// From the first consensus method that begins all sums at 1.

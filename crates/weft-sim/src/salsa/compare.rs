@@ -21,7 +21,7 @@ pub struct Comparison {
     pub figure: &'static str,
     /// What was measured.
     pub what: String,
-    /// Where the paper says it.
+    /// Where it stands in the paper.
     pub place: &'static str,
     /// From, to; of the paper.
     pub paper: (f64, f64),

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use super::compare::{FIGURE7_MORE, FIGURE7_SERIES, per_client};
-use super::{Cost, Document, Options, Point, Results, SalsaError, What, paper};
+use super::{Cost, Document, Point, Results, SalsaError, SalsaOptions, What, paper};
 use crate::full::{self, GuardRule};
+use crate::links::Class;
 use crate::links::count::Tally;
-use crate::links::exits::{Class, Exits};
+use crate::links::exits::Exits;
 use crate::links::full::Full;
 use crate::links::run::{Plan, run};
 use crate::links::salsa::{Model, Salsa};
-use crate::links::{Kind, LinksError, Paths};
+use crate::links::{CircuitKind, LinksError, Paths};
 use crate::network::{Flags, Network};
 use crate::random::seed_for;
 use crate::sample::scaled;
@@ -36,11 +37,11 @@ pub(super) const MODELS: [&str; 3] = [
 const FIGURE11_SERIES: &str = "external, directed";
 
 /// The four series of Figures 4 and 8.
-const KINDS: [(&str, Kind, bool); 4] = [
-    ("external, directed", Kind::External, true),
-    ("external, undirected", Kind::External, false),
-    ("internal, directed", Kind::Internal, true),
-    ("internal, undirected", Kind::Internal, false),
+const KINDS: [(&str, CircuitKind, bool); 4] = [
+    ("external, directed", CircuitKind::External, true),
+    ("external, undirected", CircuitKind::External, false),
+    ("internal, directed", CircuitKind::Internal, true),
+    ("internal, undirected", CircuitKind::Internal, false),
 ];
 
 /// Where Figure 8 is measured: to twice the capacity.
@@ -64,15 +65,15 @@ struct Cell {
     scale: f64,
 }
 
-/// Runs all figures over all documents. `progress` is told which part of all is done, and what is next.
+/// Runs all figures over all documents. `progress` is called with the part of all that is done, and what is next.
 ///
 /// # Errors
 ///
 /// No document, or one that circuits cannot be drawn from. What a document has no data for (classes of
-/// exits where it has no exit policies) is left out, and [`Results::left_out`] says so.
+/// exits where it has no exit policies) is left out and named in [`Results::left_out`].
 pub fn measure(
     documents: &[Document],
-    options: &Options,
+    options: &SalsaOptions,
     progress: &mut dyn FnMut(f64, &str),
 ) -> Result<Results, SalsaError> {
     if documents.is_empty() {
@@ -82,7 +83,7 @@ pub fn measure(
     let cells = cells();
     let parts = (documents.len() * (cells.len() + 2)) as f64;
     let mut done = 0.0;
-    // Memory is told of the whole process, so the million goes first.
+    // Memory is known of the whole process only, so the million goes first.
     for document in documents {
         progress(done / parts, "table2");
         done += 1.0;
@@ -186,7 +187,7 @@ fn cells() -> Vec<Cell> {
             what: What::Text,
             series: format!("{}; {direction}", paper::LIVE.what),
             model: Model {
-                kind: Kind::Mixed,
+                kind: CircuitKind::Mixed,
                 exits: Exits::MEASURED,
                 ..Model::default()
             },
@@ -218,7 +219,11 @@ fn cells() -> Vec<Cell> {
 }
 
 /// Draws and counts for a cell.
-fn tallies(document: &Document, cell: &Cell, options: &Options) -> Result<Vec<Tally>, LinksError> {
+fn tallies(
+    document: &Document,
+    cell: &Cell,
+    options: &SalsaOptions,
+) -> Result<Vec<Tally>, LinksError> {
     // Every cell has draws of its own.
     let place = format!(
         "{} {} {} {}",
@@ -241,23 +246,27 @@ fn tallies(document: &Document, cell: &Cell, options: &Options) -> Result<Vec<Ta
 }
 
 /// Figure 11: the same circuits by three models.
-fn models(results: &mut Results, document: &Document, options: &Options) -> Result<(), SalsaError> {
+fn models(
+    results: &mut Results,
+    document: &Document,
+    options: &SalsaOptions,
+) -> Result<(), SalsaError> {
     let links = |error| SalsaError::Links {
         document: document.name.clone(),
         error,
     };
     let simple = Salsa::new(&document.network, &Model::default()).map_err(links)?;
     let full = |guards: GuardRule| -> Result<Full, SalsaError> {
-        let how = full::Options {
+        let how = full::ModelOptions {
             guards,
-            ..full::Options::default()
+            ..full::ModelOptions::default()
         };
         let model =
             full::Model::new(&document.network, None, &how).map_err(|error| SalsaError::Full {
                 document: document.name.clone(),
                 error,
             })?;
-        Full::new(model, Kind::External, 1, Arc::default()).map_err(links)
+        Full::new(model, CircuitKind::External, 1, Arc::default()).map_err(links)
     };
     let fresh = full(GuardRule::Fresh)?;
     let torps = full(GuardRule::Torps { guards: 1 })?;
@@ -322,7 +331,7 @@ fn points(results: &mut Results, document: &Document, cell: &Cell, tallies: &[Ta
             push(format!("{middle_exit}; {}", cell.series), 0.0, &|tally| {
                 tally.middle_exit.percent_shared()
             });
-            if cell.model.kind == Kind::External && cell.directed {
+            if cell.model.kind == CircuitKind::External && cell.directed {
                 let [any, one, two] = paper::SHARED_CIRCUITS.map(|reported| reported.what);
                 let of = |tally: &Tally, chosen: &dyn Fn([u64; 3]) -> u64| {
                     let all = tally.circuits_by_shared;
@@ -346,7 +355,7 @@ fn points(results: &mut Results, document: &Document, cell: &Cell, tallies: &[Ta
 }
 
 /// A million circuits on one thread.
-fn cost(document: &Document, options: &Options) -> Result<Cost, SalsaError> {
+fn cost(document: &Document, options: &SalsaOptions) -> Result<Cost, SalsaError> {
     let plan = Plan {
         circuits: MILLION,
         directed: true,

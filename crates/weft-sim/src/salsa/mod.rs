@@ -1,7 +1,7 @@
-//! Figures 4 to 8 and 11, Table 2 and the results of 4.1.7 of seeds/004, run over networks.
+//! Figures 4 to 8 and 11, Table 2 and the results of 4.1.7 of Pahl et al. 2023, run over networks.
 //!
 //! Each figure is a list of [`Point`]s: a series at a place on the horizontal axis, of one document.
-//! What the paper says is in [`paper`], and [`Results::comparisons`] lays ours beside it.
+//! The paper's values are in [`paper`], and [`Results::comparisons`] sets ours beside them.
 
 mod compare;
 mod csv;
@@ -20,7 +20,7 @@ pub use measure::measure;
 
 /// How much to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Options {
+pub struct SalsaOptions {
     /// Repetitions of each point of each document.
     pub repetitions: u32,
     /// Everything is a function of it and of the documents.
@@ -29,9 +29,9 @@ pub struct Options {
     pub threads: usize,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options {
+impl Default for SalsaOptions {
+    fn default() -> SalsaOptions {
+        SalsaOptions {
             repetitions: 10,
             seed: 1,
             threads: 1,
@@ -117,7 +117,7 @@ pub struct Cost {
     pub document: String,
     /// Of the simulation on one thread, after parsing, seconds.
     pub seconds: f64,
-    /// The most memory of this process until then, bytes, if the system tells.
+    /// The most memory of this process until then, bytes, if the system reports it.
     pub peak_rss_bytes: Option<u64>,
 }
 

@@ -1,11 +1,11 @@
-//! What seeds/004 reports, to be laid beside our own results.
+//! The results of Pahl et al. (2023), for comparison with our own.
 
 /// A value or an interval of the paper.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reported {
     /// What was measured.
     pub what: &'static str,
-    /// Where the paper says it.
+    /// Where it stands in the paper.
     pub place: &'static str,
     /// From, in the unit of `what`.
     pub low: f64,
@@ -37,7 +37,7 @@ pub const FIGURE4: [Reported; 3] = [
     reported("shared links at 10 % scale", "4.4", 20.56, 20.56),
     reported("shared links at 25 % scale", "4.4", 12.51, 12.51),
 ];
-/// What 4.4 says SALSA was above Shadow at those scales, points.
+/// By how much SALSA was above Shadow at those scales (4.4), points.
 pub const FIGURE4_DIFFERENCES: [f64; 3] = [0.97, -0.63, 0.48];
 
 /// Figure 5 (4.1.3): external and directed, per cent.

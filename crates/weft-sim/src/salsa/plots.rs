@@ -43,7 +43,7 @@ fn figure4(results: &Results) -> Figure {
     });
     figure(
         results,
-        "Shared links by scale of the network (seeds/004, Figure 4)",
+        "Shared links by scale of the network (Pahl et al. 2023, Figure 4)",
         "96,000 active circuits and all relays at 100 %; both scaled",
         panel,
         "Whiskers: standard deviation over documents and repetitions.",
@@ -74,7 +74,7 @@ fn figure5(results: &Results) -> Figure {
     );
     figure(
         results,
-        "Shared links by class of traffic (seeds/004, Figure 5)",
+        "Shared links by class of traffic (Pahl et al. 2023, Figure 5)",
         "96,000 active circuits, as if the whole network served one class alone; external",
         panel,
         "Whiskers: the least and the most repetition of any document.",
@@ -84,7 +84,7 @@ fn figure5(results: &Results) -> Figure {
 fn figure6(results: &Results) -> Figure {
     figure(
         results,
-        "Shared links by circuits of each client (seeds/004, Figure 6)",
+        "Shared links by circuits of each client (Pahl et al. 2023, Figure 6)",
         "One guard for each client; external, directed",
         by_scale(results, What::Figure6),
         "Whiskers: standard deviation over documents and repetitions. Paper: 4 % with one, 5 % with 64 at 100 %.",
@@ -115,7 +115,7 @@ fn figure7(results: &Results) -> Figure {
     }];
     figure(
         results,
-        "Circuits on a link (seeds/004, Figure 7)",
+        "Circuits on a link (Pahl et al. 2023, Figure 7)",
         "96,000 active circuits; external, directed",
         panel,
         "Whiskers: standard deviation over documents and repetitions. Paper: 3.5 % of two circuits, 0.3 % of more.",
@@ -173,7 +173,7 @@ fn figure8(results: &Results) -> Figure {
     panel.curves = curves;
     figure(
         results,
-        "Shared links by growing demand (seeds/004, Figure 8)",
+        "Shared links by growing demand (Pahl et al. 2023, Figure 8)",
         "The whole network; rectangles are the paper's intervals at 96,000 and 290,000 active circuits",
         panel,
         "Means over documents and repetitions.",
@@ -196,7 +196,7 @@ fn figure11(results: &Results) -> Figure {
     panel.series = of_series(results, What::Figure11, &panel.groups, Spread::Ends);
     figure(
         results,
-        "Shared links by model of path selection (seeds/004, Figure 11)",
+        "Shared links by model of path selection (Pahl et al. 2023, Figure 11)",
         "96,000 active circuits; the paper found its SALSA where the modified Tor client was, and TorPS 0.2 points above",
         panel,
         "Whiskers: the least and the most repetition of any document.",

@@ -6,9 +6,9 @@ fn measured() -> Results {
         name: "synthetic".to_owned(),
         network: synth::network(300, 1).unwrap(),
     }];
-    let options = Options {
+    let options = SalsaOptions {
         repetitions: 2,
-        ..Options::default()
+        ..SalsaOptions::default()
     };
     let mut last = 0.0;
     let results = measure(&documents, &options, &mut |part, _| {
@@ -55,6 +55,6 @@ fn all_figures_are_run_and_lie_beside_the_papers_values() {
 
 #[test]
 fn no_document_is_refused() {
-    let refused = measure(&[], &Options::default(), &mut |_, _| ());
+    let refused = measure(&[], &SalsaOptions::default(), &mut |_, _| ());
     assert!(matches!(refused, Err(SalsaError::NoDocument)));
 }

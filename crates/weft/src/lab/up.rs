@@ -3,29 +3,27 @@
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
 use serde_json::json;
+use weft_lab::args::weft_program;
 use weft_lab::network::Node;
+use weft_lab::stop::Stop;
 use weft_lab::up::{Kind, More, Plan, Up};
 
-use super::{STOP, weft_program};
-
-/// How often somebody looks whether it is over, or whether a node is.
+/// How often the end and the nodes are checked.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// Starts a private Tor network on this machine and keeps it up until Ctrl-C.
 ///
 /// An authority, relays, exits and clients are configured and started on loopback. Once every client
-/// has fetched something through a circuit, SOCKS ports, control ports and logs are told. Streams
-/// reach servers on this machine and nothing else. Weft runs all nodes unless told otherwise; where C
+/// has fetched something through a circuit, SOCKS ports, control ports and logs are printed. Streams
+/// reach servers on this machine and nothing else. Weft runs all nodes by default; where C
 /// tor runs some, `tor` must be installed. Ctrl-C, or SIGTERM, ends everything.
 #[derive(Debug, Args)]
-pub(super) struct UpWords {
+pub(super) struct UpArgs {
     /// Relays for first and middle hops.
     #[arg(long, value_name = "N", default_value_t = 3)]
     relays: usize,
@@ -63,7 +61,7 @@ pub(super) struct UpWords {
     /// Nodes log at `info` instead of `notice`.
     #[arg(long)]
     verbose: bool,
-    /// Tell what is up as one JSON object on one line.
+    /// Print what is up as one JSON object on one line.
     #[arg(long)]
     json: bool,
 }
@@ -91,18 +89,18 @@ enum Authority {
     Tor,
 }
 
-/// What is told of a network that is up.
-struct Told {
+/// What is printed of a network that is up.
+struct Summary {
     folder: PathBuf,
     /// The process to end.
     pid: u32,
     /// How long the start took.
     seconds: f64,
-    clients: Vec<ClientTold>,
-    relays: Vec<RelayTold>,
+    clients: Vec<ClientSummary>,
+    relays: Vec<RelaySummary>,
 }
 
-struct ClientTold {
+struct ClientSummary {
     nickname: String,
     program: &'static str,
     socks: String,
@@ -110,12 +108,12 @@ struct ClientTold {
     torrc: PathBuf,
 }
 
-struct RelayTold {
+struct RelaySummary {
     nickname: String,
     program: String,
 }
 
-impl Told {
+impl Summary {
     fn json(&self) -> serde_json::Value {
         let clients = self.clients.iter().map(|client| {
             json!({
@@ -140,33 +138,31 @@ impl Told {
     }
 }
 
-/// Does what the words ask for.
-pub(super) fn up(words: &UpWords) -> Result<ExitCode> {
-    let stop = STOP.get_or_init(Arc::default);
-    crate::stop::set_on_signals(stop)?;
-    let kind = |own: Option<Peer>| Kind::from(own.unwrap_or(words.peer));
+/// Does what the arguments ask for.
+pub(super) fn up(args: &UpArgs, stop: &Stop) -> Result<ExitCode> {
+    let kind = |own: Option<Peer>| Kind::from(own.unwrap_or(args.peer));
     let plan = Plan {
-        relays: words.relays,
-        relays_run: kind(words.relay_peer),
-        exits: words.exits,
-        exits_run: kind(words.exit_peer),
-        clients: words.clients,
-        clients_run: kind(words.client_peer),
-        authority: match words.authority {
+        relays: args.relays,
+        relays_run: kind(args.relay_peer),
+        exits: args.exits,
+        exits_run: kind(args.exit_peer),
+        clients: args.clients,
+        clients_run: kind(args.client_peer),
+        authority: match args.authority {
             Authority::Weft => Kind::Weft,
             Authority::Tor => Kind::Tor,
         },
-        weft: weft_program(words.program.as_deref())?,
+        weft: weft_program(args.program.as_deref())?,
         more: More::default(),
-        folder: words.dir.clone(),
-        verbose: words.verbose,
-        patience: Duration::from_secs(words.patience),
-        stopped,
+        folder: args.dir.clone(),
+        verbose: args.verbose,
+        patience: Duration::from_secs(args.patience),
+        stop: stop.clone(),
         progress: |line| eprintln!("{line}"),
     };
     let mut network = Up::start(&plan)?;
-    tell(&network, words.json)?;
-    while !stopped() {
+    print(&network, args.json)?;
+    while !stop.is_requested() {
         network.check()?;
         std::thread::sleep(LOOK);
     }
@@ -175,24 +171,20 @@ pub(super) fn up(words: &UpWords) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn stopped() -> bool {
-    STOP.get().is_some_and(|stop| stop.load(Ordering::SeqCst))
-}
-
-fn tell(network: &Up, json: bool) -> Result<()> {
+fn print(network: &Up, json: bool) -> Result<()> {
     let torrc = |node: &Node| node.folder().join("torrc");
-    let clients = network.clients().iter().map(|client| ClientTold {
+    let clients = network.clients().iter().map(|client| ClientSummary {
         nickname: client.node().nickname().to_owned(),
         program: if client.is_weft() { "weft" } else { "tor" },
         socks: client.socks().to_string(),
         control: client.control().to_string(),
         torrc: torrc(client.node()),
     });
-    let relays = network.relays().map(|(nickname, program)| RelayTold {
+    let relays = network.relays().map(|(nickname, program)| RelaySummary {
         nickname: nickname.to_owned(),
         program: program.name().to_owned(),
     });
-    let told = Told {
+    let summary = Summary {
         folder: network.folder().to_owned(),
         pid: std::process::id(),
         seconds: network.took().as_secs_f64(),
@@ -202,31 +194,31 @@ fn tell(network: &Up, json: bool) -> Result<()> {
     let mut out = std::io::stdout().lock();
     let mut write = || {
         if json {
-            writeln!(out, "{}", told.json())?;
+            writeln!(out, "{}", summary.json())?;
         } else {
-            write!(out, "{}", human(&told))?;
+            write!(out, "{}", human(&summary))?;
         }
         out.flush()
     };
     write().context("cannot write to standard output")
 }
 
-fn human(told: &Told) -> String {
+fn human(summary: &Summary) -> String {
     let mut text = format!(
         "\nA private Tor network of {} nodes carries traffic after {:.1} s.\n\n",
-        told.clients.len() + told.relays.len(),
-        told.seconds
+        summary.clients.len() + summary.relays.len(),
+        summary.seconds
     );
-    for client in &told.clients {
+    for client in &summary.clients {
         text += &format!(
             "  {:<10} {:<5} SOCKS {:<18} control {}\n",
             client.nickname, client.program, client.socks, client.control
         );
     }
-    for relay in &told.relays {
+    for relay in &summary.relays {
         text += &format!("  {:<10} {}\n", relay.nickname, relay.program);
     }
-    if let Some(client) = told.clients.first() {
+    if let Some(client) = summary.clients.first() {
         text += &format!(
             "\nServers on this machine can be reached, for example\n  curl --proxy socks5h://{} http://127.0.0.1:PORT/\n",
             client.socks
@@ -234,7 +226,7 @@ fn human(told: &Told) -> String {
     }
     text + &format!(
         "torrc, logs and data of each node are in {}/NODE.\nCtrl-C here, or `kill {}`, ends all of it.\n",
-        told.folder.display(),
-        told.pid
+        summary.folder.display(),
+        summary.pid
     )
 }

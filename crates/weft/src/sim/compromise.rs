@@ -13,31 +13,31 @@ use weft_sim::compromise::tunnel::Sample;
 use weft_sim::compromise::tunnels::{self, Row, TABLE_III};
 use weft_sim::sample::scaled;
 
-use super::Format;
 use super::given::{Common, networks};
-use crate::bench::progress_bar;
+use super::output::Format;
+use crate::progress::progress_bar;
 
 /// How often an adversary with relays has both ends of what a client uses.
 #[derive(Debug, Args)]
-pub(super) struct Words {
+pub(super) struct CompromiseArgs {
     #[command(subcommand)]
     what: What,
 }
 
 #[derive(Debug, Subcommand)]
 enum What {
-    Tunnels(Box<TunnelWords>),
-    Abra(Box<AbraWords>),
+    Tunnels(Box<TunnelArgs>),
+    Abra(Box<AbraArgs>),
 }
 
-/// Clients whose traffic takes several circuits at once, as in mTor (Yang and Li, 2015; section VI,
+/// Clients whose traffic takes several circuits at once, as in mTor (Yang and Li 2015, section VI,
 /// Figure 7 and Table III).
 ///
 /// Every probability is computed by the paper's formula and counted with clients that draw. With
 /// --consensus also for what an adversary's weight is in that network, and for one with relays of the
 /// network that have a fifth of its bandwidth: its clients draw relays, none of them twice.
 #[derive(Debug, Args)]
-struct TunnelWords {
+struct TunnelArgs {
     /// A consensus document.
     #[arg(long, value_name = "FILE")]
     consensus: Option<PathBuf>,
@@ -54,16 +54,16 @@ struct TunnelWords {
     common: Common,
 }
 
-/// What relays gain that lie under ABRA (Schrock 2017, section 5.2 and Figure 1; Geddes and others,
+/// What relays gain that lie under ABRA (Schrock 2017, section 5.2 and Figure 1; Geddes et al.
 /// 2016).
 ///
 /// Clients with pools of circuits download through a network in which links share capacity fairly, and
-/// choose by the weights that relays tell. Then each choice is made again with relays that are an
-/// adversary's: telling their weights as they are, and telling 0.
+/// choose by the weights that relays report. Then each choice is made again with relays that are an
+/// adversary's: reporting their true weights, and reporting 0.
 ///
 /// Without --consensus the network is a synthetic one of 6500 relays; of either, a sample is taken.
 #[derive(Debug, Args)]
-struct AbraWords {
+struct AbraArgs {
     /// A consensus document.
     #[arg(long, value_name = "FILE")]
     consensus: Option<PathBuf>,
@@ -82,8 +82,8 @@ struct AbraWords {
     /// Guards of a client.
     #[arg(long, value_name = "N", default_value_t = 3)]
     guards: u32,
-    /// What all relays together can move, as a part of what these clients would use of relays that held
-    /// nobody up. With less, lies gain more.
+    /// What all relays together can move, as a part of what these clients would use of relays that delayed
+    /// no download. With less, lies gain more.
     #[arg(long, value_name = "PART", default_value_t = 0.8)]
     capacity: f64,
     /// The most that a circuit moves, bytes per second.
@@ -93,8 +93,8 @@ struct AbraWords {
     #[arg(long, value_name = "S", default_value_t = 1200)]
     seconds: u32,
     /// What a part of the network is a part of.
-    #[arg(long, value_enum, default_value_t = GrantWord::Bandwidth)]
-    grant: GrantWord,
+    #[arg(long, value_enum, default_value_t = GrantArg::Bandwidth)]
+    grant: GrantArg,
     /// Parts of the network that adversaries have, percent.
     #[arg(long, value_name = "P,P", value_delimiter = ',', default_values_t = (0..=20).map(|step| f64::from(step) * 2.5).collect::<Vec<f64>>())]
     percent: Vec<f64>,
@@ -106,43 +106,43 @@ struct AbraWords {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum GrantWord {
+enum GrantArg {
     Bandwidth,
     Relays,
 }
 
-pub(super) fn main(words: &Words) -> Result<()> {
-    match &words.what {
-        What::Tunnels(words) => of_tunnels(words),
-        What::Abra(words) => of_abra(words),
+pub(super) fn main(args: &CompromiseArgs) -> Result<()> {
+    match &args.what {
+        What::Tunnels(args) => of_tunnels(args),
+        What::Abra(args) => of_abra(args),
     }
 }
 
-fn of_tunnels(words: &TunnelWords) -> Result<()> {
+fn of_tunnels(args: &TunnelArgs) -> Result<()> {
     ensure!(
-        (1..=1_000_000_000).contains(&words.clients),
+        (1..=1_000_000_000).contains(&args.clients),
         "clients are from 1 to 1000000000"
     );
     ensure!(
-        words.weight >= 0.0 && words.guards_to_exits >= 0.0,
+        args.weight >= 0.0 && args.guards_to_exits >= 0.0,
         "weights and parts are not below 0"
     );
-    let network = match &words.consensus {
+    let network = match &args.consensus {
         None => None,
-        Some(path) => networks(std::slice::from_ref(path), words.common.seed)?.pop(),
+        Some(path) => networks(std::slice::from_ref(path), args.common.seed)?.pop(),
     };
     let network = network.map(|(_, network)| network);
-    let folder = words.common.folder()?;
+    let folder = args.common.folder()?;
     let bar = progress_bar();
     bar.set_message("counting clients");
     let (done, all) = (Cell::new(0), tunnels::steps(network.is_some()));
     let report = tunnels::compare(
         network.as_ref(),
-        (words.weight, words.guards_to_exits),
+        (args.weight, args.guards_to_exits),
         Sample {
-            clients: words.clients,
-            seed: words.common.seed,
-            threads: words.common.threads(),
+            clients: args.clients,
+            seed: args.common.seed,
+            threads: args.common.threads(),
         },
         || {
             done.set(done.get() + 1);
@@ -156,7 +156,7 @@ fn of_tunnels(words: &TunnelWords) -> Result<()> {
         folder.write("tunnels.csv", &report.csv())?;
         folder.plot("tunnels", &report.figure())?;
     }
-    super::print(&match words.common.format {
+    super::output::print(&match args.common.format {
         Format::Json => as_json,
         Format::Human => tunnel_tables(&report),
     })
@@ -172,7 +172,7 @@ fn tunnel_tables(report: &tunnels::Report) -> String {
             .zip(paper.iter().chain(std::iter::repeat(&None)))
         {
             let of_paper = paper.map_or(String::new(), |percent| {
-                format!("   seeds/002: {percent:.2} %")
+                format!("   Yang and Li 2015: {percent:.2} %")
             });
             let _ = writeln!(
                 text,
@@ -211,34 +211,34 @@ fn tunnel_tables(report: &tunnels::Report) -> String {
     text
 }
 
-fn of_abra(words: &AbraWords) -> Result<()> {
-    let path = words.consensus.as_slice();
-    let (name, whole) = networks(path, words.common.seed)?
+fn of_abra(args: &AbraArgs) -> Result<()> {
+    let path = args.consensus.as_slice();
+    let (name, whole) = networks(path, args.common.seed)?
         .pop()
         .context("no network")?;
-    let part = f64::from(words.relays) / whole.relays.len().max(1) as f64;
-    ensure!(words.relays > 0, "a sample has relays");
+    let part = f64::from(args.relays) / whole.relays.len().max(1) as f64;
+    ensure!(args.relays > 0, "a sample has relays");
     let network = match part < 1.0 {
         true => scaled(&whole, part)?,
         false => whole,
     };
-    let options = abra::Options {
-        web_clients: words.web_clients,
-        bulk_clients: words.bulk_clients,
-        pool: words.pool,
-        guards: words.guards,
-        seconds: words.seconds,
-        circuit_rate: words.circuit_rate,
-        capacity: words.capacity,
-        seed: words.common.seed,
-        ..abra::Options::default()
+    let options = abra::AbraOptions {
+        web_clients: args.web_clients,
+        bulk_clients: args.bulk_clients,
+        pool: args.pool,
+        guards: args.guards,
+        seconds: args.seconds,
+        circuit_rate: args.circuit_rate,
+        capacity: args.capacity,
+        seed: args.common.seed,
+        ..abra::AbraOptions::default()
     };
-    let fractions: Vec<f64> = words.percent.iter().map(|one| one / 100.0).collect();
-    let grant = match words.grant {
-        GrantWord::Bandwidth => Grant::Bandwidth,
-        GrantWord::Relays => Grant::Relays,
+    let fractions: Vec<f64> = args.percent.iter().map(|one| one / 100.0).collect();
+    let grant = match args.grant {
+        GrantArg::Bandwidth => Grant::Bandwidth,
+        GrantArg::Relays => Grant::Relays,
     };
-    let folder = words.common.folder()?;
+    let folder = args.common.folder()?;
     let bar = progress_bar();
     bar.set_message("downloading");
     let triples = abra::triples(&network).with_context(|| name.clone())?;
@@ -248,7 +248,7 @@ fn of_abra(words: &AbraWords) -> Result<()> {
     bar.set_message("choosing again");
     let (done, all) = (
         AtomicU64::new(0),
-        fractions.len() as u64 * u64::from(words.adversaries),
+        fractions.len() as u64 * u64::from(args.adversaries),
     );
     let points = abra::replay(
         &choices,
@@ -256,9 +256,9 @@ fn of_abra(words: &AbraWords) -> Result<()> {
         &fractions,
         (
             grant,
-            words.adversaries,
-            words.common.seed,
-            words.common.threads(),
+            args.adversaries,
+            args.common.seed,
+            args.common.threads(),
         ),
         || {
             let done = done.fetch_add(1, Ordering::Relaxed) + 1;
@@ -272,7 +272,7 @@ fn of_abra(words: &AbraWords) -> Result<()> {
         "relays": network.relays.len(),
         "options": options,
         "grant": grant,
-        "adversaries": words.adversaries,
+        "adversaries": args.adversaries,
         "choices": choices.len(),
         "utilisation": choices.utilisation,
         "full_by_capacity": choices.full_by_capacity,
@@ -284,8 +284,8 @@ fn of_abra(words: &AbraWords) -> Result<()> {
         "{} relays of {}, {} web and {} bulk clients, {} choices",
         network.relays.len(),
         network.valid_after,
-        words.web_clients,
-        words.bulk_clients,
+        args.web_clients,
+        args.bulk_clients,
         choices.len()
     );
     if let Some(folder) = folder {
@@ -293,7 +293,7 @@ fn of_abra(words: &AbraWords) -> Result<()> {
         folder.write("abra.csv", &abra::figure::csv(&points))?;
         folder.plot("abra", &abra::figure::figure(&points, &what))?;
     }
-    super::print(&match words.common.format {
+    super::output::print(&match args.common.format {
         Format::Json => as_json,
         Format::Human => abra_table(&what, &choices, &points),
     })
@@ -323,7 +323,7 @@ fn abra_table(what: &str, choices: &abra::Choices, points: &[Point]) -> String {
     }
     let _ = writeln!(
         text,
-        "seeds/001, text: with {:.0} % about {:.0} honest and {:.0} lying (medians)",
+        "Schrock 2017, text: with {:.0} % about {:.0} honest and {:.0} lying (medians)",
         abra::figure::paper::FRACTION * 100.0,
         abra::figure::paper::HONEST,
         abra::figure::paper::LYING,

@@ -6,32 +6,32 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use serde_json::json;
-use weft_sim::salsa::{Comparison, Document, Options, Results, Unit, measure};
+use weft_sim::salsa::{Comparison, Document, Results, SalsaOptions, Unit, measure};
 
-use super::Format;
 use super::given::{Common, networks};
-use crate::bench::progress_bar;
+use super::output::Format;
+use crate::progress::progress_bar;
 
 /// A paper's figures as named runs.
 #[derive(Debug, Args)]
-pub(super) struct Words {
+pub(super) struct FiguresArgs {
     #[command(subcommand)]
     paper: Paper,
 }
 
 #[derive(Debug, Subcommand)]
 enum Paper {
-    Salsa(SalsaWords),
+    Salsa(SalsaArgs),
 }
 
-/// Figures 4 to 8 and 11, Table 2 and the results of 4.1.7 of "Cross-circuit interference in Tor"
-/// (seeds/004, SALSA).
+/// Figures 4 to 8 and 11, Table 2 and the results of 4.1.7 of "Examining the Hydra"
+/// (Pahl et al. 2023, SALSA).
 ///
 /// Every figure is run over all documents; plots show them together. The paper's values are printed
 /// beside ours. With --out, points.csv has every repetition, comparison.csv the table, and each figure
 /// is there as SVG and PNG.
 #[derive(Debug, Args)]
-struct SalsaWords {
+struct SalsaArgs {
     /// Consensus documents, folders of them, or CollecTor's archives [default: a synthetic network].
     #[arg(long, num_args = 1.., value_name = "PATH")]
     consensus: Vec<PathBuf>,
@@ -42,26 +42,26 @@ struct SalsaWords {
     common: Common,
 }
 
-pub(super) fn main(words: &Words) -> Result<()> {
-    match &words.paper {
-        Paper::Salsa(words) => salsa(words),
+pub(super) fn main(args: &FiguresArgs) -> Result<()> {
+    match &args.paper {
+        Paper::Salsa(args) => salsa(args),
     }
 }
 
-fn salsa(words: &SalsaWords) -> Result<()> {
-    let networks = networks(&words.consensus, words.common.seed)?.into_iter();
+fn salsa(args: &SalsaArgs) -> Result<()> {
+    let networks = networks(&args.consensus, args.common.seed)?.into_iter();
     let networks: Vec<Document> = networks
         .map(|(name, network)| Document {
             name: name.rsplit('/').next().unwrap_or_default().to_owned(),
             network,
         })
         .collect();
-    let options = Options {
-        repetitions: words.repeat,
-        seed: words.common.seed,
-        threads: words.common.threads(),
+    let options = SalsaOptions {
+        repetitions: args.repeat,
+        seed: args.common.seed,
+        threads: args.common.threads(),
     };
-    let folder = words.common.folder()?;
+    let folder = args.common.folder()?;
     let bar = progress_bar();
     let outcome = measure(&networks, &options, &mut |part, what| {
         bar.set_position((part * 1000.0) as u64);
@@ -78,7 +78,7 @@ fn salsa(words: &SalsaWords) -> Result<()> {
             folder.plot(name, &figure)?;
         }
     }
-    super::print(&match words.common.format {
+    super::output::print(&match args.common.format {
         Format::Human => table(&results),
         Format::Json => as_json,
     })

@@ -8,7 +8,7 @@ use weft_plot::Folder;
 use weft_sim::network::Network;
 use weft_sim::{parallel, read, synth};
 
-use super::Format;
+use super::output::Format;
 
 /// Relays of the synthetic network that is taken where no document is named: about as many as the
 /// network had in 2021.
@@ -29,7 +29,7 @@ pub(super) fn networks(paths: &[PathBuf], seed: u64) -> Result<Vec<(String, Netw
     Ok(networks)
 }
 
-/// What every simulation is told besides.
+/// The arguments that all simulations have.
 #[derive(Debug, Args)]
 pub(super) struct Common {
     /// Everything random is a function of it.

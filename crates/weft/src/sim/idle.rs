@@ -8,11 +8,11 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use serde_json::json;
 use weft_sim::idle::figure::{paper, thousands};
-use weft_sim::idle::{Options, Report, chunks, simulate};
+use weft_sim::idle::{IdleOptions, Report, chunks, simulate};
 
-use super::Format;
 use super::given::{Common, networks};
-use crate::bench::progress_bar;
+use super::output::Format;
+use crate::progress::progress_bar;
 
 /// Which relays concurrent circuits leave idle, as in mTor (Yang and Li, 2015; section III-A and
 /// Figure 1).
@@ -22,7 +22,7 @@ use crate::bench::progress_bar;
 ///
 /// Without --consensus the network is a synthetic one of 6500 relays.
 #[derive(Debug, Args)]
-pub(super) struct Words {
+pub(super) struct IdleArgs {
     /// Consensus documents of either flavour, plain, .xz, .gz or .zst; folders of them; CollecTor's
     /// .tar archives.
     #[arg(long, value_name = "FILE", num_args = 1..)]
@@ -40,16 +40,16 @@ pub(super) struct Words {
     common: Common,
 }
 
-pub(super) fn main(words: &Words) -> Result<()> {
-    let options = Options {
-        circuits: words.circuits.clone(),
-        repetitions: words.repeat,
-        seed: words.common.seed,
-        any_speed: words.any_speed,
-        threads: words.common.threads(),
+pub(super) fn main(args: &IdleArgs) -> Result<()> {
+    let options = IdleOptions {
+        circuits: args.circuits.clone(),
+        repetitions: args.repeat,
+        seed: args.common.seed,
+        any_speed: args.any_speed,
+        threads: args.common.threads(),
     };
-    let networks = networks(&words.consensus, words.common.seed)?;
-    let folder = words.common.folder()?;
+    let networks = networks(&args.consensus, args.common.seed)?;
+    let folder = args.common.folder()?;
     let bar = progress_bar();
     let all = chunks(&options)
         .saturating_mul(networks.len() as u64)
@@ -87,7 +87,7 @@ pub(super) fn main(words: &Words) -> Result<()> {
             folder.plot(&name("idle"), &report.figure())?;
         }
     }
-    super::print(&match words.common.format {
+    super::output::print(&match args.common.format {
         Format::Json => as_json,
         Format::Human => reports.iter().map(table).collect::<String>(),
     })
@@ -115,7 +115,7 @@ fn table((name, report): &(String, Report)) -> String {
     }
     let _ = writeln!(
         text,
-        "{:>9} {:>10} {:>9} {:>10} {:>6.1} % {:>12.1} % {:>12.1} %   seeds/002, text",
+        "{:>9} {:>10} {:>9} {:>10} {:>6.1} % {:>12.1} % {:>12.1} %   Yang and Li 2015, text",
         thousands(paper::CIRCUITS),
         paper::IDLE,
         "",
@@ -130,7 +130,7 @@ fn table((name, report): &(String, Report)) -> String {
         let kibibytes = |bytes: u64| bytes as f64 / 1024.0;
         let _ = writeln!(
             text,
-            "\nIdle with {} circuits: {:.0} to {:.0} KiB/s, median {:.0} (seeds/002: 1 to 7400)",
+            "\nIdle with {} circuits: {:.0} to {:.0} KiB/s, median {:.0} (Yang and Li 2015: 1 to 7400)",
             thousands(point.circuits),
             kibibytes(least),
             kibibytes(most),

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
 use clap::{Args, ValueEnum};
-use weft_sim::links::Kind;
-use weft_sim::links::exits::{Class, Exits};
+use weft_sim::links::CircuitKind;
+use weft_sim::links::Class;
+use weft_sim::links::exits::Exits;
 use weft_sim::links::files;
-use weft_sim::links::many::{Build, Done, OfDocument, Work, of_network, simulate};
+use weft_sim::links::many::{Build, DocumentResult, Done, Work, of_network, simulate};
 use weft_sim::links::report::{Report, Setting};
 use weft_sim::links::run::Plan;
 use weft_sim::links::salsa::{Model, Salsa};
@@ -17,10 +18,10 @@ use weft_sim::microdesc::Microdescs;
 use weft_sim::sample::scaled;
 use weft_sim::synth;
 
-use super::Format;
 use super::given::Common;
-use super::model::{Both, ModelWords};
-use crate::bench::progress_bar;
+use super::model::{Both, ModelArgs};
+use super::output::Format;
+use crate::progress::progress_bar;
 
 /// How many links between relays are shared by circuits.
 ///
@@ -30,7 +31,7 @@ use crate::bench::progress_bar;
 ///
 /// Without --consensus the network is a synthetic one of 6500 relays.
 #[derive(Debug, Args)]
-pub(super) struct Words {
+pub(super) struct LinksArgs {
     /// Consensus documents of either flavour, plain, .xz, .gz or .zst; folders of them; CollecTor's
     /// .tar archives.
     #[arg(long, value_name = "FILE", num_args = 1..)]
@@ -39,21 +40,21 @@ pub(super) struct Words {
     #[arg(long, value_name = "N", default_value_t = 96_000)]
     circuits: u64,
     /// Where circuits lead: to the Internet, within the network, or ten of these to one of those.
-    #[arg(long, value_enum, default_value_t = KindWord::External)]
-    kind: KindWord,
+    #[arg(long, value_enum, default_value_t = KindArg::External)]
+    kind: KindArg,
     /// Whether a link from A to B is another than one from B to A.
-    #[arg(long, value_enum, default_value_t = DirectionWord::Directed)]
-    direction: DirectionWord,
+    #[arg(long, value_enum, default_value_t = DirectionArg::Directed)]
+    direction: DirectionArg,
     /// What external circuits are for: their exits allow all of its ports. All but `all` need exit
     /// policies, which only plain consensuses have.
-    #[arg(long, value_enum, default_value_t = ExitsWord::All)]
-    exits: ExitsWord,
+    #[arg(long, value_enum, default_value_t = ExitsArg::All)]
+    exits: ExitsArg,
     /// Shares of web, BitTorrent base, BitTorrent extended, other file-sharing and various, for --exits
     /// mixture [default: 1,0.425,0.425,0.425,0.425].
     #[arg(long, value_name = "W,B,E,F,V", value_delimiter = ',', num_args = 1)]
     mixture: Vec<f64>,
     #[command(flatten)]
-    paths: ModelWords,
+    paths: ModelArgs,
     /// Circuits of each client; they have one guard.
     #[arg(long, value_name = "K", default_value_t = 1)]
     circuits_per_client: u32,
@@ -71,20 +72,20 @@ pub(super) struct Words {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum KindWord {
+enum KindArg {
     External,
     Internal,
     Mixed,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
-enum DirectionWord {
+enum DirectionArg {
     Directed,
     Undirected,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum ExitsWord {
+enum ExitsArg {
     /// Whatever has the flag Exit.
     All,
     /// 80, 443.
@@ -109,52 +110,57 @@ fn word(value: impl ValueEnum) -> String {
         .unwrap_or_default()
 }
 
-/// Shares of the classes, those that were measured if none are given (seeds/004 4.1.7).
-fn mixture(words: &[f64]) -> Result<[f64; 5]> {
-    match words {
+/// Shares of the classes, those that were measured if none are given (Pahl et al. 2023, 4.1.7).
+fn mixture(shares: &[f64]) -> Result<[f64; 5]> {
+    match shares {
         [] => Ok([1.0, 0.425, 0.425, 0.425, 0.425]),
         [web, base, extended, sharing, various] => Ok([*web, *base, *extended, *sharing, *various]),
         others => bail!("--mixture wants five shares, not {}", others.len()),
     }
 }
 
-pub(super) fn main(words: &Words) -> Result<()> {
+pub(super) fn main(args: &LinksArgs) -> Result<()> {
     ensure!(
-        words.mixture.is_empty() || matches!(words.exits, ExitsWord::Mixture),
-        "--mixture says what --exits mixture is made of: give both or none"
+        args.mixture.is_empty() || matches!(args.exits, ExitsArg::Mixture),
+        "--mixture sets the shares of --exits mixture: give both or none"
     );
     let model = Model {
-        kind: match words.kind {
-            KindWord::External => Kind::External,
-            KindWord::Internal => Kind::Internal,
-            KindWord::Mixed => Kind::Mixed,
+        kind: match args.kind {
+            KindArg::External => CircuitKind::External,
+            KindArg::Internal => CircuitKind::Internal,
+            KindArg::Mixed => CircuitKind::Mixed,
         },
-        exits: match words.exits {
-            ExitsWord::All => Exits::One(Class::All),
-            ExitsWord::Web => Exits::One(Class::Web),
-            ExitsWord::BittorrentBase => Exits::One(Class::BitTorrentBase),
-            ExitsWord::BittorrentExtended => Exits::One(Class::BitTorrentExtended),
-            ExitsWord::FileSharing => Exits::One(Class::FileSharing),
-            ExitsWord::Various => Exits::One(Class::Various),
-            ExitsWord::Mixture => Exits::Mixture(mixture(&words.mixture)?),
+        exits: match args.exits {
+            ExitsArg::All => Exits::One(Class::All),
+            ExitsArg::Web => Exits::One(Class::Web),
+            ExitsArg::BittorrentBase => Exits::One(Class::BitTorrentBase),
+            ExitsArg::BittorrentExtended => Exits::One(Class::BitTorrentExtended),
+            ExitsArg::FileSharing => Exits::One(Class::FileSharing),
+            ExitsArg::Various => Exits::One(Class::Various),
+            ExitsArg::Mixture => Exits::Mixture(mixture(&args.mixture)?),
         },
-        circuits_per_client: words.circuits_per_client,
-        guards_per_client: words.guards_per_client,
+        circuits_per_client: args.circuits_per_client,
+        guards_per_client: args.guards_per_client,
     };
-    let microdescs = words.paths.microdescs()?;
-    let full = words
+    let microdescs = args.paths.microdescs()?;
+    let full = args
         .paths
-        .full(words.guards_per_client, microdescs.as_ref())?;
+        .full(args.guards_per_client, microdescs.as_ref())?;
     // Before the simulation: what cannot be kept should not be made.
-    let folder = words.common.folder()?;
+    let folder = args.common.folder()?;
     let microdescs = microdescs.as_deref();
     let salsa = || {
         let build: &Build<'_> = &|network| Ok(Box::new(Salsa::new(network, &model)?));
-        simulated(words, microdescs, build)
+        simulated(args, microdescs, build)
     };
-    let report = |model: &str, results: &[OfDocument]| {
-        let setting = setting(words, model);
-        Report::new(setting, words.circuits, results, super::peak_memory())
+    let report = |model: &str, results: &[DocumentResult]| {
+        let setting = setting(args, model);
+        Report::new(
+            setting,
+            args.circuits,
+            results,
+            super::output::peak_memory(),
+        )
     };
     let (results, human, as_json) = match &full {
         None => {
@@ -165,7 +171,7 @@ pub(super) fn main(words: &Words) -> Result<()> {
         }
         Some(full) => {
             let build: &Build<'_> = &|network| Ok(full.build(network, &model)?);
-            let results = simulated(words, microdescs, build)?;
+            let results = simulated(args, microdescs, build)?;
             full.check()?;
             let both = Both {
                 full: report("full", &results),
@@ -183,7 +189,7 @@ pub(super) fn main(words: &Words) -> Result<()> {
         folder.write("distribution.csv", &files::distribution_csv(&report))?;
         folder.plot("distribution", &files::distribution(&report))?;
     }
-    super::print(&match words.common.format {
+    super::output::print(&match args.common.format {
         Format::Human => human,
         Format::Json => as_json,
     })
@@ -191,11 +197,11 @@ pub(super) fn main(words: &Words) -> Result<()> {
 
 /// Draws and counts, in all documents.
 fn simulated(
-    words: &Words,
+    args: &LinksArgs,
     microdescs: Option<&Microdescs>,
     build: &Build<'_>,
-) -> Result<Vec<OfDocument>> {
-    let threads = words.common.threads();
+) -> Result<Vec<DocumentResult>> {
+    let threads = args.common.threads();
     let bar = progress_bar();
     bar.set_message("simulating");
     let repetitions = AtomicU64::new(0);
@@ -205,24 +211,24 @@ fn simulated(
             if let Some(microdescs) = microdescs {
                 microdescs.complete(&mut network);
             }
-            if words.scale == 1.0 {
+            if args.scale == 1.0 {
                 return Ok(network);
             }
-            Ok(scaled(&network, words.scale)?)
+            Ok(scaled(&network, args.scale)?)
         },
         build,
         plan: Plan {
-            circuits: words.circuits,
-            directed: words.direction == DirectionWord::Directed,
-            repetitions: words.repeat,
-            seed: words.common.seed,
+            circuits: args.circuits,
+            directed: args.direction == DirectionArg::Directed,
+            repetitions: args.repeat,
+            seed: args.common.seed,
             threads,
         },
         done: &|done| match done {
             Done::Repetition => {
                 let count = repetitions.fetch_add(1, Ordering::Relaxed) + 1;
                 // How many documents an archive has is known when it was read.
-                let all = u64::from(words.repeat).max(1);
+                let all = u64::from(args.repeat).max(1);
                 bar.set_position(count % all * 1000 / all);
             }
             Done::Document => {
@@ -231,9 +237,9 @@ fn simulated(
             }
         },
     };
-    let results = match words.consensus.as_slice() {
+    let results = match args.consensus.as_slice() {
         [] => {
-            let network = synth::network(6500, words.common.seed)?;
+            let network = synth::network(6500, args.common.seed)?;
             let name = "a synthetic network".to_owned();
             vec![of_network(name, network, Duration::ZERO, &work, threads)?]
         }
@@ -244,17 +250,17 @@ fn simulated(
 }
 
 /// What was asked for, for the report.
-fn setting(words: &Words, model: &str) -> Setting {
+fn setting(args: &LinksArgs, model: &str) -> Setting {
     Setting {
         model: model.to_owned(),
-        kind: word(words.kind),
-        direction: word(words.direction),
-        exits: word(words.exits),
-        circuits_per_client: words.circuits_per_client,
-        guards_per_client: words.guards_per_client,
-        scale: words.scale,
-        repetitions: words.repeat,
-        seed: words.common.seed,
-        threads: words.common.threads(),
+        kind: word(args.kind),
+        direction: word(args.direction),
+        exits: word(args.exits),
+        circuits_per_client: args.circuits_per_client,
+        guards_per_client: args.guards_per_client,
+        scale: args.scale,
+        repetitions: args.repeat,
+        seed: args.common.seed,
+        threads: args.common.threads(),
     }
 }

@@ -6,15 +6,14 @@ mod given;
 mod idle;
 mod links;
 mod model;
+mod output;
 mod synth;
 
 use std::ffi::OsString;
-use std::fs;
-use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Parser, Subcommand};
 
 /// Simulates paths through Tor networks, real and synthetic. Nothing is sent to any network.
 ///
@@ -29,25 +28,16 @@ struct Sim {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    Links(Box<links::Words>),
-    Idle(Box<idle::Words>),
-    Compromise(compromise::Words),
-    Figures(figures::Words),
-    Synth(synth::Words),
+    Links(Box<links::LinksArgs>),
+    Idle(Box<idle::IdleArgs>),
+    Compromise(compromise::CompromiseArgs),
+    Figures(figures::FiguresArgs),
+    Synth(synth::SynthArgs),
 }
 
-/// What results are printed as.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Format {
-    /// A table.
-    Human,
-    /// One JSON object.
-    Json,
-}
-
-/// Does what the words after `weft` ask for, `sim` being the first.
-pub(crate) fn main(words: impl Iterator<Item = OsString>) -> Result<ExitCode> {
-    let sim = match Sim::try_parse_from(words) {
+/// Runs `weft sim`; `sim` is the first argument.
+pub(crate) fn main(args: impl Iterator<Item = OsString>) -> Result<ExitCode> {
+    let sim = match Sim::try_parse_from(args) {
         Ok(sim) => sim,
         Err(error) => {
             error.print().context("cannot print")?;
@@ -58,27 +48,11 @@ pub(crate) fn main(words: impl Iterator<Item = OsString>) -> Result<ExitCode> {
         }
     };
     match sim.what {
-        What::Links(words) => links::main(&words)?,
-        What::Idle(words) => idle::main(&words)?,
-        What::Compromise(words) => compromise::main(&words)?,
-        What::Figures(words) => figures::main(&words)?,
-        What::Synth(words) => synth::main(&words)?,
+        What::Links(args) => links::main(&args)?,
+        What::Idle(args) => idle::main(&args)?,
+        What::Compromise(args) => compromise::main(&args)?,
+        What::Figures(args) => figures::main(&args)?,
+        What::Synth(args) => synth::main(&args)?,
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Prints results.
-fn print(text: &str) -> Result<()> {
-    let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())
-        .and_then(|()| out.flush())
-        .context("cannot write to standard output")
-}
-
-/// The most memory that was resident since the start, bytes; 0 where the system does not tell.
-fn peak_memory() -> u64 {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok())
-        .map_or(0, |kibibytes| kibibytes * 1024)
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::{Args, ValueEnum};
 use serde_json::json;
-use weft_sim::full::{GuardRule, Model, Options};
+use weft_sim::full::{GuardRule, Model, ModelOptions};
 use weft_sim::links::Paths;
 use weft_sim::links::full::{Full, demand};
 use weft_sim::links::report::Report;
@@ -18,13 +18,13 @@ use weft_sim::read;
 
 /// Which model of paths, and what only the full one needs.
 #[derive(Debug, Args)]
-pub(super) struct ModelWords {
+pub(super) struct ModelArgs {
     /// SALSA's simple model, or all of Tor's path selection: families, subnets, flags, guards, ports.
-    #[arg(long, value_enum, default_value_t = ModelWord::Simple)]
-    model: ModelWord,
-    /// How clients of the full model choose guards. --guards-per-client says how many they use.
-    #[arg(long, value_enum, default_value_t = GuardsWord::Tor)]
-    guards: GuardsWord,
+    #[arg(long, value_enum, default_value_t = ModelArg::Simple)]
+    model: ModelArg,
+    /// How clients of the full model choose guards. --guards-per-client sets how many they use.
+    #[arg(long, value_enum, default_value_t = GuardsArg::Tor)]
+    guards: GuardsArg,
     /// Microdescriptors: families for the full model, exit policies for both. Files, plain or packed,
     /// folders, CollecTor's .tar archives.
     #[arg(long, value_name = "FILE", num_args = 1..)]
@@ -32,13 +32,13 @@ pub(super) struct ModelWords {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
-enum ModelWord {
+enum ModelArg {
     Simple,
     Full,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum GuardsWord {
+enum GuardsArg {
     /// C tor: a sample of 60, three primary guards, the first that suits (1 to 3 of them).
     Tor,
     /// TorPS: any that suits of so many, which are of different families.
@@ -54,7 +54,7 @@ pub(super) struct FullModel {
     failed: Arc<AtomicU64>,
 }
 
-impl ModelWords {
+impl ModelArgs {
     /// The microdescriptors, if there are some.
     pub(super) fn microdescs(&self) -> Result<Option<Arc<Microdescs>>> {
         match self.microdescs.as_slice() {
@@ -69,14 +69,14 @@ impl ModelWords {
         guards_per_client: u32,
         microdescs: Option<&Arc<Microdescs>>,
     ) -> Result<Option<FullModel>> {
-        if self.model == ModelWord::Simple {
+        if self.model == ModelArg::Simple {
             return Ok(None);
         }
         let number = u8::try_from(guards_per_client).unwrap_or(u8::MAX);
         let most = match self.guards {
-            GuardsWord::Tor => 3,
-            GuardsWord::Torps => 60,
-            GuardsWord::Fresh => 1,
+            GuardsArg::Tor => 3,
+            GuardsArg::Torps => 60,
+            GuardsArg::Fresh => 1,
         };
         ensure!(
             (1..=most).contains(&number),
@@ -84,9 +84,9 @@ impl ModelWords {
         );
         Ok(Some(FullModel {
             guards: match self.guards {
-                GuardsWord::Tor => GuardRule::Sampled { used: number },
-                GuardsWord::Torps => GuardRule::Torps { guards: number },
-                GuardsWord::Fresh => GuardRule::Fresh,
+                GuardsArg::Tor => GuardRule::Sampled { used: number },
+                GuardsArg::Torps => GuardRule::Torps { guards: number },
+                GuardsArg::Fresh => GuardRule::Fresh,
             },
             microdescs: microdescs.cloned(),
             failed: Arc::default(),
@@ -97,7 +97,7 @@ impl ModelWords {
 impl FullModel {
     /// Paths through a network, of the circuits and clients that the simple model would draw.
     pub(super) fn build(&self, network: &Network, model: &salsa::Model) -> Result<Box<dyn Paths>> {
-        let options = Options {
+        let options = ModelOptions {
             demand: demand(model.exits),
             guards: self.guards,
         };

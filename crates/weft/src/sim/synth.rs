@@ -13,7 +13,7 @@ use weft_sim::{synth, write};
 /// Shares of flags, bandwidths and exit policies are those of the network of August 2021; no relay in it
 /// exists. Its signature is none.
 #[derive(Debug, Args)]
-pub(super) struct Words {
+pub(super) struct SynthArgs {
     /// How many relays it has.
     #[arg(long, value_name = "N", default_value_t = 6500)]
     relays: u32,
@@ -25,11 +25,11 @@ pub(super) struct Words {
     out: Option<PathBuf>,
 }
 
-pub(super) fn main(words: &Words) -> Result<()> {
-    let network = synth::network(words.relays, words.seed)?;
+pub(super) fn main(args: &SynthArgs) -> Result<()> {
+    let network = synth::network(args.relays, args.seed)?;
     let text = write::consensus(&network);
-    let Some(path) = &words.out else {
-        return super::print(&text);
+    let Some(path) = &args.out else {
+        return super::output::print(&text);
     };
     let mut file = fs::File::create_new(path)
         .with_context(|| format!("{} is not overwritten", path.display()))?;

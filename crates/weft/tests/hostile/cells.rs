@@ -6,9 +6,9 @@ use weft_cell::reason::DestroyReason;
 use weft_cell::{Cell, ChanCmd, RelayCmd};
 use weft_core::handshake::PeerIdentity;
 
-use crate::besieged;
 use crate::circuit::{Circuit, FIRST, Through, create2, extend2};
 use crate::peer::{Peer, identity};
+use crate::with_hostile_peers;
 
 /// RELAY_EARLY cells that a circuit may carry (tor-spec 5.6).
 const MAX_RELAY_EARLY: usize = 8;
@@ -22,7 +22,7 @@ fn filled(circ_id: u32, command: ChanCmd, byte: u8) -> Cell {
 
 #[test]
 fn cells_for_nobody_are_dropped() {
-    besieged(|weft| {
+    with_hostile_peers(|weft| {
         let mut peer = Peer::client(weft.or_port);
         let mut circuit = Circuit::create(&mut peer, FIRST);
         for command in 0..128u8 {
@@ -47,7 +47,7 @@ fn cells_for_nobody_are_dropped() {
 
 #[test]
 fn a_create_that_cannot_be_is_refused_and_its_link_lives() {
-    besieged(|weft| {
+    with_hostile_peers(|weft| {
         let mut peer = Peer::client(weft.or_port);
         let mut circuit = Circuit::create(&mut peer, FIRST);
         let refused = [
@@ -124,7 +124,7 @@ fn a_circuit_that_breaks_the_protocol_is_destroyed_alone() {
         ("a message that nobody knows", |circuit, peer| {
             circuit.send(peer, RelayCmd::from(200), &[1; 498]);
         }),
-        ("an EXTEND2 that says nothing", |circuit, peer| {
+        ("an EXTEND2 without link specifiers", |circuit, peer| {
             circuit.send(peer, RelayCmd::EXTEND2, &[]);
         }),
         ("an EXTEND2 with a specifier cut short", |circuit, peer| {
@@ -136,8 +136,8 @@ fn a_circuit_that_breaks_the_protocol_is_destroyed_alone() {
             peer.send(&cell);
         }),
         ("an EXTEND2 to the relay itself", |circuit, peer| {
-            let PeerIdentity::Relay { rsa, ed25519 } = peer.who else {
-                panic!("the relay did not say who it is");
+            let PeerIdentity::Relay { rsa, ed25519 } = peer.identity else {
+                panic!("the relay did not prove its identity");
             };
             let message = Extend2 {
                 ipv4: Some("127.0.0.1:9".parse().unwrap()),
@@ -150,7 +150,7 @@ fn a_circuit_that_breaks_the_protocol_is_destroyed_alone() {
             circuit.send(peer, RelayCmd::EXTEND2, &message.encode().unwrap());
         }),
     ];
-    besieged(|weft| {
+    with_hostile_peers(|weft| {
         let mut peer = Peer::client(weft.or_port);
         let mut neighbour = Circuit::create(&mut peer, FIRST);
         for (number, (what, misdeed)) in (1u32..).zip(misdeeds) {
@@ -171,7 +171,7 @@ fn a_circuit_that_breaks_the_protocol_is_destroyed_alone() {
 
 #[test]
 fn too_many_relay_early_cells_end_their_circuit() {
-    besieged(|weft| {
+    with_hostile_peers(|weft| {
         let mut through = Through::new(weft);
         // EXTEND2 was the first.
         for n in 1..MAX_RELAY_EARLY {
@@ -196,7 +196,7 @@ fn too_many_relay_early_cells_end_their_circuit() {
 
 #[test]
 fn relay_early_never_moves_toward_the_client() {
-    besieged(|weft| {
+    with_hostile_peers(|weft| {
         let mut through = Through::new(weft);
         let mut cell = through.backward(&[1; 10]);
         cell.set_command(ChanCmd::RELAY_EARLY);

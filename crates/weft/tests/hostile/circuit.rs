@@ -40,8 +40,8 @@ impl Circuit {
 
     /// CREATE2 by ntor and its answer.
     pub(crate) fn create_ntor(peer: &mut Peer, id: u32, onion_key: &[u8; 32]) -> Self {
-        let PeerIdentity::Relay { rsa, .. } = peer.who else {
-            panic!("the relay did not say who it is");
+        let PeerIdentity::Relay { rsa, .. } = peer.identity else {
+            panic!("the relay did not prove its identity");
         };
         let state = ntor::ClientState::start(&rsa, onion_key, &mut peer.rng);
         peer.send(&create2(id, &state.onionskin()));
@@ -95,7 +95,7 @@ impl Circuit {
         (body.stream_id(), body.command(), data)
     }
 
-    /// A relay cell for the relay under test whose length field says this.
+    /// A relay cell for the relay under test with this length field.
     pub(crate) fn cell_of_length(&mut self, peer: &mut Peer, length: u16) -> Cell {
         let mut cell = Cell::new(self.id, ChanCmd::RELAY);
         relay::encode(cell.body_mut(), RelayCmd::DROP, 0, &[], &mut peer.rng).unwrap();
@@ -132,7 +132,7 @@ impl Circuit {
         self.open(cell)
     }
 
-    /// What a relay cell toward the client says.
+    /// The contents of a backward relay cell.
     pub(crate) fn open(&mut self, mut cell: Cell) -> (usize, RelayCmd, Vec<u8>) {
         let hop = self
             .crypt

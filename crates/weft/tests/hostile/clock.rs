@@ -91,16 +91,16 @@ fn jumps(threads: usize) {
             "{line}"
         );
         bystander.carries_data();
-        // Who has the right time finds the relay's certificates valid when its clock is near it.
+        // A peer with the right time finds the relay's certificates valid when its clock is near it.
         if (0..=2 * HOUR).contains(&ahead) {
             Through::new(&weft).carries_data();
         }
     }
-    let told = weft.lines();
-    let told = told
+    let lines = weft.lines();
+    let jumps_logged = lines
         .iter()
         .filter(|line| line.contains("clock just jumped"));
-    assert_eq!(told.count(), jumps.len());
+    assert_eq!(jumps_logged.count(), jumps.len());
     weft.is_calm();
     weft.terminate();
 }

@@ -14,13 +14,13 @@ use weft_testing::not_run;
 use crate::circuit::{Circuit, FIRST, Through, create2};
 use crate::peer::Peer;
 use crate::process::eventually;
-use crate::{besieged, besieged_with};
+use crate::{with_hostile_peers, with_hostile_peers_and};
 
-/// Connections that never say anything, if there are descriptors for them.
+/// Connections that never send anything, if there are descriptors for them.
 const SILENT: usize = 10_000;
 /// Memory that one of them may cost the relay, TLS and all.
 const MEMORY_OF_A_SILENT_ONE: u64 = 16 * 1024;
-/// What the relay may have grown by when a crowd is gone: caches, and pages that the allocator
+/// What the relay may have grown by when a crowd has closed: caches, and pages that the allocator
 /// has not given back yet.
 const MEMORY_LEFT: u64 = 48 << 20;
 /// Cells that may wait on one circuit (C tor's circ_max_cell_queue_size).
@@ -36,7 +36,7 @@ fn ten_thousand_connections_that_never_authenticate_keep_nobody_out() {
     if crowd < SILENT {
         not_run!("with {crowd} connections only: this process may open {descriptors} files");
     }
-    besieged(|weft| {
+    with_hostile_peers(|weft| {
         let before = weft.memory();
         let silent: Vec<TcpStream> = (0..crowd)
             .map(|_| TcpStream::connect(weft.or_port).unwrap())
@@ -76,10 +76,10 @@ fn ten_thousand_connections_that_never_authenticate_keep_nobody_out() {
 #[test]
 fn onionskins_past_the_bound_are_refused_and_the_rest_answered() {
     // The bound goes by the time that an onionskin may wait.
-    besieged_with("NumCPUs 1\nMaxOnionQueueDelay 5 msec", |weft| {
+    with_hostile_peers_and("NumCPUs 1\nMaxOnionQueueDelay 5 msec", |weft| {
         let mut peer = Peer::client(weft.or_port);
-        let PeerIdentity::Relay { rsa, .. } = peer.who else {
-            panic!("the relay did not say who it is");
+        let PeerIdentity::Relay { rsa, .. } = peer.identity else {
+            panic!("the relay did not prove its identity");
         };
         let state = ntor::ClientState::start(&rsa, &weft.onion_key(), &mut peer.rng);
         let onionskin = state.onionskin();
@@ -109,7 +109,7 @@ fn onionskins_past_the_bound_are_refused_and_the_rest_answered() {
 
 #[test]
 fn a_peer_that_does_not_read_loses_its_circuit_and_nobody_else_anything() {
-    besieged(|weft| {
+    with_hostile_peers(|weft| {
         let before = weft.memory();
         let mut peer = Peer::client_with_small_buffer(weft.or_port);
         let mut circuit = Circuit::create(&mut peer, FIRST);
@@ -146,7 +146,7 @@ fn a_peer_that_does_not_read_loses_its_circuit_and_nobody_else_anything() {
 
 #[test]
 fn a_peer_that_makes_the_relay_talk_and_never_reads_is_cut_off() {
-    besieged(|weft| {
+    with_hostile_peers(|weft| {
         let mut peer = Peer::client_with_small_buffer(weft.or_port);
         // Ids that a client may not choose: a DESTROY for each, up to 2^17 that wait.
         for some in 0..170u32 {
@@ -163,7 +163,7 @@ fn a_peer_that_makes_the_relay_talk_and_never_reads_is_cut_off() {
 
 #[test]
 fn a_peer_that_reads_late_gets_everything() {
-    besieged(|weft| {
+    with_hostile_peers(|weft| {
         let client = Peer::client_with_small_buffer(weft.or_port);
         let mut through = Through::from(client, weft);
         // As much as the circuit's queue holds, and nothing after it that would push it on.
@@ -190,7 +190,7 @@ fn a_peer_that_reads_late_gets_everything() {
 
 #[test]
 fn circuits_made_and_destroyed_at_once_leave_nothing() {
-    besieged(|weft| {
+    with_hostile_peers(|weft| {
         let before = weft.memory();
         let peers: Vec<_> = (0..4)
             .map(|_| {

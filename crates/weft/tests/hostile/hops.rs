@@ -10,7 +10,7 @@ use weft_crypto::handshake::ntor::ClientState;
 
 use crate::circuit::{Circuit, FIRST, Through, answer_create, extend2};
 use crate::peer::{Identity, Peer};
-use crate::{besieged, process::Weft};
+use crate::{process::Weft, with_hostile_peers};
 
 /// A circuit of one hop that asks for one more: the client's side, and where the relay will go.
 struct Asking {
@@ -47,7 +47,7 @@ impl Asking {
 
 #[test]
 fn a_circuit_whose_next_hop_vanishes_is_destroyed() {
-    besieged(|weft| {
+    with_hostile_peers(|weft| {
         // While it carries data.
         let Through {
             mut client,
@@ -90,7 +90,7 @@ fn a_circuit_whose_next_hop_vanishes_is_destroyed() {
 
 #[test]
 fn a_next_hop_that_is_somebody_else_gets_no_circuit() {
-    besieged(|weft| {
+    with_hostile_peers(|weft| {
         let mut asking = Asking::new(weft);
         // The relay finds out from CERTS; how far we think the handshake went does not matter.
         if let Ok(mut hop) = Peer::accept(&asking.listener, weft.stranger()) {
@@ -104,7 +104,7 @@ fn a_next_hop_that_is_somebody_else_gets_no_circuit() {
 
 #[test]
 fn a_next_hop_is_known_by_its_rsa_identity_alone_where_the_client_names_no_other() {
-    besieged(|weft| {
+    with_hostile_peers(|weft| {
         let next = weft.stranger();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let at = listener.local_addr().unwrap();
@@ -128,7 +128,7 @@ fn a_next_hop_is_known_by_its_rsa_identity_alone_where_the_client_names_no_other
         };
         // Another relay is there than the one that was asked for.
         let mut other = next.rsa;
-        other[0] ^= 1;
+        other.0[0] ^= 1;
         extend(&mut client, FIRST, other);
         if let Ok(mut hop) = Peer::accept(&listener, next) {
             assert!(hop.next().is_none());
@@ -153,7 +153,7 @@ fn a_next_hop_is_known_by_its_rsa_identity_alone_where_the_client_names_no_other
 
 #[test]
 fn a_next_hop_that_is_no_relay_gets_no_circuit() {
-    besieged(|weft| {
+    with_hostile_peers(|weft| {
         use std::io::Write as _;
         let mut asking = Asking::new(weft);
         let (mut socket, _) = asking.listener.accept().unwrap();
@@ -169,8 +169,8 @@ fn a_next_hop_that_is_no_relay_gets_no_circuit() {
 }
 
 #[test]
-fn a_next_hop_that_nobody_listens_at_is_said_to_be_unreachable() {
-    besieged(|weft| {
+fn a_next_hop_without_a_listener_is_reported_as_unreachable() {
+    with_hostile_peers(|weft| {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let at = listener.local_addr().unwrap();
         drop(listener);
@@ -188,7 +188,7 @@ fn a_next_hop_that_nobody_listens_at_is_said_to_be_unreachable() {
 
 #[test]
 fn a_next_hop_that_answers_nonsense_ends_both_sides() {
-    besieged(|weft| {
+    with_hostile_peers(|weft| {
         let nonsense = [
             (ChanCmd::CREATED_FAST, 1),
             (ChanCmd::CREATED, 1),
@@ -214,8 +214,8 @@ fn a_next_hop_that_answers_nonsense_ends_both_sides() {
 }
 
 #[test]
-fn what_a_next_hop_says_in_destroy_is_not_passed_on() {
-    besieged(|weft| {
+fn the_reason_in_a_next_hops_destroy_is_not_passed_on() {
+    with_hostile_peers(|weft| {
         let mut through = Through::new(weft);
         let reason = DestroyReason::from(250);
         through.hop.send(&Destroy { reason }.encode(through.hop_id));
@@ -232,7 +232,7 @@ fn what_a_next_hop_says_in_destroy_is_not_passed_on() {
 
 #[test]
 fn a_second_created_ends_the_circuit() {
-    besieged(|weft| {
+    with_hostile_peers(|weft| {
         let mut through = Through::new(weft);
         let mut cell = Cell::new(through.hop_id, ChanCmd::CREATED2);
         cell.body_mut()[1] = 64;

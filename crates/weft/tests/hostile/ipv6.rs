@@ -4,16 +4,22 @@ use std::net::{SocketAddr, SocketAddrV6};
 
 use weft_cell::RelayCmd;
 use weft_cell::circ_msg::{Extend2, Extended2, handshake_type};
+use weft_cell::identity::{Ed25519Identity, RsaIdentity};
 use weft_core::handshake::PeerIdentity;
 use weft_crypto::handshake::ntor::ClientState;
 
 use crate::circuit::{Circuit, FIRST};
-use crate::ctor::CTor;
 use crate::peer::Peer;
 use crate::process::Weft;
+use weft_testing::ctor::CTor;
 
 /// EXTEND2's data: to this relay, and only over IPv6.
-fn extend2(rsa: [u8; 20], ed25519: [u8; 32], at: SocketAddr, onionskin: &[u8]) -> Vec<u8> {
+fn extend2(
+    rsa: RsaIdentity,
+    ed25519: Ed25519Identity,
+    at: SocketAddr,
+    onionskin: &[u8],
+) -> Vec<u8> {
     let SocketAddr::V6(at) = at else {
         panic!("{at} is not IPv6");
     };
@@ -31,7 +37,13 @@ fn extend2(rsa: [u8; 20], ed25519: [u8; 32], at: SocketAddr, onionskin: &[u8]) -
 
 /// Extends a client's circuit from one relay to another over IPv6 and sees that it is the one that
 /// has this onion key.
-fn extends(from: SocketAddr, rsa: [u8; 20], ed25519: [u8; 32], key: [u8; 32], at: SocketAddr) {
+fn extends(
+    from: SocketAddr,
+    rsa: RsaIdentity,
+    ed25519: Ed25519Identity,
+    key: [u8; 32],
+    at: SocketAddr,
+) {
     let mut client = Peer::client(from);
     let mut circuit = Circuit::create(&mut client, FIRST);
     let state = ClientState::start(&rsa, &key, &mut client.rng);
@@ -53,8 +65,8 @@ fn c_tor_and_weft_extend_circuits_to_each_other_over_ipv6() {
         let weft_ipv6: SocketAddr = format!("[::1]:{}", port.trim()).parse().unwrap();
         let tor_ipv6 = tor.or_port_ipv6();
         let contact = tor.contact();
-        let PeerIdentity::Relay { rsa, ed25519 } = Peer::client(weft_ipv6).who else {
-            panic!("the relay did not say who it is");
+        let PeerIdentity::Relay { rsa, ed25519 } = Peer::client(weft_ipv6).identity else {
+            panic!("the relay did not prove its identity");
         };
 
         // C tor opens the link; then a second relay does not need another.

@@ -1,4 +1,4 @@
-//! What torrc says about links, on the wire: limits of bandwidth, keepalives, complaints.
+//! torrc's options of links, on the wire: limits of bandwidth, keepalives, protocol violations.
 
 use std::thread;
 
@@ -51,7 +51,7 @@ fn a_silent_link_hears_a_keepalive() {
 }
 
 #[test]
-fn who_breaks_the_protocol_is_told_of_as_loudly_as_torrc_says() {
+fn a_protocol_violation_is_logged_at_the_level_that_torrc_sets() {
     for (torrc, severity) in [("", "[info]"), ("ProtocolWarnings 1\n", "[warn]")] {
         let weft = Weft::start_with(1, torrc);
         let mut client = Peer::client(weft.or_port);
@@ -66,7 +66,7 @@ fn who_breaks_the_protocol_is_told_of_as_loudly_as_torrc_says() {
 }
 
 #[test]
-fn a_rendezvous_point_is_silent_to_clients_that_come_directly_if_torrc_says_so() {
+fn a_rendezvous_point_is_silent_to_clients_that_come_directly_if_torrc_sets_it() {
     let weft = Weft::start_with(1, "DoSRefuseSingleHopClientRendezvous 1\n");
     let mut client = Peer::client(weft.or_port);
     let mut circuit = Circuit::create(&mut client, FIRST);

@@ -7,10 +7,10 @@ use weft_cell::frame;
 use weft_cell::link_msg::Netinfo;
 use weft_cell::{Cell, ChanCmd};
 
-use crate::besieged;
 use crate::circuit::{Circuit, FIRST, Through};
 use crate::peer::{Peer, initiator};
 use crate::process::eventually;
+use crate::with_hostile_peers;
 
 /// VERSIONS with these versions.
 fn versions(versions: &[u16]) -> Vec<u8> {
@@ -85,7 +85,7 @@ fn what_is_no_link_handshake_is_closed() {
             .concat(),
         ),
     ];
-    besieged(|weft| {
+    with_hostile_peers(|weft| {
         for (what, bytes) in &cases {
             println!("{what}");
             let mut peer = Peer::tls(weft.or_port);
@@ -114,7 +114,7 @@ fn what_is_no_link_handshake_is_closed() {
 
 #[test]
 fn a_peer_that_sends_byte_by_byte_is_served_and_holds_up_nobody() {
-    besieged(|weft| {
+    with_hostile_peers(|weft| {
         // The first bytes of TLS, and then silence.
         let mut silent = TcpStream::connect(weft.or_port).unwrap();
         for byte in [22, 3, 1] {
@@ -132,7 +132,7 @@ fn a_peer_that_sends_byte_by_byte_is_served_and_holds_up_nobody() {
 
 #[test]
 fn variable_length_cells_on_an_open_link_are_noise() {
-    besieged(|weft| {
+    with_hostile_peers(|weft| {
         let mut peer = Peer::client(weft.or_port);
         for length in [0, 1, 514, 65_535] {
             peer.send_raw(&variable(ChanCmd::VPADDING, &vec![1; length]));
@@ -148,7 +148,7 @@ fn variable_length_cells_on_an_open_link_are_noise() {
 
 #[test]
 fn a_peer_that_closes_only_its_own_side_is_gone() {
-    besieged(|weft| {
+    with_hostile_peers(|weft| {
         let socket = TcpStream::connect(weft.or_port).unwrap();
         socket.shutdown(Shutdown::Write).unwrap();
         eventually("the half-closed connection was closed", || {
@@ -163,7 +163,7 @@ const MANY_UPDATES: usize = 1_000_000;
 
 #[test]
 fn a_flood_of_key_updates_ends_its_link_before_and_after_it_opens() {
-    besieged(|weft| {
+    with_hostile_peers(|weft| {
         // Before, with a byte of a cell between and without: each byte of data would give rustls's
         // own limit new room.
         for some in [0, 1] {
@@ -194,7 +194,7 @@ fn a_flood_of_key_updates_ends_its_link_before_and_after_it_opens() {
 
 #[test]
 fn a_few_key_updates_change_nothing_but_the_keys() {
-    besieged(|weft| {
+    with_hostile_peers(|weft| {
         let mut peer = Peer::client(weft.or_port);
         for circ_id in FIRST..FIRST + 10 {
             peer.update_keys(1);
@@ -205,7 +205,7 @@ fn a_few_key_updates_change_nothing_but_the_keys() {
 
 #[test]
 fn records_with_little_in_them_end_a_link_that_sends_nothing_else() {
-    besieged(|weft| {
+    with_hostile_peers(|weft| {
         let mut peer = Peer::client(weft.or_port);
         peer.byte_by_byte = true;
         let cells = vec![0; 514 * 64];

@@ -8,10 +8,10 @@ use weft_cell::reason::DestroyReason;
 use weft_cell::{Cell, ChanCmd, RelayCmd};
 use weft_crypto::handshake::ntor::ClientState;
 
-use crate::besieged_with;
 use crate::circuit::{Circuit, FIRST, answer_create, extend2};
 use crate::peer::Peer;
 use crate::process::eventually;
+use crate::with_hostile_peers_and;
 
 /// Circuits to a next hop that does not read.
 const CIRCUITS: u32 = 64;
@@ -23,7 +23,7 @@ const IN_SOCKETS: u32 = 4;
 #[test]
 fn circuits_whose_cells_have_waited_longest_die_when_memory_is_short() {
     // The least that torrc can ask for.
-    besieged_with("MaxMemInQueues 64 MB", |weft| {
+    with_hostile_peers_and("MaxMemInQueues 64 MB", |weft| {
         let mut client = Peer::client(weft.or_port);
         let next = weft.stranger();
         // Its sockets inherit the small buffer.
@@ -48,7 +48,7 @@ fn circuits_whose_cells_have_waited_longest_die_when_memory_is_short() {
             let (_, command, _) = circuit.receive(&mut client);
             assert_eq!(command, RelayCmd::EXTENDED2);
         }
-        // The relay takes a layer off and passes them on; to whom they mean something is not its
+        // The relay takes a layer off and passes them on; for which hop they are is not its
         // affair.
         let before = weft.statistic("Cells: ");
         for id in client_id_of.values().collect::<BTreeSet<_>>() {
@@ -89,7 +89,7 @@ fn circuits_whose_cells_have_waited_longest_die_when_memory_is_short() {
         for (young, old) in ended.iter().rev().zip(aged.take(died).rev()) {
             assert_eq!(*young, old, "{ended:?}");
         }
-        // The client was told the same, and the operator how many.
+        // The client got the same reason, and the log has the number.
         for _ in 0..ended.len() {
             let cell = client.next().unwrap();
             assert_eq!(cell.command(), ChanCmd::DESTROY);
@@ -97,7 +97,7 @@ fn circuits_whose_cells_have_waited_longest_die_when_memory_is_short() {
             assert_eq!(reason, DestroyReason::RESOURCELIMIT);
             assert!(ended.contains(&cell.circ_id()));
         }
-        eventually("the statistics told of them", || {
+        eventually("statistics with them", || {
             weft.statistic("by full queues, ") == ended.len()
         });
         Circuit::create(&mut client, FIRST + CIRCUITS).answers(&mut client);

@@ -9,12 +9,13 @@ use rand::SeedableRng as _;
 use rand::rngs::StdRng;
 use socket2::{Domain, Socket, Type};
 use weft_cell::frame::{self, Frame};
+use weft_cell::identity::{Ed25519Identity, RsaIdentity};
 use weft_cell::link_msg::Destroy;
 use weft_cell::reason::DestroyReason;
 use weft_cell::{Cell, ChanCmd};
 use weft_core::handshake::{EphemeralKeys, Established, LinkHandshake, PeerIdentity, Role};
 use weft_crypto::handshake::OnionKeys;
-use weft_node::tls::{LinkLifetimes, LinkSession, LinkTls};
+use weft_tls::{LinkLifetimes, LinkSession, LinkTls};
 
 use crate::process::PATIENCE;
 
@@ -25,10 +26,9 @@ pub(crate) struct Identity {
     /// How it encrypts links and proves itself.
     pub(crate) tls: LinkTls,
     /// Its RSA identity.
-    pub(crate) rsa: [u8; 20],
+    pub(crate) rsa: RsaIdentity,
     /// Its ed25519 identity.
-    pub(crate) ed25519: [u8; 32],
-    /// Its onion keys.
+    pub(crate) ed25519: Ed25519Identity,
     pub(crate) onion: OnionKeys,
 }
 
@@ -83,8 +83,8 @@ pub(crate) struct Peer {
     plain: Vec<u8>,
     /// Every byte is sent by itself, in its own TLS record.
     pub(crate) byte_by_byte: bool,
-    /// Who the relay under test proved to be.
-    pub(crate) who: PeerIdentity,
+    /// The identity that the relay under test proved.
+    pub(crate) identity: PeerIdentity,
     pub(crate) rng: StdRng,
 }
 
@@ -113,7 +113,7 @@ impl Peer {
             session,
             plain: Vec::new(),
             byte_by_byte: false,
-            who: PeerIdentity::Unauthenticated,
+            identity: PeerIdentity::Unauthenticated,
             rng,
         }
     }
@@ -177,7 +177,7 @@ impl Peer {
             self.plain = bytes[used..].to_vec();
             self.send_raw(&handshake.take_output());
             if let Some(established) = handshake.established() {
-                self.who = established.peer;
+                self.identity = established.peer;
                 return Ok(established.clone());
             }
             if !self.fill()? {
@@ -186,7 +186,7 @@ impl Peer {
         }
     }
 
-    /// Sends bytes inside TLS. A relay that has closed is not told.
+    /// Sends bytes inside TLS. That the relay has closed is no error.
     pub(crate) fn send_raw(&mut self, bytes: &[u8]) {
         let at_once = if self.byte_by_byte {
             1
@@ -211,7 +211,6 @@ impl Peer {
         }
     }
 
-    /// Sends bytes below TLS.
     pub(crate) fn send_below_tls(&mut self, bytes: &[u8]) {
         self.socket.write_all(bytes).unwrap();
     }
@@ -279,7 +278,7 @@ impl Peer {
         assert_eq!(Destroy::decode(cell.body()).reason, reason);
     }
 
-    /// The relay closes the connection, whatever it says before.
+    /// The relay closes the connection, whatever it sends before.
     pub(crate) fn expect_closed(&mut self) {
         while self.next().is_some() {}
     }
@@ -297,7 +296,7 @@ impl Peer {
         }
     }
 
-    /// Writes all that TLS holds. A relay that has closed is no failure: reading tells of it.
+    /// Writes all that TLS holds. A relay that has closed is no failure: reading shows it.
     fn flush(&mut self) {
         while self.session.tls().wants_write() {
             match self.session.tls().write_tls(&mut self.socket) {
@@ -314,7 +313,7 @@ impl Peer {
             Ok(0) => return Ok(false),
             Ok(_) => {}
             Err(error) if gone(error.kind()) => return Ok(false),
-            Err(error) => return Err(format!("the relay says nothing: {error}")),
+            Err(error) => return Err(format!("the relay sends nothing: {error}")),
         }
         let state = self
             .session
@@ -330,7 +329,7 @@ impl Peer {
     }
 }
 
-/// A client does not know whom it will meet.
+/// A client does not know the relay that it connects to.
 pub(crate) fn initiator() -> Role {
     Role::Initiator {
         expected_rsa: None,
@@ -338,7 +337,7 @@ pub(crate) fn initiator() -> Role {
     }
 }
 
-/// How a socket says that the other end has closed.
+/// The errors of a socket whose other end has closed.
 fn gone(kind: ErrorKind) -> bool {
     matches!(
         kind,

@@ -56,7 +56,7 @@ impl Folder {
              PublishServerDescriptor 0\n\
              ORPort 127.0.0.1:auto IPv4Only\n\
              Address 127.0.0.1\n\
-             Nickname besieged\n\
+             Nickname attacked\n\
              ContactInfo nobody\n\
              ExitRelay 0\n\
              DirAuthority none orport=1 v3ident=0123456789ABCDEF0123456789ABCDEF01234567 \
@@ -70,26 +70,22 @@ impl Folder {
         fs::write(self.path("defaults"), "").unwrap();
     }
 
-    /// The command that starts the relay, which may open this many files.
-    pub(crate) fn command_with_files(&self, program: &Path, files: usize) -> Command {
-        let direct = self.command(program);
-        let mut command = Command::new("sh");
-        command
-            .arg("-c")
-            .arg(format!("ulimit -n {files} && exec \"$0\" \"$@\""))
-            .arg(program)
-            .args(direct.get_args())
-            .current_dir(self.0.path())
-            .env("HOME", self.0.path())
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        command
-    }
-
     /// The command that starts the relay.
     pub(crate) fn command(&self, program: &Path) -> Command {
-        let mut command = Command::new(program);
+        self.with_torrc(Command::new(program))
+    }
+
+    /// The command that starts the relay, which may open this many files.
+    pub(crate) fn command_with_files(&self, program: &Path, files: usize) -> Command {
+        let mut shell = Command::new("sh");
+        shell
+            .arg("-c")
+            .arg(format!("ulimit -n {files} && exec \"$0\" \"$@\""))
+            .arg(program);
+        self.with_torrc(shell)
+    }
+
+    fn with_torrc(&self, mut command: Command) -> Command {
         command
             .arg("-f")
             .arg(self.path("torrc"))
@@ -138,12 +134,12 @@ impl Weft {
         Self::start_in(folder, threads)
     }
 
-    /// Starts what the torrc in this folder says.
+    /// Starts a node with the torrc in this folder.
     pub(crate) fn start_in(folder: Folder, threads: usize) -> Self {
         Self::run(folder.command(program()), folder, threads)
     }
 
-    /// Runs a command that starts what the torrc in this folder says.
+    /// Runs a command that starts a node with the torrc in this folder.
     pub(crate) fn run(mut command: Command, folder: Folder, threads: usize) -> Self {
         let mut child = command.spawn().unwrap();
         let printed = Arc::new(Printed::default());
@@ -210,12 +206,12 @@ impl Weft {
         self.lines().split_off(seen)
     }
 
-    /// How many connections it says it has.
+    /// How many connections it reports.
     pub(crate) fn connections(&self) -> usize {
         self.statistic("Connections: ")
     }
 
-    /// The number that follows these words in what it says about itself.
+    /// The number that follows these words in its statistics.
     pub(crate) fn statistic(&self, words: &str) -> usize {
         let statistics = self.statistics();
         let (_, rest) = statistics
@@ -250,7 +246,7 @@ impl Weft {
     }
 
     /// It runs, nothing in it has panicked or called itself an error, and no peer has made any of
-    /// its threads say one thing twice.
+    /// its threads log one thing twice.
     pub(crate) fn is_calm(&mut self) {
         assert_eq!(self.child.try_wait().unwrap(), None, "{:#?}", self.lines());
         let lines = self.lines();

@@ -11,7 +11,7 @@ use crate::circuit::{FIRST, Through};
 use crate::peer::Peer;
 use crate::process::{Weft, eventually};
 
-/// Both ends of a circuit are told that the relay goes.
+/// Both ends of a circuit are notified that the relay shuts down.
 fn expect_end(mut through: Through) {
     let gone = DestroyReason::HIBERNATING;
     through.client.expect_destroy(through.circuit.id, gone);
@@ -66,7 +66,7 @@ fn sigint_drains_and_a_second_one_does_not_wait() {
 }
 
 #[test]
-fn sigint_waits_no_longer_than_it_says_and_not_at_all_for_nobody() {
+fn sigint_waits_no_longer_than_it_logs_and_not_at_all_without_circuits() {
     for threads in [0, 1, 2] {
         let mut weft = Weft::start_with(threads, "ShutdownWaitLength 1");
         let through = Through::new(&weft);
@@ -81,13 +81,13 @@ fn sigint_waits_no_longer_than_it_says_and_not_at_all_for_nobody() {
 }
 
 #[test]
-fn sighup_with_a_broken_torrc_says_what_is_wrong_and_changes_nothing() {
+fn sighup_with_a_broken_torrc_logs_what_is_wrong_and_changes_nothing() {
     for threads in [1, 2] {
         let weft = Weft::start(threads);
         let mut through = Through::new(&weft);
         let torrc = weft.folder.path("torrc");
         let good = fs::read_to_string(&torrc).unwrap();
-        for (broken, complaint) in [
+        for (broken, warning) in [
             (
                 "Nicknme other\n",
                 "unknown option \"Nicknme\"; did you mean Nickname?",
@@ -103,7 +103,7 @@ fn sighup_with_a_broken_torrc_says_what_is_wrong_and_changes_nothing() {
             fs::write(&torrc, format!("{good}{broken}")).unwrap();
             let seen = weft.lines().len();
             weft.signal(Signal::SIGHUP);
-            weft.wait_after(seen, complaint);
+            weft.wait_after(seen, warning);
             weft.wait_after(seen, "stays in force");
             through.carries_data();
             Through::new(&weft).carries_data();
@@ -158,13 +158,13 @@ fn a_relay_whose_network_is_disabled_has_no_connection_until_it_is_taken_back() 
 }
 
 #[test]
-fn sigusr1_tells_what_the_relay_does() {
+fn sigusr1_logs_what_the_relay_does() {
     for threads in [0, 1, 2] {
         let weft = Weft::start(threads);
         let mut through = Through::new(&weft);
         through.carries_data();
         // Threads report once a second.
-        eventually("the statistics told of the circuit", || {
+        eventually("statistics with the circuit", || {
             let statistics = weft.statistics().join("\n");
             statistics.contains("with 2 links and 2 circuit halves")
                 && statistics.contains("Cells: 40 relayed")

@@ -6,13 +6,13 @@ use std::process::Command;
 
 use crate::process::{Folder, Weft, program};
 
-/// How a start ended: its exit status and what it said.
+/// How a start ended: its exit status and its output.
 fn start(mut command: Command) -> (Option<i32>, String) {
     let output = command.output().unwrap();
-    let mut said = String::from_utf8(output.stdout).unwrap();
-    said.push_str(&String::from_utf8(output.stderr).unwrap());
-    assert!(!said.contains("panicked"), "{said}");
-    (output.status.code(), said)
+    let mut printed = String::from_utf8(output.stdout).unwrap();
+    printed.push_str(&String::from_utf8(output.stderr).unwrap());
+    assert!(!printed.contains("panicked"), "{printed}");
+    (output.status.code(), printed)
 }
 
 /// Every file below a folder.
@@ -45,12 +45,12 @@ fn a_full_disk_stops_the_start_and_leaves_nothing_half_written() {
         .arg(weft.get_program())
         .args(weft.get_args())
         .env("HOME", folder.path(""));
-    let (status, said) = start(command);
-    assert_eq!(status, Some(1), "{said}");
+    let (status, printed) = start(command);
+    assert_eq!(status, Some(1), "{printed}");
     let data = folder.path("data");
     assert!(
-        said.contains("File too large") && said.contains(&data.display().to_string()),
-        "{said}"
+        printed.contains("File too large") && printed.contains(&data.display().to_string()),
+        "{printed}"
     );
     for file in files(&data) {
         let name = file.file_name().unwrap().to_str().unwrap().to_owned();
@@ -67,11 +67,11 @@ fn a_data_directory_that_cannot_be_made_is_named() {
         folder.torrc("ConnectionThreads 1");
         let mut command = folder.command(program());
         command.args(["--DataDirectory", place]);
-        let (status, said) = start(command);
-        assert_eq!(status, Some(1), "{said}");
-        assert!(said.contains(place), "{said}");
-        let last = said.lines().last().unwrap();
-        assert!(last.starts_with("weft: "), "{said}");
+        let (status, printed) = start(command);
+        assert_eq!(status, Some(1), "{printed}");
+        assert!(printed.contains(place), "{printed}");
+        let last = printed.lines().last().unwrap();
+        assert!(last.starts_with("weft: "), "{printed}");
     }
 }
 
@@ -80,10 +80,10 @@ fn a_data_directory_that_is_a_file_is_left_alone() {
     let folder = Folder::new();
     folder.torrc("ConnectionThreads 1");
     fs::write(folder.path("data"), "precious").unwrap();
-    let (status, said) = start(folder.command(program()));
-    assert_eq!(status, Some(1), "{said}");
+    let (status, printed) = start(folder.command(program()));
+    assert_eq!(status, Some(1), "{printed}");
     let data = folder.path("data");
-    assert!(said.contains(&data.display().to_string()), "{said}");
+    assert!(printed.contains(&data.display().to_string()), "{printed}");
     assert_eq!(fs::read_to_string(data).unwrap(), "precious");
 }
 
@@ -91,11 +91,11 @@ fn a_data_directory_that_is_a_file_is_left_alone() {
 fn a_log_on_a_full_disk_stops_the_start() {
     let folder = Folder::new();
     folder.torrc("ConnectionThreads 1\nLog notice file /dev/full");
-    let (status, said) = start(folder.command(program()));
-    assert_eq!(status, Some(1), "{said}");
+    let (status, printed) = start(folder.command(program()));
+    assert_eq!(status, Some(1), "{printed}");
     assert!(
-        said.contains("/dev/full") && said.contains("No space left"),
-        "{said}"
+        printed.contains("/dev/full") && printed.contains("No space left"),
+        "{printed}"
     );
     assert!(!folder.path("data").exists());
 }
@@ -118,9 +118,9 @@ fn a_key_that_is_damaged_is_named_and_kept() {
         .arg(weft.folder.path("data"))
         .arg(copy.path("data"));
     assert!(command.status().unwrap().success());
-    let (status, said) = start(copy.command(program()));
-    assert_eq!(status, Some(1), "{said}");
-    assert!(said.contains("secret_onion_key_ntor"), "{said}");
+    let (status, printed) = start(copy.command(program()));
+    assert_eq!(status, Some(1), "{printed}");
+    assert!(printed.contains("secret_onion_key_ntor"), "{printed}");
     let kept = copy.path("data/keys/secret_onion_key_ntor");
     assert_eq!(fs::read(kept).unwrap(), damaged);
     weft.terminate();
@@ -129,13 +129,13 @@ fn a_key_that_is_damaged_is_named_and_kept() {
 #[test]
 fn a_second_start_on_one_data_directory_is_refused_and_harms_nothing() {
     let mut weft = Weft::start(1);
-    let (status, said) = start(weft.folder.command(program()));
-    assert_eq!(status, Some(1), "{said}");
+    let (status, printed) = start(weft.folder.command(program()));
+    assert_eq!(status, Some(1), "{printed}");
     let lock = weft.folder.path("data/lock");
     assert!(
-        said.contains("another tor or weft process is running")
-            && said.contains(&lock.display().to_string()),
-        "{said}"
+        printed.contains("another tor or weft process is running")
+            && printed.contains(&lock.display().to_string()),
+        "{printed}"
     );
     crate::circuit::Through::new(&weft).carries_data();
     weft.is_calm();
@@ -150,11 +150,11 @@ fn a_port_that_is_taken_is_named() {
     let taken = weft.or_port.to_string();
     let mut command = folder.command(program());
     command.arg("--ORPort").arg(format!("{taken} IPv4Only"));
-    let (status, said) = start(command);
-    assert_eq!(status, Some(1), "{said}");
+    let (status, printed) = start(command);
+    assert_eq!(status, Some(1), "{printed}");
     assert!(
-        said.contains("could not listen on") && said.contains(&taken),
-        "{said}"
+        printed.contains("could not listen on") && printed.contains(&taken),
+        "{printed}"
     );
     assert!(!folder.path("data").exists());
     weft.terminate();

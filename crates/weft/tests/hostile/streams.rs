@@ -11,7 +11,7 @@ use weft_cell::{Cell, ChanCmd, RelayCmd};
 use crate::circuit::{Circuit, FIRST, Through};
 use crate::peer::Peer;
 use crate::process::{Folder, PATIENCE, eventually, program};
-use crate::{besieged_with, process::Weft};
+use crate::{process::Weft, with_hostile_peers_and};
 
 /// How often the experiment is made: many more files than a relay has open by itself.
 const ROUNDS: usize = 200;
@@ -85,7 +85,7 @@ fn has_closed_all_but(weft: &Weft, before: usize) {
 
 #[test]
 fn a_stream_that_is_ended_and_begun_anew_leaks_no_socket_of_an_exit() {
-    besieged_with(EXIT, |weft| {
+    with_hostile_peers_and(EXIT, |weft| {
         let without = weft.files();
         let mut peer = Peer::relay(weft.or_port, weft.stranger());
         let mut circuit = Circuit::create_ntor(&mut peer, FIRST, &weft.onion_key());
@@ -136,7 +136,7 @@ fn a_stream_that_is_ended_and_begun_anew_leaks_no_socket_of_an_exit() {
 #[test]
 fn a_directory_stream_that_is_ended_and_begun_anew_leaks_no_socket() {
     const GET: &[u8] = b"GET /tor/server/authority HTTP/1.0\r\n\r\n";
-    besieged_with("", |weft| {
+    with_hostile_peers_and("", |weft| {
         let without = weft.files();
         let mut peer = Peer::client(weft.or_port);
         let mut circuit = Circuit::create_ntor(&mut peer, FIRST, &weft.onion_key());

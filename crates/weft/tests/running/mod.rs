@@ -115,7 +115,7 @@ impl Running {
         Pid::from_raw(i32::try_from(self.child.id()).unwrap())
     }
 
-    /// Tells it to end, and waits until it has; it must end well.
+    /// Sends SIGTERM and waits until it has ended; it must end well.
     pub(crate) fn terminate(mut self) {
         self.signal(Signal::SIGTERM);
         assert!(self.child.wait().unwrap().success());

@@ -173,7 +173,7 @@ fn an_old_version_is_taken_only_as_long_as_the_consensus_does() {
 }
 
 #[test]
-fn errors_say_what_was_attempted() {
+fn errors_name_what_was_attempted() {
     assert_eq!(
         FlowError::Version { version: 0, min: 1 }.to_string(),
         "SENDME of version 0 (accepted: 1 or later)"

@@ -96,7 +96,7 @@ fn each_kind_refuses_the_other_s_messages() {
 }
 
 #[test]
-fn xoff_stops_and_xon_goes_on_at_the_rate_that_it_says() {
+fn xoff_stops_and_xon_goes_on_at_its_rate() {
     let mut flow = stream(Side::Client);
     assert_eq!((flow.room(), flow.rate()), (u32::MAX, None));
     flow.note_sent(600);
@@ -154,7 +154,7 @@ fn a_client_refuses_what_nothing_that_it_sent_can_have_caused() {
     flow.xon(&xon(1)).unwrap();
     assert_eq!(flow.xon(&xon(1)), often("XON"));
 
-    // An exit has no reason to mind.
+    // An exit has no reason to check.
     let mut flow = stream(Side::Exit);
     for _ in 0..10 {
         flow.xoff(&xoff()).unwrap();
@@ -181,7 +181,7 @@ fn xoff_waits_for_a_turn_that_writes() {
         Some(FlowMsg::Xoff)
     );
     assert_eq!(flow.note_queue(XOFF_LIMIT * 2, 0, now + msec(50)), None);
-    // XON when all is gone; the rate is not known yet.
+    // XON when all is written; the rate is not known yet.
     assert_eq!(flow.note_queue(1, 1000, now + msec(60)), None);
     assert_eq!(flow.note_queue(0, 1, now + msec(61)), Some(FlowMsg::Xon(0)));
     assert_eq!(flow.note_queue(0, 0, now + msec(61)), None);
@@ -206,7 +206,7 @@ struct Stream {
     queue: usize,
     longest: usize,
     read: usize,
-    told: Vec<FlowMsg>,
+    sent_msgs: Vec<FlowMsg>,
 }
 
 impl Stream {
@@ -225,7 +225,7 @@ impl Stream {
             queue: 0,
             longest: 0,
             read: 0,
-            told: Vec::new(),
+            sent_msgs: Vec::new(),
         }
     }
 
@@ -258,18 +258,18 @@ impl Stream {
                 self.receiver.note_received(CELL).unwrap();
                 self.queue += CELL;
             }
-            self.tell(0, &mut answers);
+            self.update(0, &mut answers);
             let written = self.queue.min(self.reader);
             self.queue -= written;
             self.read += written;
-            self.tell(written, &mut answers);
+            self.update(written, &mut answers);
             self.longest = self.longest.max(self.queue);
-            self.told.extend(&answers);
+            self.sent_msgs.extend(&answers);
             self.messages.push_back(answers);
         }
     }
 
-    fn tell(&mut self, mut written: usize, answers: &mut Vec<FlowMsg>) {
+    fn update(&mut self, mut written: usize, answers: &mut Vec<FlowMsg>) {
         while let Some(message) = self.receiver.note_queue(self.queue, written, self.now) {
             answers.push(message);
             written = 0;
@@ -290,24 +290,27 @@ fn a_slow_reader_s_queue_is_bounded_and_the_reader_is_kept_busy() {
         stream.run(20_000);
         assert!(stream.longest <= stream.bound(), "{} bytes", stream.longest);
         assert!(stream.read > 18_000_000, "{} bytes read", stream.read);
-        let xoffs = stream.told.iter().filter(|told| **told == FlowMsg::Xoff);
+        let xoffs = stream
+            .sent_msgs
+            .iter()
+            .filter(|sent_msgs| **sent_msgs == FlowMsg::Xoff);
         let xoffs = xoffs.count();
         assert!(xoffs >= 1);
         if obeys {
-            // What the first XON says keeps the queue short from then on.
+            // The rate in the first XON keeps the queue short from then on.
             assert!(xoffs <= 3, "{xoffs} XOFFs");
         }
     }
 }
 
 #[test]
-fn xon_says_how_fast_the_reader_is() {
+fn xon_has_the_rate_of_the_reader() {
     let mut stream = Stream::new(20, 10_000, 2000, false);
     stream.run(5000);
     let rates: Vec<u32> = stream
-        .told
+        .sent_msgs
         .iter()
-        .filter_map(|told| match told {
+        .filter_map(|sent_msgs| match sent_msgs {
             FlowMsg::Xon(rate) => Some(*rate),
             _ => None,
         })
@@ -335,12 +338,12 @@ fn a_reader_that_reads_in_lumps_is_not_held_to_what_came_while_it_paused() {
     // Of 1.4 MB that could come in these 70 ms.
     let late: usize = read[100..].iter().sum();
     assert!(late > 100 * 1_000_000, "{read:?}");
-    // And no more is said than what was sent can have caused (the sender minds).
+    // And no more messages are sent than the data can have caused (the sender checks).
     assert!(stream.longest <= stream.bound());
 }
 
 #[test]
-fn a_reader_that_became_faster_is_told_of() {
+fn a_reader_that_became_faster_is_reported() {
     let mut stream = Stream::new(20, 10_000, 500, true);
     stream.run(5000);
     let slow = stream.sender.rate().unwrap();

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::super::*;
 use super::{digest, sendme};
 
-/// A circuit whose far end answers every increment after a time that the test says.
+/// A circuit whose far end answers every increment after a time that the test sets.
 struct Circuit {
     flow: CircuitFlow,
     now: Instant,
@@ -168,7 +168,7 @@ fn a_blocked_link_ends_slow_start_and_shrinks_the_window() {
     let window = circuit.flow.window();
     circuit.answer(true);
     assert_eq!(circuit.flow.window(), window - 1);
-    // ... also when the owner said so before.
+    // ... also when the owner noted that before.
     circuit.flow.set_blocked(true);
     circuit.answer(false);
     assert_eq!(circuit.flow.window(), window - 2);
@@ -184,7 +184,7 @@ fn a_clock_that_stands_still_is_no_round_trip_time() {
     assert_eq!(circuit.flow.rtt(), None);
     assert_eq!(circuit.flow.window(), 124);
     assert_eq!(circuit.flow.in_flight(), 93);
-    // Then only a blocked link tells anything: the window is left at what the queue leaves.
+    // Then only a blocked link gives a signal: the window is left at what the queue leaves.
     circuit.round(Duration::ZERO, true);
     assert_eq!(circuit.flow.rtt(), None);
     assert!(!circuit.flow.in_slow_start());
@@ -252,7 +252,7 @@ fn a_window_is_never_smaller_than_what_one_sendme_is_about() {
 fn a_client_takes_only_increments_next_to_the_consensus() {
     let params = CcParams::default();
     let taken: Vec<u8> = (0..=255)
-        .filter(|inc| params.accepts_sendme_inc(*inc))
+        .filter(|inc| accepts_sendme_inc(params.sendme_inc, *inc))
         .collect();
     assert_eq!(taken, [30, 31, 32]);
     assert_eq!(params.clone().for_path(PathKind::Onion).vegas().ss_cap, 475);

@@ -5,8 +5,8 @@ use super::*;
 #[test]
 fn every_field_of_authenticate_is_checked() {
     let result = |change: &dyn Fn(&mut Fields)| {
-        let (mut bob, said, heard) = certified();
-        bob.feed(&authenticate_cell(&said, &heard, change, &[]))
+        let (mut bob, sent, heard) = certified();
+        bob.feed(&authenticate_cell(&sent, &heard, change, &[]))
     };
     result(&|_| {}).unwrap();
     type Change<'a> = &'a dyn Fn(&mut Fields);
@@ -14,7 +14,7 @@ fn every_field_of_authenticate_is_checked() {
         (AuthField::Cid, &|f| f.cid = f.sid),
         (AuthField::Sid, &|f| f.sid[31] ^= 1),
         (AuthField::CidEd, &|f| f.cid_ed = f.sid_ed),
-        (AuthField::SidEd, &|f| f.sid_ed = [0; 32]),
+        (AuthField::SidEd, &|f| f.sid_ed = [0; 32].into()),
         (AuthField::Slog, &|f| f.slog = f.clog),
         (AuthField::Clog, &|f| f.clog = f.slog),
         (AuthField::Scert, &|f| f.scert[0] ^= 128),
@@ -28,23 +28,23 @@ fn every_field_of_authenticate_is_checked() {
 
 #[test]
 fn authenticate_is_bound_to_the_tls_session() {
-    let (mut bob, said, heard) = certified();
+    let (mut bob, sent, heard) = certified();
     bob.tls.secret = 8;
     assert_eq!(
-        bob.feed_err(&authenticate_cell(&said, &heard, |_| {}, &[])),
+        bob.feed_err(&authenticate_cell(&sent, &heard, |_| {}, &[])),
         HandshakeError::AuthenticationMismatch(AuthField::TlsSecrets)
     );
 }
 
 #[test]
 fn authenticate_of_another_session_cannot_be_replayed() {
-    let (mut bob, said, heard) = certified();
-    let proof = authenticate_cell(&said, &heard, |_| {}, &[]);
+    let (mut bob, sent, heard) = certified();
+    let proof = authenticate_cell(&sent, &heard, |_| {}, &[]);
     bob.feed(&proof).unwrap();
     // The same TLS secret even; only the challenge is new.
     let mut again = responder();
     again.rng = rng(1234);
-    again.feed(&said).unwrap();
+    again.feed(&sent).unwrap();
     assert_eq!(
         again.feed_err(&proof),
         HandshakeError::AuthenticationMismatch(AuthField::Slog)
@@ -53,13 +53,13 @@ fn authenticate_of_another_session_cannot_be_replayed() {
 
 #[test]
 fn authenticate_may_have_more_fields_but_not_less() {
-    let (mut bob, said, heard) = certified();
-    bob.feed(&authenticate_cell(&said, &heard, |_| {}, b"more to come"))
+    let (mut bob, sent, heard) = certified();
+    bob.feed(&authenticate_cell(&sent, &heard, |_| {}, b"more to come"))
         .unwrap();
 
     for len in [0, 1, 71, 72, 287, 351] {
-        let (mut bob, said, heard) = certified();
-        let body = authenticate_cell(&said, &heard, |_| {}, &[])[11..][..len].to_vec();
+        let (mut bob, sent, heard) = certified();
+        let body = authenticate_cell(&sent, &heard, |_| {}, &[])[11..][..len].to_vec();
         let mut cell = Vec::new();
         Authenticate { method: 3, body }.encode(&mut cell).unwrap();
         assert_eq!(
@@ -71,13 +71,13 @@ fn authenticate_may_have_more_fields_but_not_less() {
 
 #[test]
 fn authenticate_must_be_of_type_3_and_signed() {
-    let (mut bob, said, heard) = certified();
-    let mut cell = authenticate_cell(&said, &heard, |_| {}, &[]);
+    let (mut bob, sent, heard) = certified();
+    let mut cell = authenticate_cell(&sent, &heard, |_| {}, &[]);
     cell[8] = 1;
     assert_eq!(bob.feed_err(&cell), HandshakeError::AuthenticationMethod(1));
 
-    let (mut bob, said, heard) = certified();
-    let mut cell = authenticate_cell(&said, &heard, |_| {}, &[]);
+    let (mut bob, sent, heard) = certified();
+    let mut cell = authenticate_cell(&sent, &heard, |_| {}, &[]);
     cell[11 + 7] = b'1';
     assert_eq!(
         bob.feed_err(&cell),
@@ -86,8 +86,8 @@ fn authenticate_must_be_of_type_3_and_signed() {
 
     // RAND, then the signature itself.
     for at in [11 + 270, 11 + 351] {
-        let (mut bob, said, heard) = certified();
-        let mut cell = authenticate_cell(&said, &heard, |_| {}, &[]);
+        let (mut bob, sent, heard) = certified();
+        let mut cell = authenticate_cell(&sent, &heard, |_| {}, &[]);
         cell[at] ^= 1;
         assert_eq!(bob.feed_err(&cell), HandshakeError::AuthenticationSignature);
     }
@@ -115,7 +115,7 @@ fn no_bit_of_a_relays_proof_can_be_changed() {
 }
 
 #[test]
-fn nobody_can_change_what_the_responder_said_before_a_proof() {
+fn nobody_can_change_what_the_responder_sent_before_a_proof() {
     // VERSIONS (a downgrade), CERTS (an unknown type more) and AUTH_CHALLENGE, all acceptable.
     let mut more = BOB_ID.responder_certs();
     more.certs.push((99, vec![1, 2, 3]));

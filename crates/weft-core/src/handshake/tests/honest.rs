@@ -48,7 +48,7 @@ fn a_client_stays_anonymous() {
 }
 
 #[test]
-fn an_initiator_says_nothing_about_itself_before_it_knows_the_responder() {
+fn an_initiator_sends_nothing_about_itself_before_it_knows_the_responder() {
     let mut alice = relay();
     let (_, flight) = greeted(&mut alice);
     let [versions, certs, challenge, _] = responder_cells(&flight);
@@ -143,14 +143,14 @@ fn padding_and_unknown_cells_pass() {
 fn a_relay_that_pads_can_still_authenticate() {
     // CLOG contains the padding (tor-spec 4.4.1), before VERSIONS too.
     let mut bob = responder();
-    let mut said = vec![0, 0, 128, 0, 1, 9];
-    said.extend(versions(&[4, 5]));
-    said.extend(variable(128, &[1; 30]));
-    said.extend(certs_cell(&ALICE_ID.initiator_certs()));
-    said.extend_from_slice(Cell::new(0, ChanCmd::PADDING).as_bytes());
-    bob.feed(&said).unwrap();
+    let mut sent = vec![0, 0, 128, 0, 1, 9];
+    sent.extend(versions(&[4, 5]));
+    sent.extend(variable(128, &[1; 30]));
+    sent.extend(certs_cell(&ALICE_ID.initiator_certs()));
+    sent.extend_from_slice(Cell::new(0, ChanCmd::PADDING).as_bytes());
+    bob.feed(&sent).unwrap();
     let flight = bob.out();
-    bob.feed(&authenticate_cell(&said, &flight, |_| {}, &[]))
+    bob.feed(&authenticate_cell(&sent, &flight, |_| {}, &[]))
         .unwrap();
     bob.feed(Netinfo::default().encode().unwrap().as_bytes())
         .unwrap();

@@ -1,6 +1,7 @@
-//! Who is at the other end: the certificates of CERTS (tor-spec 4.2).
+//! The identity of the other end: the certificates of CERTS (tor-spec 4.2).
 
 use super::*;
+use crate::handshake::identity::LINK_CERT_LIFETIME;
 
 #[test]
 fn another_relay_than_the_wanted_one_is_refused() {
@@ -199,7 +200,7 @@ fn certificates_must_belong_together() {
         &ed_cert(6, &BOB.keys.signing, None, tomorrow),
         CertError::Malformed {
             kind: SigningToTls,
-            why: "it says to be of type 6".to_owned(),
+            why: "it claims to be of type 6".to_owned(),
         },
     );
     // Bob's RSA key speaks for Alice's ed25519 identity, not for Bob's.
@@ -247,7 +248,7 @@ fn certificates_must_belong_together() {
 
 #[test]
 fn the_old_key_type_of_link_certificates_is_understood() {
-    // C tor before 0.4.5 says "ed25519 key" where a certificate's digest is (cert-spec A.4).
+    // C tor before 0.4.5 has "ed25519 key" where a certificate's digest is (cert-spec A.4).
     let mut cert = Vec::new();
     cert.extend_from_slice(&[1, 5]);
     let hours = (now() + DAY)

@@ -64,8 +64,8 @@ fn a_responder_insists_on_the_order() {
         HandshakeError::DuplicateCell("CERTS")
     );
 
-    let (mut bob, said, heard) = certified();
-    let proof = authenticate_cell(&said, &heard, |_| {}, &[]);
+    let (mut bob, sent, heard) = certified();
+    let proof = authenticate_cell(&sent, &heard, |_| {}, &[]);
     bob.feed(&proof).unwrap();
     assert_eq!(
         bob.feed_err(&proof),
@@ -216,7 +216,7 @@ fn a_responder_needs_the_identity_of_its_tls_certificate() {
 #[test]
 fn identities_do_not_print_their_secrets() {
     let shown = format!("{:?}", *ALICE_ID);
-    assert!(shown.contains(&hex(ALICE_ID.rsa_id())));
+    assert!(shown.contains(&hex(ALICE_ID.rsa_id().as_ref())));
     assert!(!shown.contains("link_auth"));
 }
 

@@ -16,6 +16,7 @@ use tor_cert::{CertType, CertifiedKey, Ed25519Cert};
 use tor_llcrypto::pk::ed25519;
 use weft_cell::Cell;
 use weft_cell::frame::FrameError;
+use weft_cell::identity::{Ed25519Identity, RsaIdentity};
 
 use super::*;
 
@@ -71,7 +72,7 @@ fn is_relay(id: &LinkIdentity) -> PeerIdentity {
     }
 }
 
-/// One end of a TLS session between whoever and Bob, that exports what `secret` determines.
+/// One end of a TLS session between an initiator and Bob, that exports what `secret` determines.
 struct FakeTls {
     secret: u64,
     server: bool,
@@ -131,8 +132,8 @@ impl Side {
 
 fn initiator_to(
     me: Option<&Arc<LinkIdentity>>,
-    expected_rsa: Option<[u8; 20]>,
-    expected_ed: Option<[u8; 32]>,
+    expected_rsa: Option<RsaIdentity>,
+    expected_ed: Option<Ed25519Identity>,
 ) -> Side {
     let role = Role::Initiator {
         expected_rsa,
@@ -183,7 +184,7 @@ fn responder() -> Side {
     }
 }
 
-/// Lets both talk until they have nothing more to say.
+/// Lets both send until they have nothing more to send.
 fn talk(initiator: &mut Side, responder: &mut Side) -> Result<(), HandshakeError> {
     loop {
         let (to_responder, to_initiator) = (initiator.out(), responder.out());
@@ -195,7 +196,7 @@ fn talk(initiator: &mut Side, responder: &mut Side) -> Result<(), HandshakeError
     }
 }
 
-/// A responder that has said its part to `initiator`'s VERSIONS, and that part.
+/// A responder that has sent its part to `initiator`'s VERSIONS, and that part.
 fn greeted(initiator: &mut Side) -> (Side, Vec<u8>) {
     let mut responder = responder();
     responder.feed(&initiator.out()).unwrap();
@@ -258,24 +259,24 @@ fn without(certs: &Certs, kind: CertKind) -> Certs {
     certs
 }
 
-/// What an initiator says to this CERTS cell from Bob.
+/// An initiator's verdict on this CERTS cell from Bob.
 fn from_bob(cell: &[u8]) -> HandshakeError {
     let mut alice = relay();
     alice.feed(&versions(&[5])).unwrap();
     alice.feed_err(cell)
 }
 
-/// What Bob says to this CERTS cell from an initiator.
+/// Bob's verdict on this CERTS cell from an initiator.
 fn from_alice(cell: &[u8]) -> HandshakeError {
     let mut bob = responder();
     bob.feed(&versions(&[5])).unwrap();
     bob.feed_err(cell)
 }
 
-/// Alice's AUTHENTICATE to Bob, after `said` to him and `heard` (all cells; SLOG ends before
+/// Alice's AUTHENTICATE to Bob, after `sent` to him and `heard` (all cells; SLOG ends before
 /// NETINFO) from him, with whatever `change` does to the fields and `extra` bytes after RAND.
 fn authenticate_cell(
-    said: &[u8],
+    sent: &[u8],
     heard: &[u8],
     change: impl Fn(&mut Fields),
     extra: &[u8],
@@ -286,7 +287,7 @@ fn authenticate_cell(
         cid_ed: ALICE_ID.ed_id,
         sid_ed: BOB_ID.ed_id,
         slog: Sha256::digest(&heard[..heard.len() - 514]).into(),
-        clog: Sha256::digest(said).into(),
+        clog: Sha256::digest(sent).into(),
         scert: Sha256::digest(&BOB.tls_certificate).into(),
     };
     change(&mut fields);
@@ -306,12 +307,12 @@ fn authenticate_cell(
     out
 }
 
-/// Bob, after VERSIONS and Alice's CERTS; what she said and what he did.
+/// Bob, after VERSIONS and Alice's CERTS; what she sent and what he sent.
 fn certified() -> (Side, Vec<u8>, Vec<u8>) {
     let mut bob = responder();
-    let mut said = versions(&[4, 5]);
-    said.extend(certs_cell(&ALICE_ID.initiator_certs()));
-    bob.feed(&said).unwrap();
+    let mut sent = versions(&[4, 5]);
+    sent.extend(certs_cell(&ALICE_ID.initiator_certs()));
+    bob.feed(&sent).unwrap();
     let heard = bob.out();
-    (bob, said, heard)
+    (bob, sent, heard)
 }

@@ -7,11 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::LocalConnectionManager;
 use super::requests::Asker;
 use crate::address::{HalfAddr, StreamAddr};
-use crate::half::{Away, Peer, Role};
-use crate::scheduler::LinkKey;
+use crate::half::{Forward, Peer, Role};
+use crate::slots::{HalfKey, LinkKey};
 
 /// Nothing, or what does not hold.
-fn sure(holds: bool, what: &str) -> Result<(), String> {
+pub(super) fn sure(holds: bool, what: &str) -> Result<(), String> {
     if holds { Ok(()) } else { Err(what.to_owned()) }
 }
 
@@ -22,20 +22,31 @@ impl LocalConnectionManager {
     ///
     /// What does not fit.
     pub fn audit(&self) -> Result<(), String> {
-        let key_of = |key: usize| LinkKey::try_from(key).unwrap_or(LinkKey::MAX);
+        self.audit_links()?;
+        self.audit_scheduler()?;
+        self.audit_halves()?;
+        sure(
+            !self.outboxes.has_local(),
+            "no control message between halves of this thread waits",
+        )?;
+        self.audit_requests()?;
+        Self::audit_streams(&[self])
+    }
+
+    /// The links and the tables that list them and their halves.
+    fn audit_links(&self) -> Result<(), String> {
         // Once for all links: a node audits itself with thousands of them.
-        let mut halves_on: BTreeMap<LinkKey, Vec<u32>> = BTreeMap::new();
+        let mut halves_on: BTreeMap<LinkKey, Vec<HalfKey>> = BTreeMap::new();
         for (slot, half) in self.halves.iter() {
             halves_on.entry(half.link).or_default().push(slot);
         }
-        let to_write = self.to_write.as_slice();
+        let to_write = self.links.listed();
 
         sure(
-            self.by_connection.len() == self.links.len(),
+            self.links.connections() == self.links.len(),
             "every link has one connection",
         )?;
-        for (key, link) in &self.links {
-            let key = key_of(key);
+        for (key, link) in self.links.iter() {
             let slots = halves_on.get(&key).map(Vec::as_slice).unwrap_or_default();
             let mut on_it = slots.iter().filter_map(|slot| self.halves.get(*slot));
             let active = (on_it.clone())
@@ -56,7 +67,7 @@ impl LocalConnectionManager {
             )?;
             sure(
                 (link.listed).is_none_or(|place| to_write.get(place) == Some(&key)),
-                "a link is listed where it says",
+                "a link is listed at the place that it has noted",
             )?;
             sure(
                 link.listed.is_some() || link.is_empty(),
@@ -74,7 +85,7 @@ impl LocalConnectionManager {
         sure(
             self.halves
                 .iter()
-                .all(|(_, half)| self.links.contains(half.link as usize)),
+                .all(|(_, half)| self.links.get(half.link).is_some()),
             "every half has a link",
         )?;
         sure(
@@ -85,33 +96,41 @@ impl LocalConnectionManager {
                     .filter(|(_, half)| half.has_keys())
                     .count(),
             "circuits are counted by their halves with keys",
-        )?;
+        )
+    }
+
+    /// The scheduler's list of links.
+    fn audit_scheduler(&self) -> Result<(), String> {
         let scheduled: BTreeSet<LinkKey> = self.scheduler.waiting_links().iter().copied().collect();
         let active: BTreeSet<LinkKey> = self
             .links
             .iter()
             .filter(|(_, link)| link.active_halves > 0)
-            .map(|(key, _)| key_of(key))
+            .map(|(key, _)| key)
             .collect();
         sure(
             scheduled == active,
             "the scheduler knows the links with cells, and no others",
-        )?;
+        )
+    }
+
+    /// The queues of halves, and what halves wait for.
+    fn audit_halves(&self) -> Result<(), String> {
         let waits: BTreeSet<(HalfAddr, u32)> = (self.waits.iter())
             .map(|wait| (wait.half, wait.extension))
             .collect();
         for (slot, half) in self.halves.iter() {
             let bound = match half.role {
-                Role::TowardOrigin(_) => self.params.max_queue_toward,
-                Role::AwayFromOrigin(_) | Role::Origin(_) => self.params.max_queue_away,
+                Role::Backward(_) => self.params.max_queue_backward,
+                Role::Forward(_) | Role::Origin(_) => self.params.max_queue_forward,
             };
             sure(half.queue.len() <= bound, "a queue keeps to its bound")?;
             let awaited = match &half.role {
-                Role::TowardOrigin(toward) if toward.crypt.is_none() => Some(0),
-                Role::TowardOrigin(toward) if half.peer == Peer::Extending => {
-                    Some(toward.extension)
+                Role::Backward(backward) if backward.crypt.is_none() => Some(0),
+                Role::Backward(backward) if half.peer == Peer::Extending => {
+                    Some(backward.extension)
                 }
-                Role::AwayFromOrigin(Away::AwaitingCreated) => Some(0),
+                Role::Forward(Forward::AwaitingCreated) => Some(0),
                 _ => None,
             };
             let addr = self.halves.addr(slot);
@@ -121,27 +140,21 @@ impl LocalConnectionManager {
         sure(
             self.waits.iter().is_sorted_by_key(|wait| wait.deadline),
             "waits are in order",
-        )?;
-        sure(
-            self.local_control.is_empty(),
-            "this thread's halves have heard each other",
-        )?;
-        self.audit_requests()?;
-        Self::audit_streams(&[self])
+        )
     }
 
-    /// What waits for the controller is for somebody.
+    /// Each request that waits for the controller has an asker.
     fn audit_requests(&self) -> Result<(), String> {
-        if self.requests.is_empty() {
+        if !self.to_controller.has_requests() {
             return Ok(());
         }
         let deciding: BTreeSet<StreamAddr> = self.deciding().collect();
-        let mut askers = self.requests.askers();
+        let mut askers = self.to_controller.askers();
         let lives = askers.all(|asker| match asker {
             Asker::Half(half) => self.halves.addr(half.slot) == Some(half),
             Asker::Stream(stream) => deciding.contains(&stream),
         });
-        sure(lives, "whoever asks the controller is there")
+        sure(lives, "the asker of each request exists")
     }
 
     /// Every half, and the half that it is joined to.

@@ -7,9 +7,7 @@ use weft_cell::RelayCmd;
 use weft_cell::relay::RelayBody;
 
 use super::sure;
-use crate::address::{EdgeAddr, HalfAddr, StreamAddr, ThreadId};
-use crate::credit::EDGE_CREDIT;
-use crate::edge::{Edge, Phase};
+use crate::address::{EdgeAddr, HalfAddr, HopIndex, StreamAddr, ThreadId};
 use crate::manager::LocalConnectionManager;
 use crate::streams::{HopEnd, Place, Stream, Streams};
 
@@ -26,7 +24,7 @@ impl LocalConnectionManager {
     pub fn audit_streams(managers: &[&LocalConnectionManager]) -> Result<(), String> {
         let all: BTreeMap<ThreadId, &LocalConnectionManager> = managers
             .iter()
-            .map(|manager| (manager.me, *manager))
+            .map(|manager| (manager.outboxes.me(), *manager))
             .collect();
         for manager in managers {
             for (slot, half) in manager.halves.iter() {
@@ -34,12 +32,11 @@ impl LocalConnectionManager {
                     audit_half(&all, half, streams).map_err(|what| format!("{half}: {what}"))?;
                 }
             }
-            for (slot, edge) in manager.edges.iter() {
-                if let Some(addr) = manager.edges.addr(slot) {
-                    audit_edge(&all, addr, edge).map_err(|what| format!("{addr}: {what}"))?;
-                }
-            }
-            manager.audit_edge_tables()?;
+            manager.audit_edges(&all)?;
+            sure(
+                manager.scratch.is_empty(),
+                "scratch space is empty between calls",
+            )?;
         }
         Ok(())
     }
@@ -68,42 +65,6 @@ impl LocalConnectionManager {
             .map(|end| end.pending.len())
             .sum()
     }
-
-    /// The connections of all edges.
-    pub fn edge_connections(&self) -> impl Iterator<Item = crate::address::ConnectionId> {
-        self.edges.iter().map(|(_, edge)| edge.id)
-    }
-
-    /// Compares the edges with the tables that list them.
-    fn audit_edge_tables(&self) -> Result<(), String> {
-        sure(
-            self.edge_ids.len() == self.edges.len()
-                && (self.edges.iter()).all(|(slot, edge)| self.edge_of(edge.id) == Some(slot)),
-            "every edge has one connection",
-        )?;
-        let listed = self.edges_to_write.as_slice();
-        let mut count = 0;
-        for (slot, edge) in self.edges.iter() {
-            match edge.listed {
-                Some(place) => {
-                    count += 1;
-                    sure(
-                        listed.get(place) == Some(&slot),
-                        "an edge is listed where it says",
-                    )?;
-                }
-                None => sure(
-                    edge.out.is_empty() && edge.phase != Phase::Over,
-                    "an edge with something to write, or to close, is listed",
-                )?,
-            }
-        }
-        sure(count == listed.len(), "only edges are listed, each once")?;
-        sure(
-            self.credits.is_empty() && self.unblocked.is_empty(),
-            "scratch space is empty between calls",
-        )
-    }
 }
 
 /// Checks the streams of a half.
@@ -121,7 +82,7 @@ fn audit_half(
         audit_stream(all, addr, stream).map_err(|what| format!("{addr}: {what}"))?;
     }
     for (hop, end) in streams.ends.iter().enumerate() {
-        audit_pending(all, streams, hop, end)?;
+        audit_pending(all, streams, HopIndex::from_index(hop), end)?;
     }
     Ok(())
 }
@@ -138,11 +99,11 @@ fn audit_stream(
     let Some(manager) = all.get(&owner.thread) else {
         return Ok(());
     };
-    let Some(edge) = manager.edges.peek(owner).filter(|edge| edge.is_at(addr)) else {
+    let Some(credit) = manager.edge_side.credit(owner, addr) else {
         return Err(format!("{owner}, which it names, is not for it"));
     };
     sure(
-        edge.credit == stream.lent(),
+        credit == stream.lent(),
         "its edge has the credit that it was lent",
     )
 }
@@ -151,7 +112,7 @@ fn audit_stream(
 fn audit_pending(
     all: &BTreeMap<ThreadId, &LocalConnectionManager>,
     streams: &Streams,
-    hop: usize,
+    hop: HopIndex,
     end: &HopEnd,
 ) -> Result<(), String> {
     // Cells by stream and edge, and those streams whose END waits.
@@ -167,7 +128,7 @@ fn audit_pending(
             sure(!ended.contains(&key), "nothing follows END")?;
         }
     }
-    for (id, stream) in streams.iter().filter(|(_, s)| usize::from(s.hop) == hop) {
+    for (id, stream) in streams.iter().filter(|(_, s)| s.hop == hop) {
         let (edge, over) = match stream.edge {
             Place::Deciding(_) => {
                 sure(
@@ -191,7 +152,7 @@ fn audit_pending(
             "a stream counts its pending cells",
         )?;
     }
-    let of_hop = streams.iter().filter(|(_, s)| usize::from(s.hop) == hop);
+    let of_hop = streams.iter().filter(|(_, s)| s.hop == hop);
     let lent: u32 = of_hop.map(|(_, stream)| stream.lent()).sum();
     sure(end.lender.lent() == lent, "a circuit knows what it lent")?;
     let dead: u32 = cells.values().sum();
@@ -203,39 +164,4 @@ fn audit_pending(
         end.pending.is_empty() || end.dead() < end.pending.len(),
         "not all pending cells are dead",
     )
-}
-
-/// Checks one edge.
-fn audit_edge(
-    all: &BTreeMap<ThreadId, &LocalConnectionManager>,
-    addr: EdgeAddr,
-    edge: &Edge,
-) -> Result<(), String> {
-    let fits = match (edge.phase, edge.at.is_some(), edge.asked.is_some()) {
-        (Phase::Waiting, at, asked) => edge.origin.is_some() && !at && !asked,
-        (Phase::Opening, at, asked) => at != asked && (at || edge.origin.is_some()),
-        (Phase::Open, at, asked) => at && !asked,
-        (Phase::Over, at, asked) => !at && !asked,
-    };
-    sure(fits, "an edge has a stream if its phase needs one")?;
-    sure(
-        edge.asked
-            .is_none_or(|asked| !all.contains_key(&asked.half.thread)),
-        "a half answers who asks it for a stream",
-    )?;
-    sure(edge.credit <= EDGE_CREDIT, "credit keeps to its bound")?;
-    let Some(at) = edge.at else {
-        return Ok(());
-    };
-    let Some(manager) = all.get(&at.addr.half.thread) else {
-        return Ok(());
-    };
-    let stream = manager
-        .halves
-        .peek(at.addr.half)
-        .and_then(|half| half.streams()?.peek(at.addr));
-    match stream.map(|stream| &stream.edge) {
-        Some(Place::At(owner)) if *owner == addr => Ok(()),
-        _ => Err(format!("{} is not its own, or is no more", at.addr)),
-    }
 }

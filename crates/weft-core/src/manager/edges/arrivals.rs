@@ -1,11 +1,11 @@
-//! What comes to an edge from its circuit: messages of the far end, and what the half says of itself
+//! What arrives at an edge from its circuit: messages of the far end, and control messages of its half
 //! (tor-spec 6.2 to 6.4).
 
 use std::time::Instant;
 
-use weft_cell::RelayCmd;
 use weft_cell::reason::EndReason;
 use weft_cell::relay::RelayBody;
+use weft_cell::relay_command::StreamMessage;
 use weft_cell::stream_msg::{Connected, End, Resolved};
 
 use crate::address::EdgeAddr;
@@ -14,86 +14,85 @@ use crate::flow::{FlowError, Side};
 use crate::manager::LocalConnectionManager;
 use crate::message::{EdgeCell, EdgeControl, HalfControl};
 use crate::origin::{EndedBy, OriginEvent};
+use crate::slots::EdgeKey;
 
 impl LocalConnectionManager {
     /// A relay message for an edge.
-    pub(in crate::manager) fn on_off(&mut self, message: EdgeCell, now: Instant) {
-        let EdgeCell { half, edge, cell } = message;
+    pub(in crate::manager) fn handle_to_edge(&mut self, to_edge: EdgeCell, now: Instant) {
+        let EdgeCell { half, edge, cell } = to_edge;
         let slot = edge.slot;
         let body = RelayBody::new(cell.body());
-        let (command, data) = (body.command(), body.data().unwrap_or_default());
+        let message = StreamMessage::of(body.command());
+        let data = body.data().unwrap_or_default();
         let here = (half, body.stream_id());
         // An edge that has left a stream and is on the same half again has another stream id there: a
         // half does not give an id anew before it has sent the END of the stream that had it.
         let is_here = |edge: &&mut Edge| edge.at.map(|at| (at.addr.half, at.addr.id)) == Some(here);
-        let Some(edge) = self.edges.at(edge).filter(is_here) else {
+        let Some(edge) = self.edge_side.edges.at(edge).filter(is_here) else {
             // Ended here while this was on its way from its half, which knew the stream.
             self.totals.streams.late += 1;
             self.pool.put(cell);
             return;
         };
         let origin = edge.origin.is_some();
-        let result = match (command, edge.phase) {
+        let broken = |what| HalfControl::Broken { to: half, what }.into();
+        let result = match (message, edge.phase) {
             (_, Phase::Over | Phase::Waiting) => Ok(()),
-            (RelayCmd::DATA, Phase::Open) => self.edge_gets(slot, data, now),
-            (RelayCmd::DATA, Phase::Opening) if !origin => self.edge_gets(slot, data, now),
-            (RelayCmd::CONNECTED, Phase::Opening) if origin => {
+            (Some(StreamMessage::Data), Phase::Open) => self.edge_receive(slot, data, now),
+            (Some(StreamMessage::Data), Phase::Opening) if !origin => {
+                self.edge_receive(slot, data, now)
+            }
+            (Some(StreamMessage::Connected), Phase::Opening) if origin => {
                 match Connected::decode(data) {
                     Ok(connected) => self.edge_is_connected(slot, connected),
-                    // An address that cannot be told does not matter, as in C tor.
+                    // Without a readable address the stream is connected all the same, as in C tor.
                     Err(_) => self.edge_is_connected(slot, Connected { addr: None, ttl: 0 }),
                 }
                 Ok(())
             }
-            (RelayCmd::RESOLVED, Phase::Opening) if origin => {
+            (Some(StreamMessage::Resolved), Phase::Opening) if origin => {
                 match Resolved::decode(data) {
                     Ok(resolved) => self.edge_is_resolved(slot, resolved),
                     Err(_) => self.far_end(slot, End::new(EndReason::TORPROTOCOL), EndedBy::Exit),
                 }
                 Ok(())
             }
-            (RelayCmd::END, _) => {
+            (Some(StreamMessage::End), Phase::Opening | Phase::Open) => {
                 self.far_end(slot, End::decode(data), EndedBy::Exit);
                 Ok(())
             }
-            (RelayCmd::CONNECTED | RelayCmd::RESOLVED, Phase::Open) => {
-                self.send(
-                    HalfControl::Broken {
-                        to: half,
-                        what: "CONNECTED or RESOLVED on a stream that is open",
-                    }
-                    .into(),
-                );
+            (Some(StreamMessage::Connected | StreamMessage::Resolved), Phase::Open) => {
+                self.send(broken("CONNECTED or RESOLVED on a stream that is open"));
                 Ok(())
             }
-            (RelayCmd::SENDME, _) => edge.flow.sendme(),
-            (RelayCmd::XOFF, _) => edge.flow.xoff(data),
-            (RelayCmd::XON, _) => edge.flow.xon(data),
-            _ => {
-                let what = "DATA of a stream that is not connected";
-                self.send(HalfControl::Broken { to: half, what }.into());
+            (Some(StreamMessage::Sendme), Phase::Opening | Phase::Open) => edge.flow.sendme(),
+            (Some(StreamMessage::Xoff), Phase::Opening | Phase::Open) => edge.flow.xoff(data),
+            (Some(StreamMessage::Xon), Phase::Opening | Phase::Open) => edge.flow.xon(data),
+            (
+                Some(StreamMessage::Data | StreamMessage::Connected | StreamMessage::Resolved),
+                Phase::Opening,
+            )
+            | (None, Phase::Opening | Phase::Open) => {
+                self.send(broken("DATA of a stream that is not connected"));
                 Ok(())
             }
         };
         self.pool.put(cell);
-        match result {
-            Ok(()) if command == RelayCmd::SENDME || command == RelayCmd::XON => {
-                self.edge_news.push_back(EdgeNews::Room { edge: slot });
+        match (result, message) {
+            (Ok(()), Some(StreamMessage::Sendme | StreamMessage::Xon)) => {
+                self.edge_side.news.push_back(EdgeNews::Room { edge: slot });
             }
-            Ok(()) => {}
-            Err(_) => self.send(
-                HalfControl::Broken {
-                    to: half,
-                    what: "a stream's SENDME, XON, XOFF or DATA that its rules do not allow",
-                }
-                .into(),
-            ),
+            (Ok(()), _) => {}
+            (Err(_), _) => {
+                let what = "a stream's SENDME, XON, XOFF or DATA that its rules do not allow";
+                self.send(broken(what));
+            }
         }
     }
 
     /// DATA for the socket.
-    fn edge_gets(&mut self, slot: u32, data: &[u8], now: Instant) -> Result<(), FlowError> {
-        let Some(edge) = self.edges.get_mut(slot) else {
+    fn edge_receive(&mut self, slot: EdgeKey, data: &[u8], now: Instant) -> Result<(), FlowError> {
+        let Some(edge) = self.edge_side.edges.get_mut(slot) else {
             return Ok(());
         };
         edge.flow.note_received(data.len())?;
@@ -104,16 +103,16 @@ impl LocalConnectionManager {
             self.give_up(slot, now);
             return Ok(());
         }
-        edge.out.push(data, &mut self.spares);
+        edge.out.push(data, &mut self.edge_side.spares);
         edge.note_out(now);
-        self.list_edge(slot);
-        self.mind_queue(slot, 0, now);
+        self.edge_side.list(slot);
+        self.update_flow_control(slot, 0, now);
         Ok(())
     }
 
-    /// CONNECTED: the application is told, and data flows.
-    fn edge_is_connected(&mut self, slot: u32, connected: Connected) {
-        let Some(edge) = self.edges.get_mut(slot) else {
+    /// CONNECTED: the application is answered, and data flows.
+    fn edge_is_connected(&mut self, slot: EdgeKey, connected: Connected) {
+        let Some(edge) = self.edge_side.edges.get_mut(slot) else {
             return;
         };
         edge.phase = Phase::Open;
@@ -123,14 +122,14 @@ impl LocalConnectionManager {
             side.circuit
         });
         self.totals.streams.connected += 1;
-        self.edge_news.push_back(EdgeNews::Connected {
+        self.edge_side.news.push_back(EdgeNews::Connected {
             edge: slot,
             addr: connected.addr,
         });
-        self.edge_news.push_back(EdgeNews::Room { edge: slot });
-        self.list_edge(slot);
+        self.edge_side.news.push_back(EdgeNews::Room { edge: slot });
+        self.edge_side.list(slot);
         if let Some(circuit) = circuit {
-            self.tell_origin(OriginEvent::Connected {
+            self.send_origin_event(OriginEvent::Connected {
                 stream,
                 circuit,
                 addr: connected.addr,
@@ -140,27 +139,28 @@ impl LocalConnectionManager {
     }
 
     /// RESOLVED: the application is answered, and that is all.
-    fn edge_is_resolved(&mut self, slot: u32, resolved: Resolved) {
-        let Some(edge) = self.edges.get_mut(slot) else {
+    fn edge_is_resolved(&mut self, slot: EdgeKey, resolved: Resolved) {
+        let Some(edge) = self.edge_side.edges.get_mut(slot) else {
             return;
         };
         let (id, circuit) = (edge.id, edge.origin.as_ref().and_then(|side| side.circuit));
         edge.phase = Phase::Over;
         if let Some(circuit) = circuit {
-            self.tell_origin(OriginEvent::Resolved {
+            self.send_origin_event(OriginEvent::Resolved {
                 stream: id,
                 circuit,
                 resolved: resolved.clone(),
             });
         }
         self.drop_edge(slot, EndReason::DONE, EndedBy::Exit);
-        self.edge_news
+        self.edge_side
+            .news
             .push_back(EdgeNews::Resolved { id, resolved });
     }
 
-    /// The far end is gone: END came, or the circuit went.
-    pub(super) fn far_end(&mut self, slot: u32, end: End, by: EndedBy) {
-        let Some(edge) = self.edges.get_mut(slot) else {
+    /// The far end ended the stream, or the circuit was closed.
+    pub(super) fn far_end(&mut self, slot: EdgeKey, end: End, by: EndedBy) {
+        let Some(edge) = self.edge_side.edges.get_mut(slot) else {
             return;
         };
         edge.at = None;
@@ -171,7 +171,7 @@ impl LocalConnectionManager {
             let circuit = side.circuit.take();
             edge.phase = if waits { Phase::Waiting } else { Phase::Over };
             let bytes = (edge.got, edge.gave);
-            self.tell_origin(OriginEvent::Ended {
+            self.send_origin_event(OriginEvent::Ended {
                 stream,
                 circuit,
                 reason: end.reason,
@@ -186,14 +186,14 @@ impl LocalConnectionManager {
         } else {
             edge.phase = Phase::Over;
         }
-        self.list_edge(slot);
-        self.edge_news.push_back(EdgeNews::Over {
+        self.edge_side.list(slot);
+        self.edge_side.news.push_back(EdgeNews::Over {
             edge: slot,
             reason: end.reason,
         });
     }
 
-    /// What a half says to an edge.
+    /// A control message for an edge.
     pub(in crate::manager) fn on_edge_control(&mut self, control: EdgeControl, now: Instant) {
         let slot = control.to().slot;
         match control {
@@ -201,22 +201,37 @@ impl LocalConnectionManager {
                 self.on_attach_answered(to, asked, stream, now);
             }
             EdgeControl::Credit { to, stream, cells } => {
-                if let Some(edge) = self.edges.at(to).filter(|edge| edge.is_at(stream)) {
+                if let Some(edge) = self
+                    .edge_side
+                    .edges
+                    .at(to)
+                    .filter(|edge| edge.is_at(stream))
+                {
                     let had = edge.room();
                     edge.credit = edge.credit.saturating_add(cells);
                     edge.asked_credit = false;
                     if had == 0 {
-                        self.edge_news.push_back(EdgeNews::Room { edge: slot });
+                        self.edge_side.news.push_back(EdgeNews::Room { edge: slot });
                     }
                 }
             }
             EdgeControl::XoffSent { to, stream } => {
-                if let Some(edge) = self.edges.at(to).filter(|edge| edge.is_at(stream)) {
+                if let Some(edge) = self
+                    .edge_side
+                    .edges
+                    .at(to)
+                    .filter(|edge| edge.is_at(stream))
+                {
                     edge.flow.set_xoff_sent();
                 }
             }
             EdgeControl::Detached { to, stream, reason } => {
-                if self.edges.at(to).is_some_and(|edge| edge.is_at(stream)) {
+                if self
+                    .edge_side
+                    .edges
+                    .at(to)
+                    .is_some_and(|edge| edge.is_at(stream))
+                {
                     self.far_end(slot, End::new(reason), EndedBy::Circuit);
                 }
             }
@@ -232,13 +247,17 @@ impl LocalConnectionManager {
         now: Instant,
     ) {
         let slot = to.slot;
-        let edge = self.edges.at(to).filter(|edge| edge.asked == Some(asked));
+        let edge = self
+            .edge_side
+            .edges
+            .at(to)
+            .filter(|edge| edge.asked == Some(asked));
         let (edge, at) = match (edge, stream) {
             (Some(edge), Some(at)) => (edge, at),
             (Some(_), None) => {
                 return self.far_end(slot, End::new(EndReason::DESTROY), EndedBy::Circuit);
             }
-            // It is gone, or does not ask any more: a stream that was opened for it must not stay.
+            // The edge was removed, or does not ask any more: a stream that was opened for it must not stay.
             (None, Some(at)) => return self.end_unwanted(to, at, now),
             (None, None) => return,
         };
@@ -252,12 +271,12 @@ impl LocalConnectionManager {
             .map(|side| std::mem::take(&mut side.optimistic))
             .unwrap_or_default();
         let flow = self.stream_flow(at.terms, Side::Client);
-        if let Some(edge) = self.edges.get_mut(slot) {
+        if let Some(edge) = self.edge_side.edges.get_mut(slot) {
             edge.flow = flow;
             edge.gave = 0;
         }
-        // What the application said to a circuit that failed it.
+        // What the application sent on a circuit that failed.
         self.edge_data(slot, &again, now);
-        self.edge_news.push_back(EdgeNews::Room { edge: slot });
+        self.edge_side.news.push_back(EdgeNews::Room { edge: slot });
     }
 }

@@ -1,26 +1,24 @@
-//! What the client thread says of applications' streams: put one on a circuit, take it back, answer,
+//! The client thread's commands for applications' streams: put one on a circuit, take it back, answer,
 //! refuse or end it.
 
+use crate::address::{ConnectionId, HalfAddr, HopIndex, OriginId};
+use crate::edge::{EdgeNews, Phase};
+use crate::manager::LocalConnectionManager;
+use crate::message::HalfControl;
+use crate::origin::{AppRefusal, EndedBy, StreamOpening};
 use std::time::Instant;
-
 use weft_cell::RelayCmd;
 use weft_cell::reason::EndReason;
 use weft_cell::stream_msg::{Begin, End, Resolve, Resolved};
 
-use crate::address::{ConnectionId, HalfAddr};
-use crate::edge::{EdgeNews, Phase};
-use crate::manager::LocalConnectionManager;
-use crate::message::HalfControl;
-use crate::origin::{AppRefusal, EndedBy, OriginId, StreamOpening};
-
 impl LocalConnectionManager {
-    /// A stream goes on a circuit.
+    /// A stream is attached to a circuit.
     pub(in crate::manager) fn on_attach(
         &mut self,
         stream: ConnectionId,
         circuit: OriginId,
         half: HalfAddr,
-        hop: u8,
+        hop: HopIndex,
         opening: &StreamOpening,
     ) {
         let Some(slot) = self.edge_of(stream) else {
@@ -41,10 +39,10 @@ impl LocalConnectionManager {
             .encode()
             .map(|data| (RelayCmd::RESOLVE, data)),
         };
-        let Some(addr) = self.edges.addr(slot) else {
+        let Some(addr) = self.edge_side.edges.addr(slot) else {
             return;
         };
-        let Some(edge) = self.edges.get_mut(slot) else {
+        let Some(edge) = self.edge_side.edges.get_mut(slot) else {
             return;
         };
         let Some(side) = edge
@@ -68,7 +66,7 @@ impl LocalConnectionManager {
                 }
                 .into(),
             ),
-            // A name that no BEGIN can say.
+            // A name that fits in no BEGIN.
             Err(_) => self.far_end(slot, End::new(EndReason::TORPROTOCOL), EndedBy::Circuit),
         }
     }
@@ -82,7 +80,8 @@ impl LocalConnectionManager {
     ) {
         if let Some(slot) = self.edge_of(stream) {
             self.end_edge_by(slot, End::new(EndReason::MISC), EndedBy::Us, now);
-            self.edge_news
+            self.edge_side
+                .news
                 .push_back(EdgeNews::Refused { id: stream, why });
         }
     }
@@ -91,7 +90,7 @@ impl LocalConnectionManager {
     pub(in crate::manager) fn on_answer_app(&mut self, stream: ConnectionId, resolved: Resolved) {
         if let Some(slot) = self.edge_of(stream) {
             self.drop_edge(slot, EndReason::DONE, EndedBy::Us);
-            self.edge_news.push_back(EdgeNews::Resolved {
+            self.edge_side.news.push_back(EdgeNews::Resolved {
                 id: stream,
                 resolved,
             });
@@ -108,16 +107,16 @@ impl LocalConnectionManager {
         let Some(slot) = self.edge_of(stream) else {
             return;
         };
-        let Some(edge) = self.edges.get(slot) else {
+        let Some(edge) = self.edge_side.edges.get(slot) else {
             return;
         };
-        // One that is being attached has no stream yet to end: `Attached` will find nobody who
-        // waits for it.
+        // One that is being attached has no stream yet to end: `EdgeControl::Answered` will find
+        // no request that it answers.
         if edge.phase == Phase::Opening && edge.origin.is_some() {
             let end = End::new(reason);
-            self.edge_says(slot, RelayCmd::END, &end.encode(), now);
+            self.edge_send(slot, RelayCmd::END, &end.encode(), now);
         }
-        if let Some(edge) = self.edges.get_mut(slot)
+        if let Some(edge) = self.edge_side.edges.get_mut(slot)
             && edge.phase == Phase::Opening
             && let Some(side) = &mut edge.origin
         {
@@ -138,7 +137,7 @@ impl LocalConnectionManager {
         let Some(slot) = self.edge_of(stream) else {
             return;
         };
-        let Some(edge) = self.edges.get(slot) else {
+        let Some(edge) = self.edge_side.edges.get(slot) else {
             return;
         };
         match edge.phase {
@@ -148,7 +147,7 @@ impl LocalConnectionManager {
                 let waits = edge.phase == Phase::Opening;
                 if edge.at.is_some() {
                     let end = End::new(EndReason::MISC).encode();
-                    self.edge_says(slot, RelayCmd::END, &end, now);
+                    self.edge_send(slot, RelayCmd::END, &end, now);
                 }
                 if waits {
                     self.on_refuse_app(stream, AppRefusal::General, now);

@@ -1,11 +1,15 @@
 //! An edge's side of a stream, as a state machine (tor-spec 6.2 to 6.4, 7.4, proposal 324's XON and
-//! XOFF): made here, fed by its socket (`sockets`), by its circuit (`arrivals`) and by the client thread
-//! (`commands`), and ended here.
+//! XOFF): edges are made and ended here, fed by their sockets (`sockets`), by their circuits
+//! (`arrivals`) and by the client thread (`commands`).
+
+#![deny(clippy::disallowed_fields)]
 
 mod arrivals;
+mod audit;
 mod commands;
 mod sockets;
 
+use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 use std::time::Instant;
 
@@ -15,23 +19,111 @@ use weft_cell::relay;
 use weft_cell::stream_msg::{Connected, End};
 
 use super::LocalConnectionManager;
-use crate::address::{ConnectionId, EdgeAddr, StreamAddr};
-use crate::buffer::Bytes;
-use crate::edge::{Edge, Phase, StreamAt};
+use crate::address::{ConnectionId, EdgeAddr, StreamAddr, ThreadId};
+use crate::buffer::{Bytes, Spares};
+use crate::edge::{Edge, EdgeNews, Edges, Phase, StreamAt};
 use crate::ended::Left;
-use crate::flow::{Side, StreamFlow, Terms};
-use crate::message::{Carried, EdgeCell, HalfControl, ToController};
+use crate::flow::Side;
+use crate::ledger::{Held, queue_memory};
+use crate::message::{EdgeCell, HalfControl, LaneMsg, ToController};
 use crate::origin::{EndedBy, OriginEvent};
+use crate::slots::EdgeKey;
+use crate::worklist::Worklist;
+
+/// A thread's edges, and the tables that list them.
+///
+/// Private to this folder: what handles halves reaches edges by messages alone
+/// ([`handle_to_edge`](LocalConnectionManager::handle_to_edge),
+/// [`on_edge_control`](LocalConnectionManager::on_edge_control)). For all others there are sums: of memory,
+/// of traffic, for the audit.
+#[derive(Debug)]
+pub(super) struct EdgeSide {
+    edges: Edges,
+    by_connection: BTreeMap<ConnectionId, EdgeKey>,
+    /// Edges with bytes for their sockets, or whose sockets are to be closed.
+    to_write: Worklist<EdgeKey>,
+    /// For the owner of the edges' sockets.
+    news: VecDeque<EdgeNews>,
+    /// Memory of edges' buffers.
+    spares: Spares,
+}
+
+impl EdgeSide {
+    pub(super) fn new(me: ThreadId) -> Self {
+        EdgeSide {
+            edges: Edges::new(me),
+            by_connection: BTreeMap::new(),
+            to_write: Worklist::default(),
+            news: VecDeque::new(),
+            spares: Spares::default(),
+        }
+    }
+
+    /// Whether the edge at this address exists.
+    pub(super) fn lives(&self, edge: EdgeAddr) -> bool {
+        self.edges.peek(edge).is_some()
+    }
+
+    /// The edges, with what each holds.
+    pub(super) fn held(&self, now: Instant) -> impl Iterator<Item = (EdgeAddr, Held)> {
+        let edges = self.edges.iter();
+        edges.filter_map(move |(slot, edge)| Some((self.edges.addr(slot)?, edge.held(now))))
+    }
+
+    /// Bytes that applications' streams got and gave since the last call, of those that moved some.
+    pub(super) fn take_traffic(&mut self) -> Vec<(ConnectionId, u64, u64)> {
+        let edges = self.edges.iter_mut().filter_map(|(_, edge)| {
+            let (got, gave) = edge.take_traffic().filter(|_| edge.origin.is_some())?;
+            Some((edge.id, got, gave))
+        });
+        edges.collect()
+    }
+
+    /// Memory that nothing is in.
+    pub(super) fn spare_memory(&self) -> usize {
+        self.spares.capacity() + self.edges.vacant_memory()
+    }
+
+    /// Memory of the news that wait.
+    pub(super) fn news_memory(&self) -> usize {
+        queue_memory::<EdgeNews>(&self.news)
+    }
+
+    /// Gives back memory that nothing is in.
+    pub(super) fn shrink(&mut self) {
+        self.spares.clear();
+        self.edges.shrink();
+        self.news.shrink_to_fit();
+    }
+
+    /// Lists an edge among those with bytes for their sockets.
+    fn list(&mut self, slot: EdgeKey) {
+        if let Some(edge) = self.edges.get_mut(slot)
+            && edge.listed.is_none()
+        {
+            edge.listed = Some(self.to_write.add(slot));
+        }
+    }
+
+    /// Takes the edge at this place off that list.
+    fn unlist(&mut self, place: usize) {
+        if let Some(moved) = self.to_write.remove(place)
+            && let Some(moved) = self.edges.get_mut(moved)
+        {
+            moved.listed = Some(place);
+        }
+    }
+}
 
 impl LocalConnectionManager {
     // ---- made and given their sockets ----
 
-    /// An edge for a stream that a circuit asked for; its socket is being connected. The caller says
-    /// so by [`edge_connected`](Self::edge_connected), or [`end_edge`](Self::end_edge).
-    pub fn adopt_exit(&mut self, id: ConnectionId, at: StreamAt, now: Instant) -> Option<u32> {
+    /// An edge for a stream that a circuit asked for; its socket is being connected. The caller reports
+    /// the result by [`edge_connected`](Self::edge_connected) or [`end_edge`](Self::end_edge).
+    pub fn adopt_exit(&mut self, id: ConnectionId, at: StreamAt, now: Instant) -> Option<EdgeKey> {
         let flow = self.stream_flow(at.terms, Side::Exit);
-        let edge = self.edges.insert(Edge::exit(id, at, flow))?;
-        self.edge_ids.insert(id, edge.slot);
+        let edge = self.edge_side.edges.insert(Edge::exit(id, at, flow))?;
+        self.edge_side.by_connection.insert(id, edge.slot);
         let stream = at.addr;
         self.send(HalfControl::EdgeMade { stream, edge }.into());
         self.settle(now);
@@ -39,33 +131,33 @@ impl LocalConnectionManager {
     }
 
     /// An edge for an application, or for something of this node's own, that waits for a circuit.
-    pub fn adopt_application(&mut self, id: ConnectionId) -> Option<u32> {
-        let edge = self.edges.insert(Edge::application(id))?;
-        self.edge_ids.insert(id, edge.slot);
+    pub fn adopt_application(&mut self, id: ConnectionId) -> Option<EdgeKey> {
+        let edge = self.edge_side.edges.insert(Edge::application(id))?;
+        self.edge_side.by_connection.insert(id, edge.slot);
         Some(edge.slot)
     }
 
     /// The edge of a connection.
-    pub fn edge_of(&self, id: ConnectionId) -> Option<u32> {
-        self.edge_ids.get(&id).copied()
+    pub fn edge_of(&self, id: ConnectionId) -> Option<EdgeKey> {
+        self.edge_side.by_connection.get(&id).copied()
     }
 
     /// The connection of an edge.
-    pub fn edge_id(&self, slot: u32) -> Option<ConnectionId> {
-        Some(self.edges.get(slot)?.id)
+    pub fn edge_id(&self, slot: EdgeKey) -> Option<ConnectionId> {
+        Some(self.edge_side.edges.get(slot)?.id)
     }
 
-    /// An application says what it wants.
-    pub fn edge_asks(&mut self, slot: u32, request: crate::origin::AppRequest) {
-        if let Some(edge) = self.edges.get(slot) {
+    /// An application's request, for the client thread.
+    pub fn edge_asks(&mut self, slot: EdgeKey, request: crate::origin::AppRequest) {
+        if let Some(edge) = self.edge_side.edges.get(slot) {
             let stream = edge.id;
-            self.tell_origin(OriginEvent::Request { stream, request });
+            self.send_origin_event(OriginEvent::Request { stream, request });
         }
     }
 
     /// The socket of a stream that a circuit asked for is connected, to this address.
-    pub fn edge_connected(&mut self, slot: u32, addr: Option<IpAddr>, ttl: u32, now: Instant) {
-        let Some(edge) = self.edges.get_mut(slot) else {
+    pub fn edge_connected(&mut self, slot: EdgeKey, addr: Option<IpAddr>, ttl: u32, now: Instant) {
+        let Some(edge) = self.edge_side.edges.get_mut(slot) else {
             return;
         };
         if edge.phase != Phase::Opening || edge.origin.is_some() {
@@ -74,55 +166,55 @@ impl LocalConnectionManager {
         edge.phase = Phase::Open;
         self.totals.streams.connected += 1;
         let data = Connected { addr, ttl }.encode();
-        self.edge_says(slot, RelayCmd::CONNECTED, &data, now);
-        self.list_edge(slot);
+        self.edge_send(slot, RelayCmd::CONNECTED, &data, now);
+        self.edge_side.list(slot);
         self.settle(now);
     }
 
     // ---- ended ----
 
-    /// The socket is done: it ended, failed, or could not be connected. The edge is gone afterwards.
-    pub fn end_edge(&mut self, slot: u32, reason: EndReason, now: Instant) {
+    /// The socket ended, failed, or could not be connected. The edge is removed.
+    pub fn end_edge(&mut self, slot: EdgeKey, reason: EndReason, now: Instant) {
         self.end_edge_by(slot, End::new(reason), EndedBy::Application, now);
         self.settle(now);
     }
 
-    /// Ends a stream: END onto the circuit, if it does not know yet.
-    fn end_edge_by(&mut self, slot: u32, end: End, by: EndedBy, now: Instant) {
-        let Some(edge) = self.edges.get(slot) else {
+    /// Ends a stream: sends END on the circuit, if the far end does not know yet.
+    fn end_edge_by(&mut self, slot: EdgeKey, end: End, by: EndedBy, now: Instant) {
+        let Some(edge) = self.edge_side.edges.get(slot) else {
             return;
         };
         if edge.phase != Phase::Over && edge.at.is_some() {
-            // The origin does not say why (tor-spec 6.3).
+            // The origin sends no reason (tor-spec 6.3).
             let end = match edge.origin {
                 Some(_) => End::new(EndReason::MISC),
                 None => end,
             };
-            self.edge_says(slot, RelayCmd::END, &end.encode(), now);
+            self.edge_send(slot, RelayCmd::END, &end.encode(), now);
         }
         self.drop_edge(slot, end.reason, by);
     }
 
-    /// Forgets an edge; whoever cares is told.
-    fn drop_edge(&mut self, slot: u32, reason: EndReason, by: EndedBy) -> Option<Edge> {
-        let mut edge = self.edges.remove(slot)?;
-        self.edge_ids.remove(&edge.id);
+    /// Removes an edge, and reports that to the controller and the client thread.
+    fn drop_edge(&mut self, slot: EdgeKey, reason: EndReason, by: EndedBy) -> Option<Edge> {
+        let mut edge = self.edge_side.edges.remove(slot)?;
+        self.edge_side.by_connection.remove(&edge.id);
         if edge.origin.is_some()
             && let Some((got, gave)) = edge.take_traffic()
         {
-            self.tell_origin(OriginEvent::Traffic {
+            self.send_origin_event(OriginEvent::Traffic {
                 streams: vec![(edge.id, got, gave)],
                 circuits: Vec::new(),
             });
         }
         if let Some(place) = edge.listed {
-            self.unlist_edge(place);
+            self.edge_side.unlist(place);
         }
-        // What ended over there was told of then.
+        // A stream that its far end ended was reported then.
         if let Some(side) = &edge.origin
             && edge.phase != Phase::Over
         {
-            self.tell_origin(OriginEvent::Ended {
+            self.send_origin_event(OriginEvent::Ended {
                 stream: edge.id,
                 circuit: side.circuit,
                 reason,
@@ -132,7 +224,7 @@ impl LocalConnectionManager {
                 bytes: (edge.got, edge.gave),
             });
         }
-        self.to_controller.push_back(ToController::EdgeClosed {
+        self.to_controller.push(ToController::EdgeClosed {
             connection: edge.id,
         });
         Some(edge)
@@ -144,34 +236,34 @@ impl LocalConnectionManager {
     fn end_unwanted(&mut self, edge: EdgeAddr, at: StreamAt, now: Instant) {
         let StreamAt { addr: to, terms } = at;
         let left = self.stream_flow(terms, Side::Client).left();
-        self.tell_ending(to, true, left);
+        self.announce_end(to, true, left);
         let mut cell = self.pool.take();
         let end = End::new(EndReason::MISC).encode();
         let _ = relay::encode(cell.body_mut(), RelayCmd::END, to.id, &end, &mut self.rng);
         let half = to.half;
-        self.send_on(EdgeCell { half, edge, cell }, now);
+        self.send_from_edge(EdgeCell { half, edge, cell }, now);
     }
 
     /// Sends a message of an edge's own.
-    fn edge_says(&mut self, slot: u32, command: RelayCmd, data: &[u8], now: Instant) {
+    fn edge_send(&mut self, slot: EdgeKey, command: RelayCmd, data: &[u8], now: Instant) {
         let (Some(addr), Some(at)) = (
-            self.edges.addr(slot),
-            self.edges.get(slot).and_then(|edge| edge.at),
+            self.edge_side.edges.addr(slot),
+            self.edge_side.edges.get(slot).and_then(|edge| edge.at),
         ) else {
             return;
         };
         if command == RelayCmd::END
-            && let Some(edge) = self.edges.get(slot)
+            && let Some(edge) = self.edge_side.edges.get(slot)
         {
             let connected = edge.phase == Phase::Opening && edge.origin.is_some();
             let left = edge.flow.left();
-            self.tell_ending(at.addr, connected, left);
+            self.announce_end(at.addr, connected, left);
         }
         let mut cell = self.pool.take();
         // END's, CONNECTED's and SENDME's data are short.
         let to = at.addr;
         let _ = relay::encode(cell.body_mut(), command, to.id, data, &mut self.rng);
-        self.send_on(
+        self.send_from_edge(
             EdgeCell {
                 half: to.half,
                 edge: addr,
@@ -181,9 +273,9 @@ impl LocalConnectionManager {
         );
     }
 
-    /// Tells a half that END comes, ahead of it.
-    fn tell_ending(&mut self, stream: StreamAddr, connected: bool, left: Left) {
-        if stream.half.thread == self.me {
+    /// Announces an END to a half, ahead of it.
+    fn announce_end(&mut self, stream: StreamAddr, connected: bool, left: Left) {
+        if stream.half.thread == self.outboxes.me() {
             self.on_ending(stream, connected, left);
         } else {
             self.send(
@@ -198,17 +290,16 @@ impl LocalConnectionManager {
     }
 
     /// Ends a stream for want of memory or files, with what waits for its socket.
-    pub(super) fn give_up(&mut self, slot: u32, now: Instant) {
+    pub(super) fn give_up(&mut self, slot: EdgeKey, now: Instant) {
         let end = End::new(EndReason::RESOURCELIMIT);
-        if self
-            .edges
+        if (self.edge_side.edges)
             .get(slot)
             .is_some_and(|edge| edge.phase != Phase::Over)
         {
-            self.edge_says(slot, RelayCmd::END, &end.encode(), now);
+            self.edge_send(slot, RelayCmd::END, &end.encode(), now);
             self.far_end(slot, end, EndedBy::Us);
         }
-        if let Some(edge) = self.edges.get_mut(slot) {
+        if let Some(edge) = self.edge_side.edges.get_mut(slot) {
             edge.out = Bytes::default();
             if let Some(side) = &mut edge.origin {
                 side.optimistic = Vec::new();
@@ -217,53 +308,24 @@ impl LocalConnectionManager {
     }
 
     /// Hands a message to a half, wherever it is.
-    fn send_on(&mut self, message: EdgeCell, now: Instant) {
+    fn send_from_edge(&mut self, message: EdgeCell, now: Instant) {
         let thread = message.half.thread;
-        if thread == self.me {
-            self.on_on(message, now);
-        } else if let Some(outbox) = self.outboxes.get_mut(usize::from(thread.0)) {
-            outbox.cells.push(Carried::On(message));
+        if thread == self.outboxes.me() {
+            self.handle_from_edge(message, now);
+        } else {
+            (self.outboxes).send_cell(thread, LaneMsg::FromEdge(message));
         }
     }
 
-    /// The rules of a new stream.
-    pub(super) fn stream_flow(&self, terms: Terms, side: Side) -> StreamFlow {
-        match terms.is_vegas() {
-            true => StreamFlow::xon_xoff(&self.params.cc, side),
-            false => StreamFlow::fixed(),
+    /// Reports what the owner of an edge's socket holds for it and its peer can make grow, in bytes.
+    pub fn set_edge_holds(&mut self, slot: EdgeKey, bytes: usize) {
+        if let Some(edge) = self.edge_side.edges.get_mut(slot) {
+            edge.socket_holds = bytes;
         }
-    }
-
-    /// Lists an edge among those with bytes for their sockets.
-    fn list_edge(&mut self, slot: u32) {
-        if let Some(edge) = self.edges.get_mut(slot)
-            && edge.listed.is_none()
-        {
-            edge.listed = Some(self.edges_to_write.add(slot));
-        }
-    }
-
-    /// Takes the edge at this place off that list.
-    fn unlist_edge(&mut self, place: usize) {
-        if let Some(moved) = self.edges_to_write.remove(place)
-            && let Some(moved) = self.edges.get_mut(moved)
-        {
-            moved.listed = Some(place);
-        }
-    }
-
-    /// Tells the client thread something.
-    pub(super) fn tell_origin(&mut self, event: OriginEvent) {
-        self.to_controller.push_back(ToController::Origin(event));
     }
 
     /// Edges.
     pub fn edges(&self) -> usize {
-        self.edges.len()
-    }
-
-    /// Bytes that edges hold for sockets that are slow.
-    pub fn edge_bytes(&self) -> usize {
-        self.edges.iter().map(|(_, edge)| edge.out.capacity()).sum()
+        self.edge_side.edges.len()
     }
 }

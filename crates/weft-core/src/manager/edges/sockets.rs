@@ -13,15 +13,16 @@ use crate::edge::{Edge, EdgeNews, Phase, RANDOM_BYTES, StreamAt};
 use crate::flow::FlowMsg;
 use crate::manager::LocalConnectionManager;
 use crate::message::{EdgeCell, HalfControl};
+use crate::slots::EdgeKey;
 
 /// At least one cell in so many is such a one.
 const FULL_CELLS: u8 = 50;
 
 impl LocalConnectionManager {
     /// Bytes that an edge can take from its socket now. To be asked when the socket has some: if there
-    /// is no room, news will tell when.
-    pub fn edge_room(&mut self, slot: u32, now: Instant) -> usize {
-        let Some(edge) = self.edges.get_mut(slot) else {
+    /// is no room, [`EdgeNews::Room`] follows.
+    pub fn edge_room(&mut self, slot: EdgeKey, now: Instant) -> usize {
+        let Some(edge) = self.edge_side.edges.get_mut(slot) else {
             return 0;
         };
         if edge.needs_credit()
@@ -32,13 +33,13 @@ impl LocalConnectionManager {
             self.send(HalfControl::CreditAsked { stream: at.addr }.into());
             self.settle(now);
         }
-        self.edges.get(slot).map_or(0, Edge::room_bytes)
+        self.edge_side.edges.get(slot).map_or(0, Edge::room_bytes)
     }
 
     /// Takes credit back from edges that have sent nothing since the last call, for those of the same
     /// circuit that could.
     pub(in crate::manager) fn return_credit(&mut self) {
-        let unused: Vec<(StreamAddr, u32)> = (self.edges.iter_mut())
+        let unused: Vec<(StreamAddr, u32)> = (self.edge_side.edges.iter_mut())
             .filter_map(|(_, edge)| edge.unused_credit())
             .collect();
         for (stream, cells) in unused {
@@ -46,18 +47,23 @@ impl LocalConnectionManager {
         }
     }
 
-    /// How many of so many bytes may be read from an edge's socket now, by what its far end said of
-    /// its reader, or how long to wait (proposal 324, 4.1.2).
-    pub fn edge_pace(&mut self, slot: u32, wanted: usize, now: Instant) -> Result<usize, Duration> {
-        match self.edges.get_mut(slot) {
+    /// How many of so many bytes may be read from an edge's socket now, by the rate that its
+    /// far end's XON set, or how long to wait (proposal 324, 4.1.2).
+    pub fn edge_pace(
+        &mut self,
+        slot: EdgeKey,
+        wanted: usize,
+        now: Instant,
+    ) -> Result<usize, Duration> {
+        match self.edge_side.edges.get_mut(slot) {
             Some(edge) => edge.flow.pace(wanted, now),
             None => Ok(wanted),
         }
     }
 
-    /// Takes bytes of an edge's socket: as many as [`edge_room`](Self::edge_room) said at most.
-    pub fn edge_data(&mut self, slot: u32, mut bytes: &[u8], now: Instant) {
-        let Some(edge) = self.edges.get_mut(slot) else {
+    /// Takes bytes of an edge's socket: as many as [`edge_room`](Self::edge_room) returned at most.
+    pub fn edge_data(&mut self, slot: EdgeKey, mut bytes: &[u8], now: Instant) {
+        let Some(edge) = self.edge_side.edges.get_mut(slot) else {
             return;
         };
         if edge.phase == Phase::Opening
@@ -69,7 +75,7 @@ impl LocalConnectionManager {
         edge.flow.note_read(bytes.len(), now);
         self.totals.streams.packaged += bytes.len() as u64;
         while !bytes.is_empty() {
-            let Some(edge) = self.edges.get_mut(slot) else {
+            let Some(edge) = self.edge_side.edges.get_mut(slot) else {
                 return;
             };
             let Some(StreamAt { addr: to, terms }) = edge.at else {
@@ -95,37 +101,37 @@ impl LocalConnectionManager {
             let mut cell = self.pool.take();
             // Always fits.
             let _ = relay::encode(cell.body_mut(), RelayCmd::DATA, to.id, data, &mut self.rng);
-            let Some(edge) = self.edges.addr(slot) else {
+            let Some(edge) = self.edge_side.edges.addr(slot) else {
                 return;
             };
             let half = to.half;
-            self.send_on(EdgeCell { half, edge, cell }, now);
+            self.send_from_edge(EdgeCell { half, edge, cell }, now);
         }
         self.settle(now);
     }
 
     /// Edges with bytes for their sockets, or which are to be closed.
-    pub fn edges_to_write(&self) -> &[u32] {
-        self.edges_to_write.as_slice()
+    pub fn edges_to_write(&self) -> &[EdgeKey] {
+        self.edge_side.to_write.as_slice()
     }
 
     /// Takes an edge off that list if it has nothing any more. To be called for each edge that was
     /// attended to: a look at all of them in each turn would be too much where thousands are listed.
-    pub fn prune_edge(&mut self, slot: u32) {
-        if let Some(edge) = self.edges.get_mut(slot)
+    pub fn prune_edge(&mut self, slot: EdgeKey) {
+        if let Some(edge) = self.edge_side.edges.get_mut(slot)
             && edge.out.is_empty()
             && edge.phase != Phase::Over
             && let Some(place) = edge.listed.take()
         {
-            self.unlist_edge(place);
+            self.edge_side.unlist(place);
         }
     }
 
     /// The bytes that an edge has for its socket, and whether the socket is to be closed when it has
     /// taken them.
-    pub fn edge_out(&self, slot: u32) -> (&[u8], bool) {
-        match self.edges.get(slot) {
-            // While its socket is being connected, or its application told so, all waits.
+    pub fn edge_out(&self, slot: EdgeKey) -> (&[u8], bool) {
+        match self.edge_side.edges.get(slot) {
+            // While its socket is being connected, or its application waits for an answer, all waits.
             Some(edge) if edge.phase == Phase::Opening || edge.phase == Phase::Waiting => {
                 (&[], false)
             }
@@ -135,47 +141,47 @@ impl LocalConnectionManager {
     }
 
     /// The socket took so many bytes.
-    pub fn edge_wrote(&mut self, slot: u32, count: usize, now: Instant) {
-        if let Some(edge) = self.edges.get_mut(slot) {
-            edge.out.take(count, &mut self.spares);
+    pub fn edge_wrote(&mut self, slot: EdgeKey, count: usize, now: Instant) {
+        if let Some(edge) = self.edge_side.edges.get_mut(slot) {
+            edge.out.take(count, &mut self.edge_side.spares);
             edge.note_out(now);
-            self.mind_queue(slot, count, now);
+            self.update_flow_control(slot, count, now);
             self.settle(now);
         }
     }
 
     /// SENDME, XOFF and XON, as the queue toward the socket grows and shrinks.
-    pub(super) fn mind_queue(&mut self, slot: u32, mut written: usize, now: Instant) {
-        while let Some(edge) = self.edges.get_mut(slot)
+    pub(super) fn update_flow_control(&mut self, slot: EdgeKey, mut written: usize, now: Instant) {
+        while let Some(edge) = self.edge_side.edges.get_mut(slot)
             && edge.phase != Phase::Over
             && edge.at.is_some()
             && let Some(message) = edge.flow.note_queue(edge.out.len(), written, now)
         {
             written = 0;
             match message {
-                FlowMsg::Sendme => self.edge_says(slot, RelayCmd::SENDME, &[], now),
+                FlowMsg::Sendme => self.edge_send(slot, RelayCmd::SENDME, &[], now),
                 FlowMsg::Xoff => {
                     let xoff = Xoff { version: 0 };
-                    self.edge_says(slot, RelayCmd::XOFF, &xoff.encode(), now);
+                    self.edge_send(slot, RelayCmd::XOFF, &xoff.encode(), now);
                 }
                 FlowMsg::Xon(kbps_ewma) => {
                     let xon = Xon {
                         version: 0,
                         kbps_ewma,
                     };
-                    self.edge_says(slot, RelayCmd::XON, &xon.encode(), now);
+                    self.edge_send(slot, RelayCmd::XON, &xon.encode(), now);
                 }
             }
         }
     }
 
-    /// The next thing that an edge has for whoever holds its socket.
+    /// The next of the edges' news for the owner of their sockets.
     pub fn poll_edge(&mut self) -> Option<EdgeNews> {
-        self.edge_news.pop_front()
+        self.edge_side.news.pop_front()
     }
 
     /// Some edge has news.
     pub fn has_edge_news(&self) -> bool {
-        !self.edge_news.is_empty()
+        !self.edge_side.news.is_empty()
     }
 }

@@ -107,7 +107,7 @@ fn the_consensus_is_served_if_enough_of_the_wanted_authorities_signed_it() {
 }
 
 #[test]
-fn the_consensus_is_compressed_as_asked_and_tells_its_times() {
+fn the_consensus_is_compressed_as_asked_and_sent_with_its_times() {
     let (documents, _) = directory();
     for (path, accept, coding) in [
         (CONSENSUS.to_string(), "", "identity"),
@@ -257,14 +257,14 @@ fn an_empty_directory_has_nothing() {
 }
 
 #[test]
-fn somebody_nearby_is_not_told_an_address() {
+fn a_local_client_gets_no_address() {
     let (documents, _) = directory();
     let request = Request {
         path: CONSENSUS.into(),
         accepts: Accepts::default(),
         since: None,
     };
-    for (peer, told) in [
+    for (peer, sent) in [
         ("127.0.0.1", false),
         ("192.168.1.2", false),
         ("::ffff:10.0.0.1", false),
@@ -273,7 +273,7 @@ fn somebody_nearby_is_not_told_an_address() {
         ("203.0.113.7", true),
     ] {
         let answer = Answer::new(&documents, &request, now(), peer.parse().unwrap());
-        assert_eq!(answer.head.contains("X-Your-Address-Is"), told, "{peer}");
+        assert_eq!(answer.head.contains("X-Your-Address-Is"), sent, "{peer}");
         let head = parse_head(answer.head.as_bytes()).unwrap().unwrap();
         assert_eq!(head.compression, Compression::Identity);
     }

@@ -6,17 +6,16 @@ use std::fmt::Write as _;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use anyhow::Result;
 use serde::{Deserialize, Serialize};
-use weft_plot::Folder;
 
-use super::{Options, Tally};
+use super::options::Options;
+use super::tally::Tally;
 use crate::machine::{Machine, Versions};
 
 /// The version of this shape.
 pub const SCHEMA: u32 = 1;
 /// Growth of resident memory over the last hour that is no leak, as a share.
-pub const MEMORY_BAR: f64 = 0.02;
+pub(crate) const MEMORY_BAR: f64 = 0.02;
 /// The last hour, in seconds.
 const LAST_S: f64 = 3600.0;
 
@@ -265,22 +264,7 @@ impl Soak {
         };
     }
 
-    /// Whether all bars are met.
-    pub fn is_passed(&self) -> bool {
-        self.verdict.missed.is_empty() && self.finished
-    }
-
-    /// Writes results.json, results.md and samples.csv.
-    pub(super) fn keep(&self, folder: &Folder) -> Result<()> {
-        folder.write(
-            "results.json",
-            &(serde_json::to_string_pretty(self)? + "\n"),
-        )?;
-        folder.write("results.md", &self.to_string())?;
-        folder.write("samples.csv", &self.csv())
-    }
-
-    fn csv(&self) -> String {
+    pub(super) fn csv(&self) -> String {
         let mut text = String::from(
             "seconds,tide,rss_bytes,files,threads,cpu_seconds,ledger_bytes,links,halves,log_bytes\n",
         );
@@ -417,6 +401,7 @@ impl fmt::Display for Soak {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::Report as _;
 
     fn soak(ebbs: &[(f64, u64, u64)]) -> Soak {
         let mut soak = Soak::new(

@@ -169,7 +169,7 @@ impl World {
         }
     }
 
-    /// Releases the cells that the schedule says are due, one circuit after the other.
+    /// Releases the cells that are due by the schedule, one circuit after the other.
     pub(super) fn release(&mut self) {
         let (Some(schedule), Stage::Run | Stage::Measure, Mode::Cells) =
             (self.schedule, self.stage, self.plan.mode)

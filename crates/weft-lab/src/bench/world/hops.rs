@@ -5,8 +5,9 @@ use std::time::SystemTime;
 
 use anyhow::{Context, Result, ensure};
 use rand_chacha::ChaCha12Rng;
+use weft_cell::identity::{Ed25519Identity, RsaIdentity};
 use weft_core::handshake::EphemeralKeys;
-use weft_node::tls::{LinkKey, LinkLifetimes, LinkTls};
+use weft_tls::{LinkKey, LinkLifetimes, LinkTls};
 
 use super::{FIRST_LINK, FIRST_LISTENER, Plan};
 
@@ -16,8 +17,8 @@ pub(super) struct NextHop {
     pub(super) listener: mio::net::TcpListener,
     pub(super) address: SocketAddr,
     pub(super) tls: LinkTls,
-    pub(super) rsa: [u8; 20],
-    pub(super) ed25519: [u8; 32],
+    pub(super) rsa: RsaIdentity,
+    pub(super) ed25519: Ed25519Identity,
 }
 
 /// The relays that the target shall extend to. One TLS key serves all of them, as making one takes
@@ -50,8 +51,8 @@ pub(super) fn next_hops(plan: &mut Plan, rng: &mut ChaCha12Rng) -> Result<Vec<Ne
             listener,
             address,
             tls,
-            rsa: keys.rsa.to_public_key().to_rsa_identity().to_bytes(),
-            ed25519: keys.identity.verifying_key().to_bytes(),
+            rsa: keys.rsa.to_public_key().to_rsa_identity().into(),
+            ed25519: keys.identity.verifying_key().to_bytes().into(),
         });
     }
     ensure!(

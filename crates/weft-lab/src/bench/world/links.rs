@@ -8,7 +8,7 @@ use anyhow::{Context, Error, Result, anyhow, bail, ensure};
 use mio::net::TcpStream;
 use mio::{Interest, Token};
 use weft_core::handshake::{LinkHandshake, PeerIdentity, Role};
-use weft_node::tls::LinkSession;
+use weft_tls::LinkSession;
 
 use super::{End, FIRST_LINK, INITIATOR, Peer, Phase, Side, Stage, World};
 use crate::bench::Mode;

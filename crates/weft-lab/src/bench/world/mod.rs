@@ -1,8 +1,8 @@
 //! One thread of the generator: some links to the target, the relays that the target extends to, and
 //! the circuits between them.
 //!
-//! A world shares nothing with the others but what the conductor (`super::conductor`) tells it, its
-//! [`Stage`], and what it tells the conductor, its [`Counters`] and [`News`]. It is one event loop,
+//! A world shares nothing with the others but what the conductor (`super::conductor`) orders, its
+//! [`Stage`], and what it reports to the conductor, its [`Counters`] and [`News`]. It is one event loop,
 //! like a relay's connection thread, and makes cells in the same large TLS records.
 
 mod build;
@@ -28,14 +28,14 @@ use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha12Rng;
 use slab::Slab;
 use weft_core::handshake::LinkHandshake;
-use weft_node::tls::LinkTls;
+use weft_tls::LinkTls;
 
 use self::build::Build;
 use self::hops::{NextHop, next_hops};
 use super::aim::Aim;
 use super::latency::{Latencies, Schedule, SendTimes, TICK};
 use super::link::{Link, READ_AT_ONCE, RECORD};
-use super::{Direction, Mode};
+use super::mode::{Direction, Mode};
 
 /// What the conductor wants of the worlds. Stages come in this order; some may be left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -51,7 +51,7 @@ pub(super) enum Stage {
     BuildHalf,
     /// Build all circuits.
     Build,
-    /// Drive cells, or whatever the mode says.
+    /// Drive cells, or what the mode asks for.
     Run,
     /// Go on; what happens now is measured.
     Measure,
@@ -105,7 +105,7 @@ pub(super) struct Counters {
     pub(super) events: AtomicU64,
 }
 
-/// What a world tells the conductor.
+/// What a world reports to the conductor.
 #[derive(Debug)]
 pub(super) enum News {
     /// Its keys are made and its next hops listen.
@@ -271,8 +271,8 @@ pub(super) struct World {
     shared: Arc<SharedStage>,
     counters: Arc<Counters>,
     news: Sender<News>,
-    /// The stage that was last told to be done.
-    told: Stage,
+    /// The latest stage that was reported as done.
+    reported: Stage,
     poll: Poll,
     timer: TimerFd,
     rng: ChaCha12Rng,
@@ -337,7 +337,7 @@ impl World {
             shared,
             counters,
             news,
-            told: Stage::Wait,
+            reported: Stage::Wait,
             poll,
             timer,
             client: LinkTls::client().context("setting up TLS")?,
@@ -384,7 +384,7 @@ impl World {
         Ok(world)
     }
 
-    /// Runs until the conductor says [`Stage::Stop`] or something goes wrong.
+    /// Runs until the conductor orders [`Stage::Stop`] or something goes wrong.
     /// What was timed, and why it ended if it should not have.
     pub(super) fn run(mut self) -> (Latencies, Result<()>) {
         let outcome = self.turns();
@@ -471,7 +471,7 @@ impl World {
         for event in events.iter() {
             match event.token() {
                 TIMER => {
-                    // Only wakes us up; the clock says what is due.
+                    // Only wakes us up; the clock decides what is due.
                     let _ = self.timer.wait();
                 }
                 Token(number) if number < FIRST_LINK => self.accept(number - FIRST_LISTENER)?,
@@ -510,7 +510,7 @@ impl World {
         }
     }
 
-    /// Does what the stage asks for and tells when it is done.
+    /// Does what the stage asks for and reports when it is done.
     fn proceed(&mut self) -> Result<()> {
         let done = match self.stage {
             Stage::Wait | Stage::Stop => false,
@@ -531,8 +531,8 @@ impl World {
                 self.plan.mode != Mode::Cells || self.upload + self.download == self.sent
             }
         };
-        if done && self.told < self.stage {
-            self.told = self.stage;
+        if done && self.reported < self.stage {
+            self.reported = self.stage;
             self.publish();
             // A conductor that has gone wants nothing any more.
             let _ = self.news.send(News::Done(self.stage));
@@ -551,7 +551,7 @@ impl World {
     /// An error if the target has been silent for too long while something should come.
     fn watch(&mut self) -> Result<()> {
         let patience = self.plan.patience;
-        if self.told == self.stage || self.sign_of_life.elapsed() < patience {
+        if self.reported == self.stage || self.sign_of_life.elapsed() < patience {
             return Ok(());
         }
         let address = self.plan.peer.address();

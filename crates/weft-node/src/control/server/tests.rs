@@ -1,5 +1,4 @@
-//! Controllers that authenticate, and connections that never do.
-#![allow(clippy::unwrap_used)]
+//! Places of controllers that authenticate, and of connections that never do.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -8,7 +7,7 @@ use std::time::SystemTime;
 
 use weft_dir::clock::ManualClock;
 
-use super::super::tests::{Fake, shared};
+use super::super::fake::{Fake, shared};
 use super::*;
 
 /// Connections that fill every place, and some more.
@@ -21,7 +20,7 @@ fn start() -> (ControlServer, Arc<ManualClock>) {
     (server, clock)
 }
 
-/// A connection that is this address's, its other end, and whether it was served.
+/// Connects from `address`: the test's end, and whether the connection got a place.
 fn connect(server: &mut ControlServer, address: [u8; 4]) -> (TcpStream, bool) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -34,16 +33,16 @@ fn connect(server: &mut ControlServer, address: [u8; 4]) -> (TcpStream, bool) {
     (ours, served)
 }
 
-/// Serves a connection as soon as the thread keeps up; whether there is a place.
+/// Serves a connection, once the channel to the thread has room. Returns whether it got a place.
 fn served(server: &mut ControlServer, socket: impl Fn() -> ControlSocket) -> bool {
-    let clients = server.clients.clone().unwrap();
-    while clients.capacity() == 0 {
+    let to_thread = server.to_thread.clone().unwrap();
+    while to_thread.capacity() == 0 {
         std::thread::yield_now();
     }
     server.serve(socket(), Instant::now())
 }
 
-/// What a controller hears when it says this.
+/// Sends a line and returns the first line of the reply.
 fn ask(mut socket: impl io::Read + io::Write, line: &str) -> String {
     socket.write_all(line.as_bytes()).unwrap();
     let mut answer = String::new();
@@ -51,13 +50,13 @@ fn ask(mut socket: impl io::Read + io::Write, line: &str) -> String {
     answer
 }
 
-/// Whether the server closed a connection, at last.
+/// Whether the server closes a connection.
 fn is_closed(mut socket: impl io::Read) -> bool {
     matches!(socket.read(&mut [0]), Ok(0) | Err(_))
 }
 
 #[test]
-fn silent_connections_keep_no_controller_out() {
+fn silent_connections_do_not_lock_out_controllers() {
     let (mut server, _) = start();
     let mut silent: Vec<TcpStream> = Vec::new();
     for _ in 0..FLOOD {
@@ -66,9 +65,9 @@ fn silent_connections_keep_no_controller_out() {
         silent.push(socket);
     }
     assert!(server.places.taken() <= MAX_CONTROLLERS);
-    // Those that gave way are closed: the oldest.
-    let gone = silent.drain(..usize::from(FLOOD) - MAX_CONTROLLERS);
-    assert!(gone.into_iter().all(is_closed));
+    // The oldest were closed.
+    let closed = silent.drain(..usize::from(FLOOD) - MAX_CONTROLLERS);
+    assert!(closed.into_iter().all(is_closed));
     // One of another address is served, and so is one of the same.
     for address in [[127, 0, 0, 3], [127, 0, 0, 2]] {
         let (controller, served) = connect(&mut server, address);
@@ -76,7 +75,7 @@ fn silent_connections_keep_no_controller_out() {
         assert_eq!(ask(&controller, "AUTHENTICATE\r\n"), "250 OK\r\n");
         silent.push(controller);
     }
-    // However many come, whoever holds less stays: the flood displaces its own.
+    // The flood displaces connections of its own address, not those of an address with fewer.
     let (slow, served) = connect(&mut server, [127, 0, 0, 4]);
     assert!(served);
     for _ in 0..FLOOD {
@@ -86,7 +85,7 @@ fn silent_connections_keep_no_controller_out() {
 }
 
 #[test]
-fn silent_connections_by_a_unix_socket_keep_no_controller_out() {
+fn silent_connections_by_a_unix_socket_do_not_lock_out_controllers() {
     let (mut server, _) = start();
     let mut connect = || {
         let (ours, theirs) = UnixStream::pair().unwrap();
@@ -101,11 +100,11 @@ fn silent_connections_by_a_unix_socket_keep_no_controller_out() {
 }
 
 #[test]
-fn an_authenticated_controller_never_gives_way() {
+fn an_authenticated_controller_keeps_its_place() {
     let (mut server, _) = start();
     let mut authenticated = Vec::new();
     let mut silent = Vec::new();
-    // One address has them all, and others press.
+    // One address gets all places while others try.
     for _ in 0..MAX_CONTROLLERS {
         let (controller, served) = connect(&mut server, [127, 0, 0, 2]);
         assert!(served);
@@ -127,7 +126,7 @@ fn an_authenticated_controller_never_gives_way() {
 }
 
 #[test]
-fn who_does_not_authenticate_in_time_is_closed() {
+fn a_connection_without_authentication_is_closed_in_time() {
     let (mut server, clock) = start();
     let (controller, _) = connect(&mut server, [127, 0, 0, 2]);
     assert_eq!(ask(&controller, "AUTHENTICATE\r\n"), "250 OK\r\n");

@@ -1,9 +1,9 @@
-//! The DNS thread: asks name servers what exit streams want to know, with hickory on tokio.
+//! The DNS thread: looks names up for exit streams, with hickory on tokio.
 //!
-//! It keeps nothing: the cache is [`Exits`](super::Exits)', and so are the names that wait for their
-//! turn. A question lives for seconds, and so many at once are asked as there are files for.
+//! It has no cache and no queue of names: [`Exits`](weft_exit::Exits) has both. A query lasts for seconds;
+//! the number at once is bounded by the limit of open files.
 
-pub mod resolv_conf;
+pub(crate) mod resolv_conf;
 #[cfg(test)]
 mod tests;
 
@@ -27,71 +27,71 @@ use hickory_resolver::proto::rr::{Name, RData, RecordType};
 use hickory_resolver::{Resolver, TokioResolver};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::AbortHandle;
+use weft_exit::{DnsAnswer, DnsError, Found, MAX_ASKING, Query, QueryKind, QueryPurpose};
 
-use super::{DnsAnswer, DnsError, Found, Kind, MAX_ASKING, Query};
 use resolv_conf::ResolvConf;
 
-/// Questions of one name: its IPv4 and its IPv6 addresses.
-const FOR_ONE_NAME: usize = 2;
-/// Commands that may wait: to ask about each name and to ask no more, and some more.
-const QUEUE: usize = 2 * FOR_ONE_NAME * MAX_ASKING + 256;
-/// Sockets that one question has open at once, at worst: hickory asks again after a third of a
-/// second, and by TCP.
-const SOCKETS: usize = 4;
-/// Files that are left to others where there are few.
-const SHARE: usize = 4;
-/// Questions that are asked at once, at least and at most.
+/// Queries for one name: its IPv4 and its IPv6 addresses.
+const QUERIES_PER_NAME: usize = 2;
+/// Commands that may wait: a lookup and a cancellation for each query, and some more.
+const QUEUE: usize = 2 * QUERIES_PER_NAME * MAX_ASKING + 256;
+/// Sockets that one query has open at once, at worst: hickory asks again after a third of a second, and by
+/// TCP.
+const SOCKETS_PER_QUERY: usize = 4;
+/// The DNS thread uses one of this many parts of the limit of open files.
+const FILES_SHARE: usize = 4;
+/// The bounds of the number of queries at once.
 const AT_ONCE: std::ops::RangeInclusive<usize> = 16..=4096;
-/// Addresses of one answer that are looked at.
+/// Addresses of one answer that are used, at most.
 const MAX_ADDRESSES: usize = 64;
-/// The longest name of an address that fits into a RESOLVED, in bytes.
+/// The longest host name that fits into a RESOLVED, in bytes.
 const MAX_HOST: usize = 255;
 
-/// How to ask.
+/// The settings of lookups.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DnsConfig {
+pub(crate) struct DnsConfig {
     /// `ServerDNSResolvConfFile`; `None`: the system's.
     pub resolv_conf: Option<PathBuf>,
-    /// `ServerDNSSearchDomains`: names without dots are looked for in resolv.conf's domains.
+    /// `ServerDNSSearchDomains`: names without dots are also looked up in resolv.conf's domains.
     pub search: bool,
-    /// `ServerDNSRandomizeCase`: names go out in mixed case, and must come back so.
+    /// `ServerDNSRandomizeCase`: queries have names in random case, and answers must have the same.
     pub randomize_case: bool,
-    /// Consensus `exit_dns_timeout`: how long to wait for an answer before asking again.
+    /// Consensus `exit_dns_timeout`: the time after which a query is sent again.
     pub timeout: Duration,
-    /// Consensus `exit_dns_num_attempts`: how often to ask.
+    /// Consensus `exit_dns_num_attempts`: how often a query is sent.
     pub attempts: u32,
-    /// Files that the process may have open.
+    /// The process's limit of open files.
     pub max_files: usize,
 }
 
 impl DnsConfig {
-    /// Reads resolv.conf. Tells the operator what is wrong with it.
+    /// Reads resolv.conf, and warns the operator of its defects.
     ///
     /// # Errors
-    /// It is there and cannot be read.
-    pub fn servers(&self) -> Result<ResolvConf, String> {
+    /// The file exists and cannot be read.
+    pub(crate) fn servers(&self) -> Result<ResolvConf, String> {
         let path = self.resolv_conf.clone();
         let path = path.unwrap_or_else(|| resolv_conf::SYSTEM.into());
-        let (conf, told) = ResolvConf::read(&path)?;
-        if let Some(why) = told {
-            tracing::warn!("{why}");
+        let (conf, warning) = ResolvConf::read(&path)?;
+        if let Some(warning) = warning {
+            tracing::warn!("{warning}");
         }
         Ok(conf)
     }
 
-    /// Questions that may be asked at once.
+    /// The number of queries that may be under way at once.
     fn at_once(&self) -> usize {
-        (self.max_files / SOCKETS / SHARE).clamp(*AT_ONCE.start(), *AT_ONCE.end())
+        (self.max_files / SOCKETS_PER_QUERY / FILES_SHARE).clamp(*AT_ONCE.start(), *AT_ONCE.end())
     }
 
-    /// Names that may be asked about at once.
+    /// The number of names that may be looked up at once.
     #[must_use]
-    pub fn names_at_once(&self) -> usize {
-        self.at_once() / FOR_ONE_NAME
+    pub(crate) fn names_at_once(&self) -> usize {
+        self.at_once() / QUERIES_PER_NAME
     }
 
-    /// After this long, a question has no answer, whatever happens (names that lead to names).
-    fn longest(&self) -> Duration {
+    /// The time limit of a query, including those that follow aliases.
+    fn max_time(&self) -> Duration {
         let all = self
             .timeout
             .saturating_mul(self.attempts.max(1).saturating_mul(2));
@@ -120,11 +120,11 @@ impl DnsConfig {
         let mut options = ResolverOpts::default();
         options.ndots = conf.ndots.unwrap_or(1);
         options.timeout = self.timeout;
-        // Hickory counts how often it asks again.
+        // Hickory counts repetitions.
         options.attempts = usize::try_from(self.attempts.max(1) - 1).unwrap_or(0);
         options.cache_size = 0;
         options.use_hosts_file = ResolveHosts::Never;
-        // One name server at a time learns what clients ask for.
+        // Only one name server at a time sees a client's query.
         options.num_concurrent_reqs = 1;
         options.server_ordering_strategy = ServerOrderingStrategy::QueryStatistics;
         options.max_active_requests = *AT_ONCE.end();
@@ -135,10 +135,10 @@ impl DnsConfig {
     }
 }
 
-/// The DNS thread, as the main thread holds it. Dropping it ends it; answers that are still to
-/// come are lost.
+/// The DNS thread, as the main thread holds it. Dropping it ends the thread; answers to queries under way
+/// are lost.
 #[derive(Debug)]
-pub struct DnsThread {
+pub(crate) struct DnsThread {
     commands: mpsc::Sender<Command>,
     thread: Option<JoinHandle<()>>,
 }
@@ -150,15 +150,19 @@ enum Command {
     Configure(Box<(DnsConfig, ResolvConf)>),
 }
 
-/// Takes answers, on the DNS thread; must not block.
-pub type AnswerSink = Box<dyn Fn(DnsAnswer) + Send + Sync>;
+/// A function that takes answers, on the DNS thread; it must not block.
+pub(crate) type AnswerSink = Box<dyn Fn(DnsAnswer) + Send + Sync>;
 
 impl DnsThread {
     /// Starts the thread.
     ///
     /// # Errors
-    /// The system has no thread, or no event loop.
-    pub fn start(config: DnsConfig, conf: ResolvConf, answers: AnswerSink) -> io::Result<Self> {
+    /// The system could not start a thread or an event loop.
+    pub(crate) fn start(
+        config: DnsConfig,
+        conf: ResolvConf,
+        answers: AnswerSink,
+    ) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
@@ -174,11 +178,11 @@ impl DnsThread {
         })
     }
 
-    /// Asks. Whatever happens, there will be an answer: here, if the thread takes no question.
+    /// Starts a query. Every query gets an answer: at once as an error, if the thread's queue is full.
     ///
     /// # Errors
-    /// The answer that there is no answer.
-    pub fn look_up(&self, query: Query) -> Result<(), DnsAnswer> {
+    /// The answer, an error.
+    pub(crate) fn look_up(&self, query: Query) -> Result<(), DnsAnswer> {
         self.commands
             .try_send(Command::LookUp(query.clone()))
             .map_err(|_| DnsAnswer {
@@ -187,13 +191,13 @@ impl DnsThread {
             })
     }
 
-    /// Asks no more. If the thread does not take the command, an answer comes later.
-    pub fn cancel(&self, query: Query) {
+    /// Cancels a query. If the thread's queue is full, the query continues and is answered.
+    pub(crate) fn cancel(&self, query: Query) {
         let _ = self.commands.try_send(Command::Cancel(query));
     }
 
-    /// Has further questions asked in another way.
-    pub fn configure(&self, config: DnsConfig, conf: ResolvConf) {
+    /// Changes the settings of later queries.
+    pub(crate) fn configure(&self, config: DnsConfig, conf: ResolvConf) {
         let command = Command::Configure(Box::new((config, conf)));
         if self.commands.try_send(command).is_err() {
             tracing::warn!("The DNS thread is overwhelmed; the name servers stay as they were");
@@ -201,7 +205,7 @@ impl DnsThread {
     }
 
     /// Ends the thread and waits for it.
-    pub fn shutdown(mut self) {
+    pub(crate) fn shutdown(mut self) {
         self.commands = mpsc::channel(1).0;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -209,16 +213,16 @@ impl DnsThread {
     }
 }
 
-/// How to ask, as far as a question needs it.
+/// The resolver and the settings that a query needs.
 #[derive(Clone)]
-struct Asking {
+struct QueryContext {
     resolver: Option<Arc<TokioResolver>>,
     search: bool,
-    longest: Duration,
+    max_time: Duration,
     permits: Arc<Semaphore>,
 }
 
-impl Asking {
+impl QueryContext {
     fn new(config: &DnsConfig, conf: &ResolvConf) -> Self {
         let resolver = config.resolver(conf);
         if let Err(error) = &resolver {
@@ -227,7 +231,7 @@ impl Asking {
         Self {
             resolver: resolver.ok().map(Arc::new),
             search: config.search,
-            longest: config.longest(),
+            max_time: config.max_time(),
             permits: Arc::new(Semaphore::new(config.at_once())),
         }
     }
@@ -239,18 +243,18 @@ async fn serve(
     mut commands: mpsc::Receiver<Command>,
     answers: Arc<dyn Fn(DnsAnswer) + Send + Sync>,
 ) {
-    let mut asking = Asking::new(&config, &conf);
-    // Questions that are being asked, by which they can be cancelled.
+    let mut context = QueryContext::new(&config, &conf);
+    // The tasks of queries, for cancellation.
     let mut underway: BTreeMap<Query, AbortHandle> = BTreeMap::new();
     while let Some(command) = commands.recv().await {
         match command {
-            Command::Configure(new) => asking = Asking::new(&new.0, &new.1),
+            Command::Configure(new) => context = QueryContext::new(&new.0, &new.1),
             Command::LookUp(query) => {
-                let (asking, answers) = (asking.clone(), answers.clone());
+                let (context, answers) = (context.clone(), answers.clone());
                 let name = query.clone();
                 let task = tokio::spawn(async move {
-                    let asked = tokio::time::timeout(asking.longest, look_up(&asking, &query));
-                    let result = asked.await.unwrap_or(Err(DnsError::Timeout));
+                    let found = tokio::time::timeout(context.max_time, look_up(&context, &query));
+                    let result = found.await.unwrap_or(Err(DnsError::Timeout));
                     answers(DnsAnswer { query, result });
                 });
                 if underway.len() >= QUEUE {
@@ -267,17 +271,19 @@ async fn serve(
     }
 }
 
-async fn look_up(asking: &Asking, query: &Query) -> Result<(Found, Duration), DnsError> {
-    let _permit = asking.permits.acquire().await;
-    let resolver = asking.resolver.as_ref().ok_or(DnsError::ServerFailed)?;
+async fn look_up(context: &QueryContext, query: &Query) -> Result<(Found, Duration), DnsError> {
+    let _permit = context.permits.acquire().await;
+    let resolver = context.resolver.as_ref().ok_or(DnsError::ServerFailed)?;
     let (kind, mut name) = match query.kind {
-        Kind::V4 => (RecordType::A, name_of(&query.name)?),
-        Kind::V6 => (RecordType::AAAA, name_of(&query.name)?),
-        Kind::Reverse => (RecordType::PTR, name_of(&query.name)?),
+        QueryKind::V4 => (RecordType::A, name_of(&query.name)?),
+        QueryKind::V6 => (RecordType::AAAA, name_of(&query.name)?),
+        QueryKind::Reverse => (RecordType::PTR, name_of(&query.name)?),
     };
-    // What is not fully qualified is looked for in the search domains, too.
+    // A name that is not fully qualified is looked up in the search domains, too.
     name.set_fqdn(
-        !asking.search || query.kind == Kind::Reverse || query.asked != super::Asked::Stream,
+        !context.search
+            || query.kind == QueryKind::Reverse
+            || query.purpose != QueryPurpose::Stream,
     );
     match resolver.lookup(name, kind).await {
         Ok(lookup) => found(&lookup, query.kind),
@@ -290,19 +296,21 @@ fn name_of(name: &[u8]) -> Result<Name, DnsError> {
     Name::from_labels(name.split(|byte| *byte == b'.')).map_err(|_| DnsError::Format)
 }
 
-/// What an answer says.
-fn found(lookup: &Lookup, kind: Kind) -> Result<(Found, Duration), DnsError> {
+/// The records and the TTL of an answer.
+fn found(lookup: &Lookup, kind: QueryKind) -> Result<(Found, Duration), DnsError> {
     let mut ttl = u32::MAX;
     let mut addrs: Vec<IpAddr> = Vec::new();
     let mut host = None;
     for record in lookup.answers() {
         ttl = ttl.min(record.ttl);
         match (&record.data, kind) {
-            (RData::A(addr), Kind::V4) if addrs.len() < MAX_ADDRESSES => addrs.push(addr.0.into()),
-            (RData::AAAA(addr), Kind::V6) if addrs.len() < MAX_ADDRESSES => {
+            (RData::A(addr), QueryKind::V4) if addrs.len() < MAX_ADDRESSES => {
+                addrs.push(addr.0.into())
+            }
+            (RData::AAAA(addr), QueryKind::V6) if addrs.len() < MAX_ADDRESSES => {
                 addrs.push(addr.0.into());
             }
-            (RData::PTR(name), Kind::Reverse) if host.is_none() => host = host_of(&name.0),
+            (RData::PTR(name), QueryKind::Reverse) if host.is_none() => host = host_of(&name.0),
             _ => {}
         }
     }
@@ -314,7 +322,7 @@ fn found(lookup: &Lookup, kind: Kind) -> Result<(Found, Duration), DnsError> {
     Ok((found, Duration::from_secs(ttl.into())))
 }
 
-/// A name as RESOLVED has it; none, where a client could misread it.
+/// A host name in the format of RESOLVED; `None` if a client could misread it.
 fn host_of(name: &Name) -> Option<Arc<[u8]>> {
     let labels: Vec<&[u8]> = name.iter().collect();
     let misleading = |byte: &u8| *byte == 0 || *byte == b'.';
@@ -331,7 +339,7 @@ fn error_of(error: &NetError) -> DnsError {
         NetError::Truncated => return DnsError::Truncated,
         NetError::Dns(NetDnsError::NoRecordsFound(none)) => none.response_code,
         NetError::Dns(NetDnsError::ResponseCode(code)) => *code,
-        // No name server could be asked, or one that forges answers was.
+        // No name server could be reached, or an answer was forged.
         NetError::Busy
         | NetError::Io(_)
         | NetError::NoConnections

@@ -1,35 +1,35 @@
-//! Which name servers there are: resolv.conf, as C tor's resolver (libevent's evdns) reads it. A
-//! `nameserver` may have a port, `192.0.2.1:5353` or `[2001:db8::1]:5353`.
+//! Reads name servers from resolv.conf, with the grammar of C tor's resolver (libevent's evdns). A
+//! `nameserver` may have a port: `192.0.2.1:5353` or `[2001:db8::1]:5353`.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 
-/// Where the system keeps its configuration.
-pub const SYSTEM: &str = "/etc/resolv.conf";
+/// The path of the system's file.
+pub(crate) const SYSTEM: &str = "/etc/resolv.conf";
 /// The port of name servers.
 const PORT: u16 = 53;
-/// Name servers that are used at most.
+/// Name servers that are used, at most.
 const MAX_SERVERS: usize = 16;
-/// Search domains that are used at most (resolv.conf(5): 6, of late more).
+/// Search domains that are used, at most (resolv.conf(5): 6, more in recent versions).
 const MAX_SEARCH: usize = 6;
-/// Bytes of the file that are looked at.
+/// Bytes of the file that are read, at most.
 const MAX_FILE: usize = 1 << 20;
 
-/// What resolv.conf says.
+/// The contents of a resolv.conf.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ResolvConf {
+pub(crate) struct ResolvConf {
     /// The name servers, in order.
     pub servers: Vec<SocketAddr>,
-    /// Domains to look for names in (used with ServerDNSSearchDomains).
+    /// The search domains (used with ServerDNSSearchDomains).
     pub search: Vec<String>,
-    /// Names with so many dots are asked for as they are first.
+    /// Names with at least this many dots are looked up as they are first.
     pub ndots: Option<usize>,
 }
 
 impl ResolvConf {
-    /// Reads the text of a resolv.conf. What makes no sense is passed over, as everybody does.
+    /// Parses the text of a resolv.conf. Malformed lines are ignored.
     #[must_use]
-    pub fn parse(text: &str) -> Self {
+    pub(crate) fn parse(text: &str) -> Self {
         let mut conf = Self::default();
         for line in text.lines() {
             let line = line.split(['#', ';']).next().unwrap_or_default();
@@ -41,7 +41,7 @@ impl ResolvConf {
                         conf.servers.push(server);
                     }
                 }
-                // Whichever comes last counts.
+                // The last of the two counts.
                 Some("search") => conf.search = words.take(MAX_SEARCH).map(str::to_owned).collect(),
                 Some("domain") => conf.search = words.take(1).map(str::to_owned).collect(),
                 Some("options") => {
@@ -57,12 +57,12 @@ impl ResolvConf {
         conf
     }
 
-    /// Reads a file. Where it is missing or empty, or names no server, the one on this machine is
-    /// used (`configure_nameservers`). The second value is what to tell the operator.
+    /// Reads a file. If it is missing or empty, or names no server, the name server of this machine is used
+    /// (`configure_nameservers`). The second value is a warning for the operator.
     ///
     /// # Errors
-    /// The file is there and cannot be read.
-    pub fn read(path: &Path) -> Result<(Self, Option<String>), String> {
+    /// The file exists and cannot be read.
+    pub(crate) fn read(path: &Path) -> Result<(Self, Option<String>), String> {
         let shown = path.display();
         let local = Self {
             servers: vec![SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), PORT)],
@@ -95,7 +95,7 @@ impl ResolvConf {
     }
 }
 
-/// A name server's address, with or without a port. A zone (`fe80::1%eth0`) is not understood.
+/// Parses a name server's address, with or without a port. A zone (`fe80::1%eth0`) is not supported.
 fn server(word: &str) -> Option<SocketAddr> {
     let addr = word.parse::<IpAddr>().ok();
     addr.map(|addr| SocketAddr::new(addr, PORT))
@@ -104,7 +104,6 @@ fn server(word: &str) -> Option<SocketAddr> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
@@ -134,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_file_this_machine_is_asked() {
+    fn without_a_file_the_local_name_server_is_used() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("resolv.conf");
         let local: SocketAddr = "127.0.0.1:53".parse().unwrap();

@@ -1,6 +1,4 @@
-//! The DNS thread against a name server on loopback that behaves as each name says.
-
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+//! The DNS thread with a name server on loopback whose behaviour depends on the queried name.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, UdpSocket};
@@ -12,13 +10,12 @@ use hickory_resolver::proto::rr::Record;
 use hickory_resolver::proto::rr::rdata::{A, AAAA, CNAME, PTR};
 
 use super::*;
-use crate::exit::Asked;
 
 /// A name server, by UDP and TCP on the same port.
 struct Server {
     addr: SocketAddr,
-    /// Questions that came.
-    asked: Arc<AtomicUsize>,
+    /// The number of queries by UDP.
+    queries: Arc<AtomicUsize>,
 }
 
 impl Server {
@@ -32,8 +29,8 @@ impl Server {
             })
             .unwrap();
         let addr = udp.local_addr().unwrap();
-        let asked = Arc::new(AtomicUsize::new(0));
-        let count = asked.clone();
+        let queries = Arc::new(AtomicUsize::new(0));
+        let count = queries.clone();
         std::thread::spawn(move || {
             let mut packet = [0; 4096];
             while let Ok((length, from)) = udp.recv_from(&mut packet) {
@@ -57,11 +54,11 @@ impl Server {
                 }
             }
         });
-        Self { addr, asked }
+        Self { addr, queries }
     }
 }
 
-/// The packets that answer a question.
+/// The packets that answer a query.
 fn answers(packet: &[u8], tcp: bool) -> Vec<Vec<u8>> {
     let question = Message::from_vec(packet).unwrap();
     let query = question.queries[0].clone();
@@ -92,7 +89,7 @@ fn answers(packet: &[u8], tcp: bool) -> Vec<Vec<u8>> {
             message.add_answer(Record::from_rdata(target, 33, address));
         }
         "forged" => {
-            // Somebody else is quicker, and does not know the number of the question.
+            // A forger answers first and does not know the query's id.
             let mut forged = Message::response(question.id.wrapping_add(1), OpCode::Query);
             forged.add_query(query.clone());
             forged.add_answer(record(RData::A(A::new(6, 6, 6, 6))));
@@ -101,7 +98,7 @@ fn answers(packet: &[u8], tcp: bool) -> Vec<Vec<u8>> {
             return vec![garbage, forged.to_vec().unwrap(), message.to_vec().unwrap()];
         }
         "other" => {
-            // The right number, and another question.
+            // The right id with another question.
             let mut forged = Message::response(question.id, OpCode::Query);
             let name = Name::from_utf8("bank.example.").unwrap();
             forged.add_query(hickory_resolver::proto::op::Query::query(
@@ -113,7 +110,7 @@ fn answers(packet: &[u8], tcp: bool) -> Vec<Vec<u8>> {
             return vec![forged.to_vec().unwrap(), message.to_vec().unwrap()];
         }
         "case" if !tcp => {
-            // The right number, and a name that was guessed.
+            // The right id with a name in another case.
             let mut forged = Message::response(question.id, OpCode::Query);
             let name = Name::from_utf8("case.example.").unwrap();
             forged.add_query(hickory_resolver::proto::op::Query::query(
@@ -134,7 +131,7 @@ fn answers(packet: &[u8], tcp: bool) -> Vec<Vec<u8>> {
     vec![message.to_vec().unwrap()]
 }
 
-/// A thread that asks this server, and where its answers come.
+/// A DNS thread that uses this server, and the channel of its answers.
 fn start(
     server: &Server,
     change: impl Fn(&mut DnsConfig),
@@ -143,7 +140,7 @@ fn start(
         resolv_conf: None,
         search: false,
         randomize_case: true,
-        // The server answers at once: on a busy machine that, too, may take a while.
+        // The server answers at once, but a busy machine may be slow.
         timeout: Duration::from_secs(30),
         attempts: 2,
         max_files: 1024,
@@ -159,11 +156,11 @@ fn start(
     (DnsThread::start(config, conf, sink).unwrap(), answers)
 }
 
-fn query(name: &str, kind: Kind) -> Query {
+fn query(name: &str, kind: QueryKind) -> Query {
     Query {
         name: name.as_bytes().into(),
         kind,
-        asked: Asked::Stream,
+        purpose: QueryPurpose::Stream,
     }
 }
 
@@ -173,7 +170,7 @@ fn addresses(text: &str, ttl: u64) -> Result<(Found, Duration), DnsError> {
 }
 
 #[test]
-fn name_servers_are_understood() {
+fn answers_have_addresses_names_and_errors() {
     let server = Server::start();
     let (dns, answers) = start(&server, |_| {});
     let ask = |name: &str, kind| {
@@ -182,42 +179,51 @@ fn name_servers_are_understood() {
         assert_eq!(answer.query, query(name, kind));
         answer.result
     };
-    assert_eq!(ask("www.example", Kind::V4), addresses("8.8.4.4", 77));
-    assert_eq!(ask("www.example", Kind::V6), addresses("2620::1", 77));
-    assert_eq!(ask("alias.example", Kind::V4), addresses("8.8.4.4", 33));
-    assert_eq!(ask("big.example", Kind::V4), addresses("8.8.4.4", 77));
-    assert_eq!(ask("four.example", Kind::V6), Err(DnsError::NoData));
-    assert_eq!(ask("empty.example", Kind::V4), Err(DnsError::NoData));
-    assert_eq!(ask("gone.example", Kind::V4), Err(DnsError::NotExist));
-    assert_eq!(ask("fail.example", Kind::V4), Err(DnsError::ServerFailed));
-    assert_eq!(ask("refused.example", Kind::V4), Err(DnsError::Refused));
+    assert_eq!(ask("www.example", QueryKind::V4), addresses("8.8.4.4", 77));
+    assert_eq!(ask("www.example", QueryKind::V6), addresses("2620::1", 77));
     assert_eq!(
-        ask("notimp.example", Kind::V4),
+        ask("alias.example", QueryKind::V4),
+        addresses("8.8.4.4", 33)
+    );
+    assert_eq!(ask("big.example", QueryKind::V4), addresses("8.8.4.4", 77));
+    assert_eq!(ask("four.example", QueryKind::V6), Err(DnsError::NoData));
+    assert_eq!(ask("empty.example", QueryKind::V4), Err(DnsError::NoData));
+    assert_eq!(ask("gone.example", QueryKind::V4), Err(DnsError::NotExist));
+    assert_eq!(
+        ask("fail.example", QueryKind::V4),
+        Err(DnsError::ServerFailed)
+    );
+    assert_eq!(
+        ask("refused.example", QueryKind::V4),
+        Err(DnsError::Refused)
+    );
+    assert_eq!(
+        ask("notimp.example", QueryKind::V4),
         Err(DnsError::NotImplemented)
     );
-    let reverse = ask("8.8.8.8.in-addr.arpa", Kind::Reverse);
+    let reverse = ask("8.8.8.8.in-addr.arpa", QueryKind::Reverse);
     assert_eq!(reverse.unwrap().0, Found::Host(b"dns.example"[..].into()));
-    // What no name server is asked about.
-    assert_eq!(ask("x.onion", Kind::V4), Err(DnsError::NotExist));
-    // Names without dots are not looked for elsewhere.
-    assert_eq!(ask("host", Kind::V4), Err(DnsError::NotExist));
+    // Special names are not sent to a name server.
+    assert_eq!(ask("x.onion", QueryKind::V4), Err(DnsError::NotExist));
+    // Names without dots are not looked up in the search domains.
+    assert_eq!(ask("host", QueryKind::V4), Err(DnsError::NotExist));
     dns.shutdown();
 }
 
 #[test]
-fn search_domains_are_used_where_torrc_says_so() {
+fn search_domains_are_used_with_the_option() {
     let server = Server::start();
     let (dns, answers) = start(&server, |config| config.search = true);
-    dns.look_up(query("host", Kind::V4)).unwrap();
+    dns.look_up(query("host", QueryKind::V4)).unwrap();
     assert_eq!(answers.recv().unwrap().result, addresses("8.8.4.4", 77));
 }
 
 #[test]
-fn forged_answers_are_not_believed() {
+fn forged_answers_are_ignored() {
     let server = Server::start();
     let (dns, answers) = start(&server, |_| {});
     for name in ["forged.example", "other.example", "case.example"] {
-        dns.look_up(query(name, Kind::V4)).unwrap();
+        dns.look_up(query(name, QueryKind::V4)).unwrap();
         assert_eq!(
             answers.recv().unwrap().result,
             addresses("8.8.4.4", 77),
@@ -225,39 +231,39 @@ fn forged_answers_are_not_believed() {
         );
     }
     drop(dns);
-    // Without random case, a right guess of the number is enough.
+    // Without random case, the right id is enough for a forger.
     let (dns, answers) = start(&server, |config| config.randomize_case = false);
-    dns.look_up(query("case.example", Kind::V4)).unwrap();
+    dns.look_up(query("case.example", QueryKind::V4)).unwrap();
     assert_eq!(answers.recv().unwrap().result, addresses("6.6.6.6", 77));
 }
 
 #[test]
-fn silence_ends_and_holds_nobody_up() {
+fn a_silent_server_times_out_and_delays_no_other_query() {
     let server = Server::start();
     let (dns, answers) = start(&server, |config| config.timeout = Duration::from_secs(3));
-    dns.look_up(query("silent.example", Kind::V4)).unwrap();
-    dns.look_up(query("www.example", Kind::V4)).unwrap();
+    dns.look_up(query("silent.example", QueryKind::V4)).unwrap();
+    dns.look_up(query("www.example", QueryKind::V4)).unwrap();
     let first = answers.recv().unwrap();
     assert_eq!(first.result, addresses("8.8.4.4", 77));
     assert_eq!(answers.recv().unwrap().result, Err(DnsError::Timeout));
     assert!(
-        server.asked.load(Ordering::Relaxed) >= 3,
-        "it was asked again"
+        server.queries.load(Ordering::Relaxed) >= 3,
+        "the query was repeated"
     );
 }
 
 #[test]
-fn nobody_there_is_a_failure() {
-    let nobody = UdpSocket::bind("127.0.0.1:0").unwrap();
+fn a_missing_server_is_a_transient_error() {
+    let closed = UdpSocket::bind("127.0.0.1:0").unwrap();
     let server = Server {
-        addr: nobody.local_addr().unwrap(),
-        asked: Arc::default(),
+        addr: closed.local_addr().unwrap(),
+        queries: Arc::default(),
     };
-    drop(nobody);
+    drop(closed);
     let (dns, answers) = start(&server, |config| {
         config.timeout = Duration::from_millis(200)
     });
-    dns.look_up(query("www.example", Kind::V4)).unwrap();
+    dns.look_up(query("www.example", QueryKind::V4)).unwrap();
     let result = answers.recv().unwrap().result;
     assert!(result.unwrap_err().is_transient());
 }
@@ -266,12 +272,12 @@ fn nobody_there_is_a_failure() {
 fn a_flood_is_answered_a_few_at_a_time() {
     const NAMES: usize = 1500;
     let server = Server::start();
-    // Sixteen at once, and what waits for its turn does not give up.
+    // Sixteen at once; the time of the others does not run while they wait.
     let (dns, answers) = start(&server, |config| {
         config.max_files = 0;
     });
     for number in 0..NAMES {
-        dns.look_up(query(&format!("n{number}.example"), Kind::V4))
+        dns.look_up(query(&format!("n{number}.example"), QueryKind::V4))
             .unwrap();
     }
     let mut names: Vec<_> = (0..NAMES)
@@ -303,14 +309,14 @@ fn other_name_servers_take_over() {
         ..ResolvConf::default()
     };
     dns.configure(config, conf);
-    dns.look_up(query("www.example", Kind::V4)).unwrap();
+    dns.look_up(query("www.example", QueryKind::V4)).unwrap();
     assert!(answers.recv().unwrap().result.is_ok());
-    assert_eq!(first.asked.load(Ordering::Relaxed), 0);
-    assert_eq!(second.asked.load(Ordering::Relaxed), 1);
+    assert_eq!(first.queries.load(Ordering::Relaxed), 0);
+    assert_eq!(second.queries.load(Ordering::Relaxed), 1);
 }
 
 #[test]
-fn a_name_that_could_be_misread_is_none() {
+fn a_host_name_that_could_be_misread_is_refused() {
     let host = |labels: &[&[u8]]| host_of(&Name::from_labels(labels.to_vec()).unwrap());
     assert_eq!(
         host(&[b"a", b"example"]).as_deref(),

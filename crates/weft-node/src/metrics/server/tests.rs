@@ -1,5 +1,4 @@
-//! Peers that ask for the metrics, and peers that only connect.
-#![allow(clippy::unwrap_used)]
+//! Peers that request the metrics, and peers that only connect.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener};
@@ -9,21 +8,21 @@ use super::*;
 
 const REQUEST: &[u8] = b"GET /metrics HTTP/1.0\r\n\r\n";
 
-/// A connection of this address's that is served.
+/// A connection of `address` that got a place.
 fn connect(server: &MetricsServer, address: [u8; 4]) -> StdTcpStream {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let ours = StdTcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (theirs, _) = listener.accept().unwrap();
     theirs.set_nonblocking(true).unwrap();
-    let clients = server.clients.as_ref().unwrap();
-    while clients.capacity() == 0 {
+    let to_thread = server.to_thread.as_ref().unwrap();
+    while to_thread.capacity() == 0 {
         std::thread::yield_now();
     }
     assert!(server.serve(theirs, Ipv4Addr::from(address).into()));
     ours
 }
 
-/// A whole answer.
+/// Sends a request and returns the whole response.
 fn scrape(mut socket: StdTcpStream) -> String {
     socket.write_all(REQUEST).unwrap();
     let mut answer = String::new();
@@ -32,7 +31,7 @@ fn scrape(mut socket: StdTcpStream) -> String {
 }
 
 #[test]
-fn silent_connections_keep_no_request_out() {
+fn silent_connections_do_not_lock_out_requests() {
     let server = MetricsServer::start(snapshot()).unwrap();
     let silent: Vec<StdTcpStream> = (0..2 * MAX_CONNECTIONS)
         .map(|_| connect(&server, [127, 0, 0, 2]))
@@ -45,13 +44,13 @@ fn silent_connections_keep_no_request_out() {
 }
 
 #[test]
-fn requests_whose_answers_nobody_takes_keep_no_other_out() {
+fn unread_responses_do_not_lock_out_requests() {
     let server = MetricsServer::start(snapshot()).unwrap();
     let open: Vec<StdTcpStream> = (0..2 * MAX_CONNECTIONS)
         .map(|_| {
             let mut socket = connect(&server, [127, 0, 0, 2]);
             socket.write_all(REQUEST).unwrap();
-            // It is answered, and stays.
+            // It is answered and stays open.
             socket.read_exact(&mut [0; 12]).unwrap();
             socket
         })

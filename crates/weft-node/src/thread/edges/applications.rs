@@ -1,19 +1,21 @@
-//! Edges of applications until their streams are open: what they ask for, and what they are answered.
+//! Edges of applications until their streams are open: requests and replies.
 
 use std::io;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
+use weft_apps::{Handshake, MAX_HANDSHAKE, Notice, Step};
 use weft_cell::reason::EndReason;
 use weft_core::address::ConnectionId;
+use weft_core::slots::EdgeKey;
+use weft_log::{RateLimit, Severity};
 
 use super::socket::{Stage, end_reason};
-use crate::apps::{Handshake, MAX_HANDSHAKE, Notice, Step};
-use crate::logging::RateLimit;
-use crate::thread::ConnectionThread;
+use crate::logging;
+use crate::thread::{ConnectionThread, clock};
 
-/// Log lines about applications that ask for what they should not, at C tor's pace
-/// (SOCKS_WARN_INTERVAL): every page of a browser can cause as many as it likes.
+/// Limits log lines about refused requests of applications to C tor's rate (SOCKS_WARN_INTERVAL): every page
+/// of a browser can cause many.
 #[derive(Debug)]
 pub(super) struct Warnings(RateLimit);
 
@@ -25,19 +27,21 @@ impl Default for Warnings {
 
 impl Warnings {
     fn log(&mut self, notice: &Notice, all: bool) {
-        if all || notice.level > tracing::Level::WARN {
-            notice.log();
-        } else if let Some(more) = self.0.check(Instant::now()) {
-            let mut notice = notice.clone();
-            notice.text.push_str(&more.to_string());
-            notice.log();
+        if all || notice.line.severity() > Severity::Warn {
+            logging::log(&notice.line);
+        } else if let Some(more) = self.0.check(clock::now()) {
+            logging::log(&notice.line.clone().text(more));
         }
     }
 }
 
 impl ConnectionThread {
-    /// Hears what an application wants.
-    pub(super) fn hear(&mut self, token: usize, scratch: &mut [u8]) -> Result<usize, EndReason> {
+    /// Reads the request of an application.
+    pub(super) fn receive_request(
+        &mut self,
+        token: usize,
+        scratch: &mut [u8],
+    ) -> Result<usize, EndReason> {
         let Some(connection) = self.edges.all.get_mut(token) else {
             return Ok(0);
         };
@@ -67,7 +71,7 @@ impl ConnectionThread {
                 break;
             };
             let step = handshake.receive(&connection.held);
-            // TestSocks is there to tell of each.
+            // TestSocks asks for a line about each.
             let all = handshake.tests();
             for notice in handshake.take_notices() {
                 self.edges.warnings.log(&notice, all);
@@ -104,8 +108,8 @@ impl ConnectionThread {
         Ok(count)
     }
 
-    /// Tells an application that it is connected.
-    pub(super) fn answer_connected(&mut self, edge: u32, addr: Option<IpAddr>, now: Instant) {
+    /// Sends an application the reply that it is connected.
+    pub(super) fn answer_connected(&mut self, edge: EdgeKey, addr: Option<IpAddr>, now: Instant) {
         let Some(token) = self.edges.token_of(edge) else {
             return;
         };
@@ -129,7 +133,7 @@ impl ConnectionThread {
         }
     }
 
-    /// Tells an application the last thing that it hears; its edge is gone already.
+    /// Sends an application its last reply; its edge is freed already.
     pub(super) fn answer_last(
         &mut self,
         id: ConnectionId,
@@ -149,7 +153,7 @@ impl ConnectionThread {
         self.forget_edge(token);
     }
 
-    /// Applications that do not say what they want have had their time.
+    /// Closes connections of applications that sent no request in time.
     pub(in crate::thread) fn tick_edges(&mut self, now: Instant) {
         while let Some((deadline, id)) = self.edges.asking.front().copied() {
             if deadline > now {
@@ -160,7 +164,7 @@ impl ConnectionThread {
                 && let Some(connection) = self.edges.all.get(token)
                 && connection.deadline.is_some()
             {
-                tracing::debug!("An application did not say what it wants: {id}");
+                tracing::debug!("An application sent no request in time: {id}");
                 self.close_edge(token, EndReason::TIMEOUT, now);
             }
         }

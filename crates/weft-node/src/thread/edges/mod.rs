@@ -1,9 +1,9 @@
 //! The sockets of circuit edges: destinations of an exit, applications of a client, and ends of
-//! socket pairs toward this node's own directory (seeds/000 4.2, 4.4).
+//! socket pairs of this node's own directory (Engler and Goldberg 2021, 4.2 and 4.4).
 //!
 //! What flows is decided in weft-core (`manager/edges/`); this is the shell around it. A socket is
 //! read only as far as its circuit takes bytes, and what the socket does not take waits in its edge,
-//! which then says so to the far end.
+//! which then signals the far end (XOFF, or no SENDMEs).
 
 mod applications;
 mod socket;
@@ -19,15 +19,16 @@ use weft_cell::reason::EndReason;
 use weft_core::address::ConnectionId;
 use weft_core::edge::EdgeNews;
 use weft_core::manager::LocalConnectionManager;
+use weft_core::slots::{EdgeKey, SlotKey as _};
 
 use self::applications::Warnings;
 use self::socket::{EdgeConnection, Socket, Stage, end_reason};
 use super::audit::sure;
 use super::limit::{Allowance, Direction};
 use super::{ConnectionThread, TICK};
-use crate::apps::Handshake;
+use weft_apps::Handshake;
 
-pub use self::socket::{AdoptEdge, AdoptKind, EdgeSocket};
+pub(crate) use self::socket::{AdoptEdge, AdoptKind, EdgeSocket};
 
 /// Tokens of edges have this bit.
 const EDGE: usize = 1 << 62;
@@ -52,7 +53,7 @@ const LAST_WORDS: Duration = Duration::from_secs(15);
 pub(super) struct SocketMemory {
     /// Bytes from and for sockets.
     pub(super) buffered: usize,
-    /// Memory for sockets whose edges are gone.
+    /// Memory for sockets whose edges are freed.
     pub(super) ownerless: usize,
 }
 
@@ -68,7 +69,7 @@ pub(super) struct EdgeSockets {
     /// Those that may have bytes.
     to_read: VecDeque<usize>,
     /// Those that must wait for bandwidth, and until when.
-    resting: Vec<(Instant, usize)>,
+    rate_limited: Vec<(Instant, usize)>,
     /// When the first of them has waited long enough.
     rest_until: Option<Instant>,
     /// The place, among the edges with something to write, where the next turn begins.
@@ -101,16 +102,16 @@ impl EdgeSockets {
     /// Lets a socket wait for bandwidth.
     fn rest(&mut self, until: Instant, token: usize) {
         self.rest_until = Some(self.rest_until.map_or(until, |other| other.min(until)));
-        self.resting.push((until, token));
+        self.rate_limited.push((until, token));
     }
 
     /// Lists those again that have waited long enough.
-    fn wake_rested(&mut self, now: Instant) {
+    fn resume_rate_limited(&mut self, now: Instant) {
         if self.rest_until.is_none_or(|until| until > now) {
             return;
         }
         self.rest_until = None;
-        for (until, token) in std::mem::take(&mut self.resting) {
+        for (until, token) in std::mem::take(&mut self.rate_limited) {
             match until <= now {
                 true => self.list(token),
                 false => self.rest(until, token),
@@ -178,7 +179,7 @@ impl EdgeSockets {
             )?;
             sure(
                 !connection.listed || to_read.contains(&token),
-                "an edge that says so is listed to be read",
+                "an edge with that flag is listed to be read",
             )?;
         }
         // News name slots, which may have another edge in the next turn.
@@ -199,8 +200,8 @@ impl EdgeSockets {
     }
 
     /// The token of an edge.
-    fn token_of(&self, edge: u32) -> Option<usize> {
-        self.by_edge.get(edge as usize).copied().flatten()
+    fn token_of(&self, edge: EdgeKey) -> Option<usize> {
+        self.by_edge.get(edge.index()).copied().flatten()
     }
 }
 
@@ -270,7 +271,7 @@ impl ConnectionThread {
         let connects = connection.exit && unix;
         entry.insert(connection);
         self.edges.by_id.insert(id, token);
-        let index = edge as usize;
+        let index = edge.index();
         if self.edges.by_edge.len() <= index {
             self.edges.by_edge.resize(index + 1, None);
         }
@@ -306,8 +307,8 @@ impl ConnectionThread {
         if self.is_stuck() {
             return;
         }
-        self.edges.wake_rested(now);
-        let mut scratch = std::mem::take(&mut self.scratch);
+        self.edges.resume_rate_limited(now);
+        let mut scratch = std::mem::take(&mut self.reading.scratch);
         let mut in_all = 0;
         self.edge_news(now);
         for _ in 0..self.edges.to_read.len().min(EDGES_PER_TURN) {
@@ -326,7 +327,7 @@ impl ConnectionThread {
                 break;
             }
         }
-        self.scratch = scratch;
+        self.reading.scratch = scratch;
         self.edge_news(now);
     }
 
@@ -355,7 +356,7 @@ impl ConnectionThread {
             return Ok(0);
         };
         if let Stage::Asking(_) = connection.stage {
-            return self.hear(token, scratch);
+            return self.receive_request(token, scratch);
         }
         let edge = connection.edge;
         let mut room = self.manager.edge_room(edge, now);
@@ -370,7 +371,7 @@ impl ConnectionThread {
             return Ok(0);
         };
         if room == 0 || !connection.held.is_empty() || !connection.readable {
-            // News comes when there is room; the kernel tells when there is more.
+            // The manager reports when there is room; the kernel reports when there is more.
             return Ok(0);
         }
         let wanted = match self.manager.edge_pace(edge, room.min(READ_PER_TURN), now) {
@@ -382,7 +383,7 @@ impl ConnectionThread {
         };
         let grant = match &mut connection.allowance {
             Some(allowance) => {
-                match allowance.take(&mut self.common, Direction::Read, wanted, now) {
+                match allowance.take(&mut self.limit, Direction::Read, wanted, now) {
                     Ok(grant) => grant,
                     Err(wait) => {
                         self.edges.rest(now + wait.min(TICK), token);
@@ -396,8 +397,8 @@ impl ConnectionThread {
         let result = connection.socket.read(buffer);
         let count = *result.as_ref().unwrap_or(&0);
         if let Some(allowance) = &mut connection.allowance {
-            allowance.settle(&mut self.common, Direction::Read, grant, count);
-            self.moved.add(allowance, Direction::Read, count);
+            allowance.settle(&mut self.limit, Direction::Read, grant, count);
+            self.reports.moved.add(allowance, Direction::Read, count);
         }
         match result {
             Ok(0) => Err(EndReason::DONE),
@@ -405,7 +406,7 @@ impl ConnectionThread {
                 if count < buffer.len() && !connection.peer_ended {
                     connection.readable = false;
                 }
-                self.load.add(count as u64);
+                self.reports.load.add(count as u64);
                 let bytes = scratch.get(..count).unwrap_or_default();
                 self.manager.edge_data(edge, bytes, now);
                 let more = self
@@ -432,7 +433,7 @@ impl ConnectionThread {
         }
     }
 
-    /// Does what the manager has to say about edges.
+    /// Carries out the manager's actions for edges.
     fn edge_news(&mut self, now: Instant) {
         while let Some(news) = self.manager.poll_edge() {
             match news {
@@ -517,7 +518,7 @@ impl ConnectionThread {
         let (bytes, over) = self.manager.edge_out(edge);
         if bytes.is_empty() {
             return match over {
-                // All is said, or the client left before its destination was reached.
+                // All bytes are written, or the client left before its destination was reached.
                 true => Err(EndReason::DONE),
                 false => Ok(0),
             };
@@ -534,11 +535,12 @@ impl ConnectionThread {
         let wanted = bytes.len().min(WRITE_PER_TURN);
         let grant = match &mut connection.allowance {
             Some(allowance) => {
-                match allowance.take(&mut self.common, Direction::Write, wanted, now) {
+                match allowance.take(&mut self.limit, Direction::Write, wanted, now) {
                     Ok(grant) => grant,
                     Err(wait) => {
                         let at = now + wait.min(TICK);
-                        self.write_again = Some(self.write_again.map_or(at, |other| other.min(at)));
+                        self.writing.retry_at =
+                            Some(self.writing.retry_at.map_or(at, |other| other.min(at)));
                         return Ok(0);
                     }
                 }
@@ -549,8 +551,8 @@ impl ConnectionThread {
         let result = connection.socket.write(bytes);
         let count = *result.as_ref().unwrap_or(&0);
         if let Some(allowance) = &mut connection.allowance {
-            allowance.settle(&mut self.common, Direction::Write, grant, count);
-            self.moved.add(allowance, Direction::Write, count);
+            allowance.settle(&mut self.limit, Direction::Write, grant, count);
+            self.reports.moved.add(allowance, Direction::Write, count);
         }
         match result {
             Ok(count) => {
@@ -560,7 +562,7 @@ impl ConnectionThread {
                 if count > 0 {
                     connection.idle_since = None;
                 }
-                self.load.add(count as u64);
+                self.reports.load.add(count as u64);
                 self.manager.edge_wrote(edge, count, now);
                 let (rest, over) = self.manager.edge_out(edge);
                 match over && rest.is_empty() {
@@ -599,7 +601,7 @@ impl ConnectionThread {
             let _ = self.poll.registry().deregister(source);
         }
         self.edges.by_id.remove(&connection.id);
-        if let Some(place) = self.edges.by_edge.get_mut(connection.edge as usize)
+        if let Some(place) = self.edges.by_edge.get_mut(connection.edge.index())
             && *place == Some(token)
         {
             *place = None;

@@ -10,13 +10,14 @@ use mio::net::{TcpStream, UnixStream};
 use weft_cell::reason::EndReason;
 use weft_core::address::ConnectionId;
 use weft_core::edge::StreamAt;
+use weft_core::slots::EdgeKey;
 
-use crate::apps::{AppRules, Handshake};
 use crate::thread::limit::Allowance;
+use weft_apps::{AppRules, Handshake};
 
 /// A stream's socket that a thread is given.
 #[derive(Debug)]
-pub struct AdoptEdge {
+pub(crate) struct AdoptEdge {
     /// Its identifier.
     pub id: ConnectionId,
     /// Non-blocking; perhaps still connecting.
@@ -27,7 +28,7 @@ pub struct AdoptEdge {
 
 /// What bytes of a stream come from and go to.
 #[derive(Debug)]
-pub enum EdgeSocket {
+pub(crate) enum EdgeSocket {
     /// TCP.
     Tcp(std::net::TcpStream),
     /// One end of a socket pair, or an application on a Unix socket.
@@ -38,14 +39,14 @@ pub enum EdgeSocket {
 
 /// What a stream's socket is for.
 #[derive(Debug)]
-pub enum AdoptKind {
+pub(crate) enum AdoptKind {
     /// A stream that a circuit asked for.
     Exit {
         /// The stream.
         at: StreamAt,
         /// Where the socket leads; `None` for the directory.
         peer: Option<SocketAddr>,
-        /// How long the address is good, in seconds: CONNECTED says it.
+        /// The TTL of the address for CONNECTED, in seconds.
         ttl: u32,
     },
     /// An application that came to a listener.
@@ -99,7 +100,7 @@ impl Socket {
 pub(super) enum Stage {
     /// TCP connects, for an exit: where to, and for how long that is good.
     Connecting(Option<IpAddr>, u32),
-    /// An application says what it wants, or waits for an answer.
+    /// An application sends its request, or waits for the reply.
     Asking(Box<Handshake>),
     /// Bytes are bytes.
     Open,
@@ -110,7 +111,7 @@ pub(super) enum Stage {
 pub(super) struct EdgeConnection {
     pub(super) id: ConnectionId,
     /// The manager's slot.
-    pub(super) edge: u32,
+    pub(super) edge: EdgeKey,
     pub(super) socket: Socket,
     pub(super) stage: Stage,
     /// How much it may move; not asked for Unix sockets.
@@ -119,7 +120,7 @@ pub(super) struct EdgeConnection {
     pub(super) writable: bool,
     /// Listed among those to be read.
     pub(super) listed: bool,
-    /// The kernel said that nothing more comes.
+    /// The kernel reported the end of the input.
     pub(super) peer_ended: bool,
     /// Read and not yet taken: an application's words, then its first data.
     pub(super) held: Vec<u8>,
@@ -127,7 +128,7 @@ pub(super) struct EdgeConnection {
     pub(super) reply: Vec<u8>,
     /// It has asked, and is not looked at until it is answered.
     pub(super) asked: bool,
-    /// An application must have said what it wants by then.
+    /// The request of an application must be complete by then.
     pub(super) deadline: Option<Instant>,
     /// It is an exit's.
     pub(super) exit: bool,
@@ -155,7 +156,7 @@ impl EdgeConnection {
     }
 }
 
-/// What END says of a socket's failure (C tor `errno_to_stream_end_reason`).
+/// END's reason for a socket's failure (C tor `errno_to_stream_end_reason`).
 pub(super) fn end_reason(error: &io::Error) -> EndReason {
     match error.kind() {
         io::ErrorKind::BrokenPipe => EndReason::DONE,

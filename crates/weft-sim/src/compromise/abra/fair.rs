@@ -38,7 +38,7 @@ impl Ord for Offer {
 }
 
 impl Shares {
-    /// Finds the rates: nobody can have more unless somebody who has no more would have less, and nobody
+    /// Finds the rates: no flow can have more unless one that has no more would have less, and none
     /// has more than `most`.
     pub(super) fn find(&mut self, capacities: &[f64], flows: &[[u32; 3]], most: f64) {
         self.left.clear();

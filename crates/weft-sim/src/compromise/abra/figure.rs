@@ -1,4 +1,4 @@
-//! seeds/001, Figure 1.
+//! The plot of compromised circuits under ABRA (Schrock 2017, Figure 1).
 
 use std::fmt::Write as _;
 
@@ -17,7 +17,7 @@ pub mod paper {
     pub const LYING: f64 = 7.0;
 }
 
-/// Figure 1 beside the paper's values. `network` says what was simulated.
+/// Figure 1 beside the paper's values. `network` describes what was simulated.
 pub fn figure(points: &[Point], network: &str) -> Figure {
     let at = |point: &Point| point.fraction * 100.0;
     let line = |name: &str, look: Look, of: &dyn Fn(&Point) -> f64| Curve {
@@ -34,7 +34,7 @@ pub fn figure(points: &[Point], network: &str) -> Figure {
             points: high.chain(low).collect(),
         }
     };
-    // What the text says is a cross, as wide as a percent.
+    // A value of the paper's text is a cross, as wide as a percent.
     let cross = |percent: f64| {
         let x = paper::FRACTION * 100.0;
         [
@@ -42,7 +42,7 @@ pub fn figure(points: &[Point], network: &str) -> Figure {
             vec![(x, percent - 0.8), (x, percent + 0.8)],
         ]
         .map(|points| Curve {
-            name: "seeds/001, text (5 and 7 %)".to_owned(),
+            name: "paper, text (5 and 7 %)".to_owned(),
             look: Look::grey(),
             points,
         })
@@ -67,7 +67,7 @@ pub fn figure(points: &[Point], network: &str) -> Figure {
     ];
     curves.extend([paper::HONEST, paper::LYING].into_iter().flat_map(cross));
     Figure {
-        title: "Circuits compromised under ABRA (seeds/001, Figure 1)".to_owned(),
+        title: "Circuits compromised under ABRA (Schrock 2017, Figure 1)".to_owned(),
         subtitle: network.to_owned(),
         panels: vec![Panel {
             title: "What clients choose".to_owned(),
@@ -80,7 +80,7 @@ pub fn figure(points: &[Point], network: &str) -> Figure {
         }],
         columns: 1,
         footer: vec![
-            "Percentiles over adversaries, whose relays are drawn at random. Lying relays tell a weight of 0 when choices are made again."
+            "Percentiles over adversaries, whose relays are drawn at random. Lying relays report a weight of 0 when choices are made again."
                 .to_owned(),
         ],
         same_scale: false,
@@ -132,7 +132,7 @@ mod tests {
         };
         let points = [0.0, 0.1, 0.2, 0.5].map(point);
         let svg = figure(&points, "a network").svg().expect("a plot");
-        for words in ["a network", "lying: median", "seeds/001, text"] {
+        for words in ["a network", "lying: median", "paper, text"] {
             assert!(svg.contains(words), "{words}");
         }
         assert!(csv(&points).starts_with("fraction,honest_p10"));

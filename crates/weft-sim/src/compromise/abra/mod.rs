@@ -1,10 +1,10 @@
-//! What relays that lie gain where clients avoid bottlenecks: ABRA (seeds/001, sections 3 and 5.2).
+//! What relays gain that report false weights where clients avoid bottlenecks: ABRA (Schrock 2017, sections 3 and 5.2).
 //!
-//! A network of relays carries downloads of web and bulk clients, who choose among the circuits of
-//! their pools by the weights that relays tell (`traffic`). Every choice is noted: the circuits, and the
+//! A network of relays carries downloads of web and bulk clients, which choose among the circuits of
+//! their pools by the weights that relays report (`traffic`). Every choice is noted: the circuits, and the
 //! weights then. Afterwards adversaries are given relays, and each choice is made again: as it was, and
-//! as it would have been had the adversary's relays told a weight of 0 (`replay`). The network itself
-//! does not go on after lies; that is how the paper did it, and it says that in truth lying relays
+//! as it would have been had the adversary's relays reported a weight of 0 (`replay`). The network itself
+//! does not go on after lies; that is how the paper did it, which adds that in truth lying relays
 //! would soon draw less.
 //!
 //! The paper ran Tor itself in Shadow. Here traffic is a fluid that links share as max-min fairness has
@@ -26,10 +26,10 @@ pub use traffic::{Choices, simulate};
 
 /// The clients, and how long they are watched. The numbers of clients and of bytes are section 3.3's.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Options {
-    /// Clients that download [`Options::WEB_BYTES`] and then pause for up to a minute.
+pub struct AbraOptions {
+    /// Clients that download [`AbraOptions::WEB_BYTES`] and then pause for up to a minute.
     pub web_clients: u32,
-    /// Clients that download [`Options::BULK_BYTES`] again and again.
+    /// Clients that download [`AbraOptions::BULK_BYTES`] again and again.
     pub bulk_clients: u32,
     /// Circuits that every client has ready.
     pub pool: u32,
@@ -40,11 +40,11 @@ pub struct Options {
     /// Seconds for which they are noted.
     pub seconds: u32,
     /// The most that one circuit moves, bytes per second: its window of 1000 cells for each round
-    /// trip, of which the paper does not say how long they were.
+    /// trip, whose length the paper does not give.
     pub circuit_rate: f64,
-    /// What all relays together can move, as a part of [`Options::demand`]; each relay's share of it is
-    /// that of its `Bandwidth`. Weights of a consensus are no bytes, and the paper does not say how
-    /// loaded its network was: with less capacity lies gain more.
+    /// What all relays together can move, as a part of [`AbraOptions::demand`]; each relay's share of it is
+    /// that of its `Bandwidth`. Weights of a consensus are no bytes, and the paper does not give
+    /// the load of its network: with less capacity lies gain more.
     pub capacity: f64,
     /// Head/Tail's threshold.
     pub threshold: f64,
@@ -52,7 +52,7 @@ pub struct Options {
     pub seed: u64,
 }
 
-impl Options {
+impl AbraOptions {
     /// What a web client downloads at once.
     pub const WEB_BYTES: f64 = 320e3;
     /// What a bulk client downloads at once.
@@ -64,7 +64,7 @@ impl Options {
     /// The longest simulation, seconds.
     pub const MOST_SECONDS: u32 = 86_400;
 
-    /// What relays would move if they held nobody up, bytes per second: bulk clients at the rate of a
+    /// What relays would move if they delayed no download, bytes per second: bulk clients at the rate of a
     /// circuit, web clients one download in half a minute, each through three relays.
     pub fn demand(&self) -> f64 {
         let bulk = f64::from(self.bulk_clients) * self.circuit_rate.min(Self::BULK_BYTES);
@@ -90,9 +90,9 @@ impl Options {
     }
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options {
+impl Default for AbraOptions {
+    fn default() -> AbraOptions {
+        AbraOptions {
             web_clients: 1350,
             bulk_clients: 150,
             pool: 10,
@@ -114,10 +114,10 @@ pub enum Refused {
     #[error(transparent)]
     NoCircuits(#[from] NoCircuits),
     /// No clients, or too many.
-    #[error("clients are from 1 to {}", Options::MOST_CLIENTS)]
+    #[error("clients are from 1 to {}", AbraOptions::MOST_CLIENTS)]
     Clients,
     /// No time, or too much.
-    #[error("seconds are from 1 to {} with the warm-up", Options::MOST_SECONDS)]
+    #[error("seconds are from 1 to {} with the warm-up", AbraOptions::MOST_SECONDS)]
     Seconds,
     /// No circuits in the pool, or too many.
     #[error("circuits of a pool are from 1 to 100")]
@@ -137,7 +137,7 @@ pub enum Refused {
     /// No adversaries, or too many.
     #[error("adversaries are from 1 to 100000")]
     Adversaries,
-    /// Nobody began a download while choices were noted.
+    /// No client began a download while choices were noted.
     #[error("no client chose a circuit in that time")]
     NoChoices,
 }

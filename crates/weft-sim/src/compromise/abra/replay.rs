@@ -7,8 +7,8 @@ use super::traffic::{Choices, seen};
 use super::{Refused, weight};
 use crate::parallel;
 use crate::random::generator;
-use crate::stats::quantile;
 use crate::triples::Triples;
+use weft_stats::quantile;
 
 /// What a part of the network is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -25,9 +25,9 @@ pub enum Grant {
 pub struct Point {
     /// What it has of the network, 0 to 1.
     pub fraction: f64,
-    /// Circuits compromised where its relays tell their weights as they are.
+    /// Circuits compromised where its relays report their true weights.
     pub honest: Quantiles,
-    /// Where they tell 0.
+    /// Circuits compromised where they report 0.
     pub lying: Quantiles,
     /// Where clients choose any circuit of their pools, without ABRA.
     pub blind: Quantiles,
@@ -62,7 +62,7 @@ impl Quantiles {
 }
 
 /// Makes the choices again, for so many adversaries with each of these parts of the network. An
-/// adversary's relays are drawn without regard to what they are. `done` is told of each adversary.
+/// adversary's relays are drawn without regard to what they are. `done` is called for each adversary.
 ///
 /// # Errors
 ///
@@ -154,8 +154,8 @@ fn success(choices: &Choices, is_bad: &[bool]) -> [f64; 3] {
     let lies: Vec<Vec<f64>> = choices
         .weights
         .iter()
-        .map(|told| {
-            let relays = told.iter().zip(is_bad);
+        .map(|reported| {
+            let relays = reported.iter().zip(is_bad);
             relays
                 .map(|(weight, bad)| if *bad { 0.0 } else { *weight })
                 .collect()
@@ -163,7 +163,7 @@ fn success(choices: &Choices, is_bad: &[bool]) -> [f64; 3] {
         .collect();
     let (mut pool, mut chances) = (Vec::new(), Vec::new());
     let mut sums = [0.0; 3];
-    for (circuits, told) in choices.circuits.chunks(choices.pool).zip(&choices.told) {
+    for (circuits, report) in choices.circuits.chunks(choices.pool).zip(&choices.report) {
         let mut compromised = circuits
             .iter()
             .map(|path| bad(path.guard) && bad(path.exit));
@@ -172,7 +172,7 @@ fn success(choices: &Choices, is_bad: &[bool]) -> [f64; 3] {
         }
         let [honest, lying, blind] = &mut sums;
         for (sum, all) in [(honest, &choices.weights), (lying, &lies)] {
-            let weights = all.get(*told as usize).map_or(&[][..], |told| told);
+            let weights = all.get(*report as usize).map_or(&[][..], |weights| weights);
             pool.clear();
             let all = circuits.iter();
             pool.extend(all.map(|path| seen(*path, weights, &choices.bandwidths)));
@@ -194,19 +194,19 @@ mod tests {
     use rand::RngExt as _;
 
     use super::super::traffic::simulate;
-    use super::super::{Options, triples};
+    use super::super::{AbraOptions, triples};
     use super::*;
     use crate::testing::mixed;
     use crate::triples::Triple;
 
-    fn small() -> Options {
-        Options {
+    fn small() -> AbraOptions {
+        AbraOptions {
             web_clients: 90,
             bulk_clients: 30,
             warm_up: 20,
             seconds: 60,
             capacity: 0.6,
-            ..Options::default()
+            ..AbraOptions::default()
         }
     }
 
@@ -250,14 +250,14 @@ mod tests {
         let network = mixed(60);
         let triples = triples(&network).expect("circuits");
         // Every client has one circuit: what it has been through is independent of others.
-        let options = Options {
+        let options = AbraOptions {
             web_clients: 3000,
             bulk_clients: 0,
             pool: 1,
             guards: 1,
             warm_up: 0,
             seconds: 60,
-            ..Options::default()
+            ..AbraOptions::default()
         };
         let choices = simulate(&network, &triples, &options, |_| ()).expect("choices");
         let points = replay(
@@ -292,7 +292,7 @@ mod tests {
                 circuit(1, 2, 0),
                 circuit(0, 3, 2),
             ],
-            told: vec![0, 1],
+            report: vec![0, 1],
             weights: vec![vec![0.5, 0.0, 0.25, 1.0], vec![0.0, 0.0, 2.0, 0.0]],
             bandwidths: vec![4.0, 3.0, 2.0, 1.0],
             utilisation: 0.0,
@@ -307,13 +307,13 @@ mod tests {
                 let choice = rng.random_range(0..2usize);
                 let pool = &choices.circuits[choice * 3..choice * 3 + 3];
                 let weights = &choices.weights[choice];
-                let told = weights.iter().zip(is_bad);
-                let told: Vec<f64> = told
+                let reported = weights.iter().zip(is_bad);
+                let reported: Vec<f64> = reported
                     .map(|(weight, bad)| if bad && lying { 0.0 } else { *weight })
                     .collect();
                 let seen: Vec<_> = pool
                     .iter()
-                    .map(|path| seen(*path, &told, &choices.bandwidths))
+                    .map(|path| seen(*path, &reported, &choices.bandwidths))
                     .collect();
                 let mut chances = Vec::new();
                 weight::chances(&seen, &mut chances);

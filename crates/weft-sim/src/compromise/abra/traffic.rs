@@ -4,7 +4,7 @@ use rand::RngExt as _;
 
 use super::fair::Shares;
 use super::weight::{self, Seen};
-use super::{Options, Refused};
+use super::{AbraOptions, Refused};
 use crate::network::Network;
 use crate::random::{Generator, generator};
 use crate::triples::{NoCircuits, Triple, Triples};
@@ -13,8 +13,8 @@ use crate::triples::{NoCircuits, Triple, Triples};
 const STEPS: u32 = 10;
 /// … and every second (w) the most of them are a circuit's bandwidth.
 const STEP: f64 = 1.0 / STEPS as f64;
-/// Seconds between two tellings of weights.
-const TOLD_EVERY: u32 = 5;
+/// Seconds between two reports of weights.
+const REPORT_INTERVAL: u32 = 5;
 /// A relay that used so much of its capacity in a second is full.
 const FULL: f64 = 0.99;
 
@@ -26,8 +26,8 @@ pub struct Choices {
     /// The circuits of all choices, one pool behind the other.
     pub(super) circuits: Vec<Triple>,
     /// Of each choice, which of `weights` clients knew.
-    pub(super) told: Vec<u32>,
-    /// Of each telling, the weight of every relay.
+    pub(super) report: Vec<u32>,
+    /// Of each report, the weight of every relay.
     pub(super) weights: Vec<Vec<f64>>,
     /// Bandwidth of each relay, by the consensus.
     pub(super) bandwidths: Vec<f64>,
@@ -42,12 +42,12 @@ pub struct Choices {
 impl Choices {
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.told.len()
+        self.report.len()
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.told.is_empty()
+        self.report.is_empty()
     }
 }
 
@@ -82,7 +82,7 @@ enum State {
 pub fn simulate(
     network: &Network,
     triples: &Triples,
-    options: &Options,
+    options: &AbraOptions,
     mut progress: impl FnMut(f64),
 ) -> Result<Choices, Refused> {
     options.check()?;
@@ -103,7 +103,7 @@ pub fn simulate(
         choices: Choices {
             pool: options.pool as usize,
             circuits: Vec::new(),
-            told: Vec::new(),
+            report: Vec::new(),
             weights: vec![vec![0.0; bandwidths.len()]],
             bandwidths,
             utilisation: 0.0,
@@ -131,7 +131,7 @@ pub fn simulate(
             let full_now = pairs.filter(|(moved, capacity)| **moved >= **capacity * FULL);
             full += full_now.map(|(_, capacity)| *capacity).sum::<f64>();
         }
-        if (second + 1) % TOLD_EVERY == 0 {
+        if (second + 1) % REPORT_INTERVAL == 0 {
             let weights = world.weights();
             world.choices.weights.push(weights);
         }
@@ -142,7 +142,7 @@ pub fn simulate(
         return Err(Refused::NoChoices);
     }
     let whole = f64::from(options.seconds) * capacity;
-    let count = world.choices.told.len() as f64;
+    let count = world.choices.report.len() as f64;
     Ok(Choices {
         utilisation: moved / whole,
         full_by_capacity: full / whole,
@@ -153,7 +153,7 @@ pub fn simulate(
 
 struct World<'a> {
     triples: &'a Triples,
-    options: &'a Options,
+    options: &'a AbraOptions,
     capacities: Vec<f64>,
     clients: Vec<Client>,
     choices: Choices,
@@ -170,7 +170,7 @@ impl World<'_> {
         let guards = self.triples.draw_guards(self.options.guards as usize, rng);
         // Circuits are of all ages, and so are pauses.
         let pool = (0..self.options.pool).map(|_| {
-            let until = rng.random::<f64>() * Options::CIRCUIT_LIFE;
+            let until = rng.random::<f64>() * AbraOptions::CIRCUIT_LIFE;
             Ok(Circuit {
                 path: path(self.triples, &guards, rng)?,
                 until,
@@ -211,14 +211,14 @@ impl World<'_> {
                 if circuit.until <= now {
                     *circuit = Circuit {
                         path: path(self.triples, &client.guards, rng)?,
-                        until: now + Options::CIRCUIT_LIFE,
+                        until: now + AbraOptions::CIRCUIT_LIFE,
                     };
                 }
             }
             let path = self.choose(client, is_noted, rng)?;
             let bytes = match client.is_bulk {
-                true => Options::BULK_BYTES,
-                false => Options::WEB_BYTES,
+                true => AbraOptions::BULK_BYTES,
+                false => AbraOptions::WEB_BYTES,
             };
             client.state = State::Loads {
                 path,
@@ -237,7 +237,7 @@ impl World<'_> {
         rng: &mut Generator,
     ) -> Result<Triple, Refused> {
         let choices = &mut self.choices;
-        let weights = choices.weights.last().map_or(&[][..], |told| told);
+        let weights = choices.weights.last().map_or(&[][..], |weights| weights);
         self.seen.clear();
         for circuit in &client.pool {
             self.seen
@@ -248,7 +248,7 @@ impl World<'_> {
             choices
                 .circuits
                 .extend(client.pool.iter().map(|one| one.path));
-            choices.told.push(choices.weights.len() as u32 - 1);
+            choices.report.push(choices.weights.len() as u32 - 1);
             self.free += usize::from(self.seen.iter().any(|one| one.weight <= 0.0));
         }
         let place = weight::draw(&self.chances, rng);
@@ -293,7 +293,7 @@ impl World<'_> {
         }
     }
 
-    /// What every relay tells after this second. The bandwidth of downloads that have just ended is not
+    /// The weight that every relay reports after this second. The bandwidth of downloads that have just ended is not
     /// known any more, as their circuits move nothing.
     fn weights(&self) -> Vec<f64> {
         let mut circuits = vec![Vec::new(); self.capacities.len()];

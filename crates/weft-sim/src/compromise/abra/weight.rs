@@ -1,8 +1,8 @@
-//! ABRA's weights and how clients choose by them (seeds/001, sections 3.1 and 3.2).
+//! ABRA's weights and how clients choose by them (Schrock 2017, sections 3.1 and 3.2).
 
 use rand::{Rng, RngExt as _};
 
-/// The large values of a heavy-tailed list (seeds/001, Algorithm 1): those that are at least the mean;
+/// The large values of a heavy-tailed list (Schrock 2017, Algorithm 1): those that are at least the mean;
 /// of these again, as long as they are a smaller part than the threshold.
 pub fn head(values: &[f64], threshold: f64) -> Vec<f64> {
     let mut values = values.to_vec();
@@ -19,7 +19,7 @@ pub fn head(values: &[f64], threshold: f64) -> Vec<f64> {
     }
 }
 
-/// What a relay tells: 0 if it has bandwidth left, and otherwise the sum of 1/h over the head of its
+/// The weight that a relay reports: 0 if it has bandwidth left, and otherwise the sum of 1/h over the head of its
 /// circuits' bandwidths. Circuits that move nothing are not slowed down by it, and do not count.
 pub fn of_relay(circuits: &[f64], is_full: bool, threshold: f64) -> f64 {
     if !is_full {
@@ -40,13 +40,13 @@ pub struct Seen {
 
 /// How likely a client takes each circuit of its pool; sums to 1 unless the pool is empty. If some have
 /// the weight 0, one of these, in proportion to bandwidth; otherwise any, in inverse proportion to
-/// weight. The paper says "biased towards" in both cases, and no more.
+/// weight. The paper has "biased towards" for both cases, and no formula.
 pub fn chances(pool: &[Seen], into: &mut Vec<f64>) {
     let is_free = |one: &Seen| one.weight <= 0.0;
     into.clear();
     if pool.iter().any(is_free) {
         into.extend(pool.iter().map(|one| match is_free(one) {
-            // A relay of no bandwidth is drawn by nobody, but a chance must be left.
+            // A relay of no bandwidth is drawn by no client, but a chance must be left.
             true => one.bandwidth.max(f64::MIN_POSITIVE),
             false => 0.0,
         }));

@@ -1,0 +1,205 @@
+//! Names that stand for other names: `MapAddress` of torrc and MAPADDRESS of controllers.
+
+use std::collections::BTreeMap;
+
+use rand::Rng;
+
+use crate::virtual_addresses::Virtual;
+use weft_config::VirtualNetworks;
+
+/// Replacements in a row at most: maps may lead in circles.
+const MAX_REWRITES: usize = 16;
+/// Virtual addresses that are tried until one is free.
+const VIRTUAL_TRIES: usize = 100;
+/// Entries at most that controllers may make.
+const MAX_ENTRIES: usize = 4096;
+
+/// The map.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AddressMap {
+    /// From names to names, all in lower case.
+    exact: BTreeMap<String, String>,
+    /// From the ends of names, with their dot, to what replaces them: an end, or a whole name.
+    ends: BTreeMap<String, Replacement>,
+}
+
+/// The replacement of names with a certain suffix.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Replacement {
+    /// The same with another end.
+    End(String),
+    /// This.
+    Whole(String),
+}
+
+impl AddressMap {
+    /// Maps a name to another; `*.example.com` is any name below (and `example.com` itself). A
+    /// name that is mapped to itself is no longer mapped. Returns whether there was room.
+    pub fn map(&mut self, from: &str, to: &str) -> bool {
+        let from = from.to_ascii_lowercase();
+        let to = to.to_ascii_lowercase();
+        if let Some(end) = from.strip_prefix("*.") {
+            let end = format!(".{end}");
+            if from == to {
+                self.ends.remove(&end);
+                return true;
+            }
+            let to = match to.strip_prefix("*.") {
+                Some(rest) => Replacement::End(format!(".{rest}")),
+                None => Replacement::Whole(to),
+            };
+            let room = self.len() < MAX_ENTRIES || self.ends.contains_key(&end);
+            if room {
+                self.ends.insert(end, to);
+            }
+            return room;
+        }
+        if from == to {
+            self.exact.remove(&from);
+            return true;
+        }
+        let room = self.len() < MAX_ENTRIES || self.exact.contains_key(&from);
+        if room {
+            self.exact.insert(from, to);
+        }
+        room
+    }
+
+    /// Entries.
+    fn len(&self) -> usize {
+        self.exact.len() + self.ends.len()
+    }
+
+    /// Maps a name or an address that we choose; the one that was chosen for the same before, if
+    /// one was. `None`: there is no room, or none was found that is free.
+    pub fn map_virtual(
+        &mut self,
+        kind: Virtual,
+        to: &str,
+        networks: VirtualNetworks,
+        rng: &mut impl Rng,
+    ) -> Option<String> {
+        let to = to.to_ascii_lowercase();
+        let known = |(from, found): &(&String, &String)| **found == to && kind.owns(from, networks);
+        if let Some((from, _)) = self.exact.iter().find(known) {
+            return Some(from.clone());
+        }
+        let mut tries = (0..VIRTUAL_TRIES).map(|_| kind.choose(networks, rng));
+        let from = tries.find(|from| !self.exact.contains_key(from))?;
+        self.map(&from, &to).then_some(from)
+    }
+
+    /// The replacement of a name, if it is mapped.
+    pub fn rewrite(&self, name: &str) -> Option<String> {
+        let mut current = name.to_ascii_lowercase();
+        let mut changed = false;
+        for _ in 0..MAX_REWRITES {
+            match self.once(&current) {
+                Some(next) if next != current => {
+                    current = next;
+                    changed = true;
+                }
+                _ => break,
+            }
+        }
+        changed.then_some(current)
+    }
+
+    /// One step.
+    fn once(&self, name: &str) -> Option<String> {
+        if let Some(to) = self.exact.get(name) {
+            return Some(to.clone());
+        }
+        let dotted = format!(".{name}");
+        // The longest end first.
+        for (at, _) in dotted.match_indices('.') {
+            let (start, end) = dotted.split_at_checked(at)?;
+            let Some(to) = self.ends.get(end) else {
+                continue;
+            };
+            return Some(match to {
+                Replacement::Whole(to) => to.clone(),
+                Replacement::End(to) => format!("{start}{to}").trim_start_matches('.').to_owned(),
+            });
+        }
+        None
+    }
+
+    /// All entries, in the order of their names.
+    pub fn entries(&self) -> Vec<(String, String)> {
+        let mut all: Vec<_> = self
+            .exact
+            .iter()
+            .map(|(from, to)| (from.clone(), to.clone()))
+            .collect();
+        for (from, to) in &self.ends {
+            let to = match to {
+                Replacement::Whole(to) => to.clone(),
+                Replacement::End(to) => format!("*{to}"),
+            };
+            all.push((format!("*{from}"), to));
+        }
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_ends_are_replaced() {
+        let mut map = AddressMap::default();
+        assert!(map.map("Example.com", "192.0.2.1"));
+        assert!(map.map("*.example.org", "*.example.net"));
+        assert!(map.map("*.all.test", "one.test"));
+        let rewrite = |name: &str| map.rewrite(name);
+        assert_eq!(rewrite("EXAMPLE.com").as_deref(), Some("192.0.2.1"));
+        assert_eq!(rewrite("www.example.com"), None);
+        assert_eq!(
+            rewrite("a.b.example.org").as_deref(),
+            Some("a.b.example.net")
+        );
+        assert_eq!(rewrite("example.org").as_deref(), Some("example.net"));
+        assert_eq!(rewrite("notexample.org"), None);
+        assert_eq!(rewrite("x.all.test").as_deref(), Some("one.test"));
+    }
+
+    #[test]
+    fn circles_end_and_a_name_mapped_to_itself_is_free() {
+        let mut map = AddressMap::default();
+        map.map("a", "b");
+        map.map("b", "a");
+        assert!(map.rewrite("a").is_some());
+        map.map("a", "a");
+        assert_eq!(map.rewrite("a"), None);
+        assert_eq!(map.rewrite("b").as_deref(), Some("a"));
+        assert_eq!(map.entries(), [("b".to_owned(), "a".to_owned())]);
+    }
+
+    #[test]
+    fn one_target_has_one_virtual_address_of_a_kind() {
+        use rand::SeedableRng as _;
+        let mut map = AddressMap::default();
+        let mut rng = rand::rngs::StdRng::from_seed([3; 32]);
+        let networks = VirtualNetworks::default();
+        let mut ask = |kind, to: &str| map.map_virtual(kind, to, networks, &mut rng);
+        let first = ask(Virtual::Ipv4, "a.example");
+        assert!(first.is_some());
+        assert_eq!(ask(Virtual::Ipv4, "A.example"), first);
+        assert_ne!(ask(Virtual::Ipv4, "b.example"), first);
+        assert_ne!(ask(Virtual::Name, "a.example"), first);
+        let first = first.unwrap_or_default();
+        assert_eq!(map.rewrite(&first).as_deref(), Some("a.example"));
+    }
+
+    #[test]
+    fn there_is_a_bound() {
+        let mut map = AddressMap::default();
+        for number in 0..MAX_ENTRIES {
+            assert!(map.map(&number.to_string(), "x"));
+        }
+        assert!(!map.map("more", "x"));
+        assert!(map.map("1", "y"));
+    }
+}

@@ -1,0 +1,126 @@
+//! One circuit, as the client knows it.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::time::{Duration, Instant, SystemTime};
+
+use weft_core::address::ConnectionId;
+use weft_core::origin::OriginId;
+use weft_path::TargetPort;
+
+use crate::events::{CircuitInfo, CircuitPurpose, CircuitStatus};
+use crate::hop::{Hop, HopHandshake};
+use crate::isolation::CircuitIsolation;
+
+/// How far a circuit has come.
+#[derive(Debug)]
+pub(crate) enum Stage {
+    /// A CREATE2 or EXTEND2 was sent; these are the handshake's secrets. `None`: they are in use.
+    Building(Option<HopHandshake>),
+    /// All hops are there; whether better guards must be tried first.
+    Waiting,
+    /// It carries streams.
+    Open,
+}
+
+/// A circuit that begins here.
+#[derive(Debug)]
+pub(crate) struct Circuit<G> {
+    pub(crate) id: OriginId,
+    pub(crate) purpose: CircuitPurpose,
+    pub(crate) stage: Stage,
+    /// From the first relay on.
+    pub(crate) hops: Vec<Hop>,
+    /// How many of them are there.
+    pub(crate) built: usize,
+    /// The last relay, with its exit policy; `None` if it is unknown.
+    pub(crate) exit: Option<weft_path::Hop>,
+    /// Every relay is stable.
+    pub(crate) stable: bool,
+    /// The ticket to report the outcome for the guard; `None`: the path has no guard.
+    pub(crate) guard: Option<G>,
+    /// When it was launched.
+    pub(crate) created: Instant,
+    pub(crate) created_wall: SystemTime,
+    /// When the CREATE went out: its time runs from here.
+    pub(crate) began: Option<Instant>,
+    /// When a stream used it first.
+    pub(crate) dirty: Option<Instant>,
+    /// No more streams.
+    pub(crate) unusable: bool,
+    /// Its time was extended because no circuit was open.
+    pub(crate) relaxed: bool,
+    /// The isolation of its streams; while it is being built, of the streams that wait for it.
+    pub(crate) isolation: CircuitIsolation,
+    /// The streams on it.
+    pub(crate) streams: BTreeSet<ConnectionId>,
+    /// It may be unused for so long.
+    pub(crate) idle: Duration,
+    /// Addresses that the exit refused.
+    pub(crate) refused: Vec<IpAddr>,
+}
+
+impl<G> Circuit<G> {
+    /// For a list.
+    pub(crate) fn info(&self) -> CircuitInfo {
+        CircuitInfo {
+            id: self.id,
+            status: match self.stage {
+                Stage::Open => CircuitStatus::Built,
+                Stage::Waiting => CircuitStatus::GuardWait,
+                Stage::Building(_) if self.built == 0 => CircuitStatus::Launched,
+                Stage::Building(_) => CircuitStatus::Extended,
+            },
+            path: self
+                .hops
+                .iter()
+                .map(|hop| (hop.rsa, hop.nickname.clone()))
+                .collect(),
+            built: self.built,
+            purpose: self.purpose,
+            need_uptime: self.stable,
+            need_capacity: self.purpose == CircuitPurpose::General,
+            created: self.created_wall,
+            used_by: match self.stage {
+                Stage::Building(_) => None,
+                _ => self
+                    .isolation
+                    .first()
+                    .map(|(fields, mixed)| (fields.clone(), mixed)),
+            },
+        }
+    }
+
+    /// Whether it carries streams.
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self.stage, Stage::Open)
+    }
+
+    /// Whether hops are missing.
+    pub(crate) fn is_building(&self) -> bool {
+        matches!(self.stage, Stage::Building(_))
+    }
+
+    /// Whether it is too long since a stream used it first.
+    pub(crate) fn is_too_dirty(&self, most: Duration, now: Instant) -> bool {
+        self.dirty
+            .is_some_and(|dirty| now.saturating_duration_since(dirty) >= most)
+    }
+
+    /// Whether the exit lets a stream to this port through, as far as is known. With no port (a
+    /// lookup), whether it is an exit at all.
+    pub(crate) fn allows(&self, target: Option<TargetPort>) -> bool {
+        let Some(exit) = &self.exit else {
+            return false;
+        };
+        match target {
+            Some(target) => exit.allows(target),
+            None => exit.policy_v4.allows_some_port() || exit.policy_v6.allows_some_port(),
+        }
+    }
+
+    /// The last hop's number for the connection threads.
+    pub(crate) fn last_hop(&self) -> u8 {
+        u8::try_from(self.built.saturating_sub(1)).unwrap_or(u8::MAX)
+    }
+}

@@ -1,0 +1,241 @@
+//! [`Client`]: the circuits that begin here, and the streams that applications, directory requests and
+//! controllers want on them. Each of its duties is a file beside this one.
+
+use weft_cell::identity::RsaIdentity;
+
+mod building;
+mod control;
+mod directory;
+mod predict;
+mod requests;
+mod retries;
+mod streams;
+#[cfg(test)]
+mod tests;
+mod track;
+mod upkeep;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use rand::SeedableRng as _;
+use rand::rngs::StdRng;
+use weft_core::address::ConnectionId;
+use weft_core::origin::{OriginCommand, OriginEvent, OriginId};
+use weft_log::{Line, RateLimit};
+
+use crate::address_map::AddressMap;
+use crate::chooser::Chooser;
+use crate::circuit::Circuit;
+use crate::config::ClientConfig;
+use crate::events::{CircuitInfo, ClientEvent, StreamInfo};
+use crate::launches::Launches;
+use crate::now::Now;
+use crate::output::Output;
+use crate::predicted::Predicted;
+use crate::stream::{Stream, StreamEnded};
+use crate::tracked::Tracked;
+
+/// Streams at most: each has a port of its application's machine, or of ours.
+const MAX_STREAMS: usize = 65_536;
+/// The number of our own first stream: controllers know numbers of at most 16 digits (control-spec 2.4).
+const FIRST_OWN_STREAM: u64 = 9_999_999_999_999_999;
+/// The interval of log lines about requests that break rules.
+const REFUSAL_INTERVAL: Duration = Duration::from_secs(300);
+
+/// The state of a client. It does no I/O, and reads neither clock nor ambient randomness.
+///
+/// - Events: [`on_event`](Self::on_event) for what happens on the connection threads,
+///   [`tick`](Self::tick) about once a second, [`directory_changed`](Self::directory_changed) and
+///   [`set_config`](Self::set_config).
+/// - Requests: [`open_directory`](Self::open_directory) for the directory client, and what a controller may
+///   ask for ([`new_circuit`](Self::new_circuit) and the other methods of that file).
+/// - After each of these, call [`poll`](Self::poll) until it returns `None`, and carry out every
+///   [`Output`] in order.
+#[derive(Debug)]
+pub struct Client<C: Chooser> {
+    config: ClientConfig,
+    chooser: C,
+    rng: StdRng,
+    circuits: BTreeMap<OriginId, Circuit<C::Guard>>,
+    streams: BTreeMap<ConnectionId, Stream>,
+    outputs: VecDeque<Output>,
+    /// The number of the last circuit.
+    last_circuit: u64,
+    /// The number of the last of our own streams: they count downward.
+    last_stream: u64,
+    predicted: Predicted,
+    launches: Launches,
+    addresses: AddressMap,
+    tracked: Tracked,
+    nym_epoch: u64,
+    /// RSA identities of exits that refused a stream that their policy allows, or are full.
+    refusing: BTreeSet<RsaIdentity>,
+    /// A circuit has carried or could have carried streams since the network came up.
+    established: bool,
+    /// Limits log lines about requests that break rules.
+    refusals: RateLimit,
+}
+
+impl<C: Chooser> Client<C> {
+    /// A client without a circuit.
+    pub fn new(config: ClientConfig, chooser: C, seed: [u8; 32], now: Now) -> Self {
+        Client {
+            predicted: Predicted::new(now.mono),
+            launches: Launches::new(now.mono),
+            config,
+            chooser,
+            rng: StdRng::from_seed(seed),
+            circuits: BTreeMap::new(),
+            streams: BTreeMap::new(),
+            outputs: VecDeque::new(),
+            last_circuit: 0,
+            last_stream: FIRST_OWN_STREAM,
+            addresses: AddressMap::default(),
+            tracked: Tracked::default(),
+            nym_epoch: 0,
+            refusing: BTreeSet::new(),
+            established: false,
+            refusals: RateLimit::new(REFUSAL_INTERVAL),
+        }
+    }
+
+    /// The next output, in order.
+    pub fn poll(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// Handles an event of the connection threads.
+    pub fn on_event(&mut self, event: OriginEvent, now: Now) {
+        match event {
+            OriginEvent::Launched {
+                circuit,
+                connection: _,
+            } => self.on_launched(circuit, now),
+            OriginEvent::Answered { circuit, reply } => self.on_answered(circuit, &reply, now),
+            OriginEvent::Closed {
+                circuit,
+                reason,
+                remote,
+            } => self.on_closed(circuit, reason, remote, now),
+            OriginEvent::Link {
+                connection,
+                rsa,
+                addr,
+                state,
+            } => self.emit(ClientEvent::Link {
+                connection,
+                rsa,
+                addr,
+                state,
+            }),
+            OriginEvent::Request { stream, request } => self.on_request(stream, &request, now),
+            OriginEvent::Connected {
+                stream,
+                circuit,
+                addr,
+                ttl,
+            } => self.on_connected(stream, circuit, addr, ttl, now),
+            OriginEvent::Resolved {
+                stream,
+                circuit,
+                resolved,
+            } => self.on_resolved(stream, circuit, resolved, now),
+            OriginEvent::Ended {
+                stream,
+                circuit,
+                reason,
+                addr,
+                by,
+                waiting,
+                bytes: _,
+            } => {
+                let ended = StreamEnded {
+                    circuit,
+                    reason,
+                    addr,
+                    by,
+                    waiting,
+                };
+                self.on_ended(stream, ended, now);
+            }
+            OriginEvent::Traffic { streams, circuits } => {
+                if !streams.is_empty() {
+                    self.emit(ClientEvent::StreamBytes(streams));
+                }
+                if !circuits.is_empty() {
+                    self.emit(ClientEvent::CircuitBytes(circuits));
+                }
+            }
+        }
+    }
+
+    /// Handles a new directory, or more microdescriptors of it.
+    pub fn directory_changed(&mut self, now: Now) {
+        self.refusing.clear();
+        self.serve(now);
+    }
+
+    /// Replaces the settings.
+    pub fn set_config(&mut self, config: ClientConfig, now: Now) {
+        let freed = self.config.leave_streams_unattached && !config.leave_streams_unattached;
+        self.config = config;
+        self.tracked.keep(&self.config.track_hosts);
+        if freed {
+            self.release_held(now);
+        }
+        if self.config.disable_network {
+            self.close_all(now);
+        }
+        self.serve(now);
+    }
+
+    /// The settings.
+    pub fn config(&self) -> &ClientConfig {
+        &self.config
+    }
+
+    /// Path selection.
+    pub fn chooser(&mut self) -> &mut C {
+        &mut self.chooser
+    }
+
+    /// Path selection, read only.
+    pub fn chooser_ref(&self) -> &C {
+        &self.chooser
+    }
+
+    /// The address map (`MapAddress`).
+    pub fn addresses(&self) -> &AddressMap {
+        &self.addresses
+    }
+
+    /// All circuits, oldest first.
+    pub fn circuits(&self) -> impl Iterator<Item = CircuitInfo> + '_ {
+        self.circuits.values().map(Circuit::info)
+    }
+
+    /// All streams.
+    pub fn streams(&self) -> impl Iterator<Item = StreamInfo> + '_ {
+        self.streams.values().map(Stream::info)
+    }
+
+    /// Whether a circuit has carried or could have carried streams since the network came up.
+    pub fn is_established(&self) -> bool {
+        self.established
+    }
+
+    // ---- for the files beside ----
+
+    fn command(&mut self, command: OriginCommand) {
+        self.outputs.push_back(Output::Command(command));
+    }
+
+    fn emit(&mut self, event: ClientEvent) {
+        self.outputs.push_back(Output::Event(event));
+    }
+
+    fn log(&mut self, line: Line) {
+        self.outputs.push_back(Output::Log(line));
+    }
+}

@@ -1,0 +1,310 @@
+//! Streams that failed on a circuit: refused by the exit, ended with the circuit, or without an answer.
+//! Another circuit is tried, or the stream fails (C tor's circuituse.c, and `connection_edge_process_end_not_open` of relay.c).
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use weft_cell::reason::EndReason;
+use weft_core::address::ConnectionId;
+use weft_core::origin::{AppRefusal, EndedBy, OriginCommand, OriginId};
+use weft_core::routable::is_public;
+use weft_log::Line;
+
+use crate::chooser::Chooser;
+use crate::events::{CircuitPurpose, StreamEnd, StreamNews};
+
+use crate::now::Now;
+use crate::stream::{Stream, StreamEnded, StreamKind, StreamState};
+
+use super::Client;
+
+/// Circuits that a stream is tried on when exits cannot reach its target, or circuits die
+/// (C tor's MAX_RESOLVE_FAILURES).
+const MAX_ATTEMPTS: u32 = 3;
+/// Retries after silence before an exit is given more time.
+const QUICK_RETRIES: u32 = 2;
+
+/// Exits that may refuse a stream for their policy's sake before it is given up: each was chosen
+/// because it should have taken it.
+const MAX_POLICY_ATTEMPTS: u32 = 8;
+
+/// The reply to an application for a reason of END, before its stream was open
+/// (C tor's `stream_end_reason_to_socks5_response`).
+fn refusal(reason: EndReason) -> AppRefusal {
+    match reason {
+        EndReason::RESOLVEFAILED | EndReason::NOROUTE => AppRefusal::HostUnreachable,
+        EndReason::CONNECTREFUSED | EndReason::DONE | EndReason::CONNRESET => {
+            AppRefusal::ConnectionRefused
+        }
+        EndReason::EXITPOLICY => AppRefusal::NotAllowed,
+        EndReason::TIMEOUT => AppRefusal::TtlExpired,
+        _ => AppRefusal::General,
+    }
+}
+
+impl<C: Chooser> Client<C> {
+    /// Handles a stream that is no longer on its circuit.
+    pub(super) fn on_ended(&mut self, id: ConnectionId, ended: StreamEnded, now: Now) {
+        if let Some(circuit) = ended.circuit.and_then(|id| self.circuits.get_mut(&id)) {
+            circuit.streams.remove(&id);
+            // The end of the circuit itself is reported after its streams.
+            circuit.unusable |= ended.by == EndedBy::Circuit;
+        }
+        let Some(stream) = self.streams.get_mut(&id) else {
+            return;
+        };
+        // It may have been moved meanwhile.
+        let stale = match stream.state {
+            StreamState::Waiting | StreamState::Held => ended.circuit.is_some(),
+            StreamState::Asked(circuit) | StreamState::Open(circuit) => {
+                ended.circuit.is_some_and(|ended| ended != circuit)
+            }
+        };
+        if stale && ended.waiting {
+            return;
+        }
+        let end = match ended.by {
+            EndedBy::Exit => StreamEnd::Remote(ended.reason),
+            _ => StreamEnd::Local(ended.reason),
+        };
+        if !ended.waiting {
+            let news = match stream.state {
+                StreamState::Open(_) => StreamNews::Closed(end),
+                _ => StreamNews::Failed(end),
+            };
+            self.emit_stream(id, news);
+            self.forget_stream(id, &ended.reason.to_string());
+            return;
+        }
+        if matches!(stream.kind, StreamKind::Directory(_)) {
+            self.emit_stream(id, StreamNews::Failed(end));
+            self.end(id, ended.reason);
+            return;
+        }
+        let again = match ended.by {
+            EndedBy::Exit => self.may_try_again(id, ended),
+            EndedBy::Circuit => {
+                stream.failed += 1;
+                stream.failed < MAX_ATTEMPTS
+            }
+            EndedBy::Application | EndedBy::Us => false,
+        };
+        if again {
+            self.detach(id, end, now);
+        } else {
+            self.refuse(id, end, refusal(ended.reason), now);
+        }
+    }
+
+    /// The exit refused a stream: returns whether another may be tried (C tor's
+    /// `connection_edge_process_end_not_open`).
+    fn may_try_again(&mut self, id: ConnectionId, ended: StreamEnded) -> bool {
+        self.leave_exit(id);
+        let Some(stream) = self.streams.get_mut(&id) else {
+            return false;
+        };
+        let circuit = ended.circuit.and_then(|id| self.circuits.get_mut(&id));
+        match ended.reason {
+            EndReason::EXITPOLICY => {
+                if let Some(addr) = ended.addr {
+                    let wrong_family = match addr {
+                        IpAddr::V4(_) => !stream.listener.ipv4,
+                        IpAddr::V6(_) => !stream.listener.ipv6,
+                    };
+                    let internal = self.config.reject_internal_answers && !is_public(addr);
+                    if addr.is_unspecified() || wrong_family || internal {
+                        self.log(
+                            Line::info("An exit resolved a name to ")
+                                .client(addr)
+                                .text(": closing"),
+                        );
+                        return false;
+                    }
+                }
+                let literal = stream.address();
+                if let Some(circuit) = circuit {
+                    // An exit that refuses without a reason, or an address that it was given,
+                    // allows less than its descriptor did.
+                    let exit = circuit.exit.as_ref().map(|exit| exit.rsa);
+                    let more_restrictive = ended.addr.is_none() || literal.is_some();
+                    if more_restrictive && let Some(exit) = exit {
+                        self.refusing.insert(exit);
+                    }
+                    circuit.refused.extend(ended.addr.or(literal));
+                }
+                stream.failed += 1;
+                let again = stream.failed < MAX_POLICY_ATTEMPTS;
+                if let Some(addr) = ended.addr.filter(|_| literal.is_none()) {
+                    stream.host = addr.to_string();
+                    self.emit_stream(id, StreamNews::Remap { by_exit: true });
+                }
+                again
+            }
+            EndReason::RESOLVEFAILED | EndReason::MISC | EndReason::NOROUTE => {
+                stream.failed += 1;
+                if stream.failed >= MAX_ATTEMPTS {
+                    let line = Line::notice("Have tried resolving or connecting to address '")
+                        .client(&stream.host)
+                        .text(format!("' at {MAX_ATTEMPTS} different places. Giving up."));
+                    self.log(line);
+                    return false;
+                }
+                if let Some(circuit) = circuit {
+                    circuit.unusable = true;
+                }
+                true
+            }
+            EndReason::HIBERNATING | EndReason::RESOURCELIMIT => {
+                let exit = circuit.and_then(|circuit| circuit.exit.as_ref());
+                match exit.map(|exit| exit.rsa) {
+                    // All exits may be full; then no exit is left.
+                    Some(exit) => self.refusing.insert(exit),
+                    None => false,
+                }
+            }
+            _ => false,
+        }
+    }
+
+    /// Lets a stream wait for another circuit.
+    pub(super) fn detach(&mut self, id: ConnectionId, end: StreamEnd, now: Now) {
+        let Some(stream) = self.streams.get_mut(&id) else {
+            return;
+        };
+        let circuit = stream.circuit();
+        stream.state = StreamState::Waiting;
+        if let Some(circuit) = circuit.and_then(|id| self.circuits.get_mut(&id)) {
+            circuit.streams.remove(&id);
+        }
+        self.emit_stream(id, StreamNews::Detached(end));
+        if self.config.leave_streams_unattached {
+            self.hold(id);
+        } else {
+            self.serve_one(id, now);
+        }
+    }
+
+    /// Lets a stream wait for a controller.
+    pub(super) fn hold(&mut self, id: ConnectionId) {
+        if let Some(stream) = self.streams.get_mut(&id) {
+            stream.state = StreamState::Held;
+            self.emit_stream(id, StreamNews::ControllerWait);
+        }
+    }
+
+    /// No controller holds streams any more.
+    pub(super) fn release_held(&mut self, now: Now) {
+        for stream in self.streams.values_mut() {
+            if stream.state == StreamState::Held {
+                stream.state = StreamState::Waiting;
+            }
+        }
+        self.serve(now);
+    }
+
+    /// Ends streams that have waited too long, and retries those whose exit does not answer.
+    pub(super) fn check_stream_times(&mut self, now: Now) {
+        let mut late = Vec::new();
+        let mut old = Vec::new();
+        for stream in self.streams.values() {
+            match stream.state {
+                StreamState::Open(_) => {}
+                StreamState::Waiting | StreamState::Held => {
+                    if now.since(stream.created) >= self.config.socks_timeout {
+                        old.push(stream.id);
+                    }
+                }
+                StreamState::Asked(circuit) => {
+                    let timeout = self.answer_timeout(stream, circuit);
+                    if now.since(stream.asked) >= timeout {
+                        late.push((stream.id, circuit));
+                    }
+                }
+            }
+        }
+        for id in old {
+            if let Some(stream) = self.streams.get(&id) {
+                let waited = now.since(stream.created).as_secs();
+                let line = match stream.kind {
+                    StreamKind::Directory(_) => Line::info(format!(
+                        "Tried for {waited} seconds to reach a directory. Giving up."
+                    )),
+                    _ => Line::notice(format!(
+                        "Tried for {waited} seconds to get a connection to "
+                    ))
+                    .client(&stream.host)
+                    .text(format!(
+                        ":{}. Giving up. (waiting for {})",
+                        stream.port,
+                        match stream.state {
+                            StreamState::Held => "controller",
+                            _ => "circuit",
+                        }
+                    )),
+                };
+                self.log(line);
+            }
+            let end = StreamEnd::Local(EndReason::TIMEOUT);
+            self.refuse(id, end, AppRefusal::TtlExpired, now);
+        }
+        for (id, circuit) in late {
+            self.on_silence(id, circuit, now);
+        }
+    }
+
+    /// How long an exit may take to answer.
+    fn answer_timeout(&self, stream: &Stream, circuit: OriginId) -> Duration {
+        let controlled = self
+            .circuits
+            .get(&circuit)
+            .is_some_and(|circuit| circuit.purpose == CircuitPurpose::Controller);
+        if controlled || matches!(stream.kind, StreamKind::Directory(_)) {
+            return self.config.socks_timeout;
+        }
+        self.config
+            .stream_timeout
+            .unwrap_or(match stream.silent < QUICK_RETRIES {
+                true => Duration::from_secs(10),
+                false => Duration::from_secs(15),
+            })
+    }
+
+    /// The exit of a circuit did not answer a stream in time.
+    fn on_silence(&mut self, id: ConnectionId, circuit: OriginId, now: Now) {
+        let Some(stream) = self.streams.get_mut(&id) else {
+            return;
+        };
+        stream.silent += 1;
+        self.leave_exit(id);
+        let Some(stream) = self.streams.get(&id) else {
+            return;
+        };
+        let end = StreamEnd::Local(EndReason::TIMEOUT);
+        let too_old = now.since(stream.created) >= self.config.socks_timeout;
+        if too_old || matches!(stream.kind, StreamKind::Directory(_)) {
+            self.refuse(id, end, AppRefusal::TtlExpired, now);
+            return;
+        }
+        let exit = match self.circuits.get_mut(&circuit) {
+            Some(circuit) => {
+                // Streams that are on it may go on.
+                circuit.unusable = true;
+                circuit.hops.last().map(|hop| hop.nickname.clone())
+            }
+            None => None,
+        };
+        let tried = now.since(stream.asked).as_secs();
+        let line = Line::info(format!("We tried for {tried} seconds to connect to '"))
+            .client(&stream.host)
+            .text(format!(
+                "' using exit {}. Retrying on a new circuit.",
+                exit.unwrap_or_default()
+            ));
+        self.log(line);
+        self.command(OriginCommand::Detach {
+            stream: id,
+            reason: EndReason::TIMEOUT,
+        });
+        self.detach(id, end, now);
+    }
+}

@@ -1,0 +1,402 @@
+//! Streams on circuits: the best circuit for each, what the exit answers, and the end (C tor's
+//! circuituse.c and connection_edge.c). What is done when a circuit fails one is in `retries`.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use weft_cell::reason::EndReason;
+use weft_cell::stream_msg::{AnswerKind, Resolved, TTL_ABSENT};
+use weft_core::address::ConnectionId;
+use weft_core::origin::{AppRefusal, OriginCommand, OriginId};
+use weft_core::routable::is_public;
+use weft_log::Line;
+use weft_path::{ExitWanted, Outcome, PathError, RelayName, Usage};
+
+use crate::chooser::Chooser;
+use crate::events::{CircuitPurpose, ClientEvent, StreamEnd, StreamNews};
+use crate::isolation::Fields;
+
+use crate::circuit::Circuit;
+use crate::now::Now;
+use crate::output::Output;
+use crate::stream::{Stream, StreamKind, StreamState};
+
+use super::Client;
+
+impl<C: Chooser> Client<C> {
+    /// Tries to find a circuit for every stream that waits.
+    pub(super) fn serve(&mut self, now: Now) {
+        let waiting: Vec<ConnectionId> = self
+            .streams
+            .values()
+            .filter(|stream| stream.state == StreamState::Waiting)
+            .map(|stream| stream.id)
+            .collect();
+        for id in waiting {
+            self.serve_one(id, now);
+        }
+    }
+
+    /// Finds a circuit for a stream, or begins one.
+    pub(super) fn serve_one(&mut self, id: ConnectionId, now: Now) {
+        let Some(stream) = self.streams.get(&id) else {
+            return;
+        };
+        if stream.state != StreamState::Waiting {
+            return;
+        }
+        if let Some(best) = self.best_circuit(stream, true, now) {
+            self.attach(id, best, None, now);
+            return;
+        }
+        if matches!(stream.kind, StreamKind::Directory(_)) {
+            // Its circuit was begun with it, and fails with it.
+            return;
+        }
+        if !self.chooser.is_ready() || self.config.disable_network {
+            return;
+        }
+        let wanted = self.wanted(stream);
+        if let Some(pending) = self.best_circuit(stream, false, now) {
+            self.reserve(pending, id);
+            return;
+        }
+        let pending = self
+            .circuits
+            .values()
+            .filter(|circuit| circuit.is_building() && circuit.purpose == CircuitPurpose::General)
+            .count();
+        if pending >= self.config.max_pending || self.is_launch_paused(now) {
+            return;
+        }
+        match self.launch(&Usage::Exit(wanted), CircuitPurpose::General, now) {
+            Ok(circuit) => self.reserve(circuit, id),
+            Err(PathError::NoExit(_) | PathError::UnknownRelay(_)) if self.leave_exit(id) => {
+                self.serve_one(id, now);
+            }
+            Err(PathError::NoExit(_)) => {
+                if let Some(stream) = self.streams.get(&id) {
+                    let line = Line::notice("No Tor server allows exit to ")
+                        .client(&stream.host)
+                        .text(format!(":{}. Rejecting.", stream.port));
+                    self.log(line);
+                }
+                self.refuse(id, StreamEnd::CantAttach, AppRefusal::General, now);
+            }
+            Err(PathError::UnknownRelay(name)) => {
+                let line = format!("Requested exit point '{name}' is not known. Closing.");
+                self.log(Line::warn(line));
+                self.refuse(id, StreamEnd::CantAttach, AppRefusal::General, now);
+            }
+            Err(error) => self.log(Line::info(format!("No circuit for a stream now: {error}"))),
+        }
+    }
+
+    /// The requirements for a stream's exit.
+    pub(super) fn wanted(&self, stream: &Stream) -> ExitWanted {
+        ExitWanted {
+            ports: stream.target().into_iter().collect(),
+            stable: self.config.long_lived_ports.contains(&stream.port) && !stream.is_lookup(),
+            avoid: self.refusing.iter().copied().collect(),
+            exit: stream.exit.clone(),
+        }
+    }
+
+    /// Notes on a circuit that is being built what the stream is that waits for it, so that others
+    /// that must be kept apart from it get one of their own.
+    fn reserve(&mut self, circuit: OriginId, stream: ConnectionId) {
+        if let (Some(circuit), Some(stream)) =
+            (self.circuits.get_mut(&circuit), self.streams.get(&stream))
+        {
+            circuit.isolation.note(&stream.fields);
+        }
+    }
+
+    /// The best circuit for a stream: open, or else being built.
+    fn best_circuit(&self, stream: &Stream, open: bool, now: Now) -> Option<OriginId> {
+        let mut best: Option<&Circuit<C::Guard>> = None;
+        for circuit in self.circuits.values() {
+            if circuit.is_open() != open || !self.is_acceptable(circuit, stream, now) {
+                continue;
+            }
+            if best.is_none_or(|best| is_better(circuit, best, &stream.fields)) {
+                best = Some(circuit);
+            }
+        }
+        best.map(|circuit| circuit.id)
+    }
+
+    /// Whether a circuit will do for a stream (C tor's `circuit_is_acceptable`).
+    fn is_acceptable(&self, circuit: &Circuit<C::Guard>, stream: &Stream, now: Now) -> bool {
+        if let StreamKind::Directory(relay) = stream.kind {
+            return circuit.purpose == CircuitPurpose::Directory
+                && !circuit.unusable
+                && circuit.hops.first().is_some_and(|hop| hop.rsa == relay);
+        }
+        if circuit.purpose != CircuitPurpose::General
+            || circuit.unusable
+            || circuit.is_too_dirty(self.config.max_dirtiness, now.mono)
+        {
+            return false;
+        }
+        let stable = self.config.long_lived_ports.contains(&stream.port) && !stream.is_lookup();
+        if stable && !circuit.stable {
+            return false;
+        }
+        let Some(exit) = &circuit.exit else {
+            return false;
+        };
+        let right_exit = match &stream.exit {
+            Some(wanted) => is_called(exit, wanted),
+            None => !self.refusing.contains(&exit.rsa),
+        };
+        let refused = stream
+            .address()
+            .is_some_and(|addr| circuit.refused.contains(&addr));
+        right_exit
+            && !refused
+            && circuit.allows(stream.target())
+            && circuit
+                .isolation
+                .allows(stream.listener.isolation, &stream.fields)
+    }
+
+    /// Puts a stream on a circuit; by default on its last hop.
+    pub(super) fn attach(
+        &mut self,
+        id: ConnectionId,
+        circuit_id: OriginId,
+        hop: Option<u8>,
+        now: Now,
+    ) {
+        let (Some(stream), Some(circuit)) = (
+            self.streams.get_mut(&id),
+            self.circuits.get_mut(&circuit_id),
+        ) else {
+            return;
+        };
+        let keep_alive = stream.listener.keep_alive_auth && stream.fields.credentials.is_some();
+        if circuit.dirty.is_none() || keep_alive {
+            circuit.dirty = Some(now.mono);
+        }
+        circuit.isolation.note(&stream.fields);
+        circuit.streams.insert(id);
+        let guard = circuit.guard.clone();
+        stream.state = StreamState::Asked(circuit_id);
+        stream.asked = now.mono;
+        let opening = stream.opening(circuit);
+        let hop = hop.unwrap_or_else(|| circuit.last_hop());
+        let name = circuit
+            .hops
+            .last()
+            .map_or(String::new(), |hop| hop.nickname.clone());
+        let news = match stream.is_lookup() {
+            true => StreamNews::SentResolve,
+            false => StreamNews::SentConnect,
+        };
+        let directory = matches!(stream.kind, StreamKind::Directory(_));
+        self.command(OriginCommand::Attach {
+            stream: id,
+            circuit: circuit_id,
+            hop: weft_core::address::HopIndex(hop),
+            opening,
+        });
+        self.emit_stream(id, news);
+        self.note_use(guard, Outcome::Used, now);
+        if directory {
+            // The request may be sent before the answer to BEGIN_DIR arrives.
+            self.outputs
+                .push_back(Output::DirectoryReady { stream: id, name });
+        }
+    }
+
+    /// Reports to a circuit's guard that the circuit is used, or was useful (path-spec 7).
+    fn note_use(&mut self, guard: Option<C::Guard>, outcome: Outcome, now: Now) {
+        if let Some(guard) = guard {
+            self.chooser.guard(&guard, outcome, now, &mut self.rng);
+        }
+    }
+
+    /// The exit answered on a circuit.
+    fn note_answer(&mut self, circuit: OriginId, now: Now) {
+        let guard = self
+            .circuits
+            .get(&circuit)
+            .and_then(|circuit| circuit.guard.clone());
+        self.note_use(guard, Outcome::UseSucceeded, now);
+    }
+
+    /// A stream is open.
+    pub(super) fn on_connected(
+        &mut self,
+        id: ConnectionId,
+        circuit: OriginId,
+        addr: Option<IpAddr>,
+        ttl: u32,
+        now: Now,
+    ) {
+        let Some(stream) = self.streams.get_mut(&id) else {
+            return;
+        };
+        if stream.state != StreamState::Asked(circuit) {
+            return;
+        }
+        stream.state = StreamState::Open(circuit);
+        self.note_answer(circuit, now);
+        let Some(stream) = self.streams.get(&id) else {
+            return;
+        };
+        let connects = stream.kind == StreamKind::Connect;
+        let named = stream.address().is_none();
+        let host = stream.host.clone();
+        // The connection is there already; an exit that claims that it leads back to this machine's
+        // own network is not to be trusted with it.
+        if connects
+            && named
+            && self.config.reject_internal_answers
+            && let Some(addr) = addr.filter(|addr| !is_public(*addr))
+        {
+            self.log(
+                Line::info("Got a CONNECTED cell for a name that leads to the internal address ")
+                    .client(addr),
+            );
+            self.end(id, EndReason::TORPROTOCOL);
+            return;
+        }
+        self.note_exit(id, circuit, now);
+        self.emit_stream(id, StreamNews::Succeeded);
+        if let Some(addr) = addr.filter(|_| connects && named) {
+            let ttl = if ttl == TTL_ABSENT { 1800 } else { ttl };
+            self.emit(ClientEvent::Mapped {
+                from: host,
+                to: Some(addr.to_string()),
+                expires: Some(now.wall + Duration::from_secs(u64::from(ttl))),
+                stream: Some(id),
+            });
+        }
+    }
+
+    /// A lookup was answered.
+    pub(super) fn on_resolved(
+        &mut self,
+        id: ConnectionId,
+        circuit: OriginId,
+        resolved: Resolved,
+        now: Now,
+    ) {
+        self.note_answer(circuit, now);
+        if let Some(circuit) = self.circuits.get_mut(&circuit) {
+            circuit.streams.remove(&id);
+        }
+        let Some(stream) = self.streams.remove(&id) else {
+            return;
+        };
+        let mut reported = false;
+        for answer in &resolved.answers {
+            let to = match &answer.kind {
+                AnswerKind::Hostname(name) => Some(String::from_utf8_lossy(name).into_owned()),
+                AnswerKind::Ipv4(addr) => Some(addr.to_string()),
+                AnswerKind::Ipv6(addr) => Some(addr.to_string()),
+                AnswerKind::TransientError | AnswerKind::Error => None,
+            };
+            if to.is_some() || !reported {
+                reported = true;
+                self.emit(ClientEvent::Mapped {
+                    from: stream.host.clone(),
+                    to,
+                    expires: Some(now.wall + Duration::from_secs(u64::from(answer.ttl))),
+                    stream: Some(id),
+                });
+            }
+        }
+        self.emit(ClientEvent::Stream {
+            stream: stream.info(),
+            what: StreamNews::Closed(StreamEnd::Local(EndReason::DONE)),
+        });
+        if stream.for_controller {
+            self.outputs.push_back(Output::LookedUp {
+                stream: id,
+                resolved,
+            });
+        }
+    }
+
+    /// Refuses a stream: the application gets a reply with the reason.
+    pub(super) fn refuse(&mut self, id: ConnectionId, end: StreamEnd, why: AppRefusal, _now: Now) {
+        let Some(stream) = self.streams.get(&id) else {
+            return;
+        };
+        if matches!(stream.kind, StreamKind::Directory(_)) {
+            self.emit_stream(id, StreamNews::Failed(end));
+            let reason = match end {
+                StreamEnd::Local(reason) | StreamEnd::Remote(reason) => reason,
+                _ => EndReason::MISC,
+            };
+            self.end(id, reason);
+            return;
+        }
+        self.command(OriginCommand::Refuse { stream: id, why });
+        self.emit_stream(id, StreamNews::Failed(end));
+        self.forget_stream(id, "refused");
+    }
+
+    /// Ends a stream wherever it is.
+    pub(super) fn end(&mut self, id: ConnectionId, reason: EndReason) {
+        self.command(OriginCommand::CloseStream { stream: id, reason });
+        self.forget_stream(id, &reason.to_string());
+    }
+
+    /// A stream is over.
+    pub(super) fn forget_stream(&mut self, id: ConnectionId, why: &str) {
+        let Some(stream) = self.streams.remove(&id) else {
+            return;
+        };
+        if let Some(circuit) = stream.circuit().and_then(|id| self.circuits.get_mut(&id)) {
+            circuit.streams.remove(&id);
+        }
+        if matches!(stream.kind, StreamKind::Directory(_)) {
+            self.outputs.push_back(Output::DirectoryGone {
+                stream: id,
+                why: why.to_owned(),
+            });
+        } else if stream.for_controller {
+            self.outputs.push_back(Output::LookedUp {
+                stream: id,
+                resolved: Resolved::default(),
+            });
+        }
+    }
+
+    /// Emits the event of a stream.
+    pub(super) fn emit_stream(&mut self, id: ConnectionId, what: StreamNews) {
+        if let Some(stream) = self.streams.get(&id) {
+            let stream = stream.info();
+            self.emit(ClientEvent::Stream { stream, what });
+        }
+    }
+}
+
+/// Whether a relay is the one that is called so.
+fn is_called(relay: &weft_path::Hop, name: &RelayName) -> bool {
+    match name {
+        RelayName::Rsa(rsa) => relay.rsa == *rsa,
+        RelayName::Ed25519(ed25519) => relay.ed25519 == *ed25519,
+        RelayName::Nickname(nickname) => relay.nickname.eq_ignore_ascii_case(nickname),
+    }
+}
+
+/// Whether circuit `a` is the better one of two that will do (C tor's `circuit_is_better`).
+fn is_better<G>(a: &Circuit<G>, b: &Circuit<G>, fields: &Fields) -> bool {
+    if a.relaxed != b.relaxed {
+        // A circuit that was only built because it got more time is slow.
+        return b.relaxed;
+    }
+    // One that is in use but was not for long; otherwise the newest.
+    match (a.dirty, b.dirty) {
+        (Some(a), Some(b)) if a > b => return true,
+        (Some(_), None) => return true,
+        (None, None) if a.created > b.created => return true,
+        _ => {}
+    }
+    a.isolation.is_better_than(&b.isolation, fields)
+}

@@ -1,0 +1,621 @@
+//! A network of relays that answer with real handshakes, and the applications of a client.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use rand::rngs::StdRng;
+use rand::{RngExt as _, SeedableRng as _};
+use weft_cell::circ_msg::{CreateRequest, Extend2};
+use weft_cell::identity::RsaIdentity;
+use weft_cell::reason::{DestroyReason, EndReason};
+use weft_cell::stream_msg::{Answer, AnswerKind, Resolved};
+use weft_core::address::ConnectionId;
+use weft_core::origin::{
+    AppCredentials, AppOpening, AppProtocol, AppRefusal, AppRequest, EndedBy, OriginCommand,
+    OriginEvent, OriginId, StreamOpening,
+};
+use weft_crypto::handshake::{OnionKeys, ReplyParams, negotiate};
+use weft_path::{GuardUse, Hop, Outcome, PathError, RelayName, Usage};
+
+use crate::chooser::{BuildNews, BuildTimeouts, Chooser, Chosen};
+use crate::config::ClientConfig;
+use crate::events::{CircuitInfo, ClientEvent, StreamNews};
+use crate::{Client, Now, Output};
+
+/// What a relay does with a CREATE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Manner {
+    /// Answers.
+    Good,
+    /// Cannot be connected to.
+    Unreachable,
+    /// Takes the CREATE and sends no reply.
+    Silent,
+    /// Answers DESTROY.
+    Refuses,
+    /// Answers with a wrong handshake.
+    Lies,
+}
+
+/// What an exit does with a BEGIN.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Exits {
+    /// Connects.
+    Connects,
+    /// Sends no reply.
+    Silent,
+    /// Ends with this reason.
+    Ends(EndReason, Option<IpAddr>),
+}
+
+/// A relay.
+pub(super) struct Relay {
+    pub(super) keys: OnionKeys,
+    pub(super) manner: Manner,
+    pub(super) exits: Exits,
+}
+
+/// Path selection of a test: guards in turn, exits at random.
+#[derive(Debug, Default)]
+pub(super) struct Fake {
+    pub(super) relays: Vec<Hop>,
+    pub(super) ready: bool,
+    /// The guard that is used: the first that is not down.
+    pub(super) down: BTreeSet<RsaIdentity>,
+    pub(super) outcomes: Vec<(RsaIdentity, Outcome)>,
+    pub(super) built: Vec<BuildNews>,
+    pub(super) verdict: Option<GuardUse>,
+    pub(super) settled: Vec<(u64, GuardUse)>,
+    pub(super) guards: BTreeMap<u64, RsaIdentity>,
+    pub(super) next_guard: u64,
+    pub(super) measure: bool,
+    pub(super) congestion: Option<u8>,
+}
+
+impl Fake {
+    fn guard_hop(&self, not: Option<RsaIdentity>) -> Option<Hop> {
+        self.relays
+            .iter()
+            .filter(|hop| !hop.is_exit && Some(hop.rsa) != not)
+            .find(|hop| !self.down.contains(&hop.rsa))
+            .cloned()
+    }
+
+    fn ticket(&mut self, rsa: RsaIdentity) -> u64 {
+        self.next_guard += 1;
+        self.guards.insert(self.next_guard, rsa);
+        self.next_guard
+    }
+}
+
+impl Chooser for Fake {
+    type Guard = u64;
+
+    fn path(
+        &mut self,
+        usage: &Usage,
+        _now: Now,
+        rng: &mut StdRng,
+    ) -> Result<Chosen<u64>, PathError> {
+        if !self.ready {
+            return Err(PathError::NoDirectory);
+        }
+        match usage {
+            Usage::Directory => {
+                let hop = self.guard_hop(None).ok_or(PathError::NoGuard)?;
+                let guard = Some(self.ticket(hop.rsa));
+                Ok(Chosen {
+                    hops: vec![hop],
+                    guard,
+                })
+            }
+            Usage::Exact(names) => {
+                let hops = names
+                    .iter()
+                    .map(|name| {
+                        self.find(name)
+                            .ok_or_else(|| PathError::UnknownRelay(name.to_string()))
+                    })
+                    .collect::<Result<_, _>>()?;
+                Ok(Chosen { hops, guard: None })
+            }
+            Usage::Exit(wanted) => {
+                if let Some(name) = &wanted.exit
+                    && self.find(name).is_none()
+                {
+                    return Err(PathError::UnknownRelay(name.to_string()));
+                }
+                let exits: Vec<Hop> = self
+                    .relays
+                    .iter()
+                    .filter(|hop| hop.is_exit && !wanted.avoid.contains(&hop.rsa))
+                    .filter(|hop| wanted.ports.iter().all(|port| hop.allows(*port)))
+                    .filter(|hop| !wanted.stable || hop.is_stable)
+                    .filter(|hop| match &wanted.exit {
+                        Some(RelayName::Nickname(name)) => hop.nickname == *name,
+                        _ => true,
+                    })
+                    .cloned()
+                    .collect();
+                if exits.is_empty() {
+                    return Err(PathError::NoExit(""));
+                }
+                let exit = exits[rng.random_range(0..exits.len())].clone();
+                let first = self.guard_hop(None).ok_or(PathError::NoGuard)?;
+                let middle = self
+                    .relays
+                    .iter()
+                    .rfind(|hop| !hop.is_exit && hop.rsa != first.rsa)
+                    .cloned()
+                    .ok_or(PathError::NoMiddle)?;
+                let guard = Some(self.ticket(first.rsa));
+                Ok(Chosen {
+                    hops: vec![first, middle, exit],
+                    guard,
+                })
+            }
+            Usage::Internal { .. } => Err(PathError::NoMiddle),
+        }
+    }
+
+    fn guard(&mut self, guard: &u64, outcome: Outcome, _now: Now, _rng: &mut StdRng) -> GuardUse {
+        let rsa = self.guards[guard];
+        self.outcomes.push((rsa, outcome));
+        if outcome == Outcome::GuardFailed {
+            self.down.insert(rsa);
+        }
+        self.verdict.unwrap_or(GuardUse::Now)
+    }
+
+    fn settled_guards(&mut self, _now: Now) -> Vec<(u64, GuardUse)> {
+        std::mem::take(&mut self.settled)
+    }
+
+    fn forget(&mut self, guard: &u64) {
+        self.guards.remove(guard);
+    }
+
+    fn timeouts(&self) -> BuildTimeouts {
+        BuildTimeouts {
+            timeout: Duration::from_secs(60),
+            close: Duration::from_secs(120),
+            measure: self.measure,
+            wants_circuits: false,
+        }
+    }
+
+    fn built(&mut self, news: BuildNews, _now: Now) {
+        self.built.push(news);
+    }
+
+    fn is_ready(&self) -> bool {
+        self.ready
+    }
+
+    fn congestion(&self) -> Option<u8> {
+        self.congestion
+    }
+
+    fn find(&self, name: &RelayName) -> Option<Hop> {
+        self.relays
+            .iter()
+            .find(|hop| match name {
+                RelayName::Rsa(rsa) => hop.rsa == *rsa,
+                RelayName::Ed25519(ed25519) => hop.ed25519 == *ed25519,
+                RelayName::Nickname(nickname) => hop.nickname == *nickname,
+            })
+            .cloned()
+    }
+}
+
+/// A circuit as the network sees it.
+#[derive(Debug, Default)]
+struct Far {
+    relays: Vec<RsaIdentity>,
+    hops_added: usize,
+}
+
+/// Everything.
+pub(super) struct World {
+    pub(super) client: Client<Fake>,
+    pub(super) now: Now,
+    pub(super) relays: BTreeMap<RsaIdentity, Relay>,
+    rng: StdRng,
+    circuits: BTreeMap<OriginId, Far>,
+    pub(super) attached: BTreeMap<ConnectionId, OriginId>,
+    pub(super) refused: BTreeMap<ConnectionId, AppRefusal>,
+    pub(super) answered: BTreeMap<ConnectionId, Resolved>,
+    pub(super) connected: BTreeSet<ConnectionId>,
+    pub(super) closed_streams: BTreeSet<ConnectionId>,
+    pub(super) openings: Vec<(ConnectionId, StreamOpening)>,
+    pub(super) events: Vec<ClientEvent>,
+    pub(super) outputs: Vec<Output>,
+    pub(super) launches: usize,
+    next_stream: u64,
+}
+
+/// An identity from a small number.
+pub(super) fn rsa(number: u8) -> RsaIdentity {
+    [number; 20].into()
+}
+
+impl World {
+    /// Guards 1 to 4, middle relays among them, and exits 11 to 10 + `exits`, which take `ports`.
+    pub(super) fn new(seed: u64, exits: u8, ports: &'static str) -> Self {
+        let now = Now {
+            mono: Instant::now(),
+            wall: SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000),
+        };
+        let mut world = World {
+            client: Client::new(ClientConfig::default(), Fake::default(), [1; 32], now),
+            now,
+            relays: BTreeMap::new(),
+            rng: StdRng::seed_from_u64(seed),
+            circuits: BTreeMap::new(),
+            attached: BTreeMap::new(),
+            refused: BTreeMap::new(),
+            answered: BTreeMap::new(),
+            connected: BTreeSet::new(),
+            closed_streams: BTreeSet::new(),
+            openings: Vec::new(),
+            events: Vec::new(),
+            outputs: Vec::new(),
+            launches: 0,
+            next_stream: 0,
+        };
+        for number in 1..=4 {
+            world.add(number, "reject 1-65535", true);
+        }
+        for number in 0..exits {
+            world.add(11 + number, ports, true);
+        }
+        world
+    }
+
+    /// Adds a relay.
+    pub(super) fn add(&mut self, number: u8, ports: &'static str, stable: bool) {
+        let keys = OnionKeys::new(rsa(number), [number; 32].into(), &[number; 32], None);
+        let policy: tor_netdoc::types::policy::PortPolicy = ports.parse().unwrap();
+        let hop = Hop {
+            rsa: rsa(number),
+            ed25519: [number; 32].into(),
+            ntor: keys.current_public(),
+            addrs: vec![format!("192.0.2.{number}:9001").parse().unwrap()],
+            nickname: format!("relay{number}"),
+            supports_ntor_v3: true,
+            supports_cc: true,
+            supports_cgo: false,
+            is_dir_cache: true,
+            is_exit: policy.allows_some_port(),
+            is_stable: stable,
+            policy_v4: Arc::new(policy),
+            policy_v6: Arc::new("reject 1-65535".parse().unwrap()),
+        };
+        self.relays.insert(
+            rsa(number),
+            Relay {
+                keys,
+                manner: Manner::Good,
+                exits: Exits::Connects,
+            },
+        );
+        self.client.chooser().relays.push(hop);
+    }
+
+    /// A relay.
+    pub(super) fn relay(&mut self, number: u8) -> &mut Relay {
+        self.relays.get_mut(&rsa(number)).unwrap()
+    }
+
+    /// The directory comes.
+    pub(super) fn ready(&mut self) {
+        self.client.chooser().ready = true;
+        self.client.directory_changed(self.now);
+        self.run();
+    }
+
+    /// Time goes by, second by second.
+    pub(super) fn wait(&mut self, seconds: u64) {
+        for _ in 0..seconds {
+            self.now.mono += Duration::from_secs(1);
+            self.now.wall += Duration::from_secs(1);
+            self.client.tick(self.now);
+            self.run();
+        }
+    }
+
+    /// An application asks to connect.
+    pub(super) fn connect(&mut self, host: &str, port: u16, user: Option<&str>) -> ConnectionId {
+        let opening = AppOpening::Connect {
+            host: host.to_owned(),
+            port,
+        };
+        self.ask(opening, user)
+    }
+
+    /// An application asks.
+    pub(super) fn ask(&mut self, opening: AppOpening, user: Option<&str>) -> ConnectionId {
+        self.next_stream += 1;
+        let stream = ConnectionId(self.next_stream);
+        let credentials = user.map(|user| {
+            Arc::new(AppCredentials {
+                user: user.as_bytes().to_vec(),
+                password: Vec::new(),
+            })
+        });
+        let request = AppRequest {
+            opening,
+            from: Some(IpAddr::from([127, 0, 0, 1])),
+            from_port: 1,
+            listener: 0,
+            protocol: AppProtocol::Socks5,
+            credentials,
+        };
+        self.client
+            .on_event(OriginEvent::Request { stream, request }, self.now);
+        self.run();
+        stream
+    }
+
+    /// Something from outside.
+    pub(super) fn event(&mut self, event: OriginEvent) {
+        self.client.on_event(event, self.now);
+        self.run();
+    }
+
+    /// A circuit dies.
+    pub(super) fn destroy(&mut self, circuit: OriginId) {
+        let streams: Vec<_> = self
+            .attached
+            .iter()
+            .filter(|(_, on)| **on == circuit)
+            .map(|(stream, _)| *stream)
+            .collect();
+        for stream in streams {
+            self.attached.remove(&stream);
+            let waiting = !self.connected.contains(&stream);
+            self.client.on_event(
+                OriginEvent::Ended {
+                    stream,
+                    circuit: Some(circuit),
+                    reason: EndReason::DESTROY,
+                    addr: None,
+                    by: EndedBy::Circuit,
+                    waiting,
+                    bytes: (0, 0),
+                },
+                self.now,
+            );
+        }
+        self.circuits.remove(&circuit);
+        self.event(OriginEvent::Closed {
+            circuit,
+            reason: DestroyReason::DESTROYED,
+            remote: true,
+        });
+    }
+
+    /// Does what the client wants until it wants nothing.
+    pub(super) fn run(&mut self) {
+        let mut events = VecDeque::new();
+        let mut steps = 0;
+        loop {
+            steps += 1;
+            assert!(steps < 100_000, "it does not come to rest");
+            if let Some(output) = self.client.poll() {
+                self.take(output, &mut events);
+            } else if let Some(event) = events.pop_front() {
+                self.client.on_event(event, self.now);
+            } else {
+                return;
+            }
+        }
+    }
+
+    fn take(&mut self, output: Output, events: &mut VecDeque<OriginEvent>) {
+        match output {
+            Output::Command(command) => self.obey(command, events),
+            Output::Event(event) => self.events.push(event),
+            other => self.outputs.push(other),
+        }
+    }
+
+    fn obey(&mut self, command: OriginCommand, events: &mut VecDeque<OriginEvent>) {
+        match command {
+            OriginCommand::Launch {
+                circuit,
+                first,
+                create,
+            } => {
+                self.launches += 1;
+                if self.relays[&first.rsa].manner == Manner::Unreachable {
+                    events.push_back(OriginEvent::Closed {
+                        circuit,
+                        reason: DestroyReason::CONNECTFAILED,
+                        remote: false,
+                    });
+                    return;
+                }
+                self.circuits.insert(circuit, Far::default());
+                events.push_back(OriginEvent::Launched {
+                    circuit,
+                    connection: ConnectionId(1 << 32),
+                });
+                self.create(circuit, first.rsa, &create, events);
+            }
+            OriginCommand::AddHop { circuit, .. } => {
+                self.circuits.get_mut(&circuit).unwrap().hops_added += 1;
+            }
+            OriginCommand::Extend { circuit, extend2 } => {
+                let extend = Extend2::decode(&extend2).unwrap();
+                let create = CreateRequest::Create2 {
+                    handshake_type: extend.handshake_type,
+                    data: extend.handshake,
+                };
+                self.create(circuit, extend.rsa.unwrap(), &create, events);
+            }
+            OriginCommand::CloseCircuit { circuit, .. } => {
+                if self.circuits.remove(&circuit).is_none() {
+                    return;
+                }
+                let streams: Vec<_> = self
+                    .attached
+                    .iter()
+                    .filter(|(_, on)| **on == circuit)
+                    .map(|(stream, _)| *stream)
+                    .collect();
+                for stream in streams {
+                    self.attached.remove(&stream);
+                    events.push_back(OriginEvent::Ended {
+                        stream,
+                        circuit: Some(circuit),
+                        reason: EndReason::DESTROY,
+                        addr: None,
+                        by: EndedBy::Circuit,
+                        waiting: !self.connected.contains(&stream),
+                        bytes: (0, 0),
+                    });
+                }
+                events.push_back(OriginEvent::Closed {
+                    circuit,
+                    reason: DestroyReason::NONE,
+                    remote: false,
+                });
+            }
+            OriginCommand::Attach {
+                stream,
+                circuit,
+                hop: _,
+                opening,
+            } => self.attach(stream, circuit, opening, events),
+            OriginCommand::Detach { stream, .. } => {
+                self.attached.remove(&stream);
+            }
+            OriginCommand::Refuse { stream, why } => {
+                assert!(self.refused.insert(stream, why).is_none());
+            }
+            OriginCommand::AnswerResolve { stream, resolved } => {
+                self.answered.insert(stream, resolved);
+            }
+            OriginCommand::CloseStream { stream, .. } => {
+                self.attached.remove(&stream);
+                self.closed_streams.insert(stream);
+            }
+            OriginCommand::AdoptInternal { .. } | OriginCommand::AdoptResolve { .. } => {}
+        }
+    }
+
+    fn create(
+        &mut self,
+        circuit: OriginId,
+        to: RsaIdentity,
+        create: &CreateRequest,
+        events: &mut VecDeque<OriginEvent>,
+    ) {
+        let relay = &self.relays[&to];
+        let grants = ReplyParams {
+            sendme_inc: Some(31),
+        };
+        match relay.manner {
+            Manner::Silent => {}
+            Manner::Unreachable | Manner::Refuses => {
+                self.circuits.remove(&circuit);
+                events.push_back(OriginEvent::Closed {
+                    circuit,
+                    reason: DestroyReason::RESOURCELIMIT,
+                    remote: true,
+                });
+            }
+            Manner::Good | Manner::Lies => {
+                let mut reply = negotiate(create, &relay.keys, &grants, &mut self.rng)
+                    .unwrap()
+                    .reply;
+                if relay.manner == Manner::Lies {
+                    reply = weft_cell::circ_msg::CreateReply::Created2 { data: vec![0; 64] };
+                }
+                self.circuits.get_mut(&circuit).unwrap().relays.push(to);
+                events.push_back(OriginEvent::Answered { circuit, reply });
+            }
+        }
+    }
+
+    fn attach(
+        &mut self,
+        stream: ConnectionId,
+        circuit: OriginId,
+        opening: StreamOpening,
+        events: &mut VecDeque<OriginEvent>,
+    ) {
+        self.openings.push((stream, opening.clone()));
+        let far = &self.circuits[&circuit];
+        assert_eq!(far.hops_added, far.relays.len());
+        let exit = far.relays.last().unwrap();
+        self.attached.insert(stream, circuit);
+        let event = match (self.relays[exit].exits, opening) {
+            (Exits::Silent, _) => return,
+            (Exits::Connects, StreamOpening::Resolve { .. }) => {
+                self.attached.remove(&stream);
+                OriginEvent::Resolved {
+                    stream,
+                    circuit,
+                    resolved: Resolved {
+                        answers: vec![Answer {
+                            kind: AnswerKind::Ipv4([203, 0, 113, 1].into()),
+                            ttl: 60,
+                        }],
+                    },
+                }
+            }
+            (Exits::Connects, _) => {
+                self.connected.insert(stream);
+                OriginEvent::Connected {
+                    stream,
+                    circuit,
+                    addr: None,
+                    ttl: 60,
+                }
+            }
+            (Exits::Ends(reason, addr), _) => {
+                self.attached.remove(&stream);
+                OriginEvent::Ended {
+                    stream,
+                    circuit: Some(circuit),
+                    reason,
+                    addr,
+                    by: EndedBy::Exit,
+                    waiting: true,
+                    bytes: (0, 0),
+                }
+            }
+        };
+        events.push_back(event);
+    }
+
+    /// The circuits, as a controller sees them.
+    pub(super) fn list(&self) -> Vec<CircuitInfo> {
+        self.client.circuits().collect()
+    }
+
+    /// The exit that a stream is on.
+    pub(super) fn exit_of(&self, stream: ConnectionId) -> RsaIdentity {
+        *self.circuits[&self.attached[&stream]]
+            .relays
+            .last()
+            .unwrap()
+    }
+
+    /// The events of a stream.
+    pub(super) fn news(&self, stream: ConnectionId) -> Vec<StreamNews> {
+        self.events
+            .iter()
+            .filter_map(|event| match event {
+                ClientEvent::Stream { stream: info, what } if info.id == stream => {
+                    Some(what.clone())
+                }
+                _ => None,
+            })
+            .collect()
+    }
+}

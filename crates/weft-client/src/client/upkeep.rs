@@ -1,0 +1,163 @@
+//! Timeouts: circuits that take too long, are used up, or were never used (C tor's
+//! `circuit_expire_building` and `circuit_expire_old_circuits_clientside`).
+
+use weft_cell::reason::DestroyReason;
+use weft_core::origin::OriginId;
+use weft_log::Line;
+
+use crate::chooser::{BuildNews, Chooser};
+use crate::events::{CircuitPurpose, ClientEvent, EndOfCircuit};
+
+use crate::circuit::Stage;
+use crate::now::Now;
+
+use super::Client;
+
+impl<C: Chooser> Client<C> {
+    /// Call about once a second.
+    pub fn tick(&mut self, now: Now) {
+        self.launches.tick(self.config.new_circuit_period, now.mono);
+        self.check_stream_times(now);
+        self.check_build_times(now);
+        self.close_used_up(now);
+        self.settle_guards(now);
+        self.serve(now);
+        self.predict(now);
+    }
+
+    /// Circuits that take too long.
+    fn check_build_times(&mut self, now: Now) {
+        let times = self.chooser.timeouts();
+        let any_open = self
+            .circuits
+            .values()
+            .any(|circuit| circuit.is_open() && circuit.hops.len() > 1);
+        let mut late = Vec::new();
+        for circuit in self.circuits.values_mut() {
+            // The time before the CREATE is the link's, which has its own end.
+            let Some(began) = circuit.began.filter(|_| circuit.is_building()) else {
+                continue;
+            };
+            let age = now.since(began);
+            // As C tor: the timeout is that of three hops; four take more messages.
+            let timeout = match (circuit.purpose, circuit.hops.len()) {
+                (CircuitPurpose::Measure, _) => times.close,
+                (_, 0..=3) => times.timeout,
+                (_, hops) => {
+                    let hops = u32::try_from(hops).unwrap_or(u32::MAX);
+                    let trips = hops.saturating_mul(hops + 1) / 2;
+                    times.timeout * trips / 6 + std::time::Duration::from_secs(1)
+                }
+            };
+            if age < timeout {
+                continue;
+            }
+            if !any_open && age < times.close {
+                if !circuit.relaxed {
+                    circuit.relaxed = true;
+                    late.push((circuit.id, true));
+                }
+                continue;
+            }
+            late.push((circuit.id, false));
+        }
+        for (id, relaxed) in late {
+            self.on_late(id, relaxed, now);
+        }
+    }
+
+    /// Handles a circuit that took too long: it is counted, measured further, or closed.
+    fn on_late(&mut self, id: OriginId, relaxed: bool, now: Now) {
+        let times = self.chooser.timeouts();
+        let Some(circuit) = self.circuits.get_mut(&id) else {
+            return;
+        };
+        let first_hop = circuit.built > 0;
+        let counted = circuit.purpose == CircuitPurpose::General && circuit.hops.len() == 3;
+        if relaxed {
+            let line = format!("No circuits are opened. Relaxing timeout for {id}.");
+            self.log(Line::info(line));
+            if counted {
+                self.chooser.built(BuildNews::TimedOut { first_hop }, now);
+            }
+            return;
+        }
+        if circuit.purpose == CircuitPurpose::Measure {
+            let began = circuit.began.unwrap_or(circuit.created);
+            self.chooser.built(BuildNews::Abandoned { began }, now);
+            self.close_circuit(id, EndOfCircuit::MeasurementExpired, now);
+            return;
+        }
+        if counted && !circuit.relaxed {
+            self.chooser.built(BuildNews::TimedOut { first_hop }, now);
+            if times.measure {
+                self.change_purpose(id, CircuitPurpose::Measure);
+                self.launches.note_timeout();
+                self.serve(now);
+                return;
+            }
+        }
+        let line = format!("Abandoning {id}: building it took too long");
+        self.log(Line::info(line));
+        let end = EndOfCircuit::Destroy(DestroyReason::TIMEOUT);
+        self.close_circuit(id, end, now);
+    }
+
+    /// Gives a circuit another purpose.
+    pub(super) fn change_purpose(&mut self, id: OriginId, purpose: CircuitPurpose) {
+        if let Some(circuit) = self.circuits.get_mut(&id) {
+            let was = std::mem::replace(&mut circuit.purpose, purpose);
+            let circuit = circuit.info();
+            if was != purpose {
+                self.emit(ClientEvent::Purpose { circuit, was });
+            }
+        }
+    }
+
+    /// Circuits that are used up, and those that were made for nothing.
+    fn close_used_up(&mut self, now: Now) {
+        let mut over = Vec::new();
+        for circuit in self.circuits.values() {
+            if !circuit.streams.is_empty() {
+                continue;
+            }
+            let is_over = match circuit.dirty {
+                Some(_) => {
+                    circuit.unusable || circuit.is_too_dirty(self.config.max_dirtiness, now.mono)
+                }
+                None if circuit.purpose == CircuitPurpose::Controller => false,
+                None => match circuit.stage {
+                    Stage::Building(_) => false,
+                    Stage::Open | Stage::Waiting => {
+                        circuit.unusable || now.since(circuit.created) >= circuit.idle
+                    }
+                },
+            };
+            // A controller's circuits are its own to close, unless streams have used them up.
+            let keeps = circuit.purpose == CircuitPurpose::Controller && !circuit.unusable;
+            if is_over && !(keeps && circuit.dirty.is_none()) && !circuit.is_building() {
+                over.push(circuit.id);
+            }
+        }
+        for id in over {
+            let end = EndOfCircuit::Destroy(DestroyReason::FINISHED);
+            self.close_circuit(id, end, now);
+        }
+    }
+
+    /// Closes all circuits and streams: the network is disabled, or the node stops.
+    pub fn close_all(&mut self, now: Now) {
+        let streams: Vec<_> = self.streams.keys().copied().collect();
+        for id in streams {
+            self.end(id, weft_cell::reason::EndReason::MISC);
+        }
+        let circuits: Vec<_> = self.circuits.keys().copied().collect();
+        for id in circuits {
+            let end = EndOfCircuit::Destroy(DestroyReason::FINISHED);
+            self.close_circuit(id, end, now);
+        }
+        if std::mem::take(&mut self.established) {
+            self.emit(ClientEvent::Established(false));
+        }
+    }
+}

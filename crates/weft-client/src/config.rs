@@ -1,0 +1,107 @@
+//! The settings of a client that follow from torrc.
+
+use std::time::Duration;
+
+use crate::isolation::Isolation;
+
+/// The settings of a client. [`Default`] has C tor's.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClientConfig {
+    /// A circuit that was used first this long ago takes no more streams (`MaxCircuitDirtiness`).
+    pub max_dirtiness: Duration,
+    /// How often circuits that failed are forgiven (`NewCircuitPeriod`).
+    pub new_circuit_period: Duration,
+    /// How long circuits are kept ready after the last use (`CircuitsAvailableTimeout`,
+    /// `PredictedPortsRelevanceTime`).
+    pub predict_for: Duration,
+    /// Circuits being built at once at most (`MaxClientCircuitsPending`).
+    pub max_pending: usize,
+    /// An application waits this long at most (`SocksTimeout`).
+    pub socks_timeout: Duration,
+    /// An exit may take this long to answer before another is tried (`CircuitStreamTimeout`);
+    /// `None`: 10 seconds twice, then 15.
+    pub stream_timeout: Option<Duration>,
+    /// Requests for internal addresses are refused (`ClientRejectInternalAddresses`).
+    pub reject_internal: bool,
+    /// Answers that are internal addresses are not believed
+    /// (`ClientDNSRejectInternalAddresses`).
+    pub reject_internal_answers: bool,
+    /// Ports whose streams live long (`LongLivedPorts`).
+    pub long_lived_ports: Vec<u16>,
+    /// Requests to these are warned of (`WarnPlaintextPorts`).
+    pub warn_plaintext_ports: Vec<u16>,
+    /// Requests to these are refused (`RejectPlaintextPorts`).
+    pub reject_plaintext_ports: Vec<u16>,
+    /// Destinations that are kept to the exit that reached them (`TrackHostExits`), in lower case.
+    pub track_hosts: Vec<String>,
+    /// For how long after the last time (`TrackHostExitsExpire`).
+    pub track_for: Duration,
+    /// A controller attaches streams (`__LeaveStreamsUnattached`).
+    pub leave_streams_unattached: bool,
+    /// No circuits are built before they are needed (`__DisablePredictedCircuits`).
+    pub disable_predicted: bool,
+    /// Nothing is opened at all (`DisableNetwork`).
+    pub disable_network: bool,
+    /// The settings of each listener, by number.
+    pub listeners: Vec<ListenerConfig>,
+}
+
+impl Default for ClientConfig {
+    fn default() -> Self {
+        Self {
+            max_dirtiness: Duration::from_secs(600),
+            new_circuit_period: Duration::from_secs(30),
+            predict_for: Duration::from_secs(3600),
+            max_pending: 32,
+            socks_timeout: Duration::from_secs(120),
+            stream_timeout: None,
+            reject_internal: true,
+            reject_internal_answers: true,
+            long_lived_ports: vec![
+                21, 22, 706, 1863, 5050, 5190, 5222, 5223, 6523, 6667, 6697, 8300,
+            ],
+            warn_plaintext_ports: vec![23, 109, 110, 143],
+            reject_plaintext_ports: Vec::new(),
+            track_hosts: Vec::new(),
+            track_for: Duration::from_secs(1800),
+            leave_streams_unattached: false,
+            disable_predicted: false,
+            disable_network: false,
+            listeners: Vec::new(),
+        }
+    }
+}
+
+/// The settings of a listener for applications, for its streams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListenerConfig {
+    /// The fields by which its streams are isolated.
+    pub isolation: Isolation,
+    /// Its session group.
+    pub session_group: i64,
+    /// IPv4 destinations are allowed (`NoIPv4Traffic`).
+    pub ipv4: bool,
+    /// IPv6 destinations are allowed (`IPv6Traffic`).
+    pub ipv6: bool,
+    /// Of both, IPv6 is better (`PreferIPv6`).
+    pub prefer_ipv6: bool,
+    /// Names are allowed (`NoDNSRequest`).
+    pub dns: bool,
+    /// A circuit with user name and password stays usable as long as it is used
+    /// (`KeepAliveIsolateSOCKSAuth`).
+    pub keep_alive_auth: bool,
+}
+
+impl Default for ListenerConfig {
+    fn default() -> Self {
+        Self {
+            isolation: Isolation::DEFAULT,
+            session_group: 0,
+            ipv4: true,
+            ipv6: true,
+            prefer_ipv6: true,
+            dns: true,
+            keep_alive_auth: false,
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! Events and lists of circuits and streams, from which a control port makes its lines (control-spec 4.1,
+//! 3.9).
+
+use std::net::SocketAddr;
+use std::time::SystemTime;
+
+use weft_cell::identity::RsaIdentity;
+use weft_cell::reason::{DestroyReason, EndReason};
+use weft_core::address::ConnectionId;
+use weft_core::origin::{LinkState, OriginId};
+use weft_core::traffic::CircuitReport;
+
+use crate::isolation::{Fields, Isolation};
+
+/// An event for controllers.
+#[derive(Clone, Debug)]
+pub enum ClientEvent {
+    /// To a circuit (CIRC).
+    Circuit {
+        /// The circuit as it is now.
+        circuit: CircuitInfo,
+        /// Why it failed or was closed.
+        reason: Option<CircuitEnd>,
+    },
+    /// A circuit's purpose changed (CIRC_MINOR).
+    Purpose {
+        /// The circuit as it is now.
+        circuit: CircuitInfo,
+        /// The previous purpose.
+        was: CircuitPurpose,
+    },
+    /// To a stream (STREAM).
+    Stream {
+        /// The stream as it is now.
+        stream: StreamInfo,
+        /// What happened.
+        what: StreamNews,
+    },
+    /// To a link (ORCONN).
+    Link {
+        /// The connection.
+        connection: ConnectionId,
+        /// Its relay's RSA identity.
+        rsa: RsaIdentity,
+        /// The peer's address.
+        addr: SocketAddr,
+        /// What happened.
+        state: LinkState,
+    },
+    /// Bytes of streams (STREAM_BW): received, sent.
+    StreamBytes(Vec<(ConnectionId, u64, u64)>),
+    /// Bytes of circuits (CIRC_BW).
+    CircuitBytes(Vec<CircuitReport>),
+    /// A name stands for something (ADDRMAP).
+    Mapped {
+        /// The name.
+        from: String,
+        /// The replacement; `None`: the lookup failed.
+        to: Option<String>,
+        /// Until when.
+        expires: Option<SystemTime>,
+        /// The stream that caused the lookup.
+        stream: Option<ConnectionId>,
+    },
+    /// A guard was added, was dropped, or has changed its state (GUARD).
+    Guard {
+        /// Its RSA identity.
+        rsa: RsaIdentity,
+        /// Its name.
+        nickname: String,
+        /// `NEW`, `UP`, `DOWN`, `DROPPED`.
+        status: &'static str,
+    },
+    /// Bootstrapping has reached a phase (STATUS_CLIENT BOOTSTRAP).
+    Bootstrap(Bootstrap),
+    /// The client can build circuits (`true`), or cannot any more
+    /// (STATUS_CLIENT CIRCUIT_ESTABLISHED, NETWORK_LIVENESS).
+    Established(bool),
+    /// There is enough of a directory (`true`), or not any more
+    /// (STATUS_CLIENT ENOUGH_DIR_INFO and NOT_ENOUGH_DIR_INFO).
+    EnoughDirectory(bool),
+}
+
+/// A phase of bootstrapping, by C tor's names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bootstrap {
+    /// Per cent.
+    pub percent: u8,
+    /// For programs: `conn_done`.
+    pub tag: &'static str,
+    /// For people: `Connected to a relay`.
+    pub summary: &'static str,
+}
+
+/// How far a circuit has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CircuitStatus {
+    /// The CREATE is on its way.
+    Launched,
+    /// Some hops are there; the number is in [`CircuitInfo::built`].
+    Extended,
+    /// All hops are there, but better guards must be tried first.
+    GuardWait,
+    /// It carries streams.
+    Built,
+    /// It ended before it was built.
+    Failed,
+    /// It ended.
+    Closed,
+}
+
+/// The purpose of a circuit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CircuitPurpose {
+    /// Streams of applications.
+    General,
+    /// One hop to a directory.
+    Directory,
+    /// A controller made it or took it.
+    Controller,
+    /// It was too slow; it only shows how slow.
+    Measure,
+}
+
+impl CircuitPurpose {
+    /// The control port's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            CircuitPurpose::General | CircuitPurpose::Directory => "GENERAL",
+            CircuitPurpose::Controller => "CONTROLLER",
+            CircuitPurpose::Measure => "MEASURE_TIMEOUT",
+        }
+    }
+}
+
+/// A circuit, for a list.
+#[derive(Clone, Debug)]
+pub struct CircuitInfo {
+    /// Its name.
+    pub id: OriginId,
+    /// How far it is.
+    pub status: CircuitStatus,
+    /// All its relays, built or not: RSA identity and nickname.
+    pub path: Vec<(RsaIdentity, String)>,
+    /// How many of them are there.
+    pub built: usize,
+    /// What it is for.
+    pub purpose: CircuitPurpose,
+    /// It was built for streams that live long.
+    pub need_uptime: bool,
+    /// It was built for streams that want bandwidth.
+    pub need_capacity: bool,
+    /// When it was begun.
+    pub created: SystemTime,
+    /// The isolation fields of its first stream, and the fields in which later streams differed.
+    pub used_by: Option<(Fields, Isolation)>,
+}
+
+/// Why a circuit ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CircuitEnd {
+    /// Our reason.
+    pub reason: EndOfCircuit,
+    /// The reason that another relay sent.
+    pub remote: Option<DestroyReason>,
+}
+
+/// Why a circuit ended: the reasons of the control port, of which some are no DESTROY reasons.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndOfCircuit {
+    /// As DESTROY has it.
+    Destroy(DestroyReason),
+    /// There is no path.
+    NoPath,
+    /// It was late, was measured, and that is over.
+    MeasurementExpired,
+    /// A better guard is there.
+    GuardLimit,
+}
+
+impl EndOfCircuit {
+    /// The control port's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            EndOfCircuit::Destroy(reason) => match reason {
+                DestroyReason::PROTOCOL => "TORPROTOCOL",
+                DestroyReason::CHANNEL_CLOSED => "CHANNEL_CLOSED",
+                other => other.name().unwrap_or("NONE"),
+            },
+            EndOfCircuit::NoPath => "NOPATH",
+            EndOfCircuit::MeasurementExpired => "MEASUREMENT_EXPIRED",
+            EndOfCircuit::GuardLimit => "GUARD_LIMIT",
+        }
+    }
+}
+
+/// A stream's state, for a list (control-spec 3.9 "stream-status").
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamStatus {
+    /// It waits for a circuit to connect.
+    New,
+    /// It waits for a circuit to resolve.
+    NewResolve,
+    /// A controller must attach it.
+    ControllerWait,
+    /// BEGIN was sent.
+    SentConnect,
+    /// RESOLVE was sent.
+    SentResolve,
+    /// Data flows.
+    Succeeded,
+}
+
+/// A stream, for a list.
+#[derive(Clone, Debug)]
+pub struct StreamInfo {
+    /// Its name.
+    pub id: ConnectionId,
+    /// How far it is.
+    pub status: StreamStatus,
+    /// The circuit that it is on.
+    pub circuit: Option<OriginId>,
+    /// Its current destination: a name or an address.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+    /// The address of the application.
+    pub source: Option<SocketAddr>,
+    /// What it is for.
+    pub purpose: StreamPurpose,
+    /// The fields by which it is isolated.
+    pub isolation: Isolation,
+    /// The values of its isolation fields.
+    pub fields: Fields,
+}
+
+/// The purpose of a stream, as the control port reports it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamPurpose {
+    /// An application's connection.
+    User,
+    /// A lookup.
+    DnsRequest,
+    /// A request to a directory.
+    DirFetch,
+}
+
+/// A change of a stream's state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StreamNews {
+    /// An application requests a connection.
+    New,
+    /// An application requests a lookup.
+    NewResolve,
+    /// Its target was replaced.
+    Remap {
+        /// By an exit, not by a map.
+        by_exit: bool,
+    },
+    /// It went on its way.
+    SentConnect,
+    /// The lookup went on its way.
+    SentResolve,
+    /// It is open.
+    Succeeded,
+    /// It failed.
+    Failed(StreamEnd),
+    /// It ended.
+    Closed(StreamEnd),
+    /// It is no longer on its circuit, and may be tried again.
+    Detached(StreamEnd),
+    /// A controller must attach it.
+    ControllerWait,
+}
+
+/// Why a stream ended, as the control port reports it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamEnd {
+    /// The reason of the exit's END.
+    Remote(EndReason),
+    /// Our own reason, one of END's.
+    Local(EndReason),
+    /// No circuit could take it.
+    CantAttach,
+    /// Its target is internal.
+    PrivateAddr,
+    /// The rules of its listener forbid it.
+    EntryPolicy,
+}
+
+impl StreamEnd {
+    /// The control port's names: `REASON=` and `REMOTE_REASON=`.
+    pub fn names(self) -> (&'static str, Option<&'static str>) {
+        match self {
+            StreamEnd::Remote(reason) => ("END", Some(end_name(reason))),
+            StreamEnd::Local(reason) => (end_name(reason), None),
+            StreamEnd::CantAttach => ("CANT_ATTACH", None),
+            StreamEnd::PrivateAddr => ("PRIVATE_ADDR", None),
+            StreamEnd::EntryPolicy => ("ENTRYPOLICY", None),
+        }
+    }
+}
+
+/// END's reasons as control-spec 4.1.2 names them.
+fn end_name(reason: EndReason) -> &'static str {
+    reason.name().unwrap_or("MISC")
+}

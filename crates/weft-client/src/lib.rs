@@ -1,0 +1,66 @@
+//! What a client decides: which circuits it builds over which relays, which streams use them, and what
+//! happens when they fail (path-spec, tor-spec 6, control-spec; C tor's circuituse.c,
+//! connection_edge.c, circuitbuild.c).
+//!
+//! No sockets, no threads, no clock and no ambient randomness: [`Client`] takes events and the time, and
+//! returns [`Output`]s. It chooses paths by a [`Chooser`]: [`Paths`] is that of a node, over weft-path and
+//! the relays of a consensus; tests and simulations may choose by other rules.
+//!
+//! ```text
+//! applications, controllers ->  Client<Paths>  -> Output: commands for circuits and streams
+//! events of circuits        ->                            events for controllers, log lines
+//! ```
+//!
+//! In a node, `weft-node/src/client` runs it on the client thread. Cells never come here: a circuit that
+//! begins at this node is a half on a connection thread, and its streams are edges there
+//! ([`weft_core::origin`]).
+
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::cast_possible_truncation,
+        clippy::disallowed_types,
+        clippy::disallowed_methods,
+        clippy::disallowed_macros
+    )
+)]
+
+mod address_map;
+mod bootstrap;
+mod chooser;
+mod circuit;
+mod client;
+mod config;
+mod events;
+mod guard_events;
+mod hop;
+mod isolation;
+mod launches;
+mod now;
+mod output;
+mod paths;
+mod plan;
+mod predicted;
+mod stream;
+mod tracked;
+mod virtual_addresses;
+
+pub use address_map::AddressMap;
+pub use bootstrap::Progress;
+pub use chooser::{BuildNews, BuildTimeouts, Chooser, Chosen};
+pub use client::Client;
+pub use config::{ClientConfig, ListenerConfig};
+pub use events::{
+    Bootstrap, CircuitEnd, CircuitInfo, CircuitPurpose, CircuitStatus, ClientEvent, EndOfCircuit,
+    StreamEnd, StreamInfo, StreamNews, StreamPurpose, StreamStatus,
+};
+pub use guard_events::guard_events;
+pub use hop::Hop;
+pub use isolation::{Fields, Isolation};
+pub use now::Now;
+pub use output::{ControlError, DirectoryTarget, Output};
+pub use paths::{PathParams, Paths};
+pub use virtual_addresses::Virtual;

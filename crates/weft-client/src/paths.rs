@@ -1,0 +1,261 @@
+//! The path selection of a client: weft-path's selector and its estimate of build times, over the newest
+//! network.
+
+use rand::Rng;
+use rand::rngs::StdRng;
+use tor_netdir::NetDir;
+use weft_log::Line;
+use weft_path::{
+    BuildTimes, BuildTimesOptions, GuardInfo, GuardTicket, GuardUse, Outcome, PathBiasOptions,
+    PathError, PathOptions, RelayName, Selector, Suspicion, Usage,
+};
+
+use crate::chooser::{BuildNews, BuildTimeouts, Chooser, Chosen};
+use crate::now::Now;
+
+/// The parameters of a consensus that path selection needs beside the relays.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PathParams {
+    /// The limits for guards through which circuits fail (param-spec, `pb_…`).
+    pub bias: PathBiasOptions,
+    /// `cc_sendme_inc`, where the consensus selects congestion control by Vegas (proposal 324).
+    pub congestion: Option<u8>,
+}
+
+/// Path selection by the relays of a consensus.
+#[derive(Debug)]
+pub struct Paths {
+    selector: Selector,
+    times: BuildTimes,
+    times_options: BuildTimesOptions,
+    bias: PathBiasOptions,
+    /// There is a network to choose from.
+    ready: bool,
+    congestion: Option<u8>,
+    guards_dropped: bool,
+    /// Log lines for the caller.
+    lines: Vec<Line>,
+}
+
+impl Paths {
+    /// Without a network; `state` are the lines of the state file.
+    pub fn new(
+        options: PathOptions,
+        times_options: BuildTimesOptions,
+        state: &[(String, String)],
+        now: Now,
+        rng: &mut StdRng,
+    ) -> Self {
+        let of = |key: &'static str| {
+            state
+                .iter()
+                .filter(move |(found, _)| found.eq_ignore_ascii_case(key))
+                .map(|(_, value)| value.as_str())
+        };
+        let selector = Selector::new(options, of("Guard"), now.wall);
+        let params = weft_path::CbtParams::default();
+        let lines = state
+            .iter()
+            .map(|(key, value)| (key.as_str(), value.as_str()));
+        let mut times = BuildTimes::new(times_options, params);
+        let mut problems = Vec::new();
+        if !times.load(lines, rng) {
+            problems.push(Line::warn(
+                "The state file's circuit build times do not fit together: ignored",
+            ));
+        }
+        Paths {
+            selector,
+            times,
+            times_options,
+            bias: PathBiasOptions::default(),
+            ready: false,
+            congestion: None,
+            guards_dropped: false,
+            lines: problems,
+        }
+    }
+
+    /// Takes a new network. Returns whether the guards have changed.
+    pub fn set_network(
+        &mut self,
+        network: &NetDir,
+        params: &PathParams,
+        now: Now,
+        rng: &mut StdRng,
+    ) -> bool {
+        self.bias.clone_from(&params.bias);
+        self.congestion = params.congestion;
+        self.selector.set_path_bias(&self.bias);
+        let changed = self.selector.set_netdir(network, now.wall, rng);
+        if let Some(relays) = self.selector.relays() {
+            let params = relays.cbt_params().clone();
+            self.times.update(self.times_options, params);
+        }
+        self.ready = true;
+        changed
+    }
+
+    /// Stops choosing paths: the network is too old, or too little of it is known.
+    pub fn lose_network(&mut self) {
+        self.ready = false;
+    }
+
+    /// torrc has changed. True: circuits so far were chosen by other rules.
+    pub fn set_options(
+        &mut self,
+        mut options: PathOptions,
+        times: BuildTimesOptions,
+        now: Now,
+        rng: &mut StdRng,
+    ) -> bool {
+        options.path_bias = options.path_bias_set.over(&self.bias);
+        self.times_options = times;
+        let params = self.times.params().clone();
+        self.times.update(times, params);
+        let others = *self.selector.options() != options;
+        self.selector.set_options(options, now.wall, rng);
+        others
+    }
+
+    /// The guards, those that are used first in front.
+    pub fn guards(&self) -> Vec<GuardInfo> {
+        self.selector.guards()
+    }
+
+    /// DROPGUARDS: drops all guards; others are drawn.
+    pub fn drop_guards(&mut self, now: Now, rng: &mut impl Rng) {
+        self.selector.drop_guards(now.wall, rng);
+        self.guards_dropped = true;
+    }
+
+    /// Whether guards were dropped since this was asked last: those of now are others, even where
+    /// they are the same relays.
+    pub fn take_guards_dropped(&mut self) -> bool {
+        std::mem::take(&mut self.guards_dropped)
+    }
+
+    /// DROPTIMEOUTS: how long building took so far does not count any more.
+    pub fn drop_timeouts(&mut self) {
+        self.times.forget();
+    }
+
+    /// The lines of the state file that have changed: all values of each key.
+    pub fn state_lines(&mut self) -> Vec<(&'static str, Vec<String>)> {
+        let mut changed = Vec::new();
+        if let Some(lines) = self.selector.state_lines() {
+            changed.push(("Guard", lines));
+        }
+        if let Some(lines) = self.times.state_lines() {
+            for key in BuildTimes::STATE_KEYS {
+                let values = lines
+                    .iter()
+                    .filter(|(found, _)| *found == key)
+                    .map(|(_, value)| value.clone())
+                    .collect();
+                changed.push((key, values));
+            }
+        }
+        changed
+    }
+
+    /// The log lines since the last call, those about suspicious guards among them.
+    pub fn take_lines(&mut self) -> Vec<Line> {
+        let mut lines = std::mem::take(&mut self.lines);
+        let suspicions = self.selector.take_suspicions();
+        lines.extend(
+            suspicions
+                .into_iter()
+                .map(|(guard, suspicion)| suspicion_line(&guard.nickname, suspicion)),
+        );
+        lines
+    }
+}
+
+fn suspicion_line(name: &str, suspicion: Suspicion) -> Line {
+    match suspicion {
+        Suspicion::Low => Line::notice(format!(
+            "Your guard {name} is failing more circuits than usual. Most likely this means that the \
+             network is overloaded"
+        )),
+        Suspicion::VeryLow => Line::warn(format!(
+            "Your guard {name} is failing a very large amount of circuits. Most likely this means \
+             that the network is overloaded, but it could also mean an attack against you or \
+             potentially the guard itself"
+        )),
+        Suspicion::Extreme => Line::warn(format!(
+            "Your guard {name} is failing an extremely large amount of circuits. This could \
+             indicate a route manipulation attack, extreme network overload, or a bug"
+        )),
+    }
+}
+
+impl Chooser for Paths {
+    type Guard = GuardTicket;
+
+    fn path(
+        &mut self,
+        usage: &Usage,
+        now: Now,
+        rng: &mut StdRng,
+    ) -> Result<Chosen<GuardTicket>, PathError> {
+        let path = self.selector.path(usage, now.wall, rng)?;
+        Ok(Chosen {
+            hops: path.hops,
+            guard: path.guard,
+        })
+    }
+
+    fn guard(
+        &mut self,
+        guard: &GuardTicket,
+        outcome: Outcome,
+        now: Now,
+        rng: &mut StdRng,
+    ) -> GuardUse {
+        self.selector.guard_outcome(*guard, outcome, now.wall, rng)
+    }
+
+    fn settled_guards(&mut self, now: Now) -> Vec<(GuardTicket, GuardUse)> {
+        self.selector.poll_guards(now.wall)
+    }
+
+    fn forget(&mut self, guard: &GuardTicket) {
+        self.selector.forget(*guard);
+    }
+
+    fn timeouts(&self) -> BuildTimeouts {
+        BuildTimeouts {
+            timeout: self.times.timeout(),
+            close: self.times.close_after(),
+            measure: self.times.is_computed(),
+            wants_circuits: self.times.wants_circuits(),
+        }
+    }
+
+    fn built(&mut self, news: BuildNews, now: Now) {
+        match news {
+            BuildNews::Alive => self.times.note_alive(now.mono),
+            BuildNews::Built { took, in_time } => self.times.note_built(took, in_time),
+            BuildNews::TimedOut { first_hop } => {
+                if self.times.note_timeout(first_hop) {
+                    let line = "Many circuits time out: learning build times anew";
+                    self.lines.push(Line::info(line));
+                }
+            }
+            BuildNews::Abandoned { began } => self.times.note_abandoned(began),
+        }
+    }
+
+    fn is_ready(&self) -> bool {
+        self.ready
+    }
+
+    fn congestion(&self) -> Option<u8> {
+        self.congestion.filter(|_| self.ready)
+    }
+
+    fn find(&self, name: &RelayName) -> Option<weft_path::Hop> {
+        self.selector.relays()?.find(name)
+    }
+}

@@ -1,0 +1,211 @@
+//! One stream, as the client knows it.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Instant;
+
+use weft_cell::identity::RsaIdentity;
+use weft_cell::reason::EndReason;
+use weft_cell::stream_msg::{BeginFlags, reverse_name};
+use weft_core::address::ConnectionId;
+use weft_core::origin::{EndedBy, OriginId, StreamOpening};
+use weft_path::{RelayName, TargetPort};
+
+use crate::circuit::Circuit;
+use crate::config::ListenerConfig;
+use crate::events::{StreamInfo, StreamPurpose, StreamStatus};
+use crate::isolation::Fields;
+
+/// The purpose of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StreamKind {
+    /// An application's TCP connection.
+    Connect,
+    /// An application looks up a name.
+    Resolve,
+    /// An application looks up an address.
+    ResolvePtr(IpAddr),
+    /// A request to the relay of this RSA identity.
+    Directory(RsaIdentity),
+}
+
+/// How far a stream has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StreamState {
+    /// It waits for a circuit.
+    Waiting,
+    /// A controller must attach it.
+    Held,
+    /// The BEGIN or RESOLVE was sent.
+    Asked(OriginId),
+    /// Data flows.
+    Open(OriginId),
+}
+
+/// A stream, from its request to its end.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    pub(crate) id: ConnectionId,
+    pub(crate) kind: StreamKind,
+    pub(crate) state: StreamState,
+    /// Its current destination: a name or an address.
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    /// Where the application is.
+    pub(crate) source: Option<SocketAddr>,
+    /// The settings of its listener.
+    pub(crate) listener: ListenerConfig,
+    pub(crate) fields: Fields,
+    pub(crate) created: Instant,
+    /// When the BEGIN or RESOLVE was sent.
+    pub(crate) asked: Instant,
+    /// How often an exit was silent.
+    pub(crate) silent: u32,
+    /// How often an exit failed or a circuit died.
+    pub(crate) failed: u32,
+    /// Only this exit will do.
+    pub(crate) exit: Option<RelayName>,
+    /// It was only reached by that exit before (`TrackHostExits`): another will do.
+    pub(crate) exit_optional: bool,
+    /// A lookup of a controller: its answer is an [`Output::LookedUp`](crate::Output::LookedUp).
+    pub(crate) for_controller: bool,
+}
+
+/// Why a stream is no longer on its circuit.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StreamEnded {
+    pub(crate) circuit: Option<OriginId>,
+    pub(crate) reason: EndReason,
+    pub(crate) addr: Option<IpAddr>,
+    pub(crate) by: EndedBy,
+    pub(crate) waiting: bool,
+}
+
+impl Stream {
+    /// A stream to `host` and `port` that begins now and waits for a circuit. `fields` are what it was
+    /// asked with, its id among them: they stay when maps change the destination.
+    pub(crate) fn new(
+        kind: StreamKind,
+        host: String,
+        port: u16,
+        listener: ListenerConfig,
+        fields: Fields,
+        now: Instant,
+    ) -> Self {
+        Self {
+            id: fields.stream,
+            kind,
+            state: StreamState::Waiting,
+            host,
+            port,
+            source: None,
+            listener,
+            fields,
+            created: now,
+            asked: now,
+            silent: 0,
+            failed: 0,
+            exit: None,
+            exit_optional: false,
+            for_controller: false,
+        }
+    }
+
+    /// For a list.
+    pub(crate) fn info(&self) -> StreamInfo {
+        let connects = matches!(self.kind, StreamKind::Connect | StreamKind::Directory(_));
+        StreamInfo {
+            id: self.id,
+            status: match self.state {
+                StreamState::Waiting if connects => StreamStatus::New,
+                StreamState::Waiting => StreamStatus::NewResolve,
+                StreamState::Held => StreamStatus::ControllerWait,
+                StreamState::Asked(_) if connects => StreamStatus::SentConnect,
+                StreamState::Asked(_) => StreamStatus::SentResolve,
+                StreamState::Open(_) => StreamStatus::Succeeded,
+            },
+            circuit: self.circuit(),
+            host: self.host.clone(),
+            port: self.port,
+            source: self.source,
+            purpose: match self.kind {
+                StreamKind::Connect => StreamPurpose::User,
+                StreamKind::Resolve | StreamKind::ResolvePtr(_) => StreamPurpose::DnsRequest,
+                StreamKind::Directory(_) => StreamPurpose::DirFetch,
+            },
+            isolation: self.listener.isolation,
+            fields: self.fields.clone(),
+        }
+    }
+
+    /// The circuit that it is on.
+    pub(crate) fn circuit(&self) -> Option<OriginId> {
+        match self.state {
+            StreamState::Waiting | StreamState::Held => None,
+            StreamState::Asked(circuit) | StreamState::Open(circuit) => Some(circuit),
+        }
+    }
+
+    /// Whether it is a lookup.
+    pub(crate) fn is_lookup(&self) -> bool {
+        matches!(self.kind, StreamKind::Resolve | StreamKind::ResolvePtr(_))
+    }
+
+    /// The port that an exit must let through; `None`: any exit does.
+    pub(crate) fn target(&self) -> Option<TargetPort> {
+        if self.is_lookup() {
+            return None;
+        }
+        let ipv6 = match self.host.parse::<IpAddr>() {
+            Ok(addr) => addr.is_ipv6(),
+            Err(_) => !self.listener.ipv4,
+        };
+        Some(TargetPort {
+            ipv6,
+            port: self.port,
+        })
+    }
+
+    /// The address, where the target is one.
+    pub(crate) fn address(&self) -> Option<IpAddr> {
+        self.host.parse().ok()
+    }
+
+    /// What to send.
+    pub(crate) fn opening<G>(&self, circuit: &Circuit<G>) -> StreamOpening {
+        match self.kind {
+            StreamKind::Directory(_) => StreamOpening::BeginDir,
+            StreamKind::Resolve => StreamOpening::Resolve {
+                name: self.host.clone(),
+            },
+            StreamKind::ResolvePtr(addr) => StreamOpening::Resolve {
+                name: reverse_name(addr),
+            },
+            StreamKind::Connect => StreamOpening::Begin {
+                host: self.host.clone(),
+                port: self.port,
+                flags: self.flags(circuit),
+            },
+        }
+    }
+
+    /// The address families that will do, as far as the exit has them (C tor's
+    /// `connection_ap_get_begincell_flags`).
+    fn flags<G>(&self, circuit: &Circuit<G>) -> BeginFlags {
+        let (ipv4, ipv6) = match self.address() {
+            Some(addr) => (addr.is_ipv4(), addr.is_ipv6()),
+            None => (self.listener.ipv4, self.listener.ipv6),
+        };
+        let mut flags = BeginFlags::default();
+        if ipv4 && !ipv6 {
+            return flags;
+        }
+        flags.ipv4_not_ok = !ipv4;
+        let target = TargetPort {
+            ipv6: true,
+            port: self.port,
+        };
+        flags.ipv6_ok = ipv6 && circuit.allows(Some(target));
+        flags.ipv6_preferred = flags.ipv6_ok && ipv4 && self.listener.prefer_ipv6;
+        flags
+    }
+}

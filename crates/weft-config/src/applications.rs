@@ -1,0 +1,228 @@
+//! Ports for applications, and what their streams may do (config.c, `parse_ports`).
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+use super::access::AccessPolicy;
+use super::client_ports::{AppPort, AppService, Grammar, ListenAt, StreamFlags, read_ports};
+use super::host::Host;
+use super::key::Key;
+use super::ports::PortNumber;
+use super::report::Report;
+use super::settings::Settings;
+use super::table::keys;
+use super::virtual_networks::VirtualNetworks;
+
+/// What this machine's applications may use the node for, and where.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools)]
+pub struct AppOptions {
+    /// `SocksPort`, `HTTPTunnelPort`, `DNSPort`. Empty: this node is no client.
+    pub ports: Vec<AppPort>,
+    /// `SocksPolicy`: which addresses are [refused](AccessPolicy::rejects).
+    pub policy: AccessPolicy,
+    /// `SafeSocks`: requests that show that the application looked up the name itself are refused.
+    pub safe_socks: bool,
+    /// `TestSocks`: each request is logged, as safe or unsafe.
+    pub test_socks: bool,
+    /// `SocksTimeout`: how long an application waits.
+    pub timeout: Duration,
+    /// `ClientRejectInternalAddresses`: private addresses are refused.
+    pub reject_internal_addresses: bool,
+    /// `ClientDNSRejectInternalAddresses`: exits are not believed that name private addresses.
+    pub reject_internal_answers: bool,
+    /// `AllowNonRFC953Hostnames`: names may have characters that names do not have.
+    pub allow_strange_names: bool,
+    /// `WarnPlaintextPorts`.
+    pub warn_plaintext_ports: Vec<u16>,
+    /// `RejectPlaintextPorts`.
+    pub reject_plaintext_ports: Vec<u16>,
+    /// Where addresses are taken from that controllers map.
+    pub virtual_networks: VirtualNetworks,
+}
+
+/// Where applications find a client unless torrc has another port.
+const DEFAULT_SOCKS_PORT: u16 = 9050;
+
+/// Ports of a word list, without those that are none (C tor reads them with `atoi`-like care).
+fn port_numbers(key: Key<Vec<String>>, settings: &Settings, report: &mut Report) -> Vec<u16> {
+    let mut numbers = Vec::new();
+    for word in settings.words(key) {
+        match word.parse() {
+            Ok(number) if number != 0 => numbers.push(number),
+            _ => report.error(
+                settings.origin(key),
+                format!("{key}: \"{word}\" is not a port"),
+            ),
+        }
+    }
+    numbers
+}
+
+/// Reads them.
+pub(crate) fn read(
+    settings: &Settings,
+    host: &dyn Host,
+    is_relay: bool,
+    report: &mut Report,
+) -> AppOptions {
+    let mut all = Vec::new();
+    for (option, key, service) in [
+        ("SocksPort", keys::SocksPortLines, AppService::Socks),
+        (
+            "HTTPTunnelPort",
+            keys::HTTPTunnelPortLines,
+            AppService::HttpTunnel,
+        ),
+        ("DNSPort", keys::DNSPortLines, AppService::Dns),
+    ] {
+        let grammar = Grammar {
+            option,
+            service: Some(service),
+            paths: false,
+            group_writable: settings.flag(keys::UnixSocksGroupWritable),
+        };
+        let parsed = read_ports(grammar, key, settings, host, report);
+        all.extend(
+            parsed
+                .into_iter()
+                .map(|(at, flags)| AppPort { service, at, flags }),
+        );
+    }
+    if settings.lines(keys::SocksPortLines).is_empty() && !is_relay {
+        let default = AppPort {
+            service: AppService::Socks,
+            at: ListenAt::Tcp {
+                address: IpAddr::V4(Ipv4Addr::LOCALHOST),
+                port: PortNumber::Fixed(DEFAULT_SOCKS_PORT),
+            },
+            flags: StreamFlags::default(),
+        };
+        all.insert(0, default);
+    }
+    let mut options = AppOptions {
+        ports: all,
+        safe_socks: settings.flag(keys::SafeSocks),
+        test_socks: settings.flag(keys::TestSocks),
+        timeout: settings.time(keys::SocksTimeout),
+        reject_internal_addresses: settings.flag(keys::ClientRejectInternalAddresses),
+        reject_internal_answers: settings.flag(keys::ClientDNSRejectInternalAddresses),
+        allow_strange_names: settings.flag(keys::AllowNonRFC953Hostnames),
+        warn_plaintext_ports: port_numbers(keys::WarnPlaintextPorts, settings, report),
+        reject_plaintext_ports: port_numbers(keys::RejectPlaintextPorts, settings, report),
+        ..AppOptions::default()
+    };
+    for (option, ipv6) in [
+        (keys::VirtualAddrNetworkIPv4, false),
+        (keys::VirtualAddrNetworkIPv6, true),
+    ] {
+        let text = settings.text(option).unwrap_or_default();
+        let set = match ipv6 {
+            _ if text.is_empty() => Ok(()),
+            true => options.virtual_networks.set_ipv6(text),
+            false => options.virtual_networks.set_ipv4(text),
+        };
+        if let Err(why) = set {
+            report.error(settings.origin(option), format!("{option}: {why}"));
+        }
+    }
+    for line in settings.lines(keys::SocksPolicy) {
+        let mut warnings = Vec::new();
+        // What is wrong with a policy was reported when settings were checked.
+        let _ = options.policy.add(&line.value, &mut warnings);
+        for warning in warnings {
+            report.warn(Some(&line.origin), format!("SocksPolicy: {warning}"));
+        }
+    }
+    options
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{MemoryHost, Options, load_text};
+
+    fn options(torrc: &str) -> Options {
+        match load_text(torrc, &MemoryHost::new()) {
+            Ok(loaded) => loaded.options,
+            Err(report) => panic!("{torrc}\n{report}"),
+        }
+    }
+
+    fn ports(torrc: &str) -> Vec<String> {
+        let ports = options(torrc).apps.ports;
+        ports
+            .iter()
+            .map(|port| format!("{} {}", port.service, port.at))
+            .collect()
+    }
+
+    const RELAY: &str = "ORPort 9001\nContactInfo x\nExitRelay 0\n";
+
+    #[test]
+    fn a_node_without_options_is_a_client() {
+        assert_eq!(ports(""), ["Socks 127.0.0.1:9050"]);
+        assert_eq!(
+            ports("DNSPort 53"),
+            ["Socks 127.0.0.1:9050", "DNS 127.0.0.1:53"]
+        );
+        assert!(ports("SocksPort 0").is_empty());
+        assert!(ports(RELAY).is_empty());
+        assert_eq!(
+            ports(&format!("{RELAY}SocksPort auto\nHTTPTunnelPort 8118\n")),
+            ["Socks 127.0.0.1:auto", "HTTP tunnel 127.0.0.1:8118"]
+        );
+        assert!(options("").is_client() && !options(RELAY).is_client());
+    }
+
+    #[test]
+    fn applications_are_treated_by_torrc() {
+        let apps = options(
+            "SafeSocks 1\nTestSocks 1\nSocksTimeout 5 seconds\nRejectPlaintextPorts 23,109\n\
+             WarnPlaintextPorts 25\nSocksPolicy accept 10.0.0.0/8, reject *\n\
+             ClientRejectInternalAddresses 0\n",
+        )
+        .apps;
+        assert!(apps.safe_socks && apps.test_socks && !apps.reject_internal_addresses);
+        assert_eq!(apps.timeout.as_secs(), 5);
+        assert_eq!(apps.reject_plaintext_ports, [23, 109]);
+        assert_eq!(apps.warn_plaintext_ports, [25]);
+        assert!(apps.policy.rejects("127.0.0.1".parse().unwrap()));
+        assert!(!apps.policy.rejects("10.0.0.1".parse().unwrap()));
+        assert!(load_text("WarnPlaintextPorts x", &MemoryHost::new()).is_err());
+    }
+
+    #[test]
+    fn a_control_port_is_guarded() {
+        let hash = "16:660537E3E1CD49996044A3BF558097A981F539FEA2F9DA662B4626C1C2";
+        let control = options(&format!(
+            "ControlPort 9051\nControlSocket /run/c\nHashedControlPassword {hash}\n\
+             CookieAuthentication 1\n__OwningControllerProcess 12\n"
+        ))
+        .control;
+        assert_eq!(control.ports.len(), 2);
+        assert_eq!(control.hashed_passwords[0][8], 0x60);
+        let cookie = control.cookie_file.unwrap();
+        assert_eq!(
+            cookie.to_str(),
+            Some("/home/nobody/.tor/control_auth_cookie")
+        );
+        assert_eq!(control.owning_process, Some(12));
+        // Other machines need a password.
+        assert!(
+            options("ControlPort 192.0.2.1:9051")
+                .control
+                .ports
+                .is_empty()
+        );
+        let guarded = "ControlPort 192.0.2.1:9051\nCookieAuthentication 1";
+        assert_eq!(options(guarded).control.ports.len(), 1);
+        for wrong in [
+            "HashedControlPassword 16:00",
+            "HashedControlPassword x",
+            "ControlPort x",
+            "__OwningControllerProcess x",
+        ] {
+            assert!(load_text(wrong, &MemoryHost::new()).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! What differs between two configurations, and whether a running node can follow (C tor:
+//! `options_transition_…` of src/app/config/config.c).
+
+use crate::key::Key;
+use crate::known::Kind;
+use crate::load::Loaded;
+use crate::options::Options;
+use crate::report::Report;
+
+/// An option whose value changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The option's canonical name; `ORPortLines` and its like for lists of several names.
+    pub name: &'static str,
+    /// Whether the change is only followed after a restart, although C tor follows it at once.
+    pub needs_restart: bool,
+}
+
+impl Change {
+    /// Whether it is this option that changed.
+    #[must_use]
+    pub fn is<T>(&self, key: Key<T>) -> bool {
+        self.name == key.name()
+    }
+}
+
+/// Why a configuration stays as it is.
+#[derive(Clone, Debug)]
+pub enum ChangeError {
+    /// There is no such option.
+    Unknown(String),
+    /// A value is none of the option's.
+    Value(Report),
+    /// It cannot change while the node runs.
+    Transition(Report),
+    /// The whole would contradict itself.
+    Whole(Report),
+}
+
+/// What differs between two configurations.
+pub(crate) fn changes(old: &Options, new: &mut Loaded) -> Result<Vec<Change>, Report> {
+    let mut changes = Vec::new();
+    for ((known, before, _), (_, after, origin)) in
+        old.settings.iter().zip(new.options.settings.iter())
+    {
+        if matches!(known.kind, Kind::LinesOf(_) | Kind::Obsolete) || before == after {
+            continue;
+        }
+        if known.immutable {
+            let origin = origin.cloned();
+            let text = format!(
+                "while the node is running, {} cannot be changed; restart it for that",
+                known.name
+            );
+            new.report.error(origin.as_ref(), text);
+        }
+        changes.push(Change {
+            name: known.name,
+            needs_restart: known.needs_restart,
+        });
+    }
+    if new.report.has_errors() {
+        Err(new.report.clone())
+    } else {
+        Ok(changes)
+    }
+}

@@ -1,0 +1,70 @@
+//! A client's circuits and streams: how long they are used, how long they are waited for, and
+//! whether controllers attach them.
+
+use std::time::Duration;
+
+use super::report::Report;
+use super::settings::Settings;
+use super::table::keys;
+
+/// How a client's circuits and streams are used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools)]
+pub struct CircuitOptions {
+    /// `MaxCircuitDirtiness`.
+    pub max_dirtiness: Duration,
+    /// `NewCircuitPeriod`.
+    pub new_circuit_period: Duration,
+    /// `CircuitsAvailableTimeout`; `None`: as the consensus has it.
+    pub available_timeout: Option<Duration>,
+    /// `MaxClientCircuitsPending`.
+    pub max_pending: usize,
+    /// `CircuitStreamTimeout`; `None`: 10 seconds, then 15.
+    pub stream_timeout: Option<Duration>,
+    /// `ClientDNSRejectInternalAddresses`.
+    pub reject_internal_answers: bool,
+    /// `TrackHostExits`, in lower case.
+    pub track_hosts: Vec<String>,
+    /// `TrackHostExitsExpire`.
+    pub track_for: Duration,
+    /// `__LeaveStreamsUnattached`.
+    pub leave_streams_unattached: bool,
+    /// `__DisablePredictedCircuits`.
+    pub disable_predicted: bool,
+    /// `MapAddress`: from, to.
+    pub maps: Vec<(String, String)>,
+}
+
+/// Reads them.
+pub(super) fn circuit_options(settings: &Settings, report: &mut Report) -> CircuitOptions {
+    let mut maps = Vec::new();
+    for line in settings.lines(keys::MapAddress) {
+        let mut words = line.value.split_ascii_whitespace();
+        match (words.next(), words.next()) {
+            (Some(from), Some(to)) => maps.push((from.to_owned(), to.to_owned())),
+            _ => report.warn(
+                Some(&line.origin),
+                "MapAddress has too few arguments: ignored".to_owned(),
+            ),
+        }
+    }
+    CircuitOptions {
+        max_dirtiness: settings.time(keys::MaxCircuitDirtiness),
+        new_circuit_period: settings
+            .time(keys::NewCircuitPeriod)
+            .max(Duration::from_secs(1)),
+        available_timeout: settings.time_or_none(keys::CircuitsAvailableTimeout),
+        max_pending: usize::try_from(settings.number(keys::MaxClientCircuitsPending)).unwrap_or(1),
+        stream_timeout: settings.time_or_none(keys::CircuitStreamTimeout),
+        reject_internal_answers: settings.flag(keys::ClientDNSRejectInternalAddresses),
+        track_hosts: settings
+            .words(keys::TrackHostExits)
+            .iter()
+            .map(|host| host.to_ascii_lowercase())
+            .collect(),
+        track_for: settings.time(keys::TrackHostExitsExpire),
+        leave_streams_unattached: settings.flag(keys::__LeaveStreamsUnattached),
+        disable_predicted: settings.flag(keys::__DisablePredictedCircuits),
+        maps,
+    }
+}

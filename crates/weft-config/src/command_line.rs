@@ -1,0 +1,492 @@
+//! The command line: C tor's own flags, and any torrc option as `--Option value` (C tor:
+//! src/app/config/config.c, `config_parse_commandline`).
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use super::dump::DumpKind;
+use super::find;
+use super::host::Host;
+use super::lexer::{Command, Line};
+use super::report::{Origin, Report};
+use super::table;
+
+/// What the program is asked to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Run the node.
+    Run,
+    /// Report whether the configuration can be used.
+    VerifyConfig,
+    /// Print the relay's fingerprint.
+    ListFingerprint(FingerprintKind),
+    /// Print the configuration.
+    DumpConfig(DumpKind),
+    /// Print the version.
+    Version,
+    /// Print how to use the program.
+    Help,
+    /// Print the name of every option that can be set.
+    ListTorrcOptions,
+    /// Print the name of every deprecated option.
+    ListDeprecatedOptions,
+    /// Print which parts of Tor this program has.
+    ListModules,
+    /// Print what HashedControlPassword wants to hold of a password.
+    HashPassword,
+}
+
+/// Which identity key's fingerprint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FingerprintKind {
+    /// Of the RSA key, in hexadecimal.
+    Rsa,
+    /// Of the ed25519 key, which is the key itself in base64.
+    Ed25519,
+}
+
+/// How much to log before, or without, `Log` lines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Quiet {
+    /// Notices.
+    #[default]
+    No,
+    /// `--hush`: warnings.
+    Hush,
+    /// `--quiet`: nothing.
+    Silent,
+}
+
+/// Where torrc is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TorrcSource {
+    /// Standard input (`-f -`).
+    Stdin,
+    /// A file, as it was named: `~/` is not replaced yet.
+    File(PathBuf),
+}
+
+/// A command line, read.
+#[derive(Clone, Debug)]
+pub struct CommandLine {
+    /// What to do.
+    pub action: Action,
+    /// How much to log at first.
+    pub quiet: Quiet,
+    /// torrc, where one is named.
+    pub torrc: Option<TorrcSource>,
+    /// The defaults torrc, where one is named.
+    pub defaults_torrc: Option<PathBuf>,
+    /// `--ignore-missing-torrc`: a torrc that is named but is not there is as good as an empty one.
+    pub ignore_missing_torrc: bool,
+    /// `--allow-missing-torrc`: so is one that cannot be read.
+    pub allow_missing_torrc: bool,
+    /// The password of `--hash-password`.
+    pub password: Option<OsString>,
+    /// Torrc options.
+    pub options: Vec<Line>,
+    /// What to warn about.
+    pub report: Report,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Argument {
+    None,
+    Needed,
+    Optional,
+}
+
+/// Flags that are not torrc options: long name, short name, argument.
+const FLAGS: [(&str, &str, Argument); 16] = [
+    ("--torrc-file", "-f", Argument::Needed),
+    ("--defaults-torrc", "", Argument::Needed),
+    ("--allow-missing-torrc", "", Argument::None),
+    ("--ignore-missing-torrc", "", Argument::None),
+    ("--verify-config", "", Argument::None),
+    ("--list-fingerprint", "", Argument::Optional),
+    ("--dump-config", "", Argument::Optional),
+    ("--version", "", Argument::None),
+    ("--help", "-h", Argument::None),
+    ("--hush", "", Argument::None),
+    ("--quiet", "", Argument::None),
+    ("--list-torrc-options", "", Argument::None),
+    ("--list-deprecated-options", "", Argument::None),
+    ("--list-modules", "", Argument::None),
+    ("--nt-service", "-nt-service", Argument::None),
+    ("--hash-password", "", Argument::Needed),
+];
+
+/// Flags of C tor that Weft does not have.
+const FLAGS_OF_TOR: [&str; 10] = [
+    "--keygen",
+    "--keygen-family",
+    "--key-expiration",
+    "--format",
+    "--newpass",
+    "--no-passphrase",
+    "--passphrase-fd",
+    "--library-versions",
+    "--dbg-dump-subsystem-list",
+    "--master-key",
+];
+
+impl CommandLine {
+    /// A command line without words.
+    #[must_use]
+    pub fn empty() -> Self {
+        Self {
+            action: Action::Run,
+            quiet: Quiet::No,
+            torrc: None,
+            defaults_torrc: None,
+            ignore_missing_torrc: false,
+            allow_missing_torrc: false,
+            password: None,
+            options: Vec::new(),
+            report: Report::default(),
+        }
+    }
+
+    /// How quiet the words ask to be, whatever else is wrong with them.
+    #[must_use]
+    pub fn quiet_of(words: &[OsString]) -> Quiet {
+        let quiet = |word: &OsString| match word.to_str() {
+            Some("--quiet") => Quiet::Silent,
+            Some("--hush") => Quiet::Hush,
+            _ => Quiet::No,
+        };
+        words.iter().map(quiet).max().unwrap_or_default()
+    }
+
+    /// The same, with files that are found from any working directory, as a daemon's SIGHUP needs them.
+    #[must_use]
+    pub fn from_anywhere(mut self, host: &dyn Host) -> Self {
+        let fixed = |path: PathBuf| match path.starts_with("~") {
+            true => path,
+            false => host.absolute(&path),
+        };
+        self.torrc = self.torrc.map(|source| match source {
+            TorrcSource::File(path) => TorrcSource::File(fixed(path)),
+            other => other,
+        });
+        self.defaults_torrc = self.defaults_torrc.map(fixed);
+        self
+    }
+
+    /// Reads the words behind the program's name.
+    ///
+    /// # Errors
+    /// Everything that is wrong with them.
+    pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Self, Report> {
+        let mut line = Self::empty();
+        let words: Vec<OsString> = words.into_iter().collect();
+        let mut rest = words.as_slice();
+        while let Some((word, after)) = rest.split_first() {
+            rest = line.take(word, after);
+        }
+        if line.report.has_errors() {
+            Err(line.report)
+        } else {
+            Ok(line)
+        }
+    }
+
+    fn error(&mut self, text: String) {
+        self.report.error(Some(&origin()), text);
+    }
+
+    fn no_value(&mut self, word: &str, text: String) {
+        let message = format!("Command-line option '{word}' with no value. Failing.");
+        self.report
+            .error_with_c_tor_message(Some(&origin()), text, message);
+    }
+
+    /// Reads one flag or option and its argument; returns what comes behind.
+    fn take<'a>(&mut self, word: &OsString, rest: &'a [OsString]) -> &'a [OsString] {
+        let Some(word) = word.to_str() else {
+            self.error(format!("\"{}\" is not UTF-8", word.display()));
+            return rest;
+        };
+        let flag = FLAGS
+            .iter()
+            .find(|(long, short, _)| word == *long || (!short.is_empty() && word == *short));
+        match flag {
+            Some((name, _, argument)) => self.take_flag(name, word, *argument, rest),
+            None => self.take_option(word, rest),
+        }
+    }
+
+    fn take_flag<'a>(
+        &mut self,
+        name: &str,
+        word: &str,
+        argument: Argument,
+        rest: &'a [OsString],
+    ) -> &'a [OsString] {
+        let next = rest.split_first();
+        let (value, rest) = match (argument, next) {
+            (Argument::None, _) => (None, rest),
+            (Argument::Needed, Some((value, rest))) => (Some(value), rest),
+            (Argument::Needed, None) => {
+                self.no_value(word, format!("{word} needs a value"));
+                return rest;
+            }
+            (Argument::Optional, Some((value, rest)))
+                if !value.as_encoded_bytes().starts_with(b"-") =>
+            {
+                (Some(value), rest)
+            }
+            (Argument::Optional, _) => (None, rest),
+        };
+        let text = value.and_then(|value| value.to_str());
+        match name {
+            "--torrc-file" => {
+                let source = match value {
+                    Some(path) if path.as_encoded_bytes() == b"-" => TorrcSource::Stdin,
+                    path => TorrcSource::File(path.map(PathBuf::from).unwrap_or_default()),
+                };
+                if self.torrc.replace(source).is_some() {
+                    self.report.warn(
+                        Some(&origin()),
+                        format!("{word} is given more than once; the last counts"),
+                    );
+                }
+            }
+            "--defaults-torrc" => {
+                if std::mem::replace(&mut self.defaults_torrc, value.map(PathBuf::from)).is_some() {
+                    self.report.warn(
+                        Some(&origin()),
+                        format!("{word} is given more than once; the last counts"),
+                    );
+                }
+            }
+            "--allow-missing-torrc" => self.allow_missing_torrc = true,
+            "--ignore-missing-torrc" => self.ignore_missing_torrc = true,
+            "--hush" => self.quiet = self.quiet.max(Quiet::Hush),
+            "--quiet" => self.quiet = Quiet::Silent,
+            "--verify-config" => self.action = Action::VerifyConfig,
+            "--version" => self.action = Action::Version,
+            "--help" => self.action = Action::Help,
+            "--list-torrc-options" => self.action = Action::ListTorrcOptions,
+            "--list-deprecated-options" => self.action = Action::ListDeprecatedOptions,
+            "--list-modules" => self.action = Action::ListModules,
+            "--list-fingerprint" => match text {
+                None | Some("rsa") if value.is_some() == text.is_some() => {
+                    self.action = Action::ListFingerprint(FingerprintKind::Rsa);
+                }
+                Some("ed25519") => self.action = Action::ListFingerprint(FingerprintKind::Ed25519),
+                _ => self.error(
+                    "--list-fingerprint takes rsa (which is what it prints without) or ed25519"
+                        .to_owned(),
+                ),
+            },
+            "--dump-config" => match text {
+                Some("short") => self.action = Action::DumpConfig(DumpKind::Short),
+                Some("non-builtin") => {
+                    self.report.warn(
+                        Some(&origin()),
+                        "non-builtin is deprecated; use short instead",
+                    );
+                    self.action = Action::DumpConfig(DumpKind::Short);
+                }
+                Some("full") => self.action = Action::DumpConfig(DumpKind::Full),
+                _ => self.error("--dump-config takes short or full".to_owned()),
+            },
+            "--hash-password" => {
+                self.action = Action::HashPassword;
+                self.password = value.cloned();
+            }
+            "--nt-service" => {}
+            _ => self.error(format!("{name} does nothing here")),
+        }
+        rest
+    }
+
+    /// `--Option value`, `--+Option value`, `--/Option`; the dashes may be one or none.
+    fn take_option<'a>(&mut self, word: &str, rest: &'a [OsString]) -> &'a [OsString] {
+        if FLAGS_OF_TOR.contains(&word) {
+            self.error(format!("{word} is a flag of tor that Weft does not have; run tor with it, on the same DataDirectory"));
+            return skip_value(rest);
+        }
+        let name = word.strip_prefix('-').unwrap_or(word);
+        let name = name.strip_prefix('-').unwrap_or(name);
+        let (command, name) = match (name.strip_prefix('+'), name.strip_prefix('/')) {
+            (Some(name), _) => (Command::Append, name),
+            (None, Some(name)) => (Command::Clear, name),
+            (None, None) => (Command::Set, name),
+        };
+        if find::find(name, true).is_none() {
+            match rest.is_empty() {
+                true => self.no_value(word, unknown_word(word)),
+                false => self.report.error_with_c_tor_message(
+                    Some(&origin()),
+                    unknown_word(word),
+                    super::settings::unknown_option_in_c_tor(name),
+                ),
+            }
+            return skip_value(rest);
+        }
+        let (value, rest) = match (command, rest.split_first()) {
+            (Command::Clear, _) => (String::new(), rest),
+            (_, None) => {
+                self.no_value(word, format!("{word} needs a value"));
+                return rest;
+            }
+            (_, Some((value, rest))) => match value.to_str() {
+                Some(value) => (value.to_owned(), rest),
+                None => {
+                    self.error(format!("the value of {word} is not UTF-8"));
+                    return rest;
+                }
+            },
+        };
+        self.options.push(Line {
+            key: name.to_owned(),
+            value,
+            command,
+            origin: origin(),
+        });
+        rest
+    }
+}
+
+fn origin() -> Origin {
+    Origin::whole("command line")
+}
+
+/// Leaves out what is likely the value of a flag that is not known.
+fn skip_value(rest: &[OsString]) -> &[OsString] {
+    match rest.split_first() {
+        Some((value, rest)) if !value.as_encoded_bytes().starts_with(b"-") => rest,
+        _ => rest,
+    }
+}
+
+fn unknown_word(word: &str) -> String {
+    let dashed = word.starts_with('-');
+    let bare = word.trim_start_matches('-').trim_start_matches(['+', '/']);
+    let flags = FLAGS
+        .iter()
+        .map(|(long, _, _)| long.trim_start_matches('-'));
+    let options = table::all()
+        .filter(|known| known.is_settable())
+        .map(|known| known.name);
+    match find::nearest_of(bare, flags.chain(options)) {
+        Some(nearest) if dashed => format!("unknown flag {word}; did you mean --{nearest}?"),
+        Some(nearest) => format!("unknown word \"{word}\"; did you mean --{nearest}?"),
+        None => format!(
+            "unknown {} \"{word}\"; see --help",
+            if dashed { "flag" } else { "word" }
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(words: &[&str]) -> Result<CommandLine, String> {
+        CommandLine::parse(words.iter().map(OsString::from)).map_err(|report| report.to_string())
+    }
+
+    #[test]
+    fn flags_are_c_tors() {
+        let line = parse(&[
+            "-f",
+            "/x",
+            "--verify-config",
+            "--hush",
+            "--ignore-missing-torrc",
+        ])
+        .unwrap();
+        assert_eq!(line.torrc, Some(TorrcSource::File("/x".into())));
+        assert_eq!(
+            (line.action, line.quiet),
+            (Action::VerifyConfig, Quiet::Hush)
+        );
+        assert!(line.ignore_missing_torrc && !line.allow_missing_torrc);
+        let action = |words: &[&str]| parse(words).map(|line| line.action);
+        assert_eq!(
+            action(&["--list-fingerprint"]),
+            Ok(Action::ListFingerprint(FingerprintKind::Rsa))
+        );
+        assert_eq!(
+            action(&["--list-fingerprint", "--hush"]),
+            Ok(Action::ListFingerprint(FingerprintKind::Rsa))
+        );
+        assert_eq!(
+            action(&["--list-fingerprint", "ed25519"]),
+            Ok(Action::ListFingerprint(FingerprintKind::Ed25519))
+        );
+        assert!(action(&["--list-fingerprint", "dsa"]).is_err());
+        assert_eq!(
+            action(&["--dump-config", "full"]),
+            Ok(Action::DumpConfig(DumpKind::Full))
+        );
+        assert!(action(&["--dump-config"]).is_err());
+        assert_eq!(parse(&["-f", "-"]).unwrap().torrc, Some(TorrcSource::Stdin));
+    }
+
+    #[test]
+    fn any_option_can_be_set() {
+        let line = parse(&[
+            "--ORPort",
+            "9001",
+            "-+Log",
+            "info stdout",
+            "--/Address",
+            "nickname",
+            "a",
+        ])
+        .unwrap();
+        let shown: Vec<_> = line
+            .options
+            .iter()
+            .map(|l| (l.key.as_str(), l.value.as_str(), l.command))
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                ("ORPort", "9001", Command::Set),
+                ("Log", "info stdout", Command::Append),
+                ("Address", "", Command::Clear),
+                ("nickname", "a", Command::Set),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_misspelt_word_is_reported_with_its_neighbour() {
+        for (words, want) in [
+            (
+                &["--verfy-config"][..],
+                "unknown flag --verfy-config; did you mean --verify-config?",
+            ),
+            (
+                &["--ORPrt", "1"],
+                "unknown flag --ORPrt; did you mean --ORPort?",
+            ),
+            (
+                &["--verfy"],
+                "unknown flag --verfy; did you mean --verify-config?",
+            ),
+            (&["lba"], "unknown word \"lba\"; see --help"),
+            (&["--ORPort"], "--ORPort needs a value"),
+            (&["-f"], "-f needs a value"),
+            (
+                &["--keygen"],
+                "--keygen is a flag of tor that Weft does not have",
+            ),
+        ] {
+            let why = parse(words).unwrap_err();
+            assert!(why.contains(want), "{why}");
+        }
+        assert_eq!(
+            parse(&["--verfy-config", "--ORPrt", "1", "--huhs"])
+                .unwrap_err()
+                .lines()
+                .count(),
+            3
+        );
+    }
+}

@@ -1,0 +1,58 @@
+//! `--dump-config`: settings written as a torrc that gives the same settings (C tor:
+//! src/lib/confmgt/confmgt.c, `config_dump`).
+
+use std::fmt::Write as _;
+
+use super::known::Kind;
+use super::settings::Settings;
+use super::value::{Value, quote};
+
+/// How much to write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DumpKind {
+    /// What differs from the defaults.
+    Short,
+    /// Everything.
+    Full,
+}
+
+/// Writes settings; `defaults` are those before torrc was read (`--defaults-torrc` included).
+#[must_use]
+pub fn dump(settings: &Settings, defaults: &Settings, kind: DumpKind) -> String {
+    let mut text = String::new();
+    for ((known, value, _), (_, default, _)) in settings.iter().zip(defaults.iter()) {
+        let listed_elsewhere = matches!(known.kind, Kind::LinesOf(_) | Kind::Obsolete);
+        if known.hidden || listed_elsewhere || (kind == DumpKind::Short && value == default) {
+            continue;
+        }
+        match value {
+            Value::Lines(lines) => {
+                for line in lines {
+                    write_line(&mut text, line.name, &line.value);
+                }
+            }
+            // A set that is not set is written all the same, as in C tor; so is a text that was
+            // cleared, which C tor would lose.
+            Value::Text(None) if known.kind == Kind::RouterSet || default != value => {
+                write_line(&mut text, known.name, "");
+            }
+            Value::Text(None) if known.default.is_some() => write_line(&mut text, known.name, ""),
+            value => {
+                if let Some(value) = value.encode() {
+                    write_line(&mut text, known.name, &value);
+                }
+            }
+        }
+    }
+    text
+}
+
+fn write_line(text: &mut String, name: &str, value: &str) {
+    // Names with two underscores are between a controller and the node.
+    if name.starts_with("__") {
+        return;
+    }
+    let space = if value.is_empty() { "" } else { " " };
+    // Writing to a string cannot fail.
+    let _ = writeln!(text, "{name}{space}{}", quote(value));
+}

@@ -1,0 +1,205 @@
+//! The machine that a configuration is for: home directories, names, files.
+//!
+//! Reading a configuration needs a little of each, and none of it happens in this crate: the node
+//! has a [`Host`] that asks the system, tests and fuzzing have a [`MemoryHost`].
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+/// What a path leads to, symbolic links followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileKind {
+    /// A regular file.
+    File,
+    /// A folder.
+    Folder,
+    /// A device, a socket, a pipe.
+    Other,
+}
+
+/// The machine that a configuration is for.
+pub trait Host {
+    /// The home directory of the user who runs the node.
+    fn home(&self) -> Option<PathBuf>;
+
+    /// The home directory of the user with this name.
+    fn home_of(&self, user: &str) -> Option<PathBuf>;
+
+    /// An address of the host with this name.
+    fn resolve(&self, name: &str) -> Option<IpAddr>;
+
+    /// Where torrc is, where none is named.
+    fn torrc(&self) -> PathBuf;
+
+    /// Where the defaults torrc is, where none is named.
+    fn defaults_torrc(&self) -> PathBuf;
+
+    /// The path from the root, for one that starts from the working directory.
+    fn absolute(&self, path: &Path) -> PathBuf;
+
+    /// What a path leads to.
+    ///
+    /// # Errors
+    /// The system's; `NotFound` where it leads nowhere.
+    fn kind(&self, path: &Path) -> io::Result<FileKind>;
+
+    /// Whether there is anything at a path, be it a symbolic link that leads nowhere.
+    fn exists(&self, path: &Path) -> bool;
+
+    /// The content of a file, `at_most` bytes of it.
+    ///
+    /// # Errors
+    /// The system's.
+    fn read(&self, path: &Path, at_most: u64) -> io::Result<Vec<u8>>;
+
+    /// The content of standard input, `at_most` bytes of it.
+    ///
+    /// # Errors
+    /// The system's.
+    fn read_stdin(&self, at_most: u64) -> io::Result<Vec<u8>>;
+
+    /// The names of what is in a folder, in any order; `.` is the working directory.
+    ///
+    /// # Errors
+    /// The system's.
+    fn list(&self, folder: &Path) -> io::Result<Vec<OsString>>;
+}
+
+impl dyn Host + '_ {
+    /// Whether a path leads to a regular file.
+    pub(crate) fn is_file(&self, path: &Path) -> bool {
+        self.kind(path).is_ok_and(|kind| kind == FileKind::File)
+    }
+
+    /// Turns `~/…` and `~user/…` into paths (C tor's `expand_filename`); `None` where the home is
+    /// not known.
+    pub(crate) fn expand(&self, path: &str) -> Option<PathBuf> {
+        let Some(rest) = path.strip_prefix('~') else {
+            return Some(PathBuf::from(path));
+        };
+        let (user, rest) = rest.split_once('/').unwrap_or((rest, ""));
+        let home = if user.is_empty() {
+            self.home()
+        } else {
+            self.home_of(user)
+        }?;
+        Some(if rest.is_empty() {
+            home
+        } else {
+            home.join(rest)
+        })
+    }
+
+    /// Where data is kept unless torrc names a place: `~/.tor`, or `/var/lib/tor` for a user whose
+    /// home is `/`.
+    pub(crate) fn default_data_directory(&self) -> Option<PathBuf> {
+        let home = self.home()?;
+        Some(if home == Path::new("/") {
+            PathBuf::from("/var/lib/tor")
+        } else {
+            home.join(".tor")
+        })
+    }
+}
+
+/// A made-up machine, for tests and fuzzing: it has the files and host names that it is
+/// given, nothing on standard input, and one user, whose home is `/home/nobody`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MemoryHost {
+    files: BTreeMap<PathBuf, Vec<u8>>,
+    names: BTreeMap<String, IpAddr>,
+}
+
+impl MemoryHost {
+    /// A machine without files.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            files: BTreeMap::new(),
+            names: BTreeMap::new(),
+        }
+    }
+
+    /// The same with this file, and the folders that lead to it; the path starts with `/`.
+    #[must_use]
+    pub fn with_file(mut self, path: impl Into<PathBuf>, content: impl Into<Vec<u8>>) -> Self {
+        self.files.insert(path.into(), content.into());
+        self
+    }
+
+    /// The same with an address for this host name.
+    #[must_use]
+    pub fn with_name(mut self, name: &str, address: IpAddr) -> Self {
+        self.names.insert(name.to_owned(), address);
+        self
+    }
+}
+
+fn not_found() -> io::Error {
+    io::Error::from(io::ErrorKind::NotFound)
+}
+
+impl Host for MemoryHost {
+    fn home(&self) -> Option<PathBuf> {
+        Some(PathBuf::from("/home/nobody"))
+    }
+
+    fn home_of(&self, _user: &str) -> Option<PathBuf> {
+        None
+    }
+
+    fn resolve(&self, name: &str) -> Option<IpAddr> {
+        self.names.get(name).copied()
+    }
+
+    fn torrc(&self) -> PathBuf {
+        PathBuf::from("/etc/tor/torrc")
+    }
+
+    fn defaults_torrc(&self) -> PathBuf {
+        PathBuf::from("/etc/tor/torrc-defaults")
+    }
+
+    fn absolute(&self, path: &Path) -> PathBuf {
+        Path::new("/").join(path)
+    }
+
+    fn kind(&self, path: &Path) -> io::Result<FileKind> {
+        let path = self.absolute(path);
+        if self.files.contains_key(&path) {
+            Ok(FileKind::File)
+        } else if path.parent().is_none() || self.files.keys().any(|file| file.starts_with(&path)) {
+            Ok(FileKind::Folder)
+        } else {
+            Err(not_found())
+        }
+    }
+
+    fn exists(&self, path: &Path) -> bool {
+        self.kind(path).is_ok()
+    }
+
+    fn read(&self, path: &Path, at_most: u64) -> io::Result<Vec<u8>> {
+        let content = self.files.get(&self.absolute(path)).ok_or_else(not_found)?;
+        let size = usize::try_from(at_most).unwrap_or(usize::MAX);
+        Ok(content.get(..size).unwrap_or(content).to_vec())
+    }
+
+    fn read_stdin(&self, _at_most: u64) -> io::Result<Vec<u8>> {
+        Ok(Vec::new())
+    }
+
+    fn list(&self, folder: &Path) -> io::Result<Vec<OsString>> {
+        let folder = self.absolute(folder);
+        let inside = self.files.keys().filter_map(|file| {
+            let rest = file.strip_prefix(&folder).ok()?;
+            Some(rest.components().next()?.as_os_str().to_owned())
+        });
+        let mut names: Vec<_> = inside.collect();
+        names.dedup();
+        Ok(names)
+    }
+}

@@ -1,0 +1,326 @@
+//! What is known of one option: name, type, default, range, help, and what Weft does with it (C tor:
+//! `option_vars_` of src/app/config/config.c and the `…_options.inc` files). The options themselves
+//! are in [`table`](crate::table).
+
+/// The most `ConnectionThreads`: the rings between them grow with the square of their number.
+pub const MAX_CONNECTION_THREADS: u32 = 256;
+
+/// What a value is, and how it is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Any text.
+    Text,
+    /// A file or directory.
+    Path,
+    /// A whole number.
+    Int,
+    /// A whole number from 0.
+    PosInt,
+    /// A whole number from 0 of 64 bits.
+    U64,
+    /// An amount of information, in bytes.
+    Memory,
+    /// A length of time, in seconds.
+    Seconds,
+    /// A length of time, in milliseconds.
+    Millis,
+    /// A length of time, in seconds; what follows a comma is ignored, as it has been since
+    /// download schedules became exponential.
+    FirstSeconds,
+    /// A decimal fraction.
+    Double,
+    /// 0 or 1.
+    Bool,
+    /// 0, 1 or auto.
+    AutoBool,
+    /// A whole number from 0 to [`MAX_CONNECTION_THREADS`], or auto.
+    Count,
+    /// Words separated by commas.
+    Csv,
+    /// A set of relays; Weft keeps it as text.
+    RouterSet,
+    /// Several lines of the same name.
+    Lines,
+    /// Lines that are kept, with others, in the list of this name.
+    LinesOf(&'static str),
+    /// A list that is set by other names only.
+    LinesVirtual,
+    /// An option that does nothing any more.
+    Obsolete,
+}
+
+impl Kind {
+    /// The unit of numbers of this kind, as log lines and the book have it behind a number.
+    pub(crate) const fn unit(self) -> &'static str {
+        match self {
+            Self::Memory => " bytes",
+            Self::Seconds | Self::FirstSeconds => " seconds",
+            Self::Millis => " ms",
+            _ => "",
+        }
+    }
+}
+
+/// What Weft does with an option.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Support {
+    /// What C tor does.
+    Full,
+    /// Nothing.
+    None {
+        /// What ignoring the option does to the operator who sets it.
+        harm: Harm,
+        /// Values, as they are dumped, that ask for nothing that Weft does not do: no message.
+        fine: &'static [&'static str],
+        /// What happens, or does not, because the option is ignored.
+        why: &'static str,
+    },
+}
+
+/// What ignoring an option does to the operator who sets it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Harm {
+    /// Safety rests on it: the configuration is refused.
+    Unsafe,
+    /// Something that was asked for does not happen: a warning that names it, before all others.
+    Lost,
+    /// Nothing that anybody would miss: all such options share one notice.
+    Harmless,
+}
+
+/// The values that a number may have, in the smallest unit of its kind.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Range {
+    /// Any.
+    All,
+    /// Whole numbers from `least` to `most`; with `or_zero`, 0 too, which then means "not set".
+    Whole {
+        /// The least.
+        least: i64,
+        /// The most.
+        most: i64,
+        /// Whether 0 is fine, too.
+        or_zero: bool,
+    },
+    /// Fractions from `least` to `most`; with `or_negative`, those below 0 too, which then mean
+    /// "not set".
+    Fraction {
+        /// The least.
+        least: f64,
+        /// The most.
+        most: f64,
+        /// Whether values below 0 are fine, too.
+        or_negative: bool,
+    },
+}
+
+/// What is done with a value that is out of its range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outside {
+    /// The configuration is refused.
+    Refused,
+    /// The nearest value in the range is used, as C tor does.
+    Clamped,
+}
+
+/// One option.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Known {
+    /// The name, as it is dumped.
+    pub name: &'static str,
+    /// What its values are.
+    pub kind: Kind,
+    /// The value that it has unless set, as it would be written; `None`: nothing, or zero.
+    pub default: Option<&'static str>,
+    /// What Weft does with it.
+    pub support: Support,
+    /// The values that it may have, besides what its kind excludes.
+    pub range: Range,
+    /// What is done with a value outside of `range`.
+    pub outside: Outside,
+    /// What it is for, in one line of Markdown.
+    pub help: &'static str,
+    /// Whether it cannot change while the node runs.
+    pub immutable: bool,
+    /// Whether a change is only followed after a restart, although C tor follows it at once.
+    pub needs_restart: bool,
+    /// Whether it is left out of dumps.
+    pub hidden: bool,
+    /// Whether it is Weft's own: C tor has no such option.
+    pub own: bool,
+    /// Whether it may only be changed in private networks.
+    pub testing_only: bool,
+    /// The default in private networks, where it is another (src/app/config/testnet.inc).
+    pub in_testing: Option<&'static str>,
+    /// Why it should not be used any more, although it works (`option_deprecation_notes_`).
+    pub deprecated: Option<&'static str>,
+}
+
+impl Known {
+    /// An option that Weft honours; the methods below make it another.
+    pub(crate) const fn new(
+        name: &'static str,
+        kind: Kind,
+        default: Option<&'static str>,
+        help: &'static str,
+    ) -> Self {
+        let support = match kind {
+            Kind::Obsolete => Support::None {
+                harm: Harm::Harmless,
+                fine: &[],
+                why: "it does nothing in C tor either",
+            },
+            _ => Support::Full,
+        };
+        Self {
+            name,
+            kind,
+            default,
+            support,
+            range: Range::All,
+            outside: Outside::Refused,
+            help,
+            immutable: false,
+            needs_restart: false,
+            hidden: false,
+            own: false,
+            testing_only: false,
+            in_testing: None,
+            deprecated: None,
+        }
+    }
+
+    /// Not supported, and refused unless its value is one of `fine`.
+    pub(crate) const fn refused(self, fine: &'static [&'static str], why: &'static str) -> Self {
+        self.unsupported(Harm::Unsafe, fine, why)
+    }
+
+    /// Not supported, with a warning unless its value is one of `fine`.
+    pub(crate) const fn lost(self, fine: &'static [&'static str], why: &'static str) -> Self {
+        self.unsupported(Harm::Lost, fine, why)
+    }
+
+    /// Not supported, and nobody misses it.
+    pub(crate) const fn harmless(self, why: &'static str) -> Self {
+        self.unsupported(Harm::Harmless, &[], why)
+    }
+
+    const fn unsupported(
+        mut self,
+        harm: Harm,
+        fine: &'static [&'static str],
+        why: &'static str,
+    ) -> Self {
+        self.support = Support::None { harm, fine, why };
+        self
+    }
+
+    /// Refused outside of these whole numbers.
+    pub(crate) const fn whole(mut self, least: i64, most: i64) -> Self {
+        self.range = Range::Whole {
+            least,
+            most,
+            or_zero: false,
+        };
+        self
+    }
+
+    /// Refused below this number.
+    pub(crate) const fn at_least(self, least: i64) -> Self {
+        self.whole(least, i64::MAX)
+    }
+
+    /// Refused above this number.
+    pub(crate) const fn at_most(self, most: i64) -> Self {
+        self.whole(i64::MIN, most)
+    }
+
+    /// Refused outside of these fractions.
+    pub(crate) const fn fraction(mut self, least: f64, most: f64) -> Self {
+        self.range = Range::Fraction {
+            least,
+            most,
+            or_negative: false,
+        };
+        self
+    }
+
+    /// 0 is in the range, too.
+    pub(crate) const fn or_zero(mut self) -> Self {
+        if let Range::Whole { or_zero, .. } = &mut self.range {
+            *or_zero = true;
+        }
+        self
+    }
+
+    /// What is below 0 is in the range, too.
+    pub(crate) const fn or_negative(mut self) -> Self {
+        if let Range::Fraction { or_negative, .. } = &mut self.range {
+            *or_negative = true;
+        }
+        self
+    }
+
+    /// Outside of the range, the nearest value is used.
+    pub(crate) const fn clamped(mut self) -> Self {
+        self.outside = Outside::Clamped;
+        self
+    }
+
+    /// A reload that changes it is refused.
+    pub(crate) const fn immutable(mut self) -> Self {
+        self.immutable = true;
+        self
+    }
+
+    /// A change is only followed after a restart.
+    pub(crate) const fn needs_restart(mut self) -> Self {
+        self.needs_restart = true;
+        self
+    }
+
+    /// Left out of dumps.
+    pub(crate) const fn hidden(mut self) -> Self {
+        self.hidden = true;
+        self
+    }
+
+    /// C tor has no such option.
+    pub(crate) const fn own(mut self) -> Self {
+        self.own = true;
+        self
+    }
+
+    /// Only private networks may change it.
+    pub(crate) const fn testing_only(mut self) -> Self {
+        self.testing_only = true;
+        self
+    }
+
+    /// The default in private networks.
+    pub(crate) const fn in_testing(mut self, default: &'static str) -> Self {
+        self.in_testing = Some(default);
+        self
+    }
+
+    /// It works, but should not be used any more.
+    pub(crate) const fn deprecated(mut self, why: &'static str) -> Self {
+        self.deprecated = Some(why);
+        self
+    }
+
+    /// Whether further lines add to earlier ones instead of replacing them.
+    #[must_use]
+    pub const fn is_list(&self) -> bool {
+        matches!(
+            self.kind,
+            Kind::Lines | Kind::LinesOf(_) | Kind::LinesVirtual
+        )
+    }
+
+    /// Whether an operator can set it by this name.
+    #[must_use]
+    pub const fn is_settable(&self) -> bool {
+        !matches!(self.kind, Kind::LinesVirtual | Kind::Obsolete)
+    }
+}

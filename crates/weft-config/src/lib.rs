@@ -1,0 +1,103 @@
+//! torrc and the command line: text in, options out, by C tor's grammar and names.
+//!
+//! How a configuration is read: `command_line` names the files; [`lexer`] splits their text into lines
+//! and `include` brings in others; [`settings`] assigns the lines, by the [`table`] of options, over
+//! the defaults; `check` holds them against the table and the rules between options; [`options`] makes
+//! typed [`Options`] of them, which is all that the node sees. There is a file for each subject
+//! (`bandwidth`, `scheduling` and so on), with the typed options, how they are read and how they are
+//! checked; the rows of its options are in the file of the same name in `table/`. [`dump`](dump())
+//! writes settings back as a torrc, [`reload`](reload()) and [`change`](change()) return what a new
+//! configuration changed.
+//!
+//! Text comes from a [`Host`], which is the caller's: this crate opens no file, looks up no name and
+//! reads no clock. All messages about a configuration, errors above all, are gathered in one [`Report`],
+//! with files and lines, so that an operator sees everything that is wrong at once; the caller logs its
+//! [lines](Report::lines).
+//!
+//! The grammar is C tor's, with these differences: values must be UTF-8 and hold no zero bytes; a
+//! `"` quoted value may be followed by a carriage return; dumps quote some values that C tor would
+//! lose. Options that C tor knows and Weft does not support are checked by type. What follows depends
+//! on what ignoring them would do ([`known::Harm`]): they are refused, warned of, or named in a notice.
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::cast_possible_truncation,
+        clippy::disallowed_types,
+        clippy::disallowed_methods,
+        clippy::disallowed_macros
+    )
+)]
+
+mod access;
+mod address;
+mod applications;
+mod authority;
+mod bandwidth;
+mod change;
+mod check;
+mod circuits;
+pub mod client_ports;
+mod command_line;
+mod control;
+mod directory;
+mod dos;
+mod dump;
+mod exit;
+mod fallback;
+mod files;
+mod find;
+mod host;
+mod identity;
+mod include;
+mod key;
+pub mod known;
+pub mod lexer;
+mod lifetimes;
+mod load;
+mod log_line;
+pub mod log_options;
+mod logs;
+mod metrics;
+mod network;
+mod number;
+pub mod options;
+mod paths;
+mod ports;
+mod private_authority;
+mod process;
+mod proxies;
+mod reachable;
+#[cfg(test)]
+#[allow(clippy::expect_used)]
+mod reference;
+mod reload;
+mod report;
+mod resources;
+mod scheduling;
+pub mod settings;
+pub mod table;
+mod testing;
+#[cfg(test)]
+mod tests;
+pub mod value;
+mod virtual_networks;
+
+pub use access::AccessPolicy;
+pub use authority::DirAuthority;
+pub use change::{Change, ChangeError};
+pub use command_line::{Action, CommandLine, FingerprintKind, Quiet};
+pub use dump::{DumpKind, dump};
+pub use host::{FileKind, Host, MemoryHost};
+pub use key::Key;
+pub use load::{Loaded, load, load_text, torrc_path};
+pub use options::Options;
+pub use ports::{OrPort, PortNumber};
+pub use private_authority::{AuthorityOptions, GrantedFlag};
+pub use reload::{change, reload, reload_text};
+pub use report::{Message, Origin, Report};
+pub use settings::Settings;
+pub use table::keys;
+pub use virtual_networks::VirtualNetworks;

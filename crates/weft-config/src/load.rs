@@ -1,0 +1,216 @@
+//! From the command line to options: finds the files, reads them, assigns them in order.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::command_line::{CommandLine, TorrcSource};
+use super::host::{FileKind, Host};
+use super::include::{MAX_FILE_SIZE, lex_with_includes, read_file};
+use super::lexer::Line;
+use super::options::{Options, build};
+use super::report::Report;
+use super::settings::Settings;
+use super::table::keys;
+
+/// A configuration that can be used.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// What to run by.
+    pub options: Options,
+    /// What would be in force without torrc and command line: `--dump-config short` leaves it out.
+    pub defaults: Settings,
+    /// Warnings and notices, to be logged.
+    pub report: Report,
+}
+
+/// Reads the configuration that a command line names.
+///
+/// # Errors
+/// Everything that is wrong with it, together with what there is to warn about.
+pub fn load(command_line: &CommandLine, host: &dyn Host) -> Result<Loaded, Report> {
+    let mut report = command_line.report.clone();
+    let defaults = defaults_text(command_line, host, &mut report);
+    let torrc = torrc_text(command_line, host, &mut report);
+    if report.has_errors() {
+        return Err(report);
+    }
+    from_texts(&defaults, &torrc, &command_line.options, host, report)
+}
+
+/// A text and what to call it.
+pub(crate) type Named = (Arc<str>, Vec<u8>);
+
+pub(crate) fn from_texts(
+    defaults: &Named,
+    torrc: &Named,
+    options: &[Line],
+    host: &dyn Host,
+    mut report: Report,
+) -> Result<Loaded, Report> {
+    let defaults = lex_with_includes(&defaults.1, &defaults.0, host, &mut report);
+    let torrc = lex_with_includes(&torrc.1, &torrc.0, host, &mut report);
+    // The defaults depend on whether the network is a private one, which only the lines show.
+    let mut assigned = assign(&defaults, &torrc, options, false, report.clone());
+    if assigned.settings.flag(keys::TestingTorNetwork) {
+        assigned = assign(&defaults, &torrc, options, true, report);
+    }
+    let Assigned {
+        settings,
+        defaults,
+        mut report,
+    } = assigned;
+    match build(settings, host, &mut report) {
+        Some(options) => Ok(Loaded {
+            options,
+            defaults,
+            report,
+        }),
+        None => Err(report),
+    }
+}
+
+/// Reads a configuration from a text alone: for tests and fuzzing.
+///
+/// # Errors
+/// Everything that is wrong with it.
+pub fn load_text(text: &str, host: &dyn Host) -> Result<Loaded, Report> {
+    let empty = ("no defaults".into(), Vec::new());
+    let torrc = ("torrc".into(), text.as_bytes().to_vec());
+    from_texts(&empty, &torrc, &[], host, Report::default())
+}
+
+/// The torrc that a command line names; `None`: it came from elsewhere than a file.
+#[must_use]
+pub fn torrc_path(command_line: &CommandLine, host: &dyn Host) -> Option<PathBuf> {
+    let path = match &command_line.torrc {
+        Some(TorrcSource::Stdin) => return None,
+        Some(TorrcSource::File(path)) => expand(path, host),
+        None => default_torrc(host),
+    };
+    Some(host.absolute(&path))
+}
+
+struct Assigned {
+    settings: Settings,
+    defaults: Settings,
+    report: Report,
+}
+
+fn assign(
+    defaults: &[Line],
+    torrc: &[Line],
+    options: &[Line],
+    testing: bool,
+    mut report: Report,
+) -> Assigned {
+    let mut settings = Settings::new(testing);
+    settings.assign(defaults, false, &mut report);
+    let defaults = settings.clone();
+    settings.assign(torrc, false, &mut report);
+    settings.assign(options, true, &mut report);
+    Assigned {
+        settings,
+        defaults,
+        report,
+    }
+}
+
+pub(crate) fn defaults_text(
+    command_line: &CommandLine,
+    host: &dyn Host,
+    report: &mut Report,
+) -> Named {
+    let named = command_line.defaults_torrc.as_deref();
+    let path = named.map_or_else(|| host.defaults_torrc(), |path| expand(path, host));
+    match read_file(&path, host) {
+        Ok(text) => {
+            report.notice(None, format!("Read defaults file \"{}\"", path.display()));
+            (path.display().to_string().into(), text)
+        }
+        // A missing defaults file is no defaults, even where it is named, as in C tor.
+        Err(why) if why.kind() == io::ErrorKind::NotFound => ("no defaults".into(), Vec::new()),
+        Err(why) => {
+            report.error(
+                None,
+                format!("cannot read defaults file \"{}\": {why}", path.display()),
+            );
+            ("no defaults".into(), Vec::new())
+        }
+    }
+}
+
+fn torrc_text(command_line: &CommandLine, host: &dyn Host, report: &mut Report) -> Named {
+    let path = match &command_line.torrc {
+        Some(TorrcSource::Stdin) => return stdin_text(host, report),
+        Some(TorrcSource::File(path)) => expand(path, host),
+        None => default_torrc(host),
+    };
+    let name: Arc<str> = path.display().to_string().into();
+    match read_torrc(&path, host) {
+        Ok(text) => {
+            report.notice(None, format!("Read configuration file \"{name}\"."));
+            (name, text)
+        }
+        Err(_) if command_line.torrc.is_none() || command_line.ignore_missing_torrc => {
+            report.notice(
+                None,
+                format!("Configuration file \"{name}\" not present, using reasonable defaults."),
+            );
+            (name, Vec::new())
+        }
+        Err(why) if command_line.allow_missing_torrc => {
+            report.warn(
+                None,
+                format!("cannot read configuration file \"{name}\": {why}"),
+            );
+            (name, Vec::new())
+        }
+        Err(why) => {
+            report.error_with_c_tor_message(
+                None,
+                format!("cannot read configuration file \"{name}\": {why}"),
+                format!("Unable to open configuration file \"{name}\"."),
+            );
+            (name, Vec::new())
+        }
+    }
+}
+
+fn read_torrc(path: &Path, host: &dyn Host) -> io::Result<Vec<u8>> {
+    match host.kind(path)? {
+        FileKind::File => read_file(path, host),
+        FileKind::Folder | FileKind::Other => Err(io::Error::other("it is not a file")),
+    }
+}
+
+fn stdin_text(host: &dyn Host, report: &mut Report) -> Named {
+    let text = host.read_stdin(MAX_FILE_SIZE + 1).unwrap_or_else(|why| {
+        report.error(
+            None,
+            format!("cannot read torrc from standard input: {why}"),
+        );
+        Vec::new()
+    });
+    if text.len() as u64 > MAX_FILE_SIZE {
+        report.error(None, "what is on standard input is too large to be a torrc");
+    }
+    ("standard input".into(), text)
+}
+
+/// `/etc/tor/torrc`, or else `~/.torrc`; the first where there is neither.
+fn default_torrc(host: &dyn Host) -> PathBuf {
+    let of_user = || host.expand("~/.torrc").filter(|path| host.is_file(path));
+    let torrc = host.torrc();
+    if host.is_file(&torrc) {
+        torrc
+    } else {
+        of_user().unwrap_or(torrc)
+    }
+}
+
+fn expand(path: &Path, host: &dyn Host) -> PathBuf {
+    path.to_str()
+        .and_then(|text| host.expand(text))
+        .unwrap_or_else(|| path.to_owned())
+}

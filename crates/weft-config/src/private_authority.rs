@@ -1,0 +1,286 @@
+//! The authority of a private network (dirauth_options.inc; dirauth_config.c).
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use weft_cell::identity::RsaIdentity;
+
+use super::authority::parse_fingerprint;
+use super::host::Host;
+use super::key::Key;
+use super::ports::{PortNumber, parse_relay_ports};
+use super::report::Report;
+use super::settings::Settings;
+use super::table::keys;
+
+/// The authority that this node is (`AuthoritativeDirectory 1`, `V3AuthoritativeDirectory 1`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuthorityOptions {
+    /// `DirPort`: where it answers. Never empty.
+    pub dir_ports: Vec<SocketAddr>,
+    /// `V3AuthVotingInterval`.
+    pub interval: Duration,
+    /// `V3AuthVoteDelay`.
+    pub vote_delay: Duration,
+    /// `V3AuthDistDelay`.
+    pub dist_delay: Duration,
+    /// `V3AuthNIntervalsValid`.
+    pub intervals_valid: u32,
+    /// `ConsensusParams`.
+    pub params: BTreeMap<String, i32>,
+    /// `TestingDirAuthVoteGuard`.
+    pub guards: GrantedFlag,
+    /// `TestingDirAuthVoteExit`.
+    pub exits: GrantedFlag,
+    /// `TestingDirAuthVoteHSDir`.
+    pub hidden_service_dirs: GrantedFlag,
+    /// `V3BandwidthsFile`.
+    pub bandwidths: Option<PathBuf>,
+}
+
+/// The relays that get a flag whatever they are like: `TestingDirAuthVoteGuard` and its like.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GrantedFlag {
+    /// `*`: every relay.
+    pub all: bool,
+    /// These relays, by the digests of their RSA identity keys.
+    pub relays: Vec<RsaIdentity>,
+    /// No other relay gets it (`TestingDirAuthVoteGuardIsStrict`).
+    pub strict: bool,
+}
+
+impl GrantedFlag {
+    /// Reads a set of relays: `*`, or fingerprints with commas between. The error is the word that
+    /// is neither.
+    fn parse(text: &str, strict: bool) -> Result<Self, String> {
+        let mut granted = Self {
+            strict,
+            ..Self::default()
+        };
+        let words = text.split(',').map(str::trim);
+        for word in words.filter(|word| !word.is_empty()) {
+            if word == "*" {
+                granted.all = true;
+                continue;
+            }
+            let relay = parse_fingerprint(word.trim_start_matches('$'));
+            granted.relays.push(relay.ok_or_else(|| word.to_owned())?);
+        }
+        Ok(granted)
+    }
+}
+
+/// The authority that torrc asks for.
+pub(super) fn authority_options(
+    settings: &Settings,
+    host: &dyn Host,
+    report: &mut Report,
+) -> Option<AuthorityOptions> {
+    let dir_ports = dir_ports(settings, host, report);
+    if !settings.flag(keys::AuthoritativeDirectory) {
+        if !dir_ports.is_empty() {
+            report.warn(
+                settings.origin(keys::DirPortLines),
+                "DirPort is opened by authorities only; it is ignored",
+            );
+        }
+        return None;
+    }
+    let origin = settings.origin(keys::AuthoritativeDirectory);
+    if !settings.flag(keys::V3AuthoritativeDirectory) {
+        report.error(
+            origin,
+            "AuthoritativeDirectory is set, but V3AuthoritativeDirectory, the one kind that Weft \
+             can be, is not",
+        );
+    }
+    if !settings.flag(keys::TestingTorNetwork) {
+        report.error(
+            origin,
+            "AuthoritativeDirectory: Weft's authority is one for private networks; it needs \
+             TestingTorNetwork 1",
+        );
+    }
+    if settings.flag(keys::DisableNetwork) {
+        report.error(
+            settings.origin(keys::DisableNetwork),
+            "DisableNetwork: an authority would answer at its DirPort all the same",
+        );
+    }
+    if dir_ports.is_empty() {
+        report.error(
+            origin,
+            "AuthoritativeDirectory needs a DirPort with a number, where relays publish",
+        );
+    }
+    Some(AuthorityOptions {
+        dir_ports,
+        interval: settings.time(keys::V3AuthVotingInterval),
+        vote_delay: settings.time(keys::V3AuthVoteDelay),
+        dist_delay: settings.time(keys::V3AuthDistDelay),
+        intervals_valid: u32::try_from(settings.number(keys::V3AuthNIntervalsValid)).unwrap_or(3),
+        params: params(settings, report),
+        guards: granted(
+            keys::TestingDirAuthVoteGuard,
+            keys::TestingDirAuthVoteGuardIsStrict,
+            settings,
+            report,
+        ),
+        exits: granted(
+            keys::TestingDirAuthVoteExit,
+            keys::TestingDirAuthVoteExitIsStrict,
+            settings,
+            report,
+        ),
+        hidden_service_dirs: granted(
+            keys::TestingDirAuthVoteHSDir,
+            keys::TestingDirAuthVoteHSDirIsStrict,
+            settings,
+            report,
+        ),
+        bandwidths: settings.text(keys::V3BandwidthsFile).map(PathBuf::from),
+    })
+}
+
+fn dir_ports(settings: &Settings, host: &dyn Host, report: &mut Report) -> Vec<SocketAddr> {
+    let key = keys::DirPortLines;
+    let lines: Vec<&str> = settings
+        .lines(key)
+        .iter()
+        .map(|line| line.value.as_str())
+        .collect();
+    let mut warnings = Vec::new();
+    // A line without address stands for IPv4: documents name no other address of a DirPort.
+    let families = [IpAddr::V4(Ipv4Addr::UNSPECIFIED)];
+    let parsed = parse_relay_ports(
+        "DirPort",
+        &lines,
+        &families,
+        &|name| host.resolve(name),
+        &mut warnings,
+    );
+    let origin = settings.origin(key);
+    for warning in warnings {
+        report.warn(origin, warning);
+    }
+    let ports = match parsed {
+        Ok(ports) => ports,
+        Err(why) => {
+            report.error(origin, why);
+            return Vec::new();
+        }
+    };
+    ports
+        .iter()
+        .filter(|port| port.listen && port.port != PortNumber::Auto)
+        .map(|port| port.to_bind())
+        .collect()
+}
+
+/// `name=value` words, later ones over earlier ones.
+fn params(settings: &Settings, report: &mut Report) -> BTreeMap<String, i32> {
+    let mut params = BTreeMap::new();
+    for line in settings.lines(keys::ConsensusParams) {
+        for word in line.value.split_whitespace() {
+            let parsed = word
+                .split_once('=')
+                .filter(|(name, _)| !name.is_empty() && name.bytes().all(|b| b.is_ascii_graphic()))
+                .and_then(|(name, value)| Some((name.to_owned(), value.parse().ok()?)));
+            match parsed {
+                Some((name, value)) => {
+                    params.insert(name, value);
+                }
+                None => report.error(
+                    Some(&line.origin),
+                    format!("ConsensusParams: \"{word}\" is not a name, \"=\" and a whole number"),
+                ),
+            }
+        }
+    }
+    params
+}
+
+fn granted(
+    key: Key<String>,
+    is_strict: Key<bool>,
+    settings: &Settings,
+    report: &mut Report,
+) -> GrantedFlag {
+    let text = settings.text(key).unwrap_or_default();
+    GrantedFlag::parse(text, settings.flag(is_strict)).unwrap_or_else(|word| {
+        report.error(
+            settings.origin(key),
+            format!("{key}: \"{word}\" is neither * nor a fingerprint"),
+        );
+        GrantedFlag::default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{MemoryHost, load_text};
+
+    const NETWORK: &str = "DirAuthority a orport=1 127.0.0.1:2 \
+                           AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA\nTestingTorNetwork 1\n\
+                           ORPort 127.0.0.1:5000\nContactInfo x\n";
+
+    fn authority(torrc: &str) -> Result<Option<AuthorityOptions>, String> {
+        let loaded = load_text(torrc, &MemoryHost::new());
+        loaded
+            .map(|loaded| loaded.options.authority)
+            .map_err(|report| report.to_string())
+    }
+
+    #[test]
+    fn an_authority_is_as_torrc_has_it() {
+        let torrc = format!(
+            "{NETWORK}AuthoritativeDirectory 1\nV3AuthoritativeDirectory 1\nDirPort 127.0.0.1:7000\n\
+             V3AuthVotingInterval 20\nV3AuthVoteDelay 2\nV3AuthDistDelay 3\n\
+             ConsensusParams circwindow=500 cc_alg=2\nTestingDirAuthVoteGuard *\n\
+             TestingDirAuthVoteExit $AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA\n\
+             TestingDirAuthVoteExitIsStrict 1\n"
+        );
+        let options = authority(&torrc).unwrap().unwrap();
+        assert_eq!(options.dir_ports, ["127.0.0.1:7000".parse().unwrap()]);
+        let seconds = [options.interval, options.vote_delay, options.dist_delay];
+        assert_eq!(seconds, [20, 2, 3].map(Duration::from_secs));
+        assert_eq!(options.intervals_valid, 3);
+        assert_eq!(options.params.get("cc_alg"), Some(&2));
+        assert!(options.guards.all && !options.exits.all && options.exits.strict);
+        assert_eq!(options.exits.relays, [RsaIdentity([0xaa; 20])]);
+    }
+
+    #[test]
+    fn without_its_options_there_is_none() {
+        assert_eq!(authority(NETWORK).unwrap(), None);
+        assert_eq!(
+            authority(&format!("{NETWORK}DirPort 7000\n")).unwrap(),
+            None
+        );
+    }
+
+    #[test]
+    fn it_is_refused_outside_of_private_networks_and_without_what_it_needs() {
+        let both = "AuthoritativeDirectory 1\nV3AuthoritativeDirectory 1\n";
+        let public = authority(&format!("ORPort 5000\nContactInfo x\nDirPort 7000\n{both}"));
+        assert!(public.unwrap_err().contains("TestingTorNetwork 1"));
+        let deaf = authority(&format!("{NETWORK}{both}"));
+        assert!(deaf.unwrap_err().contains("needs a DirPort"));
+        let kind = authority(&format!(
+            "{NETWORK}DirPort 7000\nAuthoritativeDirectory 1\n"
+        ));
+        assert!(kind.unwrap_err().contains("V3AuthoritativeDirectory"));
+        for wrong in [
+            "ConsensusParams x",
+            "ConsensusParams x=y",
+            "TestingDirAuthVoteExit nobody",
+        ] {
+            let torrc = format!("{NETWORK}{both}DirPort 7000\n{wrong}\n");
+            let error = authority(&torrc).unwrap_err();
+            assert!(error.contains(wrong.split(' ').next().unwrap()), "{error}");
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! New configurations of a running node: SIGHUP reads torrc again; a controller sets options (SETCONF,
+//! RESETCONF; config.c, `options_trial_assign`) or loads a whole torrc (LOADCONF).
+
+use crate::change::{Change, ChangeError, changes};
+use crate::command_line::{CommandLine, TorrcSource};
+use crate::find;
+use crate::host::Host;
+use crate::lexer::{Command, Line};
+use crate::load::{Loaded, defaults_text, from_texts, load};
+use crate::options::{Options, build};
+use crate::report::{Origin, Report};
+use crate::settings::Settings;
+use crate::table::keys;
+
+/// Reads the configuration again.
+///
+/// # Errors
+/// Everything that is wrong with it, changes that are not possible in a running node among it: then
+/// the old options stay in force.
+pub fn reload(
+    command_line: &CommandLine,
+    host: &dyn Host,
+    old: &Options,
+) -> Result<(Loaded, Vec<Change>), Report> {
+    if command_line.torrc == Some(TorrcSource::Stdin) {
+        let mut report = Report::default();
+        report.error(
+            None,
+            "torrc was read from standard input, which cannot be read again",
+        );
+        return Err(report);
+    }
+    let mut loaded = load(command_line, host)?;
+    let changes = changes(old, &mut loaded)?;
+    Ok((loaded, changes))
+}
+
+/// Reads a torrc that a controller gives, in place of the file's.
+///
+/// # Errors
+/// As [`reload`].
+pub fn reload_text(
+    command_line: &CommandLine,
+    host: &dyn Host,
+    text: &str,
+    old: &Options,
+) -> Result<(Loaded, Vec<Change>), ChangeError> {
+    let mut report = Report::default();
+    let defaults = defaults_text(command_line, host, &mut report);
+    let torrc = ("a controller".into(), text.as_bytes().to_vec());
+    let mut loaded = from_texts(&defaults, &torrc, &command_line.options, host, report)
+        .map_err(ChangeError::Value)?;
+    let changes = changes(old, &mut loaded).map_err(ChangeError::Transition)?;
+    Ok((loaded, changes))
+}
+
+/// Sets options, one pair for each line. An option is cleared before it gets its first; without a
+/// value it stays so, or, where `reset`, is as if nobody had set it.
+///
+/// # Errors
+///
+/// Nothing changes, and why.
+pub fn change(
+    old: &Options,
+    pairs: &[(String, Option<String>)],
+    reset: bool,
+    host: &dyn Host,
+) -> Result<(Loaded, Vec<Change>), ChangeError> {
+    let origin = Origin::whole("a controller");
+    let mut settings = old.settings.clone();
+    for (key, _) in pairs {
+        if find::find(key, false).is_none() {
+            return Err(ChangeError::Unknown(key.clone()));
+        }
+        settings.forget(key, reset, &origin);
+    }
+    let lines: Vec<Line> = pairs
+        .iter()
+        .filter_map(|(key, value)| {
+            Some(Line {
+                key: key.clone(),
+                value: value.clone().filter(|value| !value.is_empty())?,
+                command: Command::Append,
+                origin: origin.clone(),
+            })
+        })
+        .collect();
+    let mut report = Report::default();
+    settings.assign(&lines, false, &mut report);
+    if report.has_errors() {
+        return Err(ChangeError::Value(report));
+    }
+    let testing = settings.flag(keys::TestingTorNetwork);
+    let Some(options) = build(settings, host, &mut report) else {
+        return Err(ChangeError::Whole(report));
+    };
+    let mut loaded = Loaded {
+        options,
+        defaults: Settings::new(testing),
+        report,
+    };
+    let changes = changes(old, &mut loaded).map_err(ChangeError::Transition)?;
+    Ok((loaded, changes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{MemoryHost, load_text};
+
+    fn after(
+        torrc: &str,
+        pairs: &[(&str, Option<&str>)],
+        reset: bool,
+    ) -> Result<Options, ChangeError> {
+        let old = load_text(torrc, &MemoryHost::new()).unwrap().options;
+        let own = |text: &str| text.to_owned();
+        let pairs: Vec<_> = pairs
+            .iter()
+            .map(|(key, value)| (own(key), value.map(own)))
+            .collect();
+        change(&old, &pairs, reset, &MemoryHost::new()).map(|(loaded, _)| loaded.options)
+    }
+
+    #[test]
+    fn options_are_set_cleared_and_reset() {
+        let torrc = "Nickname me\nSocksPort 9050\nSocksPort 9051\nSafeLogging 0\n";
+        let set = after(
+            torrc,
+            &[("nickname", Some("you")), ("SocksPort", Some("9052"))],
+            false,
+        );
+        let set = set.unwrap();
+        assert_eq!(set.identity.nickname, "you");
+        assert_eq!(set.apps.ports.len(), 1);
+        let two = [("SocksPort", Some("1")), ("SocksPort", Some("2"))];
+        assert_eq!(after(torrc, &two, false).unwrap().apps.ports.len(), 2);
+        let cleared = after(torrc, &[("SafeLogging", None)], true).unwrap();
+        assert_eq!(cleared.settings.text(keys::SafeLogging), Some("1"));
+        let cleared = after(torrc, &[("SocksPort", None)], true).unwrap();
+        assert_eq!(cleared.apps.ports.len(), 1, "9050 again");
+    }
+
+    #[test]
+    fn what_cannot_be_changes_nothing() {
+        let error = |pairs: &[(&str, Option<&str>)]| after("", pairs, false).unwrap_err();
+        assert!(matches!(error(&[("Frob", None)]), ChangeError::Unknown(key) if key == "Frob"));
+        assert!(matches!(
+            error(&[("SafeSocks", Some("x"))]),
+            ChangeError::Value(_)
+        ));
+        assert!(matches!(
+            error(&[("DataDirectory", Some("/x"))]),
+            ChangeError::Transition(_)
+        ));
+        assert!(matches!(
+            error(&[("SocksPort", Some("x"))]),
+            ChangeError::Whole(_)
+        ));
+    }
+}

@@ -1,0 +1,373 @@
+//! Every option that C tor 0.4.9 knows, and Weft's own, in one table: a file for each subject.
+//!
+//! A row is all that there is to know of an option:
+//!
+//! ```text
+//! /// How often KIST chooses; 0: as the consensus has it.
+//! KISTSchedRunInterval: Millis = "0 msec", at_most(100);
+//! ```
+//!
+//! that is, its help, name, [`Kind`](crate::known::Kind) and default, and what else [`Known`] has methods
+//! for: range, `immutable`, `hidden`, not supported and so on. From the rows come the typed names
+//! ([`keys`]), what [`Settings`](crate::Settings) reads, the checks of ranges, `--list-torrc-options`, what
+//! controllers are shown, and the page of the book.
+//!
+//! To add an option: its row here; a field in the options of its subject, with its line in `read`
+//! (`scheduling.rs`); the code that follows it; and `docs/options.md`, which the test in `reference.rs`
+//! writes. SIGHUP needs nothing more, unless the row has `immutable`.
+
+use std::sync::LazyLock;
+
+use crate::known::Known;
+
+/// The type of a [`Key`](crate::key::Key) for a kind of option.
+macro_rules! value_of {
+    (Text) => { String };
+    (Path) => { String };
+    (RouterSet) => { String };
+    (Int) => { i64 };
+    (PosInt) => { i64 };
+    (Memory) => { i64 };
+    (U64) => { u64 };
+    (Seconds) => { std::time::Duration };
+    (Millis) => { std::time::Duration };
+    (FirstSeconds) => { std::time::Duration };
+    (Double) => { f64 };
+    (Bool) => { bool };
+    (AutoBool) => { Option<bool> };
+    (Count) => { Option<i64> };
+    (Csv) => { Vec<String> };
+    (Lines) => { Vec<crate::value::ListLine> };
+    (LinesVirtual) => { Vec<crate::value::ListLine> };
+    (LinesOf) => { () };
+    (Obsolete) => { () };
+}
+
+/// One subject's rows: makes `ROWS`, and a key of each in `keys`. `from` is the place of the first in
+/// the whole table.
+macro_rules! options {
+    (
+        from $first:expr;
+        $(
+            $(#[doc = $help:literal])*
+            $name:ident: $kind:ident $(($list:ident))? $(= $default:literal)?
+                $(, $attribute:ident $(($($argument:expr),*))?)*;
+        )*
+    ) => {
+        const FIRST: usize = $first;
+        /// The place behind the last.
+        pub(super) const END: usize = FIRST + ROWS.len();
+        /// The options of this subject.
+        pub(super) const ROWS: &[crate::known::Known] = &[$(
+            crate::known::Known::new(
+                stringify!($name),
+                crate::known::Kind::$kind $((keys::$list.name()))?,
+                options!(@default $($default)?),
+                concat!("", $($help),*),
+            )
+            $(.$attribute($($($argument),*)?))*
+        ),*];
+
+        #[allow(non_camel_case_types, clippy::enum_variant_names)]
+        enum Place { $($name),* }
+
+        #[allow(non_upper_case_globals, missing_docs)] // obsolete options have no help
+        pub(super) mod keys {
+            //! The names of these options.
+            use super::{FIRST, Place};
+            use crate::key::Key;
+            $(
+                $(#[doc = $help])*
+                pub const $name: Key<value_of!($kind)> =
+                    Key::new(FIRST + Place::$name as usize, stringify!($name));
+            )*
+        }
+    };
+    (@default) => { None };
+    (@default $default:literal) => { Some($default) };
+}
+
+mod applications;
+mod authority;
+mod bandwidth;
+mod bridges;
+mod circuits;
+mod control;
+mod directory;
+mod dos;
+mod exit;
+mod files;
+mod identity;
+mod lifetimes;
+mod logs;
+mod network;
+mod obsolete;
+mod onion;
+mod paths;
+mod process;
+mod resources;
+mod scheduling;
+mod testing;
+
+/// The typed name of every option: `keys::Nickname` is a [`Key<String>`](crate::key::Key).
+pub mod keys {
+    pub use super::applications::keys::*;
+    pub use super::authority::keys::*;
+    pub use super::bandwidth::keys::*;
+    pub use super::bridges::keys::*;
+    pub use super::circuits::keys::*;
+    pub use super::control::keys::*;
+    pub use super::directory::keys::*;
+    pub use super::dos::keys::*;
+    pub use super::exit::keys::*;
+    pub use super::files::keys::*;
+    pub use super::identity::keys::*;
+    pub use super::lifetimes::keys::*;
+    pub use super::logs::keys::*;
+    pub use super::network::keys::*;
+    pub use super::obsolete::keys::*;
+    pub use super::onion::keys::*;
+    pub use super::paths::keys::*;
+    pub use super::process::keys::*;
+    pub use super::resources::keys::*;
+    pub use super::scheduling::keys::*;
+    pub use super::testing::keys::*;
+}
+
+/// One subject of the table, and of the book's page on options.
+pub(crate) struct Subject {
+    #[cfg_attr(not(test), expect(dead_code, reason = "the page is written by a test"))]
+    pub(crate) title: &'static str,
+    pub(crate) rows: &'static [Known],
+}
+
+pub(crate) use bandwidth::MAX_RATE;
+
+/// The subjects, in the order of the table, which the page has, too.
+pub(crate) const SUBJECTS: [Subject; 21] = [
+    Subject {
+        title: "Identity",
+        rows: identity::ROWS,
+    },
+    Subject {
+        title: "Files",
+        rows: files::ROWS,
+    },
+    Subject {
+        title: "Network",
+        rows: network::ROWS,
+    },
+    Subject {
+        title: "Bandwidth",
+        rows: bandwidth::ROWS,
+    },
+    Subject {
+        title: "Resources",
+        rows: resources::ROWS,
+    },
+    Subject {
+        title: "Scheduling",
+        rows: scheduling::ROWS,
+    },
+    Subject {
+        title: "Directory",
+        rows: directory::ROWS,
+    },
+    Subject {
+        title: "Exit",
+        rows: exit::ROWS,
+    },
+    Subject {
+        title: "Denial of service",
+        rows: dos::ROWS,
+    },
+    Subject {
+        title: "Keys",
+        rows: lifetimes::ROWS,
+    },
+    Subject {
+        title: "Log and metrics",
+        rows: logs::ROWS,
+    },
+    Subject {
+        title: "Applications",
+        rows: applications::ROWS,
+    },
+    Subject {
+        title: "Control",
+        rows: control::ROWS,
+    },
+    Subject {
+        title: "Paths",
+        rows: paths::ROWS,
+    },
+    Subject {
+        title: "Circuits and streams",
+        rows: circuits::ROWS,
+    },
+    Subject {
+        title: "Onion services",
+        rows: onion::ROWS,
+    },
+    Subject {
+        title: "Bridges and pluggable transports",
+        rows: bridges::ROWS,
+    },
+    Subject {
+        title: "Authority",
+        rows: authority::ROWS,
+    },
+    Subject {
+        title: "Private networks",
+        rows: testing::ROWS,
+    },
+    Subject {
+        title: "Process",
+        rows: process::ROWS,
+    },
+    Subject {
+        title: "Obsolete",
+        rows: obsolete::ROWS,
+    },
+];
+
+/// Every option, subject by subject. A [`Key`](crate::key::Key) holds the place of its option here.
+#[allow(clippy::indexing_slicing)] // evaluated by the compiler
+pub(crate) static KNOWN: [Known; obsolete::END] = {
+    let mut all = [Known::new("", crate::known::Kind::Obsolete, None, ""); obsolete::END];
+    let (mut subject, mut place) = (0, 0);
+    while subject < SUBJECTS.len() {
+        let mut row = 0;
+        while row < SUBJECTS[subject].rows.len() {
+            all[place] = SUBJECTS[subject].rows[row];
+            row += 1;
+            place += 1;
+        }
+        subject += 1;
+    }
+    all
+};
+
+/// The places of all options, sorted by their names without regard to case, as C tor's table is.
+static SORTED: LazyLock<Vec<usize>> = LazyLock::new(|| {
+    let mut places: Vec<usize> = (0..KNOWN.len()).collect();
+    places.sort_by_key(|&place| {
+        KNOWN
+            .get(place)
+            .map(|known| known.name.to_ascii_lowercase())
+    });
+    places
+});
+
+/// Every option with its place in [`KNOWN`], in C tor's order.
+pub(crate) fn indexed() -> impl Iterator<Item = (usize, &'static Known)> {
+    SORTED
+        .iter()
+        .filter_map(|&place| Some((place, KNOWN.get(place)?)))
+}
+
+/// Every option, in C tor's order: sorted by name without regard to case.
+pub fn all() -> impl Iterator<Item = &'static Known> {
+    indexed().map(|(_, known)| known)
+}
+
+/// The option with exactly this name, in any case, and its place in [`KNOWN`].
+pub(crate) fn by_name(name: &str) -> Option<(usize, &'static Known)> {
+    let same = |(_, known): &(usize, &Known)| known.name.eq_ignore_ascii_case(name);
+    KNOWN.iter().enumerate().find(same)
+}
+
+/// The names of deprecated options, in C tor's order.
+pub fn deprecated_names() -> impl Iterator<Item = &'static str> {
+    let deprecated = KNOWN.iter().filter(|known| known.deprecated.is_some());
+    deprecated.map(|known| known.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::known::{Harm, Kind, Range, Support};
+    use crate::value::Value;
+
+    #[test]
+    fn the_table_holds_each_name_once_and_keys_lead_to_their_rows() {
+        let names: Vec<_> = all().map(|known| known.name.to_ascii_lowercase()).collect();
+        assert_eq!(names.len(), KNOWN.len());
+        assert!(names.is_sorted_by(|a, b| a < b));
+        for (place, name) in [
+            (keys::Nickname.index(), keys::Nickname.name()),
+            (keys::Schedulers.index(), keys::Schedulers.name()),
+            (keys::WarnUnsafeSocks.index(), keys::WarnUnsafeSocks.name()),
+        ] {
+            assert_eq!(KNOWN[place].name, name);
+        }
+    }
+
+    #[test]
+    fn every_option_has_a_line_of_help() {
+        for known in KNOWN.iter().filter(|known| known.kind != Kind::Obsolete) {
+            let help = known.help.trim();
+            assert!(
+                help.ends_with('.') && !help.contains("  "),
+                "{}: {help:?}",
+                known.name
+            );
+            assert!(!help.contains('|'), "{}", known.name);
+        }
+    }
+
+    #[test]
+    fn every_option_that_is_not_supported_has_a_class_and_a_reason() {
+        for known in &KNOWN {
+            let Support::None { harm, fine, why } = known.support else {
+                continue;
+            };
+            assert!(!why.is_empty(), "{} has no reason", known.name);
+            assert!(!why.ends_with('.') && !why.contains("  "), "{why:?}");
+            for fine in fine {
+                let single = Value::parse(known.kind, fine).ok();
+                let dumped = single.and_then(|value| value.encode());
+                let dumped = dumped.as_deref().unwrap_or(fine);
+                assert_eq!(dumped, *fine, "{}", known.name);
+            }
+            // What hurts hurts by default, too, unless the default asks for nothing.
+            if let (Harm::Unsafe, Some(default)) = (harm, known.default) {
+                assert!(fine.contains(&default), "{}", known.name);
+            }
+        }
+    }
+
+    #[test]
+    fn every_default_can_be_read_and_lists_are_lists() {
+        for known in &KNOWN {
+            for text in known.default.iter().chain(&known.in_testing) {
+                assert!(Value::parse(known.kind, text).is_ok(), "{}", known.name);
+            }
+            if let Kind::LinesOf(list) = known.kind {
+                let (_, list) = by_name(list).unwrap();
+                assert_eq!(list.kind, Kind::LinesVirtual, "{}", known.name);
+            }
+            let of_fractions = matches!(known.range, Range::Fraction { .. });
+            assert!(
+                !of_fractions || known.kind == Kind::Double,
+                "{}",
+                known.name
+            );
+        }
+    }
+
+    #[test]
+    fn deprecated_options_are_those_of_c_tor() {
+        let names: Vec<_> = deprecated_names().collect();
+        assert_eq!(
+            names,
+            [
+                "HTTPProxy",
+                "HTTPProxyAuthenticator",
+                "ReachableDirAddresses",
+                "ClientPreferIPv6DirPort",
+                "ClientAutoIPv6ORPort",
+            ]
+        );
+    }
+}

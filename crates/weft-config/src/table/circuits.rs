@@ -1,0 +1,53 @@
+//! How long a client's circuits are used and waited for.
+
+options! {
+    from super::paths::END;
+
+    /// Learn from circuits how long to wait for one.
+    LearnCircuitBuildTimeout: Bool = "1";
+
+    /// How long to wait for a circuit that is built, until it is learnt; 0: as the consensus has it.
+    CircuitBuildTimeout: Seconds = "0";
+
+    /// How long to wait for an exit's answer; 0: 10 seconds, then 15.
+    CircuitStreamTimeout: Seconds = "0", at_least(10), or_zero, clamped;
+
+    /// How long circuits are kept ready after the last use; 0: as the consensus has it.
+    CircuitsAvailableTimeout: Seconds = "0";
+
+    /// How long after its first stream a circuit gets new ones.
+    MaxCircuitDirtiness: Seconds = "10 minutes", whole(10, 30 * 24 * 3600), clamped;
+
+    /// Circuits that are built at once.
+    MaxClientCircuitsPending: PosInt = "32", whole(1, 1024);
+
+    /// How often is checked whether a new circuit is needed.
+    NewCircuitPeriod: Seconds = "30 seconds";
+
+    /// Hosts and domains whose streams keep to one exit.
+    TrackHostExits: Csv;
+
+    /// How long they keep to it.
+    TrackHostExitsExpire: Seconds = "30 minutes";
+
+    /// Two addresses or names: streams to the first go to the second.
+    MapAddress: Lines;
+
+    /// The network of virtual IPv4 addresses.
+    VirtualAddrNetworkIPv4: Text = "127.192.0.0/10";
+
+    /// The network of virtual IPv6 addresses.
+    VirtualAddrNetworkIPv6: Text = "[FE80::]/10";
+
+    /// Ignore answers of exits that resolve names to private addresses.
+    ClientDNSRejectInternalAddresses: Bool = "1", in_testing("0");
+
+    /// Split traffic over two circuits.
+    ConfluxEnabled: AutoBool = "auto", harmless("traffic is never split over two circuits");
+
+    /// What splitting traffic aims at.
+    ConfluxClientUX: Text = "throughput", harmless("traffic is never split over two circuits");
+
+    /// Use congestion control whatever the consensus has.
+    __AlwaysCongestionControl: Bool = "0", harmless("only measurements of C tor need it");
+}

@@ -1,0 +1,95 @@
+//! Where directory documents are from, and what is published.
+
+options! {
+    from super::scheduling::END;
+
+    /// An authority to use in place of the network's own: name, flags, address, fingerprint.
+    DirAuthority: Lines;
+
+    /// As DirAuthority, but the bridge authority stays the network's own.
+    AlternateDirAuthority: Lines;
+
+    /// A bridge authority to use in place of the network's own.
+    AlternateBridgeAuthority: Lines, harmless("it only describes bridges, which are refused");
+
+    /// A relay that a client may ask for its first consensus.
+    FallbackDir: Lines;
+
+    /// Use the network's own fallbacks where no FallbackDir is given.
+    UseDefaultFallbackDirs: Bool = "1";
+
+    /// How likely an authority is asked in place of a fallback.
+    DirAuthorityFallbackRate: Double = "0.1",
+        harmless("Weft downloads what it needs by a schedule of its own");
+
+    /// Whether the descriptor is published: `1` or `v3` publish, `0` does not.
+    PublishServerDescriptor: Csv = "1";
+
+    /// Put statistics into the extra-info document.
+    ExtraInfoStatistics: Bool = "1";
+
+    /// Publish when the relay was overloaded.
+    OverloadStatistics: Bool = "1";
+
+    /// Serve directory documents to clients.
+    DirCache: Bool = "1";
+
+    /// Accept descriptors with private addresses.
+    DirAllowPrivateAddresses: Bool = "0", in_testing("1");
+
+    /// The fraction of paths that must be known before circuits are built; negative: as the
+    /// consensus has it.
+    PathsNeededToBuildCircuits: Double = "-1", fraction(0.25, 0.95), or_negative, clamped;
+
+    /// How old a consensus a diff may start from.
+    MaxConsensusAgeForDiffs: Seconds = "0 seconds",
+        harmless("Weft downloads what it needs by a schedule of its own");
+
+    /// Fetch extra-info documents.
+    DownloadExtraInfo: Bool = "0",
+        harmless("Weft downloads what it needs by a schedule of its own");
+
+    /// Fetch descriptors of relays; 0: fetch none.
+    FetchServerDescriptors: Bool = "1", lost(&["1"], "relays will be downloaded all the same");
+
+    /// Fetch directory documents as early as a cache does.
+    FetchDirInfoEarly: Bool = "0",
+        harmless("Weft downloads what it needs by a schedule of its own");
+
+    /// Fetch directory documents before caches do.
+    FetchDirInfoExtraEarly: Bool = "0",
+        harmless("Weft downloads what it needs by a schedule of its own");
+
+    /// Fetch descriptors of relays that are not in use, too.
+    FetchUselessDescriptors: Bool = "0",
+        harmless("Weft downloads what it needs by a schedule of its own");
+
+    /// Use microdescriptors in place of descriptors.
+    UseMicrodescriptors: AutoBool = "auto",
+        harmless("Weft downloads what it needs by a schedule of its own");
+
+    /// How long a client waits before it asks authorities, where it has fallbacks.
+    ClientBootstrapConsensusAuthorityDownloadInitialDelay: FirstSeconds = "6",
+        in_testing("0"), harmless("Weft downloads what it needs by a schedule of its own");
+
+    /// How long a client waits before it asks authorities, where it has no fallbacks.
+    ClientBootstrapConsensusAuthorityOnlyDownloadInitialDelay: FirstSeconds = "0",
+        in_testing("0"), harmless("Weft downloads what it needs by a schedule of its own");
+
+    /// How long a client waits before it asks fallbacks.
+    ClientBootstrapConsensusFallbackDownloadInitialDelay: FirstSeconds = "0",
+        in_testing("0"), harmless("Weft downloads what it needs by a schedule of its own");
+
+    /// How many consensuses a client fetches at once.
+    ClientBootstrapConsensusMaxInProgressTries: PosInt = "3",
+        harmless("Weft downloads what it needs by a schedule of its own");
+
+    /// How much of descriptors that cannot be read is kept for inspection.
+    MaxUnparseableDescSizeToLog: Memory = "10 MB",
+        harmless("documents that cannot be read are not written to files");
+
+    /// Send all directory requests through circuits of three hops.
+    __AllDirActionsPrivate: Bool = "0",
+        hidden,
+        refused(&["0"], "directory requests would go to guards by one hop, not anonymously");
+}

@@ -1,0 +1,73 @@
+//! What is logged and counted, and where it can be seen.
+
+options! {
+    from super::lifetimes::END;
+
+    /// Severities, domains and a destination: `notice stdout`, `[OR]info file /var/log/weft`.
+    Log: Lines;
+
+    /// Show each line's domain.
+    LogMessageDomains: Bool = "0";
+
+    /// The step that times in the log are rounded to: a divisor or a multiple of a second.
+    LogTimeGranularity: Millis = "1 second", at_least(1);
+
+    /// Addresses and names that are scrubbed from the log: `1` all, `relay` those seen as a relay,
+    /// `0` none.
+    SafeLogging: Text = "1";
+
+    /// A tag behind the name in the system's log.
+    SyslogIdentityTag: Text, immutable;
+
+    /// Empty log files at start.
+    TruncateLogFile: Bool = "0";
+
+    /// Log protocol violations of others as warnings.
+    ProtocolWarnings: Bool = "0";
+
+    /// How often a line on how the node is doing is logged, at least every 30 minutes; 0: never.
+    HeartbeatPeriod: Seconds = "6 hours";
+
+    /// An address and port where counters can be fetched, for Prometheus.
+    MetricsPort: LinesOf(MetricsPortLines);
+
+    /// As MetricsPort, left out of dumps.
+    __MetricsPort: LinesOf(MetricsPortLines), hidden;
+
+    /// The lines of MetricsPort.
+    MetricsPortLines: LinesVirtual;
+
+    /// Addresses that may fetch counters; without a line, nobody may.
+    MetricsPortPolicy: Lines;
+
+    /// Log statistics of C tor's main loop.
+    MainloopStats: Bool = "0", harmless("these statistics are neither collected nor published");
+
+    /// Publish how long cells wait.
+    CellStatistics: Bool = "0", harmless("these statistics are neither collected nor published");
+
+    /// Publish how much padding is sent.
+    PaddingStatistics: Bool = "1", harmless("these statistics are neither collected nor published");
+
+    /// Publish directory requests by country.
+    DirReqStatistics: Bool = "1", harmless("these statistics are neither collected nor published");
+
+    /// Publish which way connections are used.
+    ConnDirectionStatistics: Bool = "0",
+        harmless("these statistics are neither collected nor published");
+
+    /// Publish clients by country.
+    EntryStatistics: Bool = "0", harmless("these statistics are neither collected nor published");
+
+    /// Publish exit traffic by port.
+    ExitPortStatistics: Bool = "0",
+        harmless("these statistics are neither collected nor published");
+
+    /// Publish traffic of onion services.
+    HiddenServiceStatistics: Bool = "1",
+        harmless("these statistics are neither collected nor published");
+
+    /// How long C tor remembers how relays behaved.
+    RephistTrackTime: Seconds = "24 hours",
+        harmless("these statistics are neither collected nor published");
+}

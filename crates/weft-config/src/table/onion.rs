@@ -1,0 +1,117 @@
+//! Options of onion services.
+
+options! {
+    from super::circuits::END;
+
+    /// The directory of an onion service.
+    HiddenServiceDir: LinesOf(HiddenServiceOptions),
+        lost(&[], "the onion service will NOT be started");
+
+    /// The lines of an onion service.
+    HiddenServiceOptions: LinesVirtual, harmless("it is a list that other options fill");
+
+    /// A port of the onion service above, and where its streams go.
+    HiddenServicePort: LinesOf(HiddenServiceOptions),
+        harmless("it only describes HiddenServiceDir, which has a warning of its own");
+
+    /// The version of the onion service above.
+    HiddenServiceVersion: LinesOf(HiddenServiceOptions),
+        harmless("it only describes HiddenServiceDir, which has a warning of its own");
+
+    /// Streams to ports that the service above does not have are ignored, not refused.
+    HiddenServiceAllowUnknownPorts: LinesOf(HiddenServiceOptions),
+        harmless("it only describes HiddenServiceDir, which has a warning of its own");
+
+    /// The group may read the directory of the service above.
+    HiddenServiceDirGroupReadable: LinesOf(HiddenServiceOptions),
+        harmless("it only describes HiddenServiceDir, which has a warning of its own");
+
+    /// Streams that a circuit to the service above may have.
+    HiddenServiceMaxStreams: LinesOf(HiddenServiceOptions),
+        harmless("it only describes HiddenServiceDir, which has a warning of its own");
+
+    /// Close the circuit that has more.
+    HiddenServiceMaxStreamsCloseCircuit: LinesOf(HiddenServiceOptions),
+        harmless("it only describes HiddenServiceDir, which has a warning of its own");
+
+    /// Introduction points of the service above.
+    HiddenServiceNumIntroductionPoints: LinesOf(HiddenServiceOptions),
+        harmless("it only describes HiddenServiceDir, which has a warning of its own");
+
+    /// How the service above learns which circuit a stream has.
+    HiddenServiceExportCircuitID: LinesOf(HiddenServiceOptions),
+        harmless("it only describes HiddenServiceDir, which has a warning of its own");
+
+    /// The service above is an instance of an OnionBalance.
+    HiddenServiceOnionBalanceInstance: LinesOf(HiddenServiceOptions),
+        harmless("it only describes HiddenServiceDir, which has a warning of its own");
+
+    /// Limit the requests that each introduction point passes on.
+    HiddenServiceEnableIntroDoSDefense: LinesOf(HiddenServiceOptions),
+        harmless("it only describes HiddenServiceDir, which has a warning of its own");
+
+    /// Requests per second that it passes on.
+    HiddenServiceEnableIntroDoSRatePerSec: LinesOf(HiddenServiceOptions),
+        harmless("it only describes HiddenServiceDir, which has a warning of its own");
+
+    /// Requests that it passes on at once.
+    HiddenServiceEnableIntroDoSBurstPerSec: LinesOf(HiddenServiceOptions),
+        harmless("it only describes HiddenServiceDir, which has a warning of its own");
+
+    /// Demand proof of work of clients when the service above is busy.
+    HiddenServicePoWDefensesEnabled: LinesOf(HiddenServiceOptions),
+        harmless("it only describes HiddenServiceDir, which has a warning of its own");
+
+    /// Requests per second that the service above takes from its queue.
+    HiddenServicePoWQueueRate: LinesOf(HiddenServiceOptions),
+        harmless("it only describes HiddenServiceDir, which has a warning of its own");
+
+    /// Requests that it takes at once.
+    HiddenServicePoWQueueBurst: LinesOf(HiddenServiceOptions),
+        harmless("it only describes HiddenServiceDir, which has a warning of its own");
+
+    /// Compile the hash of proofs of work.
+    CompiledProofOfWorkHash: AutoBool = "auto",
+        harmless("no circuits of onion services are built, and no descriptors of theirs are kept");
+
+    /// Onion services of this node need not be anonymous.
+    HiddenServiceNonAnonymousMode: Bool = "0",
+        immutable, harmless("it only describes HiddenServiceDir, which has a warning of its own");
+
+    /// Onion services of this node use circuits of one hop.
+    HiddenServiceSingleHopMode: Bool = "0",
+        immutable, harmless("it only describes HiddenServiceDir, which has a warning of its own");
+
+    /// Relays that may be second hops of circuits of onion services.
+    HSLayer2Nodes: RouterSet,
+        harmless("no circuits of onion services are built, and no descriptors of theirs are kept");
+
+    /// Relays that may be third hops of circuits of onion services.
+    HSLayer3Nodes: RouterSet,
+        harmless("no circuits of onion services are built, and no descriptors of theirs are kept");
+
+    /// Keep to few second hops of circuits of onion services.
+    VanguardsLiteEnabled: AutoBool = "auto",
+        harmless("no circuits of onion services are built, and no descriptors of theirs are kept");
+
+    /// The directory of keys for onion services that admit clients by key.
+    ClientOnionAuthDir: Path,
+        lost(&[], "onion services will NOT be reachable, with these keys or without");
+
+    /// Fetch descriptors of onion services.
+    FetchHidServDescriptors: Bool = "1",
+        harmless("no circuits of onion services are built, and no descriptors of theirs are kept");
+
+    /// Publish descriptors of onion services.
+    PublishHidServDescriptors: Bool = "1",
+        harmless("no circuits of onion services are built, and no descriptors of theirs are kept");
+
+    /// Bytes of descriptors of onion services that are kept.
+    MaxHSDirCacheBytes: Memory = "0",
+        harmless("no circuits of onion services are built, and no descriptors of theirs are kept");
+
+    /// How long a relay must run to get the flag HSDir.
+    MinUptimeHidServDirectoryV2: Seconds = "96 hours",
+        in_testing("0 minutes"),
+        harmless("an authority of a private network gives flags by fixed rules");
+}

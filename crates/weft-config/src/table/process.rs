@@ -1,0 +1,49 @@
+//! How the process behaves on its machine.
+
+options! {
+    from super::testing::END;
+
+    /// The user to become once ports are bound.
+    User: Text, immutable;
+
+    /// Run in the background, without standard output.
+    RunAsDaemon: Bool = "0", immutable;
+
+    /// How long a relay carries existing circuits after SIGINT.
+    ShutdownWaitLength: Seconds = "30 seconds";
+
+    /// Keep the right to bind ports below 1024 after becoming User.
+    KeepBindCapabilities: AutoBool = "auto",
+        immutable,
+        lost(&["0", "auto"], "ports below 1024 that are added while Weft runs cannot be bound");
+
+    /// Keep all memory out of swap space.
+    DisableAllSwap: Bool = "0",
+        immutable, refused(&["0"], "keys and traffic may be written to swap space");
+
+    /// Other processes of the same user cannot attach.
+    DisableDebuggerAttachment: Bool = "1",
+        immutable,
+        lost(&["0"], "other processes of the same user can attach to this one and read its keys");
+
+    /// Restrict system calls.
+    Sandbox: Bool = "0", immutable, refused(&["0"], "system calls would NOT be restricted");
+
+    /// Start no other program.
+    NoExec: Bool = "0", immutable, harmless("Weft starts no other program in any case");
+
+    /// A start ends dormancy.
+    DormantCanceledByStartup: Bool = "0", harmless("Weft is never dormant");
+
+    /// How long a client may be idle before it is dormant.
+    DormantClientTimeout: Seconds = "24 hours", harmless("Weft is never dormant");
+
+    /// Be dormant at the first start.
+    DormantOnFirstStartup: Bool = "0", harmless("Weft is never dormant");
+
+    /// Streams without traffic prevent dormancy.
+    DormantTimeoutDisabledByIdleStreams: Bool = "1", harmless("Weft is never dormant");
+
+    /// Become dormant after DormantClientTimeout.
+    DormantTimeoutEnabled: Bool = "1", harmless("Weft is never dormant");
+}

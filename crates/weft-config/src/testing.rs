@@ -1,0 +1,57 @@
+//! What only private networks change.
+
+use std::time::Duration;
+
+use crate::report::Report;
+use crate::settings::Settings;
+use crate::table::keys;
+
+/// What only private networks change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TestingOptions {
+    /// `TestingTorNetwork`.
+    pub network: bool,
+    /// `TestingMinTimeToReportBandwidth`: a relay's bandwidth is published after this.
+    pub min_time_to_report_bandwidth: Duration,
+    /// `TestingDirConnectionMaxStall`: a directory request that stands still this long fails.
+    pub dir_connection_max_stall: Duration,
+    /// `TestingServerConsensusDownloadInitialDelay`.
+    pub server_consensus_download_initial_delay: Duration,
+}
+
+/// Checks whether this is a private network.
+pub(crate) fn check(settings: &Settings, report: &mut Report) {
+    let own_authorities = !settings.lines(keys::DirAuthority).is_empty()
+        || (!settings.lines(keys::AlternateDirAuthority).is_empty()
+            && !settings.lines(keys::AlternateBridgeAuthority).is_empty());
+    let testing = settings.flag(keys::TestingTorNetwork);
+    if testing && !own_authorities {
+        report.error(
+            settings.origin(keys::TestingTorNetwork),
+            "TestingTorNetwork needs authorities of its own: set DirAuthority",
+        );
+    }
+    if !settings.flag(keys::ClientDNSRejectInternalAddresses) && !own_authorities {
+        report.error(
+            settings.origin(keys::ClientDNSRejectInternalAddresses),
+            "ClientDNSRejectInternalAddresses 0 is only for networks with authorities of their own",
+        );
+    }
+    if testing {
+        report.warn(
+            None,
+            "TestingTorNetwork is set: this node is of no use in the public Tor network",
+        );
+    }
+}
+
+/// Reads them.
+pub(crate) fn read(settings: &Settings) -> TestingOptions {
+    TestingOptions {
+        network: settings.flag(keys::TestingTorNetwork),
+        min_time_to_report_bandwidth: settings.time(keys::TestingMinTimeToReportBandwidth),
+        dir_connection_max_stall: settings.time(keys::TestingDirConnectionMaxStall),
+        server_consensus_download_initial_delay: settings
+            .time(keys::TestingServerConsensusDownloadInitialDelay),
+    }
+}

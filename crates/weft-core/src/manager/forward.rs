@@ -1,0 +1,197 @@
+//! The path of a relayed cell, in the order in which a cell takes it (docs/architecture.md, "One cell,
+//! from socket to socket").
+//!
+//! 1. [`on_relay`]: a RELAY or RELAY_EARLY cell of a link. The half that it arrives on is found; the half
+//!    that holds the keys takes a layer off (forward) or puts one on (backward).
+//! 2. [`send_cell`]: to the peer half, on this thread at once, on another by its cell lane.
+//! 3. [`deliver`]: at the peer half, which may hold the keys.
+//! 4. [`enqueue`]: into the queue of that half. The queue is bounded; the scheduler
+//!    ([`schedule`](LocalConnectionManager::schedule)) moves cells from there to the link.
+//!
+//! A cell that is for this node leaves the path at step 1: [`on_recognized`] (a relay) or
+//! [`on_origin_relay`] (the circuit begins here).
+//!
+//! [`on_relay`]: LocalConnectionManager::on_relay
+//! [`send_cell`]: LocalConnectionManager::send_cell
+//! [`deliver`]: LocalConnectionManager::deliver
+//! [`enqueue`]: LocalConnectionManager::enqueue
+//! [`on_recognized`]: LocalConnectionManager::on_recognized
+//! [`on_origin_relay`]: LocalConnectionManager::on_origin_relay
+
+use std::time::Instant;
+
+use weft_cell::reason::DestroyReason;
+use weft_cell::{Cell, CellView, ChanCmd};
+
+use super::{LocalConnectionManager, Notify};
+use crate::address::HalfAddr;
+use crate::half::{Backward, Forward, Peer, Role};
+use crate::message::{HalfCell, LaneMsg};
+use crate::padding::LinkUse;
+use crate::slots::{HalfKey, LinkKey};
+
+impl LocalConnectionManager {
+    /// A RELAY or RELAY_EARLY cell of a link.
+    pub(super) fn on_relay(&mut self, key: LinkKey, view: CellView<'_>, early: bool, now: Instant) {
+        let Some(slot) = self.slot_of(key, view.circ_id()) else {
+            self.totals.cells_dropped += 1;
+            return;
+        };
+        let Some(from) = self.halves.addr(slot) else {
+            return;
+        };
+        let Some(half) = self.halves.get_mut(slot) else {
+            return;
+        };
+        match &mut half.role {
+            Role::Backward(backward) => {
+                let Some(crypt) = &mut backward.crypt else {
+                    return self.protocol_error(
+                        slot,
+                        "a relay cell before the circuit was made",
+                        now,
+                    );
+                };
+                if early {
+                    let Some(left) = backward.relay_early_left.checked_sub(1) else {
+                        return self.protocol_error(slot, "too many RELAY_EARLY cells", now);
+                    };
+                    backward.relay_early_left = left;
+                }
+                let mut cell = self.pool.take();
+                cell.set_command(view.command());
+                if crypt.decrypt_forward_to(view.command(), view.body(), cell.body_mut()) {
+                    self.totals.cells_recognized += 1;
+                    self.on_recognized(slot, cell, early, now);
+                } else if let Peer::Joined(to) = half.peer {
+                    if let Some(link) = self.links.get_mut(key) {
+                        link.padding.carries(if early {
+                            LinkUse::FullCircuits
+                        } else {
+                            LinkUse::UserTraffic
+                        });
+                    }
+                    self.send_cell(to, from, cell, now);
+                } else {
+                    // The circuit ends here: the cell was for this relay, and it is broken.
+                    self.pool.put(cell);
+                    self.protocol_error(
+                        slot,
+                        "a relay cell that nobody on the circuit recognizes",
+                        now,
+                    );
+                }
+            }
+            Role::Forward(forward) => match half.peer {
+                // RELAY_EARLY cells are forward only.
+                Peer::Joined(to) if !early && *forward == Forward::Open => {
+                    self.relay_backward(to, from, view, now);
+                }
+                _ if early => self.protocol_error(slot, "a backward RELAY_EARLY cell", now),
+                _ => self.protocol_error(slot, "a relay cell before CREATED2", now),
+            },
+            Role::Origin(_) => self.on_origin_relay(slot, view, early, now),
+        }
+    }
+
+    /// Relays a backward cell. If the half with the keys is on this thread too, the cell gets its layer
+    /// on the way from the link's buffer to its own place.
+    fn relay_backward(&mut self, to: HalfAddr, from: HalfAddr, view: CellView<'_>, now: Instant) {
+        if let Some(half) = self.halves.at(to)
+            && half.peer == Peer::Joined(from)
+            && let Role::Backward(backward) = &mut half.role
+            && let Some(crypt) = &mut backward.crypt
+        {
+            let mut cell = self.pool.take();
+            cell.set_command(ChanCmd::RELAY);
+            crypt.encrypt_backward_to(view.body(), cell.body_mut());
+            self.totals.cells_relayed += 1;
+            self.enqueue(to.slot, cell, now);
+        } else {
+            let cell = self.pool.copy_of(view.as_bytes());
+            self.send_cell(to, from, cell, now);
+        }
+    }
+
+    /// Sends a cell to a half, wherever it is.
+    fn send_cell(&mut self, to: HalfAddr, from: HalfAddr, cell: Box<Cell>, now: Instant) {
+        if to.thread == self.outboxes.me() {
+            self.deliver(to, from, cell, now);
+        } else {
+            let message = LaneMsg::Relay(HalfCell { to, from, cell });
+            self.outboxes.send_cell(to.thread, message);
+        }
+    }
+
+    /// A relay cell of the peer half: the half that holds the keys adds its layer, and the cell waits for
+    /// the scheduler.
+    pub(super) fn deliver(
+        &mut self,
+        to: HalfAddr,
+        from: HalfAddr,
+        mut cell: Box<Cell>,
+        now: Instant,
+    ) {
+        let ready = match self.halves.at(to) {
+            Some(half) if half.peer == Peer::Joined(from) => match &mut half.role {
+                Role::Backward(Backward {
+                    crypt: Some(crypt), ..
+                }) => {
+                    crypt.encrypt_backward(cell.body_mut());
+                    cell.set_command(ChanCmd::RELAY);
+                    true
+                }
+                Role::Backward(_) | Role::Origin(_) => false,
+                Role::Forward(_) => true,
+            },
+            _ => false,
+        };
+        if ready {
+            self.totals.cells_relayed += 1;
+            self.enqueue(to.slot, cell, now);
+        } else {
+            self.totals.cells_dropped += 1;
+            self.pool.put(cell);
+        }
+    }
+
+    /// Puts a cell in a half's queue; past the bound the circuit is closed (architecture rule 3).
+    pub(super) fn enqueue(&mut self, slot: HalfKey, mut cell: Box<Cell>, now: Instant) {
+        let Some(half) = self.halves.get_mut(slot) else {
+            self.pool.put(cell);
+            return;
+        };
+        let (bound, is_forward) = match half.role {
+            Role::Backward(_) => (self.params.max_queue_backward, false),
+            Role::Forward(_) | Role::Origin(_) => (self.params.max_queue_forward, true),
+        };
+        if half.queue.len() >= bound {
+            self.pool.put(cell);
+            self.totals.queues_overflowed += 1;
+            self.totals.queues_overflowed_forward += u64::from(is_forward);
+            self.close_half(slot, DestroyReason::RESOURCELIMIT, Notify::Overflowed, now);
+            return;
+        }
+        cell.set_circ_id(half.circ_id);
+        let first = half.queue.is_empty();
+        half.queue.push(cell, now);
+        if first {
+            let key = half.link;
+            self.activate(slot, key);
+        }
+    }
+
+    /// A half whose queue was empty has cells: the scheduler counts it in.
+    pub(super) fn activate(&mut self, slot: HalfKey, key: LinkKey) {
+        self.scheduler.set_active(slot, true);
+        if let Some(link) = self.links.get_mut(key) {
+            link.active_halves += 1;
+        }
+        self.links.list(key);
+    }
+
+    /// The half of a circuit on a link.
+    pub(super) fn slot_of(&mut self, key: LinkKey, circ_id: u32) -> Option<HalfKey> {
+        self.links.get_mut(key)?.half(circ_id)
+    }
+}

@@ -1,0 +1,52 @@
+//! How many circuits each link carries, for a controller that wants to know
+//! ([`RelayParams::report_load`](crate::params::RelayParams::report_load)).
+
+use super::LocalConnectionManager;
+use crate::message::ToController;
+use crate::slots::LinkKey;
+
+impl LocalConnectionManager {
+    /// A circuit was put on a link, or taken off it.
+    pub(super) fn load_changed(&mut self, key: LinkKey) {
+        if self.params.report_load
+            && let Some(link) = self.links.get_mut(key)
+            && !std::mem::replace(&mut link.unreported, true)
+        {
+            self.unreported.push(key);
+        }
+    }
+
+    /// The controller has sent a circuit to a link.
+    pub(super) fn joined(&mut self, key: LinkKey) {
+        if let Some(link) = self.links.get_mut(key) {
+            link.joins += 1;
+        }
+        self.load_changed(key);
+    }
+
+    /// The controller begins to ask: it is sent the number of every link.
+    pub(super) fn report_all_loads(&mut self) {
+        let keys: Vec<LinkKey> = self.links.iter().map(|(key, _)| key).collect();
+        for key in keys {
+            self.load_changed(key);
+        }
+    }
+
+    /// Queues what the controller does not know: one message for each link, however often its number
+    /// has changed since the last one.
+    pub(super) fn report_loads(&mut self) {
+        for key in self.unreported.drain(..) {
+            // A link that has closed meanwhile is reported as such. Its key may be another's by now.
+            let Some(link) = self.links.get_mut(key) else {
+                continue;
+            };
+            if std::mem::take(&mut link.unreported) {
+                self.to_controller.push(ToController::LinkLoad {
+                    connection: link.connection,
+                    circuits: link.circuits(),
+                    joins: link.joins,
+                });
+            }
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! Streams that a circuit asks for at this node (tor-spec 6.2, 6.4): the request, the decision about it,
+//! which the controller makes, and what arrives before it is made.
+
+use std::time::Instant;
+
+use weft_cell::reason::{DestroyReason, EndReason};
+use weft_cell::relay::RelayBody;
+use weft_cell::relay_command::StreamOpener;
+use weft_cell::stream_msg::{Answer, AnswerKind, Begin, End, Resolve, Resolved, Xoff};
+use weft_cell::{Cell, RelayCmd};
+
+use crate::address::{EdgeAddr, HopIndex, StreamAddr};
+use crate::early::{Early, Kept};
+use crate::edge::StreamAt;
+use crate::ended::Left;
+use crate::flow::{Side, Terms};
+use crate::half::{CircuitHalf, Purpose, Role};
+use crate::handshake::PeerIdentity;
+use crate::manager::requests::Asker;
+use crate::manager::{LocalConnectionManager, Notify};
+use crate::message::{Control, EdgeControl, StreamAsk, StreamRequest, ToController};
+use crate::slots::HalfKey;
+use crate::stream_dos::StreamVerdict;
+use crate::streams::Place;
+
+impl LocalConnectionManager {
+    /// BEGIN, BEGIN_DIR or RESOLVE of the circuit's origin.
+    pub(in crate::manager) fn on_stream_asked(
+        &mut self,
+        slot: HalfKey,
+        opener: StreamOpener,
+        cell: &Cell,
+        now: Instant,
+    ) {
+        let body = RelayBody::new(cell.body());
+        let stream = body.stream_id();
+        let Ok(data) = body.data() else {
+            return self.protocol_error(slot, "a relay message longer than its cell", now);
+        };
+        if stream == 0 {
+            return self.protocol_error(slot, "a stream with the number 0", now);
+        }
+        if let Some(streams) = self.halves.get_mut(slot).and_then(CircuitHalf::streams_mut) {
+            if streams.has(stream) {
+                // An END before it would have come before it: no client gives a number twice.
+                let what = "BEGIN, BEGIN_DIR or RESOLVE for a stream that is there";
+                return self.protocol_error(slot, what, now);
+            }
+            streams.ended.forget(stream);
+        }
+        let totals = &mut self.totals.streams;
+        let ask = match opener {
+            StreamOpener::Begin => {
+                totals.begin += 1;
+                Begin::decode(data).ok().map(StreamAsk::Begin)
+            }
+            StreamOpener::Resolve => {
+                totals.resolve += 1;
+                Resolve::decode(data).ok().map(StreamAsk::Resolve)
+            }
+            StreamOpener::BeginDir => {
+                totals.begin_dir += 1;
+                Some(StreamAsk::BeginDir)
+            }
+        };
+        let Some(ask) = ask else {
+            return self.refuse_stream(slot, stream, EndReason::TORPROTOCOL, now);
+        };
+        if self.draining {
+            return self.refuse_stream(slot, stream, EndReason::HIBERNATING, now);
+        }
+        if opener != StreamOpener::BeginDir && !self.may_open(slot, stream, opener, now) {
+            return;
+        }
+        self.ask_for_stream(slot, stream, ask, now);
+    }
+
+    /// Whether the circuit may open one more stream that leads out of the network. If not, the stream is
+    /// refused, or the circuit closed.
+    fn may_open(&mut self, slot: HalfKey, stream: u16, opener: StreamOpener, now: Instant) -> bool {
+        let Some(Role::Backward(backward)) = self.halves.get_mut(slot).map(|half| &mut half.role)
+        else {
+            return false;
+        };
+        if backward.purpose != Purpose::General {
+            // It is refused for that.
+            return true;
+        }
+        let streams = backward.streams_or_new(&self.params.cc);
+        let verdict = streams.asked(&self.params.stream_dos, now);
+        self.totals.streams.too_many += u64::from(verdict.is_too_many());
+        match verdict {
+            StreamVerdict::Allow | StreamVerdict::Count => return true,
+            StreamVerdict::RefuseStream if opener == StreamOpener::Resolve => {
+                let resolved = Resolved {
+                    answers: vec![Answer {
+                        kind: AnswerKind::TransientError,
+                        ttl: 60,
+                    }],
+                };
+                let data = resolved.encode().unwrap_or_default();
+                streams.ended_at_once(stream, Left::NOTHING, now);
+                self.send_relay_msg(
+                    slot,
+                    HopIndex::ORIGIN,
+                    RelayCmd::RESOLVED,
+                    stream,
+                    &data,
+                    now,
+                );
+            }
+            StreamVerdict::RefuseStream => {
+                self.refuse_stream(slot, stream, EndReason::MISC, now);
+            }
+            StreamVerdict::CloseCircuit => {
+                self.close_half(slot, DestroyReason::RESOURCELIMIT, Notify::Both, now);
+            }
+        }
+        false
+    }
+
+    /// Enters the stream, and asks the controller to decide about it.
+    fn ask_for_stream(&mut self, slot: HalfKey, stream: u16, ask: StreamAsk, now: Instant) {
+        let Some(half) = self.halves.addr(slot) else {
+            return;
+        };
+        let Some(state) = self.halves.get_mut(slot) else {
+            return;
+        };
+        let key = state.link;
+        let link = self.links.get(key);
+        let (Some(link), Role::Backward(backward)) = (link, &mut state.role) else {
+            return;
+        };
+        if backward.purpose != Purpose::General {
+            return self.refuse_stream(slot, stream, EndReason::EXITPOLICY, now);
+        }
+        let cgo = backward.crypt.as_ref().is_some_and(|crypt| crypt.is_cgo());
+        let terms = Terms::new(backward.sendme_inc.is_some(), cgo);
+        let streams = backward.streams_or_new(&self.params.cc);
+        let early = Place::Deciding(Early::default());
+        let Some(generation) = streams.add(stream, HopIndex::ORIGIN, early) else {
+            return self.refuse_stream(slot, stream, EndReason::RESOURCELIMIT, now);
+        };
+        let addr = StreamAddr {
+            half,
+            id: stream,
+            generation,
+        };
+        let request = StreamRequest {
+            at: StreamAt { addr, terms },
+            connection: link.connection,
+            from_client: link.peer == PeerIdentity::Unauthenticated,
+            ask,
+        };
+        self.ask(key, Asker::Stream(addr), ToController::Stream(request), now);
+    }
+
+    /// A cell arrived for a stream that has no edge yet.
+    pub(super) fn on_kept(&mut self, stream: StreamAddr, kept: Kept, now: Instant) {
+        let (slot, id) = (stream.half.slot, stream.id);
+        match kept {
+            Kept::Waits => {}
+            Kept::Xoff => {
+                let xoff = Xoff { version: 0 }.encode();
+                self.send_relay_msg(slot, HopIndex::ORIGIN, RelayCmd::XOFF, id, &xoff, now);
+            }
+            Kept::TooMany(cell) => {
+                self.pool.put(cell);
+                self.totals.streams.overflowed += 1;
+                let left = self.left_of_new(slot);
+                if self.end_deciding(stream, left, now) {
+                    self.refuse_stream(slot, id, EndReason::RESOURCELIMIT, now);
+                    self.cancel_stream_request(stream);
+                }
+            }
+            Kept::PastWindow(cell) => {
+                self.pool.put(cell);
+                self.totals.streams.flow_violations += 1;
+                let what = "more DATA than the window of a stream that is not open yet";
+                self.protocol_error(slot, what, now);
+            }
+        }
+    }
+
+    // ---- decided ----
+
+    /// The edge of a stream that the circuit asked for exists. If the stream does not wait for it
+    /// (any more), the edge is detached.
+    pub(in crate::manager) fn on_edge_made(
+        &mut self,
+        stream: StreamAddr,
+        edge: EdgeAddr,
+        now: Instant,
+    ) {
+        let half = self.halves.at(stream.half);
+        let early = half
+            .and_then(CircuitHalf::streams_mut)
+            .and_then(|streams| streams.place(stream, edge));
+        match early {
+            Some(early) => {
+                if early.xoff_sent() {
+                    self.send(Control::Edge(EdgeControl::XoffSent { to: edge, stream }));
+                    self.settle(now);
+                }
+                for cell in early.into_cells() {
+                    self.send_to_edge(stream.half, edge, cell, now);
+                }
+                self.on_credit_asked(stream, now);
+            }
+            None => self.detach(edge, stream),
+        }
+    }
+
+    /// A stream that the circuit asked for will not be opened.
+    pub(in crate::manager) fn on_stream_refused(
+        &mut self,
+        stream: StreamAddr,
+        end: &[u8],
+        now: Instant,
+    ) {
+        let slot = stream.half.slot;
+        let left = self.left_of_new(slot);
+        if self.end_deciding(stream, left, now) {
+            self.send_relay_msg(slot, HopIndex::ORIGIN, RelayCmd::END, stream.id, end, now);
+        }
+    }
+
+    /// A RESOLVE of the circuit's is answered.
+    pub(in crate::manager) fn on_resolved(
+        &mut self,
+        stream: StreamAddr,
+        resolved: &Resolved,
+        now: Instant,
+    ) {
+        if self.end_deciding(stream, Left::NOTHING, now) {
+            // More answers than a cell holds are the exit's fault; it answers with none then.
+            let data = resolved.encode().unwrap_or_default();
+            let (slot, id) = (stream.half.slot, stream.id);
+            self.send_relay_msg(slot, HopIndex::ORIGIN, RelayCmd::RESOLVED, id, &data, now);
+        }
+    }
+
+    /// Ends a stream that waits for a decision; its END or RESOLVED is sent next. `left`: what its far
+    /// end may still send. False: this stream waits for none (any more).
+    fn end_deciding(&mut self, stream: StreamAddr, left: Left, now: Instant) -> bool {
+        let half = self.halves.at(stream.half);
+        let Some(streams) = half.and_then(CircuitHalf::streams_mut) else {
+            return false;
+        };
+        let Some(early) = streams.refuse(stream) else {
+            return false;
+        };
+        streams.ended_at_once(stream.id, left, now);
+        for cell in early.into_cells() {
+            self.pool.put(cell);
+        }
+        true
+    }
+
+    /// What the far end of a stream may send that was refused.
+    fn left_of_new(&self, slot: HalfKey) -> Left {
+        let vegas = match self.halves.get(slot).map(|half| &half.role) {
+            Some(Role::Backward(backward)) => backward.sendme_inc.is_some(),
+            _ => false,
+        };
+        // An exit takes data only: whatever side this is, it is the same.
+        self.stream_flow(Terms::new(vegas, false), Side::Exit)
+            .left()
+    }
+
+    /// Refuses a stream at once. Its far end may have sent data already.
+    fn refuse_stream(&mut self, slot: HalfKey, stream: u16, reason: EndReason, now: Instant) {
+        let left = self.left_of_new(slot);
+        if let Some(half) = self.halves.get_mut(slot)
+            && let Role::Backward(backward) = &mut half.role
+        {
+            let streams = backward.streams_or_new(&self.params.cc);
+            streams.ended_at_once(stream, left, now);
+        }
+        let end = End::new(reason).encode();
+        self.send_relay_msg(slot, HopIndex::ORIGIN, RelayCmd::END, stream, &end, now);
+    }
+
+    /// A stream ended before anything was decided about it.
+    pub(super) fn cancel_stream_request(&mut self, stream: StreamAddr) {
+        if !self.to_controller.cancel(Asker::Stream(stream)) {
+            self.to_controller.push(ToController::StreamGone(stream));
+        }
+    }
+}

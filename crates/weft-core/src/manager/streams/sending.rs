@@ -1,0 +1,302 @@
+//! Messages from a half to its edges and back, and what the circuit as a whole may send: credit, the
+//! circuit's window, its queue (tor-spec 7.3, 7.4).
+
+use std::time::Instant;
+
+use weft_cell::reason::DestroyReason;
+use weft_cell::relay::{self, RelayBody};
+use weft_cell::relay_command::{FlowControl, flow_control};
+use weft_cell::stream_msg::Seen;
+use weft_cell::{Cell, ChanCmd, RelayCmd};
+use weft_crypto::circuit::{OriginCircuit, RelayCircuit};
+
+use crate::address::{EdgeAddr, HalfAddr, HopIndex, StreamAddr};
+use crate::half::{CircuitHalf, Role};
+use crate::manager::{LocalConnectionManager, Notify};
+use crate::message::{Control, EdgeCell, EdgeControl, LaneMsg};
+use crate::slots::HalfKey;
+use crate::streams::Streams;
+use crate::traffic::CircuitTraffic;
+
+impl LocalConnectionManager {
+    /// Hands a message to an edge, wherever it is.
+    pub(super) fn send_to_edge(
+        &mut self,
+        half: HalfAddr,
+        edge: EdgeAddr,
+        cell: Box<Cell>,
+        now: Instant,
+    ) {
+        let message = EdgeCell { half, edge, cell };
+        if edge.thread == self.outboxes.me() {
+            self.handle_to_edge(message, now);
+        } else {
+            (self.outboxes).send_cell(edge.thread, LaneMsg::ToEdge(message));
+        }
+    }
+
+    /// A message of an edge's, to be sent on the circuit.
+    pub(in crate::manager) fn handle_from_edge(&mut self, message: EdgeCell, now: Instant) {
+        let EdgeCell { half, edge, cell } = message;
+        let command = RelayBody::new(cell.body()).command();
+        let hop = self
+            .halves
+            .at(half)
+            .and_then(CircuitHalf::streams_mut)
+            .and_then(|streams| streams.accept(&cell, edge));
+        let Some((hop, end)) = hop else {
+            // The stream has ended while this was on its way. Another may have its id by now.
+            self.totals.cells_dropped += 1;
+            self.pool.put(cell);
+            return;
+        };
+        match flow_control(command) {
+            FlowControl::Counted | FlowControl::InOrder => {
+                end.pending.push_back((edge, cell));
+                self.package(half.slot, hop, now);
+            }
+            FlowControl::Free => self.seal_and_enqueue(half.slot, hop, cell, now),
+        }
+    }
+
+    /// Sends what waits, as far as the circuit's window and its queue allow.
+    pub(in crate::manager) fn package(&mut self, slot: HalfKey, hop: HopIndex, now: Instant) {
+        let Some(addr) = self.halves.addr(slot) else {
+            return;
+        };
+        let Some(half) = self.halves.get_mut(slot) else {
+            return;
+        };
+        let CircuitHalf {
+            link,
+            circ_id,
+            queue,
+            blocked,
+            role,
+            ..
+        } = half;
+        let was_empty = queue.is_empty();
+        let mut sealed = true;
+        let Some((streams, mut crypt, mut traffic)) = sealing(role, hop) else {
+            return;
+        };
+        let (ends, mut table) = streams.split();
+        let Some(end) = ends.get_mut(hop.index()) else {
+            return;
+        };
+        let credits = &mut self.scratch.credits;
+        while let Some((_, front)) = end.pending.front() {
+            let command = RelayBody::new(front.body()).command();
+            if queue.len() >= self.params.queue_high {
+                *blocked = true;
+                end.flow.set_blocked(true);
+                break;
+            }
+            let counted = flow_control(command) == FlowControl::Counted;
+            if counted && end.flow.room() == 0 {
+                break;
+            }
+            let Some((edge, mut cell)) = end.take() else {
+                break;
+            };
+            let body = RelayBody::new(cell.body());
+            let id = body.stream_id();
+            let Some((credit, generation)) = table.leaving(id, edge, end) else {
+                self.pool.put(cell);
+                continue;
+            };
+            if let Some(traffic) = &mut traffic {
+                traffic.note_written(body.data().map_or(0, <[u8]>::len));
+            }
+            if !crypt.seal(cell.body_mut()) {
+                // No edge makes such a cell; but no bytes may be missing from a stream that continues.
+                self.pool.put(cell);
+                sealed = false;
+                break;
+            }
+            cell.set_command(ChanCmd::RELAY);
+            cell.set_circ_id(*circ_id);
+            if counted {
+                end.flow.note_sent(|| crypt.sent(), now);
+                if credit > 0 {
+                    let stream = StreamAddr {
+                        half: addr,
+                        id,
+                        generation,
+                    };
+                    credits.push((edge, stream, credit));
+                }
+            } else {
+                table.end_sent(id, end.flow.rtt().map(|rtt| rtt.max), now);
+            }
+            queue.push(cell, now);
+        }
+        end.note(now);
+        while let Some((edge, id, generation, credit)) = table.next_loan(end) {
+            let stream = StreamAddr {
+                half: addr,
+                id,
+                generation,
+            };
+            if credit > 0 {
+                credits.push((edge, stream, credit));
+            }
+        }
+        let key = *link;
+        if was_empty && !queue.is_empty() {
+            self.activate(slot, key);
+        }
+        for (edge, stream, cells) in self.scratch.credits.drain(..) {
+            self.outboxes.send(Control::Edge(EdgeControl::Credit {
+                to: edge,
+                stream,
+                cells,
+            }));
+        }
+        if !sealed {
+            self.close_half(slot, DestroyReason::INTERNAL, Notify::Both, now);
+        }
+    }
+
+    /// The half's queue has room again: its edges' cells are sent.
+    pub(in crate::manager) fn unblock(&mut self, slot: HalfKey, now: Instant) {
+        let Some(half) = self.halves.get_mut(slot) else {
+            return;
+        };
+        half.blocked = false;
+        let hops = match half.streams_mut() {
+            Some(streams) => {
+                for end in &mut streams.ends {
+                    end.flow.set_blocked(false);
+                }
+                streams.ends.len()
+            }
+            None => 0,
+        };
+        for hop in 0..hops {
+            self.package(slot, HopIndex::from_index(hop), now);
+        }
+    }
+
+    /// A stream's edge has bytes to send, and no credit.
+    pub(in crate::manager) fn on_credit_asked(&mut self, stream: StreamAddr, now: Instant) {
+        let half = self.halves.at(stream.half);
+        let streams = half.and_then(CircuitHalf::streams_mut);
+        if let Some(hop) = streams.and_then(|streams| streams.ask(stream)) {
+            self.package(stream.half.slot, hop, now);
+        }
+    }
+
+    /// A stream's edge gives credit back: others may have it.
+    pub(in crate::manager) fn on_credit_returned(
+        &mut self,
+        stream: StreamAddr,
+        cells: u32,
+        now: Instant,
+    ) {
+        let half = self.halves.at(stream.half);
+        let streams = half.and_then(CircuitHalf::streams_mut);
+        if let Some(hop) = streams.and_then(|streams| streams.returned(stream, cells)) {
+            self.package(stream.half.slot, hop, now);
+        }
+    }
+
+    /// Sends a relay message of this half's own to a hop: the origin's, or on a circuit of our own
+    /// any hop.
+    pub(in crate::manager) fn send_relay_msg(
+        &mut self,
+        slot: HalfKey,
+        hop: HopIndex,
+        command: RelayCmd,
+        stream: u16,
+        data: &[u8],
+        now: Instant,
+    ) {
+        let mut cell = self.pool.blank(0, ChanCmd::RELAY);
+        if relay::encode(cell.body_mut(), command, stream, data, &mut self.rng).is_err() {
+            self.pool.put(cell);
+            return self.close_half(slot, DestroyReason::INTERNAL, Notify::Both, now);
+        }
+        self.seal_and_enqueue(slot, hop, cell, now);
+    }
+
+    /// Encrypts a message that does not count, and queues it.
+    fn seal_and_enqueue(
+        &mut self,
+        slot: HalfKey,
+        hop: HopIndex,
+        mut cell: Box<Cell>,
+        now: Instant,
+    ) {
+        let sealing = match self.halves.get_mut(slot).map(|half| &mut half.role) {
+            Some(Role::Backward(backward)) => backward.crypt.as_mut().map(Sealing::Relay),
+            Some(Role::Origin(origin)) if hop.index() < origin.crypt.len() => {
+                let data = RelayBody::new(cell.body()).data();
+                origin.traffic.note_written(data.map_or(0, <[u8]>::len));
+                Some(Sealing::Origin(&mut origin.crypt, hop))
+            }
+            _ => None,
+        };
+        let Some(mut sealing) = sealing else {
+            self.pool.put(cell);
+            return;
+        };
+        if !sealing.seal(cell.body_mut()) {
+            self.pool.put(cell);
+            return self.close_half(slot, DestroyReason::INTERNAL, Notify::Both, now);
+        }
+        cell.set_command(ChanCmd::RELAY);
+        self.enqueue(slot, cell, now);
+    }
+}
+
+/// What sends a half's stream messages to a hop: its streams, the keys, and for a circuit that begins
+/// here what it has carried.
+#[inline]
+fn sealing(
+    role: &mut Role,
+    hop: HopIndex,
+) -> Option<(&mut Streams, Sealing<'_>, Option<&mut CircuitTraffic>)> {
+    match role {
+        Role::Backward(backward) => {
+            let streams = backward.streams.as_deref_mut()?;
+            Some((streams, Sealing::Relay(backward.crypt.as_mut()?), None))
+        }
+        Role::Origin(origin) => Some((
+            &mut origin.streams,
+            Sealing::Origin(&mut origin.crypt, hop),
+            Some(&mut origin.traffic),
+        )),
+        Role::Forward(_) => None,
+    }
+}
+
+/// The keys that a message is sealed with.
+enum Sealing<'a> {
+    /// A relay's: the message is for the circuit's origin.
+    Relay(&'a mut RelayCircuit),
+    /// The origin's: the message is for a hop.
+    Origin(&'a mut OriginCircuit, HopIndex),
+}
+
+impl Sealing<'_> {
+    /// Seals a message for a RELAY cell and adds the layers. False: the layout has no place for it.
+    fn seal(&mut self, body: &mut weft_cell::Body) -> bool {
+        match self {
+            Sealing::Relay(crypt) => crypt.originate_backward(body).is_ok(),
+            Sealing::Origin(crypt, hop) => {
+                let sealed = crypt.encrypt_forward(hop.index(), ChanCmd::RELAY, body);
+                sealed.is_ok()
+            }
+        }
+    }
+
+    /// What a SENDME for the message that was sealed last must carry.
+    fn sent(&self) -> Seen {
+        match self {
+            Sealing::Relay(crypt) => crypt.sent(),
+            // A message was just sealed for this hop.
+            Sealing::Origin(crypt, hop) => crypt.sent(hop.index()).unwrap_or(Seen::Tag([0; 16])),
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! The parameters of a relay's connection threads: the effective values of torrc and consensus.
+
+use std::time::Duration;
+
+use crate::flow::CcParams;
+use crate::padding::PaddingParams;
+use crate::stream_dos::StreamDosParams;
+use weft_cell::identity::{Ed25519Identity, RsaIdentity};
+
+/// The parameters of every connection thread of this relay. Replaced whole when one changes.
+#[derive(Clone, Debug)]
+pub struct RelayParams {
+    /// This relay's RSA identity digest.
+    pub own_rsa: RsaIdentity,
+    /// This relay's ed25519 identity.
+    pub own_ed25519: Ed25519Identity,
+    /// EXTEND2 to private and loopback addresses is allowed (`ExtendAllowPrivateAddresses`).
+    pub extend_to_private: bool,
+    /// EXTEND2 over IPv6 is possible: the relay has an IPv6 ORPort.
+    pub extend_over_ipv6: bool,
+    /// EXTEND2 in a RELAY cell that is not RELAY_EARLY is allowed (consensus `AllowNonearlyExtend`).
+    pub nonearly_extend: bool,
+    /// Cells that may wait in a forward half before its circuit is closed (consensus
+    /// `circ_max_cell_queue_size_out`).
+    pub max_queue_forward: usize,
+    /// The same in a backward half (consensus `circ_max_cell_queue_size`).
+    pub max_queue_backward: usize,
+    /// Cells in the queue of a circuit that ends or begins here past which its streams wait.
+    pub queue_high: usize,
+    /// And at which they go on.
+    pub queue_low: usize,
+    /// Circuits that one link may carry.
+    pub max_circuits_per_link: usize,
+    /// The controller is notified of the circuits of each link whenever their number changes.
+    pub report_load: bool,
+    /// EWMA half-life of circuit priority (`CircuitPriorityHalflife`).
+    pub circuit_priority_half_life: Duration,
+    /// How long a half waits for an onionskin's answer, for the controller to join it, or for
+    /// CREATED2.
+    pub wait: Duration,
+    /// A link to a relay without circuits is closed after this time.
+    pub idle_relay_link: Duration,
+    /// A link to a client without circuits is closed after this time.
+    pub idle_client_link: Duration,
+    /// A link on which nothing was written for so long gets a PADDING cell, and one whose peer takes
+    /// nothing for ten times as long is closed (`KeepalivePeriod`).
+    pub keepalive: Duration,
+    /// Netflow padding.
+    pub padding: PaddingParams,
+    /// Congestion control, of circuits whose handshake agrees on it.
+    pub cc: CcParams,
+    /// How many streams a circuit may open here.
+    pub stream_dos: StreamDosParams,
+    /// The version of SENDMEs that this node sends (consensus `sendme_emit_min_version`).
+    pub sendme_emit: u8,
+    /// The lowest version that it accepts (consensus `sendme_accept_min_version`).
+    pub sendme_accept: u8,
+}
+
+impl RelayParams {
+    /// C tor's defaults for a relay with these identities.
+    pub fn new(own_rsa: RsaIdentity, own_ed25519: Ed25519Identity) -> Self {
+        RelayParams {
+            own_rsa,
+            own_ed25519,
+            extend_to_private: false,
+            extend_over_ipv6: false,
+            nonearly_extend: false,
+            max_queue_forward: 2500,
+            max_queue_backward: 2500,
+            queue_high: 512,
+            queue_low: 256,
+            max_circuits_per_link: 65536,
+            report_load: false,
+            circuit_priority_half_life: Duration::from_secs(30),
+            wait: Duration::from_secs(60),
+            idle_relay_link: Duration::from_secs(3600),
+            idle_client_link: Duration::from_secs(1800),
+            keepalive: Duration::from_secs(300),
+            padding: PaddingParams::default(),
+            cc: CcParams::default(),
+            stream_dos: StreamDosParams::default(),
+            sendme_emit: 1,
+            sendme_accept: 0,
+        }
+    }
+}

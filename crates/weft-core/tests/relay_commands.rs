@@ -1,0 +1,274 @@
+//! Every relay command of the table, sent under tor1 and under Counter Galois Onion, to a relay and to the
+//! origin of a circuit: both do with it what the table states.
+
+mod pair;
+mod world;
+
+use pair::{CIRCUIT, CLIENT, launch};
+use weft_cell::circ_msg::{CreateReply, CreateRequest};
+use weft_cell::relay;
+use weft_cell::relay_command::{AtOrigin, AtRelay, RelayCommand, Scope, StreamMessage};
+use weft_cell::{Cell, ChanCmd};
+use weft_core::address::ConnectionId;
+use weft_core::flow::Terms;
+use weft_core::message::Totals;
+use weft_core::origin::{HopFlow, OriginCommand, OriginEvent};
+use weft_crypto::circuit::{OriginCircuit, RelayCircuit};
+use weft_crypto::handshake::{self, OnionKeys, ReplyParams, ntor_v3};
+use world::{OWN_ED, OWN_RSA, World};
+
+const NOT_SERVED: &str = "a relay message that this relay does not serve";
+const NOT_ASKED_FOR: &str = "a relay message to the origin of a circuit that it did not ask for";
+
+/// Both layouts of messages. Counter Galois Onion needs congestion control.
+const LAYOUTS: [Terms; 2] = [Terms::Windows, Terms::VegasCgo];
+
+/// The stream that messages of streams name.
+const STREAM: u16 = 5;
+
+/// A stream id that suits a command, and one that does not, where there is one.
+fn stream_ids(command: RelayCommand, terms: Terms) -> (u16, Option<u16>) {
+    match (command.rules().scope, terms) {
+        (Scope::Stream, _) => (STREAM, Some(0)),
+        (Scope::Circuit, _) | (Scope::Either, Terms::VegasCgo) => (0, Some(STREAM)),
+        (Scope::Either, _) => (0, None),
+    }
+}
+
+/// A client's part of a handshake that agrees on a layout.
+fn onionskin(terms: Terms, keys: &OnionKeys, world: &mut World) -> (ntor_v3::ClientState, Vec<u8>) {
+    let mut wishes = Vec::new();
+    if terms == Terms::VegasCgo {
+        wishes.push(tor_cell::relaycell::extend::CcRequest::default().into());
+        wishes.push(ntor_v3::cgo_alone().into());
+    }
+    let public = keys.current_public();
+    ntor_v3::ClientState::start(&OWN_ED, &public, &wishes, world.rng()).unwrap()
+}
+
+/// A relay with one circuit, and the client that the test plays.
+struct AtARelay {
+    world: World,
+    link: ConnectionId,
+    crypt: OriginCircuit,
+}
+
+impl AtARelay {
+    const CIRC_ID: u32 = 0x8000_0001;
+
+    fn new(terms: Terms) -> Self {
+        let mut world = World::new(1, 1);
+        world.sendme_inc = terms.is_vegas().then_some(31);
+        let link = world.link_on(0, CLIENT);
+        let keys = OnionKeys::new(OWN_RSA, OWN_ED, &[7; 32], None);
+        let (state, data) = onionskin(terms, &keys, &mut world);
+        let handshake_type = 3;
+        let create = CreateRequest::Create2 {
+            handshake_type,
+            data,
+        };
+        world.receive(link, &create.encode(Self::CIRC_ID).unwrap());
+        world.settle();
+        let cell = world.expect(link, ChanCmd::CREATED2);
+        let reply = CreateReply::decode(cell.command(), cell.body()).unwrap();
+        let CreateReply::Created2 { data } = reply else {
+            panic!("CREATED2 expected");
+        };
+        let mut crypt = OriginCircuit::new();
+        crypt.add_hop(&state.finish(&data).unwrap().1);
+        assert_eq!(crypt.is_cgo(0), terms == Terms::VegasCgo);
+        AtARelay { world, link, crypt }
+    }
+
+    /// Sends a message; false: the layout has no place for it.
+    fn send(&mut self, command: RelayCommand, stream: u16, data: &[u8]) -> bool {
+        let mut cell = Cell::new(Self::CIRC_ID, ChanCmd::RELAY_EARLY);
+        let (body, rng) = (cell.body_mut(), self.world.rng());
+        relay::encode(body, command.wire(), stream, data, rng).unwrap();
+        let sealed = (self.crypt).encrypt_forward(0, ChanCmd::RELAY_EARLY, body);
+        if sealed.is_ok() {
+            self.world.receive(self.link, &cell);
+            self.world.settle();
+        }
+        sealed.is_ok()
+    }
+}
+
+/// Data that a handler accepts, where it looks at any.
+fn data_at_relay(command: RelayCommand) -> Vec<u8> {
+    match command {
+        RelayCommand::Begin => b"example.com:80\0\0\0\0\0".to_vec(),
+        RelayCommand::Resolve => b"example.com\0".to_vec(),
+        RelayCommand::Extend2 => world::Circuit::extend_message(9, &[1; 84]),
+        RelayCommand::EstablishRendezvous => vec![3; 20],
+        RelayCommand::Rendezvous1 => vec![3; 84],
+        _ => b"four".to_vec(),
+    }
+}
+
+/// The counter that a handler of relays leaves a trace in, if it does.
+fn trace_at_relay(handler: AtRelay, totals: &Totals) -> Option<u64> {
+    match handler {
+        AtRelay::Open(_) => {
+            let streams = &totals.streams;
+            Some(streams.begin + streams.begin_dir + streams.resolve)
+        }
+        AtRelay::Drop => Some(totals.drops_received),
+        // A message of no stream.
+        AtRelay::Stream(StreamMessage::Sendme) => Some(totals.streams.flow_violations),
+        AtRelay::Stream(_) => Some(totals.streams.stray),
+        AtRelay::Refuse => Some(totals.protocol_errors),
+        AtRelay::Extend2 | AtRelay::Truncate => None,
+        AtRelay::EstablishRendezvous => Some(totals.rendezvous.established),
+        AtRelay::Rendezvous1 => None,
+    }
+}
+
+#[test]
+fn a_relay_does_with_each_command_what_the_table_states() {
+    for terms in LAYOUTS {
+        for command in RelayCommand::ALL.iter().copied() {
+            let what = format!("{command:?} under {terms:?}");
+            let mut relay = AtARelay::new(terms);
+            let (stream, unsuitable) = stream_ids(command, terms);
+            if let Some(unsuitable) = unsuitable.filter(|_| terms == Terms::VegasCgo) {
+                let sent = relay.send(command, unsuitable, &[]);
+                assert!(!sent, "{what} has a place for stream {unsuitable}");
+            }
+            let data = data_at_relay(command);
+            assert!(relay.send(command, stream, &data), "{what} has no place");
+            let handler = command.rules().at_relay;
+            let violation = relay.world.managers[0].take_violation();
+            let refused = violation.is_some_and(|violation| violation.what == NOT_SERVED);
+            assert_eq!(refused, handler == AtRelay::Refuse, "{what}: {violation:?}");
+            let trace = trace_at_relay(handler, &relay.world.totals());
+            assert_ne!(trace, Some(0), "{what} left no trace");
+            let closes = matches!(handler, AtRelay::Refuse | AtRelay::Stream(_));
+            let halves = relay.world.halves();
+            // Nobody waits for the rendezvous.
+            let open = !closes && handler != AtRelay::Rendezvous1;
+            assert_eq!(halves, usize::from(open), "{what}: {violation:?}");
+            relay.world.audit_at_rest();
+        }
+    }
+}
+
+/// A circuit that begins here, and its first hop, which the test plays.
+struct AtAnOrigin {
+    world: World,
+    link: ConnectionId,
+    circ_id: u32,
+    hop: RelayCircuit,
+}
+
+impl AtAnOrigin {
+    fn new(terms: Terms) -> Self {
+        let mut world = World::new(1, 2);
+        let keys = OnionKeys::new(OWN_RSA, OWN_ED, &[7; 32], None);
+        let (state, data) = onionskin(terms, &keys, &mut world);
+        let handshake_type = 3;
+        let create = CreateRequest::Create2 {
+            handshake_type,
+            data,
+        };
+        let link = launch(&mut world, create);
+        world.settle();
+        let create = world.expect(link, ChanCmd::CREATE2);
+        let circ_id = create.circ_id();
+        let request = CreateRequest::decode(create.command(), create.body()).unwrap();
+        let params = ReplyParams {
+            sendme_inc: terms.is_vegas().then_some(31),
+        };
+        let answer = handshake::negotiate(&request, &keys, &params, world.rng()).unwrap();
+        let CreateReply::Created2 { data } = &answer.reply else {
+            panic!("CREATED2 expected");
+        };
+        let (_, keys) = state.finish(data).unwrap();
+        world.receive(link, &answer.reply.encode(circ_id).unwrap());
+        world.settle();
+        let mut origin = AtAnOrigin {
+            world,
+            link,
+            circ_id,
+            hop: RelayCircuit::new(&answer.keys),
+        };
+        origin.command(OriginCommand::AddHop {
+            circuit: CIRCUIT,
+            keys: Box::new(keys),
+            flow: match terms.is_vegas() {
+                true => HopFlow::Vegas { sendme_inc: 31 },
+                false => HopFlow::Fixed,
+            },
+        });
+        // An EXTENDED2 is awaited.
+        origin.command(OriginCommand::Extend {
+            circuit: CIRCUIT,
+            extend2: world::Circuit::extend_message(9, &[1; 84]),
+        });
+        origin.world.events.clear();
+        origin
+    }
+
+    fn command(&mut self, command: OriginCommand) {
+        self.world.controller.origin(command, self.world.now);
+        self.world.do_actions();
+        self.world.settle();
+    }
+
+    /// The hop sends a message; false: the layout has no place for it.
+    fn send(&mut self, command: RelayCommand, stream: u16, data: &[u8]) -> bool {
+        let mut cell = Cell::new(self.circ_id, ChanCmd::RELAY);
+        let (body, rng) = (cell.body_mut(), self.world.rng());
+        relay::encode(body, command.wire(), stream, data, rng).unwrap();
+        let sealed = self.hop.originate_backward(body);
+        if sealed.is_ok() {
+            self.world.receive(self.link, &cell);
+            self.world.settle();
+        }
+        sealed.is_ok()
+    }
+}
+
+#[test]
+fn an_origin_does_with_each_command_what_the_table_states() {
+    for terms in LAYOUTS {
+        for command in RelayCommand::ALL.iter().copied() {
+            let what = format!("{command:?} under {terms:?}");
+            let mut origin = AtAnOrigin::new(terms);
+            let (stream, unsuitable) = stream_ids(command, terms);
+            if let Some(unsuitable) = unsuitable.filter(|_| terms == Terms::VegasCgo) {
+                let sent = origin.send(command, unsuitable, &[]);
+                assert!(!sent, "{what} has a place for stream {unsuitable}");
+            }
+            // EXTENDED2: the length of a handshake, and the handshake.
+            let sent = origin.send(command, stream, &[0, 2, 8, 9]);
+            assert!(sent, "{what} has no place");
+            let handler = command.rules().at_origin;
+            let violation = origin.world.managers[0].take_violation();
+            let refused = violation.is_some_and(|violation| violation.what == NOT_ASKED_FOR);
+            assert_eq!(
+                refused,
+                handler == AtOrigin::Refuse,
+                "{what}: {violation:?}"
+            );
+            let totals = origin.world.totals();
+            let (mut answered, mut closed_by_peer) = (false, false);
+            for event in &origin.world.events {
+                answered |= matches!(event, OriginEvent::Answered { .. });
+                closed_by_peer |= matches!(event, OriginEvent::Closed { remote: true, .. });
+            }
+            let handled = match handler {
+                AtOrigin::Stream(StreamMessage::Sendme) => totals.streams.flow_violations == 1,
+                AtOrigin::Stream(_) => totals.streams.stray == 1,
+                AtOrigin::Extended2 => answered,
+                AtOrigin::Truncated => closed_by_peer,
+                AtOrigin::Drop => totals.drops_received == 1,
+                AtOrigin::Refuse => totals.protocol_errors == 1,
+            };
+            assert!(handled, "{what}: {violation:?}");
+            let open = matches!(handler, AtOrigin::Extended2 | AtOrigin::Drop);
+            assert_eq!(origin.world.halves(), usize::from(open), "{what}");
+            origin.world.audit_at_rest();
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! Directories that only the relay's user may look into, checked by C tor's rules.
+
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use nix::unistd::{Gid, Group, Uid, User, getgid, getuid};
+
+use crate::file::FileError;
+
+/// A directory that cannot be used for private files.
+#[derive(Debug, thiserror::Error)]
+pub enum DirError {
+    /// Looking at, making or changing it failed.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// There is none, and the caller did not want one made.
+    #[error("directory {} does not exist", .0.display())]
+    Missing(PathBuf),
+    /// It is something else.
+    #[error("{} is not a directory. Move it away, or name another directory in the torrc", .0.display())]
+    NotADirectory(PathBuf),
+    /// It is a symbolic link, which could be pointed elsewhere between check and use.
+    #[error("{} is a symbolic link. Name the directory that it points to in the torrc", .0.display())]
+    Link(PathBuf),
+    /// It belongs to someone else.
+    #[error(
+        "{} is not owned by this {kind} ({me}) but by {owner}. Perhaps you are running Weft as \
+         the wrong user: see the User option, or chown the directory", path.display()
+    )]
+    Foreign {
+        /// The directory.
+        path: PathBuf,
+        /// "user" or "group".
+        kind: &'static str,
+        /// The user of this process.
+        me: String,
+        /// Its owner.
+        owner: String,
+    },
+}
+
+/// "name, id" of a user.
+fn user_name(uid: Uid) -> String {
+    let name = User::from_uid(uid).ok().flatten().map(|u| u.name);
+    format!("{}, {uid}", name.as_deref().unwrap_or("<unknown>"))
+}
+
+/// "name, id" of a group.
+fn group_name(gid: Gid) -> String {
+    let name = Group::from_gid(gid).ok().flatten().map(|g| g.name);
+    format!("{}, {gid}", name.as_deref().unwrap_or("<unknown>"))
+}
+
+/// Whether [`check_private`] would fail, as far as that shows without making or changing anything.
+pub fn could_be_private(path: &Path, group_readable: bool) -> Result<(), DirError> {
+    match open(path)? {
+        Some(dir) => check_owner(&dir, path, group_readable).map(|_| ()),
+        None => Ok(()),
+    }
+}
+
+/// Opens a directory; `None`: there is none.
+fn open(path: &Path) -> Result<Option<File>, DirError> {
+    let opened = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+        .open(path);
+    match opened {
+        Ok(dir) => Ok(Some(dir)),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(_) if fs::symlink_metadata(path).is_ok_and(|m| m.is_symlink()) => {
+            Err(DirError::Link(path.to_owned()))
+        }
+        Err(e) => Err(FileError::new("read directory", path, e).into()),
+    }
+}
+
+/// Whether it is a directory of this user and, where the group may read it, of its group.
+fn check_owner(dir: &File, path: &Path, group_readable: bool) -> Result<Metadata, DirError> {
+    let read = dir.metadata();
+    let meta = read.map_err(|e| FileError::new("read directory", path, e))?;
+    if !meta.is_dir() {
+        return Err(DirError::NotADirectory(path.to_owned()));
+    }
+    let owner = Uid::from_raw(meta.uid());
+    if owner != getuid() {
+        return Err(DirError::Foreign {
+            path: path.to_owned(),
+            kind: "user",
+            me: user_name(getuid()),
+            owner: user_name(owner),
+        });
+    }
+    let group = Gid::from_raw(meta.gid());
+    if group_readable && group != getgid() && group != Gid::from_raw(0) {
+        return Err(DirError::Foreign {
+            path: path.to_owned(),
+            kind: "group",
+            me: group_name(getgid()),
+            owner: group_name(group),
+        });
+    }
+    Ok(meta)
+}
+
+/// Makes sure that `path` is a directory of this user that no other user can read.
+///
+/// C tor's `check_private_dir`: not a link; owned by the running user; mode 0700, or 0750 and a
+/// group that is ours or root if `group_readable`. Wider permissions are narrowed with a warning.
+/// `create` makes a missing directory (its parent must exist).
+pub fn check_private(path: &Path, create: bool, group_readable: bool) -> Result<(), DirError> {
+    let failed = |doing, source| DirError::File(FileError::new(doing, path, source));
+    let dir = match open(path)? {
+        Some(dir) => dir,
+        None if !create => return Err(DirError::Missing(path.to_owned())),
+        None => {
+            let mode = if group_readable { 0o750 } else { 0o700 };
+            DirBuilder::new()
+                .mode(mode)
+                .create(path)
+                .map_err(|e| failed("create directory", e))?;
+            open(path)?.ok_or_else(|| DirError::Missing(path.to_owned()))?
+        }
+    };
+    let meta = check_owner(&dir, path, group_readable)?;
+    let unwanted = if group_readable { 0o027 } else { 0o077 };
+    let mode = meta.mode() & 0o7777;
+    let wanted = if group_readable {
+        // C tor makes it readable even where it was narrower.
+        (mode | 0o750) & !unwanted
+    } else if mode & unwanted != 0 {
+        (mode | 0o700) & !unwanted
+    } else {
+        mode
+    };
+    if mode & unwanted != 0 {
+        tracing::warn!(
+            "Fixing permissions on directory {} ({mode:04o} to {wanted:04o})",
+            path.display()
+        );
+    }
+    if wanted != mode {
+        // By the open handle: the name could point elsewhere by now.
+        dir.set_permissions(Permissions::from_mode(wanted))
+            .map_err(|e| failed("change the permissions of", e))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().mode() & 0o7777
+    }
+
+    #[test]
+    fn a_missing_directory_is_made_private_or_reported() {
+        let dir = tempfile::tempdir().unwrap();
+        let d = dir.path().join("d");
+        assert!(matches!(
+            check_private(&d, false, false),
+            Err(DirError::Missing(_))
+        ));
+        check_private(&d, true, false).unwrap();
+        assert_eq!(mode(&d), 0o700);
+        let g = dir.path().join("g");
+        check_private(&g, true, true).unwrap();
+        assert_eq!(mode(&g), 0o750);
+        assert!(check_private(&dir.path().join("no/parent"), true, false).is_err());
+    }
+
+    #[test]
+    fn wide_permissions_are_narrowed() {
+        let dir = tempfile::tempdir().unwrap();
+        let d = dir.path().join("d");
+        fs::create_dir(&d).unwrap();
+        for (before, group, after) in [
+            (0o755, false, 0o700),
+            (0o777, true, 0o750),
+            (0o700, true, 0o750),
+            (0o500, false, 0o500),
+        ] {
+            fs::set_permissions(&d, Permissions::from_mode(before)).unwrap();
+            check_private(&d, true, group).unwrap();
+            assert_eq!(mode(&d), after, "from {before:o}");
+        }
+    }
+
+    #[test]
+    fn files_and_links_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let f = dir.path().join("f");
+        fs::write(&f, "").unwrap();
+        assert!(matches!(
+            check_private(&f, true, false),
+            Err(DirError::NotADirectory(_))
+        ));
+        let l = dir.path().join("l");
+        std::os::unix::fs::symlink(dir.path(), &l).unwrap();
+        assert!(matches!(
+            check_private(&l, true, false),
+            Err(DirError::Link(_))
+        ));
+    }
+
+    #[test]
+    fn a_foreign_owner_is_named_with_advice() {
+        // "/" belongs to root; anyone else's directory where we are root ourselves.
+        let dir = tempfile::tempdir().unwrap();
+        let foreign = if getuid().is_root() {
+            nix::unistd::chown(dir.path(), Some(Uid::from_raw(12345)), None).unwrap();
+            dir.path().to_owned()
+        } else {
+            PathBuf::from("/")
+        };
+        let message = check_private(&foreign, true, false)
+            .unwrap_err()
+            .to_string();
+        assert!(message.contains("wrong user"), "{message}");
+        if getuid().is_root() {
+            assert!(message.contains("12345"), "{message}");
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! The key files of one relay: their names, and reading and staging them.
+
+use std::path::{Path, PathBuf};
+
+use rand::CryptoRng;
+use tor_llcrypto::pk::rsa;
+use zeroize::Zeroizing;
+
+use super::error::KeyError;
+use super::format::{self, FormatError, Kind};
+use crate::file::{self, FileError, Staged};
+
+/// RSA-1024 identity.
+pub(super) const RSA_IDENTITY: &str = "secret_id_key";
+/// ed25519 master identity, secret half.
+pub(super) const MASTER_SECRET: &str = "ed25519_master_id_secret_key";
+/// The same behind a passphrase (C tor's `--keygen` makes and opens it; Weft does neither).
+pub(super) const MASTER_ENCRYPTED: &str = "ed25519_master_id_secret_key_encrypted";
+/// ed25519 master identity, public half.
+pub(super) const MASTER_PUBLIC: &str = "ed25519_master_id_public_key";
+/// Medium-term signing key.
+pub(super) const SIGNING_SECRET: &str = "ed25519_signing_secret_key";
+/// The master identity's certificate of it.
+pub(super) const SIGNING_CERT: &str = "ed25519_signing_cert";
+/// ntor onion key, and the one before it.
+pub(super) const NTOR: &str = "secret_onion_key_ntor";
+/// The previous ntor onion key, in its grace period.
+pub(super) const NTOR_OLD: &str = "secret_onion_key_ntor.old";
+/// TAP onion key, which only descriptors need any more.
+pub(super) const TAP: &str = "secret_onion_key";
+/// The previous TAP onion key.
+pub(super) const TAP_OLD: &str = "secret_onion_key.old";
+
+/// One key directory being read, and new files for it.
+pub(super) struct Store<'a> {
+    /// KeyDirectory.
+    dir: &'a Path,
+    /// Files to be written at the end, all or none; `None` where nothing may be written.
+    staged: Option<Staged>,
+}
+
+impl<'a> Store<'a> {
+    /// May make missing files.
+    pub(super) fn writable(dir: &'a Path) -> Self {
+        Self {
+            dir,
+            staged: Some(Staged::default()),
+        }
+    }
+
+    /// Only reads.
+    pub(super) fn read_only(dir: &'a Path) -> Self {
+        Self { dir, staged: None }
+    }
+
+    /// Whether missing files may be made.
+    pub(super) fn can_write(&self) -> bool {
+        self.staged.is_some()
+    }
+
+    /// Full name of a file.
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    /// Whether there is anything of that name.
+    pub(super) fn exists(&self, name: &str) -> bool {
+        self.path(name).symlink_metadata().is_ok()
+    }
+
+    /// Reads and decodes a file; `None` where there is none.
+    pub(super) fn read<T>(
+        &self,
+        name: &str,
+        decode: impl FnOnce(&[u8]) -> Result<T, FormatError>,
+    ) -> Result<Option<T>, KeyError> {
+        read(&self.path(name), decode)
+    }
+
+    /// Keeps new contents for [`Store::commit`].
+    pub(super) fn write(&mut self, name: &str, contents: &[u8]) -> Result<(), KeyError> {
+        let path = self.path(name);
+        match &mut self.staged {
+            Some(staged) => Ok(staged.add(&path, contents)?),
+            None => Err(KeyError::Missing(path)),
+        }
+    }
+
+    /// Writes what was kept. Nothing was changed on disk before.
+    pub(super) fn commit(self) -> Result<(), KeyError> {
+        match self.staged {
+            Some(staged) if !staged.is_empty() => Ok(staged.commit()?),
+            _ => Ok(()),
+        }
+    }
+
+    /// An RSA key, made where there is none.
+    pub(super) fn rsa_key(
+        &mut self,
+        name: &str,
+        rng: &mut impl CryptoRng,
+    ) -> Result<rsa::KeyPair, KeyError> {
+        if let Some(key) = self.read(name, format::rsa_key)? {
+            return Ok(key);
+        }
+        if !self.can_write() {
+            return Err(KeyError::Missing(self.path(name)));
+        }
+        let (key, pem) = new_rsa_key(rng)?;
+        tracing::info!(
+            "No key found in {}; generating fresh key.",
+            self.path(name).display()
+        );
+        self.write(name, pem.as_bytes())?;
+        Ok(key)
+    }
+}
+
+/// Reads and decodes the file at `path`; `None` where there is none.
+pub(super) fn read<T>(
+    path: &Path,
+    decode: impl FnOnce(&[u8]) -> Result<T, FormatError>,
+) -> Result<Option<T>, KeyError> {
+    let bytes = match file::read(path, format::MAX_LEN) {
+        Ok(Some(bytes)) => bytes,
+        Ok(None) => return Ok(None),
+        Err(FileError { source, .. }) if source.kind() == std::io::ErrorKind::InvalidData => {
+            return Err(KeyError::damaged(path, source.to_string()));
+        }
+        Err(e) => return Err(e.into()),
+    };
+    match decode(&bytes) {
+        Ok(key) => Ok(Some(key)),
+        Err(e) => Err(KeyError::damaged(path, e.to_string())),
+    }
+}
+
+/// A fresh RSA-1024 key and its file.
+pub(super) fn new_rsa_key(
+    rng: &mut impl CryptoRng,
+) -> Result<(rsa::KeyPair, Zeroizing<String>), KeyError> {
+    let key = rsa::KeyPair::generate(rng).map_err(|_| KeyError::Crypto("make an RSA key"))?;
+    let pem = format::rsa_pem(&key).ok_or(KeyError::Crypto("write an RSA key"))?;
+    Ok((key, pem))
+}
+
+/// A fresh ed25519 secret key's file, for the tagged file of this kind.
+pub(super) fn new_ed25519_file(kind: Kind, rng: &mut impl CryptoRng) -> Zeroizing<Vec<u8>> {
+    let mut seed = Zeroizing::new([0; 32]);
+    rng.fill_bytes(seed.as_mut_slice());
+    format::tag(kind, format::expand_ed25519_seed(&seed).as_slice())
+}

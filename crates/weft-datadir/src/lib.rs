@@ -1,0 +1,25 @@
+//! What a node keeps in its DataDirectory: the relay's keys, the state file, the lock.
+//!
+//! Names, formats and lifetimes of the files are C tor's, so that `tor` and Weft can take turns on one
+//! DataDirectory. The order at start-up: [`dir::check_private`], [`lock::DataDirLock::acquire`], then
+//! [`keys::RelayKeys::load_or_create`] and [`state::load`]. Every file is written through [`file`], whole
+//! or not at all.
+//!
+//! Not here: cached directory documents (`weft-dir`), and what a node is on its machine besides (its user,
+//! limits, PidFile: `weft_node::process`).
+
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::cast_possible_truncation
+    )
+)]
+
+pub mod dir;
+pub mod file;
+pub mod keys;
+pub mod lock;
+pub mod state;

@@ -1,0 +1,34 @@
+//! A request to an authority: its purpose, and how it ended.
+
+use std::time::SystemTime;
+
+use tor_llcrypto::pk::rsa::RsaIdentity;
+
+use crate::http::{HttpError, Response};
+use crate::microdesc::Batch;
+
+/// What a spawned request was for.
+#[derive(Debug)]
+pub(super) enum Purpose {
+    /// Consensus or certificates.
+    Fetch,
+    /// A descriptor of this generation.
+    Upload(u64),
+    /// These microdescriptors, to be served to clients.
+    Microdescs(Batch),
+    /// What the authority holds in place of the descriptor of this generation.
+    Held(u64),
+}
+
+/// A request that ended.
+#[derive(Debug)]
+pub(super) struct Finished {
+    /// What it was for.
+    pub(super) purpose: Purpose,
+    pub(super) authority: RsaIdentity,
+    pub(super) nickname: String,
+    /// Wall clock when it was sent.
+    pub(super) sent: SystemTime,
+    /// How it ended.
+    pub(super) result: Result<Response, HttpError>,
+}

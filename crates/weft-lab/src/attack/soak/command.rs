@@ -1,0 +1,118 @@
+//! The command `weft lab soak`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+
+use weft_plot::Folder;
+
+use super::options::Options;
+use super::results::Soak;
+use super::{figures, run};
+use crate::args::{seconds, weft_program};
+use crate::bench::start::Program;
+use crate::experiment::{self, Experiment, FolderArgs, Prepared, Report, Session};
+
+/// Keeps a relay of your own under churn and attacks for hours, and watches what it holds.
+///
+/// A relay with every port (an exit to loopback, a directory cache, SocksPort, ControlPort, MetricsPort) and
+/// 64 MB for its queues is started alone on loopback. Honest users come and go, and attackers do one attack
+/// after the other (`weft lab attack --list`), all by chance of one seed. In the ebb at the end of each cycle
+/// everybody is gone: memory, file descriptors, threads, what the ledger counts, links and circuits are
+/// compared from ebb to ebb.
+///
+/// Results go into a new folder: results.json, results.md, samples.csv and a plot as SVG and PNG, all of them
+/// up to date after each cycle. Ctrl-C ends the soak, and what was seen is kept. The exit status is 1 if
+/// memory grew by 2 % or more over the last hour, if file descriptors, links or circuits are left, if an
+/// honest circuit was closed, or if the soak was stopped early.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Start the weft at this path, not this one.
+    #[arg(long, value_name = "FILE")]
+    program: Option<PathBuf>,
+    /// The target's ConnectionThreads.
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(0..=256))]
+    threads: u32,
+    /// How long in all, in minutes; whole cycles.
+    #[arg(long, value_name = "MINUTES", default_value_t = 120.0)]
+    minutes: f64,
+    /// How long a cycle lasts, in seconds.
+    #[arg(long, value_name = "S", default_value = "600", value_parser = seconds)]
+    cycle: Duration,
+    /// How long everybody is gone at the end of a cycle, in seconds.
+    #[arg(long, value_name = "S", default_value = "90", value_parser = seconds)]
+    ebb: Duration,
+    /// How often the target is looked at, in seconds.
+    #[arg(long, value_name = "S", default_value = "5", value_parser = seconds)]
+    every: Duration,
+    /// Attackers at a time.
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
+    attackers: u32,
+    /// What they send together at most, in Mbit/s.
+    #[arg(long, value_name = "MBIT/S", default_value_t = 8.0)]
+    mbits: f64,
+    /// What honest circuits carry together, in Mbit/s of payload.
+    #[arg(long, value_name = "MBIT/S", default_value_t = 4.0)]
+    honest: f64,
+    /// All that is drawn is a function of this.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+
+    #[command(flatten)]
+    folder: FolderArgs,
+}
+
+impl Experiment for Options {
+    const FOLDER: &'static str = "soak";
+    type Args = Args;
+    type Report = Soak;
+
+    fn prepare(args: &Args) -> Result<Prepared<Options>> {
+        ensure!(
+            args.minutes.is_finite() && args.minutes > 0.0 && args.minutes <= 10_080.0,
+            "--minutes must be above 0 and at most 10080 (a week)"
+        );
+        ensure!(!args.every.is_zero(), "--every must be above 0");
+        let options = Options {
+            program: Program::Weft(weft_program(args.program.as_deref())?, Some(args.threads)),
+            length: Duration::from_secs_f64(args.minutes * 60.0),
+            cycle: args.cycle,
+            ebb: args.ebb,
+            every: args.every,
+            attackers: args.attackers as usize,
+            mbits: args.mbits,
+            honest_mbits: args.honest,
+            patience: Duration::from_secs(30),
+            seed: args.seed,
+        };
+        options.check()?;
+        Ok(Prepared::Run(options, args.folder.output()))
+    }
+
+    fn run(&self, session: &mut Session<'_>) -> Result<Soak> {
+        run::soak(self, session)
+    }
+}
+
+impl Report for Soak {
+    fn is_empty(&self) -> bool {
+        self.samples.is_empty()
+    }
+
+    fn is_passed(&self) -> bool {
+        self.verdict.missed.is_empty() && self.finished
+    }
+
+    fn files(&self) -> Result<Vec<(&'static str, String)>> {
+        Ok(vec![
+            ("results.json", experiment::json(self)?),
+            ("results.md", self.to_string()),
+            ("samples.csv", self.csv()),
+        ])
+    }
+
+    fn draw(&self, folder: &Folder) -> Result<Vec<PathBuf>> {
+        figures::draw(self, folder)
+    }
+}

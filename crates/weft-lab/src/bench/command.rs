@@ -1,0 +1,271 @@
+//! The command `weft lab relay`.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use weft_cell::identity::Ed25519Identity;
+
+use super::conductor;
+use super::mode::{Direction, Mode};
+use super::options::{Options, Target};
+use super::report::PAYLOAD_PER_CELL;
+use super::start::Program;
+use super::{aim, pin, report};
+use crate::args::seconds;
+use crate::experiment::{self, Experiment, Format, Output, Place, Prepared, Progress, Session};
+
+/// Puts a load on a relay and reports how it bears it.
+///
+/// The generator plays both neighbours of the relay: it opens links to it, builds circuits over
+/// them, has the relay extend each to one of its own relays, and drives cells through. Nothing else
+/// is needed: no consensus, no other relay.
+///
+/// Cells are driven as fast as windows of cells in flight let them (full speed), or at a fixed rate
+/// (--rate). Goodput counts 498 bytes for a cell, what it can carry as data. A gigabyte is 10^9
+/// bytes of it.
+///
+/// Without --target, name a relay that runs: by --address and --data-directory, or by --descriptors,
+/// or by --address, --fingerprint and --ntor-key. It must be your own, on loopback or in a private
+/// network, with ExtendAllowPrivateAddresses 1, DoSConnectionEnabled 0 and
+/// DoSCircuitCreationEnabled 0.
+///
+/// The exit status is 1 if the run did not come to its planned end; what was measured is printed all
+/// the same.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Start this program, alone on loopback, and measure it: weft, weft:THREADS, tor, arti (the
+    /// program arti-relay), or pipe (the physical limit: TLS and one pass of AES for each cell,
+    /// nothing else).
+    #[arg(long, value_name = "PROGRAM", conflicts_with_all = ["address", "data_directory", "descriptors", "fingerprint", "ntor_key", "ed25519", "pid"])]
+    target: Option<String>,
+    /// Start the program at this path, not this weft or the tor or arti-relay that is installed.
+    #[arg(long, value_name = "FILE", requires = "target")]
+    program: Option<PathBuf>,
+
+    /// The relay's ORPort.
+    #[arg(long, value_name = "IP:PORT")]
+    address: Option<SocketAddr>,
+    /// The relay's DataDirectory, or state_dir of Arti's relay: its keys are read there.
+    #[arg(long, value_name = "DIR")]
+    data_directory: Option<PathBuf>,
+    /// A file with the relay's server descriptor or microdescriptor, such as cached-descriptors.
+    #[arg(long, value_name = "FILE")]
+    descriptors: Option<PathBuf>,
+    /// The relay's nickname or fingerprint, where that file has several.
+    #[arg(long, value_name = "NAME", requires = "descriptors")]
+    relay: Option<String>,
+    /// The relay's RSA identity: 40 hexadecimal digits.
+    #[arg(long, value_name = "HEX")]
+    fingerprint: Option<String>,
+    /// The relay's ntor onion key, base64.
+    #[arg(long, value_name = "BASE64")]
+    ntor_key: Option<String>,
+    /// The relay's ed25519 identity, base64; not checked without.
+    #[arg(long, value_name = "BASE64")]
+    ed25519: Option<String>,
+    /// The relay's process on this machine: its CPU time and memory are measured.
+    #[arg(long)]
+    pid: Option<u32>,
+
+    /// What to measure.
+    #[arg(long, value_enum, default_value_t = Mode::Cells)]
+    mode: Mode,
+    /// Which way cells go: up is forward, from the circuit's origin.
+    #[arg(long, value_enum, default_value_t = Direction::Download)]
+    direction: Direction,
+    /// Circuits through the relay.
+    #[arg(long, default_value_t = 20)]
+    circuits: usize,
+    /// Links of the relay: half of them ours to it, half its own to us. With --mode onionskins,
+    /// links or idle-links all are ours.
+    #[arg(long, default_value_t = 4)]
+    links: usize,
+    /// Cells of a circuit in one direction that may be on their way [default: 20000 divided by the
+    /// circuits, between 16 and 500]; with --mode onionskins, unanswered CREATE2 cells of a link
+    /// [default: 32].
+    #[arg(long, value_name = "CELLS")]
+    window: Option<u64>,
+    /// Send at this rate over all circuits, in each direction: cells per second, or payload bytes
+    /// per second with B, kB or MB at the end.
+    #[arg(long, value_parser = rate)]
+    rate: Option<f64>,
+    /// How long to measure, in seconds.
+    #[arg(long, value_name = "S", default_value = "10", value_parser = seconds)]
+    seconds: Duration,
+    /// How long the load is on before that, in seconds; how long to let memory settle with --mode
+    /// idle-links and idle-circuits.
+    #[arg(long, value_name = "S", default_value = "2", value_parser = seconds)]
+    warm_up: Duration,
+    /// How long to wait for a sign of life from the relay, in seconds.
+    #[arg(long, value_name = "S", default_value = "20", value_parser = seconds)]
+    timeout: Duration,
+    /// Threads of the generator.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    generator_threads: usize,
+    /// Bind relay and generator to processors: the relay's, a slash, the generator's, as in 0/1 or
+    /// 0-3/4,5.
+    #[arg(long, value_name = "CPUS/CPUS")]
+    pin: Option<String>,
+    /// The address of the generator's own relays. Arti's relay extends to no loopback or private
+    /// address: docs/measuring.md explains which serves.
+    #[arg(long, value_name = "IP", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
+    own_address: IpAddr,
+    /// The generator's keys and noise are functions of this.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+
+    /// What to print.
+    #[arg(long, value_enum, default_value_t = Format::Human)]
+    format: Format,
+    /// Write there and not to standard output; a file that exists is left alone.
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+impl Experiment for Options {
+    const FOLDER: &'static str = "relay";
+    type Args = Args;
+    type Report = report::Report;
+
+    fn prepare(args: &Args) -> Result<Prepared<Options>> {
+        let (target_cpus, generator_cpus) = match &args.pin {
+            None => (Vec::new(), Vec::new()),
+            Some(cpus) => {
+                let (target, generator) = cpus
+                    .split_once('/')
+                    .context("--pin wants the relay's processors, a slash, the generator's")?;
+                (pin::parse(target)?, pin::parse(generator)?)
+            }
+        };
+        let options = Options {
+            target: target(args)?,
+            mode: args.mode,
+            direction: args.direction,
+            circuits: args.circuits,
+            links: args.links,
+            window: args.window,
+            rate: args.rate,
+            warm_up: args.warm_up,
+            seconds: args.seconds,
+            threads: args.generator_threads,
+            target_cpus,
+            generator_cpus,
+            patience: args.timeout,
+            own_ip: args.own_address,
+            seed: args.seed,
+        };
+        let output = Output {
+            place: Place::Report(args.out.clone()),
+            format: args.format,
+        };
+        Ok(Prepared::Run(options, output))
+    }
+
+    fn run(&self, session: &mut Session<'_>) -> Result<report::Report> {
+        let stop = session.stop();
+        conductor::run(self, stop.flag(), &mut |progress| {
+            let mut detail = progress.doing.to_owned();
+            if progress.per_second > 0.0 {
+                detail += &format!(", {:.0}/s", progress.per_second);
+            }
+            session.progress(&Progress {
+                done: progress.fraction,
+                step: String::new(),
+                detail,
+            });
+        })
+    }
+}
+
+impl experiment::Report for report::Report {
+    fn is_empty(&self) -> bool {
+        // What went wrong once the target was known is in the report.
+        false
+    }
+
+    fn is_passed(&self) -> bool {
+        self.complete
+    }
+
+    fn failure(&self) -> Option<String> {
+        let why = self.why.as_deref();
+        let why = why.unwrap_or("the run did not come to its end");
+        (!self.complete).then(|| why.to_owned())
+    }
+}
+
+fn target(args: &Args) -> Result<Target> {
+    if let Some(name) = &args.target {
+        let this = || match &args.program {
+            Some(path) => Ok(path.clone()),
+            None => std::env::current_exe().context("cannot find this program's own file"),
+        };
+        let program = match name.split_once(':').unwrap_or((name, "")) {
+            ("weft", "") => Program::Weft(this()?, None),
+            ("weft", threads) => {
+                let threads = threads
+                    .parse()
+                    .with_context(|| format!("{threads:?} is no number of threads"))?;
+                Program::Weft(this()?, Some(threads))
+            }
+            ("tor", "") => Program::Tor(args.program.clone()),
+            ("pipe", "") => Program::Pipe(this()?),
+            ("arti", "") => Program::Arti(args.program.clone()),
+            _ => bail!(
+                "{name:?} is no program to be measured: weft, weft:THREADS, tor, arti or pipe"
+            ),
+        };
+        if let Some(path) = &args.program {
+            ensure!(path.is_file(), "there is no program at {}", path.display());
+        }
+        return Ok(Target::Start(program));
+    }
+    let mut known = aim::Known {
+        address: args.address,
+        rsa: args
+            .fingerprint
+            .as_deref()
+            .map(aim::fingerprint)
+            .transpose()?,
+        ed25519: args
+            .ed25519
+            .as_deref()
+            .map(aim::key)
+            .transpose()?
+            .map(Ed25519Identity),
+        ntor: args.ntor_key.as_deref().map(aim::key).transpose()?,
+    };
+    if let Some(path) = &args.descriptors {
+        known = known.or(aim::Known::from_descriptors(path, args.relay.as_deref())?);
+    }
+    if let Some(folder) = &args.data_directory {
+        known = known.or(aim::Known::from_data_directory(folder)?);
+    }
+    let aim = known
+        .aim()
+        .context("name what to measure, by --target or by the relay's address and keys")?;
+    Ok(Target::Relay(aim, args.pid))
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    let text = text.trim();
+    let (number, factor) = match text.find(|c: char| c.is_ascii_alphabetic()) {
+        None => (text, 1.0),
+        Some(at) => {
+            let (number, unit) = text.split_at(at);
+            let bytes = match unit {
+                "B" => 1.0,
+                "kB" => 1e3,
+                "MB" => 1e6,
+                _ => return Err(format!("{unit:?} is none of B, kB, MB")),
+            };
+            (number, bytes / PAYLOAD_PER_CELL as f64)
+        }
+    };
+    match number.trim().parse::<f64>() {
+        Ok(number) if number > 0.0 && number.is_finite() => Ok(number * factor),
+        _ => Err("no rate above 0".to_owned()),
+    }
+}

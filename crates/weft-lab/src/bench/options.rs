@@ -1,0 +1,72 @@
+//! What to measure of which relay, and how.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use super::aim::Aim;
+use super::mode::{Direction, Mode};
+use super::start::Program;
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub enum Target {
+    /// A program that is started for it.
+    Start(Program),
+    /// A relay that runs, and its process if it is on this machine.
+    Relay(Aim, Option<u32>),
+}
+
+/// What to do.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// What to measure.
+    pub target: Target,
+    /// What to measure of it.
+    pub mode: Mode,
+    /// Which way cells go.
+    pub direction: Direction,
+    /// Circuits.
+    pub circuits: usize,
+    /// Links on both sides together: the first half (rounded up) are ours to the target, the others
+    /// its links to us. Of idle links all are ours.
+    pub links: usize,
+    /// Cells of a circuit in one direction that may be on their way; CREATE2 cells of a link that
+    /// may be unanswered. `None`: [`default_window`].
+    pub window: Option<u64>,
+    /// Cells per second over all circuits, in each direction; `None` is full speed.
+    pub rate: Option<f64>,
+    /// How long the load is on before anything is measured.
+    pub warm_up: Duration,
+    /// How long to measure.
+    pub seconds: Duration,
+    /// Threads of the generator; no more are used than there are links on each side.
+    pub threads: usize,
+    /// Processors for the target; empty: all.
+    pub target_cpus: Vec<usize>,
+    /// Processors for the generator; empty: all.
+    pub generator_cpus: Vec<usize>,
+    /// How long to wait for a sign of life from the target.
+    pub patience: Duration,
+    /// The address of our own relays.
+    pub own_ip: IpAddr,
+    /// Keys and cells are functions of this.
+    pub seed: u64,
+}
+
+/// The window that is used if none is given: as much as a download's circuit window on the real
+/// network for few circuits; for many so little that about 20,000 cells (10 MB) are on their way in
+/// all, because a relay that is the bottleneck holds most of them in its queues.
+pub(crate) fn default_window(mode: Mode, circuits: usize) -> u64 {
+    match mode {
+        Mode::Onionskins => 32,
+        _ => (20_000 / circuits.max(1) as u64).clamp(16, 500),
+    }
+}
+
+/// Whether a load may be put on this address: the generator is for relays of one's own.
+pub(super) fn is_private(address: SocketAddr) -> bool {
+    match address.ip() {
+        IpAddr::V4(ip) => ip.is_loopback() || ip.is_private() || ip.is_link_local(),
+        IpAddr::V6(ip) => ip.is_loopback() || ip.is_unique_local() || ip.is_unicast_link_local(),
+    }
+}

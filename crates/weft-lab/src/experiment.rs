@@ -1,0 +1,440 @@
+//! What all experiments of `weft lab` share: arguments, repetitions, progress, an early end that keeps
+//! what was measured, the report and the folder of the results.
+//!
+//! An [`Experiment`] has a name, reads its arguments, and runs; [`perform`] does the
+//! rest. Its [`Session`] has all that a run needs of the outside: [`Session::progress`] shows how far it is,
+//! [`Session::keep`] writes what there is so far, [`Session::stop`] is set by Ctrl-C. `experiments.rs` lists
+//! them; CONTRIBUTING.md has the steps to a new one.
+//!
+//! Nothing here knows a terminal: the program hands in a [`Watcher`], and prints the [`Conclusion`].
+
+use std::fmt;
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, ensure};
+use clap::ValueEnum;
+use serde::Serialize;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+use time::macros::format_description;
+use weft_plot::Folder;
+
+use crate::machine::{Cpus, Machine, Versions};
+use crate::stop::Stop;
+
+/// An experiment, with its settings.
+pub trait Experiment: Sized {
+    /// What the name of the results' folder begins with, unless another is given.
+    const FOLDER: &'static str;
+    /// The arguments of its command; the comment on them is its help.
+    type Args: clap::Args;
+    /// What it finds.
+    type Report: Report;
+
+    /// Reads the arguments and checks them. Nothing is started or written here.
+    ///
+    /// # Errors
+    ///
+    /// The arguments contradict each other, or name what is not there.
+    fn prepare(args: &Self::Args) -> Result<Prepared<Self>>;
+
+    /// Measures. When [`Session::stop`] is requested it ends early, and reports what it has.
+    ///
+    /// # Errors
+    ///
+    /// Nothing could be measured, or results cannot be kept.
+    fn run(&self, session: &mut Session<'_>) -> Result<Self::Report>;
+}
+
+/// What an experiment finds: printed by `Display` as a table, and kept as JSON.
+pub trait Report: Serialize + fmt::Display {
+    /// Nothing was measured yet.
+    fn is_empty(&self) -> bool;
+
+    /// It came to its planned end and met its bars; otherwise the exit status is 1.
+    fn is_passed(&self) -> bool;
+
+    /// Why it did not pass, where the table does not show that.
+    fn failure(&self) -> Option<String> {
+        None
+    }
+
+    /// The files of the folder: name and content.
+    ///
+    /// # Errors
+    ///
+    /// The report cannot be written as JSON.
+    fn files(&self) -> Result<Vec<(&'static str, String)>> {
+        Ok(vec![("results.json", json(self)?)])
+    }
+
+    /// Draws the plots, if it has any. The result is their paths.
+    ///
+    /// # Errors
+    ///
+    /// A plot cannot be drawn, or the system refuses.
+    fn draw(&self, _folder: &Folder) -> Result<Vec<PathBuf>> {
+        Ok(Vec::new())
+    }
+}
+
+/// As JSON, with a line's end.
+///
+/// # Errors
+///
+/// It has no form in JSON.
+pub fn json(report: &(impl Serialize + ?Sized)) -> Result<String> {
+    Ok(serde_json::to_string_pretty(report).context("writing JSON")? + "\n")
+}
+
+/// What arguments ask for.
+#[derive(Debug)]
+pub enum Prepared<E> {
+    /// A run.
+    Run(E, Output),
+    /// This text, such as a list, and no run.
+    Text(String),
+}
+
+/// Where results go.
+#[derive(Clone, Debug)]
+pub struct Output {
+    /// Where they are kept.
+    pub place: Place,
+    /// What is printed.
+    pub format: Format,
+}
+
+/// Where results are kept.
+#[derive(Clone, Debug)]
+pub enum Place {
+    /// In a new folder at this path.
+    Folder(PathBuf),
+    /// In a new folder in this one, named by experiment, date and time.
+    NewFolderIn(PathBuf),
+    /// Nowhere but in the report, which is printed, or written to this new file.
+    Report(Option<PathBuf>),
+}
+
+/// What is printed at the end.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Format {
+    /// A table.
+    Human,
+    /// One JSON object.
+    Json,
+}
+
+/// The arguments of an experiment that keeps its results in a folder.
+#[derive(Clone, Debug, clap::Args)]
+pub struct FolderArgs {
+    /// The new folder for the results [default: EXPERIMENT-DATE-TIME].
+    #[arg(long, value_name = "FOLDER")]
+    out: Option<PathBuf>,
+    /// Where that folder is made if --out does not name it [default: the current one].
+    #[arg(
+        long,
+        value_name = "FOLDER",
+        conflicts_with = "out",
+        default_value = ".",
+        hide_default_value = true
+    )]
+    within: PathBuf,
+    /// What to print at the end.
+    #[arg(long, value_enum, default_value_t = Format::Human)]
+    format: Format,
+}
+
+impl FolderArgs {
+    /// Where the results go.
+    #[must_use]
+    pub fn output(&self) -> Output {
+        Output {
+            place: match &self.out {
+                Some(path) => Place::Folder(path.clone()),
+                None => Place::NewFolderIn(self.within.clone()),
+            },
+            format: self.format,
+        }
+    }
+}
+
+/// How far an experiment is.
+#[derive(Clone, Debug, Default)]
+pub struct Progress {
+    /// Done of the whole, from 0 to 1.
+    pub done: f64,
+    /// The step that is under way, such as a run; a log has one line for each. Empty: it has none.
+    pub step: String,
+    /// What changes within the step.
+    pub detail: String,
+}
+
+impl fmt::Display for Progress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Progress { step, detail, .. } = self;
+        match (step.is_empty(), detail.is_empty()) {
+            (_, true) => f.write_str(step),
+            (true, false) => f.write_str(detail),
+            (false, false) => write!(f, "{step}, {detail}"),
+        }
+    }
+}
+
+/// Shows the progress of an experiment on a terminal or in a log, or not at all (`()`).
+pub trait Watcher {
+    /// It has come so far.
+    fn progress(&mut self, progress: &Progress);
+
+    /// A line that stays: a run that failed, a number that was found.
+    fn note(&mut self, line: &str);
+}
+
+impl Watcher for () {
+    fn progress(&mut self, _: &Progress) {}
+    fn note(&mut self, _: &str) {}
+}
+
+/// What one run of an experiment has of the outside.
+pub struct Session<'a> {
+    started_at: String,
+    stop: Stop,
+    folder: Option<Folder>,
+    watcher: &'a mut dyn Watcher,
+}
+
+impl fmt::Debug for Session<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session")
+            .field("started_at", &self.started_at)
+            .field("folder", &self.folder)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Session<'_> {
+    /// When the run began, UTC, RFC 3339.
+    #[must_use]
+    pub fn started_at(&self) -> &str {
+        &self.started_at
+    }
+
+    /// The request to end early.
+    #[must_use]
+    pub fn stop(&self) -> Stop {
+        self.stop.clone()
+    }
+
+    /// The machine as it is now: before anything runs, as it also reports how busy the machine was.
+    #[must_use]
+    pub fn machine(&self) -> Machine {
+        Machine::here(&Cpus::here(), None)
+    }
+
+    /// The programs that are here, the `weft` at this path among them; the commit is that of the current
+    /// folder.
+    #[must_use]
+    pub fn versions(&self, weft: Option<&Path>) -> Versions {
+        let weft = weft.unwrap_or(Path::new("/nonexistent"));
+        Versions::here(weft, Path::new("."), false)
+    }
+
+    /// Shows how far the run is.
+    pub fn progress(&mut self, progress: &Progress) {
+        self.watcher.progress(progress);
+    }
+
+    /// Shows a line that stays.
+    pub fn note(&mut self, line: &str) {
+        self.watcher.note(line);
+    }
+
+    /// Writes the files of the report so far, in place of those before.
+    ///
+    /// # Errors
+    ///
+    /// The system refuses.
+    pub fn keep(&self, report: &impl Report) -> Result<()> {
+        let Some(folder) = &self.folder else {
+            return Ok(());
+        };
+        for (name, text) in report.files()? {
+            folder.write(name, &text)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the files, and draws the plots anew.
+    ///
+    /// # Errors
+    ///
+    /// A plot cannot be drawn, or the system refuses.
+    pub(crate) fn keep_and_draw(&self, report: &impl Report) -> Result<()> {
+        self.keep(report)?;
+        match &self.folder {
+            Some(folder) => report.draw(folder).map(|_| ()),
+            None => Ok(()),
+        }
+    }
+}
+
+/// How an experiment ended.
+#[derive(Debug)]
+pub struct Conclusion {
+    /// What is to be printed.
+    pub text: String,
+    /// Whether the exit status is 0.
+    pub is_passed: bool,
+    /// Why not, where the text does not show that.
+    pub failure: Option<String>,
+}
+
+/// Makes the experiment that these arguments ask for.
+///
+/// # Errors
+///
+/// The arguments make no sense, nothing could be measured, or results cannot be written. A folder or file
+/// that was made for the results and has none is removed again.
+pub fn perform<E: Experiment>(
+    args: &E::Args,
+    stop: &Stop,
+    watcher: &mut dyn Watcher,
+) -> Result<Conclusion> {
+    let (experiment, output) = match E::prepare(args)? {
+        Prepared::Run(experiment, output) => (experiment, output),
+        Prepared::Text(text) => {
+            return Ok(Conclusion {
+                text,
+                is_passed: true,
+                failure: None,
+            });
+        }
+    };
+    let now = OffsetDateTime::now_utc();
+    // Before the measurement, so that it is not made for nothing.
+    let (folder, mut file) = match &output.place {
+        Place::Folder(path) => (Some(Folder::create(path)?), None),
+        Place::NewFolderIn(parent) => {
+            let path = parent.join(dated(E::FOLDER, now)?);
+            (Some(Folder::create(&path)?), None)
+        }
+        Place::Report(path) => (None, path.as_deref().map(NewFile::create).transpose()?),
+    };
+    let mut session = Session {
+        started_at: now.format(&Rfc3339).context("naming the time")?,
+        stop: stop.clone(),
+        folder,
+        watcher,
+    };
+    let report = experiment.run(&mut session)?;
+    ensure!(!report.is_empty(), "stopped before anything was measured");
+    session.keep_and_draw(&report)?;
+    let mut text = match (output.format, &session.folder) {
+        (Format::Json, _) => json(&report)?,
+        (Format::Human, None) => report.to_string(),
+        (Format::Human, Some(folder)) => {
+            let path = folder.path().display();
+            format!("{report}\nResults and plots are in {path}.\n")
+        }
+    };
+    if let Some(file) = &mut file {
+        file.write(&text)?;
+        text.clear();
+    }
+    Ok(Conclusion {
+        text,
+        is_passed: report.is_passed(),
+        failure: report.failure(),
+    })
+}
+
+/// A name with date and time.
+fn dated(name: &str, now: OffsetDateTime) -> Result<String> {
+    let when = now
+        .format(format_description!(
+            "[year]-[month]-[day]-[hour][minute][second]"
+        ))
+        .context("naming the time")?;
+    Ok(format!("{name}-{when}"))
+}
+
+/// A file that was not there; dropped before it is written, it is removed.
+struct NewFile {
+    path: PathBuf,
+    file: File,
+    is_written: bool,
+}
+
+impl NewFile {
+    fn create(path: &Path) -> Result<NewFile> {
+        let file = File::create_new(path)
+            .with_context(|| format!("{} is not overwritten", path.display()))?;
+        Ok(NewFile {
+            path: path.to_owned(),
+            file,
+            is_written: false,
+        })
+    }
+
+    fn write(&mut self, text: &str) -> Result<()> {
+        self.is_written = true;
+        self.file
+            .write_all(text.as_bytes())
+            .context("cannot write the report")
+    }
+}
+
+impl Drop for NewFile {
+    fn drop(&mut self) {
+        if !self.is_written {
+            // It is empty, and we have just made it.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// One measurement among all of an experiment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// Counted from 1.
+    pub number: usize,
+    /// How many there are.
+    pub of: usize,
+    /// Counted from 1.
+    pub repetition: u32,
+    /// What is measured: the place in the list, from 0.
+    pub subject: usize,
+}
+
+impl Turn {
+    /// The part of the whole that is done before it.
+    #[must_use]
+    pub fn done(&self) -> f64 {
+        self.number.saturating_sub(1) as f64 / self.of.max(1) as f64
+    }
+}
+
+/// Every subject once in each repetition, in their order: what the machine does otherwise affects all.
+pub(crate) fn turns(repetitions: u32, subjects: usize) -> impl Iterator<Item = Turn> {
+    let of = subjects * repetitions as usize;
+    (0..of).map(move |index| Turn {
+        number: index + 1,
+        of,
+        repetition: (index / subjects) as u32 + 1,
+        subject: index % subjects,
+    })
+}
+
+/// [`turns`] of which each repetition begins with another subject, so that none always has the machine as
+/// the same other one left it.
+pub(crate) fn rotating_turns(repetitions: u32, subjects: usize) -> impl Iterator<Item = Turn> {
+    turns(repetitions, subjects).map(move |turn| Turn {
+        subject: (turn.subject + turn.repetition as usize - 1) % subjects,
+        ..turn
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,39 @@
+//! The experiments that `weft lab` has.
+
+use anyhow::Result;
+use clap::Subcommand;
+
+use crate::experiment::{Conclusion, Watcher, perform};
+use crate::stop::Stop;
+use crate::{attack, bench, roles, throughput};
+
+/// Which one, with its arguments.
+#[derive(Debug, Subcommand)]
+#[allow(
+    missing_docs,
+    reason = "a variant's documentation is the help of its arguments"
+)]
+pub enum Experiments {
+    Throughput(Box<throughput::Args>),
+    Roles(Box<roles::Args>),
+    Attack(Box<attack::Args>),
+    Soak(Box<attack::soak::Args>),
+    Relay(Box<bench::Args>),
+}
+
+impl Experiments {
+    /// Makes it.
+    ///
+    /// # Errors
+    ///
+    /// As [`perform`].
+    pub fn perform(&self, stop: &Stop, watcher: &mut dyn Watcher) -> Result<Conclusion> {
+        match self {
+            Self::Throughput(args) => perform::<throughput::Options>(args, stop, watcher),
+            Self::Roles(args) => perform::<roles::Options>(args, stop, watcher),
+            Self::Attack(args) => perform::<attack::Attacks>(args, stop, watcher),
+            Self::Soak(args) => perform::<attack::soak::Options>(args, stop, watcher),
+            Self::Relay(args) => perform::<bench::Options>(args, stop, watcher),
+        }
+    }
+}

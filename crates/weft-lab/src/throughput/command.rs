@@ -1,0 +1,193 @@
+//! The command `weft lab throughput`.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use clap::ValueEnum;
+use weft_plot::Folder;
+
+use super::options::Options;
+use super::results::Results;
+use super::sizes::{Sizes, free_memory};
+use super::sustained::Rule;
+use super::which::Which;
+use super::{figures, run};
+use crate::args::{bytes, seconds, weft_program};
+use crate::experiment::{Experiment, FolderArgs, Prepared, Report, Session};
+use crate::machine::Cpus;
+
+/// Measures what a relay sustains in the middle of a private network, as Engler and Goldberg did
+/// (2021, section 5.2).
+///
+/// C tor's clients, entries and exits stand around one target. Each circuit goes through an entry, the
+/// target and an exit, and carries one upload to a server; all uploads begin at once. The bytes that
+/// the target moves are read every 500 ms, and the maximum of their moving average is its sustained
+/// throughput; the server notes the first and last byte of each stream. Targets take turns, freshly
+/// started for each run.
+///
+/// All of it runs on this machine, on loopback; `tor` must be installed. Results go into a new folder:
+/// results.json, bytes.csv, streams.csv and Figures 7, 8 and 9 as SVG and PNG. Ctrl-C ends the
+/// experiment; what was measured until then is in the folder. The exit status is 1 if a run failed or
+/// is missing.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// What to put in the middle, with commas between: tor, weft, weft:THREADS [default: tor, and
+    /// weft with 0, 1, 2 … connection threads, up to the cores].
+    #[arg(long, value_delimiter = ',', value_name = "PROGRAM")]
+    target: Vec<Which>,
+    /// Run the weft at this path, not this one.
+    #[arg(long, value_name = "FILE")]
+    program: Option<PathBuf>,
+
+    /// The row of the paper's Table 1.
+    #[arg(long, value_enum, default_value_t = Setting::IntelServer)]
+    setting: Setting,
+    /// The part of that row's clients, entries and exits, up to 1 [default: what this machine holds].
+    #[arg(long, value_parser = scale)]
+    scale: Option<f64>,
+    /// Client proxies [default: by scale].
+    #[arg(long, value_name = "N")]
+    clients: Option<usize>,
+    /// Entry relays [default: by scale].
+    #[arg(long, value_name = "N")]
+    entries: Option<usize>,
+    /// Exit relays [default: by scale].
+    #[arg(long, value_name = "N")]
+    exits: Option<usize>,
+    /// Circuits of each client, with one stream each [default: by setting].
+    #[arg(long, value_name = "N")]
+    streams: Option<usize>,
+    /// Data of each stream: bytes, or with kB, MB, KiB or MiB at the end [default: by setting].
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    data: Option<u64>,
+
+    /// How often each target is measured.
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    repetitions: u32,
+    /// Seconds at the beginning of a run that do not count for throughput.
+    #[arg(long, value_name = "S", default_value = "30", value_parser = seconds)]
+    discard: Duration,
+    /// Length of the moving average, in seconds. If runs are too short, this and --discard are made
+    /// shorter in proportion, for all runs alike, and the plot notes it.
+    #[arg(long, value_name = "S", default_value = "30", value_parser = seconds)]
+    window: Duration,
+    /// The data is a function of this.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+
+    #[command(flatten)]
+    folder: FolderArgs,
+    /// Draw the plots of an earlier experiment's folder again, and measure nothing.
+    #[arg(long, value_name = "DIR", exclusive = true)]
+    plots: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Setting {
+    /// 150 clients, 300 entries, 300 exits; 10 streams of 10 MiB for each client.
+    IntelServer,
+    /// 100 clients, 300 entries, 300 exits; 6 streams of 5 MiB for each client.
+    RaspberryPi,
+}
+
+impl Experiment for Options {
+    const FOLDER: &'static str = "throughput";
+    type Args = Args;
+    type Report = Results;
+
+    fn prepare(args: &Args) -> Result<Prepared<Options>> {
+        if let Some(folder) = &args.plots {
+            return draw_again(folder).map(Prepared::Text);
+        }
+        let options = options(args)?;
+        options.check()?;
+        Ok(Prepared::Run(options, args.folder.output()))
+    }
+
+    fn run(&self, session: &mut Session<'_>) -> Result<Results> {
+        run::throughput(self, session)
+    }
+}
+
+impl Report for Results {
+    fn is_empty(&self) -> bool {
+        self.runs.is_empty()
+    }
+
+    /// All runs were made and came to their ends.
+    fn is_passed(&self) -> bool {
+        self.finished && self.runs.iter().all(|run| run.failure.is_none())
+    }
+
+    fn files(&self) -> Result<Vec<(&'static str, String)>> {
+        self.data_files()
+    }
+
+    fn draw(&self, folder: &Folder) -> Result<Vec<PathBuf>> {
+        match self.summaries.is_empty() {
+            true => Ok(Vec::new()),
+            false => figures::draw(self, folder),
+        }
+    }
+}
+
+/// Draws the plots of an earlier experiment, and returns their paths, one on a line.
+fn draw_again(path: &Path) -> Result<String> {
+    let folder = Folder::existing(path)?;
+    let results = Results::read(&path.join("results.json"))?;
+    let plots = figures::draw(&results, &folder)?;
+    Ok(plots
+        .iter()
+        .map(|file| format!("{}\n", file.display()))
+        .collect())
+}
+
+fn options(args: &Args) -> Result<Options> {
+    let (setting, whole) = match args.setting {
+        Setting::IntelServer => ("Intel Server", Sizes::INTEL_SERVER),
+        Setting::RaspberryPi => ("Raspberry Pi", Sizes::RASPBERRY_PI),
+    };
+    let cpus = Cpus::here();
+    let scale = match args.scale {
+        Some(scale) => scale,
+        None => whole.scale_for(free_memory(), cpus.cores.len()),
+    };
+    let scaled = whole.scaled(scale);
+    let sizes = Sizes {
+        clients: args.clients.unwrap_or(scaled.clients),
+        entries: args.entries.unwrap_or(scaled.entries),
+        exits: args.exits.unwrap_or(scaled.exits),
+        streams_per_client: args.streams.unwrap_or(scaled.streams_per_client),
+        bytes_per_stream: args.data.unwrap_or(scaled.bytes_per_stream),
+    };
+    let targets = match args.target.is_empty() {
+        false => args.target.clone(),
+        true => {
+            let cores = u32::try_from(cpus.cores.len()).context("too many cores")?;
+            let weft = (0..=cores).map(|threads| Which::Weft(Some(threads)));
+            std::iter::once(Which::Tor).chain(weft).collect()
+        }
+    };
+    let weft = weft_program(args.program.as_deref())?;
+    Ok(Options {
+        targets,
+        weft,
+        setting: setting.to_owned(),
+        scale,
+        sizes,
+        repetitions: args.repetitions,
+        rule: Rule {
+            discard_s: args.discard.as_secs_f64(),
+            window_s: args.window.as_secs_f64(),
+        },
+        seed: args.seed,
+    })
+}
+
+fn scale(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(scale) if scale > 0.0 && scale <= 1.0 => Ok(scale),
+        _ => Err("a scale is above 0 and at most 1".to_owned()),
+    }
+}

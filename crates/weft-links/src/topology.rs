@@ -1,0 +1,227 @@
+//! Hosts, switches and the links between them.
+
+use std::fmt;
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use crate::quantity::{Delay, Loss, QueueLimit, Rate};
+
+/// At most so many hosts: each is a network namespace with a device.
+pub(crate) const MAX_HOSTS: usize = 1_000;
+/// At most so many hosts and switches.
+pub(crate) const MAX_NODES: usize = 2_000;
+/// At most so many links: a mesh of the 183 countries of Shadow's topology of 2018, and as many hosts.
+pub(crate) const MAX_LINKS: usize = 20_000;
+/// At most so many background streams over one link.
+pub(crate) const MAX_BACKGROUND: u32 = 64;
+/// The longest name of a host, a switch or a topology: it is a part of a file's name.
+pub(crate) const MAX_NAME: usize = 40;
+
+/// A host or a switch of a [`Topology`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(pub(crate) usize);
+
+/// A host of a [`Topology`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HostId(pub(crate) usize);
+
+impl HostId {
+    /// Counted from 0, in the order of the topology.
+    #[must_use]
+    pub fn index(self) -> usize {
+        self.0
+    }
+
+    /// It as a node: hosts come before switches.
+    #[must_use]
+    pub fn node(self) -> NodeId {
+        NodeId(self.0)
+    }
+
+    /// Its IPv4 address. The first 250 hosts are 10.1.0.1 to 10.250.0.1, so that each has a /16 of its own, as
+    /// Tor does not put two relays of one /16 in a path; then come 10.1.1.1 and so on.
+    #[must_use]
+    pub fn address(self) -> Ipv4Addr {
+        let octet = |number: usize| u8::try_from(number).unwrap_or(u8::MAX);
+        Ipv4Addr::new(10, octet(1 + self.0 % 250), octet(self.0 / 250), 1)
+    }
+
+    /// The host with this address, if there were so many hosts.
+    pub(crate) fn at(address: Ipv4Addr) -> Option<HostId> {
+        let [ten, network, block, host] = address.octets();
+        let is_ours = ten == 10 && (1..=250).contains(&network) && host == 1;
+        is_ours.then(|| HostId(usize::from(block) * 250 + usize::from(network) - 1))
+    }
+}
+
+/// What a link does to packets, in both directions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkSettings {
+    /// None: as fast as the machine.
+    pub rate: Option<Rate>,
+    /// One way.
+    pub delay: Duration,
+    /// What the delay varies by, each way; at most the delay.
+    pub jitter: Duration,
+    /// Packets that are lost at random.
+    pub loss: Loss,
+    /// What waits to be sent at most, where there is a rate.
+    pub queue: QueueLimit,
+}
+
+impl Default for LinkSettings {
+    fn default() -> Self {
+        LinkSettings {
+            rate: None,
+            delay: Duration::ZERO,
+            jitter: Duration::ZERO,
+            loss: Loss::default(),
+            queue: QueueLimit::DEFAULT,
+        }
+    }
+}
+
+/// A link between two nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkSpec {
+    /// What it joins.
+    pub ends: [NodeId; 2],
+    /// What it does, in both directions.
+    pub settings: LinkSettings,
+    /// Bulk TCP streams from the second end to the first, for as long as the network is up. Both ends are
+    /// hosts.
+    pub background: u32,
+}
+
+/// How packets find their way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RouteRule {
+    /// The links have no cycle, so that there is one way.
+    #[default]
+    Tree,
+    /// The way with the fewest links, of which there must be only one between two hosts.
+    FewestLinks,
+}
+
+impl RouteRule {
+    pub(crate) const ALL: [RouteRule; 2] = [RouteRule::Tree, RouteRule::FewestLinks];
+
+    /// As topologies name it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            RouteRule::Tree => "tree",
+            RouteRule::FewestLinks => "fewest-links",
+        }
+    }
+}
+
+/// A network of links: hosts, switches, which only forward, and links. Hosts forward as well, so that
+/// a relay can stand between two others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Topology {
+    pub(crate) name: String,
+    /// The hosts first.
+    pub(crate) nodes: Vec<String>,
+    pub(crate) hosts: usize,
+    pub(crate) links: Vec<LinkSpec>,
+    pub(crate) rule: RouteRule,
+}
+
+impl Topology {
+    /// Its name: lower-case letters, digits and hyphens.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The hosts, in order.
+    pub fn hosts(&self) -> impl ExactSizeIterator<Item = HostId> + use<> {
+        (0..self.hosts).map(HostId)
+    }
+
+    /// The host of this name.
+    #[must_use]
+    pub fn host(&self, name: &str) -> Option<HostId> {
+        let hosts = self.nodes.iter().take(self.hosts);
+        hosts.into_iter().position(|host| host == name).map(HostId)
+    }
+
+    /// How many hosts and switches there are.
+    #[must_use]
+    pub fn node_count(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// The name of a host or a switch.
+    #[must_use]
+    pub fn node_name(&self, node: NodeId) -> &str {
+        self.nodes.get(node.0).map_or("", String::as_str)
+    }
+
+    /// The host that this node is, if it is no switch.
+    #[must_use]
+    pub fn as_host(&self, node: NodeId) -> Option<HostId> {
+        (node.0 < self.hosts).then_some(HostId(node.0))
+    }
+
+    /// The host with this address.
+    #[must_use]
+    pub fn host_at(&self, address: Ipv4Addr) -> Option<HostId> {
+        HostId::at(address).filter(|host| host.0 < self.hosts)
+    }
+
+    /// The links, in order.
+    #[must_use]
+    pub fn links(&self) -> &[LinkSpec] {
+        &self.links
+    }
+
+    /// How packets find their way.
+    #[must_use]
+    pub fn rule(&self) -> RouteRule {
+        self.rule
+    }
+}
+
+/// As TOML that [`Topology::parse`] reads.
+impl fmt::Display for Topology {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = |nodes: &[String]| {
+            let quoted: Vec<String> = nodes.iter().map(|name| format!("\"{name}\"")).collect();
+            quoted.join(", ")
+        };
+        let (hosts, switches) = self.nodes.split_at(self.hosts.min(self.nodes.len()));
+        writeln!(f, "name = \"{}\"", self.name)?;
+        writeln!(f, "hosts = [{}]", list(hosts))?;
+        if !switches.is_empty() {
+            writeln!(f, "switches = [{}]", list(switches))?;
+        }
+        if self.rule != RouteRule::default() {
+            writeln!(f, "routes = \"{}\"", self.rule.name())?;
+        }
+        for link in &self.links {
+            let [first, second] = link.ends.map(|end| self.node_name(end));
+            writeln!(f, "\n[[link]]\nends = [\"{first}\", \"{second}\"]")?;
+            let settings = &link.settings;
+            if let Some(rate) = settings.rate {
+                writeln!(f, "rate = \"{rate}\"")?;
+            }
+            for (key, time) in [("delay", settings.delay), ("jitter", settings.jitter)] {
+                if !time.is_zero() {
+                    writeln!(f, "{key} = \"{}\"", Delay(time))?;
+                }
+            }
+            if settings.loss != Loss::default() {
+                writeln!(f, "loss = \"{}\"", settings.loss)?;
+            }
+            if settings.queue != QueueLimit::DEFAULT {
+                writeln!(f, "queue = \"{}\"", settings.queue)?;
+            }
+            if link.background > 0 {
+                writeln!(f, "background = {}", link.background)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,9 +1,0 @@
-//! The machine against a network that a test makes as it likes: relays that answer, that are
-//! silent, that refuse; exits with opinions. Time is the test's.
-
-#![allow(clippy::unwrap_used)]
-
-mod chaos;
-mod circuits;
-mod streams;
-mod world;

@@ -1,0 +1,93 @@
+//! Makes `weft-dir`'s settings of the options of torrc.
+
+use std::net::SocketAddr;
+
+use tor_llcrypto::pk::rsa::RsaIdentity;
+use weft_config::{DirAuthority, GrantedFlag, Options};
+use weft_dir::authority::Authority;
+use weft_dir::client::{ClientOptions, DirServer};
+use weft_dir::private_authority::Granted;
+
+/// The weight of an authority relative to a fallback directory, where both may be used
+/// (`DirAuthorityFallbackRate`).
+const AUTHORITY_RATE: f64 = 0.1;
+
+/// The authorities whose signatures make a consensus valid.
+pub(crate) fn authorities(options: &Options) -> Vec<Authority> {
+    let authorities = options.directory.authorities.iter();
+    authorities
+        .map(|authority| Authority {
+            nickname: name(authority),
+            dir_addr: SocketAddr::V4(authority.dir_address),
+            identity: RsaIdentity::from(authority.fingerprint),
+            v3_ident: authority.v3ident.map(RsaIdentity::from),
+        })
+        .collect()
+}
+
+/// The directory settings of a client: the authorities, and the servers to use before there are guards. A
+/// relay in the same process uses the same cache files.
+pub(crate) fn client_options(options: &Options) -> ClientOptions {
+    let v3 = options.directory.authorities.iter().filter(|of| of.is_v3());
+    let authority_servers = v3.map(|of| DirServer {
+        nickname: name(of),
+        rsa: of.fingerprint.into(),
+        ed25519: None,
+        or_addrs: (of.or_address().map(SocketAddr::V4))
+            .into_iter()
+            .chain(of.ipv6.map(SocketAddr::V6))
+            .collect(),
+        dir_addr: Some(SocketAddr::V4(of.dir_address)),
+        weight: of.weight * AUTHORITY_RATE,
+        authority: true,
+    });
+    let fallbacks = options.directory.fallbacks.iter().map(|of| DirServer {
+        nickname: of.or_address.to_string(),
+        rsa: of.fingerprint.into(),
+        ed25519: None,
+        or_addrs: [Some(of.or_address), of.ipv6]
+            .into_iter()
+            .flatten()
+            .collect(),
+        dir_addr: None,
+        weight: of.weight,
+        authority: false,
+    });
+    // The servers that the client can connect to, each with its preferred address.
+    let reachable = |mut of: DirServer| {
+        of.or_addrs = vec![options.paths.reachable.choose(&of.or_addrs)?];
+        Some(of)
+    };
+    let servers = fallbacks
+        .chain(authority_servers)
+        .filter_map(reachable)
+        .collect();
+    ClientOptions {
+        disabled: options.network.disabled,
+        paths_needed: options.directory.paths_needed,
+        max_stall: options.testing.dir_connection_max_stall,
+        ..ClientOptions::new(
+            authorities(options),
+            servers,
+            Some(options.files.cache_directory.clone()),
+            options.testing.network,
+        )
+    }
+}
+
+/// The relays that our private network's authority gives a flag.
+pub(crate) fn granted(flag: &GrantedFlag) -> Granted {
+    Granted {
+        all: flag.all,
+        relays: flag.relays.iter().copied().map(RsaIdentity::from).collect(),
+        strict: flag.strict,
+    }
+}
+
+/// The name of an authority in log lines.
+fn name(authority: &DirAuthority) -> String {
+    authority
+        .nickname
+        .clone()
+        .unwrap_or_else(|| authority.dir_address.to_string())
+}

@@ -1,0 +1,323 @@
+//! The families that only Weft has: the load of every thread (docs/operator.md explains them).
+
+use std::time::SystemTime;
+
+use weft_core::message::Report;
+
+use super::snapshot::Snapshot;
+use super::text::{Kind, Text};
+
+pub(super) fn write(text: &mut Text, snapshot: &Snapshot) {
+    relay(text, snapshot);
+    work(text, &snapshot.reports);
+    waiting(text, &snapshot.reports);
+    onionskins(text, snapshot);
+    main_thread(text, snapshot);
+}
+
+/// Writes one number of each connection thread.
+fn each<T: std::fmt::Display>(
+    text: &mut Text,
+    reports: &[Report],
+    family: (&'static str, Kind, &'static str),
+    number: impl Fn(&Report) -> T,
+) {
+    text.family(family.0, family.1, family.2);
+    for report in reports {
+        let thread = report.thread.0.to_string();
+        text.sample(&[("thread", &thread)], number(report));
+    }
+}
+
+/// Writes several numbers of each connection thread, distinguished by a label.
+fn each_of<const N: usize>(
+    text: &mut Text,
+    reports: &[Report],
+    family: (&'static str, Kind, &'static str),
+    label: &str,
+    numbers: impl Fn(&Report) -> [(&'static str, u64); N],
+) {
+    text.family(family.0, family.1, family.2);
+    for report in reports {
+        let thread = report.thread.0.to_string();
+        for (name, number) in numbers(report) {
+            text.sample(&[("thread", &thread), (label, name)], number);
+        }
+    }
+}
+
+fn relay(text: &mut Text, snapshot: &Snapshot) {
+    text.family("weft_build_info", Kind::Gauge, "Version of Weft");
+    text.sample(&[("version", env!("CARGO_PKG_VERSION"))], 1);
+    let started = snapshot.started.duration_since(SystemTime::UNIX_EPOCH);
+    text.single(
+        "weft_start_time_seconds",
+        Kind::Gauge,
+        "Unix time at which the relay started",
+        started.map_or(0.0, |since| since.as_secs_f64()),
+    );
+    let counts = &snapshot.counts;
+    text.family(
+        "weft_extends_total",
+        Kind::Counter,
+        "EXTEND2 by result: an open link served it, it waited for a new one, it failed",
+    );
+    for (result, count) in [
+        ("joined", counts.extends_joined),
+        ("waited", counts.extends_waited),
+        ("failed", counts.extends_failed),
+    ] {
+        text.sample(&[("result", result)], count);
+    }
+    text.family(
+        "weft_relay_connections_total",
+        Kind::Counter,
+        "Connections opened to relays, by reason: there was none, or a circuit shall have its own",
+    );
+    for (reason, count) in [
+        (
+            "first",
+            counts.connected.saturating_sub(counts.connected_again),
+        ),
+        ("circuit", counts.connected_again),
+    ] {
+        text.sample(&[("reason", reason)], count);
+    }
+    text.family(
+        "weft_circuits_shared_at_bound_total",
+        Kind::Counter,
+        "Circuits that share a connection in spite of ConnectionPerCircuit: there are as many as may be",
+    );
+    text.sample(&[], counts.extends_shared);
+    text.family(
+        "weft_displaced_total",
+        Kind::Counter,
+        "Items displaced because their previous hop held most of a full bound",
+    );
+    let requests = snapshot.reports.iter();
+    let requests = requests
+        .map(|report| report.totals.requests_displaced)
+        .sum();
+    for (of, count) in [
+        ("requests", requests),
+        ("connecting", counts.connections_displaced),
+        ("open", counts.open_displaced),
+        ("extends", counts.extends_displaced),
+        ("rendezvous", counts.cookies_displaced),
+        ("names", snapshot.exits.look_ups_refused),
+    ] {
+        text.sample(&[("of", of)], count);
+    }
+}
+
+/// The work of connection threads.
+fn work(text: &mut Text, reports: &[Report]) {
+    let load = (
+        "weft_thread_load_bytes_per_second",
+        Kind::Gauge,
+        "Bytes read and written, averaged: those of ten seconds ago count half",
+    );
+    each(text, reports, load, |report| {
+        report.bytes_per_second.round()
+    });
+    let cpu = (
+        "weft_thread_cpu_seconds_total",
+        Kind::Counter,
+        "Processor time of a connection thread",
+    );
+    each(text, reports, cpu, |report| report.cpu.as_secs_f64());
+    let turns = (
+        "weft_thread_turns_total",
+        Kind::Counter,
+        "Turns of a connection thread's loop",
+    );
+    each(text, reports, turns, |report| report.totals.turns);
+    let runs = (
+        "weft_thread_scheduler_runs_total",
+        Kind::Counter,
+        "Turns in which the scheduler chose cells",
+    );
+    each(text, reports, runs, |report| report.totals.scheduler_runs);
+    let bytes = (
+        "weft_thread_bytes_total",
+        Kind::Counter,
+        "Bytes moved by a connection thread, TLS included",
+    );
+    each_of(text, reports, bytes, "direction", |report| {
+        [
+            ("read", report.totals.bytes_read),
+            ("written", report.totals.bytes_written),
+        ]
+    });
+    let cells = (
+        "weft_thread_cells_total",
+        Kind::Counter,
+        "Cells of circuits: relayed to a link of this thread, for this relay, dropped",
+    );
+    each_of(text, reports, cells, "result", |report| {
+        [
+            ("relayed", report.totals.cells_relayed),
+            ("recognized", report.totals.cells_recognized),
+            ("dropped", report.totals.cells_dropped),
+        ]
+    });
+    let padding = (
+        "weft_thread_padding_cells_total",
+        Kind::Counter,
+        "Padding cells of links",
+    );
+    each_of(text, reports, padding, "direction", |report| {
+        [
+            ("received", report.totals.padding_received),
+            ("sent", report.totals.padding_sent),
+        ]
+    });
+    let closed = (
+        "weft_thread_circuits_closed_total",
+        Kind::Counter,
+        "Circuits that a connection thread closed, by reason",
+    );
+    each_of(text, reports, closed, "reason", |report| {
+        [
+            ("queue", report.totals.queues_overflowed),
+            ("memory", report.totals.killed_for_memory),
+            ("timeout", report.totals.timed_out),
+            ("protocol", report.totals.protocol_errors),
+        ]
+    });
+    let links = (
+        "weft_thread_links_closed_total",
+        Kind::Counter,
+        "Links that the relay closed, by reason",
+    );
+    each_of(text, reports, links, "reason", |report| {
+        [("memory", report.totals.links_killed_for_memory)]
+    });
+}
+
+/// The links and circuits of connection threads, and their queues.
+fn waiting(text: &mut Text, reports: &[Report]) {
+    let links = ("weft_thread_links", Kind::Gauge, "Open links");
+    each(text, reports, links, |report| report.links);
+    let halves = ("weft_thread_circuit_halves", Kind::Gauge, "Circuit halves");
+    each(text, reports, halves, |report| report.halves);
+    let queued = (
+        "weft_thread_queued_bytes",
+        Kind::Gauge,
+        "Bytes of memory that circuits, streams and links hold",
+    );
+    each(text, reports, queued, |report| report.ledger.total());
+    let buffered = (
+        "weft_thread_buffered_bytes",
+        Kind::Gauge,
+        "Of these, bytes in TLS and socket buffers, and in cells for which a ring had no room",
+    );
+    each(text, reports, buffered, |report| report.buffered);
+    let depth = (
+        "weft_thread_ring_depth",
+        Kind::Gauge,
+        "The most that waited in one ring to the thread during the last second: control messages \
+         and batches of cells of any one thread, messages of the main thread",
+    );
+    each_of(text, reports, depth, "lane", |report| {
+        [
+            ("control", report.rings.control.into()),
+            ("cells", report.rings.cells.into()),
+            ("main", report.rings.controller.into()),
+        ]
+    });
+    let stuck = (
+        "weft_thread_stuck_cells",
+        Kind::Gauge,
+        "Cells of the thread for others whose ring is full",
+    );
+    each(text, reports, stuck, |report| report.rings.stuck_cells);
+}
+
+fn onionskins(text: &mut Text, snapshot: &Snapshot) {
+    let numbered = || (0u32..).map(|number| number.to_string());
+    let workers = || numbered().zip(&snapshot.workers);
+    text.family(
+        "weft_onionskins_waiting",
+        Kind::Gauge,
+        "Onionskins that a worker has not answered yet",
+    );
+    for (worker, counts) in workers() {
+        text.sample(&[("worker", &worker)], counts.pending);
+    }
+    text.single(
+        "weft_onionskins_queued",
+        Kind::Gauge,
+        "Onionskins that wait until a worker takes them",
+        snapshot.onionskins_queued,
+    );
+    text.family(
+        "weft_onionskins_answered_total",
+        Kind::Counter,
+        "Onionskins that a worker answered",
+    );
+    for (worker, counts) in workers() {
+        text.sample(&[("worker", &worker)], counts.answered);
+    }
+    text.family(
+        "weft_onionskin_work_seconds_total",
+        Kind::Counter,
+        "Time that a worker spent on answering them",
+    );
+    for (worker, counts) in workers() {
+        text.sample(&[("worker", &worker)], counts.worked.as_secs_f64());
+    }
+    text.family(
+        "weft_onionskin_wait_seconds_total",
+        Kind::Counter,
+        "Time that they had waited for it",
+    );
+    for (worker, counts) in workers() {
+        text.sample(&[("worker", &worker)], counts.waited.as_secs_f64());
+    }
+    text.single(
+        "weft_onionskins_refused_total",
+        Kind::Counter,
+        "Onionskins refused because too many waited",
+        snapshot.counts.onionskins_dropped,
+    );
+}
+
+fn main_thread(text: &mut Text, snapshot: &Snapshot) {
+    let main = &snapshot.main;
+    text.single(
+        "weft_main_cpu_seconds_total",
+        Kind::Counter,
+        "Processor time of the main thread",
+        main.cpu.as_secs_f64(),
+    );
+    text.single(
+        "weft_main_turns_total",
+        Kind::Counter,
+        "Turns of the main thread's loop",
+        main.turns,
+    );
+    let threads = |lengths: &[usize]| -> Vec<(String, usize)> {
+        let lengths = lengths.iter().copied();
+        (0u32..)
+            .map(|thread| thread.to_string())
+            .zip(lengths)
+            .collect()
+    };
+    text.family(
+        "weft_main_ring_depth",
+        Kind::Gauge,
+        "The most messages of a connection thread that waited for the main thread in the last second",
+    );
+    for (thread, length) in threads(&main.from_threads) {
+        text.sample(&[("thread", &thread)], length);
+    }
+    text.family(
+        "weft_main_stuck_messages",
+        Kind::Gauge,
+        "Messages of the main thread for a connection thread whose ring is full",
+    );
+    for (thread, length) in threads(&main.to_threads) {
+        text.sample(&[("thread", &thread)], length);
+    }
+}

@@ -1,0 +1,91 @@
+//! Connections and datagrams that others open to this node, each passed on by the service of its listener.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use mio::Token;
+use weft_config::client_ports::AppService;
+use weft_core::handshake::Role;
+
+use super::listen_socket::Accepted;
+use super::listeners::Service;
+use super::{Relay, outgoing};
+use crate::thread::Adopt;
+use crate::thread::mesh::ToThread;
+
+/// Connections accepted from one listener in one turn.
+const ACCEPTS_PER_TURN: usize = 64;
+
+impl Relay {
+    /// Accepts what waits at every listener.
+    pub(super) fn accept_all(&mut self, now: Instant) {
+        for listener in self.listeners.tokens() {
+            self.accept(listener, now);
+        }
+    }
+
+    /// Accepts what waits at a listener; nothing, if no listener has the token.
+    pub(super) fn accept(&mut self, listener: Token, now: Instant) {
+        let Some((service, number)) = self.listeners.service(listener) else {
+            return;
+        };
+        if service == Service::App(AppService::Dns) {
+            return self.take_queries(number, now);
+        }
+        for _ in 0..ACCEPTS_PER_TURN {
+            match self.listeners.accept(listener) {
+                None => return,
+                Some(Ok(accepted)) => self.dispatch(service, number, accepted, now),
+                Some(Err(error)) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Some(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
+                Some(Err(error)) => {
+                    if let Some(more) = self.log_limits.accept.check(now) {
+                        tracing::warn!("Could not accept a connection to {service}: {error}{more}");
+                    }
+                    // Out of descriptors, most likely: the tick tries again.
+                    return;
+                }
+            }
+        }
+        // More may wait, and the kernel will not report it again.
+        self.event_loop.accept_again = true;
+    }
+
+    fn dispatch(&mut self, service: Service, number: u32, accepted: Accepted, now: Instant) {
+        match (service, accepted) {
+            (Service::Or, Accepted::Tcp(socket, peer)) => self.accept_or(socket, peer, now),
+            (Service::Metrics, Accepted::Tcp(socket, peer)) => {
+                self.accept_metrics(socket, peer, now);
+            }
+            (Service::App(_), accepted) => self.accept_application(number, accepted, now),
+            (Service::Control, accepted) => self.accept_controller(accepted, now),
+            // ORPort and MetricsPort have no Unix sockets.
+            (Service::Or | Service::Metrics, Accepted::Unix(_)) => {}
+        }
+    }
+
+    /// Gives a connection to the ORPort to a connection thread.
+    fn accept_or(&mut self, socket: std::net::TcpStream, peer: SocketAddr, now: Instant) {
+        if self.shutdown.is_under_way() {
+            return;
+        }
+        if let Some((id, thread)) = self.controller.accepted(peer, now) {
+            // Latency before packing: the thread writes whole batches.
+            let _ = socket.set_nodelay(true);
+            outgoing::constrain(
+                (&socket).into(),
+                self.options.resources.constrained_sock_size,
+            );
+            let adopt = Adopt {
+                id,
+                socket,
+                peer,
+                role: Role::Responder,
+                proxy: None,
+            };
+            self.threads
+                .send(thread.0, ToThread::Adopt(Box::new(adopt)));
+        }
+    }
+}

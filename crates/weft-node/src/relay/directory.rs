@@ -1,0 +1,225 @@
+//! The relay's directory thread: commands to it, events from it.
+
+use std::io;
+use std::sync::mpsc::{self, Receiver};
+use std::time::{Instant, SystemTime};
+
+use weft_config::Options;
+use weft_dir::command::{Command, Event, RelayFlags, Severity};
+use weft_dir::private_authority::server::AuthorityHandle;
+use weft_dir::task::{Config, DirectoryHandle};
+
+use super::error::StartError;
+use super::{Relay, descriptor};
+use crate::logging::safe;
+use crate::notice;
+use crate::thread::mesh::WakeUp;
+use weft_datadir::state;
+
+/// Protocols that C tor 0.4.9's authorities require of every relay and that this version lacks by
+/// design: those of onion services, and of a directory cache where `DirCache` is off.
+const LACKED: [&str; 4] = ["DirCache", "HSDir", "HSIntro", "HSRend"];
+
+/// Those of missing protocols that no version of Weft was ever without.
+fn beyond_design(protocols: &str) -> String {
+    let name = |entry: &str| entry.split('=').next().is_some_and(|n| LACKED.contains(&n));
+    let beyond: Vec<&str> = protocols.split(' ').filter(|entry| !name(entry)).collect();
+    beyond.join(" ")
+}
+
+/// Events that may wait for the main thread.
+const EVENTS: usize = 1024;
+
+/// The directory's thread of a relay, and the authority of a private network.
+pub(super) struct DirectorySide {
+    /// `None`: the node is a client alone, whose directory is on its own thread.
+    pub(super) handle: Option<DirectoryHandle>,
+    pub(super) events: Receiver<Event>,
+    /// Answers until the node has ended.
+    pub(super) authority: Option<AuthorityHandle>,
+}
+
+impl DirectorySide {
+    /// Starts the directory's thread of a relay. `main` wakes the main thread.
+    ///
+    /// # Errors
+    ///
+    /// The system has no thread for it.
+    pub(super) fn start(
+        options: &Options,
+        authority: Option<AuthorityHandle>,
+        state: Vec<(String, String)>,
+        seed: [u8; 32],
+        main: WakeUp,
+    ) -> io::Result<Self> {
+        let (sender, events) = mpsc::sync_channel(EVENTS);
+        let handle = match options.is_relay() {
+            false => None,
+            true => Some(DirectoryHandle::start(
+                Config {
+                    options: descriptor::directory_options(options),
+                    state,
+                    seed,
+                },
+                Box::new(move |event| {
+                    // Only a main thread that is stuck has a thousand events waiting.
+                    let _ = sender.try_send(event);
+                    main.notify();
+                }),
+            )?),
+        };
+        Ok(DirectorySide {
+            handle,
+            events,
+            authority,
+        })
+    }
+}
+
+impl Relay {
+    /// Sends the directory task a command.
+    pub(super) fn directory(&mut self, command: Command) {
+        if let Some(directory) = &self.directory.handle
+            && directory.send(command).is_err()
+        {
+            tracing::info!("The directory task is busy; it misses a message");
+        }
+    }
+
+    /// Sends the directory our descriptor as it is now.
+    pub(super) fn publish_descriptor(&mut self) {
+        let Some(keys) = &self.identity.keys else {
+            return;
+        };
+        match descriptor::own_descriptor(
+            &self.options,
+            keys,
+            &self.own.addresses,
+            self.exits.policy(),
+        ) {
+            Some(own) => self.directory(Command::Descriptor(Box::new(own))),
+            None => tracing::info!("No IPv4 address known yet: no descriptor is published"),
+        }
+    }
+
+    /// Handles an event of the directory.
+    pub(super) fn on_directory(&mut self, event: Event, now: Instant) {
+        match event {
+            Event::Consensus(consensus) => {
+                self.network.params = consensus.params.clone();
+                self.network.consensus = Some(consensus);
+                self.apply_params();
+            }
+            // A client in the same process reports its own start: programs wait for its end before they
+            // ask for circuits.
+            Event::Bootstrap { .. } if self.client.is_some() => {}
+            Event::Bootstrap {
+                percent,
+                tag,
+                summary,
+            } => notice!("Bootstrapped {percent}% ({tag}): {summary}"),
+            Event::Uploaded { authority, outcome } => {
+                tracing::info!("Upload of our descriptor to {authority}: {outcome:?}");
+            }
+            Event::Published {
+                accepted,
+                of,
+                reason,
+                observed,
+            } => notice!(
+                "Published our descriptor ({reason}): {accepted} of {of} authorities have it, \
+                 observed bandwidth {} kB/s",
+                observed / 1000
+            ),
+            Event::Listed(Some(flags)) => {
+                self.metrics.flags = flags;
+                notice!("The consensus lists us, with flags: {flags:?}");
+            }
+            Event::Listed(None) => {
+                self.metrics.flags = RelayFlags::empty();
+                notice!("The consensus does not list us (any more)");
+            }
+            Event::MissingProtocols {
+                required,
+                protocols,
+            } => {
+                if required {
+                    self.on_required_protocols(&protocols, now);
+                } else {
+                    tracing::info!(
+                        "The consensus recommends protocols that this version does not speak: \
+                         {protocols}"
+                    );
+                }
+            }
+            Event::ClockSkew { seconds, source } => {
+                if let Some(more) = self.log_limits.skew.check(now) {
+                    tracing::warn!(
+                        "Our clock differs from the directory's ({source}) by {seconds} seconds: \
+                         check your time and date settings{more}"
+                    );
+                }
+            }
+            Event::AddressSuggested { address, source } if self.own.seen != Some(address) => {
+                tracing::info!("{source} sees us at {}", safe(address));
+                self.own.seen = Some(address);
+                self.find_addresses();
+            }
+            Event::State(lines) => self.save_state(&lines),
+            Event::Message(severity, text) => match severity {
+                Severity::Info => tracing::info!("{text}"),
+                Severity::Notice => notice!("{text}"),
+                Severity::Warn => tracing::warn!("{text}"),
+            },
+            _ => {}
+        }
+    }
+
+    /// The network requires what this relay lacks. C tor ends then (`handle_missing_protocol_warning`).
+    /// The descriptor shows what this version lacks by design; the authorities list it all the same.
+    fn on_required_protocols(&mut self, protocols: &str, now: Instant) {
+        let new = beyond_design(protocols);
+        if new.is_empty() {
+            tracing::warn!(
+                "The consensus requires protocols that this version does not speak: {protocols}. It \
+                 is not for the public network yet: relays there are to speak them, and the \
+                 authorities may leave this one out"
+            );
+        } else {
+            let (of, protocols) = ("relays", new);
+            self.fail(StartError::TooOld { of, protocols }, now);
+        }
+    }
+
+    /// Keeps the bandwidth history for the next start.
+    pub(super) fn save_state(&self, lines: &[(String, String)]) {
+        let saved = state::update(
+            &self.options.files.data_directory,
+            SystemTime::now(),
+            |state| {
+                for (key, value) in lines {
+                    state.set(key, value);
+                }
+            },
+        );
+        if let Err(error) = saved {
+            tracing::warn!("Could not save the state: {error}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn onion_services_are_no_reason_to_end_and_all_else_is() {
+        for (missing, beyond) in [
+            ("DirCache=2 HSDir=2 HSIntro=4-5 HSRend=2", ""),
+            ("HSDir=2 Link=6 Relay=9", "Link=6 Relay=9"),
+            ("Frob=1", "Frob=1"),
+        ] {
+            assert_eq!(beyond_design(missing), beyond, "{missing}");
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! A socket that listens: TCP, UDP or Unix (C tor: connection.c, `connection_listener_new`,
+//! `check_location_for_unix_socket`).
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use mio::event::Source;
+use nix::unistd::{User, geteuid};
+use socket2::{Domain, Protocol, Socket, Type};
+use weft_config::client_ports::{ListenAt, UnixPath};
+
+/// Connections that the kernel may hold ready.
+const BACKLOG: i32 = 1024;
+
+/// A port that could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum ListenError {
+    /// The address is in use, or is none of this machine's.
+    #[error("could not listen on {at}: {source}; is another Tor running, or the port below 1024?")]
+    Listen {
+        /// The port, as torrc has it.
+        at: String,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// Other users could use or replace a Unix socket at this place.
+    #[error(
+        "{} is no place for a socket: {} {why}. Others could connect to it, or put their own \
+         there", .path.display(), .path.parent().unwrap_or(.path).display()
+    )]
+    Place {
+        /// The socket.
+        path: PathBuf,
+        /// What is wrong with the directory.
+        why: &'static str,
+    },
+}
+
+impl ListenError {
+    /// Whether another socket has the address.
+    pub(super) fn is_in_use(&self) -> bool {
+        matches!(self, Self::Listen { source, .. } if source.kind() == io::ErrorKind::AddrInUse)
+    }
+}
+
+/// Where a socket listens, with the port that the system chose.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Bound {
+    /// TCP or UDP.
+    Addr(SocketAddr),
+    /// A Unix socket.
+    Path(PathBuf),
+}
+
+impl fmt::Display for Bound {
+    /// As C tor's `net/listeners/` has it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Addr(addr) => addr.fmt(f),
+            Self::Path(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// An accepted connection.
+#[derive(Debug)]
+pub(super) enum Accepted {
+    /// By TCP, with the peer's address.
+    Tcp(std::net::TcpStream, SocketAddr),
+    /// By a Unix socket.
+    Unix(std::os::unix::net::UnixStream),
+}
+
+/// An open socket, non-blocking.
+#[derive(Debug)]
+pub(super) enum ListenSocket {
+    Tcp(mio::net::TcpListener),
+    /// With its file, which is removed with it.
+    Unix(mio::net::UnixListener, SocketFile),
+    Udp(mio::net::UdpSocket),
+}
+
+/// The file of a Unix socket that we made. It is removed with this, unless another process has put
+/// its own there meanwhile (C tor removes it as it closes the listener).
+#[derive(Debug)]
+pub(super) struct SocketFile {
+    path: PathBuf,
+    /// Which file it is: device and inode.
+    file: (u64, u64),
+}
+
+impl SocketFile {
+    fn of(path: &Path) -> io::Result<Self> {
+        let meta = std::fs::symlink_metadata(path)?;
+        Ok(Self {
+            path: path.to_owned(),
+            file: (meta.dev(), meta.ino()),
+        })
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        let now = std::fs::symlink_metadata(&self.path);
+        if now.is_ok_and(|meta| (meta.dev(), meta.ino()) == self.file) {
+            // A process that has lost the right to remove it (`User`) leaves it.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+impl ListenSocket {
+    /// Opens a socket that accepts connections. `user` gets the file of a Unix socket.
+    ///
+    /// # Errors
+    ///
+    /// See [`ListenError`].
+    pub(super) fn listen(at: &ListenAt, user: Option<&str>) -> Result<(Self, Bound), ListenError> {
+        let failed = |source| ListenError::Listen {
+            at: at.to_string(),
+            source,
+        };
+        match at {
+            ListenAt::Unix(unix) => {
+                check_place(unix)?;
+                let (socket, file) = unix_listener(unix, user).map_err(failed)?;
+                let socket = mio::net::UnixListener::from_std(socket);
+                Ok((Self::Unix(socket, file), Bound::Path(unix.path.clone())))
+            }
+            ListenAt::Tcp { address, port } => {
+                Self::listen_tcp(SocketAddr::new(*address, port.to_bind())).map_err(failed)
+            }
+        }
+    }
+
+    /// Opens a TCP socket; one for IPv6 takes no IPv4.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub(super) fn listen_tcp(addr: SocketAddr) -> io::Result<(Self, Bound)> {
+        let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
+        socket.set_reuse_address(true)?;
+        if addr.is_ipv6() {
+            socket.set_only_v6(true)?;
+        }
+        socket.set_nonblocking(true)?;
+        socket.bind(&addr.into())?;
+        socket.listen(BACKLOG)?;
+        let socket = mio::net::TcpListener::from_std(socket.into());
+        let bound = Bound::Addr(socket.local_addr().unwrap_or(addr));
+        Ok((Self::Tcp(socket), bound))
+    }
+
+    /// Opens a socket that takes datagrams.
+    ///
+    /// # Errors
+    ///
+    /// See [`ListenError`].
+    pub(super) fn datagrams(at: &ListenAt) -> Result<(Self, Bound), ListenError> {
+        let bind = || {
+            let addr = at.to_bind().ok_or(io::ErrorKind::Unsupported)?;
+            let socket = mio::net::UdpSocket::bind(addr)?;
+            let bound = Bound::Addr(socket.local_addr().unwrap_or(addr));
+            Ok((Self::Udp(socket), bound))
+        };
+        bind().map_err(|source| ListenError::Listen {
+            at: at.to_string(),
+            source,
+        })
+    }
+
+    /// The socket for the event loop.
+    pub(super) fn source(&mut self) -> &mut dyn Source {
+        match self {
+            Self::Tcp(socket) => socket,
+            Self::Unix(socket, _) => socket,
+            Self::Udp(socket) => socket,
+        }
+    }
+
+    /// Whether it is a Unix socket whose file is not there any more, so that no program can connect.
+    pub(super) fn has_lost_its_file(&self) -> bool {
+        match self {
+            Self::Unix(_, file) => std::fs::symlink_metadata(&file.path)
+                .is_err_and(|error| error.kind() == io::ErrorKind::NotFound),
+            Self::Tcp(_) | Self::Udp(_) => false,
+        }
+    }
+
+    /// Accepts a connection; `None`: the socket takes datagrams.
+    pub(super) fn accept(&self) -> Option<io::Result<Accepted>> {
+        match self {
+            Self::Tcp(socket) => Some(
+                socket
+                    .accept()
+                    .map(|(socket, peer)| Accepted::Tcp(socket.into(), peer)),
+            ),
+            Self::Unix(socket, _) => Some(
+                socket
+                    .accept()
+                    .map(|(socket, _)| Accepted::Unix(socket.into())),
+            ),
+            Self::Udp(_) => None,
+        }
+    }
+}
+
+/// A Unix socket with the mode that torrc asks for. One that is left from before is replaced, as C
+/// tor does; nothing else is.
+fn unix_listener(
+    unix: &UnixPath,
+    user: Option<&str>,
+) -> io::Result<(std::os::unix::net::UnixListener, SocketFile)> {
+    let is_socket =
+        std::fs::symlink_metadata(&unix.path).is_ok_and(|meta| meta.file_type().is_socket());
+    if is_socket {
+        std::fs::remove_file(&unix.path)?;
+    }
+    let listener = std::os::unix::net::UnixListener::bind(&unix.path)?;
+    let file = SocketFile::of(&unix.path)?;
+    listener.set_nonblocking(true)?;
+    if let Some(name) = user.filter(|_| geteuid().is_root())
+        && let Ok(Some(user)) = User::from_name(name)
+    {
+        std::os::unix::fs::chown(&unix.path, Some(user.uid.as_raw()), Some(user.gid.as_raw()))?;
+    }
+    let mode = match (unix.world_writable, unix.group_writable) {
+        (true, _) => 0o666,
+        (false, true) => 0o660,
+        (false, false) => 0o600,
+    };
+    std::fs::set_permissions(&unix.path, std::fs::Permissions::from_mode(mode))?;
+    Ok((listener, file))
+}
+
+/// Whether a socket may be put here: a directory that only this user (or group) reaches, unless
+/// everybody may connect anyway.
+fn check_place(unix: &UnixPath) -> Result<(), ListenError> {
+    let wrong = |why| {
+        Err(ListenError::Place {
+            path: unix.path.clone(),
+            why,
+        })
+    };
+    let Some(folder) = unix.path.parent().filter(|_| unix.path.is_absolute()) else {
+        return wrong("is not a whole path");
+    };
+    if unix.world_writable {
+        return Ok(());
+    }
+    let Ok(meta) = std::fs::metadata(folder) else {
+        return wrong("cannot be looked into");
+    };
+    if !meta.is_dir() {
+        return wrong("is not a directory");
+    }
+    let unwanted = match (unix.relax_dir_mode_check, unix.group_writable) {
+        (true, _) => 0o022,
+        (false, true) => 0o027,
+        (false, false) => 0o077,
+    };
+    if meta.mode() & unwanted != 0 {
+        return wrong("can be used by others than the user that runs Weft");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unix_sockets_are_as_open_as_torrc_allows_and_in_a_place_of_their_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let set = |mode| {
+            std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        let place = |group_writable, world_writable, relax_dir_mode_check| {
+            ListenAt::Unix(UnixPath {
+                path: folder.path().join("socket"),
+                group_writable,
+                world_writable,
+                relax_dir_mode_check,
+            })
+        };
+        let mode = |at: &ListenAt| {
+            let (_socket, bound) = ListenSocket::listen(at, None).unwrap();
+            assert!(bound.to_string().ends_with("/socket"));
+            let meta = std::fs::metadata(folder.path().join("socket")).unwrap();
+            meta.mode() & 0o777
+        };
+        set(0o700);
+        // Each replaces the one before.
+        assert_eq!(mode(&place(false, false, false)), 0o600);
+        assert_eq!(mode(&place(true, false, false)), 0o660);
+        assert_eq!(mode(&place(false, true, false)), 0o666);
+        set(0o755);
+        for (at, may) in [
+            (place(false, false, false), false),
+            (place(true, false, false), false),
+            (place(false, true, false), true),
+            (place(false, false, true), true),
+        ] {
+            assert_eq!(ListenSocket::listen(&at, None).is_ok(), may, "{at:?}");
+        }
+        assert!(
+            !folder.path().join("socket").exists(),
+            "each took its file along"
+        );
+        // But not that of another.
+        let first = ListenSocket::listen(&place(false, true, false), None).unwrap();
+        let second = ListenSocket::listen(&place(false, true, false), None).unwrap();
+        drop(first);
+        assert!(folder.path().join("socket").exists());
+        drop(second);
+        std::fs::write(folder.path().join("socket"), "a file").unwrap();
+        assert!(ListenSocket::listen(&place(false, true, false), None).is_err());
+        assert!(
+            folder.path().join("socket").is_file(),
+            "it is not ours to remove"
+        );
+    }
+}

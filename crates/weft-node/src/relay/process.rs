@@ -1,0 +1,43 @@
+//! What the process holds on its machine while the node runs.
+
+use std::time::{Instant, SystemTime};
+
+use weft_datadir::lock::DataDirLock;
+
+use super::clock::WallClock;
+use super::heartbeat::Heartbeat;
+use crate::process::manager::ServiceManager;
+use crate::process::pid::PidFile;
+
+/// Lock, PID file, service manager, limits and clocks of the process.
+#[derive(Debug)]
+pub(super) struct Process {
+    pub(super) pid_file: Option<PidFile>,
+    /// systemd, where it started the process.
+    pub(super) manager: ServiceManager,
+    /// Files that the process may have open.
+    pub(super) max_files: usize,
+    pub(super) wall_clock: WallClock,
+    pub(super) heartbeat: Heartbeat,
+    _lock: DataDirLock,
+}
+
+impl Process {
+    /// A process that holds the lock of its DataDirectory.
+    pub(super) fn new(
+        lock: DataDirLock,
+        pid_file: Option<PidFile>,
+        max_files: usize,
+        now: Instant,
+        wall: SystemTime,
+    ) -> Self {
+        Process {
+            pid_file,
+            manager: ServiceManager::of_this_process(now),
+            max_files,
+            wall_clock: WallClock::new(now, wall),
+            heartbeat: Heartbeat::new(now),
+            _lock: lock,
+        }
+    }
+}

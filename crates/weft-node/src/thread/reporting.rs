@@ -1,0 +1,179 @@
+//! Messages to others: cells and messages for other threads, reports for the controller, violations for
+//! the log.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use weft_core::load::Load;
+use weft_core::manager::ControllerLoad;
+use weft_core::message::{Report, RingDepths, ToController, Totals};
+
+use super::ConnectionThread;
+use super::closing::protocol_warning;
+use super::limit::{Allowance, Direction};
+use super::mesh::ToPeer;
+use crate::logging::safe;
+use crate::process::cpu;
+
+/// Messages that may wait for the controller before circuits' requests wait here: what it answers in some
+/// milliseconds. Behind them a request of a client with few requests would wait as long.
+const CONTROLLER_BUSY: usize = 256;
+/// The interval of reports about load, memory and counters: readers of the MetricsPort every 500 ms, as in
+/// Engler and Goldberg 2021, 5.3.1, get a new report each time.
+const REPORT: Duration = Duration::from_millis(250);
+
+impl ConnectionThread {
+    /// Pushes messages for other threads, and reports from time to time.
+    pub(super) fn send_messages(&mut self, now: Instant) {
+        for peer in &mut self.ends.to_peers {
+            if let Some(outbox) = self.manager.outbox(peer.to) {
+                peer.flush(outbox);
+            }
+        }
+        if now.saturating_duration_since(self.reports.last) >= REPORT {
+            self.reports.last = now;
+            let report = self.report(now);
+            self.reports
+                .stuck
+                .push_back(ToController::Report(Box::new(report)));
+        }
+        self.log_violation(now);
+        let mut sent = false;
+        loop {
+            let load = match self.ends.to_main.len() < CONTROLLER_BUSY {
+                true => ControllerLoad::Ready,
+                false => ControllerLoad::Busy,
+            };
+            let manager = &mut self.manager;
+            let Some(message) =
+                (self.reports.stuck.pop_front()).or_else(|| manager.poll_controller(load))
+            else {
+                break;
+            };
+            match self.ends.to_main.try_push(message) {
+                Ok(()) => sent = true,
+                Err(message) => {
+                    self.reports.stuck.push_front(message);
+                    break;
+                }
+            }
+        }
+        if sent || !self.reports.stuck.is_empty() || self.manager.has_requests() {
+            self.ends.main.notify();
+        }
+    }
+
+    /// The report of every [`REPORT`].
+    pub(super) fn report(&mut self, now: Instant) -> Report {
+        let mut totals = self.manager.totals();
+        self.reports.moved.add_to(&mut totals);
+        self.limit.add_to(&mut totals);
+        totals.turns = self.reports.turns;
+        let stuck_cells: usize = self.ends.to_peers.iter().map(ToPeer::stuck_cells).sum();
+        let mut rings = std::mem::take(&mut self.reports.rings);
+        rings.stuck_cells = u32::try_from(stuck_cells).unwrap_or(u32::MAX);
+        let (ledger, buffered) = self.ledger(stuck_cells, now);
+        Report {
+            thread: self.me,
+            bytes_per_second: self.reports.load.bytes_per_second(now),
+            ledger,
+            buffered: buffered as u64,
+            memory_rounds: self.manager.memory_rounds(),
+            links: u32::try_from(self.manager.links()).unwrap_or(u32::MAX),
+            halves: u32::try_from(self.manager.halves()).unwrap_or(u32::MAX),
+            circuits: u32::try_from(self.manager.circuits()).unwrap_or(u32::MAX),
+            edges: u32::try_from(self.manager.edges()).unwrap_or(u32::MAX),
+            rings,
+            cpu: cpu::thread_time(),
+            totals,
+        }
+    }
+
+    /// One line, now and then, about a peer that broke the protocol on a circuit.
+    pub(super) fn log_violation(&mut self, now: Instant) {
+        let Some(violation) = self.manager.take_violation() else {
+            return;
+        };
+        let connection = self
+            .sockets
+            .by_id
+            .get(&violation.connection)
+            .and_then(|token| self.sockets.all.get(*token));
+        if let Some(connection) = connection
+            && let Some(more) = self.log_limits.circuit.check(now)
+        {
+            let (id, peer) = (connection.id, safe(connection.peer));
+            let what = violation.what;
+            let line = format_args!("The peer of {id} at {peer} broke the protocol: {what}{more}");
+            protocol_warning(&self.params, line);
+        }
+    }
+}
+
+/// The state of the reports to the controller.
+#[derive(Debug)]
+pub(super) struct Reports {
+    /// The time of the last report.
+    pub(super) last: Instant,
+    /// Recent load.
+    pub(super) load: Load,
+    /// Bytes moved, TLS included, by connections that count ([`Allowance::is_counted`]).
+    pub(super) moved: Moved,
+    /// How deep the rings were since the last report.
+    pub(super) rings: RingDepths,
+    /// Turns taken.
+    pub(super) turns: u64,
+    /// Messages that the ring to the controller had no room for.
+    pub(super) stuck: VecDeque<ToController>,
+}
+
+impl Reports {
+    pub(super) fn new(now: Instant) -> Self {
+        Reports {
+            last: now,
+            load: Load::new(now),
+            moved: Moved::default(),
+            rings: RingDepths::default(),
+            turns: 0,
+            stuck: VecDeque::new(),
+        }
+    }
+}
+
+/// Bytes moved since the thread started.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Moved {
+    read: u64,
+    written: u64,
+    read_ipv6: u64,
+    written_ipv6: u64,
+}
+
+impl Moved {
+    /// Adds bytes of a connection, unless they do not count.
+    pub(super) fn add(&mut self, allowance: &Allowance, direction: Direction, bytes: usize) {
+        if !allowance.is_counted() {
+            return;
+        }
+        let (all, ipv6) = match direction {
+            Direction::Read => (&mut self.read, &mut self.read_ipv6),
+            Direction::Write => (&mut self.written, &mut self.written_ipv6),
+        };
+        *all += bytes as u64;
+        *ipv6 += if allowance.is_ipv6() { bytes as u64 } else { 0 };
+    }
+
+    /// Adds them to a report.
+    pub(super) fn add_to(&self, totals: &mut Totals) {
+        let Moved {
+            read,
+            written,
+            read_ipv6,
+            written_ipv6,
+        } = *self;
+        totals.bytes_read = read;
+        totals.bytes_written = written;
+        totals.bytes_read_ipv6 = read_ipv6;
+        totals.bytes_written_ipv6 = written_ipv6;
+    }
+}

@@ -1,0 +1,23 @@
+//! The sockets of links.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Instant;
+
+use slab::Slab;
+use weft_core::address::ConnectionId;
+
+use super::connection::Connection;
+
+/// The connections of links by token, and the indexes to find them.
+#[derive(Debug, Default)]
+pub(super) struct LinkSockets {
+    /// By token. Boxed: the slab never shrinks, and a crowd that has left should not leave more than a
+    /// pointer each.
+    pub(super) all: Slab<Box<Connection>>,
+    /// Tokens by connection.
+    pub(super) by_id: BTreeMap<ConnectionId, usize>,
+    /// Tokens by link.
+    pub(super) by_link: Vec<Option<usize>>,
+    /// Handshakes in the order of their deadlines.
+    pub(super) handshakes: VecDeque<(Instant, ConnectionId)>,
+}

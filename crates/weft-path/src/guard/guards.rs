@@ -1,0 +1,153 @@
+//! All samples of guards, and which of them is in use.
+
+use std::collections::BTreeMap;
+use std::time::SystemTime;
+
+use rand::Rng;
+
+use super::bias::Suspicion;
+use super::circuit::GuardedCircuit;
+use super::env::Env;
+use super::info::{GuardInfo, GuardUsage};
+use super::sample::{self, Sample};
+use super::state;
+use crate::options::PathOptions;
+use crate::relays::Relays;
+use crate::ticket::GuardTicket;
+
+/// All samples of guards, and the circuits that go through them.
+#[derive(Debug)]
+pub(crate) struct Guards {
+    /// The ordinary sample, and the one for restrictive configurations.
+    pub(super) samples: [Sample; 2],
+    /// Which of them is in use.
+    pub(super) current: usize,
+    pub(super) circuits: BTreeMap<GuardTicket, GuardedCircuit>,
+    next_ticket: u64,
+    /// Lines of other selections (bridges), and such as could not be read: kept as they are.
+    foreign: Vec<String>,
+    /// Something that belongs into the state file is new.
+    changed: bool,
+    /// Guards that look as if they fail circuits on purpose; the caller has not asked for them yet.
+    pub(super) suspicions: Vec<(GuardInfo, Suspicion)>,
+}
+
+impl Guards {
+    /// Guards from the values of `Guard` lines.
+    pub(crate) fn load<'a>(lines: impl Iterator<Item = &'a str>, now: SystemTime) -> Self {
+        let mut guards = Self {
+            samples: [Sample::new("default"), Sample::new("restricted")],
+            current: 0,
+            circuits: BTreeMap::new(),
+            next_ticket: 0,
+            foreign: Vec::new(),
+            changed: false,
+            suspicions: Vec::new(),
+        };
+        for line in lines {
+            let sample = state::parse(line, now).and_then(|(name, guard)| {
+                let sample = guards.samples.iter_mut().find(|s| s.name == name)?;
+                Some((sample, guard))
+            });
+            match sample {
+                Some((sample, guard)) => sample.load(guard),
+                None => guards.foreign.push(line.to_owned()),
+            }
+        }
+        for sample in &mut guards.samples {
+            sample.loaded();
+        }
+        guards
+    }
+
+    /// Forgets all guards. Outcomes of circuits that go through them change nothing any more.
+    pub(crate) fn drop_all(&mut self) {
+        self.samples = [Sample::new("default"), Sample::new("restricted")];
+        self.changed = true;
+    }
+
+    /// The values of `Guard` lines.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let mut lines = self.foreign.clone();
+        for (index, sample) in self.samples.iter().enumerate() {
+            lines.extend(sample.lines(|guard| self.open_successes(index, guard)));
+        }
+        lines
+    }
+
+    /// Whether something for the state file has changed since the last call.
+    pub(crate) fn take_changed(&mut self) -> bool {
+        let changed = self.samples.iter_mut().fold(self.changed, |changed, s| {
+            std::mem::take(&mut s.changed) || changed
+        });
+        self.changed = false;
+        changed
+    }
+
+    /// The consensus or the options are new (guard-spec, "When a consensus changes"). True: another
+    /// sample is in use from now on, so that older circuits should carry no new streams.
+    pub(crate) fn update(
+        &mut self,
+        relays: &Relays,
+        options: &PathOptions,
+        now: SystemTime,
+        rng: &mut impl Rng,
+    ) -> bool {
+        let env = Env {
+            relays,
+            options,
+            now,
+        };
+        let chosen = sample::which(&env, self.current);
+        let switched = std::mem::replace(&mut self.current, chosen) != chosen;
+        // The other sample is as it was when it is needed again (`guards_update_all`).
+        if let Some(sample) = self.samples.get_mut(chosen) {
+            sample.update(&env, chosen != 0, rng);
+        }
+        switched
+    }
+
+    /// Chooses a guard; `exit` is the relay at the end of the path, whose family the guard must not
+    /// be.
+    pub(crate) fn select(
+        &mut self,
+        usage: GuardUsage,
+        exit: Option<usize>,
+        relays: &Relays,
+        options: &PathOptions,
+        now: SystemTime,
+        rng: &mut impl Rng,
+    ) -> Option<(usize, GuardTicket)> {
+        let env = Env {
+            relays,
+            options,
+            now,
+        };
+        let restricted = self.current != 0;
+        let sample = self.samples.get_mut(self.current)?;
+        let (guard, state) = sample.select(usage, exit, restricted, &env, rng)?;
+        let row = relays.by_rsa(&guard)?;
+        let ticket = GuardTicket::new(self.next_ticket);
+        self.next_ticket = self.next_ticket.wrapping_add(1);
+        let exit = exit.and_then(|exit| relays.rows().get(exit));
+        let exit = exit.map(|row| row.hop.rsa);
+        let circuit = GuardedCircuit::new(self.current, guard, state, exit, now);
+        self.circuits.insert(ticket, circuit);
+        Some((row, ticket))
+    }
+
+    /// What is known of every guard in use, primary ones first.
+    pub(crate) fn infos(&self) -> Vec<GuardInfo> {
+        let Some(sample) = self.samples.get(self.current) else {
+            return Vec::new();
+        };
+        let mut infos = sample.infos();
+        infos.sort_by_key(|info| !info.primary);
+        infos
+    }
+
+    /// Guards that have become suspect since the last call.
+    pub(crate) fn take_suspicions(&mut self) -> Vec<(GuardInfo, Suspicion)> {
+        std::mem::take(&mut self.suspicions)
+    }
+}

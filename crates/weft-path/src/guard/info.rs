@@ -1,0 +1,40 @@
+//! How guards are shown to an operator, and what a guard is wanted for.
+
+use std::time::SystemTime;
+
+use weft_cell::identity::RsaIdentity;
+
+/// A guard as `GETINFO entry-guards` shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GuardInfo {
+    /// SHA-1 of its RSA identity key.
+    pub rsa: RsaIdentity,
+    /// Its name when it was sampled.
+    pub nickname: String,
+    /// How it is doing.
+    pub status: GuardStatus,
+    /// Whether it is one of those that circuits go through first.
+    pub primary: bool,
+}
+
+/// How a guard is doing, in control-spec's words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GuardStatus {
+    /// `never-connected`
+    NeverConnected,
+    /// `unusable`, perhaps since then: unlisted, or excluded by the configuration.
+    Unusable(Option<SystemTime>),
+    /// `down` since then.
+    Down(Option<SystemTime>),
+    /// `up`
+    Up,
+}
+
+/// What a guard is wanted for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum GuardUsage {
+    /// The first hop of a longer circuit.
+    Traffic,
+    /// A directory request.
+    Directory,
+}

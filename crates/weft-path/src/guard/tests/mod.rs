@@ -1,0 +1,6 @@
+//! guard-spec, sentence by sentence.
+
+mod path_bias;
+mod selection;
+mod state;
+mod world;

@@ -1,0 +1,63 @@
+//! Median and range of a few repetitions.
+
+use serde::{Deserialize, Serialize};
+
+/// Median and range of a few numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// The middle one, or the mean of the middle two.
+    pub median: f64,
+    /// The least.
+    pub min: f64,
+    /// The most.
+    pub max: f64,
+    /// How many numbers they are.
+    pub count: usize,
+}
+
+impl Summary {
+    /// `None` if there are no numbers, or if one is none (infinite, not a number).
+    pub fn of(numbers: impl IntoIterator<Item = f64>) -> Option<Summary> {
+        let mut numbers: Vec<f64> = numbers.into_iter().collect();
+        if numbers.iter().any(|number| !number.is_finite()) {
+            return None;
+        }
+        numbers.sort_by(f64::total_cmp);
+        let (min, max) = (*numbers.first()?, *numbers.last()?);
+        let half = numbers.len() / 2;
+        let median = match numbers.len() % 2 {
+            0 => (numbers[half - 1] + numbers[half]) / 2.0,
+            _ => numbers[half],
+        };
+        Some(Summary {
+            median,
+            min,
+            max,
+            count: numbers.len(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians_and_ranges() {
+        let odd = Summary::of([3.0, 1.0, 2.0]).expect("numbers");
+        assert_eq!(
+            (odd.median, odd.min, odd.max, odd.count),
+            (2.0, 1.0, 3.0, 3)
+        );
+        let even = Summary::of([4.0, 1.0, 2.0, 3.0]).expect("numbers");
+        assert_eq!((even.median, even.min, even.max), (2.5, 1.0, 4.0));
+        let one = Summary::of([7.0]).expect("a number");
+        assert_eq!((one.median, one.min, one.max), (7.0, 7.0, 7.0));
+    }
+
+    #[test]
+    fn nothing_has_no_median() {
+        assert_eq!(Summary::of([]), None);
+        assert_eq!(Summary::of([1.0, f64::NAN]), None);
+    }
+}

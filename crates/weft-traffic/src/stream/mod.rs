@@ -1,0 +1,29 @@
+//! The two ends of one stream, and what they send each other.
+//!
+//! The client sends a request (`request.rs`), to which the server answers with one byte as soon as it has it:
+//! the round trip of the circuit. Then both send their payloads by their schedules (`pattern.rs`), and each
+//! checks what it gets. When the server has sent and received all, it adds a receipt of nine bytes: how much
+//! arrived, and whether these were the right bytes. With it the stream is complete. Neither end closes before,
+//! because C tor ends a stream when the application half-closes it.
+
+mod client;
+mod failure;
+mod pattern;
+mod request;
+mod server;
+
+pub use client::ClientStream;
+pub use failure::{Failure, FailureKind};
+pub use request::MAX_BYTES;
+use request::Request;
+pub use server::ServerStream;
+
+/// What the server answers to a request.
+const ANSWER: u8 = b'!';
+/// The receipt: a big-endian number of bytes, and 1 if they were right, else 0.
+const RECEIPT: usize = 9;
+/// How many bytes of payload are made at a time.
+const CHUNK: usize = 16 * 1024;
+
+#[cfg(test)]
+mod tests;
