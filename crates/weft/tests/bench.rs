@@ -1,9 +1,9 @@
-//! `weft bench relay` against the `weft` that was just built, against C tor, and against what is no
+//! `weft lab relay` against the `weft` that was just built, against C tor, and against what is no
 //! relay at all.
 
 use std::fs;
-use std::io::Write as _;
-use std::net::{SocketAddr, TcpListener};
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -16,7 +16,6 @@ use nix::unistd::Pid;
 use weft_lab::bench::aim;
 use weft_lab::bench::report::{PAYLOAD_PER_CELL, Report, SCHEMA};
 use weft_lab::ports::Port;
-use weft_lab::process::Usage;
 use weft_testing::not_run;
 
 /// Only a hang takes as long as this.
@@ -42,10 +41,10 @@ impl Run {
     }
 }
 
-/// Starts `weft bench relay` with these words.
+/// Starts `weft lab relay` with these words.
 fn start(words: &str) -> Child {
     weft()
-        .args(["bench", "relay"])
+        .args(["lab", "relay"])
         .args(words.split_whitespace())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -71,6 +70,7 @@ struct Relay {
     child: Child,
     folder: tempfile::TempDir,
     port: Port,
+    metrics: Port,
 }
 
 impl Relay {
@@ -81,15 +81,18 @@ impl Relay {
     fn start_with(line: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let port = Port::reserve().unwrap();
+        let metrics = Port::reserve().unwrap();
         let torrc = folder.path().join("torrc");
         let text = format!(
             "TestingTorNetwork 1\nAssumeReachable 1\nPublishServerDescriptor 0\n\
              {line}\nDoSConnectionEnabled 0\nDoSCircuitCreationEnabled 0\n\
              ConnectionThreads 1\nShutdownWaitLength 0\nExitRelay 0\nExitPolicy reject *:*\n\
-             Address 127.0.0.1\nORPort {} IPv4Only\nContactInfo nobody\nNickname attached\n\
+             Address 127.0.0.1\nORPort {} IPv4Only\nMetricsPort {}\n\
+             MetricsPortPolicy accept 127.0.0.1\nContactInfo nobody\nNickname attached\n\
              DataDirectory {}\nLog err stderr\n\
              DirAuthority nobody orport=1 no-v2 v3ident={nobody} 127.0.0.1:1 {nobody}\n",
             port.address(),
+            metrics.address(),
             folder.path().join("data").display(),
             nobody = "A".repeat(40),
         );
@@ -104,13 +107,14 @@ impl Relay {
             child,
             folder,
             port,
+            metrics,
         };
         // Written last of all keys.
         eventually("the relay has its keys", || {
             relay.data().join("fingerprint-ed25519").exists()
         });
         eventually("the relay listens", || {
-            std::net::TcpStream::connect(relay.port.address()).is_ok()
+            TcpStream::connect(relay.port.address()).is_ok()
         });
         relay
     }
@@ -133,13 +137,26 @@ impl Relay {
         )
     }
 
-    /// Waits until it has worked for so long, its start not counted: making keys takes as long as it
-    /// takes.
-    fn has_worked(&self, cpu: Duration) {
-        let started = Usage::of(self.pid()).unwrap().cpu;
-        eventually("the relay is under load", || {
-            Usage::of(self.pid()).is_ok_and(|usage| usage.cpu >= started + cpu)
+    /// Waits until it has relayed so many cells that circuits are built and measuring has begun.
+    ///
+    /// Neither time nor CPU time show that: a relay also makes keys after it listens.
+    fn is_measured(&self) {
+        const CELLS: u64 = 10_000;
+        eventually("the relay relays cells", || {
+            self.cells_relayed().is_some_and(|cells| cells >= CELLS)
         });
+    }
+
+    /// The cells that it has relayed, by its MetricsPort.
+    fn cells_relayed(&self) -> Option<u64> {
+        let mut stream = TcpStream::connect(self.metrics.address()).ok()?;
+        stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").ok()?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text).ok()?;
+        let name = "weft_thread_cells_total{";
+        let mut lines = text.lines().filter(|line| line.starts_with(name));
+        let line = lines.find(|line| line.contains("result=\"relayed\""))?;
+        line.rsplit(' ').next()?.parse().ok()
     }
 }
 
@@ -254,7 +271,7 @@ fn circuits_and_links_are_counted_where_they_are_what_is_measured() {
 }
 
 #[test]
-fn memory_of_idle_links_and_circuits_is_told_for_each() {
+fn memory_of_idle_links_and_circuits_is_reported_for_each() {
     for (words, what, count) in [
         // The second half of them.
         ("--mode idle-links --links 31", "links", 16),
@@ -275,7 +292,7 @@ fn memory_of_idle_links_and_circuits_is_told_for_each() {
     }
 }
 
-/// The run failed, said these words both in its report and on standard error, and measured nothing.
+/// The run failed with these words both in its report and on standard error, and measured nothing.
 fn fails_at_once(words: &str, expected: &[&str]) {
     let run = run(&format!("{words} --timeout 10 --format json"));
     assert_eq!(run.status, Some(1), "{run:?}");
@@ -291,7 +308,7 @@ fn fails_at_once(words: &str, expected: &[&str]) {
 }
 
 #[test]
-fn a_wrong_key_is_told() {
+fn a_wrong_key_is_reported() {
     let relay = Relay::start();
     let wrong = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE";
     fails_at_once(
@@ -305,7 +322,7 @@ fn a_wrong_key_is_told() {
 }
 
 #[test]
-fn a_relay_that_refuses_to_extend_is_told() {
+fn a_relay_that_refuses_to_extend_is_reported() {
     let relay = Relay::start_with("ExtendAllowPrivateAddresses 0");
     fails_at_once(
         &relay.words(),
@@ -314,7 +331,7 @@ fn a_relay_that_refuses_to_extend_is_told() {
 }
 
 #[test]
-fn what_is_no_relay_is_told() {
+fn what_is_no_relay_is_reported() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     thread::spawn(move || {
@@ -327,7 +344,7 @@ fn what_is_no_relay_is_told() {
 }
 
 #[test]
-fn a_closed_port_is_told() {
+fn a_closed_port_is_reported() {
     let port = Port::reserve().unwrap();
     fails_at_once(
         &nobody(port.address()),
@@ -351,7 +368,7 @@ fn what_was_measured_until_the_target_died_is_kept() {
         "{} --circuits 4 --links 2 --warm-up 0 --seconds 50 --format json",
         relay.words()
     ));
-    relay.has_worked(Duration::from_millis(1500));
+    relay.is_measured();
     signal(relay.pid(), Signal::SIGKILL);
     let run = finish(child);
     assert_eq!(run.status, Some(1), "{run:?}");
@@ -367,13 +384,13 @@ fn what_was_measured_until_the_target_died_is_kept() {
 }
 
 #[test]
-fn a_target_that_stalls_is_told() {
+fn a_target_that_stalls_is_reported() {
     let relay = Relay::start();
     let child = start(&format!(
         "{} --circuits 4 --links 2 --warm-up 0 --seconds 50 --timeout 5 --format json",
         relay.words()
     ));
-    relay.has_worked(Duration::from_millis(1000));
+    relay.is_measured();
     signal(relay.pid(), Signal::SIGSTOP);
     let run = finish(child);
     let why = run.report().why.unwrap_or_default();
@@ -389,15 +406,15 @@ fn a_target_that_stalls_is_told() {
 fn a_descriptor_names_the_relay() {
     let relay = Relay::start();
     let keys = aim::Known::from_data_directory(&relay.data()).unwrap();
-    let base64 = |key: Option<[u8; 32]>| Base64Unpadded::encode_string(&key.unwrap());
+    let base64 = Base64Unpadded::encode_string;
     let file = relay.data().join("descriptors");
     let port = relay.port.number();
     let text = format!(
         "router other 127.0.0.1 1 0 0\nrouter attached 127.0.0.1 {port} 0 0\n\
          master-key-ed25519 {}\nfingerprint {}\nntor-onion-key {}\n",
-        base64(keys.ed25519),
+        base64(keys.ed25519.unwrap().as_ref()),
         hex::encode(keys.rsa.unwrap()),
-        base64(keys.ntor),
+        base64(&keys.ntor.unwrap()),
     );
     fs::write(&file, text).unwrap();
     let run = run(&format!(
@@ -419,7 +436,7 @@ fn an_interrupted_run_keeps_what_it_has_and_no_file_is_overwritten() {
         file.display()
     );
     let child = start(&words);
-    relay.has_worked(Duration::from_millis(1500));
+    relay.is_measured();
     signal(child.id(), Signal::SIGINT);
     let ended = finish(child);
     assert_eq!(
@@ -443,12 +460,12 @@ fn an_interrupted_run_keeps_what_it_has_and_no_file_is_overwritten() {
 }
 
 #[test]
-fn arti_that_is_not_installed_is_told() {
+fn arti_that_is_not_installed_is_reported() {
     let elsewhere = ["/usr/sbin", "/usr/local/sbin", "/sbin"]
         .iter()
         .any(|folder| PathBuf::from(folder).join("arti-relay").is_file());
     let output = weft()
-        .args("bench relay --target arti --warm-up 0 --seconds 0.1".split(' '))
+        .args("lab relay --target arti --warm-up 0 --seconds 0.1".split(' '))
         .env("PATH", "/nowhere")
         .output()
         .unwrap();
@@ -456,12 +473,15 @@ fn arti_that_is_not_installed_is_told() {
         not_run!("arti-relay is installed on this machine");
         return;
     }
-    let told = String::from_utf8(output.stderr).unwrap();
-    assert!(told.contains("`arti-relay` is not installed"), "{told}");
+    let printed = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        printed.contains("`arti-relay` is not installed"),
+        "{printed}"
+    );
 }
 
 #[test]
-fn arti_is_started_alone_on_loopback_and_its_end_is_told() {
+fn arti_is_started_alone_on_loopback_and_its_end_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("arti-relay");
     let script = "#!/bin/sh\nhead -n 2 \"$3\"\ngrep uploads \"$3\"\necho \"for $4\"\nexit 3\n";
@@ -480,7 +500,7 @@ fn arti_is_started_alone_on_loopback_and_its_end_is_told() {
 }
 
 #[test]
-fn what_cannot_be_meant_is_told_before_anything_starts() {
+fn contradictory_arguments_are_refused_before_anything_starts() {
     for (words, expected) in [
         ("", "name what to measure"),
         ("--target arti:2", "is no program to be measured"),
