@@ -8,10 +8,12 @@
 //!
 //! Nothing here knows a terminal: the program hands in a [`Watcher`], and prints the [`Conclusion`].
 
+use std::cell::{OnceCell, RefCell};
 use std::fmt;
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 use clap::ValueEnum;
@@ -22,12 +24,17 @@ use time::macros::format_description;
 use weft_plot::Folder;
 
 use crate::machine::{Cpus, Machine, Versions};
+use crate::report::{self, Ending, Invocation, Plot, Run, Setting, Table};
 use crate::stop::Stop;
 
 /// An experiment, with its settings.
 pub trait Experiment: Sized {
     /// What the name of the results' folder begins with, unless another is given.
     const FOLDER: &'static str;
+    /// What its report is called; empty: as the folder.
+    const TITLE: &'static str = "";
+    /// What it answers, in one sentence.
+    const QUESTION: &'static str = "";
     /// The arguments of its command; the comment on them is its help.
     type Args: clap::Args;
     /// What it finds.
@@ -48,7 +55,9 @@ pub trait Experiment: Sized {
     fn run(&self, session: &mut Session<'_>) -> Result<Self::Report>;
 }
 
-/// What an experiment finds: printed by `Display` as a table, and kept as JSON.
+/// What an experiment finds: printed by `Display` as a table, and kept as JSON. The frame writes what all
+/// experiments have in common, `run.json`, `raw.jsonl`, `raw.csv` and `report.html`, by
+/// [`tables`](Report::tables) and the methods after it.
 pub trait Report: Serialize + fmt::Display {
     /// Nothing was measured yet.
     fn is_empty(&self) -> bool;
@@ -61,7 +70,34 @@ pub trait Report: Serialize + fmt::Display {
         None
     }
 
-    /// The files of the folder: name and content.
+    /// What was measured, for the report and for comparisons: as many rows as there are by now.
+    fn tables(&self) -> Vec<Table> {
+        Vec::new()
+    }
+
+    /// Sentences under the tables: bars that were missed, what failed, what bounds the numbers.
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Settings that no argument has: what was chosen by the machine, or is fixed. Names that are
+    /// arguments as well replace these.
+    fn settings(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
+    /// Everything that was planned was measured, whether bars are met or not; `None`: it was if nobody
+    /// stopped the run.
+    fn is_complete(&self) -> Option<bool> {
+        None
+    }
+
+    /// What a plot shows, by its name without `.svg`; may be empty.
+    fn caption(&self, _plot: &str) -> String {
+        String::new()
+    }
+
+    /// The experiment's own files of the folder: name and content.
     ///
     /// # Errors
     ///
@@ -183,13 +219,19 @@ impl fmt::Display for Progress {
     }
 }
 
-/// Shows the progress of an experiment on a terminal or in a log, or not at all (`()`).
+/// The program around an experiment: shows its progress on a terminal or in a log, or not at all (`()`), and
+/// knows the command line.
 pub trait Watcher {
     /// It has come so far.
     fn progress(&mut self, progress: &Progress);
 
     /// A line that stays: a run that failed, a number that was found.
     fn note(&mut self, line: &str);
+
+    /// The command line that asked for the experiment, if there is one.
+    fn invocation(&self) -> Invocation {
+        Invocation::default()
+    }
 }
 
 impl Watcher for () {
@@ -199,7 +241,14 @@ impl Watcher for () {
 
 /// What one run of an experiment has of the outside.
 pub struct Session<'a> {
+    /// The experiment's name, title and question.
+    about: [&'static str; 3],
     started_at: String,
+    since: Instant,
+    machine: OnceCell<Machine>,
+    versions: RefCell<Option<Versions>>,
+    /// Those that were drawn.
+    plots: RefCell<Vec<Plot>>,
     stop: Stop,
     folder: Option<Folder>,
     watcher: &'a mut dyn Watcher,
@@ -227,10 +276,12 @@ impl Session<'_> {
         self.stop.clone()
     }
 
-    /// The machine as it is now: before anything runs, as it also reports how busy the machine was.
+    /// The machine as it is at the first call: before anything runs, as it also reports how busy the
+    /// machine was.
     #[must_use]
     pub fn machine(&self) -> Machine {
-        Machine::here(&Cpus::here(), None)
+        let here = || Machine::here(&Cpus::here(), None);
+        self.machine.get_or_init(here).clone()
     }
 
     /// The programs that are here, the `weft` at this path among them; the commit is that of the current
@@ -238,7 +289,19 @@ impl Session<'_> {
     #[must_use]
     pub fn versions(&self, weft: Option<&Path>) -> Versions {
         let weft = weft.unwrap_or(Path::new("/nonexistent"));
-        Versions::here(weft, Path::new("."), false)
+        self.noted(Versions::here(weft, Path::new("."), false))
+    }
+
+    /// The same for a `weft` that was built from this checkout.
+    #[must_use]
+    pub fn versions_built_from(&self, weft: &Path, checkout: &Path) -> Versions {
+        self.noted(Versions::here(weft, checkout, true))
+    }
+
+    /// These are what the report names.
+    fn noted(&self, versions: Versions) -> Versions {
+        *self.versions.borrow_mut() = Some(versions.clone());
+        versions
     }
 
     /// Shows how far the run is.
@@ -251,19 +314,13 @@ impl Session<'_> {
         self.watcher.note(line);
     }
 
-    /// Writes the files of the report so far, in place of those before.
+    /// Writes the files of the report so far, in place of those before: what is there if the run is killed.
     ///
     /// # Errors
     ///
     /// The system refuses.
     pub fn keep(&self, report: &impl Report) -> Result<()> {
-        let Some(folder) = &self.folder else {
-            return Ok(());
-        };
-        for (name, text) in report.files()? {
-            folder.write(name, &text)?;
-        }
-        Ok(())
+        self.write(report, Ending::Running)
     }
 
     /// Writes the files, and draws the plots anew.
@@ -272,10 +329,88 @@ impl Session<'_> {
     ///
     /// A plot cannot be drawn, or the system refuses.
     pub(crate) fn keep_and_draw(&self, report: &impl Report) -> Result<()> {
-        self.keep(report)?;
-        match &self.folder {
-            Some(folder) => report.draw(folder).map(|_| ()),
-            None => Ok(()),
+        self.write_and_draw(report, Ending::Running)
+    }
+
+    fn write_and_draw(&self, report: &impl Report, ending: Ending) -> Result<()> {
+        let Some(folder) = &self.folder else {
+            return Ok(());
+        };
+        // First without plots: if one cannot be drawn, the numbers are there.
+        self.write(report, ending)?;
+        let plots = report.draw(folder)?.into_iter().filter_map(|path| {
+            Some(Plot {
+                file: path.file_name()?.to_str()?.to_owned(),
+                caption: report.caption(path.file_stem()?.to_str()?),
+            })
+        });
+        *self.plots.borrow_mut() = plots.collect();
+        self.write(report, ending)
+    }
+
+    fn write(&self, report: &impl Report, ending: Ending) -> Result<()> {
+        let Some(folder) = &self.folder else {
+            return Ok(());
+        };
+        let files = report.files()?;
+        for (name, text) in &files {
+            folder.write(name, text)?;
+        }
+        let mut run = self.run_of(report, ending);
+        let common = ["raw.jsonl", "raw.csv", "run.json"];
+        let names = files.iter().map(|(name, _)| *name).chain(common);
+        run.files = names.map(str::to_owned).collect();
+        folder.write("raw.jsonl", &report::jsonl(&run)?)?;
+        folder.write("raw.csv", &report::csv(&run))?;
+        folder.write("run.json", &json(&run)?)?;
+        report::write_page(&run, folder)
+    }
+
+    fn run_of(&self, report: &impl Report, ending: Ending) -> Run {
+        let Invocation {
+            command,
+            mut settings,
+        } = self.watcher.invocation();
+        for (name, value) in report.settings() {
+            let is_default = match settings.iter().position(|one| one.name == name) {
+                Some(at) => settings.remove(at).is_default,
+                None => true,
+            };
+            settings.push(Setting {
+                name,
+                value,
+                is_default,
+            });
+        }
+        let seed = settings.iter().find(|one| one.name == "seed");
+        let [experiment, title, question] = self.about;
+        Run {
+            schema: report::SCHEMA,
+            experiment: experiment.to_owned(),
+            title: title.to_owned(),
+            question: question.to_owned(),
+            started_at: self.started_at.clone(),
+            seconds: self.since.elapsed().as_secs_f64(),
+            ending,
+            passed: ending.is_complete() && report.is_passed(),
+            command,
+            seed: seed.and_then(|one| one.value.parse().ok()),
+            settings,
+            machine: self.machine(),
+            versions: self.versions.borrow().clone().unwrap_or_default(),
+            notes: report.notes(),
+            tables: report.tables(),
+            plots: self.plots.borrow().clone(),
+            files: Vec::new(),
+        }
+    }
+
+    /// How a run that has returned this report ended.
+    fn ending(&self, report: &impl Report) -> Ending {
+        match (report.is_complete(), self.stop.is_requested()) {
+            (Some(true), _) | (None, false) => Ending::Complete,
+            (_, true) => Ending::Stopped,
+            (Some(false), false) => Ending::Incomplete,
         }
     }
 }
@@ -322,7 +457,17 @@ pub fn perform<E: Experiment>(
         }
         Place::Report(path) => (None, path.as_deref().map(NewFile::create).transpose()?),
     };
+    let title = if E::TITLE.is_empty() {
+        E::FOLDER
+    } else {
+        E::TITLE
+    };
     let mut session = Session {
+        about: [E::FOLDER, title, E::QUESTION],
+        since: Instant::now(),
+        machine: OnceCell::new(),
+        versions: RefCell::new(None),
+        plots: RefCell::new(Vec::new()),
         started_at: now.format(&Rfc3339).context("naming the time")?,
         stop: stop.clone(),
         folder,
@@ -330,13 +475,18 @@ pub fn perform<E: Experiment>(
     };
     let report = experiment.run(&mut session)?;
     ensure!(!report.is_empty(), "stopped before anything was measured");
-    session.keep_and_draw(&report)?;
+    let ending = session.ending(&report);
+    session.write_and_draw(&report, ending)?;
     let mut text = match (output.format, &session.folder) {
         (Format::Json, _) => json(&report)?,
         (Format::Human, None) => report.to_string(),
         (Format::Human, Some(folder)) => {
             let path = folder.path().display();
-            format!("{report}\nResults and plots are in {path}.\n")
+            let partial = ending.warning().map(|why| format!("\nPARTIAL: {why}\n"));
+            format!(
+                "{report}{}\nResults and plots are in {path}; report.html there shows all of it.\n",
+                partial.unwrap_or_default()
+            )
         }
     };
     if let Some(file) = &mut file {

@@ -30,6 +30,7 @@ pub mod network;
 pub mod ports;
 pub mod process;
 pub mod proxy;
+pub mod report;
 pub mod roles;
 pub mod stop;
 pub mod surf;

@@ -13,7 +13,6 @@ use super::results::{Figure, Results, SCHEMA, Sample, measures};
 use crate::experiment::{Progress, Session, turns};
 use crate::interop::takes_over;
 use crate::load::{Circuits, Place};
-use crate::machine::Versions;
 use crate::network::{Config, Network, Program, Target, TargetOptions};
 use crate::surf::{Surf, first_byte, surf};
 use crate::traffic::{Direction, Request, Server, transfer};
@@ -131,7 +130,7 @@ fn empty(options: &Options, session: &Session<'_>) -> Results {
         finished: false,
         machine: session.machine(),
         versions: match &options.checkout {
-            Some(checkout) => Versions::here(&options.weft, checkout, true),
+            Some(checkout) => session.versions_built_from(&options.weft, checkout),
             None => session.versions(Some(&options.weft)),
         },
         arti: None,

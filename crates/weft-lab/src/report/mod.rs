@@ -1,0 +1,15 @@
+//! Reports of experiments: what every results folder has besides the experiment's own files, and how runs are
+//! compared (`weft lab report`).
+//!
+//! [`Run`] is the shape that all experiments share. The frame writes it as `run.json` after each step, with
+//! `raw.jsonl`, `raw.csv` and `report.html`.
+
+mod html;
+mod invocation;
+mod model;
+mod raw;
+
+pub(crate) use html::write_page;
+pub use invocation::Invocation;
+pub use model::{Better, Ending, Metric, Plot, Row, Run, SCHEMA, Setting, Table, Values};
+pub(crate) use raw::{csv, jsonl};
