@@ -38,7 +38,7 @@ mod wheel;
 
 pub use link::{Counters, Fate, Link};
 pub use moment::Moment;
-pub use network::{Delivery, MAX_PACKET, Network, Refusal, Totals};
+pub use network::{Delivery, MAX_PACKET, Network, OtherShape, Refusal, Totals};
 pub use quantity::{Loss, QueueLimit, Rate};
 pub use text::TopologyError;
 pub use topology::{HostId, LinkSettings, LinkSpec, NodeId, RouteRule, Topology};

@@ -76,6 +76,24 @@ impl Link {
         }
     }
 
+    /// Gives it other settings. What it has taken keeps its times, and nothing overtakes it.
+    pub fn change(&mut self, settings: &LinkSettings) {
+        let Link {
+            rate,
+            delay,
+            jitter,
+            loss,
+            queue,
+            ..
+        } = Link::new(settings);
+        if self.rate != rate {
+            // Its rest is in units of the old rate.
+            self.free.1 = 0;
+        }
+        (self.rate, self.delay, self.jitter) = (rate, delay, jitter);
+        (self.loss, self.queue) = (loss, queue);
+    }
+
     /// What happens to a packet of `length` bytes that comes now. Draws from `rng` only for loss and jitter.
     pub fn offer(&mut self, now: Moment, length: u32, rng: &mut impl Rng) -> Fate {
         let sent = match self.rate {

@@ -28,6 +28,11 @@ pub enum Refusal {
     Full,
 }
 
+/// The nodes or links of a topology are not those of the network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("its hosts or links are not those of the testbed that is up")]
+pub struct OtherShape;
+
 /// What became of all packets, where it is not in the [`Counters`] of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
@@ -126,6 +131,25 @@ impl Network {
     #[must_use]
     pub fn topology(&self) -> &Topology {
         &self.topology
+    }
+
+    /// Gives its links the settings of this topology, which has the same nodes and links. Packets under way keep
+    /// their times.
+    ///
+    /// # Errors
+    ///
+    /// Its nodes or links are others; nothing has changed.
+    pub fn change(&mut self, topology: Topology) -> Result<(), OtherShape> {
+        if !self.topology.has_shape_of(&topology) {
+            return Err(OtherShape);
+        }
+        let links = topology.links().iter();
+        let settings = links.flat_map(|link| [&link.settings, &link.settings]);
+        for (direction, settings) in self.directions.iter_mut().zip(settings) {
+            direction.link.change(settings);
+        }
+        self.topology = topology;
+        Ok(())
     }
 
     /// Takes an IPv4 packet that a host sends now.

@@ -423,3 +423,55 @@ proptest! {
         let _ = Topology::parse("x.toml", &text);
     }
 }
+
+/// Two hosts, and a link with this line.
+fn pair_with(line: &str) -> Topology {
+    let text = format!(
+        "name = \"pair\"\nhosts = [\"a\", \"b\"]\n[[link]]\nends = [\"a\", \"b\"]\n{line}\n"
+    );
+    Topology::parse("pair.toml", &text).unwrap()
+}
+
+#[test]
+fn links_take_other_settings_and_packets_under_way_keep_their_times() {
+    let mut network = Network::new(pair_with("delay = \"50 ms\""), 1);
+    let [a, b] = [0, 1].map(|index| network.topology().hosts().nth(index).unwrap());
+    let start = Moment::START;
+    network.send(start, a, &packet(b, 100, 1)).unwrap();
+    network.change(pair_with("delay = \"80 ms\"")).unwrap();
+    network.send(start, a, &packet(b, 100, 2)).unwrap();
+    network.change(pair_with("delay = \"10 ms\"")).unwrap();
+    // It would arrive first, and does not overtake.
+    network.send(start, a, &packet(b, 100, 3)).unwrap();
+    network
+        .change(pair_with("loss = \"99.9999999 %\""))
+        .unwrap();
+    let lost = network.send(start, a, &packet(b, 100, 4));
+    assert_eq!(lost, Err(Refusal::Dropped));
+    let expected = [(50, 1), (80, 2), (80, 3)].map(|(ms, number)| (start.plus(ms * MS), b, number));
+    assert_eq!(drain(&mut network), expected);
+}
+
+#[test]
+fn a_topology_of_another_shape_is_refused() {
+    let mut network = Network::new(pair_with(""), 1);
+    let other = builtin::topology("pahl-one").unwrap().unwrap();
+    assert!(network.change(other).is_err());
+    assert_eq!(network.topology().name(), "pair");
+}
+
+#[test]
+fn a_calm_topology_loses_nothing_and_has_no_background() {
+    for name in ["pahl-shared-dropping", "pahl-two"] {
+        let topology = builtin::topology(name).unwrap().unwrap();
+        let calm = topology.clone().calm();
+        assert!(calm.has_shape_of(&topology));
+        for (before, after) in topology.links().iter().zip(calm.links()) {
+            assert_eq!(
+                (after.background, after.settings.loss),
+                (0, Loss::default())
+            );
+            assert_eq!(after.settings.delay, before.settings.delay);
+        }
+    }
+}

@@ -182,6 +182,28 @@ impl Topology {
     pub fn rule(&self) -> RouteRule {
         self.rule
     }
+
+    /// Whether the other one has the same nodes and routes, and links between the same of them.
+    #[must_use]
+    pub fn has_shape_of(&self, other: &Topology) -> bool {
+        let ends = |topology: &Topology| -> Vec<[NodeId; 2]> {
+            topology.links.iter().map(|link| link.ends).collect()
+        };
+        self.nodes == other.nodes
+            && self.hosts == other.hosts
+            && self.rule == other.rule
+            && ends(self) == ends(other)
+    }
+
+    /// The same, but no packet is lost at random, and there are no background streams.
+    #[must_use]
+    pub fn calm(mut self) -> Topology {
+        for link in &mut self.links {
+            link.settings.loss = Loss::default();
+            link.background = 0;
+        }
+        self
+    }
 }
 
 /// As TOML that [`Topology::parse`] reads.

@@ -17,7 +17,7 @@ use nix::sys::timer::{Expiration, TimerSetTimeFlags};
 use nix::sys::timerfd::{ClockId, TimerFd, TimerFlags};
 use nix::time::{ClockId as Clock, clock_gettime};
 use serde::Serialize;
-use weft_links::{Counters, HostId, MAX_PACKET, Moment, Network, Topology, Totals};
+use weft_links::{Counters, HostId, MAX_PACKET, Moment, Network, OtherShape, Topology, Totals};
 
 use super::priority;
 
@@ -67,6 +67,7 @@ pub(super) struct Emulator {
 
 enum Request {
     Report(SyncSender<Snapshot>),
+    Change(Topology, SyncSender<Result<(), OtherShape>>),
     End,
 }
 
@@ -94,6 +95,14 @@ impl Emulator {
         self.request(Request::Report(answer))?;
         let ended = "the emulator has ended";
         snapshot.recv().map_err(|_| anyhow!(ended))
+    }
+
+    /// Gives its links the settings of this topology.
+    pub(super) fn change(&self, topology: Topology) -> Result<()> {
+        let (answer, changed) = sync_channel(1);
+        self.request(Request::Change(topology, answer))?;
+        let ended = "the emulator has ended";
+        Ok(changed.recv().map_err(|_| anyhow!(ended))??)
     }
 
     /// Whether it still runs.
@@ -206,6 +215,9 @@ impl Carrier {
                                 Request::End => return Ok(()),
                                 // The one that asked may have given up.
                                 Request::Report(answer) => drop(answer.try_send(self.snapshot()?)),
+                                Request::Change(topology, answer) => {
+                                    drop(answer.try_send(self.network.change(topology)));
+                                }
                             }
                         }
                     }

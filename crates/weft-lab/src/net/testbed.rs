@@ -118,6 +118,23 @@ impl Testbed {
         host.with_context(|| format!("the testbed {} has no host {name}", self.name))
     }
 
+    /// Gives its links the settings and background streams of this topology, which has the same hosts and links.
+    ///
+    /// # Errors
+    ///
+    /// Its hosts or links are others, or the system refuses background streams.
+    pub fn change(&mut self, topology: Topology) -> Result<()> {
+        // They end before the new ones begin.
+        self.background = Background::default();
+        let name = topology.name().to_owned();
+        self.emulator
+            .change(topology.clone())
+            .with_context(|| format!("the topology {name} does not fit"))?;
+        self.background = Background::start(&topology, &self.hosts)?;
+        self.topology = topology;
+        Ok(())
+    }
+
     /// What its links did so far.
     ///
     /// # Errors
