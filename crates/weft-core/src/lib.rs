@@ -10,7 +10,7 @@
 //! - [`flow`]: flow and congestion control of circuits and streams;
 //! - [`controller`]: what needs a view of the whole relay;
 //! - [`message`] and [`address`]: the messages between these, and how they name each other;
-//! - [`bucket`], [`dos`], [`stream_dos`], [`padding`], [`load`], [`ledger`], [`routable`]: limits and measurements.
+//! - [`bucket`], [`dos`], [`stream_dos`], [`padding`], [`load`], [`loss`], [`ledger`], [`routable`]: limits and measurements.
 
 #![cfg_attr(
     not(test),
@@ -41,6 +41,7 @@ pub mod handshake;
 pub mod ledger;
 pub mod link;
 pub mod load;
+pub mod loss;
 pub mod manager;
 pub mod message;
 pub mod origin;
