@@ -23,8 +23,10 @@ use weft_cell::reason::{DestroyReason, EndReason};
 use weft_cell::stream_msg::End;
 use weft_cell::{Cell, ChanCmd, RelayCmd, relay};
 use weft_core::address::ConnectionId;
+use weft_core::controller::Sharing;
 use weft_core::handshake::PeerIdentity;
 use weft_core::ledger::Cut;
+use weft_core::loss::TcpCounters;
 use weft_core::message::FromController;
 use weft_crypto::circuit::OriginCircuit;
 use weft_crypto::handshake::fast;
@@ -72,7 +74,7 @@ impl Play {
 
     /// One operation.
     fn operate(&mut self, input: &mut Bytes<'_>) {
-        match input.byte() % 22 {
+        match input.byte() % 23 {
             0 => self.open(PeerIdentity::Unauthenticated, input),
             1 => {
                 let peer = relay_identity(input.byte() % 4 + 1);
@@ -140,7 +142,8 @@ impl Play {
             },
             19 => self.world.settle(),
             20 => self.stream(input),
-            _ => self.decide(input),
+            21 => self.decide(input),
+            _ => self.share(input),
         }
         self.read();
         self.links.retain(|link| self.world.is_open(*link));
@@ -188,6 +191,47 @@ impl Play {
                 self.world.do_actions();
             }
             _ => {}
+        }
+    }
+
+    /// Circuits share connections by another rule, or the kernel has counted something of a link.
+    fn share(&mut self, input: &mut Bytes<'_>) {
+        let how = input.byte();
+        let (per_relay, total) = (usize::from(how / 8 % 4), 12);
+        let sharing = match how % 8 {
+            0 => Sharing::All,
+            1 => Sharing::PerCircuit { per_relay, total },
+            2 => Sharing::Auto { per_relay, total },
+            _ => return self.count_losses(input),
+        };
+        self.world.share(sharing);
+    }
+
+    /// Seconds in which segments of a link were lost, or none.
+    fn count_losses(&mut self, input: &mut Bytes<'_>) {
+        let Some(connection) = self.link(input) else {
+            return;
+        };
+        let (seconds, step) = (input.byte() % 20, u32::from(input.byte()));
+        let now = self.world.now;
+        for manager in &mut self.world.managers {
+            let Some(link) = manager.link_of(connection) else {
+                continue;
+            };
+            if !manager.watches_loss(link) {
+                continue;
+            }
+            for second in 0..=u32::from(seconds) {
+                let counters = TcpCounters {
+                    sent: second * 1000,
+                    retransmitted: second * step,
+                    received: second.wrapping_mul(step << 24),
+                    out_of_order: second * step,
+                    round_trip: Duration::from_millis(step.into()),
+                };
+                let at = now + Duration::from_secs(second.into());
+                manager.tcp_read(link, counters, at);
+            }
         }
     }
 

@@ -37,9 +37,10 @@ pub struct NetworkOptions {
     pub extend_allow_private_addresses: bool,
     /// `ExtendByEd25519ID`: put ed25519 identities into EXTEND2 cells (`None`: by consensus).
     pub extend_by_ed25519_id: Option<bool>,
-    /// `ConnectionPerCircuit` and `MaxConnectionsPerRelay`: circuits do not share connections, while
-    /// there are at most so many to one relay.
-    pub connections_per_relay: Option<usize>,
+    /// `ConnectionPerCircuit`: circuits do not share connections (`None`: where packets are lost).
+    pub connection_per_circuit: Option<bool>,
+    /// `MaxConnectionsPerRelay`: connections to one relay past which they share all the same.
+    pub max_connections_per_relay: usize,
     /// `KeepalivePeriod`: idle links get a padding cell this often.
     pub keepalive_period: Duration,
 }
@@ -208,9 +209,9 @@ pub(crate) fn read(
         },
         extend_allow_private_addresses: settings.flag(keys::ExtendAllowPrivateAddresses),
         extend_by_ed25519_id: settings.auto_flag(keys::ExtendByEd25519ID),
-        connections_per_relay: settings
-            .flag(keys::ConnectionPerCircuit)
-            .then(|| usize::try_from(settings.number(keys::MaxConnectionsPerRelay)).unwrap_or(1)),
+        connection_per_circuit: settings.auto_flag(keys::ConnectionPerCircuit),
+        max_connections_per_relay: usize::try_from(settings.number(keys::MaxConnectionsPerRelay))
+            .unwrap_or(1),
         keepalive_period: settings.time(keys::KeepalivePeriod),
     }
 }

@@ -14,6 +14,7 @@ use weft_share::network;
 use crate::address::ConnectionId;
 use crate::handshake::PeerIdentity;
 use crate::ledger::{Held, map_entry, queue_memory};
+use crate::loss::LossMeter;
 use crate::padding::LinkPadding;
 use crate::slots::{HalfKey, LinkKey, SlotKey as _};
 use crate::worklist::Worklist;
@@ -58,6 +59,8 @@ pub struct Link {
     pub joins: u64,
     /// The controller does not know yet how many circuits there are.
     pub unreported: bool,
+    /// Whether lost packets hold it up.
+    pub loss: LossMeter,
     /// Since when no circuit has used the link.
     pub idle_since: Option<Instant>,
     /// When something was written last.
@@ -97,6 +100,7 @@ impl Link {
             worn: false,
             joins: 0,
             unreported: false,
+            loss: LossMeter::default(),
             idle_since: Some(now),
             last_written: now,
             last_empty: now,

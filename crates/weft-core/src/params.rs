@@ -33,6 +33,8 @@ pub struct RelayParams {
     pub max_circuits_per_link: usize,
     /// The controller is notified of the circuits of each link whenever their number changes.
     pub report_load: bool,
+    /// It is also notified of links that lost packets hold up.
+    pub watch_loss: bool,
     /// EWMA half-life of circuit priority (`CircuitPriorityHalflife`).
     pub circuit_priority_half_life: Duration,
     /// How long a half waits for an onionskin's answer, for the controller to join it, or for
@@ -72,6 +74,7 @@ impl RelayParams {
             queue_low: 256,
             max_circuits_per_link: 65536,
             report_load: false,
+            watch_loss: false,
             circuit_priority_half_life: Duration::from_secs(30),
             wait: Duration::from_secs(60),
             idle_relay_link: Duration::from_secs(3600),

@@ -51,8 +51,8 @@ options! {
     ExtendByEd25519ID: AutoBool = "auto";
 
     /// Give each circuit a connection of its own to the next relay (PCTLS), so that a lost packet of
-    /// one does not hold up the others.
-    ConnectionPerCircuit: Bool = "0", own;
+    /// one does not hold up the others; `auto`: to relays to which lost packets hold up a connection.
+    ConnectionPerCircuit: AutoBool = "0", own;
 
     /// Connections to one relay past which circuits share all the same.
     MaxConnectionsPerRelay: PosInt = "64", whole(1, 65535), own;

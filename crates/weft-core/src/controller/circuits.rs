@@ -94,11 +94,11 @@ impl RelayController {
     }
 
     pub(super) fn on_extend(&mut self, request: ExtendRequest, now: Instant) {
-        let sharing = self.params.sharing;
-        let open = self.connections.best_for(&request, now, sharing);
+        let spread = self.spreads(&request.rsa);
+        let open = self.connections.best_for(&request, now, spread);
         let open = open.map(|id| (id, self.connections.circuits_on(id)));
         if let Some((id, circuits)) = open
-            && (circuits == 0 || sharing == Sharing::All)
+            && (circuits == 0 || !spread)
         {
             self.counts.extends_joined += 1;
             return self.join(id, request);
@@ -111,10 +111,10 @@ impl RelayController {
         if !is_listed {
             addrs.clone_from(&request.addrs);
         }
-        if !self.may_open_another(rsa) {
+        if !(spread && self.may_open_another(rsa)) {
             let opening = self.connections.opening.find(rsa, &addrs);
             let is_better = |waiting| open.is_none_or(|(_, circuits)| waiting < circuits);
-            let shares = u64::from(sharing != Sharing::All);
+            let shares = u64::from(spread);
             if let Some((id, _)) = opening.filter(|(_, waiting)| is_better(*waiting)) {
                 self.counts.extends_waited += 1;
                 self.counts.extends_shared += shares;
@@ -133,21 +133,34 @@ impl RelayController {
             self.extend_failed(&request, DestroyReason::CONNECTFAILED);
             return;
         };
-        let is_first = self.connections.count_to(rsa) == 0;
+        let is_further = spread && self.connections.count_to(rsa) > 0;
         let Some(connection) = self.start_connecting((rsa, addr), is_listed, hop, now) else {
             self.counts.refused_full += 1;
             self.extend_failed(&request, DestroyReason::RESOURCELIMIT);
             return;
         };
-        self.counts.connected_again += u64::from(!is_first);
+        if is_further {
+            self.counts.connected_again += 1;
+            let for_loss = matches!(self.params.sharing, Sharing::Auto { .. });
+            self.counts.connected_for_loss += u64::from(for_loss);
+        }
         self.wait_for(connection, hop, request);
     }
 
-    /// Whether a circuit to this relay shall have a further connection rather than share one.
+    /// Whether circuits to this relay shall have connections of their own, within bounds.
+    pub(super) fn spreads(&self, rsa: &RsaIdentity) -> bool {
+        match self.params.sharing {
+            Sharing::All => false,
+            Sharing::PerCircuit { .. } => true,
+            Sharing::Auto { .. } => self.connections.is_lossy(rsa),
+        }
+    }
+
+    /// Whether there may be a further connection to this relay.
     fn may_open_another(&self, rsa: RsaIdentity) -> bool {
         match self.params.sharing {
             Sharing::All => false,
-            Sharing::PerCircuit { per_relay, total } => {
+            Sharing::PerCircuit { per_relay, total } | Sharing::Auto { per_relay, total } => {
                 self.connections.count_to(rsa) < per_relay && self.open_files() < total
             }
         }

@@ -9,7 +9,6 @@ use crate::address::{ConnectionId, ThreadId};
 use crate::message::ExtendRequest;
 
 use super::ConnectionCounts;
-use super::Sharing;
 use super::network::Network;
 use super::opening::{Opening, Served};
 use weft_cell::identity::{Ed25519Identity, RsaIdentity};
@@ -65,6 +64,8 @@ pub(super) struct Connection {
     pub(super) worn: bool,
     /// The circuits on it.
     load: Load,
+    /// Lost packets hold it up, by its thread's latest report.
+    lossy: bool,
 }
 
 /// The circuits of a connection: as its thread has reported, and those on their way there.
@@ -185,6 +186,7 @@ impl Connections {
                 counted_for_dos: accepted,
                 worn: false,
                 load: Load::default(),
+                lossy: false,
             },
         );
     }
@@ -196,12 +198,31 @@ impl Connections {
         Some(connection.thread)
     }
 
-    /// A thread's report of the circuits on a connection, of which it has made `joins` for us.
-    pub(super) fn loaded(&mut self, id: ConnectionId, circuits: usize, joins: u64) {
-        if let Some(connection) = self.all.get_mut(&id) {
-            connection.load.circuits = circuits;
-            connection.load.seen = joins;
-        }
+    /// A thread's report of the circuits on a connection, of which it has made `joins` for us, and of
+    /// whether lost packets hold it up. The relay's address, if that is so for none of its others yet.
+    pub(super) fn loaded(
+        &mut self,
+        id: ConnectionId,
+        circuits: usize,
+        joins: u64,
+        lossy: bool,
+    ) -> Option<SocketAddr> {
+        let connection = self.all.get_mut(&id)?;
+        connection.load.circuits = circuits;
+        connection.load.seen = joins;
+        let State::Relay { rsa, .. } = connection.state else {
+            return None;
+        };
+        let addr = connection.addr;
+        let was_lossy = self.is_lossy(&rsa);
+        self.all.get_mut(&id)?.lossy = lossy;
+        (lossy && !was_lossy).then_some(addr)
+    }
+
+    /// Whether lost packets hold up an open connection to this relay. The others take the same way.
+    pub(super) fn is_lossy(&self, rsa: &RsaIdentity) -> bool {
+        let mut ids = self.relays.get(rsa).into_iter().flatten();
+        ids.any(|id| self.all.get(id).is_some_and(|one| one.lossy))
     }
 
     /// Circuits on a connection.
@@ -229,15 +250,15 @@ impl Connections {
     }
 
     /// A connection opened, and its peer proved to be this relay. Returns the extensions that waited
-    /// for it, or, where circuits share and the peer is at an address that it has, for another
-    /// connection to the same relay.
+    /// for it, or, where circuits share (not `spread`) and the peer is at an address that it has, for
+    /// another connection to the same relay.
     pub(super) fn opened_by_relay(
         &mut self,
         id: ConnectionId,
         rsa: RsaIdentity,
         ed25519: Ed25519Identity,
         canonical: bool,
-        sharing: Sharing,
+        spread: bool,
     ) -> Served {
         let Some(connection) = self.all.get_mut(&id) else {
             return Served::default();
@@ -248,7 +269,7 @@ impl Connections {
             canonical,
         };
         self.relays.entry(rsa).or_default().push(id);
-        let serves_others = canonical && sharing == Sharing::All;
+        let serves_others = canonical && !spread;
         self.opening.opened(id, rsa, ed25519, serves_others)
     }
 
@@ -303,14 +324,14 @@ impl Connections {
     }
 
     /// The best open connection for an extension: to the right identities, canonical or at an
-    /// address that the client named, and neither too old nor worn. Where circuits do not share, the one
-    /// with the fewest; then canonical before others, then the oldest, so that duplicates fall idle and
+    /// address that the client named, and neither too old nor worn. Where circuits do not share (`spread`), the
+    /// one with the fewest; then canonical before others, then the oldest, so that duplicates fall idle and
     /// expire.
     pub(super) fn best_for(
         &self,
         request: &ExtendRequest,
         now: Instant,
-        sharing: Sharing,
+        spread: bool,
     ) -> Option<ConnectionId> {
         let mut best: Option<((usize, bool), ConnectionId)> = None;
         for id in self.relays.get(&request.rsa).into_iter().flatten() {
@@ -331,9 +352,10 @@ impl Connections {
             if !right_identity || !(canonical || named) || !connection.takes_new_circuits(now) {
                 continue;
             }
-            let load = match sharing {
-                Sharing::All => 0,
-                Sharing::PerCircuit { .. } => connection.load.circuits(),
+            let load = if spread {
+                connection.load.circuits()
+            } else {
+                0
             };
             let rank = (load, !canonical);
             if best.is_none_or(|(best_rank, _)| rank < best_rank) {

@@ -34,6 +34,8 @@ pub struct Counts {
     pub extends_waited: u64,
     /// Connections opened to relays to which there was another, for one circuit each.
     pub connected_again: u64,
+    /// Those of them that are not opened for every circuit, but because lost packets hold up the other.
+    pub connected_for_loss: u64,
     /// EXTEND2s that share a connection because there are as many as may be, where circuits otherwise
     /// do not share.
     pub extends_shared: u64,

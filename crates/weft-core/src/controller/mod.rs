@@ -82,6 +82,13 @@ pub enum Sharing {
         /// Connections of every kind past which no relay gets a further one.
         total: usize,
     },
+    /// As `PerCircuit` to relays to which lost packets hold up a connection, and as `All` to others.
+    Auto {
+        /// As in `PerCircuit`.
+        per_relay: usize,
+        /// As in `PerCircuit`.
+        total: usize,
+    },
 }
 
 /// What the caller must do for the controller.
@@ -159,6 +166,11 @@ pub enum Notice {
     MemoryFreed(Freed),
     /// Onionskins come faster than they can be answered.
     OnionskinOverload,
+    /// Lost packets hold up a connection to a relay, and there was none such before.
+    LossyRelay {
+        /// Where the relay is.
+        peer: SocketAddr,
+    },
 }
 
 /// What was closed to free memory.
@@ -275,7 +287,13 @@ impl RelayController {
                 connection,
                 circuits,
                 joins,
-            } => self.connections.loaded(connection, circuits, joins),
+                lossy,
+            } => {
+                let newly_lossy = self.connections.loaded(connection, circuits, joins, lossy);
+                if let Some(peer) = newly_lossy {
+                    self.notice(Notice::LossyRelay { peer });
+                }
+            }
             ToController::LinkClosed { connection, reason } => {
                 self.on_closed(connection, reason, now);
             }
@@ -542,9 +560,10 @@ impl RelayController {
             // A relay that proved itself is not counted against its address' clients.
             self.dos.connection_is_relay(addr.ip(), now);
         }
-        let served =
-            self.connections
-                .opened_by_relay(id, *rsa, *ed25519, canonical, self.params.sharing);
+        let spread = self.spreads(rsa);
+        let served = self
+            .connections
+            .opened_by_relay(id, *rsa, *ed25519, canonical, spread);
         for request in served.join {
             self.join(id, request);
         }
@@ -589,10 +608,8 @@ impl RelayController {
         }
         for request in closed.waiting {
             // Another connection to the same relay may have come up meanwhile.
-            match self
-                .connections
-                .best_for(&request, now, self.params.sharing)
-            {
+            let spread = self.spreads(&request.rsa);
+            match self.connections.best_for(&request, now, spread) {
                 Some(other) => self.join(other, request),
                 None => self.extend_failed(&request, reason),
             }

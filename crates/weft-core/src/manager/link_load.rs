@@ -1,7 +1,11 @@
-//! How many circuits each link carries, for a controller that wants to know
+//! How many circuits each link carries and which links lost packets hold up, for a controller that wants to know
 //! ([`RelayParams::report_load`](crate::params::RelayParams::report_load)).
 
+use std::time::Instant;
+
 use super::LocalConnectionManager;
+use crate::handshake::PeerIdentity;
+use crate::loss::TcpCounters;
 use crate::message::ToController;
 use crate::slots::LinkKey;
 
@@ -22,6 +26,23 @@ impl LocalConnectionManager {
             link.joins += 1;
         }
         self.load_changed(key);
+    }
+
+    /// Whether [`tcp_read`](Self::tcp_read) is of use for a link: it leads to a relay, and the controller
+    /// wants to know of loss.
+    pub fn watches_loss(&self, key: LinkKey) -> bool {
+        let link = self.links.get(key).filter(|_| self.params.watch_loss);
+        link.is_some_and(|link| matches!(link.peer, PeerIdentity::Relay { .. }))
+    }
+
+    /// What the kernel has counted of a link's TCP connection; to be called about once a second.
+    pub fn tcp_read(&mut self, key: LinkKey, counters: TcpCounters, now: Instant) {
+        if let Some(link) = self.links.get_mut(key) {
+            let before = link.loss.is_lossy();
+            if link.loss.read(counters, now) != before {
+                self.load_changed(key);
+            }
+        }
     }
 
     /// The controller begins to ask: it is sent the number of every link.
@@ -45,6 +66,7 @@ impl LocalConnectionManager {
                     connection: link.connection,
                     circuits: link.circuits(),
                     joins: link.joins,
+                    lossy: link.loss.is_lossy(),
                 });
             }
         }

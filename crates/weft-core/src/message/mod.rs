@@ -351,7 +351,7 @@ pub enum ToController {
         /// The connection.
         connection: ConnectionId,
     },
-    /// How many circuits a link carries, where the controller wants that
+    /// How many circuits a link carries and whether lost packets hold it up, where the controller wants that
     /// ([`RelayParams::report_load`](crate::params::RelayParams::report_load)) and it has changed.
     LinkLoad {
         /// The connection.
@@ -360,6 +360,8 @@ pub enum ToController {
         circuits: usize,
         /// [`FromController::Join`]s carried out for it, or refused.
         joins: u64,
+        /// Lost packets hold it up ([`LossMeter`](crate::loss::LossMeter)).
+        lossy: bool,
     },
     /// A connection was closed, opened or not.
     LinkClosed {

@@ -101,6 +101,18 @@ pub struct Connect {
     pub addr: SocketAddr,
 }
 
+fn controller_params(sharing: Sharing) -> ControllerParams {
+    ControllerParams {
+        max_connections: 10_000,
+        workers: 1,
+        max_onionskins: 10_000,
+        max_onion_delay: Duration::from_secs(60),
+        max_memory: 1 << 30,
+        dos: DosParams::default(),
+        sharing,
+    }
+}
+
 impl World {
     pub fn new(threads: u16, seed: u64) -> Self {
         let mut params = RelayParams::new(OWN_RSA, OWN_ED);
@@ -117,20 +129,8 @@ impl World {
                 LocalConnectionManager::new(ThreadId(id), threads, params.clone(), rng.random())
             })
             .collect();
-        let controller = RelayController::new(
-            threads,
-            ControllerParams {
-                max_connections: 10_000,
-                workers: 1,
-                max_onionskins: 10_000,
-                max_onion_delay: Duration::from_secs(60),
-                max_memory: 1 << 30,
-                dos: DosParams::default(),
-                sharing: Sharing::All,
-            },
-            rng.random(),
-            now,
-        );
+        let controller =
+            RelayController::new(threads, controller_params(Sharing::All), rng.random(), now);
         World {
             managers,
             controller,
@@ -157,6 +157,17 @@ impl World {
             to_controller: VecDeque::new(),
             rng,
         }
+    }
+
+    /// Has circuits share connections by this rule from now on.
+    pub fn share(&mut self, sharing: Sharing) {
+        self.controller.set_params(controller_params(sharing));
+        let mut params = RelayParams::new(OWN_RSA, OWN_ED);
+        params.extend_to_private = true;
+        params.report_load = sharing != Sharing::All;
+        params.watch_loss = matches!(sharing, Sharing::Auto { .. });
+        self.controller.set_relay_params(&Arc::new(params));
+        self.do_actions();
     }
 
     /// Opens a link from a peer on a thread of the test's choice, past the controller's placement.

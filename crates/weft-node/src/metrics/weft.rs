@@ -72,21 +72,27 @@ fn relay(text: &mut Text, snapshot: &Snapshot) {
     text.family(
         "weft_relay_connections_total",
         Kind::Counter,
-        "Connections opened to relays, by reason: there was none, or a circuit shall have its own",
+        "Connections opened to relays, by reason: there was none that serves, each circuit has its own, or packets are lost on the other",
     );
     for (reason, count) in [
         (
             "first",
             counts.connected.saturating_sub(counts.connected_again),
         ),
-        ("circuit", counts.connected_again),
+        (
+            "circuit",
+            counts
+                .connected_again
+                .saturating_sub(counts.connected_for_loss),
+        ),
+        ("loss", counts.connected_for_loss),
     ] {
         text.sample(&[("reason", reason)], count);
     }
     text.family(
         "weft_circuits_shared_at_bound_total",
         Kind::Counter,
-        "Circuits that share a connection in spite of ConnectionPerCircuit: there are as many as may be",
+        "Circuits that share a connection in spite of ConnectionPerCircuit: there are as many connections as may be",
     );
     text.sample(&[], counts.extends_shared);
     text.family(

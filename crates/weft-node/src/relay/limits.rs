@@ -24,6 +24,9 @@ use weft_cell::identity::{Ed25519Identity, RsaIdentity};
 /// A link without circuits is closed after this time at most where each circuit has its own: most are
 /// never needed again.
 const IDLE_PER_CIRCUIT: Duration = Duration::from_secs(60);
+/// And after this one where circuits have their own only on the way to some relays: as long as loss there
+/// is remembered.
+const IDLE_AUTO: Duration = Duration::from_secs(600);
 
 /// The parameters of every local connection manager.
 pub(super) fn relay_params(
@@ -50,10 +53,12 @@ pub(super) fn relay_params(
         queue_high: 2 * size(consensus.cellq_high),
         queue_low: size(consensus.cellq_high.max(consensus.cellq_low)),
         circuit_priority_half_life: half_life,
-        report_load: options.network.connections_per_relay.is_some(),
-        idle_relay_link: match options.network.connections_per_relay {
-            Some(_) => consensus.nf_conntimeout_relays.min(IDLE_PER_CIRCUIT),
-            None => consensus.nf_conntimeout_relays,
+        report_load: options.network.connection_per_circuit != Some(false),
+        watch_loss: options.network.connection_per_circuit.is_none(),
+        idle_relay_link: match options.network.connection_per_circuit {
+            Some(false) => consensus.nf_conntimeout_relays,
+            Some(true) => consensus.nf_conntimeout_relays.min(IDLE_PER_CIRCUIT),
+            None => consensus.nf_conntimeout_relays.min(IDLE_AUTO),
         },
         idle_client_link: consensus.nf_conntimeout_clients,
         keepalive: options.network.keepalive_period,
@@ -146,13 +151,17 @@ pub(super) fn controller_params(
             .unwrap_or(consensus.max_onion_queue_delay),
         max_memory: options.resources.max_mem_in_queues(total_memory),
         dos: dos_params(options, consensus),
-        sharing: match options.network.connections_per_relay {
-            Some(per_relay) => Sharing::PerCircuit {
-                per_relay,
-                total: max_connections / 2,
-            },
-            None => Sharing::All,
-        },
+        sharing: sharing(options, max_connections / 2),
+    }
+}
+
+/// Which circuits share connections, where these are at most `total`.
+fn sharing(options: &Options, total: usize) -> Sharing {
+    let per_relay = options.network.max_connections_per_relay;
+    match options.network.connection_per_circuit {
+        Some(false) => Sharing::All,
+        Some(true) => Sharing::PerCircuit { per_relay, total },
+        None => Sharing::Auto { per_relay, total },
     }
 }
 
@@ -472,5 +481,28 @@ mod tests {
         };
         assert_eq!(format!("{dos:?}"), format!("{expected:?}"));
         assert!(!controller("").dos.connection_enabled);
+    }
+
+    #[test]
+    fn circuits_share_connections_as_torrc_has_it() {
+        let of = |torrc: &str| {
+            let params = relay(torrc);
+            (
+                controller(torrc).sharing,
+                (params.report_load, params.watch_loss),
+                params.idle_relay_link.as_secs(),
+            )
+        };
+        let total = 500;
+        assert_eq!(of(""), (Sharing::All, (false, false), 3600));
+        let per_relay = 64;
+        let own = Sharing::PerCircuit { per_relay, total };
+        assert_eq!(of("ConnectionPerCircuit 1\n"), (own, (true, false), 60));
+        let per_relay = 7;
+        let auto = Sharing::Auto { per_relay, total };
+        assert_eq!(
+            of("ConnectionPerCircuit auto\nMaxConnectionsPerRelay 7\n"),
+            (auto, (true, true), 600)
+        );
     }
 }

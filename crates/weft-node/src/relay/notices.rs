@@ -21,6 +21,7 @@ pub(super) struct LogLimits {
     pub(super) memory: RateLimit,
     pub(super) freed: RateLimit,
     pub(super) skew: RateLimit,
+    pub(super) loss: RateLimit,
 }
 
 impl LogLimits {
@@ -31,6 +32,7 @@ impl LogLimits {
             memory: RateLimit::new(INTERVAL),
             freed: RateLimit::new(INTERVAL),
             skew: RateLimit::new(INTERVAL),
+            loss: RateLimit::new(INTERVAL),
         }
     }
 }
@@ -91,6 +93,15 @@ impl Relay {
                         freed.links,
                         sum.freed_for_memory,
                         sum.killed_for_memory,
+                    );
+                }
+            }
+            Notice::LossyRelay { peer } => {
+                if let Some(more) = self.log_limits.loss.check(now) {
+                    tracing::info!(
+                        "Lost packets hold up our connection to the relay at {}: circuits to it get \
+                         connections of their own (ConnectionPerCircuit auto){more}",
+                        safe(peer),
                     );
                 }
             }

@@ -69,6 +69,8 @@ const WAKE: Token = Token(usize::MAX);
 const NESTED: Token = Token(usize::MAX - 1);
 /// How often timers run.
 const TICK: Duration = Duration::from_millis(250);
+/// Ticks in which the kernel's counters of every link are read once.
+const TCP_TURNS: usize = 4;
 /// Sockets that are taken over in one turn. Each costs memory and system calls, and the main thread may
 /// have sent thousands: the others wait in its ring.
 const ADOPTED_PER_TURN: usize = 64;
@@ -142,6 +144,8 @@ pub(crate) struct ConnectionThread {
     tls: Arc<LinkTls>,
     params: ThreadParams,
     last_tick: Instant,
+    /// Which links' sockets were read last ([`read_tcp`](Self::read_tcp)).
+    tcp_turn: usize,
     rng: StdRng,
     /// Ticks to let pass before the next audit (debug builds).
     ticks_to_audit: usize,
@@ -199,6 +203,7 @@ impl ConnectionThread {
             tls: config.tls,
             params: config.params,
             last_tick: now,
+            tcp_turn: 0,
             rng,
             ticks_to_audit: 0,
             stopping: false,
@@ -438,6 +443,7 @@ impl ConnectionThread {
                 self.manager.keys_used(*link, keys.used, keys.left);
             }
         }
+        self.read_tcp(now);
         for (id, expiry) in self.manager.handle_timeout(now) {
             let reason = match expiry {
                 Expiry::Idle => CloseReason::Idle,
@@ -445,6 +451,20 @@ impl ConnectionThread {
             };
             if let Some(token) = self.sockets.by_id.get(&id).copied() {
                 self.close(token, &reason, now);
+            }
+        }
+    }
+
+    /// Reads what the kernel has counted of the links' sockets, of a quarter of them in each tick.
+    fn read_tcp(&mut self, now: Instant) {
+        self.tcp_turn = (self.tcp_turn + 1) % TCP_TURNS;
+        for (token, connection) in &self.sockets.all {
+            if token % TCP_TURNS == self.tcp_turn
+                && let Phase::Open(link, _) = &connection.phase
+                && self.manager.watches_loss(*link)
+                && let Some(counters) = tcp::counters(&connection.socket)
+            {
+                self.manager.tcp_read(*link, counters, now);
             }
         }
     }

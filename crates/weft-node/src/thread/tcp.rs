@@ -1,8 +1,10 @@
-//! What the kernel knows of a TCP socket: congestion window and unsent bytes, for KIST.
+//! What the kernel knows of a TCP socket: congestion window and unsent bytes, for KIST, and lost segments.
 #![allow(unsafe_code)]
 
 use std::os::fd::{AsRawFd, RawFd};
+use std::time::Duration;
 
+use weft_core::loss::TcpCounters;
 use weft_core::scheduler::kist::SocketState;
 
 /// Reads `TCP_INFO` and the number of bytes that the kernel has not sent yet.
@@ -17,6 +19,18 @@ pub(super) fn info(socket: &impl AsRawFd) -> Option<SocketState> {
         unacked: info.tcpi_unacked,
         segment_size: info.tcpi_snd_mss,
         not_sent: notsent,
+    })
+}
+
+/// What `TCP_INFO` has counted. A kernel that does not count something leaves it at 0.
+pub(super) fn counters(socket: &impl AsRawFd) -> Option<TcpCounters> {
+    let info = tcp_info(socket.as_raw_fd())?;
+    Some(TcpCounters {
+        sent: info.tcpi_data_segs_out,
+        retransmitted: info.tcpi_total_retrans,
+        received: info.tcpi_data_segs_in,
+        out_of_order: info.tcpi_rcv_ooopack,
+        round_trip: Duration::from_micros(info.tcpi_rtt.into()),
     })
 }
 
@@ -56,7 +70,7 @@ fn unsent(fd: RawFd) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Write as _;
+    use std::io::{Read as _, Write as _};
     use std::net::{TcpListener, TcpStream};
 
     #[test]
@@ -73,8 +87,20 @@ mod tests {
     }
 
     #[test]
+    fn segments_are_counted_at_both_ends() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut from = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut to, _) = listener.accept().unwrap();
+        from.write_all(&[0; 100_000]).unwrap();
+        to.read_exact(&mut [0; 100_000]).unwrap();
+        let [from, to] = [from, to].map(|socket| counters(&socket).unwrap());
+        assert!(from.sent > 0 && !from.round_trip.is_zero(), "{from:?}");
+        assert!(to.received > 0 && to.sent == 0, "{to:?}");
+    }
+
+    #[test]
     fn what_is_no_tcp_socket_has_no_information() {
         let file = std::fs::File::open("/dev/null").unwrap();
-        assert!(info(&file).is_none());
+        assert!(info(&file).is_none() && counters(&file).is_none());
     }
 }
