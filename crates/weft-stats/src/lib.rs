@@ -19,5 +19,5 @@ mod spread;
 mod summary;
 
 pub use quantile::quantile;
-pub use spread::Spread;
+pub use spread::{Spread, student};
 pub use summary::Summary;

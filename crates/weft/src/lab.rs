@@ -9,17 +9,19 @@ use std::ffi::OsString;
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::process::ExitCode;
+use std::time::Instant;
 
 use anyhow::{Context as _, Result};
-use clap::{Args, Parser, Subcommand};
+use clap::{ArgMatches, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use indicatif::ProgressBar;
 use weft_lab::bench::pipe;
 use weft_lab::demo;
 use weft_lab::experiment::{Conclusion, Progress, Watcher};
 use weft_lab::experiments::Experiments;
+use weft_lab::report::{self, Invocation};
 use weft_lab::stop::Stop;
 
-use crate::progress::progress_bar;
+use crate::progress::{Lines, progress_bar};
 
 /// Experiments in private networks on loopback, and measurements of one relay.
 #[derive(Debug, Parser)]
@@ -33,6 +35,7 @@ struct Lab {
 enum Command {
     #[command(flatten)]
     Experiment(Experiments),
+    Report(report::Args),
     Up(up::UpArgs),
     Net(net::NetArgs),
     Demo(demo::Args),
@@ -53,8 +56,14 @@ struct PipeArgs {
 
 /// Does what the arguments after `weft` ask for, `lab` being the first.
 pub(crate) fn main(args: impl Iterator<Item = OsString>) -> Result<ExitCode> {
-    let lab = match Lab::try_parse_from(args) {
-        Ok(lab) => lab,
+    let mut command = Lab::command();
+    let parsed = command.try_get_matches_from_mut(args);
+    let lab = parsed.and_then(|matches| {
+        let lab = Lab::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
+        Ok((lab, matches))
+    });
+    let (lab, matches) = match lab {
+        Ok(parsed) => parsed,
         Err(error) => {
             error.print().context("cannot print")?;
             return Ok(match error.exit_code() {
@@ -69,9 +78,14 @@ pub(crate) fn main(args: impl Iterator<Item = OsString>) -> Result<ExitCode> {
         Command::Experiment(experiment) => {
             let stop = Stop::on_signals()?;
             let mut terminal = Terminal::new();
+            terminal.invocation = invocation(&command, &matches);
             let conclusion = experiment.perform(&stop, &mut terminal);
             terminal.bar.finish_and_clear();
             conclude(&conclusion?)
+        }
+        Command::Report(args) => {
+            let text = report::report(&args)?;
+            print(&text).map(|()| ExitCode::SUCCESS)
         }
         Command::Up(args) => up::up(&args, &Stop::on_signals()?),
         Command::Net(args) => net::net(&args),
@@ -85,9 +99,7 @@ pub(crate) fn main(args: impl Iterator<Item = OsString>) -> Result<ExitCode> {
 /// Prints the results, and returns the exit status. Why a run did not come to its end is printed where
 /// nobody overlooks it.
 fn conclude(conclusion: &Conclusion) -> Result<ExitCode> {
-    io::stdout()
-        .write_all(conclusion.text.as_bytes())
-        .context("cannot write to standard output")?;
+    print(&conclusion.text)?;
     if let Some(why) = &conclusion.failure {
         eprintln!("weft: {}", why.replace('\n', "\nweft: "));
     }
@@ -97,31 +109,47 @@ fn conclude(conclusion: &Conclusion) -> Result<ExitCode> {
     })
 }
 
-/// A bar where standard error is a terminal, a line for each step where it is not.
+fn print(text: &str) -> Result<()> {
+    io::stdout()
+        .write_all(text.as_bytes())
+        .context("cannot write to standard output")
+}
+
+/// The experiment's own part of the command line.
+fn invocation(command: &clap::Command, matches: &ArgMatches) -> Invocation {
+    let found = matches.subcommand().and_then(|(name, matches)| {
+        let words = format!("weft lab {name}");
+        let command = command.find_subcommand(name)?;
+        Some(Invocation::of(&words, command, matches))
+    });
+    found.unwrap_or_default()
+}
+
+/// A bar where standard error is a terminal, lines where it is not.
 struct Terminal {
     bar: ProgressBar,
-    /// The step of the latest line.
-    step: String,
+    lines: Lines,
+    invocation: Invocation,
 }
 
 impl Terminal {
     fn new() -> Self {
         Terminal {
             bar: progress_bar(),
-            step: String::new(),
+            lines: Lines::new(Instant::now()),
+            invocation: Invocation::default(),
         }
     }
 }
 
 impl Watcher for Terminal {
     fn progress(&mut self, progress: &Progress) {
-        self.bar.set_position((progress.done * 1000.0) as u64);
-        let message = progress.to_string();
-        if self.bar.is_hidden() && self.step != progress.step {
-            self.step.clone_from(&progress.step);
-            eprintln!("{message}");
+        if !self.bar.is_hidden() {
+            self.bar.set_position((progress.done * 1000.0) as u64);
+            self.bar.set_message(progress.to_string());
+        } else if let Some(line) = self.lines.line(progress, Instant::now()) {
+            eprintln!("{line}");
         }
-        self.bar.set_message(message);
     }
 
     fn note(&mut self, line: &str) {
@@ -129,5 +157,9 @@ impl Watcher for Terminal {
             true => eprintln!("{line}"),
             false => self.bar.println(line),
         }
+    }
+
+    fn invocation(&self) -> Invocation {
+        self.invocation.clone()
     }
 }

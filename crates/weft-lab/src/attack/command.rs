@@ -20,6 +20,7 @@ use crate::bench::start::Program;
 use crate::experiment::{self, Experiment, FolderArgs, Prepared, Progress, Report, Session, turns};
 use crate::machine::Cpus;
 use crate::process::raise_file_limit;
+use crate::report::Table;
 
 /// Attacks a relay of your own, and measures what honest circuits still get.
 ///
@@ -95,6 +96,9 @@ pub struct Attacks {
 
 impl Experiment for Attacks {
     const FOLDER: &'static str = "attacks";
+    const TITLE: &'static str = "Attacks on a relay";
+    const QUESTION: &'static str =
+        "What do honest users keep while a relay is attacked, and what does it give back?";
     type Args = Args;
     type Report = Results;
 
@@ -166,6 +170,44 @@ impl Report for Results {
 
     fn is_passed(&self) -> bool {
         self.finished && self.summaries.iter().all(|one| one.missed.is_empty())
+    }
+
+    fn is_complete(&self) -> Option<bool> {
+        Some(self.finished)
+    }
+
+    fn tables(&self) -> Vec<Table> {
+        self.report_tables()
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let missed = self.missed();
+        let missed = missed.lines().map(|line| line.trim_start_matches("- "));
+        missed.map(str::to_owned).collect()
+    }
+
+    fn settings(&self) -> Vec<(String, String)> {
+        let setting = &self.setting;
+        let cpus = |cpus: &[usize]| match cpus.is_empty() {
+            true => "all".to_owned(),
+            false => format!("{cpus:?}"),
+        };
+        [
+            ("names", self.attacks.join(", ")),
+            ("processors of the target", cpus(&setting.target_cpus)),
+            ("processors of the generator", cpus(&setting.generator_cpus)),
+        ]
+        .map(|(name, value)| (name.to_owned(), value))
+        .into()
+    }
+
+    fn caption(&self, plot: &str) -> String {
+        match plot {
+            "throughput" => "Honest throughput without and under each attack.",
+            "latency" => "99th percentile of honest cells' latency without and under each attack.",
+            _ => "",
+        }
+        .to_owned()
     }
 
     fn files(&self) -> Result<Vec<(&'static str, String)>> {

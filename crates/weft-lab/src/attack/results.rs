@@ -15,6 +15,7 @@ use super::target::Held;
 use crate::bench::report::Report;
 use crate::bench::start::Program;
 use crate::machine::{Machine, Versions};
+use crate::report::{Metric, Table, Values};
 use weft_stats::Summary;
 
 /// The version of this shape.
@@ -259,7 +260,16 @@ impl Results {
         if !missed.is_empty() {
             text += &format!("\nMissed:\n\n{missed}");
         }
+        if !self.finished {
+            text += &format!("\n{}\n", self.unfinished());
+        }
         text
+    }
+
+    fn unfinished(&self) -> String {
+        let planned = self.attacks.len() * self.setting.repetitions as usize;
+        let made = self.rounds.len();
+        format!("These are not all results: {made} of {planned} rounds were made.")
     }
 
     fn columns(&self, one: &AttackSummary) -> Vec<String> {
@@ -316,8 +326,76 @@ impl Results {
         )
     }
 
+    /// All rounds of each attack, for the report.
+    pub(super) fn report_tables(&self) -> Vec<Table> {
+        let mut honest = Table::new(
+            "Honest users",
+            ["attack"],
+            [
+                Metric::more("throughput kept", "%"),
+                Metric::plain("without the attack", "Mbit/s"),
+                Metric::more("under it", "Mbit/s"),
+                Metric::plain("p99 without", "ms"),
+                Metric::less("p99 under it", "ms"),
+                Metric::plain("new requests granted without", "%"),
+                Metric::more("granted under it", "%"),
+                Metric::less("circuits closed", ""),
+                Metric::plain("attack", "Mbit/s"),
+            ],
+        );
+        let mut held = Table::new(
+            "What the target holds",
+            ["attack"],
+            [
+                Metric::plain("memory before", "MB"),
+                Metric::less("peak", "MB"),
+                Metric::less("after", "MB"),
+                Metric::plain("files before", ""),
+                Metric::less("files, peak", ""),
+                Metric::less("files after", ""),
+                Metric::plain("processors busy without", ""),
+                Metric::less("busy under it", ""),
+            ],
+        );
+        for attack in &self.attacks {
+            let rounds = || self.rounds.iter().filter(|round| round.attack == *attack);
+            if rounds().next().is_none() {
+                continue;
+            }
+            let of = |number: &dyn Fn(&Round) -> f64| Values::samples(rounds().map(number));
+            honest.push(
+                [attack],
+                [
+                    of(&|round| round.kept() * 100.0),
+                    of(&|round| round.without.goodput_bits_per_s * 1e-6),
+                    of(&|round| round.with.goodput_bits_per_s * 1e-6),
+                    of(&|round| round.without.p99_us * 1e-3),
+                    of(&|round| round.with.p99_us * 1e-3),
+                    of(&|round| round.without.fared.share() * 100.0),
+                    of(&|round| round.with.fared.share() * 100.0),
+                    of(&|round| round.with.closed() as f64),
+                    of(&|round| round.attack_bytes as f64 * 8e-6 / round.attack_s.max(1e-9)),
+                ],
+            );
+            held.push(
+                [attack],
+                [
+                    of(&|round| round.before.rss_bytes as f64 * 1e-6),
+                    of(&|round| round.peak.rss_bytes as f64 * 1e-6),
+                    of(&|round| round.after.rss_bytes as f64 * 1e-6),
+                    of(&|round| round.before.files as f64),
+                    of(&|round| round.peak.files as f64),
+                    of(&|round| round.after.files as f64),
+                    of(&|round| round.without.target_cpu),
+                    of(&|round| round.with.target_cpu),
+                ],
+            );
+        }
+        vec![honest, held]
+    }
+
     /// A line for each bar that was missed.
-    fn missed(&self) -> String {
+    pub(super) fn missed(&self) -> String {
         let mut text = String::new();
         for one in &self.summaries {
             for why in &one.missed {
@@ -418,6 +496,9 @@ impl fmt::Display for Results {
         let missed = self.missed();
         if !missed.is_empty() {
             write!(f, "\n{missed}")?;
+        }
+        if !self.finished {
+            writeln!(f, "\n{}", self.unfinished())?;
         }
         Ok(())
     }

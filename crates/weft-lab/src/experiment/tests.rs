@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::*;
+use crate::report::{Metric, Values};
 
 /// Counts to a number.
 struct Count {
@@ -89,6 +90,17 @@ impl Report for Counted {
     fn is_passed(&self) -> bool {
         self.finished
     }
+
+    fn tables(&self) -> Vec<Table> {
+        let mut table = Table::new("Numbers", ["what"], [Metric::plain("number", "")]);
+        let numbers = self.numbers.iter().copied().map(f64::from);
+        table.push(["all"], [Values::samples(numbers)]);
+        vec![table]
+    }
+
+    fn settings(&self) -> Vec<(String, String)> {
+        vec![("seed".to_owned(), "7".to_owned())]
+    }
 }
 
 #[derive(Default)]
@@ -124,6 +136,20 @@ fn results_are_kept_and_printed() {
     assert_eq!(lines.0, ["number 1 of 2", "number 2 of 2"]);
     let text = fs::read_to_string(folder.join("results.json")).expect("results");
     assert!(text.contains("\"finished\": true"), "{text}");
+    let run = Run::read(&folder).expect("a run");
+    assert_eq!(
+        (run.experiment.as_str(), run.ending),
+        ("count", Ending::Complete)
+    );
+    assert_eq!((run.passed, run.seed), (true, Some(7)));
+    assert_eq!(
+        run.files,
+        ["results.json", "raw.jsonl", "raw.csv", "run.json"]
+    );
+    let page = fs::read_to_string(folder.join("report.html")).expect("a report");
+    assert!(page.contains("<strong>COMPLETE</strong>"), "{page}");
+    let raw = fs::read_to_string(folder.join("raw.csv")).expect("numbers");
+    assert!(raw.ends_with("Numbers,all,number,,2,2,,\n"), "{raw}");
     let again = count(&["--to", "2", "--out", out], &mut ()).expect_err("it is there");
     assert!(
         again.to_string().contains("nothing is overwritten"),
@@ -151,6 +177,47 @@ fn an_early_end_keeps_what_there_is_and_does_not_pass() {
     let printed: serde_json::Value = serde_json::from_str(&conclusion.text).expect("JSON");
     assert_eq!(printed["numbers"], serde_json::json!([1, 2]));
     assert!(folder.join("results.json").is_file());
+    let run = Run::read(&folder).expect("a run");
+    assert_eq!((run.ending, run.passed), (Ending::Stopped, false));
+    let page = fs::read_to_string(folder.join("report.html")).expect("a report");
+    assert!(page.contains("<strong>PARTIAL</strong>"), "{page}");
+}
+
+#[test]
+fn an_early_end_is_named_under_the_table() {
+    let place = tempfile::tempdir().expect("a folder");
+    let folder = place.path().join("results");
+    let out = folder.to_str().expect("UTF-8");
+    let args = ["--to", "9", "--stop-at", "3", "--out", out];
+    let conclusion = count(&args, &mut ()).expect("two numbers");
+    assert!(
+        conclusion.text.contains("PARTIAL: The run was stopped"),
+        "{conclusion:?}"
+    );
+}
+
+#[test]
+fn what_is_kept_before_the_end_is_partial() {
+    let place = tempfile::tempdir().expect("a folder");
+    let path = place.path().join("results");
+    let session = Session {
+        about: ["count", "Counting", ""],
+        started_at: String::new(),
+        since: Instant::now(),
+        machine: OnceCell::new(),
+        versions: RefCell::new(None),
+        plots: RefCell::new(Vec::new()),
+        stop: Stop::default(),
+        folder: Some(Folder::create(&path).expect("a new one")),
+        watcher: &mut (),
+    };
+    let counted = Counted {
+        started_at: String::new(),
+        finished: false,
+        numbers: vec![1],
+    };
+    session.keep(&counted).expect("kept");
+    assert_eq!(Run::read(&path).expect("a run").ending, Ending::Running);
 }
 
 #[test]

@@ -4,11 +4,19 @@
 //! [`Run`] is the shape that all experiments share. The frame writes it as `run.json` after each step, with
 //! `raw.jsonl`, `raw.csv` and `report.html`.
 
+mod command;
+mod compare;
 mod html;
 mod invocation;
 mod model;
 mod raw;
+mod read;
+#[cfg(test)]
+mod tests;
+mod text;
 
+pub use command::{Args, report};
+pub use compare::{Change, Comparison, Named, Verdict, change};
 pub(crate) use html::write_page;
 pub use invocation::Invocation;
 pub use model::{Better, Ending, Metric, Plot, Row, Run, SCHEMA, Setting, Table, Values};

@@ -10,6 +10,7 @@ use super::run;
 use crate::args::weft_program;
 use crate::experiment::{Experiment, FolderArgs, Prepared, Report, Session};
 use crate::network::find;
+use crate::report::Table;
 
 /// Measures Weft and C tor as client, exit and guard in one private network, and Arti as client.
 ///
@@ -48,6 +49,8 @@ pub struct Args {
 
 impl Experiment for Options {
     const FOLDER: &'static str = "roles";
+    const TITLE: &'static str = "What each role costs";
+    const QUESTION: &'static str = "What do a client, an exit and a guard cost, and how soon is a client of use, beside C tor and Arti?";
     type Args = Args;
     type Report = Results;
 
@@ -78,5 +81,21 @@ impl Report for Results {
 
     fn is_passed(&self) -> bool {
         self.finished
+    }
+
+    fn is_complete(&self) -> Option<bool> {
+        Some(self.finished)
+    }
+
+    fn tables(&self) -> Vec<Table> {
+        self.report_tables()
+    }
+
+    fn settings(&self) -> Vec<(String, String)> {
+        let mut settings = vec![("seed".to_owned(), self.seed.to_string())];
+        if let Some(arti) = &self.arti {
+            settings.push(("Arti's version".to_owned(), arti.clone()));
+        }
+        settings
     }
 }

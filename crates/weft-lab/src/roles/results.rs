@@ -1,14 +1,18 @@
 //! The numbers of an experiment with roles, and the table of them.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
 use crate::machine::{Machine, Versions};
+use crate::report::{Metric, Table, Values};
 use weft_stats::Summary;
 
 /// The version of this shape.
 pub const SCHEMA: u32 = 3;
+/// The programs, as samples name them.
+const PROGRAMS: [&str; 3] = ["tor", "weft", "arti"];
 
 /// What was measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -86,6 +90,30 @@ impl Figure {
         }
     }
 
+    /// The table of the report that has it, and its column there.
+    fn metric(self) -> (&'static str, Metric) {
+        let cpu = |name| ("CPU time", Metric::less(name, "s/GB"));
+        let speed = |name| ("Speed", Metric::more(name, "Mbit/s"));
+        match self {
+            Figure::ClientDown => cpu("client, down"),
+            Figure::ClientUp => cpu("client, up"),
+            Figure::ExitDown => cpu("exit, down"),
+            Figure::ExitUp => cpu("exit, up"),
+            Figure::GuardDown => cpu("guard, down"),
+            Figure::GuardUp => cpu("guard, up"),
+            Figure::FromNothing => ("Times", Metric::less("nothing to first byte", "s")),
+            Figure::WarmFirstByte => ("Times", Metric::less("first byte, warm", "ms")),
+            Figure::WarmFirstByteAlone => {
+                ("Times", Metric::less("first byte, warm, own network", "ms"))
+            }
+            Figure::OneStream => speed("one stream"),
+            Figure::OneStreamAlone => speed("one stream, own network"),
+            Figure::OneCircuit => speed("one circuit"),
+            Figure::OneCircuitAlone => speed("one circuit, own network"),
+            Figure::ClientMemory => ("Memory", Metric::less("client, peak resident", "MB")),
+        }
+    }
+
     /// It is of a client in the network that all programs are measured in: so Arti has one too.
     pub(crate) fn of_clients(self) -> bool {
         matches!(
@@ -142,6 +170,9 @@ pub struct Measure {
     /// Arti's, of clients only, and only if it was there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arti: Option<Summary>,
+    /// Each program's numbers of all repetitions. Files of before they were kept have none.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub samples: BTreeMap<String, Vec<f64>>,
 }
 
 impl Measure {
@@ -184,12 +215,13 @@ pub struct Results {
 
 /// Samples as figures; those that Weft or C tor lacks are left out.
 pub(super) fn measures(samples: &[Sample]) -> Vec<Measure> {
-    let of = |figure: Figure, program: &str| {
+    let numbers = |figure: Figure, program: &str| -> Vec<f64> {
         let numbers = samples
             .iter()
             .filter(|sample| sample.figure == figure && sample.program == program);
-        Summary::of(numbers.map(|sample| sample.value))
+        numbers.map(|sample| sample.value).collect()
     };
+    let of = |figure, program| Summary::of(numbers(figure, program));
     Figure::ALL
         .into_iter()
         .filter_map(|figure| {
@@ -204,9 +236,48 @@ pub(super) fn measures(samples: &[Sample]) -> Vec<Measure> {
                 weft,
                 times_better,
                 arti: of(figure, "arti"),
+                samples: PROGRAMS
+                    .into_iter()
+                    .map(|program| (program.to_owned(), numbers(figure, program)))
+                    .filter(|(_, numbers)| !numbers.is_empty())
+                    .collect(),
             })
         })
         .collect()
+}
+
+impl Results {
+    /// The figures of each unit, a row for each program.
+    pub(super) fn report_tables(&self) -> Vec<Table> {
+        let tables = ["CPU time", "Times", "Speed", "Memory"].map(|title| {
+            let of_table: Vec<(&Measure, Metric)> = self
+                .measures
+                .iter()
+                .map(|measure| (measure, measure.figure.metric()))
+                .filter(|(_, (table, _))| *table == title)
+                .map(|(measure, (_, metric))| (measure, metric))
+                .collect();
+            let metrics = of_table.iter().map(|(_, metric)| metric.clone());
+            let mut table = Table::new(title, ["program"], metrics);
+            for program in PROGRAMS {
+                let values: Vec<Values> = of_table
+                    .iter()
+                    .map(|(measure, _)| {
+                        let numbers = measure.samples.get(program);
+                        Values::samples(numbers.into_iter().flatten().copied())
+                    })
+                    .collect();
+                if values.iter().any(|one| *one != Values::None) {
+                    table.push([program], values);
+                }
+            }
+            table
+        });
+        tables
+            .into_iter()
+            .filter(|one| !one.rows.is_empty())
+            .collect()
+    }
 }
 
 fn yes() -> bool {

@@ -16,6 +16,7 @@ use super::{figures, run};
 use crate::args::{bytes, seconds, weft_program};
 use crate::experiment::{Experiment, FolderArgs, Prepared, Report, Session};
 use crate::machine::Cpus;
+use crate::report::Table;
 
 /// Measures what a relay sustains in the middle of a private network, as Engler and Goldberg did
 /// (2021, section 5.2).
@@ -93,6 +94,8 @@ enum Setting {
 
 impl Experiment for Options {
     const FOLDER: &'static str = "throughput";
+    const TITLE: &'static str = "Throughput of a relay in a network";
+    const QUESTION: &'static str = "What does a relay sustain in the middle of a private network (Engler and Goldberg 2021, section 5.2)?";
     type Args = Args;
     type Report = Results;
 
@@ -118,6 +121,58 @@ impl Report for Results {
     /// All runs were made and came to their ends.
     fn is_passed(&self) -> bool {
         self.finished && self.runs.iter().all(|run| run.failure.is_none())
+    }
+
+    fn tables(&self) -> Vec<Table> {
+        vec![self.table()]
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let mut notes = vec![
+            format!("{}.", self.size_in_words()),
+            format!("{}.", self.rule_in_words()),
+            format!("{}.", self.bottleneck_in_words()),
+        ];
+        notes.extend(self.runs.iter().filter_map(|run| {
+            let why = run.failure.as_ref()?;
+            Some(format!(
+                "{}, repetition {}, failed: {why}",
+                run.target, run.repetition
+            ))
+        }));
+        notes
+    }
+
+    fn settings(&self) -> Vec<(String, String)> {
+        let sizes = &self.sizes;
+        let targets: Vec<String> = self.targets.iter().map(ToString::to_string).collect();
+        [
+            ("target", targets.join(", ")),
+            ("scale", self.scale.to_string()),
+            ("clients", sizes.clients.to_string()),
+            ("entries", sizes.entries.to_string()),
+            ("exits", sizes.exits.to_string()),
+            ("streams", sizes.streams_per_client.to_string()),
+            ("data", format!("{} bytes", sizes.bytes_per_stream)),
+        ]
+        .map(|(name, value)| (name.to_owned(), value))
+        .into()
+    }
+
+    fn is_complete(&self) -> Option<bool> {
+        Some(self.finished)
+    }
+
+    fn caption(&self, plot: &str) -> String {
+        match plot {
+            "figure7" => {
+                "Maximum sustained throughput: medians of the repetitions, with their range."
+            }
+            "figure8" => "Time to the last byte of each stream, all repetitions together.",
+            "figure9" => "Time to the first byte of each stream, all repetitions together.",
+            _ => "",
+        }
+        .to_owned()
     }
 
     fn files(&self) -> Result<Vec<(&'static str, String)>> {

@@ -15,6 +15,7 @@ use super::sizes::Sizes;
 use super::sustained::{Rule, Sample};
 use super::which::Which;
 use crate::machine::{Machine, Versions};
+use crate::report::{Metric, Table, Values};
 use weft_stats::Summary;
 
 /// The version of this shape.
@@ -157,6 +158,45 @@ impl Results {
             busiest_thread: over_runs(&|run| run.busiest_thread_s / run.seconds),
             peak_rss_bytes: over_runs(&|run| run.peak_rss_bytes as f64),
         }
+    }
+
+    /// All runs of each target, for the report.
+    pub(super) fn table(&self) -> Table {
+        let mut table = Table::new(
+            "Targets",
+            ["target"],
+            [
+                Metric::more("sustained throughput", "Mbit/s"),
+                Metric::more("goodput", "Mbit/s"),
+                Metric::less("first byte, median of the streams", "s"),
+                Metric::less("last byte, median of the streams", "s"),
+                Metric::less("CPU", "s/GB"),
+                Metric::plain("busiest thread", "%"),
+                Metric::less("peak memory", "MB"),
+            ],
+        );
+        let payload = self.sizes.payload() as f64;
+        for target in &self.targets {
+            let of = |number: &dyn Fn(&Run) -> Option<f64>| {
+                Values::samples(self.of(*target).filter_map(number))
+            };
+            let stream = |number: fn(&StreamTimes) -> f64| {
+                of(&|run| Some(Summary::of(run.streams.iter().map(number))?.median))
+            };
+            table.push(
+                [target.in_words()],
+                [
+                    of(&|run| Some(self.rule.sustained(&run.bytes)? * 8e-6)),
+                    of(&|run| Some(payload * 8e-6 / run.seconds)),
+                    stream(|times| times.first_byte_s),
+                    stream(|times| times.last_byte_s),
+                    of(&|run| Some(run.cpu_s * 1e9 / payload)),
+                    of(&|run| Some(run.busiest_thread_s / run.seconds * 100.0)),
+                    of(&|run| Some(run.peak_rss_bytes as f64 * 1e-6)),
+                ],
+            );
+        }
+        table
     }
 
     /// How large it was, in one line.

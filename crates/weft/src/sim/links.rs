@@ -234,6 +234,8 @@ fn simulated(
             Done::Document => {
                 let count = documents.fetch_add(1, Ordering::Relaxed) + 1;
                 bar.set_message(format!("{count} documents"));
+                // The bar is that of one document.
+                bar.reset_elapsed();
             }
         },
     };

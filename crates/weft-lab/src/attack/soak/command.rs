@@ -13,6 +13,7 @@ use super::{figures, run};
 use crate::args::{seconds, weft_program};
 use crate::bench::start::Program;
 use crate::experiment::{self, Experiment, FolderArgs, Prepared, Report, Session};
+use crate::report::Table;
 
 /// Keeps a relay of your own under churn and attacks for hours, and watches what it holds.
 ///
@@ -65,6 +66,8 @@ pub struct Args {
 
 impl Experiment for Options {
     const FOLDER: &'static str = "soak";
+    const TITLE: &'static str = "A relay under churn and attacks";
+    const QUESTION: &'static str = "What does a relay hold after hours of churn and attacks?";
     type Args = Args;
     type Report = Soak;
 
@@ -102,6 +105,28 @@ impl Report for Soak {
 
     fn is_passed(&self) -> bool {
         self.verdict.missed.is_empty() && self.finished
+    }
+
+    fn is_complete(&self) -> Option<bool> {
+        Some(self.finished)
+    }
+
+    fn tables(&self) -> Vec<Table> {
+        self.report_tables()
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let broken = self.deeds.first_broken.iter();
+        let broken = broken.map(|why| format!("The first honest visit that broke: {why}"));
+        let missed = self.verdict.missed.iter();
+        let missed = missed.map(|why| format!("Bar missed: {why}"));
+        let lines = self.complaints.iter();
+        let lines = lines.map(|(line, count)| format!("The target logged {count} times: {line}"));
+        broken.chain(missed).chain(lines).collect()
+    }
+
+    fn caption(&self, _: &str) -> String {
+        "What the target holds, over time: high in each flood, and back in each ebb.".to_owned()
     }
 
     fn files(&self) -> Result<Vec<(&'static str, String)>> {

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::options::Options;
 use super::tally::Tally;
 use crate::machine::{Machine, Versions};
+use crate::report::{Metric, Table, Values};
 
 /// The version of this shape.
 pub const SCHEMA: u32 = 1;
@@ -262,6 +263,94 @@ impl Soak {
             files_growth,
             missed,
         };
+    }
+
+    /// What was held before and in each ebb, the trend, and what was done, for the report.
+    pub(super) fn report_tables(&self) -> Vec<Table> {
+        let mut ebbs = Table::new(
+            "What the target holds when everybody is gone",
+            ["ebb"],
+            [
+                Metric::plain("after", "min"),
+                Metric::less("memory", "MB"),
+                Metric::less("files", ""),
+                Metric::less("threads", ""),
+                Metric::less("ledger", "MB"),
+                Metric::less("links", ""),
+                Metric::less("circuit halves", ""),
+                Metric::less("log", "kB"),
+            ],
+        );
+        let before = self.samples.first();
+        for (number, one) in before.into_iter().chain(&self.ebbs).enumerate() {
+            let name = match number {
+                0 => "before".to_owned(),
+                _ => number.to_string(),
+            };
+            ebbs.push(
+                [name],
+                [
+                    one.at_s / 60.0,
+                    one.rss_bytes as f64 * 1e-6,
+                    one.files as f64,
+                    one.threads as f64,
+                    one.ledger_bytes as f64 * 1e-6,
+                    one.links as f64,
+                    one.halves as f64,
+                    one.log_bytes as f64 * 1e-3,
+                ]
+                .map(Values::one),
+            );
+        }
+        let verdict = &self.verdict;
+        let mut trend = Table::new(
+            "Growth over the last hour",
+            ["over"],
+            [
+                Metric::less("memory", "%"),
+                Metric::less("file descriptors", ""),
+            ],
+        )
+        .note("By the least squares' line through the ebbs, with the 95 % interval of its slope.");
+        trend.push(
+            ["the ebbs of the last hour"],
+            [
+                Values::mean(
+                    verdict.memory_growth * 100.0,
+                    verdict.memory_growth_pm * 100.0,
+                    verdict.ebbs,
+                ),
+                Values::one(verdict.files_growth as f64),
+            ],
+        );
+        let deeds = &self.deeds;
+        let mut done = Table::new(
+            "What was done",
+            ["whole run"],
+            [
+                Metric::plain("attacks", ""),
+                Metric::plain("of them refused or cut off", ""),
+                Metric::plain("honest visits", ""),
+                Metric::less("broken", ""),
+                Metric::plain("honest requests", ""),
+                Metric::more("granted", ""),
+                Metric::less("honest circuits closed", ""),
+            ],
+        );
+        done.push(
+            ["all"],
+            [
+                deeds.attacks,
+                deeds.setbacks,
+                deeds.visits,
+                deeds.broken,
+                deeds.asked,
+                deeds.granted,
+                deeds.closed,
+            ]
+            .map(|count| Values::one(count as f64)),
+        );
+        vec![ebbs, trend, done]
     }
 
     pub(super) fn csv(&self) -> String {
