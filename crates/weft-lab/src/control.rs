@@ -56,10 +56,18 @@ impl Control {
     pub(crate) fn connect_port(port: SocketAddr, cookie: &Path) -> Result<Control> {
         let stream = TcpStream::connect(port)
             .with_context(|| format!("connecting to the control port {port}"))?;
-        let cookie = std::fs::read(cookie)
-            .with_context(|| format!("reading the cookie {}", cookie.display()))?;
-        let words = format!("AUTHENTICATE {}", hex::encode(cookie));
-        Control::begin(Box::new(stream), port.to_string().into(), &words)
+        Control::begin(
+            Box::new(stream),
+            port.to_string().into(),
+            &by_cookie(cookie)?,
+        )
+    }
+
+    /// Connects to a socket and authenticates with the cookie in this file.
+    pub(crate) fn connect_with_cookie(path: &Path, cookie: &Path) -> Result<Control> {
+        let stream = UnixStream::connect(path)
+            .with_context(|| format!("connecting to the control socket {}", path.display()))?;
+        Control::begin(Box::new(stream), path.to_owned(), &by_cookie(cookie)?)
     }
 
     /// Connects and authenticates.
@@ -230,6 +238,13 @@ impl Control {
             }
         }
     }
+}
+
+/// The command that authenticates with the cookie in this file.
+fn by_cookie(path: &Path) -> Result<String> {
+    let cookie =
+        std::fs::read(path).with_context(|| format!("reading the cookie {}", path.display()))?;
+    Ok(format!("AUTHENTICATE {}", hex::encode(cookie)))
 }
 
 /// A relay's RSA identity fingerprint, 40 upper-case hexadecimal digits.

@@ -5,7 +5,7 @@ use clap::Subcommand;
 
 use crate::experiment::{Conclusion, Watcher, perform};
 use crate::stop::Stop;
-use crate::{attack, bench, roles, throughput};
+use crate::{attack, bench, cci, roles, throughput};
 
 /// Which one, with its arguments.
 #[derive(Debug, Subcommand)]
@@ -16,6 +16,7 @@ use crate::{attack, bench, roles, throughput};
 pub enum Experiments {
     Throughput(Box<throughput::Args>),
     Roles(Box<roles::Args>),
+    Cci(Box<cci::Args>),
     Attack(Box<attack::Args>),
     Soak(Box<attack::soak::Args>),
     Relay(Box<bench::Args>),
@@ -31,6 +32,7 @@ impl Experiments {
         match self {
             Self::Throughput(args) => perform::<throughput::Options>(args, stop, watcher),
             Self::Roles(args) => perform::<roles::Options>(args, stop, watcher),
+            Self::Cci(args) => perform::<cci::Options>(args, stop, watcher),
             Self::Attack(args) => perform::<attack::Attacks>(args, stop, watcher),
             Self::Soak(args) => perform::<attack::soak::Options>(args, stop, watcher),
             Self::Relay(args) => perform::<bench::Options>(args, stop, watcher),

@@ -14,6 +14,7 @@
 pub mod args;
 pub mod attack;
 pub mod bench;
+pub mod cci;
 pub mod control;
 pub mod demo;
 pub mod experiment;
@@ -27,6 +28,7 @@ pub mod machine;
 mod metrics_port;
 pub mod net;
 pub mod network;
+pub mod overlay;
 pub mod ports;
 pub mod process;
 pub mod proxy;

@@ -216,7 +216,7 @@ impl Carrier {
                                 // The one that asked may have given up.
                                 Request::Report(answer) => drop(answer.try_send(self.snapshot()?)),
                                 Request::Change(topology, answer) => {
-                                    drop(answer.try_send(self.network.change(topology)));
+                                    let _ = answer.try_send(self.network.change(topology));
                                 }
                             }
                         }

@@ -9,6 +9,7 @@ use anyhow::{Context, Result, ensure};
 use nix::sys::signal::Signal;
 
 use crate::control::Fingerprint;
+use crate::net::Host;
 
 /// What to run for a node, and with which words besides those that name its configuration.
 #[derive(Clone, Debug)]
@@ -16,6 +17,7 @@ pub struct Program {
     name: String,
     path: PathBuf,
     overrides: Vec<String>,
+    host: Option<Host>,
 }
 
 impl Program {
@@ -34,6 +36,7 @@ impl Program {
             name: TOR.into(),
             path,
             overrides,
+            host: None,
         })
     }
 
@@ -47,6 +50,7 @@ impl Program {
             name,
             path: path.to_owned(),
             overrides: overrides.unwrap_or_default(),
+            host: None,
         })
     }
 
@@ -65,7 +69,16 @@ impl Program {
             name: ARTI.into(),
             path: path.to_owned(),
             overrides: Vec::new(),
+            host: None,
         })
+    }
+
+    /// The same in a host of a testbed.
+    pub(crate) fn on(&self, host: &Host) -> Program {
+        Program {
+            host: Some(host.clone()),
+            ..self.clone()
+        }
     }
 
     /// `tor`, `arti`, or `weft-2` for Weft with two threads.
@@ -104,7 +117,10 @@ impl Program {
 
     /// The command that runs it with this configuration and no other.
     pub(crate) fn command(&self, file: &Path) -> Command {
-        let mut command = Command::new(&self.path);
+        let mut command = match &self.host {
+            Some(host) => host.command(&self.path),
+            None => Command::new(&self.path),
+        };
         if self.is_arti() {
             // Its folder is under one in which everybody may write.
             command

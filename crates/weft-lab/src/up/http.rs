@@ -12,7 +12,7 @@ const STALL: Duration = Duration::from_secs(10);
 const MOST: u64 = 32 << 20;
 
 /// The body at `path`, uncompressed; anything but 200 is an error.
-pub(super) fn get(server: SocketAddr, path: &str) -> Result<String> {
+pub(crate) fn get(server: SocketAddr, path: &str) -> Result<String> {
     let mut stream =
         TcpStream::connect(server).with_context(|| format!("connecting to DirPort {server}"))?;
     stream.set_read_timeout(Some(STALL))?;

@@ -9,9 +9,9 @@
 //! but connect from addresses of 127.0.0.0/8, so that nothing leaves this machine; each from one of
 //! its own, so that a server knows which exit a connection came through ([`exit_address`]).
 
-mod http;
+pub(crate) mod http;
 mod plan;
-mod torrc;
+pub(crate) mod torrc;
 
 use std::fs;
 use std::net::SocketAddr;
@@ -162,8 +162,9 @@ impl Up {
         }
         // The DirAuthority line needs the fingerprint, and both programs need such a line to print it.
         common.authority = format!("none 127.0.0.1:1 {}", "F".repeat(40));
-        let text =
-            |common: &Common| common.authority_torrc(&node, or.address(), dir.address(), plan);
+        let text = |common: &Common| {
+            common.authority_torrc(&node, or.address(), dir.address(), program.is_weft(), &[])
+        };
         node.write_torrc(&text(common))?;
         let fingerprint = program.fingerprint(&node.torrc())?;
         common.authority = format!(

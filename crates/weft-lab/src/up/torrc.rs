@@ -3,18 +3,17 @@
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
 
-use super::Plan;
 use crate::network::Node;
 
 /// What every node has in common.
 #[derive(Clone, Debug)]
-pub(super) struct Common {
+pub(crate) struct Common {
     /// The words of the `DirAuthority` line.
-    pub(super) authority: String,
+    pub(crate) authority: String,
     /// Seconds from one consensus to the next.
-    pub(super) interval: u32,
+    pub(crate) interval: u32,
     /// The lowest severity that is logged.
-    pub(super) log: &'static str,
+    pub(crate) log: &'static str,
 }
 
 /// Lines that only C tor has: small networks, no DNS worth testing.
@@ -54,14 +53,14 @@ impl Common {
     }
 
     /// The authority.
-    pub(super) fn authority_torrc(
+    pub(crate) fn authority_torrc(
         &self,
         node: &Node,
         or: SocketAddr,
         dir: SocketAddr,
-        plan: &Plan,
+        weft: bool,
+        more: &[String],
     ) -> String {
-        let weft = plan.authority != super::Kind::Tor;
         let mut text = self.server(node, or, weft);
         let _ = write!(
             text,
@@ -85,11 +84,11 @@ impl Common {
                      TestingMinExitFlagThreshold 0\n\
                      AuthDirMaxServersPerAddr 0\n";
         }
-        text
+        text + &lines(more)
     }
 
     /// A relay, or an exit that reaches this machine only: its connections come from this address.
-    pub(super) fn relay_torrc(
+    pub(crate) fn relay_torrc(
         &self,
         node: &Node,
         or: SocketAddr,
@@ -108,7 +107,7 @@ impl Common {
     }
 
     /// A client.
-    pub(super) fn client_torrc(
+    pub(crate) fn client_torrc(
         &self,
         node: &Node,
         socks: SocketAddr,

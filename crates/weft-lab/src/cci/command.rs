@@ -1,0 +1,164 @@
+//! The command `weft lab cci`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use clap::ValueEnum;
+
+use super::plan::Choice;
+use super::results::Results;
+use super::run;
+use super::scenario::{Arm, Scenario, Traffic};
+use crate::args::{seconds, weft_program};
+use crate::experiment::{Experiment, FolderArgs, Prepared, Session};
+use crate::net;
+use crate::network::Program;
+
+/// Measures how circuits that share a TLS connection hold each other up, and what a connection for each changes.
+///
+/// C tor, Weft, Weft with ConnectionPerCircuit 1 and with ConnectionPerCircuit auto run whole networks in a testbed
+/// of network namespaces, over the links of Pahl et al. 2023. Needs root or CAP_NET_ADMIN and CAP_SYS_ADMIN, and for
+/// the arm `tor` C tor. Results go into a new folder, which has all that was measured so far at any time. Ctrl-C ends
+/// the experiment. The exit status is 1 if measurements are missing.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Scenarios [default: all; of --quick: no-dropping,shared-dropping].
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "NAME,…")]
+    scenarios: Vec<Scenario>,
+    /// What those users do that are measured; the others download in bulk [default: all; of --quick: bulk,web].
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "NAME,…")]
+    traffic: Vec<Traffic>,
+    /// What runs the nodes [default: all; of --quick: tor,weft,weft-pctls].
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "NAME,…")]
+    arms: Vec<Arm>,
+    /// Without congestion control of circuits, with it, or both.
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "off,on", default_values_t = [Switch::Off, Switch::On])]
+    congestion_control: Vec<Switch>,
+    /// Seconds of traffic for each cell [default: 300; of --quick: 4].
+    #[arg(long, value_parser = seconds, value_name = "SECONDS")]
+    seconds: Option<Duration>,
+    /// Seconds of the same traffic before each cell, after which every client gets new circuits: what learns of a link
+    /// has seen it [default: 10; of --quick: 0].
+    #[arg(long, value_parser = seconds, value_name = "SECONDS")]
+    warm_up: Option<Duration>,
+    /// Circuits whose build times are measured in each network [default: 20; of --quick: 2].
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(0..=1000))]
+    circuits: Option<u32>,
+    /// How often everything is measured.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repetitions: u32,
+    /// A few seconds for each cell, for orientation, in under three minutes.
+    #[arg(long)]
+    quick: bool,
+    /// What losses, payloads and pauses follow from.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Seconds that a network may take to start.
+    #[arg(long, value_parser = seconds, value_name = "SECONDS", default_value = "120")]
+    patience: Duration,
+    /// Run the weft at this path, not this one.
+    #[arg(long, value_name = "FILE")]
+    program: Option<PathBuf>,
+
+    #[command(flatten)]
+    folder: FolderArgs,
+}
+
+/// Off or on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Switch {
+    Off,
+    On,
+}
+
+impl std::fmt::Display for Switch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Switch::Off => "off",
+            Switch::On => "on",
+        })
+    }
+}
+
+/// What is measured.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub(super) choice: Choice,
+    pub(super) cell: Duration,
+    pub(super) warm_up: Duration,
+    pub(super) circuits: usize,
+    pub(super) seed: u64,
+    pub(super) patience: Duration,
+    pub(super) weft: PathBuf,
+}
+
+/// What was asked for, each once; or the default.
+fn chosen<T: Copy + PartialEq>(asked: &[T], default: &[T]) -> Vec<T> {
+    let asked = if asked.is_empty() { default } else { asked };
+    let mut once = Vec::new();
+    for one in asked {
+        if !once.contains(one) {
+            once.push(*one);
+        }
+    }
+    once
+}
+
+impl Experiment for Options {
+    const FOLDER: &'static str = "cci";
+    const TITLE: &'static str = "Interference between circuits that share a connection";
+    const QUESTION: &'static str = "How much do circuits lose to a lossy or congested link that they share, over one TLS \
+         connection and over one for each?";
+    type Args = Args;
+    type Report = Results;
+
+    fn prepare(args: &Args) -> Result<Prepared<Options>> {
+        let (scenarios, traffic, arms): (&[Scenario], &[Traffic], &[Arm]) = match args.quick {
+            true => (
+                &[Scenario::NoDropping, Scenario::SharedDropping],
+                &[Traffic::Bulk, Traffic::Web],
+                &[Arm::Tor, Arm::Weft, Arm::WeftPctls],
+            ),
+            false => (
+                Scenario::value_variants(),
+                Traffic::value_variants(),
+                Arm::value_variants(),
+            ),
+        };
+        let quick = |quick: u64, whole: u64| match args.quick {
+            true => Duration::from_secs(quick),
+            false => Duration::from_secs(whole),
+        };
+        let choice = Choice {
+            scenarios: chosen(&args.scenarios, scenarios),
+            traffic: chosen(&args.traffic, traffic),
+            arms: chosen(&args.arms, arms),
+            congestion_control: chosen(&args.congestion_control, &[])
+                .into_iter()
+                .map(|switch| switch == Switch::On)
+                .collect(),
+            repetitions: args.repetitions,
+        };
+        if let Some(missing) = net::missing() {
+            bail!("{missing}");
+        }
+        if choice.arms.contains(&Arm::Tor) {
+            Program::tor_of_its_own()?;
+        }
+        let options = Options {
+            choice,
+            cell: args.seconds.unwrap_or(quick(4, 300)),
+            warm_up: args.warm_up.unwrap_or(quick(0, 10)),
+            circuits: args.circuits.unwrap_or(if args.quick { 2 } else { 20 }) as usize,
+            seed: args.seed,
+            patience: args.patience,
+            weft: weft_program(args.program.as_deref())?,
+        };
+        Ok(Prepared::Run(options, args.folder.output()))
+    }
+
+    fn run(&self, session: &mut Session<'_>) -> Result<Results> {
+        run::cci(self, session)
+    }
+}

@@ -1,0 +1,14 @@
+//! Interference between circuits that share a connection (Pahl et al. 2023, 4.5 and 4.6), measured on real nodes:
+//! what a lossy or congested link between two relays takes from circuits, with one TLS connection for all of them
+//! and with one for each.
+
+mod command;
+mod figures;
+mod plan;
+mod results;
+mod run;
+mod scenario;
+
+pub use command::{Args, Options};
+pub use results::{Aggregate, Cell, Client, Results};
+pub use scenario::{Arm, Scenario, Traffic};

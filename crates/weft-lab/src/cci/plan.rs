@@ -1,0 +1,101 @@
+//! In which order cells are measured.
+
+use super::scenario::{Arm, Scenario, Traffic};
+
+/// A network that is started, and what is measured in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Network {
+    /// From 1.
+    pub(super) repetition: u32,
+    pub(super) congestion_control: bool,
+    pub(super) arm: Arm,
+    /// Its links, but for loss and background.
+    pub(super) links: Scenario,
+    pub(super) cells: Vec<(Scenario, Traffic)>,
+}
+
+/// What is to be measured.
+#[derive(Clone, Debug)]
+pub(super) struct Choice {
+    pub(super) scenarios: Vec<Scenario>,
+    pub(super) traffic: Vec<Traffic>,
+    pub(super) arms: Vec<Arm>,
+    pub(super) congestion_control: Vec<bool>,
+    pub(super) repetitions: u32,
+}
+
+impl Choice {
+    /// All networks, in order. Scenarios of one network are measured in one; arms take turns, and another is the
+    /// first in each repetition.
+    pub(super) fn networks(&self) -> Vec<Network> {
+        let mut links: Vec<Scenario> = self.scenarios.iter().map(|one| one.network()).collect();
+        links.sort_unstable();
+        links.dedup();
+        let mut networks = Vec::new();
+        for repetition in 1..=self.repetitions {
+            let mut arms = self.arms.clone();
+            let first = (repetition as usize - 1) % arms.len().max(1);
+            arms.rotate_left(first);
+            for &congestion_control in &self.congestion_control {
+                for &links in &links {
+                    let cells = self.cells(links, repetition);
+                    networks.extend(arms.iter().map(|&arm| Network {
+                        repetition,
+                        congestion_control,
+                        arm,
+                        links,
+                        cells: cells.clone(),
+                    }));
+                }
+            }
+        }
+        networks
+    }
+
+    /// The cells in one network. Every other repetition has them the other way round, so that none is always the
+    /// first.
+    fn cells(&self, links: Scenario, repetition: u32) -> Vec<(Scenario, Traffic)> {
+        let scenarios = self.scenarios.iter().filter(|one| one.network() == links);
+        let cells = scenarios.flat_map(|&scenario| {
+            let traffic = self.traffic.iter();
+            traffic.map(move |&traffic| (scenario, traffic))
+        });
+        let mut cells: Vec<_> = cells.collect();
+        if repetition.is_multiple_of(2) {
+            cells.reverse();
+        }
+        cells
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_cell_is_measured_once_in_each_repetition() {
+        let choice = Choice {
+            scenarios: vec![
+                Scenario::NoDropping,
+                Scenario::SharedDropping,
+                Scenario::Two,
+            ],
+            traffic: vec![Traffic::Bulk, Traffic::Web],
+            arms: vec![Arm::Tor, Arm::Weft, Arm::WeftPctls],
+            congestion_control: vec![false, true],
+            repetitions: 2,
+        };
+        let networks = choice.networks();
+        // Two sets of links, three arms, with and without congestion control, twice.
+        assert_eq!(networks.len(), 2 * 3 * 2 * 2);
+        let cells: usize = networks.iter().map(|network| network.cells.len()).sum();
+        assert_eq!(cells, 3 * 2 * 3 * 2 * 2);
+        let firsts: Vec<Arm> = networks.iter().step_by(12).map(|one| one.arm).collect();
+        assert_eq!(firsts, [Arm::Tor, Arm::Weft]);
+        assert_eq!(networks[0].cells[0], (Scenario::NoDropping, Traffic::Bulk));
+        assert_eq!(
+            networks[12].cells[0],
+            (Scenario::SharedDropping, Traffic::Web)
+        );
+    }
+}

@@ -1,0 +1,229 @@
+//! The experiment itself: one network after another, and the cells in each.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use weft_traffic::Record;
+
+use super::command::Options;
+use super::plan::Network;
+use super::results::{Cell, Client, Results, SCHEMA};
+use super::scenario::{Arm, Scenario, Traffic};
+use crate::experiment::{Progress, Session};
+use crate::net;
+use crate::network::Program;
+use crate::overlay::{Cast, Overlay};
+
+/// After so many networks in a row that did not start the experiment ends: the next would not start either.
+const FAILURES: usize = 3;
+
+/// What a network's start takes about as long as, for the time that is left.
+const START: Duration = Duration::from_secs(12);
+
+/// Measures all cells, and keeps the results after each network.
+///
+/// # Errors
+///
+/// Results cannot be kept. A cell that cannot be measured is among the results, with the reason.
+pub(super) fn cci(options: &Options, session: &mut Session<'_>) -> Result<Results> {
+    let networks = options.choice.networks();
+    let cells: usize = networks.iter().map(|network| network.cells.len()).sum();
+    let mut results = Results {
+        schema: SCHEMA,
+        started_at: session.started_at().to_owned(),
+        finished: false,
+        machine: session.machine(),
+        versions: session.versions(Some(&options.weft)),
+        seed: options.seed,
+        seconds: options.cell.as_secs_f64(),
+        warm_up_s: options.warm_up.as_secs_f64(),
+        repetitions: options.choice.repetitions,
+        cells: Vec::new(),
+        runs: Vec::new(),
+        builds: BTreeMap::new(),
+        records: Vec::new(),
+    };
+    let mut clock = Clock::new(options, networks.len(), cells);
+    let mut failures = 0;
+    for network in &networks {
+        if session.stop().is_requested() {
+            return Ok(results);
+        }
+        let before = results.runs.len();
+        let outcome = one_network(options, network, session, &mut results, &mut clock);
+        if session.stop().is_requested() {
+            // What the stop interrupted is no failure.
+            results.sum_up();
+            session.keep(&results)?;
+            return Ok(results);
+        }
+        match outcome {
+            Ok(()) => failures = 0,
+            Err(error) => {
+                let why = format!("{error:#}");
+                session.note(&format!("{}: {why}", in_words(network)));
+                let measured = results.runs.len() - before;
+                let missing = network.cells.iter().skip(measured);
+                let missing = missing.map(|&cell| Cell::failed(network, cell, &why));
+                results.runs.extend(missing);
+                failures = if measured == 0 { failures + 1 } else { 0 };
+            }
+        }
+        results.sum_up();
+        session.keep(&results)?;
+        if failures == FAILURES {
+            session.note(&format!(
+                "{FAILURES} networks in a row did not start: giving up"
+            ));
+            return Ok(results);
+        }
+    }
+    results.finished = true;
+    Ok(results)
+}
+
+fn in_words(network: &Network) -> String {
+    let control = match network.congestion_control {
+        true => "with",
+        false => "without",
+    };
+    format!(
+        "repetition {}, {} {control} congestion control, links of {}",
+        network.repetition, network.arm, network.links
+    )
+}
+
+/// How much of the whole is done.
+struct Clock {
+    whole: Duration,
+    done: Duration,
+    cell: Duration,
+}
+
+impl Clock {
+    fn new(options: &Options, networks: usize, cells: usize) -> Clock {
+        let cell = options.cell + options.warm_up;
+        let times = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        Clock {
+            whole: START
+                .saturating_mul(times(networks))
+                .saturating_add(cell.saturating_mul(times(cells))),
+            done: Duration::ZERO,
+            cell,
+        }
+    }
+
+    fn progress(&self, session: &mut Session<'_>, step: String, detail: String) {
+        session.progress(&Progress {
+            done: self.done.as_secs_f64() / self.whole.as_secs_f64().max(1e-9),
+            step,
+            detail,
+        });
+    }
+}
+
+fn cast(options: &Options, network: &Network) -> Result<Cast> {
+    let weft = Program::weft(&options.weft, None)?;
+    let program = match network.arm {
+        Arm::Tor => Program::tor_of_its_own()?,
+        Arm::Weft | Arm::WeftPctls | Arm::WeftAuto => weft.clone(),
+    };
+    let algorithm = match network.congestion_control {
+        true => 2,
+        false => 0,
+    };
+    Ok(Cast {
+        program,
+        weft,
+        relays: network.arm.torrc(),
+        clients: network.arm.torrc(),
+        params: vec![format!("cc_alg={algorithm}")],
+    })
+}
+
+/// Starts a network and measures its cells.
+fn one_network(
+    options: &Options,
+    network: &Network,
+    session: &mut Session<'_>,
+    results: &mut Results,
+    clock: &mut Clock,
+) -> Result<()> {
+    let step = in_words(network);
+    clock.progress(session, step.clone(), "starting".to_owned());
+    let stop = session.stop();
+    let testbed = net::Options {
+        name: Some("cci".to_owned()),
+        seed: options.seed,
+    };
+    let links = network.links.topology()?;
+    let cast = cast(options, network)?;
+    let mut overlay = Overlay::start(&links, &testbed, &cast, options.patience, &stop)?;
+    clock.done += START;
+    let first = overlay.client_hosts().next().map(str::to_owned);
+    let times = overlay.build_times(&first.context("no client")?, options.circuits)?;
+    results.add_builds(network, &times);
+    for &(scenario, traffic) in &network.cells {
+        clock.progress(session, step.clone(), format!("{scenario}, {traffic}"));
+        let seed = options
+            .seed
+            .wrapping_add(u64::from(network.repetition) << 32);
+        let (cell, records) = one_cell(
+            options,
+            network,
+            &mut overlay,
+            (scenario, traffic),
+            seed,
+            session,
+        )?;
+        if stop.is_requested() {
+            return Ok(());
+        }
+        overlay.check()?;
+        results.runs.push(cell);
+        results.add_records(results.runs.len() - 1, records);
+        clock.done += clock.cell;
+    }
+    Ok(())
+}
+
+/// Measures one cell.
+fn one_cell(
+    options: &Options,
+    network: &Network,
+    overlay: &mut Overlay,
+    (scenario, traffic): (Scenario, Traffic),
+    seed: u64,
+    session: &Session<'_>,
+) -> Result<(Cell, Vec<Record>)> {
+    let stop = session.stop();
+    overlay.change(scenario.topology()?)?;
+    let users = traffic.users(overlay.client_hosts());
+    if !options.warm_up.is_zero() {
+        overlay.drive(&users, options.warm_up, seed.wrapping_add(1), &stop)?;
+        overlay.renew_circuits(options.patience, &stop)?;
+    }
+    let (before, links_before) = (overlay.load()?, overlay.testbed().snapshot()?);
+    let records = overlay.drive(&users, options.cell, seed, &stop)?;
+    let (after, links_after) = (overlay.load()?, overlay.testbed().snapshot()?);
+    let bytes: u64 = records.iter().map(|record| record.times.down.bytes).sum();
+    let cpu = after.cpu.saturating_sub(before.cpu);
+    let delivered = links_after.totals.delivered - links_before.totals.delivered;
+    let late = links_after.lateness.late_packets - links_before.lateness.late_packets;
+    let clients = users.iter().map(|user| {
+        let own = records.iter().filter(|record| record.client == user.host);
+        Client::of(&user.host, &user.model_name, own, options.cell)
+    });
+    let cell = Cell {
+        clients: clients.collect(),
+        relays_cpu_s: cpu.as_secs_f64(),
+        bytes,
+        relays_rss_bytes: after.rss,
+        relays_sockets: after.sockets,
+        emulator_cpu_s: (links_after.cpu.saturating_sub(links_before.cpu)).as_secs_f64(),
+        late_packets_share: late as f64 / delivered.max(1) as f64,
+        ..Cell::new(network, (scenario, traffic))
+    };
+    Ok((cell, records))
+}

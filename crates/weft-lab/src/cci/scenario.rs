@@ -1,0 +1,217 @@
+//! What is compared: scenarios, traffic, programs.
+
+use std::fmt;
+
+use anyhow::{Context as _, Result};
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+use weft_links::{Topology, builtin};
+use weft_traffic::Model;
+
+use crate::overlay::User;
+
+/// A network and what its links do (Pahl et al. 2023, Table 3).
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, ValueEnum, Serialize, Deserialize,
+)]
+pub enum Scenario {
+    /// Eight clients, 300 Mbit/s, 50 ms, no loss.
+    NoDropping,
+    /// The same, and the link between middle and exit loses 0.1 %.
+    SharedDropping,
+    /// The same, and all links but that one lose 0.1 %.
+    DroppingRemaining,
+    /// Two clients, 300 Mbit/s, 50 ms; the link between middle and exit loses 0.1 %.
+    One,
+    /// Two clients, 300 Mbit/s, no delay; four TCP streams on the link between middle and exit.
+    Two,
+    /// The same with 2 Mbit/s between relays.
+    Three,
+}
+
+impl Scenario {
+    /// As results name it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Scenario::NoDropping => "NoDropping",
+            Scenario::SharedDropping => "SharedDropping",
+            Scenario::DroppingRemaining => "DroppingRemaining",
+            Scenario::One => "One",
+            Scenario::Two => "Two",
+            Scenario::Three => "Three",
+        }
+    }
+
+    /// Its links.
+    ///
+    /// # Errors
+    ///
+    /// A built-in topology is wrong, which a test rules out.
+    pub(super) fn topology(self) -> Result<Topology> {
+        let name = match self {
+            Scenario::NoDropping => "pahl-no-dropping",
+            Scenario::SharedDropping => "pahl-shared-dropping",
+            Scenario::DroppingRemaining => "pahl-dropping-remaining",
+            Scenario::One => "pahl-one",
+            Scenario::Two => "pahl-two",
+            Scenario::Three => "pahl-three",
+        };
+        let topology = builtin::topology(name).with_context(|| format!("no topology {name}"))?;
+        Ok(topology?)
+    }
+
+    /// The scenario in whose network it is measured, without loss and background: circuits that were built there
+    /// have the round-trip times that they have in this one.
+    pub(super) fn network(self) -> Scenario {
+        match self {
+            Scenario::SharedDropping | Scenario::DroppingRemaining => Scenario::NoDropping,
+            own => own,
+        }
+    }
+}
+
+impl fmt::Display for Scenario {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What those users do that are measured.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, ValueEnum, Serialize, Deserialize,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Traffic {
+    /// 5 MB, again at once.
+    Bulk,
+    /// 50 kB each second.
+    Audio,
+    /// 1 MB each second.
+    Video,
+    /// 2 MB, then 10 s of pause.
+    Web,
+}
+
+impl Traffic {
+    /// As results and records name it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Traffic::Bulk => "bulk",
+            Traffic::Audio => "audio",
+            Traffic::Video => "video",
+            Traffic::Web => "web",
+        }
+    }
+
+    fn model(self) -> Model {
+        match self {
+            Traffic::Bulk => Model::bulk(),
+            Traffic::Audio => Model::audio(),
+            Traffic::Video => Model::video(),
+            Traffic::Web => Model::web(),
+        }
+    }
+
+    /// A user on each host: the first, third and so on download in bulk, the others do this.
+    pub(super) fn users<'a>(self, hosts: impl Iterator<Item = &'a str>) -> Vec<User> {
+        let users = hosts.enumerate().map(|(number, host)| {
+            let traffic = match number % 2 {
+                0 => Traffic::Bulk,
+                _ => self,
+            };
+            User {
+                host: host.to_owned(),
+                model_name: traffic.name().to_owned(),
+                model: traffic.model(),
+            }
+        });
+        users.collect()
+    }
+}
+
+impl fmt::Display for Traffic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What runs relays, exit and clients.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, ValueEnum, Serialize, Deserialize,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Arm {
+    /// C tor.
+    Tor,
+    /// Weft as it is.
+    Weft,
+    /// Weft with `ConnectionPerCircuit 1`.
+    WeftPctls,
+    /// Weft with `ConnectionPerCircuit auto`.
+    WeftAuto,
+}
+
+impl Arm {
+    /// As results name it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Arm::Tor => "tor",
+            Arm::Weft => "weft",
+            Arm::WeftPctls => "weft-pctls",
+            Arm::WeftAuto => "weft-auto",
+        }
+    }
+
+    /// As people call it.
+    #[must_use]
+    pub fn in_words(self) -> &'static str {
+        match self {
+            Arm::Tor => "C tor",
+            Arm::Weft => "Weft",
+            Arm::WeftPctls => "Weft, PCTLS",
+            Arm::WeftAuto => "Weft, auto",
+        }
+    }
+
+    /// Lines of its torrcs, relays' and clients'.
+    pub(super) fn torrc(self) -> Vec<String> {
+        let value = match self {
+            Arm::Tor | Arm::Weft => return Vec::new(),
+            Arm::WeftPctls => "1",
+            Arm::WeftAuto => "auto",
+        };
+        vec![format!("ConnectionPerCircuit {value}")]
+    }
+}
+
+impl fmt::Display for Arm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scenarios_of_one_network_differ_in_loss_alone() {
+        for &scenario in Scenario::value_variants() {
+            let topology = scenario.topology().expect("built in");
+            let network = scenario.network().topology().expect("built in");
+            let [ours, theirs] = [topology.calm(), network.calm()];
+            assert_eq!(ours.links(), theirs.links(), "{scenario}");
+            assert!(ours.has_shape_of(&theirs), "{scenario}");
+        }
+    }
+
+    #[test]
+    fn every_other_user_downloads_in_bulk() {
+        let users = Traffic::Web.users(["a", "b", "c"].into_iter());
+        let models: Vec<&str> = users.iter().map(|user| &*user.model_name).collect();
+        assert_eq!(models, ["bulk", "web", "bulk"]);
+    }
+}

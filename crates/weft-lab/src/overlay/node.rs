@@ -1,0 +1,143 @@
+//! A node of the network, and what can be asked of it.
+
+use std::fs;
+use std::iter::Sum;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+
+use super::place::Role;
+use crate::control::{Control, Fingerprint};
+use crate::network::Node;
+
+/// What nodes have used.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Load {
+    /// Processor time since they started.
+    pub cpu: Duration,
+    /// Resident memory, bytes.
+    pub rss: u64,
+    /// Sockets that are open now.
+    pub sockets: u64,
+}
+
+impl Sum for Load {
+    fn sum<I: Iterator<Item = Load>>(all: I) -> Load {
+        all.fold(Load::default(), |sum, one| Load {
+            cpu: sum.cpu + one.cpu,
+            rss: sum.rss + one.rss,
+            sockets: sum.sockets + one.sockets,
+        })
+    }
+}
+
+/// A node and its role.
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) role: Role,
+    /// Of a client: its entry.
+    pub(super) entry: Option<String>,
+    pub(super) node: Node,
+}
+
+impl Member {
+    fn control(&self) -> Result<Control> {
+        // A path is reached from every network namespace.
+        let cookie = self.node.folder().join("data/control_auth_cookie");
+        Control::connect_with_cookie(&self.node.control_socket(), &cookie)
+    }
+
+    /// Whether a circuit of three hops is built.
+    pub(super) fn has_circuit(&self) -> bool {
+        let circuits = self
+            .control()
+            .and_then(|mut control| control.info("circuit-status"));
+        circuits.is_ok_and(|circuits| circuits.lines().any(is_usable))
+    }
+
+    /// Closes all its circuits.
+    pub(super) fn close_circuits(&self) -> Result<()> {
+        let mut control = self.control()?;
+        let circuits = control.info("circuit-status")?;
+        let ids = circuits.lines().filter_map(|line| line.split(' ').next());
+        let ids: Vec<u32> = ids.filter_map(|id| id.parse().ok()).collect();
+        control.close_circuits(&ids);
+        Ok(())
+    }
+
+    pub(super) fn build_times(&self, path: &[Fingerprint], count: usize) -> Result<Vec<Duration>> {
+        let mut control = self.control()?;
+        let mut built = Vec::new();
+        let mut times = Vec::new();
+        for _ in 0..count {
+            let begun = Instant::now();
+            built.extend(control.build_circuits(&[path.to_vec()])?);
+            times.push(begun.elapsed());
+        }
+        control.close_circuits(&built);
+        Ok(times)
+    }
+
+    /// The identity of a relay.
+    pub(super) fn fingerprint(&self) -> Result<Fingerprint> {
+        let path = self.node.folder().join("data/fingerprint");
+        let text =
+            fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+        let (_, digits) = text.split_once(' ').context("no fingerprint")?;
+        Fingerprint::parse(digits)
+    }
+
+    pub(super) fn load(&self) -> Result<Load> {
+        let usage = self.node.usage()?;
+        let pid = self.node.pid().context("it has ended")?;
+        Ok(Load {
+            cpu: usage.cpu,
+            rss: usage.rss,
+            sockets: sockets(pid)?,
+        })
+    }
+}
+
+/// Whether a line of `circuit-status` is of a circuit that streams can use.
+fn is_usable(line: &str) -> bool {
+    let mut words = line.split(' ');
+    let (state, path) = (words.nth(1), words.next());
+    state == Some("BUILT") && path.is_some_and(|path| path.split(',').count() == 3)
+}
+
+/// Open sockets of a process.
+fn sockets(pid: u32) -> Result<u64> {
+    let folder = format!("/proc/{pid}/fd");
+    let files = fs::read_dir(&folder).with_context(|| format!("listing {folder}"))?;
+    let is_socket = |file: &std::io::Result<fs::DirEntry>| {
+        // It may have been closed since.
+        let target = file
+            .as_ref()
+            .ok()
+            .and_then(|file| fs::read_link(file.path()).ok());
+        target.is_some_and(|target| target.to_string_lossy().starts_with("socket:"))
+    };
+    Ok(files.filter(is_socket).count() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_usable_circuit_is_built_and_has_three_hops() {
+        let path = |hops: usize| vec!["$AA~a"; hops].join(",");
+        assert!(is_usable(&format!(
+            "3 BUILT {} BUILD_FLAGS=NEED_CAPACITY",
+            path(3)
+        )));
+        assert!(!is_usable(&format!("3 EXTENDED {}", path(3))));
+        assert!(!is_usable(&format!(
+            "3 BUILT {} BUILD_FLAGS=ONEHOP_TUNNEL",
+            path(1)
+        )));
+        assert!(!is_usable(
+            "3 LAUNCHED BUILD_FLAGS=IS_INTERNAL PURPOSE=GENERAL"
+        ));
+    }
+}

@@ -1,0 +1,127 @@
+//! What runs on which host of a topology.
+
+use anyhow::{Result, bail, ensure};
+use weft_links::Topology;
+
+/// The host of the authority.
+pub(super) const AUTHORITY: &str = "authority";
+
+/// What a host does in the network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    Client,
+    Entry,
+    Middle,
+    Exit,
+    Server,
+    Authority,
+}
+
+/// A host and its role.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) host: String,
+    pub(super) role: Role,
+    /// Of a client: the entry that it has a link to.
+    pub(super) entry: Option<String>,
+}
+
+impl Role {
+    fn of(host: &str) -> Result<Role> {
+        Ok(match host.trim_end_matches(|c: char| c.is_ascii_digit()) {
+            "client" => Role::Client,
+            "entry" => Role::Entry,
+            "middle" => Role::Middle,
+            "exit" => Role::Exit,
+            "server" => Role::Server,
+            AUTHORITY => Role::Authority,
+            _ => bail!(
+                "the name of host {host} does not show what it is to run: hosts are called client, entry, middle \
+                 or exit with a number or without, and server and {AUTHORITY}"
+            ),
+        })
+    }
+}
+
+/// The role of each host.
+///
+/// # Errors
+///
+/// A name has no meaning, a role is missing or there twice, or a client has not one entry.
+pub(super) fn find(topology: &Topology) -> Result<Vec<Place>> {
+    let mut places = Vec::new();
+    for host in topology.hosts() {
+        let name = topology.node_name(host.node());
+        let role = Role::of(name)?;
+        let mut entry = None;
+        if role == Role::Client {
+            let links = topology.links().iter();
+            let neighbours = links.filter_map(|link| match link.ends {
+                [one, other] if one == host.node() => Some(other),
+                [one, other] if other == host.node() => Some(one),
+                _ => None,
+            });
+            let mut entries = neighbours
+                .map(|node| topology.node_name(node))
+                .filter(|name| Role::of(name).is_ok_and(|role| role == Role::Entry));
+            entry = entries.next().map(str::to_owned);
+            ensure!(
+                entry.is_some() && entries.next().is_none(),
+                "host {name} needs a link to one host that is an entry"
+            );
+        }
+        places.push(Place {
+            host: name.to_owned(),
+            role,
+            entry,
+        });
+    }
+    let count = |role| places.iter().filter(|place| place.role == role).count();
+    for role in [Role::Middle, Role::Exit, Role::Server, Role::Authority] {
+        ensure!(
+            count(role) == 1,
+            "the topology {} has {} hosts for {role:?}, and needs one",
+            topology.name(),
+            count(role)
+        );
+    }
+    ensure!(
+        count(Role::Client) > 0,
+        "the topology {} has no client",
+        topology.name()
+    );
+    Ok(places)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weft_links::builtin;
+
+    #[test]
+    fn roles_follow_from_names_and_entries_from_links() {
+        let topology = builtin::topology("pahl-no-dropping")
+            .expect("built in")
+            .expect("well-formed");
+        let places = find(&topology).expect("every host has a role");
+        let entry = |name: &str| {
+            let place = places
+                .iter()
+                .find(|place| place.host == name)
+                .expect("a host");
+            place.entry.clone()
+        };
+        assert_eq!(entry("client1").as_deref(), Some("entry1"));
+        assert_eq!(entry("client8").as_deref(), Some("entry4"));
+        assert_eq!(entry("middle"), None);
+    }
+
+    #[test]
+    fn a_topology_that_is_no_network_is_refused() {
+        let pair = builtin::topology("pair")
+            .expect("built in")
+            .expect("well-formed");
+        let error = find(&pair).expect_err("no relays").to_string();
+        assert!(error.contains("entry"), "{error}");
+    }
+}
