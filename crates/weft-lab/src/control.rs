@@ -292,7 +292,11 @@ pub(crate) struct Attacher {
 impl Attacher {
     /// Starts attaching the streams of the client behind this control socket.
     pub(crate) fn start(path: &Path) -> Result<Attacher> {
-        let mut control = Control::connect(path)?;
+        Attacher::with(Control::connect(path)?)
+    }
+
+    /// The same over a connection that is open already.
+    pub(crate) fn with(mut control: Control) -> Result<Attacher> {
         control.command("SETEVENTS STREAM CIRC")?;
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);

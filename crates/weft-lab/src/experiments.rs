@@ -5,7 +5,7 @@ use clap::Subcommand;
 
 use crate::experiment::{Conclusion, Watcher, perform};
 use crate::stop::Stop;
-use crate::{attack, bench, cci, roles, throughput};
+use crate::{attack, bench, cci, hops, roles, throughput};
 
 /// Which one, with its arguments.
 #[derive(Debug, Subcommand)]
@@ -17,6 +17,7 @@ pub enum Experiments {
     Throughput(Box<throughput::Args>),
     Roles(Box<roles::Args>),
     Cci(Box<cci::Args>),
+    Hops(Box<hops::Args>),
     Attack(Box<attack::Args>),
     Soak(Box<attack::soak::Args>),
     Relay(Box<bench::Args>),
@@ -33,6 +34,7 @@ impl Experiments {
             Self::Throughput(args) => perform::<throughput::Options>(args, stop, watcher),
             Self::Roles(args) => perform::<roles::Options>(args, stop, watcher),
             Self::Cci(args) => perform::<cci::Options>(args, stop, watcher),
+            Self::Hops(args) => perform::<hops::Options>(args, stop, watcher),
             Self::Attack(args) => perform::<attack::Attacks>(args, stop, watcher),
             Self::Soak(args) => perform::<attack::soak::Options>(args, stop, watcher),
             Self::Relay(args) => perform::<bench::Options>(args, stop, watcher),

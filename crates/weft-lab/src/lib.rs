@@ -21,6 +21,7 @@ pub mod experiment;
 pub mod experiments;
 pub mod flows;
 pub mod guardian;
+pub mod hops;
 pub mod interop;
 pub mod load;
 pub mod logs;

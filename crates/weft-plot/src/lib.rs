@@ -4,6 +4,7 @@
 //! in each group; some have curves over numbers instead. Colours are those of Okabe and Ito, which people
 //! with any colour vision can distinguish, and series of lines have markers of their own besides.
 
+mod flame;
 mod folder;
 #[cfg(test)]
 mod tests;
@@ -21,6 +22,7 @@ use plotters::prelude::*;
 use plotters::style::FontTransform;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
+pub use flame::flame_graph;
 pub use folder::Folder;
 
 /// A median and its range.

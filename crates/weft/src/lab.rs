@@ -8,6 +8,7 @@ mod up;
 use std::ffi::OsString;
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -18,6 +19,7 @@ use weft_lab::bench::pipe;
 use weft_lab::demo;
 use weft_lab::experiment::{Conclusion, Progress, Watcher};
 use weft_lab::experiments::Experiments;
+use weft_lab::hops;
 use weft_lab::report::{self, Invocation};
 use weft_lab::stop::Stop;
 
@@ -40,6 +42,8 @@ enum Command {
     Net(net::NetArgs),
     Demo(demo::Args),
     Pipe(PipeArgs),
+    #[command(hide = true)]
+    ProfiledNode(ProfiledNodeArgs),
 }
 
 /// Runs a bare pipe: each link that it accepts goes on to another address, through TLS and one pass
@@ -52,6 +56,17 @@ struct PipeArgs {
     /// Where to connect to.
     #[arg(long, value_name = "IP:PORT")]
     connect: SocketAddr,
+}
+
+/// Runs a node as `weft` does, with a profiler that waits at a socket for orders.
+#[derive(Debug, Args)]
+struct ProfiledNodeArgs {
+    /// Where it waits.
+    #[arg(long, value_name = "FILE")]
+    socket: PathBuf,
+    /// The arguments of the node, as `weft` takes them.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    node: Vec<OsString>,
 }
 
 /// Does what the arguments after `weft` ask for, `lab` being the first.
@@ -86,6 +101,10 @@ pub(crate) fn main(args: impl Iterator<Item = OsString>) -> Result<ExitCode> {
         Command::Report(args) => {
             let text = report::report(&args)?;
             print(&text).map(|()| ExitCode::SUCCESS)
+        }
+        Command::ProfiledNode(args) => {
+            hops::profile::serve(&args.socket)?;
+            crate::node(args.node)
         }
         Command::Up(args) => up::up(&args, &Stop::on_signals()?),
         Command::Net(args) => net::net(&args),

@@ -47,7 +47,11 @@ fn run() -> anyhow::Result<ExitCode> {
     if words.peek().is_some_and(|word| word == "sim") {
         return sim::main(words);
     }
-    let words: Vec<OsString> = words.collect();
+    node(words.collect())
+}
+
+/// Does what C tor's command line asks for: mostly, runs a node.
+fn node(words: Vec<OsString>) -> anyhow::Result<ExitCode> {
     let quiet = CommandLine::quiet_of(&words);
     let command_line = match CommandLine::parse(words) {
         Ok(command_line) => command_line,

@@ -9,6 +9,7 @@ use anyhow::{Context, Result, ensure};
 use nix::sys::signal::Signal;
 
 use crate::control::Fingerprint;
+use crate::hops::profile;
 use crate::net::Host;
 
 /// What to run for a node, and with which words besides those that name its configuration.
@@ -18,6 +19,8 @@ pub struct Program {
     path: PathBuf,
     overrides: Vec<String>,
     host: Option<Host>,
+    /// It is Weft, and profiles itself when it is asked to (`hops::profile`).
+    profiled: bool,
 }
 
 impl Program {
@@ -37,6 +40,7 @@ impl Program {
             path,
             overrides,
             host: None,
+            profiled: false,
         })
     }
 
@@ -51,7 +55,16 @@ impl Program {
             path: path.to_owned(),
             overrides: overrides.unwrap_or_default(),
             host: None,
+            profiled: false,
         })
+    }
+
+    /// The same, with a profiler that waits for orders at a socket in the node's folder.
+    pub(crate) fn profiled(self) -> Program {
+        Program {
+            profiled: true,
+            ..self
+        }
     }
 
     /// The C tor that is installed, as users run it: with circuits of its own accord.
@@ -70,6 +83,7 @@ impl Program {
             path: path.to_owned(),
             overrides: Vec::new(),
             host: None,
+            profiled: false,
         })
     }
 
@@ -127,6 +141,13 @@ impl Program {
                 .args(["proxy", "--disable-fs-permission-checks", "--config"])
                 .arg(file);
         } else {
+            if self.profiled {
+                let socket = file.with_file_name(profile::SOCKET);
+                command
+                    .args(["lab", "profiled-node", "--socket"])
+                    .arg(socket)
+                    .arg("--");
+            }
             command
                 .args(["--defaults-torrc", "/dev/null", "-f"])
                 .arg(file);

@@ -366,6 +366,14 @@ impl Up {
         found.with_context(|| format!("there is no node {nickname:?}"))
     }
 
+    /// The ORPort of a relay.
+    pub(crate) fn address(&self, nickname: &str) -> Result<SocketAddr> {
+        let mut relays = self.relays.iter();
+        let found = relays.find(|relay| relay.node.nickname() == nickname);
+        let relay = found.with_context(|| format!("there is no relay {nickname:?}"))?;
+        Ok(relay.or.address())
+    }
+
     /// What a node has logged.
     pub(crate) fn log_of(&self, nickname: &str) -> Result<String> {
         let logs = self.node(nickname)?.logs()?;

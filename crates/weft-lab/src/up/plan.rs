@@ -58,6 +58,8 @@ pub struct Plan {
     pub authority: Kind,
     /// The `weft` program.
     pub weft: PathBuf,
+    /// Weft's nodes profile themselves when they are asked to (`hops::profile`).
+    pub profiled: bool,
     /// Lines that are added to torrcs.
     pub more: More,
     /// Where everything goes, and stays; a temporary folder, removed at the end, unless given.
@@ -101,6 +103,7 @@ impl Plan {
             clients_run: Kind::Weft,
             authority: Kind::Weft,
             weft,
+            profiled: false,
             more: More::default(),
             folder: None,
             verbose: false,
@@ -148,8 +151,12 @@ impl Programs {
             || plan.relays_run.needs_tor(plan.relays)
             || plan.exits_run.needs_tor(plan.exits)
             || plan.clients_run.needs_tor(plan.clients);
+        let weft = Program::weft(&plan.weft, None)?;
         Ok(Programs {
-            weft: Program::weft(&plan.weft, None)?,
+            weft: match plan.profiled {
+                true => weft.profiled(),
+                false => weft,
+            },
             tor: tor.then(Program::tor_of_its_own).transpose()?,
         })
     }

@@ -153,6 +153,7 @@ pub(super) fn up(args: &UpArgs, stop: &Stop) -> Result<ExitCode> {
             Authority::Tor => Kind::Tor,
         },
         weft: weft_program(args.program.as_deref())?,
+        profiled: false,
         more: More::default(),
         folder: args.dir.clone(),
         verbose: args.verbose,

@@ -1,0 +1,340 @@
+//! The same data over the tunnels of py-ipv8 with ipv8-rust-tunnels, where these are installed.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use serde::{Deserialize, Serialize};
+use weft_stats::Summary;
+
+use super::results::{Bar, Role};
+use crate::guardian::Guardian;
+use crate::network::find;
+use crate::stop::Stop;
+
+/// What runs the nodes.
+const SCRIPT: &str = include_str!("tunnels.py");
+/// How long the nodes may take to find each other, and one transfer may take.
+const PATIENCE: Duration = Duration::from_secs(90);
+/// How often it is seen whether the end was requested.
+const BEAT: Duration = Duration::from_millis(100);
+/// 10⁶ bytes of a transfer at most: tunnels are slower.
+const MOST_MEGABYTES: u64 = 100;
+/// What Weft is held to: so many times the throughput, and so many times less processor time.
+const THROUGHPUT_BAR: f64 = 2.0;
+const CPU_BAR: f64 = 3.0;
+
+/// A Python that has the packages.
+#[derive(Clone, Debug)]
+pub(super) struct Python {
+    path: PathBuf,
+    versions: String,
+}
+
+impl Python {
+    /// This Python, or the one that is installed; an error shows what to do.
+    pub(super) fn find(given: Option<&Path>) -> Result<Python> {
+        let path = match given {
+            Some(path) => path.to_owned(),
+            None => find("python3").context("the program python3 is not installed")?,
+        };
+        let words = "import ipv8, ipv8_rust_tunnels\n\
+                     from importlib.metadata import version\n\
+                     print('pyipv8', version('pyipv8') + ', ipv8-rust-tunnels', version('ipv8-rust-tunnels'))";
+        let output = Command::new(&path)
+            .args(["-c", words])
+            .stdin(Stdio::null())
+            .output()
+            .with_context(|| format!("starting {}", path.display()))?;
+        ensure!(
+            output.status.success(),
+            "{} lacks packages: {} -m pip install pyipv8 ipv8-rust-tunnels",
+            path.display(),
+            path.display()
+        );
+        let versions = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        Ok(Python { path, versions })
+    }
+}
+
+/// What the script prints of one transfer.
+#[derive(Clone, Debug, Deserialize)]
+struct Line {
+    hops: usize,
+    mbit: f64,
+    roles: Vec<RoleLine>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct RoleLine {
+    role: String,
+    cpu_s_per_gb: f64,
+}
+
+/// A role in a tunnel of so many hops.
+#[derive(Clone, Debug, Serialize)]
+pub struct TunnelRole {
+    /// Relays and exit between sink and seeder.
+    pub hops: usize,
+    /// `sink`, `relay` or `exit`.
+    pub role: String,
+    /// Processor seconds for 10⁹ bytes, the median of the repetitions; of relays that of all of them.
+    pub cpu_s_per_gb: f64,
+    /// Their range.
+    pub cpu_s_per_gb_range: Summary,
+    /// 10⁶ bits a second, the median of the repetitions.
+    pub mbit: f64,
+    /// Their range.
+    pub mbit_range: Summary,
+}
+
+/// What was measured of the tunnels.
+#[derive(Clone, Debug, Serialize)]
+pub struct Tunnels {
+    /// The packages.
+    pub versions: String,
+    /// 10⁶ bytes of one transfer.
+    pub megabytes: u64,
+    /// What was found.
+    pub roles: Vec<TunnelRole>,
+    #[serde(skip)]
+    lines: Vec<Line>,
+}
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub(super) struct Order {
+    pub(super) python: Python,
+    pub(super) hops: Vec<usize>,
+    pub(super) megabytes: u64,
+    pub(super) repetitions: u32,
+    pub(super) seed: u64,
+}
+
+/// A process that is ended when this is dropped, its children with it.
+struct Process {
+    child: Child,
+    guardian: Guardian,
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let pid = self.child.id();
+        if let Ok(group) = i32::try_from(pid) {
+            // It may have ended.
+            let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
+        }
+        let _ = self.child.wait();
+        let _ = self.guardian.forget(pid);
+    }
+}
+
+/// Measures, and calls `each` after each transfer with how many there were. When `stop` is requested it returns what
+/// there is.
+pub(super) fn measure(
+    order: &Order,
+    stop: &Stop,
+    mut each: impl FnMut(usize, usize),
+) -> Result<Tunnels> {
+    let folder = tempfile::Builder::new()
+        .prefix("weft-lab-")
+        .tempdir()
+        .context("making a folder for the tunnels")?;
+    let (script, log) = (folder.path().join("tunnels.py"), folder.path().join("log"));
+    fs::write(&script, SCRIPT).with_context(|| format!("writing {}", script.display()))?;
+    let megabytes = order.megabytes.min(MOST_MEGABYTES);
+    let hops: Vec<String> = order.hops.iter().map(ToString::to_string).collect();
+    let mut guardian = Guardian::start(Some(folder.path()))?;
+    let mut child = Command::new(&order.python.path)
+        .arg(&script)
+        .arg(hops.join(","))
+        .args([
+            megabytes.to_string(),
+            order.repetitions.to_string(),
+            order.seed.to_string(),
+        ])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(File::create(&log).with_context(|| format!("creating {}", log.display()))?)
+        .process_group(0)
+        .spawn()
+        .with_context(|| format!("starting {}", order.python.path.display()))?;
+    let watched = guardian.watch(child.id());
+    let printed = child.stdout.take().context("the output of Python")?;
+    let process = Process { child, guardian };
+    watched?;
+    let (sender, receiver) = channel();
+    thread::Builder::new()
+        .name("tunnels".into())
+        .spawn(move || {
+            for line in BufReader::new(printed).lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        })
+        .context("starting a thread")?;
+    let mut tunnels = Tunnels {
+        versions: order.python.versions.clone(),
+        megabytes,
+        roles: Vec::new(),
+        lines: Vec::new(),
+    };
+    let all = order.hops.len() * order.repetitions as usize;
+    let mut heard = Instant::now();
+    while tunnels.lines.len() < all && !stop.is_requested() {
+        let why = || fs::read_to_string(&log).unwrap_or_default();
+        match receiver.recv_timeout(BEAT) {
+            Ok(line) => {
+                let line = serde_json::from_str(&line)
+                    .with_context(|| format!("the tunnels printed {line:?}"))?;
+                tunnels.lines.push(line);
+                heard = Instant::now();
+                each(tunnels.lines.len(), all);
+            }
+            Err(RecvTimeoutError::Timeout) if heard.elapsed() < PATIENCE => {}
+            Err(RecvTimeoutError::Timeout) => bail!("the tunnels do nothing: {}", why()),
+            Err(RecvTimeoutError::Disconnected) => bail!("the tunnels ended: {}", why()),
+        }
+    }
+    drop(process);
+    tunnels.roles = roles(&tunnels.lines);
+    Ok(tunnels)
+}
+
+/// Transfers of the same hops together.
+fn roles(lines: &[Line]) -> Vec<TunnelRole> {
+    let mut cpu: BTreeMap<(usize, &str), Vec<f64>> = BTreeMap::new();
+    for line in lines {
+        for role in &line.roles {
+            cpu.entry((line.hops, &role.role))
+                .or_default()
+                .push(role.cpu_s_per_gb);
+        }
+    }
+    cpu.into_iter()
+        .filter_map(|((hops, role), cpu)| {
+            let same = lines.iter().filter(|line| line.hops == hops);
+            let mbit = Summary::of(same.map(|line| line.mbit))?;
+            let cpu = Summary::of(cpu)?;
+            Some(TunnelRole {
+                hops,
+                role: role.to_owned(),
+                cpu_s_per_gb: cpu.median,
+                cpu_s_per_gb_range: cpu,
+                mbit: mbit.median,
+                mbit_range: mbit,
+            })
+        })
+        .collect()
+}
+
+/// Weft beside the tunnels: throughput over each number of hops, processor time of each role.
+pub(super) fn bars(weft: &[Role], tunnels: &[TunnelRole]) -> Vec<Bar> {
+    let fewest = weft.iter().map(|one| one.circuits).min();
+    let nodes = |hops: usize| {
+        weft.iter()
+            .filter(move |one| one.hops == hops && Some(one.circuits) == fewest && one.is_node())
+    };
+    let bar = |what: String, found: f64, at_least: f64| Bar {
+        what,
+        found,
+        at_least,
+        met: found >= at_least,
+    };
+    let mut bars = Vec::new();
+    for tunnel in tunnels {
+        let hops = tunnel.hops;
+        if tunnel.role == "exit"
+            && let Some(weft) = nodes(hops).next()
+        {
+            bars.push(bar(
+                format!("throughput over {hops} hops, times ipv8-rust-tunnels'"),
+                weft.mbit / tunnel.mbit,
+                THROUGHPUT_BAR,
+            ));
+        }
+        // The only relay of one hop is compared with the exit, which is the tunnel's.
+        let same = |weft: &str| match &*tunnel.role {
+            "relay" => weft == "entry" || weft == "middle",
+            "exit" => weft == "exit" || weft == "relay",
+            role => weft == role,
+        };
+        let most = nodes(hops)
+            .filter(|one| same(one.role) && one.cpu_s_per_gb > 0.0)
+            .map(|one| one.cpu_s_per_gb)
+            .max_by(f64::total_cmp);
+        if let Some(cpu) = most {
+            bars.push(bar(
+                format!(
+                    "processor time of ipv8-rust-tunnels' {} of {hops} hops, times Weft's",
+                    tunnel.role
+                ),
+                tunnel.cpu_s_per_gb / cpu,
+                CPU_BAR,
+            ));
+        }
+    }
+    bars
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(hops: usize, mbit: f64, cpu: f64) -> Line {
+        let text = format!(
+            r#"{{"hops": {hops}, "mbit": {mbit}, "roles": [{{"role": "sink", "cpu_s_per_gb": {cpu}}}, {{"role": "exit", "cpu_s_per_gb": 1.5}}]}}"#
+        );
+        serde_json::from_str(&text).expect("a line of the script")
+    }
+
+    #[test]
+    fn repetitions_of_the_tunnels_are_one() {
+        let roles = roles(&[line(2, 100.0, 3.0), line(2, 300.0, 5.0)]);
+        let found: Vec<_> = roles
+            .iter()
+            .map(|one| (one.hops, &*one.role, one.cpu_s_per_gb, one.mbit))
+            .collect();
+        assert_eq!(found, [(2, "exit", 1.5, 200.0), (2, "sink", 4.0, 200.0)]);
+    }
+
+    #[test]
+    fn roles_are_compared_with_their_like() {
+        let weft =
+            super::super::results::tests::roles_of(&[(2, "sink"), (2, "exit"), (1, "relay")]);
+        let tunnels = roles(&[line(1, 50.0, 8.0), line(2, 100.0, 3.0)]);
+        let bars: Vec<_> = bars(&weft, &tunnels)
+            .into_iter()
+            .map(|bar| (bar.what, bar.found, bar.met))
+            .collect();
+        assert_eq!(bars.len(), 5, "{bars:?}");
+        assert_eq!(bars[0].1, 200.0 / 50.0, "{bars:?}");
+        assert!(
+            bars.iter()
+                .any(|bar| bar.0.contains("exit of 1 hops") && !bar.2)
+        );
+        assert!(
+            bars.iter()
+                .any(|bar| bar.0.contains("sink of 2 hops") && bar.1 == 1.5)
+        );
+    }
+
+    #[test]
+    fn a_python_that_is_not_there_is_an_error() {
+        let error = Python::find(Some(Path::new("/nonexistent/python"))).expect_err("none");
+        assert!(
+            format!("{error:#}").contains("/nonexistent/python"),
+            "{error:#}"
+        );
+    }
+}
