@@ -475,3 +475,19 @@ fn a_calm_topology_loses_nothing_and_has_no_background() {
         }
     }
 }
+
+#[test]
+fn a_topology_names_the_congestion_control_of_tcp() {
+    let with = |line: &str| {
+        let text = format!("name = \"x\"\nhosts = [\"a\"]\n{line}\n");
+        Topology::parse("x.toml", &text)
+    };
+    assert_eq!(with("").unwrap().tcp(), None);
+    let cubic = with("tcp = \"cubic\"").unwrap();
+    assert_eq!(cubic.tcp(), Some("cubic"));
+    assert_eq!(Topology::parse("again", &cubic.to_string()).unwrap(), cubic);
+    for bad in ["\"\"", "\"../x\"", "\"Cubic\"", "\"sixteen-letters-\"", "1"] {
+        let error = with(&format!("tcp = {bad}")).unwrap_err();
+        assert_eq!(error.line(), 3, "{error}");
+    }
+}

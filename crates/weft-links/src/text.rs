@@ -12,8 +12,8 @@ use toml::de::{DeTable, DeValue};
 use crate::quantity::{Loss, QueueLimit, Rate, nearest, parse_delay};
 use crate::routes::{RouteError, Routes};
 use crate::topology::{
-    LinkSettings, LinkSpec, MAX_BACKGROUND, MAX_HOSTS, MAX_LINKS, MAX_NAME, MAX_NODES, NodeId,
-    RouteRule, Topology,
+    LinkSettings, LinkSpec, MAX_BACKGROUND, MAX_HOSTS, MAX_LINKS, MAX_NAME, MAX_NODES, MAX_TCP,
+    NodeId, RouteRule, Topology,
 };
 
 /// The longest text, in bytes: a mesh of 20,000 links with all their settings.
@@ -41,7 +41,9 @@ type Value<'i> = Spanned<DeValue<'i>>;
 type Entries<'t, 'i> = HashMap<&'static str, &'t Value<'i>>;
 
 /// The keys of a file, and of its `link` and `defaults` tables.
-const KEYS: &[&str] = &["name", "hosts", "switches", "routes", "defaults", "link"];
+const KEYS: &[&str] = &[
+    "name", "hosts", "switches", "routes", "tcp", "defaults", "link",
+];
 const LINK_KEYS: &[&str] = &[
     "ends",
     "rate",
@@ -107,6 +109,10 @@ impl Source<'_> {
             Some(value) => self.rule(value)?,
             None => RouteRule::default(),
         };
+        let tcp = match entries.get("tcp") {
+            Some(value) => Some(self.tcp(value)?),
+            None => None,
+        };
         let defaults = match entries.get("defaults") {
             Some(value) => {
                 let entries = self.entries(self.table(value)?, DEFAULT_KEYS, "default")?;
@@ -124,6 +130,7 @@ impl Source<'_> {
             hosts: host_count,
             links,
             rule,
+            tcp,
         };
         match Routes::find(&topology) {
             Ok(_) => Ok(topology),
@@ -214,6 +221,20 @@ impl Source<'_> {
             let names = rules.iter().map(|rule| rule.name());
             self.at(value, unknown("rule of routes", name, names))
         })
+    }
+
+    /// The name of a congestion control of TCP. Which of them there are, the kernel knows.
+    fn tcp(&self, value: &Value<'_>) -> Result<String> {
+        let name = self.string(value)?;
+        let is_good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_".contains(c);
+        if (1..=MAX_TCP).contains(&name.len()) && name.chars().all(is_good) {
+            return Ok(name.to_owned());
+        }
+        let problem = format!(
+            "\"{}\" is no congestion control of TCP, such as \"cubic\" or \"reno\"",
+            shorten(name)
+        );
+        Err(self.at(value, problem))
     }
 
     /// The links, and where each of them is in the text.

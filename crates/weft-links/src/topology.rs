@@ -17,6 +17,9 @@ pub(crate) const MAX_BACKGROUND: u32 = 64;
 /// The longest name of a host, a switch or a topology: it is a part of a file's name.
 pub(crate) const MAX_NAME: usize = 40;
 
+/// The longest name of a congestion control: TCP_CA_NAME_MAX of Linux, with its zero byte.
+pub(crate) const MAX_TCP: usize = 15;
+
 /// A host or a switch of a [`Topology`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub(crate) usize);
@@ -126,6 +129,7 @@ pub struct Topology {
     pub(crate) hosts: usize,
     pub(crate) links: Vec<LinkSpec>,
     pub(crate) rule: RouteRule,
+    pub(crate) tcp: Option<String>,
 }
 
 impl Topology {
@@ -183,7 +187,13 @@ impl Topology {
         self.rule
     }
 
-    /// Whether the other one has the same nodes and routes, and links between the same of them.
+    /// The congestion control of the hosts' TCP; none: the machine's.
+    #[must_use]
+    pub fn tcp(&self) -> Option<&str> {
+        self.tcp.as_deref()
+    }
+
+    /// Whether the other one has the same nodes, routes and TCP, and links between the same of them.
     #[must_use]
     pub fn has_shape_of(&self, other: &Topology) -> bool {
         let ends = |topology: &Topology| -> Vec<[NodeId; 2]> {
@@ -192,6 +202,7 @@ impl Topology {
         self.nodes == other.nodes
             && self.hosts == other.hosts
             && self.rule == other.rule
+            && self.tcp == other.tcp
             && ends(self) == ends(other)
     }
 
@@ -221,6 +232,9 @@ impl fmt::Display for Topology {
         }
         if self.rule != RouteRule::default() {
             writeln!(f, "routes = \"{}\"", self.rule.name())?;
+        }
+        if let Some(tcp) = &self.tcp {
+            writeln!(f, "tcp = \"{tcp}\"")?;
         }
         for link in &self.links {
             let [first, second] = link.ends.map(|end| self.node_name(end));

@@ -67,13 +67,16 @@ impl Namespace {
         Ok(numbers.map(nix::unistd::Pid::from_raw).collect())
     }
 
-    /// Makes its device, with this address and a route to everything.
-    pub(super) fn set_up(&self, address: Ipv4Addr) -> Result<File> {
+    /// Makes its device, with this address and a route to everything; its TCP has this congestion control.
+    pub(super) fn set_up(&self, address: Ipv4Addr, tcp: Option<&str>) -> Result<File> {
         let file = self.enter(|| -> Result<File> {
             // No packets but those of its programs: no router is asked for, no address is checked.
             let ipv6 = "/proc/sys/net/ipv6/conf/default/disable_ipv6";
             if PathBuf::from(ipv6).exists() {
                 fs::write(ipv6, "1").with_context(|| format!("cannot write {ipv6}"))?;
+            }
+            if let Some(tcp) = tcp {
+                choose_tcp(tcp)?;
             }
             let file = tun::create(DEVICE)?;
             ip_batch(&format!(
@@ -108,6 +111,19 @@ impl Namespace {
         setns(file, CloneFlags::CLONE_NEWNET)
             .with_context(|| format!("cannot enter the network namespace {}", self.name))
     }
+}
+
+/// Sets the congestion control of TCP in the network namespace of the calling thread.
+fn choose_tcp(name: &str) -> Result<()> {
+    let folder = PathBuf::from("/proc/sys/net/ipv4");
+    fs::write(folder.join("tcp_congestion_control"), name).with_context(|| {
+        let available = fs::read_to_string(folder.join("tcp_available_congestion_control"));
+        format!(
+            "this kernel has no congestion control {name} of TCP (it has {}): load the module tcp_{name}, or choose \
+             another one by `tcp` in the topology",
+            available.unwrap_or_default().trim()
+        )
+    })
 }
 
 /// Runs `ip` with these lines, in the network namespace of the calling thread.

@@ -75,7 +75,7 @@ impl Testbed {
         Namespace::create(&namespaces)?;
         let devices = hosts
             .iter()
-            .map(|host| host.namespace.set_up(host.address))
+            .map(|host| host.namespace.set_up(host.address, topology.tcp()))
             .collect::<Result<Vec<_>>>()?;
         let emulator = Emulator::start(topology.clone(), options.seed, devices)?;
         let background = Background::start(&topology, &hosts)?;
