@@ -366,6 +366,12 @@ impl Session<'_> {
         report::write_page(&run, folder)
     }
 
+    /// The folder, if it has results.
+    fn kept(&self) -> Option<&Path> {
+        let path = self.folder.as_ref()?.path();
+        path.join(report::FILE).is_file().then_some(path)
+    }
+
     fn run_of(&self, report: &impl Report, ending: Ending) -> Run {
         let Invocation {
             command,
@@ -473,7 +479,16 @@ pub fn perform<E: Experiment>(
         folder,
         watcher,
     };
-    let report = experiment.run(&mut session)?;
+    let outcome = experiment.run(&mut session);
+    let report = match session.kept() {
+        Some(path) => outcome.with_context(|| {
+            format!(
+                "the experiment failed; what was measured until then is in {}",
+                path.display()
+            )
+        })?,
+        None => outcome?,
+    };
     ensure!(!report.is_empty(), "stopped before anything was measured");
     let ending = session.ending(&report);
     session.write_and_draw(&report, ending)?;

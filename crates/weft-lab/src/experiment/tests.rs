@@ -10,6 +10,8 @@ struct Count {
     to: u32,
     /// Stops itself at this number, as Ctrl-C would.
     stop_at: Option<u32>,
+    /// Fails at this number.
+    fail_at: Option<u32>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -18,6 +20,8 @@ struct CountArgs {
     to: u32,
     #[arg(long)]
     stop_at: Option<u32>,
+    #[arg(long)]
+    fail_at: Option<u32>,
     #[arg(long)]
     list: bool,
     #[command(flatten)]
@@ -50,6 +54,7 @@ impl Experiment for Count {
         let count = Count {
             to: args.to,
             stop_at: args.stop_at,
+            fail_at: args.fail_at,
         };
         Ok(Prepared::Run(count, args.folder.output()))
     }
@@ -69,6 +74,7 @@ impl Experiment for Count {
             if stop.is_requested() {
                 return Ok(counted);
             }
+            ensure!(self.fail_at != Some(number), "a node died");
             session.progress(&Progress {
                 done: turn.done(),
                 step: format!("number {number} of {}", turn.of),
@@ -193,6 +199,28 @@ fn an_early_end_is_named_under_the_table() {
     assert!(
         conclusion.text.contains("PARTIAL: The run was stopped"),
         "{conclusion:?}"
+    );
+}
+
+#[test]
+fn a_failure_names_the_folder_of_what_was_measured() {
+    let place = tempfile::tempdir().expect("a folder");
+    let folder = place.path().join("results");
+    let out = folder.to_str().expect("UTF-8");
+    let error =
+        count(&["--to", "9", "--fail-at", "3", "--out", out], &mut ()).expect_err("it fails");
+    let error = format!("{error:#}");
+    assert!(
+        error.contains(out) && error.contains("a node died"),
+        "{error}"
+    );
+    assert_eq!(Run::read(&folder).expect("a run").ending, Ending::Running);
+    fs::remove_dir_all(&folder).expect("removed");
+    let error =
+        count(&["--to", "9", "--fail-at", "1", "--out", out], &mut ()).expect_err("it fails");
+    assert!(
+        !format!("{error:#}").contains(out) && !folder.exists(),
+        "{error:#}"
     );
 }
 

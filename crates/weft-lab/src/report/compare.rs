@@ -163,7 +163,7 @@ impl Comparison {
         for other in others {
             ensure!(
                 other.run.experiment == first.run.experiment,
-                "{} is of `weft lab {}`, and {} of `weft lab {}`: compare runs of one experiment",
+                "{} is a run of {}, and {} one of {}: compare runs of one experiment",
                 first.name,
                 first.run.experiment,
                 other.name,

@@ -83,7 +83,7 @@ pub(crate) fn comparison(comparison: &Comparison) -> String {
     put(
         &mut body,
         format_args!(
-            "<header>\n<p class=\"name\">weft lab {}</p>\n<h1>{}: {} runs compared</h1>\n</header>\n",
+            "<header>\n<p class=\"name\">weft lab · {}</p>\n<h1>{}: {} runs compared</h1>\n</header>\n",
             escape(experiment),
             escape(title),
             comparison.runs.len()
@@ -136,7 +136,7 @@ fn header(body: &mut String, run: &Run) {
     put(
         body,
         format_args!(
-            "<header>\n<p class=\"name\">weft lab {}</p>\n<h1>{}</h1>\n",
+            "<header>\n<p class=\"name\">weft lab · {}</p>\n<h1>{}</h1>\n",
             escape(&run.experiment),
             escape(&run.title)
         ),

@@ -21,3 +21,4 @@ pub(crate) use html::write_page;
 pub use invocation::Invocation;
 pub use model::{Better, Ending, Metric, Plot, Row, Run, SCHEMA, Setting, Table, Values};
 pub(crate) use raw::{csv, jsonl};
+pub(crate) use read::FILE;

@@ -4,7 +4,6 @@ use std::fs;
 use std::path::Path;
 
 use super::html::{self, escape};
-use super::read::FILE;
 use super::*;
 use crate::machine::{Machine, Versions};
 
@@ -190,8 +189,8 @@ fn a_report_is_one_valid_page_that_loads_nothing() {
         "How far does it count?",
         "<strong>COMPLETE</strong>",
         "3 min 20 s",
-        "10.0 <span class=\"interval\">± 2.5</span>",
-        "n 3, 9.0 to 11.0",
+        "10 <span class=\"interval\">± 2.5</span>",
+        "n 3, 9 to 11",
         "2000 <span class=\"interval\">± 50</span>",
         "data:image/svg+xml;base64,",
         "weft lab count --to 3",
@@ -348,7 +347,8 @@ fn runs_of_other_experiments_are_not_compared() {
     let error = Comparison::of(vec![named("a", run()), named("b", other)]).expect_err("two");
     let error = error.to_string();
     assert!(
-        error.contains("a is of `weft lab count`") && error.contains("compare runs of one"),
+        error.contains("a is a run of count, and b one of hops")
+            && error.contains("compare runs of one"),
         "{error}"
     );
 }

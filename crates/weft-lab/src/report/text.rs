@@ -52,7 +52,7 @@ pub(crate) fn run(run: &Run) -> String {
     for note in &run.notes {
         let _ = writeln!(text, "- {note}");
     }
-    text
+    for_terminal(&text)
 }
 
 /// A comparison as text.
@@ -92,7 +92,19 @@ pub(crate) fn comparison(comparison: &Comparison) -> String {
         );
     }
     text += "\nMeans with half of their 95 % intervals; differences from the first run with their 95 % intervals.\n";
-    text
+    for_terminal(&text)
+}
+
+/// A terminal must not read commands in what a file has.
+fn for_terminal(text: &str) -> String {
+    let shown = |c: char| {
+        if c.is_control() && c != '\n' {
+            '\u{fffd}'
+        } else {
+            c
+        }
+    };
+    text.chars().map(shown).collect()
 }
 
 /// A difference with its interval and what it means.
@@ -215,11 +227,7 @@ fn columns(rows: &[Vec<String>], numbers_from: usize) -> String {
         let mut line = String::new();
         for (at, (cell, column)) in row.iter().zip(&widths).enumerate() {
             let space = " ".repeat(column - width(cell));
-            // A terminal must not read commands in the names of a file.
-            let cell: String = cell
-                .chars()
-                .map(|c| if c.is_control() { '\u{fffd}' } else { c })
-                .collect();
+            let cell = cell.replace('\n', " ");
             if at > 0 {
                 line += "  ";
             }
