@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(90);
 /// How often it is seen whether the end was requested.
 const BEAT: Duration = Duration::from_millis(100);
 /// 10⁶ bytes of a transfer at most: tunnels are slower.
-const MOST_MEGABYTES: u64 = 100;
+const MOST_MEGABYTES: u64 = 40;
 /// What Weft is held to: so many times the throughput, and so many times less processor time.
 const THROUGHPUT_BAR: f64 = 2.0;
 const CPU_BAR: f64 = 3.0;
