@@ -191,7 +191,7 @@ fn group_of(program: Program, name: &str) -> Option<Group> {
         path.strip_prefix(*module)
             .is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
     };
-    if NETWORKING_PATHS.iter().any(|module| is_in(&module)) {
+    if NETWORKING_PATHS.iter().any(is_in) {
         return Some(Group::Networking);
     }
     first.starts_with("weft").then_some(Group::Other)
