@@ -154,8 +154,8 @@ fn a_packet_crosses_every_link_of_its_way() {
     let bytes = packet(server, 1_500, 9);
     network.send(Moment::START, client, &bytes).unwrap();
     let arrived = drain(&mut network);
-    // Three links of 300 Mbit/s, one of 1 Gbit/s, and 25 ms twice.
-    let at = 3 * 40_000 + 12_000 + 50 * MS;
+    // Three links of 300 Mbit/s, one of 1 Gbit/s, and 12.5 ms twice.
+    let at = 3 * 40_000 + 12_000 + 25 * MS;
     assert_eq!(arrived, [(Moment::from_nanos(at), server, 9)]);
     let crossed = network.counters().filter(|(_, link)| link.packets == 1);
     assert_eq!(crossed.count(), 4);
@@ -169,7 +169,7 @@ fn lateness_does_not_add_up() {
     let bytes = packet(exit, 1_500, 9);
     network.send(Moment::START, client, &bytes).unwrap();
     // Called once only, when the packet should be there.
-    let at = Moment::from_nanos(3 * 40_000 + 50 * MS);
+    let at = Moment::from_nanos(3 * 40_000 + 25 * MS);
     assert!(network.deliver(at).is_some());
 }
 

@@ -38,8 +38,8 @@ pub struct Args {
     /// Seconds of traffic for each cell [default: 300; of --quick: 4].
     #[arg(long, value_parser = seconds, value_name = "SECONDS")]
     seconds: Option<Duration>,
-    /// Seconds of the same traffic before each cell, after which every client gets new circuits: what learns of a link
-    /// has seen it [default: 10; of --quick: 0].
+    /// Seconds of the same traffic before each cell, after which every client gets new circuits: `auto` needs some ten
+    /// to find a link lossy [default: 20; of --quick: 0].
     #[arg(long, value_parser = seconds, value_name = "SECONDS")]
     warm_up: Option<Duration>,
     /// Circuits whose build times are measured in each network [default: 20; of --quick: 2].
@@ -149,7 +149,7 @@ impl Experiment for Options {
         let options = Options {
             choice,
             cell: args.seconds.unwrap_or(quick(4, 300)),
-            warm_up: args.warm_up.unwrap_or(quick(0, 10)),
+            warm_up: args.warm_up.unwrap_or(quick(0, 20)),
             circuits: args.circuits.unwrap_or(if args.quick { 2 } else { 20 }) as usize,
             seed: args.seed,
             patience: args.patience,

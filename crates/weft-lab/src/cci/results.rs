@@ -446,7 +446,11 @@ impl Report for Results {
         for cell in &self.cells {
             let switch = if cell.congestion_control { "on" } else { "off" };
             let value = |mean: Option<Mean>, count: usize| match mean {
-                Some(mean) => Values::mean(mean.mean, mean.ci95.unwrap_or(0.0), count),
+                Some(Mean {
+                    mean,
+                    ci95: Some(ci95),
+                }) => Values::mean(mean, ci95, count),
+                Some(Mean { mean, ci95: None }) => Values::one(mean),
                 None => Values::None,
             };
             let runs = || {

@@ -23,6 +23,7 @@ mod place;
 mod priority;
 mod privileges;
 pub mod probe;
+mod tcp;
 mod testbed;
 #[cfg(test)]
 mod tests;

@@ -10,7 +10,7 @@ use std::thread;
 use anyhow::{Context as _, Result, anyhow, bail};
 use nix::sched::{CloneFlags, setns};
 
-use super::tun;
+use super::{tcp, tun};
 
 /// Where `ip netns` has its namespaces.
 const FOLDER: &str = "/run/netns";
@@ -76,7 +76,7 @@ impl Namespace {
                 fs::write(ipv6, "1").with_context(|| format!("cannot write {ipv6}"))?;
             }
             if let Some(tcp) = tcp {
-                choose_tcp(tcp)?;
+                tcp::choose(tcp)?;
             }
             let file = tun::create(DEVICE)?;
             ip_batch(&format!(
@@ -111,19 +111,6 @@ impl Namespace {
         setns(file, CloneFlags::CLONE_NEWNET)
             .with_context(|| format!("cannot enter the network namespace {}", self.name))
     }
-}
-
-/// Sets the congestion control of TCP in the network namespace of the calling thread.
-fn choose_tcp(name: &str) -> Result<()> {
-    let folder = PathBuf::from("/proc/sys/net/ipv4");
-    fs::write(folder.join("tcp_congestion_control"), name).with_context(|| {
-        let available = fs::read_to_string(folder.join("tcp_available_congestion_control"));
-        format!(
-            "this kernel has no congestion control {name} of TCP (it has {}): load the module tcp_{name}, or choose \
-             another one by `tcp` in the topology",
-            available.unwrap_or_default().trim()
-        )
-    })
 }
 
 /// Runs `ip` with these lines, in the network namespace of the calling thread.

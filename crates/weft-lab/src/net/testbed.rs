@@ -9,6 +9,7 @@ use super::host::Host;
 use super::namespace::Namespace;
 use super::place::{self, Place};
 use super::privileges;
+use super::tcp::Allowed;
 use crate::guardian::Guardian;
 
 /// The longest name of a testbed: it is a part of the namespaces' names.
@@ -73,10 +74,12 @@ impl Testbed {
             guardian.watch_namespace(&namespace.name)?;
         }
         Namespace::create(&namespaces)?;
+        let allowed = topology.tcp().map(Allowed::add).transpose()?;
         let devices = hosts
             .iter()
             .map(|host| host.namespace.set_up(host.address, topology.tcp()))
             .collect::<Result<Vec<_>>>()?;
+        drop(allowed);
         let emulator = Emulator::start(topology.clone(), options.seed, devices)?;
         let background = Background::start(&topology, &hosts)?;
         Ok(Testbed {

@@ -263,3 +263,32 @@ fn a_guardian_alone_removes_namespaces() {
     drop(guardian);
     assert!(!space.is_there());
 }
+
+#[test]
+fn hosts_have_the_congestion_control_of_the_topology() {
+    if let Some(missing) = missing() {
+        return weft_testing::not_run!("{missing}");
+    }
+    let list = |which: &str| {
+        let path = format!("/proc/sys/net/ipv4/tcp_{which}congestion_control");
+        std::fs::read_to_string(path).unwrap()
+    };
+    let before = (list(""), list("allowed_"));
+    let text = "name = \"tcp\"\nhosts = [\"client\"]\ntcp = \"reno\"\n";
+    let testbed = testbed(&Topology::parse("tcp.toml", text).unwrap());
+    let host = testbed.host("client").unwrap();
+    assert_eq!(host.enter(|| list("")).unwrap().trim(), "reno");
+    assert_eq!((list(""), list("allowed_")), before);
+
+    let text = text.replace("reno", "none-such");
+    let topology = Topology::parse("tcp.toml", &text).unwrap();
+    let options = Options {
+        name: Some(format!("test-{}-tcp", std::process::id())),
+        seed: 1,
+    };
+    let error = Testbed::start(topology, &options).unwrap_err().to_string();
+    assert!(
+        error.contains("no congestion control \"none-such\""),
+        "{error}"
+    );
+}
