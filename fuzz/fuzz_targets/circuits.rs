@@ -409,6 +409,16 @@ impl Play {
         }
     }
 
+    /// Every connection that is being opened fails.
+    fn fail_connects(&mut self) {
+        for connect in std::mem::take(&mut self.world.connects) {
+            let thread = usize::from(connect.thread.0);
+            self.world.managers[thread]
+                .connection_failed(connect.connection, DestroyReason::CONNECTFAILED);
+        }
+        self.world.settle();
+    }
+
     /// Everybody goes.
     fn end(mut self) {
         self.world.room = u32::MAX;
@@ -427,17 +437,15 @@ impl Play {
             links.sum::<usize>() + self.world.connects.len(),
             "the controller knows the connections"
         );
-        for connect in std::mem::take(&mut self.world.connects) {
-            let thread = usize::from(connect.thread.0);
-            self.world.managers[thread]
-                .connection_failed(connect.connection, DestroyReason::CONNECTFAILED);
-        }
         for link in std::mem::take(&mut self.links) {
             if self.world.is_open(link) {
                 self.world.close(link);
             }
         }
-        self.world.settle();
+        self.fail_connects();
+        // What waited for a connection may have joined a link that had just closed: then it asked for another one.
+        // Now there is no link to join.
+        self.fail_connects();
         self.world.audit();
         assert_eq!(self.world.halves(), 0, "every half has closed");
         // Decisions that come too late.
