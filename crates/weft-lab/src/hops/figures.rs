@@ -155,7 +155,7 @@ fn shares(results: &Results) -> Figure {
 fn footer(results: &Results) -> Vec<String> {
     let machine = &results.machine;
     vec![
-        format!("{}; Linux {}.", machine.cpu, machine.kernel),
+        format!("{}; {}.", machine.cpu, machine.kernel),
         format!(
             "{}. Bars of throughput are medians of {} repetitions, whiskers the least and the most.",
             results.versions.in_words(),
