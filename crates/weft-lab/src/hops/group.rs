@@ -1,7 +1,7 @@
 //! Which group and which function a sample counts for: a pure function of its stack.
 //!
 //! The rule: from the innermost function outwards, the first one that the table knows decides. So a system call is
-//! networking whoever made it, a block of AES is cryptography, and what the table does not know, such as a copy of
+//! networking whichever function called it, a block of AES is cryptography, and what the table does not know, such as a copy of
 //! memory, an allocation or the standard library, counts for the function that called it. Where no function of the
 //! stack is known, the sample is in neither group and counts for the innermost function.
 

@@ -74,7 +74,7 @@ pub struct Setting {
     pub is_default: bool,
 }
 
-/// Measurements of one kind: rows that labels tell apart, and a column for each metric.
+/// Measurements of one kind: rows identified by their labels, and a column for each metric.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Table {
     /// What is in it. No other table of the run has the same title.
