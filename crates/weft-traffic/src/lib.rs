@@ -40,21 +40,19 @@
 )]
 
 mod delay;
-mod graphml;
 mod markov;
 mod model;
-mod model_error;
 mod plan;
 pub mod records;
 mod stream;
 mod user;
-mod xml;
 
 pub use delay::Delay;
 pub use markov::{MarkovModel, Observation, Step, Walk};
 pub use model::{Markov, Model, ModelName, Pause};
-pub use model_error::ModelError;
 pub use plan::{Burst, MAX_BURSTS, Pacer, Plan, Schedule};
 pub use records::Record;
 pub use stream::{ClientStream, Failure, FailureKind, MAX_BYTES, ServerStream};
 pub use user::{Action, StreamEvent, StreamId, User};
+/// A text that is no traffic model, with the place.
+pub use weft_graphml::GraphError as ModelError;

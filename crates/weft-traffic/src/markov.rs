@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use rand::{Rng, RngExt as _};
 
+use weft_graphml::{Data, Edge, Graph, Node, number, shown};
+
+use crate::ModelError;
 use crate::delay::Delay;
-use crate::graphml::{self, Data, Edge, Graph, Node, shown};
-use crate::model_error::ModelError;
 
 /// What a model emits in a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -100,7 +101,11 @@ impl MarkovModel {
     ///
     /// The text is no `GraphML`, or no model: the error has line and element.
     pub fn parse(text: &str) -> Result<MarkovModel, ModelError> {
-        let graph = graphml::parse(text)?;
+        let graph = Graph::parse(text)?;
+        if !graph.is_directed {
+            let problem = "a model is a directed graph";
+            return Err(ModelError::new(graph.line, "<graph>", problem));
+        }
         let mut states = Vec::new();
         let mut vertices = Vec::new();
         let mut start = None;
@@ -258,17 +263,6 @@ fn add_edge(
         }
     }
     Ok(())
-}
-
-/// A number that is finite.
-fn number(data: &Data, name: &str) -> Result<Option<f64>, String> {
-    let Some(text) = data.get(name) else {
-        return Ok(None);
-    };
-    match text.parse::<f64>() {
-        Ok(number) if number.is_finite() => Ok(Some(number)),
-        _ => Err(format!("{name} is no number: \"{}\"", shown(text))),
-    }
 }
 
 fn delay(data: &Data) -> Result<Delay, String> {

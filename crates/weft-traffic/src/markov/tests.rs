@@ -102,7 +102,14 @@ fn an_error_names_line_and_element() {
         assert_eq!(error.to_string(), expected);
     }
     for (text, expected) in [
-        ("<graph/>", "line 1, <graph>: a model begins with <graphml>"),
+        (
+            "<graph/>",
+            "line 1, <graph>: the outermost element must be <graphml>",
+        ),
+        (
+            "<graphml>\n<graph edgedefault='undirected'/></graphml>",
+            "line 2, <graph>: a model is a directed graph",
+        ),
         ("<graphml/>", "line 1, the document: there is no <graph>"),
         (
             "<graphml><graph/></graphml>",

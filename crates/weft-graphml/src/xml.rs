@@ -7,7 +7,7 @@
 
 use std::borrow::Cow;
 
-use crate::model_error::ModelError;
+use crate::error::GraphError;
 
 /// How deep elements may be nested.
 const MAX_DEPTH: usize = 32;
@@ -51,7 +51,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The next event with the line where it begins; `None` at the end of a whole document.
-    pub(crate) fn next(&mut self) -> Result<Option<(u32, Event<'a>)>, ModelError> {
+    pub(crate) fn next(&mut self) -> Result<Option<(u32, Event<'a>)>, GraphError> {
         if let Some(name) = self.end.take() {
             return Ok(Some((self.line, Event::End { name })));
         }
@@ -97,7 +97,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Skips to the end of the element whose start was the last event.
-    pub(crate) fn skip(&mut self) -> Result<(), ModelError> {
+    pub(crate) fn skip(&mut self) -> Result<(), GraphError> {
         let mut depth = 1;
         while depth > 0 {
             match self.next()? {
@@ -110,7 +110,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn start(&mut self) -> Result<Event<'a>, ModelError> {
+    fn start(&mut self) -> Result<Event<'a>, GraphError> {
         if self.open.is_empty() && self.had_root {
             return Err(self.error("a document has one outermost element"));
         }
@@ -145,7 +145,7 @@ impl<'a> Reader<'a> {
         Ok(Event::Start { name, attributes })
     }
 
-    fn attribute(&mut self, element: &str) -> Result<(&'a str, Cow<'a, str>), ModelError> {
+    fn attribute(&mut self, element: &str) -> Result<(&'a str, Cow<'a, str>), GraphError> {
         let name = self.name()?;
         self.space();
         self.expect("=")?;
@@ -159,7 +159,7 @@ impl<'a> Reader<'a> {
         let line = self.line;
         let raw = self.until(quote, "the value of an attribute")?;
         if raw.contains('<') {
-            return Err(ModelError::new(
+            return Err(GraphError::new(
                 line,
                 format!("<{element}>"),
                 format!("the value of {name} contains \"<\""),
@@ -168,7 +168,7 @@ impl<'a> Reader<'a> {
         Ok((name, self.unescape(raw, line)?))
     }
 
-    fn name(&mut self) -> Result<&'a str, ModelError> {
+    fn name(&mut self) -> Result<&'a str, GraphError> {
         let is_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | ':' | '-' | '.');
         let length = self.rest.find(|c| !is_name(c)).unwrap_or(self.rest.len());
         if length == 0 {
@@ -178,7 +178,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Text as an event, `None` if it is only white space.
-    fn text(&self, text: Cow<'a, str>) -> Result<Option<Event<'a>>, ModelError> {
+    fn text(&self, text: Cow<'a, str>) -> Result<Option<Event<'a>>, GraphError> {
         if text.trim().is_empty() {
             return Ok(None);
         }
@@ -188,11 +188,11 @@ impl<'a> Reader<'a> {
         Ok(Some(Event::Text(text)))
     }
 
-    fn unescape(&self, raw: &'a str, line: u32) -> Result<Cow<'a, str>, ModelError> {
+    fn unescape(&self, raw: &'a str, line: u32) -> Result<Cow<'a, str>, GraphError> {
         if !raw.contains('&') {
             return Ok(Cow::Borrowed(raw));
         }
-        let wrong = || ModelError::new(line, self.place(), "an unknown reference behind \"&\"");
+        let wrong = || GraphError::new(line, self.place(), "an unknown reference behind \"&\"");
         let mut text = String::with_capacity(raw.len());
         let mut pieces = raw.split('&');
         text.push_str(pieces.next().unwrap_or_default());
@@ -223,7 +223,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn expect(&mut self, token: &str) -> Result<(), ModelError> {
+    fn expect(&mut self, token: &str) -> Result<(), GraphError> {
         if self.take(token) {
             return Ok(());
         }
@@ -231,7 +231,7 @@ impl<'a> Reader<'a> {
     }
 
     /// What stands before `token`, which is then behind us.
-    fn until(&mut self, token: &str, what: &str) -> Result<&'a str, ModelError> {
+    fn until(&mut self, token: &str, what: &str) -> Result<&'a str, GraphError> {
         let Some(length) = self.rest.find(token) else {
             return Err(self.error(format!("{what} has no end")));
         };
@@ -266,8 +266,8 @@ impl<'a> Reader<'a> {
             .map_or_else(|| "the document".to_owned(), |name| format!("in <{name}>"))
     }
 
-    fn error(&self, problem: impl Into<String>) -> ModelError {
-        ModelError::new(self.line, self.place(), problem)
+    fn error(&self, problem: impl Into<String>) -> GraphError {
+        GraphError::new(self.line, self.place(), problem)
     }
 }
 
@@ -285,7 +285,7 @@ fn numeric(reference: &str) -> Option<char> {
 mod tests {
     use super::*;
 
-    fn all(text: &str) -> Result<Vec<(u32, Event<'_>)>, ModelError> {
+    fn all(text: &str) -> Result<Vec<(u32, Event<'_>)>, GraphError> {
         let mut reader = Reader::new(text);
         let mut events = Vec::new();
         while let Some(event) = reader.next()? {

@@ -1,9 +1,9 @@
-//! Why a text is no traffic model.
+//! Why a text is not the graph that was expected.
 
-/// A text that is no traffic model, with the place.
+/// A text that is not the graph that was expected, with the place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}, {element}: {problem}")]
-pub struct ModelError {
+pub struct GraphError {
     /// Counted from 1.
     pub line: u32,
     /// The element that is wrong, such as `<edge source="a" target="b">`, or `the document`.
@@ -12,14 +12,11 @@ pub struct ModelError {
     pub problem: String,
 }
 
-impl ModelError {
+impl GraphError {
     /// An error at this place.
-    pub(crate) fn new(
-        line: u32,
-        element: impl Into<String>,
-        problem: impl Into<String>,
-    ) -> ModelError {
-        ModelError {
+    #[must_use]
+    pub fn new(line: u32, element: impl Into<String>, problem: impl Into<String>) -> GraphError {
+        GraphError {
             line,
             element: element.into(),
             problem: problem.into(),
