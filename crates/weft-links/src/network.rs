@@ -105,7 +105,9 @@ impl Network {
         let links = topology.links().iter();
         let ways = links.flat_map(|link| {
             let [first, second] = link.ends;
-            [[first, second], [second, first]].map(|ends| (ends, &link.settings))
+            [[first, second], [second, first]]
+                .into_iter()
+                .zip(&link.directions)
         });
         let directions = ways.zip(0..).map(|((ends, settings), stream)| {
             let mut rng = ChaCha8Rng::seed_from_u64(seed);
@@ -144,7 +146,7 @@ impl Network {
             return Err(OtherShape);
         }
         let links = topology.links().iter();
-        let settings = links.flat_map(|link| [&link.settings, &link.settings]);
+        let settings = links.flat_map(|link| &link.directions);
         for (direction, settings) in self.directions.iter_mut().zip(settings) {
             direction.link.change(settings);
         }

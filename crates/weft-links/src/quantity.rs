@@ -32,7 +32,7 @@ const QUEUES: &Units = &[
 ];
 
 /// The longest delay of a link.
-const MAX_DELAY: u64 = 10_000_000_000;
+pub(crate) const MAX_DELAY: u64 = 10_000_000_000;
 
 impl Rate {
     const LEAST: u64 = 1_000;

@@ -467,11 +467,11 @@ fn a_calm_topology_loses_nothing_and_has_no_background() {
         let calm = topology.clone().calm();
         assert!(calm.has_shape_of(&topology));
         for (before, after) in topology.links().iter().zip(calm.links()) {
-            assert_eq!(
-                (after.background, after.settings.loss),
-                (0, Loss::default())
-            );
-            assert_eq!(after.settings.delay, before.settings.delay);
+            assert_eq!(after.background, 0);
+            for (before, after) in before.directions.iter().zip(&after.directions) {
+                assert_eq!(after.loss, Loss::default());
+                assert_eq!(after.delay, before.delay);
+            }
         }
     }
 }
@@ -490,4 +490,88 @@ fn a_topology_names_the_congestion_control_of_tcp() {
         let error = with(&format!("tcp = {bad}")).unwrap_err();
         assert_eq!(error.line(), 3, "{error}");
     }
+}
+
+/// An access line: 10 Mbit/s up, 50 Mbit/s down.
+const ACCESS: &str = "delay = \"10 ms\"\nrate = \"10 Mbit/s\"\nqueue = \"3 packets\"\nloss = \"50 %\"\n\
+                      back = { rate = \"50 Mbit/s\", delay = \"5 ms\", queue = \"64 kB\", loss = \"0 %\" }";
+
+#[test]
+fn the_directions_of_a_link_can_differ() {
+    let topology = pair_with(ACCESS);
+    let [up, down] = &topology.links()[0].directions;
+    assert_eq!(up.rate.unwrap().bits(), 10_000_000);
+    assert_eq!(down.rate.unwrap().bits(), 50_000_000);
+    assert_eq!(
+        (up.queue, down.queue),
+        (QueueLimit::Packets(3), QueueLimit::Bytes(64_000))
+    );
+    assert_eq!(down.loss, Loss::default());
+    let again = Topology::parse("again.toml", &topology.to_string()).unwrap();
+    assert_eq!(again, topology);
+
+    // Each way has its own in a network, too, from the start and after a change.
+    let calm = topology.calm();
+    let changed = || {
+        let mut network = Network::new(pair_with(""), 1);
+        network.change(calm.clone()).unwrap();
+        network
+    };
+    let one_way = |mut network: Network, from: usize| {
+        let [from, to] = [from, 1 - from].map(HostId);
+        let bytes = packet(to, 1_250, 1);
+        network.send(Moment::START, from, &bytes).unwrap();
+        drain(&mut network)[0].0.nanos()
+    };
+    for (from, nanos) in [(0, 11 * MS), (1, 5 * MS + MS / 5)] {
+        assert_eq!(one_way(Network::new(calm.clone(), 1), from), nanos);
+        assert_eq!(one_way(changed(), from), nanos);
+    }
+}
+
+#[test]
+fn losses_of_one_direction_are_not_those_of_the_other() {
+    let mut network = Network::new(pair_with("back = { loss = \"99.9999999 %\" }"), 1);
+    let [a, b] = [0, 1].map(HostId);
+    assert_eq!(network.send(Moment::START, a, &packet(b, 40, 0)), Ok(()));
+    let back = network.send(Moment::START, b, &packet(a, 40, 0));
+    assert_eq!(back, Err(Refusal::Dropped));
+}
+
+#[test]
+fn a_way_back_has_what_it_does_not_set_from_the_way_there() {
+    let text = "[defaults]\nrate = \"1 Mbit/s\"\n[[link]]\nends = [\"client\", \"server\"]\ndelay = \"20 ms\"\n\
+                jitter = \"2 ms\"\n[link.back]\ndelay = \"0 ms\"\njitter = \"0 ms\"\n";
+    let topology = Topology::parse(
+        "x.toml",
+        &format!("name = \"x\"\nhosts = [\"client\", \"server\"]\n{text}"),
+    )
+    .unwrap();
+    let [forth, back] = &topology.links()[0].directions;
+    assert_eq!(back.rate, forth.rate);
+    assert_eq!((back.delay, back.jitter), (Duration::ZERO, Duration::ZERO));
+    assert_eq!(
+        Topology::parse("again", &topology.to_string()),
+        Ok(topology)
+    );
+
+    let link = "[[link]]\nends = [\"client\", \"server\"]\n";
+    assert_eq!(
+        error(&format!("{link}back = {{ rat = \"1 Mbit/s\" }}\n")),
+        "x.toml:5: unknown key of the way back \"rat\"; did you mean rate?"
+    );
+    assert_eq!(
+        error(&format!("{link}back = {{ rate = \"-1 Mbit/s\" }}\n")),
+        "x.toml:5: \"-1 Mbit/s\" is negative: expected a rate such as \"300 Mbit/s\""
+    );
+    assert_eq!(
+        error(&format!(
+            "{link}delay = \"9 ms\"\njitter = \"9 ms\"\n[link.back]\ndelay = \"1 ms\"\n"
+        )),
+        "x.toml:8: the jitter is greater than the delay: packets would arrive early"
+    );
+    assert_eq!(
+        error(&format!("{link}back = \"10 Mbit/s\"\n")),
+        "x.toml:5: expected a table"
+    );
 }

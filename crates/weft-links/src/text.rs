@@ -13,7 +13,7 @@ use crate::quantity::{Loss, QueueLimit, Rate, nearest, parse_delay};
 use crate::routes::{RouteError, Routes};
 use crate::topology::{
     LinkSettings, LinkSpec, MAX_BACKGROUND, MAX_HOSTS, MAX_LINKS, MAX_NAME, MAX_NODES, MAX_TCP,
-    NodeId, RouteRule, Topology,
+    NodeId, RouteRule, Topology, is_name,
 };
 
 /// The longest text, in bytes: a mesh of 20,000 links with all their settings.
@@ -51,9 +51,11 @@ const LINK_KEYS: &[&str] = &[
     "jitter",
     "loss",
     "queue",
+    "back",
     "background",
 ];
-const DEFAULT_KEYS: &[&str] = &["rate", "delay", "jitter", "loss", "queue"];
+/// Those of `defaults`, and of `back` in a link.
+const SETTING_KEYS: &[&str] = &["rate", "delay", "jitter", "loss", "queue"];
 
 /// Where errors are.
 struct Source<'t> {
@@ -115,7 +117,7 @@ impl Source<'_> {
         };
         let defaults = match entries.get("defaults") {
             Some(value) => {
-                let entries = self.entries(self.table(value)?, DEFAULT_KEYS, "default")?;
+                let entries = self.entries(self.table(value)?, SETTING_KEYS, "default")?;
                 self.settings(&entries, LinkSettings::default())?
             }
             None => LinkSettings::default(),
@@ -201,9 +203,7 @@ impl Source<'_> {
 
     fn name(&self, value: &Value<'_>) -> Result<String> {
         let name = self.string(value)?;
-        let is_good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-        let starts = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
-        if name.len() <= MAX_NAME && name.chars().all(is_good) && name.starts_with(starts) {
+        if is_name(name) {
             return Ok(name.to_owned());
         }
         let problem = format!(
@@ -284,9 +284,18 @@ impl Source<'_> {
             Some(value) => self.background(value, ends, hosts)?,
             None => 0,
         };
+        let forth = self.settings(entries, defaults.clone())?;
+        let back = match entries.get("back") {
+            Some(value) => {
+                let entries =
+                    self.entries(self.table(value)?, SETTING_KEYS, "key of the way back")?;
+                self.settings(&entries, forth.clone())?
+            }
+            None => forth.clone(),
+        };
         Ok(LinkSpec {
             ends,
-            settings: self.settings(entries, defaults.clone())?,
+            directions: [forth, back],
             background,
         })
     }

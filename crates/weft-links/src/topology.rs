@@ -20,6 +20,14 @@ pub(crate) const MAX_NAME: usize = 40;
 /// The longest name of a congestion control: TCP_CA_NAME_MAX of Linux, with its zero byte.
 pub(crate) const MAX_TCP: usize = 15;
 
+/// Whether this can name a host, a switch or a topology.
+pub(crate) fn is_name(text: &str) -> bool {
+    let starts = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    text.len() <= MAX_NAME
+        && text.starts_with(starts)
+        && text.chars().all(|c| starts(c) || c == '-')
+}
+
 /// A host or a switch of a [`Topology`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub(crate) usize);
@@ -57,7 +65,7 @@ impl HostId {
     }
 }
 
-/// What a link does to packets, in both directions.
+/// What one direction of a link does to packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkSettings {
     /// None: as fast as the machine.
@@ -84,13 +92,39 @@ impl Default for LinkSettings {
     }
 }
 
+impl LinkSettings {
+    /// The keys whose values are others here, with these values.
+    fn differences(&self, other: &LinkSettings) -> Vec<(&'static str, String)> {
+        let mut found = Vec::new();
+        // Where the other one has a rate, this one has one: a file cannot take it away.
+        if let Some(rate) = self.rate
+            && self.rate != other.rate
+        {
+            found.push(("rate", rate.to_string()));
+        }
+        if self.delay != other.delay {
+            found.push(("delay", Delay(self.delay).to_string()));
+        }
+        if self.jitter != other.jitter {
+            found.push(("jitter", Delay(self.jitter).to_string()));
+        }
+        if self.loss != other.loss {
+            found.push(("loss", self.loss.to_string()));
+        }
+        if self.queue != other.queue {
+            found.push(("queue", self.queue.to_string()));
+        }
+        found
+    }
+}
+
 /// A link between two nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkSpec {
     /// What it joins.
     pub ends: [NodeId; 2],
-    /// What it does, in both directions.
-    pub settings: LinkSettings,
+    /// What it does from the first end to the second, and back.
+    pub directions: [LinkSettings; 2],
     /// Bulk TCP streams from the second end to the first, for as long as the network is up. Both ends are
     /// hosts.
     pub background: u32,
@@ -210,7 +244,9 @@ impl Topology {
     #[must_use]
     pub fn calm(mut self) -> Topology {
         for link in &mut self.links {
-            link.settings.loss = Loss::default();
+            for settings in &mut link.directions {
+                settings.loss = Loss::default();
+            }
             link.background = 0;
         }
         self
@@ -239,20 +275,17 @@ impl fmt::Display for Topology {
         for link in &self.links {
             let [first, second] = link.ends.map(|end| self.node_name(end));
             writeln!(f, "\n[[link]]\nends = [\"{first}\", \"{second}\"]")?;
-            let settings = &link.settings;
-            if let Some(rate) = settings.rate {
-                writeln!(f, "rate = \"{rate}\"")?;
+            let [forth, back] = &link.directions;
+            for (key, value) in forth.differences(&LinkSettings::default()) {
+                writeln!(f, "{key} = \"{value}\"")?;
             }
-            for (key, time) in [("delay", settings.delay), ("jitter", settings.jitter)] {
-                if !time.is_zero() {
-                    writeln!(f, "{key} = \"{}\"", Delay(time))?;
-                }
-            }
-            if settings.loss != Loss::default() {
-                writeln!(f, "loss = \"{}\"", settings.loss)?;
-            }
-            if settings.queue != QueueLimit::DEFAULT {
-                writeln!(f, "queue = \"{}\"", settings.queue)?;
+            let other = back.differences(forth);
+            if !other.is_empty() {
+                let values = other
+                    .iter()
+                    .map(|(key, value)| format!("{key} = \"{value}\""));
+                let values: Vec<String> = values.collect();
+                writeln!(f, "back = {{ {} }}", values.join(", "))?;
             }
             if link.background > 0 {
                 writeln!(f, "background = {}", link.background)?;

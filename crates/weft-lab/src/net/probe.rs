@@ -157,14 +157,14 @@ impl Probe {
             lateness: Lateness::default(),
         };
         let testbed = Testbed::start(self.topology.clone(), &options)?;
-        let links: Vec<(&Host, &Host, &LinkSettings)> = self
+        let links: Vec<(&Host, &Host, &[LinkSettings; 2])> = self
             .topology
             .links()
             .iter()
             .filter_map(|link| {
                 let [first, second] = link.ends.map(|end| self.topology.as_host(end));
                 let host = |host: weft_links::HostId| testbed.hosts().get(host.index());
-                Some((host(first?)?, host(second?)?, &link.settings))
+                Some((host(first?)?, host(second?)?, &link.directions))
             })
             .collect();
         ensure!(
@@ -174,8 +174,8 @@ impl Probe {
         );
         let stop = session.stop();
         let steps = 2 * links.len() + 1;
-        let directions = links.iter().flat_map(|&(first, second, settings)| {
-            [(first, second, settings), (second, first, settings)]
+        let directions = links.iter().flat_map(|&(first, second, [forth, back])| {
+            [(first, second, forth), (second, first, back)]
         });
         for (number, (from, to, settings)) in directions.enumerate() {
             if stop.is_requested() {
@@ -288,7 +288,11 @@ impl Probe {
         })
     }
 
-    fn bulk(&self, testbed: &Testbed, links: &[(&Host, &Host, &LinkSettings)]) -> Result<Bulk> {
+    fn bulk(
+        &self,
+        testbed: &Testbed,
+        links: &[(&Host, &Host, &[LinkSettings; 2])],
+    ) -> Result<Bulk> {
         let is_over = AtomicBool::new(false);
         let counts: Vec<AtomicU64> = links.iter().map(|_| AtomicU64::new(0)).collect();
         thread::scope(|scope| {
