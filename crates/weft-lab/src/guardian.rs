@@ -34,6 +34,8 @@ for name in $namespaces; do
     for process in $(ip netns pids "$name" 2>/dev/null); do kill -s KILL "$process" 2>/dev/null; done
     ip netns del "$name" 2>/dev/null
 done
+# The lock of a testbed last: without it the folder can be that of the next one.
+[ -z "$1" ] || rm -f -- "$1/process" "$1/namespaces"
 [ -z "$1" ] || rm -rf -- "$1"
 "#;
 

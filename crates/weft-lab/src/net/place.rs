@@ -23,6 +23,10 @@ const FOLDER: &str = "/run/weft-net";
 const PREFIX: &str = "weft-";
 /// A testbed that was asked to end takes no longer.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// A testbed whose process has ended is removed by its guardian within this.
+const CLEANING: Duration = Duration::from_secs(10);
+/// How often that is checked.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// The folder of one testbed.
 #[derive(Debug)]
@@ -32,15 +36,21 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Makes the folder of a testbed of this name, and removes what a crash left of one before.
+    /// Makes the folder of a testbed of this name, and removes what a crash left of one before. One that is ending
+    /// is waited for.
     pub(super) fn take(name: &str, namespaces: &[Namespace]) -> Result<Place> {
         let folder = Path::new(FOLDER).join(name);
-        let Lock::Free(lock) = lock(&folder, true)? else {
-            bail!(
-                "a testbed named {name} is up{}: end it with `weft lab net down {name}`, or give this one \
-                 another name with --name",
-                process(&folder).map_or(String::new(), |pid| format!(", process {pid}"))
-            );
+        let begun = Instant::now();
+        let lock = loop {
+            match lock(&folder, true)? {
+                Lock::Free(lock) => break lock,
+                _ if is_ending(&folder) && begun.elapsed() < CLEANING => thread::sleep(LOOK),
+                _ => bail!(
+                    "a testbed named {name} is up{}: end it with `weft lab net down {name}`, or give this one \
+                     another name with --name",
+                    process(&folder).map_or(String::new(), |pid| format!(", process {pid}"))
+                ),
+            }
         };
         remove_namespaces(&folder)?;
         if let Some(taken) = namespaces.iter().find(|space| space.is_there()) {
@@ -58,6 +68,12 @@ impl Place {
         // Before they are made, so that none is forgotten.
         write(&folder, "namespaces", &list)?;
         Ok(Place { folder, lock })
+    }
+
+    /// From now on a testbed of this name waits for the end of this one, and is not refused.
+    pub(super) fn note_ending(&self) {
+        // If that fails, it is refused.
+        let _ = fs::remove_file(self.folder.join("process"));
     }
 }
 
@@ -147,7 +163,7 @@ pub fn down(name: &str) -> Result<()> {
             "the testbed {name} has not ended after {PATIENCE:?}{}",
             process(&folder).map_or(String::new(), |pid| format!(": look at process {pid}"))
         );
-        thread::sleep(Duration::from_millis(50));
+        thread::sleep(LOOK);
     }
 }
 
@@ -196,6 +212,20 @@ fn lock(folder: &Path, create: bool) -> Result<Lock> {
 fn process(folder: &Path) -> Option<u32> {
     let text = fs::read_to_string(folder.join("process")).ok()?;
     text.trim().parse().ok()
+}
+
+/// Whether the process of a testbed whose lock is held has ended, so that only its guardian has the lock; or the
+/// testbed is about to end, or to begin, and names no process.
+fn is_ending(folder: &Path) -> bool {
+    let Some(pid) = process(folder) else {
+        return true;
+    };
+    let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else {
+        return true;
+    };
+    // Behind the program's name in parentheses: a process that ended is a zombie until its parent asks.
+    let state = stat.rsplit_once(") ").map(|(_, rest)| rest);
+    state.is_some_and(|state| state.starts_with(['Z', 'X']))
 }
 
 /// Removes the namespaces that a folder lists.

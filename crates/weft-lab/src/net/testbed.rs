@@ -32,7 +32,7 @@ pub struct Testbed {
     emulator: Emulator,
     hosts: Vec<Host>,
     _guardian: Guardian,
-    _place: Place,
+    place: Place,
     name: String,
     topology: Topology,
 }
@@ -87,7 +87,7 @@ impl Testbed {
             emulator,
             hosts,
             _guardian: guardian,
-            _place: place,
+            place,
             name,
             topology,
         })
@@ -167,5 +167,12 @@ impl Testbed {
     pub fn end(mut self) -> Result<()> {
         drop(std::mem::take(&mut self.background));
         self.emulator.end()
+    }
+}
+
+impl Drop for Testbed {
+    fn drop(&mut self) {
+        // Its parts end after this, in their order.
+        self.place.note_ending();
     }
 }

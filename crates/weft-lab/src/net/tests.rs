@@ -228,6 +228,39 @@ fn a_name_is_taken_once_and_free_afterwards() {
     drop(Testbed::start(pair(""), &options).unwrap());
 }
 
+/// A guardian that has the lock while it removes namespaces; its testbed's process has ended.
+#[test]
+fn a_start_waits_for_a_testbed_that_is_still_being_removed() {
+    if let Some(missing) = missing() {
+        return weft_testing::not_run!("{missing}");
+    }
+    let name = format!("test-{}-ending", std::process::id());
+    let folder = std::path::Path::new("/run/weft-net").join(&name);
+    let mut ended = std::process::Command::new("true").spawn().unwrap();
+    ended.wait().unwrap();
+    let options = Options {
+        name: Some(name),
+        seed: 1,
+    };
+    for process in [Some(ended.id()), None] {
+        std::fs::create_dir_all(&folder).unwrap();
+        let lock = std::fs::File::create(folder.join("lock")).unwrap();
+        lock.lock().unwrap();
+        if let Some(process) = process {
+            std::fs::write(folder.join("process"), format!("{process}\n")).unwrap();
+        }
+        let folder = folder.clone();
+        let guardian = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(200));
+            // It fails where the new one takes the folder as soon as the lock's file is gone.
+            let _ = std::fs::remove_dir_all(folder);
+            drop(lock);
+        });
+        Testbed::start(pair(""), &options).unwrap().end().unwrap();
+        guardian.join().unwrap();
+    }
+}
+
 /// A folder with a list and no lock, as a testbed and its guardian leave it when both are killed.
 #[test]
 fn clean_removes_what_a_crash_left_and_touches_nothing_that_is_up() {
