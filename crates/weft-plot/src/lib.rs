@@ -1,11 +1,12 @@
 //! Plots of measurements: bars and lines with ranges, as SVG; PNG by librsvg's `rsvg-convert`.
 //!
 //! A [`Figure`] has panels. Most have groups along their horizontal axis and one value of each series
-//! in each group; some have curves over numbers instead. Colours are those of Okabe and Ito, which people
+//! in each group, also as pies; some have curves over numbers instead. Colours are those of Okabe and Ito, which people
 //! with any colour vision can distinguish, and series of lines have markers of their own besides.
 
 mod flame;
 mod folder;
+mod pie;
 #[cfg(test)]
 mod tests;
 
@@ -164,6 +165,8 @@ pub enum Kind {
     LogLines,
     /// Curves, both axes linear from zero.
     Curves,
+    /// A pie for each group, its slices the series.
+    Pies,
 }
 
 /// One set of axes.
@@ -296,9 +299,13 @@ impl Figure {
         root.draw_text(&self.title, &bold, (MARGIN, 12))?;
         let plain = font(13, FAINT).pos(Pos::new(HPos::Left, VPos::Top));
         root.draw_text(&self.subtitle, &plain, (MARGIN, 38))?;
-        let is_bar = |name: &str| {
-            let of_bars = self.panels.iter().filter(|panel| panel.kind == Kind::Bars);
-            let mut series = of_bars.flat_map(|panel| &panel.series);
+        let is_area = |name: &str| {
+            let areas = [Kind::Bars, Kind::Pies];
+            let of_areas = self
+                .panels
+                .iter()
+                .filter(|panel| areas.contains(&panel.kind));
+            let mut series = of_areas.flat_map(|panel| &panel.series);
             series.any(|one| one.name == name)
         };
         let is_curve = |name: &str| {
@@ -307,7 +314,7 @@ impl Figure {
         };
         for Entry { name, look, x, y } in legend {
             let (x, y) = (*x, 62 + y + 10);
-            if is_bar(name) {
+            if is_area(name) {
                 let corners = [(x + 8, y - 6), (x + 22, y + 6)];
                 root.draw(&Rectangle::new(corners, look.color.filled()))?;
             } else if look.filled {
@@ -363,8 +370,10 @@ impl Panel {
     }
 
     fn draw(&self, root: &Area<'_>, area: &Area<'_>, ends: Option<(f64, f64)>) -> Drawn {
-        if self.kind == Kind::Curves {
-            return self.curves(root, area);
+        match self.kind {
+            Kind::Curves => return self.curves(root, area),
+            Kind::Pies => return self.pies(root, area),
+            Kind::Bars | Kind::Lines | Kind::LogLines => {}
         }
         let (first, last, (least, most)) = match (self.groups.first(), self.groups.last(), ends) {
             (Some(first), Some(last), Some(ends)) => (first.at, last.at, ends),
@@ -396,7 +405,7 @@ impl Panel {
                 let chart = &mut builder.build_cartesian_2d(across, up.log_scale())?;
                 self.axes(chart, ends, f64::log10)?
             }
-            Kind::Bars | Kind::Lines | Kind::Curves => {
+            Kind::Bars | Kind::Lines | Kind::Curves | Kind::Pies => {
                 let up = 0.0..most * 1.14;
                 let ends = (across.clone(), up.clone());
                 let chart = &mut builder.build_cartesian_2d(across, up)?;
@@ -421,7 +430,7 @@ impl Panel {
         root.draw_text(&self.x_label, &style, at)?;
         match self.kind {
             Kind::Bars => self.bars(root, &map, floor),
-            Kind::Lines | Kind::LogLines | Kind::Curves => self.lines(root, &map),
+            Kind::Lines | Kind::LogLines | Kind::Curves | Kind::Pies => self.lines(root, &map),
         }
     }
 

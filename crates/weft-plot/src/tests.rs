@@ -60,6 +60,29 @@ fn every_kind_is_drawn_with_its_words() {
 }
 
 #[test]
+fn pies_have_a_slice_for_each_series() {
+    let mut pies = figure(Kind::Pies, vec![VALUE, None]);
+    let series = &mut pies.panels[0].series;
+    series.push(Series {
+        name: "other".to_owned(),
+        look: Look::number(1),
+        values: vec![
+            VALUE.map(|value| Value {
+                mid: 12.75,
+                ..value
+            }),
+            None,
+        ],
+    });
+    let svg = pies.svg().expect("a plot");
+    for words in ["25 %", "75 %", "group 1", "other"] {
+        assert!(svg.contains(words), "{words}");
+    }
+    let nothing = figure(Kind::Pies, vec![None]).svg().expect("a plot");
+    assert!(nothing.contains("Panel: not measured"));
+}
+
+#[test]
 fn a_panel_without_values_shows_not_measured() {
     let svg = figure(Kind::LogLines, vec![None, None])
         .svg()
