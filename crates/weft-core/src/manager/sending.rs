@@ -51,6 +51,7 @@ impl LocalConnectionManager {
                 sent += 1;
             }
             half.queue.taken(sent);
+            self.totals.cells_scheduled += u64::from(sent);
             let active = !half.queue.is_empty();
             if half.blocked && half.queue.len() <= self.params.queue_low {
                 half.blocked = false;

@@ -114,6 +114,12 @@ pub struct Totals {
     pub streams: StreamTotals,
     /// Scheduler runs.
     pub scheduler_runs: u64,
+    /// Cells that they chose.
+    pub cells_scheduled: u64,
+    /// Times that a link's socket was read and gave bytes.
+    pub link_reads: u64,
+    /// Times that a link's socket was written to and took bytes.
+    pub link_writes: u64,
     /// Requests of clients and onion services that meet here.
     pub rendezvous: RendezvousTotals,
     /// Turns of the thread's loop.
@@ -232,6 +238,9 @@ add_counters!(Totals {
     protocol_errors,
     streams,
     scheduler_runs,
+    cells_scheduled,
+    link_reads,
+    link_writes,
     rendezvous,
     turns,
     reads_limited,

@@ -144,6 +144,26 @@ fn work(text: &mut Text, reports: &[Report]) {
         "Turns in which the scheduler chose cells",
     );
     each(text, reports, runs, |report| report.totals.scheduler_runs);
+    let scheduled = (
+        "weft_thread_scheduled_cells_total",
+        Kind::Counter,
+        "Cells that the scheduler chose",
+    );
+    each(text, reports, scheduled, |report| {
+        report.totals.cells_scheduled
+    });
+    let reads = (
+        "weft_thread_link_reads_total",
+        Kind::Counter,
+        "Times that a link's socket gave bytes",
+    );
+    each(text, reports, reads, |report| report.totals.link_reads);
+    let writes = (
+        "weft_thread_link_writes_total",
+        Kind::Counter,
+        "Times that a link's socket took bytes",
+    );
+    each(text, reports, writes, |report| report.totals.link_writes);
     let bytes = (
         "weft_thread_bytes_total",
         Kind::Counter,

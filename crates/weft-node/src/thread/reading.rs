@@ -196,6 +196,7 @@ impl ConnectionThread {
             let result = self.service(listed.token, grant, &mut used, now);
             in_all += used;
             self.reports.load.add(used as u64);
+            self.reports.link_reads += u64::from(used > 0);
             if let Some(connection) = self.sockets.all.get_mut(listed.token) {
                 connection
                     .allowance

@@ -69,6 +69,8 @@ impl ConnectionThread {
         self.reports.moved.add_to(&mut totals);
         self.limit.add_to(&mut totals);
         totals.turns = self.reports.turns;
+        totals.link_reads = self.reports.link_reads;
+        totals.link_writes = self.reports.link_writes;
         let stuck_cells: usize = self.ends.to_peers.iter().map(ToPeer::stuck_cells).sum();
         let mut rings = std::mem::take(&mut self.reports.rings);
         rings.stuck_cells = u32::try_from(stuck_cells).unwrap_or(u32::MAX);
@@ -123,6 +125,10 @@ pub(super) struct Reports {
     pub(super) rings: RingDepths,
     /// Turns taken.
     pub(super) turns: u64,
+    /// Times that a link's socket gave bytes.
+    pub(super) link_reads: u64,
+    /// Times that a link's socket took bytes.
+    pub(super) link_writes: u64,
     /// Messages that the ring to the controller had no room for.
     pub(super) stuck: VecDeque<ToController>,
 }
@@ -135,6 +141,8 @@ impl Reports {
             moved: Moved::default(),
             rings: RingDepths::default(),
             turns: 0,
+            link_reads: 0,
+            link_writes: 0,
             stuck: VecDeque::new(),
         }
     }

@@ -125,6 +125,7 @@ impl ConnectionThread {
             .add(&connection.allowance, direction, written);
         self.reports.load.add(written as u64);
         if written > 0 {
+            self.reports.link_writes += 1;
             self.manager.wrote(link, now);
         }
         for cell in self.writing.spent.drain(..) {
