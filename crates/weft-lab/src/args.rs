@@ -1,9 +1,40 @@
 //! Values of command line options, and the program that they name.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use clap::ValueEnum;
+
+/// Off or on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Switch {
+    /// Off.
+    Off,
+    /// On.
+    On,
+}
+
+impl Switch {
+    /// Those that are asked for, each once: off, then on.
+    pub(crate) fn each(asked: &[Switch]) -> Vec<bool> {
+        let both = [(Switch::Off, false), (Switch::On, true)];
+        let wanted = both
+            .into_iter()
+            .filter(|(switch, _)| asked.contains(switch));
+        wanted.map(|(_, on)| on).collect()
+    }
+}
+
+impl fmt::Display for Switch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Switch::Off => "off",
+            Switch::On => "on",
+        })
+    }
+}
 
 /// A number of seconds, with decimals.
 pub(crate) fn seconds(text: &str) -> Result<Duration, String> {

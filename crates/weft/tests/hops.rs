@@ -15,12 +15,22 @@ fn hops(args: &[&str], folder: &Path) -> Output {
         .unwrap()
 }
 
-/// The role at so many hops, and whether its numbers make sense.
+/// The role at so many hops, with congestion control and without, and whether its numbers make sense.
 fn check(results: &Value, hops: u64, role: &str) {
+    let controls = match hops {
+        0 | 1 => vec![Value::Null],
+        _ => vec![false.into(), true.into()],
+    };
+    for control in controls {
+        check_one(results, hops, &control, role);
+    }
+}
+
+fn check_one(results: &Value, hops: u64, control: &Value, role: &str) {
     let roles = results["roles"].as_array().unwrap();
-    let found = roles
-        .iter()
-        .find(|one| one["hops"] == hops && one["role"] == role);
+    let found = roles.iter().find(|one| {
+        one["hops"] == hops && one["role"] == role && one["congestion_control"] == *control
+    });
     let found = found.unwrap_or_else(|| panic!("no {role} of {hops} hops: {roles:#?}"));
     let number = |name: &str| found[name].as_f64().unwrap();
     assert_eq!(found["circuits"], 2);
@@ -68,6 +78,7 @@ fn every_role_is_profiled_over_each_number_of_hops() {
         "table.txt",
         "throughput.svg",
         "shares.svg",
+        "pies.svg",
         "flame-0-lab.svg",
         "flame-1-relay.svg",
         "flame-3-middle.svg",

@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use super::figures;
 use super::results::Results;
 use super::run;
-use crate::args::weft_program;
+use crate::args::{Switch, weft_program};
 use crate::experiment::{Experiment, FolderArgs, Prepared, Report, Session, json};
 use crate::report::Table;
 use weft_plot::Folder;
@@ -37,6 +37,9 @@ pub struct Args {
     /// Numbers of circuits at once, from 1 to 64.
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,4")]
     circuits: Vec<usize>,
+    /// Without congestion control of circuits, with it, or both; of 2 hops and more.
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "off,on", default_values_t = [Switch::Off, Switch::On])]
+    congestion_control: Vec<Switch>,
     /// 10⁶ bytes of one transfer, over all its circuits together [default: 500, with --quick 200].
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     megabytes: Option<u64>,
@@ -72,6 +75,8 @@ pub struct Options {
     pub hops: Vec<usize>,
     /// Numbers of circuits at once, in order.
     pub circuits: Vec<usize>,
+    /// Without congestion control of circuits, with it, or both, in order.
+    pub congestion_control: Vec<bool>,
     /// 10⁶ bytes of one transfer, over all its circuits together.
     pub megabytes: u64,
     /// How often everything is measured.
@@ -105,6 +110,7 @@ impl Experiment for Options {
             weft: weft_program(args.program.as_deref())?,
             hops: numbers("--hops", &args.hops, 0, 3)?,
             circuits: numbers("--circuits", &args.circuits, 1, MOST_CIRCUITS)?,
+            congestion_control: Switch::each(&args.congestion_control),
             megabytes: args.megabytes.unwrap_or(megabytes),
             repetitions: args.repetitions.unwrap_or(repetitions),
             threads: args.threads,

@@ -1,4 +1,5 @@
-//! The plots of `weft lab hops`: throughput by hops, shares of the groups by role, and a flame graph of each role.
+//! The plots of `weft lab hops`: throughput by hops, shares of the groups by role as bars and pies, and a flame graph of each
+//! role.
 
 use std::path::PathBuf;
 
@@ -18,7 +19,8 @@ use super::results::{Results, Role};
 pub(super) fn draw(results: &Results, folder: &Folder) -> Result<Vec<PathBuf>> {
     let mut paths = vec![
         folder.plot("throughput", &throughput(results))?,
-        folder.plot("shares", &shares(results))?,
+        folder.plot("shares", &shares(results, Kind::Bars))?,
+        folder.plot("pies", &shares(results, Kind::Pies))?,
     ];
     let mut drawn: Vec<(usize, &str)> = Vec::new();
     for role in &results.roles {
@@ -56,41 +58,62 @@ fn value(summary: &Summary) -> Value {
     }
 }
 
-/// Bars of throughput, for each number of hops and of circuits.
+/// Bars of throughput, for each number of hops and of circuits, and the tunnels beside them.
 fn throughput(results: &Results) -> Figure {
     let settings = &results.settings;
     let groups = settings.hops.iter().enumerate().map(|(at, hops)| Place {
         at: at as f64,
         label: format!("{hops} hops"),
     });
-    let series = settings
-        .circuits
-        .iter()
-        .enumerate()
-        .map(|(number, circuits)| {
+    let mut series = Vec::new();
+    for &circuits in &settings.circuits {
+        for &control in &settings.congestion_control {
             let of = |hops: &usize| {
                 let mut roles = results.roles.iter();
-                let role = roles.find(|one| (one.hops, one.circuits) == (*hops, *circuits))?;
+                let role = roles.find(|one| {
+                    (one.hops, one.circuits) == (*hops, circuits)
+                        && one.congestion_control.is_none_or(|one| one == control)
+                })?;
                 Some(value(&role.mbit_range))
             };
-            Series {
-                name: format!("{circuits} circuits"),
-                look: Look::number(number),
-                values: settings.hops.iter().map(of).collect(),
-            }
-        });
+            let with = if control { "with" } else { "without" };
+            series.push((
+                format!("Weft, {circuits} circuits, {with} cc"),
+                settings.hops.iter().map(of).collect::<Vec<_>>(),
+            ));
+        }
+    }
+    for &circuits in &settings.circuits {
+        let of = |hops: &usize| {
+            let mut roles = results.tunnels.iter().flat_map(|tunnels| &tunnels.roles);
+            let role = roles.find(|one| (one.hops, one.circuits) == (*hops, circuits))?;
+            Some(value(&role.mbit_range))
+        };
+        let values: Vec<_> = settings.hops.iter().map(of).collect();
+        if values.iter().any(Option::is_some) {
+            series.push((format!("py-ipv8, {circuits} circuits"), values));
+        }
+    }
+    let series = series.into_iter().enumerate();
     let panel = Panel {
         title: String::new(),
         x_label: String::new(),
         y_label: "Mbit/s of payload".to_owned(),
-        kind: Kind::Bars,
+        kind: Kind::LogLines,
         groups: groups.collect(),
-        series: series.collect(),
+        series: series
+            .map(|(number, (name, values))| Series {
+                name,
+                look: Look::number(number),
+                values,
+            })
+            .collect(),
         curves: Vec::new(),
     };
     Figure {
         title: "Throughput by hops".to_owned(),
-        subtitle: "All nodes on one machine; 0 hops is TCP without Tor, 1 hop is a relay between load generators."
+        subtitle: "All nodes on one machine; 0 hops is TCP without Tor, 1 hop is a relay between load generators; \
+                   cc: congestion control."
             .to_owned(),
         panels: vec![panel],
         columns: 1,
@@ -100,14 +123,16 @@ fn throughput(results: &Results) -> Figure {
     }
 }
 
-/// Bars of the three groups, for each role; a panel for each number of hops.
-fn shares(results: &Results) -> Figure {
+/// The three groups for each role, as bars or pies; a panel for each number of hops.
+fn shares(results: &Results, kind: Kind) -> Figure {
     let most = results.settings.circuits.iter().max().copied();
+    let control = results.settings.congestion_control.iter().max().copied();
     let panels = results.settings.hops.iter().map(|hops| {
         let roles: Vec<&Role> = results
             .roles
             .iter()
             .filter(|one| one.hops == *hops && Some(one.circuits) == most)
+            .filter(|one| one.congestion_control.is_none() || one.congestion_control == control)
             .collect();
         let groups = roles.iter().enumerate().map(|(at, one)| Place {
             at: at as f64,
@@ -135,7 +160,7 @@ fn shares(results: &Results) -> Figure {
             title: format!("{hops} hops"),
             x_label: String::new(),
             y_label: "% of processor time".to_owned(),
-            kind: Kind::Bars,
+            kind,
             groups: groups.collect(),
             series: series.collect(),
             curves: Vec::new(),
@@ -143,7 +168,14 @@ fn shares(results: &Results) -> Figure {
     });
     Figure {
         title: "Processor time by group and role".to_owned(),
-        subtitle: format!("{} circuits at once.", most.unwrap_or_default()),
+        subtitle: format!(
+            "{} circuits at once{}.",
+            most.unwrap_or_default(),
+            match control {
+                Some(true) => ", with congestion control where there are hops of a client's",
+                _ => "",
+            }
+        ),
         panels: panels.collect(),
         columns: 2,
         footer: footer(results),
@@ -157,7 +189,7 @@ fn footer(results: &Results) -> Vec<String> {
     vec![
         format!("{}; {}.", machine.cpu, machine.kernel),
         format!(
-            "{}. Bars of throughput are medians of {} repetitions, whiskers the least and the most.",
+            "{}. Throughput is the median of {} repetitions, whiskers the least and the most.",
             results.versions.in_words(),
             results.settings.repetitions
         ),

@@ -16,7 +16,7 @@ use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 use weft_stats::Summary;
 
-use super::results::{Bar, Role};
+use super::results::{Bar, Role, ci95};
 use crate::guardian::Guardian;
 use crate::network::find;
 use crate::stop::Stop;
@@ -70,6 +70,7 @@ impl Python {
 #[derive(Clone, Debug, Deserialize)]
 struct Line {
     hops: usize,
+    circuits: usize,
     mbit: f64,
     roles: Vec<RoleLine>,
 }
@@ -85,9 +86,11 @@ struct RoleLine {
 pub struct TunnelRole {
     /// Relays and exit between sink and seeder.
     pub hops: usize,
+    /// Circuits at once.
+    pub circuits: usize,
     /// `sink`, `relay` or `exit`.
     pub role: String,
-    /// Processor seconds for 10⁹ bytes, the median of the repetitions; of relays that of all of them.
+    /// Processor seconds for 10⁹ bytes, the median of the repetitions; of relays the mean of one's.
     pub cpu_s_per_gb: f64,
     /// Their range.
     pub cpu_s_per_gb_range: Summary,
@@ -95,6 +98,11 @@ pub struct TunnelRole {
     pub mbit: f64,
     /// Their range.
     pub mbit_range: Summary,
+    /// Half the 95 % confidence interval of their mean; none of one repetition.
+    pub mbit_ci95: Option<f64>,
+    /// Of each repetition: processor seconds for 10⁹ bytes, and 10⁶ bits a second.
+    #[serde(skip)]
+    pub(super) measured: Vec<(f64, f64)>,
 }
 
 /// What was measured of the tunnels.
@@ -115,6 +123,7 @@ pub struct Tunnels {
 pub(super) struct Order {
     pub(super) python: Python,
     pub(super) hops: Vec<usize>,
+    pub(super) circuits: Vec<usize>,
     pub(super) megabytes: u64,
     pub(super) repetitions: u32,
     pub(super) seed: u64,
@@ -152,11 +161,14 @@ pub(super) fn measure(
     let (script, log) = (folder.path().join("tunnels.py"), folder.path().join("log"));
     fs::write(&script, SCRIPT).with_context(|| format!("writing {}", script.display()))?;
     let megabytes = order.megabytes.min(MOST_MEGABYTES);
-    let hops: Vec<String> = order.hops.iter().map(ToString::to_string).collect();
+    let list = |numbers: &[usize]| {
+        let numbers: Vec<String> = numbers.iter().map(ToString::to_string).collect();
+        numbers.join(",")
+    };
     let mut guardian = Guardian::start(Some(folder.path()))?;
     let mut child = Command::new(&order.python.path)
         .arg(&script)
-        .arg(hops.join(","))
+        .args([list(&order.hops), list(&order.circuits)])
         .args([
             megabytes.to_string(),
             order.repetitions.to_string(),
@@ -189,7 +201,7 @@ pub(super) fn measure(
         roles: Vec::new(),
         lines: Vec::new(),
     };
-    let all = order.hops.len() * order.repetitions as usize;
+    let all = order.hops.len() * order.circuits.len() * order.repetitions as usize;
     let mut heard = Instant::now();
     while tunnels.lines.len() < all && !stop.is_requested() {
         let why = || fs::read_to_string(&log).unwrap_or_default();
@@ -211,80 +223,108 @@ pub(super) fn measure(
     Ok(tunnels)
 }
 
-/// Transfers of the same hops together.
+/// Transfers of the same hops and circuits together.
 fn roles(lines: &[Line]) -> Vec<TunnelRole> {
-    let mut cpu: BTreeMap<(usize, &str), Vec<f64>> = BTreeMap::new();
+    let mut cpu: BTreeMap<(usize, usize, &str), Vec<f64>> = BTreeMap::new();
     for line in lines {
         for role in &line.roles {
-            cpu.entry((line.hops, &role.role))
+            cpu.entry((line.hops, line.circuits, &role.role))
                 .or_default()
                 .push(role.cpu_s_per_gb);
         }
     }
     cpu.into_iter()
-        .filter_map(|((hops, role), cpu)| {
-            let same = lines.iter().filter(|line| line.hops == hops);
-            let mbit = Summary::of(same.map(|line| line.mbit))?;
+        .filter_map(|((hops, circuits, role), cpu)| {
+            let same = lines.iter();
+            let same = same.filter(|line| (line.hops, line.circuits) == (hops, circuits));
+            let mbit: Vec<f64> = same.map(|line| line.mbit).collect();
+            let mbit_ci95 = ci95(&mbit);
+            let measured = cpu.iter().copied().zip(mbit.iter().copied()).collect();
+            let mbit = Summary::of(mbit)?;
             let cpu = Summary::of(cpu)?;
             Some(TunnelRole {
                 hops,
+                circuits,
                 role: role.to_owned(),
                 cpu_s_per_gb: cpu.median,
                 cpu_s_per_gb_range: cpu,
                 mbit: mbit.median,
                 mbit_range: mbit,
+                mbit_ci95,
+                measured,
             })
         })
         .collect()
 }
 
-/// Weft beside the tunnels: throughput over each number of hops, processor time of each role.
+/// Weft beside the tunnels: throughput over each number of hops and circuits, and the processor time of each role
+/// where the tunnels are nearest.
 pub(super) fn bars(weft: &[Role], tunnels: &[TunnelRole]) -> Vec<Bar> {
-    let fewest = weft.iter().map(|one| one.circuits).min();
-    let nodes = |hops: usize| {
-        weft.iter()
-            .filter(move |one| one.hops == hops && Some(one.circuits) == fewest && one.is_node())
-    };
-    let bar = |what: String, found: f64, at_least: f64| Bar {
-        what,
-        found,
-        at_least,
-        met: found >= at_least,
-    };
-    let mut bars = Vec::new();
+    let mut bars = throughput(weft, tunnels);
+    let mut least: BTreeMap<(usize, &str), f64> = BTreeMap::new();
     for tunnel in tunnels {
-        let hops = tunnel.hops;
-        if tunnel.role == "exit"
-            && let Some(weft) = nodes(hops).next()
-        {
-            bars.push(bar(
-                format!("throughput over {hops} hops, times ipv8-rust-tunnels'"),
-                weft.mbit / tunnel.mbit,
-                THROUGHPUT_BAR,
-            ));
-        }
         // The only relay of one hop is compared with the exit, which is the tunnel's.
         let same = |weft: &str| match &*tunnel.role {
             "relay" => weft == "entry" || weft == "middle",
             "exit" => weft == "exit" || weft == "relay",
             role => weft == role,
         };
-        let most = nodes(hops)
-            .filter(|one| same(one.role) && one.cpu_s_per_gb > 0.0)
-            .map(|one| one.cpu_s_per_gb)
-            .max_by(f64::total_cmp);
-        if let Some(cpu) = most {
-            bars.push(bar(
-                format!(
-                    "processor time of ipv8-rust-tunnels' {} of {hops} hops, times Weft's",
-                    tunnel.role
-                ),
-                tunnel.cpu_s_per_gb / cpu,
-                CPU_BAR,
-            ));
+        for one in like(weft, tunnel) {
+            if same(one.role) && one.cpu_s_per_gb > 0.0 {
+                let times = tunnel.cpu_s_per_gb / one.cpu_s_per_gb;
+                let least = least.entry((tunnel.hops, &tunnel.role)).or_insert(times);
+                *least = least.min(times);
+            }
+        }
+    }
+    bars.extend(least.into_iter().map(|((hops, role), times)| {
+        let what = format!(
+            "processor time of ipv8-rust-tunnels' {role} of {hops} hops, times Weft's, at least"
+        );
+        bar(what, times, CPU_BAR)
+    }));
+    bars
+}
+
+/// Weft's nodes at the tunnel's hops and circuits.
+fn like<'a>(weft: &'a [Role], tunnel: &'a TunnelRole) -> impl Iterator<Item = &'a Role> {
+    weft.iter()
+        .filter(|one| one.is_node() && (one.hops, one.circuits) == (tunnel.hops, tunnel.circuits))
+}
+
+fn throughput(weft: &[Role], tunnels: &[TunnelRole]) -> Vec<Bar> {
+    let mut bars = Vec::new();
+    for tunnel in tunnels.iter().filter(|one| one.role == "exit") {
+        let mut done = Vec::new();
+        for one in like(weft, tunnel) {
+            // All roles have the throughput of the whole.
+            if done.contains(&one.congestion_control) {
+                continue;
+            }
+            done.push(one.congestion_control);
+            let what = format!(
+                "throughput over {} hops, {} circuits{}, times ipv8-rust-tunnels'",
+                one.hops,
+                one.circuits,
+                match one.congestion_control {
+                    Some(true) => ", with congestion control",
+                    Some(false) => ", without congestion control",
+                    None => "",
+                }
+            );
+            bars.push(bar(what, one.mbit / tunnel.mbit, THROUGHPUT_BAR));
         }
     }
     bars
+}
+
+fn bar(what: String, found: f64, at_least: f64) -> Bar {
+    Bar {
+        what,
+        found,
+        at_least,
+        met: found >= at_least,
+    }
 }
 
 #[cfg(test)]
@@ -293,7 +333,7 @@ mod tests {
 
     fn line(hops: usize, mbit: f64, cpu: f64) -> Line {
         let text = format!(
-            r#"{{"hops": {hops}, "mbit": {mbit}, "roles": [{{"role": "sink", "cpu_s_per_gb": {cpu}}}, {{"role": "exit", "cpu_s_per_gb": 1.5}}]}}"#
+            r#"{{"hops": {hops}, "circuits": 1, "mbit": {mbit}, "roles": [{{"role": "sink", "cpu_s_per_gb": {cpu}}}, {{"role": "exit", "cpu_s_per_gb": 1.5}}]}}"#
         );
         serde_json::from_str(&text).expect("a line of the script")
     }

@@ -13,6 +13,7 @@
 //! | [`profile`] | the sampling profiler within a process, and its orders over a socket |
 //! | `name` | names of functions with their modules |
 //! | [`group`] | which group and function a sample counts for |
+//! | `stages` | counters of a node's steps |
 //! | `ipv8`, `tunnels.py` | the same data over py-ipv8, where it is installed |
 //! | `results`, `table`, `figures` | the numbers, and how they are shown |
 
@@ -24,9 +25,11 @@ mod name;
 pub mod profile;
 mod results;
 mod run;
+mod stages;
 mod table;
 mod transfer;
 
 pub use command::{Args, Options};
 pub use ipv8::{TunnelRole, Tunnels};
 pub use results::{Bar, Function, Results, Role, SCHEMA};
+pub use stages::Stages;

@@ -3,15 +3,16 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use weft_stats::Summary;
+use weft_stats::{Spread, Summary};
 
 use super::group::{Group, Program, classify, short};
 use super::ipv8::{self, Tunnels};
 use super::profile::Folded;
+use super::stages::{Counted, Stages};
 use crate::machine::{Machine, Versions};
 
 /// The version of this shape.
-pub const SCHEMA: u32 = 1;
+pub const SCHEMA: u32 = 2;
 /// Functions of each role in the results.
 const TOP: usize = 15;
 /// What cryptography and networking together must be of a node's processor time.
@@ -22,12 +23,14 @@ const GROUPS_BAR: f64 = 0.8;
 pub(super) struct Sample {
     pub(super) hops: usize,
     pub(super) circuits: usize,
+    pub(super) congestion_control: Option<bool>,
     pub(super) role: &'static str,
     pub(super) program: Program,
     pub(super) cpu_s_per_gb: f64,
     pub(super) kernel: f64,
     pub(super) mbit: f64,
     pub(super) folded: Folded,
+    pub(super) counted: Option<Counted>,
 }
 
 /// A function's part of the processor time of its process.
@@ -48,6 +51,9 @@ pub struct Role {
     pub hops: usize,
     /// Circuits at once.
     pub circuits: usize,
+    /// Whether circuits have congestion control (`cc_alg` of the consensus), or windows that are fixed; none where no
+    /// circuit of a client carries the data.
+    pub congestion_control: Option<bool>,
     /// `sink` (Weft as client), `entry`, `middle`, `exit`, `relay` (the only one of one hop), or `lab`, this
     /// program, which plays all that is not Weft.
     pub role: &'static str,
@@ -55,6 +61,8 @@ pub struct Role {
     pub cpu_s_per_gb: f64,
     /// Their range.
     pub cpu_s_per_gb_range: Summary,
+    /// Half the 95 % confidence interval of their mean; none of one repetition.
+    pub cpu_s_per_gb_ci95: Option<f64>,
     /// The part of the processor time that the system used on its behalf, by the system's own count.
     pub kernel: f64,
     /// Part of the samples in cryptography, from 0 to 1.
@@ -71,6 +79,11 @@ pub struct Role {
     pub mbit: f64,
     /// Their range.
     pub mbit_range: Summary,
+    /// Half the 95 % confidence interval of their mean; none of one repetition.
+    pub mbit_ci95: Option<f64>,
+    /// How many cells each step of a node's connection threads handles at once; none of this program, and where
+    /// counters did not change.
+    pub stages: Option<Stages>,
     #[serde(skip)]
     pub(super) folded: Folded,
     /// Of each repetition: processor seconds for 10⁹ bytes, and 10⁶ bits a second.
@@ -125,6 +138,8 @@ pub struct Settings {
     pub hops: Vec<usize>,
     /// Numbers of circuits.
     pub circuits: Vec<usize>,
+    /// Without congestion control of circuits, with it, or both.
+    pub congestion_control: Vec<bool>,
     /// 10⁶ bytes of payload of one transfer, over all circuits together.
     pub megabytes: u64,
     /// How often each was measured.
@@ -175,14 +190,17 @@ impl Results {
 
 /// Samples of the same role, hops and circuits together, in the order of their first.
 fn roles(samples: &[Sample]) -> Vec<Role> {
-    let key = |sample: &Sample| (sample.hops, sample.circuits, sample.role);
+    let key = |sample: &Sample| {
+        let network = (sample.hops, sample.circuits, sample.congestion_control);
+        (network, sample.role)
+    };
     let mut keys: Vec<_> = Vec::new();
     for sample in samples {
         if !keys.contains(&key(sample)) {
             keys.push(key(sample));
         }
     }
-    keys.sort_by_key(|(hops, circuits, _)| (*hops, *circuits));
+    keys.sort_by_key(|(network, _)| *network);
     keys.into_iter()
         .filter_map(|wanted| {
             let of: Vec<&Sample> = samples.iter().filter(|one| key(one) == wanted).collect();
@@ -199,13 +217,18 @@ fn role(of: &[&Sample]) -> Option<Role> {
     let mut folded = Folded::default();
     of.iter().for_each(|one| folded.merge(&one.folded));
     let (shares, functions) = shares(first.program, &folded);
+    let measured: Vec<(f64, f64)> = of.iter().map(|one| (one.cpu_s_per_gb, one.mbit)).collect();
+    let (cpus, mbits): (Vec<f64>, Vec<f64>) = measured.iter().copied().unzip();
+    let counted = of.iter().filter_map(|one| one.counted);
     let share = |group| shares.get(&group).copied().unwrap_or(0.0);
     Some(Role {
         hops: first.hops,
         circuits: first.circuits,
+        congestion_control: first.congestion_control,
         role: first.role,
         cpu_s_per_gb: cpu.median,
         cpu_s_per_gb_range: cpu,
+        cpu_s_per_gb_ci95: ci95(&cpus),
         kernel: kernel.median,
         crypto: share(Group::Crypto),
         networking: share(Group::Networking),
@@ -214,9 +237,16 @@ fn role(of: &[&Sample]) -> Option<Role> {
         samples: folded.samples(),
         mbit: mbit.median,
         mbit_range: mbit,
+        mbit_ci95: ci95(&mbits),
+        stages: counted.sum::<Counted>().stages(),
         folded,
-        measured: of.iter().map(|one| (one.cpu_s_per_gb, one.mbit)).collect(),
+        measured,
     })
+}
+
+/// Half the 95 % confidence interval of the mean; one number has none.
+pub(super) fn ci95(numbers: &[f64]) -> Option<f64> {
+    (numbers.len() > 1).then(|| Spread::of(numbers).ci95)
 }
 
 /// The share of each group, and the functions with the most samples.
@@ -269,12 +299,14 @@ pub(super) mod tests {
         Sample {
             hops,
             circuits: 1,
+            congestion_control: None,
             role,
             program: Program::Node,
             cpu_s_per_gb: 2.0,
             kernel: 0.5,
             mbit,
             folded,
+            counted: None,
         }
     }
 

@@ -1,7 +1,9 @@
 //! The measurements, one after the other.
 
+use std::collections::BTreeMap;
+use std::fmt;
 use std::fs;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +14,7 @@ use super::group::Program;
 use super::ipv8::{self, Order, Python};
 use super::profile::{FREQUENCY, Remote, SOCKET, Sampler};
 use super::results::{LAB, Results, SCHEMA, SINK, Sample, Settings};
+use super::stages::Counted;
 use super::transfer::{Seeder, Sink, block, take_all};
 use crate::bench;
 use crate::bench::aim::Known;
@@ -44,18 +47,9 @@ const EXIT: &str = "exit0";
 pub(super) fn hops(options: &Options, session: &mut Session<'_>) -> Result<Results> {
     let stop = session.stop();
     let mut results = empty(options, session);
-    let subjects: Vec<(usize, usize)> = options
-        .hops
-        .iter()
-        .flat_map(|hops| {
-            options
-                .circuits
-                .iter()
-                .map(move |circuits| (*hops, *circuits))
-        })
-        .collect();
+    let subjects = subjects(options);
     session.progress(&Progress {
-        step: "starting the network".to_owned(),
+        step: "starting the networks".to_owned(),
         ..Progress::default()
     });
     let block = block(options.seed);
@@ -63,15 +57,12 @@ pub(super) fn hops(options: &Options, session: &mut Session<'_>) -> Result<Resul
         options,
         seeder: Seeder::start(&block)?,
         block,
-        network: match options.hops.iter().any(|hops| *hops > 0) {
-            true => Some(start(options, session)?),
-            false => None,
-        },
+        networks: networks(options, &subjects, session)?,
         number: 0,
     };
     let mut samples = Vec::new();
     for turn in rotating_turns(options.repetitions, subjects.len()) {
-        let Some((hops, circuits)) = subjects.get(turn.subject).copied() else {
+        let Some(&subject) = subjects.get(turn.subject) else {
             continue;
         };
         if stop.is_requested() {
@@ -80,22 +71,22 @@ pub(super) fn hops(options: &Options, session: &mut Session<'_>) -> Result<Resul
         session.progress(&Progress {
             done: turn.done() * weft_part(options),
             step: format!(
-                "repetition {} of {}: {hops} hops, {circuits} circuits",
+                "repetition {} of {}: {subject}",
                 turn.repetition, options.repetitions
             ),
             detail: String::new(),
         });
-        let measured = lab.measure(hops, circuits, session);
+        let measured = lab.measure(subject, session);
         if stop.is_requested() && measured.is_err() {
             // What it had not finished is no failure.
             return Ok(results);
         }
-        let measured = measured.with_context(|| format!("{hops} hops and {circuits} circuits"))?;
+        let measured = measured.with_context(|| subject.to_string())?;
         samples.extend(measured);
         results.update(&samples);
         session.keep(&results)?;
     }
-    if let Some(network) = lab.network.take() {
+    for network in std::mem::take(&mut lab.networks).into_values() {
         network.stop()?;
     }
     tunnels(options, session, &mut results, &samples)?;
@@ -136,6 +127,7 @@ fn tunnels(
     let order = Order {
         python,
         hops,
+        circuits: options.circuits.clone(),
         megabytes: options.megabytes,
         repetitions: options.repetitions,
         seed: options.seed,
@@ -178,6 +170,7 @@ fn empty(options: &Options, session: &Session<'_>) -> Results {
         settings: Settings {
             hops: options.hops.clone(),
             circuits: options.circuits.clone(),
+            congestion_control: options.congestion_control.clone(),
             megabytes: options.megabytes,
             repetitions: options.repetitions,
             threads: options.threads,
@@ -191,13 +184,79 @@ fn empty(options: &Options, session: &Session<'_>) -> Results {
     }
 }
 
+/// What one measurement is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Subject {
+    hops: usize,
+    circuits: usize,
+    /// None: no circuit of a client carries the data.
+    congestion_control: Option<bool>,
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} hops, {} circuits", self.hops, self.circuits)?;
+        match self.congestion_control {
+            Some(true) => f.write_str(", with congestion control"),
+            Some(false) => f.write_str(", without congestion control"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// All of them, in order.
+fn subjects(options: &Options) -> Vec<Subject> {
+    let mut subjects = Vec::new();
+    for &hops in &options.hops {
+        let controls: Vec<Option<bool>> = match hops {
+            0 | 1 => vec![None],
+            _ => options
+                .congestion_control
+                .iter()
+                .copied()
+                .map(Some)
+                .collect(),
+        };
+        for &circuits in &options.circuits {
+            subjects.extend(controls.iter().map(|&congestion_control| Subject {
+                hops,
+                circuits,
+                congestion_control,
+            }));
+        }
+    }
+    subjects
+}
+
+/// The networks that these subjects need, with congestion control and without.
+fn networks(
+    options: &Options,
+    subjects: &[Subject],
+    session: &Session<'_>,
+) -> Result<BTreeMap<bool, Up>> {
+    let mut networks = BTreeMap::new();
+    for subject in subjects {
+        if let Some(control) = subject.congestion_control
+            && !networks.contains_key(&control)
+        {
+            networks.insert(control, start(options, control, session)?);
+        }
+    }
+    // A relay alone needs one, of either kind.
+    if networks.is_empty() && subjects.iter().any(|one| one.hops == 1) {
+        networks.insert(false, start(options, false, session)?);
+    }
+    Ok(networks)
+}
+
 /// Two relays, an exit and a client, each of which profiles itself when it is asked to.
-fn start(options: &Options, session: &Session<'_>) -> Result<Up> {
+fn start(options: &Options, congestion_control: bool, session: &Session<'_>) -> Result<Up> {
     let threads = vec![format!("ConnectionThreads {}", options.threads)];
     Up::start(&Plan {
         relays: 2,
         exits: 1,
         profiled: true,
+        params: vec![format!("cc_alg={}", if congestion_control { 2 } else { 0 })],
         more: More {
             relays: threads.clone(),
             exits: threads.clone(),
@@ -213,31 +272,32 @@ struct Lab<'a> {
     options: &'a Options,
     seeder: Seeder,
     block: Arc<[u8]>,
-    /// There is one if any subject has hops.
-    network: Option<Up>,
+    /// By whether they have congestion control; as many as subjects need.
+    networks: BTreeMap<bool, Up>,
     /// Of measurements so far.
     number: u64,
 }
 
 impl Lab<'_> {
-    fn measure(
-        &mut self,
-        hops: usize,
-        circuits: usize,
-        session: &Session<'_>,
-    ) -> Result<Vec<Sample>> {
+    fn measure(&mut self, subject: Subject, session: &Session<'_>) -> Result<Vec<Sample>> {
         self.number += 1;
-        match (hops, &mut self.network) {
-            (0, _) => self.straight(circuits),
-            (1, Some(network)) => {
+        if subject.hops == 0 {
+            return self.straight(subject);
+        }
+        for network in self.networks.values_mut() {
+            network.check()?;
+        }
+        let network = match subject.congestion_control {
+            Some(control) => self.networks.get(&control),
+            None => self.networks.values().next(),
+        };
+        let network = network.context("there is no network")?;
+        match subject.hops {
+            1 => {
                 let seed = self.options.seed.wrapping_add(self.number);
-                one_hop(network, circuits, seed, session)
+                one_hop(network, subject, seed, session)
             }
-            (_, Some(network)) => {
-                network.check()?;
-                self.through(hops, circuits)
-            }
-            (_, None) => anyhow::bail!("there is no network"),
+            _ => self.through(network, subject),
         }
     }
 
@@ -247,18 +307,17 @@ impl Lab<'_> {
     }
 
     /// Without Tor: a connection takes the place of a circuit.
-    fn straight(&self, circuits: usize) -> Result<Vec<Sample>> {
+    fn straight(&self, subject: Subject) -> Result<Vec<Sample>> {
         let address = self.seeder.address();
-        let sinks: Result<Vec<Sink>> = (0..circuits)
+        let sinks: Result<Vec<Sink>> = (0..subject.circuits)
             .map(|_| Sink::connect(address, None, &self.block))
             .collect();
-        self.transfer(0, circuits, sinks?, &[])
+        self.transfer(subject, sinks?, &[])
     }
 
     /// Through the client, over circuits of its own.
-    fn through(&self, hops: usize, circuits: usize) -> Result<Vec<Sample>> {
-        let network = self.network.as_ref().context("a network")?;
-        let roles: Vec<(&'static str, &str)> = match hops {
+    fn through(&self, network: &Up, subject: Subject) -> Result<Vec<Sample>> {
+        let roles: Vec<(&'static str, &str)> = match subject.hops {
             2 => vec![(SINK, CLIENT), ("entry", ENTRY), ("exit", EXIT)],
             _ => vec![
                 (SINK, CLIENT),
@@ -267,21 +326,21 @@ impl Lab<'_> {
                 ("exit", EXIT),
             ],
         };
-        let nodes: Result<Vec<(&'static str, &Node)>> = roles
+        let nodes: Result<Vec<Watched<'_>>> = roles
             .into_iter()
-            .map(|(role, nickname)| Ok((role, network.node(nickname)?)))
+            .map(|(role, nickname)| Watched::of(network, role, nickname))
             .collect();
         let nodes = nodes?;
         let relays = nodes.get(1..).unwrap_or_default();
         let path: Result<Vec<Fingerprint>> =
-            relays.iter().map(|(_, node)| fingerprint(node)).collect();
+            relays.iter().map(|one| fingerprint(one.node)).collect();
         let path = path?;
         let client = network.client(CLIENT)?;
         let mut control = client.controller()?;
         control.command("SETCONF __LeaveStreamsUnattached=1")?;
         let attacher = Attacher::with(client.controller()?)?;
         let built = control
-            .build_circuits(&vec![path; circuits])
+            .build_circuits(&vec![path; subject.circuits])
             .context("building circuits")?;
         let sinks: Result<Vec<Sink>> = built
             .iter()
@@ -292,7 +351,7 @@ impl Lab<'_> {
             })
             .collect();
         let measured = sinks
-            .and_then(|sinks| self.transfer(hops, circuits, sinks, &nodes))
+            .and_then(|sinks| self.transfer(subject, sinks, &nodes))
             .with_context(|| format!("events of the client: {:?}", attacher.troubles()));
         control.close_circuits(&built);
         measured
@@ -301,41 +360,46 @@ impl Lab<'_> {
     /// Moves the data over all connections, and profiles this process and the nodes meanwhile.
     fn transfer(
         &self,
-        hops: usize,
-        circuits: usize,
+        subject: Subject,
         mut sinks: Vec<Sink>,
-        nodes: &[(&'static str, &Node)],
+        nodes: &[Watched<'_>],
     ) -> Result<Vec<Sample>> {
         take_all(&mut sinks, WARM_UP_BYTES)?;
-        let profiles: Result<Vec<Remote>> = nodes.iter().map(|(_, node)| profile(node)).collect();
+        let counted_before = counters(nodes)?;
+        let profiles: Result<Vec<Remote>> = nodes.iter().map(|one| profile(one.node)).collect();
         let (profiles, own) = (profiles?, Sampler::start()?);
         let before = usages(nodes)?;
-        let bytes = self.bytes(circuits);
+        let bytes = self.bytes(subject.circuits);
         let wall = take_all(&mut sinks, bytes)?;
         let after = usages(nodes)?;
-        let moved = (bytes * circuits as u64) as f64;
+        let counted = counters(nodes)?.into_iter().zip(counted_before);
+        let counted = counted.map(|(after, before)| Some(after.since(before)));
+        let moved = (bytes * subject.circuits as u64) as f64;
         // Not before: naming functions takes processor time.
         let mut folded = vec![own.finish()?];
         for profile in profiles {
             folded.push(profile.stop()?);
         }
         let roles = std::iter::once((LAB, Program::Lab))
-            .chain(nodes.iter().map(|(role, _)| (*role, Program::Node)));
+            .chain(nodes.iter().map(|one| (one.role, Program::Node)));
         let used = before.iter().zip(&after).zip(folded);
+        let used = used.zip(std::iter::once(None).chain(counted));
         Ok(roles
             .zip(used)
-            .map(|((role, program), ((before, after), folded))| {
+            .map(|((role, program), (((before, after), folded), counted))| {
                 let used = after.since(before);
                 let cpu = used.cpu.as_secs_f64();
                 Sample {
-                    hops,
-                    circuits,
+                    hops: subject.hops,
+                    circuits: subject.circuits,
+                    congestion_control: subject.congestion_control,
                     role,
                     program,
                     cpu_s_per_gb: cpu * 1e9 / moved,
                     kernel: part(used.system.as_secs_f64(), cpu),
                     mbit: moved * 8e-6 / wall.as_secs_f64(),
                     folded,
+                    counted,
                 }
             })
             .collect())
@@ -351,10 +415,32 @@ fn part(part: f64, whole: f64) -> f64 {
 }
 
 /// Of this process, and of the nodes.
-fn usages(nodes: &[(&'static str, &Node)]) -> Result<Vec<Usage>> {
+fn usages(nodes: &[Watched<'_>]) -> Result<Vec<Usage>> {
     std::iter::once(Usage::of(std::process::id()))
-        .chain(nodes.iter().map(|(_, node)| node.usage()))
+        .chain(nodes.iter().map(|one| one.node.usage()))
         .collect()
+}
+
+/// The counters of the nodes.
+fn counters(nodes: &[Watched<'_>]) -> Result<Vec<Counted>> {
+    nodes.iter().map(|one| Counted::read(one.metrics)).collect()
+}
+
+/// A node that data go through.
+struct Watched<'a> {
+    role: &'static str,
+    node: &'a Node,
+    metrics: SocketAddr,
+}
+
+impl<'a> Watched<'a> {
+    fn of(network: &'a Up, role: &'static str, nickname: &str) -> Result<Watched<'a>> {
+        Ok(Watched {
+            role,
+            node: network.node(nickname)?,
+            metrics: network.metrics(nickname)?,
+        })
+    }
 }
 
 fn profile(node: &Node) -> Result<Remote> {
@@ -372,13 +458,12 @@ fn fingerprint(node: &Node) -> Result<Fingerprint> {
 /// A relay alone, between load generators that are the origin and the next hop: exits refuse streams of circuits of
 /// one hop.
 fn one_hop(
-    network: &mut Up,
-    circuits: usize,
+    network: &Up,
+    subject: Subject,
     seed: u64,
     session: &Session<'_>,
 ) -> Result<Vec<Sample>> {
-    network.check()?;
-    let node = network.node(ENTRY)?;
+    let Watched { node, metrics, .. } = Watched::of(network, "relay", ENTRY)?;
     let address = network.address(ENTRY)?;
     let known = Known {
         address: Some(address),
@@ -391,7 +476,7 @@ fn one_hop(
         target: bench::Target::Relay(aim, node.pid()),
         mode: bench::Mode::Cells,
         direction: bench::Direction::Download,
-        circuits,
+        circuits: subject.circuits,
         links: 2,
         window: None,
         rate: None,
@@ -407,12 +492,14 @@ fn one_hop(
     // From the moment that the load is on.
     let mut profiles: Option<Result<(Remote, Sampler)>> = None;
     let stop = session.stop();
+    let counted_before = Counted::read(metrics)?;
     let report = bench::run(&options, stop.flag(), &mut |progress| {
         if profiles.is_none() && progress.doing == bench::WARMING_UP {
             profiles = Some(profile(node).and_then(|remote| Ok((remote, Sampler::start()?))));
         }
     })?;
     let (remote, own) = profiles.context("the load was never on")??;
+    let counted = Counted::read(metrics)?.since(counted_before);
     let folded = [own.finish()?, remote.stop()?];
     ensure!(
         report.complete,
@@ -423,21 +510,23 @@ fn one_hop(
     let cells = measured.cells.context("no cells were counted")?;
     let relay = measured.usage.context("the relay's usage is not known")?;
     let roles = [
-        (LAB, Program::Lab, measured.generator),
-        ("relay", Program::Node, relay),
+        (LAB, Program::Lab, measured.generator, None),
+        ("relay", Program::Node, relay, Some(counted)),
     ];
     Ok(roles
         .into_iter()
         .zip(folded)
-        .map(|((role, program, usage), folded)| Sample {
+        .map(|((role, program, usage, counted), folded)| Sample {
             hops: 1,
-            circuits,
+            circuits: subject.circuits,
+            congestion_control: None,
             role,
             program,
             cpu_s_per_gb: usage.cpu_s_per_gb.unwrap_or(0.0),
             kernel: part(usage.system_s, usage.user_s + usage.system_s),
             mbit: cells.goodput_bits_per_s * 1e-6,
             folded,
+            counted,
         })
         .collect())
 }

@@ -13,9 +13,10 @@ impl fmt::Display for Results {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "{:>4} {:>8} {:<7} {:>8} {:>9} {:>8} {:>10} {:>6} {:>7} {:>8}",
+            "{:>4} {:>8} {:>3} {:<7} {:>8} {:>9} {:>8} {:>10} {:>6} {:>7} {:>8}",
             "hops",
             "circuits",
+            "cc",
             "role",
             "Mbit/s",
             "CPU s/GB",
@@ -28,9 +29,10 @@ impl fmt::Display for Results {
         for role in &self.roles {
             writeln!(
                 f,
-                "{:>4} {:>8} {:<7} {:>8.0} {:>9.2} {:>6.0} % {:>8.0} % {:>4.0} % {:>5.0} % {:>8}",
+                "{:>4} {:>8} {:>3} {:<7} {:>8.0} {:>9.2} {:>6.0} % {:>8.0} % {:>4.0} % {:>5.0} % {:>8}",
                 role.hops,
                 role.circuits,
+                control(role.congestion_control),
                 role.role,
                 role.mbit,
                 role.cpu_s_per_gb,
@@ -44,13 +46,14 @@ impl fmt::Display for Results {
         for group in [Group::Crypto, Group::Networking] {
             functions(f, group, &self.columns())?;
         }
+        self.stages(f)?;
         if let Some(tunnels) = &self.tunnels {
-            writeln!(f, "\n{}, one circuit", tunnels.versions)?;
+            writeln!(f, "\n{}", tunnels.versions)?;
             for one in &tunnels.roles {
                 writeln!(
                     f,
-                    "{:>4} {:>8} {:<7} {:>8.0} {:>9.2}",
-                    one.hops, 1, one.role, one.mbit, one.cpu_s_per_gb
+                    "{:>4} {:>8} {:>3} {:<7} {:>8.0} {:>9.2}",
+                    one.hops, one.circuits, "", one.role, one.mbit, one.cpu_s_per_gb
                 )?;
             }
         }
@@ -78,7 +81,56 @@ fn in_words(bar: &Bar) -> String {
     )
 }
 
+/// Whether circuits have congestion control, as tables show it.
+fn control(on: Option<bool>) -> &'static str {
+    match on {
+        Some(true) => "on",
+        Some(false) => "off",
+        None => "-",
+    }
+}
+
 impl Results {
+    /// How many cells the steps of the nodes' threads handle at once.
+    fn stages(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.roles.iter().all(|one| one.stages.is_none()) {
+            return Ok(());
+        }
+        writeln!(
+            f,
+            "\n{:>4} {:>8} {:>3} {:<7} {:>15} {:>14} {:>16} {:>15}",
+            "hops",
+            "circuits",
+            "cc",
+            "role",
+            "cells per read",
+            "scheduler run",
+            "write to a link",
+            "thread's turn"
+        )?;
+        for role in &self.roles {
+            let Some(stages) = role.stages else {
+                continue;
+            };
+            let number = |number: Option<f64>| {
+                number.map_or_else(|| "-".to_owned(), |number| format!("{number:.1}"))
+            };
+            writeln!(
+                f,
+                "{:>4} {:>8} {:>3} {:<7} {:>15} {:>14} {:>16} {:>15}",
+                role.hops,
+                role.circuits,
+                control(role.congestion_control),
+                role.role,
+                number(stages.cells_per_read),
+                number(stages.cells_per_run),
+                number(stages.cells_per_write),
+                number(stages.cells_per_turn),
+            )?;
+        }
+        Ok(())
+    }
+
     /// A row for each role, and for each of the tunnels'.
     pub(super) fn report_tables(&self) -> Vec<Table> {
         let metrics = [
@@ -89,13 +141,15 @@ impl Results {
             Metric::plain("other", "%"),
         ];
         let note = "The role lab is the experiment itself: seeder, sink and load generators.";
-        let mut roles = Table::new("Roles", ["hops", "circuits", "role"], metrics).note(note);
+        let keys = ["hops", "circuits", "congestion control", "role"];
+        let mut roles = Table::new("Roles", keys, metrics).note(note);
         for role in &self.roles {
             let share = |group| Values::samples([role.share(group) * 100.0]);
             roles.push(
                 [
                     role.hops.to_string(),
                     role.circuits.to_string(),
+                    control(role.congestion_control).to_owned(),
                     role.role.to_owned(),
                 ],
                 [
@@ -107,7 +161,68 @@ impl Results {
                 ],
             );
         }
-        vec![roles]
+        [Some(roles), self.stages_table(), self.tunnels_table()]
+            .into_iter()
+            .flatten()
+            .collect()
+    }
+
+    fn stages_table(&self) -> Option<Table> {
+        let metrics = [
+            Metric::plain("one read", "cells"),
+            Metric::plain("one scheduler run", "cells"),
+            Metric::plain("one write to a link", "cells"),
+            Metric::plain("one turn", "cells"),
+        ];
+        let keys = ["hops", "circuits", "congestion control", "role"];
+        let note =
+            "By counters of the MetricsPort: how many cells a node's thread handles at once.";
+        let mut table = Table::new("Stages", keys, metrics).note(note);
+        for role in &self.roles {
+            let Some(stages) = role.stages else {
+                continue;
+            };
+            table.push(
+                [
+                    role.hops.to_string(),
+                    role.circuits.to_string(),
+                    control(role.congestion_control).to_owned(),
+                    role.role.to_owned(),
+                ],
+                [
+                    Values::samples(stages.cells_per_read),
+                    Values::samples(stages.cells_per_run),
+                    Values::samples(stages.cells_per_write),
+                    Values::samples(stages.cells_per_turn),
+                ],
+            );
+        }
+        (!table.rows.is_empty()).then_some(table)
+    }
+
+    fn tunnels_table(&self) -> Option<Table> {
+        let tunnels = self.tunnels.as_ref()?;
+        let metrics = [
+            Metric::more("throughput", "Mbit/s"),
+            Metric::less("CPU time", "s/GB"),
+        ];
+        let title = "Tunnels of py-ipv8";
+        let mut table =
+            Table::new(title, ["hops", "circuits", "role"], metrics).note(&tunnels.versions);
+        for one in &tunnels.roles {
+            table.push(
+                [
+                    one.hops.to_string(),
+                    one.circuits.to_string(),
+                    one.role.clone(),
+                ],
+                [
+                    Values::samples(one.measured.iter().map(|one| one.1)),
+                    Values::samples(one.measured.iter().map(|one| one.0)),
+                ],
+            );
+        }
+        Some(table)
     }
 
     /// The bars, and what was not measured.
@@ -120,10 +235,9 @@ impl Results {
     /// The columns of the paper's tables: the nodes at the most hops, with the most circuits.
     fn columns(&self) -> Vec<&Role> {
         let nodes = || self.roles.iter().filter(|one| one.is_node());
-        let most = nodes().map(|one| (one.hops, one.circuits)).max();
-        nodes()
-            .filter(|one| Some((one.hops, one.circuits)) == most)
-            .collect()
+        let key = |one: &Role| (one.hops, one.circuits, one.congestion_control);
+        let most = nodes().map(key).max();
+        nodes().filter(|one| Some(key(one)) == most).collect()
     }
 }
 

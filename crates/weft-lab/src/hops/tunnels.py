@@ -1,6 +1,6 @@
 """Moves data from a seeder to a sink through tunnels of py-ipv8 with ipv8-rust-tunnels, on loopback alone.
 
-Usage: tunnels.py HOPS MEGABYTES REPETITIONS SEED, HOPS as in 1,2,3. Prints one JSON object for each measurement, a line each.
+Usage: tunnels.py HOPS CIRCUITS MEGABYTES REPETITIONS SEED, HOPS as in 1,2,3 and CIRCUITS as in 1,4. Prints one JSON object for each measurement, a line each.
 
 The nodes (client, relays, exit) are processes of their own, this script with the argument "node"; this process is seeder
 and sink, which speaks SOCKS 5 with UDP to the client's node. Tunnels carry UDP, so sink and seeder keep a window of
@@ -67,9 +67,10 @@ async def node():
         elif order["do"] == "circuit":
             server = endpoint.create_socks5_server(0, order["hops"])
             leave = overlay.get_candidates(PEER_FLAG_EXIT_BT)
-            circuit = overlay.create_circuit(order["hops"], required_exit=leave[0] if leave else None)
-            done = bool(circuit) and await asyncio.wait_for(circuit.ready, 30)
-            say(ok=bool(done), port=server, path=len(circuit.hops) if circuit else 0)
+            last = leave[0] if leave else None
+            made = [overlay.create_circuit(order["hops"], required_exit=last) for _ in range(order["circuits"])]
+            ready = [bool(one) and bool(await asyncio.wait_for(one.ready, 30)) for one in made]
+            say(ok=all(ready), port=server, paths=[len(one.hops) if one else 0 for one in made])
         elif order["do"] == "remove":
             for circuit in list(overlay.circuits):
                 await overlay.remove_circuit(circuit, remove_now=True, destroy=True)
@@ -138,9 +139,6 @@ class Flow:
         self.seeder, self.sink = udp(), udp()
         host, at = self.seeder.getsockname()
         self.to_seeder = b"\x00\x00\x00\x01" + socket.inet_aton(host) + struct.pack(">H", at)
-        self.waiting = selectors.DefaultSelector()
-        for one in (self.seeder, self.sink):
-            self.waiting.register(one, selectors.EVENT_READ)
         self.sent = self.acknowledged = self.received = 0
         self.exit = None
 
@@ -177,37 +175,73 @@ class Flow:
                 if self.received % ACK_EVERY == 0:
                     self.acknowledge()
 
-    def move(self, count):
-        """Moves so many datagrams; the result is how long that took."""
-        start = heard = time.monotonic()
-        first, last = self.received, self.received + count
-        self.acknowledge()
-        while self.received < last:
-            before = self.received
-            if self.waiting.select(0.2):
-                self.seed(last)
-                self.take(last)
-            else:
-                # What was lost is sent again: only the count matters.
-                self.sent = self.received
-                self.acknowledge()
-            if self.received > before:
-                heard = time.monotonic()
-            elif time.monotonic() - heard > STALL:
-                raise SystemExit(f"the tunnel stalled after {self.received - first} of {count} datagrams")
-        return time.monotonic() - start
-
     def close(self):
         for one in (self.seeder, self.sink, self.control):
             one.close()
 
 
+def move(flows, count):
+    """Moves so many datagrams over each; the result is how long that took."""
+    waiting = selectors.DefaultSelector()
+    for flow in flows:
+        flow.last = flow.received + count
+        for one in (flow.seeder, flow.sink):
+            waiting.register(one, selectors.EVENT_READ, flow)
+        flow.acknowledge()
+    start = heard = time.monotonic()
+    left = count * len(flows)
+    while left > 0:
+        ready = {id(key.data): key.data for key, _ in waiting.select(0.2)}
+        for flow in ready.values():
+            flow.seed(flow.last)
+            flow.take(flow.last)
+        if not ready:
+            # What was lost is sent again: only the count matters.
+            for flow in flows:
+                flow.sent = flow.received
+                if flow.received < flow.last:
+                    flow.acknowledge()
+        before, left = left, sum(flow.last - flow.received for flow in flows)
+        if left < before:
+            heard = time.monotonic()
+        elif time.monotonic() - heard > STALL:
+            raise SystemExit(f"the tunnels stalled, {left} of {count * len(flows)} datagrams before the end")
+    waiting.close()
+    return time.monotonic() - start
+
+
+def measure(nodes, hops, circuits, count, noise):
+    """Moves so many datagrams over so many circuits together."""
+    client = nodes[0]
+    made = client.order(do="circuit", hops=hops, circuits=circuits)
+    if not made["ok"]:
+        raise SystemExit(f"not {circuits} circuits of {hops} hops: {made}")
+    flows = [Flow(made["port"], noise) for _ in range(circuits)]
+    each = max(1, count // circuits)
+    move(flows, min(each, 2000))
+    before = [one.cpu() for one in nodes]
+    wall = move(flows, each)
+    used = [one.cpu() - was for one, was in zip(nodes, before)]
+    gigabytes = each * circuits * PAYLOAD / 1e9
+    spent = {}
+    for one, cpu in zip(nodes, used):
+        spent[one.role] = spent.get(one.role, 0) + cpu
+    roles = [{"role": "sink", "cpu_s_per_gb": spent["client"] / gigabytes},
+             {"role": "exit", "cpu_s_per_gb": spent["exit"] / gigabytes}]
+    if hops > 1:
+        # Circuits may share a relay or not: together they pass all data hops - 1 times.
+        roles.append({"role": "relay", "cpu_s_per_gb": spent["relay"] / gigabytes / (hops - 1)})
+    for flow in flows:
+        flow.close()
+    client.order(do="remove")
+    return {"hops": hops, "circuits": circuits, "mbit": gigabytes * 8000 / wall, "roles": roles}
+
+
 def main():
-    hops, megabytes, repetitions, seed = sys.argv[1:5]
+    hops, circuits, megabytes, repetitions, seed = sys.argv[1:6]
     noise = random.Random(int(seed)).randbytes(8192)
     count = max(1, int(megabytes) * 1_000_000 // PAYLOAD)
     nodes = [Node(role) for role in ("client", "relay", "relay", "exit")]
-    client = nodes[0]
     try:
         end = time.monotonic() + START
         while any(one.order(do="known")["known"] < 3 for one in nodes):
@@ -218,27 +252,10 @@ def main():
                     if one is not other:
                         one.order(do="walk", to=other.address)
             time.sleep(0.3)
+        wanted = [(int(one), int(many)) for one in hops.split(",") for many in circuits.split(",")]
         for _ in range(int(repetitions)):
-            for wanted in hops.split(","):
-                made = client.order(do="circuit", hops=int(wanted))
-                if not made["ok"]:
-                    raise SystemExit(f"no circuit of {wanted} hops: {made}")
-                flow = Flow(made["port"], noise)
-                flow.move(min(count, 2000))
-                before = [one.cpu() for one in nodes]
-                wall = flow.move(count)
-                used = [one.cpu() - was for one, was in zip(nodes, before)]
-                gigabytes = count * PAYLOAD / 1e9
-                roles = [
-                    {"role": one.role if one.role != "client" else "sink", "cpu_s_per_gb": cpu / gigabytes}
-                    for one, cpu in zip(nodes, used)
-                ]
-                # Relays that were not in the circuit did nothing.
-                busy = sorted((one for one in roles if one["role"] == "relay"), key=lambda one: -one["cpu_s_per_gb"])
-                kept = [one for one in roles if one["role"] != "relay"] + busy[:max(0, int(wanted) - 1)]
-                print(json.dumps({"hops": int(wanted), "mbit": gigabytes * 8000 / wall, "roles": kept}), flush=True)
-                flow.close()
-                client.order(do="remove")
+            for length, many in wanted:
+                print(json.dumps(measure(nodes, length, many, count, noise)), flush=True)
     finally:
         for one in nodes:
             one.process.stdin.close()

@@ -13,6 +13,7 @@ pub(crate) mod http;
 mod plan;
 pub(crate) mod torrc;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -91,6 +92,8 @@ pub struct Up {
     clients: Vec<Client>,
     guardian: Guardian,
     _ports: Vec<Port>,
+    /// By nickname; of networks that are profiled.
+    metrics: BTreeMap<String, Port>,
     folder: PathBuf,
     /// Ours to free at the end.
     owner: Option<PathBuf>,
@@ -121,6 +124,7 @@ impl Up {
             clients: Vec::new(),
             guardian,
             _ports: Vec::new(),
+            metrics: BTreeMap::new(),
             folder,
             owner,
             server: Server::start()?,
@@ -162,8 +166,13 @@ impl Up {
         }
         // The DirAuthority line needs the fingerprint, and both programs need such a line to print it.
         common.authority = format!("none 127.0.0.1:1 {}", "F".repeat(40));
+        let mut more = Vec::new();
+        if !plan.params.is_empty() {
+            more.push(format!("ConsensusParams {}", plan.params.join(" ")));
+        }
         let text = |common: &Common| {
-            common.authority_torrc(&node, or.address(), dir.address(), program.is_weft(), &[])
+            let weft = program.is_weft();
+            common.authority_torrc(&node, or.address(), dir.address(), weft, &more)
         };
         node.write_torrc(&text(common))?;
         let fingerprint = program.fingerprint(&node.torrc())?;
@@ -202,12 +211,13 @@ impl Up {
             let program = programs.of(kind.of(number))?;
             let node = Node::create(&self.folder, &format!("{role}{number}"))?;
             let or = Port::reserve()?;
-            let more = match exit {
-                Some(_) => &plan.more.exits,
-                None => &plan.more.relays,
+            let mut more = match exit {
+                Some(_) => plan.more.exits.clone(),
+                None => plan.more.relays.clone(),
             };
+            more.extend(self.metrics_lines(plan, node.nickname())?);
             let (address, weft) = (or.address(), program.is_weft());
-            let text = self.common.relay_torrc(&node, address, exit, weft, more);
+            let text = self.common.relay_torrc(&node, address, exit, weft, &more);
             node.write_torrc(&text)?;
             self.run(node, or, program)?;
         }
@@ -265,9 +275,34 @@ impl Up {
         (plan.progress)(&format!("starting {} clients", plan.clients));
         for number in 0..plan.clients {
             let program = programs.of(plan.clients_run.of(number))?;
-            self.start_client(&format!("client{number}"), program, &plan.more.clients)?;
+            let nickname = format!("client{number}");
+            let mut more = plan.more.clients.clone();
+            more.extend(self.metrics_lines(plan, &nickname)?);
+            self.start_client(&nickname, program, &more)?;
         }
         Ok(())
+    }
+
+    /// The lines of a MetricsPort for the node of this nickname, where the network is profiled.
+    fn metrics_lines(&mut self, plan: &Plan, nickname: &str) -> Result<Vec<String>> {
+        if !plan.profiled {
+            return Ok(Vec::new());
+        }
+        let port = Port::reserve()?;
+        let lines = vec![
+            format!("MetricsPort {}", port.address()),
+            "MetricsPortPolicy accept 127.0.0.1".to_owned(),
+        ];
+        self.metrics.insert(nickname.to_owned(), port);
+        Ok(lines)
+    }
+
+    /// The MetricsPort of a node of a network that is profiled.
+    pub(crate) fn metrics(&self, nickname: &str) -> Result<SocketAddr> {
+        let port = self.metrics.get(nickname);
+        Ok(port
+            .with_context(|| format!("{nickname} has no MetricsPort"))?
+            .address())
     }
 
     fn start_client(&mut self, nickname: &str, program: &Program, more: &[String]) -> Result<()> {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use clap::ValueEnum;
 
 use crate::network::Program;
 use crate::stop::Stop;
@@ -14,7 +15,7 @@ use crate::stop::Stop;
 const OWNER: &str = "weft-lab.pid";
 
 /// Which program runs nodes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Kind {
     /// Weft.
     Weft,
@@ -58,8 +59,10 @@ pub struct Plan {
     pub authority: Kind,
     /// The `weft` program.
     pub weft: PathBuf,
-    /// Weft's nodes profile themselves when they are asked to (`hops::profile`).
+    /// Weft's nodes profile themselves when they are asked to (`hops::profile`), and have a MetricsPort.
     pub profiled: bool,
+    /// Parameters of the consensus, `name=value`.
+    pub params: Vec<String>,
     /// Lines that are added to torrcs.
     pub more: More,
     /// Where everything goes, and stays; a temporary folder, removed at the end, unless given.
@@ -104,6 +107,7 @@ impl Plan {
             authority: Kind::Weft,
             weft,
             profiled: false,
+            params: Vec::new(),
             more: More::default(),
             folder: None,
             verbose: false,

@@ -154,6 +154,7 @@ pub(super) fn up(args: &UpArgs, stop: &Stop) -> Result<ExitCode> {
         },
         weft: weft_program(args.program.as_deref())?,
         profiled: false,
+        params: Vec::new(),
         more: More::default(),
         folder: args.dir.clone(),
         verbose: args.verbose,
