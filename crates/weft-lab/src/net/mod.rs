@@ -34,7 +34,9 @@ pub use host::Host;
 pub use place::{Cleaned, clean, down};
 pub use privileges::missing;
 pub use testbed::{Options, Testbed};
-pub use weft_links::{Topology, builtin};
+pub use weft_links::{
+    Access, Countries, CountryId, DrawError, Rate, Topology, UnknownCountry, builtin, star,
+};
 
 /// The topology of this file, or the built-in one of this name.
 ///

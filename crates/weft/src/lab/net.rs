@@ -1,5 +1,7 @@
 //! `weft lab net`: testbeds of network namespaces with delay, loss and rates between them.
 
+mod topology;
+
 use std::io::Write as _;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -9,7 +11,7 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 use weft_lab::experiment::perform;
 use weft_lab::net::probe::{self, Probe};
-use weft_lab::net::{Options, Testbed, builtin, clean, down, topology, unknown_topology};
+use weft_lab::net::{Options, Testbed, clean, down};
 use weft_lab::stop::Stop;
 
 use super::{Terminal, conclude};
@@ -32,7 +34,7 @@ enum NetCommand {
     Down(DownArgs),
     /// Removes what testbeds left that crashed. Those that are up are not touched.
     Clean,
-    Topology(TopologyArgs),
+    Topology(topology::TopologyArgs),
     Probe(Box<probe::Args>),
 }
 
@@ -65,13 +67,6 @@ struct DownArgs {
     name: String,
 }
 
-/// Prints a topology as TOML, or the names of those that are built in.
-#[derive(Debug, Args)]
-struct TopologyArgs {
-    /// Which one.
-    name: Option<String>,
-}
-
 /// Does what the arguments ask for.
 pub(super) fn net(args: &NetArgs) -> Result<ExitCode> {
     match &args.command {
@@ -82,15 +77,12 @@ pub(super) fn net(args: &NetArgs) -> Result<ExitCode> {
         }
         NetCommand::Clean => print_cleaned(),
         NetCommand::Probe(args) => run_probe(args),
-        NetCommand::Topology(args) => match &args.name {
-            None => print(&builtin::names().fold(String::new(), |list, name| list + name + "\n")),
-            Some(name) => print(builtin::text(name).with_context(|| unknown_topology(name))?),
-        },
+        NetCommand::Topology(args) => print(&topology::text(args)?),
     }
 }
 
 fn up(args: &UpArgs, stop: &Stop) -> Result<ExitCode> {
-    let topology = topology(&args.topology)?;
+    let topology = weft_lab::net::topology(&args.topology)?;
     let options = Options {
         name: args.name.clone(),
         seed: args.seed,
