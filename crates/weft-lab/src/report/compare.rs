@@ -1,9 +1,11 @@
 //! Several runs of one experiment side by side. The first is what the others are compared with.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use anyhow::{Result, ensure};
 use weft_stats::student;
 
-use super::model::{Better, Run, Values};
+use super::model::{Better, Row, Run, Table, Values};
 
 /// A run, and what it is called beside others.
 #[derive(Clone, Debug)]
@@ -150,6 +152,18 @@ pub fn change(base: &Values, other: &Values, better: Better) -> Option<Change> {
 }
 
 impl Comparison {
+    /// As text for a terminal.
+    #[must_use]
+    pub fn text(&self) -> String {
+        super::text::comparison(self)
+    }
+
+    /// As a page of its own, HTML.
+    #[must_use]
+    pub fn page(&self) -> String {
+        super::html::comparison(self)
+    }
+
     /// Of these.
     ///
     /// # Errors
@@ -251,62 +265,96 @@ fn yes(is: bool) -> &'static str {
 }
 
 fn tables(runs: &[Named]) -> Vec<ComparedTable> {
-    let mut tables: Vec<ComparedTable> = Vec::new();
-    let all = runs.iter().flat_map(|named| &named.run.tables);
-    for table in all {
-        if tables.iter().any(|one| one.title == table.title) {
-            continue;
+    let mut titles: Vec<&str> = Vec::new();
+    for table in runs.iter().flat_map(|named| &named.run.tables) {
+        if !titles.contains(&table.title.as_str()) {
+            titles.push(&table.title);
         }
-        let mut rows: Vec<ComparedRow> = Vec::new();
-        let same = runs.iter().map(|named| &named.run.tables);
-        let same = same.flat_map(|tables| tables.iter().filter(|one| one.title == table.title));
-        for (row, metric) in same.flat_map(|table| {
-            let rows = table.rows.iter();
-            rows.flat_map(|row| table.metrics.iter().map(move |metric| (row, metric)))
-        }) {
-            let head = metric.head();
-            if rows
-                .iter()
-                .any(|one| one.metric == head && one.labels == row.labels)
-            {
-                continue;
-            }
-            let values: Vec<Values> = runs
-                .iter()
-                .map(|named| find(&named.run, &table.title, &row.labels, &head))
-                .collect();
-            if values.iter().all(|one| one.spread().is_none()) {
-                continue;
-            }
-            let changes = match values.split_first() {
-                Some((base, others)) => others
-                    .iter()
-                    .map(|other| change(base, other, metric.better))
-                    .collect(),
-                None => Vec::new(),
-            };
-            rows.push(ComparedRow {
-                labels: row.labels.clone(),
-                metric: head,
-                cells: values.iter().map(Values::spread).collect(),
-                changes,
-            });
-        }
-        tables.push(ComparedTable {
-            title: table.title.clone(),
-            labels: table.labels.clone(),
-            rows,
-        });
     }
-    tables
+    titles.into_iter().map(|title| table(runs, title)).collect()
 }
 
-fn find(run: &Run, title: &str, labels: &[String], metric: &str) -> Values {
-    let found = || {
+/// The tables of this title.
+fn table(runs: &[Named], title: &str) -> ComparedTable {
+    static NONE: Values = Values::None;
+    let of: Vec<Option<Found>> = runs
+        .iter()
+        .map(|named| Found::of(&named.run, title))
+        .collect();
+    let tables = || of.iter().flatten().map(|found| found.table);
+    let mut seen: BTreeSet<(&[String], String)> = BTreeSet::new();
+    let mut rows = Vec::new();
+    for (row, metric) in tables().flat_map(|table| {
+        let rows = table.rows.iter();
+        rows.flat_map(|row| table.metrics.iter().map(move |metric| (row, metric)))
+    }) {
+        let head = metric.head();
+        if !seen.insert((&row.labels, head.clone())) {
+            continue;
+        }
+        let values: Vec<&Values> = of
+            .iter()
+            .map(|found| {
+                let found = found.as_ref();
+                found
+                    .and_then(|found| found.values(&row.labels, &head))
+                    .unwrap_or(&NONE)
+            })
+            .collect();
+        if values.iter().all(|one| one.spread().is_none()) {
+            continue;
+        }
+        let changes = match values.split_first() {
+            Some((base, others)) => others
+                .iter()
+                .map(|other| change(base, other, metric.better))
+                .collect(),
+            None => Vec::new(),
+        };
+        rows.push(ComparedRow {
+            labels: row.labels.clone(),
+            metric: head,
+            cells: values.iter().map(|one| one.spread()).collect(),
+            changes,
+        });
+    }
+    ComparedTable {
+        title: title.to_owned(),
+        labels: tables()
+            .next()
+            .map_or_else(Vec::new, |table| table.labels.clone()),
+        rows,
+    }
+}
+
+/// A table of a run, by labels and metrics. A table may be long: none is searched for each cell.
+struct Found<'a> {
+    table: &'a Table,
+    rows: BTreeMap<&'a [String], &'a Row>,
+    columns: BTreeMap<String, usize>,
+}
+
+impl<'a> Found<'a> {
+    fn of(run: &'a Run, title: &str) -> Option<Found<'a>> {
         let table = run.tables.iter().find(|table| table.title == title)?;
-        let at = table.metrics.iter().position(|one| one.head() == metric)?;
-        let row = table.rows.iter().find(|row| row.labels == labels)?;
-        row.values.get(at).cloned()
-    };
-    found().unwrap_or_default()
+        let (mut rows, mut columns) = (BTreeMap::new(), BTreeMap::new());
+        for row in &table.rows {
+            rows.entry(row.labels.as_slice()).or_insert(row);
+        }
+        for (at, metric) in table.metrics.iter().enumerate() {
+            columns.entry(metric.head()).or_insert(at);
+        }
+        Some(Found {
+            table,
+            rows,
+            columns,
+        })
+    }
+
+    fn values(&self, labels: &[String], metric: &str) -> Option<&'a Values> {
+        self.rows
+            .get(labels)?
+            .values
+            .get(*self.columns.get(metric)?)
+    }
 }

@@ -22,3 +22,4 @@ pub use invocation::Invocation;
 pub use model::{Better, Ending, Metric, Plot, Row, Run, SCHEMA, Setting, Table, Values};
 pub(crate) use raw::{csv, jsonl};
 pub(crate) use read::FILE;
+pub(crate) use text::table as table_text;

@@ -270,6 +270,15 @@ impl Values {
         }
     }
 
+    /// The same for tables that would have too many samples.
+    #[must_use]
+    pub fn without_samples(&self) -> Values {
+        match self.spread() {
+            Some((mean, ci95, n)) if n > 1 => Values::mean(mean, ci95, n),
+            _ => self.clone(),
+        }
+    }
+
     /// Median and range, where the samples are there.
     #[must_use]
     pub fn summary(&self) -> Option<Summary> {

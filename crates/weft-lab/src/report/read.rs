@@ -12,11 +12,30 @@ use super::model::{Run, SCHEMA, Table, Values};
 /// The file that every folder has.
 pub(crate) const FILE: &str = "run.json";
 /// The most that is read of it, bytes.
-const LARGEST: u64 = 64 << 20;
+const LARGEST: u64 = 16 << 20;
+/// More tables, or columns of one, than any experiment has. Titles and labels are repeated in comparisons, so what
+/// a page takes is bounded by these and the file's size.
+const MOST: usize = 100;
+/// More rows than any experiment has.
+const MOST_ROWS: usize = 20_000;
+/// A longer label or title than any experiment has, bytes.
+const LONGEST: usize = 4_000;
 /// The most of a plot.
 const LARGEST_PLOT: u64 = 4 << 20;
 
 impl Run {
+    /// As text for a terminal.
+    #[must_use]
+    pub fn text(&self) -> String {
+        super::text::run(self)
+    }
+
+    /// Its report, HTML, with the plots of this folder.
+    #[must_use]
+    pub fn page(&self, folder: &Path) -> String {
+        super::html::page(self, folder)
+    }
+
     /// The run of this folder.
     ///
     /// # Errors
@@ -69,6 +88,7 @@ impl Run {
 
     /// Whether what belongs together fits.
     fn check(&self) -> Result<()> {
+        ensure!(self.tables.len() <= MOST, "it has over {MOST} tables");
         for (at, table) in self.tables.iter().enumerate() {
             table
                 .check()
@@ -84,13 +104,27 @@ impl Run {
         for name in plots.chain(&self.files) {
             ensure!(is_plain(name), "{name:?} is no name of a file in a folder");
         }
-        ensure!(self.seconds.is_finite(), "it took no time that can be told");
+        ensure!(
+            is_possible(self.seconds),
+            "it took no time that can be told"
+        );
         Ok(())
     }
 }
 
 impl Table {
     fn check(&self) -> Result<()> {
+        ensure!(
+            self.labels.len() + self.metrics.len() <= MOST && self.rows.len() <= MOST_ROWS,
+            "it has over {MOST} columns or {MOST_ROWS} rows"
+        );
+        let of_rows = self.rows.iter().flat_map(|row| &row.labels);
+        let texts = self.labels.iter().chain(of_rows).chain([&self.title]);
+        let heads = self.metrics.iter().flat_map(|one| [&one.name, &one.unit]);
+        ensure!(
+            texts.chain(heads).all(|text| text.len() <= LONGEST),
+            "it has a title or label of over {LONGEST} bytes"
+        );
         for row in &self.rows {
             ensure!(
                 row.labels.len() == self.labels.len() && row.values.len() == self.metrics.len(),
@@ -100,17 +134,22 @@ impl Table {
                 let is_number = match values {
                     Values::None => true,
                     Values::Samples(numbers) => {
-                        !numbers.is_empty() && numbers.iter().all(|number| number.is_finite())
+                        !numbers.is_empty() && numbers.iter().all(|number| is_possible(*number))
                     }
                     Values::Mean { mean, ci95, n } => {
-                        mean.is_finite() && ci95.is_finite() && *ci95 >= 0.0 && *n > 0
+                        is_possible(*mean) && is_possible(*ci95) && *ci95 >= 0.0 && *n > 0
                     }
                 };
-                ensure!(is_number, "a value is no number");
+                ensure!(is_number, "a value is no number that can be measured");
             }
         }
         Ok(())
     }
+}
+
+/// Not so large that its square, or a sum of many, is infinite.
+fn is_possible(number: f64) -> bool {
+    number.abs() <= 1e100
 }
 
 /// A plot of the folder, if it is there and no larger than a plot.

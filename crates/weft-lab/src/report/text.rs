@@ -7,7 +7,7 @@ use time::macros::format_description;
 use time::{OffsetDateTime, UtcOffset};
 
 use super::compare::{Change, Comparison};
-use super::model::{Metric, Run, Values};
+use super::model::{Metric, Run, Table, Values};
 use crate::machine::{Machine, Versions};
 
 /// What stands where nothing was measured.
@@ -28,23 +28,8 @@ pub(crate) fn run(run: &Run) -> String {
     if let Some(why) = run.ending.warning() {
         let _ = writeln!(text, "PARTIAL: {why}");
     }
-    for table in &run.tables {
-        let heads = table.labels.iter().cloned();
-        let mut rows: Vec<Vec<String>> = vec![
-            heads
-                .chain(table.metrics.iter().map(Metric::head))
-                .collect(),
-        ];
-        for row in &table.rows {
-            let labels = row.labels.iter().cloned();
-            rows.push(labels.chain(row.values.iter().map(cell)).collect());
-        }
-        let _ = write!(
-            text,
-            "\n{}\n\n{}",
-            table.title,
-            columns(&rows, table.labels.len())
-        );
+    for one in &run.tables {
+        let _ = write!(text, "\n{}", table(one));
     }
     if !run.tables.is_empty() {
         text += "\nMeans with half of their 95 % intervals.\n";
@@ -53,6 +38,21 @@ pub(crate) fn run(run: &Run) -> String {
         let _ = writeln!(text, "- {note}");
     }
     for_terminal(&text)
+}
+
+/// A table as text, under its title.
+pub(crate) fn table(table: &Table) -> String {
+    let heads = table.labels.iter().cloned();
+    let mut rows: Vec<Vec<String>> = vec![
+        heads
+            .chain(table.metrics.iter().map(Metric::head))
+            .collect(),
+    ];
+    for row in &table.rows {
+        let labels = row.labels.iter().cloned();
+        rows.push(labels.chain(row.values.iter().map(cell)).collect());
+    }
+    format!("{}\n\n{}", table.title, columns(&rows, table.labels.len()))
 }
 
 /// A comparison as text.
@@ -212,9 +212,16 @@ pub(crate) fn commit(versions: &Versions) -> String {
     }
 }
 
+/// The widest column of text. A longer cell is cut, so that one cell does not widen all lines.
+const WIDEST: usize = 120;
+
 /// Rows in columns; those from this one on have numbers and end at the same place.
 fn columns(rows: &[Vec<String>], numbers_from: usize) -> String {
     let width = |text: &str| text.chars().count();
+    let rows: Vec<Vec<String>> = rows
+        .iter()
+        .map(|row| row.iter().map(|cell| cut(cell)).collect())
+        .collect();
     let count = rows.iter().map(Vec::len).max().unwrap_or(0);
     let widths: Vec<usize> = (0..count)
         .map(|at| {
@@ -223,11 +230,10 @@ fn columns(rows: &[Vec<String>], numbers_from: usize) -> String {
         })
         .collect();
     let mut text = String::new();
-    for row in rows {
+    for row in &rows {
         let mut line = String::new();
         for (at, (cell, column)) in row.iter().zip(&widths).enumerate() {
             let space = " ".repeat(column - width(cell));
-            let cell = cell.replace('\n', " ");
             if at > 0 {
                 line += "  ";
             }
@@ -239,4 +245,18 @@ fn columns(rows: &[Vec<String>], numbers_from: usize) -> String {
         let _ = writeln!(text, "{}", line.trim_end());
     }
     text
+}
+
+/// On one line, and no wider than a column.
+fn cut(cell: &str) -> String {
+    let mut shown: String = cell
+        .chars()
+        .take(WIDEST)
+        .map(|c| if c == '\n' { ' ' } else { c })
+        .collect();
+    if cell.chars().nth(WIDEST).is_some() {
+        shown.pop();
+        shown.push('…');
+    }
+    shown
 }
