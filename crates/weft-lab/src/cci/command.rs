@@ -10,7 +10,7 @@ use super::plan::Choice;
 use super::results::Results;
 use super::run;
 use super::scenario::{Arm, Scenario, Traffic};
-use crate::args::{seconds, weft_program};
+use crate::args::{Switch, seconds, weft_program};
 use crate::experiment::{Experiment, FolderArgs, Prepared, Session};
 use crate::net;
 use crate::network::Program;
@@ -38,8 +38,8 @@ pub struct Args {
     /// Seconds of traffic for each cell [default: 300; of --quick: 4].
     #[arg(long, value_parser = seconds, value_name = "SECONDS")]
     seconds: Option<Duration>,
-    /// Seconds of the same traffic before each cell, after which every client gets new circuits: `auto` needs some ten
-    /// to find a link lossy [default: 20; of --quick: 0].
+    /// Seconds of the same traffic before the first cell of each scenario in a network, after which every client gets new
+    /// circuits: `auto` needs some ten to find a link lossy [default: 20; of --quick: 0].
     #[arg(long, value_parser = seconds, value_name = "SECONDS")]
     warm_up: Option<Duration>,
     /// Circuits whose build times are measured in each network [default: 20; of --quick: 2].
@@ -65,22 +65,6 @@ pub struct Args {
     folder: FolderArgs,
 }
 
-/// Off or on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Switch {
-    Off,
-    On,
-}
-
-impl std::fmt::Display for Switch {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Switch::Off => "off",
-            Switch::On => "on",
-        })
-    }
-}
-
 /// What is measured.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -94,7 +78,7 @@ pub struct Options {
 }
 
 /// What was asked for, each once; or the default.
-fn chosen<T: Copy + PartialEq>(asked: &[T], default: &[T]) -> Vec<T> {
+pub(crate) fn chosen<T: Copy + PartialEq>(asked: &[T], default: &[T]) -> Vec<T> {
     let asked = if asked.is_empty() { default } else { asked };
     let mut once = Vec::new();
     for one in asked {
@@ -134,10 +118,7 @@ impl Experiment for Options {
             scenarios: chosen(&args.scenarios, scenarios),
             traffic: chosen(&args.traffic, traffic),
             arms: chosen(&args.arms, arms),
-            congestion_control: chosen(&args.congestion_control, &[])
-                .into_iter()
-                .map(|switch| switch == Switch::On)
-                .collect(),
+            congestion_control: Switch::each(&args.congestion_control),
             repetitions: args.repetitions,
         };
         if let Some(missing) = net::missing() {

@@ -5,8 +5,10 @@ use std::path::PathBuf;
 use anyhow::Result;
 use weft_plot::{Curve, Figure, Folder, Group, Kind, Look, Panel, Series, Value};
 
-use super::results::{Aggregate, Mean, Results};
-use super::scenario::{Arm, Scenario, Traffic};
+use super::aggregate::Aggregate;
+use super::results::{Client, Results};
+use super::scenario::{Arm, Links, Traffic};
+use crate::report::Values;
 
 const ARMS: [Arm; 4] = [Arm::Tor, Arm::Weft, Arm::WeftPctls, Arm::WeftAuto];
 const TRAFFIC: [Traffic; 4] = [Traffic::Bulk, Traffic::Audio, Traffic::Video, Traffic::Web];
@@ -60,23 +62,23 @@ fn control(on: bool) -> &'static str {
 }
 
 /// The scenarios of a kind of traffic that were measured.
-fn scenarios(results: &Results, traffic: Traffic, on: bool) -> Vec<Scenario> {
+fn scenarios(results: &Results, traffic: Traffic, on: bool) -> Vec<&Links> {
     let cells = results.cells.iter();
-    let mut found: Vec<Scenario> = cells
+    let mut found: Vec<&Links> = cells
         .filter(|cell| cell.traffic == traffic && cell.congestion_control == on)
-        .map(|cell| cell.scenario)
+        .map(|cell| &cell.scenario)
         .collect();
     found.dedup();
     found
 }
 
-fn value(mean: Mean) -> Value {
-    let half = mean.ci95.unwrap_or(0.0);
-    Value {
-        mid: mean.mean,
-        low: (mean.mean - half).max(0.0),
-        high: mean.mean + half,
-    }
+fn value(values: &Values) -> Option<Value> {
+    let (mid, half, _) = values.spread()?;
+    Some(Value {
+        mid,
+        low: (mid - half).max(0.0),
+        high: mid + half,
+    })
 }
 
 fn figure(title: &str, subtitle: &str, panels: Vec<Panel>) -> Figure {
@@ -100,17 +102,17 @@ fn goodput(results: &Results) -> Figure {
             if scenarios.is_empty() {
                 continue;
             }
-            let of = |arm: Arm, scenario: Scenario| {
+            let of = |arm: Arm, scenario: &Links| {
                 let is_it = |cell: &&Aggregate| {
-                    (cell.arm, cell.scenario) == (arm, scenario)
+                    (cell.arm, &cell.scenario) == (arm, scenario)
                         && (cell.traffic, cell.congestion_control) == (traffic, on)
                 };
-                results.cells.iter().find(is_it)?.goodput_mbit.map(value)
+                value(&results.cells.iter().find(is_it)?.goodput_mbit)
             };
             let series = ARMS.iter().map(|&arm| Series {
                 name: arm.in_words().to_owned(),
                 look: look(arm),
-                values: scenarios.iter().map(|&one| of(arm, one)).collect(),
+                values: scenarios.iter().map(|one| of(arm, one)).collect(),
             });
             panels.push(Panel {
                 title: format!("{traffic}, {}", control(on)),
@@ -140,18 +142,14 @@ fn goodput(results: &Results) -> Figure {
 }
 
 /// Distributions over streams: a panel for each cell.
-fn curves(
-    results: &Results,
-    title: &str,
-    values: fn(&super::results::Client) -> &Vec<f64>,
-) -> Figure {
+fn curves(results: &Results, title: &str, values: fn(&Client) -> &Vec<f64>) -> Figure {
     let mut panels = Vec::new();
     for traffic in TRAFFIC {
         for on in [false, true] {
             for scenario in scenarios(results, traffic, on) {
                 let of = |arm: Arm| -> Vec<f64> {
                     let runs = results.runs.iter().filter(|run| {
-                        (run.arm, run.scenario) == (arm, scenario)
+                        (run.arm, &run.scenario) == (arm, scenario)
                             && (run.traffic, run.congestion_control) == (traffic, on)
                     });
                     let clients = runs.flat_map(|run| run.measured());

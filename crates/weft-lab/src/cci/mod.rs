@@ -2,13 +2,18 @@
 //! what a lossy or congested link between two relays takes from circuits, with one TLS connection for all of them
 //! and with one for each.
 
+mod aggregate;
 mod command;
 mod figures;
 mod plan;
 mod results;
 mod run;
 mod scenario;
+mod tables;
 
+pub use aggregate::Aggregate;
+pub(crate) use command::chosen;
 pub use command::{Args, Options};
-pub use results::{Aggregate, Cell, Client, Results};
-pub use scenario::{Arm, Scenario, Traffic};
+pub use results::{Cell, Client, Results, Testbed};
+pub(crate) use scenario::consensus_params;
+pub use scenario::{Arm, Links, Scenario, Traffic};

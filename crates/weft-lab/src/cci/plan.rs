@@ -14,6 +14,18 @@ pub(super) struct Network {
     pub(super) cells: Vec<(Scenario, Traffic)>,
 }
 
+impl Network {
+    /// The cells in order, and whether the links change before it: it is the first of its scenario.
+    pub(super) fn turns(&self) -> impl Iterator<Item = ((Scenario, Traffic), bool)> {
+        let mut latest = None;
+        let cells = self.cells.iter();
+        cells.map(move |&(scenario, traffic)| {
+            let is_new = latest.replace(scenario) != Some(scenario);
+            ((scenario, traffic), is_new)
+        })
+    }
+}
+
 /// What is to be measured.
 #[derive(Clone, Debug)]
 pub(super) struct Choice {
@@ -94,6 +106,9 @@ mod tests {
         for network in [&networks[0], &networks[12]] {
             assert_eq!(network.cells[0], (Scenario::NoDropping, Traffic::Bulk));
             assert_eq!(network.cells[3], (Scenario::SharedDropping, Traffic::Web));
+            // The links change once for each scenario.
+            let changes: Vec<bool> = network.turns().map(|(_, is_new)| is_new).collect();
+            assert_eq!(changes, [true, false, true, false]);
         }
     }
 }

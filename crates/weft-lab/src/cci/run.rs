@@ -1,6 +1,5 @@
 //! The experiment itself: one network after another, and the cells in each.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -8,12 +7,13 @@ use weft_traffic::Record;
 
 use super::command::Options;
 use super::plan::Network;
-use super::results::{Cell, Client, Results, SCHEMA};
-use super::scenario::{Arm, Scenario, Traffic};
+use super::results::{Cell, Client, Results};
+use super::scenario::{Arm, Scenario, Traffic, consensus_params};
 use crate::experiment::{Progress, Session};
 use crate::net;
 use crate::network::Program;
 use crate::overlay::{Cast, Overlay};
+use crate::stop::Stop;
 
 /// After so many networks in a row that did not start the experiment ends: the next would not start either.
 const FAILURES: usize = 3;
@@ -28,23 +28,14 @@ const START: Duration = Duration::from_secs(12);
 /// Results cannot be kept. A cell that cannot be measured is among the results, with the reason.
 pub(super) fn cci(options: &Options, session: &mut Session<'_>) -> Result<Results> {
     let networks = options.choice.networks();
-    let cells: usize = networks.iter().map(|network| network.cells.len()).sum();
     let mut results = Results {
-        schema: SCHEMA,
-        started_at: session.started_at().to_owned(),
-        finished: false,
-        machine: session.machine(),
-        versions: session.versions(Some(&options.weft)),
         seed: options.seed,
         seconds: options.cell.as_secs_f64(),
         warm_up_s: options.warm_up.as_secs_f64(),
         repetitions: options.choice.repetitions,
-        cells: Vec::new(),
-        runs: Vec::new(),
-        builds: BTreeMap::new(),
-        records: Vec::new(),
+        ..Results::empty(session, Some(&options.weft))
     };
-    let mut clock = Clock::new(options, networks.len(), cells);
+    let mut clock = Clock::new(options, &networks);
     let mut failures = 0;
     for network in &networks {
         if session.stop().is_requested() {
@@ -98,19 +89,16 @@ fn in_words(network: &Network) -> String {
 struct Clock {
     whole: Duration,
     done: Duration,
-    cell: Duration,
 }
 
 impl Clock {
-    fn new(options: &Options, networks: usize, cells: usize) -> Clock {
-        let cell = options.cell + options.warm_up;
-        let times = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+    fn new(options: &Options, networks: &[Network]) -> Clock {
+        let cells = networks.iter().flat_map(Network::turns);
+        let cells: Duration = cells.map(|(_, is_new)| takes(options, is_new)).sum();
+        let starts = u32::try_from(networks.len()).unwrap_or(u32::MAX);
         Clock {
-            whole: START
-                .saturating_mul(times(networks))
-                .saturating_add(cell.saturating_mul(times(cells))),
+            whole: cells.saturating_add(START.saturating_mul(starts)),
             done: Duration::ZERO,
-            cell,
         }
     }
 
@@ -123,22 +111,26 @@ impl Clock {
     }
 }
 
+/// How long a cell is; `is_new`: it is the first of its scenario.
+fn takes(options: &Options, is_new: bool) -> Duration {
+    match is_new {
+        true => options.cell.saturating_add(options.warm_up),
+        false => options.cell,
+    }
+}
+
 fn cast(options: &Options, network: &Network) -> Result<Cast> {
     let weft = Program::weft(&options.weft, None)?;
     let program = match network.arm {
         Arm::Tor => Program::tor_of_its_own()?,
         Arm::Weft | Arm::WeftPctls | Arm::WeftAuto => weft.clone(),
     };
-    let algorithm = match network.congestion_control {
-        true => 2,
-        false => 0,
-    };
     Ok(Cast {
         program,
         weft,
         relays: network.arm.torrc(),
         clients: network.arm.torrc(),
-        params: vec![format!("cc_alg={algorithm}")],
+        params: consensus_params(network.congestion_control),
     })
 }
 
@@ -164,48 +156,57 @@ fn one_network(
     let first = overlay.client_hosts().next().map(str::to_owned);
     let times = overlay.build_times(&first.context("no client")?, options.circuits)?;
     results.add_builds(network, &times);
-    for &(scenario, traffic) in &network.cells {
+    for (cell, is_new) in network.turns() {
+        let (scenario, traffic) = cell;
         clock.progress(session, step.clone(), format!("{scenario}, {traffic}"));
         let seed = options
             .seed
             .wrapping_add(u64::from(network.repetition) << 32);
-        let (cell, records) = one_cell(
-            options,
-            network,
-            &mut overlay,
-            (scenario, traffic),
-            seed,
-            session,
-        )?;
+        if is_new {
+            prepare(options, &mut overlay, cell, seed, &stop)?;
+        }
+        let (cell, records) = one_cell(options, network, &overlay, cell, seed, &stop)?;
         if stop.is_requested() {
             return Ok(());
         }
         overlay.check()?;
         results.runs.push(cell);
         results.add_records(results.runs.len() - 1, records);
-        clock.done += clock.cell;
+        clock.done += takes(options, is_new);
     }
     Ok(())
+}
+
+/// Gives the links the settings of a scenario, and lets TCP and circuits get used to them: the same traffic for a
+/// while, then new circuits.
+fn prepare(
+    options: &Options,
+    overlay: &mut Overlay,
+    (scenario, traffic): (Scenario, Traffic),
+    seed: u64,
+    stop: &Stop,
+) -> Result<()> {
+    overlay.change(scenario.topology()?)?;
+    if options.warm_up.is_zero() {
+        return Ok(());
+    }
+    let users = traffic.users(overlay.client_hosts());
+    overlay.drive(&users, options.warm_up, seed.wrapping_add(1), stop)?;
+    overlay.renew_circuits(options.patience, stop)
 }
 
 /// Measures one cell.
 fn one_cell(
     options: &Options,
     network: &Network,
-    overlay: &mut Overlay,
+    overlay: &Overlay,
     (scenario, traffic): (Scenario, Traffic),
     seed: u64,
-    session: &Session<'_>,
+    stop: &Stop,
 ) -> Result<(Cell, Vec<Record>)> {
-    let stop = session.stop();
-    overlay.change(scenario.topology()?)?;
     let users = traffic.users(overlay.client_hosts());
-    if !options.warm_up.is_zero() {
-        overlay.drive(&users, options.warm_up, seed.wrapping_add(1), &stop)?;
-        overlay.renew_circuits(options.patience, &stop)?;
-    }
     let (before, links_before) = (overlay.load()?, overlay.testbed().snapshot()?);
-    let records = overlay.drive(&users, options.cell, seed, &stop)?;
+    let records = overlay.drive(&users, options.cell, seed, stop)?;
     let (after, links_after) = (overlay.load()?, overlay.testbed().snapshot()?);
     let bytes: u64 = records.iter().map(|record| record.times.down.bytes).sum();
     let cpu = after.cpu.saturating_sub(before.cpu);
@@ -217,12 +218,12 @@ fn one_cell(
     });
     let cell = Cell {
         clients: clients.collect(),
-        relays_cpu_s: cpu.as_secs_f64(),
+        relays_cpu_s: Some(cpu.as_secs_f64()),
         bytes,
-        relays_rss_bytes: after.rss,
-        relays_sockets: after.sockets,
-        emulator_cpu_s: (links_after.cpu.saturating_sub(links_before.cpu)).as_secs_f64(),
-        late_packets_share: late as f64 / delivered.max(1) as f64,
+        relays_rss_bytes: Some(after.rss),
+        relays_sockets: Some(after.sockets),
+        emulator_cpu_s: Some((links_after.cpu.saturating_sub(links_before.cpu)).as_secs_f64()),
+        late_packets_share: Some(late as f64 / delivered.max(1) as f64),
         ..Cell::new(network, (scenario, traffic))
     };
     Ok((cell, records))

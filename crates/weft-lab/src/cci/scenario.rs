@@ -48,7 +48,7 @@ impl Scenario {
     /// # Errors
     ///
     /// A built-in topology is wrong, which a test rules out.
-    pub(super) fn topology(self) -> Result<Topology> {
+    pub(crate) fn topology(self) -> Result<Topology> {
         let name = match self {
             Scenario::NoDropping => "pahl-no-dropping",
             Scenario::SharedDropping => "pahl-shared-dropping",
@@ -72,6 +72,59 @@ impl Scenario {
 }
 
 impl fmt::Display for Scenario {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The links of a cell.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Links {
+    /// A scenario of the paper.
+    Scenario(Scenario),
+    /// Another topology, by its name.
+    Topology(String),
+}
+
+impl Links {
+    /// What this topology is.
+    #[must_use]
+    pub fn of(topology: &Topology) -> Links {
+        let mut scenarios = Scenario::value_variants().iter();
+        let is_it = |scenario: &&Scenario| scenario.topology().is_ok_and(|its| its == *topology);
+        match scenarios.find(is_it) {
+            Some(scenario) => Links::Scenario(*scenario),
+            None => Links::Topology(topology.name().to_owned()),
+        }
+    }
+
+    /// As results name them.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self {
+            Links::Scenario(scenario) => scenario.name(),
+            Links::Topology(name) => name,
+        }
+    }
+
+    /// The scenario, if they are one.
+    #[must_use]
+    pub fn scenario(&self) -> Option<Scenario> {
+        match self {
+            Links::Scenario(scenario) => Some(*scenario),
+            Links::Topology(_) => None,
+        }
+    }
+}
+
+impl From<Scenario> for Links {
+    fn from(scenario: Scenario) -> Links {
+        Links::Scenario(scenario)
+    }
+}
+
+impl fmt::Display for Links {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
@@ -115,7 +168,7 @@ impl Traffic {
     }
 
     /// A user on each host: the first, third and so on download in bulk, the others do this.
-    pub(super) fn users<'a>(self, hosts: impl Iterator<Item = &'a str>) -> Vec<User> {
+    pub(crate) fn users<'a>(self, hosts: impl Iterator<Item = &'a str>) -> Vec<User> {
         let users = hosts.enumerate().map(|(number, host)| {
             let traffic = match number % 2 {
                 0 => Traffic::Bulk,
@@ -135,6 +188,15 @@ impl fmt::Display for Traffic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
+}
+
+/// Parameters of the consensus with or without congestion control.
+pub(crate) fn consensus_params(congestion_control: bool) -> Vec<String> {
+    let algorithm = match congestion_control {
+        true => 2,
+        false => 0,
+    };
+    vec![format!("cc_alg={algorithm}")]
 }
 
 /// What runs relays, exit and clients.
@@ -177,7 +239,7 @@ impl Arm {
     }
 
     /// Lines of its torrcs, relays' and clients'.
-    pub(super) fn torrc(self) -> Vec<String> {
+    pub(crate) fn torrc(self) -> Vec<String> {
         let value = match self {
             Arm::Tor | Arm::Weft => return Vec::new(),
             Arm::WeftPctls => "1",

@@ -7,6 +7,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::{Deserialize, Serialize};
+use weft_stats::student;
 
 use super::options::Options;
 use super::tally::Tally;
@@ -381,9 +382,6 @@ impl Soak {
     }
 }
 
-/// Quantiles of Student's t at 97.5 %, by degrees of freedom from 1; beyond them 2 is near enough.
-const STUDENT: [f64; 10] = [12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23];
-
 /// By which share the least squares' line through these points rises from the first to the last, and half
 /// of that share's 95 % interval.
 fn growth(points: impl Iterator<Item = (f64, f64)>) -> (f64, f64) {
@@ -413,8 +411,7 @@ fn growth(points: impl Iterator<Item = (f64, f64)>) -> (f64, f64) {
         .map(|point| (point.1 - mean_y - slope * (point.0 - mean_x)).powi(2))
         .sum();
     let deviation = (off / free as f64 / spread).sqrt();
-    let student = STUDENT.get(free - 1).copied().unwrap_or(2.0);
-    (slope * scale, student * deviation * scale)
+    (slope * scale, student(free) * deviation * scale)
 }
 
 impl fmt::Display for Soak {

@@ -1,0 +1,157 @@
+//! Cells over all repetitions.
+
+use std::collections::BTreeMap;
+
+use serde::{Serialize, Serializer};
+
+use super::results::{Cell, Client, Results};
+use super::scenario::{Arm, Links, Scenario, Traffic};
+use crate::report::Values;
+
+/// A cell over all repetitions. In JSON a number is its mean and half of its 95 % interval (`ci95`, null of a single
+/// one).
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Aggregate {
+    /// What ran the nodes.
+    pub arm: Arm,
+    /// The network and its links.
+    pub scenario: Links,
+    /// What the measured users did.
+    pub traffic: Traffic,
+    /// Whether circuits had congestion control.
+    pub congestion_control: bool,
+    /// Streams of measured users that completed.
+    pub streams: usize,
+    /// Over measured users and repetitions.
+    #[serde(serialize_with = "mean")]
+    pub goodput_mbit: Values,
+    /// Over streams that completed. In a short cell slow streams are not among them.
+    #[serde(serialize_with = "mean")]
+    pub ttlb_ms: Values,
+    /// Round trip of circuits, over streams.
+    #[serde(serialize_with = "mean")]
+    pub rtt_ms: Values,
+    /// Goodput lost against NoDropping, percent: over repetitions, each against its own. In JSON `lost_percent` and
+    /// `lost_percent_ci95`.
+    #[serde(flatten, serialize_with = "lost")]
+    pub lost_percent: Values,
+    /// Processor seconds of all relays for 10⁹ bytes of payload.
+    #[serde(serialize_with = "mean")]
+    pub cpu_s_per_gb: Values,
+    /// Resident memory of all relays at the end, megabytes (10⁶).
+    #[serde(serialize_with = "mean")]
+    pub relays_rss_mb: Values,
+    /// Open sockets of all relays at the end.
+    #[serde(serialize_with = "mean")]
+    pub relays_sockets: Values,
+}
+
+/// Mean and half of the interval, where there are several.
+fn interval(values: &Values) -> Option<(f64, Option<f64>)> {
+    let (mean, ci95, count) = values.spread()?;
+    Some((mean, (count > 1).then_some(ci95)))
+}
+
+fn mean<S: Serializer>(values: &Values, to: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Mean {
+        mean: f64,
+        ci95: Option<f64>,
+    }
+    let mean = interval(values).map(|(mean, ci95)| Mean { mean, ci95 });
+    mean.serialize(to)
+}
+
+fn lost<S: Serializer>(values: &Values, to: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Lost {
+        lost_percent: Option<f64>,
+        lost_percent_ci95: Option<f64>,
+    }
+    let lost = interval(values);
+    let lost = Lost {
+        lost_percent: lost.map(|(mean, _)| mean),
+        lost_percent_ci95: lost.and_then(|(_, ci95)| ci95),
+    };
+    lost.serialize(to)
+}
+
+impl Results {
+    /// Makes [`Results::cells`] of [`Results::runs`].
+    pub(crate) fn sum_up(&mut self) {
+        let no_dropping = Links::from(Scenario::NoDropping);
+        let mut groups: BTreeMap<_, Vec<&Cell>> = BTreeMap::new();
+        for run in self.runs.iter().filter(|run| run.failure.is_none()) {
+            groups.entry(run.key()).or_default().push(run);
+        }
+        let cells = groups.iter().map(|(&key, runs)| {
+            let (congestion_control, scenario, traffic, arm) = key;
+            let clients = || runs.iter().flat_map(|run| run.measured());
+            let all = |values: fn(&Client) -> &Vec<f64>| {
+                Values::samples(clients().flat_map(values).copied())
+            };
+            let of_runs = |value: &dyn Fn(&Cell) -> Option<f64>| {
+                Values::samples(runs.iter().filter_map(|run| value(run)))
+            };
+            let clean = groups.get(&(congestion_control, &no_dropping, traffic, arm));
+            let is_comparable = scenario.scenario().is_some_and(|one| {
+                one != Scenario::NoDropping && one.network() == Scenario::NoDropping
+            });
+            let lost_percent = of_runs(&|run| {
+                let clean = clean?.iter().find(|one| one.repetition == run.repetition)?;
+                let (with, without) = (run.goodput()?, clean.goodput()?);
+                (is_comparable && without > 0.0).then(|| 100.0 * (1.0 - with / without))
+            });
+            Aggregate {
+                arm,
+                scenario: scenario.clone(),
+                traffic,
+                congestion_control,
+                streams: clients().map(|client| client.ttlb_ms.len()).sum(),
+                goodput_mbit: Values::samples(clients().filter_map(|client| client.goodput_mbit)),
+                ttlb_ms: all(|client| &client.ttlb_ms),
+                rtt_ms: all(|client| &client.rtt_ms),
+                lost_percent,
+                cpu_s_per_gb: of_runs(&|run| {
+                    let cpu_s = run.relays_cpu_s.filter(|_| run.bytes > 0)?;
+                    Some(cpu_s * 1e9 / run.bytes as f64)
+                }),
+                relays_rss_mb: of_runs(&|run| Some(run.relays_rss_bytes? as f64 * 1e-6)),
+                relays_sockets: of_runs(&|run| Some(run.relays_sockets? as f64)),
+            }
+        });
+        self.cells = cells.collect();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_in_json_are_means_with_intervals() {
+        let cell = Aggregate {
+            arm: Arm::WeftPctls,
+            scenario: Scenario::SharedDropping.into(),
+            traffic: Traffic::Bulk,
+            congestion_control: true,
+            streams: 3,
+            goodput_mbit: Values::samples([1.0, 3.0]),
+            ttlb_ms: Values::None,
+            rtt_ms: Values::one(7.0),
+            lost_percent: Values::one(28.0),
+            cpu_s_per_gb: Values::None,
+            relays_rss_mb: Values::None,
+            relays_sockets: Values::None,
+        };
+        let json = serde_json::to_value(&cell).expect("JSON");
+        assert_eq!(json["arm"], "weft-pctls");
+        assert_eq!(json["goodput_mbit"]["mean"], 2.0);
+        assert!(json["goodput_mbit"]["ci95"].is_number());
+        assert!(json["ttlb_ms"].is_null());
+        assert_eq!(json["rtt_ms"]["mean"], 7.0);
+        assert!(json["rtt_ms"]["ci95"].is_null());
+        assert_eq!(json["lost_percent"], 28.0);
+        assert!(json["lost_percent_ci95"].is_null());
+    }
+}
