@@ -4,6 +4,7 @@ use anyhow::Result;
 use clap::Subcommand;
 
 use crate::experiment::{Conclusion, Watcher, perform};
+use crate::flows::measure as traffic;
 use crate::stop::Stop;
 use crate::{attack, bench, cci, hops, roles, throughput};
 
@@ -18,6 +19,7 @@ pub enum Experiments {
     Roles(Box<roles::Args>),
     Cci(Box<cci::Args>),
     Hops(Box<hops::Args>),
+    Traffic(Box<traffic::Args>),
     Attack(Box<attack::Args>),
     Soak(Box<attack::soak::Args>),
     Relay(Box<bench::Args>),
@@ -35,6 +37,7 @@ impl Experiments {
             Self::Roles(args) => perform::<roles::Options>(args, stop, watcher),
             Self::Cci(args) => perform::<cci::Options>(args, stop, watcher),
             Self::Hops(args) => perform::<hops::Options>(args, stop, watcher),
+            Self::Traffic(args) => perform::<traffic::Options>(args, stop, watcher),
             Self::Attack(args) => perform::<attack::Attacks>(args, stop, watcher),
             Self::Soak(args) => perform::<attack::soak::Options>(args, stop, watcher),
             Self::Relay(args) => perform::<bench::Options>(args, stop, watcher),

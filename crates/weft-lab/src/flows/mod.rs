@@ -6,10 +6,12 @@
 //! over, the stop is requested, or nothing can happen any more, what was measured is returned, and streams that
 //! are open are records, too (`Unfinished`).
 //!
-//! [`crate::traffic`] moves single payloads with hashes, for tests and measurements that need no users.
+//! [`measure`] is the experiment `weft lab traffic`. [`crate::traffic`] moves single payloads with hashes, for tests
+//! and measurements that need no users.
 
 mod client;
 mod connection;
+pub mod measure;
 mod server;
 mod socket;
 
@@ -20,6 +22,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, ensure};
 use weft_traffic::{Model, Record};
 
+use crate::net::Host;
 use crate::stop::Stop;
 
 pub use server::FlowServer;
@@ -89,6 +92,48 @@ pub fn run(clients: &[FlowClient], settings: FlowSettings, stop: &Stop) -> Resul
     })?;
     records.sort_by_key(|(client, record)| (*client, record.stream));
     Ok(records.into_iter().map(|(_, record)| record).collect())
+}
+
+/// Clients of one host.
+#[derive(Clone, Debug)]
+pub struct Site {
+    /// A host of a testbed; `None`: this machine.
+    pub host: Option<Host>,
+    /// At least one.
+    pub clients: Vec<FlowClient>,
+}
+
+/// Drives clients of several hosts at once, as [`run`] does those of one. The records are in the order of the sites.
+///
+/// # Errors
+///
+/// As [`run`]; a host is gone.
+pub fn run_on(sites: &[Site], settings: FlowSettings, stop: &Stop) -> Result<Vec<Record>> {
+    ensure!(!sites.is_empty(), "there are no traffic clients to drive");
+    let records: Vec<Result<Vec<Record>>> = thread::scope(|scope| {
+        let running: Vec<_> = (0..)
+            .zip(sites)
+            .map(|(index, site)| {
+                let settings = FlowSettings {
+                    // The same users on different hosts are different.
+                    seed: settings.seed.wrapping_mul(1_000).wrapping_add(index),
+                    ..settings
+                };
+                let drive = move || run(&site.clients, settings, stop);
+                scope.spawn(move || match &site.host {
+                    Some(host) => host.enter(drive)?,
+                    None => drive(),
+                })
+            })
+            .collect();
+        let ended = running.into_iter().map(|thread| {
+            let panicked = |_| anyhow!("a thread of users panicked");
+            thread.join().map_err(panicked)?
+        });
+        ended.collect()
+    });
+    let records: Result<Vec<Vec<Record>>> = records.into_iter().collect();
+    Ok(records?.into_iter().flatten().collect())
 }
 
 #[cfg(test)]

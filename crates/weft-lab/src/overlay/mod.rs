@@ -8,24 +8,23 @@
 //! All nodes are run by one program, and an authority by Weft, which needs no C tor and less time.
 
 mod node;
-mod place;
+pub(crate) mod place;
 
 use std::fmt::Write as _;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
-use std::thread;
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result};
 use rand::rngs::StdRng;
 use weft_dir::private_authority::AuthorityKeys;
 use weft_links::Topology;
 use weft_traffic::{Model, Record};
 
-use crate::flows::{self, FlowClient, FlowServer, FlowSettings};
+use crate::flows::{self, FlowClient, FlowServer, FlowSettings, Site};
 use crate::guardian::Guardian;
-use crate::net::{Host, Options, Testbed};
+use crate::net::{Options, Testbed};
 use crate::network::{Node, Program, v3_identity, wait_for};
 use crate::stop::Stop;
 use crate::up::http;
@@ -37,11 +36,11 @@ use place::{Place, Role};
 /// Seconds from one consensus to the next: no vote falls into a short measurement.
 const INTERVAL: u32 = 300;
 /// The ports that nodes have, each in a namespace of its own.
-const OR_PORT: u16 = 9_001;
-const DIR_PORT: u16 = 9_030;
-const SOCKS_PORT: u16 = 9_050;
-const CONTROL_PORT: u16 = 9_051;
-const SERVER_PORT: u16 = 8_080;
+pub(crate) const OR_PORT: u16 = 9_001;
+pub(crate) const DIR_PORT: u16 = 9_030;
+pub(crate) const SOCKS_PORT: u16 = 9_050;
+pub(crate) const CONTROL_PORT: u16 = 9_051;
+pub(crate) const SERVER_PORT: u16 = 8_080;
 
 /// Who plays in the network.
 #[derive(Clone, Debug)]
@@ -212,41 +211,39 @@ impl Overlay {
         seed: u64,
         stop: &Stop,
     ) -> Result<Vec<Record>> {
-        let settings = |index: u64| FlowSettings {
+        let sites = users.iter().map(|user| {
+            let client = FlowClient {
+                name: user.host.clone(),
+                model_name: user.model_name.clone(),
+                model: user.model.clone(),
+                start: Duration::ZERO,
+                proxy: Some(self.socks()),
+                server: self.server(),
+            };
+            Ok(Site {
+                host: Some(self.testbed.host(&user.host)?.clone()),
+                clients: vec![client],
+            })
+        });
+        let sites: Vec<Site> = sites.collect::<Result<_>>()?;
+        let settings = FlowSettings {
             duration,
-            // Each has a generator of its own.
-            seed: seed.wrapping_mul(1_000).wrapping_add(index),
+            seed,
             threads: 1,
         };
-        let hosts: Vec<&Host> = users
-            .iter()
-            .map(|user| self.testbed.host(&user.host))
-            .collect::<Result<_>>()?;
-        let records: Vec<Result<Vec<Record>>> = thread::scope(|scope| {
-            let running: Vec<_> = (0..)
-                .zip(users.iter().zip(hosts))
-                .map(|(index, (user, host))| {
-                    let client = FlowClient {
-                        name: user.host.clone(),
-                        model_name: user.model_name.clone(),
-                        model: user.model.clone(),
-                        start: Duration::ZERO,
-                        proxy: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, SOCKS_PORT))),
-                        server: self.server.address(),
-                    };
-                    scope.spawn(move || {
-                        host.enter(|| flows::run(&[client], settings(index), stop))?
-                    })
-                })
-                .collect();
-            let ended = running.into_iter().map(|thread| {
-                let panicked = |_| anyhow!("a thread of users panicked");
-                thread.join().map_err(panicked)?
-            });
-            ended.collect()
-        });
-        let records: Result<Vec<Vec<Record>>> = records.into_iter().collect();
-        Ok(records?.into_iter().flatten().collect())
+        flows::run_on(&sites, settings, stop)
+    }
+
+    /// The SOCKS port of a client, on its host.
+    #[must_use]
+    pub fn socks(&self) -> SocketAddr {
+        SocketAddr::from((Ipv4Addr::LOCALHOST, SOCKS_PORT))
+    }
+
+    /// The server of the users, as exits reach it.
+    #[must_use]
+    pub fn server(&self) -> SocketAddr {
+        self.server.address()
     }
 
     /// What relays and exits have used so far, all together.
@@ -322,10 +319,7 @@ impl Starting<'_> {
         self.common.authority = format!("none 127.0.0.1:1 {}", "F".repeat(40));
         node.write_torrc(&text(&self.common))?;
         let fingerprint = self.cast.weft.fingerprint(&node.torrc())?;
-        self.common.authority = format!(
-            "authority orport={OR_PORT} no-v2 v3ident={} {dir} {fingerprint}",
-            v3_identity(&keys)?,
-        );
+        self.common.authority = authority_line(&v3_identity(&keys)?, dir, &fingerprint.to_string());
         node.write_torrc(&text(&self.common))?;
         let weft = self.cast.weft.clone();
         self.run(place, node, &weft)
@@ -400,13 +394,7 @@ impl Starting<'_> {
 
     fn clients(&mut self, places: &[Place]) -> Result<()> {
         let program = self.cast.program.clone();
-        let name_of = |role: Role| {
-            let mut places = places.iter();
-            places
-                .find(|place| place.role == role)
-                .map(|place| place.host.clone())
-                .with_context(|| format!("there is no host for {role:?}"))
-        };
+        let name_of = |role: Role| place::the(places, role).map(|place| place.host.clone());
         let (middle, exit) = (name_of(Role::Middle)?, name_of(Role::Exit)?);
         for place in places.iter().filter(|place| place.role == Role::Client) {
             let (node, _) = self.node(place)?;
@@ -414,15 +402,11 @@ impl Starting<'_> {
                 .entry
                 .as_deref()
                 .context("a client without an entry")?;
-            let mut more = vec![
-                format!("EntryNodes {entry}"),
-                format!("MiddleNodes {middle}"),
-                format!("ExitNodes {exit}"),
-                "StrictNodes 1".to_owned(),
-                // A stream over two circuits would be another experiment.
-                "ConfluxEnabled 0".to_owned(),
-                format!("ControlSocket {}", node.control_socket().display()),
-            ];
+            let mut more = client_lines(entry, &middle, &exit);
+            more.push(format!(
+                "ControlSocket {}",
+                node.control_socket().display()
+            ));
             more.extend(self.cast.clients.iter().cloned());
             let [socks, control] = [SOCKS_PORT, CONTROL_PORT]
                 .map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
@@ -459,7 +443,24 @@ fn wait_for_clients(members: &mut [Member], patience: Duration, stop: &Stop) -> 
     )
 }
 
+/// The words of the `DirAuthority` line of the authority with these identities.
+pub(crate) fn authority_line(v3_identity: &str, dir: SocketAddr, fingerprint: &str) -> String {
+    format!("authority orport={OR_PORT} no-v2 v3ident={v3_identity} {dir} {fingerprint}")
+}
+
+/// The lines of a client's torrc by which all its circuits go through these relays.
+pub(crate) fn client_lines(entry: &str, middle: &str, exit: &str) -> Vec<String> {
+    vec![
+        format!("EntryNodes {entry}"),
+        format!("MiddleNodes {middle}"),
+        format!("ExitNodes {exit}"),
+        "StrictNodes 1".to_owned(),
+        // A stream over two circuits would be another experiment.
+        "ConfluxEnabled 0".to_owned(),
+    ]
+}
+
 /// The DirPort of the authority at this address.
-fn directory(address: Ipv4Addr) -> SocketAddr {
+pub(crate) fn directory(address: Ipv4Addr) -> SocketAddr {
     SocketAddr::from((address, DIR_PORT))
 }

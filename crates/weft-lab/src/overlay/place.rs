@@ -1,14 +1,14 @@
 //! What runs on which host of a topology.
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use weft_links::Topology;
 
 /// The host of the authority.
-pub(super) const AUTHORITY: &str = "authority";
+pub(crate) const AUTHORITY: &str = "authority";
 
 /// What a host does in the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Role {
+pub(crate) enum Role {
     Client,
     Entry,
     Middle,
@@ -19,11 +19,11 @@ pub(super) enum Role {
 
 /// A host and its role.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Place {
-    pub(super) host: String,
-    pub(super) role: Role,
+pub(crate) struct Place {
+    pub(crate) host: String,
+    pub(crate) role: Role,
     /// Of a client: the entry that it has a link to.
-    pub(super) entry: Option<String>,
+    pub(crate) entry: Option<String>,
 }
 
 impl Role {
@@ -43,12 +43,24 @@ impl Role {
     }
 }
 
+/// The first host of a role.
+///
+/// # Errors
+///
+/// There is none.
+pub(crate) fn the(places: &[Place], role: Role) -> Result<&Place> {
+    let mut places = places.iter();
+    places
+        .find(|place| place.role == role)
+        .with_context(|| format!("there is no host for {role:?}"))
+}
+
 /// The role of each host.
 ///
 /// # Errors
 ///
 /// A name has no meaning, a role is missing or there twice, or a client has not one entry.
-pub(super) fn find(topology: &Topology) -> Result<Vec<Place>> {
+pub(crate) fn find(topology: &Topology) -> Result<Vec<Place>> {
     let mut places = Vec::new();
     for host in topology.hosts() {
         let name = topology.node_name(host.node());

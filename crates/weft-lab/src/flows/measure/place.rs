@@ -1,0 +1,305 @@
+//! Where users are, and what their streams go through.
+
+use std::fmt;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use weft_links::Topology;
+
+use super::command::Options;
+use super::mix::Users;
+use crate::flows::{FlowClient, FlowServer, Site};
+use crate::net::{self, Host};
+use crate::network::Program;
+use crate::overlay::{Cast, Overlay};
+use crate::stop::Stop;
+use crate::up::{Kind, Plan, Up};
+
+/// How long a SOCKS port may take to accept a connection.
+const ACCEPT: Duration = Duration::from_secs(3);
+
+/// What streams go through.
+#[derive(Clone, Debug)]
+pub(super) enum Way {
+    /// A private network on loopback.
+    Loopback {
+        kind: Kind,
+        relays: usize,
+        exits: usize,
+        clients: usize,
+    },
+    /// A private network on a testbed with these links.
+    Testbed { kind: Kind, topology: Box<Topology> },
+    /// A SOCKS port that is there.
+    Socks(SocketAddr),
+    /// Nothing.
+    Direct,
+}
+
+fn program(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Weft => "Weft",
+        Kind::Tor => "C tor",
+        Kind::Mixed => "Weft and C tor by turns",
+    }
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Way::Loopback {
+                kind,
+                relays,
+                exits,
+                clients,
+            } => write!(
+                f,
+                "a private network of {} on loopback (relays: {relays}, exits: {exits}, clients: {clients})",
+                program(*kind)
+            ),
+            Way::Testbed { kind, topology } => write!(
+                f,
+                "a private network of {} on the testbed {}",
+                program(*kind),
+                topology.name()
+            ),
+            Way::Socks(address) => write!(f, "the SOCKS port {address}"),
+            Way::Direct => f.write_str("TCP without Tor"),
+        }
+    }
+}
+
+impl Way {
+    /// An error if what it needs is not there.
+    pub(super) fn check(&self) -> Result<()> {
+        match self {
+            Way::Loopback { kind, .. } => needs_tor(*kind),
+            Way::Testbed { kind, .. } => {
+                ensure!(
+                    *kind != Kind::Mixed,
+                    "--kind mixed is for networks on loopback: on a testbed one program runs all nodes, weft or tor"
+                );
+                if let Some(missing) = net::missing() {
+                    anyhow::bail!("{missing}");
+                }
+                needs_tor(*kind)
+            }
+            Way::Socks(address) => {
+                ensure!(
+                    address.ip().is_loopback(),
+                    "--socks {address} is not on this machine: name a port of 127.0.0.0/8 or ::1, as `weft lab up` prints it"
+                );
+                TcpStream::connect_timeout(address, ACCEPT).with_context(|| {
+                    format!(
+                        "nobody listens at --socks {address}: start a private network with `weft lab up`, which prints \
+                         its SOCKS ports, or leave --socks out"
+                    )
+                })?;
+                Ok(())
+            }
+            Way::Direct => Ok(()),
+        }
+    }
+
+    /// What its start takes about as long as, for the time that is left.
+    pub(super) fn start_takes(&self) -> Duration {
+        match self {
+            Way::Loopback { .. } | Way::Testbed { .. } => Duration::from_secs(12),
+            Way::Socks(_) | Way::Direct => Duration::ZERO,
+        }
+    }
+}
+
+fn needs_tor(kind: Kind) -> Result<()> {
+    match kind {
+        Kind::Weft => Ok(()),
+        Kind::Tor | Kind::Mixed => Program::tor_of_its_own().map(drop),
+    }
+}
+
+/// What is up. Dropping it ends it.
+pub(super) enum Place {
+    Loopback(Box<Up>, FlowServer),
+    Testbed(Box<Overlay>),
+    Server(FlowServer, Option<SocketAddr>),
+}
+
+/// Where a user is, and its SOCKS port.
+struct Seat {
+    host: Option<Host>,
+    proxy: Option<SocketAddr>,
+}
+
+impl Place {
+    /// Starts it.
+    ///
+    /// # Errors
+    ///
+    /// A program or a privilege is missing, or something does not start in time.
+    pub(super) fn start(options: &Options, stop: &Stop) -> Result<Place> {
+        let server = || FlowServer::start(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
+        Ok(match &options.way {
+            &Way::Loopback {
+                kind,
+                relays,
+                exits,
+                clients,
+            } => {
+                let up = Up::start(&Plan {
+                    relays,
+                    relays_run: kind,
+                    exits,
+                    exits_run: kind,
+                    clients,
+                    clients_run: kind,
+                    patience: options.patience,
+                    stop: stop.clone(),
+                    ..Plan::of_weft(options.weft.clone())
+                })?;
+                Place::Loopback(Box::new(up), server()?)
+            }
+            Way::Testbed { kind, topology } => {
+                let weft = Program::weft(&options.weft, None)?;
+                let cast = Cast {
+                    program: match kind {
+                        Kind::Tor => Program::tor_of_its_own()?,
+                        Kind::Weft | Kind::Mixed => weft.clone(),
+                    },
+                    weft,
+                    relays: Vec::new(),
+                    clients: Vec::new(),
+                    params: Vec::new(),
+                };
+                let testbed = net::Options {
+                    name: Some("traffic".to_owned()),
+                    seed: options.seed,
+                };
+                let mut overlay =
+                    Overlay::start(topology, &testbed, &cast, options.patience, stop)?;
+                overlay.change(topology.as_ref().clone())?;
+                Place::Testbed(Box::new(overlay))
+            }
+            Way::Socks(address) => Place::Server(server()?, Some(*address)),
+            Way::Direct => Place::Server(server()?, None),
+        })
+    }
+
+    /// An error if a process has ended by itself, or packets are not carried any more.
+    pub(super) fn check(&mut self) -> Result<()> {
+        match self {
+            Place::Loopback(up, _) => up.check(),
+            Place::Testbed(overlay) => overlay.check(),
+            Place::Server(..) => Ok(()),
+        }
+    }
+
+    fn seats(&self) -> Result<Vec<Seat>> {
+        let here = |proxy| Seat { host: None, proxy };
+        Ok(match self {
+            Place::Loopback(up, _) => {
+                let clients = up.clients().iter();
+                clients.map(|client| here(Some(client.socks()))).collect()
+            }
+            Place::Testbed(overlay) => {
+                let hosts = overlay.client_hosts().map(|name| {
+                    Ok(Seat {
+                        host: Some(overlay.testbed().host(name)?.clone()),
+                        proxy: Some(overlay.socks()),
+                    })
+                });
+                hosts.collect::<Result<_>>()?
+            }
+            Place::Server(_, proxy) => vec![here(*proxy)],
+        })
+    }
+
+    fn server(&self) -> SocketAddr {
+        match self {
+            Place::Loopback(_, server) | Place::Server(server, _) => server.address(),
+            Place::Testbed(overlay) => overlay.server(),
+        }
+    }
+
+    /// All users of one repetition where they are: they take seats in turn, those of a model one after another.
+    pub(super) fn sites(&self, options: &Options, repetition: u32) -> Result<Vec<Site>> {
+        let seats = self.seats()?;
+        let server = self.server();
+        let mut sites: Vec<Site> = Vec::new();
+        let all = named(&options.users, options.repetitions, repetition);
+        let count = u32::try_from(all.len()).unwrap_or(u32::MAX).max(1);
+        let mut starts = (0..count).map(|place| options.spread.saturating_mul(place) / count);
+        for ((name, users), seat) in all.into_iter().zip(seats.iter().cycle()) {
+            let client = FlowClient {
+                name,
+                model_name: users.model_name.to_owned(),
+                model: users.model.clone(),
+                start: starts.next().unwrap_or_default(),
+                proxy: seat.proxy,
+                server,
+            };
+            let host = |host: &Option<Host>| host.as_ref().map(|host| host.name().to_owned());
+            match sites
+                .iter_mut()
+                .find(|site| host(&site.host) == host(&seat.host))
+            {
+                Some(site) => site.clients.push(client),
+                None => sites.push(Site {
+                    host: seat.host.clone(),
+                    clients: vec![client],
+                }),
+            }
+        }
+        Ok(sites)
+    }
+}
+
+/// Every user with its name, models by turns, so that each begins among the others and has all seats. In another
+/// repetition a user has another name, and so circuits of its own.
+fn named(users: &[Users], repetitions: u32, repetition: u32) -> Vec<(String, &Users)> {
+    let most = users.iter().map(|users| users.count).max().unwrap_or(0);
+    let mut all = Vec::new();
+    for number in 0..most {
+        for users in users.iter().filter(|users| number < users.count) {
+            let mut name = format!("{}{}", users.model_name, number + 1);
+            if repetitions > 1 {
+                name += &format!("-r{repetition}");
+            }
+            all.push((name, users));
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_traffic::Model;
+
+    use super::*;
+
+    fn users(model_name: &'static str, count: usize) -> Users {
+        Users {
+            model_name,
+            model: Model::web(),
+            count,
+        }
+    }
+
+    #[test]
+    fn users_have_names_of_their_own_in_each_repetition() {
+        let all = [users("bulk", 1), users("web", 2)];
+        let names = |repetitions, repetition| -> Vec<String> {
+            let named = named(&all, repetitions, repetition).into_iter();
+            named.map(|(name, _)| name).collect()
+        };
+        assert_eq!(names(1, 1), ["bulk1", "web1", "web2"]);
+        assert_eq!(names(3, 2), ["bulk1-r2", "web1-r2", "web2-r2"]);
+    }
+
+    #[test]
+    fn only_ports_of_this_machine_are_asked() {
+        let far = Way::Socks(SocketAddr::from(([192, 0, 2, 1], 9050)));
+        let error = far.check().expect_err("refused").to_string();
+        assert!(error.contains("is not on this machine"), "{error}");
+    }
+}
