@@ -1,0 +1,32 @@
+//! A network of hosts in virtual time.
+//!
+//! A [`Net`] has hosts with access lines, paths between them with delay and loss, and TCP connections that carry
+//! bytes: [`Net::connect`], [`Net::write`], [`Net::read`] and [`Net::close`] are what sockets do, [`Net::next`] lets time
+//! pass until something happens, and [`Net::socket`] has what the kernel would tell a scheduler. All of it is discrete
+//! events in integer nanoseconds from one seed: the same calls give the same course of events, on every machine.
+//!
+//! TCP is a model ([`tcp`]): slow start with HyStart, CUBIC or Reno, selective acknowledgements with RACK, probes of the
+//! tail, timeouts, delayed acknowledgements, a receive buffer that grows, bytes in order alone. What is not in it: windows
+//! that shrink, ECN, Nagle's algorithm, checksums, and packets of headers on top of acknowledgements that data
+//! carry back.
+//!
+//! It is the ground of the testbed `virtual`, where nodes will be Weft's own state machines; those are not here yet.
+//! `weft-links` has what links do to packets and the wheel of events.
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::disallowed_types,
+        clippy::disallowed_methods,
+        clippy::disallowed_macros
+    )
+)]
+
+mod net;
+pub mod tcp;
+#[cfg(test)]
+mod tests;
+
+pub use net::{ConnId, End, Happening, HostId, MSS, Net, PathSettings, Socket};

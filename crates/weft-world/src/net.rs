@@ -1,0 +1,718 @@
+//! Hosts, the paths between them, and TCP connections over these: discrete events in virtual time.
+//!
+//! A host has an access line: a rate and a queue each way, which all its connections share. Between two hosts' lines is a
+//! path with a delay and a loss. Packets of a path do not overtake each other. What happens at the same
+//! nanosecond happens in the order in which it was caused, so one seed gives one course of events.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use rand::{RngExt as _, SeedableRng as _};
+use rand_chacha::ChaCha12Rng;
+use weft_links::{Fate, Link, LinkSettings, Loss, Moment, Wheel};
+
+use crate::tcp::{Ack, Algorithm, FIRST_WINDOW, Receiver, Segment, Sender, Sent};
+
+/// IP and TCP headers with the timestamp option.
+const HEADERS: u32 = 52;
+/// Payload of a full packet of 1,500 bytes.
+pub const MSS: u32 = 1_448;
+/// A lost SYN is sent again after so long, then twice as long, and so on.
+const SYN_AGAIN: u64 = 1_000_000_000;
+/// A SYN is sent so often.
+const SYNS: u32 = 6;
+/// The least and the most that a socket takes to be sent (`tcp_wmem` of Linux, about).
+const SEND_BUFFER: (u64, u64) = (64 << 10, 4 << 20);
+/// Events that may wait.
+const EVENTS: u32 = 1 << 26;
+
+/// A host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HostId(pub u32);
+
+/// A connection; its number is used again after both ends have closed, with another generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnId {
+    index: u32,
+    generation: u32,
+}
+
+/// An end of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum End {
+    /// That of the host that opened it.
+    Opener,
+    /// That of the host that accepted it.
+    Accepter,
+}
+
+impl End {
+    /// The other one.
+    #[must_use]
+    pub fn other(self) -> End {
+        match self {
+            End::Opener => End::Accepter,
+            End::Accepter => End::Opener,
+        }
+    }
+}
+
+/// Something of each end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Ends<T> {
+    opener: T,
+    accepter: T,
+}
+
+impl<T> Ends<T> {
+    fn of(&self, end: End) -> &T {
+        match end {
+            End::Opener => &self.opener,
+            End::Accepter => &self.accepter,
+        }
+    }
+
+    fn of_mut(&mut self, end: End) -> &mut T {
+        match end {
+            End::Opener => &mut self.opener,
+            End::Accepter => &mut self.accepter,
+        }
+    }
+}
+
+/// What a path does to packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PathSettings {
+    /// One way.
+    pub delay: Duration,
+    /// Packets that are lost at random.
+    pub loss: Loss,
+}
+
+/// What has happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Happening {
+    /// A host has a new connection, for this port.
+    Accepted(ConnId, HostId, u16),
+    /// A connection that was opened is there.
+    Connected(ConnId),
+    /// There is something to be read, or the other end sends no more.
+    Readable(ConnId, End),
+    /// An end takes bytes again after it had refused some.
+    Writable(ConnId, End),
+    /// The other end has closed at once, or does not answer. The connection is gone.
+    Broken(ConnId, End),
+    /// A timer.
+    Timer(u64),
+}
+
+/// What the kernel knows of an end's socket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Socket {
+    /// Bytes that may be on their way.
+    pub window: u64,
+    /// Bytes of a full segment.
+    pub mss: u32,
+    /// Bytes that were sent and not acknowledged.
+    pub unacknowledged: u64,
+    /// Bytes that were written and not sent.
+    pub unsent: u64,
+    /// The smoothed round trip.
+    pub round_trip: Duration,
+    /// Segments, and those that were sent again.
+    pub sent: Sent,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Syn(u16),
+    SynAck,
+    Data(Segment),
+    Ack(Ack),
+    Reset,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Packet {
+    conn: ConnId,
+    to: End,
+    kind: Kind,
+}
+
+impl Packet {
+    fn length(&self) -> u32 {
+        match self.kind {
+            Kind::Data(segment) => segment.length + HEADERS,
+            Kind::Syn(_) | Kind::SynAck | Kind::Ack(_) | Kind::Reset => HEADERS,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    /// A packet reaches the access line of its destination.
+    AtLine(Packet),
+    /// A packet reaches its destination.
+    Arrives(Packet),
+    /// A sender's timer, of the end that sends.
+    Sender(ConnId, End, u64),
+    /// A receiver's.
+    Receiver(ConnId, End, u64),
+    Syn(ConnId, u32),
+    Timer(u64),
+}
+
+/// One direction of a connection, known by the end that sends.
+#[derive(Debug)]
+struct Direction {
+    sender: Sender,
+    receiver: Receiver,
+    /// What was written and not read.
+    bytes: VecDeque<u8>,
+    written: u64,
+    /// The sender writes no more; its end takes a place in the stream, as in TCP.
+    ended: bool,
+    /// Bytes were refused.
+    refused: bool,
+    /// The reader was told, and has not read everything since.
+    told: bool,
+    sender_armed: Option<u64>,
+    receiver_armed: Option<u64>,
+}
+
+impl Direction {
+    fn new(algorithm: Algorithm) -> Direction {
+        Direction {
+            sender: Sender::new(algorithm, MSS, FIRST_WINDOW),
+            receiver: Receiver::new(MSS),
+            bytes: VecDeque::new(),
+            written: 0,
+            ended: false,
+            refused: false,
+            told: false,
+            sender_armed: None,
+            receiver_armed: None,
+        }
+    }
+
+    /// Bytes that the reader can have, without the end.
+    fn readable(&self) -> usize {
+        let come = usize::try_from(self.receiver.readable()).unwrap_or(usize::MAX);
+        come.min(self.bytes.len())
+    }
+
+    /// Everything has come, the end too.
+    fn is_over(&self) -> bool {
+        self.ended && self.receiver.readable() > self.bytes.len() as u64
+    }
+
+    fn room(&self) -> u64 {
+        let held = self.sender.unacknowledged() + self.sender.unsent();
+        let most = (2 * self.sender.window()).clamp(SEND_BUFFER.0, SEND_BUFFER.1);
+        most.saturating_sub(held)
+    }
+}
+
+#[derive(Debug)]
+struct Connection {
+    generation: u32,
+    hosts: Ends<HostId>,
+    /// By the end that sends.
+    directions: Ends<Direction>,
+    /// When the last SYN left.
+    syn_at: u64,
+    is_open: Ends<bool>,
+    /// The end has closed: nothing is told to it any more.
+    is_closed: Ends<bool>,
+}
+
+#[derive(Debug)]
+struct Host {
+    up: Link,
+    down: Link,
+    place: u32,
+}
+
+/// The network.
+#[derive(Debug)]
+pub struct Net {
+    now: u64,
+    events: Wheel<Event>,
+    hosts: Vec<Host>,
+    /// By places: from, to.
+    paths: Vec<Vec<PathSettings>>,
+    connections: Vec<Option<Connection>>,
+    generations: Vec<u32>,
+    spare: Vec<u32>,
+    happened: VecDeque<Happening>,
+    algorithm: Algorithm,
+    rng: ChaCha12Rng,
+    handled: u64,
+}
+
+impl Net {
+    /// A network without hosts, of so many places with these paths between them: `paths[from][to]`.
+    #[must_use]
+    pub fn new(paths: Vec<Vec<PathSettings>>, algorithm: Algorithm, seed: u64) -> Net {
+        Net {
+            now: 0,
+            events: Wheel::new(EVENTS),
+            hosts: Vec::new(),
+            paths,
+            connections: Vec::new(),
+            generations: Vec::new(),
+            spare: Vec::new(),
+            happened: VecDeque::new(),
+            algorithm,
+            rng: ChaCha12Rng::seed_from_u64(seed),
+            handled: 0,
+        }
+    }
+
+    /// A host in a place, with the two directions of its access line. Their delays and losses should be none: paths
+    /// have them.
+    pub fn host(&mut self, place: u32, up: &LinkSettings, down: &LinkSettings) -> HostId {
+        let id = HostId(u32::try_from(self.hosts.len()).unwrap_or(u32::MAX));
+        self.hosts.push(Host {
+            up: Link::new(up),
+            down: Link::new(down),
+            place,
+        });
+        id
+    }
+
+    /// Now.
+    #[must_use]
+    pub fn now(&self) -> Moment {
+        Moment::from_nanos(self.now)
+    }
+
+    /// Events so far.
+    #[must_use]
+    pub fn handled(&self) -> u64 {
+        self.handled
+    }
+
+    /// Opens a connection.
+    pub fn connect(&mut self, from: HostId, to: HostId, port: u16) -> ConnId {
+        let index = match self.spare.pop() {
+            Some(index) => index,
+            None => {
+                self.connections.push(None);
+                self.generations.push(0);
+                u32::try_from(self.connections.len() - 1).unwrap_or(u32::MAX)
+            }
+        };
+        let generation = self.generations.get(index as usize).copied().unwrap_or(0);
+        let conn = ConnId { index, generation };
+        if let Some(slot) = self.connections.get_mut(index as usize) {
+            *slot = Some(Connection {
+                generation,
+                hosts: Ends {
+                    opener: from,
+                    accepter: to,
+                },
+                directions: Ends {
+                    opener: Direction::new(self.algorithm),
+                    accepter: Direction::new(self.algorithm),
+                },
+                syn_at: self.now,
+                is_open: Ends::default(),
+                is_closed: Ends::default(),
+            });
+        }
+        self.syn(conn, port, 0);
+        conn
+    }
+
+    fn syn(&mut self, conn: ConnId, port: u16, times: u32) {
+        let now = self.now;
+        if let Some(connection) = self.connection(conn) {
+            connection.syn_at = now;
+        }
+        self.send(Packet {
+            conn,
+            to: End::Accepter,
+            kind: Kind::Syn(port),
+        });
+        let wait = SYN_AGAIN << times.min(6);
+        // The port comes with the count.
+        let tag = (times << 16) | u32::from(port);
+        self.at(self.now + wait, Event::Syn(conn, tag));
+    }
+
+    /// Wakes the caller at this time with [`Happening::Timer`].
+    pub fn timer(&mut self, at: Moment, tag: u64) {
+        self.at(at.nanos(), Event::Timer(tag));
+    }
+
+    fn at(&mut self, at: u64, event: Event) {
+        // More than EVENTS is more than memory holds: such a world is refused before it begins.
+        let _ = self
+            .events
+            .insert(Moment::from_nanos(at.max(self.now)), event);
+    }
+
+    fn connection(&mut self, conn: ConnId) -> Option<&mut Connection> {
+        let connection = self.connections.get_mut(conn.index as usize)?.as_mut()?;
+        (connection.generation == conn.generation).then_some(connection)
+    }
+
+    /// Gives an end bytes to be sent; how many it took. After less than all, [`Happening::Writable`] follows.
+    pub fn write(&mut self, conn: ConnId, end: End, bytes: &[u8]) -> usize {
+        let now = self.now;
+        let Some(direction) = self.direction(conn, end) else {
+            return 0;
+        };
+        if direction.ended {
+            return 0;
+        }
+        let room = usize::try_from(direction.room()).unwrap_or(usize::MAX);
+        let count = room.min(bytes.len());
+        direction.refused |= count < bytes.len();
+        direction.bytes.extend(bytes.iter().take(count));
+        direction.written += count as u64;
+        direction.sender.write(now, count as u64);
+        self.pump(conn, end);
+        count
+    }
+
+    /// How many bytes an end takes now.
+    pub fn room(&mut self, conn: ConnId, end: End) -> usize {
+        let direction = self.direction(conn, end);
+        direction.map_or(0, |one| usize::try_from(one.room()).unwrap_or(usize::MAX))
+    }
+
+    /// Takes up to `most` bytes that have come to an end, and hands them to `take`. True: the other end sends no more.
+    pub fn read(&mut self, conn: ConnId, end: End, most: usize, take: impl FnOnce(&[u8])) -> bool {
+        let now = self.now;
+        let Some(direction) = self.direction(conn, end.other()) else {
+            return true;
+        };
+        let count = direction.readable().min(most);
+        let (first, _) = direction.bytes.as_slices();
+        if first.len() < count {
+            direction.bytes.make_contiguous();
+        }
+        let (first, _) = direction.bytes.as_slices();
+        take(first.get(..count).unwrap_or_default());
+        direction.bytes.drain(..count);
+        let trip = direction.sender.round_trip();
+        let ack = direction.receiver.consume(now, count as u64, trip);
+        let is_over = direction.is_over();
+        direction.told = direction.readable() > 0;
+        if let Some(ack) = ack {
+            self.send(Packet {
+                conn,
+                to: end.other(),
+                kind: Kind::Ack(ack),
+            });
+        }
+        is_over
+    }
+
+    /// An end writes no more, and wants to hear no more: what it wrote still goes out. The connection is gone when
+    /// both have closed.
+    pub fn close(&mut self, conn: ConnId, end: End) {
+        let now = self.now;
+        let Some(connection) = self.connection(conn) else {
+            return;
+        };
+        *connection.is_closed.of_mut(end) = true;
+        let direction = connection.directions.of_mut(end);
+        if !direction.ended {
+            direction.ended = true;
+            direction.sender.write(now, 1);
+        }
+        self.pump(conn, end);
+        self.forget_if_done(conn);
+    }
+
+    /// An end is gone without a word to what was under way; the other one hears of it.
+    pub fn reset(&mut self, conn: ConnId, end: End) {
+        if self.connection(conn).is_some() {
+            self.send(Packet {
+                conn,
+                to: end.other(),
+                kind: Kind::Reset,
+            });
+            if let Some(connection) = self.connection(conn) {
+                *connection.is_closed.of_mut(end) = true;
+            }
+        }
+    }
+
+    fn forget_if_done(&mut self, conn: ConnId) {
+        let Some(connection) = self.connection(conn) else {
+            return;
+        };
+        let closed = connection.is_closed;
+        let directions = &connection.directions;
+        let has_sent = |one: &Direction| one.sender.unacknowledged() + one.sender.unsent() == 0;
+        let all_sent = has_sent(&directions.opener) && has_sent(&directions.accepter);
+        if closed.opener && closed.accepter && all_sent {
+            self.forget(conn);
+        }
+    }
+
+    fn forget(&mut self, conn: ConnId) {
+        if let Some(slot) = self.connections.get_mut(conn.index as usize) {
+            *slot = None;
+            if let Some(generation) = self.generations.get_mut(conn.index as usize) {
+                *generation += 1;
+            }
+            self.spare.push(conn.index);
+        }
+    }
+
+    /// What the kernel knows of an end.
+    pub fn socket(&mut self, conn: ConnId, end: End) -> Option<Socket> {
+        let connection = self.connection(conn)?;
+        let sender = &connection.directions.of(end).sender;
+        Some(Socket {
+            window: sender.window(),
+            mss: MSS,
+            unacknowledged: sender.unacknowledged(),
+            unsent: sender.unsent(),
+            round_trip: Duration::from_nanos(sender.round_trip()),
+            sent: sender.sent(),
+        })
+    }
+
+    /// Puts a packet on its way: through the sender's line, then over the path.
+    fn send(&mut self, packet: Packet) {
+        let now = Moment::from_nanos(self.now);
+        let Some(connection) = self.connection(packet.conn) else {
+            return;
+        };
+        let from = *connection.hosts.of(packet.to.other());
+        let to = *connection.hosts.of(packet.to);
+        let Some(to_place) = self.hosts.get(to.0 as usize).map(|host| host.place) else {
+            return;
+        };
+        let Some(host) = self.hosts.get_mut(from.0 as usize) else {
+            return;
+        };
+        let place = host.place;
+        let Fate::Arrives(sent) = host.up.offer(now, packet.length(), &mut self.rng) else {
+            return;
+        };
+        let path = self.paths.get(place as usize);
+        let path = path.and_then(|paths| paths.get(to_place as usize));
+        let path = path.copied().unwrap_or_default();
+        let loss = path.loss.per_billion();
+        if loss > 0 && self.rng.random_range(0..Loss::BILLION) < loss {
+            return;
+        }
+        let delay = u64::try_from(path.delay.as_nanos()).unwrap_or(u64::MAX);
+        self.at(sent.plus(delay).nanos(), Event::AtLine(packet));
+    }
+
+    /// Sends what an end may send, and arms the timers of its direction.
+    fn pump(&mut self, conn: ConnId, end: End) {
+        let now = self.now;
+        loop {
+            let Some(connection) = self.connection(conn) else {
+                return;
+            };
+            if !*connection.is_open.of(end) {
+                return;
+            }
+            let Some(segment) = connection.directions.of_mut(end).sender.poll(now) else {
+                break;
+            };
+            self.send(Packet {
+                conn,
+                to: end.other(),
+                kind: Kind::Data(segment),
+            });
+        }
+        self.arm(conn, end);
+    }
+
+    /// Arms the timers of a direction. One that is moved on goes off at its old time and is armed again then, as most
+    /// are moved on by every packet.
+    fn arm(&mut self, conn: ConnId, end: End) {
+        let Some(direction) = self.direction(conn, end) else {
+            return;
+        };
+        let sender = sooner(direction.sender.deadline(), &mut direction.sender_armed);
+        let receiver = sooner(direction.receiver.deadline(), &mut direction.receiver_armed);
+        if let Some(at) = sender {
+            self.at(at, Event::Sender(conn, end, at));
+        }
+        if let Some(at) = receiver {
+            self.at(at, Event::Receiver(conn, end, at));
+        }
+    }
+
+    /// The next thing that happens, until this time; none: nothing does, and it is that time now.
+    pub fn next(&mut self, until: Moment) -> Option<Happening> {
+        loop {
+            if let Some(happening) = self.happened.pop_front() {
+                return Some(happening);
+            }
+            let Some((at, event)) = self.events.pop(until) else {
+                self.now = self.now.max(until.nanos());
+                return None;
+            };
+            self.now = at.nanos();
+            self.handled += 1;
+            self.handle(event);
+        }
+    }
+
+    fn handle(&mut self, event: Event) {
+        let now = self.now;
+        match event {
+            Event::AtLine(packet) => {
+                let Some(connection) = self.connection(packet.conn) else {
+                    return;
+                };
+                let to = *connection.hosts.of(packet.to);
+                let Some(host) = self.hosts.get_mut(to.0 as usize) else {
+                    return;
+                };
+                let at = Moment::from_nanos(now);
+                if let Fate::Arrives(at) = host.down.offer(at, packet.length(), &mut self.rng) {
+                    match at.nanos() == now {
+                        true => self.arrives(packet),
+                        false => self.at(at.nanos(), Event::Arrives(packet)),
+                    }
+                }
+            }
+            Event::Arrives(packet) => self.arrives(packet),
+            Event::Sender(conn, end, at) => {
+                if let Some(direction) = self.direction(conn, end) {
+                    if direction.sender_armed == Some(at) {
+                        direction.sender_armed = None;
+                        direction.sender.timeout(now);
+                    }
+                    self.pump(conn, end);
+                }
+            }
+            Event::Receiver(conn, end, at) => {
+                if let Some(direction) = self.direction(conn, end) {
+                    let mut ack = None;
+                    if direction.receiver_armed == Some(at) {
+                        direction.receiver_armed = None;
+                        ack = direction.receiver.timeout(now);
+                    }
+                    if let Some(ack) = ack {
+                        self.send(Packet {
+                            conn,
+                            to: end,
+                            kind: Kind::Ack(ack),
+                        });
+                    }
+                    self.arm(conn, end);
+                }
+            }
+            Event::Syn(conn, tag) => {
+                let Some(connection) = self.connection(conn) else {
+                    return;
+                };
+                if connection.is_open.opener {
+                    return;
+                }
+                let (times, port) = (tag >> 16, u16::try_from(tag & 0xffff).unwrap_or(0));
+                if times + 1 < SYNS {
+                    self.syn(conn, port, times + 1);
+                } else {
+                    self.forget(conn);
+                    self.happened
+                        .push_back(Happening::Broken(conn, End::Opener));
+                }
+            }
+            Event::Timer(tag) => self.happened.push_back(Happening::Timer(tag)),
+        }
+    }
+
+    fn direction(&mut self, conn: ConnId, end: End) -> Option<&mut Direction> {
+        Some(self.connection(conn)?.directions.of_mut(end))
+    }
+
+    fn arrives(&mut self, packet: Packet) {
+        let now = self.now;
+        let Packet { conn, to, kind } = packet;
+        let Some(connection) = self.connection(conn) else {
+            return;
+        };
+        match kind {
+            Kind::Syn(port) => {
+                let is_new = !connection.is_open.accepter;
+                connection.is_open.accepter = true;
+                let host = connection.hosts.accepter;
+                self.send(Packet {
+                    conn,
+                    to: End::Opener,
+                    kind: Kind::SynAck,
+                });
+                if is_new {
+                    self.happened
+                        .push_back(Happening::Accepted(conn, host, port));
+                }
+            }
+            Kind::SynAck => {
+                if !connection.is_open.opener {
+                    connection.is_open.opener = true;
+                    let took = now - connection.syn_at;
+                    connection.directions.opener.sender.handshake_took(took);
+                    connection.directions.accepter.sender.handshake_took(took);
+                    self.happened.push_back(Happening::Connected(conn));
+                    self.pump(conn, End::Opener);
+                }
+            }
+            Kind::Data(segment) => {
+                let is_deaf = *connection.is_closed.of(to);
+                let direction = connection.directions.of_mut(to.other());
+                let ack = direction.receiver.segment(now, segment);
+                if is_deaf {
+                    // Nobody reads it.
+                    let count = direction.readable();
+                    direction.bytes.drain(..count);
+                    direction.receiver.consume(now, count as u64, 0);
+                } else if !direction.told && (direction.readable() > 0 || direction.is_over()) {
+                    direction.told = true;
+                    self.happened.push_back(Happening::Readable(conn, to));
+                }
+                match ack {
+                    Some(ack) => self.send(Packet {
+                        conn,
+                        to: to.other(),
+                        kind: Kind::Ack(ack),
+                    }),
+                    None => self.arm(conn, to.other()),
+                }
+            }
+            Kind::Ack(ack) => {
+                let direction = connection.directions.of_mut(to);
+                direction.sender.acknowledge(now, &ack);
+                let is_free = direction.refused && direction.room() > SEND_BUFFER.0 / 4;
+                if is_free {
+                    direction.refused = false;
+                    self.happened.push_back(Happening::Writable(conn, to));
+                }
+                self.pump(conn, to);
+                self.forget_if_done(conn);
+            }
+            Kind::Reset => {
+                let was_closed = *connection.is_closed.of(to);
+                self.forget(conn);
+                if !was_closed {
+                    self.happened.push_back(Happening::Broken(conn, to));
+                }
+            }
+        }
+    }
+}
+
+/// The deadline, if it is to be armed: no earlier one is.
+fn sooner(deadline: Option<u64>, armed: &mut Option<u64>) -> Option<u64> {
+    let at = deadline?;
+    if armed.is_some_and(|armed| armed <= at) {
+        return None;
+    }
+    *armed = Some(at);
+    Some(at)
+}

@@ -1,0 +1,185 @@
+//! How fast a sender becomes faster: slow start with HyStart, then CUBIC or Reno.
+//!
+//! CUBIC as RFC 9438 has it, with its friendliness to Reno and its fast convergence; HyStart by delay alone, as Linux
+//! has it (`hystart_update`). All sizes are bytes, all times nanoseconds.
+
+/// Which one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Algorithm {
+    /// RFC 9438, Linux's default.
+    #[default]
+    Cubic,
+    /// RFC 5681.
+    Reno,
+}
+
+/// What CUBIC multiplies the window by after a loss, and what Reno does.
+const CUBIC_BETA: f64 = 0.7;
+const RENO_BETA: f64 = 0.5;
+/// The cubic function's factor, in segments per second to the third.
+const C: f64 = 0.4;
+/// HyStart is for windows of so many segments at least, and needs so many samples of a round.
+const HYSTART_LEAST: f64 = 16.0;
+const HYSTART_SAMPLES: u32 = 8;
+/// What the delay must rise by in HyStart, at least and at most: 4 and 16 ms.
+const HYSTART_RISE: (u64, u64) = (4_000_000, 16_000_000);
+
+/// A congestion window.
+#[derive(Clone, Debug)]
+pub struct Window {
+    algorithm: Algorithm,
+    mss: f64,
+    /// Bytes that may be on their way.
+    cwnd: f64,
+    ssthresh: f64,
+    /// The window before the last loss, in segments.
+    w_max: f64,
+    /// When this run of growth began, and the window then, in segments.
+    epoch: Option<(u64, f64)>,
+    /// How long growth takes to come back to `w_max`, seconds.
+    k: f64,
+    /// What Reno would have now, in segments.
+    reno: f64,
+    hystart: HyStart,
+}
+
+/// Looks for a queue that builds up, one round after the other.
+#[derive(Clone, Debug, Default)]
+struct HyStart {
+    /// The round ends when this byte is acknowledged.
+    end: u64,
+    samples: u32,
+    least: u64,
+}
+
+impl Window {
+    /// Ten segments, as RFC 6928 has it.
+    #[must_use]
+    pub fn new(algorithm: Algorithm, mss: u32) -> Window {
+        let mss = f64::from(mss);
+        Window {
+            algorithm,
+            mss,
+            cwnd: 10.0 * mss,
+            ssthresh: f64::INFINITY,
+            w_max: 0.0,
+            epoch: None,
+            k: 0.0,
+            reno: 0.0,
+            hystart: HyStart::default(),
+        }
+    }
+
+    /// Bytes that may be on their way.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        // Far below what a double holds exactly.
+        self.cwnd as u64
+    }
+
+    /// Whether it doubles each round trip.
+    #[must_use]
+    pub fn is_slow_start(&self) -> bool {
+        self.cwnd < self.ssthresh
+    }
+
+    /// So many bytes were acknowledged, while the window was what held the sender back.
+    pub fn acknowledged(&mut self, now: u64, bytes: u64, srtt: u64) {
+        let mut bytes = bytes as f64;
+        if self.is_slow_start() {
+            let grown = (self.cwnd + bytes).min(self.ssthresh);
+            bytes -= grown - self.cwnd;
+            self.cwnd = grown;
+        }
+        if bytes <= 0.0 {
+            return;
+        }
+        match self.algorithm {
+            Algorithm::Reno => self.cwnd += self.mss * bytes / self.cwnd,
+            Algorithm::Cubic => self.cubic(now, bytes, srtt),
+        }
+    }
+
+    fn cubic(&mut self, now: u64, bytes: f64, srtt: u64) {
+        let window = self.cwnd / self.mss;
+        let (begun, _) = *self.epoch.get_or_insert_with(|| {
+            self.k = match self.w_max > window {
+                true => ((self.w_max - window) / C).cbrt(),
+                false => 0.0,
+            };
+            self.w_max = self.w_max.max(window);
+            self.reno = window;
+            (now, window)
+        });
+        let elapsed = now.saturating_sub(begun) as f64 * 1e-9;
+        let curve = |at: f64| C * (at - self.k).powi(3) + self.w_max;
+        let segments = bytes / self.mss;
+        // RFC 9438, 4.3: as fast as Reno at least; past the old maximum by a whole segment each round.
+        let alpha = match self.reno < self.w_max {
+            true => 3.0 * (1.0 - CUBIC_BETA) / (1.0 + CUBIC_BETA),
+            false => 1.0,
+        };
+        self.reno += alpha * segments / window;
+        let target = curve(elapsed + srtt as f64 * 1e-9).clamp(window, 1.5 * window);
+        let grown = match curve(elapsed) < self.reno {
+            true => self.reno.max(window),
+            false => window + (target - window) / window * segments,
+        };
+        self.cwnd = grown * self.mss;
+    }
+
+    /// A round trip was measured; `sent` is the end of what was sent so far, `acknowledged` that of what has arrived.
+    pub fn measured(&mut self, rtt: u64, least: u64, sent: u64, acknowledged: u64) {
+        if !self.is_slow_start() || self.cwnd < HYSTART_LEAST * self.mss {
+            return;
+        }
+        let hystart = &mut self.hystart;
+        if acknowledged >= hystart.end {
+            *hystart = HyStart {
+                end: sent,
+                samples: 0,
+                least: u64::MAX,
+            };
+        }
+        if hystart.samples < HYSTART_SAMPLES {
+            hystart.samples += 1;
+            hystart.least = hystart.least.min(rtt);
+        }
+        let rise = (least / 8).clamp(HYSTART_RISE.0, HYSTART_RISE.1);
+        if hystart.samples == HYSTART_SAMPLES && hystart.least > least.saturating_add(rise) {
+            self.ssthresh = self.cwnd;
+        }
+    }
+
+    /// Something was lost: once for all that was on its way then.
+    pub fn lost(&mut self) {
+        let window = self.cwnd / self.mss;
+        let beta = match self.algorithm {
+            Algorithm::Cubic => {
+                self.w_max = match window < self.w_max {
+                    true => window * (1.0 + CUBIC_BETA) / 2.0,
+                    false => window,
+                };
+                CUBIC_BETA
+            }
+            Algorithm::Reno => RENO_BETA,
+        };
+        self.epoch = None;
+        self.ssthresh = (self.cwnd * beta).max(2.0 * self.mss);
+        self.cwnd = self.ssthresh;
+    }
+
+    /// Nothing came back for a whole timeout.
+    pub fn timed_out(&mut self) {
+        self.lost();
+        self.cwnd = self.mss;
+    }
+
+    /// Nothing was sent for so many timeouts: what the network was like is no longer known.
+    pub fn idle(&mut self, timeouts: u32) {
+        self.ssthresh = self.ssthresh.max(self.cwnd * 0.75);
+        let shrunk = self.cwnd / 2f64.powi(timeouts.min(64) as i32);
+        self.cwnd = shrunk.max((10.0 * self.mss).min(self.cwnd));
+        self.epoch = None;
+    }
+}

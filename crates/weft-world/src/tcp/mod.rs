@@ -1,0 +1,12 @@
+//! TCP as a model: both ends as pure state machines over bytes' places, without the bytes.
+
+pub mod cubic;
+pub mod receiver;
+pub mod rtt;
+pub mod sender;
+#[cfg(test)]
+mod tests;
+
+pub use cubic::Algorithm;
+pub use receiver::{Ack, FIRST_WINDOW, Receiver};
+pub use sender::{Segment, Sender, Sent};
