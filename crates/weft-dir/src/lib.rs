@@ -10,6 +10,7 @@
 //! - [`client`]: what a client needs to choose paths, fetched over circuits
 //! - [`http`]: HTTP/1.0 to a directory authority, bounded in every direction
 //! - [`descriptor`]: our own router descriptor and extra-info document
+//! - [`PairSocket`]: the socket pair of a directory stream inside of a node
 //! - `held`: what an authority holds of ours when it declines a descriptor
 //! - `publish`: when to publish them and what the authorities answered
 //! - [`bandwidth`]: observed bandwidth and the histories that are published
@@ -44,6 +45,7 @@ mod held;
 pub mod http;
 pub mod listing;
 pub mod microdesc;
+mod pair;
 pub mod params;
 pub mod private_authority;
 mod publish;
@@ -51,6 +53,9 @@ mod schedule;
 pub mod task;
 #[cfg(test)]
 mod testing;
+
+pub use pair::PairSocket;
+
 // `testing` is also a module of the integration tests and names this crate as they do.
 #[cfg(test)]
 extern crate self as weft_dir;

@@ -35,7 +35,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> DirIo for T {}
 
 /// A stream to a directory, ready for a request.
 pub struct DirConnection {
-    /// The stream: one request, one answer. A `tokio::net::UnixStream` in a node.
+    /// The stream: one request, one answer. A [`PairSocket`](crate::PairSocket) in a node.
     pub io: Box<dyn DirIo>,
     /// The directory that it leads to, for log lines: a nickname or a fingerprint.
     pub name: String,

@@ -14,6 +14,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use weft_share::{Places, network};
 
 use super::{Answer, PrivateAuthority};
+use crate::PairSocket;
 use crate::clock::{Clock, SystemClock};
 use crate::command::Severity;
 use crate::http::{http_date, parse_date};
@@ -352,7 +353,7 @@ impl AuthorityHandle {
             let voting = server.clone();
             tokio::spawn(async move { voting.vote(log).await });
             while let Some((stream, peer)) = waiting.recv().await {
-                let Ok(stream) = tokio::net::UnixStream::from_std(stream) else {
+                let Ok(stream) = PairSocket::from_std(stream) else {
                     continue;
                 };
                 let server = server.clone();

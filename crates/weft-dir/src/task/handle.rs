@@ -10,6 +10,7 @@ use tokio::sync::mpsc;
 use weft_share::PreviousHop;
 
 use super::{Config, DirectoryTask, EventSink};
+use crate::PairSocket;
 use crate::cache_server::CacheServer;
 use crate::clock::SystemClock;
 use crate::command::Command;
@@ -104,10 +105,7 @@ async fn serve_all(server: CacheServer, mut incoming: mpsc::Receiver<Incoming>) 
         // A socket that cannot be made ready is closed, which its other end notices.
         match incoming {
             Incoming::Stream(stream, peer, hop) => {
-                let stream = stream
-                    .set_nonblocking(true)
-                    .and_then(|()| tokio::net::UnixStream::from_std(stream));
-                if let Ok(stream) = stream {
+                if let Ok(stream) = PairSocket::from_std(stream) {
                     tokio::spawn(async move { server.serve(stream, peer, hop).await });
                 }
             }

@@ -16,6 +16,7 @@ use weft_client::{
 };
 use weft_core::address::ConnectionId;
 use weft_core::origin::{OriginCommand, OriginEvent};
+use weft_dir::PairSocket;
 use weft_dir::client::{ClientDirectory, ClientHandle, DirConnection, DirOutcome, Network};
 use weft_dir::clock::SystemClock;
 use weft_dir::command::{Event, Severity};
@@ -46,7 +47,7 @@ const QUIET: Duration = Duration::from_secs(300);
 struct DirStream {
     /// Our end of its socket, and the channel to its user, until it is handed over.
     waiting: Option<(
-        tokio::net::UnixStream,
+        PairSocket,
         oneshot::Sender<io::Result<DirConnection>>,
     )>,
     /// The RSA identity of the directory.
@@ -342,7 +343,7 @@ impl Task {
         &mut self,
         source: weft_dir::client::DirSource,
         now: Now,
-    ) -> io::Result<(ConnectionId, RsaIdentity, tokio::net::UnixStream)> {
+    ) -> io::Result<(ConnectionId, RsaIdentity, PairSocket)> {
         let id = self
             .client
             .open_directory(&target(source), now)
@@ -530,11 +531,10 @@ fn map_all(client: &mut Client<Paths>, maps: &[(String, String)]) {
 }
 
 /// The two ends of a directory stream: ours, and the connection thread's.
-fn socket_pair() -> io::Result<(tokio::net::UnixStream, UnixStream)> {
+fn socket_pair() -> io::Result<(PairSocket, UnixStream)> {
     let (ours, theirs) = UnixStream::pair()?;
-    ours.set_nonblocking(true)?;
     theirs.set_nonblocking(true)?;
-    Ok((tokio::net::UnixStream::from_std(ours)?, theirs))
+    Ok((PairSocket::from_std(ours)?, theirs))
 }
 
 /// Both clocks now.
