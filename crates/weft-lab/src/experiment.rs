@@ -276,6 +276,12 @@ impl Session<'_> {
         self.stop.clone()
     }
 
+    /// The folder of the results, if they are kept in one.
+    #[must_use]
+    pub fn folder(&self) -> Option<&Path> {
+        self.folder.as_ref().map(Folder::path)
+    }
+
     /// The machine as it is at the first call: before anything runs, as it also reports how busy the
     /// machine was.
     #[must_use]

@@ -35,6 +35,7 @@ pub mod process;
 pub mod proxy;
 pub mod report;
 pub mod roles;
+pub mod shadow;
 pub mod stop;
 pub mod surf;
 pub mod throughput;

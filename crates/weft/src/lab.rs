@@ -3,6 +3,7 @@
 //! The experiments are weft-lab's; here is the terminal: a progress bar, signals, what is printed.
 
 mod net;
+mod shadow;
 mod up;
 
 use std::ffi::OsString;
@@ -40,10 +41,15 @@ enum Command {
     Report(report::Args),
     Up(up::UpArgs),
     Net(net::NetArgs),
+    Shadow(shadow::ShadowArgs),
     Demo(demo::Args),
     Pipe(PipeArgs),
     #[command(hide = true)]
     ProfiledNode(ProfiledNodeArgs),
+    #[command(hide = true)]
+    FlowClient(Box<weft_lab::shadow::ClientArgs>),
+    #[command(hide = true)]
+    FlowServer(weft_lab::shadow::ServerArgs),
 }
 
 /// Runs a bare pipe: each link that it accepts goes on to another address, through TLS and one pass
@@ -108,6 +114,13 @@ pub(crate) fn main(args: impl Iterator<Item = OsString>) -> Result<ExitCode> {
         }
         Command::Up(args) => up::up(&args, &Stop::on_signals()?),
         Command::Net(args) => net::net(&args),
+        Command::Shadow(args) => shadow::shadow(&args, invocation(&command, &matches)),
+        Command::FlowClient(args) => {
+            weft_lab::shadow::client(&args, &Stop::on_signals()?).map(|()| ExitCode::SUCCESS)
+        }
+        Command::FlowServer(args) => {
+            weft_lab::shadow::server(&args, &Stop::on_signals()?).map(|()| ExitCode::SUCCESS)
+        }
         Command::Pipe(args) => {
             pipe::run(args.listen, args.connect, Stop::on_signals()?.flag())?;
             Ok(ExitCode::SUCCESS)
@@ -136,12 +149,14 @@ fn print(text: &str) -> Result<()> {
 
 /// The experiment's own part of the command line.
 fn invocation(command: &clap::Command, matches: &ArgMatches) -> Invocation {
-    let found = matches.subcommand().and_then(|(name, matches)| {
-        let words = format!("weft lab {name}");
-        let command = command.find_subcommand(name)?;
-        Some(Invocation::of(&words, command, matches))
-    });
-    found.unwrap_or_default()
+    let (mut words, mut command, mut matches) = ("weft lab".to_owned(), command, matches);
+    while let Some((name, inner)) = matches.subcommand()
+        && let Some(known) = command.find_subcommand(name)
+    {
+        words = format!("{words} {name}");
+        (command, matches) = (known, inner);
+    }
+    Invocation::of(&words, command, matches)
 }
 
 /// A bar where standard error is a terminal, lines where it is not.

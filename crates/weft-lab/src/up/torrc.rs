@@ -2,8 +2,26 @@
 
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 
 use crate::network::Node;
+
+/// Whose torrc it is.
+#[derive(Clone, Debug)]
+pub(crate) struct Owner<'a> {
+    pub(crate) nickname: &'a str,
+    /// Its DataDirectory.
+    pub(crate) data: PathBuf,
+}
+
+impl<'a> From<&'a Node> for Owner<'a> {
+    fn from(node: &'a Node) -> Owner<'a> {
+        Owner {
+            nickname: node.nickname(),
+            data: node.folder().join("data"),
+        }
+    }
+}
 
 /// What every node has in common.
 #[derive(Clone, Debug)]
@@ -25,7 +43,7 @@ ServerDNSTestAddresses
 ";
 
 impl Common {
-    fn node(&self, node: &Node) -> String {
+    fn node(&self, owner: &Owner<'_>) -> String {
         format!(
             "TestingTorNetwork 1\n\
              AddressDisableIPv6 1\n\
@@ -35,33 +53,33 @@ impl Common {
              Log {} stdout\n\
              SafeLogging 0\n\
              DirAuthority {}\n",
-            node.nickname(),
-            node.folder().join("data").display(),
+            owner.nickname,
+            owner.data.display(),
             self.log,
             self.authority,
         )
     }
 
-    fn server(&self, node: &Node, or: SocketAddr, weft: bool) -> String {
+    fn server(&self, owner: &Owner<'_>, or: SocketAddr, weft: bool) -> String {
         format!(
             "{}{}SocksPort 0\nORPort {or} IPv4Only\nAddress {}\nAssumeReachable 1\n\
              ExtendAllowPrivateAddresses 1\nContactInfo private network on loopback\n",
-            self.node(node),
+            self.node(owner),
             if weft { "" } else { TOR },
             or.ip(),
         )
     }
 
     /// The authority.
-    pub(crate) fn authority_torrc(
+    pub(crate) fn authority_torrc<'a>(
         &self,
-        node: &Node,
+        owner: impl Into<Owner<'a>>,
         or: SocketAddr,
         dir: SocketAddr,
         weft: bool,
         more: &[String],
     ) -> String {
-        let mut text = self.server(node, or, weft);
+        let mut text = self.server(&owner.into(), or, weft);
         let _ = write!(
             text,
             "DirPort {dir} IPv4Only\n\
@@ -88,9 +106,9 @@ impl Common {
     }
 
     /// A relay, or an exit that reaches this machine only: its connections come from this address.
-    pub(crate) fn relay_torrc(
+    pub(crate) fn relay_torrc<'a>(
         &self,
-        node: &Node,
+        owner: impl Into<Owner<'a>>,
         or: SocketAddr,
         exit: Option<Ipv4Addr>,
         weft: bool,
@@ -103,13 +121,13 @@ impl Common {
             ),
             None => "ExitRelay 0\nExitPolicy reject *:*\n".to_owned(),
         };
-        self.server(node, or, weft) + &policy + &lines(more)
+        self.server(&owner.into(), or, weft) + &policy + &lines(more)
     }
 
     /// A client.
-    pub(crate) fn client_torrc(
+    pub(crate) fn client_torrc<'a>(
         &self,
-        node: &Node,
+        owner: impl Into<Owner<'a>>,
         socks: SocketAddr,
         control: SocketAddr,
         weft: bool,
@@ -118,7 +136,7 @@ impl Common {
         format!(
             "{}{}SocksPort {socks}\nControlPort {control}\nCookieAuthentication 1\n\
              ClientRejectInternalAddresses 0\nEnforceDistinctSubnets 0\n{}",
-            self.node(node),
+            self.node(&owner.into()),
             if weft {
                 "PathsNeededToBuildCircuits 0.5\n"
             } else {

@@ -46,10 +46,7 @@ const QUIET: Duration = Duration::from_secs(300);
 #[derive(Debug)]
 struct DirStream {
     /// Our end of its socket, and the channel to its user, until it is handed over.
-    waiting: Option<(
-        PairSocket,
-        oneshot::Sender<io::Result<DirConnection>>,
-    )>,
+    waiting: Option<(PairSocket, oneshot::Sender<io::Result<DirConnection>>)>,
     /// The RSA identity of the directory.
     rsa: RsaIdentity,
 }

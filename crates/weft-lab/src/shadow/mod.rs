@@ -1,0 +1,20 @@
+//! The testbed `shadow`: the experiment `cci` in the simulator Shadow, where it is installed.
+//!
+//! [`write()`] makes a folder with a complete configuration of Shadow 3 for each simulation: keys, torrcs, the network
+//! as a graph, and the users as processes. Shadow runs it, by hand or by [`Simulate`], and [`ReadBack`] makes the
+//! report of what the users recorded, in the same tables as [`crate::cci`]. Writing and reading need no Shadow.
+//! `docs/shadow.md` is the page on it.
+
+mod command;
+mod flow;
+mod graph;
+mod plan;
+mod read;
+mod run;
+mod simulation;
+#[cfg(test)]
+mod tests;
+mod yaml;
+
+pub use command::{ReadArgs, ReadBack, RunArgs, Simulate, WriteArgs, write};
+pub use flow::{ClientArgs, ServerArgs, client, server};

@@ -1,0 +1,214 @@
+//! Shadow, one simulation after another.
+
+use std::fs::{self, File};
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+
+use super::command::Simulate;
+use super::read;
+use super::simulation::CONFIGURATION;
+use crate::cci::Results;
+use crate::experiment::{Progress, Session};
+use crate::guardian::Guardian;
+
+/// The folder of the simulations in that of the results.
+const FOLDER: &str = "simulations";
+/// What Shadow prints.
+const LOG: &str = "shadow.log";
+/// How often the end and the progress are looked at.
+const LOOK: Duration = Duration::from_millis(200);
+/// So much of the end of a log has its last line.
+const TAIL: u64 = 16 << 10;
+/// After so many simulations in a row without any result the others would have none either.
+const FAILURES: usize = 3;
+
+/// Writes, runs and reads all simulations, and keeps the results after each.
+///
+/// # Errors
+///
+/// The simulations cannot be written, Shadow cannot be started, or results cannot be kept.
+pub(super) fn all(simulate: &Simulate, session: &mut Session<'_>) -> Result<Results> {
+    let folder = session.folder().context("simulations need a folder")?;
+    // Shadow runs in the folders of the simulations.
+    let folder = fs::canonicalize(folder).context("finding the folder of the results")?;
+    let folder = folder.join(FOLDER);
+    let plan = simulate.prepare.write(&folder)?;
+    let settings = &simulate.prepare.settings;
+    let mut results = read::begin(&plan, session, Some(&settings.weft));
+    results
+        .more_settings
+        .extend(version(&simulate.shadow).map(|version| ("shadow".to_owned(), version)));
+    let stop = session.stop();
+    let mut failures = 0;
+    for (number, simulation) in plan.simulations.iter().enumerate() {
+        let place = folder.join(&simulation.folder);
+        let mut progress = |part: f64| {
+            session.progress(&Progress {
+                done: (number as f64 + part) / plan.simulations.len().max(1) as f64,
+                step: simulation.folder.clone(),
+                detail: "simulating".to_owned(),
+            });
+        };
+        progress(0.0);
+        let mut shadow = Shadow::start(&simulate.shadow, &place)?;
+        let status = loop {
+            if let Some(status) = shadow.ended()? {
+                break status;
+            }
+            if stop.is_requested() {
+                drop(shadow);
+                results.sum_up();
+                return Ok(results);
+            }
+            let whole = settings.stop_at().as_secs_f64();
+            let now = simulated(&end_of(&place.join(LOG)));
+            progress(now.map_or(0.0, |now| (now / whole).min(1.0)));
+            thread::sleep(LOOK);
+        };
+        drop(shadow);
+        read::add(&mut results, &plan, simulation, &folder);
+        let failed = results.runs.last().and_then(|run| run.failure.clone());
+        if !status.success() {
+            let why = format!(
+                "{}: Shadow ended with {status}; the end of {}: {}",
+                simulation.folder,
+                place.join(LOG).display(),
+                complaint(&end_of(&place.join(LOG)))
+            );
+            session.note(&why);
+            results.missing.push(why);
+        }
+        failures = if failed.is_some() { failures + 1 } else { 0 };
+        results.sum_up();
+        session.keep(&results)?;
+        if failures == FAILURES {
+            session.note(&format!(
+                "{FAILURES} simulations in a row have no results: giving up"
+            ));
+            return Ok(results);
+        }
+    }
+    results.finished = true;
+    Ok(results)
+}
+
+/// Shadow that runs, with all that it runs. Dropped, it ends.
+struct Shadow {
+    child: std::process::Child,
+    is_over: bool,
+    _guardian: Guardian,
+}
+
+impl Shadow {
+    fn start(program: &Path, folder: &Path) -> Result<Shadow> {
+        let log = folder.join(LOG);
+        let output = File::create(&log).with_context(|| format!("creating {}", log.display()))?;
+        let errors = output.try_clone().context("a second way to the log")?;
+        let mut guardian = Guardian::start(None)?;
+        let child = Command::new(program)
+            .arg(CONFIGURATION)
+            .current_dir(folder)
+            .stdin(Stdio::null())
+            .stdout(output)
+            .stderr(errors)
+            .process_group(0)
+            .spawn()
+            .with_context(|| format!("starting {}", program.display()))?;
+        guardian.watch(child.id())?;
+        Ok(Shadow {
+            child,
+            is_over: false,
+            _guardian: guardian,
+        })
+    }
+
+    fn ended(&mut self) -> Result<Option<ExitStatus>> {
+        let status = self.child.try_wait().context("waiting for Shadow")?;
+        self.is_over = status.is_some();
+        Ok(status)
+    }
+}
+
+impl Drop for Shadow {
+    fn drop(&mut self) {
+        if self.is_over {
+            return;
+        }
+        if let Ok(group) = i32::try_from(self.child.id()) {
+            // It may have ended since.
+            let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
+        }
+        let _ = self.child.wait();
+    }
+}
+
+fn version(shadow: &Path) -> Option<String> {
+    let output = Command::new(shadow).arg("--version").output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text.lines().next().map(|line| line.trim().to_owned())
+}
+
+/// The end of a file; empty if there is none.
+fn end_of(path: &Path) -> String {
+    let read = || -> std::io::Result<Vec<u8>> {
+        let mut file = File::open(path)?;
+        let length = file.metadata()?.len();
+        file.seek(SeekFrom::Start(length.saturating_sub(TAIL)))?;
+        let mut bytes = Vec::new();
+        file.take(TAIL).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    };
+    String::from_utf8_lossy(&read().unwrap_or_default()).into_owned()
+}
+
+/// The simulated time of the last line that has one, seconds: `02:03:04.000000000`, with nine digits behind the point
+/// where real time has six.
+fn simulated(log: &str) -> Option<f64> {
+    log.lines().rev().find_map(|line| {
+        line.split_whitespace().find_map(|word| {
+            let (clock, digits) = word.split_once('.')?;
+            let mut parts = clock.split(':').map(str::parse::<u32>);
+            let (hours, minutes, seconds) = (parts.next()?, parts.next()?, parts.next()?);
+            let (hours, minutes, seconds) = (hours.ok()?, minutes.ok()?, seconds.ok()?);
+            let is_simulated = digits.len() == 9 && parts.next().is_none();
+            let whole = f64::from(hours) * 3_600.0 + f64::from(minutes) * 60.0 + f64::from(seconds);
+            is_simulated.then_some(whole)
+        })
+    })
+}
+
+/// The last line that is an error, or the last one.
+fn complaint(log: &str) -> &str {
+    let is_error = |line: &&str| line.contains("[ERROR]") || line.contains("Error");
+    let mut lines = log.lines().rev();
+    let found = lines.clone().find(is_error).or_else(|| lines.next());
+    found.unwrap_or("it is empty")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn simulated_time_is_that_of_the_last_line() {
+        let log = "00:00:01.123456 [7:shadow] n/a [INFO] [n/a] start\n\
+                   00:00:02.123456 [7:shadow] 00:01:05.000000000 [INFO] [n/a] heartbeat\n** Starting\n";
+        assert_eq!(simulated(log), Some(65.0));
+        assert_eq!(simulated("00:00:01.123456 [7:shadow] n/a [INFO]"), None);
+    }
+
+    #[test]
+    fn the_reason_of_an_end_is_the_last_error() {
+        assert_eq!(complaint("a\n[ERROR] b\nc\n"), "[ERROR] b");
+        assert_eq!(complaint("a\nc\n"), "c");
+        assert_eq!(complaint(""), "it is empty");
+    }
+}

@@ -1,0 +1,507 @@
+//! The folder of one simulation: `shadow.yaml`, and under `template` the folders of the hosts with keys and torrcs.
+
+use std::collections::BTreeMap;
+use std::fs::{self, DirBuilder};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context as _, Result, bail};
+use rand_chacha::ChaCha20Rng;
+use weft_datadir::keys::{KeyConfig, RelayKeys};
+use weft_dir::private_authority::AuthorityKeys;
+use weft_links::{NodeId, Topology};
+
+use super::graph;
+use super::plan::{PlannedUser, Simulation};
+use super::yaml::Yaml;
+use crate::cci::{Arm, consensus_params};
+use crate::network::Program;
+use crate::overlay::place::{self, Place, Role};
+use crate::overlay::{
+    CONTROL_PORT, OR_PORT, SERVER_PORT, SOCKS_PORT, authority_line, client_lines, directory,
+};
+use crate::up::torrc::{Common, Owner};
+
+/// The file of the configuration.
+pub(super) const CONFIGURATION: &str = "shadow.yaml";
+/// Where Shadow writes what hosts wrote.
+pub(super) const DATA: &str = "shadow.data";
+/// The records of a user, in the folder of its host.
+pub(super) const RECORDS: &str = "records.jsonl";
+/// What hosts have in their folders at the start.
+const TEMPLATE: &str = "template";
+const TORRC: &str = "torrc";
+/// Keys are made half a day before simulated time begins, which is at the beginning of 2000.
+const BEFORE_START: Duration = Duration::from_secs(946_641_600);
+/// Seconds from one consensus to the next.
+const INTERVAL: u32 = 60;
+/// The port of the first link's background streams; the next link has the next one.
+const BACKGROUND_PORT: u16 = 5_001;
+/// From the last traffic to the end of the simulation, in which records are written.
+const END: Duration = Duration::from_secs(5);
+/// From the end of the traffic before a cell to the cell.
+const PAUSE: Duration = Duration::from_secs(2);
+
+/// Lines of all nodes. One thread each, so that a simulation is the same on every machine. Without the limit, nodes
+/// would take that of the machine that simulates.
+const ALL_LINES: &[&str] = &["NumCPUs 1", "MaxMemInQueues 1 GB"];
+/// Lines that C tor has, and those that Weft has.
+const TOR_LINES: &[&str] = &["LogTimeGranularity 1", "DisableDebuggerAttachment 0"];
+const WEFT_LINES: &[&str] = &["ConnectionThreads 1", "ServerDNSDetectHijacking 0"];
+/// Lines of relays: they would ask the name servers of the machine that simulates.
+const RELAY_LINES: &[&str] = &["ServerDNSResolvConfFile resolv.conf"];
+
+/// What simulations of one experiment have in common.
+#[derive(Clone, Debug)]
+pub(super) struct Settings {
+    /// What runs Weft's nodes and the users.
+    pub(super) weft: PathBuf,
+    pub(super) seed: u64,
+    pub(super) seconds: Duration,
+    pub(super) warm_up: Duration,
+    pub(super) settle: Duration,
+    pub(super) parallelism: u32,
+}
+
+impl Settings {
+    /// When users begin who are measured.
+    fn traffic_at(&self) -> Duration {
+        let pause = match self.warm_up.is_zero() {
+            true => Duration::ZERO,
+            false => PAUSE,
+        };
+        self.settle + self.warm_up + pause
+    }
+
+    /// When the simulation ends.
+    pub(super) fn stop_at(&self) -> Duration {
+        self.traffic_at() + self.seconds + END
+    }
+
+    fn seed_of(&self, simulation: &Simulation) -> u64 {
+        self.seed
+            .wrapping_add(u64::from(simulation.repetition) << 32)
+    }
+}
+
+/// The authority of a topology, which takes seconds to make and which all its simulations share.
+#[derive(Clone, Debug)]
+pub(super) struct Authority {
+    /// The words of the DirAuthority line.
+    line: String,
+    /// Its DataDirectory in the first simulation.
+    data: PathBuf,
+}
+
+/// Writes simulations into folders.
+#[derive(Debug)]
+pub(super) struct Writer<'a> {
+    pub(super) settings: &'a Settings,
+    /// By the name of the topology.
+    pub(super) authorities: BTreeMap<String, Authority>,
+    pub(super) rng: ChaCha20Rng,
+}
+
+impl Writer<'_> {
+    /// Writes a simulation into this new folder.
+    ///
+    /// # Errors
+    ///
+    /// The topology is no network, a program is missing, or the system refuses.
+    pub(super) fn write(
+        &mut self,
+        folder: &Path,
+        topology: &Topology,
+        simulation: &Simulation,
+    ) -> Result<()> {
+        let places = place::find(topology)?;
+        let hosts = folder.join(TEMPLATE).join("hosts");
+        fs::create_dir_all(&hosts).with_context(|| format!("creating {}", hosts.display()))?;
+        let weft = Program::weft(&self.settings.weft, None)?;
+        let nodes = match simulation.arm {
+            Arm::Tor => Program::tor_of_its_own()?,
+            Arm::Weft | Arm::WeftPctls | Arm::WeftAuto => weft.clone(),
+        };
+        let common = Common {
+            authority: self.authority(&hosts, topology, &places)?,
+            interval: INTERVAL,
+            log: "notice",
+        };
+        let writing = Writing {
+            settings: self.settings,
+            hosts: &hosts,
+            topology,
+            places: &places,
+            simulation,
+            common: &common,
+            weft: &weft,
+            nodes: &nodes,
+        };
+        writing.torrcs()?;
+        let yaml = format!(
+            "# Written by `weft lab shadow`. Run `shadow {CONFIGURATION}` in this folder.\n{}",
+            writing.configuration()?.document()
+        );
+        write(&folder.join(CONFIGURATION), &yaml)
+    }
+
+    /// Makes the authority's keys, or copies those of an earlier simulation. Returns its line.
+    fn authority(&mut self, hosts: &Path, topology: &Topology, places: &[Place]) -> Result<String> {
+        let host = &place::the(places, Role::Authority)?.host;
+        let data = hosts.join(host).join("data");
+        if let Some(authority) = self.authorities.get(topology.name()) {
+            copy_private(&authority.data, &data)?;
+            return Ok(authority.line.clone());
+        }
+        create_private(&data)?;
+        let now = SystemTime::UNIX_EPOCH + BEFORE_START;
+        let dir = directory(address(topology, host)?);
+        let identity = AuthorityKeys::create(&data.join("keys"), dir, now, &mut self.rng)?;
+        let config = KeyConfig {
+            nickname: host.clone(),
+            ..KeyConfig::new(&data)
+        };
+        let keys = RelayKeys::load_or_create(&config, now, &mut self.rng)?;
+        let line = authority_line(&identity.as_hex_upper(), dir, &keys.fingerprint());
+        let authority = Authority {
+            line: line.clone(),
+            data,
+        };
+        self.authorities
+            .insert(topology.name().to_owned(), authority);
+        Ok(line)
+    }
+}
+
+/// One simulation that is being written.
+struct Writing<'a> {
+    settings: &'a Settings,
+    hosts: &'a Path,
+    topology: &'a Topology,
+    places: &'a [Place],
+    simulation: &'a Simulation,
+    common: &'a Common,
+    weft: &'a Program,
+    nodes: &'a Program,
+}
+
+impl Writing<'_> {
+    /// The program of a node. The authority is Weft's always.
+    fn program(&self, place: &Place) -> &Program {
+        match place.role {
+            Role::Authority => self.weft,
+            _ => self.nodes,
+        }
+    }
+
+    /// Writes the folders of all nodes.
+    fn torrcs(&self) -> Result<()> {
+        for place in self.places {
+            if place.role == Role::Server {
+                continue;
+            }
+            let folder = self.hosts.join(&place.host);
+            create_private(&folder.join("data"))?;
+            write(&folder.join(TORRC), &self.torrc(place)?)?;
+            if place.role != Role::Client {
+                write(&folder.join("resolv.conf"), "nameserver 127.0.0.1\n")?;
+            }
+        }
+        Ok(())
+    }
+
+    fn torrc(&self, place: &Place) -> Result<String> {
+        let address = address(self.topology, &place.host)?;
+        let is_weft = self.program(place).is_weft();
+        let own = match is_weft {
+            true => WEFT_LINES,
+            false => TOR_LINES,
+        };
+        let relay: &[&str] = match place.role {
+            Role::Client => &[],
+            _ => RELAY_LINES,
+        };
+        let lines = [ALL_LINES, own, relay].concat();
+        let mut more: Vec<String> = lines.into_iter().map(str::to_owned).collect();
+        if place.role != Role::Authority {
+            more.extend(self.simulation.arm.torrc());
+        }
+        let owner = Owner {
+            nickname: &place.host,
+            // From the folder of the host, where its processes run.
+            data: PathBuf::from("data"),
+        };
+        let or = SocketAddr::from((address, OR_PORT));
+        let common = self.common;
+        Ok(match place.role {
+            Role::Authority => {
+                let params = consensus_params(self.simulation.congestion_control);
+                more.push(format!("ConsensusParams {}", params.join(" ")));
+                common.authority_torrc(owner, or, directory(address), is_weft, &more)
+            }
+            Role::Entry | Role::Middle => common.relay_torrc(owner, or, None, is_weft, &more),
+            Role::Exit => common.relay_torrc(owner, or, Some(address), is_weft, &more),
+            Role::Client => {
+                let entry = place
+                    .entry
+                    .as_deref()
+                    .context("a client without an entry")?;
+                let [middle, exit] =
+                    [Role::Middle, Role::Exit].map(|role| place::the(self.places, role));
+                more.extend(client_lines(entry, &middle?.host, &exit?.host));
+                let [socks, control] = [SOCKS_PORT, CONTROL_PORT]
+                    .map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+                common.client_torrc(owner, socks, control, is_weft, &more)
+            }
+            Role::Server => bail!("a server is no node"),
+        })
+    }
+
+    fn configuration(&self) -> Result<Yaml> {
+        let seed = self.settings.seed_of(self.simulation);
+        // What Shadow takes as a seed has 32 bits.
+        let seed = (seed ^ (seed >> 32)) & u64::from(u32::MAX);
+        let hosts = self.topology.hosts().zip(0..).map(|(host, number)| {
+            let name = self.topology.node_name(host.node());
+            let place = self.places.iter().find(|place| place.host == name);
+            let place = place.with_context(|| format!("host {name} has no role"))?;
+            let mut processes = self.of_role(place, number)?;
+            processes.extend(self.background(host.node())?);
+            Ok((
+                name.to_owned(),
+                Yaml::map([
+                    ("network_node_id", Yaml::Number(host.index() as u64)),
+                    ("ip_addr", Yaml::text(host.address().to_string())),
+                    ("processes", Yaml::List(processes)),
+                ]),
+            ))
+        });
+        let hosts: Vec<(String, Yaml)> = hosts.collect::<Result<_>>()?;
+        let graph = Yaml::map([
+            ("type", Yaml::text("gml")),
+            ("inline", Yaml::Block(graph::gml(self.topology)?)),
+        ]);
+        Ok(Yaml::map([
+            (
+                "general",
+                Yaml::map([
+                    ("stop_time", time(self.settings.stop_at())),
+                    // Nothing is lost, and rates have no limit, before the first traffic.
+                    ("bootstrap_end_time", time(self.settings.settle)),
+                    ("seed", Yaml::Number(seed)),
+                    (
+                        "parallelism",
+                        Yaml::Number(self.settings.parallelism.into()),
+                    ),
+                    ("template_directory", Yaml::text(TEMPLATE)),
+                    ("data_directory", Yaml::text(DATA)),
+                ]),
+            ),
+            (
+                "experimental",
+                Yaml::map([
+                    ("runahead", time(graph::LEAST_LATENCY)),
+                    ("use_memory_manager", Yaml::Switch(false)),
+                ]),
+            ),
+            (
+                "network",
+                Yaml::map([("graph", graph), ("use_shortest_path", Yaml::Switch(false))]),
+            ),
+            ("hosts", Yaml::Map(hosts)),
+        ]))
+    }
+
+    /// What a host runs because of its role.
+    fn of_role(&self, place: &Place, number: u32) -> Result<Vec<Yaml>> {
+        // Not all in one instant: nodes would draw the same circuits.
+        let apart = Duration::from_millis(u64::from(number) * 7_919 % 997);
+        let start = match place.role {
+            Role::Server => {
+                let listen = self.at(&place.host, SERVER_PORT)?;
+                return Ok(vec![self.flow_server(listen)]);
+            }
+            Role::Authority => Duration::from_secs(1),
+            Role::Entry | Role::Middle | Role::Exit => Duration::from_secs(5) + apart,
+            Role::Client => self.settings.settle / 2 + apart,
+        };
+        let mut processes = vec![node(self.program(place), start)];
+        let mut users = self.simulation.users.iter().zip(0..);
+        if let Some((user, index)) = users.find(|(user, _)| user.host == place.host) {
+            processes.extend(self.user(user, index)?);
+        }
+        Ok(processes)
+    }
+
+    /// The user of a client, before the cell and in it.
+    fn user(&self, user: &PlannedUser, index: u64) -> Result<Vec<Yaml>> {
+        let settings = self.settings;
+        let server = self.at(&place::the(self.places, Role::Server)?.host, SERVER_PORT)?;
+        let socks = SocketAddr::from((Ipv4Addr::LOCALHOST, SOCKS_PORT));
+        let seed = settings.seed_of(self.simulation);
+        let apart = Duration::from_millis(7 * index);
+        let run = |name: String, at: Duration, length: Duration, seed: u64, out: &str| {
+            let args = [
+                "--name".to_owned(),
+                name,
+                "--model".to_owned(),
+                user.model.clone(),
+                "--socks".to_owned(),
+                socks.to_string(),
+                "--server".to_owned(),
+                server.to_string(),
+                "--seconds".to_owned(),
+                length.as_secs_f64().to_string(),
+                "--seed".to_owned(),
+                // Each has a generator of its own.
+                seed.wrapping_mul(1_000).wrapping_add(index).to_string(),
+                "--out".to_owned(),
+                out.to_owned(),
+            ];
+            self.flow_client(at + apart, args)
+        };
+        let mut all = Vec::new();
+        if !settings.warm_up.is_zero() {
+            // Under another name, so that those that are measured do not get these circuits.
+            let name = format!("{}-warm-up", user.host);
+            let seed = seed.wrapping_add(1);
+            all.push(run(
+                name,
+                settings.settle,
+                settings.warm_up,
+                seed,
+                "warm-up.jsonl",
+            ));
+        }
+        let name = user.host.clone();
+        all.push(run(
+            name,
+            settings.traffic_at(),
+            settings.seconds,
+            seed,
+            RECORDS,
+        ));
+        Ok(all)
+    }
+
+    /// The ends of background streams that are on this host.
+    fn background(&self, host: NodeId) -> Result<Vec<Yaml>> {
+        let mut processes = Vec::new();
+        for (link, number) in self.topology.links().iter().zip(0..) {
+            if link.background == 0 {
+                continue;
+            }
+            let [reader, sender] = link.ends;
+            let port = BACKGROUND_PORT.checked_add(number);
+            let port = port.context("too many links for background streams")?;
+            let listen = self.at(self.topology.node_name(sender), port)?;
+            if host == sender {
+                processes.push(self.flow_server(listen));
+            }
+            if host == reader {
+                let begin = self.settings.settle;
+                let length = self.settings.stop_at().saturating_sub(begin + END / 2);
+                let args = [
+                    "--name".to_owned(),
+                    format!("background-{number}"),
+                    "--users".to_owned(),
+                    link.background.to_string(),
+                    "--server".to_owned(),
+                    listen.to_string(),
+                    "--seconds".to_owned(),
+                    length.as_secs_f64().to_string(),
+                    "--out".to_owned(),
+                    format!("background-{number}.jsonl"),
+                ];
+                processes.push(self.flow_client(begin, args));
+            }
+        }
+        Ok(processes)
+    }
+
+    fn at(&self, host: &str, port: u16) -> Result<SocketAddr> {
+        Ok(SocketAddr::from((address(self.topology, host)?, port)))
+    }
+
+    fn flow_server(&self, listen: SocketAddr) -> Yaml {
+        let args = ["lab", "flow-server", "--listen"].map(str::to_owned);
+        let args = args.into_iter().chain([listen.to_string()]);
+        let path = self.settings.weft.display().to_string();
+        process(path, args, Duration::from_secs(1), Yaml::text("running"))
+    }
+
+    fn flow_client(&self, start: Duration, args: impl IntoIterator<Item = String>) -> Yaml {
+        let words = ["lab", "flow-client"].map(str::to_owned);
+        let path = self.settings.weft.display().to_string();
+        let success = Yaml::map([("exited", Yaml::Number(0))]);
+        process(path, words.into_iter().chain(args), start, success)
+    }
+}
+
+/// A node, which runs until the end.
+fn node(program: &Program, start: Duration) -> Yaml {
+    let command = program.command(Path::new(TORRC));
+    let path = command.get_program().to_string_lossy().into_owned();
+    let args = command
+        .get_args()
+        .map(|arg| arg.to_string_lossy().into_owned());
+    process(path, args, start, Yaml::text("running"))
+}
+
+fn process(
+    path: String,
+    args: impl Iterator<Item = String>,
+    start: Duration,
+    final_state: Yaml,
+) -> Yaml {
+    Yaml::map([
+        ("path", Yaml::Text(path)),
+        ("args", Yaml::List(args.map(Yaml::Text).collect())),
+        ("start_time", time(start)),
+        ("expected_final_state", final_state),
+    ])
+}
+
+/// A time, exact.
+fn time(time: Duration) -> Yaml {
+    Yaml::Text(format!("{} us", time.as_micros()))
+}
+
+fn address(topology: &Topology, host: &str) -> Result<Ipv4Addr> {
+    let found = topology.host(host);
+    Ok(found
+        .with_context(|| format!("there is no host {host}"))?
+        .address())
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    fs::write(path, text).with_context(|| format!("writing {}", path.display()))
+}
+
+/// Makes a folder that only its owner may read, with those above it.
+fn create_private(folder: &Path) -> Result<()> {
+    let mut private = DirBuilder::new();
+    private.mode(0o700).recursive(true);
+    let made = private.create(folder);
+    made.with_context(|| format!("creating {}", folder.display()))
+}
+
+/// Copies a folder of keys.
+fn copy_private(from: &Path, to: &Path) -> Result<()> {
+    create_private(to)?;
+    let reading = || format!("reading {}", from.display());
+    for entry in fs::read_dir(from).with_context(reading)? {
+        let entry = entry.with_context(reading)?;
+        let (source, target) = (entry.path(), to.join(entry.file_name()));
+        match entry.file_type().with_context(reading)?.is_dir() {
+            true => copy_private(&source, &target)?,
+            false => {
+                fs::copy(&source, &target)
+                    .with_context(|| format!("copying {}", source.display()))?;
+            }
+        }
+    }
+    Ok(())
+}

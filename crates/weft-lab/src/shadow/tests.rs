@@ -1,0 +1,131 @@
+//! The graph and the folders that are written, and what is read back.
+
+use std::fs;
+use std::time::Duration;
+
+use weft_links::{Topology, builtin};
+
+use super::graph::{self, Rates};
+use super::plan::{Choice, FILE, Plan};
+use crate::cci::{Arm, Links, Scenario, Traffic};
+
+fn built_in(name: &str) -> Topology {
+    let topology = builtin::topology(name).expect("built in");
+    topology.expect("well-formed")
+}
+
+fn choice(topologies: Vec<Topology>) -> Choice {
+    Choice {
+        topologies,
+        traffic: vec![Traffic::Bulk, Traffic::Web],
+        arms: vec![Arm::Tor, Arm::Weft],
+        congestion_control: vec![false, true],
+        repetitions: 2,
+    }
+}
+
+/// The value of a key in each edge or node of a graph, in order.
+fn values<'g>(graph: &'g str, key: &str) -> Vec<&'g str> {
+    let lines = graph.lines().filter_map(|line| {
+        let (name, value) = line.trim().split_once(' ')?;
+        (name == key).then_some(value)
+    });
+    lines.collect()
+}
+
+#[test]
+fn a_graph_has_every_host_and_every_path() {
+    let topology = built_in("pahl-shared-dropping");
+    let graph = graph::gml(&topology).expect("a graph");
+    let hosts = topology.hosts().len();
+    assert_eq!(values(&graph, "id").len(), hosts);
+    assert_eq!(values(&graph, "source").len(), hosts * hosts);
+    let of = |from: &str, to: &str, key: &str| -> String {
+        let number = |name: &str| topology.host(name).expect("a host").index();
+        let place = number(from) * hosts + number(to);
+        values(&graph, key)[place].to_owned()
+    };
+    // The shared link of 12.5 ms and 0.1 %, both ways.
+    assert_eq!(of("middle", "exit", "latency"), "\"12500000 ns\"");
+    assert_eq!(of("middle", "exit", "packet_loss"), "0.001000000");
+    assert_eq!(of("exit", "middle", "packet_loss"), "0.001000000");
+    assert_eq!(of("entry1", "exit", "latency"), "\"25000000 ns\"");
+    assert_eq!(of("entry1", "exit", "packet_loss"), "0.001000000");
+    assert_eq!(of("client1", "entry1", "packet_loss"), "0.000000000");
+    // No link without delay has none in Shadow.
+    assert_eq!(of("client1", "entry1", "latency"), "\"100000 ns\"");
+    assert_eq!(of("exit", "exit", "latency"), "\"100000 ns\"");
+    assert_eq!(values(&graph, "host_bandwidth_up")[0], "\"300000000 bit\"");
+}
+
+#[test]
+fn a_host_has_the_least_rate_of_its_links_each_way() {
+    let text = "name = \"x\"\nhosts = [\"a\", \"b\", \"c\"]\n\
+                [[link]]\nends = [\"a\", \"b\"]\nrate = \"8 Mbit/s\"\nback = { rate = \"2 Mbit/s\" }\n\
+                [[link]]\nends = [\"b\", \"c\"]\nrate = \"5 Mbit/s\"\njitter = \"1 ms\"\ndelay = \"2 ms\"\n";
+    let topology = Topology::parse("x.toml", text).expect("well-formed");
+    let host = topology.host("b").expect("a host");
+    let rates = graph::rates(&topology, host);
+    let expected = Rates {
+        up: 2_000_000,
+        down: 5_000_000,
+    };
+    assert_eq!(rates, expected);
+    let lost = graph::losses(&topology).join("\n");
+    for words in ["least rate of its links", "links: b.", "Jitter", "0.1 ms"] {
+        assert!(lost.contains(words), "{words}: {lost}");
+    }
+    assert!(!lost.contains("TCP"), "{lost}");
+}
+
+#[test]
+fn every_cell_is_a_simulation_of_its_own() {
+    let topologies = vec![built_in("pahl-no-dropping"), built_in("pahl-one")];
+    let all = choice(topologies).simulations().expect("networks");
+    assert_eq!(all.len(), 2 * 2 * 2 * 2 * 2);
+    let mut folders: Vec<&str> = all.iter().map(|(_, one)| &*one.folder).collect();
+    assert_eq!(folders[0], "pahl-no-dropping-bulk-tor-off-1");
+    folders.sort_unstable();
+    folders.dedup();
+    assert_eq!(folders.len(), all.len());
+    let (_, first) = &all[0];
+    assert_eq!(first.scenario, Links::Scenario(Scenario::NoDropping));
+    assert_eq!(first.users.len(), 8);
+}
+
+#[test]
+fn a_topology_that_is_no_scenario_keeps_its_name() {
+    let text = builtin::text("pahl-one").expect("built in");
+    let text = text.replace("pahl-one", "mine");
+    let topology = Topology::parse("mine.toml", &text).expect("well-formed");
+    assert_eq!(Links::of(&topology), Links::Topology("mine".to_owned()));
+    let twice = choice(vec![topology.clone(), topology]);
+    let error = twice.simulations().expect_err("two of one name");
+    assert!(error.to_string().contains("mine"), "{error}");
+}
+
+#[test]
+fn a_plan_survives_its_file_and_others_are_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let error = Plan::load(folder.path()).expect_err("no plan").to_string();
+    assert!(error.contains("weft lab shadow write"), "{error}");
+    let all = choice(vec![built_in("pahl-one")]).simulations();
+    let all = all.expect("networks").into_iter().map(|(_, one)| one);
+    let mut plan = Plan {
+        seconds: Duration::from_millis(1_500).as_secs_f64(),
+        simulations: all.collect(),
+        ..Plan::new()
+    };
+    plan.save(folder.path()).expect("saved");
+    assert_eq!(Plan::load(folder.path()).expect("a plan"), plan);
+    for name in ["../elsewhere", "/etc", "a/b", "", ".."] {
+        plan.simulations[0].folder = name.to_owned();
+        plan.save(folder.path()).expect("saved");
+        let error = Plan::load(folder.path()).expect_err(name).to_string();
+        assert!(error.contains("no name of a folder"), "{name}: {error}");
+    }
+    for text in ["", "{}", "[1]", "{\"schema\": 2}"] {
+        fs::write(folder.path().join(FILE), text).expect("written");
+        assert!(Plan::load(folder.path()).is_err(), "{text}");
+    }
+}
