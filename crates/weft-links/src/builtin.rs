@@ -15,6 +15,7 @@ macro_rules! file {
 /// Names and texts.
 const FILES: &[(&str, &str)] = &[
     file!("pair"),
+    file!("lossy-pair"),
     file!("access-line"),
     file!("eight-pairs"),
     file!("pahl-no-dropping"),
