@@ -92,7 +92,7 @@ pub(crate) fn comparison(comparison: &Comparison) -> String {
     for warning in &comparison.warnings {
         banner(&mut body, "partial", "WARNING", warning);
     }
-    body += "<h2>The runs</h2>\n<div class=\"scroll\"><table>\n<thead><tr><th>run</th><th>began</th><th>took</th><th>Weft</th>\
+    body += "<h2>The runs</h2>\n<div class=\"scroll\"><table class=\"wide\">\n<thead><tr><th>run</th><th>began</th><th>took</th><th>Weft</th>\
              <th>machine</th></tr></thead>\n<tbody>\n";
     for (number, named) in comparison.runs.iter().enumerate() {
         let run = &named.run;
@@ -100,7 +100,8 @@ pub(crate) fn comparison(comparison: &Comparison) -> String {
         put(
             &mut body,
             format_args!(
-                "<tr><th>{}{base}</th><td>{}</td><td>{}</td><td>{}, commit {}</td><td>{}</td></tr>\n",
+                "<tr><th>{}{base}</th><td data-head=\"began\">{}</td><td data-head=\"took\">{}</td>\
+                 <td data-head=\"Weft\">{}, commit {}</td><td data-head=\"machine\">{}</td></tr>\n",
                 escape(&named.name),
                 escape(&text::moment(&run.started_at)),
                 text::duration(run.seconds),
@@ -194,7 +195,7 @@ fn table(body: &mut String, table: &Table) {
             format_args!("<p class=\"note\">{}</p>\n", escape(&table.note)),
         );
     }
-    body.push_str("<div class=\"scroll\"><table>\n<thead><tr>");
+    body.push_str("<div class=\"scroll\"><table class=\"wide\">\n<thead><tr>");
     for label in &table.labels {
         put(body, format_args!("<th>{}</th>", escape(label)));
     }
@@ -207,18 +208,35 @@ fn table(body: &mut String, table: &Table) {
     body.push_str("</tr></thead>\n<tbody>\n");
     for row in &table.rows {
         body.push_str("<tr>");
-        for label in &row.labels {
-            put(body, format_args!("<th>{}</th>", escape(label)));
-        }
-        for values in &row.values {
+        labels(body, &table.labels, &row.labels);
+        for (metric, values) in table.metrics.iter().zip(&row.values) {
             put(
                 body,
-                format_args!("<td class=\"number\">{}</td>", cell(values)),
+                format_args!(
+                    "<td class=\"number\"{}>{}</td>",
+                    head(&metric.head()),
+                    cell(values)
+                ),
             );
         }
         body.push_str("</tr>\n");
     }
     body.push_str("</tbody>\n</table></div>\n");
+}
+
+/// The labels of a row.
+fn labels(body: &mut String, heads: &[String], labels: &[String]) {
+    for (name, label) in heads.iter().zip(labels) {
+        put(
+            body,
+            format_args!("<th{}>{}</th>", head(name), escape(label)),
+        );
+    }
+}
+
+/// The head of a cell's column, which a narrow window shows beside the cell.
+fn head(text: &str) -> String {
+    format!(" data-head=\"{}\"", escape(text))
 }
 
 /// Mean and interval; under them repetitions and range.
@@ -390,7 +408,7 @@ fn compared(body: &mut String, table: &ComparedTable, comparison: &Comparison) {
     put(
         body,
         format_args!(
-            "<h3>{}</h3>\n<div class=\"scroll\"><table>\n<thead><tr>",
+            "<h3>{}</h3>\n<div class=\"scroll\"><table class=\"wide\">\n<thead><tr>",
             escape(&table.title)
         ),
     );
@@ -408,15 +426,21 @@ fn compared(body: &mut String, table: &ComparedTable, comparison: &Comparison) {
     body.push_str("</tr></thead>\n<tbody>\n");
     for row in &table.rows {
         body.push_str("<tr>");
-        for label in &row.labels {
-            put(body, format_args!("<th>{}</th>", escape(label)));
-        }
-        put(body, format_args!("<td>{}</td>", escape(&row.metric)));
+        labels(body, &table.labels, &row.labels);
+        put(
+            body,
+            format_args!("<th{}>{}</th>", head("metric"), escape(&row.metric)),
+        );
         let changes = std::iter::once(None).chain(row.changes.iter().map(Some));
-        for (values, change) in row.cells.iter().zip(changes) {
+        let cells = comparison.runs.iter().zip(&row.cells).zip(changes);
+        for ((named, values), change) in cells {
             put(
                 body,
-                format_args!("<td class=\"number\">{}</td>", spread(*values)),
+                format_args!(
+                    "<td class=\"number\"{}>{}</td>",
+                    head(&named.name),
+                    spread(*values)
+                ),
             );
             if let Some(change) = change {
                 difference(body, change.as_ref());
@@ -431,7 +455,11 @@ fn difference(body: &mut String, change: Option<&Change>) {
     let Some(change) = change else {
         put(
             body,
-            format_args!("<td class=\"number\">{}</td>", text::NOTHING),
+            format_args!(
+                "<td class=\"number\"{}>{}</td>",
+                head("difference"),
+                text::NOTHING
+            ),
         );
         return;
     };
@@ -443,7 +471,8 @@ fn difference(body: &mut String, change: Option<&Change>) {
     put(
         body,
         format_args!(
-            "<td class=\"number{class}\">{}<span class=\"more\">{}</span></td>",
+            "<td class=\"number{class}\"{}>{}<span class=\"more\">{}</span></td>",
+            head("difference"),
             text::percent(change),
             change.verdict.words()
         ),

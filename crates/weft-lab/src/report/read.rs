@@ -13,12 +13,13 @@ use super::model::{Run, SCHEMA, Table, Values};
 pub(crate) const FILE: &str = "run.json";
 /// The most that is read of it, bytes.
 const LARGEST: u64 = 16 << 20;
-/// More tables, or columns of one, than any experiment has. Titles and labels are repeated in comparisons, so what
-/// a page takes is bounded by these and the file's size.
+/// More tables, or columns of one, than any experiment has.
 const MOST: usize = 100;
-/// More rows than any experiment has.
-const MOST_ROWS: usize = 20_000;
-/// A longer label or title than any experiment has, bytes.
+/// More cells than all tables of any experiment have. A page repeats the head of a column in each.
+const MOST_CELLS: usize = 200_000;
+/// A longer head of a column than any experiment has, bytes.
+const LONGEST_HEAD: usize = 100;
+/// A longer title or label than any experiment has, bytes. Comparisons repeat labels.
 const LONGEST: usize = 4_000;
 /// The most of a plot.
 const LARGEST_PLOT: u64 = 4 << 20;
@@ -88,7 +89,15 @@ impl Run {
 
     /// Whether what belongs together fits.
     fn check(&self) -> Result<()> {
-        ensure!(self.tables.len() <= MOST, "it has over {MOST} tables");
+        let columns = |table: &Table| table.labels.len().saturating_add(table.metrics.len());
+        let of = |table: &Table| columns(table).saturating_mul(table.rows.len());
+        let cells = self.tables.iter().map(of).fold(0, usize::saturating_add);
+        ensure!(
+            self.tables.len() <= MOST
+                && self.tables.iter().all(|table| columns(table) <= MOST)
+                && cells <= MOST_CELLS,
+            "it has over {MOST} tables, {MOST} columns in one, or {MOST_CELLS} cells in all"
+        );
         for (at, table) in self.tables.iter().enumerate() {
             table
                 .check()
@@ -114,16 +123,14 @@ impl Run {
 
 impl Table {
     fn check(&self) -> Result<()> {
+        let metrics = self.metrics.iter().flat_map(|one| [&one.name, &one.unit]);
+        let mut heads = self.labels.iter().chain(metrics);
+        let mut labels = self.rows.iter().flat_map(|row| &row.labels);
         ensure!(
-            self.labels.len() + self.metrics.len() <= MOST && self.rows.len() <= MOST_ROWS,
-            "it has over {MOST} columns or {MOST_ROWS} rows"
-        );
-        let of_rows = self.rows.iter().flat_map(|row| &row.labels);
-        let texts = self.labels.iter().chain(of_rows).chain([&self.title]);
-        let heads = self.metrics.iter().flat_map(|one| [&one.name, &one.unit]);
-        ensure!(
-            texts.chain(heads).all(|text| text.len() <= LONGEST),
-            "it has a title or label of over {LONGEST} bytes"
+            heads.all(|head| head.len() <= LONGEST_HEAD)
+                && self.title.len() <= LONGEST
+                && labels.all(|label| label.len() <= LONGEST),
+            "it has a head of over {LONGEST_HEAD} bytes, or a title or label of over {LONGEST}"
         );
         for row in &self.rows {
             ensure!(

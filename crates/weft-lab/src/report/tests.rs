@@ -390,6 +390,42 @@ fn broken_bytes_are_refused_with_what_to_do() {
 }
 
 #[test]
+fn what_would_make_a_page_without_bounds_is_refused() {
+    let refused = |change: &dyn Fn(&mut Table), words: &str| {
+        let mut run = run();
+        change(&mut run.tables[0]);
+        let bytes = serde_json::to_vec(&run).expect("JSON");
+        let error = format!("{:#}", Run::parse(&bytes).expect_err(words));
+        assert!(error.contains(words), "{words} in {error}");
+    };
+    let row = run().tables[0].rows[0].clone();
+    refused(
+        &|table| table.rows = vec![row.clone(); 100_000],
+        "cells in all",
+    );
+    refused(
+        &|table| table.labels = vec![String::new(); 101],
+        "100 columns",
+    );
+    refused(
+        &|table| table.metrics[0].name = "x".repeat(101),
+        "a head of over",
+    );
+    refused(
+        &|table| table.rows[0].labels[0] = "x".repeat(4_001),
+        "a title or label",
+    );
+    // What is long, and allowed, does not widen every line of the text.
+    let mut long = run();
+    long.tables[0].rows[0].labels[0] = "x".repeat(4_000);
+    assert!(
+        text::run(&long)
+            .lines()
+            .all(|line| line.chars().count() < 400)
+    );
+}
+
+#[test]
 fn a_folder_that_is_none_of_ours_is_named() {
     let place = tempfile::tempdir().expect("a folder");
     let refused = |folder: &Path, words: &str| {
