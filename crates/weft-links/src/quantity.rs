@@ -1,6 +1,7 @@
 //! Rates, times, loss and queue limits, as text and as checked values.
 
 use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
 
 /// Bits per second that a link sends: 1 kbit/s to 100 Gbit/s.
@@ -57,6 +58,15 @@ impl Rate {
         Rate::from_bits(bits).ok_or_else(|| {
             format!("\"{text}\" is out of range: a rate is from 1 kbit/s to 100 Gbit/s")
         })
+    }
+}
+
+/// As topologies write it, such as `300 Mbit/s`.
+impl FromStr for Rate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Rate, String> {
+        Rate::parse(text)
     }
 }
 

@@ -575,3 +575,20 @@ fn a_way_back_has_what_it_does_not_set_from_the_way_there() {
         "x.toml:5: expected a table"
     );
 }
+
+#[test]
+fn faster_links_are_made_slower_and_no_others() {
+    let three = builtin::topology("pahl-three").unwrap().unwrap();
+    let rate: Rate = "100 Mbit/s".parse().unwrap();
+    let slower = three.clone().at_most(rate);
+    assert!(slower.has_shape_of(&three));
+    let rates = |topology: &Topology| -> Vec<Option<u64>> {
+        let settings = topology.links().iter().flat_map(|link| &link.directions);
+        settings.map(|one| one.rate.map(Rate::bits)).collect()
+    };
+    for (before, after) in rates(&three).into_iter().zip(rates(&slower)) {
+        assert_eq!(after, before.map(|bits| bits.min(100_000_000)));
+    }
+    assert!(rates(&slower).contains(&Some(2_000_000)));
+    assert!("fast".parse::<Rate>().is_err());
+}

@@ -240,6 +240,17 @@ impl Topology {
             && ends(self) == ends(other)
     }
 
+    /// The same, but links that are faster than this have this rate.
+    #[must_use]
+    pub fn at_most(mut self, rate: Rate) -> Topology {
+        for link in &mut self.links {
+            for settings in &mut link.directions {
+                settings.rate = settings.rate.map(|own| own.min(rate));
+            }
+        }
+        self
+    }
+
     /// The same, but no packet is lost at random, and there are no background streams.
     #[must_use]
     pub fn calm(mut self) -> Topology {

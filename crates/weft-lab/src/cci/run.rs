@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use weft_links::Topology;
 use weft_traffic::Record;
 
 use super::command::Options;
@@ -149,7 +150,7 @@ fn one_network(
         name: Some("cci".to_owned()),
         seed: options.seed,
     };
-    let links = network.links.topology()?;
+    let links = links(options, network.links)?;
     let cast = cast(options, network)?;
     let mut overlay = Overlay::start(&links, &testbed, &cast, options.patience, &stop)?;
     clock.done += START;
@@ -177,6 +178,15 @@ fn one_network(
     Ok(())
 }
 
+/// The links of a scenario, none faster than asked for.
+fn links(options: &Options, scenario: Scenario) -> Result<Topology> {
+    let topology = scenario.topology()?;
+    Ok(match options.at_most {
+        Some(rate) => topology.at_most(rate),
+        None => topology,
+    })
+}
+
 /// Gives the links the settings of a scenario, and lets TCP and circuits get used to them: the same traffic for a
 /// while, then new circuits.
 fn prepare(
@@ -186,7 +196,7 @@ fn prepare(
     seed: u64,
     stop: &Stop,
 ) -> Result<()> {
-    overlay.change(scenario.topology()?)?;
+    overlay.change(links(options, scenario)?)?;
     if options.warm_up.is_zero() {
         return Ok(());
     }
