@@ -62,7 +62,7 @@ struct CountriesArgs {
 
 /// Prints a random topology: relays with the rates of a consensus, clients, a server, an authority.
 ///
-/// Relays are drawn as `weft sim --scale` draws them, and a relay's access line has the rate that the consensus
+/// Relays are drawn as `weft sim links --scale` draws them, and a relay's access line has the rate that the consensus
 /// gives as its weight, up and down. Their hosts are called entry1, middle1, exit1 and so on by their flags. Without
 /// --graph all hosts are around one switch, each at a delay from 5 to 45 ms, and clients have 10 Mbit/s up and 50
 /// down. With it they are at countries, and clients have the rates of theirs.
