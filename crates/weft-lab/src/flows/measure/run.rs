@@ -42,9 +42,6 @@ pub(super) fn traffic(options: &Options, session: &mut Session<'_>) -> Result<Re
     for repetition in 1..=options.repetitions {
         let (records, elapsed, failure) = once(options, &mut place, repetition, &clock, session)?;
         clock.done += options.duration;
-        if let Some(failure) = &failure {
-            session.note(&format!("{failure:#}"));
-        }
         results.add(repetition, elapsed, records);
         results.failure = failure.map(|failure| format!("{failure:#}"));
         session.keep(&results)?;
