@@ -83,7 +83,7 @@ impl Results {
 
     fn percentiles(&self) -> Table {
         let metrics = ["10 %", "50 %", "90 %", "99 %"].map(|share| Metric::plain(share, ""));
-        let mut table = Table::new("Percentiles", ["model", "of the streams'"], metrics)
+        let mut table = Table::new("Percentiles", ["model", "quantity"], metrics)
             .note("The share of streams that have no more.");
         for model in &self.models {
             for (name, unit, quantity) in QUANTITIES {
