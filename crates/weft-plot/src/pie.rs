@@ -8,7 +8,9 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use super::{Area, Drawn, INK, LINE, Panel, font};
 
 /// Pixels of a circle between two points of a slice's edge, about.
-const STEP: f64 = 3.0;
+const STEP: f64 = 2.0;
+/// The largest radius: pies of all panels are alike where there is room.
+const RADIUS: f64 = 92.0;
 /// Slices under this part of the whole have no number on them: it would not fit.
 const LEAST_WITH_NUMBER: f64 = 0.06;
 
@@ -58,7 +60,7 @@ impl Panel {
         let lines = self.groups.iter().map(|group| group.label.lines().count());
         let below = 10 + LINE * i32::try_from(lines.max().unwrap_or(1)).unwrap_or(1);
         let (top, bottom) = (y.start + 34, y.end - below);
-        let radius = f64::from((width - 14).min(bottom - top).max(8)) / 2.0;
+        let radius = (f64::from((width - 14).min(bottom - top).max(8)) / 2.0).min(RADIUS);
         for (number, group) in (0..).zip(&self.groups) {
             let center = (
                 x.start + width * number + width / 2,

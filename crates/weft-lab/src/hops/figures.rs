@@ -9,7 +9,7 @@ use weft_stats::Summary;
 
 use super::group::Group;
 use super::profile::Folded;
-use super::results::{Results, Role};
+use super::results::{Results, Role, many};
 
 /// Draws them into the folder.
 ///
@@ -39,8 +39,9 @@ pub(super) fn draw(results: &Results, folder: &Folder) -> Result<Vec<PathBuf>> {
             continue;
         }
         let title = format!(
-            "{} of {} hops: processor time by function",
-            role.role, role.hops
+            "{} of {}: processor time by function",
+            role.role,
+            many(role.hops, "hop")
         );
         let lines: Vec<String> = folded.lines().collect();
         let name = format!("flame-{}-{}.svg", role.hops, role.role);
@@ -63,7 +64,7 @@ fn throughput(results: &Results) -> Figure {
     let settings = &results.settings;
     let groups = settings.hops.iter().enumerate().map(|(at, hops)| Place {
         at: at as f64,
-        label: format!("{hops} hops"),
+        label: many(*hops, "hop"),
     });
     let mut series = Vec::new();
     for &circuits in &settings.circuits {
@@ -78,7 +79,7 @@ fn throughput(results: &Results) -> Figure {
             };
             let with = if control { "with" } else { "without" };
             series.push((
-                format!("Weft, {circuits} circuits, {with} cc"),
+                format!("Weft, {}, {with} cc", many(circuits, "circuit")),
                 settings.hops.iter().map(of).collect::<Vec<_>>(),
             ));
         }
@@ -91,7 +92,7 @@ fn throughput(results: &Results) -> Figure {
         };
         let values: Vec<_> = settings.hops.iter().map(of).collect();
         if values.iter().any(Option::is_some) {
-            series.push((format!("py-ipv8, {circuits} circuits"), values));
+            series.push((format!("py-ipv8, {}", many(circuits, "circuit")), values));
         }
     }
     let series = series.into_iter().enumerate();
@@ -157,7 +158,7 @@ fn shares(results: &Results, kind: Kind) -> Figure {
                     .collect(),
             });
         Panel {
-            title: format!("{hops} hops"),
+            title: many(*hops, "hop"),
             x_label: String::new(),
             y_label: "% of processor time".to_owned(),
             kind,
@@ -169,15 +170,15 @@ fn shares(results: &Results, kind: Kind) -> Figure {
     Figure {
         title: "Processor time by group and role".to_owned(),
         subtitle: format!(
-            "{} circuits at once{}.",
-            most.unwrap_or_default(),
+            "{} at once{}.",
+            many(most.unwrap_or_default(), "circuit"),
             match control {
                 Some(true) => ", with congestion control where there are hops of a client's",
                 _ => "",
             }
         ),
         panels: panels.collect(),
-        columns: 2,
+        columns: if kind == Kind::Pies { 1 } else { 2 },
         footer: footer(results),
         same_scale: true,
         legend: true,

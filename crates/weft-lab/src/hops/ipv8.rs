@@ -16,7 +16,7 @@ use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 use weft_stats::Summary;
 
-use super::results::{Bar, Role, ci95};
+use super::results::{Bar, Role, ci95, many};
 use crate::guardian::Guardian;
 use crate::network::find;
 use crate::stop::Stop;
@@ -279,7 +279,8 @@ pub(super) fn bars(weft: &[Role], tunnels: &[TunnelRole]) -> Vec<Bar> {
     }
     bars.extend(least.into_iter().map(|((hops, role), times)| {
         let what = format!(
-            "processor time of ipv8-rust-tunnels' {role} of {hops} hops, times Weft's, at least"
+            "processor time of ipv8-rust-tunnels' {role} of {}, times Weft's, at least",
+            many(hops, "hop")
         );
         bar(what, times, CPU_BAR)
     }));
@@ -303,9 +304,9 @@ fn throughput(weft: &[Role], tunnels: &[TunnelRole]) -> Vec<Bar> {
             }
             done.push(one.congestion_control);
             let what = format!(
-                "throughput over {} hops, {} circuits{}, times ipv8-rust-tunnels'",
-                one.hops,
-                one.circuits,
+                "throughput over {}, {}{}, times ipv8-rust-tunnels'",
+                many(one.hops, "hop"),
+                many(one.circuits, "circuit"),
                 match one.congestion_control {
                     Some(true) => ", with congestion control",
                     Some(false) => ", without congestion control",
@@ -361,7 +362,7 @@ mod tests {
         assert_eq!(bars[0].1, 200.0 / 50.0, "{bars:?}");
         assert!(
             bars.iter()
-                .any(|bar| bar.0.contains("exit of 1 hops") && !bar.2)
+                .any(|bar| bar.0.contains("exit of 1 hop") && !bar.2)
         );
         assert!(
             bars.iter()

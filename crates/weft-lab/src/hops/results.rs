@@ -244,6 +244,11 @@ fn role(of: &[&Sample]) -> Option<Role> {
     })
 }
 
+/// So many of something, in words.
+pub(super) fn many(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
 /// Half the 95 % confidence interval of the mean; one number has none.
 pub(super) fn ci95(numbers: &[f64]) -> Option<f64> {
     (numbers.len() > 1).then(|| Spread::of(numbers).ci95)

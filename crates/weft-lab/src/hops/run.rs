@@ -13,7 +13,7 @@ use super::command::Options;
 use super::group::Program;
 use super::ipv8::{self, Order, Python};
 use super::profile::{FREQUENCY, Remote, SOCKET, Sampler};
-use super::results::{LAB, Results, SCHEMA, SINK, Sample, Settings};
+use super::results::{LAB, Results, SCHEMA, SINK, Sample, Settings, many};
 use super::stages::Counted;
 use super::transfer::{Seeder, Sink, block, take_all};
 use crate::bench;
@@ -195,7 +195,12 @@ struct Subject {
 
 impl fmt::Display for Subject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} hops, {} circuits", self.hops, self.circuits)?;
+        write!(
+            f,
+            "{}, {}",
+            many(self.hops, "hop"),
+            many(self.circuits, "circuit")
+        )?;
         match self.congestion_control {
             Some(true) => f.write_str(", with congestion control"),
             Some(false) => f.write_str(", without congestion control"),

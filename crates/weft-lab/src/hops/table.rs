@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::group::Group;
-use super::results::{Bar, Results, Role};
+use super::results::{Bar, Results, Role, many};
 use crate::report::{Metric, Table, Values};
 
 /// Functions of a group that a table shows.
@@ -250,10 +250,10 @@ fn functions(f: &mut fmt::Formatter<'_>, group: Group, columns: &[&Role]) -> fmt
         f,
         "\n{:<44}",
         format!(
-            "{}, {} hops, {} circuits",
+            "{}, {}, {}",
             group.name(),
-            first.hops,
-            first.circuits
+            many(first.hops, "hop"),
+            many(first.circuits, "circuit")
         )
     )?;
     for column in columns {
