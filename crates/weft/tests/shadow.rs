@@ -353,7 +353,7 @@ fn what_is_not_there_is_named() {
         (&["write", folder, "--arm", "weft-pctl"], "weft-pctls"),
         (
             &["write", folder, "--settle", "5"],
-            "--settle is less than 60",
+            "--settle is less than 180",
         ),
         (
             &["write", folder, "--seconds", "0"],

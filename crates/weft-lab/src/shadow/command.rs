@@ -22,8 +22,8 @@ use crate::overlay::place;
 
 const TITLE: &str = "Interference between circuits that share a connection, simulated by Shadow";
 
-/// Less is not enough for descriptors, a vote and circuits.
-const LEAST_SETTLE: Duration = Duration::from_secs(60);
+/// Exits refuse streams of relays that they do not know, and know all only by their second consensus.
+const LEAST_SETTLE: Duration = Duration::from_secs(180);
 /// The longest simulation.
 const LONGEST: Duration = Duration::from_secs(30 * 86_400);
 
