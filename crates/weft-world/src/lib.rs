@@ -11,7 +11,7 @@
 //! carry back.
 //!
 //! It is the ground of the testbed `virtual`, where nodes will be Weft's own state machines; those are not here yet.
-//! `weft-links` has what links do to packets and the wheel of events.
+//! `weft-links` has what links do to packets.
 #![cfg_attr(
     not(test),
     deny(
@@ -24,6 +24,7 @@
     )
 )]
 
+mod events;
 mod net;
 pub mod tcp;
 #[cfg(test)]

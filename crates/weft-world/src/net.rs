@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha12Rng;
-use weft_links::{Fate, Link, LinkSettings, Loss, Moment, Wheel};
+use weft_links::{Fate, Link, LinkSettings, Loss, Moment};
 
+use crate::events::Events;
 use crate::tcp::{Ack, Algorithm, FIRST_WINDOW, Receiver, Segment, Sender, Sent};
 
 /// IP and TCP headers with the timestamp option.
@@ -23,8 +24,6 @@ const SYN_AGAIN: u64 = 1_000_000_000;
 const SYNS: u32 = 6;
 /// The least and the most that a socket takes to be sent (`tcp_wmem` of Linux, about).
 const SEND_BUFFER: (u64, u64) = (64 << 10, 4 << 20);
-/// Events that may wait.
-const EVENTS: u32 = 1 << 26;
 
 /// A host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -237,7 +236,7 @@ struct Host {
 #[derive(Debug)]
 pub struct Net {
     now: u64,
-    events: Wheel<Event>,
+    events: Events<Event>,
     hosts: Vec<Host>,
     /// By places: from, to.
     paths: Vec<Vec<PathSettings>>,
@@ -256,7 +255,7 @@ impl Net {
     pub fn new(paths: Vec<Vec<PathSettings>>, algorithm: Algorithm, seed: u64) -> Net {
         Net {
             now: 0,
-            events: Wheel::new(EVENTS),
+            events: Events::new(),
             hosts: Vec::new(),
             paths,
             connections: Vec::new(),
@@ -347,10 +346,7 @@ impl Net {
     }
 
     fn at(&mut self, at: u64, event: Event) {
-        // More than EVENTS is more than memory holds: such a world is refused before it begins.
-        let _ = self
-            .events
-            .insert(Moment::from_nanos(at.max(self.now)), event);
+        self.events.insert(at.max(self.now), event);
     }
 
     fn connection(&mut self, conn: ConnId) -> Option<&mut Connection> {
@@ -370,7 +366,9 @@ impl Net {
         let room = usize::try_from(direction.room()).unwrap_or(usize::MAX);
         let count = room.min(bytes.len());
         direction.refused |= count < bytes.len();
-        direction.bytes.extend(bytes.iter().take(count));
+        direction
+            .bytes
+            .extend(bytes.get(..count).unwrap_or_default());
         direction.written += count as u64;
         direction.sender.write(now, count as u64);
         self.pump(conn, end);
@@ -383,19 +381,29 @@ impl Net {
         direction.map_or(0, |one| usize::try_from(one.room()).unwrap_or(usize::MAX))
     }
 
-    /// Takes up to `most` bytes that have come to an end, and hands them to `take`. True: the other end sends no more.
-    pub fn read(&mut self, conn: ConnId, end: End, most: usize, take: impl FnOnce(&[u8])) -> bool {
+    /// Takes up to `most` bytes that have come to an end, and hands them to `take`, in one piece or two. True: the other end
+    /// sends no more.
+    pub fn read(
+        &mut self,
+        conn: ConnId,
+        end: End,
+        most: usize,
+        mut take: impl FnMut(&[u8]),
+    ) -> bool {
         let now = self.now;
         let Some(direction) = self.direction(conn, end.other()) else {
             return true;
         };
         let count = direction.readable().min(most);
-        let (first, _) = direction.bytes.as_slices();
-        if first.len() < count {
-            direction.bytes.make_contiguous();
+        let (first, second) = direction.bytes.as_slices();
+        for piece in [
+            first.get(..count.min(first.len())),
+            second.get(..count.saturating_sub(first.len())),
+        ] {
+            if let Some(piece) = piece.filter(|piece| !piece.is_empty()) {
+                take(piece);
+            }
         }
-        let (first, _) = direction.bytes.as_slices();
-        take(first.get(..count).unwrap_or_default());
         direction.bytes.drain(..count);
         let trip = direction.sender.round_trip();
         let ack = direction.receiver.consume(now, count as u64, trip);
@@ -552,11 +560,11 @@ impl Net {
             if let Some(happening) = self.happened.pop_front() {
                 return Some(happening);
             }
-            let Some((at, event)) = self.events.pop(until) else {
+            let Some((at, event)) = self.events.pop(until.nanos()) else {
                 self.now = self.now.max(until.nanos());
                 return None;
             };
-            self.now = at.nanos();
+            self.now = at;
             self.handled += 1;
             self.handle(event);
         }

@@ -53,7 +53,7 @@ fn downloads(
             Happening::Readable(conn, end) => {
                 let at = conns.iter().position(|one| one.0 == conn).expect("known");
                 let mut count = 0;
-                net.read(conn, end, usize::MAX, |bytes| count = bytes.len());
+                net.read(conn, end, usize::MAX, |bytes| count += bytes.len());
                 if end == End::Accepter {
                     fill(net, &mut conns[at], &chunk, bytes);
                     continue;
