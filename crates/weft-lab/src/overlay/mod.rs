@@ -403,10 +403,7 @@ impl Starting<'_> {
                 .as_deref()
                 .context("a client without an entry")?;
             let mut more = client_lines(entry, &middle, &exit);
-            more.push(format!(
-                "ControlSocket {}",
-                node.control_socket().display()
-            ));
+            more.push(format!("ControlSocket {}", node.control_socket().display()));
             more.extend(self.cast.clients.iter().cloned());
             let [socks, control] = [SOCKS_PORT, CONTROL_PORT]
                 .map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
