@@ -40,7 +40,7 @@ pub struct Args {
     /// Without congestion control of circuits, with it, or both; of 2 hops and more.
     #[arg(long, value_enum, value_delimiter = ',', value_name = "off,on", default_values_t = [Switch::Off, Switch::On])]
     congestion_control: Vec<Switch>,
-    /// 10⁶ bytes of one transfer, over all its circuits together [default: 500, with --quick 200].
+    /// 10⁶ bytes of one transfer, over all its circuits together [default: 500, with --quick 100].
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     megabytes: Option<u64>,
     /// Fewer and shorter measurements, for orientation: under three minutes.
@@ -103,7 +103,7 @@ impl Experiment for Options {
 
     fn prepare(args: &Args) -> Result<Prepared<Options>> {
         let (megabytes, repetitions) = match args.quick {
-            true => (200, 3),
+            true => (100, 3),
             false => (500, 10),
         };
         let options = Options {
