@@ -2,7 +2,7 @@
 //!
 //! A [`Net`] has hosts with access lines, paths between them with delay and loss, and TCP connections that carry
 //! bytes: [`Net::connect`], [`Net::write`], [`Net::read`] and [`Net::close`] are what sockets do, [`Net::next`] lets time
-//! pass until something happens, and [`Net::socket`] has what the kernel would tell a scheduler. All of it is discrete
+//! pass until something happens, and [`Net::socket`] has what a scheduler asks the kernel for. All of it is discrete
 //! events in integer nanoseconds from one seed: the same calls give the same course of events, on every machine.
 //!
 //! TCP is a model ([`tcp`]): slow start with HyStart, CUBIC or Reno, selective acknowledgements with RACK, probes of the
@@ -24,10 +24,12 @@
     )
 )]
 
+mod connection;
 mod events;
 mod net;
 pub mod tcp;
 #[cfg(test)]
 mod tests;
 
-pub use net::{ConnId, End, Happening, HostId, MSS, Net, PathSettings, Socket};
+pub use connection::{End, MSS};
+pub use net::{ConnId, Happening, HostId, Net, PathSettings, Socket};

@@ -11,19 +11,16 @@ use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha12Rng;
 use weft_links::{Fate, Link, LinkSettings, Loss, Moment};
 
+use crate::connection::{Connection, Direction, End, Ends, MSS, SEND_BUFFER};
 use crate::events::Events;
-use crate::tcp::{Ack, Algorithm, FIRST_WINDOW, Receiver, Segment, Sender, Sent};
+use crate::tcp::{Ack, Algorithm, Segment, Sent};
 
 /// IP and TCP headers with the timestamp option.
 const HEADERS: u32 = 52;
-/// Payload of a full packet of 1,500 bytes.
-pub const MSS: u32 = 1_448;
 /// A lost SYN is sent again after so long, then twice as long, and so on.
 const SYN_AGAIN: u64 = 1_000_000_000;
 /// A SYN is sent so often.
 const SYNS: u32 = 6;
-/// The least and the most that a socket takes to be sent (`tcp_wmem` of Linux, about).
-const SEND_BUFFER: (u64, u64) = (64 << 10, 4 << 20);
 
 /// A host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -34,49 +31,6 @@ pub struct HostId(pub u32);
 pub struct ConnId {
     index: u32,
     generation: u32,
-}
-
-/// An end of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum End {
-    /// That of the host that opened it.
-    Opener,
-    /// That of the host that accepted it.
-    Accepter,
-}
-
-impl End {
-    /// The other one.
-    #[must_use]
-    pub fn other(self) -> End {
-        match self {
-            End::Opener => End::Accepter,
-            End::Accepter => End::Opener,
-        }
-    }
-}
-
-/// Something of each end.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Ends<T> {
-    opener: T,
-    accepter: T,
-}
-
-impl<T> Ends<T> {
-    fn of(&self, end: End) -> &T {
-        match end {
-            End::Opener => &self.opener,
-            End::Accepter => &self.accepter,
-        }
-    }
-
-    fn of_mut(&mut self, end: End) -> &mut T {
-        match end {
-            End::Opener => &mut self.opener,
-            End::Accepter => &mut self.accepter,
-        }
-    }
 }
 
 /// What a path does to packets.
@@ -159,70 +113,6 @@ enum Event {
     Receiver(ConnId, End, u64),
     Syn(ConnId, u32),
     Timer(u64),
-}
-
-/// One direction of a connection, known by the end that sends.
-#[derive(Debug)]
-struct Direction {
-    sender: Sender,
-    receiver: Receiver,
-    /// What was written and not read.
-    bytes: VecDeque<u8>,
-    written: u64,
-    /// The sender writes no more; its end takes a place in the stream, as in TCP.
-    ended: bool,
-    /// Bytes were refused.
-    refused: bool,
-    /// The reader was told, and has not read everything since.
-    told: bool,
-    sender_armed: Option<u64>,
-    receiver_armed: Option<u64>,
-}
-
-impl Direction {
-    fn new(algorithm: Algorithm) -> Direction {
-        Direction {
-            sender: Sender::new(algorithm, MSS, FIRST_WINDOW),
-            receiver: Receiver::new(MSS),
-            bytes: VecDeque::new(),
-            written: 0,
-            ended: false,
-            refused: false,
-            told: false,
-            sender_armed: None,
-            receiver_armed: None,
-        }
-    }
-
-    /// Bytes that the reader can have, without the end.
-    fn readable(&self) -> usize {
-        let come = usize::try_from(self.receiver.readable()).unwrap_or(usize::MAX);
-        come.min(self.bytes.len())
-    }
-
-    /// Everything has come, the end too.
-    fn is_over(&self) -> bool {
-        self.ended && self.receiver.readable() > self.bytes.len() as u64
-    }
-
-    fn room(&self) -> u64 {
-        let held = self.sender.unacknowledged() + self.sender.unsent();
-        let most = (2 * self.sender.window()).clamp(SEND_BUFFER.0, SEND_BUFFER.1);
-        most.saturating_sub(held)
-    }
-}
-
-#[derive(Debug)]
-struct Connection {
-    generation: u32,
-    hosts: Ends<HostId>,
-    /// By the end that sends.
-    directions: Ends<Direction>,
-    /// When the last SYN left.
-    syn_at: u64,
-    is_open: Ends<bool>,
-    /// The end has closed: nothing is told to it any more.
-    is_closed: Ends<bool>,
 }
 
 #[derive(Debug)]

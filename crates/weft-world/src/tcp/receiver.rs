@@ -12,7 +12,7 @@ const QUICK: u32 = 16;
 pub const FIRST_WINDOW: u64 = 65_535;
 const MOST_WINDOW: u64 = 6 << 20;
 
-/// What the sender is told.
+/// An acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ack {
     /// All before it has come.

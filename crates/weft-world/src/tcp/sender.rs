@@ -275,7 +275,7 @@ impl Sender {
         }
     }
 
-    /// A segment has arrived: it is on its way no more, and tells the round trip, if it was sent once.
+    /// A segment has arrived: its bytes leave the pipe, and if it was sent once its round trip is a sample.
     fn arrives(&mut self, one: &Flight, now: u64, sample: &mut Option<u64>) {
         if !one.lost {
             self.pipe = self.pipe.saturating_sub(u64::from(one.length));
