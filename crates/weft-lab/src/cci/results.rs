@@ -174,12 +174,28 @@ fn milliseconds(time: Duration) -> f64 {
 
 impl Cell {
     pub(super) fn new(network: &Network, (scenario, traffic): (Scenario, Traffic)) -> Cell {
+        let control = network.congestion_control;
+        Cell::unmeasured(
+            network.arm,
+            control,
+            (scenario.into(), traffic),
+            network.repetition,
+        )
+    }
+
+    /// Without what is to be measured.
+    pub(crate) fn unmeasured(
+        arm: Arm,
+        congestion_control: bool,
+        (scenario, traffic): (Links, Traffic),
+        repetition: u32,
+    ) -> Cell {
         Cell {
-            arm: network.arm,
-            scenario: scenario.into(),
+            arm,
+            scenario,
             traffic,
-            congestion_control: network.congestion_control,
-            repetition: network.repetition,
+            congestion_control,
+            repetition,
             failure: None,
             clients: Vec::new(),
             bytes: 0,

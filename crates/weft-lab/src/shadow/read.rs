@@ -40,21 +40,12 @@ pub(super) fn begin(plan: &Plan, session: &Session<'_>, weft: Option<&Path>) -> 
 /// Adds what there is of a simulation in this folder of simulations. What is missing is among the results, with its
 /// file.
 pub(super) fn add(results: &mut Results, plan: &Plan, simulation: &Simulation, folder: &Path) {
-    let mut cell = Cell {
-        arm: simulation.arm,
-        scenario: simulation.scenario.clone(),
-        traffic: simulation.traffic,
-        congestion_control: simulation.congestion_control,
-        repetition: simulation.repetition,
-        failure: None,
-        clients: Vec::new(),
-        bytes: 0,
-        relays_cpu_s: None,
-        relays_rss_bytes: None,
-        relays_sockets: None,
-        emulator_cpu_s: None,
-        late_packets_share: None,
-    };
+    let mut cell = Cell::unmeasured(
+        simulation.arm,
+        simulation.congestion_control,
+        (simulation.scenario.clone(), simulation.traffic),
+        simulation.repetition,
+    );
     let folder = folder.join(&simulation.folder);
     let hosts = folder.join(DATA).join("hosts");
     if !hosts.is_dir() {
