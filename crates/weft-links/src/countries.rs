@@ -138,6 +138,14 @@ impl Countries {
         self.get(country).map(|country| [country.up, country.down])
     }
 
+    /// What of each packet is lost that a host there sends or receives.
+    #[must_use]
+    pub fn loss(&self, country: CountryId) -> Loss {
+        self.get(country)
+            .map(|country| country.loss)
+            .unwrap_or_default()
+    }
+
     /// So many of these countries at random: each once before any of them a second time.
     pub fn draw(&self, among: &[CountryId], count: usize, rng: &mut impl Rng) -> Vec<CountryId> {
         let mut drawn = Vec::with_capacity(count);

@@ -179,7 +179,12 @@ impl Countries {
         Ok(())
     }
 
-    fn between(&self, from: CountryId, to: CountryId) -> Result<LinkSettings, DrawError> {
+    /// What packets meet from one country to another, as a link without a rate.
+    ///
+    /// # Errors
+    ///
+    /// The graph has no edge between them.
+    pub fn between(&self, from: CountryId, to: CountryId) -> Result<LinkSettings, DrawError> {
         let crossing = self.crossing(from, to).ok_or_else(|| DrawError::NoPath {
             from: self.code(from).to_owned(),
             to: self.code(to).to_owned(),

@@ -34,6 +34,7 @@ mod network;
 mod paths;
 mod quantity;
 mod routes;
+pub mod source;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -46,7 +47,8 @@ pub use link::{Counters, Fate, Link};
 pub use moment::Moment;
 pub use network::{Delivery, MAX_PACKET, Network, OtherShape, Refusal, Totals};
 pub use paths::{Path, Paths};
-pub use quantity::{Loss, QueueLimit, Rate};
+pub use quantity::{Loss, QueueLimit, Rate, nearest, parse_bytes, parse_time};
+pub use routes::{DirectionId, Routes};
 pub use text::TopologyError;
-pub use topology::{HostId, LinkSettings, LinkSpec, NodeId, RouteRule, Topology};
+pub use topology::{HostId, LinkSettings, LinkSpec, NodeId, RouteRule, Topology, is_name};
 pub use wheel::Wheel;

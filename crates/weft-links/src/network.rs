@@ -100,8 +100,7 @@ impl Network {
     /// own of this seed, so that what happens on one link does not change what happens on another.
     #[must_use]
     pub fn new(topology: Topology, seed: u64) -> Network {
-        // A topology is checked when it is made.
-        let routes = Routes::find(&topology).unwrap_or_else(|_| Routes::none());
+        let routes = Routes::of(&topology);
         let links = topology.links().iter();
         let ways = links.flat_map(|link| {
             let [first, second] = link.ends;

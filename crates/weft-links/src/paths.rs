@@ -29,8 +29,7 @@ impl Paths<'_> {
     pub fn of(topology: &Topology) -> Paths<'_> {
         Paths {
             topology,
-            // A topology that was read has routes.
-            routes: Routes::find(topology).unwrap_or_else(|_| Routes::none()),
+            routes: Routes::of(topology),
         }
     }
 

@@ -17,6 +17,14 @@ const RATES: &Units = &[
     ("kbit/s", 1_000),
     ("bit/s", 1),
 ];
+const LONG_TIMES: &Units = &[
+    ("h", 3_600_000_000_000),
+    ("min", 60_000_000_000),
+    ("s", 1_000_000_000),
+    ("ms", 1_000_000),
+    ("us", 1_000),
+    ("ns", 1),
+];
 const TIMES: &Units = &[
     ("s", 1_000_000_000),
     ("ms", 1_000_000),
@@ -25,6 +33,12 @@ const TIMES: &Units = &[
 ];
 /// Parts of 10^9.
 const LOSSES: &Units = &[("%", 10_000_000)];
+const BYTES: &Units = &[
+    ("GB", 1_000_000_000),
+    ("MB", 1_000_000),
+    ("kB", 1_000),
+    ("bytes", 1),
+];
 const QUEUES: &Units = &[
     ("packets", 1),
     ("MB", 1_000_000),
@@ -111,6 +125,15 @@ impl Loss {
     }
 }
 
+/// As topologies write it, such as `0.1 %`.
+impl FromStr for Loss {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Loss, String> {
+        Loss::parse(text)
+    }
+}
+
 impl fmt::Display for Loss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} %", f64::from(self.0) / 10_000_000.0)
@@ -147,6 +170,15 @@ impl QueueLimit {
     }
 }
 
+/// As topologies write it, such as `64 kB`.
+impl FromStr for QueueLimit {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<QueueLimit, String> {
+        QueueLimit::parse(text)
+    }
+}
+
 impl fmt::Display for QueueLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -165,6 +197,32 @@ pub(crate) fn parse_delay(text: &str) -> Result<Duration, String> {
             "\"{text}\" is out of range: a time is from 0 ms to 10 s"
         )),
     }
+}
+
+/// A time up to `most`, such as `50 ms`, `10 min` or `1 h`.
+///
+/// # Errors
+///
+/// The text is no number with a unit of time, or it is longer.
+pub fn parse_time(text: &str, most: Duration) -> Result<Duration, String> {
+    let nanos = parse(text, LONG_TIMES, "a time such as \"50 ms\"")?.0;
+    let time = Duration::from_nanos(nanos);
+    match time <= most {
+        true => Ok(time),
+        false => Err(format!(
+            "\"{text}\" is out of range: it is {} s at most",
+            most.as_secs_f64()
+        )),
+    }
+}
+
+/// So many bytes, such as `320 kB` or `5 MB`.
+///
+/// # Errors
+///
+/// The text is no number with a unit of bytes.
+pub fn parse_bytes(text: &str) -> Result<u64, String> {
+    Ok(parse(text, BYTES, "a size such as \"5 MB\"")?.0)
 }
 
 /// A time as [`parse_delay`] reads it.
@@ -230,10 +288,8 @@ fn scale(number: &str, size: u64) -> Option<u64> {
 }
 
 /// The candidate that was probably meant, if any is near.
-pub(crate) fn nearest<'a>(
-    word: &str,
-    candidates: impl Iterator<Item = &'a str>,
-) -> Option<&'a str> {
+#[must_use]
+pub fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let lower = word.to_lowercase();
     candidates
         .map(|name| {

@@ -6,11 +6,19 @@ use crate::topology::{HostId, NodeId, RouteRule, Topology};
 
 /// One direction of a link: twice the link's number, and one more for the way from its second end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct DirectionId(pub(crate) usize);
+pub struct DirectionId(pub(crate) usize);
+
+impl DirectionId {
+    /// Twice the place of the link in [`Topology::links`], and one more for the way from its second end.
+    #[must_use]
+    pub fn index(self) -> usize {
+        self.0
+    }
+}
 
 /// For each host and node, the direction that leads from the node to the host.
 #[derive(Clone, Debug)]
-pub(crate) struct Routes {
+pub struct Routes {
     nodes: usize,
     /// By host, then by node.
     next: Vec<Option<DirectionId>>,
@@ -49,6 +57,12 @@ impl Routes {
         Ok(Routes { nodes, next })
     }
 
+    /// Those of a topology, which has some as it was read.
+    #[must_use]
+    pub fn of(topology: &Topology) -> Routes {
+        Routes::find(topology).unwrap_or_else(|_| Routes::none())
+    }
+
     /// No way at all.
     pub(crate) fn none() -> Routes {
         Routes {
@@ -58,7 +72,8 @@ impl Routes {
     }
 
     /// The direction from this node to this host, if there is a way.
-    pub(crate) fn next(&self, from: NodeId, to: HostId) -> Option<DirectionId> {
+    #[must_use]
+    pub fn next(&self, from: NodeId, to: HostId) -> Option<DirectionId> {
         *self.next.get(to.0 * self.nodes + from.0)?
     }
 }

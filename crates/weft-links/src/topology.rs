@@ -21,7 +21,8 @@ pub(crate) const MAX_NAME: usize = 40;
 pub(crate) const MAX_TCP: usize = 15;
 
 /// Whether this can name a host, a switch or a topology.
-pub(crate) fn is_name(text: &str) -> bool {
+#[must_use]
+pub fn is_name(text: &str) -> bool {
     let starts = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     text.len() <= MAX_NAME
         && text.starts_with(starts)
@@ -31,6 +32,14 @@ pub(crate) fn is_name(text: &str) -> bool {
 /// A host or a switch of a [`Topology`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub(crate) usize);
+
+impl NodeId {
+    /// Counted from 0: the hosts first, then the switches.
+    #[must_use]
+    pub fn index(self) -> usize {
+        self.0
+    }
+}
 
 /// A host of a [`Topology`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -176,6 +185,11 @@ impl Topology {
     /// The hosts, in order.
     pub fn hosts(&self) -> impl ExactSizeIterator<Item = HostId> + use<> {
         (0..self.hosts).map(HostId)
+    }
+
+    /// The hosts and the switches, in order.
+    pub fn nodes(&self) -> impl ExactSizeIterator<Item = NodeId> + use<> {
+        (0..self.nodes.len()).map(NodeId)
     }
 
     /// The host of this name.
