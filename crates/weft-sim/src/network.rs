@@ -1,5 +1,6 @@
 //! A network as paths see it: relays with flags and weights.
 
+use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// Relays and the weights of their positions.
@@ -147,6 +148,24 @@ impl PortPolicy {
             next = next.max(u32::from(*end) + 1);
         }
         next > u32::from(last)
+    }
+}
+
+/// `accept 80,443,6660-6669`, as [`PortPolicy::parse`] reads it.
+impl fmt::Display for PortPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut separator = match self.accept {
+            true => "accept ",
+            false => "reject ",
+        };
+        for (first, last) in &self.ranges {
+            match first == last {
+                true => write!(f, "{separator}{first}")?,
+                false => write!(f, "{separator}{first}-{last}")?,
+            }
+            separator = ",";
+        }
+        Ok(())
     }
 }
 

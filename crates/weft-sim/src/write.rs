@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use base64ct::{Base64Unpadded, Encoding as _};
 
-use crate::network::{Flags, Network, PortPolicy, Weights};
+use crate::network::{Flags, Network, Weights};
 use crate::synth::METHOD;
 
 /// A consensus of the plain flavour. Its one signature is none: no Tor takes it for genuine.
@@ -43,11 +43,11 @@ pub fn consensus(network: &Network) -> String {
         }
         let _ = write!(text, "\nw Bandwidth={}\n", relay.bandwidth);
         if let Some(policy) = &relay.policy {
-            let _ = writeln!(text, "p {}", summary(policy));
+            let _ = writeln!(text, "p {policy}");
         }
     }
     text.push_str("directory-footer\n");
-    weights(&mut text, &network.weights);
+    bandwidth_weights(&mut text, &network.weights);
     let _ = write!(
         text,
         "directory-signature {zeros} {zeros}\n-----BEGIN SIGNATURE-----\n{}\n\
@@ -58,25 +58,8 @@ pub fn consensus(network: &Network) -> String {
     text
 }
 
-/// `accept 80,443,6660-6669`.
-fn summary(policy: &PortPolicy) -> String {
-    let ranges: Vec<String> = policy
-        .ranges
-        .iter()
-        .map(|(first, last)| match first == last {
-            true => first.to_string(),
-            false => format!("{first}-{last}"),
-        })
-        .collect();
-    let word = match policy.accept {
-        true => "accept",
-        false => "reject",
-    };
-    format!("{word} {}", ranges.join(","))
-}
-
-/// Those for directory requests and bridges follow from the others (dir-spec 3.8.3).
-fn weights(text: &mut String, weights: &Weights) {
+/// Adds the line `bandwidth-weights`. Those for directory requests and bridges follow from the others (dir-spec 3.8.3).
+pub fn bandwidth_weights(text: &mut String, weights: &Weights) {
     let [wgm, wgg, _, wgd] = weights.guard;
     let [wmm, wmg, wme, wmd] = weights.middle;
     let [wem, weg, wee, wed] = weights.exit;
