@@ -23,12 +23,15 @@
 
 mod heap;
 pub mod kist;
+mod run_times;
 
 use std::time::{Duration, Instant};
 
 use crate::slots::{HalfKey, LinkKey, SlotKey as _};
 
 use heap::{Heap, NOWHERE, Placed, Priority};
+
+pub use run_times::RunTimes;
 
 /// The half-life of a circuit's count of cells where neither torrc nor the consensus sets it.
 pub const DEFAULT_HALF_LIFE: Duration = Duration::from_secs(30);

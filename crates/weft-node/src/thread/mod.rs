@@ -315,9 +315,9 @@ impl ConnectionThread {
             until = until.min(again);
         }
         if self.manager.has_backlog()
-            && let Some(last) = self.writing.last_run
+            && let Some(next) = self.writing.runs.next(self.params.run_interval)
         {
-            until = until.min(last + self.run_interval());
+            until = until.min(next);
         }
         until.saturating_duration_since(now)
     }

@@ -1,10 +1,10 @@
 //! What goes out: the scheduler chooses, TLS encrypts, sockets take.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use weft_config::options::SchedulerKind;
 use weft_core::cells::Empties;
-use weft_core::scheduler::kist;
+use weft_core::scheduler::{RunTimes, kist};
 use weft_core::slots::{LinkKey, SlotKey as _};
 
 use super::close_reason::CloseReason;
@@ -12,22 +12,14 @@ use super::connection::Connection;
 use super::limit::Direction;
 use super::{ConnectionThread, TICK, ThreadParams, tcp};
 
-/// The longest time between runs of the scheduler while every link has room for all that waits for it.
-/// KISTSchedRunInterval lets cells of many circuits gather, so that the most urgent go first; where all
-/// go at once there is no first. Some gathering remains: with none each cell is a write of its own
-/// (docs/performance.md).
-const UNCONTENDED: Duration = Duration::from_micros(500);
-
 /// Bytes written to one socket in one turn.
 const WRITE_PER_TURN: usize = 1024 * 1024;
 
 /// The state of writing: when the scheduler runs, and buffers that are used again.
 #[derive(Debug, Default)]
 pub(super) struct Writing {
-    /// When the scheduler ran last.
-    pub(super) last_run: Option<Instant>,
-    /// That run left cells for which some link had no room.
-    pub(super) contended: bool,
+    /// When the scheduler runs.
+    pub(super) runs: RunTimes,
     /// When a write that waits for bandwidth is tried again.
     pub(super) retry_at: Option<Instant>,
     /// Links being written in this turn.
@@ -41,12 +33,8 @@ pub(super) struct Writing {
 impl ConnectionThread {
     /// Lets the scheduler choose if it is time, then writes.
     pub(super) fn schedule_and_write(&mut self, now: Instant) {
-        let due = self
-            .writing
-            .last_run
-            .is_none_or(|last| now.saturating_duration_since(last) >= self.run_interval());
+        let due = self.writing.runs.is_due(self.params.run_interval, now);
         if due && self.manager.has_backlog() {
-            self.writing.last_run = Some(now);
             let (connections, by_link) = (&self.sockets.all, &self.sockets.by_link);
             let params = &self.params;
             self.manager.schedule(now, |link| {
@@ -57,7 +45,7 @@ impl ConnectionThread {
                     .and_then(|token| connections.get(token))
                     .map_or(0, |connection| room(connection, params))
             });
-            self.writing.contended = self.manager.has_backlog();
+            self.writing.runs.ran(now, self.manager.has_backlog());
         }
         self.writing.retry_at = None;
         // Taken out of `self` for the loop: writing may close a link.
@@ -74,14 +62,6 @@ impl ConnectionThread {
         }
         self.writing.links = links;
         self.manager.prune_written();
-    }
-
-    /// How long after a run of the scheduler the next one may be.
-    pub(super) fn run_interval(&self) -> Duration {
-        match self.writing.contended {
-            true => self.params.run_interval,
-            false => self.params.run_interval.min(UNCONTENDED),
-        }
     }
 
     /// Writes what is ready for one link.
