@@ -1,13 +1,15 @@
 //! The path selection of a client: weft-path's selector and its estimate of build times, over the newest
 //! network.
 
+use std::sync::Arc;
+
 use rand::Rng;
 use rand::rngs::StdRng;
 use tor_netdir::NetDir;
 use weft_log::Line;
 use weft_path::{
     BuildTimes, BuildTimesOptions, GuardInfo, GuardTicket, GuardUse, Outcome, PathBiasOptions,
-    PathError, PathOptions, RelayName, Selector, Suspicion, Usage,
+    PathError, PathOptions, RelayName, Relays, Selector, Suspicion, Usage,
 };
 
 use crate::chooser::{BuildNews, BuildTimeouts, Chooser, Chosen};
@@ -84,14 +86,23 @@ impl Paths {
         now: Now,
         rng: &mut StdRng,
     ) -> bool {
+        self.set_relays(Arc::new(Relays::new(network)), params, now, rng)
+    }
+
+    /// The same with relays that were read already: clients of one process share them.
+    pub fn set_relays(
+        &mut self,
+        relays: Arc<Relays>,
+        params: &PathParams,
+        now: Now,
+        rng: &mut StdRng,
+    ) -> bool {
         self.bias.clone_from(&params.bias);
         self.congestion = params.congestion;
         self.selector.set_path_bias(&self.bias);
-        let changed = self.selector.set_netdir(network, now.wall, rng);
-        if let Some(relays) = self.selector.relays() {
-            let params = relays.cbt_params().clone();
-            self.times.update(self.times_options, params);
-        }
+        let cbt_params = relays.cbt_params().clone();
+        let changed = self.selector.set_relays(relays, now.wall, rng);
+        self.times.update(self.times_options, cbt_params);
         self.ready = true;
         changed
     }

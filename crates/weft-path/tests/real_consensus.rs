@@ -109,7 +109,7 @@ fn paths_through_the_real_network_keep_to_its_weights_and_rules() {
         ..PathOptions::default()
     };
     let mut selector = Selector::new(options, [], now);
-    selector.set_relays(relays, now, &mut rng);
+    selector.set_relays(relays.into(), now, &mut rng);
     let kinds = ['d', 'g', 'e', 'm'];
     let mut counts = [0; 4];
     for _ in 0..3000 {

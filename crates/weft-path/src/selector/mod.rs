@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use rand::Rng;
@@ -24,7 +25,7 @@ const MOST_HOPS: usize = 8;
 #[derive(Debug)]
 pub struct Selector {
     options: PathOptions,
-    relays: Option<Relays>,
+    relays: Option<Arc<Relays>>,
     guards: Guards,
 }
 
@@ -46,11 +47,11 @@ impl Selector {
     /// There is a new directory. True: the guards are others now, so that circuits that exist
     /// should carry no new streams.
     pub fn set_netdir(&mut self, netdir: &NetDir, now: SystemTime, rng: &mut impl Rng) -> bool {
-        self.set_relays(Relays::new(netdir), now, rng)
+        self.set_relays(Arc::new(Relays::new(netdir)), now, rng)
     }
 
-    /// The same with relays that were read already.
-    pub fn set_relays(&mut self, relays: Relays, now: SystemTime, rng: &mut impl Rng) -> bool {
+    /// The same with relays that were read already, perhaps for others as well.
+    pub fn set_relays(&mut self, relays: Arc<Relays>, now: SystemTime, rng: &mut impl Rng) -> bool {
         let relays = self.relays.insert(relays);
         self.guards.update(relays, &self.options, now, rng)
     }
@@ -88,7 +89,7 @@ impl Selector {
     /// The relays that are known.
     #[must_use]
     pub fn relays(&self) -> Option<&Relays> {
-        self.relays.as_ref()
+        self.relays.as_deref()
     }
 
     /// The options in use.

@@ -134,7 +134,7 @@ fn first_guards_are_drawn_in_proportion_to_their_weights() {
     for seed in 0..6000 {
         let mut rng = rng(seed);
         let mut selector = Selector::new(PathOptions::default(), [], now());
-        selector.set_relays(relays.clone(), now(), &mut rng);
+        selector.set_relays(relays.clone().into(), now(), &mut rng);
         counts[usize::from(id_of(&selector.guards()[0].rsa))] += 1;
     }
     let weights: Vec<f64> = net
