@@ -115,4 +115,6 @@ pub(crate) struct Connection {
     pub(crate) is_open: Ends<bool>,
     /// The end has closed: no happenings go to it.
     pub(crate) is_closed: Ends<bool>,
+    /// The end's host knows nothing of the connection any more: what arrives there is answered by a reset.
+    pub(crate) is_gone: Ends<bool>,
 }

@@ -1,7 +1,7 @@
 //! A network of hosts in virtual time.
 //!
-//! A [`Net`] has hosts with access lines, paths between them with delay and loss, and TCP connections that carry
-//! bytes: [`Net::connect`], [`Net::write`], [`Net::read`] and [`Net::close`] are what sockets do, [`Net::next`] lets time
+//! A [`Net`] has hosts with access lines, paths between them with delay and loss (or the links of a topology of
+//! `weft-links`, [`Net::of_topology`]), and TCP connections that carry bytes: [`Net::connect`], [`Net::write`], [`Net::read`] and [`Net::close`] are what sockets do, [`Net::next`] lets time
 //! pass until something happens, and [`Net::socket`] has what a scheduler asks the kernel for. All of it is discrete
 //! events in integer nanoseconds from one seed: the same calls give the same course of events, on every machine.
 //!
@@ -26,10 +26,12 @@
 
 mod connection;
 mod events;
+mod faults;
 mod net;
 pub mod tcp;
 #[cfg(test)]
 mod tests;
+mod ways;
 
 pub use connection::{End, MSS};
 pub use net::{ConnId, Happening, HostId, Net, PathSettings, Socket};

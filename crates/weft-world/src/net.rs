@@ -9,11 +9,13 @@ use std::time::Duration;
 
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha12Rng;
-use weft_links::{Fate, Link, LinkSettings, Loss, Moment};
+use weft_links::{Fate, Link, LinkSettings, Loss, Moment, Topology};
 
 use crate::connection::{Connection, Direction, End, Ends, MSS, SEND_BUFFER};
 use crate::events::Events;
+use crate::faults::Faults;
 use crate::tcp::{Ack, Algorithm, Segment, Sent};
+use crate::ways::{Node, Ways, node};
 
 /// IP and TCP headers with the timestamp option.
 const HEADERS: u32 = 52;
@@ -21,6 +23,8 @@ const HEADERS: u32 = 52;
 const SYN_AGAIN: u64 = 1_000_000_000;
 /// A SYN is sent so often.
 const SYNS: u32 = 6;
+/// After so many timeouts in a row an end takes the other one for dead (`tcp_retries2` of Linux).
+const MOST_TIMEOUTS: u32 = 15;
 
 /// A host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -29,8 +33,16 @@ pub struct HostId(pub u32);
 /// A connection; its number is used again after both ends have closed, with another generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnId {
-    index: u32,
-    generation: u32,
+    pub(crate) index: u32,
+    pub(crate) generation: u32,
+}
+
+impl ConnId {
+    /// A small number that no other connection has at the same time.
+    #[must_use]
+    pub fn index(self) -> usize {
+        self.index as usize
+    }
 }
 
 /// What a path does to packets.
@@ -74,6 +86,8 @@ pub struct Socket {
     pub round_trip: Duration,
     /// Segments, and those that were sent again.
     pub sent: Sent,
+    /// Segments that came before an earlier one.
+    pub out_of_order: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -101,8 +115,19 @@ impl Packet {
     }
 }
 
+/// A packet at a host or a switch of a topology.
+#[derive(Clone, Copy, Debug)]
+struct Forwarded {
+    conn: ConnId,
+    to: End,
+    at: Node,
+    kind: Kind,
+}
+
 #[derive(Clone, Copy, Debug)]
 enum Event {
+    /// A packet reaches a node of a topology.
+    AtNode(Forwarded),
     /// A packet reaches the access line of its destination.
     AtLine(Packet),
     /// A packet reaches its destination.
@@ -130,11 +155,14 @@ pub struct Net {
     hosts: Vec<Host>,
     /// By places: from, to.
     paths: Vec<Vec<PathSettings>>,
-    connections: Vec<Option<Connection>>,
+    /// Of a topology, which has neither lines nor paths.
+    ways: Option<Ways>,
+    pub(crate) connections: Vec<Option<Connection>>,
     generations: Vec<u32>,
     spare: Vec<u32>,
-    happened: VecDeque<Happening>,
+    pub(crate) happened: VecDeque<Happening>,
     algorithm: Algorithm,
+    pub(crate) faults: Faults,
     rng: ChaCha12Rng,
     handled: u64,
 }
@@ -148,13 +176,25 @@ impl Net {
             events: Events::new(),
             hosts: Vec::new(),
             paths,
+            ways: None,
             connections: Vec::new(),
             generations: Vec::new(),
             spare: Vec::new(),
             happened: VecDeque::new(),
             algorithm,
+            faults: Faults::default(),
             rng: ChaCha12Rng::seed_from_u64(seed),
             handled: 0,
+        }
+    }
+
+    /// A network of a topology's hosts, in their order, which no others join: each packet crosses the links on its way one
+    /// after the other, with what they do to it. Links' background streams are the caller's.
+    #[must_use]
+    pub fn of_topology(topology: &Topology, algorithm: Algorithm, seed: u64) -> Net {
+        Net {
+            ways: Some(Ways::new(topology)),
+            ..Net::new(Vec::new(), algorithm, seed)
         }
     }
 
@@ -208,6 +248,7 @@ impl Net {
                 syn_at: self.now,
                 is_open: Ends::default(),
                 is_closed: Ends::default(),
+                is_gone: Ends::default(),
             });
         }
         self.syn(conn, port, 0);
@@ -239,7 +280,7 @@ impl Net {
         self.events.insert(at.max(self.now), event);
     }
 
-    fn connection(&mut self, conn: ConnId) -> Option<&mut Connection> {
+    pub(crate) fn connection(&mut self, conn: ConnId) -> Option<&mut Connection> {
         let connection = self.connections.get_mut(conn.index as usize)?.as_mut()?;
         (connection.generation == conn.generation).then_some(connection)
     }
@@ -329,18 +370,24 @@ impl Net {
     /// An end is gone without a word to what was under way; the other one hears of it.
     pub fn reset(&mut self, conn: ConnId, end: End) {
         if self.connection(conn).is_some() {
-            self.send(Packet {
-                conn,
-                to: end.other(),
-                kind: Kind::Reset,
-            });
+            self.send_reset(conn, end);
             if let Some(connection) = self.connection(conn) {
                 *connection.is_closed.of_mut(end) = true;
+                *connection.is_gone.of_mut(end) = true;
             }
+            self.forget_if_done(conn);
         }
     }
 
-    fn forget_if_done(&mut self, conn: ConnId) {
+    pub(crate) fn send_reset(&mut self, conn: ConnId, end: End) {
+        self.send(Packet {
+            conn,
+            to: end.other(),
+            kind: Kind::Reset,
+        });
+    }
+
+    pub(crate) fn forget_if_done(&mut self, conn: ConnId) {
         let Some(connection) = self.connection(conn) else {
             return;
         };
@@ -348,12 +395,13 @@ impl Net {
         let directions = &connection.directions;
         let has_sent = |one: &Direction| one.sender.unacknowledged() + one.sender.unsent() == 0;
         let all_sent = has_sent(&directions.opener) && has_sent(&directions.accepter);
-        if closed.opener && closed.accepter && all_sent {
+        let both_gone = connection.is_gone.opener && connection.is_gone.accepter;
+        if both_gone || (closed.opener && closed.accepter && all_sent) {
             self.forget(conn);
         }
     }
 
-    fn forget(&mut self, conn: ConnId) {
+    pub(crate) fn forget(&mut self, conn: ConnId) {
         if let Some(slot) = self.connections.get_mut(conn.index as usize) {
             *slot = None;
             if let Some(generation) = self.generations.get_mut(conn.index as usize) {
@@ -367,6 +415,7 @@ impl Net {
     pub fn socket(&mut self, conn: ConnId, end: End) -> Option<Socket> {
         let connection = self.connection(conn)?;
         let sender = &connection.directions.of(end).sender;
+        let receiver = &connection.directions.of(end.other()).receiver;
         Some(Socket {
             window: sender.window(),
             mss: MSS,
@@ -374,7 +423,13 @@ impl Net {
             unsent: sender.unsent(),
             round_trip: Duration::from_nanos(sender.round_trip()),
             sent: sender.sent(),
+            out_of_order: receiver.out_of_order(),
         })
+    }
+
+    /// The host of an end.
+    pub fn host_of(&mut self, conn: ConnId, end: End) -> Option<HostId> {
+        Some(*self.connection(conn)?.hosts.of(end))
     }
 
     /// Puts a packet on its way: through the sender's line, then over the path.
@@ -385,6 +440,14 @@ impl Net {
         };
         let from = *connection.hosts.of(packet.to.other());
         let to = *connection.hosts.of(packet.to);
+        if self.faults.lose(from, to) {
+            return;
+        }
+        if self.ways.is_some() {
+            let Packet { conn, to, kind } = packet;
+            let at = node(from.0 as usize);
+            return self.forward(Forwarded { conn, to, at, kind });
+        }
         let Some(to_place) = self.hosts.get(to.0 as usize).map(|host| host.place) else {
             return;
         };
@@ -404,6 +467,36 @@ impl Net {
         }
         let delay = u64::try_from(path.delay.as_nanos()).unwrap_or(u64::MAX);
         self.at(sent.plus(delay).nanos(), Event::AtLine(packet));
+    }
+
+    /// Sends a packet over the next link of a topology.
+    fn forward(&mut self, mut packet: Forwarded) {
+        let now = Moment::from_nanos(self.now);
+        let Forwarded { conn, to, kind, .. } = packet;
+        let plain = Packet { conn, to, kind };
+        let host = self.connection(conn).map(|one| *one.hosts.of(to));
+        let (Some(host), Some(ways)) = (host, &mut self.ways) else {
+            return;
+        };
+        let next = match u32::from(packet.at) == host.0 {
+            // From a host to itself.
+            true => Some((now, packet.at)),
+            false => ways.forward(now, packet.at, host.0, plain.length(), &mut self.rng),
+        };
+        if let Some((at, node)) = next {
+            packet.at = node;
+            self.at(at.nanos(), Event::AtNode(packet));
+        }
+    }
+
+    /// A packet has come to a node of a topology.
+    fn at_node(&mut self, packet: Forwarded) {
+        let Forwarded { conn, to, at, kind } = packet;
+        let host = self.connection(conn).map(|one| *one.hosts.of(to));
+        match host.is_some_and(|host| host.0 == u32::from(at)) {
+            true => self.arrives(Packet { conn, to, kind }),
+            false => self.forward(packet),
+        }
     }
 
     /// Sends what an end may send, and arms the timers of its direction.
@@ -463,6 +556,7 @@ impl Net {
     fn handle(&mut self, event: Event) {
         let now = self.now;
         match event {
+            Event::AtNode(packet) => self.at_node(packet),
             Event::AtLine(packet) => {
                 let Some(connection) = self.connection(packet.conn) else {
                     return;
@@ -485,6 +579,9 @@ impl Net {
                     if direction.sender_armed == Some(at) {
                         direction.sender_armed = None;
                         direction.sender.timeout(now);
+                        if direction.sender.timeouts_in_vain() > MOST_TIMEOUTS {
+                            return self.give_up(conn, end);
+                        }
                     }
                     self.pump(conn, end);
                 }
@@ -517,9 +614,7 @@ impl Net {
                 if times + 1 < SYNS {
                     self.syn(conn, port, times + 1);
                 } else {
-                    self.forget(conn);
-                    self.happened
-                        .push_back(Happening::Broken(conn, End::Opener));
+                    self.break_both(conn);
                 }
             }
             Event::Timer(tag) => self.happened.push_back(Happening::Timer(tag)),
@@ -536,6 +631,13 @@ impl Net {
         let Some(connection) = self.connection(conn) else {
             return;
         };
+        if *connection.is_gone.of(to) {
+            match kind {
+                Kind::Reset => self.forget(conn),
+                _ => self.send_reset(conn, to),
+            }
+            return;
+        }
         match kind {
             Kind::Syn(port) => {
                 let is_new = !connection.is_open.accepter;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use weft_links::{LinkSettings, Loss, Moment, Rate};
+use weft_links::{LinkSettings, Loss, Moment, Rate, Topology};
 
 use crate::tcp::Algorithm;
 use crate::{ConnId, End, Happening, HostId, Net, PathSettings};
@@ -224,4 +224,48 @@ fn timers_go_off_in_order() {
     }
     let tags: Vec<Happening> = happenings(&mut net);
     assert_eq!(tags, [1, 2, 4, 3].map(Happening::Timer));
+}
+
+/// Two hosts behind a switch, and one behind a slow link that is behind both.
+const TOPOLOGY: &str = r#"
+name = "behind"
+hosts = ["near", "middle", "far"]
+switches = ["hub"]
+[[link]]
+ends = ["near", "hub"]
+rate = "100 Mbit/s"
+delay = "10 ms"
+[[link]]
+ends = ["hub", "middle"]
+rate = "100 Mbit/s"
+delay = "10 ms"
+[[link]]
+ends = ["middle", "far"]
+rate = "10 Mbit/s"
+delay = "30 ms"
+"#;
+
+#[test]
+fn packets_cross_the_links_of_a_topology_one_after_the_other() {
+    let topology = Topology::parse("behind.toml", TOPOLOGY).expect("well-formed");
+    let run = |seed, pairs: &[(u32, u32)]| {
+        let mut net = Net::of_topology(&topology, Algorithm::Cubic, seed);
+        let pairs: Vec<_> = pairs
+            .iter()
+            .map(|(from, to)| (HostId(*from), HostId(*to)))
+            .collect();
+        let (ends, hash) = downloads(&mut net, &pairs, 5_000_000);
+        let ends = ends.into_iter().map(|end| end.expect("it ended").as_secs_f64());
+        (ends.collect::<Vec<f64>>(), hash)
+    };
+    // Over one link each: 0.42 s on the line, and its slow start.
+    let (near, _) = run(1, &[(0, 1)]);
+    assert!(near[0] > 0.45 && near[0] < 1.0, "{near:?}");
+    // All of them, of which one is slow: as a line of 10 Mbit/s with 50 ms.
+    let (far, hash) = run(1, &[(0, 2)]);
+    assert!(far[0] > 4.3 && far[0] < 5.0, "{far:?}");
+    assert_eq!(run(1, &[(0, 2)]), (far, hash));
+    // The slow link is the same for both, and a queue before it is, too.
+    let (both, _) = run(1, &[(0, 2), (1, 2)]);
+    assert!(both.iter().all(|end| *end > 6.0 && *end < 10.5), "{both:?}");
 }

@@ -40,6 +40,7 @@ pub struct Receiver {
     waiting: u32,
     delayed: Option<u64>,
     announced: u64,
+    out_of_order: u64,
 }
 
 impl Receiver {
@@ -57,7 +58,14 @@ impl Receiver {
             waiting: 0,
             delayed: None,
             announced: FIRST_WINDOW,
+            out_of_order: 0,
         }
+    }
+
+    /// Segments that came before an earlier one.
+    #[must_use]
+    pub fn out_of_order(&self) -> u64 {
+        self.out_of_order
     }
 
     /// A segment has come; the acknowledgement, if it goes out at once.
@@ -68,6 +76,7 @@ impl Receiver {
             return Some(self.ack(None));
         }
         if from > self.next {
+            self.out_of_order += 1;
             let range = self.keep(from, end);
             return Some(self.ack(Some(range)));
         }

@@ -69,6 +69,12 @@ impl Rtt {
         base.saturating_mul(1 << self.backoff.min(10)).min(MOST_RTO)
     }
 
+    /// How many passed in vain since the last sample.
+    #[must_use]
+    pub fn backoff(&self) -> u32 {
+        self.backoff
+    }
+
     /// One passed in vain: the next is twice as long.
     pub fn timed_out(&mut self) {
         self.backoff += 1;

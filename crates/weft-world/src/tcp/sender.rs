@@ -401,6 +401,12 @@ impl Sender {
         self.rtt.smoothed()
     }
 
+    /// Timeouts since something was acknowledged last.
+    #[must_use]
+    pub fn timeouts_in_vain(&self) -> u32 {
+        self.rtt.backoff()
+    }
+
     /// What it did so far.
     #[must_use]
     pub fn sent(&self) -> Sent {

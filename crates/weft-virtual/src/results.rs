@@ -1,0 +1,55 @@
+//! What comes of a run.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use weft_traffic::Record;
+
+/// What was measured. Times are since the beginning of the run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Results {
+    /// How long the run was, in virtual time.
+    pub simulated: Duration,
+    /// Every stream, in the order in which they began.
+    pub streams: Vec<Record>,
+    /// Every relay, in the setup's order.
+    pub relays: Vec<RelayResults>,
+    /// Circuits of clients that were built, or given up.
+    pub circuits: Vec<CircuitResults>,
+    /// The length of an interval of [`RelayResults`].
+    pub interval: Duration,
+    /// Bytes of cells that relays wrote to links.
+    pub relayed_bytes: u64,
+    /// Discrete events of the network.
+    pub events: u64,
+}
+
+/// What a relay did.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RelayResults {
+    /// Its host's name.
+    pub name: String,
+    /// Bytes that it wrote to links and destinations, in each interval.
+    pub written: Vec<u64>,
+    /// Bytes that it held in queues and buffers, at the end of each interval.
+    pub queued: Vec<u64>,
+    /// The part of the time, from 0 to 1, in which its busiest thread worked, where work costs time.
+    pub busy: f64,
+    /// Circuits that it answered a CREATE for.
+    pub circuits: u64,
+}
+
+/// A circuit of a client.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CircuitResults {
+    /// The client's host.
+    pub client: String,
+    /// Names of relays, the first hop first.
+    pub path: Vec<String>,
+    /// When it was launched.
+    pub began: Duration,
+    /// How long it took to be built; `None`: it was not.
+    pub built: Option<Duration>,
+    /// From BEGIN to CONNECTED, of each stream.
+    pub round_trips: Vec<Duration>,
+}

@@ -1,0 +1,66 @@
+//! A scenario: a network, what its users do and how its nodes are set, as a TOML file.
+//!
+//! `docs/scenarios.md` has the grammar. [`Scenario::parse`] reads the text, [`Scenario::files`] names the files that the
+//! caller reads for it, and [`Scenario::setup`] makes a network that runs. [`Scenario::estimate`] is what a run takes.
+
+mod error;
+mod estimate;
+mod files;
+mod read;
+mod spec;
+#[cfg(test)]
+mod tests;
+mod users;
+
+pub use error::ScenarioError;
+pub use estimate::Estimate;
+pub use files::{FileKind, Files};
+pub use spec::{
+    Arm, Clients, HostSpec, NetworkKind, NetworkSpec, PathSpec, Places, RelaySpec, Roles, Scenario,
+    Servers, UserModel,
+};
+#[cfg(test)]
+pub(crate) use tests::HOSTS;
+
+use crate::network;
+use crate::setup::Setup;
+
+impl Scenario {
+    /// Reads and checks TOML; `file` names it in errors. The files that it names are not read.
+    ///
+    /// # Errors
+    ///
+    /// With file and line: no TOML, an unknown key, host, model or unit (with the nearest word), a value out of range, a
+    /// network without guards, exits or servers.
+    pub fn parse(file: &str, text: &str) -> Result<Scenario, ScenarioError> {
+        read::scenario(file, text)
+    }
+
+    /// The files that it names, each once, as they are written: relative to the scenario's folder, or absolute.
+    #[must_use]
+    pub fn files(&self) -> Vec<(&str, FileKind)> {
+        files::named(self)
+    }
+
+    /// What one run (an arm, a repetition) takes: a guess.
+    #[must_use]
+    pub fn estimate(&self, files: &Files) -> Estimate {
+        estimate::estimate(self, files)
+    }
+
+    /// The network of a repetition, with the settings of an arm: a place in [`Scenario::arms`]. Two arms have the
+    /// same network, users and randomness. Repetitions differ in what is drawn.
+    ///
+    /// # Errors
+    ///
+    /// A file is missing or damaged, or there is no network of what it holds.
+    pub fn setup(
+        &self,
+        files: &Files,
+        arm: usize,
+        repetition: u32,
+        seed: u64,
+    ) -> Result<Setup, ScenarioError> {
+        network::setup(self, files, arm, repetition, seed)
+    }
+}

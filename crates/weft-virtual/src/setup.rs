@@ -1,0 +1,154 @@
+//! What a run begins with: hosts, what runs on each, and what clients know of the relays.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use tor_netdir::NetDir;
+use weft_cell::identity::{Ed25519Identity, RsaIdentity};
+use weft_client::{ClientConfig, PathParams};
+use weft_core::controller::Sharing;
+use weft_path::{BuildTimesOptions, PathOptions};
+use weft_policy::ExitPolicy;
+use weft_traffic::Model;
+use weft_world::Net;
+
+/// A network before it runs.
+#[derive(Debug)]
+pub struct Setup {
+    /// Hosts with their lines, and what is between them.
+    pub net: Net,
+    /// What [`weft_world::HostId`]s stand for, in order.
+    pub hosts: Vec<Host>,
+    /// Relays, one on a host at most.
+    pub relays: Vec<Relay>,
+    /// Clients, one on a host at most.
+    pub clients: Vec<Client>,
+    /// Destinations.
+    pub servers: Vec<Server>,
+    /// What clients and relays know of the network.
+    pub directory: Directory,
+    /// How nodes are set.
+    pub options: NodeOptions,
+    /// What work costs.
+    pub costs: Costs,
+    /// The length of an interval of [`RelayResults`](crate::results::RelayResults).
+    pub interval: Duration,
+    /// What all randomness of nodes and users follows from.
+    pub seed: u64,
+}
+
+/// A host.
+#[derive(Clone, Debug)]
+pub struct Host {
+    /// For results.
+    pub name: String,
+    /// No two hosts have the same.
+    pub addr: IpAddr,
+}
+
+/// A relay.
+#[derive(Clone, Debug)]
+pub struct Relay {
+    /// The place in [`Setup::hosts`].
+    pub host: u32,
+    /// Its ORPort, at the host's address.
+    pub or_port: u16,
+    /// Its RSA identity digest.
+    pub rsa: RsaIdentity,
+    /// Its ed25519 identity.
+    pub ed25519: Ed25519Identity,
+    /// The secret of its ntor onion key.
+    pub onion_key: [u8; 32],
+    /// Connection threads, 1 at least.
+    pub threads: u16,
+    /// Its own limit (BandwidthRate and BandwidthBurst), in bytes each second and at once.
+    pub limit: Option<(u64, u64)>,
+    /// Where streams may leave.
+    pub policy: ExitPolicy,
+}
+
+/// A client and its user.
+#[derive(Clone, Debug)]
+pub struct Client {
+    /// The place in [`Setup::hosts`].
+    pub host: u32,
+    /// What the model is called in results.
+    pub model_name: String,
+    /// What its user does.
+    pub model: Model,
+    /// When the user begins.
+    pub start: Duration,
+    /// The servers that its streams go to, one after another: places in [`Setup::servers`].
+    pub servers: Vec<u32>,
+}
+
+/// A destination that answers as `weft-traffic`'s server does.
+#[derive(Clone, Debug)]
+pub struct Server {
+    /// The place in [`Setup::hosts`].
+    pub host: u32,
+    /// Its port.
+    pub port: u16,
+}
+
+/// What is known of the network.
+#[derive(Clone, Debug)]
+pub struct Directory {
+    /// The consensus with its microdescriptors.
+    pub netdir: Arc<NetDir>,
+    /// What path selection takes from its parameters.
+    pub params: PathParams,
+    /// The time of day at the beginning, at which the consensus is valid.
+    pub epoch: SystemTime,
+}
+
+/// How nodes are set, all alike: what an arm of an experiment may differ in.
+#[derive(Clone, Debug)]
+pub struct NodeOptions {
+    /// `ConnectionPerCircuit`.
+    pub sharing: Sharing,
+    /// `KISTSchedRunInterval`.
+    pub run_interval: Duration,
+    /// `KISTSockBufSizeFactor`.
+    pub sock_buf_size_factor: f64,
+    /// What torrc says about circuits and streams.
+    pub client: ClientConfig,
+    /// And about paths.
+    pub paths: PathOptions,
+    /// And about circuit build timeouts.
+    pub times: BuildTimesOptions,
+}
+
+impl Default for NodeOptions {
+    fn default() -> Self {
+        NodeOptions {
+            sharing: Sharing::All,
+            run_interval: Duration::from_millis(10),
+            sock_buf_size_factor: 1.0,
+            client: ClientConfig::default(),
+            paths: PathOptions::default(),
+            times: BuildTimesOptions::default(),
+        }
+    }
+}
+
+/// What work costs a relay's processors, in nanoseconds. All zero: nothing takes time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Costs {
+    /// A turn of a connection thread.
+    pub turn: u64,
+    /// A cell that a connection thread takes from a link or a stream.
+    pub cell: u64,
+    /// An onionskin, on one of as many workers as there are connection threads.
+    pub onionskin: u64,
+}
+
+impl Setup {
+    /// The address of a relay's ORPort.
+    #[must_use]
+    pub fn or_addr(&self, relay: &Relay) -> Option<SocketAddr> {
+        let host = self.hosts.get(relay.host as usize)?;
+        Some(SocketAddr::new(host.addr, relay.or_port))
+    }
+}

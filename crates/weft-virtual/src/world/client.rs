@@ -1,0 +1,239 @@
+//! A client and its user: what the client thread of a node and an application beside it do.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rand::rngs::StdRng;
+use rand::{Rng as _, RngExt as _, SeedableRng as _};
+use rand_chacha::ChaCha8Rng;
+use weft_client::{
+    CircuitInfo, CircuitStatus, Client, ClientConfig, ClientEvent, ListenerConfig, Now, Output,
+    PathParams, Paths,
+};
+use weft_core::address::ConnectionId;
+use weft_core::origin::{
+    AppCredentials, AppOpening, AppProtocol, AppRequest, OriginCommand, OriginEvent, OriginId,
+};
+use weft_path::Relays;
+use weft_traffic::records::Outcome;
+use weft_traffic::{Action, ClientStream, Record, StreamEvent, User};
+
+use super::edges::{App, Finished};
+use crate::results::CircuitResults;
+use crate::setup::NodeOptions;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct ClientSide {
+    client: Client<Paths>,
+    name: String,
+    model_name: String,
+    user: User,
+    /// The user's randomness.
+    rng: ChaCha8Rng,
+    servers: Vec<SocketAddr>,
+    /// Streams so far.
+    opened: usize,
+    /// When the user's timer goes off, in nanoseconds.
+    pub(super) user_timer: Option<u64>,
+    records: Vec<Record>,
+    circuits: BTreeMap<OriginId, CircuitResults>,
+    /// Circuits that are over.
+    done: Vec<CircuitResults>,
+    /// Streams that were attached and are not connected.
+    attached: BTreeMap<ConnectionId, (OriginId, Duration)>,
+}
+
+/// What makes a client.
+pub(super) struct Parts<'a> {
+    pub(super) setup: &'a crate::setup::Client,
+    pub(super) name: &'a str,
+    pub(super) servers: Vec<SocketAddr>,
+    /// What all clients know of the network.
+    pub(super) relays: &'a Arc<Relays>,
+    pub(super) params: &'a PathParams,
+    pub(super) options: &'a NodeOptions,
+}
+
+impl ClientSide {
+    pub(super) fn new(parts: &Parts<'_>, rng: &mut StdRng, now: Now) -> ClientSide {
+        let options = parts.options;
+        let mut own = StdRng::from_seed(rng.random());
+        let paths = Paths::new(options.paths.clone(), options.times, &[], now, &mut own);
+        let config = ClientConfig {
+            listeners: vec![ListenerConfig::default()],
+            ..options.client.clone()
+        };
+        let mut client = Client::new(config, paths, own.random(), now);
+        let relays = Arc::clone(parts.relays);
+        (client.chooser()).set_relays(relays, parts.params, now, &mut own);
+        client.directory_changed(now);
+        client.tick(now);
+        let setup = parts.setup;
+        ClientSide {
+            client,
+            name: parts.name.to_owned(),
+            model_name: setup.model_name.clone(),
+            user: User::starting_at(setup.model.clone(), setup.start),
+            rng: ChaCha8Rng::from_seed(rng.random()),
+            servers: parts.servers.clone(),
+            opened: 0,
+            user_timer: None,
+            records: Vec::new(),
+            circuits: BTreeMap::new(),
+            done: Vec::new(),
+            attached: BTreeMap::new(),
+        }
+    }
+
+    /// The work of each second.
+    pub(super) fn tick(&mut self, now: Now) {
+        self.client.tick(now);
+        // Nobody reads the log.
+        drop(self.client.chooser().take_lines());
+    }
+
+    /// An event of the client's circuits and streams.
+    pub(super) fn on_event(&mut self, event: OriginEvent, now: Now, elapsed: Duration) {
+        if let OriginEvent::Connected {
+            stream, circuit, ..
+        } = &event
+            && let Some((asked, since)) = self.attached.remove(stream)
+            && asked == *circuit
+            && let Some(known) = self.circuits.get_mut(circuit)
+        {
+            known.round_trips.push(elapsed.saturating_sub(since));
+        }
+        if let OriginEvent::Ended { stream, .. } = &event {
+            self.attached.remove(stream);
+        }
+        self.client.on_event(event, now);
+    }
+
+    /// What the client wants done, since the last call.
+    pub(super) fn take_commands(&mut self, elapsed: Duration) -> Vec<OriginCommand> {
+        let mut commands = Vec::new();
+        while let Some(output) = self.client.poll() {
+            match output {
+                Output::Command(command) => {
+                    if let OriginCommand::Attach {
+                        stream, circuit, ..
+                    } = &command
+                    {
+                        self.attached.insert(*stream, (*circuit, elapsed));
+                    }
+                    commands.push(command);
+                }
+                Output::Event(ClientEvent::Circuit { circuit, .. }) => {
+                    self.on_circuit(&circuit, elapsed);
+                }
+                Output::Event(_)
+                | Output::Log(_)
+                | Output::DirectoryReady { .. }
+                | Output::DirectoryGone { .. }
+                | Output::LookedUp { .. } => {}
+            }
+        }
+        commands
+    }
+
+    fn on_circuit(&mut self, circuit: &CircuitInfo, elapsed: Duration) {
+        let known = self
+            .circuits
+            .entry(circuit.id)
+            .or_insert_with(|| CircuitResults {
+                client: self.name.clone(),
+                path: Vec::new(),
+                began: elapsed,
+                built: None,
+                round_trips: Vec::new(),
+            });
+        if known.path.len() != circuit.path.len() {
+            let names = circuit.path.iter().map(|(_, name)| name.clone());
+            known.path = names.collect();
+        }
+        match circuit.status {
+            CircuitStatus::Built | CircuitStatus::GuardWait => {
+                let took = elapsed.saturating_sub(known.began);
+                known.built.get_or_insert(took);
+            }
+            CircuitStatus::Failed | CircuitStatus::Closed => {
+                self.done.extend(self.circuits.remove(&circuit.id));
+            }
+            CircuitStatus::Launched | CircuitStatus::Extended => {}
+        }
+    }
+
+    // ---- the user ----
+
+    /// A stream that the user opens now, if it opens one.
+    pub(super) fn next_stream(&mut self, elapsed: Duration) -> Option<(App, AppRequest)> {
+        let Action::Open {
+            stream,
+            isolation,
+            plan,
+        } = self.user.poll_action(elapsed, &mut self.rng)?;
+        let server = self.servers.get(self.opened % self.servers.len().max(1));
+        self.opened += 1;
+        let (host, port) = match server {
+            Some(server) => (server.ip().to_string(), server.port()),
+            // A scenario without servers: every stream fails.
+            None => ("0.0.0.0".to_owned(), 9),
+        };
+        let traffic = ClientStream::new(plan, self.rng.next_u64(), elapsed);
+        let request = AppRequest {
+            opening: AppOpening::Connect { host, port },
+            from: Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+            from_port: 1,
+            listener: 0,
+            protocol: AppProtocol::Socks5,
+            credentials: Some(Arc::new(AppCredentials {
+                user: isolation.to_be_bytes().to_vec(),
+                password: Vec::new(),
+            })),
+        };
+        Some((App::new(stream, isolation, traffic), request))
+    }
+
+    /// When the user does something next, in nanoseconds, if no stream ends before.
+    pub(super) fn user_time(&self) -> Option<u64> {
+        let at = self.user.poll_timeout()?;
+        Some(u64::try_from(at.as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    /// A stream is over.
+    pub(super) fn finished(&mut self, finished: Finished, elapsed: Duration) {
+        let Finished { app, outcome } = finished;
+        let event = match outcome {
+            Outcome::Complete => StreamEvent::Complete,
+            _ => StreamEvent::Failed,
+        };
+        let stream = app.stream;
+        self.record(*app, outcome, elapsed);
+        self.user.handle(elapsed, stream, event);
+    }
+
+    /// Notes how a stream went.
+    pub(super) fn record(&mut self, app: App, outcome: Outcome, elapsed: Duration) {
+        let (started, times) = app.traffic.into_times();
+        self.records.push(Record {
+            client: self.name.clone(),
+            model: self.model_name.clone(),
+            stream: app.stream.0,
+            isolation: app.isolation,
+            started,
+            times,
+            ended: elapsed.saturating_sub(started),
+            outcome,
+        });
+    }
+
+    /// All streams and circuits of the run.
+    pub(super) fn into_results(self) -> (Vec<Record>, Vec<CircuitResults>) {
+        let mut circuits = self.done;
+        circuits.extend(self.circuits.into_values());
+        (self.records, circuits)
+    }
+}

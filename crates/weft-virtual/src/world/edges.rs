@@ -1,0 +1,576 @@
+//! The outer ends of streams: an exit's connections to destinations, and the streams of a client's user.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use slab::Slab;
+use weft_cell::reason::EndReason;
+use weft_core::address::ConnectionId;
+use weft_core::edge::{EdgeNews, StreamAt};
+use weft_core::origin::AppRefusal;
+use weft_core::slots::{EdgeKey, SlotKey as _};
+use weft_traffic::records::Outcome;
+use weft_traffic::{ClientStream, Failure, FailureKind, StreamId};
+use weft_world::{ConnId, End};
+
+use super::ground::{Ground, Owner};
+use super::thread::{Around, News, Thread};
+
+/// Bytes read from one edge's socket in one turn.
+const READ_PER_TURN: usize = 64 * 1024;
+/// How long what waits for bandwidth waits at most.
+const PATIENCE: Duration = Duration::from_millis(250);
+
+/// A connection to a destination.
+#[derive(Debug)]
+pub(super) struct Socket {
+    conn: ConnId,
+    /// Its address, until it is connected.
+    connecting: Option<(IpAddr, u32)>,
+    readable: bool,
+    writable: bool,
+    broken: bool,
+}
+
+/// A stream of the user's.
+#[derive(Debug)]
+pub(super) struct App {
+    pub(super) stream: StreamId,
+    pub(super) isolation: u32,
+    pub(super) traffic: ClientStream,
+    /// When it is looked at without anything having happened, in nanoseconds.
+    timer: Option<u64>,
+}
+
+#[derive(Debug)]
+enum Outer {
+    Socket(Socket),
+    App(Box<App>),
+}
+
+#[derive(Debug)]
+struct Edge {
+    id: ConnectionId,
+    key: EdgeKey,
+    outer: Outer,
+    listed: bool,
+}
+
+/// A stream of the user's that is over.
+#[derive(Debug)]
+pub(super) struct Finished {
+    pub(super) app: Box<App>,
+    pub(super) outcome: Outcome,
+}
+
+/// The edges of a thread.
+#[derive(Debug, Default)]
+pub(super) struct Edges {
+    all: Slab<Edge>,
+    by_id: BTreeMap<ConnectionId, usize>,
+    /// By the manager's slot.
+    by_edge: Vec<Option<usize>>,
+    to_read: VecDeque<usize>,
+    /// Edges that wait for bandwidth, or for the rate that the far end's XON set.
+    resting: Vec<(u64, usize)>,
+    /// When users' streams are looked at.
+    timers: BTreeSet<(u64, usize)>,
+    finished: Vec<Finished>,
+    scratch: Vec<u8>,
+    writing: Vec<EdgeKey>,
+}
+
+impl Edges {
+    /// Some may be read at once.
+    pub(super) fn is_ready(&self) -> bool {
+        !self.to_read.is_empty()
+    }
+
+    /// When one needs a turn without anything having happened, in nanoseconds.
+    pub(super) fn next_time(&self) -> Option<u64> {
+        let timer = self.timers.first().map(|(at, _)| *at);
+        let resting = self.resting.iter().map(|(at, _)| *at).min();
+        timer.into_iter().chain(resting).min()
+    }
+
+    /// The streams of the user's that are over.
+    pub(super) fn take_finished(&mut self) -> Vec<Finished> {
+        std::mem::take(&mut self.finished)
+    }
+
+    fn list(&mut self, place: usize) {
+        if let Some(edge) = self.all.get_mut(place)
+            && !edge.listed
+        {
+            edge.listed = true;
+            self.to_read.push_back(place);
+        }
+    }
+
+    fn place_of(&self, key: EdgeKey) -> Option<usize> {
+        self.by_edge.get(key.index()).copied().flatten()
+    }
+
+    fn insert(&mut self, id: ConnectionId, key: EdgeKey, outer: Outer) -> usize {
+        let place = self.all.insert(Edge {
+            id,
+            key,
+            outer,
+            listed: false,
+        });
+        self.by_id.insert(id, place);
+        let index = key.index();
+        if self.by_edge.len() <= index {
+            self.by_edge.resize(index + 1, None);
+        }
+        if let Some(entry) = self.by_edge.get_mut(index) {
+            *entry = Some(place);
+        }
+        place
+    }
+
+    /// Takes an edge out.
+    fn remove(&mut self, place: usize) -> Option<Outer> {
+        let edge = self.all.try_remove(place)?;
+        self.by_id.remove(&edge.id);
+        if let Some(entry) = self.by_edge.get_mut(edge.key.index())
+            && *entry == Some(place)
+        {
+            *entry = None;
+        }
+        if let Outer::App(app) = &edge.outer
+            && let Some(at) = app.timer
+        {
+            self.timers.remove(&(at, place));
+        }
+        Some(edge.outer)
+    }
+
+    /// Looks at a user's stream again when it says. A time that has passed is no time to wait for: something else is.
+    fn set_timer(&mut self, place: usize, now: u64) {
+        let Some(Edge {
+            outer: Outer::App(app),
+            ..
+        }) = self.all.get_mut(place)
+        else {
+            return;
+        };
+        let next = app.traffic.next_time();
+        let next = next.map(|at| u64::try_from(at.as_nanos()).unwrap_or(u64::MAX));
+        let next = next.filter(|at| *at > now);
+        if next != app.timer {
+            if let Some(at) = app.timer {
+                self.timers.remove(&(at, place));
+            }
+            app.timer = next;
+            self.timers.extend(next.map(|at| (at, place)));
+        }
+    }
+}
+
+impl Thread {
+    /// Begins to connect to a stream's destination.
+    pub(super) fn open_edge(
+        &mut self,
+        id: ConnectionId,
+        at: StreamAt,
+        (to, ttl): (std::net::SocketAddr, u32),
+        host: weft_world::HostId,
+        ground: &mut Ground,
+    ) {
+        let now = ground.now();
+        let Some(key) = self.manager.adopt_exit(id, at, now) else {
+            return;
+        };
+        let owner = Owner::Edge {
+            node: self.node,
+            thread: self.me.0,
+            place: u32::try_from(self.edges.all.vacant_key()).unwrap_or(u32::MAX),
+        };
+        match ground.connect(host, to, owner) {
+            Some(conn) => {
+                let socket = Socket {
+                    conn,
+                    connecting: Some((to.ip(), ttl)),
+                    readable: false,
+                    writable: false,
+                    broken: false,
+                };
+                self.edges.insert(id, key, Outer::Socket(socket));
+            }
+            None => self.manager.end_edge(key, EndReason::NOROUTE, now),
+        }
+    }
+
+    /// A stream of the user's, which waits for a circuit from now on.
+    pub(super) fn open_app(
+        &mut self,
+        id: ConnectionId,
+        app: App,
+        request: weft_core::origin::AppRequest,
+        now: u64,
+    ) {
+        if let Some(key) = self.manager.adopt_application(id) {
+            let place = self.edges.insert(id, key, Outer::App(Box::new(app)));
+            self.edges.set_timer(place, now);
+            self.manager.edge_asks(key, request);
+        }
+    }
+
+    /// Something has happened to a destination's connection.
+    pub(super) fn note_edge(&mut self, place: usize, conn: ConnId, news: News) {
+        if let Some(Edge {
+            outer: Outer::Socket(socket),
+            ..
+        }) = self.edges.all.get_mut(place)
+            && socket.conn == conn
+        {
+            match news {
+                News::Connected | News::Writable => socket.writable = true,
+                News::Readable => socket.readable = true,
+                News::Broken => socket.broken = true,
+            }
+            self.edges.list(place);
+        }
+    }
+
+    /// Carries out the manager's news of edges.
+    fn edge_news(&mut self, ground: &Ground) {
+        while let Some(news) = self.manager.poll_edge() {
+            match news {
+                EdgeNews::Room { edge } => {
+                    if let Some(place) = self.edges.place_of(edge) {
+                        self.edges.list(place);
+                    }
+                }
+                EdgeNews::Connected { edge, .. } => {
+                    let Some(place) = self.edges.place_of(edge) else {
+                        continue;
+                    };
+                    if let Some(Edge {
+                        outer: Outer::App(app),
+                        ..
+                    }) = self.edges.all.get_mut(place)
+                    {
+                        app.traffic.opened(ground.elapsed());
+                        self.edges.set_timer(place, ground.nanos());
+                        self.edges.list(place);
+                    }
+                }
+                EdgeNews::Refused { id, why } => {
+                    if let Some(place) = self.edges.by_id.get(&id).copied()
+                        && let Some(Outer::App(app)) = self.edges.remove(place)
+                    {
+                        let outcome = Outcome::Failed(refusal(why));
+                        self.edges.finished.push(Finished { app, outcome });
+                    }
+                }
+                // It is closed when all bytes are taken.
+                EdgeNews::Over { .. } => {}
+                EdgeNews::Resolved { id, .. } => {
+                    if let Some(place) = self.edges.by_id.get(&id).copied() {
+                        self.edges.remove(place);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Reads what destinations and users send, as far as circuits take it.
+    pub(super) fn read_edges(&mut self, now: Instant, around: &mut Around<'_>) {
+        self.edge_news(around.ground);
+        let nanos = around.ground.nanos();
+        let resting = std::mem::take(&mut self.edges.resting);
+        for (at, place) in resting {
+            match at <= nanos {
+                true => self.edges.list(place),
+                false => self.edges.resting.push((at, place)),
+            }
+        }
+        while let Some((at, place)) = self.edges.timers.first().copied()
+            && at <= nanos
+        {
+            self.edges.timers.remove(&(at, place));
+            if let Some(Edge {
+                outer: Outer::App(app),
+                ..
+            }) = self.edges.all.get_mut(place)
+            {
+                app.timer = None;
+            }
+            self.check_app(place, now, around.ground);
+            self.edges.list(place);
+        }
+        for _ in 0..self.edges.to_read.len() {
+            let Some(place) = self.edges.to_read.pop_front() else {
+                break;
+            };
+            let Some(edge) = self.edges.all.get_mut(place) else {
+                continue;
+            };
+            edge.listed = false;
+            match edge.outer {
+                Outer::Socket(_) => {
+                    if let Err(reason) = self.read_socket(place, now, around) {
+                        self.close_edge(place, reason, now, around.ground);
+                    }
+                }
+                Outer::App(_) => self.read_app(place, now, around.ground),
+            }
+        }
+        self.edge_news(around.ground);
+    }
+
+    fn read_socket(
+        &mut self,
+        place: usize,
+        now: Instant,
+        around: &mut Around<'_>,
+    ) -> Result<(), EndReason> {
+        let Some(Edge {
+            key,
+            outer: Outer::Socket(socket),
+            ..
+        }) = self.edges.all.get_mut(place)
+        else {
+            return Ok(());
+        };
+        let key = *key;
+        if socket.broken {
+            return Err(match socket.connecting {
+                Some(_) => EndReason::CONNECTREFUSED,
+                None => EndReason::CONNRESET,
+            });
+        }
+        if let Some((addr, ttl)) = socket.connecting.filter(|_| socket.writable) {
+            socket.connecting = None;
+            self.manager.edge_connected(key, Some(addr), ttl, now);
+        }
+        let room = self.manager.edge_room(key, now);
+        let Some(Edge {
+            outer: Outer::Socket(socket),
+            ..
+        }) = self.edges.all.get_mut(place)
+        else {
+            return Ok(());
+        };
+        if room == 0 || !socket.readable {
+            return Ok(());
+        }
+        let wanted = room.min(READ_PER_TURN);
+        let granted = (self.manager.edge_pace(key, wanted, now))
+            .and_then(|wanted| around.limits.read.take(wanted, now));
+        let grant = match granted {
+            Ok(grant) => grant,
+            Err(wait) => {
+                let at = around.ground.nanos_of(now + wait.min(PATIENCE));
+                self.edges.resting.push((at, place));
+                return Ok(());
+            }
+        };
+        let mut scratch = std::mem::take(&mut self.edges.scratch);
+        scratch.clear();
+        let net = &mut around.ground.net;
+        let is_over = net.read(socket.conn, End::Opener, grant, |piece| {
+            scratch.extend_from_slice(piece);
+        });
+        let count = scratch.len();
+        around.limits.read.give_back(grant - count);
+        socket.readable = count == grant;
+        self.manager.edge_data(key, &scratch, now);
+        self.edges.scratch = scratch;
+        if count < grant {
+            return match is_over {
+                true => Err(EndReason::DONE),
+                false => Ok(()),
+            };
+        }
+        if self.manager.edge_room(key, now) > 0 {
+            self.edges.list(place);
+        }
+        Ok(())
+    }
+
+    /// Takes what a user sends.
+    fn read_app(&mut self, place: usize, now: Instant, ground: &Ground) {
+        let elapsed = ground.elapsed();
+        loop {
+            let Some(key) = self.edges.all.get(place).map(|edge| edge.key) else {
+                return;
+            };
+            let room = self.manager.edge_room(key, now);
+            let Some(Edge {
+                outer: Outer::App(app),
+                ..
+            }) = self.edges.all.get_mut(place)
+            else {
+                return;
+            };
+            let out = app.traffic.output(elapsed);
+            let count = out.len().min(room);
+            let Some(bytes) = out.get(..count).filter(|bytes| !bytes.is_empty()) else {
+                break;
+            };
+            self.manager.edge_data(key, bytes, now);
+            app.traffic.sent(count, elapsed);
+        }
+        self.edges.set_timer(place, ground.nanos());
+    }
+
+    /// Ends a user's stream whose patience is over.
+    fn check_app(&mut self, place: usize, now: Instant, ground: &mut Ground) {
+        let elapsed = ground.elapsed();
+        if let Some(Edge {
+            outer: Outer::App(app),
+            ..
+        }) = self.edges.all.get_mut(place)
+            && let Err(failure) = app.traffic.check(elapsed)
+        {
+            return self.finish_app(place, Outcome::Failed(failure), now);
+        }
+        self.edges.set_timer(place, ground.nanos());
+    }
+
+    /// Writes to destinations, and gives users what is theirs.
+    pub(super) fn write_edges(&mut self, now: Instant, around: &mut Around<'_>) {
+        self.edge_news(around.ground);
+        let mut writing = std::mem::take(&mut self.edges.writing);
+        writing.clear();
+        writing.extend_from_slice(self.manager.edges_to_write());
+        for key in writing.iter().copied() {
+            let Some(place) = self.edges.place_of(key) else {
+                self.manager.end_edge(key, EndReason::MISC, now);
+                continue;
+            };
+            match self.edges.all.get(place).map(|edge| &edge.outer) {
+                Some(Outer::Socket(_)) => self.write_socket(place, now, around),
+                Some(Outer::App(_)) => self.write_app(place, now, around.ground),
+                None => {}
+            }
+            self.manager.prune_edge(key);
+        }
+        self.edges.writing = writing;
+        self.edge_news(around.ground);
+    }
+
+    fn write_socket(&mut self, place: usize, now: Instant, around: &mut Around<'_>) {
+        loop {
+            let Some(Edge {
+                key,
+                outer: Outer::Socket(socket),
+                ..
+            }) = self.edges.all.get_mut(place)
+            else {
+                return;
+            };
+            let key = *key;
+            let (bytes, over) = self.manager.edge_out(key);
+            if bytes.is_empty() {
+                if over {
+                    self.close_edge(place, EndReason::DONE, now, around.ground);
+                }
+                return;
+            }
+            if !socket.writable {
+                return;
+            }
+            let grant = match around.limits.write.take(bytes.len(), now) {
+                Ok(grant) => grant,
+                Err(wait) => {
+                    let at = around.ground.nanos_of(now + wait.min(PATIENCE));
+                    return self.retry(at);
+                }
+            };
+            let bytes = bytes.get(..grant).unwrap_or_default();
+            let taken = around.ground.net.write(socket.conn, End::Opener, bytes);
+            around.limits.write.give_back(grant - taken);
+            socket.writable = taken == bytes.len();
+            self.written += taken as u64;
+            self.manager.edge_wrote(key, taken, now);
+        }
+    }
+
+    fn write_app(&mut self, place: usize, now: Instant, ground: &Ground) {
+        let elapsed = ground.elapsed();
+        let Some(Edge {
+            key,
+            outer: Outer::App(app),
+            ..
+        }) = self.edges.all.get_mut(place)
+        else {
+            return;
+        };
+        let key = *key;
+        let (bytes, over) = self.manager.edge_out(key);
+        let count = bytes.len();
+        let result = app.traffic.receive(bytes, elapsed);
+        let is_complete = app.traffic.is_complete();
+        self.manager.edge_wrote(key, count, now);
+        match result {
+            Err(failure) => self.finish_app(place, Outcome::Failed(failure), now),
+            Ok(()) if is_complete => self.finish_app(place, Outcome::Complete, now),
+            Ok(()) if over => {
+                let failure = Failure::new(FailureKind::Closed, "the stream ended early");
+                self.finish_app(place, Outcome::Failed(failure), now);
+            }
+            Ok(()) => self.edges.set_timer(place, ground.nanos()),
+        }
+    }
+
+    fn finish_app(&mut self, place: usize, outcome: Outcome, now: Instant) {
+        let key = self.edges.all.get(place).map(|edge| edge.key);
+        if let Some(Outer::App(app)) = self.edges.remove(place) {
+            self.edges.finished.push(Finished { app, outcome });
+        }
+        if let Some(key) = key {
+            self.manager.end_edge(key, EndReason::DONE, now);
+        }
+    }
+
+    /// Every stream of the user's that is open, at the end of a run.
+    pub(super) fn take_open_apps(&mut self) -> Vec<Box<App>> {
+        let places: Vec<usize> = self.edges.all.iter().map(|(place, _)| place).collect();
+        let outers = places
+            .into_iter()
+            .filter_map(|place| self.edges.remove(place));
+        outers
+            .filter_map(|outer| match outer {
+                Outer::App(app) => Some(app),
+                Outer::Socket(_) => None,
+            })
+            .collect()
+    }
+
+    fn close_edge(&mut self, place: usize, reason: EndReason, now: Instant, ground: &mut Ground) {
+        if let Some(edge) = self.edges.all.get(place) {
+            let key = edge.key;
+            if self.manager.edge_id(key) == Some(edge.id) {
+                self.manager.end_edge(key, reason, now);
+            }
+        }
+        if let Some(Outer::Socket(socket)) = self.edges.remove(place)
+            && !socket.broken
+        {
+            ground.net.close(socket.conn, End::Opener);
+        }
+    }
+}
+
+impl App {
+    pub(super) fn new(stream: StreamId, isolation: u32, traffic: ClientStream) -> App {
+        App {
+            stream,
+            isolation,
+            traffic,
+            timer: None,
+        }
+    }
+}
+
+fn refusal(why: AppRefusal) -> Failure {
+    Failure::new(
+        FailureKind::Proxy,
+        format!("Tor refused the stream: {why:?}"),
+    )
+}

@@ -1,0 +1,440 @@
+//! A network that runs: nodes, destinations and users on the hosts of a [`Setup`], in virtual time.
+//!
+//! [`World::run_until`] takes what happens, in order of time, to whom it happens to; everything else follows from that. A node
+//! is a [`weft_core::controller::RelayController`] and as many [`weft_core::manager::LocalConnectionManager`]s as it has
+//! threads, joined by queues, as in `weft-node`; what there is a system call, here is a call of [`weft_world::Net`].
+//!
+//! ```text
+//! ground   sockets, the clock, timers, who owns which connection
+//! node     controller, exits, onionskin workers      weft-node/src/relay
+//! thread   connections, turns                        weft-node/src/thread
+//! link     handshakes and records as bytes           weft-tls, weft-core/src/handshake
+//! edges    streams' outer ends                       weft-node/src/thread/edges
+//! client   the client and its user                   weft-node/src/client, an application
+//! server   destinations
+//! ```
+
+mod client;
+mod edges;
+mod ground;
+mod limit;
+mod link;
+mod node;
+mod record;
+mod server;
+#[cfg(test)]
+mod tests;
+mod thread;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rand::rngs::StdRng;
+use rand::{RngExt as _, SeedableRng as _};
+use weft_core::handshake::PeerIdentity;
+use weft_links::Moment;
+use weft_path::Relays;
+use weft_traffic::records::Outcome;
+use weft_world::{ConnId, End, Happening, HostId};
+
+use crate::results::{RelayResults, Results};
+use crate::setup::Setup;
+use client::{ClientSide, Parts};
+use ground::{Ground, Listener, Owner, Wake};
+use node::{Common, Node};
+use server::Servers;
+use thread::News;
+
+/// The work of each second.
+const SECOND: u64 = 1_000_000_000;
+
+/// See the module.
+#[derive(Debug)]
+pub struct World {
+    ground: Ground,
+    common: Common,
+    /// Relays in the setup's order, then clients.
+    nodes: Vec<Node>,
+    relays: usize,
+    servers: Servers,
+    interval: Duration,
+    names: Vec<String>,
+    written: Vec<Vec<u64>>,
+    queued: Vec<Vec<u64>>,
+    /// What each relay had written at the last sample.
+    before: Vec<u64>,
+}
+
+impl World {
+    /// A network at its first moment. `base` is what nodes take for the time at the beginning; nothing depends on which it is.
+    #[must_use]
+    pub fn new(setup: Setup, base: Instant) -> World {
+        let mut rng = StdRng::seed_from_u64(setup.seed);
+        let or_addrs: Vec<_> = setup
+            .relays
+            .iter()
+            .map(|relay| setup.or_addr(relay))
+            .collect();
+        let addrs = setup.hosts.iter().map(|host| host.addr).collect();
+        let mut ground = Ground::new(setup.net, addrs, base, setup.directory.epoch);
+        let now = ground.now();
+        let identities = setup.relays.iter().map(|relay| PeerIdentity::Relay {
+            rsa: relay.rsa,
+            ed25519: relay.ed25519,
+        });
+        let listed = setup.relays.iter().zip(&or_addrs);
+        let common = Common {
+            options: setup.options,
+            costs: setup.costs,
+            identities: identities.collect(),
+            relays: listed
+                .filter_map(|(relay, addr)| Some((relay.rsa, vec![(*addr)?])))
+                .collect::<BTreeMap<_, _>>(),
+            sendme_inc: setup.directory.params.congestion,
+        };
+        let mut nodes = Vec::new();
+        for (number, relay) in (0..).zip(&setup.relays) {
+            let host = HostId(relay.host);
+            let threads = relay.threads.max(1);
+            let mut node = Node::new(
+                number,
+                host,
+                threads,
+                relay.limit,
+                &common,
+                rng.random(),
+                now,
+            );
+            node.serve(relay, &common, now);
+            ground.listen(host, relay.or_port, Listener::OrPort(number));
+            nodes.push(node);
+        }
+        let relays = nodes.len();
+        let servers: Vec<Option<SocketAddr>> = (setup.servers.iter())
+            .map(|server| {
+                let host = HostId(server.host);
+                ground.listen(host, server.port, Listener::Server);
+                Some(SocketAddr::new(ground.addr_of(host)?, server.port))
+            })
+            .collect();
+        let known = Arc::new(Relays::new(&setup.directory.netdir));
+        for client in &setup.clients {
+            let number = u32::try_from(nodes.len()).unwrap_or(u32::MAX);
+            let host = HostId(client.host);
+            let mut node = Node::new(number, host, 1, None, &common, rng.random(), now);
+            let of = |place: &u32| servers.get(*place as usize).copied().flatten();
+            let name = (setup.hosts.get(client.host as usize)).map_or("", |host| &host.name);
+            let parts = Parts {
+                setup: client,
+                name,
+                servers: client.servers.iter().filter_map(of).collect(),
+                relays: &known,
+                params: &setup.directory.params,
+                options: &common.options,
+            };
+            let side = ClientSide::new(&parts, node.rng(), ground.both());
+            node.use_network(side);
+            nodes.push(node);
+        }
+        let names = setup.relays.iter().map(|relay| {
+            let host = setup.hosts.get(relay.host as usize);
+            host.map_or_else(String::new, |host| host.name.clone())
+        });
+        let mut world = World {
+            ground,
+            common,
+            relays,
+            servers: Servers::default(),
+            interval: setup.interval.max(Duration::from_millis(1)),
+            names: names.collect(),
+            written: vec![Vec::new(); relays],
+            queued: vec![Vec::new(); relays],
+            before: vec![0; relays],
+            nodes,
+        };
+        world.begin(&mut rng);
+        world
+    }
+
+    /// Arms the first timers.
+    fn begin(&mut self, rng: &mut StdRng) {
+        for (number, node) in (0..).zip(&mut self.nodes) {
+            for (thread, _) in (0..).zip(&node.threads) {
+                // Nodes do not all begin at the same moment: their ticks are spread.
+                let at = rng.random_range(0..SECOND / 4);
+                self.ground.wake(
+                    at,
+                    Wake::Tick {
+                        node: number,
+                        thread,
+                    },
+                );
+            }
+            if node.client.is_some() {
+                let at = rng.random_range(0..SECOND);
+                self.ground.wake(at, Wake::Second { node: number });
+                self.ground.wake(0, Wake::User { node: number });
+            }
+        }
+        let first = nanos(self.interval);
+        self.ground.wake(first, Wake::Sample);
+        for number in 0..self.nodes.len() {
+            // What clients want at once.
+            if let Some(node) = self.nodes.get_mut(number) {
+                node.act(&self.common, &mut self.ground);
+            }
+        }
+    }
+
+    /// The time since the beginning.
+    #[must_use]
+    pub fn now(&self) -> Duration {
+        self.ground.elapsed()
+    }
+
+    /// Discrete events of the network so far.
+    #[must_use]
+    pub fn events(&self) -> u64 {
+        self.ground.net.handled()
+    }
+
+    /// Lets time pass until then.
+    pub fn run_until(&mut self, at: Duration) {
+        let until = Moment::after_start(at);
+        loop {
+            while let Some((node, thread)) = self.ground.ready.pop_front() {
+                self.turn(node, thread);
+            }
+            let Some(happening) = self.ground.net.next(until) else {
+                return;
+            };
+            self.on_happening(happening);
+        }
+    }
+
+    fn turn(&mut self, number: u32, thread: u16) {
+        if let Some(node) = self.nodes.get_mut(number as usize) {
+            node.turn(thread, &self.common, &mut self.ground);
+            self.after(number);
+        }
+    }
+
+    fn on_happening(&mut self, happening: Happening) {
+        match happening {
+            Happening::Accepted(conn, host, port) => self.on_accepted(conn, host, port),
+            Happening::Connected(conn) => self.note(conn, End::Opener, News::Connected),
+            Happening::Readable(conn, end) => self.note(conn, end, News::Readable),
+            Happening::Writable(conn, end) => self.note(conn, end, News::Writable),
+            Happening::Broken(conn, end) => self.note(conn, end, News::Broken),
+            Happening::Timer(tag) => self.on_timer(Wake::from_tag(tag)),
+        }
+    }
+
+    fn on_accepted(&mut self, conn: ConnId, host: HostId, port: u16) {
+        match self.ground.listener(host, port) {
+            Some(Listener::OrPort(number)) => {
+                let opener = match self.ground.owner(conn, End::Opener) {
+                    Some(Owner::Link { node, .. }) => Some(node),
+                    _ => None,
+                };
+                let addr = (self.ground.net.host_of(conn, End::Opener))
+                    .and_then(|host| self.ground.addr_of(host));
+                let Some(addr) = addr else {
+                    return;
+                };
+                // Port numbers mean nothing here.
+                let from = SocketAddr::new(addr, 40_000);
+                if let Some(node) = self.nodes.get_mut(number as usize) {
+                    node.accept(conn, from, opener, &mut self.ground);
+                }
+            }
+            Some(Listener::Server) => self.servers.accept(conn, &mut self.ground),
+            None => self.ground.net.reset(conn, End::Accepter),
+        }
+    }
+
+    /// Tells an end's owner what happened.
+    fn note(&mut self, conn: ConnId, end: End, news: News) {
+        let Some(owner) = self.ground.owner(conn, end) else {
+            return;
+        };
+        match owner {
+            Owner::Link {
+                node,
+                thread,
+                place,
+            }
+            | Owner::Edge {
+                node,
+                thread,
+                place,
+            } => {
+                let node = self.nodes.get_mut(node as usize);
+                let Some(thread) = node.and_then(|node| node.threads.get_mut(usize::from(thread)))
+                else {
+                    return;
+                };
+                match owner {
+                    Owner::Link { .. } => thread.note_link(place as usize, conn, news),
+                    _ => thread.note_edge(place as usize, conn, news),
+                }
+                thread.ask_turn(self.ground.nanos(), &mut self.ground);
+            }
+            Owner::Server { place } => self.servers.note(place, news, &mut self.ground),
+        }
+    }
+
+    fn on_timer(&mut self, wake: Wake) {
+        match wake {
+            Wake::Turn { node, thread } => self.turn(node, thread),
+            Wake::Tick { node, thread } => {
+                let node = self.nodes.get_mut(node as usize);
+                if let Some(thread) =
+                    node.and_then(|node| node.threads.get_mut(usize::from(thread)))
+                {
+                    thread.on_tick_timer(&mut self.ground);
+                }
+            }
+            Wake::User { node } => self.run_user(node),
+            Wake::Second { node } => {
+                if let Some(found) = self.nodes.get_mut(node as usize) {
+                    found.second(&self.common, &mut self.ground);
+                }
+                let next = self.ground.nanos() + SECOND;
+                self.ground.wake(next, Wake::Second { node });
+            }
+            Wake::Onionskin { node } => {
+                if let Some(found) = self.nodes.get_mut(node as usize) {
+                    found.workers_done(&self.common, &mut self.ground);
+                }
+            }
+            Wake::Server { place } => self.servers.on_timer(place, &mut self.ground),
+            Wake::Sample => self.sample(),
+        }
+    }
+
+    /// Tells the user of a node's turn whose streams ended in it.
+    fn after(&mut self, number: u32) {
+        let Some(node) = self.nodes.get_mut(number as usize) else {
+            return;
+        };
+        let Some(client) = &mut node.client else {
+            return;
+        };
+        let elapsed = self.ground.elapsed();
+        let finished: Vec<_> = (node.threads.iter_mut())
+            .flat_map(|thread| thread.edges.take_finished())
+            .collect();
+        if finished.is_empty() {
+            return;
+        }
+        for one in finished {
+            client.finished(one, elapsed);
+        }
+        self.run_user(number);
+    }
+
+    /// Lets a user do what it does now.
+    fn run_user(&mut self, number: u32) {
+        let now = self.ground.nanos();
+        let elapsed = self.ground.elapsed();
+        let Some(node) = self.nodes.get_mut(number as usize) else {
+            return;
+        };
+        while let Some((app, request)) =
+            (node.client.as_mut()).and_then(|one| one.next_stream(elapsed))
+        {
+            let Some(id) = node.place_application() else {
+                break;
+            };
+            if let Some(thread) = node.threads.first_mut() {
+                thread.open_app(id, app, request, now);
+                thread.ask_turn(now, &mut self.ground);
+            }
+        }
+        let Some(client) = &mut node.client else {
+            return;
+        };
+        let next = client.user_time().map(|at| at.max(now + 1));
+        if let Some(at) = next
+            && client.user_timer != Some(at)
+        {
+            client.user_timer = Some(at);
+            self.ground.wake(at, Wake::User { node: number });
+        }
+    }
+
+    fn sample(&mut self) {
+        let now = self.ground.now();
+        let relays = self.nodes.iter().take(self.relays);
+        for (place, node) in relays.enumerate() {
+            let written: u64 = node.threads.iter().map(|thread| thread.written).sum();
+            if let (Some(series), Some(before), Some(queued)) = (
+                self.written.get_mut(place),
+                self.before.get_mut(place),
+                self.queued.get_mut(place),
+            ) {
+                series.push(written - *before);
+                *before = written;
+                queued.push(node.held(now));
+            }
+        }
+        let next = self.ground.nanos() + nanos(self.interval);
+        self.ground.wake(next, Wake::Sample);
+    }
+
+    /// What came of it. Streams that are open are unfinished.
+    #[must_use]
+    pub fn into_results(mut self) -> Results {
+        let simulated = self.ground.elapsed();
+        let mut results = Results {
+            simulated,
+            interval: self.interval,
+            events: self.ground.net.handled(),
+            ..Results::default()
+        };
+        let (written, queued) = (self.written, self.queued);
+        let series = written.into_iter().zip(queued);
+        let relays = self.nodes.iter().zip(self.names).zip(series);
+        for ((node, name), (written, queued)) in relays {
+            let worked = node.threads.iter().map(|thread| thread.worked).max();
+            let bytes: u64 = node.threads.iter().map(|thread| thread.link_bytes).sum();
+            results.relayed_bytes += bytes;
+            results.relays.push(RelayResults {
+                name,
+                written,
+                queued,
+                busy: worked.unwrap_or(0) as f64 / (nanos(simulated).max(1)) as f64,
+                circuits: node.relay.as_ref().map_or(0, |relay| relay.circuits),
+            });
+        }
+        for node in self.nodes.drain(self.relays..) {
+            let Node {
+                mut threads,
+                client: Some(mut client),
+                ..
+            } = node
+            else {
+                continue;
+            };
+            for app in threads
+                .iter_mut()
+                .flat_map(|thread| thread.take_open_apps())
+            {
+                client.record(*app, Outcome::Unfinished, simulated);
+            }
+            let (records, circuits) = client.into_results();
+            results.streams.extend(records);
+            results.circuits.extend(circuits);
+        }
+        results.streams.sort_by_key(|record| record.started);
+        results.circuits.sort_by_key(|circuit| circuit.began);
+        results
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

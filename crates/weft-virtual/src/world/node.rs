@@ -1,0 +1,485 @@
+//! A node: a relay, a client, or both. What `weft-node/src/relay/` is to a process, this is to a host of the virtual network.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rand::rngs::StdRng;
+use rand::{RngExt as _, SeedableRng as _};
+use weft_cell::circ_msg::CreateRequest;
+use weft_cell::identity::RsaIdentity;
+use weft_cell::reason::{DestroyReason, EndReason};
+use weft_cell::stream_msg::End as EndMsg;
+use weft_core::address::{ConnectionId, HalfAddr, ThreadId};
+use weft_core::controller::Sharing;
+use weft_core::controller::{Action, ControllerParams, OnionskinKind, RelayController};
+use weft_core::dos::DosParams;
+use weft_core::handshake::PeerIdentity;
+use weft_core::manager::LocalConnectionManager;
+use weft_core::message::{FromController, StreamAsk, StreamRequest, ToController};
+use weft_core::params::RelayParams;
+use weft_crypto::handshake::{OnionKeys, ReplyParams, negotiate};
+use weft_exit::{DnsAnswer, DnsError, ExitAction, ExitSettings, Exits, PreviousKind};
+use weft_world::{ConnId, HostId};
+
+use super::client::ClientSide;
+use super::ground::{Ground, Wake};
+use super::limit::Limits;
+use super::thread::{Around, Thread};
+use crate::setup::{Costs, NodeOptions};
+
+/// The identity of each node, by its number.
+pub(super) type Identities = Vec<PeerIdentity>;
+
+/// How often threads report to the controller.
+const REPORT: Duration = Duration::from_secs(1);
+/// Connections that a node may have.
+const MAX_CONNECTIONS: usize = 60_000;
+/// Memory of queues (MaxMemInQueues).
+const MAX_MEMORY: u64 = 8 << 30;
+
+/// What is the same for all nodes of a network.
+#[derive(Debug)]
+pub(super) struct Common {
+    pub(super) options: NodeOptions,
+    pub(super) costs: Costs,
+    /// The identities of all nodes.
+    pub(super) identities: Identities,
+    /// The relays that the consensus lists.
+    pub(super) relays: BTreeMap<RsaIdentity, Vec<SocketAddr>>,
+    /// What relays grant: `cc_sendme_inc`.
+    pub(super) sendme_inc: Option<u8>,
+}
+
+/// What only relays have.
+#[derive(Debug)]
+pub(super) struct RelaySide {
+    onion_keys: OnionKeys,
+    exits: Exits,
+    workers: Workers,
+    /// Circuits that were answered.
+    pub(super) circuits: u64,
+}
+
+/// Onionskins take time.
+#[derive(Debug)]
+struct Workers {
+    /// When each is free, in nanoseconds.
+    free: Vec<u64>,
+    /// Under way: when it is done, the half, the request.
+    under_way: VecDeque<(u64, HalfAddr, CreateRequest)>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Node {
+    number: u32,
+    pub(super) host: HostId,
+    controller: RelayController,
+    pub(super) threads: Vec<Thread>,
+    limits: Limits,
+    pub(super) relay: Option<RelaySide>,
+    pub(super) client: Option<Box<ClientSide>>,
+    reported: Instant,
+    rng: StdRng,
+}
+
+impl Node {
+    pub(super) fn new(
+        number: u32,
+        host: HostId,
+        threads: u16,
+        limit: Option<(u64, u64)>,
+        common: &Common,
+        seed: [u8; 32],
+        now: Instant,
+    ) -> Node {
+        let mut rng = StdRng::from_seed(seed);
+        let (rsa, ed25519) = match common.identities.get(number as usize) {
+            Some(PeerIdentity::Relay { rsa, ed25519 }) => (*rsa, *ed25519),
+            _ => ([0; 20].into(), [0; 32].into()),
+        };
+        let sharing = common.options.sharing;
+        let mut params = RelayParams::new(rsa, ed25519);
+        // Addresses of scenarios are as they are.
+        params.extend_to_private = true;
+        params.report_load = sharing != Sharing::All;
+        params.watch_loss = matches!(sharing, Sharing::Auto { .. });
+        let params = Arc::new(params);
+        let controller_params = ControllerParams {
+            max_connections: MAX_CONNECTIONS,
+            workers: usize::from(threads.max(1)),
+            max_onionskins: 20_000,
+            max_onion_delay: Duration::from_millis(1_750),
+            max_memory: MAX_MEMORY,
+            dos: DosParams::default(),
+            sharing,
+        };
+        let thread = |id: u16, rng: &mut StdRng| {
+            let me = ThreadId(id);
+            let manager = LocalConnectionManager::new(me, threads, params.clone(), rng.random());
+            Thread::new(number, me, manager, now)
+        };
+        Node {
+            number,
+            host,
+            controller: RelayController::new(threads, controller_params, rng.random(), now),
+            threads: (0..threads).map(|id| thread(id, &mut rng)).collect(),
+            limits: Limits::new(limit, now),
+            relay: None,
+            client: None,
+            reported: now,
+            rng,
+        }
+    }
+
+    /// Makes it a relay.
+    pub(super) fn serve(&mut self, relay: &crate::setup::Relay, common: &Common, now: Instant) {
+        self.controller.set_relays(common.relays.clone(), now);
+        let settings = ExitSettings {
+            policy: relay.policy.clone(),
+            ipv6: false,
+            any_names: false,
+            refuse_unknown: true,
+            reentry: false,
+            detect_hijacking: false,
+            test_addresses: Vec::new(),
+        };
+        let mut exits = Exits::new(settings, self.rng.random());
+        exits.set_relays(common.relays.values().flatten().copied().collect());
+        self.relay = Some(RelaySide {
+            onion_keys: OnionKeys::new(relay.rsa, relay.ed25519, &relay.onion_key, None),
+            exits,
+            workers: Workers {
+                free: vec![0; usize::from(relay.threads.max(1))],
+                under_way: VecDeque::new(),
+            },
+            circuits: 0,
+        });
+    }
+
+    /// Makes it a client.
+    pub(super) fn use_network(&mut self, client: ClientSide) {
+        self.controller.serve_client();
+        self.client = Some(Box::new(client));
+    }
+
+    /// Its randomness.
+    pub(super) fn rng(&mut self) -> &mut StdRng {
+        &mut self.rng
+    }
+
+    // ---- threads ----
+
+    /// A turn of a thread, if it is one's time, and what follows from it.
+    pub(super) fn turn(&mut self, thread: u16, common: &Common, ground: &mut Ground) {
+        let index = usize::from(thread);
+        if !(self.threads.get_mut(index)).is_some_and(|thread| thread.is_due(ground)) {
+            return;
+        }
+        if let Some(thread) = self.threads.get_mut(index) {
+            let mut around = Around {
+                ground,
+                limits: &mut self.limits,
+                options: &common.options,
+                costs: common.costs,
+                identities: &common.identities,
+            };
+            thread.turn(&mut around);
+        }
+        self.carry(index, common, ground);
+        if let Some(thread) = self.threads.get_mut(index) {
+            let mut around = Around {
+                ground,
+                limits: &mut self.limits,
+                options: &common.options,
+                costs: common.costs,
+                identities: &common.identities,
+            };
+            thread.ask_next(&mut around);
+        }
+    }
+
+    /// Moves a thread's messages to where they go.
+    fn carry(&mut self, from: usize, common: &Common, ground: &mut Ground) {
+        let now = ground.now();
+        let count = self.threads.len();
+        for to in 0..count {
+            if to == from {
+                continue;
+            }
+            let id = |n: usize| ThreadId(u16::try_from(n).unwrap_or(u16::MAX));
+            let Some(outbox) = self
+                .threads
+                .get_mut(from)
+                .and_then(|one| one.manager.outbox(id(to)))
+            else {
+                continue;
+            };
+            if outbox.is_empty() {
+                continue;
+            }
+            let controls = std::mem::take(&mut outbox.control);
+            let cells = std::mem::take(&mut outbox.cells);
+            let empties = std::mem::take(&mut outbox.empties);
+            // They leave when the work of this turn is done.
+            let at = ground.nanos();
+            if let Some(thread) = self.threads.get_mut(to) {
+                thread.mail.controls.extend(controls);
+                thread.mail.cells.push((id(from), cells, empties));
+                thread.ask_turn(at, ground);
+            }
+        }
+        if now.saturating_duration_since(self.reported) >= REPORT {
+            self.reported = now;
+            for thread in &mut self.threads {
+                let report = ToController::Report(Box::new(thread.report(now)));
+                self.controller.handle(report, now);
+            }
+        }
+        while let Some(message) = self.threads.get_mut(from).and_then(Thread::poll_controller) {
+            self.controller.handle(message, now);
+        }
+        self.act(common, ground);
+    }
+
+    /// Carries out what the controller and the client ask for, until they ask for nothing.
+    pub(super) fn act(&mut self, common: &Common, ground: &mut Ground) {
+        let now = ground.now();
+        loop {
+            while let Some(action) = self.controller.poll_action() {
+                self.on_action(action, common, ground);
+            }
+            let Some(client) = &mut self.client else {
+                return;
+            };
+            let commands = client.take_commands(ground.elapsed());
+            if commands.is_empty() {
+                return;
+            }
+            for command in commands {
+                self.controller.origin(command, now);
+            }
+        }
+    }
+
+    fn on_action(&mut self, action: Action, common: &Common, ground: &mut Ground) {
+        match action {
+            Action::Send { to, message } => self.send(to, message, ground),
+            Action::Connect {
+                connection,
+                thread,
+                addr,
+                rsa,
+            } => {
+                let host = self.host;
+                if let Some(thread) = self.threads.get_mut(usize::from(thread.0)) {
+                    thread.connect(connection, addr, rsa, ground, host);
+                    thread.ask_turn(ground.nanos(), ground);
+                }
+            }
+            Action::Onionskin { half, request, .. } => {
+                self.onionskin(half, request, common, ground)
+            }
+            Action::Stream(request) => self.on_stream(request, common, ground),
+            Action::StreamGone(stream) => {
+                if let Some(relay) = &mut self.relay {
+                    relay.exits.forget(stream);
+                }
+            }
+            Action::Origin(event) => {
+                let both = ground.both();
+                if let Some(client) = &mut self.client {
+                    client.on_event(event, both, ground.elapsed());
+                }
+            }
+            Action::Notice(_) => {}
+        }
+    }
+
+    fn send(&mut self, to: ThreadId, message: FromController, ground: &mut Ground) {
+        if let Some(thread) = self.threads.get_mut(usize::from(to.0)) {
+            thread.mail.controller.push_back(message);
+            thread.ask_turn(ground.nanos(), ground);
+        }
+    }
+
+    // ---- connections ----
+
+    /// A connection came to the ORPort.
+    pub(super) fn accept(
+        &mut self,
+        conn: ConnId,
+        from: SocketAddr,
+        node: Option<u32>,
+        ground: &mut Ground,
+    ) {
+        let accepted = self.controller.accepted(from, ground.now());
+        let Some((id, thread)) = accepted else {
+            return ground.net.reset(conn, weft_world::End::Accepter);
+        };
+        if let Some(thread) = self.threads.get_mut(usize::from(thread.0)) {
+            thread.accept(id, conn, from, node, ground);
+        }
+    }
+
+    // ---- onionskins ----
+
+    fn onionskin(
+        &mut self,
+        half: HalfAddr,
+        request: CreateRequest,
+        common: &Common,
+        ground: &mut Ground,
+    ) {
+        let cost = common.costs.onionskin;
+        let Some(relay) = &mut self.relay else {
+            let kind = OnionskinKind::of(&request);
+            let refused = Err(DestroyReason::PROTOCOL);
+            return self
+                .controller
+                .onionskin_answered(half, kind, None, refused);
+        };
+        if cost == 0 {
+            return self.answer(half, &request, None, common.sendme_inc);
+        }
+        let now = ground.nanos();
+        if let Some(free) = relay.workers.free.iter_mut().min() {
+            *free = now.max(*free) + cost;
+            let at = *free;
+            relay.workers.under_way.push_back((at, half, request));
+            ground.wake(at, Wake::Onionskin { node: self.number });
+        }
+    }
+
+    /// Workers have answered what is due.
+    pub(super) fn workers_done(&mut self, common: &Common, ground: &mut Ground) {
+        let now = ground.nanos();
+        let spent = Some(Duration::from_nanos(common.costs.onionskin));
+        loop {
+            let Some(relay) = &mut self.relay else {
+                return;
+            };
+            // Workers finish in the order in which they began, as all take the same time.
+            let is_done = |(at, ..): &(u64, HalfAddr, CreateRequest)| *at <= now;
+            if !relay.workers.under_way.front().is_some_and(is_done) {
+                break;
+            }
+            if let Some((_, half, request)) = relay.workers.under_way.pop_front() {
+                self.answer(half, &request, spent, common.sendme_inc);
+            }
+        }
+        self.act(common, ground);
+    }
+
+    fn answer(
+        &mut self,
+        half: HalfAddr,
+        request: &CreateRequest,
+        spent: Option<Duration>,
+        sendme_inc: Option<u8>,
+    ) {
+        let Some(relay) = &mut self.relay else {
+            return;
+        };
+        let kind = OnionskinKind::of(request);
+        let params = ReplyParams { sendme_inc };
+        let answer = negotiate(request, &relay.onion_keys, &params, &mut self.rng);
+        relay.circuits += 1;
+        let answer = answer
+            .map(|answer| (answer.reply, Box::new(answer.keys), answer.sendme_inc))
+            .map_err(|_| DestroyReason::PROTOCOL);
+        self.controller
+            .onionskin_answered(half, kind, spent, answer);
+    }
+
+    // ---- streams of an exit ----
+
+    fn on_stream(&mut self, request: StreamRequest, common: &Common, ground: &mut Ground) {
+        let now = ground.now();
+        let stream = request.at;
+        let hop = self.controller.previous_hop(request.connection);
+        let (rsa, _) = self.controller.peer_of(request.connection);
+        let Some(relay) = &mut self.relay else {
+            let end = EndMsg::new(EndReason::MISC);
+            return self.controller.refuse_stream(stream.addr, &end);
+        };
+        let previous = match rsa {
+            _ if request.from_client => PreviousKind::Client,
+            Some(rsa) if common.relays.contains_key(&rsa) => PreviousKind::Relay,
+            _ => PreviousKind::UnknownRelay,
+        };
+        match request.ask {
+            StreamAsk::Begin(begin) => relay.exits.begin(stream, hop, previous, &begin, now),
+            StreamAsk::Resolve(resolve) => relay.exits.resolve(stream, hop, &resolve, now),
+            StreamAsk::BeginDir => {
+                let end = EndMsg::new(EndReason::NOTDIRECTORY);
+                self.controller.refuse_stream(stream.addr, &end);
+            }
+        }
+        self.act_exits(ground);
+    }
+
+    fn act_exits(&mut self, ground: &mut Ground) {
+        let now = ground.now();
+        while let Some(action) = (self.relay.as_mut()).and_then(|relay| relay.exits.poll_action()) {
+            match action {
+                // There are no names: users ask for addresses.
+                ExitAction::LookUp(query) => {
+                    let answer = DnsAnswer {
+                        query,
+                        result: Err(DnsError::NotExist),
+                    };
+                    if let Some(relay) = &mut self.relay {
+                        relay.exits.answered(answer, now);
+                    }
+                }
+                ExitAction::Connect {
+                    stream,
+                    hop,
+                    to,
+                    ttl,
+                } => {
+                    let half = stream.addr.half;
+                    let Some((id, thread)) = self.controller.place_edge(half, hop) else {
+                        let end = EndMsg::new(EndReason::RESOURCELIMIT);
+                        self.controller.refuse_stream(stream.addr, &end);
+                        continue;
+                    };
+                    let host = self.host;
+                    if let Some(thread) = self.threads.get_mut(usize::from(thread.0)) {
+                        thread.open_edge(id, stream, (to, ttl), host, ground);
+                        thread.ask_turn(ground.nanos(), ground);
+                    }
+                }
+                ExitAction::End { stream, end } => self.controller.refuse_stream(stream.addr, &end),
+                ExitAction::Resolved { stream, resolved } => {
+                    self.controller.resolved(stream.addr, resolved);
+                }
+                ExitAction::Cancel(_) | ExitAction::Log(_) | ExitAction::PolicyChanged(_) => {}
+            }
+        }
+    }
+
+    // ---- the client ----
+
+    /// A place for a stream of the user's.
+    pub(super) fn place_application(&mut self) -> Option<ConnectionId> {
+        self.controller.place_application().map(|(id, _)| id)
+    }
+
+    /// Once a second.
+    pub(super) fn second(&mut self, common: &Common, ground: &mut Ground) {
+        if let Some(client) = &mut self.client {
+            client.tick(ground.both());
+        }
+        self.act(common, ground);
+    }
+
+    /// Bytes that it holds in queues and buffers.
+    pub(super) fn held(&self, now: Instant) -> u64 {
+        let threads = self.threads.iter();
+        threads.map(|one| one.manager.ledger(now).total()).sum()
+    }
+}

@@ -1,0 +1,147 @@
+//! Small networks from their first moment to their last.
+
+use std::time::{Duration, Instant};
+
+use weft_traffic::records::Outcome;
+
+use super::World;
+use crate::{Files, Results, Scenario};
+
+/// One client, three relays, one server; 20 ms between any two of them.
+const THREE_HOPS: &str = r#"duration = "40 s"
+[network]
+delay = "20 ms"
+[[host]]
+name = "client"
+up = "20 Mbit/s"
+down = "20 Mbit/s"
+[[host]]
+name = "relay"
+count = 3
+up = "50 Mbit/s"
+down = "50 Mbit/s"
+[[host]]
+name = "server"
+[[relay]]
+host = "relay-1"
+roles = ["guard"]
+[[relay]]
+host = "relay-2"
+[[relay]]
+host = "relay-3"
+roles = ["exit"]
+[[clients]]
+hosts = ["client"]
+model = { download = "1 MB", pause = "1 s" }
+start = "5 s"
+[[servers]]
+hosts = ["server"]
+"#;
+
+/// Twelve relays, all kinds of users.
+const SYNTHETIC: &str = r#"duration = "30 s"
+[network]
+synthetic = { relays = 12, guards = 5, exits = 4 }
+delay = "30 ms"
+[[clients]]
+count = 6
+model = "page"
+within = "5 s"
+[[clients]]
+count = 2
+model = "bulk"
+within = "5 s"
+[[clients]]
+count = 2
+model = "audio"
+[[servers]]
+count = 3
+"#;
+
+fn run(text: &str, seed: u64) -> Results {
+    let scenario = Scenario::parse("x.toml", text).unwrap_or_else(|error| panic!("{error}"));
+    let setup = scenario.setup(&Files::default(), 0, 1, seed);
+    let setup = setup.unwrap_or_else(|error| panic!("{error}"));
+    let mut world = World::new(setup, Instant::now());
+    world.run_until(scenario.duration);
+    world.into_results()
+}
+
+fn complete(results: &Results) -> usize {
+    let streams = results.streams.iter();
+    streams.filter(|one| one.is_complete()).count()
+}
+
+#[test]
+fn a_download_crosses_three_relays() {
+    let results = run(THREE_HOPS, 1);
+    for stream in results.streams.iter().take(3) {
+        eprintln!("{stream:?}");
+    }
+    assert!(complete(&results) >= 10, "{:?}", results.streams.len());
+    let failed = |one: &&weft_traffic::Record| matches!(one.outcome, Outcome::Failed(_));
+    assert_eq!(results.streams.iter().filter(failed).count(), 0);
+    // The request and the first byte cross four paths each way.
+    let first = results.streams.first().expect("a stream");
+    let ttfb = first.time_to_first_byte().expect("a first byte");
+    assert!(ttfb >= Duration::from_millis(160), "{ttfb:?}");
+    assert!(ttfb < Duration::from_millis(400), "{ttfb:?}");
+    // 1 MB at 20 Mbit/s takes 0.4 s without a relay between.
+    let ttlb = first.time_to_last_byte().expect("a last byte");
+    assert!(ttlb > Duration::from_millis(560), "{ttlb:?}");
+    assert!(ttlb < Duration::from_secs(3), "{ttlb:?}");
+    let built = results.circuits.iter().filter(|one| one.built.is_some());
+    assert!(built.clone().count() >= 1);
+    assert!(
+        built
+            .flat_map(|one| &one.path)
+            .all(|name| name.starts_with("relay"))
+    );
+    assert!(
+        results.relayed_bytes > 30_000_000,
+        "{}",
+        results.relayed_bytes
+    );
+    assert_eq!(results.relays.len(), 3);
+    assert_eq!(results.relays[0].written.len(), 40);
+}
+
+#[test]
+fn one_seed_gives_one_course_of_events() {
+    let first = run(SYNTHETIC, 7);
+    assert_eq!(first, run(SYNTHETIC, 7));
+    let other = run(SYNTHETIC, 8);
+    assert_ne!(first.streams, other.streams);
+    assert!(complete(&first) > 20, "{}", complete(&first));
+    assert!(complete(&other) > 20, "{}", complete(&other));
+}
+
+#[test]
+fn work_that_costs_time_slows_a_relay_down() {
+    let costly = format!("{THREE_HOPS}[costs]\ncell = \"500 us\"\nonionskin = \"5 ms\"\n");
+    let (free, slow) = (run(THREE_HOPS, 1), run(&costly, 1));
+    assert!(complete(&slow) > 0 && complete(&slow) < complete(&free));
+    let busy = |results: &Results| {
+        results
+            .relays
+            .iter()
+            .map(|one| one.busy)
+            .fold(0.0, f64::max)
+    };
+    assert_eq!(busy(&free), 0.0);
+    assert!(busy(&slow) > 0.5, "{}", busy(&slow));
+}
+
+#[test]
+fn a_relay_keeps_to_its_limit() {
+    let limited = THREE_HOPS.replace(
+        "host = \"relay-2\"",
+        "host = \"relay-2\"\nlimit = \"4 Mbit/s\"",
+    );
+    let results = run(&limited, 1);
+    let middle = &results.relays[1].written;
+    // Half a megabyte each second, and as much at once.
+    let bytes: u64 = middle.iter().sum();
+    assert!(bytes < 40 * 500_000 + 600_000, "{bytes}");
+    assert!(bytes > 25 * 500_000, "{bytes}");
+}

@@ -1,0 +1,652 @@
+//! A connection thread in virtual time: what `weft-node/src/thread/` is to sockets, this is to the connections of
+//! [`weft_world::Net`]. What is decided is decided by the same [`LocalConnectionManager`].
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use slab::Slab;
+use weft_cell::Cell;
+use weft_cell::reason::DestroyReason;
+use weft_core::address::{ConnectionId, ThreadId};
+use weft_core::handshake::PeerIdentity;
+use weft_core::load::Load;
+use weft_core::loss::TcpCounters;
+use weft_core::manager::{ControllerLoad, LocalConnectionManager};
+use weft_core::message::{Control, FromController, LaneMsg, Report, RingDepths, ToController};
+use weft_core::scheduler::{RunTimes, kist};
+use weft_core::slots::{LinkKey, SlotKey as _};
+use weft_world::{ConnId, End, Socket};
+
+use super::edges::Edges;
+use super::ground::{Ground, Owner, Wake};
+use super::limit::Limits;
+use super::link::{Link, Phase};
+use super::node::Identities;
+use super::record;
+use crate::setup::{Costs, NodeOptions};
+
+/// How often timers run, as in a node.
+const TICK: Duration = Duration::from_millis(250);
+/// Ticks in which the TCP counters of every link are read once.
+const TCP_TURNS: usize = 4;
+/// Bytes read from one link in one turn.
+const READ_PER_TURN: usize = 128 * 1024;
+/// Bytes read from all links in one turn.
+const READ_IN_ALL: usize = 1024 * 1024;
+/// Records written to one link before its socket is asked again.
+const RECORDS_AT_ONCE: usize = 4;
+
+/// What other threads of a node have sent.
+#[derive(Debug, Default)]
+pub(super) struct Mail {
+    pub(super) controls: Vec<Control>,
+    /// By the thread that they come from.
+    pub(super) cells: Vec<(ThreadId, Vec<LaneMsg>, Vec<Box<Cell>>)>,
+    pub(super) controller: VecDeque<FromController>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Thread {
+    pub(super) node: u32,
+    pub(super) me: ThreadId,
+    pub(super) manager: LocalConnectionManager,
+    pub(super) mail: Mail,
+    pub(super) edges: Edges,
+    links: Slab<Link>,
+    by_id: BTreeMap<ConnectionId, usize>,
+    /// By the manager's slot.
+    by_link: Vec<Option<usize>>,
+    to_read: VecDeque<usize>,
+    /// Links that wait for bandwidth.
+    rate_limited: Vec<usize>,
+    /// When what waits for bandwidth is looked at again, in nanoseconds since the beginning.
+    pub(super) retry_at: Option<u64>,
+    runs: RunTimes,
+    tick_is_due: bool,
+    ticks: usize,
+    /// The earliest turn that is asked for, in nanoseconds since the beginning.
+    asked: Option<u64>,
+    /// The earliest timer for a turn that has not gone off.
+    armed: Option<u64>,
+    /// No turn before then: work takes time.
+    busy_until: u64,
+    /// Nanoseconds of work so far.
+    pub(super) worked: u64,
+    load: Load,
+    /// Bytes for links and destinations so far, and of these, for links.
+    pub(super) written: u64,
+    pub(super) link_bytes: u64,
+    scratch: Vec<u8>,
+    spent: Vec<Box<Cell>>,
+    writing: Vec<LinkKey>,
+}
+
+/// What a turn needs of its node.
+pub(super) struct Around<'a> {
+    pub(super) ground: &'a mut Ground,
+    pub(super) limits: &'a mut Limits,
+    pub(super) options: &'a NodeOptions,
+    pub(super) costs: Costs,
+    pub(super) identities: &'a Identities,
+}
+
+impl Thread {
+    pub(super) fn new(
+        node: u32,
+        me: ThreadId,
+        manager: LocalConnectionManager,
+        now: Instant,
+    ) -> Thread {
+        Thread {
+            node,
+            me,
+            manager,
+            mail: Mail::default(),
+            edges: Edges::default(),
+            links: Slab::new(),
+            by_id: BTreeMap::new(),
+            by_link: Vec::new(),
+            to_read: VecDeque::new(),
+            rate_limited: Vec::new(),
+            retry_at: None,
+            runs: RunTimes::default(),
+            tick_is_due: false,
+            ticks: 0,
+            asked: None,
+            armed: None,
+            busy_until: 0,
+            worked: 0,
+            load: Load::new(now),
+            written: 0,
+            link_bytes: 0,
+            scratch: Vec::new(),
+            spent: Vec::new(),
+            writing: Vec::new(),
+        }
+    }
+
+    /// Asks for a turn at that time at the latest, in nanoseconds since the beginning.
+    pub(super) fn ask_turn(&mut self, at: u64, ground: &mut Ground) {
+        let at = at.max(self.busy_until);
+        if self.asked.is_some_and(|asked| asked <= at) {
+            return;
+        }
+        self.asked = Some(at);
+        let (node, thread) = (self.node, self.me.0);
+        if at <= ground.nanos() {
+            ground.ready.push_back((node, thread));
+        } else if self.armed.is_none_or(|armed| at < armed) {
+            self.armed = Some(at);
+            ground.wake(at, Wake::Turn { node, thread });
+        }
+    }
+
+    /// A timer of this thread went off, or it stands among the ready ones: whether it has a turn now.
+    pub(super) fn is_due(&mut self, ground: &mut Ground) -> bool {
+        let now = ground.nanos();
+        self.armed = self.armed.filter(|armed| *armed > now);
+        match self.asked.take() {
+            Some(asked) if asked <= now => true,
+            Some(asked) => {
+                self.ask_turn(asked, ground);
+                false
+            }
+            None => false,
+        }
+    }
+
+    /// The ticks of a thread go on.
+    pub(super) fn on_tick_timer(&mut self, ground: &mut Ground) {
+        let now = ground.nanos();
+        let (node, thread) = (self.node, self.me.0);
+        let tick = u64::try_from(TICK.as_nanos()).unwrap_or(u64::MAX);
+        ground.wake(now + tick, Wake::Tick { node, thread });
+        self.tick_is_due = true;
+        self.ask_turn(now, ground);
+    }
+
+    // ---- connections ----
+
+    /// Opens a connection to a relay.
+    pub(super) fn connect(
+        &mut self,
+        id: ConnectionId,
+        to: SocketAddr,
+        rsa: weft_cell::identity::RsaIdentity,
+        ground: &mut Ground,
+        host: weft_world::HostId,
+    ) {
+        let place = self.links.vacant_key();
+        let conn = ground.connect(host, to, self.owner(place));
+        let Some(conn) = conn else {
+            let reason = DestroyReason::CONNECTFAILED;
+            return self.manager.connection_failed(id, reason);
+        };
+        let mut link = Link::new(id, conn, End::Opener, to, Some(rsa));
+        link.peer_node = ground.relay_at(to);
+        self.links.insert(link);
+        self.by_id.insert(id, place);
+    }
+
+    /// Takes over a connection that was accepted, from the node with this number.
+    pub(super) fn accept(
+        &mut self,
+        id: ConnectionId,
+        conn: ConnId,
+        from: SocketAddr,
+        node: Option<u32>,
+        ground: &mut Ground,
+    ) {
+        let place = self.links.vacant_key();
+        ground.own(conn, End::Accepter, self.owner(place));
+        let mut link = Link::new(id, conn, End::Accepter, from, None);
+        link.peer_node = node;
+        self.links.insert(link);
+        self.by_id.insert(id, place);
+    }
+
+    fn owner(&self, place: usize) -> Owner {
+        Owner::Link {
+            node: self.node,
+            thread: self.me.0,
+            place: u32::try_from(place).unwrap_or(u32::MAX),
+        }
+    }
+
+    /// Something has happened to a link's connection.
+    pub(super) fn note_link(&mut self, place: usize, conn: ConnId, news: News) {
+        let link = self.links.get_mut(place);
+        let Some(link) = link.filter(|link| link.conn == conn) else {
+            return;
+        };
+        match news {
+            News::Connected => {
+                link.writable = true;
+                record::put_flight(&mut link.out, record::HELLO);
+            }
+            News::Readable => link.readable = true,
+            News::Writable => link.writable = true,
+            News::Broken => link.broken = true,
+        }
+        if !link.listed {
+            link.listed = true;
+            self.to_read.push_back(place);
+        }
+    }
+
+    /// Closes a connection, as the controller or a timer asks; the manager knows.
+    fn close_by_id(&mut self, id: ConnectionId, ground: &mut Ground) {
+        if let Some(place) = self.by_id.get(&id).copied() {
+            self.forget(place, ground);
+        }
+    }
+
+    /// A link's connection is over: tells the manager.
+    fn end_link(&mut self, place: usize, now: Instant, ground: &mut Ground) {
+        if let Some(link) = self.links.get(place) {
+            match link.phase {
+                Phase::Open(key) => self.manager.close_link(key, now),
+                _ => {
+                    let reason = DestroyReason::CONNECTFAILED;
+                    self.manager.connection_failed(link.id, reason);
+                }
+            }
+        }
+        self.forget(place, ground);
+    }
+
+    fn forget(&mut self, place: usize, ground: &mut Ground) {
+        let Some(link) = self.links.try_remove(place) else {
+            return;
+        };
+        self.by_id.remove(&link.id);
+        if let Phase::Open(key) = link.phase
+            && let Some(entry) = self.by_link.get_mut(key.index())
+            && *entry == Some(place)
+        {
+            *entry = None;
+        }
+        if !link.broken {
+            ground.net.close(link.conn, link.end);
+        }
+    }
+
+    // ---- a turn ----
+
+    /// One turn, as `ConnectionThread::turn` of a node takes it.
+    pub(super) fn turn(&mut self, around: &mut Around<'_>) {
+        let now = around.ground.now();
+        let start = around.ground.nanos();
+        let cells_before = self.cells();
+        if self.retry_at.is_some_and(|at| at <= start) {
+            self.retry_at = None;
+            self.to_read.extend(self.rate_limited.drain(..));
+        }
+        self.take_mail(now, around.ground);
+        self.read_links(now, around);
+        self.read_edges(now, around);
+        if std::mem::take(&mut self.tick_is_due) {
+            self.tick(now, around);
+        }
+        self.schedule_and_write(now, around);
+        self.write_edges(now, around);
+        let costs = around.costs;
+        let work = costs.turn + costs.cell * (self.cells() - cells_before);
+        self.worked += work;
+        self.busy_until = start + work;
+    }
+
+    /// Cells that it had to do with.
+    fn cells(&self) -> u64 {
+        let totals = self.manager.totals();
+        totals.cells_relayed + totals.cells_recognized + totals.cells_scheduled
+    }
+
+    /// Something waits for bandwidth until then.
+    pub(super) fn retry(&mut self, at: u64) {
+        self.retry_at = Some(self.retry_at.map_or(at, |other| other.min(at)));
+    }
+
+    /// Asks for the next turn, if there must be one whatever happens.
+    pub(super) fn ask_next(&mut self, around: &mut Around<'_>) {
+        let now = around.ground.nanos();
+        let ground = &mut *around.ground;
+        let has_mail = !self.mail.controls.is_empty()
+            || !self.mail.cells.is_empty()
+            || !self.mail.controller.is_empty();
+        let is_ready = has_mail || !self.to_read.is_empty() || self.edges.is_ready();
+        let run = match self.manager.has_backlog() {
+            true => self.runs.next(around.options.run_interval),
+            false => None,
+        };
+        let run = run.map(|at| ground.nanos_of(at));
+        let next = [
+            is_ready.then_some(now),
+            run,
+            self.edges.next_time(),
+            self.retry_at,
+        ];
+        if let Some(at) = next.into_iter().flatten().min() {
+            self.ask_turn(at.max(now), ground);
+        }
+    }
+
+    fn take_mail(&mut self, now: Instant, ground: &mut Ground) {
+        while let Some(message) = self.mail.controller.pop_front() {
+            for id in self.manager.handle_controller(message, now) {
+                self.close_by_id(id, ground);
+            }
+        }
+        // Cells that are there now were sent after control messages that are there now.
+        let controls = std::mem::take(&mut self.mail.controls);
+        self.manager.handle_controls(controls, now);
+        for (from, cells, empties) in std::mem::take(&mut self.mail.cells) {
+            self.manager.handle_cells(from, cells, empties, now);
+        }
+    }
+
+    fn read_links(&mut self, now: Instant, around: &mut Around<'_>) {
+        let mut in_all = 0;
+        for _ in 0..self.to_read.len() {
+            let Some(place) = self.to_read.pop_front() else {
+                break;
+            };
+            let Some(link) = self.links.get_mut(place) else {
+                continue;
+            };
+            link.listed = false;
+            if link.broken {
+                self.end_link(place, now, around.ground);
+                continue;
+            }
+            if !link.out.is_empty() && link.writable {
+                self.flush(place, around.ground);
+            }
+            match self.read_link(place, now, around) {
+                Ok(count) => in_all += count,
+                Err(()) => self.end_link(place, now, around.ground),
+            }
+            if in_all >= READ_IN_ALL {
+                break;
+            }
+        }
+    }
+
+    /// Reads one link; `Err`: it is over.
+    fn read_link(
+        &mut self,
+        place: usize,
+        now: Instant,
+        around: &mut Around<'_>,
+    ) -> Result<usize, ()> {
+        let Some(link) = self.links.get_mut(place).filter(|link| link.readable) else {
+            return Ok(0);
+        };
+        let grant = match around.limits.read.take(READ_PER_TURN, now) {
+            Ok(grant) => grant,
+            Err(wait) => {
+                let at = around.ground.nanos_of(now + wait.min(TICK));
+                link.listed = true;
+                self.rate_limited.push(place);
+                self.retry(at);
+                return Ok(0);
+            }
+        };
+        let mut scratch = std::mem::take(&mut self.scratch);
+        scratch.clear();
+        scratch.append(&mut link.inbox);
+        let before = scratch.len();
+        let net = &mut around.ground.net;
+        let is_over = net.read(link.conn, link.end, grant, |piece| {
+            scratch.extend_from_slice(piece)
+        });
+        let count = scratch.len() - before;
+        around.limits.read.give_back(grant - count);
+        self.load.add(count as u64);
+        if count < grant {
+            link.readable = false;
+        } else if !link.listed {
+            link.listed = true;
+            self.to_read.push_back(place);
+        }
+        let result = self.take_records(place, &scratch, now, around);
+        let used = result?;
+        if let Some(link) = self.links.get_mut(place) {
+            link.inbox
+                .extend_from_slice(scratch.get(used..).unwrap_or_default());
+        }
+        self.scratch = scratch;
+        match is_over && count < grant {
+            true => Err(()),
+            false => Ok(count),
+        }
+    }
+
+    /// Handles whole records; how many bytes they are.
+    fn take_records(
+        &mut self,
+        place: usize,
+        bytes: &[u8],
+        now: Instant,
+        around: &mut Around<'_>,
+    ) -> Result<usize, ()> {
+        let mut used = 0;
+        while let Some((content, length)) = record::next(bytes.get(used..).unwrap_or_default()) {
+            used += length;
+            let Some(link) = self.links.get_mut(place) else {
+                return Err(());
+            };
+            match link.phase {
+                Phase::Open(key) => {
+                    self.manager.receive(key, content, now).map_err(|_| ())?;
+                }
+                Phase::Handshake(_) => {
+                    if let Some(established) = link.shake_hands(around.identities)? {
+                        let (id, addr) = (link.id, link.peer.ip());
+                        let initiated = link.end == End::Opener;
+                        let key = (self.manager).open_link(id, addr, initiated, &established, now);
+                        link.phase = Phase::Open(key);
+                        let index = key.index();
+                        if self.by_link.len() <= index {
+                            self.by_link.resize(index + 1, None);
+                        }
+                        if let Some(entry) = self.by_link.get_mut(index) {
+                            *entry = Some(place);
+                        }
+                    }
+                    self.flush(place, around.ground);
+                }
+            }
+        }
+        Ok(used)
+    }
+
+    /// Writes what a link's socket had not taken.
+    fn flush(&mut self, place: usize, ground: &mut Ground) {
+        let Some(link) = self.links.get_mut(place).filter(|link| link.writable) else {
+            return;
+        };
+        if !link.out.is_empty() {
+            let count = ground.net.write(link.conn, link.end, &link.out);
+            link.out.drain(..count);
+            link.writable = link.out.is_empty();
+            self.written += count as u64;
+            self.link_bytes += count as u64;
+        }
+        if let Phase::Open(key) = link.phase {
+            self.manager.set_held(key, !link.out.is_empty());
+        }
+    }
+
+    fn schedule_and_write(&mut self, now: Instant, around: &mut Around<'_>) {
+        let options = around.options;
+        if self.runs.is_due(options.run_interval, now) && self.manager.has_backlog() {
+            let (links, by_link) = (&self.links, &self.by_link);
+            let net = &mut around.ground.net;
+            self.manager.schedule(now, |key| {
+                let place = by_link.get(key.index()).copied().flatten();
+                let Some(link) = place.and_then(|place| links.get(place)) else {
+                    return 0;
+                };
+                if !link.writable || !link.out.is_empty() {
+                    return 0;
+                }
+                let Some(socket) = net.socket(link.conn, link.end) else {
+                    return 0;
+                };
+                let state = socket_state(&socket);
+                let factor = options.sock_buf_size_factor;
+                kist::cells(kist::write_limit(&state, 0, factor))
+            });
+            self.runs.ran(now, self.manager.has_backlog());
+        }
+        let mut writing = std::mem::take(&mut self.writing);
+        writing.clear();
+        writing.extend_from_slice(self.manager.links_to_write());
+        for key in writing.iter().copied() {
+            self.write_link(key, now, around);
+        }
+        self.writing = writing;
+        self.manager.prune_written();
+    }
+
+    fn write_link(&mut self, key: LinkKey, now: Instant, around: &mut Around<'_>) {
+        let Some(place) = self.by_link.get(key.index()).copied().flatten() else {
+            return;
+        };
+        self.flush(place, around.ground);
+        let Some(link) = self.links.get_mut(place) else {
+            return;
+        };
+        let Some(cells) = self.manager.outgoing(key) else {
+            return;
+        };
+        let mut wrote = false;
+        while link.writable && !cells.is_empty() {
+            let wanted = cells.len().min(RECORDS_AT_ONCE * record::CELLS) * weft_cell::CELL_LEN;
+            let grant = match around.limits.write.take(wanted, now) {
+                Ok(grant) => grant,
+                Err(wait) => {
+                    let at = around.ground.nanos_of(now + wait.min(TICK));
+                    self.retry_at = Some(self.retry_at.map_or(at, |other| other.min(at)));
+                    break;
+                }
+            };
+            let most = (grant / weft_cell::CELL_LEN).max(1);
+            let mut count = 0;
+            while count < most && !cells.is_empty() {
+                let most = (most - count).min(record::CELLS);
+                count += record::put_cells(&mut link.out, cells, most, &mut self.spent);
+            }
+            around
+                .limits
+                .write
+                .give_back(grant.saturating_sub(count * weft_cell::CELL_LEN));
+            let taken = around.ground.net.write(link.conn, link.end, &link.out);
+            link.out.drain(..taken);
+            link.writable = link.out.is_empty();
+            self.written += taken as u64;
+            self.link_bytes += taken as u64;
+            self.load.add(taken as u64);
+            wrote |= taken > 0;
+        }
+        let held = !link.out.is_empty();
+        self.manager.set_held(key, held);
+        if wrote {
+            self.manager.wrote(key, now);
+        }
+        for cell in self.spent.drain(..) {
+            self.manager.recycle(cell);
+        }
+    }
+
+    // ---- timers ----
+
+    fn tick(&mut self, now: Instant, around: &mut Around<'_>) {
+        self.ticks += 1;
+        for (place, link) in &self.links {
+            if place % TCP_TURNS == self.ticks % TCP_TURNS
+                && let Phase::Open(key) = link.phase
+                && self.manager.watches_loss(key)
+                && let Some(counters) = counters(link, around.ground)
+            {
+                self.manager.tcp_read(key, counters, now);
+            }
+        }
+        for (id, _) in self.manager.handle_timeout(now) {
+            if let Some(place) = self.by_id.get(&id).copied() {
+                self.end_link(place, now, around.ground);
+            }
+        }
+    }
+
+    /// The next message for the controller.
+    pub(super) fn poll_controller(&mut self) -> Option<ToController> {
+        self.manager.poll_controller(ControllerLoad::Ready)
+    }
+
+    /// What the controller is told now and then.
+    pub(super) fn report(&mut self, now: Instant) -> Report {
+        let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        Report {
+            thread: self.me,
+            bytes_per_second: self.load.bytes_per_second(now),
+            ledger: self.manager.ledger(now),
+            buffered: 0,
+            memory_rounds: self.manager.memory_rounds(),
+            links: count(self.manager.links()),
+            halves: count(self.manager.halves()),
+            circuits: count(self.manager.circuits()),
+            edges: count(self.manager.edges()),
+            rings: RingDepths::default(),
+            cpu: Duration::from_nanos(self.worked),
+            totals: self.manager.totals(),
+        }
+    }
+}
+
+/// What can happen to a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum News {
+    Connected,
+    Readable,
+    Writable,
+    Broken,
+}
+
+/// What the kernel would say of a socket.
+fn socket_state(socket: &Socket) -> kist::SocketState {
+    let segments = |bytes: u64| {
+        let count = bytes.div_ceil(u64::from(socket.mss.max(1)));
+        u32::try_from(count).unwrap_or(u32::MAX)
+    };
+    kist::SocketState {
+        congestion_window: segments(socket.window),
+        unacked: segments(socket.unacknowledged),
+        segment_size: socket.mss,
+        not_sent: u32::try_from(socket.unsent).unwrap_or(u32::MAX),
+    }
+}
+
+/// What it would have counted.
+fn counters(link: &Link, ground: &mut Ground) -> Option<TcpCounters> {
+    let socket = ground.net.socket(link.conn, link.end)?;
+    let other = ground.net.socket(link.conn, link.end.other())?;
+    // The kernel's counters wrap as well.
+    let count = |n: u64| (n & u64::from(u32::MAX)) as u32;
+    Some(TcpCounters {
+        sent: count(socket.sent.segments),
+        retransmitted: count(socket.sent.again),
+        received: count(other.sent.segments),
+        out_of_order: count(socket.out_of_order),
+        round_trip: socket.round_trip,
+    })
+}
+
+/// The identity of a node's peer.
+pub(super) fn peer_of(identities: &Identities, node: Option<u32>) -> PeerIdentity {
+    let known = node.and_then(|node| identities.get(node as usize));
+    known.copied().unwrap_or(PeerIdentity::Unauthenticated)
+}
