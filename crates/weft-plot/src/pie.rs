@@ -5,7 +5,8 @@ use std::f64::consts::TAU;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use super::{Area, Drawn, INK, LINE, Panel, font};
+use crate::shapes::font;
+use crate::{Area, Drawn, INK, LINE, Panel};
 
 /// Pixels of a circle between two points of a slice's edge, about.
 const STEP: f64 = 2.0;

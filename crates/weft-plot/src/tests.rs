@@ -1,6 +1,7 @@
 //! Figures have the words and numbers that they are made of.
 
 use super::*;
+use crate::shapes::{number_of, tick};
 
 fn figure(kind: Kind, values: Vec<Option<Value>>) -> Figure {
     let group = |at: usize| Group {

@@ -37,6 +37,8 @@ mod scene;
 mod servers;
 pub mod soak;
 mod streams;
+mod summary;
+mod tables;
 mod target;
 
 pub use cast::Cast;
