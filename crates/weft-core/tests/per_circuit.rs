@@ -405,6 +405,44 @@ mod auto {
         assert_eq!(auto.world.connects.len(), 2, "one for all five");
     }
 
+    /// As after SIGHUP: the links that are open then are watched from then on.
+    #[test]
+    fn it_can_be_switched_on_and_off_while_circuits_run() {
+        let mut world = World::new(2, 1);
+        world.list(&[NEXT]);
+        let client = world.link_on(0, PeerIdentity::Unauthenticated);
+        extend(&mut world, client, 1, 2);
+        let first = world.connects[0];
+        come_up(&mut world, &[first]);
+        let is_watched = |world: &World| {
+            let manager = &world.managers[usize::from(first.thread.0)];
+            manager.watches_loss(manager.link_of(first.connection).unwrap())
+        };
+        assert!(!is_watched(&world));
+        let (per_relay, total) = (64, 500);
+        world.share(Sharing::Auto { per_relay, total });
+        world.settle();
+        assert!(is_watched(&world));
+        let mut auto = Auto {
+            world,
+            client,
+            first,
+            circuits: 2,
+            counters: TcpCounters::default(),
+        };
+        auto.pass(1, 0);
+        assert!(auto.extend(2).is_empty(), "nothing was lost yet");
+        auto.pass(6, 100);
+        let connects = auto.extend(3);
+        assert_eq!(connects.len(), 3);
+        come_up(&mut auto.world, &connects);
+        auto.world.share(Sharing::All);
+        auto.world.settle();
+        assert!(!is_watched(&auto.world));
+        assert!(auto.extend(4).is_empty());
+        auto.world.audit();
+    }
+
     #[test]
     fn clients_links_are_not_watched_nor_any_with_another_setting() {
         let auto = Auto::new(64);
