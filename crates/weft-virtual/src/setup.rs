@@ -138,7 +138,7 @@ impl Default for NodeOptions {
 pub struct Costs {
     /// A turn of a connection thread.
     pub turn: u64,
-    /// A cell that a connection thread takes from a link or a stream.
+    /// A cell that a connection thread takes from a link or a stream, and again one that it gives to a link.
     pub cell: u64,
     /// An onionskin, on one of as many workers as there are connection threads.
     pub onionskin: u64,

@@ -7,16 +7,17 @@ use weft_traffic::{Model, Pause, Plan};
 use super::files::Files;
 use super::spec::{NetworkKind, Scenario, UserModel};
 
+// Measured on 100 relays with 330 clients, on 500 relays with 2, and on 20 relays with 30 bulk clients.
 /// Bytes of a process without a network.
-const BASE: u64 = 48 << 20;
-/// Bytes of a relay at rest, with its connections to others.
-const RELAY: u64 = 512 << 10;
-/// Bytes of a client at rest.
-const CLIENT: u64 = 128 << 10;
+const BASE: u64 = 40 << 20;
+/// Bytes of a relay at rest.
+const RELAY: u64 = 160 << 10;
+/// Bytes of a client, with its circuits and the connections that these need between relays.
+const CLIENT: u64 = 1_200 << 10;
 /// Bytes that a client has for each relay that it knows.
-const KNOWN_RELAY: u64 = 700;
-/// Bytes in queues and buffers for each stream that is under way: windows, on four hosts and three relays.
-const STREAM: u64 = 1 << 20;
+const KNOWN_RELAY: u64 = 200;
+/// Bytes in queues and buffers for each stream that is under way: on five hosts and four connections.
+const STREAM: u64 = 4 << 20;
 /// Bytes of a server.
 const SERVER: u64 = 4 << 10;
 /// Discrete events for each packet's worth of a stream's bytes, on its way over four connections and back.
