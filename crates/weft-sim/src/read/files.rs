@@ -56,6 +56,21 @@ pub fn documents<E: From<ReadError>>(
     Ok(())
 }
 
+/// Unpacks one file, whatever it holds.
+///
+/// # Errors
+///
+/// [`ReadError`].
+pub fn file(path: &Path) -> Result<Document, ReadError> {
+    let name = path.display().to_string();
+    let io = |error| ReadError::Io {
+        name: path.display().to_string(),
+        error,
+    };
+    let file = BufReader::new(File::open(path).map_err(io)?);
+    whole(name, unpacked(file).map_err(io)?)
+}
+
 /// Unpacks the microdescriptors that the paths name. A path is a file of them, a folder, in which
 /// `…-microdescs…` and those that CollecTor names by their digests are taken, or a tar, in which the same
 /// are.

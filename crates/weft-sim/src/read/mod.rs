@@ -10,6 +10,6 @@ mod parse;
 mod weights;
 
 pub use error::{MAX_DOCUMENT, ReadError};
-pub use files::{Document, Documents, documents, microdescs};
+pub use files::{Document, Documents, documents, file, microdescs};
 pub use parse::parse;
 pub use weights::computed_weights;
