@@ -63,13 +63,6 @@ impl Control {
         )
     }
 
-    /// Connects to a socket and authenticates with the cookie in this file.
-    pub(crate) fn connect_with_cookie(path: &Path, cookie: &Path) -> Result<Control> {
-        let stream = UnixStream::connect(path)
-            .with_context(|| format!("connecting to the control socket {}", path.display()))?;
-        Control::begin(Box::new(stream), path.to_owned(), &by_cookie(cookie)?)
-    }
-
     /// Connects and authenticates.
     pub fn connect(path: &Path) -> Result<Control> {
         let stream = UnixStream::connect(path)

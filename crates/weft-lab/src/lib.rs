@@ -29,6 +29,7 @@ pub mod machine;
 mod metrics_port;
 pub mod net;
 pub mod network;
+mod nodes;
 pub mod overlay;
 pub mod ports;
 pub mod process;

@@ -188,7 +188,11 @@ impl<'a> Driver<'a> {
             } = action;
             let seed = client.rng.next_u64();
             let user = format!("{}-{isolation}", client.settings.name);
-            let (proxy, server) = (client.settings.proxy, client.settings.server);
+            let servers = &client.settings.servers;
+            let Some(&server) = servers.get(stream.0 as usize % servers.len().max(1)) else {
+                return;
+            };
+            let proxy = client.settings.proxy;
             match Connection::begin(proxy, server, user, plan, seed, now) {
                 Ok(connection) => self.add(place, stream, isolation, connection),
                 Err(failed) => {

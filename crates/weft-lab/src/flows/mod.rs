@@ -19,7 +19,7 @@ use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use weft_traffic::{Model, Record};
 
 use crate::net::Host;
@@ -41,13 +41,13 @@ pub struct FlowClient {
     pub model: Model,
     /// When it begins.
     pub start: Duration,
-    /// The SOCKS5 port that it asks for connections; `None`: it connects to the server itself.
+    /// The SOCKS5 port that it asks for connections; `None`: it connects to servers itself.
     ///
     /// Streams of different clients, and of different flows of one, have different user names there, which
     /// keeps them on different circuits (IsolateSOCKSAuth).
     pub proxy: Option<SocketAddr>,
-    /// The server, as the exit reaches it.
-    pub server: SocketAddr,
+    /// Servers, as exits reach them, at least one. Streams go to them one after another.
+    pub servers: Vec<SocketAddr>,
 }
 
 /// How clients are driven.
@@ -69,6 +69,9 @@ pub struct FlowSettings {
 /// There are no clients, or the system refuses threads or epoll. A stream that fails is a record.
 pub fn run(clients: &[FlowClient], settings: FlowSettings, stop: &Stop) -> Result<Vec<Record>> {
     ensure!(!clients.is_empty(), "there are no traffic clients to drive");
+    if let Some(client) = clients.iter().find(|client| client.servers.is_empty()) {
+        bail!("the traffic client {} has no server", client.name);
+    }
     let threads = settings.threads.clamp(1, clients.len());
     let start = Instant::now();
     let mut records: Vec<(usize, Record)> = thread::scope(|scope| {

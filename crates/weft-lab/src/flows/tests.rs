@@ -27,7 +27,7 @@ fn clients(count: usize, model: &Model, server: SocketAddr) -> Vec<FlowClient> {
         model: model.clone(),
         start: Duration::ZERO,
         proxy: None,
-        server,
+        servers: vec![server],
     };
     (0..count).map(client).collect()
 }

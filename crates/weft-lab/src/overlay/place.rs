@@ -1,10 +1,18 @@
 //! What runs on which host of a topology.
 
+use std::net::{Ipv4Addr, SocketAddr};
+
 use anyhow::{Context as _, Result, bail, ensure};
 use weft_links::Topology;
 
-/// The host of the authority.
-pub(crate) const AUTHORITY: &str = "authority";
+pub(crate) use crate::nodes::AUTHORITY;
+use crate::nodes::torrc::{Duty, path_lines};
+
+/// The ports that nodes have, each on a host of its own.
+pub(crate) const OR_PORT: u16 = 9_001;
+pub(crate) const DIR_PORT: u16 = 9_030;
+pub(crate) const SOCKS_PORT: u16 = 9_050;
+pub(crate) const CONTROL_PORT: u16 = 9_051;
 
 /// What a host does in the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,6 +111,52 @@ pub(crate) fn find(topology: &Topology) -> Result<Vec<Place>> {
         topology.name()
     );
     Ok(places)
+}
+
+/// What the node of this place does at the host's address, and the lines of its torrc that follow from the other places;
+/// a server is no node.
+///
+/// # Errors
+///
+/// A role is missing.
+pub(crate) fn duty(
+    places: &[Place],
+    place: &Place,
+    address: Ipv4Addr,
+) -> Result<Option<(Duty, Vec<String>)>> {
+    let or = SocketAddr::from((address, OR_PORT));
+    let duty = match place.role {
+        Role::Server => return Ok(None),
+        Role::Authority => authority(address),
+        Role::Entry | Role::Middle => Duty::Relay { or, exit: None },
+        Role::Exit => Duty::Relay {
+            or,
+            exit: Some(address),
+        },
+        Role::Client => {
+            let entry = place
+                .entry
+                .as_deref()
+                .context("a client without an entry")?;
+            let [middle, exit] = [Role::Middle, Role::Exit].map(|role| the(places, role));
+            let lines = path_lines(&[entry], &[&*middle?.host], &[&*exit?.host]);
+            return Ok(Some((client(), lines)));
+        }
+    };
+    Ok(Some((duty, Vec::new())))
+}
+
+/// The authority at this address.
+pub(crate) fn authority(address: Ipv4Addr) -> Duty {
+    let [or, dir] = [OR_PORT, DIR_PORT].map(|port| SocketAddr::from((address, port)));
+    Duty::Authority { or, dir }
+}
+
+/// A client, whose ports are its host's own.
+pub(crate) fn client() -> Duty {
+    let [socks, control] =
+        [SOCKS_PORT, CONTROL_PORT].map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+    Duty::Client { socks, control }
 }
 
 #[cfg(test)]

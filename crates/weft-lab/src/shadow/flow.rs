@@ -79,7 +79,7 @@ pub fn client(args: &ClientArgs, stop: &Stop) -> Result<()> {
         model,
         start: Duration::ZERO,
         proxy: args.socks,
-        server: args.server,
+        servers: vec![args.server],
     };
     let clients = vec![client; args.users as usize];
     let settings = FlowSettings {

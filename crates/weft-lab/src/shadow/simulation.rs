@@ -7,7 +7,7 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use rand_chacha::ChaCha20Rng;
 use weft_datadir::keys::{KeyConfig, RelayKeys};
 use weft_dir::private_authority::AuthorityKeys;
@@ -18,11 +18,9 @@ use super::plan::{PlannedUser, Simulation};
 use super::yaml::Yaml;
 use crate::cci::{Arm, consensus_params};
 use crate::network::Program;
-use crate::overlay::place::{self, Place, Role};
-use crate::overlay::{
-    CONTROL_PORT, OR_PORT, SERVER_PORT, SOCKS_PORT, authority_line, client_lines, directory,
-};
-use crate::up::torrc::{Common, Owner};
+use crate::nodes::torrc::{Common, Owner, authority_line, params_lines};
+use crate::overlay::SERVER_PORT;
+use crate::overlay::place::{self, DIR_PORT, OR_PORT, Place, Role, SOCKS_PORT};
 
 /// The file of the configuration.
 pub(super) const CONFIGURATION: &str = "shadow.yaml";
@@ -157,14 +155,15 @@ impl Writer<'_> {
         }
         create_private(&data)?;
         let now = SystemTime::UNIX_EPOCH + BEFORE_START;
-        let dir = directory(address(topology, host)?);
+        let dir = SocketAddr::from((address(topology, host)?, DIR_PORT));
         let identity = AuthorityKeys::create(&data.join("keys"), dir, now, &mut self.rng)?;
         let config = KeyConfig {
             nickname: host.clone(),
             ..KeyConfig::new(&data)
         };
         let keys = RelayKeys::load_or_create(&config, now, &mut self.rng)?;
-        let line = authority_line(&identity.as_hex_upper(), dir, &keys.fingerprint());
+        let identity = identity.as_hex_upper();
+        let line = authority_line(OR_PORT, &identity, dir, &keys.fingerprint());
         let authority = Authority {
             line: line.clone(),
             data,
@@ -225,38 +224,19 @@ impl Writing<'_> {
         };
         let lines = [ALL_LINES, own, relay].concat();
         let mut more: Vec<String> = lines.into_iter().map(str::to_owned).collect();
-        if place.role != Role::Authority {
-            more.extend(self.simulation.arm.torrc());
-        }
+        more.extend(match place.role {
+            Role::Authority => params_lines(&consensus_params(self.simulation.congestion_control)),
+            _ => self.simulation.arm.torrc(),
+        });
         let owner = Owner {
             nickname: &place.host,
             // From the folder of the host, where its processes run.
             data: PathBuf::from("data"),
         };
-        let or = SocketAddr::from((address, OR_PORT));
-        let common = self.common;
-        Ok(match place.role {
-            Role::Authority => {
-                let params = consensus_params(self.simulation.congestion_control);
-                more.push(format!("ConsensusParams {}", params.join(" ")));
-                common.authority_torrc(owner, or, directory(address), is_weft, &more)
-            }
-            Role::Entry | Role::Middle => common.relay_torrc(owner, or, None, is_weft, &more),
-            Role::Exit => common.relay_torrc(owner, or, Some(address), is_weft, &more),
-            Role::Client => {
-                let entry = place
-                    .entry
-                    .as_deref()
-                    .context("a client without an entry")?;
-                let [middle, exit] =
-                    [Role::Middle, Role::Exit].map(|role| place::the(self.places, role));
-                more.extend(client_lines(entry, &middle?.host, &exit?.host));
-                let [socks, control] = [SOCKS_PORT, CONTROL_PORT]
-                    .map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
-                common.client_torrc(owner, socks, control, is_weft, &more)
-            }
-            Role::Server => bail!("a server is no node"),
-        })
+        let node = place::duty(self.places, place, address)?;
+        let (duty, path) = node.context("a server is no node")?;
+        more.extend(path);
+        Ok(self.common.torrc(owner, duty, is_weft, &more))
     }
 
     fn configuration(&self) -> Result<Yaml> {

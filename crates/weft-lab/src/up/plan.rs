@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::ValueEnum;
 
 use crate::network::Program;
+use crate::nodes::temporary_folder;
 use crate::stop::Stop;
 
 /// The file that marks a folder as made by `weft lab up`.
@@ -173,15 +174,21 @@ impl Programs {
     }
 }
 
+/// The file that marks a folder as that of a network which is up; it goes with this.
+#[derive(Debug)]
+pub(super) struct Owner(PathBuf);
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        // It marks the folder as ours; the nodes' files stay anyway.
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
 /// Makes the folder; where it was given, with the file that marks it.
-pub(super) fn make_folder(given: Option<&Path>) -> Result<(PathBuf, Option<PathBuf>)> {
+pub(super) fn make_folder(given: Option<&Path>) -> Result<(PathBuf, Option<Owner>)> {
     let Some(path) = given else {
-        let folder = tempfile::Builder::new()
-            .prefix("weft-lab-")
-            .tempdir()
-            .context("creating a folder for the private network")?
-            .keep();
-        return Ok((folder, None));
+        return Ok((temporary_folder()?, None));
     };
     fs::create_dir_all(path).with_context(|| format!("creating {}", path.display()))?;
     let path = path
@@ -205,7 +212,7 @@ pub(super) fn make_folder(given: Option<&Path>) -> Result<(PathBuf, Option<PathB
     );
     let own = format!("{}\n", std::process::id());
     fs::write(&owner, own).with_context(|| format!("writing {}", owner.display()))?;
-    Ok((path, Some(owner)))
+    Ok((path, Some(Owner(owner))))
 }
 
 #[cfg(test)]
@@ -258,8 +265,11 @@ mod tests {
         assert_eq!(made, path.canonicalize().expect("it is there"));
         let second = make_folder(Some(&path)).expect_err("in use").to_string();
         assert!(second.contains("is running in"), "{second}");
-        fs::write(owner.expect("an owner"), "999999999\n").expect("written");
+        let owner = owner.expect("an owner");
+        fs::write(&owner.0, "999999999\n").expect("written");
         let stale = make_folder(Some(&path)).expect_err("not empty").to_string();
         assert!(stale.contains("is not empty"), "{stale}");
+        drop(owner);
+        make_folder(Some(&path)).expect("empty again");
     }
 }

@@ -172,7 +172,8 @@ impl Place {
                     params: Vec::new(),
                 };
                 let testbed = net::Options {
-                    name: Some("traffic".to_owned()),
+                    // So that several can be measured at once.
+                    name: Some(format!("traffic-{}", std::process::id())),
                     seed: options.seed,
                 };
                 let mut overlay =
@@ -236,7 +237,7 @@ impl Place {
                 model: users.model.clone(),
                 start: starts.next().unwrap_or_default(),
                 proxy: seat.proxy,
-                server,
+                servers: vec![server],
             };
             let host = |host: &Option<Host>| host.as_ref().map(|host| host.name().to_owned());
             match sites

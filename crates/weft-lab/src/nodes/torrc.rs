@@ -1,4 +1,4 @@
-//! The torrc of each node of such a network.
+//! The torrc of each node of a private network.
 
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -23,6 +23,23 @@ impl<'a> From<&'a Node> for Owner<'a> {
     }
 }
 
+/// What a node does, and at which addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Duty {
+    /// The authority.
+    Authority { or: SocketAddr, dir: SocketAddr },
+    /// A relay, or an exit whose connections come from the address `exit`.
+    Relay {
+        or: SocketAddr,
+        exit: Option<Ipv4Addr>,
+    },
+    /// A client.
+    Client {
+        socks: SocketAddr,
+        control: SocketAddr,
+    },
+}
+
 /// What every node has in common.
 #[derive(Clone, Debug)]
 pub(crate) struct Common {
@@ -43,6 +60,23 @@ ServerDNSTestAddresses
 ";
 
 impl Common {
+    /// The torrc of a node; `weft`: Weft runs it. The lines of `more` are its last.
+    pub(crate) fn torrc<'a>(
+        &self,
+        owner: impl Into<Owner<'a>>,
+        duty: Duty,
+        weft: bool,
+        more: &[String],
+    ) -> String {
+        let owner = owner.into();
+        let own = match duty {
+            Duty::Authority { or, dir } => self.authority_lines(&owner, or, dir, weft),
+            Duty::Relay { or, exit } => self.relay_lines(&owner, or, exit, weft),
+            Duty::Client { socks, control } => self.client_lines(&owner, socks, control, weft),
+        };
+        more.iter().fold(own, |text, line| text + line + "\n")
+    }
+
     fn node(&self, owner: &Owner<'_>) -> String {
         format!(
             "TestingTorNetwork 1\n\
@@ -70,16 +104,14 @@ impl Common {
         )
     }
 
-    /// The authority.
-    pub(crate) fn authority_torrc<'a>(
+    fn authority_lines(
         &self,
-        owner: impl Into<Owner<'a>>,
+        owner: &Owner<'_>,
         or: SocketAddr,
         dir: SocketAddr,
         weft: bool,
-        more: &[String],
     ) -> String {
-        let mut text = self.server(&owner.into(), or, weft);
+        let mut text = self.server(owner, or, weft);
         let _ = write!(
             text,
             "DirPort {dir} IPv4Only\n\
@@ -102,17 +134,16 @@ impl Common {
                      TestingMinExitFlagThreshold 0\n\
                      AuthDirMaxServersPerAddr 0\n";
         }
-        text + &lines(more)
+        text
     }
 
-    /// A relay, or an exit that reaches this machine only: its connections come from this address.
-    pub(crate) fn relay_torrc<'a>(
+    /// An exit reaches this machine only.
+    fn relay_lines(
         &self,
-        owner: impl Into<Owner<'a>>,
+        owner: &Owner<'_>,
         or: SocketAddr,
         exit: Option<Ipv4Addr>,
         weft: bool,
-        more: &[String],
     ) -> String {
         let policy = match exit {
             Some(from) => format!(
@@ -121,32 +152,55 @@ impl Common {
             ),
             None => "ExitRelay 0\nExitPolicy reject *:*\n".to_owned(),
         };
-        self.server(&owner.into(), or, weft) + &policy + &lines(more)
+        self.server(owner, or, weft) + &policy
     }
 
-    /// A client.
-    pub(crate) fn client_torrc<'a>(
+    fn client_lines(
         &self,
-        owner: impl Into<Owner<'a>>,
+        owner: &Owner<'_>,
         socks: SocketAddr,
         control: SocketAddr,
         weft: bool,
-        more: &[String],
     ) -> String {
         format!(
             "{}{}SocksPort {socks}\nControlPort {control}\nCookieAuthentication 1\n\
-             ClientRejectInternalAddresses 0\nEnforceDistinctSubnets 0\n{}",
-            self.node(&owner.into()),
+             ClientRejectInternalAddresses 0\nEnforceDistinctSubnets 0\n",
+            self.node(owner),
             if weft {
                 "PathsNeededToBuildCircuits 0.5\n"
             } else {
                 TOR
             },
-            lines(more),
         )
     }
 }
 
-fn lines(lines: &[String]) -> String {
-    lines.iter().map(|line| format!("{line}\n")).collect()
+/// The words of the `DirAuthority` line of an authority with these identities, whose ORPort has this number.
+pub(crate) fn authority_line(
+    or_port: u16,
+    v3_identity: &str,
+    dir: SocketAddr,
+    fingerprint: &str,
+) -> String {
+    format!("authority orport={or_port} no-v2 v3ident={v3_identity} {dir} {fingerprint}")
+}
+
+/// Lines of the authority that put these parameters, `name=value`, into the consensus.
+pub(crate) fn params_lines(params: &[String]) -> Vec<String> {
+    match params.is_empty() {
+        true => Vec::new(),
+        false => vec![format!("ConsensusParams {}", params.join(" "))],
+    }
+}
+
+/// Lines of a client by which the hops of all its circuits are among these relays.
+pub(crate) fn path_lines(guards: &[&str], middles: &[&str], exits: &[&str]) -> Vec<String> {
+    vec![
+        format!("EntryNodes {}", guards.join(",")),
+        format!("MiddleNodes {}", middles.join(",")),
+        format!("ExitNodes {}", exits.join(",")),
+        "StrictNodes 1".to_owned(),
+        // A stream over two circuits would be another experiment.
+        "ConfluxEnabled 0".to_owned(),
+    ]
 }

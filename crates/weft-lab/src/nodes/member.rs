@@ -1,14 +1,15 @@
-//! A node of the network, and what can be asked of it.
+//! Nodes that run, and what can be asked of them.
 
 use std::fs;
 use std::iter::Sum;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 
-use super::place::Role;
 use crate::control::{Control, Fingerprint};
-use crate::network::Node;
+use crate::net::Host;
+use crate::network::{Node, Program};
 
 /// What nodes have used.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -31,33 +32,113 @@ impl Sum for Load {
     }
 }
 
-/// A node and its role.
+/// A relay, an exit or the authority.
 #[derive(Debug)]
-pub(super) struct Member {
-    pub(super) role: Role,
-    /// Of a client: its entry.
-    pub(super) entry: Option<String>,
+pub(crate) struct Relay {
     pub(super) node: Node,
+    pub(super) program: Program,
+    pub(super) or: SocketAddr,
+    pub(super) is_exit: bool,
 }
 
-impl Member {
-    fn control(&self) -> Result<Control> {
-        // A path is reached from every network namespace.
+impl Relay {
+    /// Its process.
+    pub(crate) fn node(&self) -> &Node {
+        &self.node
+    }
+
+    /// What runs it.
+    pub(crate) fn program(&self) -> &Program {
+        &self.program
+    }
+
+    /// Its ORPort.
+    pub(crate) fn or(&self) -> SocketAddr {
+        self.or
+    }
+
+    /// Its identity.
+    pub(crate) fn fingerprint(&self) -> Result<Fingerprint> {
+        let path = self.node.folder().join("data/fingerprint");
+        let text =
+            fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+        let (_, digits) = text.split_once(' ').context("no fingerprint")?;
+        Fingerprint::parse(digits)
+    }
+
+    /// What it has used.
+    pub(crate) fn load(&self) -> Result<Load> {
+        let usage = self.node.usage()?;
+        let pid = self.node.pid().context("it has ended")?;
+        Ok(Load {
+            cpu: usage.cpu,
+            rss: usage.rss,
+            sockets: sockets(pid)?,
+        })
+    }
+}
+
+/// A client that finds its own way.
+#[derive(Debug)]
+pub struct Client {
+    pub(super) node: Node,
+    /// Where it is, if not on this machine's own addresses.
+    pub(super) host: Option<Host>,
+    pub(super) socks: SocketAddr,
+    pub(super) control: SocketAddr,
+    pub(super) is_weft: bool,
+}
+
+impl Client {
+    /// Its process.
+    pub fn node(&self) -> &Node {
+        &self.node
+    }
+
+    /// Its SOCKS port, on its host.
+    pub fn socks(&self) -> SocketAddr {
+        self.socks
+    }
+
+    /// Its control port, on its host.
+    pub fn control(&self) -> SocketAddr {
+        self.control
+    }
+
+    /// Whether Weft runs it.
+    pub fn is_weft(&self) -> bool {
+        self.is_weft
+    }
+
+    /// A new connection to its control port.
+    pub fn controller(&self) -> Result<Control> {
         let cookie = self.node.folder().join("data/control_auth_cookie");
-        Control::connect_with_cookie(&self.node.control_socket(), &cookie)
+        let connect = || Control::connect_port(self.control, &cookie);
+        match &self.host {
+            Some(host) => host.enter(connect)?,
+            None => connect(),
+        }
     }
 
     /// Whether a circuit of three hops is built.
-    pub(super) fn has_circuit(&self) -> bool {
+    pub(crate) fn has_circuit(&self) -> bool {
         let circuits = self
-            .control()
+            .controller()
             .and_then(|mut control| control.info("circuit-status"));
         circuits.is_ok_and(|circuits| circuits.lines().any(is_usable))
     }
 
+    /// Whether it has the documents that circuits need.
+    pub(crate) fn knows_network(&self) -> bool {
+        let enough = self
+            .controller()
+            .and_then(|mut control| control.info("status/enough-dir-info"));
+        enough.is_ok_and(|enough| enough == "1")
+    }
+
     /// Closes all its circuits.
-    pub(super) fn close_circuits(&self) -> Result<()> {
-        let mut control = self.control()?;
+    pub(crate) fn close_circuits(&self) -> Result<()> {
+        let mut control = self.controller()?;
         let circuits = control.info("circuit-status")?;
         let ids = circuits.lines().filter_map(|line| line.split(' ').next());
         let ids: Vec<u32> = ids.filter_map(|id| id.parse().ok()).collect();
@@ -65,8 +146,9 @@ impl Member {
         Ok(())
     }
 
-    pub(super) fn build_times(&self, path: &[Fingerprint], count: usize) -> Result<Vec<Duration>> {
-        let mut control = self.control()?;
+    /// How long each of `count` circuits through these relays takes to be built, one after another.
+    pub(crate) fn build_times(&self, path: &[Fingerprint], count: usize) -> Result<Vec<Duration>> {
+        let mut control = self.controller()?;
         let mut built = Vec::new();
         let mut times = Vec::new();
         for _ in 0..count {
@@ -76,25 +158,6 @@ impl Member {
         }
         control.close_circuits(&built);
         Ok(times)
-    }
-
-    /// The identity of a relay.
-    pub(super) fn fingerprint(&self) -> Result<Fingerprint> {
-        let path = self.node.folder().join("data/fingerprint");
-        let text =
-            fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
-        let (_, digits) = text.split_once(' ').context("no fingerprint")?;
-        Fingerprint::parse(digits)
-    }
-
-    pub(super) fn load(&self) -> Result<Load> {
-        let usage = self.node.usage()?;
-        let pid = self.node.pid().context("it has ended")?;
-        Ok(Load {
-            cpu: usage.cpu,
-            rss: usage.rss,
-            sockets: sockets(pid)?,
-        })
     }
 }
 
