@@ -160,6 +160,29 @@ fn ctrl_c_keeps_what_was_measured() {
 }
 
 #[test]
+fn ctrl_c_while_the_network_starts_leaves_nothing() {
+    let place = tempfile::tempdir().unwrap();
+    let out = place.path().join("out");
+    // With so many relays the start takes a while.
+    let mut run = command(&format!(
+        "--relays 20 --seconds 600 --out {}",
+        out.display()
+    ))
+    .stdout(Stdio::null())
+    .stderr(Stdio::piped())
+    .spawn()
+    .unwrap();
+    let mut errors = BufReader::new(run.stderr.take().unwrap()).lines();
+    assert!(errors.any(|line| line.unwrap().contains("starting")));
+    kill(Pid::from_raw(run.id().try_into().unwrap()), Signal::SIGINT).unwrap();
+    let rest: Vec<String> = errors.map(Result::unwrap).collect();
+    assert_eq!(run.wait().unwrap().code(), Some(1), "{rest:?}");
+    let expected = "stopped before anything was measured";
+    assert!(rest.iter().any(|line| line.contains(expected)), "{rest:?}");
+    assert!(!out.exists());
+}
+
+#[test]
 fn a_network_on_a_testbed_carries_users() {
     if let Some(missing) = weft_lab::net::missing() {
         return not_run!("{missing}");

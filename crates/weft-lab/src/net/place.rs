@@ -46,8 +46,8 @@ impl Place {
                 Lock::Free(lock) => break lock,
                 _ if is_ending(&folder) && begun.elapsed() < CLEANING => thread::sleep(LOOK),
                 _ => bail!(
-                    "a testbed named {name} is up{}: end it with `weft lab net down {name}`, or give this one \
-                     another name with --name",
+                    "a testbed named {name} is up{}: wait for its end, or end it with `weft lab net down {name}`; \
+                     `weft lab net up` gives another name by --name",
                     process(&folder).map_or(String::new(), |pid| format!(", process {pid}"))
                 ),
             }

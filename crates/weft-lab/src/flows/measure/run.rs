@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Error, Result, anyhow};
+use anyhow::{Error, Result, anyhow, bail};
 use weft_traffic::Record;
 
 use super::command::Options;
@@ -22,7 +22,7 @@ const LOOK: Duration = Duration::from_millis(250);
 ///
 /// # Errors
 ///
-/// The network does not start, or results cannot be kept. If it fails later, the results have the reason.
+/// The network does not start or is not to, or results cannot be kept. If it fails later, the results have the reason.
 pub(super) fn traffic(options: &Options, session: &mut Session<'_>) -> Result<Results> {
     crate::process::raise_file_limit();
     let mut results = Results::new(options, session);
@@ -37,7 +37,13 @@ pub(super) fn traffic(options: &Options, session: &mut Session<'_>) -> Result<Re
         &format!("starting {}", options.way),
         Duration::ZERO,
     );
-    let mut place = Place::start(options, &session.stop())?;
+    let stop = session.stop();
+    let mut place = match Place::start(options, &stop) {
+        Err(_) if stop.is_requested() => bail!(
+            "stopped before anything was measured, while the network started: there are no results"
+        ),
+        started => started?,
+    };
     clock.done = start;
     for repetition in 1..=options.repetitions {
         let (records, elapsed, failure) = once(options, &mut place, repetition, &clock, session)?;
