@@ -6,7 +6,7 @@ use clap::Subcommand;
 use crate::experiment::{Conclusion, Watcher, perform};
 use crate::flows::measure as traffic;
 use crate::stop::Stop;
-use crate::{attack, bench, cci, hops, roles, throughput};
+use crate::{attack, bench, cci, hops, roles, scenario, throughput};
 
 /// Which one, with its arguments.
 #[derive(Debug, Subcommand)]
@@ -20,6 +20,7 @@ pub enum Experiments {
     Cci(Box<cci::Args>),
     Hops(Box<hops::Args>),
     Traffic(Box<traffic::Args>),
+    Run(Box<scenario::Args>),
     Attack(Box<attack::Args>),
     Soak(Box<attack::soak::Args>),
     Relay(Box<bench::Args>),
@@ -38,6 +39,7 @@ impl Experiments {
             Self::Cci(args) => perform::<cci::Options>(args, stop, watcher),
             Self::Hops(args) => perform::<hops::Options>(args, stop, watcher),
             Self::Traffic(args) => perform::<traffic::Options>(args, stop, watcher),
+            Self::Run(args) => perform::<scenario::Options>(args, stop, watcher),
             Self::Attack(args) => perform::<attack::Attacks>(args, stop, watcher),
             Self::Soak(args) => perform::<attack::soak::Options>(args, stop, watcher),
             Self::Relay(args) => perform::<bench::Options>(args, stop, watcher),

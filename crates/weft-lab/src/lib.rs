@@ -36,6 +36,7 @@ pub mod process;
 pub mod proxy;
 pub mod report;
 pub mod roles;
+pub mod scenario;
 pub mod shadow;
 pub mod stop;
 pub mod surf;

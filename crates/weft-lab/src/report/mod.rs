@@ -21,5 +21,5 @@ pub(crate) use html::write_page;
 pub use invocation::Invocation;
 pub use model::{Better, Ending, Metric, Plot, Row, Run, SCHEMA, Setting, Table, Values};
 pub(crate) use raw::{csv, jsonl};
-pub(crate) use read::FILE;
+pub(crate) use read::{FILE, bounded};
 pub(crate) use text::table as table_text;

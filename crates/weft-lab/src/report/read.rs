@@ -174,7 +174,7 @@ fn is_plain(name: &str) -> bool {
 }
 
 /// A regular file of at most so many bytes.
-fn bounded(path: &Path, most: u64) -> Result<Vec<u8>> {
+pub(crate) fn bounded(path: &Path, most: u64) -> Result<Vec<u8>> {
     let reading = || format!("reading {}", path.display());
     let about = fs::symlink_metadata(path).with_context(reading)?;
     ensure!(about.is_file(), "{} is no file", path.display());

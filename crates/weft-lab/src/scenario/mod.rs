@@ -1,0 +1,28 @@
+//! `weft lab run`: a scenario, a whole Tor network with its users, on a testbed.
+//!
+//! A scenario has arms and repetitions. Each repetition of each arm is a [`Job`] of its own, whose results depend on the
+//! scenario, the seed and nothing else: `jobs.rs` runs them on threads, `virtual_time.rs` one of them in virtual time and
+//! `netns/` one on real processes.
+//! [`Results`] sums up what came of them, and is the same for any number of threads. A folder has all that a job
+//! measured, so `merge.rs` makes one run of the folders of several.
+
+mod aggregate;
+mod command;
+mod figures;
+pub(crate) mod jobs;
+mod memory;
+mod merge;
+mod netns;
+mod raw;
+mod results;
+mod source;
+mod tables;
+#[cfg(test)]
+mod tests;
+mod virtual_time;
+
+pub use aggregate::{Circuits, OfArm, OfModel, Streams};
+pub use command::{Args, Options, Testbed};
+pub use jobs::Job;
+pub use merge::{MergeArgs, Merging, are_parts};
+pub use results::{FailedJob, Outcome, Results};

@@ -1,0 +1,232 @@
+//! The hosts and links of a scenario as a topology of the testbed.
+//!
+//! In virtual time a packet goes through its sender's line, then the path between the two hosts, then the receiver's
+//! line. The same here: each host has a link to a switch of its own, which has the rates and queues, and each two
+//! switches have a link, which has the delay and the loss. Both testbeds have their links from `weft-links`, so a packet
+//! of one length takes as long on both.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use anyhow::{Context as _, Result, ensure};
+use weft_links::{Topology, builtin};
+use weft_virtual::Scenario;
+use weft_virtual::scenario::{HostSpec, NetworkKind, PathSpec, RelaySpec, Roles};
+use weft_world::tcp::Algorithm;
+
+use super::super::source::Source;
+
+/// The host of the authority, which the scenario does not have.
+pub(super) const AUTHORITY_HOST: &str = "authority";
+/// A link between each two of more hosts would be more than a testbed has.
+const MOST_HOSTS: usize = 150;
+
+/// The hosts of a scenario and the authority's, and what joins them.
+///
+/// # Errors
+///
+/// There are too many hosts, one has a name that is needed, or a topology has no host for the authority.
+pub(super) fn topology(source: &Source) -> Result<Topology> {
+    let scenario = &source.scenario;
+    match &scenario.network.kind {
+        NetworkKind::Hosts { hosts, paths } => of_hosts(scenario, hosts, paths),
+        NetworkKind::Topology { file } => {
+            let topology = match builtin::topology(file) {
+                Some(topology) => topology?,
+                None => {
+                    let text = source
+                        .files
+                        .get(file)
+                        .context("a topology that was not read")?;
+                    Topology::parse(file, &String::from_utf8_lossy(text))?
+                }
+            };
+            ensure!(
+                topology.host(AUTHORITY_HOST).is_some(),
+                "{}:{}: --testbed netns needs a host named {AUTHORITY_HOST} in the topology {file}: the directory \
+                 authority runs there",
+                scenario.file,
+                scenario.network.line
+            );
+            Ok(topology)
+        }
+        NetworkKind::Synthetic { .. } | NetworkKind::Consensus { .. } => {
+            anyhow::bail!("a network without hosts of its own")
+        }
+    }
+}
+
+fn of_hosts(scenario: &Scenario, hosts: &[HostSpec], paths: &[PathSpec]) -> Result<Topology> {
+    ensure!(
+        hosts.len() <= MOST_HOSTS,
+        "{}: {} hosts are more than --testbed netns has room for: it runs {MOST_HOSTS} at most",
+        scenario.file,
+        hosts.len()
+    );
+    let names: BTreeSet<&str> = hosts.iter().map(|host| &*host.name).collect();
+    if let Some(host) = hosts.iter().find(|host| host.name == AUTHORITY_HOST) {
+        anyhow::bail!(
+            "{}:{}: --testbed netns has a host named {AUTHORITY_HOST} of its own: give this one another name",
+            scenario.file,
+            host.line
+        );
+    }
+    // Names of switches, which no host has.
+    let prefix = ["line", "switch", "the-line"];
+    let is_free = |prefix: &&str| !names.iter().any(|name| name.starts_with(*prefix));
+    let prefix = prefix.into_iter().find(is_free).unwrap_or("line-of-host");
+    let quoted = |all: Vec<String>| {
+        let all: Vec<String> = all.iter().map(|name| format!("\"{name}\"")).collect();
+        all.join(", ")
+    };
+    let all = hosts.iter().map(|host| host.name.clone());
+    let all = all.chain([AUTHORITY_HOST.to_owned()]).collect();
+    let switches = (0..=hosts.len()).map(|number| format!("{prefix}-{number}"));
+    let mut text = format!(
+        "name = \"run\"\nhosts = [{}]\nswitches = [{}]\nroutes = \"fewest-links\"\ntcp = \"{}\"\n",
+        quoted(all),
+        quoted(switches.collect()),
+        match scenario.tcp {
+            Algorithm::Cubic => "cubic",
+            Algorithm::Reno => "reno",
+        }
+    );
+    let mut link = |one: &str, other: &str, settings: String| {
+        let _ = write!(
+            text,
+            "[[link]]\nends = [\"{one}\", \"{other}\"]\n{settings}"
+        );
+    };
+    for (number, host) in hosts.iter().enumerate() {
+        let HostSpec {
+            up, down, queue, ..
+        } = host;
+        let settings =
+            format!("rate = \"{up}\"\nqueue = \"{queue}\"\nback = {{ rate = \"{down}\" }}\n");
+        link(&host.name, &format!("{prefix}-{number}"), settings);
+    }
+    link(
+        AUTHORITY_HOST,
+        &format!("{prefix}-{}", hosts.len()),
+        String::new(),
+    );
+    for one in 0..=hosts.len() {
+        for other in one + 1..=hosts.len() {
+            let mut own = paths.iter();
+            let own = own.find(|path| [[one, other], [other, one]].contains(&path.between));
+            let (delay, loss) = match own {
+                Some(path) => (path.delay, path.loss),
+                None => (scenario.network.delay, scenario.network.loss),
+            };
+            let nanos = delay.as_nanos();
+            let settings = format!("delay = \"{nanos} ns\"\nloss = \"{loss}\"\n");
+            let [one, other] = [one, other].map(|number| format!("{prefix}-{number}"));
+            link(&one, &other, settings);
+        }
+    }
+    Ok(Topology::parse("the scenario's hosts", &text)?)
+}
+
+/// What the relay on this host is.
+pub(super) fn roles(scenario: &Scenario, host: &str) -> Roles {
+    let group = match &scenario.network.kind {
+        NetworkKind::Hosts { hosts, .. } => hosts.iter().find(|one| one.name == host),
+        _ => None,
+    };
+    let is_it =
+        |relay: &&RelaySpec| relay.host == host || group.is_some_and(|one| one.group == relay.host);
+    let relay = scenario.relays.iter().find(is_it);
+    relay.map(|relay| relay.roles).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_links::Loss;
+    use weft_virtual::Files;
+
+    use super::*;
+
+    fn source(text: &str) -> Source {
+        Source {
+            name: "test.toml".to_owned(),
+            text: text.to_owned(),
+            scenario: Scenario::parse("test.toml", text).expect("a scenario"),
+            files: Files::default(),
+        }
+    }
+
+    const SCENARIO: &str = r#"
+        duration = "10 s"
+        tcp = "reno"
+        [network]
+        delay = "25 ms"
+        [[host]]
+        name = "client"
+        up = "1 Mbit/s"
+        down = "10 Mbit/s"
+        [[host]]
+        name = "relay"
+        count = 3
+        [[host]]
+        name = "server"
+        [[path]]
+        between = ["relay-2", "relay-3"]
+        delay = "5 ms"
+        loss = "0.1 %"
+        [[relay]]
+        host = "relay-1"
+        roles = ["guard"]
+        [[relay]]
+        host = "relay-2"
+        [[relay]]
+        host = "relay-3"
+        roles = ["exit"]
+        [[clients]]
+        hosts = ["client"]
+        model = "bulk"
+        [[servers]]
+        hosts = ["server"]
+    "#;
+
+    #[test]
+    fn hosts_have_lines_and_paths_are_between_them() {
+        let source = source(SCENARIO);
+        let topology = topology(&source).expect("it fits");
+        assert_eq!(topology.tcp(), Some("reno"));
+        let hosts = topology.hosts().map(|host| topology.node_name(host.node()));
+        let hosts: Vec<&str> = hosts.collect();
+        let expected = [
+            "client",
+            "relay-1",
+            "relay-2",
+            "relay-3",
+            "server",
+            "authority",
+        ];
+        assert_eq!(hosts, expected);
+        // Six lines, and a path for each two of them.
+        let links = topology.links();
+        assert_eq!(links.len(), 6 + 15);
+        let [up, down] = &links[0].directions;
+        let rate = |text: &str| Some(text.parse().expect("a rate"));
+        assert_eq!((up.rate, down.rate), (rate("1 Mbit/s"), rate("10 Mbit/s")));
+        let lossy = links
+            .iter()
+            .filter(|link| link.directions[0].loss != Loss::default());
+        let lossy: Vec<_> = lossy.collect();
+        assert_eq!(lossy.len(), 1);
+        assert_eq!(lossy[0].directions[1].delay.as_millis(), 5);
+        assert!(roles(&source.scenario, "relay-3").exit);
+        assert!(!roles(&source.scenario, "relay-2").guard);
+    }
+
+    #[test]
+    fn a_host_with_the_authoritys_name_is_refused() {
+        let text = SCENARIO.replace("\"server\"", "\"authority\"");
+        let error = topology(&source(&text)).expect_err("taken").to_string();
+        assert!(
+            error.contains("test.toml:") && error.contains("another name"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,320 @@
+//! One job on real processes: relays, clients, users and destinations in network namespaces, the kernel's TCP, and an
+//! emulator for the links ([`crate::net`]).
+//!
+//! The network is the one of virtual time: [`Scenario::setup`] draws users, when they begin and their servers, so both
+//! testbeds have the same ones for a seed. What differs is real here:
+//!
+//! - An authority runs on a host of its own, and clients and relays fetch documents from it, before the users begin and
+//!   every few minutes. Relays have the weights that it gives them by their descriptors, not the `bandwidth` of the
+//!   scenario; clients take guards and exits from the roles.
+//! - When the run begins, clients have circuits: new ones, that were built over links with loss. In virtual time they
+//!   have none: users should begin some seconds later (`start`).
+//! - Work takes the time that it takes: `[costs]` are not used.
+//! - Nodes share the processors of this machine with the emulator and the users, all of them.
+
+mod circuits;
+mod links;
+mod relays;
+mod torrc;
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Error, Result, anyhow, bail};
+use weft_traffic::Record;
+use weft_virtual::scenario::{Arm, NetworkKind};
+use weft_virtual::{Results, Scenario, Setup};
+
+use super::jobs::{Job, Measured, Meter};
+use super::source::Source;
+use crate::flows::{self, FlowClient, FlowServer, FlowSettings, Site};
+use crate::net::{self, Testbed};
+use crate::network::Program;
+use crate::nodes::torrc::{Duty, params_lines};
+use crate::nodes::{AUTHORITY, Client, Nodes, Settings, Spec, keep_folders, temporary_folder};
+use crate::overlay::place::{self, OR_PORT, SOCKS_PORT};
+use crate::stop::Stop;
+use circuits::Watch;
+use relays::Sampler;
+
+/// Seconds from one consensus to the next: no vote falls into a short run.
+const INTERVAL: u32 = 300;
+/// How long a step of the network's start may take.
+const PATIENCE: Duration = Duration::from_secs(180);
+/// How often progress is shown, and nodes are checked.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// What a job is run with.
+pub(super) struct Lab<'a> {
+    pub(super) source: &'a Source,
+    pub(super) seed: u64,
+    /// The `weft` that runs all nodes.
+    pub(super) weft: &'a Path,
+    pub(super) stop: &'a Stop,
+}
+
+/// Refuses what this testbed cannot hold.
+///
+/// # Errors
+///
+/// The scenario has no hosts of its own, or a privilege is missing.
+pub(super) fn check(source: &Source) -> Result<()> {
+    let scenario = &source.scenario;
+    match &scenario.network.kind {
+        NetworkKind::Hosts { .. } | NetworkKind::Topology { .. } => {}
+        NetworkKind::Synthetic { .. } | NetworkKind::Consensus { .. } => bail!(
+            "{}:{}: --testbed netns runs scenarios with [[host]]s or a topology; this network is for --testbed virtual",
+            scenario.file,
+            scenario.network.line
+        ),
+    }
+    if let Some(missing) = net::missing() {
+        bail!("{missing}");
+    }
+    links::topology(source).map(drop)
+}
+
+impl Lab<'_> {
+    /// Runs a job to its end, or until Ctrl-C.
+    ///
+    /// # Errors
+    ///
+    /// The network does not start, a node ends, or the scenario is wrong in a way that shows only now.
+    pub(super) fn run(&self, job: &Job, meter: &Meter<'_>) -> Result<Measured> {
+        crate::process::raise_file_limit();
+        let scenario = &self.source.scenario;
+        let files = &self.source.files;
+        let setup = scenario.setup(files, job.arm_number, job.repetition, self.seed)?;
+        let arm = scenario.arms.get(job.arm_number).context("no such arm")?;
+        let seed = self.seed.wrapping_add(u64::from(job.repetition - 1) << 32);
+        let mut running =
+            self.start(&setup, arm, seed)
+                .map_err(|error| match self.stop.is_requested() {
+                    true => anyhow!("stopped while the network of arm {} started", job.arm),
+                    false => error.context("the network did not start"),
+                })?;
+        let results = running.measure(scenario, &setup, seed, meter)?;
+        Ok(Measured {
+            clients: setup.clients.len(),
+            results,
+        })
+    }
+
+    /// Starts hosts, servers and nodes; clients have new circuits over the links as the scenario has them.
+    fn start(&self, setup: &Setup, arm: &Arm, seed: u64) -> Result<Running> {
+        let topology = links::topology(self.source)?;
+        let options = net::Options {
+            name: Some(format!("run-{}", std::process::id())),
+            seed,
+        };
+        let mut testbed = Testbed::start(topology.clone().calm(), &options)?;
+        let mut servers = Vec::new();
+        for server in &setup.servers {
+            let host = testbed.host(host_name(setup, server.host)?)?;
+            let address = SocketAddr::from((host.address(), server.port));
+            servers.push(host.enter(|| FlowServer::start(address))??);
+        }
+        let (specs, names) = self.specs(setup, arm, &testbed)?;
+        let settings = Settings {
+            folder: temporary_folder()?,
+            keep: keep_folders(),
+            interval: INTERVAL,
+            log: "notice",
+            patience: PATIENCE,
+            stop: self.stop.clone(),
+            progress: |_| {},
+        };
+        let mut nodes = Nodes::start(specs, settings)?;
+        // Without circuits in advance there is nothing to wait for but the documents.
+        let is_ready = match arm.options.client.disable_predicted {
+            true => Client::knows_network,
+            false => Client::has_circuit,
+        };
+        nodes.wait_clients(PATIENCE, self.stop, is_ready)?;
+        testbed.change(topology)?;
+        let watches = Watch::start(nodes.clients(), &names)?;
+        nodes
+            .clients()
+            .iter()
+            .try_for_each(Client::close_circuits)?;
+        nodes.wait_clients(PATIENCE, self.stop, is_ready)?;
+        Ok(Running {
+            watches,
+            nodes,
+            servers,
+            testbed,
+            names,
+        })
+    }
+
+    /// All nodes on their hosts, and the host of each by its nickname: hosts' names are no nicknames.
+    fn specs(
+        &self,
+        setup: &Setup,
+        arm: &Arm,
+        testbed: &Testbed,
+    ) -> Result<(Vec<Spec>, BTreeMap<String, String>)> {
+        let program = Program::weft(self.weft, None)?;
+        let authority = testbed.host(links::AUTHORITY_HOST)?;
+        let mut specs = vec![Spec {
+            nickname: AUTHORITY.to_owned(),
+            program: program.clone(),
+            host: Some(authority.clone()),
+            duty: place::authority(authority.address()),
+            more: params_lines(&torrc::params(arm)),
+        }];
+        let mut names = BTreeMap::new();
+        let mut paths = torrc::Paths::default();
+        for (number, relay) in setup.relays.iter().enumerate() {
+            let name = host_name(setup, relay.host)?;
+            let host = testbed.host(name)?;
+            let nickname = relay_name(number);
+            let roles = links::roles(&self.source.scenario, name);
+            paths.add(&nickname, roles);
+            let mut more = torrc::of_all(arm);
+            more.extend(torrc::of_relay(relay));
+            more.extend(relays::metrics_lines());
+            specs.push(Spec {
+                nickname: nickname.clone(),
+                program: program.clone(),
+                host: Some(host.clone()),
+                duty: Duty::Relay {
+                    or: SocketAddr::from((host.address(), OR_PORT)),
+                    exit: roles.exit.then(|| host.address()),
+                },
+                more,
+            });
+            names.insert(nickname, name.to_owned());
+        }
+        for (number, client) in setup.clients.iter().enumerate() {
+            let name = host_name(setup, client.host)?;
+            let nickname = format!("client{number}");
+            let mut more = torrc::of_all(arm);
+            more.extend(torrc::of_client(arm));
+            let entry = client.entry.map(|place| relay_name(place as usize));
+            more.extend(paths.lines(entry.as_deref()));
+            specs.push(Spec {
+                nickname: nickname.clone(),
+                program: program.clone(),
+                host: Some(testbed.host(name)?.clone()),
+                duty: place::client(),
+                more,
+            });
+            names.insert(nickname, name.to_owned());
+        }
+        Ok((specs, names))
+    }
+}
+
+/// A network that is up. Dropping it ends it.
+struct Running {
+    // In the order in which they end.
+    watches: Vec<Watch>,
+    nodes: Nodes,
+    servers: Vec<FlowServer>,
+    testbed: Testbed,
+    /// The host of each node by its nickname.
+    names: BTreeMap<String, String>,
+}
+
+impl Running {
+    /// Lets the users work, and measures.
+    fn measure(
+        &mut self,
+        scenario: &Scenario,
+        setup: &Setup,
+        seed: u64,
+        meter: &Meter<'_>,
+    ) -> Result<Results> {
+        let sites = self.sites(setup)?;
+        let settings = FlowSettings {
+            duration: scenario.duration,
+            seed,
+            threads: 1,
+        };
+        let mut sampler =
+            Sampler::start(&self.nodes, &self.testbed, &self.names, scenario.interval)?;
+        // Requested with the run's own end, or when a node has ended.
+        let enough = Stop::default();
+        let begun = Instant::now();
+        let mut failure: Option<Error> = None;
+        let mut streams: Vec<Record> = thread::scope(|scope| {
+            let users = scope.spawn(|| flows::run_on(&sites, settings, &enough));
+            while !users.is_finished() {
+                thread::sleep(LOOK.min(scenario.duration / 10));
+                meter.at(begun.elapsed().min(scenario.duration));
+                if failure.is_none() {
+                    failure = (self.nodes.check())
+                        .and_then(|()| self.testbed.check())
+                        .and_then(|()| sampler.sample(begun.elapsed()))
+                        .err();
+                }
+                if failure.is_some() || meter.is_stopped() {
+                    enough
+                        .flag()
+                        .store(true, std::sync::atomic::Ordering::SeqCst);
+                }
+            }
+            let panicked = |_| anyhow!("a thread of users panicked");
+            users.join().map_err(panicked)?
+        })?;
+        let elapsed = begun.elapsed().min(scenario.duration);
+        if let Some(failure) = failure {
+            return Err(failure);
+        }
+        streams.sort_by_key(|record| record.started);
+        let (relays, relayed_bytes) = sampler.finish(elapsed)?;
+        let watches = self.watches.drain(..);
+        let circuits = watches.map(|watch| watch.finish(begun, elapsed));
+        let mut circuits: Vec<_> = circuits.flatten().collect();
+        circuits.sort_by_key(|circuit| circuit.began);
+        Ok(Results {
+            simulated: match meter.is_stopped() {
+                true => elapsed,
+                false => scenario.duration,
+            },
+            streams,
+            relays,
+            circuits,
+            interval: scenario.interval,
+            relayed_bytes,
+            ..Results::default()
+        })
+    }
+
+    /// The users, each on its host.
+    fn sites(&self, setup: &Setup) -> Result<Vec<Site>> {
+        let servers: Vec<SocketAddr> = self.servers.iter().map(FlowServer::address).collect();
+        let sites = setup.clients.iter().map(|client| {
+            let name = host_name(setup, client.host)?;
+            let of = |place: &u32| servers.get(*place as usize).copied();
+            let user = FlowClient {
+                name: name.to_owned(),
+                model_name: client.model_name.clone(),
+                model: client.model.clone(),
+                start: client.start,
+                proxy: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, SOCKS_PORT))),
+                servers: client.servers.iter().filter_map(of).collect(),
+            };
+            Ok(Site {
+                host: Some(self.testbed.host(name)?.clone()),
+                clients: vec![user],
+            })
+        });
+        sites.collect()
+    }
+}
+
+/// The nickname of a relay, by its place in the setup.
+fn relay_name(place: usize) -> String {
+    format!("relay{place}")
+}
+
+/// The name of a host of the setup.
+fn host_name(setup: &Setup, host: u32) -> Result<&str> {
+    let host = setup.hosts.get(host as usize);
+    Ok(&host.context("a node on a host that is not there")?.name)
+}

@@ -1,0 +1,150 @@
+//! What the arms and relays of a scenario are in torrc.
+
+use weft_core::controller::Sharing;
+use weft_virtual::scenario::{Arm, Roles};
+use weft_virtual::setup::{NodeOptions, Relay};
+
+use crate::nodes::torrc::path_lines;
+
+/// Parameters of the consensus.
+pub(super) fn params(arm: &Arm) -> Vec<String> {
+    let params: &[&str] = match arm.congestion_control {
+        true => &["cc_alg=2", "cc_sendme_inc=31"],
+        false => &["cc_alg=0"],
+    };
+    params.iter().map(|&param| param.to_owned()).collect()
+}
+
+/// Lines of relays and clients.
+pub(super) fn of_all(arm: &Arm) -> Vec<String> {
+    let NodeOptions {
+        sharing,
+        run_interval,
+        sock_buf_size_factor,
+        ..
+    } = &arm.options;
+    let mut lines = match *sharing {
+        Sharing::All => Vec::new(),
+        Sharing::PerCircuit { per_relay, .. } => shared("1", per_relay),
+        Sharing::Auto { per_relay, .. } => shared("auto", per_relay),
+    };
+    lines.push(format!(
+        "KISTSchedRunInterval {} msec",
+        run_interval.as_millis()
+    ));
+    lines.push(format!("KISTSockBufSizeFactor {sock_buf_size_factor}"));
+    lines
+}
+
+fn shared(value: &str, per_relay: usize) -> Vec<String> {
+    vec![
+        format!("ConnectionPerCircuit {value}"),
+        format!("MaxConnectionsPerRelay {per_relay}"),
+    ]
+}
+
+/// Lines of a relay.
+pub(super) fn of_relay(relay: &Relay) -> Vec<String> {
+    let mut lines = vec![format!("ConnectionThreads {}", relay.threads)];
+    if let Some((rate, burst)) = relay.limit {
+        lines.push(format!("BandwidthRate {rate} bytes"));
+        lines.push(format!("BandwidthBurst {burst} bytes"));
+    }
+    lines
+}
+
+/// Lines of a client.
+pub(super) fn of_client(arm: &Arm) -> Vec<String> {
+    let (client, paths) = (&arm.options.client, &arm.options.paths);
+    let mut lines = vec![
+        format!(
+            "MaxCircuitDirtiness {} seconds",
+            client.max_dirtiness.as_secs()
+        ),
+        format!(
+            "__DisablePredictedCircuits {}",
+            u8::from(client.disable_predicted)
+        ),
+        format!("UseEntryGuards {}", u8::from(paths.use_entry_guards)),
+    ];
+    if let Some(guards) = paths.num_entry_guards {
+        lines.push(format!("NumEntryGuards {guards}"));
+    }
+    lines
+}
+
+/// Who may be which hop, by nickname.
+#[derive(Debug, Default)]
+pub(super) struct Paths {
+    guards: Vec<String>,
+    /// Every relay: without this list, the authority would be one as well.
+    middles: Vec<String>,
+    exits: Vec<String>,
+}
+
+impl Paths {
+    pub(super) fn add(&mut self, nickname: &str, roles: Roles) {
+        if roles.guard {
+            self.guards.push(nickname.to_owned());
+        }
+        if roles.exit {
+            self.exits.push(nickname.to_owned());
+        }
+        self.middles.push(nickname.to_owned());
+    }
+
+    /// Lines of a client, whose only guard is this relay if it has one. Every relay may be in the middle, if it is neither
+    /// of the other two.
+    pub(super) fn lines(&self, entry: Option<&str>) -> Vec<String> {
+        let [guards, middles, exits] = [&self.guards, &self.middles, &self.exits]
+            .map(|names| names.iter().map(String::as_str).collect::<Vec<_>>());
+        path_lines(&entry.map_or(guards, |entry| vec![entry]), &middles, &exits)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_of_an_arm_are_lines() {
+        let per_relay = 7;
+        let arm = Arm {
+            name: "pctls".to_owned(),
+            congestion_control: false,
+            threads: 1,
+            options: NodeOptions {
+                sharing: Sharing::PerCircuit {
+                    per_relay,
+                    total: 500,
+                },
+                ..NodeOptions::default()
+            },
+        };
+        let expected = [
+            "ConnectionPerCircuit 1",
+            "MaxConnectionsPerRelay 7",
+            "KISTSchedRunInterval 10 msec",
+            "KISTSockBufSizeFactor 1",
+        ];
+        assert_eq!(of_all(&arm), expected);
+        assert_eq!(params(&arm), ["cc_alg=0"]);
+    }
+
+    #[test]
+    fn guards_and_exits_are_those_of_the_roles() {
+        let mut paths = Paths::default();
+        let [guard, exit] =
+            [(true, false), (false, true)].map(|(guard, exit)| Roles { guard, exit });
+        paths.add("relay0", guard);
+        paths.add("relay1", Roles::default());
+        paths.add("relay2", exit);
+        let lines = paths.lines(None);
+        assert!(lines.contains(&"EntryNodes relay0".to_owned()), "{lines:?}");
+        assert!(lines.contains(&"ExitNodes relay2".to_owned()), "{lines:?}");
+        let middles = "MiddleNodes relay0,relay1,relay2".to_owned();
+        assert!(lines.contains(&middles), "{lines:?}");
+        let lines = paths.lines(Some("relay1"));
+        assert!(lines.contains(&"EntryNodes relay1".to_owned()), "{lines:?}");
+    }
+}

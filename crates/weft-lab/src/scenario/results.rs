@@ -1,0 +1,236 @@
+//! What was measured: the shape of `results.json`.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use serde::{Deserialize, Serialize};
+use weft_traffic::Record;
+use weft_traffic::records::{Summary, from_json_lines, json_lines};
+
+use super::aggregate::{Circuits, OfArm, Streams};
+use super::command::Testbed;
+use super::jobs::{Job, Measured};
+use super::source::Source;
+
+/// The version of this shape.
+const SCHEMA: u32 = 1;
+
+/// A run of a scenario. The same for the same scenario and seed, but for [`elapsed_s`](Self::elapsed_s),
+/// [`peak_rss_bytes`](Self::peak_rss_bytes) and [`threads`](Self::threads).
+#[derive(Clone, Debug, Serialize)]
+pub struct Results {
+    /// The version of this shape.
+    pub schema: u32,
+    /// The name of its file.
+    pub scenario: String,
+    /// What it ran on.
+    pub testbed: Testbed,
+    /// What everything random follows from.
+    pub seed: u64,
+    /// Every job came to its end.
+    pub finished: bool,
+    /// How long each job is, seconds.
+    pub duration_s: f64,
+    /// The time of all jobs together, seconds.
+    pub simulated_s: f64,
+    /// How long that took, seconds.
+    pub elapsed_s: f64,
+    /// The most memory that the process had.
+    pub peak_rss_bytes: u64,
+    /// Relays of a network.
+    pub relays: usize,
+    /// Clients of a network.
+    pub clients: usize,
+    /// Of all jobs.
+    pub streams: Streams,
+    /// Bytes of cells that relays wrote to links, in all jobs.
+    pub relayed_bytes: u64,
+    /// Discrete events of all jobs.
+    pub events: u64,
+    /// Of all jobs.
+    pub circuits: Circuits,
+    /// So many jobs ran at once, if there were as many.
+    pub threads: usize,
+    /// The same by arm.
+    pub arms: Vec<OfArm>,
+    /// What was to be run, in order.
+    pub jobs: Vec<Job>,
+    /// Jobs without results.
+    pub failures: Vec<FailedJob>,
+    /// Folders that this was made of.
+    #[serde(skip)]
+    pub(super) parts: Vec<String>,
+    /// The scenario's text.
+    #[serde(skip)]
+    pub(super) text: String,
+    /// In the order of jobs.
+    #[serde(skip)]
+    pub(super) outcomes: Vec<Outcome>,
+}
+
+/// A job without results.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailedJob {
+    /// Which.
+    pub job: Job,
+    /// What happened.
+    pub why: String,
+}
+
+/// What one job measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Which.
+    pub job: Job,
+    /// How many clients there were.
+    pub clients: usize,
+    /// Without its streams.
+    pub results: weft_virtual::Results,
+    /// These are in a file of their own.
+    #[serde(skip)]
+    pub streams: Vec<Record>,
+}
+
+impl Outcome {
+    /// What a folder can hold of it: records have microseconds, and a part of the time has six decimals. A run that is
+    /// made of folders then is the same as one that measured all.
+    fn of(job: Job, measured: Measured) -> Result<Outcome> {
+        let Measured {
+            clients,
+            mut results,
+        } = measured;
+        let streams = std::mem::take(&mut results.streams);
+        let streams = json_lines(&streams).and_then(|lines| from_json_lines(&lines));
+        for relay in &mut results.relays {
+            relay.busy = (relay.busy * 1e6).round() / 1e6;
+        }
+        Ok(Outcome {
+            job,
+            clients,
+            results,
+            streams: streams.context("writing JSON")?,
+        })
+    }
+
+    /// It came to its end.
+    fn is_whole(&self, duration_s: f64) -> bool {
+        self.results.simulated.as_secs_f64() >= duration_s
+    }
+}
+
+impl Results {
+    /// What there is so far is kept no more often: the files may be large.
+    pub(super) const KEPT_EVERY: Duration = Duration::from_secs(10);
+
+    /// Without measurements.
+    pub(super) fn new(
+        source: &Source,
+        testbed: Testbed,
+        seed: u64,
+        threads: usize,
+        jobs: Vec<Job>,
+    ) -> Results {
+        let duration_s = source.scenario.duration.as_secs_f64();
+        let (scenario, text) = (source.name.clone(), source.text.clone());
+        Results {
+            threads,
+            ..Results::empty(scenario, text, testbed, seed, duration_s, jobs)
+        }
+    }
+
+    /// Without measurements, and without the scenario.
+    pub(super) fn empty(
+        scenario: String,
+        text: String,
+        testbed: Testbed,
+        seed: u64,
+        duration_s: f64,
+        jobs: Vec<Job>,
+    ) -> Results {
+        Results {
+            schema: SCHEMA,
+            scenario,
+            testbed,
+            seed,
+            finished: false,
+            duration_s,
+            simulated_s: 0.0,
+            elapsed_s: 0.0,
+            peak_rss_bytes: 0,
+            relays: 0,
+            clients: 0,
+            streams: Summary::of([]).into(),
+            relayed_bytes: 0,
+            events: 0,
+            circuits: Circuits::of([].iter()),
+            threads: 0,
+            arms: Vec::new(),
+            jobs,
+            failures: Vec::new(),
+            parts: Vec::new(),
+            text,
+            outcomes: Vec::new(),
+        }
+    }
+
+    /// Some job measured something.
+    pub(super) fn has_outcome(&self) -> bool {
+        !self.outcomes.is_empty()
+    }
+
+    /// Adds what came of a job. Numbers are made of it by [`sum_up`](Self::sum_up).
+    pub(super) fn add(&mut self, (job, outcome): (Job, Result<Measured>)) {
+        let whose = job.clone();
+        match outcome.and_then(|measured| Outcome::of(job, measured)) {
+            Ok(outcome) => self.push(outcome),
+            Err(error) => {
+                self.failures.push(FailedJob {
+                    job: whose,
+                    why: format!("{error:#}"),
+                });
+                self.failures.sort_by(|one, other| one.job.cmp(&other.job));
+            }
+        }
+    }
+
+    /// Adds an outcome at its place.
+    pub(super) fn push(&mut self, outcome: Outcome) {
+        let place = self
+            .outcomes
+            .partition_point(|other| other.job < outcome.job);
+        self.outcomes.insert(place, outcome);
+    }
+
+    /// Makes all numbers of what was added.
+    pub(super) fn sum_up(&mut self, elapsed: Duration, peak_rss_bytes: u64) {
+        self.elapsed_s = elapsed.as_secs_f64();
+        self.peak_rss_bytes = peak_rss_bytes;
+        self.finished = self.jobs.len() == self.outcomes.len()
+            && self
+                .outcomes
+                .iter()
+                .all(|outcome| outcome.is_whole(self.duration_s));
+        self.aggregate();
+    }
+
+    /// Jobs that have no results, or not of their whole time: what is missing, in words.
+    pub(super) fn missing(&self) -> Vec<String> {
+        let name = |job: &Job| format!("{}, repetition {}", job.arm, job.repetition);
+        let missing = self.jobs.iter().filter_map(|job| {
+            let failed = self.failures.iter().find(|one| one.job == *job);
+            let outcome = self.outcomes.iter().find(|one| one.job == *job);
+            match (failed, outcome) {
+                (Some(failed), _) => Some(format!("{} failed: {}", name(job), failed.why)),
+                (None, None) => Some(format!("{} was not run.", name(job))),
+                (None, Some(outcome)) if !outcome.is_whole(self.duration_s) => Some(format!(
+                    "{} ended after {} of {} s.",
+                    name(job),
+                    outcome.results.simulated.as_secs_f64(),
+                    self.duration_s
+                )),
+                (None, Some(_)) => None,
+            }
+        });
+        missing.collect()
+    }
+}

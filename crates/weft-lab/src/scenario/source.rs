@@ -1,0 +1,97 @@
+//! A scenario with the files that it names.
+
+use std::path::Path;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use weft_links::nearest;
+use weft_sim::read;
+use weft_virtual::{Files, Scenario};
+
+use super::jobs::Job;
+
+/// A scenario, read and parsed.
+#[derive(Debug)]
+pub(super) struct Source {
+    /// The name of its file, without the folder.
+    pub(super) name: String,
+    pub(super) text: String,
+    pub(super) scenario: Scenario,
+    /// What the files hold that it names.
+    pub(super) files: Files,
+}
+
+impl Source {
+    /// Reads it. Names of files are relative to the scenario's folder.
+    ///
+    /// # Errors
+    ///
+    /// A file cannot be read, or the scenario is wrong: file, line, and what to do.
+    pub(super) fn read(path: &Path) -> Result<Source> {
+        let shown = path.display().to_string();
+        let text = read::file(path)
+            .context("the scenario cannot be used")?
+            .text;
+        let text = String::from_utf8(text)
+            .with_context(|| format!("{shown} is no scenario: it is no text in UTF-8"))?;
+        let scenario = Scenario::parse(&shown, &text)?;
+        let folder = path.parent().unwrap_or(Path::new(""));
+        let mut files = Files::default();
+        for (named, _) in scenario.files() {
+            let content = read::file(&folder.join(named))
+                .with_context(|| format!("{shown} names a file that cannot be used"))?;
+            files.insert(named, content.text);
+        }
+        let name = path
+            .file_name()
+            .map_or(shown, |name| name.to_string_lossy().into_owned());
+        Ok(Source {
+            name,
+            text,
+            scenario,
+            files,
+        })
+    }
+
+    /// The jobs of these arms, or of all where none is named, in the order in which they begin: every arm once in each
+    /// repetition.
+    ///
+    /// # Errors
+    ///
+    /// There is no such arm or repetition.
+    pub(super) fn jobs(&self, arms: &[String], repetition: Option<u32>) -> Result<Vec<Job>> {
+        let known: Vec<&str> = self.scenario.arms.iter().map(|arm| &*arm.name).collect();
+        for arm in arms {
+            if known.contains(&arm.as_str()) {
+                continue;
+            }
+            match nearest(arm, known.iter().copied()) {
+                Some(near) => bail!("{} has no arm {arm:?}; did you mean {near}?", self.name),
+                None => bail!(
+                    "{} has no arm {arm:?}; it has: {}",
+                    self.name,
+                    known.join(", ")
+                ),
+            }
+        }
+        let repetitions = self.scenario.repetitions;
+        if let Some(repetition) = repetition {
+            ensure!(
+                (1..=repetitions).contains(&repetition),
+                "--repetition {repetition}: {} has repetitions 1 to {repetitions}",
+                self.name
+            );
+        }
+        let chosen = (1..=repetitions).filter(|one| repetition.is_none_or(|only| only == *one));
+        let jobs = chosen.flat_map(|repetition| {
+            let named = known.iter().enumerate();
+            let named =
+                named.filter(|(_, arm)| arms.is_empty() || arms.iter().any(|one| one == *arm));
+            named.map(move |(arm_number, arm)| Job {
+                repetition,
+                arm_number,
+                arm: (*arm).to_owned(),
+            })
+        });
+        Ok(jobs.collect())
+    }
+}

@@ -1,0 +1,34 @@
+//! One job in virtual time.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use weft_virtual::World;
+
+use super::jobs::{Job, Measured, Meter};
+use super::source::Source;
+
+/// How far the world runs before Ctrl-C is looked for, in virtual time.
+const SLICE: Duration = Duration::from_millis(100);
+
+/// Runs it to its end, or until Ctrl-C.
+///
+/// # Errors
+///
+/// The scenario is wrong in a way that shows only now: file, line, and what to do.
+pub(super) fn run(source: &Source, job: &Job, seed: u64, meter: &Meter<'_>) -> Result<Measured> {
+    let (scenario, files) = (&source.scenario, &source.files);
+    let setup = scenario.setup(files, job.arm_number, job.repetition, seed)?;
+    let clients = setup.clients.len();
+    let mut world = World::new(setup, Instant::now());
+    let (mut at, end) = (Duration::ZERO, scenario.duration);
+    while at < end && !meter.is_stopped() {
+        at = end.min(at + SLICE);
+        world.run_until(at);
+        meter.at(at);
+    }
+    Ok(Measured {
+        clients,
+        results: world.into_results(),
+    })
+}
