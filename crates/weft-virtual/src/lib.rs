@@ -19,6 +19,7 @@
     )
 )]
 
+pub mod chaos;
 mod network;
 pub mod results;
 pub mod scenario;

@@ -26,6 +26,8 @@ pub struct Setup {
     pub clients: Vec<Client>,
     /// Destinations.
     pub servers: Vec<Server>,
+    /// TCP streams of nobody's that fill links from the beginning on.
+    pub background: Vec<Background>,
     /// What clients and relays know of the network.
     pub directory: Directory,
     /// How nodes are set.
@@ -81,6 +83,17 @@ pub struct Client {
     pub start: Duration,
     /// The servers that its streams go to, one after another: places in [`Setup::servers`].
     pub servers: Vec<u32>,
+    /// Its only guard, as EntryNodes would have it: a place in [`Setup::relays`].
+    pub entry: Option<u32>,
+}
+
+/// A TCP stream that never ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Background {
+    /// The host that sends: a place in [`Setup::hosts`].
+    pub from: u32,
+    /// The one that reads.
+    pub to: u32,
 }
 
 /// A destination that answers as `weft-traffic`'s server does.

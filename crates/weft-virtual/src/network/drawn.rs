@@ -97,6 +97,7 @@ pub(super) fn draft(scenario: &Scenario, files: &Files, net_seed: u64, seed: u64
         relays,
         clients,
         servers,
+        background: Vec::new(),
     })
 }
 

@@ -24,7 +24,7 @@ use weft_sim::random::generator;
 use weft_world::Net;
 
 use crate::scenario::{Files, NetworkKind, Roles, Scenario, ScenarioError};
-use crate::setup::{Host, Relay, Server, Setup};
+use crate::setup::{Background, Host, Relay, Server, Setup};
 
 type Result<T> = std::result::Result<T, ScenarioError>;
 
@@ -53,6 +53,7 @@ struct Draft {
     /// A host, and the place of its entry in [`Scenario::clients`].
     clients: Vec<(u32, usize)>,
     servers: Vec<Server>,
+    background: Vec<Background>,
 }
 
 /// A relay as clients know it, and how it is set.
@@ -102,6 +103,7 @@ pub(crate) fn setup(
         relays,
         clients,
         servers: draft.servers,
+        background: draft.background,
         directory,
         options: arm.options.clone(),
         costs: scenario.costs,

@@ -11,7 +11,7 @@ use weft_world::{Net, PathSettings};
 use super::addresses::Addresses;
 use super::{Draft, Purpose, RelayDraft, Result, check_roles, place, random, relays, unusable};
 use crate::scenario::{Files, HostSpec, PathSpec, RelaySpec, Scenario};
-use crate::setup::{Host, Server};
+use crate::setup::{Background, Host, Server};
 
 /// The bandwidth of a relay whose host has no rate, in bits per second.
 const FAST: u64 = 1_000_000_000;
@@ -93,13 +93,6 @@ pub(super) fn on_topology(
         Some(text) => Topology::parse(file, text)?,
         None => Topology::parse(file, files.text(&place(scenario), file)?)?,
     };
-    let is_busy = topology.links().iter().any(|link| link.background > 0);
-    if is_busy {
-        let problem = format!(
-            "links of {file} have background streams, which are for real kernels: remove them"
-        );
-        return Err(unusable(scenario, problem));
-    }
     let net = Net::of_topology(&topology, scenario.tcp, net_seed);
     let names: Vec<String> = topology
         .hosts()
@@ -114,7 +107,25 @@ pub(super) fn on_topology(
     };
     let rates = fastest(&topology);
     let hosts = names.clone();
-    draft(&known, net, hosts, &rates, seed)
+    let mut draft = draft(&known, net, hosts, &rates, seed)?;
+    draft.background = background(&topology);
+    Ok(draft)
+}
+
+/// The streams over links that are busy, from the second end to the first as in `weft lab net`.
+fn background(topology: &Topology) -> Vec<Background> {
+    let mut streams = Vec::new();
+    for link in topology.links() {
+        let hosts = link.ends.map(|end| {
+            let host = topology.as_host(end)?;
+            u32::try_from(host.index()).ok()
+        });
+        if let [Some(to), Some(from)] = hosts {
+            let stream = Background { from, to };
+            streams.extend((0..link.background).map(|_| stream));
+        }
+    }
+    streams
 }
 
 /// The rate of the fastest link of each host.
@@ -187,6 +198,7 @@ fn draft(
         relays,
         clients,
         servers,
+        background: Vec::new(),
     })
 }
 

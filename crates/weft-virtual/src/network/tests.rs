@@ -260,11 +260,20 @@ hosts = ["server"]
     let setup = made(text, &files, 1);
     assert_eq!((setup.relays.len(), setup.clients.len()), (4, 2));
     paths(&setup, 3);
-    let error = error(&text.replace("\"middle\"", "\"midle\""), &files);
     assert_eq!(
-        error,
+        error(&text.replace("\"middle\"", "\"midle\""), &files),
         "x.toml:10: unknown host \"midle\"; did you mean middle?"
     );
+    let with = |entry: &str| text.replace("model = ", &format!("entry = \"{entry}\"\nmodel = "));
+    let setup = made(&with("entry2"), &files, 1);
+    assert!(setup.clients.iter().all(|client| client.entry == Some(1)));
+    assert_eq!(
+        error(&with("exit"), &files),
+        "x.toml:15: clients cannot use this network: there is no guard on host exit, which is to be an entry"
+    );
+    // Its links have background streams.
+    let busy = text.replace("pahl-one", "pahl-two");
+    assert!(!made(&busy, &files, 1).background.is_empty());
 }
 
 #[test]

@@ -7,7 +7,7 @@ use rand::RngExt as _;
 use rand::seq::index;
 use weft_traffic::{Markov, MarkovModel, Model, Plan};
 
-use super::{Draft, Purpose, Result, random};
+use super::{Draft, Purpose, RelayDraft, Result, random, relays};
 use crate::scenario::{Clients, Files, Scenario, ScenarioError, UserModel};
 use crate::setup::Client;
 
@@ -43,9 +43,26 @@ pub(super) fn clients(
             model: model.clone(),
             start: spec.start + later,
             servers,
+            entry: match &spec.entry {
+                Some(name) => Some(entry(scenario, draft, spec, name)?),
+                None => None,
+            },
         });
     }
     Ok(clients)
+}
+
+/// The guard on the host with this name.
+fn entry(scenario: &Scenario, draft: &Draft, spec: &Clients, name: &str) -> Result<u32> {
+    let is_there = |relay: &RelayDraft| {
+        let host = draft.hosts.get(relay.host as usize);
+        host.is_some_and(|host| host.name == name) && relays::roles(&relay.listed).guard
+    };
+    let place = draft.relays.iter().position(is_there);
+    place.and_then(|place| u32::try_from(place).ok()).ok_or_else(|| ScenarioError::Unusable {
+        place: format!("{}:{}", scenario.file, spec.line),
+        problem: format!("there is no guard on host {name}, which is to be an entry"),
+    })
 }
 
 fn model(scenario: &Scenario, files: &Files, spec: &Clients) -> Result<Model> {

@@ -183,6 +183,8 @@ pub struct Clients {
     pub within: Duration,
     /// `hosts`, with a topology or hosts of the file: their names. One client on each.
     pub hosts: Vec<String>,
+    /// `entry`, with `hosts`: the host of the relay that is their only guard. Default: they choose.
+    pub entry: Option<String>,
     /// `servers` that one client uses at most, one after another; they are drawn. Default: 10.
     pub servers: u32,
 }

@@ -28,7 +28,7 @@ const TOTAL: usize = 16_384;
 
 const RELAY_KEYS: &[&str] = &["host", "roles", "threads", "limit", "burst", "bandwidth"];
 const CLIENT_KEYS: &[&str] = &[
-    "count", "name", "model", "up", "down", "start", "within", "hosts", "servers",
+    "count", "name", "model", "up", "down", "start", "within", "hosts", "entry", "servers",
 ];
 const MODEL_KEYS: &[&str] = &["download", "pause", "timeout", "streams", "packets"];
 const SERVER_KEYS: &[&str] = &["count", "rate", "port", "hosts"];
@@ -243,6 +243,14 @@ impl Reader<'_> {
             down,
             start: time("start")?,
             within: time("within")?,
+            entry: match get("entry") {
+                Some(value) if hosts.is_empty() => {
+                    let problem = "relays have no hosts here: entry needs [[host]]s or a topology";
+                    return Err(self.source.at(value, problem.to_owned()));
+                }
+                Some(value) => Some(self.host(value, scenario)?),
+                None => None,
+            },
             hosts,
             servers: match get("servers") {
                 Some(value) => self

@@ -12,13 +12,14 @@ use weft_client::{
     CircuitInfo, CircuitStatus, Client, ClientConfig, ClientEvent, ListenerConfig, Now, Output,
     PathParams, Paths,
 };
+use weft_cell::identity::RsaIdentity;
 use weft_core::address::ConnectionId;
 use weft_core::origin::{
     AppCredentials, AppOpening, AppProtocol, AppRequest, OriginCommand, OriginEvent, OriginId,
 };
-use weft_path::Relays;
+use weft_path::{RelayName, Relays};
 use weft_traffic::records::Outcome;
-use weft_traffic::{Action, ClientStream, Record, StreamEvent, User};
+use weft_traffic::{Action, ClientStream, Model, Record, StreamEvent, User};
 
 use super::edges::{App, Finished};
 use crate::results::CircuitResults;
@@ -27,10 +28,13 @@ use crate::setup::NodeOptions;
 /// See the module.
 #[derive(Debug)]
 pub(super) struct ClientSide {
-    client: Client<Paths>,
+    pub(super) client: Client<Paths>,
     name: String,
     model_name: String,
+    model: Model,
     user: User,
+    /// The user opens no more streams.
+    pub(super) is_done: bool,
     /// The user's randomness.
     rng: ChaCha8Rng,
     servers: Vec<SocketAddr>,
@@ -38,10 +42,12 @@ pub(super) struct ClientSide {
     opened: usize,
     /// When the user's timer goes off, in nanoseconds.
     pub(super) user_timer: Option<u64>,
-    records: Vec<Record>,
+    pub(super) records: Vec<Record>,
     circuits: BTreeMap<OriginId, CircuitResults>,
     /// Circuits that are over.
     done: Vec<CircuitResults>,
+    /// What relays' hosts are called, for results.
+    names: Arc<BTreeMap<RsaIdentity, String>>,
     /// Streams that were attached and are not connected.
     attached: BTreeMap<ConnectionId, (OriginId, Duration)>,
 }
@@ -53,7 +59,11 @@ pub(super) struct Parts<'a> {
     pub(super) servers: Vec<SocketAddr>,
     /// What all clients know of the network.
     pub(super) relays: &'a Arc<Relays>,
+    /// What relays' hosts are called.
+    pub(super) names: &'a Arc<BTreeMap<RsaIdentity, String>>,
     pub(super) params: &'a PathParams,
+    /// Its only guard.
+    pub(super) entry: Option<RsaIdentity>,
     pub(super) options: &'a NodeOptions,
 }
 
@@ -61,7 +71,11 @@ impl ClientSide {
     pub(super) fn new(parts: &Parts<'_>, rng: &mut StdRng, now: Now) -> ClientSide {
         let options = parts.options;
         let mut own = StdRng::from_seed(rng.random());
-        let paths = Paths::new(options.paths.clone(), options.times, &[], now, &mut own);
+        let mut path_options = options.paths.clone();
+        if let Some(entry) = parts.entry {
+            path_options.entry_nodes = RelayName::Rsa(entry).to_string().parse().ok();
+        }
+        let paths = Paths::new(path_options, options.times, &[], now, &mut own);
         let config = ClientConfig {
             listeners: vec![ListenerConfig::default()],
             ..options.client.clone()
@@ -76,7 +90,9 @@ impl ClientSide {
             client,
             name: parts.name.to_owned(),
             model_name: setup.model_name.clone(),
+            model: setup.model.clone(),
             user: User::starting_at(setup.model.clone(), setup.start),
+            is_done: false,
             rng: ChaCha8Rng::from_seed(rng.random()),
             servers: parts.servers.clone(),
             opened: 0,
@@ -84,6 +100,7 @@ impl ClientSide {
             records: Vec::new(),
             circuits: BTreeMap::new(),
             done: Vec::new(),
+            names: Arc::clone(parts.names),
             attached: BTreeMap::new(),
         }
     }
@@ -151,7 +168,10 @@ impl ClientSide {
                 round_trips: Vec::new(),
             });
         if known.path.len() != circuit.path.len() {
-            let names = circuit.path.iter().map(|(_, name)| name.clone());
+            let names = circuit.path.iter().map(|(rsa, nickname)| {
+                let name = self.names.get(rsa).unwrap_or(nickname);
+                name.clone()
+            });
             known.path = names.collect();
         }
         match circuit.status {
@@ -170,6 +190,9 @@ impl ClientSide {
 
     /// A stream that the user opens now, if it opens one.
     pub(super) fn next_stream(&mut self, elapsed: Duration) -> Option<(App, AppRequest)> {
+        if self.is_done {
+            return None;
+        }
         let Action::Open {
             stream,
             isolation,
@@ -199,7 +222,7 @@ impl ClientSide {
 
     /// When the user does something next, in nanoseconds, if no stream ends before.
     pub(super) fn user_time(&self) -> Option<u64> {
-        let at = self.user.poll_timeout()?;
+        let at = self.user.poll_timeout().filter(|_| !self.is_done)?;
         Some(u64::try_from(at.as_nanos()).unwrap_or(u64::MAX))
     }
 
@@ -228,6 +251,21 @@ impl ClientSide {
             ended: elapsed.saturating_sub(started),
             outcome,
         });
+    }
+
+    /// How long circuits took to be built.
+    pub(super) fn build_times(&self) -> impl Iterator<Item = Duration> {
+        let circuits = self.circuits.values().chain(&self.done);
+        circuits.filter_map(|circuit| circuit.built)
+    }
+
+    /// Begins anew: another identity, no records, and a user that begins at that time.
+    pub(super) fn restart(&mut self, at: Duration, now: Now) {
+        self.records.clear();
+        self.done.clear();
+        self.user = User::starting_at(self.model.clone(), at);
+        self.user_timer = None;
+        self.client.new_identity(now);
     }
 
     /// All streams and circuits of the run.

@@ -8,6 +8,7 @@ use slab::Slab;
 use weft_cell::reason::EndReason;
 use weft_core::address::ConnectionId;
 use weft_core::edge::{EdgeNews, StreamAt};
+use weft_core::manager::LocalConnectionManager;
 use weft_core::origin::AppRefusal;
 use weft_core::slots::{EdgeKey, SlotKey as _};
 use weft_traffic::records::Outcome;
@@ -77,6 +78,8 @@ pub(super) struct Edges {
     /// When users' streams are looked at.
     timers: BTreeSet<(u64, usize)>,
     finished: Vec<Finished>,
+    /// Users take nothing.
+    pub(super) deaf: bool,
     scratch: Vec<u8>,
     writing: Vec<EdgeKey>,
 }
@@ -145,6 +148,55 @@ impl Edges {
             self.timers.remove(&(at, place));
         }
         Some(edge.outer)
+    }
+
+    /// Compares the edges with the manager's.
+    ///
+    /// # Errors
+    ///
+    /// What does not fit.
+    pub(super) fn check(&self, manager: &LocalConnectionManager) -> Result<(), String> {
+        for (place, edge) in &self.all {
+            let id = edge.id;
+            if self.by_id.get(&id) != Some(&place) || self.place_of(edge.key) != Some(place) {
+                return Err(format!("the edge {id} is not known by its identifier and its key"));
+            }
+            if manager.edge_id(edge.key) != Some(id) {
+                return Err(format!("the edge {id} is not the manager's"));
+            }
+            if edge.listed && !self.to_read.contains(&place) {
+                return Err(format!("the edge {id} is listed to be read, and is not"));
+            }
+        }
+        let count = self.all.len();
+        let known = (self.by_id.len(), self.by_edge.iter().flatten().count());
+        if known != (count, count) || manager.edges() != count {
+            let edges = manager.edges();
+            return Err(format!("{count} edges, {known:?} known, the manager has {edges}"));
+        }
+        Ok(())
+    }
+
+    /// Edges with sockets: the identifier, the connection, whether it is broken.
+    pub(super) fn sockets(&self) -> impl Iterator<Item = (ConnectionId, ConnId, bool)> {
+        self.all.iter().filter_map(|(_, edge)| match &edge.outer {
+            Outer::Socket(socket) => Some((edge.id, socket.conn, socket.broken)),
+            Outer::App(_) => None,
+        })
+    }
+
+    /// The connection of the edge at a place.
+    pub(super) fn conn(&self, place: usize) -> Option<ConnId> {
+        match &self.all.get(place)?.outer {
+            Outer::Socket(socket) => Some(socket.conn),
+            Outer::App(_) => None,
+        }
+    }
+
+    /// Streams of users.
+    pub(super) fn apps(&self) -> usize {
+        let edges = self.all.iter();
+        edges.filter(|(_, edge)| matches!(edge.outer, Outer::App(_))).count()
     }
 
     /// Looks at a user's stream again when it says. A time that has passed is no time to wait for: something else is.
@@ -502,6 +554,9 @@ impl Thread {
             return;
         };
         let key = *key;
+        if self.edges.deaf {
+            return;
+        }
         let (bytes, over) = self.manager.edge_out(key);
         let count = bytes.len();
         let result = app.traffic.receive(bytes, elapsed);
@@ -525,6 +580,16 @@ impl Thread {
         }
         if let Some(key) = key {
             self.manager.end_edge(key, EndReason::DONE, now);
+        }
+    }
+
+    /// Ends every stream of the user's.
+    pub(super) fn abort_apps(&mut self, now: Instant) {
+        let apps = self.edges.all.iter();
+        let apps = apps.filter(|(_, edge)| matches!(edge.outer, Outer::App(_)));
+        let places: Vec<usize> = apps.map(|(place, _)| place).collect();
+        for place in places {
+            self.finish_app(place, Outcome::Unfinished, now);
         }
     }
 

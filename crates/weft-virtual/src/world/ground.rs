@@ -17,6 +17,8 @@ pub(super) enum Owner {
     Edge { node: u32, thread: u16, place: u32 },
     /// A destination's end of a stream.
     Server { place: u32 },
+    /// An end of a stream that fills links between these hosts.
+    Background { from: u32, to: u32 },
 }
 
 /// Who takes connections at a port.
@@ -26,6 +28,8 @@ pub(super) enum Listener {
     OrPort(u32),
     /// A destination.
     Server,
+    /// The reader of streams that fill links.
+    Background,
 }
 
 /// What a timer is for.
@@ -45,6 +49,8 @@ pub(super) enum Wake {
     Server { place: u32 },
     /// Series get their next numbers.
     Sample,
+    /// Messages between a node's threads that were held back arrive.
+    Lag { node: u32 },
 }
 
 impl Wake {
@@ -57,6 +63,7 @@ impl Wake {
             Wake::Server { place } => (4, place, 0),
             Wake::Sample => (5, 0, 0),
             Wake::Tick { node, thread } => (6, node, thread),
+            Wake::Lag { node } => (7, node, 0),
         };
         (kind << 48) | (u64::from(b) << 32) | u64::from(a)
     }
@@ -72,6 +79,7 @@ impl Wake {
             3 => Wake::Onionskin { node },
             4 => Wake::Server { place: node },
             6 => Wake::Tick { node, thread },
+            7 => Wake::Lag { node },
             _ => Wake::Sample,
         }
     }
@@ -91,6 +99,19 @@ pub(super) struct Ground {
     owners: Vec<[Option<(ConnId, Owner)>; 2]>,
     /// Threads that have a turn now.
     pub(super) ready: VecDeque<(u32, u16)>,
+    /// How far the clocks of nodes are ahead, by number.
+    clocks: Vec<Clock>,
+    /// That of the node whose code runs.
+    clock: Clock,
+}
+
+/// How far a node's clocks are ahead of the network's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Clock {
+    /// The one that only goes forward.
+    pub(super) mono: Duration,
+    /// The time of day, in seconds, which may go back.
+    pub(super) wall: i64,
 }
 
 fn side(end: End) -> usize {
@@ -112,6 +133,30 @@ impl Ground {
             listeners: BTreeMap::new(),
             owners: Vec::new(),
             ready: VecDeque::new(),
+            clocks: Vec::new(),
+            clock: Clock::default(),
+        }
+    }
+
+    /// The code of this node runs from now on, by its clock.
+    pub(super) fn enter(&mut self, node: u32) {
+        if !self.clocks.is_empty() {
+            self.clock = self.clock_of(node);
+        }
+    }
+
+    pub(super) fn clock_of(&self, node: u32) -> Clock {
+        self.clocks.get(node as usize).copied().unwrap_or_default()
+    }
+
+    /// Sets the clocks of a node.
+    pub(super) fn set_clock(&mut self, node: u32, clock: Clock) {
+        let place = node as usize;
+        if self.clocks.len() <= place {
+            self.clocks.resize(place + 1, Clock::default());
+        }
+        if let Some(one) = self.clocks.get_mut(place) {
+            *one = clock;
         }
     }
 
@@ -127,20 +172,29 @@ impl Ground {
 
     /// The same, as nodes know it.
     pub(super) fn now(&self) -> Instant {
-        self.base + self.elapsed()
+        self.base + self.elapsed() + self.clock.mono
     }
 
     /// The same, with the time of day.
     pub(super) fn both(&self) -> Now {
         Now {
             mono: self.now(),
-            wall: self.epoch + self.elapsed(),
+            wall: self.wall(),
+        }
+    }
+
+    fn wall(&self) -> SystemTime {
+        let ahead = Duration::from_secs(self.clock.wall.unsigned_abs());
+        let wall = self.epoch + self.elapsed() + self.clock.mono;
+        match self.clock.wall < 0 {
+            true => wall - ahead,
+            false => wall + ahead,
         }
     }
 
     /// A node's time, in nanoseconds since the beginning.
     pub(super) fn nanos_of(&self, at: Instant) -> u64 {
-        let since = at.saturating_duration_since(self.base);
+        let since = at.saturating_duration_since(self.base + self.clock.mono);
         u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
     }
 
@@ -158,7 +212,7 @@ impl Ground {
         let host = self.hosts.get(&addr.ip()).copied()?;
         match self.listener(host, addr.port())? {
             Listener::OrPort(number) => Some(number),
-            Listener::Server => None,
+            Listener::Server | Listener::Background => None,
         }
     }
 
@@ -172,6 +226,11 @@ impl Ground {
         let conn = self.net.connect(from, host, to.port());
         self.own(conn, End::Opener, owner);
         Some(conn)
+    }
+
+    /// Nobody accepts connections to this port any more: they are reset.
+    pub(super) fn unlisten(&mut self, host: HostId, port: u16) {
+        self.listeners.remove(&(host, port));
     }
 
     /// Who owns an end from now on.
@@ -216,6 +275,7 @@ mod tests {
             Wake::Onionskin { node: 0 },
             Wake::Server { place: 12 },
             Wake::Sample,
+            Wake::Lag { node: 5 },
         ] {
             assert_eq!(Wake::from_tag(wake.tag()), wake);
         }

@@ -1,6 +1,7 @@
 //! A connection to a relay or a client: the round trips of its handshake, then cells.
 
 use std::net::SocketAddr;
+use std::time::Instant;
 
 use weft_cell::identity::RsaIdentity;
 use weft_core::address::ConnectionId;
@@ -36,6 +37,10 @@ pub(super) struct Link {
     pub(super) readable: bool,
     pub(super) writable: bool,
     pub(super) broken: bool,
+    /// Nothing more is written: its node is hostile.
+    pub(super) muted: bool,
+    /// When it began, by the node's clock.
+    pub(super) since: Instant,
     /// It stands among those to be read.
     pub(super) listed: bool,
     /// The beginning of a record.
@@ -51,6 +56,7 @@ impl Link {
         end: End,
         peer: SocketAddr,
         wanted: Option<RsaIdentity>,
+        since: Instant,
     ) -> Link {
         Link {
             id,
@@ -63,6 +69,8 @@ impl Link {
             readable: false,
             writable: end == End::Accepter,
             broken: false,
+            muted: false,
+            since,
             listed: false,
             inbox: Vec::new(),
             out: Vec::new(),

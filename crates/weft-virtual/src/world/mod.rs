@@ -14,9 +14,14 @@
 //! server   destinations
 //! ```
 
+mod background;
+mod check;
 mod client;
 mod edges;
+mod faults;
 mod ground;
+mod hostile;
+mod lag;
 mod limit;
 mod link;
 mod node;
@@ -36,16 +41,20 @@ use rand::{RngExt as _, SeedableRng as _};
 use weft_core::handshake::PeerIdentity;
 use weft_links::Moment;
 use weft_path::Relays;
+use weft_traffic::FailureKind;
 use weft_traffic::records::Outcome;
 use weft_world::{ConnId, End, Happening, HostId};
 
+pub(crate) use check::Remains;
+pub use hostile::Attack;
+
 use crate::results::{RelayResults, Results};
-use crate::setup::Setup;
+use crate::setup::{Background, Setup};
 use client::{ClientSide, Parts};
 use ground::{Ground, Listener, Owner, Wake};
 use node::{Common, Node};
 use server::Servers;
-use thread::News;
+use thread::{News, Thread};
 
 /// The work of each second.
 const SECOND: u64 = 1_000_000_000;
@@ -65,6 +74,16 @@ pub struct World {
     queued: Vec<Vec<u64>>,
     /// What each relay had written at the last sample.
     before: Vec<u64>,
+    /// Since the beginning of the run: from then on is measured.
+    began: Duration,
+    /// What relays had written to links by then.
+    relayed_before: u64,
+    /// How relays are set, for those that begin anew.
+    setups: Vec<crate::setup::Relay>,
+    /// Streams that got bytes that nobody sent, and the like, as far as they were looked for.
+    defects: Vec<String>,
+    /// The node whose code ran last.
+    touched: Option<u32>,
 }
 
 impl World {
@@ -120,6 +139,11 @@ impl World {
             })
             .collect();
         let known = Arc::new(Relays::new(&setup.directory.netdir));
+        let called = setup.relays.iter().filter_map(|relay| {
+            let host = setup.hosts.get(relay.host as usize)?;
+            Some((relay.rsa, host.name.clone()))
+        });
+        let called = Arc::new(called.collect::<BTreeMap<_, _>>());
         for client in &setup.clients {
             let number = u32::try_from(nodes.len()).unwrap_or(u32::MAX);
             let host = HostId(client.host);
@@ -131,6 +155,10 @@ impl World {
                 name,
                 servers: client.servers.iter().filter_map(of).collect(),
                 relays: &known,
+                names: &called,
+                entry: (client.entry)
+                    .and_then(|place| setup.relays.get(place as usize))
+                    .map(|relay| relay.rsa),
                 params: &setup.directory.params,
                 options: &common.options,
             };
@@ -152,8 +180,14 @@ impl World {
             written: vec![Vec::new(); relays],
             queued: vec![Vec::new(); relays],
             before: vec![0; relays],
+            began: Duration::ZERO,
+            relayed_before: 0,
+            setups: setup.relays,
+            defects: Vec::new(),
+            touched: None,
             nodes,
         };
+        background::begin(&setup.background, &mut world.ground);
         world.begin(&mut rng);
         world
     }
@@ -203,18 +237,32 @@ impl World {
     /// Lets time pass until then.
     pub fn run_until(&mut self, at: Duration) {
         let until = Moment::after_start(at);
-        loop {
-            while let Some((node, thread)) = self.ground.ready.pop_front() {
-                self.turn(node, thread);
+        while self.step(until) {}
+    }
+
+    /// Lets one thing happen: a turn of a thread, or what the network has next. False: nothing does until then.
+    pub(crate) fn step(&mut self, until: Moment) -> bool {
+        if let Some((node, thread)) = self.ground.ready.pop_front() {
+            self.turn(node, thread);
+            return true;
+        }
+        match self.ground.net.next(until) {
+            Some(happening) => {
+                self.on_happening(happening);
+                true
             }
-            let Some(happening) = self.ground.net.next(until) else {
-                return;
-            };
-            self.on_happening(happening);
+            None => false,
         }
     }
 
+    /// The code of a node runs now.
+    fn enter(&mut self, number: u32) {
+        self.touched = Some(number);
+        self.ground.enter(number);
+    }
+
     fn turn(&mut self, number: u32, thread: u16) {
+        self.enter(number);
         if let Some(node) = self.nodes.get_mut(number as usize) {
             node.turn(thread, &self.common, &mut self.ground);
             self.after(number);
@@ -246,11 +294,13 @@ impl World {
                 };
                 // Port numbers mean nothing here.
                 let from = SocketAddr::new(addr, 40_000);
+                self.enter(number);
                 if let Some(node) = self.nodes.get_mut(number as usize) {
                     node.accept(conn, from, opener, &mut self.ground);
                 }
             }
             Some(Listener::Server) => self.servers.accept(conn, &mut self.ground),
+            Some(Listener::Background) => background::accept(conn, &mut self.ground),
             None => self.ground.net.reset(conn, End::Accepter),
         }
     }
@@ -283,13 +333,19 @@ impl World {
                 thread.ask_turn(self.ground.nanos(), &mut self.ground);
             }
             Owner::Server { place } => self.servers.note(place, news, &mut self.ground),
+            Owner::Background { from, to } => {
+                let stream = Background { from, to };
+                background::note(stream, conn, end, news, &mut self.ground);
+            }
         }
     }
 
     fn on_timer(&mut self, wake: Wake) {
         match wake {
             Wake::Turn { node, thread } => self.turn(node, thread),
+            Wake::Lag { node } => self.end_lag(node),
             Wake::Tick { node, thread } => {
+                self.enter(node);
                 let node = self.nodes.get_mut(node as usize);
                 if let Some(thread) =
                     node.and_then(|node| node.threads.get_mut(usize::from(thread)))
@@ -299,6 +355,7 @@ impl World {
             }
             Wake::User { node } => self.run_user(node),
             Wake::Second { node } => {
+                self.enter(node);
                 if let Some(found) = self.nodes.get_mut(node as usize) {
                     found.second(&self.common, &mut self.ground);
                 }
@@ -306,6 +363,7 @@ impl World {
                 self.ground.wake(next, Wake::Second { node });
             }
             Wake::Onionskin { node } => {
+                self.enter(node);
                 if let Some(found) = self.nodes.get_mut(node as usize) {
                     found.workers_done(&self.common, &mut self.ground);
                 }
@@ -331,6 +389,7 @@ impl World {
             return;
         }
         for one in finished {
+            self.defects.extend(defect(&one));
             client.finished(one, elapsed);
         }
         self.run_user(number);
@@ -338,6 +397,7 @@ impl World {
 
     /// Lets a user do what it does now.
     fn run_user(&mut self, number: u32) {
+        self.enter(number);
         let now = self.ground.nanos();
         let elapsed = self.ground.elapsed();
         let Some(node) = self.nodes.get_mut(number as usize) else {
@@ -367,16 +427,17 @@ impl World {
     }
 
     fn sample(&mut self) {
-        let now = self.ground.now();
         let relays = self.nodes.iter().take(self.relays);
-        for (place, node) in relays.enumerate() {
+        for ((place, node), number) in relays.enumerate().zip(0..) {
+            self.ground.enter(number);
+            let now = self.ground.now();
             let written: u64 = node.threads.iter().map(|thread| thread.written).sum();
             if let (Some(series), Some(before), Some(queued)) = (
                 self.written.get_mut(place),
                 self.before.get_mut(place),
                 self.queued.get_mut(place),
             ) {
-                series.push(written - *before);
+                series.push(written.saturating_sub(*before));
                 *before = written;
                 queued.push(node.held(now));
             }
@@ -385,14 +446,68 @@ impl World {
         self.ground.wake(next, Wake::Sample);
     }
 
+    /// Begins the measurement anew: all streams end, clients leave their circuits, users begin after `pause`, and nothing from
+    /// before that is in the results.
+    pub fn restart(&mut self, pause: Duration) {
+        let begin = self.ground.elapsed() + pause;
+        for number in self.relays..self.nodes.len() {
+            let number = u32::try_from(number).unwrap_or(u32::MAX);
+            self.enter(number);
+            let now = self.ground.both();
+            let Some(node) = self.nodes.get_mut(number as usize) else {
+                continue;
+            };
+            for thread in &mut node.threads {
+                thread.abort_apps(now.mono);
+                // Nobody hears how they went.
+                drop(thread.edges.take_finished());
+                thread.ask_turn(self.ground.nanos(), &mut self.ground);
+            }
+            if let Some(client) = &mut node.client {
+                client.restart(begin, now);
+            }
+            node.act(&self.common, &mut self.ground);
+            self.run_user(number);
+        }
+        self.began = begin;
+        self.relayed_before = self.relayed();
+        for series in self.written.iter_mut().chain(&mut self.queued) {
+            series.clear();
+        }
+    }
+
+    /// How long the circuits took to be built that clients have, or had since the measurement began.
+    #[must_use]
+    pub fn build_times(&self) -> Vec<Duration> {
+        let clients = self.nodes.iter().filter_map(|node| node.client.as_ref());
+        clients.flat_map(|client| client.build_times()).collect()
+    }
+
+    /// Bytes that relays have written to links.
+    fn relayed(&self) -> u64 {
+        let relays = self.nodes.iter().take(self.relays);
+        let threads = relays.flat_map(|node| &node.threads);
+        threads.map(|thread| thread.link_bytes).sum()
+    }
+
+    /// Connections that relays have now, of every kind.
+    #[must_use]
+    pub fn sockets(&self) -> usize {
+        let relays = self.nodes.iter().take(self.relays);
+        let threads = relays.flat_map(|node| &node.threads);
+        threads.map(Thread::sockets).sum()
+    }
+
     /// What came of it. Streams that are open are unfinished.
     #[must_use]
     pub fn into_results(mut self) -> Results {
-        let simulated = self.ground.elapsed();
+        let end = self.ground.elapsed();
+        let simulated = end.saturating_sub(self.began);
         let mut results = Results {
             simulated,
             interval: self.interval,
             events: self.ground.net.handled(),
+            relayed_bytes: self.relayed().saturating_sub(self.relayed_before),
             ..Results::default()
         };
         let (written, queued) = (self.written, self.queued);
@@ -400,13 +515,11 @@ impl World {
         let relays = self.nodes.iter().zip(self.names).zip(series);
         for ((node, name), (written, queued)) in relays {
             let worked = node.threads.iter().map(|thread| thread.worked).max();
-            let bytes: u64 = node.threads.iter().map(|thread| thread.link_bytes).sum();
-            results.relayed_bytes += bytes;
             results.relays.push(RelayResults {
                 name,
                 written,
                 queued,
-                busy: worked.unwrap_or(0) as f64 / (nanos(simulated).max(1)) as f64,
+                busy: worked.unwrap_or(0) as f64 / (nanos(end).max(1)) as f64,
                 circuits: node.relay.as_ref().map_or(0, |relay| relay.circuits),
             });
         }
@@ -423,16 +536,28 @@ impl World {
                 .iter_mut()
                 .flat_map(|thread| thread.take_open_apps())
             {
-                client.record(*app, Outcome::Unfinished, simulated);
+                client.record(*app, Outcome::Unfinished, end);
             }
             let (records, circuits) = client.into_results();
             results.streams.extend(records);
             results.circuits.extend(circuits);
         }
+        for record in &mut results.streams {
+            record.started = record.started.saturating_sub(self.began);
+        }
         results.streams.sort_by_key(|record| record.started);
         results.circuits.sort_by_key(|circuit| circuit.began);
         results
     }
+}
+
+/// A stream whose bytes are not those that were sent: that is wrong whatever others do.
+fn defect(finished: &edges::Finished) -> Option<String> {
+    let Outcome::Failed(failure) = &finished.outcome else {
+        return None;
+    };
+    let is_wrong = matches!(failure.kind, FailureKind::Corrupt | FailureKind::Protocol);
+    is_wrong.then(|| failure.to_string())
 }
 
 fn nanos(duration: Duration) -> u64 {

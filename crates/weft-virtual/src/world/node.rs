@@ -25,6 +25,7 @@ use weft_world::{ConnId, HostId};
 
 use super::client::ClientSide;
 use super::ground::{Ground, Wake};
+use super::lag::Lag;
 use super::limit::Limits;
 use super::thread::{Around, Thread};
 use crate::setup::{Costs, NodeOptions};
@@ -56,7 +57,7 @@ pub(super) struct Common {
 #[derive(Debug)]
 pub(super) struct RelaySide {
     onion_keys: OnionKeys,
-    exits: Exits,
+    pub(super) exits: Exits,
     workers: Workers,
     /// Circuits that were answered.
     pub(super) circuits: u64,
@@ -74,14 +75,16 @@ struct Workers {
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Node {
-    number: u32,
+    pub(super) number: u32,
     pub(super) host: HostId,
-    controller: RelayController,
+    pub(super) controller: RelayController,
     pub(super) threads: Vec<Thread>,
     limits: Limits,
     pub(super) relay: Option<RelaySide>,
     pub(super) client: Option<Box<ClientSide>>,
     reported: Instant,
+    /// Messages between threads, and between them and the controller, are held back.
+    pub(super) lag: Option<Box<Lag>>,
     rng: StdRng,
 }
 
@@ -130,6 +133,7 @@ impl Node {
             relay: None,
             client: None,
             reported: now,
+            lag: None,
             rng,
         }
     }
@@ -225,6 +229,11 @@ impl Node {
             let empties = std::mem::take(&mut outbox.empties);
             // They leave when the work of this turn is done.
             let at = ground.nanos();
+            if let Some(lag) = &mut self.lag {
+                let batch = (cells, empties);
+                lag.between((id(from), id(to)), controls, batch, at);
+                continue;
+            }
             if let Some(thread) = self.threads.get_mut(to) {
                 thread.mail.controls.extend(controls);
                 thread.mail.cells.push((id(from), cells, empties));
@@ -239,9 +248,13 @@ impl Node {
             }
         }
         while let Some(message) = self.threads.get_mut(from).and_then(Thread::poll_controller) {
-            self.controller.handle(message, now);
+            match &mut self.lag {
+                Some(lag) => lag.to_controller(from, message, ground.nanos()),
+                None => self.controller.handle(message, now),
+            }
         }
         self.act(common, ground);
+        self.wake_lag(ground);
     }
 
     /// Carries out what the controller and the client ask for, until they ask for nothing.
@@ -298,7 +311,11 @@ impl Node {
         }
     }
 
-    fn send(&mut self, to: ThreadId, message: FromController, ground: &mut Ground) {
+    pub(super) fn send(&mut self, to: ThreadId, message: FromController, ground: &mut Ground) {
+        if let Some(lag) = &mut self.lag {
+            lag.from_controller(to, message, ground.nanos());
+            return self.wake_lag(ground);
+        }
         if let Some(thread) = self.threads.get_mut(usize::from(to.0)) {
             thread.mail.controller.push_back(message);
             thread.ask_turn(ground.nanos(), ground);

@@ -26,6 +26,13 @@ pub(super) fn put_flight(out: &mut Vec<u8>, length: usize) {
     out.resize(out.len() + length + TRAILER, 0);
 }
 
+/// Appends a record with these bytes, as a hostile node does.
+pub(super) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    put_header(out, bytes.len());
+    out.extend_from_slice(bytes);
+    out.resize(out.len() + TRAILER, 0);
+}
+
 /// Moves so many cells at most, [`CELLS`] or fewer, into a record at the end of `out`, and their boxes to `spent`. How many
 /// they were.
 pub(super) fn put_cells(

@@ -1,8 +1,10 @@
 //! Destinations: the other ends of users' streams.
 
+use std::collections::BTreeSet;
+
 use slab::Slab;
 use weft_traffic::ServerStream;
-use weft_world::{ConnId, End};
+use weft_world::{ConnId, End, HostId};
 
 use super::ground::{Ground, Owner, Wake};
 use super::thread::News;
@@ -11,6 +13,7 @@ use super::thread::News;
 #[derive(Debug)]
 struct Stream {
     conn: ConnId,
+    host: Option<HostId>,
     traffic: ServerStream,
     /// When more of it is due, in nanoseconds.
     timer: Option<u64>,
@@ -20,6 +23,8 @@ struct Stream {
 #[derive(Debug, Default)]
 pub(super) struct Servers {
     streams: Slab<Stream>,
+    /// Hosts whose destinations read nothing.
+    deaf: BTreeSet<HostId>,
     buffer: Vec<u8>,
 }
 
@@ -28,6 +33,7 @@ impl Servers {
     pub(super) fn accept(&mut self, conn: ConnId, ground: &mut Ground) {
         let place = self.streams.insert(Stream {
             conn,
+            host: ground.net.host_of(conn, End::Accepter),
             traffic: ServerStream::default(),
             timer: None,
         });
@@ -46,6 +52,30 @@ impl Servers {
         }
     }
 
+    /// Open streams.
+    pub(super) fn count(&self) -> usize {
+        self.streams.len()
+    }
+
+    /// The connection of an open stream.
+    pub(super) fn conn(&self, place: u32) -> Option<ConnId> {
+        Some(self.streams.get(place as usize)?.conn)
+    }
+
+    /// Whether the destinations of a host read nothing from now on.
+    pub(super) fn set_deaf(&mut self, host: HostId, is_deaf: bool, ground: &mut Ground) {
+        if is_deaf {
+            self.deaf.insert(host);
+        } else if self.deaf.remove(&host) {
+            let streams = self.streams.iter().zip(std::iter::repeat(host));
+            let here = streams.filter(|((_, stream), host)| stream.host == Some(*host));
+            let places: Vec<usize> = here.map(|((place, _), _)| place).collect();
+            for place in places {
+                self.read(u32::try_from(place).unwrap_or(u32::MAX), ground);
+            }
+        }
+    }
+
     /// More of a stream may be due.
     pub(super) fn on_timer(&mut self, place: u32, ground: &mut Ground) {
         if let Some(stream) = self.streams.get_mut(place as usize)
@@ -60,6 +90,9 @@ impl Servers {
         let Some(stream) = self.streams.get_mut(place as usize) else {
             return;
         };
+        if !self.deaf.is_empty() && stream.host.is_some_and(|host| self.deaf.contains(&host)) {
+            return;
+        }
         self.buffer.clear();
         let (conn, buffer) = (stream.conn, &mut self.buffer);
         let is_over = ground.net.read(conn, End::Accepter, usize::MAX, |piece| {

@@ -28,6 +28,8 @@ use crate::setup::{Costs, NodeOptions};
 
 /// How often timers run, as in a node.
 const TICK: Duration = Duration::from_millis(250);
+/// How long the handshake of a link may take, as in a node.
+const HANDSHAKE: Duration = Duration::from_secs(60);
 /// Ticks in which the TCP counters of every link are read once.
 const TCP_TURNS: usize = 4;
 /// Bytes read from one link in one turn.
@@ -46,6 +48,13 @@ pub(super) struct Mail {
     pub(super) controller: VecDeque<FromController>,
 }
 
+impl Mail {
+    /// How many messages there are.
+    pub(super) fn count(&self) -> usize {
+        self.controls.len() + self.cells.len() + self.controller.len()
+    }
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Thread {
@@ -54,11 +63,11 @@ pub(super) struct Thread {
     pub(super) manager: LocalConnectionManager,
     pub(super) mail: Mail,
     pub(super) edges: Edges,
-    links: Slab<Link>,
-    by_id: BTreeMap<ConnectionId, usize>,
+    pub(super) links: Slab<Link>,
+    pub(super) by_id: BTreeMap<ConnectionId, usize>,
     /// By the manager's slot.
-    by_link: Vec<Option<usize>>,
-    to_read: VecDeque<usize>,
+    pub(super) by_link: Vec<Option<usize>>,
+    pub(super) to_read: VecDeque<usize>,
     /// Links that wait for bandwidth.
     rate_limited: Vec<usize>,
     /// When what waits for bandwidth is looked at again, in nanoseconds since the beginning.
@@ -127,6 +136,18 @@ impl Thread {
         }
     }
 
+    /// The places of links that are open.
+    pub(super) fn open_links(&self) -> impl Iterator<Item = usize> + '_ {
+        let links = self.links.iter();
+        let open = links.filter(|(_, link)| matches!(link.phase, Phase::Open(_)) && !link.broken);
+        open.map(|(place, _)| place)
+    }
+
+    /// It is read again when there is bandwidth.
+    pub(super) fn is_rate_limited(&self, place: usize) -> bool {
+        self.rate_limited.contains(&place)
+    }
+
     /// Asks for a turn at that time at the latest, in nanoseconds since the beginning.
     pub(super) fn ask_turn(&mut self, at: u64, ground: &mut Ground) {
         let at = at.max(self.busy_until);
@@ -184,7 +205,7 @@ impl Thread {
             let reason = DestroyReason::CONNECTFAILED;
             return self.manager.connection_failed(id, reason);
         };
-        let mut link = Link::new(id, conn, End::Opener, to, Some(rsa));
+        let mut link = Link::new(id, conn, End::Opener, to, Some(rsa), ground.now());
         link.peer_node = ground.relay_at(to);
         self.links.insert(link);
         self.by_id.insert(id, place);
@@ -201,7 +222,7 @@ impl Thread {
     ) {
         let place = self.links.vacant_key();
         ground.own(conn, End::Accepter, self.owner(place));
-        let mut link = Link::new(id, conn, End::Accepter, from, None);
+        let mut link = Link::new(id, conn, End::Accepter, from, None, ground.now());
         link.peer_node = node;
         self.links.insert(link);
         self.by_id.insert(id, place);
@@ -239,7 +260,8 @@ impl Thread {
     /// Closes a connection, as the controller or a timer asks; the manager knows.
     fn close_by_id(&mut self, id: ConnectionId, ground: &mut Ground) {
         if let Some(place) = self.by_id.get(&id).copied() {
-            self.forget(place, ground);
+            let now = ground.now();
+            self.end_link(place, now, ground);
         }
     }
 
@@ -464,8 +486,9 @@ impl Thread {
     }
 
     /// Writes what a link's socket had not taken.
-    fn flush(&mut self, place: usize, ground: &mut Ground) {
-        let Some(link) = self.links.get_mut(place).filter(|link| link.writable) else {
+    pub(super) fn flush(&mut self, place: usize, ground: &mut Ground) {
+        let may_write = |link: &&mut Link| link.writable && !link.muted;
+        let Some(link) = self.links.get_mut(place).filter(may_write) else {
             return;
         };
         if !link.out.is_empty() {
@@ -490,7 +513,7 @@ impl Thread {
                 let Some(link) = place.and_then(|place| links.get(place)) else {
                     return 0;
                 };
-                if !link.writable || !link.out.is_empty() {
+                if !link.writable || link.muted || !link.out.is_empty() {
                     return 0;
                 }
                 let Some(socket) = net.socket(link.conn, link.end) else {
@@ -524,7 +547,7 @@ impl Thread {
             return;
         };
         let mut wrote = false;
-        while link.writable && !cells.is_empty() {
+        while link.writable && !link.muted && !cells.is_empty() {
             let wanted = cells.len().min(RECORDS_AT_ONCE * record::CELLS) * weft_cell::CELL_LEN;
             let grant = match around.limits.write.take(wanted, now) {
                 Ok(grant) => grant,
@@ -552,7 +575,7 @@ impl Thread {
             self.load.add(taken as u64);
             wrote |= taken > 0;
         }
-        let held = !link.out.is_empty();
+        let held = !link.out.is_empty() || link.muted;
         self.manager.set_held(key, held);
         if wrote {
             self.manager.wrote(key, now);
@@ -580,6 +603,19 @@ impl Thread {
                 self.end_link(place, now, around.ground);
             }
         }
+        let is_late = |link: &Link| {
+            let waited = now.saturating_duration_since(link.since);
+            matches!(link.phase, Phase::Handshake(_)) && waited >= HANDSHAKE
+        };
+        let late = self.links.iter().filter(|(_, link)| is_late(link));
+        for place in late.map(|(place, _)| place).collect::<Vec<_>>() {
+            self.end_link(place, now, around.ground);
+        }
+    }
+
+    /// Connections, of every kind.
+    pub(super) fn sockets(&self) -> usize {
+        self.links.len() + self.edges.sockets().count()
     }
 
     /// The next message for the controller.

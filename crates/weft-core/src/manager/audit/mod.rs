@@ -157,6 +157,12 @@ impl LocalConnectionManager {
         sure(lives, "the asker of each request exists")
     }
 
+    /// The circuit ids on a link.
+    pub fn circuit_ids(&self, link: LinkKey) -> impl Iterator<Item = u32> {
+        let halves = self.halves.iter().filter(move |(_, half)| half.link == link);
+        halves.map(|(_, half)| half.circ_id)
+    }
+
     /// Every half, and the half that it is joined to.
     pub fn joints(&self) -> Vec<(HalfAddr, Option<HalfAddr>)> {
         self.halves

@@ -1,0 +1,170 @@
+//! Rounds, drawn.
+
+use std::collections::BTreeMap;
+
+use rand::{RngExt as _, SeedableRng as _};
+use rand_chacha::ChaCha8Rng;
+
+use super::round::{Client, Fault, FaultKind, Relay, Role, Round, Sharing, Traffic};
+use crate::world::Attack;
+
+/// A number whose logarithm is uniform, so that small ones are as likely as large ones.
+fn spread(rng: &mut ChaCha8Rng, least: u64, most: u64) -> u64 {
+    let (low, high) = ((least.max(1) as f64).ln(), (most.max(1) as f64).ln());
+    let drawn = rng.random_range(low..=high).exp();
+    // It is between the two, so it fits.
+    (drawn as u64).clamp(least, most)
+}
+
+fn one_of<T: Clone>(rng: &mut ChaCha8Rng, first: T, others: &[T]) -> T {
+    match rng.random_range(0..=others.len()) {
+        0 => first,
+        place => others.get(place - 1).cloned().unwrap_or(first),
+    }
+}
+
+impl Round {
+    /// The round of a seed with this number.
+    #[must_use]
+    pub fn draw(seed: u64, number: u64) -> Round {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        rng.set_stream(number);
+        let rng = &mut rng;
+        let lasts = spread(rng, 8_000, 60_000);
+        let relays = rng.random_range(3..=12);
+        let relays: Vec<Relay> = (0..relays).map(|place| relay(rng, place)).collect();
+        let clients = rng.random_range(1..=8);
+        let clients: Vec<Client> = (0..clients).map(|_| client(rng, lasts)).collect();
+        let servers = rng.random_range(1..=3);
+        let losses = [0, 0, 0, 1_000, 10_000];
+        let costs = match rng.random_bool(0.3) {
+            true => [50_000, 20_000, 500_000].map(|most| rng.random_range(0..=most)),
+            false => [0; 3],
+        };
+        let nodes = relays.len() + clients.len();
+        let mut paths = BTreeMap::new();
+        for _ in 0..rng.random_range(0..5) {
+            let (one, other) = (rng.random_range(0..nodes), rng.random_range(0..nodes));
+            let path = (spread(rng, 1, 400), one_of(rng, 30_000, &losses));
+            if one != other {
+                paths.insert((one.min(other), one.max(other)), path);
+            }
+        }
+        let paths = paths.into_iter();
+        let paths = paths.map(|((one, other), (delay, loss))| (one, other, delay, loss));
+        let paths = paths.collect();
+        let mut round = Round {
+            seed: rng.random(),
+            lasts,
+            congestion_control: rng.random_bool(0.6),
+            sharing: one_of(rng, Sharing::All, &[Sharing::PerCircuit, Sharing::Auto]),
+            reno: rng.random_bool(0.2),
+            costs,
+            delay: spread(rng, 1, 100),
+            loss: one_of(rng, 0, &losses),
+            paths,
+            relays,
+            clients,
+            servers,
+            faults: Vec::new(),
+        };
+        let count = match rng.random_bool(0.1) {
+            true => 0,
+            false => spread(rng, 1, 60),
+        };
+        round.faults = (0..count).map(|_| fault(rng, &round)).collect();
+        round.faults.sort_by_key(|fault| fault.at);
+        round
+    }
+}
+
+fn relay(rng: &mut ChaCha8Rng, place: usize) -> Relay {
+    let role = match place {
+        0 => Role::Guard,
+        1 => Role::Exit,
+        _ => one_of(rng, Role::Middle, &[Role::Guard, Role::Exit]),
+    };
+    Relay {
+        role,
+        threads: rng.random_range(1..=4),
+        rate: spread(rng, 3_000, 300_000),
+        queue: u32::try_from(spread(rng, 10, 1_000)).unwrap_or(1_000),
+        limit: rng.random_bool(0.2).then(|| spread(rng, 30_000, 3_000_000)),
+    }
+}
+
+fn client(rng: &mut ChaCha8Rng, lasts: u64) -> Client {
+    let (down, up) = match rng.random_range(0..6) {
+        0 => (0, spread(rng, 1, 5_000_000)),
+        1 => (spread(rng, 1, 5_000_000), spread(rng, 1, 2_000_000)),
+        2 => (spread(rng, 1, 2_000), 0),
+        _ => (spread(rng, 10_000, 10_000_000), 0),
+    };
+    let periodic = rng.random_bool(0.25);
+    Client {
+        rate: spread(rng, 1_000, 100_000),
+        queue: u32::try_from(spread(rng, 10, 500)).unwrap_or(500),
+        start: rng.random_range(0..=lasts / 2),
+        traffic: Traffic {
+            down,
+            up,
+            parts: one_of(rng, 1, &[1, 2, 10, 50]),
+            pause: match periodic {
+                true => spread(rng, 200, 5_000),
+                false => spread(rng, 1, 1_000) - 1,
+            },
+            periodic,
+            stall: spread(rng, 5_000, 60_000),
+        },
+    }
+}
+
+fn fault(rng: &mut ChaCha8Rng, round: &Round) -> Fault {
+    let node = rng.random_range(0..round.nodes());
+    let relay = rng.random_range(0..round.relays.len());
+    let kind = match rng.random_range(0..12) {
+        0 => FaultKind::Dies {
+            relay,
+            silent: rng.random(),
+        },
+        1 | 2 => FaultKind::Breaks {
+            pick: rng.random_range(0..1 << 16),
+        },
+        3 => FaultKind::Cut {
+            one: node,
+            other: relay,
+        },
+        4 => FaultKind::DeafServer {
+            server: rng.random_range(0..round.servers),
+        },
+        5 => FaultKind::DeafUser {
+            client: rng.random_range(0..round.clients.len()),
+        },
+        6 => FaultKind::Memory {
+            node,
+            percent: rng.random_range(0..100),
+        },
+        7 | 8 => FaultKind::Hostile {
+            node,
+            attack: one_of(rng, Attack::Noise, &Attack::ALL),
+            count: u32::try_from(spread(rng, 1, 400)).unwrap_or(1),
+        },
+        9 | 10 => FaultKind::Late {
+            node: relay,
+            most: spread(rng, 10, 2_000_000),
+        },
+        _ => FaultKind::Jump {
+            node,
+            mono: match rng.random_bool(0.5) {
+                true => spread(rng, 1, 600_000),
+                false => 0,
+            },
+            wall: rng.random_range(-90_000..90_000),
+        },
+    };
+    Fault {
+        at: rng.random_range(0..=round.lasts),
+        lasts: spread(rng, 1, 20_000),
+        kind,
+    }
+}

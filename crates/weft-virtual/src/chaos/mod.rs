@@ -1,0 +1,17 @@
+//! Chaos: random networks in which random things go wrong, and what must hold all the same.
+//!
+//! A [`Round`] is one network with its users and its faults, all drawn from a seed: a value that can be written down, run
+//! again, and made smaller. [`run`] runs one and compares tables with each other on the way ([`Checks`]); at its end
+//! faults are over, users stop, and nothing may remain. [`shrink`] drops from a round that fails what does not matter.
+//! `docs/chaos.md` is about the command.
+
+mod draw;
+mod network;
+mod round;
+mod run;
+mod shrink;
+
+pub use crate::world::Attack;
+pub use round::{Client, Fault, FaultKind, Relay, Role, Round, Sharing, Traffic};
+pub use run::{Checks, Counts, Failure, Ran, run};
+pub use shrink::shrink;

@@ -1,0 +1,345 @@
+//! A round runs.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+use rand::{RngExt as _, SeedableRng as _};
+use rand_chacha::ChaCha8Rng;
+use serde::{Deserialize, Serialize};
+use weft_links::Moment;
+use weft_traffic::records::Outcome;
+
+use super::round::{Fault, FaultKind, Round};
+use crate::world::{Remains, World};
+
+/// Steps between two comparisons of everything with everything.
+const SELDOM: u64 = 4_096;
+/// The same where the node that had a turn is checked after each.
+const OFTEN: u64 = 64;
+/// A fault that acts again and again does so this many times.
+const TIMES: u64 = 8;
+/// Streams that are open when users stop end within so long: each moves, or is given up. The slowest relays have 30 kB
+/// each second for what all clients wait for.
+const STREAMS: Duration = Duration::from_secs(3 * 3_600);
+/// What clients closed is gone everywhere within so long: a link that its node does not write to any more is closed by
+/// it after ten times KeepalivePeriod and one more; then circuits past it end, whose links are idle for an hour before what a
+/// hostile node made on them ends, too; and an end is known when TCP has sent in vain for a quarter of an hour.
+const CIRCUITS: Duration = Duration::from_secs(3_300 + 3_600 + 1_200);
+/// What a link may stay beyond its idle time: for padding, ticks and the way of the last bytes.
+const LINKS: Duration = Duration::from_secs(1_500);
+
+/// How closely a network is watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Checks {
+    /// Everything now and then, after each fault and at the end.
+    Often,
+    /// Besides, after each step the node that it was of.
+    All,
+}
+
+/// What does not hold, and when.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// Virtual time.
+    pub at: Duration,
+    /// Steps until then.
+    pub step: u64,
+    /// What.
+    pub what: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let at = self.at.as_secs_f64();
+        write!(f, "at {at:.6} s, step {}: {}", self.step, self.what)
+    }
+}
+
+/// What happened in a round.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// Events of the network until users stopped.
+    pub busy_events: u64,
+    /// Streams that ended well.
+    pub complete: u64,
+    /// Those that did not.
+    pub failed: u64,
+    /// Circuits that were built.
+    pub circuits: u64,
+    /// Bytes that relays sent each other and clients.
+    pub relayed_bytes: u64,
+}
+
+impl std::ops::AddAssign for Counts {
+    fn add_assign(&mut self, other: Counts) {
+        self.busy_events += other.busy_events;
+        self.complete += other.complete;
+        self.failed += other.failed;
+        self.circuits += other.circuits;
+        self.relayed_bytes += other.relayed_bytes;
+    }
+}
+
+/// How a round went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ran {
+    /// Events of the network.
+    pub events: u64,
+    /// What happened, as far as it went.
+    pub counts: Counts,
+    /// A number that follows from how all streams went, to compare two runs.
+    pub digest: u64,
+    /// What does not hold.
+    pub failure: Option<Failure>,
+}
+
+/// Runs a round. `base` is what nodes take for the time at its beginning; nothing depends on it.
+#[must_use]
+pub fn run(round: &Round, checks: Checks, base: Instant) -> Ran {
+    let setup = match round.setup() {
+        Ok(setup) => setup,
+        Err(error) => {
+            return Ran {
+                events: 0,
+                counts: Counts::default(),
+                digest: 0,
+                failure: Some(Failure {
+                    at: Duration::ZERO,
+                    step: 0,
+                    what: format!("this is no network: {error}"),
+                }),
+            };
+        }
+    };
+    let mut runner = Runner {
+        round,
+        checks,
+        world: World::new(setup, base),
+        steps: 0,
+        counts: Counts::default(),
+        active: vec![false; round.faults.len()],
+    };
+    // What panics in a node is a failure like others. The network is not used after it.
+    let result = catch_unwind(AssertUnwindSafe(|| runner.run()));
+    let what = match result {
+        Ok(Ok(())) => None,
+        Ok(Err(what)) => Some(what),
+        Err(panic) => Some(format!("a panic: {}", message(panic.as_ref()))),
+    };
+    let (steps, at, events) = (runner.steps, runner.world.now(), runner.world.events());
+    let failure = what.map(|what| Failure {
+        at,
+        step: steps,
+        what,
+    });
+    let mut counts = runner.counts;
+    let results = runner.world.into_results();
+    let mut hasher = DefaultHasher::new();
+    events.hash(&mut hasher);
+    format!("{:?}", results.streams).hash(&mut hasher);
+    for stream in &results.streams {
+        match stream.outcome {
+            Outcome::Complete => counts.complete += 1,
+            _ => counts.failed += 1,
+        }
+    }
+    let built = results.circuits.iter().filter(|one| one.built.is_some());
+    counts.circuits = built.count() as u64;
+    counts.relayed_bytes = results.relayed_bytes;
+    Ran {
+        events,
+        counts,
+        digest: hasher.finish(),
+        failure,
+    }
+}
+
+fn message(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    text.unwrap_or("without a message").to_owned()
+}
+
+/// What becomes of a fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Change {
+    End,
+    Begin,
+    Again(u64),
+}
+
+struct Runner<'r> {
+    round: &'r Round,
+    checks: Checks,
+    world: World,
+    steps: u64,
+    counts: Counts,
+    /// By fault: whether it lasts.
+    active: Vec<bool>,
+}
+
+impl Runner<'_> {
+    fn run(&mut self) -> Result<(), String> {
+        for ((at, change, fault), ()) in agenda(self.round) {
+            self.until(Duration::from_millis(at))?;
+            if let Some(known) = self.round.faults.get(fault) {
+                self.change(fault, known, change);
+                self.check()?;
+            }
+        }
+        self.until(Duration::from_millis(self.round.lasts))?;
+        self.counts.busy_events = self.world.events();
+        self.world.stop_users();
+        let longest = self.round.clients.iter().map(super::round::Client::longest);
+        let longest = Duration::from_millis(longest.max().unwrap_or(0));
+        let streams = |one: &Remains| one.apps + one.client_streams + one.server_streams == 0;
+        self.wait(STREAMS.max(longest), 1, "users stopped", streams)?;
+        self.world.stop_clients();
+        let circuits = |one: &Remains| {
+            let waits = one.onionskins + one.messages + one.client_circuits;
+            one.halves + one.edges + waits == 0 && one.owned == 0
+        };
+        self.wait(CIRCUITS, 1, "clients closed their circuits", circuits)?;
+        let links = |one: &Remains| one.links + one.connections == 0;
+        let idle = self.world.idle_link() + LINKS;
+        self.wait(idle, 60, "circuits were gone", links)?;
+        self.check()
+    }
+
+    /// Lets time pass until then.
+    fn until(&mut self, at: Duration) -> Result<(), String> {
+        let until = Moment::after_start(at);
+        while self.world.step(until) {
+            self.steps += 1;
+            if let Some(defect) = self.world.defect() {
+                return Err(format!("a stream has bytes that were not sent: {defect}"));
+            }
+            match self.checks {
+                Checks::Often if self.steps.is_multiple_of(SELDOM) => self.world.check()?,
+                Checks::Often => {}
+                Checks::All if self.steps.is_multiple_of(OFTEN) => self.world.check()?,
+                Checks::All => self.world.check_touched()?,
+            }
+        }
+        Ok(())
+    }
+
+    fn check(&self) -> Result<(), String> {
+        self.world.check()
+    }
+
+    /// Lets time pass until nothing of that is left, in steps of so many seconds.
+    fn wait(
+        &mut self,
+        most: Duration,
+        slice: u64,
+        since: &str,
+        is_over: impl Fn(&Remains) -> bool,
+    ) -> Result<(), String> {
+        let end = self.world.now() + most;
+        loop {
+            let remains = self.world.remains();
+            if is_over(&remains) {
+                return self.check();
+            }
+            if self.world.now() >= end {
+                let place = self.world.where_remains();
+                let most = most.as_secs();
+                return Err(format!(
+                    "{most} s after {since} there is still: {remains:?} ({place})"
+                ));
+            }
+            self.until(self.world.now() + Duration::from_secs(slice))?;
+            self.world.probe_idle();
+        }
+    }
+
+    /// Something begins to be wrong, or ends.
+    fn change(&mut self, number: usize, fault: &Fault, change: Change) {
+        let begins = change == Change::Begin;
+        if let Some(active) = self.active.get_mut(number) {
+            *active = change != Change::End;
+        }
+        let mut rng = ChaCha8Rng::seed_from_u64(self.round.seed ^ number as u64);
+        if let Change::Again(times) = change {
+            rng.set_stream(times);
+        }
+        let is_on = begins || self.lasts_elsewhere(number, fault);
+        let world = &mut self.world;
+        match &fault.kind {
+            FaultKind::Dies { relay, silent } => match (change, is_on) {
+                (Change::Begin, _) => world.kill_relay(*relay, *silent, rng.random()),
+                (Change::End, false) => world.start_relay(*relay),
+                _ => {}
+            },
+            FaultKind::Breaks { pick } if begins => world.break_connection(*pick),
+            FaultKind::Breaks { .. } => {}
+            FaultKind::Cut { one, other } => world.set_cut(*one, *other, is_on),
+            FaultKind::DeafServer { server } => {
+                let host = self.round.nodes() + server;
+                world.set_server_deaf(u32::try_from(host).unwrap_or(u32::MAX), is_on);
+            }
+            FaultKind::DeafUser { client } => world.set_user_deaf(*client, is_on),
+            FaultKind::Memory { node, percent } if change != Change::End => {
+                world.press_memory(*node, *percent);
+            }
+            FaultKind::Memory { .. } => {}
+            FaultKind::Hostile {
+                node,
+                attack,
+                count,
+            } if change != Change::End => world.attack(*node, *attack, *count, &mut rng),
+            FaultKind::Hostile { .. } => {}
+            FaultKind::Late { node, most } if begins => {
+                let (lasts, most) = (fault.lasts, Duration::from_micros(*most));
+                world.hold_back(*node, Duration::from_millis(lasts), most, rng.random());
+            }
+            FaultKind::Late { .. } => {}
+            FaultKind::Jump { node, mono, wall } if begins => {
+                world.jump(*node, Duration::from_millis(*mono), *wall);
+            }
+            FaultKind::Jump { .. } => {}
+        }
+    }
+
+    /// Whether another fault does the same to the same.
+    fn lasts_elsewhere(&self, number: usize, fault: &Fault) -> bool {
+        let others = self.round.faults.iter().zip(&self.active).enumerate();
+        others
+            .filter(|(place, (_, active))| *place != number && **active)
+            .any(|(_, (other, _))| same(&other.kind, &fault.kind))
+    }
+}
+
+fn same(one: &FaultKind, other: &FaultKind) -> bool {
+    match (one, other) {
+        (FaultKind::Dies { relay, .. }, FaultKind::Dies { relay: other, .. }) => relay == other,
+        _ => one == other,
+    }
+}
+
+/// What begins and ends when, in order.
+fn agenda(round: &Round) -> BTreeMap<(u64, Change, usize), ()> {
+    let mut agenda = BTreeMap::new();
+    for (number, fault) in round.faults.iter().enumerate() {
+        let begin = fault.at.min(round.lasts);
+        let end = begin.saturating_add(fault.lasts).min(round.lasts);
+        agenda.insert((begin, Change::Begin, number), ());
+        let again = matches!(
+            fault.kind,
+            FaultKind::Memory { .. } | FaultKind::Hostile { .. }
+        );
+        for times in 1..=TIMES {
+            let at = begin + fault.lasts * times / (TIMES + 1);
+            if again && at > begin && at < end {
+                agenda.insert((at, Change::Again(times), number), ());
+            }
+        }
+        // One that begins at the last moment ends behind it.
+        agenda.insert((end.max(begin + 1), Change::End, number), ());
+    }
+    agenda
+}

@@ -1,0 +1,296 @@
+//! What must hold of a network between any two steps: each table fits the others, and everything has one owner
+//! (docs/architecture.md, rule 8).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use weft_core::address::{ConnectionId, ThreadId};
+use weft_core::manager::LocalConnectionManager;
+use weft_core::slots::SlotKey as _;
+use weft_world::{ConnId, End};
+
+use super::World;
+use super::ground::Owner;
+use super::link::Phase;
+use super::node::Node;
+use super::thread::Thread;
+
+type Checked = Result<(), String>;
+
+/// Nothing, or what does not hold.
+fn sure(holds: bool, what: &str) -> Checked {
+    if holds { Ok(()) } else { Err(what.to_owned()) }
+}
+
+/// What a network still has, for the end of a round.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Remains {
+    pub(crate) halves: usize,
+    pub(crate) edges: usize,
+    pub(crate) links: usize,
+    /// Streams of users, and destinations' ends of streams.
+    pub(crate) apps: usize,
+    pub(crate) server_streams: usize,
+    pub(crate) onionskins: usize,
+    /// Messages between threads and controllers.
+    pub(crate) messages: usize,
+    /// Circuits and streams that clients know.
+    pub(crate) client_circuits: usize,
+    pub(crate) client_streams: usize,
+    /// Connections of the network.
+    pub(crate) connections: usize,
+    /// Bytes of owners in ledgers.
+    pub(crate) owned: u64,
+}
+
+impl World {
+    /// What users found wrong with their streams' bytes.
+    pub(crate) fn defect(&self) -> Option<&str> {
+        self.defects.first().map(String::as_str)
+    }
+
+    /// Checks the node whose code ran last.
+    pub(crate) fn check_touched(&self) -> Checked {
+        match self.touched {
+            Some(number) => self.check_node(number),
+            None => Ok(()),
+        }
+    }
+
+    /// Checks everything.
+    pub(crate) fn check(&self) -> Checked {
+        for (number, _) in (0..).zip(&self.nodes) {
+            self.check_node(number)?;
+        }
+        self.check_connections()
+    }
+
+    fn check_node(&self, number: u32) -> Checked {
+        let Some(node) = self.nodes.get(number as usize) else {
+            return Ok(());
+        };
+        node.check()
+            .map_err(|what| format!("node {number}: {what}"))
+    }
+
+    /// Every end of a connection has one owner, which knows it.
+    fn check_connections(&self) -> Checked {
+        if self.ground.net.has_happened() {
+            // Owners have not heard of everything.
+            return Ok(());
+        }
+        for (conn, lives) in self.ground.net.connections() {
+            for (end, lives) in [End::Opener, End::Accepter].into_iter().zip(lives) {
+                if lives && !self.owns(conn, end) {
+                    let owner = self.ground.owner(conn, end);
+                    return Err(format!(
+                        "nobody has the {end:?}'s end of {conn:?} ({owner:?})"
+                    ));
+                }
+            }
+        }
+        for (number, node) in (0..).zip(&self.nodes) {
+            for thread in &node.threads {
+                let is_lost = |conn: ConnId, broken: bool| !broken && !self.ground.net.knows(conn);
+                for (_, link) in &thread.links {
+                    if is_lost(link.conn, link.broken) {
+                        return Err(format!("node {number}: {} has no connection", link.id));
+                    }
+                }
+                for (id, conn, broken) in thread.edges.sockets() {
+                    if is_lost(conn, broken) {
+                        return Err(format!("node {number}: the edge {id} has no connection"));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn owns(&self, conn: ConnId, end: End) -> bool {
+        let thread = |node: u32, thread: u16| -> Option<&Thread> {
+            self.nodes
+                .get(node as usize)?
+                .threads
+                .get(usize::from(thread))
+        };
+        match self.ground.owner(conn, end) {
+            Some(Owner::Link {
+                node,
+                thread: on,
+                place,
+            }) => thread(node, on)
+                .and_then(|thread| thread.links.get(place as usize))
+                .is_some_and(|link| link.conn == conn && link.end == end),
+            Some(Owner::Edge {
+                node,
+                thread: on,
+                place,
+            }) => thread(node, on)
+                .is_some_and(|thread| thread.edges.conn(place as usize) == Some(conn)),
+            Some(Owner::Server { place }) => self.servers.conn(place) == Some(conn),
+            Some(Owner::Background { .. }) => true,
+            None => false,
+        }
+    }
+
+    /// What there is.
+    pub(crate) fn remains(&mut self) -> Remains {
+        let mut remains = Remains {
+            server_streams: self.servers.count(),
+            connections: self.ground.net.connections().count(),
+            ..Remains::default()
+        };
+        for (number, node) in (0..).zip(&self.nodes) {
+            self.ground.enter(number);
+            let now = self.ground.now();
+            for thread in &node.threads {
+                remains.halves += thread.manager.halves();
+                remains.links += thread.links.len();
+                remains.edges += thread.manager.edges();
+                remains.apps += thread.edges.apps();
+                remains.messages += thread.mail.count();
+                remains.owned += thread.manager.ledger(now).owned();
+            }
+            remains.messages += usize::from(!node.is_at_rest());
+            remains.onionskins += node.controller.onionskins();
+            remains.onionskins += node.controller.onionskins_queued();
+            if let Some(client) = &node.client {
+                remains.client_circuits += client.client.circuits().count();
+                remains.client_streams += client.client.streams().count();
+            }
+        }
+        remains
+    }
+
+    /// Where something is left, for a message.
+    pub(crate) fn where_remains(&self) -> String {
+        let mut lines = Vec::new();
+        for (number, node) in self.nodes.iter().enumerate() {
+            for thread in &node.threads {
+                let halves = thread.manager.halves();
+                let (edges, links) = (thread.manager.edges(), thread.links.len());
+                if halves + edges + links > 0 {
+                    let thread = thread.me.0;
+                    lines.push(format!(
+                        "node {number} thread {thread}: {halves} halves, {edges} edges, {links} links"
+                    ));
+                }
+            }
+        }
+        lines.join("; ")
+    }
+
+    /// How long the longest idle link of a relay may stay.
+    pub(crate) fn idle_link(&self) -> Duration {
+        let params = self.nodes.iter().flat_map(|node| &node.threads);
+        params
+            .map(|thread| thread.manager.params().idle_relay_link)
+            .max()
+            .unwrap_or_default()
+    }
+}
+
+impl Node {
+    /// No message is under way between threads, or between these and the controller.
+    fn is_at_rest(&self) -> bool {
+        self.lag.as_ref().is_none_or(|lag| lag.is_empty())
+            && self.threads.iter().all(|thread| thread.mail.count() == 0)
+    }
+
+    fn check(&self) -> Checked {
+        for thread in &self.threads {
+            thread
+                .check()
+                .map_err(|what| format!("thread {}: {what}", thread.me.0))?;
+        }
+        if let Some(relay) = &self.relay {
+            relay.exits.audit()?;
+        }
+        match self.is_at_rest() {
+            true => self.check_at_rest(),
+            false => Ok(()),
+        }
+    }
+
+    /// Between threads, and between them and the controller.
+    fn check_at_rest(&self) -> Checked {
+        let managers: Vec<&LocalConnectionManager> =
+            self.threads.iter().map(|thread| &thread.manager).collect();
+        LocalConnectionManager::audit_streams(&managers)
+            .map_err(|what| format!("between threads: {what}"))?;
+        let joints = managers.iter().flat_map(|manager| manager.joints());
+        let joints: BTreeMap<_, _> = joints.collect();
+        for (half, peer) in &joints {
+            if let Some(peer) = peer
+                && joints.get(peer) != Some(&Some(*half))
+            {
+                return Err(format!(
+                    "{half} is joined to {peer}, which does not know it"
+                ));
+            }
+        }
+        let on = |thread: usize| ThreadId(u16::try_from(thread).unwrap_or(u16::MAX));
+        let edges = self.threads.iter().enumerate().flat_map(|(thread, one)| {
+            let edges = one.manager.edge_connections();
+            edges.map(move |id| (id, on(thread)))
+        });
+        let edges: BTreeMap<ConnectionId, ThreadId> = edges.collect();
+        let placed: BTreeMap<ConnectionId, ThreadId> = self.controller.edge_places().collect();
+        if edges != placed {
+            return Err(format!(
+                "the controller's edges are {placed:?}, the threads' {edges:?}"
+            ));
+        }
+        let links =
+            self.threads.iter().enumerate().flat_map(|(thread, one)| {
+                one.links.iter().map(move |(_, link)| (link.id, on(thread)))
+            });
+        let links: BTreeMap<ConnectionId, ThreadId> = links.collect();
+        let placed: BTreeMap<ConnectionId, ThreadId> = self.controller.places().collect();
+        if links != placed {
+            return Err(format!(
+                "the controller's links are {placed:?}, the threads' {links:?}"
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl Thread {
+    fn check(&self) -> Checked {
+        self.manager.audit()?;
+        let to_read: BTreeSet<usize> = self.to_read.iter().copied().collect();
+        let mut open = 0;
+        for (place, link) in &self.links {
+            sure(
+                self.by_id.get(&link.id) == Some(&place),
+                "a connection is known by its identifier",
+            )?;
+            if let Phase::Open(key) = link.phase {
+                open += 1;
+                let known = self.by_link.get(key.index()).copied().flatten();
+                sure(
+                    known == Some(place) && self.manager.link_of(link.id) == Some(key),
+                    "an open connection has its link",
+                )?;
+            }
+            sure(
+                !link.broken || to_read.contains(&place) || self.is_rate_limited(place),
+                "a broken connection is about to be closed",
+            )?;
+        }
+        sure(
+            self.by_id.len() == self.links.len(),
+            "only connections are known",
+        )?;
+        sure(
+            self.by_link.iter().flatten().count() == open && self.manager.links() == open,
+            "every link has its connection",
+        )?;
+        match self.manager.has_edge_news() {
+            true => Ok(()),
+            false => self.edges.check(&self.manager),
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! What goes wrong in a network, for tests: each method is one fault, or its end.
+
+use std::time::Duration;
+
+use rand::rngs::StdRng;
+use rand::{RngExt as _, SeedableRng as _};
+use weft_core::address::ThreadId;
+use weft_core::message::FromController;
+use weft_world::HostId;
+
+use super::World;
+use super::ground::Listener;
+use super::node::Node;
+use super::thread::News;
+
+impl World {
+    fn node_host(&self, number: usize) -> Option<HostId> {
+        Some(self.nodes.get(number)?.host)
+    }
+
+    /// A relay's process ends. With `silent` its host ends as well: nothing answers. Otherwise its connections are reset.
+    pub(crate) fn kill_relay(&mut self, number: usize, silent: bool, seed: u64) {
+        let Some(setup) = self.setups.get(number).cloned() else {
+            return;
+        };
+        let Some(node) = self.nodes.get(number) else {
+            return;
+        };
+        let host = node.host;
+        for thread in &node.threads {
+            let links = thread.links.iter().map(|(_, link)| (link.conn, link.end));
+            let edges = thread.edges.sockets();
+            let edges = edges.map(|(_, conn, _)| (conn, weft_world::End::Opener));
+            for (conn, end) in links.chain(edges) {
+                match silent {
+                    true => self.ground.net.vanish(conn, end),
+                    false => self.ground.net.reset(conn, end),
+                }
+            }
+        }
+        self.ground.unlisten(host, setup.or_port);
+        if silent {
+            self.ground.net.set_silent(host, true);
+        }
+        // What begins anew knows nothing.
+        let (Ok(id), seed) = (u32::try_from(number), StdRng::seed_from_u64(seed).random()) else {
+            return;
+        };
+        self.ground.enter(id);
+        let now = self.ground.now();
+        let threads = setup.threads.max(1);
+        let mut node = Node::new(id, host, threads, setup.limit, &self.common, seed, now);
+        node.serve(&setup, &self.common, now);
+        if let Some(place) = self.nodes.get_mut(number) {
+            *place = node;
+        }
+        if let Some(before) = self.before.get_mut(number) {
+            *before = 0;
+        }
+    }
+
+    /// A relay's process begins.
+    pub(crate) fn start_relay(&mut self, number: usize) {
+        let (Some(host), Some(setup), Ok(id)) = (
+            self.node_host(number),
+            self.setups.get(number),
+            u32::try_from(number),
+        ) else {
+            return;
+        };
+        self.ground
+            .listen(host, setup.or_port, Listener::OrPort(id));
+        self.ground.net.set_silent(host, false);
+        self.ground.net.probe_idle();
+    }
+
+    /// Breaks one of the connections that there are: the one that `pick` falls on.
+    pub(crate) fn break_connection(&mut self, pick: usize) {
+        let all: Vec<_> = self.ground.net.connections().collect();
+        if let Some((conn, _)) = all.get(pick % all.len().max(1)) {
+            self.ground.net.break_both(*conn);
+        }
+    }
+
+    /// Whether the path between two nodes loses everything.
+    pub(crate) fn set_cut(&mut self, one: usize, other: usize, is_cut: bool) {
+        if let (Some(one), Some(other)) = (self.node_host(one), self.node_host(other)) {
+            self.ground.net.set_cut(one, other, is_cut);
+        }
+    }
+
+    /// Whether the destinations of a host read nothing.
+    pub(crate) fn set_server_deaf(&mut self, host: u32, is_deaf: bool) {
+        self.servers
+            .set_deaf(HostId(host), is_deaf, &mut self.ground);
+    }
+
+    /// Whether a client's user reads nothing.
+    pub(crate) fn set_user_deaf(&mut self, client: usize, is_deaf: bool) {
+        let now = self.ground.nanos();
+        let node = self.nodes.get_mut(self.relays + client);
+        for thread in node.into_iter().flat_map(|node| &mut node.threads) {
+            thread.edges.deaf = is_deaf;
+            thread.ask_turn(now, &mut self.ground);
+        }
+    }
+
+    /// A node is short of memory: as if it could have this part of what it holds, in percent.
+    pub(crate) fn press_memory(&mut self, number: usize, percent: u64) {
+        let Ok(id) = u32::try_from(number) else {
+            return;
+        };
+        self.ground.enter(id);
+        let now = self.ground.now();
+        let Some(node) = self.nodes.get_mut(number) else {
+            return;
+        };
+        let threads = node.threads.iter();
+        let ledgers: Vec<_> = threads.map(|thread| thread.manager.ledger(now)).collect();
+        let held: u64 = ledgers.iter().map(weft_core::ledger::Ledger::total).sum();
+        let allowed = held / 100 * percent;
+        let cuts = weft_core::ledger::relieve(&ledgers.iter().collect::<Vec<_>>(), allowed);
+        for (thread, cut) in (0..).zip(cuts.into_iter().flatten()) {
+            node.send(
+                ThreadId(thread),
+                FromController::FreeMemory(cut),
+                &mut self.ground,
+            );
+        }
+    }
+
+    /// Holds the messages between a node's threads and its controller back, for so long in all, each for `most` at most.
+    pub(crate) fn hold_back(&mut self, number: usize, lasts: Duration, most: Duration, seed: u64) {
+        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let until = self.ground.nanos().saturating_add(nanos(lasts));
+        if let Some(node) = self.nodes.get_mut(number) {
+            node.hold_back(until, nanos(most), seed);
+        }
+    }
+
+    /// A node's clocks jump: the one that only goes forward by so much, and the time of day by so many seconds besides.
+    pub(crate) fn jump(&mut self, number: usize, mono: Duration, wall: i64) {
+        let Ok(id) = u32::try_from(number) else {
+            return;
+        };
+        let mut clock = self.ground.clock_of(id);
+        clock.mono += mono;
+        clock.wall += wall;
+        self.ground.set_clock(id, clock);
+        let node = self.nodes.get_mut(number);
+        for thread in node.into_iter().flat_map(|node| &mut node.threads) {
+            thread.ask_turn(self.ground.nanos(), &mut self.ground);
+        }
+    }
+
+    /// Users open no more streams.
+    pub(crate) fn stop_users(&mut self) {
+        for client in self
+            .nodes
+            .iter_mut()
+            .filter_map(|node| node.client.as_mut())
+        {
+            client.is_done = true;
+        }
+    }
+
+    /// Idle connections whose other end is gone find out.
+    pub(crate) fn probe_idle(&mut self) {
+        self.ground.net.probe_idle();
+    }
+
+    /// Clients close all circuits, and open no more.
+    pub(crate) fn stop_clients(&mut self) {
+        for number in 0..self.nodes.len() {
+            let Ok(id) = u32::try_from(number) else {
+                return;
+            };
+            self.ground.enter(id);
+            let both = self.ground.both();
+            let Some(node) = self.nodes.get_mut(number) else {
+                return;
+            };
+            if let Some(client) = &mut node.client {
+                let mut config = client.client.config().clone();
+                config.disable_network = true;
+                client.client.set_config(config, both);
+                node.act(&self.common, &mut self.ground);
+            }
+        }
+    }
+
+    /// The link of a node that `pick` falls on, by thread and place.
+    pub(super) fn pick_link(&self, number: usize, pick: usize) -> Option<(usize, usize)> {
+        let node = self.nodes.get(number)?;
+        let threads = node.threads.iter().enumerate();
+        let links: Vec<(usize, usize)> = threads
+            .flat_map(|(thread, one)| one.open_links().map(move |place| (thread, place)))
+            .collect();
+        links.get(pick % links.len().max(1)).copied()
+    }
+
+    /// Puts bytes on a link, behind what its socket has not taken, and nothing after them if it is `muted`.
+    pub(super) fn put_on_link(
+        &mut self,
+        number: usize,
+        (thread, place): (usize, usize),
+        bytes: &[u8],
+        muted: bool,
+    ) {
+        let node = self.nodes.get_mut(number);
+        let Some(thread) = node.and_then(|node| node.threads.get_mut(thread)) else {
+            return;
+        };
+        if let Some(link) = thread.links.get_mut(place) {
+            link.out.extend_from_slice(bytes);
+            let conn = link.conn;
+            thread.flush(place, &mut self.ground);
+            if let Some(link) = thread.links.get_mut(place) {
+                link.muted |= muted;
+            }
+            thread.note_link(place, conn, News::Readable);
+            thread.ask_turn(self.ground.nanos(), &mut self.ground);
+        }
+    }
+}
