@@ -65,6 +65,39 @@ fn the_quick_form_measures_circuits_with_and_without_loss() {
 }
 
 #[test]
+fn in_virtual_time_one_seed_gives_one_result() {
+    let folder = tempfile::tempdir().unwrap();
+    let measure = |name: &str| -> Value {
+        let out = folder.path().join(name);
+        let run = cci(&format!(
+            "--testbed virtual --quick --scenarios no-dropping,shared-dropping,two --arms weft,weft-pctls --traffic bulk \
+             --congestion-control off --seconds 3 --warm-up 4 --format json --out {}",
+            out.display()
+        ));
+        let errors = String::from_utf8_lossy(&run.stderr).into_owned();
+        assert_eq!(run.status.code(), Some(0), "{errors}");
+        assert!(out.join("report.html").is_file());
+        serde_json::from_slice(&run.stdout).expect(&errors)
+    };
+    let first = measure("first");
+    let cells = first["cells"].as_array().unwrap();
+    assert_eq!(cells.len(), 6);
+    for cell in cells {
+        let goodput = cell["goodput_mbit"]["mean"].as_f64().unwrap();
+        assert!((0.5..40.0).contains(&goodput), "{cell:#}");
+    }
+    let lost = |place: usize| cells[place]["lost_percent"].as_f64().unwrap();
+    // Shared connections lose more, and a connection for each circuit needs more of them.
+    assert!(lost(2) > lost(3) + 10.0, "{first:#}");
+    let sockets = |place: usize| cells[place]["relays_sockets"]["mean"].as_f64().unwrap();
+    assert!(sockets(1) > sockets(0) + 16.0, "{first:#}");
+    assert_eq!(first["cells"], measure("second")["cells"]);
+    let run = cci("--testbed virtual --arms tor");
+    let errors = String::from_utf8_lossy(&run.stderr);
+    assert!(!run.status.success() && errors.contains("C tor does not run"), "{errors}");
+}
+
+#[test]
 fn what_is_not_there_is_named() {
     for (args, expected) in [
         ("--scenarios four", "no-dropping"),

@@ -11,6 +11,7 @@ use super::plan::Choice;
 use super::results::Results;
 use super::run;
 use super::scenario::{Arm, Scenario, Traffic};
+use super::virtual_time;
 use crate::args::{Switch, seconds, weft_program};
 use crate::experiment::{Experiment, FolderArgs, Prepared, Session};
 use crate::net;
@@ -20,10 +21,14 @@ use crate::network::Program;
 ///
 /// C tor, Weft, Weft with ConnectionPerCircuit 1 and with ConnectionPerCircuit auto run whole networks in a testbed
 /// of network namespaces, over the links of Pahl et al. 2023. Needs root or CAP_NET_ADMIN and CAP_SYS_ADMIN, and for
-/// the arm `tor` C tor. Results go into a new folder, which has all that was measured so far at any time. Ctrl-C ends
+/// the arm `tor` C tor. With --testbed virtual the networks are in this process and in virtual time: no privileges, no C
+/// tor, no processor times, and the same results for the same seed. Results go into a new folder, which has all that was measured so far at any time. Ctrl-C ends
 /// the experiment. The exit status is 1 if measurements are missing.
 #[derive(Debug, clap::Args)]
 pub struct Args {
+    /// What the networks are on.
+    #[arg(long, value_enum, default_value_t = On::Netns)]
+    testbed: On,
     /// Scenarios [default: all; of --quick: no-dropping,shared-dropping].
     #[arg(long, value_enum, value_delimiter = ',', value_name = "NAME,…")]
     scenarios: Vec<Scenario>,
@@ -70,9 +75,20 @@ pub struct Args {
     folder: FolderArgs,
 }
 
+/// What networks are on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum On {
+    /// Processes in network namespaces, in real time.
+    Netns,
+    /// This process, in virtual time.
+    Virtual,
+}
+
 /// What is measured.
 #[derive(Clone, Debug)]
 pub struct Options {
+    /// In virtual time.
+    is_virtual: bool,
     pub(super) choice: Choice,
     pub(super) cell: Duration,
     pub(super) warm_up: Duration,
@@ -121,20 +137,26 @@ impl Experiment for Options {
             true => Duration::from_secs(quick),
             false => Duration::from_secs(whole),
         };
+        let is_virtual = args.testbed == On::Virtual;
+        if is_virtual && args.arms.contains(&Arm::Tor) {
+            bail!("C tor does not run in virtual time: leave the arm tor out, or use --testbed netns");
+        }
+        let arms = arms.iter().copied().filter(|arm| !(is_virtual && *arm == Arm::Tor));
         let choice = Choice {
             scenarios: chosen(&args.scenarios, scenarios),
             traffic: chosen(&args.traffic, traffic),
-            arms: chosen(&args.arms, arms),
+            arms: chosen(&args.arms, &arms.collect::<Vec<_>>()),
             congestion_control: Switch::each(&args.congestion_control),
             repetitions: args.repetitions,
         };
-        if let Some(missing) = net::missing() {
+        if let Some(missing) = net::missing().filter(|_| !is_virtual) {
             bail!("{missing}");
         }
         if choice.arms.contains(&Arm::Tor) {
             Program::tor_of_its_own()?;
         }
         let options = Options {
+            is_virtual,
             choice,
             cell: args.seconds.unwrap_or(quick(4, 300)),
             warm_up: args.warm_up.unwrap_or(quick(0, 20)),
@@ -148,6 +170,9 @@ impl Experiment for Options {
     }
 
     fn run(&self, session: &mut Session<'_>) -> Result<Results> {
-        run::cci(self, session)
+        match self.is_virtual {
+            true => virtual_time::cci(self, session),
+            false => run::cci(self, session),
+        }
     }
 }

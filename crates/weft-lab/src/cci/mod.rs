@@ -10,6 +10,7 @@ mod results;
 mod run;
 mod scenario;
 mod tables;
+mod virtual_time;
 
 pub use aggregate::Aggregate;
 pub(crate) use command::chosen;

@@ -70,6 +70,8 @@ pub enum Testbed {
     Netns,
     /// The simulator Shadow (`shadow`).
     Shadow,
+    /// Hosts, links, TCP and the clock are models in this process (`weft-virtual`).
+    Virtual,
 }
 
 impl Testbed {
@@ -79,6 +81,7 @@ impl Testbed {
         match self {
             Testbed::Netns => "netns",
             Testbed::Shadow => "shadow",
+            Testbed::Virtual => "virtual",
         }
     }
 }

@@ -179,7 +179,7 @@ fn one_network(
 }
 
 /// The links of a scenario, none faster than asked for.
-fn links(options: &Options, scenario: Scenario) -> Result<Topology> {
+pub(super) fn links(options: &Options, scenario: Scenario) -> Result<Topology> {
     let topology = scenario.topology()?;
     Ok(match options.at_most {
         Some(rate) => topology.at_most(rate),
