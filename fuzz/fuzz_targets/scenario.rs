@@ -42,7 +42,12 @@ fuzz_target!(|input: &[u8]| {
             assert_eq!(setup.seed, again.seed);
             assert_eq!(setup.clients.len() as u64, estimate.clients);
             assert_eq!(setup.relays.len() as u64, estimate.relays);
-            assert!(setup.relays.iter().all(|relay| setup.or_addr(relay).is_some()));
+            assert!(
+                setup
+                    .relays
+                    .iter()
+                    .all(|relay| setup.or_addr(relay).is_some())
+            );
         }
         (Err(one), Err(other)) => assert_eq!(one.to_string(), other.to_string()),
         _ => panic!("a network once and none once"),

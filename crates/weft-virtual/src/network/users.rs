@@ -59,10 +59,12 @@ fn entry(scenario: &Scenario, draft: &Draft, spec: &Clients, name: &str) -> Resu
         host.is_some_and(|host| host.name == name) && relays::roles(&relay.listed).guard
     };
     let place = draft.relays.iter().position(is_there);
-    place.and_then(|place| u32::try_from(place).ok()).ok_or_else(|| ScenarioError::Unusable {
-        place: format!("{}:{}", scenario.file, spec.line),
-        problem: format!("there is no guard on host {name}, which is to be an entry"),
-    })
+    place
+        .and_then(|place| u32::try_from(place).ok())
+        .ok_or_else(|| ScenarioError::Unusable {
+            place: format!("{}:{}", scenario.file, spec.line),
+            problem: format!("there is no guard on host {name}, which is to be an entry"),
+        })
 }
 
 fn model(scenario: &Scenario, files: &Files, spec: &Clients) -> Result<Model> {
