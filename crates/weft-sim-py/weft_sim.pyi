@@ -1,4 +1,5 @@
-"""Paths through Tor networks, simulated: shared links of circuits (Pahl et al. 2023, SALSA).
+"""Paths through Tor networks, simulated: shared links of circuits (Pahl et al. 2023, SALSA). Besides,
+whole networks in virtual time: `Scenario`.
 
 Relays are numbered by their place in the document, from 0. Every result is a function of its
 arguments: the number of threads and the machine change nothing. Nothing here speaks to any network,
@@ -100,3 +101,84 @@ class Links:
     @property
     def circuits_per_link(self) -> NDArray[np.uint64]:
         """Links by how many circuits they carry, from 0; a row for each repetition."""
+
+class Scenario:
+    """A Tor network with its users: the TOML of `weft lab run` (docs/scenarios.md)."""
+
+    @staticmethod
+    def read(path: typing.Union[str, os.PathLike[str]]) -> Scenario:
+        """Reads a scenario and the files that it names. OSError if a file cannot be read, ValueError
+        with file, line and the nearest word if it is no scenario."""
+
+    @staticmethod
+    def parse(
+        text: str, name: str = "scenario", files: typing.Optional[dict[str, bytes]] = None
+    ) -> Scenario:
+        """A scenario that is no file. `name` is what errors call it; `files` has the contents of the
+        files that it names, unpacked."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def arms(self) -> list[str]: ...
+    @property
+    def repetitions(self) -> int: ...
+    @property
+    def duration(self) -> float:
+        """Of a run, in seconds of virtual time."""
+
+    def run(
+        self, *, arm: typing.Optional[str] = None, repetition: int = 1, seed: int = 1
+    ) -> Run:
+        """Runs one repetition, counted from 1, of one arm on this thread. A scenario with several arms
+        needs `arm`. Other threads of Python run meanwhile, and Ctrl-C ends it."""
+
+class Run(typing.TypedDict):
+    """What a run returns, in plain dictionaries. Times are seconds, those of a stream or circuit since it
+    began; NaN is a time that there is not."""
+
+    simulated: float
+    interval: float  # of the series of relays
+    relayed_bytes: int  # of cells that relays wrote to links
+    events: int
+    clients: list[str]
+    streams: Streams
+    relays: Relays
+    circuits: Circuits
+
+class Streams(typing.TypedDict):
+    """An element for each stream, in the order in which they began."""
+
+    models: list[str]  # these are numbered by `model`
+    client: NDArray[np.int32]  # a place in `clients`
+    model: NDArray[np.int32]
+    number: NDArray[np.uint32]  # of the client's streams, from 0
+    started: NDArray[np.float64]  # since the run began
+    opened: NDArray[np.float64]
+    rtt: NDArray[np.float64]  # from request to answer
+    ttfb: NDArray[np.float64]  # time to first byte
+    ttlb: NDArray[np.float64]  # time to last byte
+    ended: NDArray[np.float64]
+    down_bytes: NDArray[np.uint64]
+    up_bytes: NDArray[np.uint64]
+    complete: NDArray[np.bool_]
+    failed: NDArray[np.bool_]  # neither: it was open at the end
+
+class Relays(typing.TypedDict):
+    """An element, or a row, for each relay."""
+
+    name: list[str]
+    written: NDArray[np.uint64]  # bytes, a column for each interval
+    queued: NDArray[np.uint64]  # bytes at the end of each interval
+    busy: NDArray[np.float64]  # of the busiest thread, from 0 to 1
+    circuits: NDArray[np.uint64]
+
+class Circuits(typing.TypedDict):
+    """An element, or a row, for each circuit of a client."""
+
+    client: NDArray[np.int32]  # a place in `clients`
+    path: NDArray[np.int32]  # relays, -1 behind the last
+    began: NDArray[np.float64]  # since the run began
+    built: NDArray[np.float64]  # how long that took
+    round_trip: NDArray[np.float64]  # an element for each stream, BEGIN to CONNECTED
+    round_trip_of: NDArray[np.uint64]  # the circuit of that stream

@@ -1,11 +1,13 @@
-//! The Python package `weft_sim`: networks and what circuits through them do, as NumPy arrays.
+//! The Python package `weft_sim`: networks and what circuits through them do, and runs of scenarios in virtual time, as
+//! NumPy arrays.
 //!
-//! Everything is weft-sim's; here are only names, types and errors as Python has them. The interpreter
+//! Everything is weft-sim's and weft-virtual's; here are only names, types and errors as Python has them. The interpreter
 //! is free while something is simulated, so threads of Python simulate at the same time. `weft_sim.pyi`
 //! documents the functions.
 
 mod links;
 mod network;
+mod scenario;
 
 use pyo3::prelude::*;
 
@@ -16,6 +18,8 @@ mod package {
     use crate::links::Links;
     #[pymodule_export]
     use crate::network::{Network, read};
+    #[pymodule_export]
+    use crate::scenario::Scenario;
 
     use super::*;
 

@@ -199,7 +199,7 @@ pub(crate) fn read(py: Python<'_>, paths: Vec<PathBuf>) -> PyResult<Vec<Network>
 
 /// What Python programs expect to catch: `OSError` where a file cannot be read, `ValueError` where
 /// its contents are wrong.
-fn raised(error: ReadError) -> PyErr {
+pub(crate) fn raised(error: ReadError) -> PyErr {
     match error {
         ReadError::Io { .. } | ReadError::Nothing { .. } => PyOSError::new_err(error.to_string()),
         _ => PyValueError::new_err(error.to_string()),
