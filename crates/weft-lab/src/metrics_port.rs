@@ -49,17 +49,21 @@ pub(crate) fn read(metrics: SocketAddr) -> Result<String> {
 
 /// The sum over all samples of one name, whatever their labels; 0 if there is none.
 pub(crate) fn sum(text: &str, name: &str) -> f64 {
-    let values = text.lines().filter_map(|line| {
+    values(text, name).map(|(_, value)| value).sum()
+}
+
+/// All samples of one name, with their labels.
+pub(crate) fn values<'t>(text: &'t str, name: &str) -> impl Iterator<Item = (&'t str, f64)> {
+    text.lines().filter_map(move |line| {
         let rest = line.strip_prefix(name)?;
-        let value = match rest.strip_prefix('{') {
-            Some(labels) => labels.split_once('}')?.1,
-            None => rest,
+        let (labels, value) = match rest.strip_prefix('{') {
+            Some(labels) => labels.split_once('}')?,
+            None => ("", rest),
         };
         // A longer name begins in the same way.
         let value = value.strip_prefix(' ')?;
-        value.trim().parse::<f64>().ok()
-    });
-    values.sum()
+        Some((labels, value.trim().parse().ok()?))
+    })
 }
 
 #[cfg(test)]
