@@ -1,4 +1,4 @@
-//! What developers run: `cargo xtask demo | bench | roles | test | fuzz | instructions | wheel`.
+//! What developers run: `cargo xtask demo | bench | roles | chaos | test | fuzz | instructions | wheel`.
 
 mod fuzz;
 mod instructions;
@@ -30,6 +30,8 @@ enum Command {
     Bench(measure::MeasureArgs),
     /// Measure Weft, C tor and Arti as client, and Weft and C tor as exit and guard, side by side.
     Roles(measure::MeasureArgs),
+    /// Find defects: random networks in virtual time in which random things go wrong (docs/chaos.md).
+    Chaos(measure::MeasureArgs),
     /// Everything that must pass before a change lands.
     Test(test::TestArgs),
     /// Fuzz the parsers and state machines.
@@ -45,6 +47,7 @@ fn main() -> anyhow::Result<()> {
         Command::Demo(args) => measure::run(What::Demo, &args),
         Command::Bench(args) => measure::run(What::Bench, &args),
         Command::Roles(args) => measure::run(What::Roles, &args),
+        Command::Chaos(args) => measure::run(What::Chaos, &args),
         Command::Test(args) => test::run(&args),
         Command::Fuzz(args) => fuzz::run(&args),
         Command::Instructions(args) => instructions::run(&args),

@@ -1,4 +1,4 @@
-//! `cargo xtask demo | bench | roles`: builds Weft and runs `weft lab demo | roles`, or `bench/measure`, which
+//! `cargo xtask demo | bench | roles | chaos`: builds Weft and runs `weft lab demo | roles | chaos`, or `bench/measure`, which
 //! measures it beside C tor.
 
 use std::ffi::OsString;
@@ -24,13 +24,14 @@ pub(crate) enum What {
     Demo,
     Bench,
     Roles,
+    Chaos,
 }
 
 impl What {
     /// The package of the program.
     fn package(self) -> &'static str {
         match self {
-            What::Demo | What::Roles => "weft",
+            What::Demo | What::Roles | What::Chaos => "weft",
             What::Bench => "weft-measure",
         }
     }
@@ -40,6 +41,7 @@ impl What {
         match self {
             What::Demo => &["lab", "demo"],
             What::Roles => &["lab", "roles"],
+            What::Chaos => &["lab", "chaos"],
             What::Bench => &[],
         }
     }
@@ -85,6 +87,7 @@ pub(crate) fn run(what: What, args: &MeasureArgs) -> Result<()> {
             (measures, measures || has(&["--plots"]))
         }
         What::Roles => (true, false),
+        What::Chaos => (false, false),
     };
     // `--help` needs nothing installed.
     let asks = has(&["--help", "-h"]);
@@ -94,7 +97,7 @@ pub(crate) fn run(what: What, args: &MeasureArgs) -> Result<()> {
     if draws && !asks {
         machine::prepare_for_plots()?;
     }
-    let program = build(what, measures || matches!(what, What::Bench))?;
+    let program = build(what, measures || matches!(what, What::Bench | What::Chaos))?;
     let mut command = Command::new(&program);
     command.args(what.command());
     if matches!(what, What::Roles) && !asks {
@@ -106,6 +109,9 @@ pub(crate) fn run(what: What, args: &MeasureArgs) -> Result<()> {
         if !has(&["--program", "--weft"]) {
             command.arg("--checkout").arg(machine::root());
         }
+    }
+    if matches!(what, What::Chaos) && !has(&["--keep"]) {
+        command.arg("--keep").arg(machine::target().join("chaos"));
     }
     let error = command.args(&args.args).exec();
     Err(error).with_context(|| format!("running {}", program.display()))

@@ -15,6 +15,7 @@ pub mod args;
 pub mod attack;
 pub mod bench;
 pub mod cci;
+pub mod chaos;
 pub mod control;
 pub mod demo;
 pub mod experiment;

@@ -45,6 +45,8 @@ enum Command {
     Demo(demo::Args),
     Pipe(PipeArgs),
     #[command(hide = true)]
+    Chaos(weft_lab::chaos::Args),
+    #[command(hide = true)]
     ProfiledNode(ProfiledNodeArgs),
     #[command(hide = true)]
     FlowClient(Box<weft_lab::shadow::ClientArgs>),
@@ -112,6 +114,10 @@ pub(crate) fn main(args: impl Iterator<Item = OsString>) -> Result<ExitCode> {
             hops::profile::serve(&args.socket)?;
             crate::node(args.node)
         }
+        Command::Chaos(args) => weft_lab::chaos::chaos(&args).map(|holds| match holds {
+            true => ExitCode::SUCCESS,
+            false => ExitCode::FAILURE,
+        }),
         Command::Up(args) => up::up(&args, &Stop::on_signals()?),
         Command::Net(args) => net::net(&args),
         Command::Shadow(args) => shadow::shadow(&args, invocation(&command, &matches)),

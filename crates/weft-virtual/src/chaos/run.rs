@@ -13,7 +13,7 @@ use weft_links::Moment;
 use weft_traffic::records::Outcome;
 
 use super::round::{Fault, FaultKind, Round};
-use crate::world::{Remains, World};
+use crate::world::{Attack, Remains, World};
 
 /// Steps between two comparisons of everything with everything.
 const SELDOM: u64 = 4_096;
@@ -25,9 +25,8 @@ const TIMES: u64 = 8;
 /// each second for what all clients wait for.
 const STREAMS: Duration = Duration::from_secs(3 * 3_600);
 /// What clients closed is gone everywhere within so long: a link that its node does not write to any more is closed by
-/// it after ten times KeepalivePeriod and one more; then circuits past it end, whose links are idle for an hour before what a
-/// hostile node made on them ends, too; and an end is known when TCP has sent in vain for a quarter of an hour.
-const CIRCUITS: Duration = Duration::from_secs(3_300 + 3_600 + 1_200);
+/// it after ten times KeepalivePeriod and one more, and an end is known when TCP has sent in vain for a quarter of an hour.
+const CIRCUITS: Duration = Duration::from_secs(3_300 + 1_200);
 /// What a link may stay beyond its idle time: for padding, ticks and the way of the last bytes.
 const LINKS: Duration = Duration::from_secs(1_500);
 
@@ -198,6 +197,7 @@ impl Runner<'_> {
         let streams = |one: &Remains| one.apps + one.client_streams + one.server_streams == 0;
         self.wait(STREAMS.max(longest), 1, "users stopped", streams)?;
         self.world.stop_clients();
+        self.end_hostile_circuits();
         let circuits = |one: &Remains| {
             let waits = one.onionskins + one.messages + one.client_circuits;
             one.halves + one.edges + waits == 0 && one.owned == 0
@@ -254,6 +254,18 @@ impl Runner<'_> {
             }
             self.until(self.world.now() + Duration::from_secs(slice))?;
             self.world.probe_idle();
+        }
+    }
+
+    /// What hostile nodes made on others' links stays as long as these do, and they may do it to each other: their links
+    /// break. Those that fell silent keep them: a timer has to end these.
+    fn end_hostile_circuits(&mut self) {
+        for fault in &self.round.faults {
+            if let FaultKind::Hostile { node, attack, .. } = &fault.kind
+                && *attack != Attack::HalfRecord
+            {
+                self.world.break_links(*node);
+            }
         }
     }
 

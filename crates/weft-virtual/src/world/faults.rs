@@ -82,6 +82,19 @@ impl World {
         }
     }
 
+    /// A node's links all break: what it made on them, as a hostile one, ends.
+    pub(crate) fn break_links(&mut self, number: usize) {
+        let threads = self
+            .nodes
+            .get(number)
+            .into_iter()
+            .flat_map(|node| &node.threads);
+        let links = threads.flat_map(|thread| thread.links.iter().map(|(_, link)| link.conn));
+        for conn in links.collect::<Vec<_>>() {
+            self.ground.net.break_both(conn);
+        }
+    }
+
     /// Whether the path between two nodes loses everything.
     pub(crate) fn set_cut(&mut self, one: usize, other: usize, is_cut: bool) {
         if let (Some(one), Some(other)) = (self.node_host(one), self.node_host(other)) {

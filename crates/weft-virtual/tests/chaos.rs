@@ -1,0 +1,77 @@
+//! Some rounds of chaos (docs/chaos.md), and that one round runs twice alike. `cargo xtask chaos` runs others.
+
+use std::time::Instant;
+
+use weft_virtual::chaos::{Attack, Checks, Fault, FaultKind, Round, run, shrink};
+
+fn holds(round: &Round, checks: Checks) -> u64 {
+    let ran = run(round, checks, Instant::now());
+    if let Some(failure) = ran.failure {
+        panic!("it fails {failure}\n{round:#?}");
+    }
+    ran.events
+}
+
+#[test]
+fn what_goes_wrong_breaks_nothing() {
+    let mut events = 0;
+    for number in 0..1_000 {
+        let round = Round::draw(1, number);
+        // Long ones are for hours by hand.
+        if round.lasts > 20_000 {
+            continue;
+        }
+        events += holds(&round, Checks::Often);
+        if events >= 4_000_000 {
+            return;
+        }
+    }
+}
+
+#[test]
+fn every_step_of_some_rounds_breaks_nothing() {
+    for number in 0..2 {
+        let mut round = Round::draw(2, number);
+        round.lasts = 2_000;
+        for fault in &mut round.faults {
+            fault.at /= 30;
+            fault.lasts /= 20;
+        }
+        for client in &mut round.clients {
+            client.start /= 30;
+        }
+        holds(&round, Checks::All);
+    }
+}
+
+#[test]
+fn one_seed_gives_one_round_and_one_result() {
+    let round = Round::draw(3, 1);
+    assert_eq!(round, Round::draw(3, 1));
+    assert_ne!(round, Round::draw(3, 2));
+    assert_ne!(round, Round::draw(4, 1));
+    let first = run(&round, Checks::Often, Instant::now());
+    assert_eq!(first, run(&round, Checks::Often, Instant::now()));
+}
+
+#[test]
+fn a_round_shrinks_to_what_it_fails_for() {
+    // It "fails" whenever a certain node is hostile in a certain way.
+    let is_it = |fault: &Fault| {
+        matches!(
+            fault.kind,
+            FaultKind::Hostile {
+                attack: Attack::Destroys,
+                ..
+            }
+        )
+    };
+    let drawn = (0..).map(|number| Round::draw(5, number));
+    let mut drawn = drawn.filter(|round| round.faults.iter().filter(|one| is_it(one)).count() > 1);
+    let round = drawn.next().expect("one has it");
+    let small = shrink(&round, |one| one.faults.iter().any(is_it));
+    assert_eq!(small.faults.len(), 1);
+    assert!(small.faults.iter().all(is_it));
+    assert_eq!((small.relays.len(), small.clients.len()), (3, 1));
+    holds(&small, Checks::Often);
+}
