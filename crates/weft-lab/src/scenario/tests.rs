@@ -91,7 +91,6 @@ fn measured(job: &Job) -> Measured {
         interval: SECOND,
         relayed_bytes: u64::from(number) * 1_000_000,
         events: 99,
-        ..weft_virtual::Results::default()
     };
     Measured {
         clients: 5,
