@@ -50,6 +50,8 @@ struct HyStart {
     end: u64,
     samples: u32,
     least: u64,
+    /// It has ended slow start: it does so once, until a timeout.
+    found: bool,
 }
 
 impl Window {
@@ -130,7 +132,8 @@ impl Window {
 
     /// A round trip was measured; `sent` is the end of what was sent so far, `acknowledged` that of what has arrived.
     pub fn measured(&mut self, rtt: u64, least: u64, sent: u64, acknowledged: u64) {
-        if !self.is_slow_start() || self.cwnd < HYSTART_LEAST * self.mss {
+        let is_early = self.cwnd < HYSTART_LEAST * self.mss;
+        if !self.is_slow_start() || is_early || self.hystart.found {
             return;
         }
         let hystart = &mut self.hystart;
@@ -139,6 +142,7 @@ impl Window {
                 end: sent,
                 samples: 0,
                 least: u64::MAX,
+                found: false,
             };
         }
         if hystart.samples < HYSTART_SAMPLES {
@@ -148,6 +152,7 @@ impl Window {
         let rise = (least / 8).clamp(HYSTART_RISE.0, HYSTART_RISE.1);
         if hystart.samples == HYSTART_SAMPLES && hystart.least > least.saturating_add(rise) {
             self.ssthresh = self.cwnd;
+            hystart.found = true;
         }
     }
 
@@ -173,13 +178,29 @@ impl Window {
     pub fn timed_out(&mut self) {
         self.lost();
         self.cwnd = self.mss;
+        self.hystart.found = false;
     }
 
-    /// Nothing was sent for so many timeouts: what the network was like is no longer known.
+    /// For a timeout, no more than so many bytes of it were used (`tcp_cwnd_application_limited`).
+    pub fn starved(&mut self, used: u64) {
+        let used = (used as f64).max(10.0 * self.mss);
+        if used < self.cwnd {
+            self.ssthresh = self.ssthresh.max(self.cwnd * 0.75);
+            self.cwnd = f64::midpoint(self.cwnd, used);
+        }
+    }
+
+    /// Nothing was on its way for so long, which CUBIC's curve leaves out (`cubictcp_cwnd_event`).
+    pub fn paused(&mut self, now: u64, pause: u64) {
+        if let Some((begun, _)) = &mut self.epoch {
+            *begun = begun.saturating_add(pause).min(now);
+        }
+    }
+
+    /// Nothing was sent for so many timeouts: what the network was like is no longer known (`tcp_cwnd_restart`).
     pub fn idle(&mut self, timeouts: u32) {
         self.ssthresh = self.ssthresh.max(self.cwnd * 0.75);
         let shrunk = self.cwnd / 2f64.powi(timeouts.min(64) as i32);
         self.cwnd = shrunk.max((10.0 * self.mss).min(self.cwnd));
-        self.epoch = None;
     }
 }

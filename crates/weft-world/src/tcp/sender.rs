@@ -64,6 +64,30 @@ pub struct Sent {
     pub timeouts: u64,
 }
 
+/// How much of the window is used.
+#[derive(Clone, Copy, Debug, Default)]
+struct Usage {
+    /// All of it was, in this window of data.
+    was_full: bool,
+    /// The most that was on its way in this window of data, bytes.
+    most: u64,
+    /// This window of data ends when this byte is acknowledged.
+    until: u64,
+    /// The most that was on its way since then, bytes and time.
+    lately: u64,
+    since: u64,
+}
+
+impl Usage {
+    /// The window keeps bytes back.
+    fn is_full(&mut self, now: u64, next: u64) {
+        self.was_full = true;
+        self.until = next;
+        self.lately = 0;
+        self.since = now;
+    }
+}
+
 /// The sending end.
 #[derive(Clone, Debug)]
 pub struct Sender {
@@ -91,8 +115,8 @@ pub struct Sender {
     recovery: Recovery,
     /// The tail was probed since the last acknowledgement.
     probed: bool,
-    /// The window held it back since the last acknowledgement.
-    limited: bool,
+    /// How much of the window is used.
+    usage: Usage,
     timer: Option<u64>,
     last_sent: u64,
     sent: Sent,
@@ -118,7 +142,7 @@ impl Sender {
             newest: 0,
             recovery: Recovery::None,
             probed: false,
-            limited: false,
+            usage: Usage::default(),
             timer: None,
             last_sent: 0,
             sent: Sent::default(),
@@ -133,7 +157,9 @@ impl Sender {
     /// The application has written so many bytes more.
     pub fn write(&mut self, now: u64, bytes: u64) {
         if self.flight.is_empty() && self.next == self.written && self.sent.segments > 0 {
-            let idle = now.saturating_sub(self.last_sent) / self.rtt.timeout().max(1);
+            let pause = now.saturating_sub(self.last_sent);
+            self.window.paused(now, pause);
+            let idle = pause / self.rtt.timeout().max(1);
             if idle > 0 {
                 self.window.idle(u32::try_from(idle).unwrap_or(u32::MAX));
             }
@@ -172,7 +198,7 @@ impl Sender {
         }
         let length = u32::try_from(left.min(u64::from(self.mss))).unwrap_or(self.mss);
         if self.pipe > 0 && self.pipe + u64::from(length) > cwnd {
-            self.limited = true;
+            self.usage.is_full(now, self.next);
             return None;
         }
         let segment = Segment {
@@ -198,9 +224,41 @@ impl Sender {
         self.pipe += u64::from(length);
         self.sent.segments += 1;
         self.last_sent = now;
+        self.validate(now);
         if self.timer.is_none() {
             self.arm(now);
         }
+    }
+
+    /// Keeps account of how much of the window is used, as Linux does (`tcp_cwnd_validate`). A sender that has used little of it
+    /// for a timeout gives some of it up (RFC 2861).
+    fn validate(&mut self, now: u64) {
+        let is_full = self.pipe + u64::from(self.mss) > self.window.bytes();
+        let usage = &mut self.usage;
+        let is_over = self.acknowledged >= usage.until;
+        if is_over || is_full || (!usage.was_full && self.pipe > usage.most) {
+            usage.was_full = is_full;
+            usage.most = self.pipe;
+            usage.until = self.next;
+        }
+        if self.is_limited() {
+            self.usage.lately = 0;
+            self.usage.since = now;
+            return;
+        }
+        let usage = &mut self.usage;
+        usage.lately = usage.lately.max(self.pipe);
+        if now.saturating_sub(usage.since) >= self.rtt.timeout() {
+            self.window.starved(usage.lately);
+            usage.lately = 0;
+            usage.since = now;
+        }
+    }
+
+    /// Whether the window holds the sender back, so that it should grow (`tcp_is_cwnd_limited`).
+    fn is_limited(&self) -> bool {
+        let half = 2 * self.usage.most > self.window.bytes();
+        self.usage.was_full || (self.window.is_slow_start() && half)
     }
 
     /// Takes an acknowledgement in.
@@ -260,12 +318,11 @@ impl Sender {
             _ => {}
         }
         let grows = !matches!(self.recovery, Recovery::Fast(_));
-        if grows && delivered > 0 && self.limited {
+        if grows && delivered > 0 && self.is_limited() {
             self.window
                 .acknowledged(now, delivered, self.rtt.smoothed());
         }
         if delivered > 0 {
-            self.limited = false;
             self.probed = false;
         }
         if self.flight.is_empty() {
