@@ -139,9 +139,14 @@ impl Experiment for Options {
         };
         let is_virtual = args.testbed == On::Virtual;
         if is_virtual && args.arms.contains(&Arm::Tor) {
-            bail!("C tor does not run in virtual time: leave the arm tor out, or use --testbed netns");
+            bail!(
+                "C tor does not run in virtual time: leave the arm tor out, or use --testbed netns"
+            );
         }
-        let arms = arms.iter().copied().filter(|arm| !(is_virtual && *arm == Arm::Tor));
+        let arms = arms
+            .iter()
+            .copied()
+            .filter(|arm| !(is_virtual && *arm == Arm::Tor));
         let choice = Choice {
             scenarios: chosen(&args.scenarios, scenarios),
             traffic: chosen(&args.traffic, traffic),

@@ -21,8 +21,8 @@ use crate::scenario::jobs::{Jobs, Meter};
 
 /// Clients have built their circuits by then.
 const SETTLE: Duration = Duration::from_secs(10);
-/// They have built new ones so long after they were told to.
-const RENEWAL: Duration = Duration::from_secs(5);
+/// They have built new ones, nearly always, so long after they were told to; TCP would forget its window in a longer pause.
+const RENEWAL: Duration = Duration::from_secs(1);
 /// How far the world runs before Ctrl-C is looked for.
 const SLICE: Duration = Duration::from_millis(100);
 
@@ -230,7 +230,10 @@ fn scenario_text(
             Role::Client => {
                 let user = users.iter().find(|user| user.host == *host);
                 let model = &user.context("a client without a user")?.model_name;
-                let entry = place.entry.as_deref().context("a client without an entry")?;
+                let entry = place
+                    .entry
+                    .as_deref()
+                    .context("a client without an entry")?;
                 write!(
                     text,
                     "[[clients]]\nhosts = [\"{host}\"]\nentry = \"{entry}\"\nmodel = \"{model}\"\nstart = \"{} s\"\n",

@@ -9,7 +9,7 @@ use crate::setup::Background;
 /// Where they are read.
 const PORT: u16 = 5_001;
 /// Bytes that are written at once.
-const CHUNK: [u8; 64 << 10] = [0; 64 << 10];
+static CHUNK: [u8; 64 << 10] = [0; 64 << 10];
 
 /// Begins all of them.
 pub(super) fn begin(streams: &[Background], ground: &mut Ground) {

@@ -8,11 +8,11 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rand::{Rng as _, RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
+use weft_cell::identity::RsaIdentity;
 use weft_client::{
     CircuitInfo, CircuitStatus, Client, ClientConfig, ClientEvent, ListenerConfig, Now, Output,
     PathParams, Paths,
 };
-use weft_cell::identity::RsaIdentity;
 use weft_core::address::ConnectionId;
 use weft_core::origin::{
     AppCredentials, AppOpening, AppProtocol, AppRequest, OriginCommand, OriginEvent, OriginId,

@@ -159,7 +159,9 @@ impl Edges {
         for (place, edge) in &self.all {
             let id = edge.id;
             if self.by_id.get(&id) != Some(&place) || self.place_of(edge.key) != Some(place) {
-                return Err(format!("the edge {id} is not known by its identifier and its key"));
+                return Err(format!(
+                    "the edge {id} is not known by its identifier and its key"
+                ));
             }
             if manager.edge_id(edge.key) != Some(id) {
                 return Err(format!("the edge {id} is not the manager's"));
@@ -172,7 +174,9 @@ impl Edges {
         let known = (self.by_id.len(), self.by_edge.iter().flatten().count());
         if known != (count, count) || manager.edges() != count {
             let edges = manager.edges();
-            return Err(format!("{count} edges, {known:?} known, the manager has {edges}"));
+            return Err(format!(
+                "{count} edges, {known:?} known, the manager has {edges}"
+            ));
         }
         Ok(())
     }
@@ -196,7 +200,9 @@ impl Edges {
     /// Streams of users.
     pub(super) fn apps(&self) -> usize {
         let edges = self.all.iter();
-        edges.filter(|(_, edge)| matches!(edge.outer, Outer::App(_))).count()
+        edges
+            .filter(|(_, edge)| matches!(edge.outer, Outer::App(_)))
+            .count()
     }
 
     /// Looks at a user's stream again when it says. A time that has passed is no time to wait for: something else is.
@@ -594,14 +600,14 @@ impl Thread {
     }
 
     /// Every stream of the user's that is open, at the end of a run.
-    pub(super) fn take_open_apps(&mut self) -> Vec<Box<App>> {
+    pub(super) fn take_open_apps(&mut self) -> Vec<App> {
         let places: Vec<usize> = self.edges.all.iter().map(|(place, _)| place).collect();
         let outers = places
             .into_iter()
             .filter_map(|place| self.edges.remove(place));
         outers
             .filter_map(|outer| match outer {
-                Outer::App(app) => Some(app),
+                Outer::App(app) => Some(*app),
                 Outer::Socket(_) => None,
             })
             .collect()

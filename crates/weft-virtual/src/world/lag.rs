@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
-use weft_cell::Cell;
 use weft_core::address::ThreadId;
+use weft_core::cells::Empties;
 use weft_core::message::{Control, FromController, LaneMsg, ToController};
 
 use super::World;
@@ -28,7 +28,7 @@ enum Lane {
 #[derive(Debug)]
 enum Message {
     Controls(Vec<Control>),
-    Cells(Vec<LaneMsg>, Vec<Box<Cell>>),
+    Cells(Vec<LaneMsg>, Empties),
     ToController(Box<ToController>),
     FromController(Box<FromController>),
 }
@@ -64,7 +64,7 @@ impl Lag {
         &mut self,
         (from, to): (ThreadId, ThreadId),
         controls: Vec<Control>,
-        (cells, empties): (Vec<LaneMsg>, Vec<Box<Cell>>),
+        (cells, empties): (Vec<LaneMsg>, Empties),
         now: u64,
     ) {
         let lane = Lane::Control(from, to);
@@ -88,13 +88,13 @@ impl Lag {
     }
 
     /// What a thread sends the controller.
-    pub(super) fn to_controller(&mut self, from: usize, message: ToController, now: u64) {
+    pub(super) fn hold_for_controller(&mut self, from: usize, message: ToController, now: u64) {
         let message = Message::ToController(Box::new(message));
         self.push(Lane::ToController(from), message, now, 0);
     }
 
     /// What the controller sends a thread.
-    pub(super) fn from_controller(&mut self, to: ThreadId, message: FromController, now: u64) {
+    pub(super) fn hold_from_controller(&mut self, to: ThreadId, message: FromController, now: u64) {
         let message = Message::FromController(Box::new(message));
         self.push(Lane::FromController(to), message, now, 0);
     }

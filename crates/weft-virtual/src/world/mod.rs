@@ -490,21 +490,6 @@ impl World {
         threads.map(|thread| thread.link_bytes).sum()
     }
 
-    #[doc(hidden)]
-    pub fn debug_sockets(&mut self) -> Vec<String> {
-        let conns: Vec<_> = self.ground.net.connections().collect();
-        let mut out = Vec::new();
-        for conn in conns {
-            for end in [End::Opener, End::Accepter] {
-                let (Some(socket), Some(a), Some(b)) = (self.ground.net.socket(conn, end), self.ground.net.host_of(conn, end), self.ground.net.host_of(conn, end.other())) else { continue };
-                if socket.sent.segments > 200 {
-                    out.push(format!("{}->{}: {socket:?}", a.0, b.0));
-                }
-            }
-        }
-        out
-    }
-
     /// Connections that relays have now, of every kind.
     #[must_use]
     pub fn sockets(&self) -> usize {
@@ -551,7 +536,7 @@ impl World {
                 .iter_mut()
                 .flat_map(|thread| thread.take_open_apps())
             {
-                client.record(*app, Outcome::Unfinished, end);
+                client.record(app, Outcome::Unfinished, end);
             }
             let (records, circuits) = client.into_results();
             results.streams.extend(records);

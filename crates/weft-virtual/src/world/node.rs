@@ -249,7 +249,7 @@ impl Node {
         }
         while let Some(message) = self.threads.get_mut(from).and_then(Thread::poll_controller) {
             match &mut self.lag {
-                Some(lag) => lag.to_controller(from, message, ground.nanos()),
+                Some(lag) => lag.hold_for_controller(from, message, ground.nanos()),
                 None => self.controller.handle(message, now),
             }
         }
@@ -313,7 +313,7 @@ impl Node {
 
     pub(super) fn send(&mut self, to: ThreadId, message: FromController, ground: &mut Ground) {
         if let Some(lag) = &mut self.lag {
-            lag.from_controller(to, message, ground.nanos());
+            lag.hold_from_controller(to, message, ground.nanos());
             return self.wake_lag(ground);
         }
         if let Some(thread) = self.threads.get_mut(usize::from(to.0)) {

@@ -3,7 +3,9 @@
 
 use std::collections::VecDeque;
 
-use weft_cell::{CELL_LEN, Cell};
+use weft_cell::CELL_LEN;
+use weft_cell::Cell;
+use weft_core::cells::Empties;
 
 /// A record's header.
 const HEADER: usize = 5;
@@ -39,7 +41,7 @@ pub(super) fn put_cells(
     out: &mut Vec<u8>,
     cells: &mut VecDeque<Box<Cell>>,
     most: usize,
-    spent: &mut Vec<Box<Cell>>,
+    spent: &mut Empties,
 ) -> usize {
     let count = cells.len().min(CELLS).min(most);
     if count == 0 {

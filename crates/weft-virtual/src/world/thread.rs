@@ -6,9 +6,9 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use slab::Slab;
-use weft_cell::Cell;
 use weft_cell::reason::DestroyReason;
 use weft_core::address::{ConnectionId, ThreadId};
+use weft_core::cells::Empties;
 use weft_core::handshake::PeerIdentity;
 use weft_core::load::Load;
 use weft_core::loss::TcpCounters;
@@ -44,7 +44,7 @@ const RECORDS_AT_ONCE: usize = 4;
 pub(super) struct Mail {
     pub(super) controls: Vec<Control>,
     /// By the thread that they come from.
-    pub(super) cells: Vec<(ThreadId, Vec<LaneMsg>, Vec<Box<Cell>>)>,
+    pub(super) cells: Vec<(ThreadId, Vec<LaneMsg>, Empties)>,
     pub(super) controller: VecDeque<FromController>,
 }
 
@@ -88,7 +88,7 @@ pub(super) struct Thread {
     pub(super) written: u64,
     pub(super) link_bytes: u64,
     scratch: Vec<u8>,
-    spent: Vec<Box<Cell>>,
+    spent: Empties,
     writing: Vec<LinkKey>,
 }
 
