@@ -255,7 +255,9 @@ fn packets_cross_the_links_of_a_topology_one_after_the_other() {
             .map(|(from, to)| (HostId(*from), HostId(*to)))
             .collect();
         let (ends, hash) = downloads(&mut net, &pairs, 5_000_000);
-        let ends = ends.into_iter().map(|end| end.expect("it ended").as_secs_f64());
+        let ends = ends
+            .into_iter()
+            .map(|end| end.expect("it ended").as_secs_f64());
         (ends.collect::<Vec<f64>>(), hash)
     };
     // Over one link each: 0.42 s on the line, and its slow start.

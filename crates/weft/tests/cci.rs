@@ -94,7 +94,10 @@ fn in_virtual_time_one_seed_gives_one_result() {
     assert_eq!(first["cells"], measure("second")["cells"]);
     let run = cci("--testbed virtual --arms tor");
     let errors = String::from_utf8_lossy(&run.stderr);
-    assert!(!run.status.success() && errors.contains("C tor does not run"), "{errors}");
+    assert!(
+        !run.status.success() && errors.contains("C tor does not run"),
+        "{errors}"
+    );
 }
 
 #[test]

@@ -159,7 +159,10 @@ impl LocalConnectionManager {
 
     /// The circuit ids on a link.
     pub fn circuit_ids(&self, link: LinkKey) -> impl Iterator<Item = u32> {
-        let halves = self.halves.iter().filter(move |(_, half)| half.link == link);
+        let halves = self
+            .halves
+            .iter()
+            .filter(move |(_, half)| half.link == link);
         halves.map(|(_, half)| half.circ_id)
     }
 
