@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Compares runs of scenarios in virtual time with runs on real processes, as a Markdown table for docs/trust.md.
 
-The argument is a folder with one folder for each run, named SCENARIO.TESTBED.SEED, as `weft lab run --out` makes them.
+The argument is a folder with one folder for each run, named SCENARIO.TESTBED.SEED, as `weft lab run --out` makes them. With a
+second argument, the distributions of the times to the last byte are drawn to that SVG file.
 """
 
 import json
@@ -58,7 +59,64 @@ def main(folder):
             )
 
 
+# Of the plot, in pixels.
+PANEL, HEIGHT, LEFT, TOP = 270, 210, 46, 34
+COLOURS = {"virtual": "#0072b2", "netns": "#d55e00"}
+NAMES = {"virtual": "virtual", "netns": "real"}
+
+
+def times(folder, scenario, testbed):
+    """Times to the last byte of all runs' complete downloads, in seconds."""
+    found = []
+    for path in sorted(Path(folder).glob(f"{scenario}.{testbed}.*/streams.jsonl")):
+        for line in path.read_text().splitlines():
+            record = json.loads(line)
+            if record["outcome"] == "complete":
+                # As TTLB is: from the beginning of the connection.
+                found.append(record["down"]["last_s"])
+    return sorted(found)
+
+
+def draw(folder, out):
+    """Distributions of TTLB, a panel for each scenario."""
+    scenarios = ["three-hops", "eight-at-once", "lossy-link"]
+    width = LEFT + PANEL * len(scenarios)
+    svg = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {TOP + HEIGHT + 52}" '
+        'font-family="sans-serif" font-size="12">',
+        f'<rect width="{width}" height="{TOP + HEIGHT + 52}" fill="white"/>',
+    ]
+    for number, scenario in enumerate(scenarios):
+        x0, inner = LEFT + PANEL * number, PANEL - 40
+        most = max(max(times(folder, scenario, testbed)) for testbed in COLOURS) * 1.05
+        svg.append(f'<text x="{x0}" y="{TOP - 14}" font-weight="bold">{scenario}</text>')
+        for share in (0, 0.25, 0.5, 0.75, 1):
+            y = TOP + HEIGHT * (1 - share)
+            svg.append(f'<path d="M{x0} {y:.1f}h{inner}" stroke="#ddd"/>')
+            if number == 0:
+                svg.append(f'<text x="{x0 - 6}" y="{y + 4:.1f}" text-anchor="end">{share * 100:.0f} %</text>')
+        step = next(step for step in (1, 2, 5, 10, 20, 50) if most / step <= 6)
+        for second in range(0, int(most) + 1, step):
+            x = x0 + inner * second / most
+            svg.append(f'<text x="{x:.1f}" y="{TOP + HEIGHT + 16}" text-anchor="middle">{second}</text>')
+        for testbed, colour in COLOURS.items():
+            all_times = times(folder, scenario, testbed)
+            points, share = f"M{x0} {TOP + HEIGHT}", 0.0
+            for rank, time in enumerate(all_times, 1):
+                x, share = x0 + inner * time / most, rank / len(all_times)
+                points += f"H{x:.1f}V{TOP + HEIGHT * (1 - share):.1f}"
+            svg.append(f'<path d="{points}H{x0 + inner}" fill="none" stroke="{colour}" stroke-width="2"/>')
+    for place, (testbed, colour) in enumerate(COLOURS.items()):
+        x, y = LEFT + 8 + 80 * place, TOP + HEIGHT + 38
+        svg.append(f'<path d="M{x} {y - 4}h20" stroke="{colour}" stroke-width="2"/>')
+        svg.append(f'<text x="{x + 26}" y="{y}">{NAMES[testbed]}</text>')
+    svg.append(f'<text x="{width - 40}" y="{TOP + HEIGHT + 38}" text-anchor="end">time to last byte, s</text></svg>')
+    Path(out).write_text("\n".join(svg) + "\n")
+
+
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
+    if len(sys.argv) not in (2, 3):
         sys.exit(__doc__)
     main(sys.argv[1])
+    if len(sys.argv) == 3:
+        draw(sys.argv[1], sys.argv[2])
