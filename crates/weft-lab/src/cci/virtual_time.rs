@@ -21,7 +21,8 @@ use crate::scenario::jobs::{Jobs, Meter};
 
 /// Clients have built their circuits by then.
 const SETTLE: Duration = Duration::from_secs(10);
-/// They have built new ones, nearly always, so long after they were told to; TCP would forget its window in a longer pause.
+/// From the order to build new circuits to the first stream. Circuits are nearly always ready by then. A longer pause
+/// would make TCP shrink its windows.
 const RENEWAL: Duration = Duration::from_secs(1);
 /// How far the world runs before Ctrl-C is looked for.
 const SLICE: Duration = Duration::from_millis(100);
@@ -36,7 +37,7 @@ struct Task {
     has_builds: bool,
 }
 
-/// What came of one.
+/// The results of one cell.
 struct Measured {
     cell: Cell,
     records: Vec<Record>,

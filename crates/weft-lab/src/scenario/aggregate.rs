@@ -1,4 +1,4 @@
-//! What came of all jobs, by arm and model.
+//! The results of all jobs, by arm and model.
 
 use serde::Serialize;
 use weft_traffic::Record;

@@ -3,7 +3,7 @@
 //! A scenario has arms and repetitions. Each repetition of each arm is a [`Job`] of its own, whose results depend on the
 //! scenario, the seed and nothing else: `jobs.rs` runs them on threads, `virtual_time.rs` one of them in virtual time and
 //! `netns/` one on real processes.
-//! [`Results`] sums up what came of them, and is the same for any number of threads. A folder has all that a job
+//! [`Results`] sums up their results, and is the same for any number of threads. A folder has all that a job
 //! measured, so `merge.rs` makes one run of the folders of several.
 
 mod aggregate;

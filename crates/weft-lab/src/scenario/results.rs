@@ -178,7 +178,7 @@ impl Results {
         !self.outcomes.is_empty()
     }
 
-    /// Adds what came of a job. Numbers are made of it by [`sum_up`](Self::sum_up).
+    /// Adds the results of a job. Numbers are made of it by [`sum_up`](Self::sum_up).
     pub(super) fn add(&mut self, (job, outcome): (Job, Result<Measured>)) {
         let whose = job.clone();
         match outcome.and_then(|measured| Outcome::of(job, measured)) {

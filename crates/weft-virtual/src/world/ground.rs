@@ -8,7 +8,7 @@ use weft_client::Now;
 use weft_links::Moment;
 use weft_world::{ConnId, End, HostId, Net};
 
-/// Who is told what happens to an end of a TCP connection.
+/// The owner of an end of a TCP connection: events of that end go to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
     /// A link, by its place on a thread of a node.

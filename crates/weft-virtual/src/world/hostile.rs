@@ -24,7 +24,7 @@ pub enum Attack {
     Creates,
     /// RELAY cells on one circuit, without regard to windows.
     Relays,
-    /// DESTROY on every circuit of the link, of whoever they are.
+    /// DESTROY on every circuit of the link, also on those of others.
     Destroys,
     /// Half a record, then silence.
     HalfRecord,

@@ -1,6 +1,6 @@
 //! A network that runs: nodes, destinations and users on the hosts of a [`Setup`], in virtual time.
 //!
-//! [`World::run_until`] takes what happens, in order of time, to whom it happens to; everything else follows from that. A node
+//! [`World::run_until`] hands events, in order of time, to the nodes and servers that they concern. A node
 //! is a [`weft_core::controller::RelayController`] and as many [`weft_core::manager::LocalConnectionManager`]s as it has
 //! threads, joined by queues, as in `weft-node`; what there is a system call, here is a call of [`weft_world::Net`].
 //!
@@ -305,7 +305,7 @@ impl World {
         }
     }
 
-    /// Tells an end's owner what happened.
+    /// Hands an event of a connection to the owner of its end.
     fn note(&mut self, conn: ConnId, end: End, news: News) {
         let Some(owner) = self.ground.owner(conn, end) else {
             return;
@@ -373,7 +373,7 @@ impl World {
         }
     }
 
-    /// Tells the user of a node's turn whose streams ended in it.
+    /// After a node's turn: hands the streams that ended in it to the node's user.
     fn after(&mut self, number: u32) {
         let Some(node) = self.nodes.get_mut(number as usize) else {
             return;

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -17,6 +18,10 @@ use crate::nodes::{AUTHORITY, Nodes};
 
 /// The MetricsPort of a relay, on its host.
 const METRICS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9_035);
+
+/// How long until a MetricsPort surely has all that its node has done by now: threads report four times a second, and the
+/// port gets new numbers once a second.
+const SETTLED: Duration = Duration::from_millis(1_500);
 
 /// Lines of a relay that is sampled.
 pub(super) fn metrics_lines() -> Vec<String> {
@@ -142,6 +147,8 @@ impl Sampler {
     /// One does not answer.
     pub(super) fn finish(self, elapsed: Duration) -> Result<(Vec<RelayResults>, u64)> {
         let seconds = elapsed.as_secs_f64().max(1e-9);
+        // Totals are those of the end, not of a second before it.
+        thread::sleep(SETTLED);
         let mut cells = 0.0;
         let relays = self.relays.into_iter().map(|relay| {
             let now = Sampled::read(&relay.host)?;
