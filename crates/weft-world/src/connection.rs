@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::net::HostId;
+use super::socket::HostId;
 use crate::tcp::{Algorithm, FIRST_WINDOW, Receiver, Sender};
 
 /// Payload of a full packet of 1,500 bytes.

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use crate::connection::End;
-use crate::net::{ConnId, Happening, HostId, Net};
+use crate::net::Net;
+use crate::socket::{ConnId, Happening, HostId};
 
 /// What is wrong now.
 #[derive(Debug, Default)]

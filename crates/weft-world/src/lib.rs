@@ -28,10 +28,13 @@ mod connection;
 mod events;
 mod faults;
 mod net;
+mod packet;
+mod socket;
 pub mod tcp;
 #[cfg(test)]
 mod tests;
 mod ways;
 
 pub use connection::{End, MSS};
-pub use net::{ConnId, Happening, HostId, Net, PathSettings, Socket};
+pub use net::Net;
+pub use socket::{ConnId, Happening, HostId, PathSettings, Socket};

@@ -14,106 +14,17 @@ use weft_links::{Fate, Link, LinkSettings, Loss, Moment, Topology};
 use crate::connection::{Connection, Direction, End, Ends, MSS, SEND_BUFFER};
 use crate::events::Events;
 use crate::faults::Faults;
-use crate::tcp::{Ack, Algorithm, Segment, Sent};
+use crate::packet::{Kind, Packet};
+use crate::socket::{ConnId, Happening, HostId, PathSettings, Socket};
+use crate::tcp::Algorithm;
 use crate::ways::{Node, Ways, node};
 
-/// IP and TCP headers with the timestamp option.
-const HEADERS: u32 = 52;
 /// A lost SYN is sent again after so long, then twice as long, and so on.
 const SYN_AGAIN: u64 = 1_000_000_000;
 /// A SYN is sent so often.
 const SYNS: u32 = 6;
 /// After so many timeouts in a row an end takes the other one for dead (`tcp_retries2` of Linux).
 const MOST_TIMEOUTS: u32 = 15;
-
-/// A host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct HostId(pub u32);
-
-/// A connection; its number is used again after both ends have closed, with another generation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ConnId {
-    pub(crate) index: u32,
-    pub(crate) generation: u32,
-}
-
-impl ConnId {
-    /// A small number that no other connection has at the same time.
-    #[must_use]
-    pub fn index(self) -> usize {
-        self.index as usize
-    }
-}
-
-/// What a path does to packets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PathSettings {
-    /// One way.
-    pub delay: Duration,
-    /// Packets that are lost at random.
-    pub loss: Loss,
-}
-
-/// What has happened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Happening {
-    /// A host has a new connection, for this port.
-    Accepted(ConnId, HostId, u16),
-    /// A connection that was opened is there.
-    Connected(ConnId),
-    /// There is something to be read, or the other end sends no more.
-    Readable(ConnId, End),
-    /// An end takes bytes again after it had refused some.
-    Writable(ConnId, End),
-    /// The other end has closed at once, or does not answer. The connection is gone.
-    Broken(ConnId, End),
-    /// A timer.
-    Timer(u64),
-}
-
-/// What the kernel knows of an end's socket.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Socket {
-    /// Bytes that may be on their way.
-    pub window: u64,
-    /// Bytes of a full segment.
-    pub mss: u32,
-    /// Bytes that were sent and not acknowledged.
-    pub unacknowledged: u64,
-    /// Bytes that were written and not sent.
-    pub unsent: u64,
-    /// The smoothed round trip.
-    pub round_trip: Duration,
-    /// Segments, and those that were sent again.
-    pub sent: Sent,
-    /// Segments that came before an earlier one.
-    pub out_of_order: u64,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Kind {
-    Syn(u16),
-    SynAck,
-    Data(Segment),
-    Ack(Ack),
-    Reset,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Packet {
-    conn: ConnId,
-    to: End,
-    kind: Kind,
-}
-
-impl Packet {
-    fn length(&self) -> u32 {
-        match self.kind {
-            Kind::Data(segment) => segment.length + HEADERS,
-            Kind::Syn(_) | Kind::SynAck | Kind::Ack(_) | Kind::Reset => HEADERS,
-        }
-    }
-}
 
 /// A packet at a host or a switch of a topology.
 #[derive(Clone, Copy, Debug)]
