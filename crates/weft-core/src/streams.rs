@@ -440,6 +440,11 @@ impl Streams {
         kept
     }
 
+    /// Memory of what came for streams that have no edge yet, as it is counted.
+    pub(crate) fn early(&self) -> usize {
+        self.early
+    }
+
     /// What came early for a stream waits here no more.
     fn forget_early(&mut self, memory: usize) {
         self.early = self.early.saturating_sub(memory);

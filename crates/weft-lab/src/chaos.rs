@@ -1,12 +1,13 @@
 //! `weft lab chaos`: random networks in virtual time, in which random things go wrong (`weft_virtual::chaos`).
 //! `cargo xtask chaos` runs it.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
-use weft_virtual::chaos::{Checks, Counts, Failure, Ran, Round, run, shrink};
+use anyhow::{Context as _, Result, anyhow, ensure};
+use weft_virtual::chaos::{Checks, Counts, Failure, MAX_FILE, Ran, Round, run, shrink};
 
 /// How often a line shows how far it is.
 const SHOWN: Duration = Duration::from_secs(10);
@@ -50,10 +51,7 @@ pub fn chaos(args: &Args) -> Result<bool> {
         false => Checks::Often,
     };
     if let Some(file) = &args.replay {
-        let text =
-            fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
-        let round: Round = serde_json::from_str(&text)
-            .with_context(|| format!("{} is no round of chaos", file.display()))?;
+        let round = read(file)?;
         return replay(&round, checks, base);
     }
     if let Some(number) = args.round {
@@ -89,6 +87,23 @@ pub fn chaos(args: &Args) -> Result<bool> {
         }
     }
     Ok(true)
+}
+
+/// Reads a round, as [`write`] leaves one.
+fn read(file: &Path) -> Result<Round> {
+    let reading = || format!("reading {}", file.display());
+    let mut text = String::new();
+    let opened = File::open(file).with_context(reading)?;
+    opened
+        .take(MAX_FILE + 1)
+        .read_to_string(&mut text)
+        .with_context(reading)?;
+    ensure!(
+        text.len() as u64 <= MAX_FILE,
+        "{} is no round of chaos: it has more than {MAX_FILE} bytes",
+        file.display()
+    );
+    Round::from_json(&text).map_err(|why| anyhow!("{} is no round of chaos: {why}", file.display()))
 }
 
 fn summary(seed: u64, rounds: u64, events: u64, counts: &Counts, since: Instant) -> String {

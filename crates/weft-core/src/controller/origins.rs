@@ -90,6 +90,12 @@ impl RelayController {
         thread
     }
 
+    /// Circuits that begin here, as far as the client thread wants them.
+    pub fn origin_circuits(&self) -> impl Iterator<Item = OriginId> {
+        let wanted = self.origins.circuits.iter();
+        wanted.filter_map(|(id, origin)| (*origin != Origin::Unwanted).then_some(*id))
+    }
+
     /// Where all edges are.
     pub fn edge_places(&self) -> impl Iterator<Item = (ConnectionId, ThreadId)> {
         self.origins.edges.iter().map(|(id, thread)| (*id, *thread))

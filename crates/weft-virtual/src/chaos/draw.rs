@@ -8,6 +8,10 @@ use rand_chacha::ChaCha8Rng;
 use super::round::{Client, Fault, FaultKind, Relay, Role, Round, Sharing, Traffic};
 use crate::world::Attack;
 
+/// No stream of a calm round stands still for so long, in milliseconds: what circuits may have on their way passes the
+/// slowest line in some seconds.
+const PATIENT: u64 = 120_000;
+
 /// A number whose logarithm is uniform, so that small ones are as likely as large ones.
 fn spread(rng: &mut ChaCha8Rng, least: u64, most: u64) -> u64 {
     let (low, high) = ((least.max(1) as f64).ln(), (most.max(1) as f64).ln());
@@ -68,13 +72,42 @@ impl Round {
             servers,
             faults: Vec::new(),
         };
-        let count = match rng.random_bool(0.1) {
-            true => 0,
-            false => spread(rng, 1, 60),
-        };
+        if rng.random_bool(0.2) {
+            round.calm();
+            return round;
+        }
+        let count = spread(rng, 1, 60);
         round.faults = (0..count).map(|_| fault(rng, &round)).collect();
         round.faults.sort_by_key(|fault| fault.at);
         round
+    }
+
+    /// Takes everything out for which a stream may stand still.
+    fn calm(&mut self) {
+        (self.loss, self.costs) = (0, [0; 3]);
+        for (_, _, _, loss) in &mut self.paths {
+            *loss = 0;
+        }
+        for relay in &mut self.relays {
+            relay.limit = None;
+        }
+        for client in &mut self.clients {
+            client.traffic.stall = PATIENT;
+        }
+    }
+
+    /// Nothing goes wrong, and nothing but the lines holds anything up: each stream must come to its end.
+    pub(super) fn is_calm(&self) -> bool {
+        let losses = self.paths.iter().map(|(_, _, _, loss)| *loss);
+        self.faults.is_empty()
+            && self.loss == 0
+            && self.costs == [0; 3]
+            && losses.max().unwrap_or(0) == 0
+            && self.relays.iter().all(|relay| relay.limit.is_none())
+            && self
+                .clients
+                .iter()
+                .all(|client| client.traffic.stall >= PATIENT)
     }
 }
 

@@ -12,6 +12,6 @@ mod run;
 mod shrink;
 
 pub use crate::world::Attack;
-pub use round::{Client, Fault, FaultKind, Relay, Role, Round, Sharing, Traffic};
+pub use round::{Client, Fault, FaultKind, MAX_FILE, Relay, Role, Round, Sharing, Traffic};
 pub use run::{Checks, Counts, Failure, Ran, run};
 pub use shrink::shrink;

@@ -1,5 +1,7 @@
 //! What a round is.
 
+use std::fmt::Display;
+
 use serde::{Deserialize, Serialize};
 
 use crate::world::Attack;
@@ -185,10 +187,229 @@ pub enum FaultKind {
     },
 }
 
+/// Bytes of a file that a round is read from.
+pub const MAX_FILE: u64 = 1 << 20;
+/// Nodes of each kind, and paths.
+const MAX_NODES: usize = 1_000;
+const MAX_FAULTS: usize = 10_000;
+/// Times: a day.
+const MAX_MILLIS: u64 = 24 * 3_600 * 1_000;
+/// Kilobits each second.
+const MAX_RATE: u64 = 100_000_000;
+const MAX_QUEUE: u32 = 1_000_000;
+/// Cells or records that a hostile node makes at once.
+const MAX_COUNT: u32 = 100_000;
+/// What a piece of work costs, in nanoseconds.
+const MAX_COST: u64 = 1_000_000_000;
+/// Bytes of a stream, and of a relay's limit.
+const MAX_BYTES: u64 = 1 << 40;
+
+/// Nothing, or what is out of bounds.
+fn within<T: PartialOrd + Display>(what: &str, value: T, least: T, most: T) -> Result<(), String> {
+    if least <= value && value <= most {
+        Ok(())
+    } else {
+        Err(format!("{what} is {value}: {least} to {most} can be run"))
+    }
+}
+
 impl Round {
+    /// Reads a round that was written to a file, perhaps by hand.
+    ///
+    /// # Errors
+    ///
+    /// It is no round, or has numbers that cannot be run: which, and what they can be.
+    pub fn from_json(text: &str) -> Result<Round, String> {
+        let round: Round = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        round.check()?;
+        Ok(round)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let nodes = self.nodes();
+        within("the number of relays", self.relays.len(), 3, MAX_NODES)?;
+        within("the number of clients", self.clients.len(), 1, MAX_NODES)?;
+        within("the number of servers", self.servers, 1, MAX_NODES)?;
+        within("the number of paths", self.paths.len(), 0, MAX_NODES)?;
+        within("the number of faults", self.faults.len(), 0, MAX_FAULTS)?;
+        within("`lasts`", self.lasts, 1, MAX_MILLIS)?;
+        for cost in self.costs {
+            within("one of the costs", cost, 0, MAX_COST)?;
+        }
+        let path = |delay, loss| {
+            within("a delay", delay, 0, 60_000)?;
+            within("a loss", loss, 0, 1_000_000)
+        };
+        path(self.delay, self.loss)?;
+        for &(one, other, delay, loss) in &self.paths {
+            within("a path's node", one.max(other), 1, nodes - 1)?;
+            if one == other {
+                return Err(format!("a path leads from node {one} to itself"));
+            }
+            path(delay, loss)?;
+        }
+        for relay in &self.relays {
+            within("a relay's threads", relay.threads, 1, 64)?;
+            within("a relay's rate", relay.rate, 1, MAX_RATE)?;
+            within("a relay's queue", relay.queue, 1, MAX_QUEUE)?;
+            within("a relay's limit", relay.limit.unwrap_or(1), 1, MAX_BYTES)?;
+        }
+        for client in &self.clients {
+            let traffic = &client.traffic;
+            within("a client's rate", client.rate, 1, MAX_RATE)?;
+            within("a client's queue", client.queue, 1, MAX_QUEUE)?;
+            within("a client's start", client.start, 0, MAX_MILLIS)?;
+            within(
+                "what a stream has",
+                traffic.down.max(traffic.up),
+                1,
+                MAX_BYTES,
+            )?;
+            within("the number of parts", traffic.parts, 1, 1_000_000)?;
+            within(
+                "a pause",
+                traffic.pause,
+                u64::from(traffic.periodic),
+                MAX_MILLIS,
+            )?;
+            within("`stall`", traffic.stall, 1, MAX_MILLIS)?;
+        }
+        self.faults
+            .iter()
+            .try_for_each(|fault| self.check_fault(fault))
+    }
+
+    fn check_fault(&self, fault: &Fault) -> Result<(), String> {
+        within("when a fault begins", fault.at, 0, self.lasts)?;
+        within("how long a fault lasts", fault.lasts, 0, MAX_MILLIS)?;
+        let (relays, nodes) = (self.relays.len() - 1, self.nodes() - 1);
+        let node = |node| within("a fault's node", node, 0, nodes);
+        let relay = |relay| within("a fault's relay", relay, 0, relays);
+        match fault.kind {
+            FaultKind::Dies { relay: one, .. } => relay(one),
+            FaultKind::Breaks { .. } => Ok(()),
+            FaultKind::Cut { one, other } => node(one.max(other)),
+            FaultKind::DeafServer { server } => {
+                within("a fault's server", server, 0, self.servers - 1)
+            }
+            FaultKind::DeafUser { client } => {
+                within("a fault's client", client, 0, self.clients.len() - 1)
+            }
+            FaultKind::Memory { node: one, percent } => {
+                within("the part of its memory", percent, 0, 100)?;
+                node(one)
+            }
+            FaultKind::Hostile {
+                node: one, count, ..
+            } => {
+                within("how much a hostile node makes", count, 0, MAX_COUNT)?;
+                node(one)
+            }
+            FaultKind::Late { node: one, most } => {
+                within("how late messages are", most, 0, MAX_MILLIS * 1_000)?;
+                node(one)
+            }
+            FaultKind::Jump {
+                node: one,
+                mono,
+                wall,
+            } => {
+                within("how far a clock jumps", mono, 0, MAX_MILLIS)?;
+                within("how far the time of day jumps", wall, -1_000_000, 1_000_000)?;
+                node(one)
+            }
+        }
+    }
+
     /// Relays and clients.
     #[must_use]
     pub fn nodes(&self) -> usize {
         self.relays.len() + self.clients.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_drawn_round_is_read_as_it_was_written() {
+        for number in 0..300 {
+            let round = Round::draw(1, number);
+            let text = serde_json::to_string(&round).unwrap();
+            assert!(text.len() as u64 <= MAX_FILE);
+            assert_eq!(Round::from_json(&text), Ok(round));
+        }
+    }
+
+    #[test]
+    fn a_round_that_cannot_be_run_is_refused_with_the_reason() {
+        let good = Round::draw(1, 4);
+        let refused = |change: &dyn Fn(&mut Round), word: &str| {
+            let mut round = good.clone();
+            change(&mut round);
+            let text = serde_json::to_string(&round).unwrap();
+            let error = Round::from_json(&text).unwrap_err();
+            assert!(error.contains(word), "{error}");
+        };
+        refused(
+            &|round| round.relays.truncate(2),
+            "the number of relays is 2: 3 to",
+        );
+        refused(&|round| round.clients.clear(), "clients is 0");
+        refused(&|round| round.servers = usize::MAX, "servers");
+        refused(&|round| round.lasts = u64::MAX, "`lasts`");
+        refused(&|round| round.costs[2] = u64::MAX, "costs");
+        refused(&|round| round.paths.push((1, 1, 1, 1)), "to itself");
+        refused(
+            &|round| round.paths.push((0, 99_999, 1, 1)),
+            "node is 99999",
+        );
+        refused(&|round| round.relays[1].threads = 0, "threads is 0");
+        refused(
+            &|round| round.clients[0].traffic.down = u64::MAX,
+            "a stream has",
+        );
+        let kinds = [
+            (
+                FaultKind::Dies {
+                    relay: 5_000,
+                    silent: true,
+                },
+                "relay is 5000",
+            ),
+            (
+                FaultKind::Memory {
+                    node: 0,
+                    percent: 101,
+                },
+                "101",
+            ),
+            (FaultKind::DeafServer { server: 77 }, "server is 77"),
+            (
+                FaultKind::Jump {
+                    node: 0,
+                    mono: u64::MAX,
+                    wall: 0,
+                },
+                "clock",
+            ),
+        ];
+        for (kind, word) in kinds {
+            let (at, lasts) = (0, 1);
+            refused(
+                &|round| {
+                    round.faults.push(Fault {
+                        at,
+                        lasts,
+                        kind: kind.clone(),
+                    })
+                },
+                word,
+            );
+        }
+        assert!(Round::from_json("{").unwrap_err().contains("line 1"));
+        let unknown = r#"{"seed": 1, "lots": 2}"#;
+        assert!(Round::from_json(unknown).unwrap_err().contains("lots"));
     }
 }

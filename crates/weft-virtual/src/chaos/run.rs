@@ -10,6 +10,7 @@ use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 use weft_links::Moment;
+use weft_traffic::Record;
 use weft_traffic::records::Outcome;
 
 use super::round::{Fault, FaultKind, Round};
@@ -129,13 +130,14 @@ pub fn run(round: &Round, checks: Checks, base: Instant) -> Ran {
         Err(panic) => Some(format!("a panic: {}", message(panic.as_ref()))),
     };
     let (steps, at, events) = (runner.steps, runner.world.now(), runner.world.events());
+    let mut counts = runner.counts;
+    let results = runner.world.into_results();
+    let what = what.or_else(|| fails_when_calm(round, &results.streams));
     let failure = what.map(|what| Failure {
         at,
         step: steps,
         what,
     });
-    let mut counts = runner.counts;
-    let results = runner.world.into_results();
     let mut hasher = DefaultHasher::new();
     events.hash(&mut hasher);
     format!("{:?}", results.streams).hash(&mut hasher);
@@ -154,6 +156,21 @@ pub fn run(round: &Round, checks: Checks, base: Instant) -> Ran {
         digest: hasher.finish(),
         failure,
     }
+}
+
+/// Where nothing goes wrong, a stream that fails shows what is lost on the way: a cell, a credit, a wake-up.
+fn fails_when_calm(round: &Round, streams: &[Record]) -> Option<String> {
+    let failed = |stream: &&Record| matches!(stream.outcome, Outcome::Failed(_));
+    let stream = streams.iter().filter(|_| round.is_calm()).find(failed)?;
+    let Record {
+        client,
+        stream: number,
+        outcome,
+        ..
+    } = stream;
+    Some(format!(
+        "nothing is wrong with the network, but stream {number} of {client} did not complete: {outcome:?}"
+    ))
 }
 
 fn message(panic: &(dyn std::any::Any + Send)) -> String {
@@ -218,9 +235,9 @@ impl Runner<'_> {
                 return Err(format!("a stream has bytes that were not sent: {defect}"));
             }
             match self.checks {
-                Checks::Often if self.steps.is_multiple_of(SELDOM) => self.world.check()?,
+                Checks::Often if self.steps.is_multiple_of(SELDOM) => self.check()?,
                 Checks::Often => {}
-                Checks::All if self.steps.is_multiple_of(OFTEN) => self.world.check()?,
+                Checks::All if self.steps.is_multiple_of(OFTEN) => self.check()?,
                 Checks::All => self.world.check_touched()?,
             }
         }
@@ -228,7 +245,15 @@ impl Runner<'_> {
     }
 
     fn check(&self) -> Result<(), String> {
-        self.world.check()
+        self.world.check()?;
+        let is_hostile = |fault: &Fault| matches!(fault.kind, FaultKind::Hostile { .. });
+        if !self.round.faults.iter().any(is_hostile) {
+            self.world.check_honest()?;
+        }
+        match self.round.is_calm() {
+            true => self.world.check_calm(),
+            false => Ok(()),
+        }
     }
 
     /// Lets time pass until nothing of that is left, in steps of so many seconds.

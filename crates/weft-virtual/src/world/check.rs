@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use weft_core::address::{ConnectionId, ThreadId};
 use weft_core::manager::LocalConnectionManager;
+use weft_core::origin::OriginId;
 use weft_core::slots::SlotKey as _;
 use weft_world::{ConnId, End};
 
@@ -71,6 +72,39 @@ impl World {
         };
         node.check()
             .map_err(|what| format!("node {number}: {what}"))
+    }
+
+    /// Checks what holds where no node is hostile: nobody sees a message that nobody honest sends.
+    pub(crate) fn check_honest(&self) -> Checked {
+        for (number, node) in self.nodes.iter().enumerate() {
+            for thread in &node.threads {
+                let totals = thread.manager.totals();
+                let (circuits, streams) = (totals.protocol_errors, totals.streams);
+                if circuits + streams.flow_violations + streams.stray > 0 {
+                    return Err(format!(
+                        "node {number} saw {circuits} protocol errors, {} of flow control, {} of streams that are not there, and \
+                         nobody is hostile",
+                        streams.flow_violations, streams.stray
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks what holds where nothing goes wrong besides: nothing waits in vain.
+    pub(crate) fn check_calm(&self) -> Checked {
+        for (number, node) in self.nodes.iter().enumerate() {
+            for thread in &node.threads {
+                let timed_out = thread.manager.totals().timed_out;
+                if timed_out > 0 {
+                    return Err(format!(
+                        "nothing is wrong with the network, but node {number} waited in vain {timed_out} times"
+                    ));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Every end of a connection has one owner, which knows it.
@@ -241,6 +275,16 @@ impl Node {
             return Err(format!(
                 "the controller's edges are {placed:?}, the threads' {edges:?}"
             ));
+        }
+        if let Some(client) = &self.client {
+            let known = client.client.circuits().map(|circuit| circuit.id);
+            let known: BTreeSet<OriginId> = known.collect();
+            let made: BTreeSet<OriginId> = self.controller.origin_circuits().collect();
+            if known != made {
+                return Err(format!(
+                    "the client's circuits are {known:?}, the controller's {made:?}"
+                ));
+            }
         }
         let links =
             self.threads.iter().enumerate().flat_map(|(thread, one)| {

@@ -81,6 +81,14 @@ fn audit_half(
         };
         audit_stream(all, addr, stream).map_err(|what| format!("{addr}: {what}"))?;
     }
+    let early = streams.iter().filter_map(|(_, stream)| match &stream.edge {
+        Place::Deciding(early) => Some(early.memory()),
+        Place::At(_) | Place::Over(_) => None,
+    });
+    sure(
+        streams.early() == early.sum::<usize>(),
+        "a circuit counts what came before its streams had edges",
+    )?;
     for (hop, end) in streams.ends.iter().enumerate() {
         audit_pending(all, streams, HopIndex::from_index(hop), end)?;
     }
