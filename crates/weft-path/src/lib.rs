@@ -13,7 +13,8 @@
 //! Selector::state_lines()                        -> C tor's `Guard` lines, when something changed
 //! ```
 //!
-//! [`BuildTimes`] estimates how long building may take, from what earlier circuits took.
+//! [`BuildTimes`] estimates how long building may take, from what earlier circuits took; [`RoundTrips`] how long the
+//! round trip of a circuit may be that is used.
 //!
 //! A caller that wants to judge a circuit once it is built, and to drop it for a better one, does so
 //! after `Outcome::Built`: paths and guards know nothing of what a circuit is used for.
@@ -43,6 +44,7 @@ mod options;
 mod path;
 mod reachable;
 mod relays;
+mod round_trips;
 mod selector;
 #[cfg(test)]
 mod testing;
@@ -56,6 +58,7 @@ pub use options::{PathBiasOptions, PathBiasSet, PathOptions};
 pub use path::{ExitWanted, Hop, Path, PathError, TargetPort, Usage};
 pub use reachable::{AddressRule, Reachable};
 pub use relays::Relays;
+pub use round_trips::{Acceptance, Gev, RoundTrips};
 pub use selector::Selector;
 pub use ticket::GuardTicket;
 pub use timeout::{BuildTimes, BuildTimesOptions, CbtParams};

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use tor_netdir::params::NetParameters;
 
+use crate::round_trips::Acceptance;
 use pareto::Pareto;
 use took::Took;
 
@@ -90,12 +91,16 @@ impl CbtParams {
 }
 
 /// The options of build times.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BuildTimesOptions {
     /// `LearnCircuitBuildTimeout`
     pub learn: bool,
     /// `CircuitBuildTimeout`: the timeout, or, where it is learnt, that to begin with.
     pub timeout: Option<Duration>,
+    /// `CircuitAcceptance`
+    pub acceptance: Acceptance,
+    /// `CircuitAcceptanceQuantile`, from 0 to 1; `None`: the consensus' `cbtquantile`.
+    pub quantile: Option<f64>,
 }
 
 impl Default for BuildTimesOptions {
@@ -103,6 +108,8 @@ impl Default for BuildTimesOptions {
         Self {
             learn: true,
             timeout: None,
+            acceptance: Acceptance::default(),
+            quantile: None,
         }
     }
 }
@@ -195,7 +202,11 @@ impl BuildTimes {
     /// expects the same.)
     #[must_use]
     pub fn timeout(&self) -> Duration {
-        duration_of(self.timeout)
+        if self.options.acceptance.checks_build_time() {
+            duration_of(self.timeout)
+        } else {
+            self.close_after()
+        }
     }
 
     /// A circuit that was given up is still built on, to learn how long it takes, until it has
@@ -209,6 +220,12 @@ impl BuildTimes {
     #[must_use]
     pub fn is_computed(&self) -> bool {
         self.computed
+    }
+
+    /// Whether a circuit that was given up is built on, to learn how long it takes.
+    #[must_use]
+    pub fn measures(&self) -> bool {
+        self.computed && self.options.acceptance.checks_build_time()
     }
 
     /// Whether circuits should be built only to learn: there are too few for an estimate. No more
@@ -332,13 +349,14 @@ impl BuildTimes {
                 Took::Abandoned => None,
             })
             .fold(0.0, f64::max);
+        let quantile = self.options.quantile.unwrap_or(self.params.quantile);
         // No longer than a circuit ever took; but circuits are watched for longer.
         self.timeout = pareto
-            .quantile(self.params.quantile)
+            .quantile(quantile)
             .min(longest)
             .max(millis_of(self.params.min_timeout));
         self.close_after = pareto
-            .quantile(self.params.close_quantile)
+            .quantile(self.params.close_quantile.max(quantile))
             .min(longest * 2.0)
             .max(millis_of(self.params.initial_timeout))
             .max(self.timeout);

@@ -196,6 +196,7 @@ fn torrc_and_consensus_may_disable_learning() {
     let set = BuildTimesOptions {
         learn: false,
         timeout: Some(Duration::from_secs(7)),
+        ..BuildTimesOptions::default()
     };
     let disabled = CbtParams {
         disabled: true,
@@ -223,6 +224,34 @@ fn torrc_and_consensus_may_disable_learning() {
     assert_eq!(times.timeout(), Duration::from_secs(7));
     times.update(BuildTimesOptions::default(), CbtParams::default());
     assert!(times.timeout() < millis(200));
+}
+
+#[test]
+fn torrc_may_set_the_share_of_circuits_that_are_built_in_time_or_use_all() {
+    let of = |acceptance, quantile| {
+        let options = BuildTimesOptions {
+            acceptance,
+            quantile,
+            ..BuildTimesOptions::default()
+        };
+        let mut times = BuildTimes::new(options, CbtParams::default());
+        let mut rng = rng(7);
+        for _ in 0..1000 {
+            let time = Duration::from_secs_f64(draw(0.5, 2.0, &mut rng).min(30.0));
+            times.note_built(time, true);
+        }
+        times
+    };
+    let usual = of(Acceptance::Cbt, None);
+    assert_eq!(usual.timeout(), of(Acceptance::Both, Some(0.8)).timeout());
+    assert!(usual.measures() && usual.close_after() >= Duration::from_secs(60));
+    assert!(of(Acceptance::Cbt, Some(0.5)).timeout() < usual.timeout());
+    assert!(of(Acceptance::Cbt, Some(0.95)).timeout() > usual.timeout());
+    for acceptance in [Acceptance::None, Acceptance::Rtt] {
+        let all = of(acceptance, None);
+        assert_eq!(all.timeout(), usual.close_after());
+        assert!(all.is_computed() && !all.measures());
+    }
 }
 
 #[test]
