@@ -1,7 +1,10 @@
 //! Paths, guards and build times (config.c, `options_validate_cb`).
 
-use weft_path::{BuildTimesOptions, NodeSet, PathBiasOptions, PathBiasSet, PathOptions};
+use weft_path::{
+    Acceptance, BuildTimesOptions, NodeSet, PathBiasOptions, PathBiasSet, PathOptions,
+};
 
+use super::find::nearest_of;
 use super::key::Key;
 use super::reachable::reachable;
 use super::report::Report;
@@ -80,7 +83,33 @@ pub(super) fn build_times_options(settings: &Settings, report: &mut Report) -> B
     BuildTimesOptions {
         learn,
         timeout: settings.time_or_none(keys::CircuitBuildTimeout),
+        acceptance: acceptance(settings, report),
+        quantile: Some(settings.double(keys::CircuitAcceptanceQuantile)).filter(|set| *set >= 0.0),
     }
+}
+
+/// `CircuitAcceptance`.
+fn acceptance(settings: &Settings, report: &mut Report) -> Acceptance {
+    const WORDS: [(&str, Acceptance); 2] = [("cbt", Acceptance::Cbt), ("none", Acceptance::None)];
+    let word = settings.text(keys::CircuitAcceptance).unwrap_or("cbt");
+    let found = WORDS
+        .iter()
+        .find(|(name, _)| name.eq_ignore_ascii_case(word));
+    if let Some((_, acceptance)) = found {
+        return *acceptance;
+    }
+    let hint = match word.to_ascii_lowercase().as_str() {
+        "rtt" | "both" => "; clients do not measure the round trips of circuits".to_owned(),
+        _ => match nearest_of(word, WORDS.iter().map(|(name, _)| *name)) {
+            Some(name) => format!("; did you mean {name}?"),
+            None => String::new(),
+        },
+    };
+    report.error(
+        settings.origin(keys::CircuitAcceptance),
+        format!("CircuitAcceptance: \"{word}\" is neither cbt nor none{hint}"),
+    );
+    Acceptance::default()
 }
 
 /// A set of relays; none where nothing is set.
@@ -157,7 +186,8 @@ mod tests {
             EnforceDistinctSubnets 0\nLongLivedPorts 22,443\nNumEntryGuards 2\n\
             NumDirectoryGuards 4\nNumPrimaryGuards 5\nGuardLifetime 60 days\nClientUseIPv6 0\n\
             PathBiasNoticeRate 0.5\nPathBiasDropGuards 1\nPathBiasCircThreshold 4\n\
-            PathBiasUseThreshold 7\nLearnCircuitBuildTimeout 0\nCircuitBuildTimeout 20\n";
+            PathBiasUseThreshold 7\nLearnCircuitBuildTimeout 0\nCircuitBuildTimeout 20\n\
+            CircuitAcceptance None\nCircuitAcceptanceQuantile 0.5\n";
         let options = load_text(text, &MemoryHost::new()).unwrap().options;
         let paths = &options.paths;
         let text = |set: &Option<NodeSet>| set.as_ref().unwrap().to_string();
@@ -186,8 +216,35 @@ mod tests {
             BuildTimesOptions {
                 learn: false,
                 timeout: Some(Duration::from_secs(20)),
+                acceptance: Acceptance::None,
+                quantile: Some(0.5),
             }
         );
+    }
+
+    #[test]
+    fn a_misspelt_acceptance_is_answered_with_the_nearest_word() {
+        for (word, hint) in [
+            ("ctb", "; did you mean cbt?"),
+            ("nome", "; did you mean none?"),
+            (
+                "rtt",
+                "; clients do not measure the round trips of circuits",
+            ),
+            (
+                "BOTH",
+                "; clients do not measure the round trips of circuits",
+            ),
+            ("everything", ""),
+        ] {
+            let text = format!("CircuitAcceptance {word}");
+            let report = load_text(&text, &MemoryHost::new()).map(|_| ());
+            let error = format!("CircuitAcceptance: \"{word}\" is neither cbt nor none{hint}");
+            let report = report.unwrap_err().to_string();
+            assert!(report.trim_end().ends_with(&error), "{report}");
+        }
+        let cleared = load_text("CircuitAcceptance", &MemoryHost::new()).unwrap();
+        assert_eq!(cleared.options.build_times.acceptance, Acceptance::Cbt);
     }
 
     #[test]
@@ -198,6 +255,8 @@ mod tests {
             "LongLivedPorts 22,ssh",
             "EntryNodes a\nUseEntryGuards 0",
             "PathBiasNoticeRate 1.5",
+            "CircuitAcceptanceQuantile 0.4",
+            "CircuitAcceptanceQuantile 1",
         ] {
             let report = load_text(text, &MemoryHost::new()).map(|_| ()).unwrap_err();
             assert!(report.has_errors(), "{text}");

@@ -9,6 +9,13 @@ options! {
     /// How long to wait for a circuit that is built, until it is learnt; 0: as the consensus has it.
     CircuitBuildTimeout: Seconds = "0";
 
+    /// Which circuits that are built are used: `cbt`, those that were built in time; `none`: all that are built before they are
+    /// closed.
+    CircuitAcceptance: Text = "cbt", own;
+
+    /// The share of circuits that are built in time, by the estimate; negative: as the consensus has it.
+    CircuitAcceptanceQuantile: Double = "-1", fraction(0.5, 0.99), or_negative, own;
+
     /// How long to wait for an exit's answer; 0: 10 seconds, then 15.
     CircuitStreamTimeout: Seconds = "0", at_least(10), or_zero, clamped;
 
