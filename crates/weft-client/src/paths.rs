@@ -239,7 +239,7 @@ impl Chooser for Paths {
         BuildTimeouts {
             timeout: self.times.timeout(),
             close: self.times.close_after(),
-            measure: self.times.is_computed(),
+            measure: self.times.measures(),
             wants_circuits: self.times.wants_circuits(),
         }
     }

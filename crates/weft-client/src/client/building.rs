@@ -155,6 +155,7 @@ impl<C: Chooser> Client<C> {
             keys,
             flow,
         });
+        self.check_build_time(id, now);
         self.extend_further(id, now);
     }
 

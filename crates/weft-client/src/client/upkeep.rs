@@ -28,10 +28,7 @@ impl<C: Chooser> Client<C> {
     /// Circuits that take too long.
     fn check_build_times(&mut self, now: Now) {
         let times = self.chooser.timeouts();
-        let any_open = self
-            .circuits
-            .values()
-            .any(|circuit| circuit.is_open() && circuit.hops.len() > 1);
+        let any_open = self.is_any_open();
         let mut late = Vec::new();
         for circuit in self.circuits.values_mut() {
             // The time before the CREATE is the link's, which has its own end.
@@ -64,6 +61,37 @@ impl<C: Chooser> Client<C> {
         for (id, relaxed) in late {
             self.on_late(id, relaxed, now);
         }
+    }
+
+    /// A hop of a circuit has answered. A circuit that has taken too long by now is only measured from here on, even if it is
+    /// complete: otherwise it would be used where the timeout is shorter than the time from one tick to the next (C tor:
+    /// `circuit_build_times_handle_completed_hop`).
+    pub(super) fn check_build_time(&mut self, id: OriginId, now: Now) {
+        let times = self.chooser.timeouts();
+        let Some(circuit) = self.circuits.get(&id) else {
+            return;
+        };
+        let is_late = circuit.purpose == CircuitPurpose::General
+            && circuit.hops.len() == 3
+            && circuit.is_building()
+            && circuit
+                .began
+                .is_some_and(|began| now.since(began) > times.timeout);
+        if !is_late || !times.measure || !self.is_any_open() {
+            return;
+        }
+        if circuit.relaxed {
+            // It was counted when its time was extended.
+            self.change_purpose(id, CircuitPurpose::Measure);
+        } else {
+            self.on_late(id, false, now);
+        }
+    }
+
+    /// Whether streams have some circuit of several hops.
+    fn is_any_open(&self) -> bool {
+        let mut circuits = self.circuits.values();
+        circuits.any(|circuit| circuit.is_open() && circuit.hops.len() > 1)
     }
 
     /// Handles a circuit that took too long: it is counted, measured further, or closed.

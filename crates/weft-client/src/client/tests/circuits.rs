@@ -191,6 +191,46 @@ fn a_circuit_that_takes_too_long_is_abandoned_or_measured() {
 }
 
 #[test]
+fn a_circuit_that_is_complete_too_late_is_not_used() {
+    for measure in [false, true] {
+        let mut world = World::new(1, 2, "accept 80,443");
+        world.client.chooser().measure = measure;
+        world.ready();
+        world.wait(1);
+        let before: Vec<_> = world.list().iter().map(|circuit| circuit.id).collect();
+        world.client.chooser().built.clear();
+        // Between two ticks, a circuit takes longer than the minute that it may.
+        for exit in [11, 12] {
+            world.relay(exit).manner = Manner::Slow;
+        }
+        world.connect("example.com", 80, None);
+        world.wait(1);
+        let built = &world.client.chooser_ref().built;
+        let minute = std::time::Duration::from_secs(60);
+        let late: Vec<_> = (built.iter())
+            .filter_map(|news| match news {
+                BuildNews::Built { took, in_time } if *took > minute => Some(*in_time),
+                _ => None,
+            })
+            .collect();
+        assert!(!late.is_empty());
+        // Without an estimate there is no such timeout.
+        assert!(late.iter().all(|in_time| *in_time != measure), "{late:?}");
+        let timeout = BuildNews::TimedOut { first_hop: true };
+        assert_eq!(built.contains(&timeout), measure);
+        let circuits = world.list();
+        let others = circuits.iter().filter(|one| !before.contains(&one.id));
+        let open = others.filter(|one| one.status == CircuitStatus::Built);
+        assert_eq!(open.count() == 0, measure);
+        let measured = world.events.iter().any(|event| {
+            matches!(event, ClientEvent::Circuit { reason: Some(end), .. }
+                if end.reason == EndOfCircuit::MeasurementExpired)
+        });
+        assert_eq!(measured, measure);
+    }
+}
+
+#[test]
 fn a_circuit_waits_for_better_guards() {
     let mut world = World::new(1, 2, "accept 80,443");
     world.client.chooser().verdict = Some(GuardUse::Later);

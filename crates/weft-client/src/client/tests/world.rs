@@ -31,6 +31,8 @@ pub(super) enum Manner {
     Good,
     /// Cannot be connected to.
     Unreachable,
+    /// Answers after 61 seconds, during which nothing else happens.
+    Slow,
     /// Takes the CREATE and sends no reply.
     Silent,
     /// Answers DESTROY.
@@ -528,7 +530,11 @@ impl World {
                     remote: true,
                 });
             }
-            Manner::Good | Manner::Lies => {
+            Manner::Good | Manner::Lies | Manner::Slow => {
+                if relay.manner == Manner::Slow {
+                    self.now.mono += Duration::from_secs(61);
+                    self.now.wall += Duration::from_secs(61);
+                }
                 let mut reply = negotiate(create, &relay.keys, &grants, &mut self.rng)
                     .unwrap()
                     .reply;
