@@ -52,6 +52,97 @@ fn the_estimate_is_the_specifications_formula() {
     within(pareto.quantile(0.8), 145.0 / 0.2_f64.powf(sum / 7.0), 1e-9);
 }
 
+/// A state file that C tor 0.4.9.11 wrote (`c_tor/make.py`), and what it estimates from it, by its log.
+struct CTor {
+    state: &'static str,
+    timeout: f64,
+    close: f64,
+    xm: f64,
+    alpha: f64,
+}
+
+const C_TOR: [CTor; 5] = [
+    CTor {
+        state: include_str!("c_tor/fast.state"),
+        timeout: 366.767_292,
+        close: 60_000.0,
+        xm: 241.0,
+        alpha: 3.832_628,
+    },
+    CTor {
+        state: include_str!("c_tor/slow.state"),
+        timeout: 4_485.586_207,
+        close: 60_000.0,
+        xm: 1_446.0,
+        alpha: 1.421_679,
+    },
+    CTor {
+        state: include_str!("c_tor/few.state"),
+        timeout: 1_187.994_086,
+        close: 60_000.0,
+        xm: 565.0,
+        alpha: 2.165_564,
+    },
+    CTor {
+        state: include_str!("c_tor/alike.state"),
+        timeout: 425.0,
+        close: 60_000.0,
+        xm: 425.0,
+        alpha: f64::INFINITY,
+    },
+    CTor {
+        state: include_str!("c_tor/heavy.state"),
+        timeout: 2_522.851_609,
+        close: 127_999.452_630,
+        xm: 306.0,
+        alpha: 0.762_926,
+    },
+];
+
+#[test]
+fn estimates_from_a_state_file_of_c_tor_are_c_tors() {
+    for (number, known) in C_TOR.iter().enumerate() {
+        let lines: Vec<_> = known
+            .state
+            .lines()
+            .filter_map(|line| line.split_once(' '))
+            .collect();
+        let mut times = fresh();
+        assert!(times.load(lines.iter().copied(), &mut rng(8)));
+        let pareto = Pareto::estimate(&times.times, times.params.num_modes).unwrap();
+        assert!(pareto.xm == known.xm, "case {number}: {pareto:?}");
+        let is_near = known.alpha.is_infinite() == pareto.alpha.is_infinite();
+        assert!(
+            is_near && (known.alpha.is_infinite() || (pareto.alpha - known.alpha).abs() < 1e-6)
+        );
+        let off = (times.timeout - known.timeout).abs();
+        assert!(
+            off < 1e-5,
+            "case {number}: {} of {}",
+            times.timeout,
+            known.timeout
+        );
+        let off = (times.close_after - known.close).abs();
+        assert!(
+            off < 1e-5,
+            "case {number}: {} of {}",
+            times.close_after,
+            known.close
+        );
+        // It is written as C tor has it.
+        times.changed = true;
+        let mut written = times.state_lines().unwrap();
+        written.sort();
+        let of_times = |(key, _): &&(&str, &str)| BuildTimes::STATE_KEYS.contains(key);
+        let lines = lines.iter().filter(of_times);
+        let mut lines: Vec<_> = lines
+            .map(|(key, value)| (*key, (*value).to_owned()))
+            .collect();
+        lines.sort();
+        assert_eq!(written, lines, "case {number}");
+    }
+}
+
 #[test]
 fn estimates_find_the_distribution_that_times_come_from() {
     for (xm, alpha, seed) in [(200.0, 1.5, 1), (500.0, 3.0, 2), (1200.0, 0.9, 3)] {
