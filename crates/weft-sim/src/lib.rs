@@ -18,6 +18,7 @@ pub mod random;
 pub mod read;
 pub mod salsa;
 pub mod sample;
+pub mod selection;
 pub mod synth;
 #[cfg(test)]
 mod testing;

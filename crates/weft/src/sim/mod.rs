@@ -7,6 +7,7 @@ mod idle;
 mod links;
 mod model;
 mod output;
+mod selection;
 mod synth;
 
 use std::ffi::OsString;
@@ -31,6 +32,7 @@ enum What {
     Links(Box<links::LinksArgs>),
     Idle(Box<idle::IdleArgs>),
     Compromise(compromise::CompromiseArgs),
+    Selection(selection::SelectionArgs),
     Figures(figures::FiguresArgs),
     Synth(synth::SynthArgs),
 }
@@ -51,6 +53,7 @@ pub(crate) fn main(args: impl Iterator<Item = OsString>) -> Result<ExitCode> {
         What::Links(args) => links::main(&args)?,
         What::Idle(args) => idle::main(&args)?,
         What::Compromise(args) => compromise::main(&args)?,
+        What::Selection(args) => selection::main(&args)?,
         What::Figures(args) => figures::main(&args)?,
         What::Synth(args) => synth::main(&args)?,
     }
