@@ -55,6 +55,28 @@ fn one_seed_gives_one_round_and_one_result() {
 }
 
 #[test]
+fn an_exit_that_destroys_its_own_circuits_holds_its_streams_no_longer_than_its_links() {
+    let mut round = Round::draw(6, 1);
+    round.lasts = 10_000;
+    round.relays.truncate(3);
+    round.paths.clear();
+    for client in &mut round.clients {
+        (client.start, client.traffic.down) = (0, 10_000_000);
+    }
+    let attack = |at| Fault {
+        at,
+        lasts: 500,
+        kind: FaultKind::Hostile {
+            node: 1,
+            attack: Attack::Destroys,
+            count: 50,
+        },
+    };
+    round.faults = [3_000, 5_000, 7_000].map(attack).to_vec();
+    holds(&round, Checks::Often);
+}
+
+#[test]
 fn a_round_shrinks_to_what_it_fails_for() {
     // It "fails" whenever a certain node is hostile in a certain way.
     let is_it = |fault: &Fault| {

@@ -211,13 +211,13 @@ impl Runner<'_> {
         self.world.stop_users();
         let longest = self.round.clients.iter().map(super::round::Client::longest);
         let longest = Duration::from_millis(longest.max().unwrap_or(0));
-        let streams = |one: &Remains| one.apps + one.client_streams + one.server_streams == 0;
+        let streams = |one: &Remains| one.apps + one.client_streams == 0;
         self.wait(STREAMS.max(longest), 1, "users stopped", streams)?;
         self.world.stop_clients();
         self.end_hostile_circuits();
         let circuits = |one: &Remains| {
             let waits = one.onionskins + one.messages + one.client_circuits;
-            one.halves + one.edges + waits == 0 && one.owned == 0
+            one.halves + one.edges + one.server_streams + waits == 0 && one.owned == 0
         };
         self.wait(CIRCUITS, 1, "clients closed their circuits", circuits)?;
         let links = |one: &Remains| one.links + one.connections == 0;
@@ -283,7 +283,7 @@ impl Runner<'_> {
     }
 
     /// What hostile nodes made on others' links stays as long as these do, and they may do it to each other: their links
-    /// break. Those that fell silent keep them: a timer has to end these.
+    /// break. An exit that destroyed its circuits on the link alone keeps its streams until then. Those that fell silent keep them: a timer has to end these.
     fn end_hostile_circuits(&mut self) {
         for fault in &self.round.faults {
             if let FaultKind::Hostile { node, attack, .. } = &fault.kind
