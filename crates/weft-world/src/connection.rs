@@ -1,8 +1,7 @@
-//! A connection: its two ends, its two directions, and the bytes that were written and not read.
-
-use std::collections::VecDeque;
+//! A connection: its two ends and its two directions.
 
 use super::socket::HostId;
+use crate::bytes::Bytes;
 use crate::tcp::{Algorithm, FIRST_WINDOW, Receiver, Sender};
 
 /// Payload of a full packet of 1,500 bytes.
@@ -58,8 +57,8 @@ impl<T> Ends<T> {
 pub(crate) struct Direction {
     pub(crate) sender: Sender,
     pub(crate) receiver: Receiver,
-    /// What was written and not read.
-    pub(crate) bytes: VecDeque<u8>,
+    /// What was written, and the reader has not let go of.
+    pub(crate) bytes: Bytes,
     pub(crate) written: u64,
     /// The sender writes no more; its end takes a place in the stream, as in TCP.
     pub(crate) ended: bool,
@@ -76,7 +75,7 @@ impl Direction {
         Direction {
             sender: Sender::new(algorithm, MSS, FIRST_WINDOW),
             receiver: Receiver::new(MSS),
-            bytes: VecDeque::new(),
+            bytes: Bytes::default(),
             written: 0,
             ended: false,
             refused: false,
@@ -89,12 +88,12 @@ impl Direction {
     /// Bytes that the reader can have, without the end.
     pub(crate) fn readable(&self) -> usize {
         let come = usize::try_from(self.receiver.readable()).unwrap_or(usize::MAX);
-        come.min(self.bytes.len())
+        come.min(self.bytes.unread())
     }
 
     /// Everything has come, the end too.
     pub(crate) fn is_over(&self) -> bool {
-        self.ended && self.receiver.readable() > self.bytes.len() as u64
+        self.ended && self.receiver.readable() > self.bytes.unread() as u64
     }
 
     pub(crate) fn room(&self) -> u64 {

@@ -10,7 +10,7 @@
 //! that shrink, ECN, Nagle's algorithm, checksums, and packets of headers on top of acknowledgements that data
 //! carry back.
 //!
-//! It is the ground of the testbed `virtual`, where nodes will be Weft's own state machines; those are not here yet.
+//! It is the ground of the testbed `virtual`: `weft-virtual` runs nodes on it.
 //! `weft-links` has what links do to packets.
 #![cfg_attr(
     not(test),
@@ -24,6 +24,8 @@
     )
 )]
 
+mod bytes;
+mod calls;
 mod connection;
 mod events;
 mod faults;

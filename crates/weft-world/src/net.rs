@@ -5,17 +5,16 @@
 //! nanosecond happens in the order in which it was caused, so one seed gives one course of events.
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha12Rng;
 use weft_links::{Fate, Link, LinkSettings, Loss, Moment, Topology};
 
-use crate::connection::{Connection, Direction, End, Ends, MSS, SEND_BUFFER};
+use crate::connection::{Connection, Direction, End, Ends, SEND_BUFFER};
 use crate::events::Events;
 use crate::faults::Faults;
 use crate::packet::{Kind, Packet};
-use crate::socket::{ConnId, Happening, HostId, PathSettings, Socket};
+use crate::socket::{ConnId, Happening, HostId, PathSettings};
 use crate::tcp::Algorithm;
 use crate::ways::{Node, Ways, node};
 
@@ -196,108 +195,6 @@ impl Net {
         (connection.generation == conn.generation).then_some(connection)
     }
 
-    /// Gives an end bytes to be sent; how many it took. After less than all, [`Happening::Writable`] follows.
-    pub fn write(&mut self, conn: ConnId, end: End, bytes: &[u8]) -> usize {
-        let now = self.now;
-        let Some(direction) = self.direction(conn, end) else {
-            return 0;
-        };
-        if direction.ended {
-            return 0;
-        }
-        let room = usize::try_from(direction.room()).unwrap_or(usize::MAX);
-        let count = room.min(bytes.len());
-        direction.refused |= count < bytes.len();
-        direction
-            .bytes
-            .extend(bytes.get(..count).unwrap_or_default());
-        direction.written += count as u64;
-        direction.sender.write(now, count as u64);
-        self.pump(conn, end);
-        count
-    }
-
-    /// How many bytes an end takes now.
-    pub fn room(&mut self, conn: ConnId, end: End) -> usize {
-        let direction = self.direction(conn, end);
-        direction.map_or(0, |one| usize::try_from(one.room()).unwrap_or(usize::MAX))
-    }
-
-    /// Takes up to `most` bytes that have come to an end, and hands them to `take`, in one piece or two. True: the other end
-    /// sends no more.
-    pub fn read(
-        &mut self,
-        conn: ConnId,
-        end: End,
-        most: usize,
-        mut take: impl FnMut(&[u8]),
-    ) -> bool {
-        let now = self.now;
-        let Some(direction) = self.direction(conn, end.other()) else {
-            return true;
-        };
-        let count = direction.readable().min(most);
-        let (first, second) = direction.bytes.as_slices();
-        for piece in [
-            first.get(..count.min(first.len())),
-            second.get(..count.saturating_sub(first.len())),
-        ] {
-            if let Some(piece) = piece.filter(|piece| !piece.is_empty()) {
-                take(piece);
-            }
-        }
-        direction.bytes.drain(..count);
-        let trip = direction.sender.round_trip();
-        let ack = direction.receiver.consume(now, count as u64, trip);
-        let is_over = direction.is_over();
-        direction.told = direction.readable() > 0;
-        if let Some(ack) = ack {
-            self.send(Packet {
-                conn,
-                to: end.other(),
-                kind: Kind::Ack(ack),
-            });
-        }
-        is_over
-    }
-
-    /// An end writes no more, and wants to hear no more: what it wrote still goes out. The connection is gone when
-    /// both have closed.
-    pub fn close(&mut self, conn: ConnId, end: End) {
-        let now = self.now;
-        let Some(connection) = self.connection(conn) else {
-            return;
-        };
-        *connection.is_closed.of_mut(end) = true;
-        let direction = connection.directions.of_mut(end);
-        if !direction.ended {
-            direction.ended = true;
-            direction.sender.write(now, 1);
-        }
-        self.pump(conn, end);
-        self.forget_if_done(conn);
-    }
-
-    /// An end is gone without a word to what was under way; the other one hears of it.
-    pub fn reset(&mut self, conn: ConnId, end: End) {
-        if self.connection(conn).is_some() {
-            self.send_reset(conn, end);
-            if let Some(connection) = self.connection(conn) {
-                *connection.is_closed.of_mut(end) = true;
-                *connection.is_gone.of_mut(end) = true;
-            }
-            self.forget_if_done(conn);
-        }
-    }
-
-    pub(crate) fn send_reset(&mut self, conn: ConnId, end: End) {
-        self.send(Packet {
-            conn,
-            to: end.other(),
-            kind: Kind::Reset,
-        });
-    }
-
     pub(crate) fn forget_if_done(&mut self, conn: ConnId) {
         let Some(connection) = self.connection(conn) else {
             return;
@@ -322,29 +219,8 @@ impl Net {
         }
     }
 
-    /// What the kernel knows of an end.
-    pub fn socket(&mut self, conn: ConnId, end: End) -> Option<Socket> {
-        let connection = self.connection(conn)?;
-        let sender = &connection.directions.of(end).sender;
-        let receiver = &connection.directions.of(end.other()).receiver;
-        Some(Socket {
-            window: sender.window(),
-            mss: MSS,
-            unacknowledged: sender.unacknowledged(),
-            unsent: sender.unsent(),
-            round_trip: Duration::from_nanos(sender.round_trip()),
-            sent: sender.sent(),
-            out_of_order: receiver.out_of_order(),
-        })
-    }
-
-    /// The host of an end.
-    pub fn host_of(&mut self, conn: ConnId, end: End) -> Option<HostId> {
-        Some(*self.connection(conn)?.hosts.of(end))
-    }
-
     /// Puts a packet on its way: through the sender's line, then over the path.
-    fn send(&mut self, packet: Packet) {
+    pub(crate) fn send(&mut self, packet: Packet) {
         let now = Moment::from_nanos(self.now);
         let Some(connection) = self.connection(packet.conn) else {
             return;
@@ -411,7 +287,7 @@ impl Net {
     }
 
     /// Sends what an end may send, and arms the timers of its direction.
-    fn pump(&mut self, conn: ConnId, end: End) {
+    pub(crate) fn pump(&mut self, conn: ConnId, end: End) {
         let now = self.now;
         loop {
             let Some(connection) = self.connection(conn) else {
@@ -532,7 +408,7 @@ impl Net {
         }
     }
 
-    fn direction(&mut self, conn: ConnId, end: End) -> Option<&mut Direction> {
+    pub(crate) fn direction(&mut self, conn: ConnId, end: End) -> Option<&mut Direction> {
         Some(self.connection(conn)?.directions.of_mut(end))
     }
 
@@ -581,7 +457,8 @@ impl Net {
                 if is_deaf {
                     // Nobody reads it.
                     let count = direction.readable();
-                    direction.bytes.drain(..count);
+                    direction.bytes.hold(count);
+                    direction.bytes.release(usize::MAX);
                     direction.receiver.consume(now, count as u64, 0);
                 } else if !direction.told && (direction.readable() > 0 || direction.is_over()) {
                     direction.told = true;

@@ -31,6 +31,14 @@ impl Pattern {
         let mut rest = buffer;
         let mut place = place;
         while !rest.is_empty() {
+            if skip(place) == 0 {
+                let (words, end) = rest.as_chunks_mut();
+                for word in words {
+                    *word = self.word(place).to_be_bytes();
+                    place = place.wrapping_add(8);
+                }
+                rest = end;
+            }
             let word = self.word(place).to_be_bytes();
             let within = word.get(skip(place)..).unwrap_or_default();
             let count = within.len().min(rest.len());
@@ -46,6 +54,17 @@ impl Pattern {
         let mut rest = bytes;
         let mut place = place;
         while !rest.is_empty() {
+            if skip(place) == 0 {
+                // Whole words first: nearly all of what there is.
+                let (words, _) = rest.as_chunks();
+                let same = words.iter().zip(0..).take_while(|(word, number)| {
+                    let place = place.wrapping_add(8 * number);
+                    **word == self.word(place).to_be_bytes()
+                });
+                let count = 8 * same.count();
+                place = place.wrapping_add(count as u64);
+                rest = rest.get(count..).unwrap_or_default();
+            }
             let word = self.word(place).to_be_bytes();
             let within = word.get(skip(place)..).unwrap_or_default();
             let (now, later) = rest.split_at(within.len().min(rest.len()));

@@ -43,8 +43,6 @@ pub(super) struct Link {
     pub(super) since: Instant,
     /// It stands among those to be read.
     pub(super) listed: bool,
-    /// The beginning of a record.
-    pub(super) inbox: Vec<u8>,
     /// What the socket has not taken.
     pub(super) out: Vec<u8>,
 }
@@ -72,7 +70,6 @@ impl Link {
             muted: false,
             since,
             listed: false,
-            inbox: Vec::new(),
             out: Vec::new(),
         }
     }

@@ -8,7 +8,7 @@ use weft_cell::Cell;
 use weft_core::cells::Empties;
 
 /// A record's header.
-const HEADER: usize = 5;
+pub(super) const HEADER: usize = 5;
 /// What encryption adds behind: the content type and the tag.
 const TRAILER: usize = 17;
 /// Cells in one record at most, as a node writes them (`weft-node/src/thread/connection.rs`).
@@ -62,16 +62,24 @@ fn put_header(out: &mut Vec<u8>, length: usize) {
     out.extend(whole.to_be_bytes());
 }
 
-/// The content of the first record, and how long it is as a whole; `None`: it has not all come.
-pub(super) fn next(bytes: &[u8]) -> Option<(&[u8], usize)> {
-    let length = bytes.get(3..HEADER)?;
+/// How long the record is as a whole that begins so, if that can be seen.
+pub(super) fn length(begin: &[u8]) -> Option<usize> {
+    let length = begin.get(3..HEADER)?;
     let length = length
         .iter()
         .fold(0, |sum, byte| (sum << 8) | usize::from(*byte));
-    let whole = HEADER + length;
-    let content = bytes.get(HEADER..whole)?;
-    let content = content.get(..length.saturating_sub(TRAILER))?;
-    Some((content, whole))
+    Some(HEADER + length)
+}
+
+/// The content of a record of this length; `None`: it has not all come.
+pub(super) fn content(bytes: &[u8], length: usize) -> Option<&[u8]> {
+    let content = bytes.get(HEADER..length)?;
+    content.get(..content.len().saturating_sub(TRAILER))
+}
+
+/// Makes room for records with so many cells, which are not there for long.
+pub(super) fn reserve(out: &mut Vec<u8>, cells: usize) {
+    out.reserve_exact(cells * CELL_LEN + cells.div_ceil(CELLS) * (HEADER + TRAILER));
 }
 
 #[cfg(test)]
@@ -92,12 +100,15 @@ mod tests {
             CELLS
         );
         assert_eq!((cells.len(), spent.len()), (2, CELLS));
-        let (content, length) = next(&out).unwrap();
-        assert_eq!((content.len(), length), (HELLO, hello));
-        let (content, length) = next(&out[hello..]).unwrap();
-        assert_eq!(content.len(), CELLS * CELL_LEN);
-        assert_eq!(&content[CELL_LEN..2 * CELL_LEN], spent[1].as_bytes());
+        assert_eq!(length(&out), Some(hello));
+        assert_eq!(content(&out, hello).unwrap().len(), HELLO);
+        let rest = &out[hello..];
+        let length = length(rest).unwrap();
+        let whole = content(rest, length).unwrap();
+        assert_eq!(whole.len(), CELLS * CELL_LEN);
+        assert_eq!(&whole[CELL_LEN..2 * CELL_LEN], spent[1].as_bytes());
         assert_eq!(hello + length, out.len());
-        assert!(next(&out[hello..out.len() - 1]).is_none() && next(&[]).is_none());
+        assert!(content(&rest[..length - 1], length).is_none());
+        assert!(super::length(&rest[..HEADER - 1]).is_none());
     }
 }

@@ -87,7 +87,6 @@ pub(super) struct Thread {
     /// Bytes for links and destinations so far, and of these, for links.
     pub(super) written: u64,
     pub(super) link_bytes: u64,
-    scratch: Vec<u8>,
     spent: Empties,
     writing: Vec<LinkKey>,
 }
@@ -130,7 +129,6 @@ impl Thread {
             load: Load::new(now),
             written: 0,
             link_bytes: 0,
-            scratch: Vec::new(),
             spent: Vec::new(),
             writing: Vec::new(),
         }
@@ -416,15 +414,8 @@ impl Thread {
                 return Ok(0);
             }
         };
-        let mut scratch = std::mem::take(&mut self.scratch);
-        scratch.clear();
-        scratch.append(&mut link.inbox);
-        let before = scratch.len();
-        let net = &mut around.ground.net;
-        let is_over = net.read(link.conn, link.end, grant, |piece| {
-            scratch.extend_from_slice(piece)
-        });
-        let count = scratch.len() - before;
+        let (conn, end) = (link.conn, link.end);
+        let (count, is_over) = around.ground.net.hold(conn, end, grant);
         around.limits.read.give_back(grant - count);
         self.load.add(count as u64);
         if count < grant {
@@ -433,38 +424,38 @@ impl Thread {
             link.listed = true;
             self.to_read.push_back(place);
         }
-        let result = self.take_records(place, &scratch, now, around);
-        let used = result?;
-        if let Some(link) = self.links.get_mut(place) {
-            link.inbox
-                .extend_from_slice(scratch.get(used..).unwrap_or_default());
-        }
-        self.scratch = scratch;
+        self.take_records(place, now, around)?;
         match is_over && count < grant {
             true => Err(()),
             false => Ok(count),
         }
     }
 
-    /// Handles whole records; how many bytes they are.
+    /// Handles the records that have come as a whole; of others, the network holds what has come.
     fn take_records(
         &mut self,
         place: usize,
-        bytes: &[u8],
         now: Instant,
         around: &mut Around<'_>,
-    ) -> Result<usize, ()> {
-        let mut used = 0;
-        while let Some((content, length)) = record::next(bytes.get(used..).unwrap_or_default()) {
-            used += length;
-            let Some(link) = self.links.get_mut(place) else {
-                return Err(());
+    ) -> Result<(), ()> {
+        let link = self.links.get(place).ok_or(())?;
+        let (conn, end) = (link.conn, link.end);
+        loop {
+            let net = &mut around.ground.net;
+            let Some(length) = record::length(net.held(conn, end, record::HEADER)) else {
+                return Ok(());
             };
+            let Some(content) = record::content(net.held(conn, end, length), length) else {
+                return Ok(());
+            };
+            let link = self.links.get_mut(place).ok_or(())?;
             match link.phase {
                 Phase::Open(key) => {
                     self.manager.receive(key, content, now).map_err(|_| ())?;
+                    net.release(conn, end, length);
                 }
                 Phase::Handshake(_) => {
+                    net.release(conn, end, length);
                     if let Some(established) = link.shake_hands(around.identities)? {
                         let (id, addr) = (link.id, link.peer.ip());
                         let initiated = link.end == End::Opener;
@@ -482,7 +473,6 @@ impl Thread {
                 }
             }
         }
-        Ok(used)
     }
 
     /// Writes what a link's socket had not taken.
@@ -492,8 +482,7 @@ impl Thread {
             return;
         };
         if !link.out.is_empty() {
-            let count = ground.net.write(link.conn, link.end, &link.out);
-            link.out.drain(..count);
+            let count = (ground.net).write_from(link.conn, link.end, &mut link.out);
             link.writable = link.out.is_empty();
             self.written += count as u64;
             self.link_bytes += count as u64;
@@ -559,6 +548,7 @@ impl Thread {
             };
             let most = (grant / weft_cell::CELL_LEN).max(1);
             let mut count = 0;
+            record::reserve(&mut link.out, most.min(cells.len()));
             while count < most && !cells.is_empty() {
                 let most = (most - count).min(record::CELLS);
                 count += record::put_cells(&mut link.out, cells, most, &mut self.spent);
@@ -567,8 +557,8 @@ impl Thread {
                 .limits
                 .write
                 .give_back(grant.saturating_sub(count * weft_cell::CELL_LEN));
-            let taken = around.ground.net.write(link.conn, link.end, &link.out);
-            link.out.drain(..taken);
+            let net = &mut around.ground.net;
+            let taken = net.write_from(link.conn, link.end, &mut link.out);
             link.writable = link.out.is_empty();
             self.written += taken as u64;
             self.link_bytes += taken as u64;
