@@ -18,7 +18,7 @@ pub use gev::Gev;
 const REMEMBERED: usize = 1000;
 /// Circuits before there is a limit, as for build times (`cbtmincircs`).
 const FEWEST: usize = 100;
-/// A fit takes some milliseconds, so it is made anew for so many new times.
+/// A fit takes some 2 ms, so it is made anew for so many new times.
 const REFIT: usize = 20;
 /// Circuits by which a change of the network is noticed, and how many of them are too slow when it has: those of build times
 /// (`cbtrecentcount`, `cbtmaxtimeouts`).

@@ -29,6 +29,9 @@ pub(super) struct SelectionArgs {
     #[arg(long, value_name = "N", default_value_t = 100_000, conflicts_with = "tuples",
           value_parser = clap::value_parser!(u32).range(100..=5_000_000))]
     synthetic: u32,
+    /// In the synthetic network, how long a handshake waits for the processors of the middle one of all relays.
+    #[arg(long, value_name = "MS", default_value_t = synthetic::HANDSHAKE, conflicts_with = "tuples", value_parser = wait)]
+    handshake: f64,
     /// The share of circuits that is to be used.
     #[arg(long, value_name = "SHARE", default_value_t = 0.8, value_parser = share)]
     quantile: f64,
@@ -54,6 +57,12 @@ fn share(text: &str) -> Result<f64, String> {
     share.ok_or_else(|| "it must be a number from 0.01 to 0.99".to_owned())
 }
 
+fn wait(text: &str) -> Result<f64, String> {
+    let wait = text.parse().ok();
+    let wait = wait.filter(|wait| (0.0..=10_000.0).contains(wait));
+    wait.ok_or_else(|| "it must be a number of milliseconds from 0 to 10000".to_owned())
+}
+
 pub(super) fn main(args: &SelectionArgs) -> Result<()> {
     let (name, circuits) = match &args.tuples {
         Some(path) => {
@@ -65,7 +74,8 @@ pub(super) fn main(args: &SelectionArgs) -> Result<()> {
             (name, circuits)
         }
         None => {
-            let circuits = synthetic::tuples(args.synthetic as usize, args.common.seed);
+            let count = args.synthetic as usize;
+            let circuits = synthetic::tuples(count, args.common.seed, args.handshake);
             ("a synthetic network".to_owned(), circuits)
         }
     };
