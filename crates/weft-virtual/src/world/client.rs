@@ -21,7 +21,7 @@ use weft_path::{RelayName, Relays};
 use weft_traffic::records::Outcome;
 use weft_traffic::{Action, ClientStream, Model, Record, StreamEvent, User};
 
-use super::edges::{App, Finished};
+use super::apps::{App, Finished};
 use crate::results::CircuitResults;
 use crate::setup::NodeOptions;
 

@@ -9,12 +9,11 @@ use weft_cell::reason::EndReason;
 use weft_core::address::ConnectionId;
 use weft_core::edge::{EdgeNews, StreamAt};
 use weft_core::manager::LocalConnectionManager;
-use weft_core::origin::AppRefusal;
 use weft_core::slots::{EdgeKey, SlotKey as _};
 use weft_traffic::records::Outcome;
-use weft_traffic::{ClientStream, Failure, FailureKind, StreamId};
 use weft_world::{ConnId, End};
 
+use super::apps::{App, Finished, refusal};
 use super::ground::{Ground, Owner};
 use super::thread::{Around, News, Thread};
 
@@ -34,41 +33,24 @@ pub(super) struct Socket {
     broken: bool,
 }
 
-/// A stream of the user's.
 #[derive(Debug)]
-pub(super) struct App {
-    pub(super) stream: StreamId,
-    pub(super) isolation: u32,
-    pub(super) traffic: ClientStream,
-    /// When it is looked at without anything having happened, in nanoseconds.
-    timer: Option<u64>,
-}
-
-#[derive(Debug)]
-enum Outer {
+pub(super) enum Outer {
     Socket(Socket),
     App(Box<App>),
 }
 
 #[derive(Debug)]
-struct Edge {
+pub(super) struct Edge {
     id: ConnectionId,
-    key: EdgeKey,
-    outer: Outer,
+    pub(super) key: EdgeKey,
+    pub(super) outer: Outer,
     listed: bool,
-}
-
-/// A stream of the user's that is over.
-#[derive(Debug)]
-pub(super) struct Finished {
-    pub(super) app: Box<App>,
-    pub(super) outcome: Outcome,
 }
 
 /// The edges of a thread.
 #[derive(Debug, Default)]
 pub(super) struct Edges {
-    all: Slab<Edge>,
+    pub(super) all: Slab<Edge>,
     by_id: BTreeMap<ConnectionId, usize>,
     /// By the manager's slot.
     by_edge: Vec<Option<usize>>,
@@ -76,8 +58,8 @@ pub(super) struct Edges {
     /// Edges that wait for bandwidth, or for the rate that the far end's XON set.
     resting: Vec<(u64, usize)>,
     /// When users' streams are looked at.
-    timers: BTreeSet<(u64, usize)>,
-    finished: Vec<Finished>,
+    pub(super) timers: BTreeSet<(u64, usize)>,
+    pub(super) finished: Vec<Finished>,
     /// Users take nothing.
     pub(super) deaf: bool,
     scratch: Vec<u8>,
@@ -102,7 +84,7 @@ impl Edges {
         std::mem::take(&mut self.finished)
     }
 
-    fn list(&mut self, place: usize) {
+    pub(super) fn list(&mut self, place: usize) {
         if let Some(edge) = self.all.get_mut(place)
             && !edge.listed
         {
@@ -115,7 +97,7 @@ impl Edges {
         self.by_edge.get(key.index()).copied().flatten()
     }
 
-    fn insert(&mut self, id: ConnectionId, key: EdgeKey, outer: Outer) -> usize {
+    pub(super) fn insert(&mut self, id: ConnectionId, key: EdgeKey, outer: Outer) -> usize {
         let place = self.all.insert(Edge {
             id,
             key,
@@ -134,7 +116,7 @@ impl Edges {
     }
 
     /// Takes an edge out.
-    fn remove(&mut self, place: usize) -> Option<Outer> {
+    pub(super) fn remove(&mut self, place: usize) -> Option<Outer> {
         let edge = self.all.try_remove(place)?;
         self.by_id.remove(&edge.id);
         if let Some(entry) = self.by_edge.get_mut(edge.key.index())
@@ -204,27 +186,6 @@ impl Edges {
             .filter(|(_, edge)| matches!(edge.outer, Outer::App(_)))
             .count()
     }
-
-    /// Looks at a user's stream again when it says. A time that has passed is no time to wait for: something else is.
-    fn set_timer(&mut self, place: usize, now: u64) {
-        let Some(Edge {
-            outer: Outer::App(app),
-            ..
-        }) = self.all.get_mut(place)
-        else {
-            return;
-        };
-        let next = app.traffic.next_time();
-        let next = next.map(|at| u64::try_from(at.as_nanos()).unwrap_or(u64::MAX));
-        let next = next.filter(|at| *at > now);
-        if next != app.timer {
-            if let Some(at) = app.timer {
-                self.timers.remove(&(at, place));
-            }
-            app.timer = next;
-            self.timers.extend(next.map(|at| (at, place)));
-        }
-    }
 }
 
 impl Thread {
@@ -258,21 +219,6 @@ impl Thread {
                 self.edges.insert(id, key, Outer::Socket(socket));
             }
             None => self.manager.end_edge(key, EndReason::NOROUTE, now),
-        }
-    }
-
-    /// A stream of the user's, which waits for a circuit from now on.
-    pub(super) fn open_app(
-        &mut self,
-        id: ConnectionId,
-        app: App,
-        request: weft_core::origin::AppRequest,
-        now: u64,
-    ) {
-        if let Some(key) = self.manager.adopt_application(id) {
-            let place = self.edges.insert(id, key, Outer::App(Box::new(app)));
-            self.edges.set_timer(place, now);
-            self.manager.edge_asks(key, request);
         }
     }
 
@@ -450,46 +396,6 @@ impl Thread {
         Ok(())
     }
 
-    /// Takes what a user sends.
-    fn read_app(&mut self, place: usize, now: Instant, ground: &Ground) {
-        let elapsed = ground.elapsed();
-        loop {
-            let Some(key) = self.edges.all.get(place).map(|edge| edge.key) else {
-                return;
-            };
-            let room = self.manager.edge_room(key, now);
-            let Some(Edge {
-                outer: Outer::App(app),
-                ..
-            }) = self.edges.all.get_mut(place)
-            else {
-                return;
-            };
-            let out = app.traffic.output(elapsed);
-            let count = out.len().min(room);
-            let Some(bytes) = out.get(..count).filter(|bytes| !bytes.is_empty()) else {
-                break;
-            };
-            self.manager.edge_data(key, bytes, now);
-            app.traffic.sent(count, elapsed);
-        }
-        self.edges.set_timer(place, ground.nanos());
-    }
-
-    /// Ends a user's stream whose patience is over.
-    fn check_app(&mut self, place: usize, now: Instant, ground: &mut Ground) {
-        let elapsed = ground.elapsed();
-        if let Some(Edge {
-            outer: Outer::App(app),
-            ..
-        }) = self.edges.all.get_mut(place)
-            && let Err(failure) = app.traffic.check(elapsed)
-        {
-            return self.finish_app(place, Outcome::Failed(failure), now);
-        }
-        self.edges.set_timer(place, ground.nanos());
-    }
-
     /// Writes to destinations, and gives users what is theirs.
     pub(super) fn write_edges(&mut self, now: Instant, around: &mut Around<'_>) {
         self.edge_news(around.ground);
@@ -549,70 +455,6 @@ impl Thread {
         }
     }
 
-    fn write_app(&mut self, place: usize, now: Instant, ground: &Ground) {
-        let elapsed = ground.elapsed();
-        let Some(Edge {
-            key,
-            outer: Outer::App(app),
-            ..
-        }) = self.edges.all.get_mut(place)
-        else {
-            return;
-        };
-        let key = *key;
-        if self.edges.deaf {
-            return;
-        }
-        let (bytes, over) = self.manager.edge_out(key);
-        let count = bytes.len();
-        let result = app.traffic.receive(bytes, elapsed);
-        let is_complete = app.traffic.is_complete();
-        self.manager.edge_wrote(key, count, now);
-        match result {
-            Err(failure) => self.finish_app(place, Outcome::Failed(failure), now),
-            Ok(()) if is_complete => self.finish_app(place, Outcome::Complete, now),
-            Ok(()) if over => {
-                let failure = Failure::new(FailureKind::Closed, "the stream ended early");
-                self.finish_app(place, Outcome::Failed(failure), now);
-            }
-            Ok(()) => self.edges.set_timer(place, ground.nanos()),
-        }
-    }
-
-    fn finish_app(&mut self, place: usize, outcome: Outcome, now: Instant) {
-        let key = self.edges.all.get(place).map(|edge| edge.key);
-        if let Some(Outer::App(app)) = self.edges.remove(place) {
-            self.edges.finished.push(Finished { app, outcome });
-        }
-        if let Some(key) = key {
-            self.manager.end_edge(key, EndReason::DONE, now);
-        }
-    }
-
-    /// Ends every stream of the user's.
-    pub(super) fn abort_apps(&mut self, now: Instant) {
-        let apps = self.edges.all.iter();
-        let apps = apps.filter(|(_, edge)| matches!(edge.outer, Outer::App(_)));
-        let places: Vec<usize> = apps.map(|(place, _)| place).collect();
-        for place in places {
-            self.finish_app(place, Outcome::Unfinished, now);
-        }
-    }
-
-    /// Every stream of the user's that is open, at the end of a run.
-    pub(super) fn take_open_apps(&mut self) -> Vec<App> {
-        let places: Vec<usize> = self.edges.all.iter().map(|(place, _)| place).collect();
-        let outers = places
-            .into_iter()
-            .filter_map(|place| self.edges.remove(place));
-        outers
-            .filter_map(|outer| match outer {
-                Outer::App(app) => Some(*app),
-                Outer::Socket(_) => None,
-            })
-            .collect()
-    }
-
     fn close_edge(&mut self, place: usize, reason: EndReason, now: Instant, ground: &mut Ground) {
         if let Some(edge) = self.edges.all.get(place) {
             let key = edge.key;
@@ -626,22 +468,4 @@ impl Thread {
             ground.net.close(socket.conn, End::Opener);
         }
     }
-}
-
-impl App {
-    pub(super) fn new(stream: StreamId, isolation: u32, traffic: ClientStream) -> App {
-        App {
-            stream,
-            isolation,
-            traffic,
-            timer: None,
-        }
-    }
-}
-
-fn refusal(why: AppRefusal) -> Failure {
-    Failure::new(
-        FailureKind::Proxy,
-        format!("Tor refused the stream: {why:?}"),
-    )
 }

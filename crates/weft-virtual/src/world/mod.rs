@@ -8,12 +8,15 @@
 //! ground   sockets, the clock, timers, who owns which connection
 //! node     controller, exits, onionskin workers      weft-node/src/relay
 //! thread   connections, turns                        weft-node/src/thread
+//! links    links of a thread, read and written       weft-node/src/thread
 //! link     handshakes and records as bytes           weft-tls, weft-core/src/handshake
 //! edges    streams' outer ends                       weft-node/src/thread/edges
+//! apps     streams of users, which are edges, too
 //! client   the client and its user                   weft-node/src/client, an application
 //! server   destinations
 //! ```
 
+mod apps;
 mod background;
 mod check;
 mod client;
@@ -24,6 +27,7 @@ mod hostile;
 mod lag;
 mod limit;
 mod link;
+mod links;
 mod node;
 mod record;
 mod server;
@@ -552,7 +556,7 @@ impl World {
 }
 
 /// A stream whose bytes are not those that were sent: that is wrong whatever others do.
-fn defect(finished: &edges::Finished) -> Option<String> {
+fn defect(finished: &apps::Finished) -> Option<String> {
     let Outcome::Failed(failure) = &finished.outcome else {
         return None;
     };

@@ -2,11 +2,9 @@
 //! [`weft_world::Net`]. What is decided is decided by the same [`LocalConnectionManager`].
 
 use std::collections::{BTreeMap, VecDeque};
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use slab::Slab;
-use weft_cell::reason::DestroyReason;
 use weft_core::address::{ConnectionId, ThreadId};
 use weft_core::cells::Empties;
 use weft_core::handshake::PeerIdentity;
@@ -16,28 +14,21 @@ use weft_core::manager::{ControllerLoad, LocalConnectionManager};
 use weft_core::message::{Control, FromController, LaneMsg, Report, RingDepths, ToController};
 use weft_core::scheduler::{RunTimes, kist};
 use weft_core::slots::{LinkKey, SlotKey as _};
-use weft_world::{ConnId, End, Socket};
+use weft_world::Socket;
 
 use super::edges::Edges;
-use super::ground::{Ground, Owner, Wake};
+use super::ground::{Ground, Wake};
 use super::limit::Limits;
 use super::link::{Link, Phase};
 use super::node::Identities;
-use super::record;
 use crate::setup::{Costs, NodeOptions};
 
 /// How often timers run, as in a node.
-const TICK: Duration = Duration::from_millis(250);
+pub(super) const TICK: Duration = Duration::from_millis(250);
 /// How long the handshake of a link may take, as in a node.
 const HANDSHAKE: Duration = Duration::from_secs(60);
 /// Ticks in which the TCP counters of every link are read once.
 const TCP_TURNS: usize = 4;
-/// Bytes read from one link in one turn.
-const READ_PER_TURN: usize = 128 * 1024;
-/// Bytes read from all links in one turn.
-const READ_IN_ALL: usize = 1024 * 1024;
-/// Records written to one link before its socket is asked again.
-const RECORDS_AT_ONCE: usize = 4;
 
 /// What other threads of a node have sent.
 #[derive(Debug, Default)]
@@ -69,7 +60,7 @@ pub(super) struct Thread {
     pub(super) by_link: Vec<Option<usize>>,
     pub(super) to_read: VecDeque<usize>,
     /// Links that wait for bandwidth.
-    rate_limited: Vec<usize>,
+    pub(super) rate_limited: Vec<usize>,
     /// When what waits for bandwidth is looked at again, in nanoseconds since the beginning.
     pub(super) retry_at: Option<u64>,
     runs: RunTimes,
@@ -83,11 +74,11 @@ pub(super) struct Thread {
     busy_until: u64,
     /// Nanoseconds of work so far.
     pub(super) worked: u64,
-    load: Load,
+    pub(super) load: Load,
     /// Bytes for links and destinations so far, and of these, for links.
     pub(super) written: u64,
     pub(super) link_bytes: u64,
-    spent: Empties,
+    pub(super) spent: Empties,
     writing: Vec<LinkKey>,
 }
 
@@ -186,113 +177,6 @@ impl Thread {
         self.ask_turn(now, ground);
     }
 
-    // ---- connections ----
-
-    /// Opens a connection to a relay.
-    pub(super) fn connect(
-        &mut self,
-        id: ConnectionId,
-        to: SocketAddr,
-        rsa: weft_cell::identity::RsaIdentity,
-        ground: &mut Ground,
-        host: weft_world::HostId,
-    ) {
-        let place = self.links.vacant_key();
-        let conn = ground.connect(host, to, self.owner(place));
-        let Some(conn) = conn else {
-            let reason = DestroyReason::CONNECTFAILED;
-            return self.manager.connection_failed(id, reason);
-        };
-        let mut link = Link::new(id, conn, End::Opener, to, Some(rsa), ground.now());
-        link.peer_node = ground.relay_at(to);
-        self.links.insert(link);
-        self.by_id.insert(id, place);
-    }
-
-    /// Takes over a connection that was accepted, from the node with this number.
-    pub(super) fn accept(
-        &mut self,
-        id: ConnectionId,
-        conn: ConnId,
-        from: SocketAddr,
-        node: Option<u32>,
-        ground: &mut Ground,
-    ) {
-        let place = self.links.vacant_key();
-        ground.own(conn, End::Accepter, self.owner(place));
-        let mut link = Link::new(id, conn, End::Accepter, from, None, ground.now());
-        link.peer_node = node;
-        self.links.insert(link);
-        self.by_id.insert(id, place);
-    }
-
-    fn owner(&self, place: usize) -> Owner {
-        Owner::Link {
-            node: self.node,
-            thread: self.me.0,
-            place: u32::try_from(place).unwrap_or(u32::MAX),
-        }
-    }
-
-    /// Something has happened to a link's connection.
-    pub(super) fn note_link(&mut self, place: usize, conn: ConnId, news: News) {
-        let link = self.links.get_mut(place);
-        let Some(link) = link.filter(|link| link.conn == conn) else {
-            return;
-        };
-        match news {
-            News::Connected => {
-                link.writable = true;
-                record::put_flight(&mut link.out, record::HELLO);
-            }
-            News::Readable => link.readable = true,
-            News::Writable => link.writable = true,
-            News::Broken => link.broken = true,
-        }
-        if !link.listed {
-            link.listed = true;
-            self.to_read.push_back(place);
-        }
-    }
-
-    /// Closes a connection, as the controller or a timer asks; the manager knows.
-    fn close_by_id(&mut self, id: ConnectionId, ground: &mut Ground) {
-        if let Some(place) = self.by_id.get(&id).copied() {
-            let now = ground.now();
-            self.end_link(place, now, ground);
-        }
-    }
-
-    /// A link's connection is over: tells the manager.
-    fn end_link(&mut self, place: usize, now: Instant, ground: &mut Ground) {
-        if let Some(link) = self.links.get(place) {
-            match link.phase {
-                Phase::Open(key) => self.manager.close_link(key, now),
-                _ => {
-                    let reason = DestroyReason::CONNECTFAILED;
-                    self.manager.connection_failed(link.id, reason);
-                }
-            }
-        }
-        self.forget(place, ground);
-    }
-
-    fn forget(&mut self, place: usize, ground: &mut Ground) {
-        let Some(link) = self.links.try_remove(place) else {
-            return;
-        };
-        self.by_id.remove(&link.id);
-        if let Phase::Open(key) = link.phase
-            && let Some(entry) = self.by_link.get_mut(key.index())
-            && *entry == Some(place)
-        {
-            *entry = None;
-        }
-        if !link.broken {
-            ground.net.close(link.conn, link.end);
-        }
-    }
-
     // ---- a turn ----
 
     /// One turn, as `ConnectionThread::turn` of a node takes it.
@@ -367,131 +251,6 @@ impl Thread {
         }
     }
 
-    fn read_links(&mut self, now: Instant, around: &mut Around<'_>) {
-        let mut in_all = 0;
-        for _ in 0..self.to_read.len() {
-            let Some(place) = self.to_read.pop_front() else {
-                break;
-            };
-            let Some(link) = self.links.get_mut(place) else {
-                continue;
-            };
-            link.listed = false;
-            if link.broken {
-                self.end_link(place, now, around.ground);
-                continue;
-            }
-            if !link.out.is_empty() && link.writable {
-                self.flush(place, around.ground);
-            }
-            match self.read_link(place, now, around) {
-                Ok(count) => in_all += count,
-                Err(()) => self.end_link(place, now, around.ground),
-            }
-            if in_all >= READ_IN_ALL {
-                break;
-            }
-        }
-    }
-
-    /// Reads one link; `Err`: it is over.
-    fn read_link(
-        &mut self,
-        place: usize,
-        now: Instant,
-        around: &mut Around<'_>,
-    ) -> Result<usize, ()> {
-        let Some(link) = self.links.get_mut(place).filter(|link| link.readable) else {
-            return Ok(0);
-        };
-        let grant = match around.limits.read.take(READ_PER_TURN, now) {
-            Ok(grant) => grant,
-            Err(wait) => {
-                let at = around.ground.nanos_of(now + wait.min(TICK));
-                link.listed = true;
-                self.rate_limited.push(place);
-                self.retry(at);
-                return Ok(0);
-            }
-        };
-        let (conn, end) = (link.conn, link.end);
-        let (count, is_over) = around.ground.net.hold(conn, end, grant);
-        around.limits.read.give_back(grant - count);
-        self.load.add(count as u64);
-        if count < grant {
-            link.readable = false;
-        } else if !link.listed {
-            link.listed = true;
-            self.to_read.push_back(place);
-        }
-        self.take_records(place, now, around)?;
-        match is_over && count < grant {
-            true => Err(()),
-            false => Ok(count),
-        }
-    }
-
-    /// Handles the records that have come as a whole; of others, the network holds what has come.
-    fn take_records(
-        &mut self,
-        place: usize,
-        now: Instant,
-        around: &mut Around<'_>,
-    ) -> Result<(), ()> {
-        let link = self.links.get(place).ok_or(())?;
-        let (conn, end) = (link.conn, link.end);
-        loop {
-            let net = &mut around.ground.net;
-            let Some(length) = record::length(net.held(conn, end, record::HEADER)) else {
-                return Ok(());
-            };
-            let Some(content) = record::content(net.held(conn, end, length), length) else {
-                return Ok(());
-            };
-            let link = self.links.get_mut(place).ok_or(())?;
-            match link.phase {
-                Phase::Open(key) => {
-                    self.manager.receive(key, content, now).map_err(|_| ())?;
-                    net.release(conn, end, length);
-                }
-                Phase::Handshake(_) => {
-                    net.release(conn, end, length);
-                    if let Some(established) = link.shake_hands(around.identities)? {
-                        let (id, addr) = (link.id, link.peer.ip());
-                        let initiated = link.end == End::Opener;
-                        let key = (self.manager).open_link(id, addr, initiated, &established, now);
-                        link.phase = Phase::Open(key);
-                        let index = key.index();
-                        if self.by_link.len() <= index {
-                            self.by_link.resize(index + 1, None);
-                        }
-                        if let Some(entry) = self.by_link.get_mut(index) {
-                            *entry = Some(place);
-                        }
-                    }
-                    self.flush(place, around.ground);
-                }
-            }
-        }
-    }
-
-    /// Writes what a link's socket had not taken.
-    pub(super) fn flush(&mut self, place: usize, ground: &mut Ground) {
-        let may_write = |link: &&mut Link| link.writable && !link.muted;
-        let Some(link) = self.links.get_mut(place).filter(may_write) else {
-            return;
-        };
-        if !link.out.is_empty() {
-            let count = (ground.net).write_from(link.conn, link.end, &mut link.out);
-            link.writable = link.out.is_empty();
-            self.written += count as u64;
-            self.link_bytes += count as u64;
-        }
-        if let Phase::Open(key) = link.phase {
-            self.manager.set_held(key, !link.out.is_empty());
-        }
-    }
-
     fn schedule_and_write(&mut self, now: Instant, around: &mut Around<'_>) {
         let options = around.options;
         if self.runs.is_due(options.run_interval, now) && self.manager.has_backlog() {
@@ -522,57 +281,6 @@ impl Thread {
         }
         self.writing = writing;
         self.manager.prune_written();
-    }
-
-    fn write_link(&mut self, key: LinkKey, now: Instant, around: &mut Around<'_>) {
-        let Some(place) = self.by_link.get(key.index()).copied().flatten() else {
-            return;
-        };
-        self.flush(place, around.ground);
-        let Some(link) = self.links.get_mut(place) else {
-            return;
-        };
-        let Some(cells) = self.manager.outgoing(key) else {
-            return;
-        };
-        let mut wrote = false;
-        while link.writable && !link.muted && !cells.is_empty() {
-            let wanted = cells.len().min(RECORDS_AT_ONCE * record::CELLS) * weft_cell::CELL_LEN;
-            let grant = match around.limits.write.take(wanted, now) {
-                Ok(grant) => grant,
-                Err(wait) => {
-                    let at = around.ground.nanos_of(now + wait.min(TICK));
-                    self.retry_at = Some(self.retry_at.map_or(at, |other| other.min(at)));
-                    break;
-                }
-            };
-            let most = (grant / weft_cell::CELL_LEN).max(1);
-            let mut count = 0;
-            record::reserve(&mut link.out, most.min(cells.len()));
-            while count < most && !cells.is_empty() {
-                let most = (most - count).min(record::CELLS);
-                count += record::put_cells(&mut link.out, cells, most, &mut self.spent);
-            }
-            around
-                .limits
-                .write
-                .give_back(grant.saturating_sub(count * weft_cell::CELL_LEN));
-            let net = &mut around.ground.net;
-            let taken = net.write_from(link.conn, link.end, &mut link.out);
-            link.writable = link.out.is_empty();
-            self.written += taken as u64;
-            self.link_bytes += taken as u64;
-            self.load.add(taken as u64);
-            wrote |= taken > 0;
-        }
-        let held = !link.out.is_empty() || link.muted;
-        self.manager.set_held(key, held);
-        if wrote {
-            self.manager.wrote(key, now);
-        }
-        for cell in self.spent.drain(..) {
-            self.manager.recycle(cell);
-        }
     }
 
     // ---- timers ----

@@ -1,0 +1,192 @@
+//! The streams of a client's user, as edges of its thread.
+
+use std::time::Instant;
+
+use weft_cell::reason::EndReason;
+use weft_core::address::ConnectionId;
+use weft_core::origin::AppRefusal;
+use weft_traffic::records::Outcome;
+use weft_traffic::{ClientStream, Failure, FailureKind, StreamId};
+
+use super::edges::{Edge, Edges, Outer};
+use super::ground::Ground;
+use super::thread::Thread;
+
+/// A stream of the user's.
+#[derive(Debug)]
+pub(super) struct App {
+    pub(super) stream: StreamId,
+    pub(super) isolation: u32,
+    pub(super) traffic: ClientStream,
+    /// When it is looked at without anything having happened, in nanoseconds.
+    pub(super) timer: Option<u64>,
+}
+
+/// A stream of the user's that is over.
+#[derive(Debug)]
+pub(super) struct Finished {
+    pub(super) app: Box<App>,
+    pub(super) outcome: Outcome,
+}
+
+impl Edges {
+    /// Looks at a user's stream again when it says. A time that has passed is no time to wait for: something else is.
+    pub(super) fn set_timer(&mut self, place: usize, now: u64) {
+        let Some(Edge {
+            outer: Outer::App(app),
+            ..
+        }) = self.all.get_mut(place)
+        else {
+            return;
+        };
+        let next = app.traffic.next_time();
+        let next = next.map(|at| u64::try_from(at.as_nanos()).unwrap_or(u64::MAX));
+        let next = next.filter(|at| *at > now);
+        if next != app.timer {
+            if let Some(at) = app.timer {
+                self.timers.remove(&(at, place));
+            }
+            app.timer = next;
+            self.timers.extend(next.map(|at| (at, place)));
+        }
+    }
+}
+
+impl Thread {
+    /// A stream of the user's, which waits for a circuit from now on.
+    pub(super) fn open_app(
+        &mut self,
+        id: ConnectionId,
+        app: App,
+        request: weft_core::origin::AppRequest,
+        now: u64,
+    ) {
+        if let Some(key) = self.manager.adopt_application(id) {
+            let place = self.edges.insert(id, key, Outer::App(Box::new(app)));
+            self.edges.set_timer(place, now);
+            self.manager.edge_asks(key, request);
+        }
+    }
+
+    /// Takes what a user sends.
+    pub(super) fn read_app(&mut self, place: usize, now: Instant, ground: &Ground) {
+        let elapsed = ground.elapsed();
+        loop {
+            let Some(key) = self.edges.all.get(place).map(|edge| edge.key) else {
+                return;
+            };
+            let room = self.manager.edge_room(key, now);
+            let Some(Edge {
+                outer: Outer::App(app),
+                ..
+            }) = self.edges.all.get_mut(place)
+            else {
+                return;
+            };
+            let out = app.traffic.output(elapsed);
+            let count = out.len().min(room);
+            let Some(bytes) = out.get(..count).filter(|bytes| !bytes.is_empty()) else {
+                break;
+            };
+            self.manager.edge_data(key, bytes, now);
+            app.traffic.sent(count, elapsed);
+        }
+        self.edges.set_timer(place, ground.nanos());
+    }
+
+    /// Ends a user's stream whose patience is over.
+    pub(super) fn check_app(&mut self, place: usize, now: Instant, ground: &mut Ground) {
+        let elapsed = ground.elapsed();
+        if let Some(Edge {
+            outer: Outer::App(app),
+            ..
+        }) = self.edges.all.get_mut(place)
+            && let Err(failure) = app.traffic.check(elapsed)
+        {
+            return self.finish_app(place, Outcome::Failed(failure), now);
+        }
+        self.edges.set_timer(place, ground.nanos());
+    }
+
+    pub(super) fn write_app(&mut self, place: usize, now: Instant, ground: &Ground) {
+        let elapsed = ground.elapsed();
+        let Some(Edge {
+            key,
+            outer: Outer::App(app),
+            ..
+        }) = self.edges.all.get_mut(place)
+        else {
+            return;
+        };
+        let key = *key;
+        if self.edges.deaf {
+            return;
+        }
+        let (bytes, over) = self.manager.edge_out(key);
+        let count = bytes.len();
+        let result = app.traffic.receive(bytes, elapsed);
+        let is_complete = app.traffic.is_complete();
+        self.manager.edge_wrote(key, count, now);
+        match result {
+            Err(failure) => self.finish_app(place, Outcome::Failed(failure), now),
+            Ok(()) if is_complete => self.finish_app(place, Outcome::Complete, now),
+            Ok(()) if over => {
+                let failure = Failure::new(FailureKind::Closed, "the stream ended early");
+                self.finish_app(place, Outcome::Failed(failure), now);
+            }
+            Ok(()) => self.edges.set_timer(place, ground.nanos()),
+        }
+    }
+
+    pub(super) fn finish_app(&mut self, place: usize, outcome: Outcome, now: Instant) {
+        let key = self.edges.all.get(place).map(|edge| edge.key);
+        if let Some(Outer::App(app)) = self.edges.remove(place) {
+            self.edges.finished.push(Finished { app, outcome });
+        }
+        if let Some(key) = key {
+            self.manager.end_edge(key, EndReason::DONE, now);
+        }
+    }
+
+    /// Ends every stream of the user's.
+    pub(super) fn abort_apps(&mut self, now: Instant) {
+        let apps = self.edges.all.iter();
+        let apps = apps.filter(|(_, edge)| matches!(edge.outer, Outer::App(_)));
+        let places: Vec<usize> = apps.map(|(place, _)| place).collect();
+        for place in places {
+            self.finish_app(place, Outcome::Unfinished, now);
+        }
+    }
+
+    /// Every stream of the user's that is open, at the end of a run.
+    pub(super) fn take_open_apps(&mut self) -> Vec<App> {
+        let places: Vec<usize> = self.edges.all.iter().map(|(place, _)| place).collect();
+        let outers = places
+            .into_iter()
+            .filter_map(|place| self.edges.remove(place));
+        outers
+            .filter_map(|outer| match outer {
+                Outer::App(app) => Some(*app),
+                Outer::Socket(_) => None,
+            })
+            .collect()
+    }
+}
+
+impl App {
+    pub(super) fn new(stream: StreamId, isolation: u32, traffic: ClientStream) -> App {
+        App {
+            stream,
+            isolation,
+            traffic,
+            timer: None,
+        }
+    }
+}
+
+pub(super) fn refusal(why: AppRefusal) -> Failure {
+    Failure::new(
+        FailureKind::Proxy,
+        format!("Tor refused the stream: {why:?}"),
+    )
+}
