@@ -28,7 +28,7 @@ const NEAR: f64 = 4.0;
 const WAIT: f64 = 4.0;
 const LOADS: f64 = 1.1;
 /// The middle one of the waits for the work of a handshake, in milliseconds, unless another is asked for; and their spread. With this
-/// one, round trips are better than build times by about what Annessi and Schmiedecker measured: it was chosen for that.
+/// one, round trips are better than build times by at least what Annessi and Schmiedecker measured: it was chosen for that.
 pub const HANDSHAKE: f64 = 100.0;
 const HANDSHAKES: f64 = 1.0;
 /// The round trip from an exit to the destination and its answer, in milliseconds: half of it always, the other half on average.

@@ -155,7 +155,7 @@ fn table(name: &str, report: &Report) -> String {
         "{:<15}{:>26}{:>26}{:>10}",
         "", "round trip", "both", "paper"
     );
-    let rows: [(&str, fn(&OfRule) -> Option<Change>, (f64, f64)); 4] = [
+    let rows: [Row; 4] = [
         (
             "latency p50",
             |rule| Some(rule.change_percent?.latency_p50),
@@ -197,6 +197,9 @@ fn table(name: &str, report: &Report) -> String {
     text += "p90 of bandwidth is what nine circuits in ten have at least.\n";
     text
 }
+
+/// A number's name, its change by some rule, and the paper's value with build times and with round trips.
+type Row = (&'static str, fn(&OfRule) -> Option<Change>, (f64, f64));
 
 fn change(change: Change) -> String {
     let (low, high) = change.ci95;
