@@ -27,6 +27,17 @@ fn weft() -> Command {
     command
 }
 
+/// How lines about progress begin.
+const PROGRESS: [&str; 7] = [
+    "making keys",
+    "opening links",
+    "building circuits",
+    "warming up",
+    "measuring",
+    "waiting for the last cells",
+    "settling",
+];
+
 /// How a run ended.
 #[derive(Debug)]
 struct Run {
@@ -36,6 +47,13 @@ struct Run {
 }
 
 impl Run {
+    /// What it says besides how far it is. A busy machine takes the seconds after which there are lines about that.
+    fn complaints(&self) -> String {
+        let is_progress = |line: &&str| PROGRESS.iter().any(|step| line.starts_with(step));
+        let lines = self.err.lines().filter(|line| !is_progress(line));
+        lines.collect::<Vec<_>>().join("\n")
+    }
+
     fn report(&self) -> Report {
         serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
@@ -204,7 +222,7 @@ fn cells_are_counted_exactly_in_both_directions_through_weft() {
         "--target weft:1 --circuits 6 --links 4 --direction both --generator-threads 2 \
          --warm-up 0.2 --seconds 1 --format json",
     );
-    assert_eq!((run.status, run.err.as_str()), (Some(0), ""), "{run:?}");
+    assert_eq!((run.status, &*run.complaints()), (Some(0), ""), "{run:?}");
     let report = run.report();
     is_sound(&report);
     let cells = report.measured.as_ref().unwrap().cells.as_ref().unwrap();
@@ -224,7 +242,7 @@ fn cells_are_counted_exactly_through_c_tor_at_a_fixed_rate() {
         "--target tor --circuits 4 --links 4 --direction upload --rate 2000 \
          --pin {cpu}/{cpu} --warm-up 0.2 --seconds 1 --format json",
     ));
-    assert_eq!((run.status, run.err.as_str()), (Some(0), ""), "{run:?}");
+    assert_eq!((run.status, &*run.complaints()), (Some(0), ""), "{run:?}");
     let report = run.report();
     is_sound(&report);
     assert_eq!(
@@ -242,7 +260,7 @@ fn a_bare_pipe_can_be_measured_like_a_relay() {
         "--target pipe --circuits 6 --links 4 --direction both --warm-up 0.2 --seconds 1 \
          --format json",
     );
-    assert_eq!((run.status, run.err.as_str()), (Some(0), ""), "{run:?}");
+    assert_eq!((run.status, &*run.complaints()), (Some(0), ""), "{run:?}");
     is_sound(&run.report());
 }
 
@@ -254,7 +272,7 @@ fn circuits_and_links_are_counted_where_they_are_what_is_measured() {
             "{} --mode {mode} {more} --warm-up 0.1 --seconds 0.5 --format json",
             relay.words()
         ));
-        assert_eq!((run.status, run.err.as_str()), (Some(0), ""), "{run:?}");
+        assert_eq!((run.status, &*run.complaints()), (Some(0), ""), "{run:?}");
         let measured = run.report().measured.expect("it was measured");
         let events = measured
             .onionskins
@@ -284,7 +302,7 @@ fn memory_of_idle_links_and_circuits_is_reported_for_each() {
         let run = run(&format!(
             "--target weft:1 {words} --warm-up 0.1 --seconds 0.1 --format json"
         ));
-        assert_eq!((run.status, run.err.as_str()), (Some(0), ""), "{run:?}");
+        assert_eq!((run.status, &*run.complaints()), (Some(0), ""), "{run:?}");
         let idle = run.report().measured.and_then(|measured| measured.idle);
         let idle = idle.expect("memory was measured");
         assert_eq!((idle.what.as_str(), idle.count), (what, count));
@@ -421,7 +439,7 @@ fn a_descriptor_names_the_relay() {
         "--descriptors {} --relay attached --circuits 2 --links 2 --warm-up 0 --seconds 0.2 --format json",
         file.display()
     ));
-    assert_eq!((run.status, run.err.as_str()), (Some(0), ""), "{run:?}");
+    assert_eq!((run.status, &*run.complaints()), (Some(0), ""), "{run:?}");
     assert!(run.report().complete);
 }
 
