@@ -283,7 +283,8 @@ impl Runner<'_> {
     }
 
     /// What hostile nodes made on others' links stays as long as these do, and they may do it to each other: their links
-    /// break. An exit that destroyed its circuits on the link alone keeps its streams until then. Those that fell silent keep them: a timer has to end these.
+    /// break. An exit that destroyed its circuits on the link alone keeps its streams until then. Those that fell silent
+    /// keep them: a timer has to end these.
     fn end_hostile_circuits(&mut self) {
         for fault in &self.round.faults {
             if let FaultKind::Hostile { node, attack, .. } = &fault.kind
