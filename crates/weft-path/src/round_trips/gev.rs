@@ -1,4 +1,4 @@
-//! A generalized extreme value distribution of round-trip times (seeds/001 4.2; Annessi and Schmiedecker 2016).
+//! A generalized extreme value distribution of round-trip times (Schrock 2017, 4.2; Annessi and Schmiedecker 2016).
 
 use super::simplex::minimum;
 

@@ -1,4 +1,4 @@
-//! Circuit-RTT: which circuits are fast enough by their round-trip times (seeds/001 4.2 and 4.3).
+//! Circuit-RTT: which circuits are fast enough by their round-trip times (Schrock 2017, 4.2 and 4.3).
 //!
 //! [`RoundTrips`] keeps those of the last thousand circuits, whether these still live or not, and fits a [`Gev`] to them: a
 //! circuit that takes longer than, by that distribution, four fifths of the circuits do is not used.
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 pub use gev::Gev;
 
-/// Circuits that are remembered (seeds/001 4.3).
+/// Circuits that are remembered (Schrock 2017, 4.3).
 const REMEMBERED: usize = 1000;
 /// Circuits before there is a limit, as for build times (`cbtmincircs`).
 const FEWEST: usize = 100;

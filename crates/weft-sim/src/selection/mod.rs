@@ -1,5 +1,5 @@
 //! Circuits that a client uses by their build time, by their round trip, or by both: what that is worth in latency and bandwidth
-//! (seeds/001 4, Tables 1 and 2; Annessi and Schmiedecker 2016).
+//! (Schrock 2017, 4, Tables 1 and 2; Annessi and Schmiedecker 2016).
 
 mod figure;
 mod rules;
@@ -17,7 +17,7 @@ pub use tuples::{Tuple, TuplesError};
 use crate::parallel;
 use crate::random::generator;
 
-/// Tables 1 and 2 of seeds/001, for 80 %.
+/// Tables 1 and 2 of Schrock 2017, for 80 %.
 pub mod paper {
     /// Median latency with build times and with round trips, milliseconds.
     pub const LATENCY_P50: (f64, f64) = (309.0, 300.0);

@@ -16,7 +16,7 @@ pub enum Limit {
     /// a generalized extreme value distribution of round trips). Those before the first estimate are all used.
     #[default]
     Learnt,
-    /// By rank among all circuits (seeds/001 4.3 filters "to only contain the top 80 % of circuits").
+    /// By rank among all circuits (Schrock 2017, 4.3 filters "to only contain the top 80 % of circuits").
     Ranked,
 }
 

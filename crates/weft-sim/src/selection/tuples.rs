@@ -95,7 +95,11 @@ pub fn read(mut from: impl BufRead) -> Result<Vec<Tuple>, TuplesError> {
             parsed.filter(is_one).ok_or_else(|| TuplesError::Number {
                 line: number,
                 column: COLUMNS[column],
-                found: found.chars().take(40).collect(),
+                found: found
+                    .chars()
+                    .filter(|one| !one.is_control())
+                    .take(40)
+                    .collect(),
             })
         };
         tuples.push(Tuple {
@@ -174,6 +178,8 @@ mod tests {
             );
         }
         assert!(error(&file(&["1,2,3"])).contains("line 102: bandwidth_mbit is ''"));
+        // What a terminal would obey is left out.
+        assert!(error(&file(&["1,\u{1b}[2J,3,4"])).contains("rtt_ms is '[2J'"));
         assert!(error(&file(&[&"9".repeat(5000)])).contains("line 102: it is longer"));
         assert!(
             error("build_ms,rtt_ms,latency_ms,bandwidth_mbit\n1,2,3,4\n")

@@ -96,7 +96,7 @@ impl Thread {
         }
     }
 
-    /// A link's connection is over: tells the manager.
+    /// A link's connection is over: reports it to the manager.
     pub(super) fn end_link(&mut self, place: usize, now: Instant, ground: &mut Ground) {
         if let Some(link) = self.links.get(place) {
             match link.phase {
