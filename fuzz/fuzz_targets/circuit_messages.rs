@@ -1,11 +1,12 @@
 //! The messages that build and cut circuits, read and written again.
 //!
 //! Input: `c`, a cell command and a body, without the zeros at its end; or `e`
-//! (EXTEND2), `x` (EXTENDED2) or `t` (TRUNCATED) and the data of a relay message.
+//! (EXTEND2), `x` (EXTENDED2), `t` (TRUNCATED) or `w` (ABRA_WEIGHT) and the data of a relay message.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use weft_cell::ChanCmd;
+use weft_cell::abra::{self, Statement};
 use weft_cell::circ_msg::{CreateReply, CreateRequest, Extend2, Extended2, Truncated};
 use weft_cell::relay::MAX_DATA;
 use weft_fuzz::zero_padded;
@@ -54,6 +55,14 @@ fn relay_message(kind: u8, data: &[u8]) {
         b't' => {
             if let Ok(truncated) = Truncated::decode(data) {
                 assert_eq!(Truncated::decode(&truncated.encode()), Ok(truncated));
+            }
+        }
+        b'w' => {
+            if let Ok(statement) = Statement::decode(data) {
+                let mut again = abra::unsigned(&statement.claim, &statement.certificate)
+                    .expect("this came in a message");
+                again.extend_from_slice(&statement.signature);
+                assert_eq!(again, data);
             }
         }
         _ => {}

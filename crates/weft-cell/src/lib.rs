@@ -11,6 +11,7 @@
 //! * [`relay_command`] is the table of relay commands and of what each may do;
 //! * [`link_msg`] and [`circ_msg`] are the control messages of links and circuits;
 //! * [`stream_msg`] are those of streams and of flow control;
+//! * [`abra`] are those by which a relay states how scarce its bandwidth is;
 //! * [`identity`] has the types of relays' identities and of rendezvous cookies;
 //! * [`reason`] names the reasons of DESTROY, TRUNCATED and END.
 //!
@@ -30,6 +31,7 @@
     )
 )]
 
+pub mod abra;
 mod cell;
 pub mod circ_msg;
 mod fields;

@@ -81,6 +81,8 @@ pub enum AtRelay {
     EstablishRendezvous,
     /// Joins two circuits.
     Rendezvous1,
+    /// Sends its weight from now on (docs/extensions/abra.md), if its protocol list claims that.
+    AbraAsk,
     /// Closes the circuit: the message is one that only origins receive, or that this relay's protocol
     /// list does not claim.
     Refuse,
@@ -97,6 +99,8 @@ pub enum AtOrigin {
     Truncated,
     /// Counts it.
     Drop,
+    /// Hands it to the client, which asked this hop for it (docs/extensions/abra.md).
+    AbraWeight,
     /// Closes the circuit: nothing asked for the message.
     Refuse,
 }
@@ -209,6 +213,9 @@ table! {
     42 => PaddingNegotiated, "PADDING_NEGOTIATED":            Circuit, Free,    R::Refuse,               O::Refuse;
     43 => Xoff, "XOFF":                                       Stream,  Free,    R::Stream(S::Xoff),      O::Stream(S::Xoff);
     44 => Xon, "XON":                                         Stream,  Free,    R::Stream(S::Xon),       O::Stream(S::Xon);
+    // Numbers for experiments, as no command of tor-spec's is near them: docs/extensions/abra.md.
+   240 => AbraAsk, "ABRA_ASK":                                Circuit, Free,    R::AbraAsk,              O::Refuse;
+   241 => AbraWeight, "ABRA_WEIGHT":                          Circuit, Free,    R::Refuse,               O::AbraWeight;
 }
 
 impl StreamMessage {

@@ -41,6 +41,8 @@ pub struct NetworkOptions {
     pub connection_per_circuit: Option<bool>,
     /// `MaxConnectionsPerRelay`: connections to one relay past which they share all the same.
     pub max_connections_per_relay: usize,
+    /// `AbraWeights`: state to clients that ask how scarce the relay's bandwidth is.
+    pub abra_weights: bool,
     /// `KeepalivePeriod`: idle links get a padding cell this often.
     pub keepalive_period: Duration,
 }
@@ -212,6 +214,7 @@ pub(crate) fn read(
         connection_per_circuit: settings.auto_flag(keys::ConnectionPerCircuit),
         max_connections_per_relay: usize::try_from(settings.number(keys::MaxConnectionsPerRelay))
             .unwrap_or(1),
+        abra_weights: settings.flag(keys::AbraWeights),
         keepalive_period: settings.time(keys::KeepalivePeriod),
     }
 }

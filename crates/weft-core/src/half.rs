@@ -8,7 +8,8 @@
 
 use std::time::Instant;
 
-use crate::address::{HalfAddr, OriginId, ThreadId};
+use crate::abra::Moved;
+use crate::address::{HalfAddr, HopIndex, OriginId, ThreadId};
 use crate::cells::CellQueue;
 use crate::flow::{CcParams, CircuitFlow};
 use crate::ledger::Held;
@@ -67,6 +68,19 @@ pub(crate) struct Origin {
     pub waiting: Waiting,
     /// What the circuit has carried since that was reported.
     pub traffic: CircuitTraffic,
+    /// Hops that were asked for their weights.
+    pub weights: Vec<WeightsOf>,
+}
+
+/// A hop that was asked for its weight, and how many it has sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WeightsOf {
+    /// The hop.
+    pub hop: HopIndex,
+    /// Since when those of a second are counted, and how many there were.
+    pub second: (Instant, u32),
+    /// The same of an interval.
+    pub interval: (Instant, u32),
 }
 
 /// What an origin's circuit waits for.
@@ -95,6 +109,19 @@ pub(crate) struct Backward {
     pub extension: u32,
     /// What the circuit is for, if it ends here.
     pub purpose: Purpose,
+    /// What it moved lately, if that is counted.
+    pub moved: Moved,
+    /// It asked for this relay's weight.
+    pub subscription: Option<Subscription>,
+}
+
+/// A circuit that asked for this relay's weight.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Subscription {
+    /// Its place in the list of its slot's phase.
+    pub place: usize,
+    /// When it asked last.
+    pub asked: Instant,
 }
 
 /// What a circuit that ends here is for.
@@ -157,6 +184,8 @@ impl CircuitHalf {
                 sendme_inc: None,
                 extension: 0,
                 purpose: Purpose::General,
+                moved: Moved::default(),
+                subscription: None,
             }),
         }
     }
@@ -188,6 +217,7 @@ impl CircuitHalf {
                 relay_early_left: MAX_RELAY_EARLY,
                 waiting: Waiting::Created,
                 traffic: CircuitTraffic::default(),
+                weights: Vec::new(),
             })),
         }
     }

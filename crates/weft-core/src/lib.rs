@@ -9,6 +9,7 @@
 //!   (`half`), the cells that wait ([`cells`]), its [`scheduler`];
 //! - [`flow`]: flow and congestion control of circuits and streams;
 //! - [`controller`]: what needs a view of the whole relay;
+//! - [`abra`]: how scarce the relay's bandwidth is, for clients that ask;
 //! - [`message`] and [`address`]: the messages between these, and how they name each other;
 //! - [`bucket`], [`dos`], [`stream_dos`], [`padding`], [`load`], [`loss`], [`ledger`], [`routable`]: limits and measurements.
 
@@ -25,6 +26,7 @@
     )
 )]
 
+pub mod abra;
 pub mod address;
 pub mod bucket;
 pub(crate) mod buffer;

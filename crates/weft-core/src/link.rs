@@ -11,6 +11,7 @@ use weft_cell::Cell;
 use weft_cell::reason::DestroyReason;
 use weft_share::network;
 
+use crate::abra::LinkFill;
 use crate::address::ConnectionId;
 use crate::handshake::PeerIdentity;
 use crate::ledger::{Held, map_entry, queue_memory};
@@ -69,6 +70,8 @@ pub struct Link {
     pub(crate) last_empty: Instant,
     /// Netflow padding.
     pub padding: LinkPadding,
+    /// How full it is, while that is measured.
+    pub(crate) fill: LinkFill,
     /// Memory that the owner of the socket holds for what waits, as of the last report.
     pub(crate) socket_holds: usize,
 }
@@ -105,6 +108,7 @@ impl Link {
             last_written: now,
             last_empty: now,
             padding,
+            fill: LinkFill::default(),
             socket_holds: 0,
         }
     }

@@ -104,6 +104,14 @@ pub enum OriginCommand {
         /// Why; only logged (an origin always sends NONE).
         reason: DestroyReason,
     },
+    /// Ask a hop for its weight (docs/extensions/abra.md): only one whose protocol list has `WeftAbra=1`.
+    /// Answered by [`OriginEvent::Weight`], again every five seconds.
+    AskWeight {
+        /// The circuit.
+        circuit: OriginId,
+        /// The hop.
+        hop: HopIndex,
+    },
     /// Open an application's stream on a circuit. Answered by [`OriginEvent::Connected`],
     /// [`OriginEvent::Resolved`] or [`OriginEvent::Ended`].
     Attach {
@@ -190,6 +198,15 @@ pub enum OriginEvent {
         reason: DestroyReason,
         /// Another relay closed it.
         remote: bool,
+    },
+    /// A hop that was asked stated its weight.
+    Weight {
+        /// The circuit.
+        circuit: OriginId,
+        /// The hop.
+        hop: HopIndex,
+        /// ABRA_WEIGHT's body, not checked ([`crate::abra::Memo`]).
+        statement: Vec<u8>,
     },
     /// A link was opened or closed (ORCONN events, guard reachability).
     Link {

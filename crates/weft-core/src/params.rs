@@ -53,6 +53,8 @@ pub struct RelayParams {
     pub cc: CcParams,
     /// How many streams a circuit may open here.
     pub stream_dos: StreamDosParams,
+    /// Circuits that ask get this relay's weight: its protocol list has `WeftAbra=1` (`AbraWeights`).
+    pub serve_abra: bool,
     /// The version of SENDMEs that this node sends (consensus `sendme_emit_min_version`).
     pub sendme_emit: u8,
     /// The lowest version that it accepts (consensus `sendme_accept_min_version`).
@@ -83,6 +85,7 @@ impl RelayParams {
             padding: PaddingParams::default(),
             cc: CcParams::default(),
             stream_dos: StreamDosParams::default(),
+            serve_abra: false,
             sendme_emit: 1,
             sendme_accept: 0,
         }

@@ -4,12 +4,14 @@
 mod pair;
 mod world;
 
+use std::time::Duration;
+
 use pair::{CIRCUIT, CLIENT, launch};
 use weft_cell::circ_msg::{CreateReply, CreateRequest};
 use weft_cell::relay;
 use weft_cell::relay_command::{AtOrigin, AtRelay, RelayCommand, Scope, StreamMessage};
 use weft_cell::{Cell, ChanCmd};
-use weft_core::address::ConnectionId;
+use weft_core::address::{ConnectionId, HopIndex};
 use weft_core::flow::Terms;
 use weft_core::message::Totals;
 use weft_core::origin::{HopFlow, OriginCommand, OriginEvent};
@@ -102,6 +104,7 @@ fn data_at_relay(command: RelayCommand) -> Vec<u8> {
         RelayCommand::Extend2 => world::Circuit::extend_message(9, &[1; 84]),
         RelayCommand::EstablishRendezvous => vec![3; 20],
         RelayCommand::Rendezvous1 => vec![3; 84],
+        RelayCommand::AbraAsk => weft_cell::abra::ASK.to_vec(),
         _ => b"four".to_vec(),
     }
 }
@@ -121,6 +124,7 @@ fn trace_at_relay(handler: AtRelay, totals: &Totals) -> Option<u64> {
         AtRelay::Extend2 | AtRelay::Truncate => None,
         AtRelay::EstablishRendezvous => Some(totals.rendezvous.established),
         AtRelay::Rendezvous1 => None,
+        AtRelay::AbraAsk => Some(totals.abra_asked),
     }
 }
 
@@ -162,7 +166,20 @@ struct AtAnOrigin {
 }
 
 impl AtAnOrigin {
+    /// An EXTENDED2 and a weight are awaited.
     fn new(terms: Terms) -> Self {
+        let mut origin = Self::built(terms);
+        origin.command(OriginCommand::Extend {
+            circuit: CIRCUIT,
+            extend2: world::Circuit::extend_message(9, &[1; 84]),
+        });
+        origin.ask_weight();
+        origin.world.events.clear();
+        origin
+    }
+
+    /// Nothing is awaited.
+    fn built(terms: Terms) -> Self {
         let mut world = World::new(1, 2);
         let keys = OnionKeys::new(OWN_RSA, OWN_ED, &[7; 32], None);
         let (state, data) = onionskin(terms, &keys, &mut world);
@@ -200,13 +217,22 @@ impl AtAnOrigin {
                 false => HopFlow::Fixed,
             },
         });
-        // An EXTENDED2 is awaited.
-        origin.command(OriginCommand::Extend {
-            circuit: CIRCUIT,
-            extend2: world::Circuit::extend_message(9, &[1; 84]),
-        });
-        origin.world.events.clear();
         origin
+    }
+
+    fn ask_weight(&mut self) {
+        self.command(OriginCommand::AskWeight {
+            circuit: CIRCUIT,
+            hop: HopIndex::from_index(0),
+        });
+    }
+
+    /// How many weights the client was sent.
+    fn weights(&self) -> usize {
+        let events = self.world.events.iter();
+        events
+            .filter(|event| matches!(event, OriginEvent::Weight { .. }))
+            .count()
     }
 
     fn command(&mut self, command: OriginCommand) {
@@ -252,9 +278,10 @@ fn an_origin_does_with_each_command_what_the_table_states() {
                 "{what}: {violation:?}"
             );
             let totals = origin.world.totals();
-            let (mut answered, mut closed_by_peer) = (false, false);
+            let (mut answered, mut closed_by_peer, mut weighed) = (false, false, false);
             for event in &origin.world.events {
                 answered |= matches!(event, OriginEvent::Answered { .. });
+                weighed |= matches!(event, OriginEvent::Weight { .. });
                 closed_by_peer |= matches!(event, OriginEvent::Closed { remote: true, .. });
             }
             let handled = match handler {
@@ -263,12 +290,52 @@ fn an_origin_does_with_each_command_what_the_table_states() {
                 AtOrigin::Extended2 => answered,
                 AtOrigin::Truncated => closed_by_peer,
                 AtOrigin::Drop => totals.drops_received == 1,
+                AtOrigin::AbraWeight => weighed,
                 AtOrigin::Refuse => totals.protocol_errors == 1,
             };
             assert!(handled, "{what}: {violation:?}");
-            let open = matches!(handler, AtOrigin::Extended2 | AtOrigin::Drop);
+            let open = matches!(
+                handler,
+                AtOrigin::Extended2 | AtOrigin::Drop | AtOrigin::AbraWeight
+            );
             assert_eq!(origin.world.halves(), usize::from(open), "{what}");
             origin.world.audit_at_rest();
         }
     }
+}
+
+#[test]
+fn a_weight_that_was_not_asked_for_closes_the_circuit() {
+    for terms in LAYOUTS {
+        let mut origin = AtAnOrigin::built(terms);
+        assert!(origin.send(RelayCommand::AbraWeight, 0, b"weight"));
+        let violation = origin.world.managers[0].take_violation();
+        assert_eq!(violation.unwrap().what, NOT_ASKED_FOR);
+        assert_eq!((origin.world.halves(), origin.weights()), (0, 0));
+    }
+}
+
+#[test]
+fn weights_that_come_too_often_are_dropped_and_a_flood_closes_the_circuit() {
+    let mut origin = AtAnOrigin::built(Terms::Windows);
+    origin.ask_weight();
+    // Two in a second, of ten in a second.
+    for _ in 0..10 {
+        assert!(origin.send(RelayCommand::AbraWeight, 0, b"weight"));
+    }
+    assert_eq!(origin.weights(), 2);
+    assert_eq!(origin.world.totals().abra_dropped, 8);
+    // The six of these five seconds are used up.
+    origin.world.pass(Duration::from_secs(1));
+    assert!(origin.send(RelayCommand::AbraWeight, 0, b"weight"));
+    assert_eq!((origin.weights(), origin.world.halves()), (2, 1));
+    origin.world.pass(Duration::from_secs(5));
+    assert!(origin.send(RelayCommand::AbraWeight, 0, b"weight"));
+    assert_eq!((origin.weights(), origin.world.halves()), (3, 1));
+    origin.world.pass(Duration::from_secs(1));
+    for _ in 0..20 {
+        assert_eq!(origin.world.halves(), 1);
+        assert!(origin.send(RelayCommand::AbraWeight, 0, b"weight"));
+    }
+    assert_eq!(origin.world.halves(), 0);
 }

@@ -194,6 +194,16 @@ impl World {
                     far.asked = Some((extend.rsa.expect("an identity"), create));
                 }
             }
+            OriginCommand::AskWeight { circuit, hop } => {
+                if let Some(far) = self.circuits.get(&circuit) {
+                    assert!(
+                        usize::from(hop.0) < far.hops,
+                        "hop {} of {}",
+                        hop.0,
+                        far.hops
+                    );
+                }
+            }
             OriginCommand::CloseCircuit { circuit, .. } => {
                 if self.circuits.contains_key(&circuit) {
                     self.lose(circuit, DestroyReason::NONE, false);

@@ -159,6 +159,8 @@ impl<C: Chooser> Client<C> {
                 };
                 self.on_ended(stream, ended, now);
             }
+            // This client asks no hop yet.
+            OriginEvent::Weight { .. } => {}
             OriginEvent::Traffic { streams, circuits } => {
                 if !streams.is_empty() {
                     self.emit(ClientEvent::StreamBytes(streams));

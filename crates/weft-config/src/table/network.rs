@@ -57,6 +57,9 @@ options! {
     /// Connections to one relay past which circuits share all the same.
     MaxConnectionsPerRelay: PosInt = "64", whole(1, 65535), own;
 
+    /// Announce `WeftAbra=1`, and state to clients that ask how scarce the relay's bandwidth is.
+    AbraWeights: Bool = "0", own;
+
     /// How long a link may be silent before it gets a PADDING cell.
     KeepalivePeriod: Seconds = "5 minutes", at_least(1);
 

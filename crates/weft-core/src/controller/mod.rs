@@ -6,6 +6,7 @@
 //! and circuits are too many, keeps rendezvous cookies, and watches memory. It does no I/O: the
 //! caller hands it what happened and carries out the [`Action`]s that it asks for.
 
+mod abra;
 mod circuits;
 mod connections;
 mod counts;
@@ -22,6 +23,7 @@ use std::time::{Duration, Instant};
 
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
+use weft_cell::abra::AbraReason;
 use weft_cell::circ_msg::{CreateReply, CreateRequest};
 use weft_cell::identity::RsaIdentity;
 use weft_cell::reason::DestroyReason;
@@ -42,6 +44,7 @@ use network::Network;
 use onionskins::Onionskins;
 use rendezvous::Rendezvous;
 
+pub use abra::AbraCounts;
 pub use counts::{ConnectionCounts, Counts, FamilyCounts, Handled, HandshakeCounts};
 pub use onionskins::OnionskinKind;
 
@@ -130,6 +133,14 @@ pub enum Action {
     /// A stream that a circuit asked for has ended: whatever is under way to decide about it is for
     /// nobody. Comes after its [`Action::Stream`], perhaps after the decision.
     StreamGone(StreamAddr),
+    /// Sign this relay's claim, with the time of the wall clock, and hand it to
+    /// [`abra_signed`](RelayController::abra_signed).
+    SignAbra {
+        /// In 1/(Mbit/s).
+        weight: f64,
+        /// Why it is not 0.
+        reason: AbraReason,
+    },
     /// Send an event to the client thread.
     Origin(OriginEvent),
     /// Something that the operator, or another part of the node, may want to know.
@@ -205,6 +216,8 @@ pub struct RelayController {
     dos: Dos,
     /// Onionskins that are not answered yet.
     onionskins: Onionskins,
+    /// How scarce the relay's bandwidth is.
+    abra: abra::Abra,
     /// Circuits and streams that end here.
     origins: origins::Origins,
     /// What is to be done, oldest first.
@@ -231,6 +244,7 @@ impl RelayController {
             rendezvous: Rendezvous::default(),
             dos: Dos::new(params.dos.clone(), rng.random(), now),
             onionskins: Onionskins::default(),
+            abra: abra::Abra::new(threads),
             origins: origins::Origins::default(),
             actions: VecDeque::new(),
             rng,
@@ -329,6 +343,8 @@ impl RelayController {
                     self.dos.queue_overflowed(client.addr.ip(), now);
                 }
             }
+            ToController::AbraAsked => self.on_abra_asked(now),
+            ToController::Abra(report) => self.on_abra_report(*report, now),
             ToController::Report(report) => self.on_report(*report),
         }
     }

@@ -199,6 +199,11 @@ impl RelayController {
                     self.send(half.thread, FromController::SendExtend { half, extend2 });
                 }
             }
+            OriginCommand::AskWeight { circuit, hop } => {
+                if let Some(half) = self.half_of(circuit) {
+                    self.send(half.thread, FromController::AskWeight { half, hop });
+                }
+            }
             OriginCommand::CloseCircuit { circuit, reason } => {
                 match self.origins.circuits.get_mut(&circuit) {
                     Some(Origin::At(half)) => {

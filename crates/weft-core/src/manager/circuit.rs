@@ -344,6 +344,7 @@ impl LocalConnectionManager {
         {
             backward.purpose = Purpose::Rendezvous;
             half.peer = Peer::Joined(peer);
+            self.unsubscribe(addr.slot);
             self.totals.rendezvous.joined += 1;
             let command = RelayCmd::RENDEZVOUS2;
             self.send_relay_msg(addr.slot, HopIndex::ORIGIN, command, 0, handshake, now);
@@ -405,6 +406,7 @@ impl LocalConnectionManager {
         let Some(from) = self.halves.addr(slot) else {
             return;
         };
+        self.unsubscribe(slot);
         let Some(mut half) = self.halves.remove(slot) else {
             return;
         };

@@ -47,7 +47,10 @@ impl LocalConnectionManager {
                 self.on_establish_rendezvous(slot, data, now);
             }
             (AtRelay::Rendezvous1, Ok(data)) => self.on_rendezvous1(slot, data, now),
-            (AtRelay::Refuse, Ok(_)) => {
+            (AtRelay::AbraAsk, Ok(data)) if self.params.serve_abra => {
+                self.on_abra_ask(slot, data, now);
+            }
+            (AtRelay::Refuse | AtRelay::AbraAsk, Ok(_)) => {
                 self.protocol_error(slot, "a relay message that this relay does not serve", now);
             }
         }

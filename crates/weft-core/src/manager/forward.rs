@@ -58,6 +58,7 @@ impl LocalConnectionManager {
                     };
                     backward.relay_early_left = left;
                 }
+                self.abra.activity.note(slot, &mut backward.moved);
                 let mut cell = self.pool.take();
                 cell.set_command(view.command());
                 if crypt.decrypt_forward_to(view.command(), view.body(), cell.body_mut()) {
@@ -102,6 +103,7 @@ impl LocalConnectionManager {
             && let Role::Backward(backward) = &mut half.role
             && let Some(crypt) = &mut backward.crypt
         {
+            self.abra.activity.note(to.slot, &mut backward.moved);
             let mut cell = self.pool.take();
             cell.set_command(ChanCmd::RELAY);
             crypt.encrypt_backward_to(view.body(), cell.body_mut());
@@ -135,8 +137,11 @@ impl LocalConnectionManager {
         let ready = match self.halves.at(to) {
             Some(half) if half.peer == Peer::Joined(from) => match &mut half.role {
                 Role::Backward(Backward {
-                    crypt: Some(crypt), ..
+                    crypt: Some(crypt),
+                    moved,
+                    ..
                 }) => {
+                    self.abra.activity.note(to.slot, moved);
                     crypt.encrypt_backward(cell.body_mut());
                     cell.set_command(ChanCmd::RELAY);
                     true

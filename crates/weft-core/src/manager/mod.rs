@@ -4,8 +4,10 @@
 //! - `forward`: the path of a relayed cell; `sending`: from the circuits' queues to the links;
 //! - `circuit`, `circuit_messages`, `rendezvous`, `origin`: the life of circuit halves;
 //! - `streams`: a half's side of its streams; `edges`: their edges;
+//! - `abra`: this relay's weight, for circuits that ask, and other relays' weights;
 //! - `timers`, `memory`, `traffic`: time, memory and reports; `audit`: what always holds.
 
+mod abra;
 mod audit;
 mod circuit;
 mod circuit_messages;
@@ -105,6 +107,7 @@ pub struct LocalConnectionManager {
     unreported: Vec<LinkKey>,
     waits: Waits,
     traffic: TrafficReports,
+    abra: abra::Abra,
     scratch: Scratch,
     /// Randomness: circuit ids, padding.
     rng: StdRng,
@@ -148,6 +151,7 @@ impl LocalConnectionManager {
             unreported: Vec::new(),
             waits: Waits::default(),
             traffic: TrafficReports::default(),
+            abra: abra::Abra::default(),
             scratch: Scratch::default(),
             rng: StdRng::from_seed(seed),
             draining: false,
@@ -276,6 +280,9 @@ impl LocalConnectionManager {
                     self.report_all_loads();
                 }
             }
+            FromController::AskWeight { half, hop } => self.on_ask_weight(half, hop, now),
+            FromController::MeasureAbra(on) => self.on_measure_abra(on, now),
+            FromController::AbraStatement(statement) => self.abra.set_statement(statement),
             FromController::Drain => self.draining = true,
         }
         self.settle(now);

@@ -174,13 +174,14 @@ impl LocalConnectionManager {
                 self.totals.drops_received += 1;
                 self.traffic.dropped_at_origin();
             }
+            (AtOrigin::AbraWeight, Ok(data)) => self.on_abra_weight(slot, hop, data, now),
             (AtOrigin::Refuse, Ok(_)) => self.refuse_at_origin(slot, now),
         }
         self.pool.put(cell);
     }
 
     /// Closes a circuit whose hop sent what was not asked for.
-    fn refuse_at_origin(&mut self, slot: HalfKey, now: Instant) {
+    pub(super) fn refuse_at_origin(&mut self, slot: HalfKey, now: Instant) {
         let what = "a relay message to the origin of a circuit that it did not ask for";
         self.protocol_error(slot, what, now);
     }

@@ -112,6 +112,7 @@ impl LocalConnectionManager {
             return self.protocol_error(addr.slot, "RENDEZVOUS1, and then EXTEND2", now);
         }
         half.peer = Peer::Joined(with);
+        self.unsubscribe(addr.slot);
         self.send_control(HalfControl::Spliced {
             to: with,
             peer: addr,

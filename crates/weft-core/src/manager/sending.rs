@@ -32,7 +32,7 @@ impl LocalConnectionManager {
             }
         }
         if !any {
-            return;
+            return self.pass_bins(now);
         }
         self.totals.scheduler_runs += 1;
         while let Some(choice) = self.scheduler.choose() {
@@ -52,6 +52,7 @@ impl LocalConnectionManager {
             }
             half.queue.taken(sent);
             self.totals.cells_scheduled += u64::from(sent);
+            self.abra.note_scheduled(link, sent);
             let active = !half.queue.is_empty();
             if half.blocked && half.queue.len() <= self.params.queue_low {
                 half.blocked = false;
@@ -68,6 +69,7 @@ impl LocalConnectionManager {
         }
         self.scratch.unblocked = unblocked;
         self.settle(now);
+        self.pass_bins(now);
     }
 
     /// Some circuit has cells that the scheduler has not chosen yet.

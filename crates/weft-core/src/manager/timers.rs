@@ -73,6 +73,7 @@ impl LocalConnectionManager {
             self.push_out(key, cell);
         }
         self.report_traffic(now);
+        self.pass_bins(now);
         self.settle(now);
         expired
     }

@@ -10,6 +10,7 @@ mod report;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
+use crate::abra::{Capacity, Rates};
 use crate::address::{ConnectionId, EdgeAddr, HalfAddr, HopIndex, OriginId, StreamAddr, ThreadId};
 use crate::edge::{Asked, StreamAt};
 use crate::ended::Left;
@@ -330,6 +331,19 @@ pub enum StreamAsk {
     Resolve(Resolve),
 }
 
+/// What a connection thread measured of a second, for the relay's weight ([`crate::abra`]).
+#[derive(Clone, Debug)]
+pub struct AbraReport {
+    /// Which thread.
+    pub thread: ThreadId,
+    /// The rates of its circuits.
+    pub rates: Rates,
+    /// What held it back.
+    pub capacity: Capacity,
+    /// Circuits on it that asked.
+    pub subscribers: u32,
+}
+
 /// From a connection thread to the relay controller.
 #[derive(Debug)]
 pub enum ToController {
@@ -429,6 +443,10 @@ pub enum ToController {
         /// The connection that leads to the circuit's origin.
         connection: ConnectionId,
     },
+    /// A circuit asks for this relay's weight, and nothing is measured.
+    AbraAsked,
+    /// What the thread measured of a second.
+    Abra(Box<AbraReport>),
     /// The periodic report (Engler and Goldberg 2021, 4.3, 4.5).
     Report(Box<Report>),
 }
@@ -571,6 +589,17 @@ pub enum FromController {
     FreeMemory(Cut),
     /// New parameters (a new consensus, SIGHUP).
     Params(Arc<RelayParams>),
+    /// Ask a hop of a circuit of our own for its weight.
+    AskWeight {
+        /// The circuit's half.
+        half: HalfAddr,
+        /// The hop.
+        hop: HopIndex,
+    },
+    /// Measure what circuits move, or no longer.
+    MeasureAbra(bool),
+    /// This relay's statement, for the circuits that asked.
+    AbraStatement(Arc<[u8]>),
     /// Refuse new circuits; the relay is going down.
     Drain,
 }

@@ -128,6 +128,12 @@ pub struct Totals {
     pub reads_limited: u64,
     /// The same of writing.
     pub writes_limited: u64,
+    /// Times that a circuit asked for this relay's weight.
+    pub abra_asked: u64,
+    /// Statements about it that were sent.
+    pub abra_sent: u64,
+    /// Statements of other relays that were dropped because too many came.
+    pub abra_dropped: u64,
 }
 
 /// Results of requests about rendezvous (rend-spec-v3 4.1), as far as connection threads decide
@@ -245,4 +251,7 @@ add_counters!(Totals {
     turns,
     reads_limited,
     writes_limited,
+    abra_asked,
+    abra_sent,
+    abra_dropped,
 });

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
+use weft_cell::abra::{AbraReason, Claim};
 use weft_cell::identity::{Ed25519Identity, RsaIdentity};
 use weft_cell::reason::DestroyReason;
 use weft_cell::relay;
@@ -84,6 +85,8 @@ pub struct World {
     pub edges: Vec<(usize, EdgeKey)>,
     /// Streams that circuits asked for and that did not end before they were decided about.
     asked: BTreeSet<StreamAddr>,
+    /// Statements of the relay's weight that were signed: the time of each is its number.
+    pub statements: u64,
     /// How many times nothing was under way.
     rests: usize,
     threads: BTreeMap<ConnectionId, usize>,
@@ -117,6 +120,7 @@ impl World {
     pub fn new(threads: u16, seed: u64) -> Self {
         let mut params = RelayParams::new(OWN_RSA, OWN_ED);
         params.extend_to_private = true;
+        params.serve_abra = true;
         Self::with_params(threads, seed, params)
     }
 
@@ -150,6 +154,7 @@ impl World {
             is_behind: false,
             edges: Vec::new(),
             asked: BTreeSet::new(),
+            statements: 0,
             rests: 0,
             threads: BTreeMap::new(),
             channels: BTreeMap::new(),
@@ -549,10 +554,20 @@ impl World {
                 Action::StreamGone(stream) => {
                     assert!(self.asked.remove(&stream), "{stream} was asked for once");
                 }
+                Action::SignAbra { weight, reason } => self.sign(weight, reason),
                 Action::Origin(event) => self.events.push(event),
                 Action::Notice(notice) => self.notices.push(notice),
             }
         }
+    }
+
+    /// Signs this relay's claim, with a signature that no test checks.
+    fn sign(&mut self, weight: f64, reason: AbraReason) {
+        self.statements += 1;
+        let claim = Claim::new(self.statements, weight, reason);
+        let mut statement = weft_cell::abra::unsigned(&claim, &[7; 140]).unwrap();
+        statement.extend_from_slice(&[1; 64]);
+        self.controller.abra_signed(statement.into());
     }
 
     /// Gives a stream that a circuit asked for its edge, on the next thread in turn: a socket that

@@ -22,6 +22,8 @@ use weft_datadir::keys::RelayKeys;
 const PROTOCOLS: &str = "Cons=2 Desc=2 FlowCtrl=1-2 Link=4-5 LinkAuth=3 Microdesc=2 Relay=2-6";
 /// What a relay that serves a directory speaks besides.
 const DIRECTORY: &str = "DirCache=2";
+/// What a relay that states its weight to circuits speaks besides (docs/extensions/abra.md).
+const ABRA: &str = "WeftAbra=1";
 
 /// The summary of a policy that lets nothing out.
 const NO_PORT: &str = "reject 1-65535";
@@ -36,11 +38,14 @@ pub(super) fn own_descriptor(
     let ipv4 = addresses.v4?;
     let bandwidth = &options.bandwidth;
     let directory = options.directory.cache;
-    let protocols = if directory {
-        format!("{PROTOCOLS} {DIRECTORY}")
-    } else {
-        PROTOCOLS.to_string()
-    };
+    let mut protocols = PROTOCOLS.to_string();
+    // In alphabetic order, as dir-spec wants it of a list: C tor compares them as they are.
+    if directory {
+        protocols = format!("{protocols} {DIRECTORY}");
+    }
+    if options.network.abra_weights {
+        protocols = format!("{protocols} {ABRA}");
+    }
     Some(OwnDescriptor {
         keys: Arc::new(DescriptorKeys {
             rsa_identity: rsa_copy(&keys.rsa_identity),

@@ -61,6 +61,7 @@ pub(super) fn relay_params(
             None => consensus.nf_conntimeout_relays.min(IDLE_AUTO),
         },
         idle_client_link: consensus.nf_conntimeout_clients,
+        serve_abra: options.network.abra_weights,
         keepalive: options.network.keepalive_period,
         padding: PaddingParams {
             connection_padding: options.scheduling.connection_padding,

@@ -1,6 +1,7 @@
 //! The running relay: the main thread, which owns listeners, signals, keys and the relay
 //! controller, and carries out what the controller decides (architecture rule 4).
 
+mod abra;
 mod accepting;
 mod address;
 mod app_ports;
@@ -290,6 +291,7 @@ impl Relay {
                 }
                 Action::Stream(request) => self.on_stream(request, now),
                 Action::StreamGone(stream) => self.exits.forget(stream),
+                Action::SignAbra { weight, reason } => self.sign_abra(weight, reason),
                 Action::Origin(event) => {
                     self.note_answer(&event);
                     if let Some(client) = &mut self.client {

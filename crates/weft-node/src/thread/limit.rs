@@ -58,6 +58,8 @@ pub(super) struct CommonLimit {
     out_of_tokens: Pair<bool>,
     /// How often that was so.
     refused: Pair<u64>,
+    /// It was so since that was asked last.
+    was_refused: bool,
 }
 
 impl CommonLimit {
@@ -68,6 +70,7 @@ impl CommonLimit {
             owed: Pair::default(),
             out_of_tokens: Pair::default(),
             refused: Pair::default(),
+            was_refused: false,
         }
     }
 
@@ -75,6 +78,11 @@ impl CommonLimit {
     pub(super) fn add_to(&self, totals: &mut Totals) {
         totals.reads_limited = self.refused.read;
         totals.writes_limited = self.refused.write;
+    }
+
+    /// Whether there was nothing to give since the last call.
+    pub(super) fn take_refused(&mut self) -> bool {
+        std::mem::take(&mut self.was_refused)
     }
 
     /// See [`Lease::release`].
@@ -111,6 +119,7 @@ impl CommonLimit {
         *self.out_of_tokens.of(direction) = granted == 0;
         if granted == 0 {
             *self.refused.of(direction) += 1;
+            self.was_refused = true;
             // A debt that is paid in part does not show when the rest can be.
             return Err(self.lease.retry_after().max(SHORTEST_WAIT));
         }

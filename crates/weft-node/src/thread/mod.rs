@@ -275,6 +275,7 @@ impl ConnectionThread {
         self.schedule_and_write(now);
         self.write_edges(now);
         self.send_messages(now);
+        self.measure_turn(now);
         if cfg!(debug_assertions)
             && due
             && self.audit_is_due()
@@ -283,6 +284,17 @@ impl ConnectionThread {
             panic!("on {} it does not hold that {broken}", self.me);
         }
         Ok(())
+    }
+
+    /// Notes for the relay's weight what holds the thread back, while that is measured.
+    fn measure_turn(&mut self, began: Instant) {
+        if self.limit.take_refused() {
+            self.manager.note_limited();
+        }
+        if self.manager.measures_abra() {
+            let took = clock::now().saturating_duration_since(began);
+            self.manager.note_turn(took);
+        }
     }
 
     /// How long to wait for sockets and other threads: until the next timer.

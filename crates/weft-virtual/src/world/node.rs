@@ -307,7 +307,8 @@ impl Node {
                     client.on_event(event, both, ground.elapsed());
                 }
             }
-            Action::Notice(_) => {}
+            // Relays serve no weights here: nobody can have asked.
+            Action::SignAbra { .. } | Action::Notice(_) => {}
         }
     }
 

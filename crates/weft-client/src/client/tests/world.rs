@@ -458,6 +458,7 @@ impl World {
                 };
                 self.create(circuit, extend.rsa.unwrap(), &create, events);
             }
+            OriginCommand::AskWeight { .. } => panic!("no relay here states its weight"),
             OriginCommand::CloseCircuit { circuit, .. } => {
                 if self.circuits.remove(&circuit).is_none() {
                     return;

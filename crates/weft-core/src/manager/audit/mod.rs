@@ -30,6 +30,11 @@ impl LocalConnectionManager {
             "no control message between halves of this thread waits",
         )?;
         self.audit_requests()?;
+        sure(
+            self.abra.activity.audit(&self.halves),
+            "every half that moved something lately is listed",
+        )?;
+        self.audit_subscribers()?;
         Self::audit_streams(&[self])
     }
 

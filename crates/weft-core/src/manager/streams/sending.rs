@@ -75,6 +75,7 @@ impl LocalConnectionManager {
             role,
             ..
         } = half;
+        let waiting = queue.len();
         let was_empty = queue.is_empty();
         let mut sealed = true;
         let Some((streams, mut crypt, mut traffic)) = sealing(role, hop) else {
@@ -141,6 +142,11 @@ impl LocalConnectionManager {
             if credit > 0 {
                 credits.push((edge, stream, credit));
             }
+        }
+        let packaged = queue.len().saturating_sub(waiting);
+        if let Role::Backward(backward) = role {
+            let activity = &mut self.abra.activity;
+            activity.note_cells(slot, &mut backward.moved, packaged);
         }
         let key = *link;
         if was_empty && !queue.is_empty() {
@@ -229,7 +235,10 @@ impl LocalConnectionManager {
         now: Instant,
     ) {
         let sealing = match self.halves.get_mut(slot).map(|half| &mut half.role) {
-            Some(Role::Backward(backward)) => backward.crypt.as_mut().map(Sealing::Relay),
+            Some(Role::Backward(backward)) => {
+                self.abra.activity.note(slot, &mut backward.moved);
+                backward.crypt.as_mut().map(Sealing::Relay)
+            }
             Some(Role::Origin(origin)) if hop.index() < origin.crypt.len() => {
                 let data = RelayBody::new(cell.body()).data();
                 origin.traffic.note_written(data.map_or(0, <[u8]>::len));

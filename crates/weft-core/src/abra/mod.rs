@@ -1,0 +1,57 @@
+//! How scarce a relay's bandwidth is: the relay's part of ABRA, the algorithm that avoids bottleneck relays
+//! (Schrock 2017, 3.1; Geddes, Schliep and Hopper 2016). docs/extensions/abra.md has the protocol.
+//!
+//! - `activity`: what each circuit moved in a bin of [`BIN`], and the most in one of the bins of
+//!   [`SECOND`];
+//! - [`Rates`]: these rates, bounded, as threads report them; [`head_tail`]: Head/Tail clustering;
+//! - [`Capacity`]: whether the relay is at its capacity, and what holds it back;
+//! - [`verify`]: whether a statement is the relay's that it claims to be.
+//!
+//! `manager/abra.rs` has what a connection thread does with them, `controller/abra.rs` what the relay does.
+
+mod activity;
+mod capacity;
+mod head_tail;
+mod rates;
+mod statement;
+
+use std::time::Duration;
+
+pub(crate) use activity::{Activity, Moved};
+pub use capacity::Capacity;
+pub(crate) use capacity::{CapacityMeter, LinkFill};
+pub use head_tail::{THRESHOLD, head_tail, weight_of};
+pub use rates::Rates;
+pub use statement::{AbraError, Memo, check_times, verify};
+
+/// g: bytes of a circuit are counted over this time (Schrock 2017, 3.1).
+pub const BIN: Duration = Duration::from_millis(100);
+
+/// w: the rate of a circuit is the most of the bins of this time (Schrock 2017, 3.1).
+pub const SECOND: Duration = Duration::from_secs(1);
+
+/// How often a circuit that asked gets a statement (Schrock 2017, 3.1).
+pub const INTERVAL: Duration = Duration::from_secs(5);
+
+/// [`INTERVAL`] in bins: circuits that asked are spread over them.
+pub(crate) const PHASES: usize = 50;
+
+/// Mbit/s of a circuit that moved so many bytes in a bin.
+pub fn mbit_per_second(bytes: f64) -> f64 {
+    bytes * 8.0 / BIN.as_secs_f64() / 1e6
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_phases_are_the_bins_of_an_interval() {
+        assert_eq!(INTERVAL.as_millis(), BIN.as_millis() * PHASES as u128);
+    }
+
+    #[test]
+    fn a_megabit_in_a_tenth_of_a_second_is_ten_a_second() {
+        assert_eq!(mbit_per_second(125_000.0), 10.0);
+    }
+}
