@@ -159,7 +159,18 @@ impl World {
                 let answered = negotiate(&create, keys, &grants, &mut self.rng);
                 answered.expect("an honest handshake").reply
             }
-            (None, true) => return,
+            (None, true) => {
+                if let Some(asked) = far.probed.take() {
+                    let took = self.now.mono.saturating_duration_since(asked);
+                    let refused = !input.byte().is_multiple_of(4);
+                    self.event(OriginEvent::Probed {
+                        circuit,
+                        took,
+                        refused,
+                    });
+                }
+                return;
+            }
             (asked, false) => {
                 far.asked = asked;
                 let data = input.data().to_vec();

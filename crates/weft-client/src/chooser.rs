@@ -29,9 +29,13 @@ pub struct BuildTimeouts {
     pub measure: bool,
     /// Circuits are wanted in order to learn how long they take.
     pub wants_circuits: bool,
+    /// The round trips of circuits are measured.
+    pub probe: bool,
+    /// A circuit whose round trip takes longer is not used. `None`: each is used.
+    pub round_trip: Option<Duration>,
 }
 
-/// The time that building a circuit took, or that it took too long.
+/// The time that building or measuring a circuit took, or that it took too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BuildNews {
     /// A relay answered: the network is up.
@@ -52,6 +56,11 @@ pub enum BuildNews {
     Abandoned {
         /// When it was begun.
         began: Instant,
+    },
+    /// The round trip of a circuit takes so long; or it took so long until no answer was waited for any more.
+    RoundTrip {
+        /// So long.
+        took: Duration,
     },
 }
 

@@ -19,6 +19,8 @@ pub(crate) enum Stage {
     Building(Option<HopHandshake>),
     /// All hops are there; whether better guards must be tried first.
     Waiting,
+    /// All hops are there; it is not used until its round trip is known.
+    Probing,
     /// It carries streams.
     Open,
 }
@@ -44,6 +46,12 @@ pub(crate) struct Circuit<G> {
     pub(crate) created_wall: SystemTime,
     /// When the CREATE went out: its time runs from here.
     pub(crate) began: Option<Instant>,
+    /// How long building took.
+    pub(crate) took: Option<Duration>,
+    /// When its last hop was asked for the refusal that shows how long the round trip takes; no answer has come.
+    pub(crate) probed: Option<Instant>,
+    /// How long the round trip takes.
+    pub(crate) round_trip: Option<Duration>,
     /// When a stream used it first.
     pub(crate) dirty: Option<Instant>,
     /// No more streams.
@@ -52,6 +60,8 @@ pub(crate) struct Circuit<G> {
     pub(crate) relaxed: bool,
     /// The isolation of its streams; while it is being built, of the streams that wait for it.
     pub(crate) isolation: CircuitIsolation,
+    /// Streams that it was given so far.
+    pub(crate) uses: u32,
     /// The streams on it.
     pub(crate) streams: BTreeSet<ConnectionId>,
     /// It may be unused for so long.
@@ -69,7 +79,7 @@ impl<G> Circuit<G> {
                 Stage::Open => CircuitStatus::Built,
                 Stage::Waiting => CircuitStatus::GuardWait,
                 Stage::Building(_) if self.built == 0 => CircuitStatus::Launched,
-                Stage::Building(_) => CircuitStatus::Extended,
+                Stage::Building(_) | Stage::Probing => CircuitStatus::Extended,
             },
             path: self
                 .hops
@@ -81,6 +91,9 @@ impl<G> Circuit<G> {
             need_uptime: self.stable,
             need_capacity: self.purpose == CircuitPurpose::General,
             created: self.created_wall,
+            build_time: self.took,
+            round_trip: self.round_trip,
+            uses: self.uses,
             used_by: match self.stage {
                 Stage::Building(_) => None,
                 _ => self

@@ -2,7 +2,7 @@
 //! 3.9).
 
 use std::net::SocketAddr;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use weft_cell::identity::RsaIdentity;
 use weft_cell::reason::{DestroyReason, EndReason};
@@ -152,6 +152,12 @@ pub struct CircuitInfo {
     pub need_capacity: bool,
     /// When it was begun.
     pub created: SystemTime,
+    /// How long building took.
+    pub build_time: Option<Duration>,
+    /// How long a request to its last relay and the answer took (docs/extensions/circuit-rtt.md), if that was measured.
+    pub round_trip: Option<Duration>,
+    /// Streams that it was given so far.
+    pub uses: u32,
     /// The isolation fields of its first stream, and the fields in which later streams differed.
     pub used_by: Option<(Fields, Isolation)>,
 }

@@ -51,7 +51,7 @@ mod virtual_addresses;
 pub use address_map::AddressMap;
 pub use bootstrap::Progress;
 pub use chooser::{BuildNews, BuildTimeouts, Chooser, Chosen};
-pub use client::Client;
+pub use client::{Client, ProbeCounts};
 pub use config::{ClientConfig, ListenerConfig};
 pub use events::{
     Bootstrap, CircuitEnd, CircuitInfo, CircuitPurpose, CircuitStatus, ClientEvent, EndOfCircuit,

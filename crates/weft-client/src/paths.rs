@@ -9,7 +9,7 @@ use tor_netdir::NetDir;
 use weft_log::Line;
 use weft_path::{
     BuildTimes, BuildTimesOptions, GuardInfo, GuardTicket, GuardUse, Outcome, PathBiasOptions,
-    PathError, PathOptions, RelayName, Relays, Selector, Suspicion, Usage,
+    PathError, PathOptions, RelayName, Relays, RoundTrips, Selector, Suspicion, Usage,
 };
 
 use crate::chooser::{BuildNews, BuildTimeouts, Chooser, Chosen};
@@ -29,6 +29,7 @@ pub struct PathParams {
 pub struct Paths {
     selector: Selector,
     times: BuildTimes,
+    round_trips: RoundTrips,
     times_options: BuildTimesOptions,
     bias: PathBiasOptions,
     /// There is a network to choose from.
@@ -66,9 +67,19 @@ impl Paths {
                 "The state file's circuit build times do not fit together: ignored",
             ));
         }
+        let mut round_trips = RoundTrips::new(round_trip_quantile(times_options));
+        let lines = state
+            .iter()
+            .map(|(key, value)| (key.as_str(), value.as_str()));
+        if !round_trips.load(lines) {
+            problems.push(Line::warn(
+                "The state file's round-trip times of circuits are damaged: ignored",
+            ));
+        }
         Paths {
             selector,
             times,
+            round_trips,
             times_options,
             bias: PathBiasOptions::default(),
             ready: false,
@@ -124,6 +135,7 @@ impl Paths {
         self.times_options = times;
         let params = self.times.params().clone();
         self.times.update(times, params);
+        self.round_trips.set_quantile(round_trip_quantile(times));
         let others = *self.selector.options() != options;
         self.selector.set_options(options, now.wall, rng);
         others
@@ -146,9 +158,15 @@ impl Paths {
         std::mem::take(&mut self.guards_dropped)
     }
 
-    /// DROPTIMEOUTS: how long building took so far does not count any more.
+    /// DROPTIMEOUTS: how long building and measuring took so far does not count any more.
     pub fn drop_timeouts(&mut self) {
         self.times.forget();
+        self.round_trips.forget();
+    }
+
+    /// The round trips of circuits.
+    pub fn round_trips(&self) -> &RoundTrips {
+        &self.round_trips
     }
 
     /// The lines of the state file that have changed: all values of each key.
@@ -157,16 +175,10 @@ impl Paths {
         if let Some(lines) = self.selector.state_lines() {
             changed.push(("Guard", lines));
         }
-        if let Some(lines) = self.times.state_lines() {
-            for key in BuildTimes::STATE_KEYS {
-                let values = lines
-                    .iter()
-                    .filter(|(found, _)| *found == key)
-                    .map(|(_, value)| value.clone())
-                    .collect();
-                changed.push((key, values));
-            }
-        }
+        let times = self.times.state_lines();
+        changed.extend(by_key(&BuildTimes::STATE_KEYS, times));
+        let round_trips = self.round_trips.state_lines();
+        changed.extend(by_key(&RoundTrips::STATE_KEYS, round_trips));
         changed
     }
 
@@ -181,6 +193,26 @@ impl Paths {
         );
         lines
     }
+}
+
+/// A share of circuits that is used if torrc states none: `cbtquantile`'s default, and that of Schrock 2017, 4.2.
+const QUANTILE: f64 = 0.8;
+
+fn round_trip_quantile(options: BuildTimesOptions) -> f64 {
+    options.quantile.unwrap_or(QUANTILE)
+}
+
+/// Lines of the state file as all values of each key. Nothing if there are no new lines.
+fn by_key(
+    keys: &'static [&'static str],
+    lines: Option<Vec<(&'static str, String)>>,
+) -> impl Iterator<Item = (&'static str, Vec<String>)> {
+    lines.into_iter().flat_map(move |lines| {
+        keys.iter().map(move |key| {
+            let of_key = lines.iter().filter(|(found, _)| found == key);
+            (*key, of_key.map(|(_, value)| value.clone()).collect())
+        })
+    })
 }
 
 fn suspicion_line(name: &str, suspicion: Suspicion) -> Line {
@@ -236,11 +268,15 @@ impl Chooser for Paths {
     }
 
     fn timeouts(&self) -> BuildTimeouts {
+        let probe = self.times_options.acceptance.checks_round_trip();
+        let limit = self.round_trips.limit().filter(|_| probe);
         BuildTimeouts {
             timeout: self.times.timeout(),
             close: self.times.close_after(),
             measure: self.times.measures(),
-            wants_circuits: self.times.wants_circuits(),
+            wants_circuits: self.times.wants_circuits() || probe && limit.is_none(),
+            probe,
+            round_trip: limit,
         }
     }
 
@@ -255,6 +291,13 @@ impl Chooser for Paths {
                 }
             }
             BuildNews::Abandoned { began } => self.times.note_abandoned(began),
+            BuildNews::RoundTrip { took } => {
+                self.round_trips.note(took);
+                if self.round_trips.is_empty() {
+                    let line = "Many circuits are slow: learning round trips anew";
+                    self.lines.push(Line::info(line));
+                }
+            }
         }
     }
 

@@ -90,7 +90,12 @@ pub(super) fn build_times_options(settings: &Settings, report: &mut Report) -> B
 
 /// `CircuitAcceptance`.
 fn acceptance(settings: &Settings, report: &mut Report) -> Acceptance {
-    const WORDS: [(&str, Acceptance); 2] = [("cbt", Acceptance::Cbt), ("none", Acceptance::None)];
+    const WORDS: [(&str, Acceptance); 4] = [
+        ("cbt", Acceptance::Cbt),
+        ("rtt", Acceptance::Rtt),
+        ("both", Acceptance::Both),
+        ("none", Acceptance::None),
+    ];
     let word = settings.text(keys::CircuitAcceptance).unwrap_or("cbt");
     let found = WORDS
         .iter()
@@ -98,16 +103,13 @@ fn acceptance(settings: &Settings, report: &mut Report) -> Acceptance {
     if let Some((_, acceptance)) = found {
         return *acceptance;
     }
-    let hint = match word.to_ascii_lowercase().as_str() {
-        "rtt" | "both" => "; clients do not measure the round trips of circuits".to_owned(),
-        _ => match nearest_of(word, WORDS.iter().map(|(name, _)| *name)) {
-            Some(name) => format!("; did you mean {name}?"),
-            None => String::new(),
-        },
+    let hint = match nearest_of(word, WORDS.iter().map(|(name, _)| *name)) {
+        Some(name) => format!("; did you mean {name}?"),
+        None => String::new(),
     };
     report.error(
         settings.origin(keys::CircuitAcceptance),
-        format!("CircuitAcceptance: \"{word}\" is neither cbt nor none{hint}"),
+        format!("CircuitAcceptance: \"{word}\" is none of cbt, rtt, both and none{hint}"),
     );
     Acceptance::default()
 }
@@ -227,21 +229,21 @@ mod tests {
         for (word, hint) in [
             ("ctb", "; did you mean cbt?"),
             ("nome", "; did you mean none?"),
-            (
-                "rtt",
-                "; clients do not measure the round trips of circuits",
-            ),
-            (
-                "BOTH",
-                "; clients do not measure the round trips of circuits",
-            ),
+            ("rrt", "; did you mean rtt?"),
+            ("bot", "; did you mean both?"),
             ("everything", ""),
         ] {
             let text = format!("CircuitAcceptance {word}");
             let report = load_text(&text, &MemoryHost::new()).map(|_| ());
-            let error = format!("CircuitAcceptance: \"{word}\" is neither cbt nor none{hint}");
+            let error =
+                format!("CircuitAcceptance: \"{word}\" is none of cbt, rtt, both and none{hint}");
             let report = report.unwrap_err().to_string();
             assert!(report.trim_end().ends_with(&error), "{report}");
+        }
+        for (word, acceptance) in [("rtt", Acceptance::Rtt), ("BOTH", Acceptance::Both)] {
+            let text = format!("CircuitAcceptance {word}");
+            let loaded = load_text(&text, &MemoryHost::new()).unwrap();
+            assert_eq!(loaded.options.build_times.acceptance, acceptance);
         }
         let cleared = load_text("CircuitAcceptance", &MemoryHost::new()).unwrap();
         assert_eq!(cleared.options.build_times.acceptance, Acceptance::Cbt);

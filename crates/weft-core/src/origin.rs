@@ -10,6 +10,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::time::Duration;
 
 use weft_cell::circ_msg::{CreateReply, CreateRequest};
 use weft_cell::identity::{Ed25519Identity, RsaIdentity};
@@ -112,6 +113,14 @@ pub enum OriginCommand {
         /// The hop.
         hop: HopIndex,
     },
+    /// Measure a circuit: ask its last hop for a stream that it must refuse (docs/extensions/circuit-rtt.md). Answered by
+    /// [`OriginEvent::Probed`], unless the circuit closes first or the hop does not answer.
+    Probe {
+        /// The circuit.
+        circuit: OriginId,
+        /// The last bytes of the address that is asked for, which the refusal repeats: random.
+        nonce: [u8; 3],
+    },
     /// Open an application's stream on a circuit. Answered by [`OriginEvent::Connected`],
     /// [`OriginEvent::Resolved`] or [`OriginEvent::Ended`].
     Attach {
@@ -207,6 +216,15 @@ pub enum OriginEvent {
         hop: HopIndex,
         /// ABRA_WEIGHT's body, not checked ([`crate::abra::Memo`]).
         statement: Vec<u8>,
+    },
+    /// The last hop has answered what it must refuse.
+    Probed {
+        /// The circuit.
+        circuit: OriginId,
+        /// The time from the request to the answer.
+        took: Duration,
+        /// The answer was the refusal that only a relay that has read the request can give.
+        refused: bool,
     },
     /// A link was opened or closed (ORCONN events, guard reachability).
     Link {

@@ -140,7 +140,7 @@ impl Stream {
     fn is_for(&self, edge: EdgeAddr) -> bool {
         match self.edge {
             Place::At(own) | Place::Over(own) => own == edge,
-            Place::Deciding(_) => false,
+            Place::Deciding(_) | Place::Probe(_) => false,
         }
     }
 
@@ -165,6 +165,17 @@ pub(crate) enum Place {
     /// It has sent END, or is about to, and what comes is for [`Streams::ended`]. Its last cells
     /// still wait to be sent.
     Over(EdgeAddr),
+    /// It has none: the stream only measures the circuit.
+    Probe(Probe),
+}
+
+/// A stream that the last hop must refuse.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Probe {
+    /// The last bytes of the address that was asked for.
+    pub nonce: [u8; 3],
+    /// When.
+    pub asked: Instant,
 }
 
 impl Streams {
@@ -243,7 +254,7 @@ impl Streams {
                 self.last = Some((id, hop, edge));
                 Some(edge)
             }
-            Place::Deciding(_) | Place::Over(_) => None,
+            Place::Deciding(_) | Place::Over(_) | Place::Probe(_) => None,
         }
     }
 
@@ -275,7 +286,7 @@ impl Streams {
                 self.forget_early(early.memory());
                 Some(early)
             }
-            Place::At(_) | Place::Over(_) => None,
+            Place::At(_) | Place::Over(_) | Place::Probe(_) => None,
         }
     }
 
@@ -289,7 +300,7 @@ impl Streams {
                 self.forget_early(early.memory());
                 Some(early)
             }
-            Place::At(_) | Place::Over(_) => None,
+            Place::At(_) | Place::Over(_) | Place::Probe(_) => None,
         }
     }
 
@@ -406,10 +417,10 @@ impl Streams {
         self.ended.add(addr.id, late, newest);
     }
 
-    /// This side ends a stream at once that has no edge: END, or RESOLVED, is sent now.
-    pub(crate) fn ended_at_once(&mut self, id: u16, left: Left, now: Instant) {
+    /// This side ends a stream at once that has no edge and leads to this hop: END, or RESOLVED, is sent now.
+    pub(crate) fn ended_at_once(&mut self, id: u16, hop: HopIndex, left: Left, now: Instant) {
         let late = Late {
-            hop: HopIndex::ORIGIN,
+            hop,
             connected: false,
             left,
         };
@@ -551,7 +562,7 @@ impl Table<'_> {
                 let (mine, all) = (stream.pending, end.pending.len());
                 (end.lender).sent((id, generation), &mut stream.loan, mine, all)
             }
-            Place::Deciding(_) | Place::Over(_) => 0,
+            Place::Deciding(_) | Place::Over(_) | Place::Probe(_) => 0,
         };
         Some((credit, generation))
     }

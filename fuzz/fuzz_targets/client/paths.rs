@@ -132,6 +132,8 @@ impl Chooser for Paths {
             close: Duration::from_secs(60),
             measure: self.verdict & 16 != 0,
             wants_circuits: self.verdict & 32 != 0,
+            probe: self.verdict & 128 != 0,
+            round_trip: (self.verdict & 132 == 132).then_some(Duration::from_secs(1)),
         }
     }
 

@@ -29,6 +29,8 @@ pub(crate) struct Far {
     pub(crate) hops: usize,
     /// The relay that was asked last, and what.
     pub(crate) asked: Option<(RsaIdentity, CreateRequest)>,
+    /// When its last hop was asked for a refusal.
+    pub(crate) probed: Option<Instant>,
     /// The first user whose streams were put on it, unless a controller mixed them.
     pub(crate) user: Option<u8>,
 }
@@ -201,6 +203,15 @@ impl World {
                         "hop {} of {}",
                         hop.0,
                         far.hops
+                    );
+                }
+            }
+            OriginCommand::Probe { circuit, .. } => {
+                if let Some(far) = self.circuits.get_mut(&circuit) {
+                    assert!(far.hops == 3, "measured with {} hops", far.hops);
+                    assert!(
+                        far.probed.replace(self.now.mono).is_none(),
+                        "measured twice"
                     );
                 }
             }

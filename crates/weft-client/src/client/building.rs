@@ -87,10 +87,14 @@ impl<C: Chooser> Client<C> {
             created: now.mono,
             created_wall: now.wall,
             began: None,
+            took: None,
+            probed: None,
+            round_trip: None,
             dirty: None,
             unusable: false,
             relaxed: false,
             isolation: CircuitIsolation::default(),
+            uses: 0,
             streams: BTreeSet::new(),
             idle: remaining + Duration::from_secs(1 + more),
             refused: Vec::new(),
@@ -205,6 +209,7 @@ impl<C: Chooser> Client<C> {
             return;
         };
         let took = circuit.began.map(|began| now.since(began));
+        circuit.took = circuit.took.or(took);
         // A circuit that a controller made longer was open before.
         circuit.stage = Stage::Waiting;
         let timed = matches!(
@@ -255,6 +260,14 @@ impl<C: Chooser> Client<C> {
                 return;
             }
         }
+        self.probe_or_open(id, now);
+    }
+
+    /// A circuit carries streams from now on.
+    pub(super) fn open(&mut self, id: OriginId, now: Now) {
+        let Some(circuit) = self.circuits.get_mut(&id) else {
+            return;
+        };
         circuit.stage = Stage::Open;
         if circuit.streams.is_empty() && circuit.dirty.is_none() {
             // Streams that waited for it are tried again, in order.
@@ -369,7 +382,8 @@ impl<C: Chooser> Client<C> {
         if let Some(exit) = circuit.exit.as_ref().filter(|_| failed && at_exit) {
             self.leave_unreachable_exit(&exit.rsa);
         }
-        if failed && circuit.purpose == CircuitPurpose::General {
+        let killed = matches!(circuit.stage, Stage::Probing) && end.remote.is_some();
+        if (failed || killed) && circuit.purpose == CircuitPurpose::General {
             self.launches.note_failure();
         }
         if circuit.purpose == CircuitPurpose::Directory && failed {

@@ -7,6 +7,7 @@ mod building;
 mod control;
 mod directory;
 mod predict;
+mod probing;
 mod requests;
 mod retries;
 mod streams;
@@ -35,6 +36,8 @@ use crate::output::Output;
 use crate::predicted::Predicted;
 use crate::stream::{Stream, StreamEnded};
 use crate::tracked::Tracked;
+
+pub use probing::ProbeCounts;
 
 /// Streams at most: each has a port of its application's machine, or of ours.
 const MAX_STREAMS: usize = 65_536;
@@ -75,6 +78,7 @@ pub struct Client<C: Chooser> {
     established: bool,
     /// Limits log lines about requests that break rules.
     refusals: RateLimit,
+    probes: ProbeCounts,
 }
 
 impl<C: Chooser> Client<C> {
@@ -97,6 +101,7 @@ impl<C: Chooser> Client<C> {
             refusing: BTreeSet::new(),
             established: false,
             refusals: RateLimit::new(REFUSAL_INTERVAL),
+            probes: ProbeCounts::default(),
         }
     }
 
@@ -159,6 +164,11 @@ impl<C: Chooser> Client<C> {
                 };
                 self.on_ended(stream, ended, now);
             }
+            OriginEvent::Probed {
+                circuit,
+                took,
+                refused,
+            } => self.on_probed(circuit, took, refused, now),
             // This client asks no hop yet.
             OriginEvent::Weight { .. } => {}
             OriginEvent::Traffic { streams, circuits } => {

@@ -181,6 +181,7 @@ impl<C: Chooser> Client<C> {
         }
         circuit.isolation.note(&stream.fields);
         circuit.streams.insert(id);
+        circuit.uses = circuit.uses.saturating_add(1);
         let guard = circuit.guard.clone();
         stream.state = StreamState::Asked(circuit_id);
         stream.asked = now.mono;

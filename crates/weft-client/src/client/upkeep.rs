@@ -19,6 +19,7 @@ impl<C: Chooser> Client<C> {
         self.launches.tick(self.config.new_circuit_period, now.mono);
         self.check_stream_times(now);
         self.check_build_times(now);
+        self.check_probes(now);
         self.close_used_up(now);
         self.settle_guards(now);
         self.serve(now);
@@ -89,7 +90,7 @@ impl<C: Chooser> Client<C> {
     }
 
     /// Whether streams have some circuit of several hops.
-    fn is_any_open(&self) -> bool {
+    pub(super) fn is_any_open(&self) -> bool {
         let mut circuits = self.circuits.values();
         circuits.any(|circuit| circuit.is_open() && circuit.hops.len() > 1)
     }
@@ -155,7 +156,7 @@ impl<C: Chooser> Client<C> {
                 }
                 None if circuit.purpose == CircuitPurpose::Controller => false,
                 None => match circuit.stage {
-                    Stage::Building(_) => false,
+                    Stage::Building(_) | Stage::Probing => false,
                     Stage::Open | Stage::Waiting => {
                         circuit.unusable || now.since(circuit.created) >= circuit.idle
                     }

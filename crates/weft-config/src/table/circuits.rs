@@ -9,11 +9,11 @@ options! {
     /// How long to wait for a circuit that is built, until it is learnt; 0: as the consensus has it.
     CircuitBuildTimeout: Seconds = "0";
 
-    /// Which circuits that are built are used: `cbt`, those that were built in time; `none`: all that are built before they are
-    /// closed.
+    /// Which circuits that are built are used: `cbt`, those that were built in time; `rtt`, those whose round trip is short
+    /// (docs/extensions/circuit-rtt.md); `both`; `none`: all that are built before they are closed.
     CircuitAcceptance: Text = "cbt", own;
 
-    /// The share of circuits that are built in time, by the estimate; negative: as the consensus has it.
+    /// The share of circuits that is used, by the estimates; negative: as the consensus has it (of round trips, 0.8).
     CircuitAcceptanceQuantile: Double = "-1", fraction(0.5, 0.99), or_negative, own;
 
     /// How long to wait for an exit's answer; 0: 10 seconds, then 15.

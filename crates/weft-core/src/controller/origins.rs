@@ -204,6 +204,11 @@ impl RelayController {
                     self.send(half.thread, FromController::AskWeight { half, hop });
                 }
             }
+            OriginCommand::Probe { circuit, nonce } => {
+                if let Some(half) = self.half_of(circuit) {
+                    self.send(half.thread, FromController::Probe { half, nonce });
+                }
+            }
             OriginCommand::CloseCircuit { circuit, reason } => {
                 match self.origins.circuits.get_mut(&circuit) {
                     Some(Origin::At(half)) => {

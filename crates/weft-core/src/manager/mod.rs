@@ -281,6 +281,7 @@ impl LocalConnectionManager {
                 }
             }
             FromController::AskWeight { half, hop } => self.on_ask_weight(half, hop, now),
+            FromController::Probe { half, nonce } => self.on_probe(half, nonce, now),
             FromController::MeasureAbra(on) => self.on_measure_abra(on, now),
             FromController::AbraStatement(statement) => self.abra.set_statement(statement),
             FromController::Drain => self.draining = true,

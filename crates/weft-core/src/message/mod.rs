@@ -596,6 +596,13 @@ pub enum FromController {
         /// The hop.
         hop: HopIndex,
     },
+    /// Measure a circuit of our own.
+    Probe {
+        /// Its half.
+        half: HalfAddr,
+        /// See [`OriginCommand::Probe`](crate::origin::OriginCommand::Probe).
+        nonce: [u8; 3],
+    },
     /// Measure what circuits move, or no longer.
     MeasureAbra(bool),
     /// This relay's statement, for the circuits that asked.

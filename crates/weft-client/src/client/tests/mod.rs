@@ -3,5 +3,6 @@
 
 mod chaos;
 mod circuits;
+mod probing;
 mod streams;
 mod world;

@@ -73,6 +73,8 @@ pub(super) struct Fake {
     pub(super) guards: BTreeMap<u64, RsaIdentity>,
     pub(super) next_guard: u64,
     pub(super) measure: bool,
+    pub(super) probe: bool,
+    pub(super) round_trip: Option<Duration>,
     pub(super) congestion: Option<u8>,
 }
 
@@ -185,6 +187,8 @@ impl Chooser for Fake {
             close: Duration::from_secs(120),
             measure: self.measure,
             wants_circuits: false,
+            probe: self.probe,
+            round_trip: self.round_trip,
         }
     }
 
@@ -235,6 +239,8 @@ pub(super) struct World {
     pub(super) events: Vec<ClientEvent>,
     pub(super) outputs: Vec<Output>,
     pub(super) launches: usize,
+    /// Circuits whose last hops were asked for a refusal and have not answered.
+    pub(super) probes: Vec<OriginId>,
     next_stream: u64,
 }
 
@@ -265,6 +271,7 @@ impl World {
             events: Vec::new(),
             outputs: Vec::new(),
             launches: 0,
+            probes: Vec::new(),
             next_stream: 0,
         };
         for number in 1..=4 {
@@ -457,6 +464,9 @@ impl World {
                     data: extend.handshake,
                 };
                 self.create(circuit, extend.rsa.unwrap(), &create, events);
+            }
+            OriginCommand::Probe { circuit, .. } => {
+                self.probes.push(circuit);
             }
             OriginCommand::AskWeight { .. } => panic!("no relay here states its weight"),
             OriginCommand::CloseCircuit { circuit, .. } => {

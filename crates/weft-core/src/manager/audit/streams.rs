@@ -83,7 +83,7 @@ fn audit_half(
     }
     let early = streams.iter().filter_map(|(_, stream)| match &stream.edge {
         Place::Deciding(early) => Some(early.memory()),
-        Place::At(_) | Place::Over(_) => None,
+        Place::At(_) | Place::Over(_) | Place::Probe(_) => None,
     });
     sure(
         streams.early() == early.sum::<usize>(),
@@ -138,7 +138,7 @@ fn audit_pending(
     }
     for (id, stream) in streams.iter().filter(|(_, s)| s.hop == hop) {
         let (edge, over) = match stream.edge {
-            Place::Deciding(_) => {
+            Place::Deciding(_) | Place::Probe(_) => {
                 sure(
                     stream.lent() == 0 && stream.pending() == 0,
                     "a stream without an edge sends nothing",

@@ -99,7 +99,7 @@ impl LocalConnectionManager {
                     }],
                 };
                 let data = resolved.encode().unwrap_or_default();
-                streams.ended_at_once(stream, Left::NOTHING, now);
+                streams.ended_at_once(stream, HopIndex::ORIGIN, Left::NOTHING, now);
                 self.send_relay_msg(
                     slot,
                     HopIndex::ORIGIN,
@@ -251,7 +251,7 @@ impl LocalConnectionManager {
         let Some(early) = streams.refuse(stream) else {
             return false;
         };
-        streams.ended_at_once(stream.id, left, now);
+        streams.ended_at_once(stream.id, HopIndex::ORIGIN, left, now);
         for cell in early.into_cells() {
             self.pool.put(cell);
         }
@@ -276,7 +276,7 @@ impl LocalConnectionManager {
             && let Role::Backward(backward) = &mut half.role
         {
             let streams = backward.streams_or_new(&self.params.cc);
-            streams.ended_at_once(stream, left, now);
+            streams.ended_at_once(stream, HopIndex::ORIGIN, left, now);
         }
         let end = End::new(reason).encode();
         self.send_relay_msg(slot, HopIndex::ORIGIN, RelayCmd::END, stream, &end, now);

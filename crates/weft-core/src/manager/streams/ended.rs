@@ -63,6 +63,11 @@ impl LocalConnectionManager {
             }
             // Of another hop: that was checked above.
             Some((_, Place::At(_))) => self.pool.put(cell),
+            Some((_, Place::Probe(probe))) => {
+                let probe = *probe;
+                self.on_probe_answer(from, probe, message, &cell, now);
+                self.pool.put(cell);
+            }
             Some((_, Place::Over(_))) | None => self.on_late(slot, hop, message, cell, now),
         }
     }
@@ -157,7 +162,7 @@ impl LocalConnectionManager {
                     }
                     self.cancel_stream_request(addr);
                 }
-                Place::Over(_) => {}
+                Place::Over(_) | Place::Probe(_) => {}
             }
         }
     }

@@ -1,9 +1,10 @@
 //! A half's side of its streams (tor-spec 6, 7.3, 7.4; Engler and Goldberg 2021, 4.2, 4.4): here what
-//! arrives from the circuit for a stream, in `sending` what edges send, in `asked` how streams begin and
-//! in `ended` how they end.
+//! arrives from the circuit for a stream, in `sending` what edges send, in `asked` how streams begin,
+//! in `ended` how they end, and in `probe` the stream by which a circuit is measured.
 
 mod asked;
 mod ended;
+mod probe;
 mod sending;
 
 use std::time::Instant;
