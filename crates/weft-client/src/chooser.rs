@@ -122,6 +122,8 @@ impl From<&weft_path::Hop> for Hop {
             ntor_v3: hop.supports_ntor_v3,
             congestion_control: hop.supports_cc,
             cgo: hop.supports_cgo,
+            abra: hop.supports_abra,
+            bandwidth: hop.bandwidth,
             nickname: hop.nickname.clone(),
         }
     }

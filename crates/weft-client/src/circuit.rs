@@ -11,6 +11,7 @@ use weft_path::TargetPort;
 use crate::events::{CircuitInfo, CircuitPurpose, CircuitStatus};
 use crate::hop::{Hop, HopHandshake};
 use crate::isolation::CircuitIsolation;
+use crate::weights::Places;
 
 /// How far a circuit has come.
 #[derive(Debug)]
@@ -60,6 +61,8 @@ pub(crate) struct Circuit<G> {
     pub(crate) relaxed: bool,
     /// The isolation of its streams; while it is being built, of the streams that wait for it.
     pub(crate) isolation: CircuitIsolation,
+    /// Its relays among those whose weights are known; empty where they were not asked.
+    pub(crate) weighed: Places,
     /// Streams that it was given so far.
     pub(crate) uses: u32,
     /// The streams on it.
@@ -93,6 +96,7 @@ impl<G> Circuit<G> {
             created: self.created_wall,
             build_time: self.took,
             round_trip: self.round_trip,
+            weight: None,
             uses: self.uses,
             used_by: match self.stage {
                 Stage::Building(_) => None,

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use weft_path::CircuitSelection;
+
 use crate::isolation::Isolation;
 
 /// The settings of a client. [`Default`] has C tor's.
@@ -26,6 +28,10 @@ pub struct ClientConfig {
     /// Answers that are internal addresses are not believed
     /// (`ClientDNSRejectInternalAddresses`).
     pub reject_internal_answers: bool,
+    /// How a circuit is chosen for a stream (`CircuitSelection`).
+    pub selection: CircuitSelection,
+    /// Signatures of relays' statements are checked. Not where nobody forges, in virtual time: a check takes 100 µs.
+    pub check_statements: bool,
     /// Ports whose streams live long (`LongLivedPorts`).
     pub long_lived_ports: Vec<u16>,
     /// Requests to these are warned of (`WarnPlaintextPorts`).
@@ -57,6 +63,8 @@ impl Default for ClientConfig {
             stream_timeout: None,
             reject_internal: true,
             reject_internal_answers: true,
+            selection: CircuitSelection::Default,
+            check_statements: true,
             long_lived_ports: vec![
                 21, 22, 706, 1863, 5050, 5190, 5222, 5223, 6523, 6667, 6697, 8300,
             ],

@@ -156,6 +156,8 @@ pub struct CircuitInfo {
     pub build_time: Option<Duration>,
     /// How long a request to its last relay and the answer took (docs/extensions/circuit-rtt.md), if that was measured.
     pub round_trip: Option<Duration>,
+    /// The sum of its relays' weights (docs/extensions/abra.md), in 1/(Mbit/s), in lists and where they are asked.
+    pub weight: Option<f64>,
     /// Streams that it was given so far.
     pub uses: u32,
     /// The isolation fields of its first stream, and the fields in which later streams differed.

@@ -29,6 +29,10 @@ pub struct Hop {
     pub congestion_control: bool,
     /// It speaks Counter Galois Onion (Relay=6).
     pub cgo: bool,
+    /// It states how scarce its bandwidth is (WeftAbra=1).
+    pub abra: bool,
+    /// Its weight in the consensus; 0: unknown.
+    pub bandwidth: u64,
     /// Its name, for people; may be empty.
     pub nickname: String,
 }
@@ -229,6 +233,8 @@ mod tests {
             ntor_v3: true,
             congestion_control: true,
             cgo: false,
+            abra: false,
+            bandwidth: 0,
             nickname: "relay".to_owned(),
         };
         (keys, hop)

@@ -47,6 +47,7 @@ mod predicted;
 mod stream;
 mod tracked;
 mod virtual_addresses;
+mod weights;
 
 pub use address_map::AddressMap;
 pub use bootstrap::Progress;
@@ -64,3 +65,4 @@ pub use now::Now;
 pub use output::{ControlError, DirectoryTarget, Output};
 pub use paths::{PathParams, Paths};
 pub use virtual_addresses::Virtual;
+pub use weights::StatementCounts;

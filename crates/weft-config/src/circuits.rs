@@ -3,6 +3,9 @@
 
 use std::time::Duration;
 
+use weft_path::CircuitSelection;
+
+use super::paths::word_of;
 use super::report::Report;
 use super::settings::Settings;
 use super::table::keys;
@@ -13,6 +16,8 @@ use super::table::keys;
 pub struct CircuitOptions {
     /// `MaxCircuitDirtiness`.
     pub max_dirtiness: Duration,
+    /// `CircuitSelection`.
+    pub selection: CircuitSelection,
     /// `NewCircuitPeriod`.
     pub new_circuit_period: Duration,
     /// `CircuitsAvailableTimeout`; `None`: as the consensus has it.
@@ -35,6 +40,12 @@ pub struct CircuitOptions {
     pub maps: Vec<(String, String)>,
 }
 
+/// `CircuitSelection`, the default first.
+const SELECTIONS: [(&str, CircuitSelection); 2] = [
+    ("default", CircuitSelection::Default),
+    ("abra", CircuitSelection::Abra),
+];
+
 /// Reads them.
 pub(super) fn circuit_options(settings: &Settings, report: &mut Report) -> CircuitOptions {
     let mut maps = Vec::new();
@@ -50,6 +61,7 @@ pub(super) fn circuit_options(settings: &Settings, report: &mut Report) -> Circu
     }
     CircuitOptions {
         max_dirtiness: settings.time(keys::MaxCircuitDirtiness),
+        selection: word_of(keys::CircuitSelection, &SELECTIONS, settings, report),
         new_circuit_period: settings
             .time(keys::NewCircuitPeriod)
             .max(Duration::from_secs(1)),

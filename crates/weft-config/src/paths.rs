@@ -83,35 +83,46 @@ pub(super) fn build_times_options(settings: &Settings, report: &mut Report) -> B
     BuildTimesOptions {
         learn,
         timeout: settings.time_or_none(keys::CircuitBuildTimeout),
-        acceptance: acceptance(settings, report),
+        acceptance: word_of(keys::CircuitAcceptance, &ACCEPTANCES, settings, report),
         quantile: Some(settings.double(keys::CircuitAcceptanceQuantile)).filter(|set| *set >= 0.0),
     }
 }
 
-/// `CircuitAcceptance`.
-fn acceptance(settings: &Settings, report: &mut Report) -> Acceptance {
-    const WORDS: [(&str, Acceptance); 4] = [
-        ("cbt", Acceptance::Cbt),
-        ("rtt", Acceptance::Rtt),
-        ("both", Acceptance::Both),
-        ("none", Acceptance::None),
-    ];
-    let word = settings.text(keys::CircuitAcceptance).unwrap_or("cbt");
-    let found = WORDS
+/// `CircuitAcceptance`, the default first.
+const ACCEPTANCES: [(&str, Acceptance); 4] = [
+    ("cbt", Acceptance::Cbt),
+    ("rtt", Acceptance::Rtt),
+    ("both", Acceptance::Both),
+    ("none", Acceptance::None),
+];
+
+/// An option that is one of these words, in upper or lower case; the first of them where it is none or not set.
+pub(super) fn word_of<T: Copy + Default>(
+    key: Key<String>,
+    words: &[(&str, T)],
+    settings: &Settings,
+    report: &mut Report,
+) -> T {
+    let word = settings.text(key).unwrap_or_default();
+    if word.is_empty() {
+        return T::default();
+    }
+    let found = words
         .iter()
         .find(|(name, _)| name.eq_ignore_ascii_case(word));
-    if let Some((_, acceptance)) = found {
-        return *acceptance;
+    if let Some((_, value)) = found {
+        return *value;
     }
-    let hint = match nearest_of(word, WORDS.iter().map(|(name, _)| *name)) {
+    let names: Vec<&str> = words.iter().map(|(name, _)| *name).collect();
+    let hint = match nearest_of(word, names.iter().copied()) {
         Some(name) => format!("; did you mean {name}?"),
         None => String::new(),
     };
     report.error(
-        settings.origin(keys::CircuitAcceptance),
-        format!("CircuitAcceptance: \"{word}\" is none of cbt, rtt, both and none{hint}"),
+        settings.origin(key),
+        format!("{key}: \"{word}\" is none of {}{hint}", names.join(", ")),
     );
-    Acceptance::default()
+    T::default()
 }
 
 /// A set of relays; none where nothing is set.
@@ -236,7 +247,7 @@ mod tests {
             let text = format!("CircuitAcceptance {word}");
             let report = load_text(&text, &MemoryHost::new()).map(|_| ());
             let error =
-                format!("CircuitAcceptance: \"{word}\" is none of cbt, rtt, both and none{hint}");
+                format!("CircuitAcceptance: \"{word}\" is none of cbt, rtt, both, none{hint}");
             let report = report.unwrap_err().to_string();
             assert!(report.trim_end().ends_with(&error), "{report}");
         }
@@ -259,6 +270,7 @@ mod tests {
             "PathBiasNoticeRate 1.5",
             "CircuitAcceptanceQuantile 0.4",
             "CircuitAcceptanceQuantile 1",
+            "CircuitSelection abracadabra",
         ] {
             let report = load_text(text, &MemoryHost::new()).map(|_| ()).unwrap_err();
             assert!(report.has_errors(), "{text}");

@@ -35,6 +35,7 @@
 #[cfg(test)]
 extern crate self as weft_path;
 
+mod choice;
 mod countries;
 mod draw;
 mod guard;
@@ -51,6 +52,7 @@ mod testing;
 mod ticket;
 mod timeout;
 
+pub use choice::{Candidate, CircuitSelection, choose};
 pub use countries::{Countries, CountriesError};
 pub use guard::{GuardInfo, GuardStatus, GuardUse, Outcome, Suspicion};
 pub use nodes::{NodeSet, NodeSetError, RelayName};

@@ -28,6 +28,10 @@ pub struct Hop {
     pub supports_cc: bool,
     /// It speaks Counter Galois Onion (Relay=6).
     pub supports_cgo: bool,
+    /// It states to circuits how scarce its bandwidth is (WeftAbra=1; docs/extensions/abra.md).
+    pub supports_abra: bool,
+    /// Its weight in the consensus, in kilobytes a second or what the authorities measure in its place.
+    pub bandwidth: u64,
     /// It answers BEGIN_DIR with documents (`V2Dir`).
     pub is_dir_cache: bool,
     /// The consensus calls it an exit.

@@ -40,9 +40,8 @@ pub(crate) struct Row {
     pub(crate) middle_only: bool,
     /// It may be sampled as a guard (guard-spec, "GUARDS").
     pub(crate) possible_guard: bool,
-    /// Weights as guard, middle and exit, and the bare bandwidth.
+    /// Weights as guard, middle and exit.
     pub(crate) weights: [u64; 3],
-    pub(crate) bandwidth: u64,
     /// The rows of its family, as both sides declare it; in order.
     family: Box<[usize]>,
     /// Families that are named by a key (proposal 321), by number; in order.
@@ -212,7 +211,7 @@ impl Relays {
                 .iter()
                 .enumerate()
                 .filter(|(_, row)| row.hop.nickname.eq_ignore_ascii_case(name))
-                .max_by_key(|(_, row)| row.bandwidth)
+                .max_by_key(|(_, row)| row.hop.bandwidth)
                 .map(|(index, _)| index),
         }
     }
@@ -301,6 +300,8 @@ fn row(relay: &Relay<'_>, netdir: &NetDir) -> Row {
             supports_ntor_v3: relay.protovers().supports_named_subver(RELAY_NTORV3),
             supports_cc: relay.protovers().supports_named_subver(FLOWCTRL_CC),
             supports_cgo: relay.protovers().supports_named_subver(RELAY_CRYPT_CGO),
+            supports_abra: relay.protovers().supports_subver("WeftAbra", 1),
+            bandwidth: bandwidth(rs.weight()),
             is_dir_cache: rs.is_flagged_v2dir(),
             is_exit: rs.is_flagged_exit() && !rs.is_flagged_bad_exit(),
             is_stable: rs.is_flagged_stable(),
@@ -316,7 +317,6 @@ fn row(relay: &Relay<'_>, netdir: &NetDir) -> Row {
             weight(WeightRole::Middle),
             weight(WeightRole::Exit),
         ],
-        bandwidth: bandwidth(rs.weight()),
         family: Box::default(),
         family_keys: Box::default(),
     }

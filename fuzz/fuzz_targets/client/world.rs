@@ -97,6 +97,8 @@ impl World {
                 nickname: format!("relay{number}"),
                 supports_ntor_v3: number.is_multiple_of(2),
                 supports_cgo: number.is_multiple_of(3),
+                supports_abra: !number.is_multiple_of(4),
+                bandwidth: u64::from(number) * 100,
                 supports_cc: number.is_multiple_of(2),
                 is_dir_cache: true,
                 is_exit,

@@ -94,6 +94,7 @@ impl<C: Chooser> Client<C> {
             unusable: false,
             relaxed: false,
             isolation: CircuitIsolation::default(),
+            weighed: Vec::new(),
             uses: 0,
             streams: BTreeSet::new(),
             idle: remaining + Duration::from_secs(1 + more),
@@ -275,6 +276,7 @@ impl<C: Chooser> Client<C> {
         }
         let info = circuit.info();
         let several = circuit.hops.len() > 1;
+        self.ask_weights(id);
         self.emit(ClientEvent::Circuit {
             circuit: info,
             reason: None,
@@ -350,6 +352,7 @@ impl<C: Chooser> Client<C> {
         let Some(circuit) = self.circuits.remove(&id) else {
             return;
         };
+        self.weights.leave(&circuit.weighed);
         let info = circuit.info();
         let failed = circuit.is_building();
         if failed {

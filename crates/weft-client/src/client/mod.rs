@@ -10,6 +10,7 @@ mod predict;
 mod probing;
 mod requests;
 mod retries;
+mod selecting;
 mod streams;
 #[cfg(test)]
 mod tests;
@@ -36,6 +37,7 @@ use crate::output::Output;
 use crate::predicted::Predicted;
 use crate::stream::{Stream, StreamEnded};
 use crate::tracked::Tracked;
+use crate::weights::Weights;
 
 pub use probing::ProbeCounts;
 
@@ -79,6 +81,9 @@ pub struct Client<C: Chooser> {
     /// Limits log lines about requests that break rules.
     refusals: RateLimit,
     probes: ProbeCounts,
+    weights: Weights,
+    /// Limits log lines about statements of relays that are ignored.
+    ignored: RateLimit,
 }
 
 impl<C: Chooser> Client<C> {
@@ -102,6 +107,8 @@ impl<C: Chooser> Client<C> {
             established: false,
             refusals: RateLimit::new(REFUSAL_INTERVAL),
             probes: ProbeCounts::default(),
+            weights: Weights::default(),
+            ignored: RateLimit::new(REFUSAL_INTERVAL),
         }
     }
 
@@ -169,8 +176,11 @@ impl<C: Chooser> Client<C> {
                 took,
                 refused,
             } => self.on_probed(circuit, took, refused, now),
-            // This client asks no hop yet.
-            OriginEvent::Weight { .. } => {}
+            OriginEvent::Weight {
+                circuit,
+                hop,
+                statement,
+            } => self.on_weight(circuit, hop, &statement, now),
             OriginEvent::Traffic { streams, circuits } => {
                 if !streams.is_empty() {
                     self.emit(ClientEvent::StreamBytes(streams));
@@ -199,6 +209,7 @@ impl<C: Chooser> Client<C> {
         if self.config.disable_network {
             self.close_all(now);
         }
+        self.ask_all_weights();
         self.serve(now);
     }
 
@@ -225,6 +236,14 @@ impl<C: Chooser> Client<C> {
     /// All circuits, oldest first.
     pub fn circuits(&self) -> impl Iterator<Item = CircuitInfo> + '_ {
         self.circuits.values().map(Circuit::info)
+    }
+
+    /// The same with their weights of now, where relays were asked for them.
+    pub fn weighed_circuits(&self, now: Now) -> impl Iterator<Item = CircuitInfo> + '_ {
+        self.circuits.values().map(move |circuit| CircuitInfo {
+            weight: self.weight_of(circuit, now),
+            ..circuit.info()
+        })
     }
 
     /// All streams.

@@ -10,7 +10,7 @@ use weft_core::address::ConnectionId;
 use weft_core::origin::{AppRefusal, OriginCommand, OriginId};
 use weft_core::routable::is_public;
 use weft_log::Line;
-use weft_path::{ExitWanted, Outcome, PathError, RelayName, Usage};
+use weft_path::{CircuitSelection, ExitWanted, Outcome, PathError, RelayName, Usage};
 
 use crate::chooser::Chooser;
 use crate::events::{CircuitPurpose, ClientEvent, StreamEnd, StreamNews};
@@ -45,10 +45,17 @@ impl<C: Chooser> Client<C> {
         if stream.state != StreamState::Waiting {
             return;
         }
-        if let Some(best) = self.best_circuit(stream, true, now) {
+        let open = match self.config.selection {
+            CircuitSelection::Default => self.best_circuit(stream, true, now),
+            CircuitSelection::Abra => self.lightest_circuit(id, now),
+        };
+        if let Some(best) = open {
             self.attach(id, best, None, now);
             return;
         }
+        let Some(stream) = self.streams.get(&id) else {
+            return;
+        };
         if matches!(stream.kind, StreamKind::Directory(_)) {
             // Its circuit was begun with it, and fails with it.
             return;
@@ -113,7 +120,7 @@ impl<C: Chooser> Client<C> {
     }
 
     /// The best circuit for a stream: open, or else being built.
-    fn best_circuit(&self, stream: &Stream, open: bool, now: Now) -> Option<OriginId> {
+    pub(super) fn best_circuit(&self, stream: &Stream, open: bool, now: Now) -> Option<OriginId> {
         let mut best: Option<&Circuit<C::Guard>> = None;
         for circuit in self.circuits.values() {
             if circuit.is_open() != open || !self.is_acceptable(circuit, stream, now) {
@@ -127,7 +134,12 @@ impl<C: Chooser> Client<C> {
     }
 
     /// Whether a circuit will do for a stream (C tor's `circuit_is_acceptable`).
-    fn is_acceptable(&self, circuit: &Circuit<C::Guard>, stream: &Stream, now: Now) -> bool {
+    pub(super) fn is_acceptable(
+        &self,
+        circuit: &Circuit<C::Guard>,
+        stream: &Stream,
+        now: Now,
+    ) -> bool {
         if let StreamKind::Directory(relay) = stream.kind {
             return circuit.purpose == CircuitPurpose::Directory
                 && !circuit.unusable

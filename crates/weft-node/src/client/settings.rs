@@ -54,6 +54,8 @@ impl ClientSettings {
                 stream_timeout: circuits.stream_timeout,
                 reject_internal: apps.reject_internal_addresses,
                 reject_internal_answers: circuits.reject_internal_answers,
+                selection: circuits.selection,
+                check_statements: true,
                 long_lived_ports: options.paths.long_lived_ports.clone(),
                 warn_plaintext_ports: apps.warn_plaintext_ports.clone(),
                 reject_plaintext_ports: apps.reject_plaintext_ports.clone(),

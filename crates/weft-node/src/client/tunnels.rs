@@ -59,6 +59,8 @@ fn relay(server: DirServer) -> Hop {
         ntor_v3: false,
         congestion_control: false,
         cgo: false,
+        abra: false,
+        bandwidth: 0,
         nickname: server.nickname,
     }
 }

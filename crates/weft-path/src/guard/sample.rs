@@ -271,7 +271,11 @@ impl Sample {
         }
         if eligible.iter().all(|&(_, weight)| weight == 0) {
             for (index, weight) in &mut eligible {
-                *weight = env.relays.rows().get(*index).map_or(0, |row| row.bandwidth);
+                *weight = env
+                    .relays
+                    .rows()
+                    .get(*index)
+                    .map_or(0, |row| row.hop.bandwidth);
             }
         }
         let most = share(guards_of_network, params.max_sample_threshold)

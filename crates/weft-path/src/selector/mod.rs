@@ -271,7 +271,7 @@ impl Pick<'_> {
         // A consensus without bandwidth-weights, as small networks have it, or one that gives this
         // position nothing: bandwidths alone count, and where there are none, all are alike.
         let bare: Vec<(usize, u64)> = fitting()
-            .map(|(index, row)| (index, row.bandwidth))
+            .map(|(index, row)| (index, row.hop.bandwidth))
             .collect();
         draw(&bare, rng)
     }

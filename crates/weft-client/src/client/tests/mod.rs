@@ -4,5 +4,6 @@
 mod chaos;
 mod circuits;
 mod probing;
+mod selecting;
 mod streams;
 mod world;

@@ -470,6 +470,8 @@ fn fallback(number: u8) -> Hop {
         ntor_v3: false,
         congestion_control: false,
         cgo: false,
+        abra: false,
+        bandwidth: 0,
         nickname: format!("fallback{number}"),
     }
 }

@@ -11,7 +11,7 @@ use weft_cell::circ_msg::{CreateRequest, Extend2};
 use weft_cell::identity::RsaIdentity;
 use weft_cell::reason::{DestroyReason, EndReason};
 use weft_cell::stream_msg::{Answer, AnswerKind, Resolved};
-use weft_core::address::ConnectionId;
+use weft_core::address::{ConnectionId, HopIndex};
 use weft_core::origin::{
     AppCredentials, AppOpening, AppProtocol, AppRefusal, AppRequest, EndedBy, OriginCommand,
     OriginEvent, OriginId, StreamOpening,
@@ -241,6 +241,8 @@ pub(super) struct World {
     pub(super) launches: usize,
     /// Circuits whose last hops were asked for a refusal and have not answered.
     pub(super) probes: Vec<OriginId>,
+    /// Hops that were asked for their weights.
+    pub(super) asked_weights: Vec<(OriginId, HopIndex)>,
     next_stream: u64,
 }
 
@@ -272,6 +274,7 @@ impl World {
             outputs: Vec::new(),
             launches: 0,
             probes: Vec::new(),
+            asked_weights: Vec::new(),
             next_stream: 0,
         };
         for number in 1..=4 {
@@ -296,6 +299,8 @@ impl World {
             supports_ntor_v3: true,
             supports_cc: true,
             supports_cgo: false,
+            supports_abra: true,
+            bandwidth: 1000 * u64::from(number),
             is_dir_cache: true,
             is_exit: policy.allows_some_port(),
             is_stable: stable,
@@ -468,7 +473,10 @@ impl World {
             OriginCommand::Probe { circuit, .. } => {
                 self.probes.push(circuit);
             }
-            OriginCommand::AskWeight { .. } => panic!("no relay here states its weight"),
+            OriginCommand::AskWeight { circuit, hop } => {
+                assert!(hop.index() < self.circuits[&circuit].hops_added);
+                self.asked_weights.push((circuit, hop));
+            }
             OriginCommand::CloseCircuit { circuit, .. } => {
                 if self.circuits.remove(&circuit).is_none() {
                     return;

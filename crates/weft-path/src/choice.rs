@@ -1,0 +1,126 @@
+//! Which of its open circuits a client gives to a stream (Schrock 2017, 3.2; Geddes et al. 2016).
+
+use rand::{Rng, RngExt as _};
+
+/// How a client chooses among the open circuits that a stream may use: `CircuitSelection`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum CircuitSelection {
+    /// As C tor: the one that is in use and has been so for the shortest time, and otherwise the newest.
+    #[default]
+    Default,
+    /// By what its relays state of their bandwidth, with [`choose`].
+    Abra,
+}
+
+/// A circuit that a stream may use.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Candidate {
+    /// The sum of its relays' weights, in 1/(Mbit/s): 0 if no relay is a bottleneck.
+    pub weight: f64,
+    /// The least consensus weight of its relays.
+    pub bandwidth: u64,
+}
+
+/// Chooses a circuit: its place. If some have weight 0, one of them, as likely as it has bandwidth; otherwise any, the likelier
+/// the less it weighs, in proportion to 1/weight. `None`: there is none.
+///
+/// The paper leaves open how far the choice is biased. Proportions are what Tor's clients use for relays; and with 1/weight two
+/// circuits that share a bottleneck are chosen, together, as often as one that has half their weight.
+pub fn choose(candidates: &[Candidate], rng: &mut (impl Rng + ?Sized)) -> Option<usize> {
+    // What is no positive number weighs nothing.
+    let is_free = |one: &Candidate| !(one.weight > 0.0);
+    let free = candidates.iter().any(is_free);
+    let known = candidates
+        .iter()
+        .any(|one| is_free(one) && one.bandwidth > 0);
+    let share = |one: &Candidate| match (free, is_free(one)) {
+        (true, true) if known => one.bandwidth as f64,
+        (true, true) => 1.0,
+        (true, false) => 0.0,
+        (false, _) => 1.0 / one.weight.clamp(LEAST, MOST),
+    };
+    let total: f64 = candidates.iter().map(share).sum();
+    let mut left = rng.random_range(0.0..1.0) * total;
+    let mut last = None;
+    for (place, one) in candidates.iter().enumerate() {
+        let share = share(one);
+        if share > 0.0 {
+            last = Some(place);
+            if left < share {
+                break;
+            }
+            left -= share;
+        }
+    }
+    last
+}
+
+/// Weights that are smaller or larger count as these: so that sums of shares are numbers.
+const LEAST: f64 = 1e-9;
+const MOST: f64 = 1e9;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use rand::SeedableRng as _;
+    use rand_chacha::ChaCha12Rng;
+
+    use super::*;
+
+    fn of(weight: f64, bandwidth: u64) -> Candidate {
+        Candidate { weight, bandwidth }
+    }
+
+    /// How often each is chosen, of 10,000 times.
+    fn counts(candidates: &[Candidate]) -> Vec<u32> {
+        let mut rng = ChaCha12Rng::seed_from_u64(7);
+        let mut counts = vec![0; candidates.len()];
+        for _ in 0..10_000 {
+            counts[choose(candidates, &mut rng).unwrap()] += 1;
+        }
+        counts
+    }
+
+    fn near(count: u32, expected: u32) -> bool {
+        count.abs_diff(expected) < 200
+    }
+
+    #[test]
+    fn among_circuits_without_a_bottleneck_bandwidth_decides() {
+        let all = counts(&[of(0.0, 100), of(2.0, 1_000_000), of(0.0, 300), of(0.0, 0)]);
+        assert!(near(all[0], 2500) && near(all[2], 7500), "{all:?}");
+        assert_eq!((all[1], all[3]), (0, 0));
+    }
+
+    #[test]
+    fn where_every_circuit_has_a_bottleneck_the_lighter_is_the_likelier() {
+        let all = counts(&[of(1.0, 1), of(3.0, 1_000_000)]);
+        assert!(near(all[0], 7500) && near(all[1], 2500), "{all:?}");
+    }
+
+    #[test]
+    fn circuits_of_unknown_bandwidth_are_as_likely() {
+        let all = counts(&[of(0.0, 0), of(0.0, 0), of(1.0, 5)]);
+        assert!(near(all[0], 5000) && near(all[1], 5000), "{all:?}");
+    }
+
+    #[test]
+    fn none_of_none_is_chosen() {
+        let mut rng = ChaCha12Rng::seed_from_u64(7);
+        assert_eq!(choose(&[], &mut rng), None);
+        assert_eq!(choose(&[of(4.0, 0)], &mut rng), Some(0));
+    }
+
+    proptest! {
+        #[test]
+        fn some_circuit_is_chosen_whatever_weights_are(
+            weights in proptest::collection::vec((any::<f64>(), any::<u64>()), 1..40),
+            seed in any::<u64>(),
+        ) {
+            let all: Vec<Candidate> = weights.iter().map(|(w, b)| of(*w, *b)).collect();
+            let place = choose(&all, &mut ChaCha12Rng::seed_from_u64(seed)).unwrap();
+            let is_free = |one: &Candidate| !(one.weight > 0.0);
+            prop_assert!(is_free(&all[place]) || !all.iter().any(is_free));
+        }
+    }
+}
