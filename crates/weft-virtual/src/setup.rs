@@ -68,6 +68,8 @@ pub struct Relay {
     pub limit: Option<(u64, u64)>,
     /// Where streams may leave.
     pub policy: ExitPolicy,
+    /// It lies about its bandwidth: to circuits that ask it states that it has some left, always (docs/extensions/abra.md).
+    pub lies: bool,
 }
 
 /// A client and its user.
@@ -129,8 +131,10 @@ pub struct NodeOptions {
     pub client: ClientConfig,
     /// And about paths.
     pub paths: PathOptions,
-    /// And about circuit build timeouts.
+    /// And about which circuits are used.
     pub times: BuildTimesOptions,
+    /// The share of the relays that lie about their bandwidth, from 0 to 1.
+    pub liars: f64,
 }
 
 impl Default for NodeOptions {
@@ -139,9 +143,13 @@ impl Default for NodeOptions {
             sharing: Sharing::All,
             run_interval: Duration::from_millis(10),
             sock_buf_size_factor: 1.0,
-            client: ClientConfig::default(),
+            client: ClientConfig {
+                check_statements: false,
+                ..ClientConfig::default()
+            },
             paths: PathOptions::default(),
             times: BuildTimesOptions::default(),
+            liars: 0.0,
         }
     }
 }

@@ -23,7 +23,7 @@ use weft_sim::network::Relay as Listed;
 use weft_sim::random::generator;
 use weft_world::Net;
 
-use crate::scenario::{Files, NetworkKind, Roles, Scenario, ScenarioError};
+use crate::scenario::{Arm, Files, NetworkKind, Roles, Scenario, ScenarioError};
 use crate::setup::{Background, Host, Relay, Server, Setup};
 
 type Result<T> = std::result::Result<T, ScenarioError>;
@@ -37,6 +37,7 @@ enum Purpose {
     Keys,
     Places,
     Users,
+    Liars,
 }
 
 fn random(seed: u64, purpose: Purpose) -> ChaCha12Rng {
@@ -91,7 +92,7 @@ pub(crate) fn setup(
             drawn::draft(scenario, files, net_seed, drawn_seed)?
         }
     };
-    let relays = with_keys(&draft.relays, arm.threads, drawn_seed);
+    let relays = with_keys(&draft.relays, arm, drawn_seed);
     let sendme_inc = arm.congestion_control.then_some(SENDME_INC);
     let listed: Vec<&Listed> = draft.relays.iter().map(|relay| &relay.listed).collect();
     let directory = directory::directory(&listed, &relays, sendme_inc)
@@ -125,8 +126,10 @@ fn unusable(scenario: &Scenario, problem: String) -> ScenarioError {
 }
 
 /// Gives relays what only they know.
-fn with_keys(drafts: &[RelayDraft], threads: u16, seed: u64) -> Vec<Relay> {
+fn with_keys(drafts: &[RelayDraft], arm: &Arm, seed: u64) -> Vec<Relay> {
     let mut rng = random(seed, Purpose::Keys);
+    // In all arms the relays that lie where fewer do lie where more do.
+    let mut liars = random(seed, Purpose::Liars);
     let relay = |draft: &RelayDraft| Relay {
         host: draft.host,
         or_port: draft.listed.or_port,
@@ -134,9 +137,10 @@ fn with_keys(drafts: &[RelayDraft], threads: u16, seed: u64) -> Vec<Relay> {
         // Nothing is signed by it here.
         ed25519: Ed25519Identity::from(rng.random::<[u8; 32]>()),
         onion_key: rng.random(),
-        threads: draft.threads.unwrap_or(threads),
+        threads: draft.threads.unwrap_or(arm.threads),
         limit: draft.limit,
         policy: relays::exit_policy(draft.listed.policy.as_ref()),
+        lies: liars.random_range(0.0..1.0) < arm.options.liars,
     };
     drafts.iter().map(relay).collect()
 }

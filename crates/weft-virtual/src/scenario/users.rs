@@ -7,6 +7,7 @@ use toml::de::DeValue;
 use weft_core::controller::Sharing;
 use weft_links::source::{TextError, Value, unknown};
 use weft_links::{Rate, parse_bytes};
+use weft_path::{Acceptance, CircuitSelection};
 use weft_traffic::{MAX_BYTES, ModelName, Pause};
 
 use super::read::{Reader, Result, unknown_host};
@@ -44,6 +45,10 @@ const ARM_KEYS: &[&str] = &[
     "num_entry_guards",
     "use_entry_guards",
     "predicted_circuits",
+    "acceptance",
+    "quantile",
+    "selection",
+    "liars",
 ];
 
 impl Reader<'_> {
@@ -505,6 +510,36 @@ impl Reader<'_> {
         }
         if let Some(value) = get("predicted_circuits") {
             options.client.disable_predicted = !self.source.boolean(value)?;
+        }
+        if let Some(value) = get("acceptance") {
+            options.times.acceptance = match self.source.string(value)? {
+                "cbt" => Acceptance::Cbt,
+                "rtt" => Acceptance::Rtt,
+                "both" => Acceptance::Both,
+                "none" => Acceptance::None,
+                _ => {
+                    let problem = "acceptance is \"cbt\", \"rtt\", \"both\" or \"none\"";
+                    return Err(self.source.at(value, problem.to_owned()));
+                }
+            };
+        }
+        if let Some(value) = get("quantile") {
+            let what = "quantile is a number";
+            options.times.quantile = Some(self.source.number(value, what, 0.5..=0.99)?);
+        }
+        if let Some(value) = get("selection") {
+            options.client.selection = match self.source.string(value)? {
+                "default" => CircuitSelection::Default,
+                "abra" => CircuitSelection::Abra,
+                _ => {
+                    let problem = "selection is \"default\" or \"abra\"";
+                    return Err(self.source.at(value, problem.to_owned()));
+                }
+            };
+        }
+        if let Some(value) = get("liars") {
+            let what = "liars is a share of the relays";
+            options.liars = self.source.number(value, what, 0.0..=1.0)?;
         }
         Ok(Arm {
             name: self.name(name)?,

@@ -16,27 +16,41 @@ pub(super) struct Limits {
 
 impl Limits {
     pub(super) fn new(limit: Option<(u64, u64)>, now: Instant) -> Limits {
-        let one = || Limit(limit.map(|(rate, burst)| TokenBucket::new(rate, burst, now)));
+        let one = || Limit {
+            bucket: limit.map(|(rate, burst)| TokenBucket::new(rate, burst, now)),
+            refused: false,
+        };
         Limits {
             read: one(),
             write: one(),
         }
     }
+
+    /// Whether one of them had nothing to give since the last call.
+    pub(super) fn take_refused(&mut self) -> bool {
+        let (read, write) = (&mut self.read.refused, &mut self.write.refused);
+        std::mem::take(read) | std::mem::take(write)
+    }
 }
 
 /// One direction.
 #[derive(Debug)]
-pub(super) struct Limit(Option<TokenBucket>);
+pub(super) struct Limit {
+    bucket: Option<TokenBucket>,
+    /// It had nothing to give lately.
+    refused: bool,
+}
 
 impl Limit {
     /// Up to so many bytes may be moved now, or how long to wait.
     pub(super) fn take(&mut self, wanted: usize, now: Instant) -> Result<usize, Duration> {
-        let Some(bucket) = &mut self.0 else {
+        let Some(bucket) = &mut self.bucket else {
             return Ok(wanted);
         };
         let wanted = wanted as u64;
         let least = LEAST.min(wanted);
         if bucket.level(now) < least {
+            self.refused = true;
             let wait = bucket.ready_in(least, now);
             // A rate of 0 never gives any: look again now and then, as the time to stop comes.
             return Err(wait.unwrap_or(Duration::from_secs(1)));
@@ -46,7 +60,7 @@ impl Limit {
 
     /// So many of the bytes that were taken were not moved.
     pub(super) fn give_back(&mut self, unused: usize) {
-        if let Some(bucket) = &mut self.0 {
+        if let Some(bucket) = &mut self.bucket {
             bucket.give_back(unused as u64);
         }
     }

@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
+use weft_cell::abra::{self, AbraReason, Claim};
 use weft_cell::circ_msg::CreateRequest;
 use weft_cell::identity::RsaIdentity;
 use weft_cell::reason::{DestroyReason, EndReason};
@@ -21,6 +22,7 @@ use weft_core::message::{FromController, StreamAsk, StreamRequest, ToController}
 use weft_core::params::RelayParams;
 use weft_crypto::handshake::{OnionKeys, ReplyParams, negotiate};
 use weft_exit::{DnsAnswer, DnsError, ExitAction, ExitSettings, Exits, PreviousKind};
+use weft_path::CircuitSelection;
 use weft_world::{ConnId, HostId};
 
 use super::client::ClientSide;
@@ -83,6 +85,8 @@ pub(super) struct Node {
     pub(super) relay: Option<RelaySide>,
     pub(super) client: Option<Box<ClientSide>>,
     reported: Instant,
+    /// It states that it has bandwidth left, always.
+    lies: bool,
     /// Messages between threads, and between them and the controller, are held back.
     pub(super) lag: Option<Box<Lag>>,
     rng: StdRng,
@@ -109,6 +113,7 @@ impl Node {
         params.extend_to_private = true;
         params.report_load = sharing != Sharing::All;
         params.watch_loss = matches!(sharing, Sharing::Auto { .. });
+        params.serve_abra = common.options.client.selection == CircuitSelection::Abra;
         let params = Arc::new(params);
         let controller_params = ControllerParams {
             max_connections: MAX_CONNECTIONS,
@@ -133,6 +138,7 @@ impl Node {
             relay: None,
             client: None,
             reported: now,
+            lies: false,
             lag: None,
             rng,
         }
@@ -150,6 +156,7 @@ impl Node {
             detect_hijacking: false,
             test_addresses: Vec::new(),
         };
+        self.lies = relay.lies;
         let mut exits = Exits::new(settings, self.rng.random());
         exits.set_relays(common.relays.values().flatten().copied().collect());
         self.relay = Some(RelaySide {
@@ -307,8 +314,22 @@ impl Node {
                     client.on_event(event, both, ground.elapsed());
                 }
             }
-            // Relays serve no weights here: nobody can have asked.
-            Action::SignAbra { .. } | Action::Notice(_) => {}
+            Action::SignAbra { weight, reason } => self.state(weight, reason, ground),
+            Action::Notice(_) => {}
+        }
+    }
+
+    /// What the relay states of its bandwidth. It is not signed: nobody forges here.
+    fn state(&mut self, weight: f64, reason: AbraReason, ground: &Ground) {
+        let since = ground.both().wall.duration_since(SystemTime::UNIX_EPOCH);
+        let time = since.map_or(0, |since| since.as_secs());
+        let claim = match self.lies {
+            true => Claim::new(time, 0.0, AbraReason::BelowCapacity),
+            false => Claim::new(time, weight, reason),
+        };
+        if let Ok(mut statement) = abra::unsigned(&claim, &[]) {
+            statement.extend_from_slice(&[0; 64]);
+            self.controller.abra_signed(statement.into());
         }
     }
 

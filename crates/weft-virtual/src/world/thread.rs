@@ -200,6 +200,12 @@ impl Thread {
         let work = costs.turn + costs.cell * (self.cells() - cells_before);
         self.worked += work;
         self.busy_until = start + work;
+        if around.limits.take_refused() {
+            self.manager.note_limited();
+        }
+        if self.manager.measures_abra() {
+            self.manager.note_turn(Duration::from_nanos(work));
+        }
     }
 
     /// Cells that it had to do with.
