@@ -41,9 +41,10 @@ pub struct CircuitOptions {
 }
 
 /// `CircuitSelection`, the default first.
-const SELECTIONS: [(&str, CircuitSelection); 2] = [
+const SELECTIONS: [(&str, CircuitSelection); 3] = [
     ("default", CircuitSelection::Default),
     ("abra", CircuitSelection::Abra),
+    ("abra-stay", CircuitSelection::AbraStay),
 ];
 
 /// Reads them.

@@ -10,6 +10,17 @@ pub enum CircuitSelection {
     Default,
     /// By what its relays state of their bandwidth, with [`choose`].
     Abra,
+    /// As by default, while that circuit has weight 0; otherwise as `Abra`. So streams stay together on a circuit whose congestion
+    /// window has grown, until there is a reason to leave it.
+    AbraStay,
+}
+
+impl CircuitSelection {
+    /// Relays are asked for their weights.
+    #[must_use]
+    pub fn asks_weights(self) -> bool {
+        matches!(self, Self::Abra | Self::AbraStay)
+    }
 }
 
 /// A circuit that a stream may use.

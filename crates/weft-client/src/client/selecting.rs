@@ -38,7 +38,7 @@ impl<C: Chooser> Client<C> {
         let Some(circuit) = self.circuits.get_mut(&id) else {
             return;
         };
-        let wanted = self.config.selection == CircuitSelection::Abra
+        let wanted = self.config.selection.asks_weights()
             && circuit.purpose == CircuitPurpose::General
             && circuit.is_open()
             && circuit.weighed.is_empty();
@@ -93,12 +93,19 @@ impl<C: Chooser> Client<C> {
         if matches!(stream.kind, StreamKind::Directory(_)) {
             return self.best_circuit(stream, true, now);
         }
+        let unknown = self.weights.mean(now);
+        if self.config.selection == CircuitSelection::AbraStay
+            && let Some(circuit) = self.best_circuit(stream, true, now)
+            && let Some(best) = self.circuits.get(&circuit)
+            && self.weights.sum(&best.weighed, unknown, now) <= 0.0
+        {
+            return Some(circuit);
+        }
         let acceptable = self.circuits.values();
         let acceptable: Vec<_> = acceptable
             .filter(|circuit| circuit.is_open() && self.is_acceptable(circuit, stream, now))
             .collect();
         let some_fast = acceptable.iter().any(|circuit| !circuit.relaxed);
-        let unknown = self.weights.mean(now);
         let (ids, candidates): (Vec<OriginId>, Vec<Candidate>) = acceptable
             .into_iter()
             .filter(|circuit| !(circuit.relaxed && some_fast))

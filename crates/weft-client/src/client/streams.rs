@@ -47,7 +47,7 @@ impl<C: Chooser> Client<C> {
         }
         let open = match self.config.selection {
             CircuitSelection::Default => self.best_circuit(stream, true, now),
-            CircuitSelection::Abra => self.lightest_circuit(id, now),
+            CircuitSelection::Abra | CircuitSelection::AbraStay => self.lightest_circuit(id, now),
         };
         if let Some(best) = open {
             self.attach(id, best, None, now);

@@ -16,8 +16,8 @@ options! {
     /// The share of circuits that is used, by the estimates; negative: as the consensus has it (of round trips, 0.8).
     CircuitAcceptanceQuantile: Double = "-1", fraction(0.5, 0.99), or_negative, own;
 
-    /// Which of the open circuits a stream gets: `default`, as in C tor; `abra`, by what relays state of their bandwidth
-    /// (docs/extensions/abra.md).
+    /// Which of the open circuits a stream gets: `default`, as in C tor; `abra`, by what relays state of their bandwidth;
+    /// `abra-stay`, the same once that of `default` is scarce (docs/extensions/abra.md).
     CircuitSelection: Text = "default", own;
 
     /// How long to wait for an exit's answer; 0: 10 seconds, then 15.

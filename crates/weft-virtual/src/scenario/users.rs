@@ -531,8 +531,9 @@ impl Reader<'_> {
             options.client.selection = match self.source.string(value)? {
                 "default" => CircuitSelection::Default,
                 "abra" => CircuitSelection::Abra,
+                "abra-stay" => CircuitSelection::AbraStay,
                 _ => {
-                    let problem = "selection is \"default\" or \"abra\"";
+                    let problem = "selection is \"default\", \"abra\" or \"abra-stay\"";
                     return Err(self.source.at(value, problem.to_owned()));
                 }
             };

@@ -22,7 +22,6 @@ use weft_core::message::{FromController, StreamAsk, StreamRequest, ToController}
 use weft_core::params::RelayParams;
 use weft_crypto::handshake::{OnionKeys, ReplyParams, negotiate};
 use weft_exit::{DnsAnswer, DnsError, ExitAction, ExitSettings, Exits, PreviousKind};
-use weft_path::CircuitSelection;
 use weft_world::{ConnId, HostId};
 
 use super::client::ClientSide;
@@ -113,7 +112,7 @@ impl Node {
         params.extend_to_private = true;
         params.report_load = sharing != Sharing::All;
         params.watch_loss = matches!(sharing, Sharing::Auto { .. });
-        params.serve_abra = common.options.client.selection == CircuitSelection::Abra;
+        params.serve_abra = common.options.client.selection.asks_weights();
         let params = Arc::new(params);
         let controller_params = ControllerParams {
             max_connections: MAX_CONNECTIONS,

@@ -201,3 +201,35 @@ fn relays_are_forgotten_with_their_last_circuit() {
     world.run();
     assert_eq!(world.client.weighed_relays(), 0);
 }
+
+#[test]
+fn whoever_stays_leaves_a_circuit_only_when_its_bandwidth_is_scarce() {
+    let mut world = choosing();
+    let mut config = world.client.config().clone();
+    config.selection = CircuitSelection::AbraStay;
+    let now = world.now;
+    world.client.set_config(config, now);
+    let on = |world: &mut World| {
+        let stream = world.connect("example.com", 80, None);
+        world.attached[&stream]
+    };
+    let first = on(&mut world);
+    for _ in 0..20 {
+        assert_eq!(on(&mut world), first);
+    }
+    world.wait(1);
+    // What the guard states concerns all circuits; this exit's weight is so large that hardly any stream stays.
+    let others: Vec<OriginId> = world.list().iter().map(|one| one.id).collect();
+    for other in others.iter().filter(|other| **other != first) {
+        for hop in 0..3 {
+            world.state(*other, hop, 1e-6);
+        }
+    }
+    world.state(first, 2, 1e6);
+    if others
+        .iter()
+        .any(|other| world.exit(*other) != world.exit(first))
+    {
+        assert!((0..20).any(|_| on(&mut world) != first));
+    }
+}
