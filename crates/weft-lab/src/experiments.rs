@@ -6,7 +6,7 @@ use clap::Subcommand;
 use crate::experiment::{Conclusion, Watcher, perform};
 use crate::flows::measure as traffic;
 use crate::stop::Stop;
-use crate::{attack, bench, cci, hops, roles, scenario, throughput};
+use crate::{attack, bench, cci, hops, roles, scenario, selection, throughput};
 
 /// Which one, with its arguments.
 #[derive(Debug, Subcommand)]
@@ -21,6 +21,7 @@ pub enum Experiments {
     Hops(Box<hops::Args>),
     Traffic(Box<traffic::Args>),
     Run(Box<scenario::Args>),
+    Selection(Box<selection::Args>),
     Attack(Box<attack::Args>),
     Soak(Box<attack::soak::Args>),
     Relay(Box<bench::Args>),
@@ -40,6 +41,7 @@ impl Experiments {
             Self::Hops(args) => perform::<hops::Options>(args, stop, watcher),
             Self::Traffic(args) => perform::<traffic::Options>(args, stop, watcher),
             Self::Run(args) => perform::<scenario::Options>(args, stop, watcher),
+            Self::Selection(args) => perform::<selection::Options>(args, stop, watcher),
             Self::Attack(args) => perform::<attack::Attacks>(args, stop, watcher),
             Self::Soak(args) => perform::<attack::soak::Options>(args, stop, watcher),
             Self::Relay(args) => perform::<bench::Options>(args, stop, watcher),

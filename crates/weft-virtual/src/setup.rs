@@ -135,6 +135,9 @@ pub struct NodeOptions {
     pub times: BuildTimesOptions,
     /// The share of the relays that lie about their bandwidth, from 0 to 1.
     pub liars: f64,
+    /// In the first so long clients also build circuits for nothing but to learn how long building and round trips take: a run
+    /// is too short for the hundred circuits that estimates need.
+    pub learning: Duration,
 }
 
 impl Default for NodeOptions {
@@ -150,6 +153,7 @@ impl Default for NodeOptions {
             paths: PathOptions::default(),
             times: BuildTimesOptions::default(),
             liars: 0.0,
+            learning: Duration::ZERO,
         }
     }
 }

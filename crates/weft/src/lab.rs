@@ -17,6 +17,7 @@ use anyhow::{Context as _, Result};
 use clap::{ArgMatches, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use indicatif::ProgressBar;
 use weft_lab::bench::pipe;
+use weft_lab::circuits;
 use weft_lab::demo;
 use weft_lab::experiment::{Conclusion, Progress, Watcher};
 use weft_lab::experiments::Experiments;
@@ -41,6 +42,7 @@ enum Command {
     Report(report::Args),
     Up(up::UpArgs),
     Net(net::NetArgs),
+    Circuits(circuits::Args),
     Shadow(shadow::ShadowArgs),
     Demo(demo::Args),
     Pipe(PipeArgs),
@@ -120,6 +122,10 @@ pub(crate) fn main(args: impl Iterator<Item = OsString>) -> Result<ExitCode> {
         }),
         Command::Up(args) => up::up(&args, &Stop::on_signals()?),
         Command::Net(args) => net::net(&args),
+        Command::Circuits(args) => {
+            let text = circuits::circuits(&args)?;
+            print(&text).map(|()| ExitCode::SUCCESS)
+        }
         Command::Shadow(args) => shadow::shadow(&args, invocation(&command, &matches)),
         Command::FlowClient(args) => {
             weft_lab::shadow::client(&args, &Stop::on_signals()?).map(|()| ExitCode::SUCCESS)

@@ -29,10 +29,10 @@ pub struct Job {
 
 /// What a job measured.
 #[derive(Clone, Debug)]
-pub(super) struct Measured {
+pub(crate) struct Measured {
     /// How many clients there were.
-    pub(super) clients: usize,
-    pub(super) results: Results,
+    pub(crate) clients: usize,
+    pub(crate) results: Results,
 }
 
 /// The outside of a job that runs: shows how far it is, and knows when it is to end early.

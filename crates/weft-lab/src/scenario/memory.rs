@@ -9,7 +9,7 @@ use anyhow::{Result, ensure};
 /// # Errors
 ///
 /// With the estimate and what to do.
-pub(super) fn check(scenario: &str, bytes: u64, at_once: usize) -> Result<()> {
+pub(crate) fn check(scenario: &str, bytes: u64, at_once: usize) -> Result<()> {
     match available() {
         Some(available) => fits(scenario, bytes, at_once, available),
         None => Ok(()),

@@ -10,16 +10,16 @@ mod aggregate;
 mod command;
 mod figures;
 pub(crate) mod jobs;
-mod memory;
+pub(crate) mod memory;
 mod merge;
 mod netns;
 mod raw;
 mod results;
-mod source;
+pub(crate) mod source;
 mod tables;
 #[cfg(test)]
 mod tests;
-mod virtual_time;
+pub(crate) mod virtual_time;
 
 pub use aggregate::{Circuits, OfArm, OfModel, Streams};
 pub use command::{Args, Options, Testbed};

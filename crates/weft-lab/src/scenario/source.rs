@@ -11,13 +11,13 @@ use super::jobs::Job;
 
 /// A scenario, read and parsed.
 #[derive(Debug)]
-pub(super) struct Source {
+pub(crate) struct Source {
     /// The name of its file, without the folder.
-    pub(super) name: String,
-    pub(super) text: String,
-    pub(super) scenario: Scenario,
+    pub(crate) name: String,
+    pub(crate) text: String,
+    pub(crate) scenario: Scenario,
     /// What the files hold that it names.
-    pub(super) files: Files,
+    pub(crate) files: Files,
 }
 
 impl Source {
@@ -26,24 +26,43 @@ impl Source {
     /// # Errors
     ///
     /// A file cannot be read, or the scenario is wrong: file, line, and what to do.
-    pub(super) fn read(path: &Path) -> Result<Source> {
+    pub(crate) fn read(path: &Path) -> Result<Source> {
         let shown = path.display().to_string();
         let text = read::file(path)
             .context("the scenario cannot be used")?
             .text;
         let text = String::from_utf8(text)
             .with_context(|| format!("{shown} is no scenario: it is no text in UTF-8"))?;
-        let scenario = Scenario::parse(&shown, &text)?;
-        let folder = path.parent().unwrap_or(Path::new(""));
+        Source::parse(&shown, text, path.parent().unwrap_or(Path::new("")), &[])
+    }
+
+    /// A text, which errors name like that. Names of files are relative to this folder, but for these own ones, whose contents are
+    /// here.
+    ///
+    /// # Errors
+    ///
+    /// A file cannot be read, or the scenario is wrong: file, line, and what to do.
+    pub(crate) fn parse(
+        shown: &str,
+        text: String,
+        folder: &Path,
+        own: &[(&str, String)],
+    ) -> Result<Source> {
+        let scenario = Scenario::parse(shown, &text)?;
         let mut files = Files::default();
         for (named, _) in scenario.files() {
+            if let Some((_, text)) = own.iter().find(|(name, _)| *name == named) {
+                files.insert(named, text.clone().into_bytes());
+                continue;
+            }
             let content = read::file(&folder.join(named))
                 .with_context(|| format!("{shown} names a file that cannot be used"))?;
             files.insert(named, content.text);
         }
-        let name = path
-            .file_name()
-            .map_or(shown, |name| name.to_string_lossy().into_owned());
+        let name = Path::new(shown).file_name().map_or_else(
+            || shown.to_owned(),
+            |name| name.to_string_lossy().into_owned(),
+        );
         Ok(Source {
             name,
             text,
@@ -58,7 +77,7 @@ impl Source {
     /// # Errors
     ///
     /// There is no such arm or repetition.
-    pub(super) fn jobs(&self, arms: &[String], repetition: Option<u32>) -> Result<Vec<Job>> {
+    pub(crate) fn jobs(&self, arms: &[String], repetition: Option<u32>) -> Result<Vec<Job>> {
         let known: Vec<&str> = self.scenario.arms.iter().map(|arm| &*arm.name).collect();
         for arm in arms {
             if known.contains(&arm.as_str()) {

@@ -16,7 +16,7 @@ const SLICE: Duration = Duration::from_millis(100);
 /// # Errors
 ///
 /// The scenario is wrong in a way that shows only now: file, line, and what to do.
-pub(super) fn run(source: &Source, job: &Job, seed: u64, meter: &Meter<'_>) -> Result<Measured> {
+pub(crate) fn run(source: &Source, job: &Job, seed: u64, meter: &Meter<'_>) -> Result<Measured> {
     let (scenario, files) = (&source.scenario, &source.files);
     let setup = scenario.setup(files, job.arm_number, job.repetition, seed)?;
     let clients = setup.clients.len();

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 use weft_cell::stream_msg::Resolved;
-use weft_client::{Bootstrap, Client, ClientEvent, Now, Paths};
+use weft_client::{Bootstrap, Client, ClientEvent, Now, Paths, ProbeCounts, StatementCounts};
 use weft_core::address::ConnectionId;
 use weft_core::origin::{AppOpening, OriginCommand, OriginEvent};
 use weft_dir::client::Network;
@@ -42,6 +42,21 @@ pub(crate) enum FromClient {
     Network(Arc<Network>),
     /// The protocols that the network requires of clients and this version lacks.
     TooOld(String),
+    /// What the client counts, for the MetricsPort; once a second, where something has changed.
+    Counts(ClientCounts),
+}
+
+/// What a client counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct ClientCounts {
+    /// Circuits that streams may use.
+    pub(crate) open: u64,
+    /// Circuits that were measured.
+    pub(crate) probes: ProbeCounts,
+    /// The longest round trip of a circuit that is used, if there is a limit.
+    pub(crate) round_trip_limit: Option<Duration>,
+    /// What relays stated of their bandwidth.
+    pub(crate) statements: StatementCounts,
 }
 
 /// An event for controllers.

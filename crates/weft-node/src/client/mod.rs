@@ -24,5 +24,5 @@ mod tunnels;
 
 pub(crate) use access::Access;
 pub(crate) use handle::ClientThread;
-pub(crate) use messages::{ClientNews, FromClient, Inside, ToClient};
+pub(crate) use messages::{ClientCounts, ClientNews, FromClient, Inside, ToClient};
 pub(crate) use settings::ClientSettings;

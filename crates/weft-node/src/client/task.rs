@@ -11,8 +11,8 @@ use rand::{RngExt as _, SeedableRng as _};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use weft_cell::identity::RsaIdentity;
 use weft_client::{
-    Bootstrap, Chooser as _, CircuitEnd, CircuitStatus, Client, ClientEvent, Now, Output, Paths,
-    Progress, guard_events,
+    Bootstrap, Chooser as _, CircuitEnd, CircuitInfo, CircuitStatus, Client, ClientEvent, Now,
+    Output, Paths, Progress, guard_events,
 };
 use weft_core::address::ConnectionId;
 use weft_core::origin::{OriginCommand, OriginEvent};
@@ -23,7 +23,7 @@ use weft_dir::command::{Event, Severity};
 use weft_path::GuardInfo;
 
 use super::messages::{
-    ClientNews, END_PATIENCE, FromClient, Inside, Job, LookUps, Outgoing, ToClient,
+    ClientCounts, ClientNews, END_PATIENCE, FromClient, Inside, Job, LookUps, Outgoing, ToClient,
 };
 use super::network::path_params;
 use super::settings::ClientSettings;
@@ -75,6 +75,8 @@ pub(super) struct Task {
     problem_lines: RateLimit,
     /// The guards as last reported.
     guards: BTreeMap<RsaIdentity, GuardInfo>,
+    /// The counts as last reported.
+    counts: ClientCounts,
 }
 
 impl Task {
@@ -124,6 +126,7 @@ impl Task {
             skew_lines: RateLimit::new(QUIET),
             problem_lines: RateLimit::new(QUIET),
             guards: BTreeMap::new(),
+            counts: ClientCounts::default(),
         }
     }
 
@@ -268,6 +271,23 @@ impl Task {
             self.save_state();
         }
         self.report_guards();
+        self.report_counts();
+    }
+
+    /// Sends the main thread what the client counts, if it has changed.
+    fn report_counts(&mut self) {
+        let is_open = |circuit: &CircuitInfo| circuit.status == CircuitStatus::Built;
+        let open = self.client.circuits().filter(is_open).count();
+        let counts = ClientCounts {
+            open: open as u64,
+            probes: self.client.probes(),
+            round_trip_limit: self.client.chooser_ref().timeouts().round_trip,
+            statements: self.client.statements(),
+        };
+        if counts != self.counts {
+            self.counts = counts;
+            self.out.send(FromClient::Counts(counts));
+        }
     }
 
     /// Reports the changes of guards since the last second.

@@ -18,7 +18,7 @@ use super::backend::{
 };
 use super::events::Event;
 use super::session::Shared;
-use super::view::{BootstrapView, CircuitView, LinkView, NodeView, StreamView, long_name};
+use super::view::{BootstrapView, CircuitView, LinkView, NodeView, Speed, StreamView, long_name};
 
 /// A [`Backend`] that records the commands it gets.
 #[derive(Clone)]
@@ -90,6 +90,7 @@ impl Fake {
             purpose: "GENERAL",
             created: SystemTime::UNIX_EPOCH,
             credentials: None,
+            speed: Speed::default(),
         }
     }
 

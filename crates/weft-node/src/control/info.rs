@@ -65,6 +65,7 @@ async fn answer<B: Backend>(backend: &B, node: &NodeView, version: &str, key: &s
     }
     match key {
         "circuit-status" => lines(backend.circuits().await.iter().map(|c| c.describe())),
+        "circuit-pool" => lines(backend.circuits().await.iter().map(|c| c.describe_pool())),
         "stream-status" => lines(backend.streams().await.iter().map(|s| s.describe())),
         "orconn-status" => {
             let links = backend.links().await;

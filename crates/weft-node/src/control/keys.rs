@@ -1,7 +1,7 @@
 //! The keys of GETINFO, as `info/names` lists them.
 
 /// Each key and its description, sorted by key. A key that ends with `*` takes an argument there.
-pub(super) const KEYS: [(&str, &str); 93] = [
+pub(super) const KEYS: [(&str, &str); 94] = [
     (
         "accounting/bytes",
         "Number of bytes read/written so far in the accounting interval.",
@@ -31,6 +31,10 @@ pub(super) const KEYS: [(&str, &str); 93] = [
         "IPv6 address of this Tor host, if we can guess it.",
     ),
     ("bw-event-cache", "Cached BW events for a short interval."),
+    (
+        "circuit-pool",
+        "List of current circuits with build time, round trip, weight and use. Weft's own.",
+    ),
     (
         "circuit-status",
         "List of current circuits originating here.",

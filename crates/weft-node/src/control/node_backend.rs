@@ -25,7 +25,7 @@ use super::backend::{
 use super::document_cache::DocumentCache;
 use super::events::Event;
 use super::view::{
-    BootstrapView, CircuitView, LinkView, NodeView, StreamView, iso_time, long_name,
+    BootstrapView, CircuitView, LinkView, NodeView, Speed, StreamView, iso_time, long_name,
 };
 use crate::client::{Access, ClientNews, Inside};
 use crate::thread::mesh::WakeUp;
@@ -292,9 +292,12 @@ impl Backend for NodeBackend {
     }
 
     async fn circuits(&self) -> Vec<CircuitView> {
-        self.with_client(|inside| inside.client.circuits().map(|c| circuit_view(&c)).collect())
-            .await
-            .unwrap_or_default()
+        self.with_client(|inside| {
+            let all = inside.client.weighed_circuits(inside.now);
+            all.map(|circuit| circuit_view(&circuit)).collect()
+        })
+        .await
+        .unwrap_or_default()
     }
 
     async fn streams(&self) -> Vec<StreamView> {
@@ -589,6 +592,12 @@ fn circuit_view(circuit: &CircuitInfo) -> CircuitView {
         purpose: circuit.purpose.name(),
         created: circuit.created,
         credentials,
+        speed: Speed {
+            build_time: circuit.build_time,
+            round_trip: circuit.round_trip,
+            weight: circuit.weight,
+            uses: circuit.uses,
+        },
     }
 }
 

@@ -4,7 +4,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use time::OffsetDateTime;
 use time::macros::format_description;
@@ -55,7 +55,7 @@ pub(crate) struct NodeView {
 }
 
 /// A circuit that begins at this node.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct CircuitView {
     pub id: u64,
     /// `LAUNCHED`, `BUILT`, `GUARD_WAIT`, `EXTENDED`, `FAILED`, `CLOSED`.
@@ -69,6 +69,21 @@ pub(crate) struct CircuitView {
     pub created: SystemTime,
     /// The SOCKS credentials of its streams, if all have the same.
     pub credentials: Option<Arc<AppCredentials>>,
+    /// How fast it is, as far as that is known.
+    pub speed: Speed,
+}
+
+/// How fast a circuit is, and how much it was used.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Speed {
+    /// How long building took.
+    pub build_time: Option<Duration>,
+    /// How long the round trip takes, if it was measured.
+    pub round_trip: Option<Duration>,
+    /// The sum of its relays' weights, in 1/(Mbit/s), if they were asked.
+    pub weight: Option<f64>,
+    /// Streams that it was given so far.
+    pub uses: u32,
 }
 
 /// A relay's LongName (control-spec 2.4): `$FINGERPRINT~nickname`.
@@ -95,9 +110,34 @@ fn push_credentials(text: &mut String, credentials: Option<&AppCredentials>) {
 }
 
 impl CircuitView {
-    /// Its line in `circuit-status` and CIRC events (circuit_describe_status_for_controller).
+    /// Its line in `circuit-pool`: what `describe` has of its path, and its speed in milliseconds and 1/(Mbit/s).
     #[must_use]
-    pub(crate) fn describe(&self) -> String {
+    pub(crate) fn describe_pool(&self) -> String {
+        let mut text = self.describe_path();
+        let Speed {
+            build_time,
+            round_trip,
+            weight,
+            uses,
+        } = self.speed;
+        let millis = |time: Duration| time.as_secs_f64() * 1e3;
+        text.push_str(&format!(" PURPOSE={}", self.purpose));
+        for (key, value) in [
+            ("BUILD_MS", build_time.map(millis)),
+            ("RTT_MS", round_trip.map(millis)),
+        ] {
+            if let Some(value) = value {
+                text.push_str(&format!(" {key}={value:.1}"));
+            }
+        }
+        if let Some(weight) = weight {
+            text.push_str(&format!(" WEIGHT={weight}"));
+        }
+        text.push_str(&format!(" STREAMS={uses}"));
+        text
+    }
+
+    fn describe_path(&self) -> String {
         let mut text = format!("{} {}", self.id, self.status);
         let path: Vec<_> = self
             .path
@@ -108,6 +148,14 @@ impl CircuitView {
             text.push(' ');
             text.push_str(&path.join(","));
         }
+        text
+    }
+
+    /// Its line in `circuit-status` and CIRC events (circuit_describe_status_for_controller). With CircuitAcceptance rtt or
+    /// both there is its round trip, `RTT_MS`, at the end.
+    #[must_use]
+    pub(crate) fn describe(&self) -> String {
+        let mut text = self.describe_path();
         if !self.build_flags.is_empty() {
             text.push_str(" BUILD_FLAGS=");
             text.push_str(&self.build_flags.join(","));
@@ -118,6 +166,10 @@ impl CircuitView {
             iso_time_micros(self.created)
         ));
         push_credentials(&mut text, self.credentials.as_deref());
+        if let Some(round_trip) = self.speed.round_trip {
+            let millis = round_trip.as_secs_f64() * 1e3;
+            text.push_str(&format!(" RTT_MS={millis:.1}"));
+        }
         text
     }
 }
@@ -270,6 +322,7 @@ mod tests {
                 user: b"a\"".to_vec(),
                 password: Vec::new(),
             })),
+            speed: Speed::default(),
         };
         assert_eq!(
             circuit.describe(),
@@ -286,6 +339,21 @@ mod tests {
         circuit.status = "LAUNCHED";
         let expected = "7 LAUNCHED PURPOSE=GENERAL TIME_CREATED=2023-11-14T22:13:20.000004";
         assert_eq!(circuit.describe(), expected);
+        assert_eq!(
+            circuit.describe_pool(),
+            "7 LAUNCHED PURPOSE=GENERAL STREAMS=0"
+        );
+        circuit.speed = Speed {
+            build_time: Some(Duration::from_millis(812)),
+            round_trip: Some(Duration::from_micros(300_050)),
+            weight: Some(0.125),
+            uses: 3,
+        };
+        assert_eq!(circuit.describe(), format!("{expected} RTT_MS=300.1"));
+        assert_eq!(
+            circuit.describe_pool(),
+            "7 LAUNCHED PURPOSE=GENERAL BUILD_MS=812.0 RTT_MS=300.1 WEIGHT=0.125 STREAMS=3"
+        );
         let stream = StreamView {
             id: 9,
             status: "NEW",

@@ -22,14 +22,17 @@ pub(crate) use snapshot::{ListenerCounts, MainCounts, Snapshot};
 mod tests {
     use std::time::{Duration, SystemTime};
 
+    use weft_cell::abra::AbraReason;
+    use weft_client::{ProbeCounts, StatementCounts};
     use weft_core::address::ThreadId;
-    use weft_core::controller::FamilyCounts;
+    use weft_core::controller::{AbraCounts, FamilyCounts};
     use weft_core::ledger::Ledger;
     use weft_core::message::{Report, RingDepths, Totals};
     use weft_dir::command::{RelayFlag, RelayFlags};
 
     use super::render::render;
     use super::*;
+    use crate::client::ClientCounts;
     use crate::workers::WorkerCounts;
 
     /// A report whose numbers all differ.
@@ -83,6 +86,24 @@ mod tests {
             ports_exhausted: 1,
             exits,
             flags: RelayFlags::empty() | RelayFlag::Fast | RelayFlag::Running,
+            client: Some(ClientCounts {
+                open: 7,
+                probes: ProbeCounts {
+                    slow: 15,
+                    ..ProbeCounts::default()
+                },
+                round_trip_limit: Some(Duration::from_millis(500)),
+                statements: StatementCounts {
+                    forged: 16,
+                    ..StatementCounts::default()
+                },
+            }),
+            abra: Some(AbraCounts {
+                weight: 0.25,
+                reason: AbraReason::FullLink,
+                subscribers: 17,
+                statements: 18,
+            }),
             signing_expires: Some(SystemTime::UNIX_EPOCH + Duration::from_secs(77)),
             onionskins_queued: 6,
             workers: vec![WorkerCounts {
@@ -138,6 +159,14 @@ mod tests {
             "weft_onionskin_wait_seconds_total{worker=\"0\"} 2",
             "weft_main_ring_depth{thread=\"1\"} 41",
             "weft_main_stuck_messages{thread=\"1\"} 42",
+            "weft_abra_weight 0.25",
+            "weft_abra_reason{reason=\"full_link\"} 1",
+            "weft_abra_reason{reason=\"own_limits\"} 0",
+            "weft_abra_subscribers 17",
+            "weft_client_circuits_open 7",
+            "weft_client_probes_total{result=\"slow\"} 15",
+            "weft_client_round_trip_limit_seconds 0.5",
+            "weft_client_statements_total{result=\"forged\"} 16",
             "weft_start_time_seconds 1.5",
         ] {
             assert!(text.lines().any(|found| found == line), "{line} in\n{text}");

@@ -2,11 +2,12 @@
 
 use std::time::{Duration, SystemTime};
 
-use weft_core::controller::{ConnectionCounts, Counts, FamilyCounts};
+use weft_core::controller::{AbraCounts, ConnectionCounts, Counts, FamilyCounts};
 use weft_core::dos::DosCounts;
 use weft_core::message::{Report, Totals};
 use weft_dir::command::RelayFlags;
 
+use crate::client::ClientCounts;
 use crate::workers::WorkerCounts;
 use weft_exit::ExitCounts;
 
@@ -38,6 +39,10 @@ pub(crate) struct Snapshot {
     pub exits: ExitCounts,
     /// The relay's flags in the consensus; empty if it is not listed.
     pub flags: RelayFlags,
+    /// What the client counts, where there is one.
+    pub client: Option<ClientCounts>,
+    /// What the relay states of its bandwidth, with AbraWeights.
+    pub abra: Option<AbraCounts>,
     /// The end of the signing key's certificate, with an offline master key.
     pub signing_expires: Option<SystemTime>,
     /// Onionskins that wait for a worker.

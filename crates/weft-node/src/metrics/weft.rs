@@ -2,10 +2,13 @@
 
 use std::time::SystemTime;
 
+use weft_cell::abra::AbraReason;
+use weft_core::controller::AbraCounts;
 use weft_core::message::Report;
 
 use super::snapshot::Snapshot;
 use super::text::{Kind, Text};
+use crate::client::ClientCounts;
 
 pub(super) fn write(text: &mut Text, snapshot: &Snapshot) {
     relay(text, snapshot);
@@ -13,6 +16,90 @@ pub(super) fn write(text: &mut Text, snapshot: &Snapshot) {
     waiting(text, &snapshot.reports);
     onionskins(text, snapshot);
     main_thread(text, snapshot);
+    if let Some(counts) = &snapshot.abra {
+        abra(text, snapshot, counts);
+    }
+    if let Some(counts) = &snapshot.client {
+        client(text, counts);
+    }
+}
+
+/// What the relay states of its bandwidth (docs/extensions/abra.md).
+fn abra(text: &mut Text, snapshot: &Snapshot, counts: &AbraCounts) {
+    text.single(
+        "weft_abra_weight",
+        Kind::Gauge,
+        "How scarce the relay's bandwidth is, in 1/(Mbit/s), as it stated last",
+        counts.weight,
+    );
+    text.family(
+        "weft_abra_reason",
+        Kind::Gauge,
+        "1 for what holds the relay back, as it stated last",
+    );
+    for reason in AbraReason::ALL {
+        let is_it = u8::from(reason == counts.reason);
+        text.sample(&[("reason", reason.word())], is_it);
+    }
+    text.single(
+        "weft_abra_subscribers",
+        Kind::Gauge,
+        "Circuits that asked for the weight",
+        counts.subscribers,
+    );
+    let totals = snapshot.totals();
+    text.family(
+        "weft_abra_messages_total",
+        Kind::Counter,
+        "Requests for the weight, and statements sent",
+    );
+    text.sample(&[("message", "asked")], totals.abra_asked);
+    text.sample(&[("message", "sent")], totals.abra_sent);
+}
+
+/// What a client counts.
+fn client(text: &mut Text, counts: &ClientCounts) {
+    text.single(
+        "weft_client_circuits_open",
+        Kind::Gauge,
+        "Circuits that streams may use",
+        counts.open,
+    );
+    let probes = &counts.probes;
+    text.family(
+        "weft_client_probes_total",
+        Kind::Counter,
+        "Circuits whose round trip was measured (CircuitAcceptance rtt or both), by result",
+    );
+    for (result, count) in [
+        ("accepted", probes.accepted),
+        ("slow", probes.slow),
+        ("unproven", probes.unproven),
+        ("unanswered", probes.unanswered),
+    ] {
+        text.sample(&[("result", result)], count);
+    }
+    text.single(
+        "weft_client_round_trip_limit_seconds",
+        Kind::Gauge,
+        "The longest round trip of a circuit that is used; 0: there is no limit",
+        counts.round_trip_limit.unwrap_or_default().as_secs_f64(),
+    );
+    let statements = &counts.statements;
+    text.family(
+        "weft_client_statements_total",
+        Kind::Counter,
+        "What relays stated of their bandwidth (CircuitSelection abra), by what became of it",
+    );
+    for (result, count) in [
+        ("accepted", statements.accepted),
+        ("malformed", statements.malformed),
+        ("forged", statements.forged),
+        ("stale", statements.stale),
+        ("ahead", statements.ahead),
+    ] {
+        text.sample(&[("result", result)], count);
+    }
 }
 
 /// Writes one number of each connection thread.

@@ -105,6 +105,7 @@ impl Relay {
                     self.apply_params();
                 }
             }
+            FromClient::Counts(counts) => self.metrics.client = Some(counts),
             FromClient::TooOld(protocols) => {
                 let of = "clients";
                 self.fail(StartError::TooOld { of, protocols }, now);

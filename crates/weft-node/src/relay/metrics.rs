@@ -9,6 +9,7 @@ use weft_log::RateLimit;
 
 use super::Relay;
 use super::listeners::Service;
+use crate::client::ClientCounts;
 use crate::logging::safe;
 use crate::metrics::{MainCounts, MetricsServer, Snapshot};
 use crate::process::cpu;
@@ -32,6 +33,8 @@ pub(super) struct Metrics {
     refusals: RateLimit,
     /// The relay's flags in the consensus.
     pub(super) flags: RelayFlags,
+    /// What the client counted last, where there is one.
+    pub(super) client: Option<ClientCounts>,
     /// Connections that could not be opened because no local port was left.
     pub(super) ports_exhausted: u64,
     /// Turns of the main thread's loop.
@@ -51,6 +54,7 @@ impl Metrics {
             refused: FamilyCounts::default(),
             refusals: RateLimit::new(QUIET),
             flags: RelayFlags::empty(),
+            client: None,
             ports_exhausted: 0,
             turns: 0,
             from_threads: vec![0; threads],
@@ -132,6 +136,12 @@ impl Relay {
             ports_exhausted: metrics.ports_exhausted,
             exits: self.exits.counts(),
             flags: metrics.flags,
+            client: metrics.client,
+            abra: self
+                .options
+                .network
+                .abra_weights
+                .then(|| self.controller.abra()),
             signing_expires: self
                 .identity
                 .keys

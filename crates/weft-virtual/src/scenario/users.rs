@@ -49,6 +49,7 @@ const ARM_KEYS: &[&str] = &[
     "quantile",
     "selection",
     "liars",
+    "learning",
 ];
 
 impl Reader<'_> {
@@ -541,6 +542,9 @@ impl Reader<'_> {
         if let Some(value) = get("liars") {
             let what = "liars is a share of the relays";
             options.liars = self.source.number(value, what, 0.0..=1.0)?;
+        }
+        if let Some(value) = get("learning") {
+            options.learning = self.time(value, MAX_TIME)?;
         }
         Ok(Arm {
             name: self.name(name)?,

@@ -1,6 +1,6 @@
 //! A client and its user: what the client thread of a node and an application beside it do.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,8 +10,8 @@ use rand::{Rng as _, RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 use weft_cell::identity::RsaIdentity;
 use weft_client::{
-    CircuitInfo, CircuitStatus, Client, ClientConfig, ClientEvent, ListenerConfig, Now, Output,
-    PathParams, Paths,
+    CircuitInfo, CircuitPurpose, CircuitStatus, Client, ClientConfig, ClientEvent, ListenerConfig,
+    Now, Output, PathParams, Paths,
 };
 use weft_core::address::ConnectionId;
 use weft_core::origin::{
@@ -24,6 +24,11 @@ use weft_traffic::{Action, ClientStream, Model, Record, StreamEvent, User};
 use super::apps::{App, Finished};
 use crate::results::CircuitResults;
 use crate::setup::NodeOptions;
+
+/// Circuits that a client builds each second while it learns.
+const LEARNT_AT_ONCE: usize = 3;
+/// How long these may take.
+const LEARNT_IN: Duration = Duration::from_secs(10);
 
 /// See the module.
 #[derive(Debug)]
@@ -50,6 +55,10 @@ pub(super) struct ClientSide {
     names: Arc<BTreeMap<RsaIdentity, String>>,
     /// Streams that were attached and are not connected.
     attached: BTreeMap<ConnectionId, (OriginId, Duration)>,
+    /// Circuits are built to learn from until then.
+    learning: Duration,
+    /// Those circuits, and when they are closed.
+    learnt_from: VecDeque<(Duration, OriginId)>,
 }
 
 /// What makes a client.
@@ -102,14 +111,36 @@ impl ClientSide {
             done: Vec::new(),
             names: Arc::clone(parts.names),
             attached: BTreeMap::new(),
+            learning: options.learning,
+            learnt_from: VecDeque::new(),
         }
     }
 
     /// The work of each second.
-    pub(super) fn tick(&mut self, now: Now) {
+    pub(super) fn tick(&mut self, now: Now, elapsed: Duration) {
         self.client.tick(now);
+        self.learn(now, elapsed);
         // Nobody reads the log.
         drop(self.client.chooser().take_lines());
+    }
+
+    /// Builds circuits to learn from, and closes those that no stream has used.
+    fn learn(&mut self, now: Now, elapsed: Duration) {
+        if elapsed < self.learning {
+            for _ in 0..LEARNT_AT_ONCE {
+                // There may be no path now; then there is none to learn from.
+                if let Ok(circuit) = self.client.new_circuit(&[], CircuitPurpose::General, now) {
+                    self.learnt_from.push_back((elapsed + LEARNT_IN, circuit));
+                }
+            }
+        }
+        while let Some((at, circuit)) = self.learnt_from.front().copied()
+            && at <= elapsed
+        {
+            self.learnt_from.pop_front();
+            // It may be over.
+            let _ = self.client.close(circuit, true, now);
+        }
     }
 
     /// An event of the client's circuits and streams.

@@ -510,7 +510,7 @@ impl Node {
     /// Once a second.
     pub(super) fn second(&mut self, common: &Common, ground: &mut Ground) {
         if let Some(client) = &mut self.client {
-            client.tick(ground.both());
+            client.tick(ground.both(), ground.elapsed());
         }
         self.act(common, ground);
     }

@@ -1,0 +1,153 @@
+//! Numbers of arms, and how they differ from those of the base in the same repetition.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use weft_stats::Spread;
+
+use super::censored::{Time, quantiles};
+use super::measure::{Counts, Sample};
+
+/// The percentiles that are reported, with their names.
+pub(super) const PERCENTILES: [(&str, f64); 4] =
+    [("p10", 0.1), ("p50", 0.5), ("p90", 0.9), ("p99", 0.99)];
+/// The mean, which bytes have besides.
+pub(super) const MEAN: &str = "mean";
+
+/// Numbers by name; `None`: not known, as too few streams were over.
+pub(super) type Numbers = BTreeMap<&'static str, Option<f64>>;
+
+/// A quantity over the repetitions of an arm.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub(super) struct Quantity {
+    /// Means over repetitions.
+    #[serde(flatten)]
+    pub(super) means: Numbers,
+    /// Halves of their 95 % intervals; `None` for one repetition.
+    pub(super) ci95: Numbers,
+}
+
+/// The name of each quantity, and its numbers in one repetition.
+pub(super) const QUANTITIES: [(&str, fn(&Sample) -> Numbers); 4] = [
+    ("relayed_bytes", |sample| relayed(&sample.relayed)),
+    ("ttfb_ms", |sample| times(&sample.ttfb)),
+    ("web_ms", |sample| times(&sample.web)),
+    ("bulk_ms", |sample| times(&sample.bulk)),
+];
+
+/// An arm.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub(super) struct OfArm {
+    /// By the names of [`QUANTITIES`].
+    #[serde(flatten)]
+    pub(super) quantities: BTreeMap<&'static str, Quantity>,
+    /// The same against the base, in percent of it, paired by repetition.
+    pub(super) change_percent: BTreeMap<&'static str, Quantity>,
+    /// At so many of the percentiles 0.5 to 99.5 the time to the first byte is longer than the base's, in percent of those
+    /// that are known of either; paired by repetition.
+    pub(super) worse_percent: Quantity,
+    pub(super) counts: Counts,
+    /// Repetitions that came to their end.
+    pub(super) repetitions: usize,
+}
+
+/// Samples of an arm by repetition.
+pub(super) type Samples = BTreeMap<u32, Sample>;
+
+impl OfArm {
+    /// An arm beside the base. Changes are over repetitions that both have.
+    pub(super) fn of(own: &Samples, base: &Samples) -> OfArm {
+        let pairs = || {
+            let both = own.iter();
+            both.filter_map(move |(repetition, own)| Some((own, base.get(repetition)?)))
+        };
+        let mut arm = OfArm {
+            repetitions: own.len(),
+            ..OfArm::default()
+        };
+        for (name, numbers) in QUANTITIES {
+            let each: Vec<Numbers> = own.values().map(numbers).collect();
+            arm.quantities.insert(name, over_repetitions(&each));
+            let changes = pairs().map(|(own, base)| changes(&numbers(own), &numbers(base)));
+            let changes: Vec<Numbers> = changes.collect();
+            arm.change_percent.insert(name, over_repetitions(&changes));
+        }
+        let worse = pairs().map(|(own, base)| {
+            let worse = worse_percent(&own.ttfb, &base.ttfb);
+            Numbers::from([(MEAN, worse)])
+        });
+        arm.worse_percent = over_repetitions(&worse.collect::<Vec<Numbers>>());
+        for Sample { counts, .. } in own.values() {
+            let sum = &mut arm.counts;
+            sum.streams += counts.streams;
+            sum.failed += counts.failed;
+            sum.open += counts.open;
+            sum.circuits_launched += counts.circuits_launched;
+            sum.circuits_built += counts.circuits_built;
+            sum.circuits_used += counts.circuits_used;
+        }
+        arm
+    }
+}
+
+fn times(times: &[Time]) -> Numbers {
+    let shares = PERCENTILES.map(|(_, share)| share);
+    let names = PERCENTILES.iter().map(|(name, _)| *name);
+    names.zip(quantiles(times, &shares)).collect()
+}
+
+fn relayed(intervals: &[f64]) -> Numbers {
+    let over = |&ms: &f64| Time { ms, is_over: true };
+    let mut numbers = times(&intervals.iter().map(over).collect::<Vec<Time>>());
+    let mean = (!intervals.is_empty()).then(|| Spread::of(intervals).mean);
+    numbers.insert(MEAN, mean);
+    numbers
+}
+
+/// Mean and interval of each number. One that a repetition does not have has neither: the others' mean would be that of
+/// repetitions that went well.
+fn over_repetitions(each: &[Numbers]) -> Quantity {
+    let mut quantity = Quantity::default();
+    let names = each.first().into_iter().flat_map(Numbers::keys);
+    for name in names.copied() {
+        let known = each
+            .iter()
+            .map(|numbers| numbers.get(name).copied().flatten());
+        let known: Option<Vec<f64>> = known.collect();
+        let spread = known.map(|numbers| Spread::of(&numbers));
+        let ci95 = spread.filter(|_| each.len() > 1).map(|spread| spread.ci95);
+        quantity
+            .means
+            .insert(name, spread.map(|spread| spread.mean));
+        quantity.ci95.insert(name, ci95);
+    }
+    quantity
+}
+
+fn changes(own: &Numbers, base: &Numbers) -> Numbers {
+    let change = |name: &&'static str| {
+        let (own, base) = (own.get(name)?.as_ref()?, base.get(name)?.as_ref()?);
+        (*base > 0.0).then(|| (own / base - 1.0) * 100.0)
+    };
+    own.keys().map(|name| (*name, change(name))).collect()
+}
+
+/// See [`OfArm::worse_percent`]. A percentile that only the base has is worse.
+pub(super) fn worse_percent(own: &[Time], base: &[Time]) -> Option<f64> {
+    let shares: Vec<f64> = (0..100)
+        .map(|number| (f64::from(number) + 0.5) / 100.0)
+        .collect();
+    let (own, base) = (quantiles(own, &shares), quantiles(base, &shares));
+    let (mut known, mut worse) = (0_u32, 0_u32);
+    for (own, base) in own.iter().zip(&base) {
+        let is_worse = match (own, base) {
+            (None, None) => continue,
+            (Some(own), Some(base)) => own > base,
+            (None, Some(_)) => true,
+            (Some(_), None) => false,
+        };
+        known += 1;
+        worse += u32::from(is_worse);
+    }
+    (known > 0).then(|| f64::from(worse) * 100.0 / f64::from(known))
+}

@@ -1,0 +1,212 @@
+//! The command `weft lab selection`.
+
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use clap::ValueEnum;
+use weft_sim::read;
+
+use super::arms;
+use super::measure::Sample;
+use super::plan::{INTERVAL_S, Plan, Size};
+use super::regions;
+use super::results::Results;
+use crate::args::{Switch, seconds, weft_program};
+use crate::experiment::{Experiment, FolderArgs, Prepared, Progress, Session};
+use crate::scenario::jobs::{Job, Jobs};
+use crate::scenario::source::Source;
+use crate::scenario::{memory, virtual_time};
+
+/// Compares ways of choosing circuits: by build time, by round trip, by the load that relays report.
+///
+/// A network of relays with web clients (320 KB, pauses of 1 ms to a minute) and bulk clients (5 MB, no pauses) runs once
+/// for each arm and repetition, in virtual time. Arms of a repetition have the same network and users. The arms are
+/// default, abra, rtt and abra-rtt; --arm chooses some, or makes another: --arm short:max_circuit_dirtiness=1min. Results go into
+/// a new folder, with the scenario. Ctrl-C ends the run with the jobs that are over. The exit status is 1 if some are
+/// missing.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// What the networks are on.
+    #[arg(long, value_enum, default_value_t = Testbed::Virtual)]
+    testbed: Testbed,
+    /// An arm by its name, or a new one with keys of a scenario's [[arm]]; may be repeated [default: all four].
+    #[arg(long, value_name = "NAME[:KEY=VALUE,…]")]
+    arm: Vec<String>,
+    /// The part of 500 relays, 1,350 web clients, 150 bulk clients and 500 servers [default: 0.2; of --quick: 0.02].
+    #[arg(long, value_name = "PART")]
+    scale: Option<f64>,
+    /// Relays are those of this consensus, sampled [default: synthetic ones].
+    #[arg(long, value_name = "FILE")]
+    consensus: Option<PathBuf>,
+    /// Delays and access rates by country, a GraphML file [default: nine countries, with delays that are Weft's own].
+    #[arg(long, value_name = "FILE")]
+    graph: Option<PathBuf>,
+    /// Seconds that are counted, a multiple of 10 [default: 600; of --quick: 20].
+    #[arg(long, value_parser = seconds, value_name = "SECONDS")]
+    duration: Option<Duration>,
+    /// Seconds before them, in which users begin [default: 60; of --quick: 10].
+    #[arg(long, value_parser = seconds, value_name = "SECONDS")]
+    warm_up: Option<Duration>,
+    /// Networks of each arm [default: 10; of --quick: 2].
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repetitions: Option<u32>,
+    /// Circuits have congestion control; without it they have windows of 1000 cells, as in 2016.
+    #[arg(long, value_enum, default_value_t = Switch::On, value_name = "off|on")]
+    congestion_control: Switch,
+    /// A small network for a short time, for orientation.
+    #[arg(long)]
+    quick: bool,
+    /// What everything random follows from.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// So many jobs run at once; results do not depend on it [default: as many as this machine has cores].
+    #[arg(long, value_name = "N")]
+    threads: Option<NonZeroUsize>,
+
+    #[command(flatten)]
+    folder: FolderArgs,
+}
+
+/// What networks are on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Testbed {
+    /// This process, in virtual time.
+    Virtual,
+}
+
+/// What is measured.
+#[derive(Debug)]
+pub struct Options {
+    plan: Plan,
+    source: Source,
+    jobs: Vec<Job>,
+    seed: u64,
+    threads: usize,
+}
+
+impl Experiment for Options {
+    const FOLDER: &'static str = "selection";
+    const TITLE: &'static str = "Ways of choosing circuits";
+    const QUESTION: &'static str = "What do users and the network gain if clients choose circuits by round trip, or by the load \
+         that relays report?";
+    type Args = Args;
+    type Report = Results;
+
+    fn prepare(args: &Args) -> Result<Prepared<Options>> {
+        let Testbed::Virtual = args.testbed;
+        let pick = |given: Option<Duration>, quick: u64, whole: u64| {
+            given.unwrap_or(Duration::from_secs(if args.quick { quick } else { whole }))
+        };
+        let scale = args.scale.unwrap_or(if args.quick { 0.02 } else { 0.2 });
+        ensure!(
+            scale > 0.0 && scale <= 10.0,
+            "--scale {scale}: it is more than 0 and at most 10"
+        );
+        let size = Size::of(scale);
+        let (warm_up, counted) = (pick(args.warm_up, 10, 60), pick(args.duration, 20, 600));
+        let interval = Duration::from_secs(INTERVAL_S);
+        ensure!(
+            counted >= interval && counted.as_nanos() % interval.as_nanos() == 0,
+            "--duration is a multiple of {INTERVAL_S} s, over which bytes are summed"
+        );
+        ensure!(
+            warm_up.as_nanos() % interval.as_nanos() == 0,
+            "--warm-up is a multiple of {INTERVAL_S} s, over which bytes are summed"
+        );
+        let plan = Plan {
+            size,
+            consensus: match &args.consensus {
+                Some(path) => {
+                    let path = absolute(path)?;
+                    let shown = path.display().to_string();
+                    let all = read::parse(&read::file(&path)?.text, &shown)?.relays.len();
+                    let kept = f64::from(size.relays) / all.max(1) as f64;
+                    ensure!(
+                        kept <= 1.0,
+                        "--scale {scale} asks for {} relays, and {shown} has {all}",
+                        size.relays
+                    );
+                    Some((path, kept))
+                }
+                None => None,
+            },
+            graph: args.graph.as_deref().map(absolute).transpose()?,
+            warm_up,
+            counted,
+            repetitions: args.repetitions.unwrap_or(if args.quick { 2 } else { 10 }),
+            congestion_control: args.congestion_control == Switch::On,
+            arms: arms::chosen(&args.arm)?,
+        };
+        // Files have absolute names.
+        let own = [(regions::FILE, regions::graph())];
+        let source = Source::parse("selection.toml", plan.text()?, Path::new(""), &own)?;
+        let jobs = source.jobs(&[], None)?;
+        let cores = || thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        let threads = args.threads.map_or_else(cores, NonZeroUsize::get);
+        let estimate = source.scenario.estimate(&source.files).bytes;
+        memory::check(&source.name, estimate, threads.min(jobs.len()))?;
+        let options = Options {
+            plan,
+            source,
+            jobs,
+            seed: args.seed,
+            threads,
+        };
+        Ok(Prepared::Run(options, args.folder.output()))
+    }
+
+    fn run(&self, session: &mut Session<'_>) -> Result<Results> {
+        let stop = session.stop();
+        // The report names them.
+        let _ = session.versions(Some(&weft_program(None)?));
+        let text = self.source.text.clone();
+        let mut results = Results::new(&self.plan, text, self.seed, self.jobs.len());
+        let duration = self.source.scenario.duration;
+        let jobs = Jobs {
+            jobs: &self.jobs,
+            duration,
+            threads: self.threads,
+            stop: &stop,
+        };
+        jobs.run(
+            |job, meter| {
+                let measured = virtual_time::run(&self.source, job, self.seed, meter)?;
+                // The rest is not kept: at full size it would fill the memory.
+                let is_whole = measured.results.simulated >= duration;
+                Ok(is_whole.then(|| Sample::of(&measured.results, self.plan.warm_up)))
+            },
+            |clock, finished| {
+                if let Some((job, outcome)) = finished {
+                    results.add(job, outcome);
+                    if results.done() > 0 {
+                        results.sum_up();
+                        session.keep(&results)?;
+                    }
+                }
+                session.progress(&Progress {
+                    done: clock.done(),
+                    step: format!("{} of {} jobs done", clock.finished, self.jobs.len()),
+                    detail: format!(
+                        "{:.0} of {:.0} s of virtual time",
+                        clock.at.as_secs_f64(),
+                        clock.whole.as_secs_f64()
+                    ),
+                });
+                Ok(())
+            },
+        )?;
+        if let (0, Some(failed)) = (results.done(), results.failures.first()) {
+            bail!("{}", failed.why);
+        }
+        results.sum_up();
+        Ok(results)
+    }
+}
+
+fn absolute(path: &Path) -> Result<PathBuf> {
+    let absolute = std::path::absolute(path);
+    absolute.with_context(|| format!("{} cannot be used", path.display()))
+}

@@ -1,0 +1,178 @@
+//! Plots: distributions with their tails, and bytes over time.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use weft_plot::{Curve, Figure, Folder, Kind, Look, Panel};
+use weft_stats::Spread;
+
+use super::aggregate::Samples;
+use super::censored::{Time, quantiles};
+use super::measure::Sample;
+use super::plan::INTERVAL_S;
+use super::results::Results;
+
+/// Times of one kind: file, title, which.
+const TIMES: [(&str, &str, fn(&Sample) -> &[Time]); 3] = [
+    ("ttfb", "Time to the first byte", |sample| &sample.ttfb),
+    ("web", "Downloads of web clients, 320 KB", |sample| {
+        &sample.web
+    }),
+    ("bulk", "Downloads of bulk clients, 5 MB", |sample| {
+        &sample.bulk
+    }),
+];
+/// Points of a distribution.
+const POINTS: u32 = 400;
+/// The end of the tail, in powers of ten: one stream in 10,000.
+const TAIL: f64 = 4.0;
+
+/// What a plot shows.
+pub(super) fn caption(plot: &str) -> &'static str {
+    match plot {
+        "ttfb" | "web" | "bulk" => {
+            "Streams of all repetitions: the share that is over within so long, and the tail, in powers of ten of those that \
+             take longer (1 is a tenth of all streams, 2 a hundredth)."
+        }
+        "relayed" => {
+            "Bytes that all relays write to links and destinations in 10 s: means over the repetitions, with 95 % intervals \
+             as pairs of dashed lines."
+        }
+        _ => "",
+    }
+}
+
+/// Draws what there is.
+pub(super) fn draw(results: &Results, folder: &Folder) -> Result<Vec<PathBuf>> {
+    let mut figures: Vec<(&str, Figure)> = Vec::new();
+    for (name, title, times) in TIMES {
+        figures.push((name, distributions(results, title, times)));
+    }
+    figures.push(("relayed", relayed(results)));
+    let drawn = figures
+        .iter()
+        .filter(|(_, figure)| !figure.panels.is_empty());
+    drawn
+        .map(|(name, figure)| folder.plot(name, figure))
+        .collect()
+}
+
+fn figure(results: &Results, title: &str, panels: Vec<Panel>) -> Figure {
+    let panels = panels.into_iter();
+    Figure {
+        title: title.to_owned(),
+        subtitle: format!(
+            "{} relays, {} web and {} bulk clients, {} repetitions, seed {}.",
+            results.relays,
+            results.web_clients,
+            results.bulk_clients,
+            results.repetitions,
+            results.seed
+        ),
+        panels: panels.filter(|panel| !panel.curves.is_empty()).collect(),
+        columns: 2,
+        footer: Vec::new(),
+        same_scale: false,
+        legend: true,
+    }
+}
+
+fn panel(title: &str, x_label: &str, y_label: &str, curves: Vec<Curve>) -> Panel {
+    let curves = curves.into_iter();
+    Panel {
+        title: title.to_owned(),
+        x_label: x_label.to_owned(),
+        y_label: y_label.to_owned(),
+        kind: Kind::Curves,
+        groups: Vec::new(),
+        series: Vec::new(),
+        curves: curves.filter(|curve| !curve.points.is_empty()).collect(),
+    }
+}
+
+/// A curve through quantiles at these shares, with what is on the vertical axis for each.
+fn through(
+    results: &Results,
+    times: fn(&Sample) -> &[Time],
+    shares: &[f64],
+    height: fn(f64) -> f64,
+) -> Vec<Curve> {
+    let arms = results.samples.iter().enumerate();
+    let curves = arms.map(|(number, (arm, samples))| {
+        let all: Vec<Time> = samples.values().flat_map(times).copied().collect();
+        let found = quantiles(&all, shares);
+        let points = found.iter().zip(shares);
+        Curve {
+            name: arm.json_key(),
+            look: Look::number(number),
+            points: points
+                .filter_map(|(ms, share)| Some((ms.as_ref()? / 1e3, height(*share))))
+                .collect(),
+        }
+    });
+    curves.collect()
+}
+
+fn distributions(results: &Results, title: &str, times: fn(&Sample) -> &[Time]) -> Figure {
+    let steps = || (1..POINTS).map(|number| f64::from(number) / f64::from(POINTS));
+    let plain: Vec<f64> = steps().collect();
+    let tail: Vec<f64> = steps()
+        .map(|part| 1.0 - 10_f64.powf(-part * TAIL))
+        .collect();
+    let panels = vec![
+        panel(
+            title,
+            "seconds",
+            "share of streams",
+            through(results, times, &plain, |share| share),
+        ),
+        panel(
+            "The tail",
+            "seconds",
+            "powers of ten fewer streams",
+            through(results, times, &tail, |share| -(1.0 - share).log10()),
+        ),
+    ];
+    figure(results, title, panels)
+}
+
+/// Mean and half of the interval at the end of each 10 s, megabytes.
+fn over_time(samples: &Samples) -> Vec<(f64, Spread)> {
+    let lengths = samples.values().map(|sample| sample.relayed.len());
+    let places = 0..lengths.min().unwrap_or(0);
+    let spreads = places.map(|place| {
+        let each = samples
+            .values()
+            .filter_map(|sample| sample.relayed.get(place));
+        let each: Vec<f64> = each.map(|bytes| bytes * 1e-6).collect();
+        ((place + 1) as f64 * INTERVAL_S as f64, Spread::of(&each))
+    });
+    spreads.collect()
+}
+
+fn relayed(results: &Results) -> Figure {
+    let mut curves = Vec::new();
+    for (number, (arm, samples)) in results.samples.iter().enumerate() {
+        let series = over_time(samples);
+        let mut curve = |name: String, look: Look, of: fn(&Spread) -> f64| {
+            let points = series.iter().map(|(at, spread)| (*at, of(spread).max(0.0)));
+            let points = points.collect();
+            curves.push(Curve { name, look, points });
+        };
+        curve(arm.json_key(), Look::number(number), |spread| spread.mean);
+        if samples.len() > 1 {
+            let name = format!("{}, 95 %", arm.json_key());
+            let look = Look::number(number).dashed();
+            curve(name.clone(), look, |spread| spread.mean - spread.ci95);
+            let look = Look::number(number).dashed();
+            curve(name, look, |spread| spread.mean + spread.ci95);
+        }
+    }
+    let panels = vec![panel(
+        "All relays",
+        "seconds after the warm-up",
+        "MB in 10 s",
+        curves,
+    )];
+    figure(results, "Bytes that relays relay", panels)
+}

@@ -1,0 +1,107 @@
+//! What one job measured, as far as the metrics need it.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use weft_traffic::Record;
+use weft_traffic::records::Outcome;
+use weft_virtual::Results;
+
+use super::censored::Time;
+use super::plan::{BULK, WEB};
+
+/// One repetition of one arm, after the warm-up.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Sample {
+    /// Bytes that all relays wrote to links and destinations, in each interval that lies after the warm-up as a whole.
+    pub(super) relayed: Vec<f64>,
+    /// To the first byte, of all streams that began after the warm-up and did not fail before it.
+    pub(super) ttfb: Vec<Time>,
+    /// To the last byte, of web clients' streams that began after the warm-up and did not fail.
+    pub(super) web: Vec<Time>,
+    /// The same of bulk clients'.
+    pub(super) bulk: Vec<Time>,
+    pub(super) counts: Counts,
+}
+
+/// How many there were.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(super) struct Counts {
+    /// Streams that began after the warm-up.
+    pub(super) streams: u64,
+    /// Of these, failed.
+    pub(super) failed: u64,
+    /// Of these, open at the end.
+    pub(super) open: u64,
+    /// Circuits of clients that were launched, the warm-up included.
+    pub(super) circuits_launched: u64,
+    /// Of these, built.
+    pub(super) circuits_built: u64,
+    /// Of these, used by a stream.
+    pub(super) circuits_used: u64,
+}
+
+impl Sample {
+    /// Of a job that came to its end.
+    pub(super) fn of(results: &Results, warm_up: Duration) -> Sample {
+        let mut sample = Sample {
+            relayed: relayed(results, warm_up),
+            ..Sample::default()
+        };
+        let counted = results.streams.iter();
+        for record in counted.filter(|record| record.started >= warm_up) {
+            sample.add(record);
+        }
+        let counts = &mut sample.counts;
+        for circuit in &results.circuits {
+            counts.circuits_launched += 1;
+            counts.circuits_built += u64::from(circuit.built.is_some());
+            counts.circuits_used += u64::from(!circuit.round_trips.is_empty());
+        }
+        sample
+    }
+
+    fn add(&mut self, record: &Record) {
+        let is_failed = matches!(record.outcome, Outcome::Failed(_));
+        self.counts.streams += 1;
+        self.counts.failed += u64::from(is_failed);
+        self.counts.open += u64::from(record.outcome == Outcome::Unfinished);
+        let first = record.time_to_first_byte();
+        if first.is_some() || !is_failed {
+            self.ttfb.push(time(first, record.ended));
+        }
+        let of_model = match record.model.as_str() {
+            WEB => &mut self.web,
+            BULK => &mut self.bulk,
+            _ => return,
+        };
+        if !is_failed {
+            of_model.push(time(record.time_to_last_byte(), record.ended));
+        }
+    }
+}
+
+/// What is not known took longer than until `ended`.
+fn time(known: Option<Duration>, ended: Duration) -> Time {
+    Time {
+        ms: known.unwrap_or(ended).as_secs_f64() * 1e3,
+        is_over: known.is_some(),
+    }
+}
+
+fn relayed(results: &Results, warm_up: Duration) -> Vec<f64> {
+    let intervals = results.relays.iter().map(|relay| relay.written.len());
+    let mut sums = Vec::new();
+    for number in 0..intervals.max().unwrap_or(0) {
+        let begin = results
+            .interval
+            .saturating_mul(u32::try_from(number).unwrap_or(u32::MAX));
+        if begin < warm_up || begin + results.interval > results.simulated {
+            continue;
+        }
+        let written = results.relays.iter();
+        let written = written.filter_map(|relay| relay.written.get(number));
+        sums.push(written.map(|bytes| *bytes as f64).sum());
+    }
+    sums
+}

@@ -1,0 +1,138 @@
+//! The network and its users, as a scenario.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+
+use super::arms::Arm;
+use super::regions;
+
+/// What users are called in results.
+pub(super) const WEB: &str = "web";
+/// Those without pauses.
+pub(super) const BULK: &str = "bulk";
+/// Bytes that relays move are summed over so long (Schrock 2017, 3.3), seconds.
+pub(super) const INTERVAL_S: u64 = 10;
+
+/// How many there are of each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Size {
+    pub(super) relays: u32,
+    pub(super) web: u32,
+    pub(super) bulk: u32,
+    pub(super) servers: u32,
+}
+
+impl Size {
+    /// Schrock 2017, 3.3.
+    const PAPER: Size = Size {
+        relays: 500,
+        web: 1_350,
+        bulk: 150,
+        servers: 500,
+    };
+    /// With fewer there is hardly a choice of circuits, or no percentile.
+    const LEAST: Size = Size {
+        relays: 12,
+        web: 10,
+        bulk: 2,
+        servers: 5,
+    };
+
+    /// This part of the paper's network.
+    pub(super) fn of(scale: f64) -> Size {
+        let (paper, least) = (Size::PAPER, Size::LEAST);
+        // The scale is bounded by the command, so this fits.
+        let part = |of: u32, least: u32| ((f64::from(of) * scale).round() as u32).max(least);
+        Size {
+            relays: part(paper.relays, least.relays),
+            web: part(paper.web, least.web),
+            bulk: part(paper.bulk, least.bulk),
+            servers: part(paper.servers, least.servers),
+        }
+    }
+}
+
+/// Everything that the scenario depends on.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    pub(super) size: Size,
+    /// With the part of its relays that is kept.
+    pub(super) consensus: Option<(PathBuf, f64)>,
+    pub(super) graph: Option<PathBuf>,
+    /// After which streams and bytes are counted.
+    pub(super) warm_up: Duration,
+    /// How long they are counted.
+    pub(super) counted: Duration,
+    pub(super) repetitions: u32,
+    pub(super) congestion_control: bool,
+    pub(super) arms: Vec<Arm>,
+}
+
+impl Plan {
+    /// As TOML. Users begin within the warm-up.
+    ///
+    /// # Errors
+    ///
+    /// The name of a file is no text.
+    pub(super) fn text(&self) -> Result<String> {
+        let Plan { size, .. } = self;
+        let (warm_up, whole) = (
+            self.warm_up.as_secs_f64(),
+            (self.warm_up + self.counted).as_secs_f64(),
+        );
+        let mut text = format!(
+            "# Written by weft lab selection: web clients fetch 320 KB and pause for 1 ms to a minute, bulk clients fetch 5 MB \
+             without pauses (Schrock 2017, 3.3).\nname = \"selection\"\nduration = \"{whole} s\"\nrepetitions = {}\n\
+             congestion_control = {}\ninterval = \"{INTERVAL_S} s\"\n\n[network]\n",
+            self.repetitions, self.congestion_control
+        );
+        match &self.consensus {
+            Some((path, scale)) => {
+                text += &format!("consensus = {}\nscale = {scale}\n", file(path)?);
+            }
+            None => text += &format!("synthetic = {{ relays = {} }}\n", size.relays),
+        }
+        text += &match &self.graph {
+            Some(path) => format!("graph = {}\n", file(path)?),
+            None => format!(
+                "graph = \"{}\"\ncountries = [\"{}\"]\n",
+                regions::FILE,
+                regions::countries().join("\", \"")
+            ),
+        };
+        // As operators do: a relay's bandwidth is its limit, and its line has more.
+        text += "losses = false\nbuckets = true\n";
+        let users = [
+            (
+                size.web,
+                WEB,
+                "{ download = \"320 kB\", pause = [\"1 ms\", \"60 s\"] }",
+            ),
+            (size.bulk, BULK, "{ download = \"5 MB\" }"),
+        ];
+        for (count, name, model) in users {
+            text += &format!(
+                "\n[[clients]]\ncount = {count}\nname = \"{name}\"\nmodel = {model}\nwithin = \"{warm_up} s\"\n"
+            );
+        }
+        text += &format!("\n[[servers]]\ncount = {}\n", size.servers);
+        for arm in &self.arms {
+            // Estimates need a hundred circuits, which clients have had before.
+            text += &arm.toml();
+            text += &format!("learning = \"{warm_up} s\"\n");
+        }
+        Ok(text)
+    }
+}
+
+fn file(path: &Path) -> Result<String> {
+    let name = path.to_str();
+    quoted(name.with_context(|| format!("{} is no text in UTF-8", path.display()))?)
+}
+
+/// A basic string of TOML, which has all escapes that JSON writes.
+pub(super) fn quoted(text: &str) -> Result<String> {
+    serde_json::to_string(text).context("writing a scenario")
+}

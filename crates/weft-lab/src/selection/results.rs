@@ -1,0 +1,113 @@
+//! What was measured: the shape of `results.json`.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::aggregate::{OfArm, Samples};
+use super::arms::Arm;
+use super::measure::Sample;
+use crate::scenario::{FailedJob, Job};
+
+/// The version of this shape.
+const SCHEMA: u32 = 1;
+
+/// Ways of choosing circuits beside one another. The same for the same arguments and seed, whatever the threads.
+#[derive(Clone, Debug, Serialize)]
+pub struct Results {
+    pub(super) schema: u32,
+    pub(super) testbed: &'static str,
+    pub(super) seed: u64,
+    /// Every job came to its end.
+    pub(super) finished: bool,
+    pub(super) congestion_control: bool,
+    /// Not counted, seconds.
+    pub(super) warm_up_s: f64,
+    /// Counted, seconds.
+    pub(super) seconds: f64,
+    pub(super) repetitions: u32,
+    pub(super) relays: u32,
+    pub(super) web_clients: u32,
+    pub(super) bulk_clients: u32,
+    pub(super) servers: u32,
+    /// By name, with underscores.
+    pub(super) arms: BTreeMap<String, OfArm>,
+    /// Jobs without results.
+    pub(super) failures: Vec<FailedJob>,
+    /// How many jobs there are.
+    #[serde(skip)]
+    pub(super) planned: usize,
+    /// The base first.
+    #[serde(skip)]
+    pub(super) samples: Vec<(Arm, Samples)>,
+    /// The scenario's text.
+    #[serde(skip)]
+    pub(super) text: String,
+}
+
+impl Results {
+    /// Without measurements.
+    pub(super) fn new(
+        plan: &super::plan::Plan,
+        text: String,
+        seed: u64,
+        planned: usize,
+    ) -> Results {
+        let arms = plan.arms.iter();
+        Results {
+            schema: SCHEMA,
+            testbed: "virtual",
+            seed,
+            finished: false,
+            congestion_control: plan.congestion_control,
+            warm_up_s: plan.warm_up.as_secs_f64(),
+            seconds: plan.counted.as_secs_f64(),
+            repetitions: plan.repetitions,
+            relays: plan.size.relays,
+            web_clients: plan.size.web,
+            bulk_clients: plan.size.bulk,
+            servers: plan.size.servers,
+            arms: BTreeMap::new(),
+            failures: Vec::new(),
+            planned,
+            samples: arms.map(|arm| (arm.clone(), Samples::new())).collect(),
+            text,
+        }
+    }
+
+    /// Adds what a job measured: `None` if it was stopped before its end.
+    pub(super) fn add(&mut self, job: Job, outcome: anyhow::Result<Option<Sample>>) {
+        match outcome {
+            Ok(Some(sample)) => {
+                let own = self.samples.get_mut(job.arm_number);
+                if let Some((_, samples)) = own {
+                    samples.insert(job.repetition, sample);
+                }
+            }
+            Ok(None) => {}
+            Err(error) => {
+                let why = format!("{error:#}");
+                self.failures.push(FailedJob { job, why });
+                // Jobs end in any order.
+                self.failures.sort_by(|one, other| one.job.cmp(&other.job));
+            }
+        }
+    }
+
+    /// Jobs that came to their end.
+    pub(super) fn done(&self) -> usize {
+        self.samples.iter().map(|(_, samples)| samples.len()).sum()
+    }
+
+    /// Makes all numbers from the samples.
+    pub(super) fn sum_up(&mut self) {
+        self.finished = self.done() == self.planned;
+        let none = Samples::new();
+        let base = self.samples.first().map_or(&none, |(_, samples)| samples);
+        let arms = self.samples.iter();
+        let arms = arms.filter(|(_, samples)| !samples.is_empty());
+        self.arms = arms
+            .map(|(arm, samples)| (arm.json_key(), OfArm::of(samples, base)))
+            .collect();
+    }
+}

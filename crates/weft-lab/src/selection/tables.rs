@@ -1,0 +1,205 @@
+//! What is printed and reported.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use anyhow::Result;
+use weft_plot::Folder;
+
+use super::aggregate::{MEAN, Numbers, OfArm, PERCENTILES, QUANTITIES, Quantity};
+use super::figures;
+use super::regions;
+use super::results::Results;
+use crate::experiment::{Report, json};
+use crate::report::{Metric, Table, Values, table_text};
+
+/// What Schrock 2017 reports of ABRA against the default (section 3.3): quantity, number, and the range of the change in
+/// percent.
+const PAPER: [(&str, &str, [f64; 2]); 2] = [
+    ("relayed_bytes", MEAN, [14.0, 14.0]),
+    ("bulk_ms", "p50", [-10.0, -5.0]),
+];
+/// The same of percentiles of the time to the first byte that are worse.
+const PAPER_WORSE: [f64; 2] = [12.0, 13.0];
+
+impl fmt::Display for Results {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for table in self.tables() {
+            writeln!(f, "{}", table_text(&table))?;
+        }
+        for note in self.notes() {
+            writeln!(f, "{note}\n")?;
+        }
+        Ok(())
+    }
+}
+
+/// A mean over repetitions, with its interval where there is one.
+fn value(quantity: &Quantity, name: &str, repetitions: usize) -> Values {
+    let known = |numbers: &Numbers| numbers.get(name).copied().flatten();
+    match (known(&quantity.means), known(&quantity.ci95)) {
+        (Some(mean), Some(ci95)) => Values::mean(mean, ci95, repetitions),
+        (Some(mean), None) => Values::one(mean),
+        (None, _) => Values::None,
+    }
+}
+
+impl Results {
+    /// Each arm with its name, in order.
+    fn each(&self) -> impl Iterator<Item = (String, &OfArm)> {
+        let arms = self.samples.iter().map(|(arm, _)| arm.json_key());
+        arms.filter_map(|name| {
+            let arm = self.arms.get(&name)?;
+            Some((name, arm))
+        })
+    }
+
+    fn numbers(&self, title: &str, note: &str, of: fn(&OfArm, &str) -> Option<Quantity>) -> Table {
+        let metrics = PERCENTILES.map(|(name, _)| name).into_iter().chain([MEAN]);
+        let metrics = metrics.map(|name| Metric::plain(name, ""));
+        let mut table = Table::new(title, ["quantity", "arm"], metrics).note(note);
+        for (quantity, _) in QUANTITIES {
+            for (name, arm) in self.each() {
+                let Some(numbers) = of(arm, quantity) else {
+                    continue;
+                };
+                let names = PERCENTILES.map(|(name, _)| name).into_iter().chain([MEAN]);
+                let values = names.map(|name| value(&numbers, name, arm.repetitions));
+                table.push([quantity, &name], values);
+            }
+        }
+        table
+    }
+
+    fn counts(&self) -> Table {
+        let metrics = [
+            Metric::less("worse times to first byte", "%"),
+            Metric::plain("streams", ""),
+            Metric::less("failed", ""),
+            Metric::plain("open at the end", ""),
+            Metric::plain("circuits launched", ""),
+            Metric::plain("built", ""),
+            Metric::plain("used", ""),
+        ];
+        let mut table = Table::new("Streams and circuits", ["arm"], metrics).note(
+            "Of all repetitions. Worse is the share of percentiles from 0.5 to 99.5 at which the time to the first byte is \
+             longer than the default's in the same repetition.",
+        );
+        for (name, arm) in self.each() {
+            let counts = arm.counts;
+            let numbers = [
+                counts.streams,
+                counts.failed,
+                counts.open,
+                counts.circuits_launched,
+                counts.circuits_built,
+                counts.circuits_used,
+            ];
+            let worse = value(&arm.worse_percent, MEAN, arm.repetitions);
+            let values = numbers.map(|number| Values::one(number as f64));
+            table.push([name], [worse].into_iter().chain(values));
+        }
+        table
+    }
+
+    /// The paper's numbers beside those of the arm `abra`.
+    fn beside_paper(&self) -> Vec<String> {
+        let Some(arm) = self.arms.get("abra") else {
+            return Vec::new();
+        };
+        let changes = PAPER.iter().filter_map(|(quantity, number, paper)| {
+            let what = format!("{quantity} {number} of abra against default");
+            Some((what, arm.change_percent.get(quantity)?, *number, *paper))
+        });
+        let worse = "times to the first byte that are worse with abra".to_owned();
+        let all = changes.chain([(worse, &arm.worse_percent, MEAN, PAPER_WORSE)]);
+        let sentences = all.map(|(what, quantity, number, paper)| {
+            let known = |numbers: &Numbers| numbers.get(number).copied().flatten();
+            verdict(&what, known(&quantity.means), known(&quantity.ci95), paper)
+        });
+        sentences.collect()
+    }
+}
+
+/// Whether the paper's effect appears.
+fn verdict(what: &str, mean: Option<f64>, ci95: Option<f64>, [low, high]: [f64; 2]) -> String {
+    let paper = match low < high {
+        true => format!("{low:+} to {high:+} %"),
+        false => format!("{low:+} %"),
+    };
+    let Some(mean) = mean else {
+        return format!("{what}: not known; the paper has {paper}.");
+    };
+    let Some(ci95) = ci95 else {
+        return format!("{what}: {mean:+.1} %, one repetition; the paper has {paper}.");
+    };
+    let found = match mean {
+        _ if mean.abs() <= ci95 => "no effect appears",
+        _ if (mean > 0.0) != (low > 0.0) => "the effect is the opposite",
+        _ if mean.abs() + ci95 < low.abs().min(high.abs()) => "the effect is smaller",
+        _ => "the effect appears",
+    };
+    format!("{what}: {mean:+.1} ± {ci95:.1} %; the paper has {paper}: {found}.")
+}
+
+impl Report for Results {
+    fn is_empty(&self) -> bool {
+        self.done() == 0
+    }
+
+    fn is_passed(&self) -> bool {
+        self.is_complete() == Some(true)
+    }
+
+    fn is_complete(&self) -> Option<bool> {
+        Some(self.finished)
+    }
+
+    fn tables(&self) -> Vec<Table> {
+        let quantity = |arm: &OfArm, name: &str| arm.quantities.get(name).cloned();
+        let change = |arm: &OfArm, name: &str| arm.change_percent.get(name).cloned();
+        vec![
+            self.numbers(
+                "Bytes and times",
+                "Bytes of all relays in 10 s; times of streams that began after the warm-up, in ms. Streams that are open at \
+                 the end count until then (Kaplan and Meier). Means over repetitions.",
+                quantity,
+            ),
+            self.numbers(
+                "Change against default, %",
+                "Means of each repetition's change: both arms have the same network and users.",
+                change,
+            ),
+            self.counts(),
+        ]
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let mut notes = self.beside_paper();
+        let failures = self.failures.iter().map(|failed| {
+            let job = &failed.job;
+            format!(
+                "Not measured: {}, repetition {}: {}",
+                job.arm, job.repetition, failed.why
+            )
+        });
+        notes.extend(failures);
+        notes
+    }
+
+    fn files(&self) -> Result<Vec<(&'static str, String)>> {
+        Ok(vec![
+            ("results.json", json(self)?),
+            ("scenario.toml", self.text.clone()),
+            (regions::FILE, regions::graph()),
+        ])
+    }
+
+    fn draw(&self, folder: &Folder) -> Result<Vec<PathBuf>> {
+        figures::draw(self, folder)
+    }
+
+    fn caption(&self, plot: &str) -> String {
+        figures::caption(plot).to_owned()
+    }
+}

@@ -1,0 +1,154 @@
+use std::time::Duration;
+
+use weft_virtual::Results as Measured;
+use weft_virtual::results::RelayResults;
+
+use super::aggregate::{MEAN, OfArm, Samples, worse_percent};
+use super::arms::{self, BASE};
+use super::censored::{Time, quantiles};
+use super::measure::Sample;
+use super::plan::{Plan, Size};
+
+fn over(ms: f64) -> Time {
+    Time { ms, is_over: true }
+}
+
+fn open(ms: f64) -> Time {
+    Time { ms, is_over: false }
+}
+
+#[test]
+fn without_open_streams_quantiles_are_those_of_the_sample() {
+    let times: Vec<Time> = (1..=10).rev().map(|ms| over(f64::from(ms))).collect();
+    let found = quantiles(&times, &[0.05, 0.1, 0.5, 0.51, 0.9, 1.0]);
+    assert_eq!(found, [1.0, 1.0, 5.0, 6.0, 9.0, 10.0].map(Some));
+    assert_eq!(quantiles(&[], &[0.5]), [None]);
+}
+
+#[test]
+fn open_streams_make_what_is_later_likelier() {
+    // By hand: at 1 three quarters are open; the one that is open at 2 leaves two, so at 3 half of that; at 4 none.
+    let times = [over(1.0), open(2.0), over(3.0), over(4.0)];
+    let found = quantiles(&times, &[0.25, 0.26, 0.625, 0.63]);
+    assert_eq!(found, [Some(1.0), Some(3.0), Some(3.0), Some(4.0)]);
+    // One that is open at the same time as another is over was there then.
+    assert_eq!(
+        quantiles(&[open(1.0), over(1.0)], &[0.5, 0.6]),
+        [Some(1.0), None]
+    );
+    assert_eq!(quantiles(&[open(1.0), open(9.0)], &[0.1]), [None]);
+}
+
+fn sample(relayed: f64, ttfb: &[f64]) -> Sample {
+    Sample {
+        relayed: vec![relayed; 3],
+        ttfb: ttfb.iter().copied().map(over).collect(),
+        ..Sample::default()
+    }
+}
+
+#[test]
+fn changes_are_paired_by_repetition() {
+    // Networks differ a hundredfold, the change does not.
+    let base = Samples::from([(1, sample(100.0, &[10.0])), (2, sample(10_000.0, &[30.0]))]);
+    let own = Samples::from([(1, sample(110.0, &[12.0])), (2, sample(11_000.0, &[36.0]))]);
+    let arm = OfArm::of(&own, &base);
+    let change = &arm.change_percent["relayed_bytes"];
+    assert!((change.means[MEAN].expect("a mean") - 10.0).abs() < 1e-9);
+    assert!(change.ci95[MEAN].expect("an interval") < 1e-9);
+    let change = &arm.change_percent["ttfb_ms"];
+    assert!((change.means["p50"].expect("a median") - 20.0).abs() < 1e-9);
+    // No stream of these: no number, and no zero.
+    assert_eq!(arm.quantities["web_ms"].means["p50"], None);
+}
+
+#[test]
+fn one_repetition_has_no_interval() {
+    let base = Samples::from([(1, sample(100.0, &[10.0]))]);
+    let arm = OfArm::of(&base, &base);
+    assert_eq!(arm.quantities["relayed_bytes"].ci95[MEAN], None);
+    assert_eq!(arm.change_percent["relayed_bytes"].means[MEAN], Some(0.0));
+}
+
+#[test]
+fn worse_percentiles_are_counted() {
+    let base: Vec<Time> = (1..=100).map(|ms| over(f64::from(ms))).collect();
+    let mut own = base.clone();
+    assert_eq!(worse_percent(&own, &base), Some(0.0));
+    for time in own.iter_mut().skip(88) {
+        time.ms += 100.0;
+    }
+    assert_eq!(worse_percent(&own, &base), Some(12.0));
+    assert_eq!(worse_percent(&[], &[]), None);
+    // Those that were never over are worse than those that were.
+    assert_eq!(worse_percent(&[open(500.0)], &base), Some(100.0));
+}
+
+#[test]
+fn intervals_of_the_warm_up_and_a_last_short_one_are_not_counted() {
+    let relay = |written: [u64; 4]| RelayResults {
+        written: written.to_vec(),
+        ..RelayResults::default()
+    };
+    let measured = Measured {
+        simulated: Duration::from_secs(35),
+        interval: Duration::from_secs(10),
+        relays: vec![relay([1, 2, 3, 4]), relay([10, 20, 30, 40])],
+        ..Measured::default()
+    };
+    let sample = Sample::of(&measured, Duration::from_secs(10));
+    assert_eq!(sample.relayed, [22.0, 33.0]);
+}
+
+#[test]
+fn a_small_network_has_a_choice_of_circuits() {
+    let size = Size::of(0.001);
+    assert!(size.relays >= 12 && size.web >= 10 && size.bulk >= 2 && size.servers >= 5);
+    let paper = Size::of(1.0);
+    assert_eq!(
+        (paper.relays, paper.web, paper.bulk, paper.servers),
+        (500, 1_350, 150, 500)
+    );
+}
+
+#[test]
+fn what_is_written_is_a_scenario() {
+    let asked = ["short:max_circuit_dirtiness=1 min,predicted_circuits=false".to_owned()];
+    let plan = Plan {
+        size: Size::of(0.02),
+        consensus: None,
+        graph: None,
+        warm_up: Duration::from_secs(10),
+        counted: Duration::from_secs(20),
+        repetitions: 2,
+        congestion_control: false,
+        arms: arms::chosen(&asked).expect("arms"),
+    };
+    let text = plan.text().expect("a text");
+    let scenario = weft_virtual::Scenario::parse("selection.toml", &text).expect("a scenario");
+    assert_eq!(scenario.duration, Duration::from_secs(30));
+    let names: Vec<&str> = scenario.arms.iter().map(|arm| &*arm.name).collect();
+    assert_eq!(names, [BASE, "short"]);
+    let users: u32 = scenario.clients.iter().map(|clients| clients.count).sum();
+    assert_eq!(users, plan.size.web + plan.size.bulk);
+}
+
+#[test]
+fn arms_that_make_no_sense_are_refused() {
+    for (wrong, why) in [
+        ("arba", "it is one of default, abra, rtt, abra-rtt"),
+        ("x:acceptance", "is not KEY=VALUE"),
+        ("default:acceptance=rtt", "has no keys"),
+        ("A B:x=1", "a name has"),
+    ] {
+        let error = arms::chosen(&[wrong.to_owned()]).expect_err(wrong);
+        assert!(error.to_string().contains(why), "{wrong}: {error}");
+    }
+    let twice = ["abra".to_owned(), "abra".to_owned()];
+    assert!(arms::chosen(&twice).is_err());
+    let arms = arms::chosen(&["abra_rtt".to_owned()]).expect("an arm");
+    assert_eq!(
+        arms.iter().map(arms::Arm::json_key).collect::<Vec<_>>(),
+        ["default", "abra_rtt"]
+    );
+}

@@ -1,0 +1,99 @@
+//! `weft lab selection`: its shortest form, and what it refuses.
+
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+fn selection(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_weft"))
+        .args(["lab", "selection"])
+        .args(args)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+/// What the quick form prints with so many threads.
+fn quick(threads: &str) -> Value {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("selection");
+    let run = selection(&[
+        "--testbed",
+        "virtual",
+        "--quick",
+        "--seed",
+        "1",
+        "--threads",
+        threads,
+        "--format",
+        "json",
+        "--out",
+        out.to_str().unwrap(),
+    ]);
+    let errors = String::from_utf8_lossy(&run.stderr).into_owned();
+    assert_eq!(run.status.code(), Some(0), "{errors}");
+    for file in [
+        "results.json",
+        "scenario.toml",
+        "report.html",
+        "ttfb.svg",
+        "web.svg",
+        "bulk.svg",
+        "relayed.svg",
+    ] {
+        assert!(out.join(file).is_file(), "{file}");
+    }
+    serde_json::from_slice(&run.stdout).expect(&errors)
+}
+
+#[test]
+fn the_quick_form_compares_all_arms_and_is_the_same_on_any_number_of_threads() {
+    let printed = quick("1");
+    for arm in ["default", "abra", "rtt", "abra_rtt"] {
+        let arm = &printed["arms"][arm];
+        for quantity in ["relayed_bytes", "ttfb_ms", "web_ms", "bulk_ms"] {
+            for percentile in ["p10", "p50"] {
+                let number = arm[quantity][percentile].as_f64();
+                assert!(number.is_some_and(|number| number > 0.0), "{arm:#}");
+                assert!(arm[quantity]["ci95"][percentile].is_number(), "{arm:#}");
+                let change = &arm["change_percent"][quantity][percentile];
+                assert!(change.is_number(), "{arm:#}");
+            }
+            for percentile in ["p90", "p99"] {
+                assert!(arm[quantity].get(percentile).is_some(), "{arm:#}");
+            }
+        }
+    }
+    // Nothing differs from itself.
+    let change = &printed["arms"]["default"]["change_percent"]["ttfb_ms"]["p50"];
+    assert_eq!(change.as_f64(), Some(0.0));
+    // The arms are not all alike.
+    let streams = |arm: &str| printed["arms"][arm]["ttfb_ms"].clone();
+    assert_ne!(streams("default"), streams("rtt"));
+    assert_ne!(streams("default"), streams("abra"));
+    assert_eq!(quick("2"), printed);
+}
+
+#[test]
+fn arguments_that_make_no_sense_are_refused_before_anything_is_written() {
+    for (wrong, why) in [
+        (&["--scale", "0"][..], "--scale 0"),
+        (&["--duration", "15"], "--duration is a multiple of 10 s"),
+        (&["--warm-up", "3"], "--warm-up is a multiple of 10 s"),
+        (
+            &["--arm", "arba"],
+            "it is one of default, abra, rtt, abra-rtt",
+        ),
+        (&["--arm", "x:acceptence=rtt"], "acceptence"),
+        (&["--consensus", "/nowhere"], "--consensus-relays"),
+        (&["--repetitions", "0"], "--repetitions"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path().join("none");
+        let run = selection(&[wrong, &["--quick", "--out", out.to_str().unwrap()]].concat());
+        let errors = String::from_utf8_lossy(&run.stderr).into_owned();
+        assert!(!run.status.success(), "{wrong:?}");
+        assert!(errors.contains(why), "{wrong:?}: {errors}");
+        assert!(!out.exists(), "{wrong:?}");
+    }
+}
