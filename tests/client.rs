@@ -4,8 +4,11 @@
 mod private_network {
     use std::path::PathBuf;
     use std::sync::{Mutex, MutexGuard, PoisonError};
-    use std::time::Duration;
+    use std::thread::sleep;
+    use std::time::{Duration, Instant};
 
+    use anyhow::ensure;
+    use weft_lab::control::Control;
     use weft_lab::network::{Config, Network, Program};
     use weft_lab::surf::{Surf, first_byte, surf};
     use weft_lab::traffic::{Direction, Server};
@@ -59,6 +62,49 @@ mod private_network {
                 );
             }
             network.check()?;
+            network.stop_proxy(name)
+        };
+        run(network).unwrap_or_else(|error| panic!("{error:#}"));
+    }
+
+    /// Circuits over C tor's relays are measured by a stream that their exits refuse, and C tor's relays are not asked for their
+    /// weights: nobody complains.
+    #[test]
+    fn round_trips_of_circuits_over_c_tor_are_measured() {
+        let name = "measuring";
+        let mut network = network();
+        let network = network.as_mut().expect("a network");
+        let run = |network: &mut Network| -> anyhow::Result<()> {
+            let server = Server::start()?;
+            first_byte(network, name, &weft(1), &server, PATIENCE)?;
+            let socket = network.proxy(name)?.node().control_socket();
+            let mut control = Control::connect(&socket)?;
+            control.command("SETCONF CircuitAcceptance=both CircuitSelection=abra")?;
+            // Circuits are measured when they are built: others are wanted.
+            control.command("SIGNAL NEWNYM")?;
+            let end = Instant::now() + PATIENCE;
+            loop {
+                let pool = control.info("circuit-pool")?;
+                let measured = pool.lines().filter(|line| line.contains(" RTT_MS="));
+                if measured.count() >= 3 {
+                    eprintln!("{pool}");
+                    ensure!(pool.contains(" WEIGHT=0 STATED=0 "), "{pool}");
+                    break;
+                }
+                ensure!(Instant::now() < end, "nothing is measured: {pool}");
+                sleep(Duration::from_millis(100));
+            }
+            let load = Surf {
+                streams: 20,
+                bytes: 20_000,
+                direction: Direction::Down,
+                seed: 5,
+            };
+            let proxy = network.proxy(name)?;
+            surf(proxy.socks(), &server, load, &[proxy.node()])?;
+            network.check()?;
+            let warnings = network.warnings()?;
+            ensure!(warnings.is_empty(), "{warnings:#?}");
             network.stop_proxy(name)
         };
         run(network).unwrap_or_else(|error| panic!("{error:#}"));

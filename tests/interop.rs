@@ -11,13 +11,17 @@ mod private_network {
     use std::path::PathBuf;
     use std::process::Command;
     use std::sync::{Mutex, MutexGuard, PoisonError};
-    use std::time::Duration;
+    use std::thread::sleep;
+    use std::time::{Duration, Instant};
 
+    use anyhow::{Context as _, ensure};
+    use weft_lab::control::Control;
     use weft_lab::interop;
     use weft_lab::load::{Load, Place};
     use weft_lab::network::{Config, Network, Program, Target, TargetOptions};
+    use weft_lab::surf::first_byte;
     use weft_lab::throughput::Results;
-    use weft_lab::traffic::NameServer;
+    use weft_lab::traffic::{NameServer, Server};
 
     /// Whose links and circuits are tested most.
     const TARGET: &str = "target";
@@ -243,6 +247,55 @@ mod private_network {
             }
             interop::moves(network, EXIT, &program, Load { place, ..FULL })?;
             Ok(())
+        });
+    }
+
+    /// A relay that states its weight, among C tor's relays: they and C tor's authority and clients notice nothing, and a client
+    /// of Weft's that asks gets its statements and nobody else's.
+    #[test]
+    fn it_states_its_weight_to_those_who_ask() {
+        let (name, asking) = ("weighing", "asking");
+        scenario(|network| {
+            let (program, platform) = subject(1);
+            let options = TargetOptions {
+                more: vec!["AbraWeights 1".to_owned()],
+                ..TargetOptions::default()
+            };
+            network.add(Target::new(name, program.clone()).options(options))?;
+            interop::is_listed(network, name, platform, PATIENCE)?;
+            network.wait_known()?;
+            interop::moves(network, name, &program, LIGHT)?;
+            let server = Server::start()?;
+            first_byte(network, asking, &program, &server, PATIENCE)?;
+            let socket = network.proxy(asking)?.node().control_socket();
+            let mut control = Control::connect(&socket)?;
+            control.command("SETCONF CircuitSelection=abra")?;
+            let guard = network.guards().first().context("a guard")?.fingerprint();
+            let exit = network.exits().first().context("an exit")?.fingerprint();
+            let middle = network.target(name)?.fingerprint();
+            let path = format!("EXTENDCIRCUIT 0 ${guard},${middle},${exit} purpose=general");
+            let end = Instant::now() + PATIENCE;
+            let circuit = loop {
+                // The client may not know the relay yet.
+                match control.command(&path) {
+                    Ok(reply) => break reply.join("").replace("EXTENDED ", ""),
+                    Err(error) => ensure!(Instant::now() < end, "{error:#}"),
+                }
+                sleep(Duration::from_millis(500));
+            };
+            loop {
+                let pool = control.info("circuit-pool")?;
+                let mut lines = pool.lines();
+                let line = lines.find(|line| line.starts_with(&format!("{circuit} ")));
+                let line = line.with_context(|| format!("circuit {circuit} is gone: {pool}"))?;
+                if line.contains(" WEIGHT=0 STATED=1 ") {
+                    eprintln!("{line}");
+                    break;
+                }
+                ensure!(Instant::now() < end, "no statement came: {line}");
+                sleep(Duration::from_millis(100));
+            }
+            network.stop_proxy(asking)
         });
     }
 

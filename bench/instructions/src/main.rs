@@ -1,7 +1,7 @@
 //! Relays cells through the connection managers of a relay, and does nothing else.
 //!
 //! ```text
-//! weft-instructions forward|backward THREADS few|many TURNS
+//! weft-instructions forward|backward THREADS few|many|asked TURNS
 //! ```
 //!
 //! `cargo xtask instructions` runs this under callgrind with two numbers of turns; the difference,
@@ -22,7 +22,7 @@ use relay::{Direction, Load, Relay};
 fn main() -> Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let [direction, threads, load, turns] = words.as_slice() else {
-        bail!("usage: weft-instructions forward|backward THREADS few|many TURNS");
+        bail!("usage: weft-instructions forward|backward THREADS few|many|asked TURNS");
     };
     let direction = match direction.as_str() {
         "forward" => Direction::Forward,
@@ -37,7 +37,8 @@ fn main() -> Result<()> {
     let load = match load.as_str() {
         "few" => Load::FEW,
         "many" => Load::MANY,
-        other => bail!("{other} is neither few nor many"),
+        "asked" => Load::ASKED,
+        other => bail!("{other} is none of few, many and asked"),
     };
     let turns: u32 = turns.parse().context("the number of turns")?;
     let mut relay = Relay::with_circuits(threads, load)?;

@@ -51,6 +51,10 @@ pub(crate) struct Load {
     run: usize,
     /// How many times each circuit of a link has a run in one turn.
     rounds: usize,
+    /// A client has asked for the relay's weight: what circuits move is measured.
+    asked: bool,
+    /// From one turn to the next.
+    turn: Duration,
 }
 
 impl Load {
@@ -60,6 +64,8 @@ impl Load {
         circuits: 10,
         run: 6,
         rounds: 2,
+        asked: false,
+        turn: TURN,
     };
     /// 1,500 circuits over 150 links, one cell of each at a time: nothing can be remembered from one
     /// cell to the next.
@@ -68,6 +74,14 @@ impl Load {
         circuits: 20,
         run: 1,
         rounds: 1,
+        asked: false,
+        turn: TURN,
+    };
+    /// The same, measured (docs/extensions/abra.md): each circuit moves five cells in each bin of 100 ms.
+    pub(crate) const ASKED: Load = Load {
+        asked: true,
+        turn: Duration::from_millis(20),
+        ..Load::MANY
     };
 }
 
@@ -98,6 +112,8 @@ pub(crate) struct Relay {
     sent: u64,
     /// Cells that were written, before they are recycled.
     spent: Empties,
+    /// From one turn to the next.
+    turn: Duration,
 }
 
 impl Relay {
@@ -117,6 +133,7 @@ impl Relay {
             nexts: Vec::new(),
             sent: 0,
             spent: Vec::new(),
+            turn: load.turn,
         };
         let mut rng = ChaCha8Rng::seed_from_u64(1);
         for number in 0..load.links {
@@ -136,6 +153,11 @@ impl Relay {
         this.carry(Direction::Backward);
         for thread in 0..this.managers.len() {
             this.write(thread);
+        }
+        if load.asked {
+            for manager in &mut this.managers {
+                manager.handle_controller(FromController::MeasureAbra(true), this.now);
+            }
         }
         Ok(this)
     }
@@ -251,7 +273,7 @@ impl Relay {
 
     /// Every peer on one side sends its bytes, and all that follows is written.
     pub(crate) fn turn(&mut self, direction: Direction) {
-        self.now += TURN;
+        self.now += self.turn;
         let last = self.managers.len() - 1;
         let (from, to, links) = match direction {
             Direction::Forward => (0, last, &self.clients),

@@ -97,6 +97,7 @@ impl<G> Circuit<G> {
             build_time: self.took,
             round_trip: self.round_trip,
             weight: None,
+            stated: 0,
             uses: self.uses,
             used_by: match self.stage {
                 Stage::Building(_) => None,

@@ -158,6 +158,8 @@ pub struct CircuitInfo {
     pub round_trip: Option<Duration>,
     /// The sum of its relays' weights (docs/extensions/abra.md), in 1/(Mbit/s), in lists and where they are asked.
     pub weight: Option<f64>,
+    /// Of how many of its relays the weight is known.
+    pub stated: usize,
     /// Streams that it was given so far.
     pub uses: u32,
     /// The isolation fields of its first stream, and the fields in which later streams differed.

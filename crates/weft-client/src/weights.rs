@@ -151,6 +151,12 @@ impl Weights {
         }
     }
 
+    /// How many of these relays have a weight that is known.
+    pub(crate) fn stated(&self, places: &[usize], now: Now) -> usize {
+        let relays = places.iter().filter_map(|place| self.relays.get(*place));
+        relays.filter(|relay| relay.weight(now).is_some()).count()
+    }
+
     /// The weight of a circuit: the sum over its relays, with this one for each that is unknown.
     pub(crate) fn sum(&self, places: &[usize], unknown: f64, now: Now) -> f64 {
         let weight = |place: &usize| self.relays.get(*place)?.weight(now);

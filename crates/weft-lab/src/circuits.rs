@@ -53,6 +53,8 @@ struct Circuit {
     rtt_ms: Option<f64>,
     /// 1/(Mbit/s).
     weight: Option<f64>,
+    /// Of how many of its relays the weight is known; the others count as the mean.
+    stated: Option<u64>,
     /// Streams so far.
     streams: Option<u64>,
 }
@@ -92,6 +94,7 @@ fn read(line: &str) -> Option<Circuit> {
         build_ms: None,
         rtt_ms: None,
         weight: None,
+        stated: None,
         streams: None,
     };
     for word in words {
@@ -101,6 +104,7 @@ fn read(line: &str) -> Option<Circuit> {
             Some(("BUILD_MS", value)) => circuit.build_ms = value.parse().ok(),
             Some(("RTT_MS", value)) => circuit.rtt_ms = value.parse().ok(),
             Some(("WEIGHT", value)) => circuit.weight = value.parse().ok(),
+            Some(("STATED", value)) => circuit.stated = value.parse().ok(),
             Some(("STREAMS", value)) => circuit.streams = value.parse().ok(),
             // A later version's.
             Some(_) => {}
@@ -177,10 +181,13 @@ mod tests {
 
     #[test]
     fn a_line_of_the_pool_is_read_and_what_is_unknown_is_left_out() {
-        let line = "7 BUILT $AB~one,$CD~two,$EF PURPOSE=GENERAL BUILD_MS=812.0 RTT_MS=300.1 WEIGHT=0.125 NEW=1 STREAMS=3";
+        let line = "7 BUILT $AB~one,$CD~two,$EF PURPOSE=GENERAL BUILD_MS=812.0 RTT_MS=300.1 WEIGHT=0.125 STATED=2 NEW=1 STREAMS=3";
         let circuit = read(line).unwrap();
         assert_eq!(circuit.path, ["$AB~one", "$CD~two", "$EF"]);
-        assert_eq!((circuit.id, circuit.streams), (7, Some(3)));
+        assert_eq!(
+            (circuit.id, circuit.stated, circuit.streams),
+            (7, Some(2), Some(3))
+        );
         assert_eq!(
             (circuit.build_ms, circuit.rtt_ms, circuit.weight),
             (Some(812.0), Some(300.1), Some(0.125))

@@ -52,7 +52,7 @@ mod testing;
 mod ticket;
 mod timeout;
 
-pub use choice::{Candidate, CircuitSelection, choose};
+pub use choice::{Candidate, CircuitSelection, Shares, choose};
 pub use countries::{Countries, CountriesError};
 pub use guard::{GuardInfo, GuardStatus, GuardUse, Outcome, Suspicion};
 pub use nodes::{NodeSet, NodeSetError, RelayName};

@@ -78,6 +78,7 @@ fn the_quick_form_compares_all_arms_and_is_the_same_on_any_number_of_threads() {
 fn arguments_that_make_no_sense_are_refused_before_anything_is_written() {
     for (wrong, why) in [
         (&["--scale", "0"][..], "--scale 0"),
+        (&["--load", "0"], "--load 0"),
         (&["--duration", "15"], "--duration is a multiple of 10 s"),
         (&["--warm-up", "3"], "--warm-up is a multiple of 10 s"),
         (
@@ -85,7 +86,7 @@ fn arguments_that_make_no_sense_are_refused_before_anything_is_written() {
             "it is one of default, abra, rtt, abra-rtt",
         ),
         (&["--arm", "x:acceptence=rtt"], "acceptence"),
-        (&["--consensus", "/nowhere"], "--consensus-relays"),
+        (&["--consensus", "/nowhere"], "/nowhere: No such file"),
         (&["--repetitions", "0"], "--repetitions"),
     ] {
         let folder = tempfile::tempdir().unwrap();

@@ -242,6 +242,7 @@ impl<C: Chooser> Client<C> {
     pub fn weighed_circuits(&self, now: Now) -> impl Iterator<Item = CircuitInfo> + '_ {
         self.circuits.values().map(move |circuit| CircuitInfo {
             weight: self.weight_of(circuit, now),
+            stated: self.weights.stated(&circuit.weighed, now),
             ..circuit.info()
         })
     }

@@ -112,7 +112,7 @@ impl<C: Chooser> Client<C> {
             .map(|circuit| {
                 let weight = self.weights.sum(&circuit.weighed, unknown, now);
                 let bandwidths = circuit.hops.iter().map(|hop| hop.bandwidth);
-                let bandwidth = bandwidths.min().unwrap_or(0);
+                let bandwidth = bandwidths.min().unwrap_or(0) as f64;
                 (circuit.id, Candidate { weight, bandwidth })
             })
             .unzip();

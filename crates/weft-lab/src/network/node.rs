@@ -67,7 +67,7 @@ impl Node {
     }
 
     /// Its control socket, if its torrc opens one.
-    pub(crate) fn control_socket(&self) -> PathBuf {
+    pub fn control_socket(&self) -> PathBuf {
         self.folder.join("control")
     }
 

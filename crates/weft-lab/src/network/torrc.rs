@@ -135,7 +135,7 @@ impl Common {
     /// loopback is ever asked for, and once an address of the documentation's network, which they refuse.
     fn policy(exit: bool) -> &'static str {
         if exit {
-            "ExitRelay 1\nExitPolicyRejectPrivate 0\nExitPolicy reject 192.0.2.0/24:*,accept *:*\n"
+            "ExitRelay 1\nExitPolicyRejectPrivate 0\nExitPolicy reject 0.0.0.0/8:*,reject 192.0.2.0/24:*,accept *:*\n"
         } else {
             "ExitRelay 0\nExitPolicy reject *:*\n"
         }
@@ -190,11 +190,12 @@ impl Common {
     /// A client that finds its own way, of whatever program: nothing that only C tor has.
     pub(crate) fn proxy(&self, nickname: &str, folder: &Path, socks: SocketAddr) -> String {
         format!(
-            "{}SocksPort {socks} IsolateSOCKSAuth\n\
+            "{}{}SocksPort {socks} IsolateSOCKSAuth\n\
              ClientRejectInternalAddresses 0\n\
              EnforceDistinctSubnets 0\n\
              PathsNeededToBuildCircuits 0.5\n",
             self.node(nickname, folder),
+            Self::control(folder),
         )
     }
 }

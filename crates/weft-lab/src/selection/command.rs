@@ -38,6 +38,9 @@ pub struct Args {
     /// The part of 500 relays, 1,350 web clients, 150 bulk clients and 500 servers [default: 0.2; of --quick: 0.02].
     #[arg(long, value_name = "PART")]
     scale: Option<f64>,
+    /// So many times the paper's clients for each relay: at 1 most relays have bandwidth left.
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
+    load: f64,
     /// Relays are those of this consensus, sampled [default: synthetic ones].
     #[arg(long, value_name = "FILE")]
     consensus: Option<PathBuf>,
@@ -47,7 +50,7 @@ pub struct Args {
     /// Seconds that are counted, a multiple of 10 [default: 600; of --quick: 20].
     #[arg(long, value_parser = seconds, value_name = "SECONDS")]
     duration: Option<Duration>,
-    /// Seconds before them, in which users begin [default: 60; of --quick: 10].
+    /// Seconds before them, in which users begin [default: 60; of --quick: 40].
     #[arg(long, value_parser = seconds, value_name = "SECONDS")]
     warm_up: Option<Duration>,
     /// Networks of each arm [default: 10; of --quick: 2].
@@ -105,8 +108,13 @@ impl Experiment for Options {
             scale > 0.0 && scale <= 10.0,
             "--scale {scale}: it is more than 0 and at most 10"
         );
-        let size = Size::of(scale);
-        let (warm_up, counted) = (pick(args.warm_up, 10, 60), pick(args.duration, 20, 600));
+        ensure!(
+            args.load > 0.0 && args.load <= 100.0,
+            "--load {}: it is more than 0 and at most 100",
+            args.load
+        );
+        let size = Size::of(scale, args.load);
+        let (warm_up, counted) = (pick(args.warm_up, 40, 60), pick(args.duration, 20, 600));
         let interval = Duration::from_secs(INTERVAL_S);
         ensure!(
             counted >= interval && counted.as_nanos() % interval.as_nanos() == 0,

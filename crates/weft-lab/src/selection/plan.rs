@@ -40,16 +40,18 @@ impl Size {
         servers: 5,
     };
 
-    /// This part of the paper's network.
-    pub(super) fn of(scale: f64) -> Size {
+    /// This part of the paper's network, with so many times its clients.
+    pub(super) fn of(scale: f64, load: f64) -> Size {
         let (paper, least) = (Size::PAPER, Size::LEAST);
-        // The scale is bounded by the command, so this fits.
-        let part = |of: u32, least: u32| ((f64::from(of) * scale).round() as u32).max(least);
+        // Both are bounded by the command, so this fits.
+        let part = |of: u32, least: u32, times: f64| {
+            ((f64::from(of) * scale * times).round() as u32).max(least)
+        };
         Size {
-            relays: part(paper.relays, least.relays),
-            web: part(paper.web, least.web),
-            bulk: part(paper.bulk, least.bulk),
-            servers: part(paper.servers, least.servers),
+            relays: part(paper.relays, least.relays, 1.0),
+            web: part(paper.web, least.web, load),
+            bulk: part(paper.bulk, least.bulk, load),
+            servers: part(paper.servers, least.servers, 1.0),
         }
     }
 }

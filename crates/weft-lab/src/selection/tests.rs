@@ -102,9 +102,11 @@ fn intervals_of_the_warm_up_and_a_last_short_one_are_not_counted() {
 
 #[test]
 fn a_small_network_has_a_choice_of_circuits() {
-    let size = Size::of(0.001);
+    let size = Size::of(0.001, 1.0);
     assert!(size.relays >= 12 && size.web >= 10 && size.bulk >= 2 && size.servers >= 5);
-    let paper = Size::of(1.0);
+    let loaded = Size::of(0.2, 3.0);
+    assert_eq!((loaded.relays, loaded.web, loaded.bulk), (100, 810, 90));
+    let paper = Size::of(1.0, 1.0);
     assert_eq!(
         (paper.relays, paper.web, paper.bulk, paper.servers),
         (500, 1_350, 150, 500)
@@ -115,7 +117,7 @@ fn a_small_network_has_a_choice_of_circuits() {
 fn what_is_written_is_a_scenario() {
     let asked = ["short:max_circuit_dirtiness=1 min,predicted_circuits=false".to_owned()];
     let plan = Plan {
-        size: Size::of(0.02),
+        size: Size::of(0.02, 1.0),
         consensus: None,
         graph: None,
         warm_up: Duration::from_secs(10),

@@ -596,6 +596,7 @@ fn circuit_view(circuit: &CircuitInfo) -> CircuitView {
             build_time: circuit.build_time,
             round_trip: circuit.round_trip,
             weight: circuit.weight,
+            stated: circuit.stated,
             uses: circuit.uses,
         },
     }

@@ -82,6 +82,8 @@ pub(crate) struct Speed {
     pub round_trip: Option<Duration>,
     /// The sum of its relays' weights, in 1/(Mbit/s), if they were asked.
     pub weight: Option<f64>,
+    /// Of how many of them the weight is known.
+    pub stated: usize,
     /// Streams that it was given so far.
     pub uses: u32,
 }
@@ -118,6 +120,7 @@ impl CircuitView {
             build_time,
             round_trip,
             weight,
+            stated,
             uses,
         } = self.speed;
         let millis = |time: Duration| time.as_secs_f64() * 1e3;
@@ -131,7 +134,7 @@ impl CircuitView {
             }
         }
         if let Some(weight) = weight {
-            text.push_str(&format!(" WEIGHT={weight}"));
+            text.push_str(&format!(" WEIGHT={weight} STATED={stated}"));
         }
         text.push_str(&format!(" STREAMS={uses}"));
         text
@@ -347,12 +350,13 @@ mod tests {
             build_time: Some(Duration::from_millis(812)),
             round_trip: Some(Duration::from_micros(300_050)),
             weight: Some(0.125),
+            stated: 2,
             uses: 3,
         };
         assert_eq!(circuit.describe(), format!("{expected} RTT_MS=300.1"));
         assert_eq!(
             circuit.describe_pool(),
-            "7 LAUNCHED PURPOSE=GENERAL BUILD_MS=812.0 RTT_MS=300.1 WEIGHT=0.125 STREAMS=3"
+            "7 LAUNCHED PURPOSE=GENERAL BUILD_MS=812.0 RTT_MS=300.1 WEIGHT=0.125 STATED=2 STREAMS=3"
         );
         let stream = StreamView {
             id: 9,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use weft_core::controller::Sharing;
+use weft_path::{Acceptance, CircuitSelection};
 use weft_traffic::{ModelName, Pause};
 use weft_world::tcp::Algorithm;
 
@@ -231,6 +232,37 @@ fn arms_differ_in_what_nodes_have() {
     assert!(error(&format!("{SMALL}[[arm]]\n")).contains("x.toml:11: an arm without a name"));
     let twice = format!("{SMALL}[[arm]]\nname = \"a\"\n[[arm]]\nname = \"a\"\n");
     assert_eq!(error(&twice), "x.toml:13: two arms are named a");
+}
+
+#[test]
+fn arms_differ_in_which_circuits_are_used() {
+    let arm = "[[arm]]\nname = \"a\"\n";
+    let keys = "acceptance = \"both\"\nquantile = 0.5\nselection = \"abra-stay\"\nliars = 0.2\nlearning = \"40 s\"\n";
+    let scenario = parse(&format!("{SMALL}{arm}{keys}"));
+    let options = &scenario.arms[0].options;
+    assert_eq!(options.times.acceptance, Acceptance::Both);
+    assert_eq!(options.times.quantile, Some(0.5));
+    assert_eq!(options.client.selection, CircuitSelection::AbraStay);
+    assert_eq!(
+        (options.liars, options.learning),
+        (0.2, Duration::from_secs(40))
+    );
+    for (wrong, why) in [
+        (
+            "acceptance = \"ctb\"",
+            "acceptance is \"cbt\", \"rtt\", \"both\" or \"none\"",
+        ),
+        ("quantile = 0.3", "quantile is a number"),
+        ("selection = \"arba\"", "selection is \"default\""),
+        ("liars = 1.5", "liars is a share"),
+        ("learning = 5", "x.toml:13"),
+    ] {
+        let error = error(&format!("{SMALL}{arm}{wrong}\n"));
+        assert!(
+            error.contains("x.toml:13") && error.contains(why),
+            "{error}"
+        );
+    }
 }
 
 #[test]

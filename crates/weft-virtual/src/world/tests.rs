@@ -145,3 +145,91 @@ fn a_relay_keeps_to_its_limit() {
     assert!(bytes < 40 * 500_000 + 600_000, "{bytes}");
     assert!(bytes > 25 * 500_000, "{bytes}");
 }
+
+/// A world that has run.
+fn world(text: &str, arm: &str, seconds: u64) -> World {
+    let text = format!("{text}[[arm]]\nname = \"one\"\n{arm}\n");
+    let scenario = Scenario::parse("x.toml", &text).unwrap_or_else(|error| panic!("{error}"));
+    let setup = scenario.setup(&Files::default(), 0, 1, 5);
+    let setup = setup.unwrap_or_else(|error| panic!("{error}"));
+    let mut world = World::new(setup, Instant::now());
+    world.run_until(Duration::from_secs(seconds));
+    world.check().unwrap_or_else(|broken| panic!("{broken}"));
+    world
+}
+
+fn clients(world: &World) -> impl Iterator<Item = &weft_client::Client<weft_client::Paths>> {
+    let nodes = world.nodes.iter();
+    nodes.filter_map(|node| node.client.as_ref().map(|side| &side.client))
+}
+
+#[test]
+fn clients_learn_what_relays_state_of_their_bandwidth() {
+    let stated = |world: &World| -> [u64; 4] {
+        let counts = clients(world).map(|client| client.statements());
+        counts.fold([0; 4], |[asked, accepted, bad, clients], one| {
+            let refused = one.malformed + one.forged + one.stale + one.ahead;
+            [
+                asked + one.asked,
+                accepted + one.accepted,
+                bad + refused,
+                clients + 1,
+            ]
+        })
+    };
+    let [asked, accepted, bad, clients] = stated(&world(SYNTHETIC, "selection = \"abra\"", 30));
+    assert!(asked > 3 * clients, "{asked} of {clients}");
+    assert!(accepted > asked, "{accepted} of {asked}");
+    assert_eq!(bad, 0);
+    assert_eq!(stated(&world(SYNTHETIC, "", 30))[..2], [0, 0]);
+}
+
+#[test]
+fn a_relay_at_its_limit_states_a_weight_and_a_liar_does_not() {
+    let limited = THREE_HOPS.replace(
+        "host = \"relay-2\"",
+        "host = \"relay-2\"\nlimit = \"2 Mbit/s\"",
+    );
+    // The largest weight that a relay stated, and that a circuit had, in ten seconds.
+    let heaviest = |arm: &str| {
+        let mut world = world(&limited, arm, 15);
+        let mut most = [0.0_f64; 2];
+        for second in 16..=25 {
+            world.run_until(Duration::from_secs(second));
+            let relays = world.nodes.iter().map(|node| node.controller.abra().weight);
+            let circuits = clients(&world)
+                .flat_map(|client| client.weighed_circuits(world.ground.both()))
+                .filter_map(|circuit| circuit.weight);
+            most[0] = relays.fold(most[0], f64::max);
+            most[1] = circuits.fold(most[1], f64::max);
+        }
+        most
+    };
+    let [relay, circuit] = heaviest("selection = \"abra\"");
+    assert!(relay > 0.0 && circuit > 0.0, "{relay} {circuit}");
+    let [relay, circuit] = heaviest("selection = \"abra\"\nliars = 1.0");
+    assert!(relay > 0.0, "{relay}");
+    assert_eq!(circuit, 0.0);
+}
+
+#[test]
+fn clients_measure_circuits_and_leave_slow_ones_once_they_have_learnt() {
+    let counts = |arm: &str| {
+        let world = world(SYNTHETIC, arm, 60);
+        let probes = clients(&world).map(|client| client.probes());
+        probes.fold([0; 4], |[asked, accepted, slow, other], one| {
+            [
+                asked + one.asked,
+                accepted + one.accepted,
+                slow + one.slow,
+                other + one.unproven + one.unanswered,
+            ]
+        })
+    };
+    let [asked, accepted, slow, other] = counts("acceptance = \"rtt\"\nlearning = \"50 s\"");
+    assert!(asked > 1000, "{asked}");
+    assert!(slow > 20, "{slow}");
+    assert!(accepted > 3 * slow, "{accepted} {slow}");
+    assert_eq!(other, 0);
+    assert_eq!(counts(""), [0; 4]);
+}

@@ -3,11 +3,12 @@
 use rand::RngExt as _;
 
 use super::fair::Shares;
-use super::weight::{self, Seen};
+use super::weight;
 use super::{AbraOptions, Refused};
 use crate::network::Network;
 use crate::random::{Generator, generator};
 use crate::triples::{NoCircuits, Triple, Triples};
+use weft_path::Candidate;
 
 /// Steps in a second: relays record the bytes of every 100 ms (the paper's g) …
 const STEPS: u32 = 10;
@@ -161,7 +162,7 @@ struct World<'a> {
     /// Bytes of each relay in this second.
     moved: Vec<f64>,
     chances: Vec<f64>,
-    seen: Vec<Seen>,
+    seen: Vec<Candidate>,
     free: usize,
 }
 
@@ -325,10 +326,10 @@ impl World<'_> {
 }
 
 /// A circuit as a client sees it.
-pub(super) fn seen(path: Triple, weights: &[f64], bandwidths: &[f64]) -> Seen {
+pub(super) fn seen(path: Triple, weights: &[f64], bandwidths: &[f64]) -> Candidate {
     let of = |list: &[f64], relay: u32| list.get(relay as usize).copied().unwrap_or(0.0);
     let relays = path.relays();
-    Seen {
+    Candidate {
         weight: relays.iter().map(|relay| of(weights, *relay)).sum(),
         bandwidth: relays
             .iter()

@@ -1,6 +1,7 @@
 //! ABRA's weights and how clients choose by them (Schrock 2017, sections 3.1 and 3.2).
 
 use rand::{Rng, RngExt as _};
+use weft_path::{Candidate, Shares};
 
 /// The large values of a heavy-tailed list (Schrock 2017, Algorithm 1): those that are at least the mean;
 /// of these again, as long as they are a smaller part than the threshold.
@@ -29,30 +30,11 @@ pub fn of_relay(circuits: &[f64], is_full: bool, threshold: f64) -> f64 {
     head(&moving, threshold).iter().map(|one| 1.0 / one).sum()
 }
 
-/// A circuit of a pool, as a client sees it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Seen {
-    /// The sum of its relays' weights.
-    pub weight: f64,
-    /// The bandwidth of its smallest relay, by the consensus.
-    pub bandwidth: f64,
-}
-
-/// How likely a client takes each circuit of its pool; sums to 1 unless the pool is empty. If some have
-/// the weight 0, one of these, in proportion to bandwidth; otherwise any, in inverse proportion to
-/// weight. The paper has "biased towards" for both cases, and no formula.
-pub fn chances(pool: &[Seen], into: &mut Vec<f64>) {
-    let is_free = |one: &Seen| one.weight <= 0.0;
+/// How likely a client takes each circuit of its pool, by the rule that clients have: sums to 1 unless the pool is empty.
+pub fn chances(pool: &[Candidate], into: &mut Vec<f64>) {
+    let shares = Shares::among(pool);
     into.clear();
-    if pool.iter().any(is_free) {
-        into.extend(pool.iter().map(|one| match is_free(one) {
-            // A relay of no bandwidth is drawn by no client, but a chance must be left.
-            true => one.bandwidth.max(f64::MIN_POSITIVE),
-            false => 0.0,
-        }));
-    } else {
-        into.extend(pool.iter().map(|one| 1.0 / one.weight));
-    }
+    into.extend(pool.iter().map(|one| shares.of(one)));
     let sum: f64 = into.iter().sum();
     into.iter_mut().for_each(|chance| *chance /= sum);
 }
@@ -96,7 +78,7 @@ mod tests {
 
     #[test]
     fn clients_choose_free_circuits_by_bandwidth_and_others_by_weight() {
-        let seen = |weight, bandwidth| Seen { weight, bandwidth };
+        let seen = |weight, bandwidth| Candidate { weight, bandwidth };
         let mut chosen = Vec::new();
         chances(
             &[seen(0.0, 30.0), seen(0.1, 900.0), seen(0.0, 10.0)],
