@@ -81,7 +81,7 @@ pub enum AtRelay {
     EstablishRendezvous,
     /// Joins two circuits.
     Rendezvous1,
-    /// Sends its weight from now on (docs/extensions/abra.md), if its protocol list claims that.
+    /// Sends its weight from now on (docs/extensions/abra.md); nothing, if it does not serve that (any more).
     AbraAsk,
     /// Closes the circuit: the message is one that only origins receive, or that this relay's protocol
     /// list does not claim.

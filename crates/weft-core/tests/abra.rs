@@ -155,17 +155,21 @@ fn cells_in_both_directions_count() {
 }
 
 #[test]
-fn a_relay_that_does_not_serve_it_closes_the_circuit() {
+fn a_relay_that_does_not_serve_it_any_more_answers_nothing() {
     let mut params = RelayParams::new(OWN_RSA, OWN_ED);
     params.extend_to_private = true;
     assert!(!params.serve_abra);
     let mut world = World::with_params(1, 1, params);
     let next = next_hop(&mut world);
     let mut circuit = circuit_on(&mut world, 0, next);
-    circuit.send(&mut world, 0, ask(), &ASK);
-    world.settle();
-    assert_eq!(world.totals().protocol_errors, 1);
-    assert_eq!(world.halves(), 0);
+    for _ in 0..3 {
+        circuit.send(&mut world, 0, ask(), &ASK);
+    }
+    world.pass(Duration::from_secs(10));
+    assert_eq!(statements(&mut world, &mut circuit), []);
+    assert_eq!(world.totals().protocol_errors, 0);
+    assert_eq!(world.controller.abra().subscribers, 0);
+    assert_ne!(world.halves(), 0);
 }
 
 #[test]

@@ -37,6 +37,9 @@ pub struct RelayResults {
     pub busy: f64,
     /// Circuits that it answered a CREATE for.
     pub circuits: u64,
+    /// It is the adversary's.
+    #[serde(default)]
+    pub adversary: bool,
 }
 
 /// A circuit of a client.

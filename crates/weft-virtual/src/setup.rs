@@ -68,8 +68,8 @@ pub struct Relay {
     pub limit: Option<(u64, u64)>,
     /// Where streams may leave.
     pub policy: ExitPolicy,
-    /// It lies about its bandwidth: to circuits that ask it states that it has some left, always (docs/extensions/abra.md).
-    pub lies: bool,
+    /// It is the adversary's.
+    pub adversary: bool,
 }
 
 /// A client and its user.
@@ -133,8 +133,11 @@ pub struct NodeOptions {
     pub paths: PathOptions,
     /// And about which circuits are used.
     pub times: BuildTimesOptions,
-    /// The share of the relays that lie about their bandwidth, from 0 to 1.
-    pub liars: f64,
+    /// The share of the relays that are an adversary's, from 0 to 1.
+    pub adversary: f64,
+    /// The adversary's relays lie about their bandwidth: to circuits that ask they state that they have some left, always
+    /// (docs/extensions/abra.md). Otherwise they only watch.
+    pub lies: bool,
     /// In the first so long clients also build circuits for nothing but to learn how long building and round trips take: a run
     /// is too short for the hundred circuits that estimates need.
     pub learning: Duration,
@@ -152,7 +155,8 @@ impl Default for NodeOptions {
             },
             paths: PathOptions::default(),
             times: BuildTimesOptions::default(),
-            liars: 0.0,
+            adversary: 0.0,
+            lies: false,
             learning: Duration::ZERO,
         }
     }

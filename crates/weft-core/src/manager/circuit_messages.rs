@@ -50,7 +50,9 @@ impl LocalConnectionManager {
             (AtRelay::AbraAsk, Ok(data)) if self.params.serve_abra => {
                 self.on_abra_ask(slot, data, now);
             }
-            (AtRelay::Refuse | AtRelay::AbraAsk, Ok(_)) => {
+            // It was served until torrc changed: clients learn that from the next consensus.
+            (AtRelay::AbraAsk, Ok(_)) => {}
+            (AtRelay::Refuse, Ok(_)) => {
                 self.protocol_error(slot, "a relay message that this relay does not serve", now);
             }
         }

@@ -61,6 +61,7 @@ fn measured(job: &Job) -> Measured {
         queued: vec![u64::from(place), 3],
         busy: f64::from(number) / 7.0,
         circuits: 4,
+        adversary: false,
     };
     let failure = Failure::new(FailureKind::Proxy, "refused, \"again\"");
     let results = weft_virtual::Results {

@@ -46,6 +46,8 @@ pub(super) struct OfArm {
     /// At so many of the percentiles 0.5 to 99.5 the time to the first byte is longer than the base's, in percent of those
     /// that are known of either; paired by repetition.
     pub(super) worse_percent: Quantity,
+    /// Streams on circuits that begin and end at the adversary's relays, in percent, where there is one.
+    pub(super) compromised_percent: Option<Quantity>,
     pub(super) counts: Counts,
     /// Repetitions that came to their end.
     pub(super) repetitions: usize,
@@ -77,6 +79,10 @@ impl OfArm {
             Numbers::from([(MEAN, worse)])
         });
         arm.worse_percent = over_repetitions(&worse.collect::<Vec<Numbers>>());
+        let compromised = own.values().filter_map(|sample| sample.compromised);
+        let compromised = compromised.map(|share| Numbers::from([(MEAN, Some(share))]));
+        let compromised: Vec<Numbers> = compromised.collect();
+        arm.compromised_percent = (!compromised.is_empty()).then(|| over_repetitions(&compromised));
         for Sample { counts, .. } in own.values() {
             let sum = &mut arm.counts;
             sum.streams += counts.streams;

@@ -56,6 +56,34 @@ impl Arm {
     }
 }
 
+/// With adversaries that have these parts of the relays: each once watching and once lying, under `abra`.
+///
+/// # Errors
+///
+/// A part is none.
+pub(super) fn adversaries(parts: &[f64]) -> Result<Vec<Arm>> {
+    let mut arms = Vec::new();
+    for part in parts {
+        ensure!(
+            (0.0..=1.0).contains(part),
+            "--adversary {part}: it is a part of the relays, from 0 to 1"
+        );
+        let percent = format!("{}", part * 100.0).replace('.', "-");
+        for (name, lies) in [("watching", false), ("lying", true)] {
+            let keys = [
+                ("selection", "\"abra\"".to_owned()),
+                ("adversary", format!("{part:?}")),
+                ("lies", lies.to_string()),
+            ];
+            arms.push(Arm {
+                name: format!("{name}-{percent}"),
+                keys: keys.map(|(key, value)| (key.to_owned(), value)).into(),
+            });
+        }
+    }
+    Ok(arms)
+}
+
 /// The arms that are asked for, or the planned ones; what they are compared with comes first, asked for or not. Keys are
 /// checked where the scenario is read.
 ///

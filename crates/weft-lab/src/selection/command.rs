@@ -35,6 +35,10 @@ pub struct Args {
     /// An arm by its name, or a new one with keys of a scenario's [[arm]]; may be repeated [default: all four].
     #[arg(long, value_name = "NAME[:KEY=VALUE,…]")]
     arm: Vec<String>,
+    /// Also an adversary with this part of the relays, once watching and once lying that it has bandwidth left, and the streams that it
+    /// sees at both ends; may be repeated.
+    #[arg(long, value_name = "PART")]
+    adversary: Vec<f64>,
     /// The part of 500 relays, 1,350 web clients, 150 bulk clients and 500 servers [default: 0.2; of --quick: 0.02].
     #[arg(long, value_name = "PART")]
     scale: Option<f64>,
@@ -146,7 +150,11 @@ impl Experiment for Options {
             counted,
             repetitions: args.repetitions.unwrap_or(if args.quick { 2 } else { 10 }),
             congestion_control: args.congestion_control == Switch::On,
-            arms: arms::chosen(&args.arm)?,
+            arms: [
+                arms::chosen(&args.arm)?,
+                arms::adversaries(&args.adversary)?,
+            ]
+            .concat(),
         };
         // Files have absolute names.
         let own = [(regions::FILE, regions::graph())];

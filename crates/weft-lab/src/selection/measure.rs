@@ -1,5 +1,6 @@
 //! What one job measured, as far as the metrics need it.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -22,6 +23,9 @@ pub(super) struct Sample {
     /// The same of bulk clients'.
     pub(super) bulk: Vec<Time>,
     pub(super) counts: Counts,
+    /// Of the streams whose circuits were built and which were connected, the warm-up included, how many were on circuits that begin and end at
+    /// the adversary's relays, in percent. `None`: there is no adversary, or no stream.
+    pub(super) compromised: Option<f64>,
 }
 
 /// How many there were.
@@ -46,6 +50,7 @@ impl Sample {
     pub(super) fn of(results: &Results, warm_up: Duration) -> Sample {
         let mut sample = Sample {
             relayed: relayed(results, warm_up),
+            compromised: compromised(results),
             ..Sample::default()
         };
         let counted = results.streams.iter();
@@ -104,4 +109,21 @@ fn relayed(results: &Results, warm_up: Duration) -> Vec<f64> {
         sums.push(written.map(|bytes| *bytes as f64).sum());
     }
     sums
+}
+
+fn compromised(results: &Results) -> Option<f64> {
+    let theirs = results.relays.iter().filter(|relay| relay.adversary);
+    let theirs: BTreeSet<&str> = theirs.map(|relay| relay.name.as_str()).collect();
+    if theirs.is_empty() {
+        return None;
+    }
+    let (mut streams, mut seen) = (0_usize, 0_usize);
+    for circuit in &results.circuits {
+        let has = |relay: Option<&String>| relay.is_some_and(|name| theirs.contains(name.as_str()));
+        streams += circuit.round_trips.len();
+        if has(circuit.path.first()) && has(circuit.path.last()) {
+            seen += circuit.round_trips.len();
+        }
+    }
+    (streams > 0).then(|| seen as f64 * 100.0 / streams as f64)
 }

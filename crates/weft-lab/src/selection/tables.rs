@@ -74,6 +74,7 @@ impl Results {
     fn counts(&self) -> Table {
         let metrics = [
             Metric::less("worse times to first byte", "%"),
+            Metric::less("compromised", "%"),
             Metric::plain("streams", ""),
             Metric::less("failed", ""),
             Metric::plain("open at the end", ""),
@@ -83,7 +84,8 @@ impl Results {
         ];
         let mut table = Table::new("Streams and circuits", ["arm"], metrics).note(
             "Of all repetitions. Worse is the share of percentiles from 0.5 to 99.5 at which the time to the first byte is \
-             longer than the default's in the same repetition.",
+             longer than the default's in the same repetition. Compromised are streams on circuits that begin and end at an adversary's \
+             relays.",
         );
         for (name, arm) in self.each() {
             let counts = arm.counts;
@@ -96,8 +98,12 @@ impl Results {
                 counts.circuits_used,
             ];
             let worse = value(&arm.worse_percent, MEAN, arm.repetitions);
+            let compromised = arm.compromised_percent.as_ref();
+            let compromised = compromised.map_or(Values::None, |percent| {
+                value(percent, MEAN, arm.repetitions)
+            });
             let values = numbers.map(|number| Values::one(number as f64));
-            table.push([name], [worse].into_iter().chain(values));
+            table.push([name], [worse, compromised].into_iter().chain(values));
         }
         table
     }

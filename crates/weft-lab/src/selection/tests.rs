@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use weft_virtual::Results as Measured;
-use weft_virtual::results::RelayResults;
+use weft_virtual::results::{CircuitResults, RelayResults};
 
 use super::aggregate::{MEAN, OfArm, Samples, worse_percent};
 use super::arms::{self, BASE};
@@ -98,6 +98,47 @@ fn intervals_of_the_warm_up_and_a_last_short_one_are_not_counted() {
     };
     let sample = Sample::of(&measured, Duration::from_secs(10));
     assert_eq!(sample.relayed, [22.0, 33.0]);
+}
+
+#[test]
+fn streams_are_compromised_whose_circuits_begin_and_end_at_the_adversarys_relays() {
+    let relay = |name: &str, adversary| RelayResults {
+        name: name.to_owned(),
+        adversary,
+        ..RelayResults::default()
+    };
+    let circuit = |path: [&str; 3], streams: usize| CircuitResults {
+        client: "client".to_owned(),
+        path: path.map(str::to_owned).into(),
+        began: Duration::ZERO,
+        built: Some(Duration::from_secs(1)),
+        round_trips: vec![Duration::from_millis(100); streams],
+    };
+    let mut measured = Measured {
+        relays: vec![
+            relay("a", true),
+            relay("b", false),
+            relay("c", true),
+            relay("d", false),
+        ],
+        circuits: vec![
+            circuit(["a", "b", "c"], 3),
+            circuit(["a", "c", "b"], 5),
+            circuit(["b", "a", "c"], 2),
+            circuit(["c", "d", "a"], 0),
+        ],
+        ..Measured::default()
+    };
+    let share = |measured: &Measured| Sample::of(measured, Duration::ZERO).compromised;
+    assert_eq!(share(&measured), Some(30.0));
+    for relay in &mut measured.relays {
+        relay.adversary = false;
+    }
+    assert_eq!(share(&measured), None);
+    let arms = arms::adversaries(&[0.2, 0.05]).expect("arms");
+    let names: Vec<&str> = arms.iter().map(|arm| &*arm.name).collect();
+    assert_eq!(names, ["watching-20", "lying-20", "watching-5", "lying-5"]);
+    assert!(arms::adversaries(&[1.1]).is_err());
 }
 
 #[test]

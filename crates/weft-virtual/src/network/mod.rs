@@ -37,7 +37,7 @@ enum Purpose {
     Keys,
     Places,
     Users,
-    Liars,
+    Adversary,
 }
 
 fn random(seed: u64, purpose: Purpose) -> ChaCha12Rng {
@@ -128,8 +128,8 @@ fn unusable(scenario: &Scenario, problem: String) -> ScenarioError {
 /// Gives relays what only they know.
 fn with_keys(drafts: &[RelayDraft], arm: &Arm, seed: u64) -> Vec<Relay> {
     let mut rng = random(seed, Purpose::Keys);
-    // In all arms the relays that lie where fewer do lie where more do.
-    let mut liars = random(seed, Purpose::Liars);
+    // In all arms those that are the adversary's where it has fewer are so where it has more.
+    let mut adversary = random(seed, Purpose::Adversary);
     let relay = |draft: &RelayDraft| Relay {
         host: draft.host,
         or_port: draft.listed.or_port,
@@ -140,7 +140,7 @@ fn with_keys(drafts: &[RelayDraft], arm: &Arm, seed: u64) -> Vec<Relay> {
         threads: draft.threads.unwrap_or(arm.threads),
         limit: draft.limit,
         policy: relays::exit_policy(draft.listed.policy.as_ref()),
-        lies: liars.random_range(0.0..1.0) < arm.options.liars,
+        adversary: adversary.random_range(0.0..1.0) < arm.options.adversary,
     };
     drafts.iter().map(relay).collect()
 }

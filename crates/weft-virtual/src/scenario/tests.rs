@@ -237,15 +237,15 @@ fn arms_differ_in_what_nodes_have() {
 #[test]
 fn arms_differ_in_which_circuits_are_used() {
     let arm = "[[arm]]\nname = \"a\"\n";
-    let keys = "acceptance = \"both\"\nquantile = 0.5\nselection = \"abra-stay\"\nliars = 0.2\nlearning = \"40 s\"\n";
+    let keys = "acceptance = \"both\"\nquantile = 0.5\nselection = \"abra-stay\"\nadversary = 0.2\nlies = true\nlearning = \"40 s\"\n";
     let scenario = parse(&format!("{SMALL}{arm}{keys}"));
     let options = &scenario.arms[0].options;
     assert_eq!(options.times.acceptance, Acceptance::Both);
     assert_eq!(options.times.quantile, Some(0.5));
     assert_eq!(options.client.selection, CircuitSelection::AbraStay);
     assert_eq!(
-        (options.liars, options.learning),
-        (0.2, Duration::from_secs(40))
+        (options.adversary, options.lies, options.learning),
+        (0.2, true, Duration::from_secs(40))
     );
     for (wrong, why) in [
         (
@@ -254,7 +254,7 @@ fn arms_differ_in_which_circuits_are_used() {
         ),
         ("quantile = 0.3", "quantile is a number"),
         ("selection = \"arba\"", "selection is \"default\""),
-        ("liars = 1.5", "liars is a share"),
+        ("adversary = 1.5", "adversary is a share"),
         ("learning = 5", "x.toml:13"),
     ] {
         let error = error(&format!("{SMALL}{arm}{wrong}\n"));

@@ -48,7 +48,8 @@ const ARM_KEYS: &[&str] = &[
     "acceptance",
     "quantile",
     "selection",
-    "liars",
+    "adversary",
+    "lies",
     "learning",
 ];
 
@@ -539,9 +540,12 @@ impl Reader<'_> {
                 }
             };
         }
-        if let Some(value) = get("liars") {
-            let what = "liars is a share of the relays";
-            options.liars = self.source.number(value, what, 0.0..=1.0)?;
+        if let Some(value) = get("adversary") {
+            let what = "adversary is a share of the relays";
+            options.adversary = self.source.number(value, what, 0.0..=1.0)?;
+        }
+        if let Some(value) = get("lies") {
+            options.lies = self.source.boolean(value)?;
         }
         if let Some(value) = get("learning") {
             options.learning = self.time(value, MAX_TIME)?;

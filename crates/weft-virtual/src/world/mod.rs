@@ -525,6 +525,7 @@ impl World {
                 queued,
                 busy: worked.unwrap_or(0) as f64 / (nanos(end).max(1)) as f64,
                 circuits: node.relay.as_ref().map_or(0, |relay| relay.circuits),
+                adversary: node.relay.as_ref().is_some_and(|relay| relay.adversary),
             });
         }
         for node in self.nodes.drain(self.relays..) {

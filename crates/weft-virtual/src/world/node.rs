@@ -62,6 +62,8 @@ pub(super) struct RelaySide {
     workers: Workers,
     /// Circuits that were answered.
     pub(super) circuits: u64,
+    /// It is the adversary's.
+    pub(super) adversary: bool,
 }
 
 /// Onionskins take time.
@@ -155,7 +157,7 @@ impl Node {
             detect_hijacking: false,
             test_addresses: Vec::new(),
         };
-        self.lies = relay.lies;
+        self.lies = relay.adversary && common.options.lies;
         let mut exits = Exits::new(settings, self.rng.random());
         exits.set_relays(common.relays.values().flatten().copied().collect());
         self.relay = Some(RelaySide {
@@ -166,6 +168,7 @@ impl Node {
                 under_way: VecDeque::new(),
             },
             circuits: 0,
+            adversary: relay.adversary,
         });
     }
 

@@ -207,7 +207,7 @@ fn a_relay_at_its_limit_states_a_weight_and_a_liar_does_not() {
     };
     let [relay, circuit] = heaviest("selection = \"abra\"");
     assert!(relay > 0.0 && circuit > 0.0, "{relay} {circuit}");
-    let [relay, circuit] = heaviest("selection = \"abra\"\nliars = 1.0");
+    let [relay, circuit] = heaviest("selection = \"abra\"\nadversary = 1.0\nlies = true");
     assert!(relay > 0.0, "{relay}");
     assert_eq!(circuit, 0.0);
 }
