@@ -261,7 +261,9 @@ mod private_network {
                 more: vec!["AbraWeights 1".to_owned()],
                 ..TargetOptions::default()
             };
-            network.add(Target::new(name, program.clone()).options(options))?;
+            // C tor does not know the option.
+            let target = Target::new(name, program.clone()).keys_by(program.clone());
+            network.add(target.options(options))?;
             interop::is_listed(network, name, platform, PATIENCE)?;
             network.wait_known()?;
             interop::moves(network, name, &program, LIGHT)?;
