@@ -35,7 +35,7 @@ pub struct Candidate {
 impl Candidate {
     /// What is no positive number weighs nothing.
     fn is_free(&self) -> bool {
-        !(self.weight > 0.0)
+        self.weight.is_nan() || self.weight <= 0.0
     }
 }
 

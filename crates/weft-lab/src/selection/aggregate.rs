@@ -27,8 +27,11 @@ pub(super) struct Quantity {
     pub(super) ci95: Numbers,
 }
 
-/// The name of each quantity, and its numbers in one repetition.
-pub(super) const QUANTITIES: [(&str, fn(&Sample) -> Numbers); 4] = [
+/// The numbers of a quantity in one repetition.
+type Of = fn(&Sample) -> Numbers;
+
+/// The name of each quantity, and its numbers.
+pub(super) const QUANTITIES: [(&str, Of); 4] = [
     ("relayed_bytes", |sample| relayed(&sample.relayed)),
     ("ttfb_ms", |sample| times(&sample.ttfb)),
     ("web_ms", |sample| times(&sample.web)),

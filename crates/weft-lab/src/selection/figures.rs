@@ -12,8 +12,11 @@ use super::measure::Sample;
 use super::plan::INTERVAL_S;
 use super::results::Results;
 
+/// The times of one kind in a repetition.
+type Of = fn(&Sample) -> &[Time];
+
 /// Times of one kind: file, title, which.
-const TIMES: [(&str, &str, fn(&Sample) -> &[Time]); 3] = [
+const TIMES: [(&str, &str, Of); 3] = [
     ("ttfb", "Time to the first byte", |sample| &sample.ttfb),
     ("web", "Downloads of web clients, 320 KB", |sample| {
         &sample.web
@@ -91,12 +94,7 @@ fn panel(title: &str, x_label: &str, y_label: &str, curves: Vec<Curve>) -> Panel
 }
 
 /// A curve through quantiles at these shares, with what is on the vertical axis for each.
-fn through(
-    results: &Results,
-    times: fn(&Sample) -> &[Time],
-    shares: &[f64],
-    height: fn(f64) -> f64,
-) -> Vec<Curve> {
+fn through(results: &Results, times: Of, shares: &[f64], height: fn(f64) -> f64) -> Vec<Curve> {
     let arms = results.samples.iter().enumerate();
     let curves = arms.map(|(number, (arm, samples))| {
         let all: Vec<Time> = samples.values().flat_map(times).copied().collect();
@@ -113,7 +111,7 @@ fn through(
     curves.collect()
 }
 
-fn distributions(results: &Results, title: &str, times: fn(&Sample) -> &[Time]) -> Figure {
+fn distributions(results: &Results, title: &str, times: Of) -> Figure {
     let steps = || (1..POINTS).map(|number| f64::from(number) / f64::from(POINTS));
     let plain: Vec<f64> = steps().collect();
     let tail: Vec<f64> = steps()
