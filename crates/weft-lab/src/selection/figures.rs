@@ -27,6 +27,8 @@ const TIMES: [(&str, &str, Of); 3] = [
 ];
 /// Points of a distribution.
 const POINTS: u32 = 400;
+/// The end of the body: the tail would leave it a tenth of the width.
+const BODY: f64 = 0.95;
 /// The end of the tail, in powers of ten: one stream in 10,000.
 const TAIL: f64 = 4.0;
 
@@ -34,12 +36,12 @@ const TAIL: f64 = 4.0;
 pub(super) fn caption(plot: &str) -> &'static str {
     match plot {
         "ttfb" | "web" | "bulk" => {
-            "Streams of all repetitions: the share that is over within so long, and the tail, in powers of ten of those that \
+            "Streams of all repetitions: the share that is over within so long, up to 95 %, and the tail, in powers of ten of those that \
              take longer (1 is a tenth of all streams, 2 a hundredth)."
         }
         "relayed" => {
-            "Bytes that all relays write to links and destinations in 10 s: means over the repetitions, with 95 % intervals \
-             as pairs of dashed lines."
+            "Bytes that all relays write to links and destinations in 10 s: means over the repetitions. Networks differ by more \
+             than arms do, so intervals are those of changes in one network, in the table."
         }
         _ => "",
     }
@@ -113,7 +115,7 @@ fn through(results: &Results, times: Of, shares: &[f64], height: fn(f64) -> f64)
 
 fn distributions(results: &Results, title: &str, times: Of) -> Figure {
     let steps = || (1..POINTS).map(|number| f64::from(number) / f64::from(POINTS));
-    let plain: Vec<f64> = steps().collect();
+    let plain: Vec<f64> = steps().map(|part| part * BODY).collect();
     let tail: Vec<f64> = steps()
         .map(|part| 1.0 - 10_f64.powf(-part * TAIL))
         .collect();
@@ -134,38 +136,31 @@ fn distributions(results: &Results, title: &str, times: Of) -> Figure {
     figure(results, title, panels)
 }
 
-/// Mean and half of the interval at the end of each 10 s, megabytes.
-fn over_time(samples: &Samples) -> Vec<(f64, Spread)> {
+/// Means over the repetitions of the bytes of each 10 s, megabytes, by the end of these.
+fn over_time(samples: &Samples) -> Vec<(f64, f64)> {
     let lengths = samples.values().map(|sample| sample.relayed.len());
     let places = 0..lengths.min().unwrap_or(0);
-    let spreads = places.map(|place| {
+    let means = places.map(|place| {
         let each = samples
             .values()
             .filter_map(|sample| sample.relayed.get(place));
         let each: Vec<f64> = each.map(|bytes| bytes * 1e-6).collect();
-        ((place + 1) as f64 * INTERVAL_S as f64, Spread::of(&each))
+        (
+            (place + 1) as f64 * INTERVAL_S as f64,
+            Spread::of(&each).mean,
+        )
     });
-    spreads.collect()
+    means.collect()
 }
 
 fn relayed(results: &Results) -> Figure {
-    let mut curves = Vec::new();
-    for (number, (arm, samples)) in results.samples.iter().enumerate() {
-        let series = over_time(samples);
-        let mut curve = |name: String, look: Look, of: fn(&Spread) -> f64| {
-            let points = series.iter().map(|(at, spread)| (*at, of(spread).max(0.0)));
-            let points = points.collect();
-            curves.push(Curve { name, look, points });
-        };
-        curve(arm.json_key(), Look::number(number), |spread| spread.mean);
-        if samples.len() > 1 {
-            let name = format!("{}, 95 %", arm.json_key());
-            let look = Look::number(number).dashed();
-            curve(name.clone(), look, |spread| spread.mean - spread.ci95);
-            let look = Look::number(number).dashed();
-            curve(name, look, |spread| spread.mean + spread.ci95);
-        }
-    }
+    let arms = results.samples.iter().enumerate();
+    let curves = arms.map(|(number, (arm, samples))| Curve {
+        name: arm.json_key(),
+        look: Look::number(number),
+        points: over_time(samples),
+    });
+    let curves = curves.collect();
     let panels = vec![panel(
         "All relays",
         "seconds after the warm-up",

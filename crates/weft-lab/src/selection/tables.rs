@@ -143,6 +143,7 @@ fn verdict(what: &str, mean: Option<f64>, ci95: Option<f64>, [low, high]: [f64; 
         _ if mean.abs() <= ci95 => "no effect appears",
         _ if (mean > 0.0) != (low > 0.0) => "the effect is the opposite",
         _ if mean.abs() + ci95 < low.abs().min(high.abs()) => "the effect is smaller",
+        _ if mean.abs() - ci95 > low.abs().max(high.abs()) => "the effect is larger",
         _ => "the effect appears",
     };
     format!("{what}: {mean:+.1} ± {ci95:.1} %; the paper has {paper}: {found}.")
@@ -194,11 +195,13 @@ impl Report for Results {
     }
 
     fn files(&self) -> Result<Vec<(&'static str, String)>> {
-        Ok(vec![
+        let own = self.text.contains(regions::FILE);
+        let graph = own.then(|| (regions::FILE, regions::graph()));
+        let files = [
             ("results.json", json(self)?),
             ("scenario.toml", self.text.clone()),
-            (regions::FILE, regions::graph()),
-        ])
+        ];
+        Ok(files.into_iter().chain(graph).collect())
     }
 
     fn draw(&self, folder: &Folder) -> Result<Vec<PathBuf>> {
