@@ -313,3 +313,86 @@ impl Chooser for Paths {
         self.selector.relays()?.find(name)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant, SystemTime};
+
+    use rand::SeedableRng as _;
+    use weft_path::Acceptance;
+
+    use super::*;
+
+    fn paths(state: &[(String, String)]) -> Paths {
+        let now = Now {
+            mono: Instant::now(),
+            wall: SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000),
+        };
+        let times = BuildTimesOptions {
+            acceptance: Acceptance::Rtt,
+            ..BuildTimesOptions::default()
+        };
+        let mut rng = StdRng::seed_from_u64(1);
+        Paths::new(PathOptions::default(), times, state, now, &mut rng)
+    }
+
+    fn learn(paths: &mut Paths) {
+        let now = Now {
+            mono: Instant::now(),
+            wall: SystemTime::UNIX_EPOCH,
+        };
+        for number in 0..150 {
+            let took = Duration::from_millis(200 + 7 * (number % 50));
+            paths.built(BuildNews::RoundTrip { took }, now);
+        }
+    }
+
+    #[test]
+    fn round_trips_survive_a_restart() {
+        let mut first = paths(&[]);
+        assert!(first.timeouts().probe && first.timeouts().wants_circuits);
+        assert_eq!(first.timeouts().round_trip, None);
+        learn(&mut first);
+        let state: Vec<(String, String)> = first
+            .state_lines()
+            .into_iter()
+            .flat_map(|(key, values)| values.into_iter().map(move |value| (key.to_owned(), value)))
+            .collect();
+        let mut next = paths(&state);
+        assert_eq!(next.round_trips().len(), 150);
+        assert!(next.timeouts().round_trip.is_some());
+        assert!(next.take_lines().is_empty());
+        // What is on file is not written again.
+        assert!(
+            next.state_lines()
+                .iter()
+                .all(|(key, _)| *key != "CircuitRoundTrips")
+        );
+    }
+
+    #[test]
+    fn a_damaged_state_file_is_said_to_be_one_and_learning_begins_anew() {
+        let state = [("CircuitRoundTrips".to_owned(), "300,x".to_owned())];
+        let mut damaged = paths(&state);
+        assert!(damaged.round_trips().is_empty());
+        let lines = format!("{:?}", damaged.take_lines());
+        assert!(
+            lines.contains("round-trip times of circuits are damaged"),
+            "{lines}"
+        );
+    }
+
+    #[test]
+    fn dropping_timeouts_forgets_round_trips() {
+        let mut paths = paths(&[]);
+        learn(&mut paths);
+        paths.drop_timeouts();
+        assert_eq!(paths.timeouts().round_trip, None);
+        assert!(
+            paths
+                .state_lines()
+                .iter()
+                .any(|(key, values)| *key == "CircuitRoundTrips" && values.is_empty())
+        );
+    }
+}

@@ -71,6 +71,15 @@ pub(super) fn check(source: &Source) -> Result<()> {
             scenario.network.line
         ),
     }
+    for arm in &scenario.arms {
+        if let Some(key) = torrc::only_virtual(arm) {
+            bail!(
+                "{}: {key} of the arm {} is for --testbed virtual: real relays and clients have no such option",
+                scenario.file,
+                arm.name
+            );
+        }
+    }
     if let Some(missing) = net::missing() {
         bail!("{missing}");
     }

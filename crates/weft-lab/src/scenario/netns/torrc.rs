@@ -1,6 +1,7 @@
 //! What the arms and relays of a scenario are in torrc.
 
 use weft_core::controller::Sharing;
+use weft_path::{Acceptance, CircuitSelection};
 use weft_virtual::scenario::{Arm, Roles};
 use weft_virtual::setup::{NodeOptions, Relay};
 
@@ -33,6 +34,9 @@ pub(super) fn of_all(arm: &Arm) -> Vec<String> {
         run_interval.as_millis()
     ));
     lines.push(format!("KISTSockBufSizeFactor {sock_buf_size_factor}"));
+    if arm.options.client.selection.asks_weights() {
+        lines.push("AbraWeights 1".to_owned());
+    }
     lines
 }
 
@@ -70,7 +74,36 @@ pub(super) fn of_client(arm: &Arm) -> Vec<String> {
     if let Some(guards) = paths.num_entry_guards {
         lines.push(format!("NumEntryGuards {guards}"));
     }
+    lines.push(format!(
+        "CircuitAcceptance {}",
+        match arm.options.times.acceptance {
+            Acceptance::Cbt => "cbt",
+            Acceptance::Rtt => "rtt",
+            Acceptance::Both => "both",
+            Acceptance::None => "none",
+        }
+    ));
+    if let Some(quantile) = arm.options.times.quantile {
+        lines.push(format!("CircuitAcceptanceQuantile {quantile}"));
+    }
+    lines.push(format!(
+        "CircuitSelection {}",
+        match client.selection {
+            CircuitSelection::Default => "default",
+            CircuitSelection::Abra => "abra",
+            CircuitSelection::AbraStay => "abra-stay",
+        }
+    ));
     lines
+}
+
+/// What an arm has that real processes cannot have; `None`: nothing.
+pub(super) fn only_virtual(arm: &Arm) -> Option<&'static str> {
+    match &arm.options {
+        options if options.lies => Some("lies"),
+        options if !options.learning.is_zero() => Some("learning"),
+        _ => None,
+    }
 }
 
 /// Who may be which hop, by nickname.
@@ -129,6 +162,32 @@ mod tests {
         ];
         assert_eq!(of_all(&arm), expected);
         assert_eq!(params(&arm), ["cc_alg=0"]);
+        assert_eq!(only_virtual(&arm), None);
+    }
+
+    #[test]
+    fn ways_of_choosing_circuits_are_lines() {
+        let mut options = NodeOptions::default();
+        options.client.selection = CircuitSelection::AbraStay;
+        options.times.acceptance = Acceptance::Rtt;
+        options.times.quantile = Some(0.5);
+        let mut arm = Arm {
+            name: "both".to_owned(),
+            congestion_control: true,
+            threads: 1,
+            options,
+        };
+        assert!(of_all(&arm).contains(&"AbraWeights 1".to_owned()));
+        let lines = of_client(&arm);
+        for line in [
+            "CircuitAcceptance rtt",
+            "CircuitAcceptanceQuantile 0.5",
+            "CircuitSelection abra-stay",
+        ] {
+            assert!(lines.contains(&line.to_owned()), "{lines:?}");
+        }
+        arm.options.lies = true;
+        assert_eq!(only_virtual(&arm), Some("lies"));
     }
 
     #[test]
