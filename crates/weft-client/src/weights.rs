@@ -1,17 +1,14 @@
 //! What the relays of a client's circuits state of their bandwidth (docs/extensions/abra.md).
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use slab::Slab;
 use weft_cell::identity::{Ed25519Identity, RsaIdentity};
-use weft_core::abra::{AbraError, Memo};
+use weft_core::abra::{AbraError, MAX_AGE, Memo};
 
 use crate::hop::Hop;
 use crate::now::Now;
-
-/// How long a statement is good for: three that a relay sends every five seconds.
-const FRESH: Duration = Duration::from_secs(15);
 
 /// What became of relays' statements, for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,7 +54,7 @@ struct Known {
 impl Known {
     fn weight(&self, now: Now) -> Option<f64> {
         let (weight, at) = self.stated?;
-        (now.since(at) <= FRESH).then_some(weight)
+        (now.since(at) <= MAX_AGE).then_some(weight)
     }
 }
 

@@ -74,6 +74,11 @@ pub fn circuits(args: &Args) -> Result<String> {
     let pool = control
         .info("circuit-pool")
         .context("this node does not know GETINFO circuit-pool: is it Weft?")?;
+    // What a terminal would obey is left out.
+    let pool: String = pool
+        .chars()
+        .filter(|one| *one == '\n' || !one.is_control())
+        .collect();
     let circuits: Vec<Circuit> = pool.lines().filter_map(read).collect();
     match args.format {
         Format::Json => Ok(serde_json::to_string_pretty(&circuits)? + "\n"),

@@ -187,6 +187,21 @@ pub struct Panel {
     pub curves: Vec<Curve>,
 }
 
+impl Panel {
+    /// Axes with these curves.
+    pub fn of_curves(title: &str, x_label: &str, y_label: &str, curves: Vec<Curve>) -> Panel {
+        Panel {
+            title: title.to_owned(),
+            x_label: x_label.to_owned(),
+            y_label: y_label.to_owned(),
+            kind: Kind::Curves,
+            groups: Vec::new(),
+            series: Vec::new(),
+            curves,
+        }
+    }
+}
+
 /// A whole plot.
 #[derive(Clone, Debug)]
 pub struct Figure {

@@ -75,7 +75,12 @@ impl<C: Chooser> Client<C> {
         let (Some(place), Some(relay)) = (place, circuit.hops.get(hop.index())) else {
             return;
         };
-        let identity = relay.ed25519.filter(|_| self.config.check_statements);
+        let identity = match (self.config.check_statements, relay.ed25519) {
+            (false, _) => None,
+            // One that cannot be checked was not asked, and does not count.
+            (true, None) => return,
+            (true, known) => known,
+        };
         let nickname = relay.nickname.clone();
         let result = (self.weights).state(*place, statement, identity.as_ref(), now);
         if let Err(why) = result

@@ -22,7 +22,7 @@ pub use capacity::Capacity;
 pub(crate) use capacity::{CapacityMeter, LinkFill};
 pub use head_tail::{THRESHOLD, head_tail, weight_of};
 pub use rates::Rates;
-pub use statement::{AbraError, Memo, check_times, verify};
+pub use statement::{AbraError, MAX_AGE, Memo, check_times, verify};
 
 /// g: bytes of a circuit are counted over this time (Schrock 2017, 3.1).
 pub const BIN: Duration = Duration::from_millis(100);

@@ -10,7 +10,7 @@ use weft_cell::abra::{AbraMsgError, Claim, Statement};
 use weft_cell::identity::Ed25519Identity;
 
 /// Statements older than this are stale: three that a relay sends every [`INTERVAL`](super::INTERVAL).
-const MAX_AGE: Duration = Duration::from_secs(15);
+pub const MAX_AGE: Duration = Duration::from_secs(15);
 
 /// How far a relay's clock may be ahead of the client's, which may itself be off. C tor clients use a
 /// consensus when their clock is off by hours, but then they know it: statements are not worth that.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use weft_plot::{Curve, Figure, Folder, Kind, Look, Panel};
+use weft_plot::{Curve, Figure, Folder, Look, Panel};
 use weft_traffic::Record;
 
 use super::aggregate::OfArm;
@@ -108,18 +108,6 @@ fn figure(results: &Results, title: &str, panels: Vec<Panel>) -> Figure {
     }
 }
 
-fn panel(title: &str, x_label: &str, y_label: &str, curves: Vec<Curve>) -> Panel {
-    Panel {
-        title: title.to_owned(),
-        x_label: x_label.to_owned(),
-        y_label: y_label.to_owned(),
-        kind: Kind::Curves,
-        groups: Vec::new(),
-        series: Vec::new(),
-        curves,
-    }
-}
-
 /// A curve of each arm that has numbers.
 fn distributions(results: &Results, numbers: impl Fn(&OfArm) -> Vec<f64>) -> Vec<Curve> {
     let arms = results.arms.iter().enumerate();
@@ -143,7 +131,7 @@ fn streams(results: &Results, title: &str, number: &dyn Fn(&Record) -> Option<f6
             let own = records.filter(|record| record.model == model);
             own.filter_map(number).collect()
         });
-        panel(model, "seconds", "share of streams", curves)
+        Panel::of_curves(model, "seconds", "share of streams", curves)
     });
     figure(results, title, panels.collect())
 }
@@ -160,8 +148,8 @@ fn circuits(results: &Results) -> Figure {
         times.map(|time| time.as_secs_f64()).collect()
     });
     let panels = vec![
-        panel("Build times", "seconds", "share of circuits", builds),
-        panel("Round trips", "seconds", "share of streams", round_trips),
+        Panel::of_curves("Build times", "seconds", "share of circuits", builds),
+        Panel::of_curves("Round trips", "seconds", "share of streams", round_trips),
     ];
     figure(results, "Circuits of clients", panels)
 }
@@ -187,7 +175,7 @@ impl Series {
             )
         });
         let all = all.filter(|curve| !curve.points.is_empty()).collect();
-        let mut panels = vec![panel("All relays", "seconds", self.unit, all)];
+        let mut panels = vec![Panel::of_curves("All relays", "seconds", self.unit, all)];
         // A relay looks the same in every panel, and not as an arm.
         let mut names: Vec<&str> = Vec::new();
         for (_, arm) in arms().take(ARMS) {
@@ -206,7 +194,7 @@ impl Series {
             });
             let curves: Vec<Curve> = curves.filter(|curve| !curve.points.is_empty()).collect();
             let title = format!("The busiest of {}", arm.arm);
-            panels.push(panel(&title, "seconds", self.unit, curves));
+            panels.push(Panel::of_curves(&title, "seconds", self.unit, curves));
         }
         figure(results, self.title, panels)
     }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use weft_plot::{Curve, Figure, Folder, Kind, Look, Panel};
+use weft_plot::{Curve, Figure, Folder, Look, Panel};
 use weft_stats::Spread;
 
 use super::aggregate::Samples;
@@ -84,15 +84,8 @@ fn figure(results: &Results, title: &str, panels: Vec<Panel>) -> Figure {
 
 fn panel(title: &str, x_label: &str, y_label: &str, curves: Vec<Curve>) -> Panel {
     let curves = curves.into_iter();
-    Panel {
-        title: title.to_owned(),
-        x_label: x_label.to_owned(),
-        y_label: y_label.to_owned(),
-        kind: Kind::Curves,
-        groups: Vec::new(),
-        series: Vec::new(),
-        curves: curves.filter(|curve| !curve.points.is_empty()).collect(),
-    }
+    let drawn = curves.filter(|curve| !curve.points.is_empty()).collect();
+    Panel::of_curves(title, x_label, y_label, drawn)
 }
 
 /// A curve through quantiles at these shares, with what is on the vertical axis for each.

@@ -1,6 +1,6 @@
 //! The plot of a comparison: latency and bandwidth of the circuits that each rule uses, and how round trips are distributed.
 
-use weft_plot::{Curve, Figure, Kind, Look, Panel};
+use weft_plot::{Curve, Figure, Look, Panel};
 use weft_stats::quantile;
 
 use super::{Report, Tuple};
@@ -13,15 +13,6 @@ impl Report {
     /// Distributions of latency and bandwidth by rule, and round trips beside the distribution that was fitted.
     #[must_use]
     pub fn figure(&self) -> Figure {
-        let panel = |title: &str, x_label: &str, y_label: &str, curves| Panel {
-            title: title.to_owned(),
-            x_label: x_label.to_owned(),
-            y_label: y_label.to_owned(),
-            kind: Kind::Curves,
-            groups: Vec::new(),
-            series: Vec::new(),
-            curves,
-        };
         let by_rule = |of: &dyn Fn(&Tuple) -> f64| {
             let end = self.end(of);
             let curve = |(number, name): (usize, &&str)| {
@@ -49,14 +40,14 @@ impl Report {
                 self.options.quantile * 100.0
             ),
             panels: vec![
-                panel("Latency", "ms", share, by_rule(&|tuple| tuple.latency_ms)),
-                panel(
+                Panel::of_curves("Latency", "ms", share, by_rule(&|tuple| tuple.latency_ms)),
+                Panel::of_curves(
                     "Bandwidth",
                     "Mbit/s",
                     share,
                     by_rule(&|tuple| tuple.bandwidth_mbit),
                 ),
-                panel(
+                Panel::of_curves(
                     "Round trips of all circuits",
                     "ms",
                     share,
