@@ -360,15 +360,13 @@ impl<'a> Conductor<'a> {
 
     fn measure(&mut self) -> Result<()> {
         self.stage.set(Stage::Run);
-        self.hold(WARMING_UP, self.options.warm_up, &mut |_, _| {})?;
+        self.hold(WARMING_UP, self.options.warm_up, &mut |_| {})?;
         let before = self.sample()?;
         self.stage.set(Stage::Measure);
         let mut last = before.clone();
-        let held = self.hold(MEASURING, self.options.seconds, &mut |conductor, end| {
+        let held = self.hold(MEASURING, self.options.seconds, &mut |conductor| {
             // What was there before the target went, if it goes.
-            if let Ok(sample) = conductor.sample()
-                && (end || sample.at.duration_since(last.at) > 4 * BEAT)
-            {
+            if let Ok(sample) = conductor.sample() {
                 last = sample;
             }
         });
@@ -431,10 +429,10 @@ impl<'a> Conductor<'a> {
     /// Waits so long, and then until the target's memory changes little, for at most the same time
     /// ten times more: programs give back what their beginning took, and not at once.
     fn settle(&mut self, pid: u32, length: Duration) -> Result<()> {
-        self.hold("settling", length, &mut |_, _| {})?;
+        self.hold("settling", length, &mut |_| {})?;
         let mut last = Usage::of(pid)?.rss;
         for _ in 0..10 {
-            self.hold("settling", length, &mut |_, _| {})?;
+            self.hold("settling", length, &mut |_| {})?;
             let now = Usage::of(pid)?.rss;
             if now.abs_diff(last) <= SETTLED {
                 break;
@@ -467,23 +465,23 @@ impl<'a> Conductor<'a> {
         Ok(())
     }
 
-    /// Lets things go on for so long; `each` is called again and again, and once at the end.
+    /// Lets things go on for so long; `each` is called at each beat, and once at the end.
     fn hold(
         &mut self,
         doing: &'static str,
         length: Duration,
-        each: &mut dyn FnMut(&Self, bool),
+        each: &mut dyn FnMut(&Self),
     ) -> Result<()> {
         let began = Instant::now();
         let mut last = (began, self.counts());
         loop {
             let left = length.saturating_sub(began.elapsed());
             if left.is_zero() {
-                each(self, true);
+                each(self);
                 return Ok(());
             }
             self.beat(left.min(BEAT))?;
-            each(self, false);
+            each(self);
             let counts = self.counts();
             let since = last.0.elapsed().as_secs_f64().max(1e-9);
             let per_second = (counts.moved() - last.1.moved()) as f64 / since;
