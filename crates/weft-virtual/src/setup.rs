@@ -13,6 +13,8 @@ use weft_policy::ExitPolicy;
 use weft_traffic::Model;
 use weft_world::Net;
 
+use crate::scenario::Roles;
+
 /// A network before it runs.
 #[derive(Debug)]
 pub struct Setup {
@@ -66,6 +68,10 @@ pub struct Relay {
     pub threads: u16,
     /// Its own limit (BandwidthRate and BandwidthBurst), in bytes each second and at once.
     pub limit: Option<(u64, u64)>,
+    /// What clients take it for.
+    pub roles: Roles,
+    /// Its weight in the consensus, kilobytes per second.
+    pub bandwidth: u64,
     /// Where streams may leave.
     pub policy: ExitPolicy,
     /// It is the adversary's.

@@ -54,6 +54,8 @@ enum Event {
 struct Host {
     up: Link,
     down: Link,
+    /// What both began with.
+    line: [LinkSettings; 2],
     place: u32,
 }
 
@@ -115,9 +117,23 @@ impl Net {
         self.hosts.push(Host {
             up: Link::new(up),
             down: Link::new(down),
+            line: [up.clone(), down.clone()],
             place,
         });
         id
+    }
+
+    /// The two directions of a host's access line, up and down. `None`: no such host, or a topology's, which has none.
+    #[must_use]
+    pub fn line(&self, host: HostId) -> Option<&[LinkSettings; 2]> {
+        self.hosts.get(host.0 as usize).map(|host| &host.line)
+    }
+
+    /// What is between the lines of two hosts. `None` as for [`Net::line`].
+    #[must_use]
+    pub fn path(&self, from: HostId, to: HostId) -> Option<PathSettings> {
+        let place = |host: HostId| Some(self.hosts.get(host.0 as usize)?.place as usize);
+        self.paths.get(place(from)?)?.get(place(to)?).copied()
     }
 
     /// Now.

@@ -91,19 +91,45 @@ fn a_scenario_runs_on_real_processes() {
     }
 }
 
+/// Relays of a synthetic network, and one user.
+fn drawn(clients: u32) -> String {
+    format!(
+        "duration = \"6 s\"\n[network]\nsynthetic = {{ relays = 5 }}\nbuckets = true\n\
+         [[clients]]\ncount = {clients}\nmodel = {{ download = \"200 kB\", pause = \"500 ms\" }}\n[[servers]]\n"
+    )
+}
+
 #[test]
-fn a_scenario_without_hosts_is_for_virtual_time() {
+fn a_network_that_is_drawn_runs_on_real_processes() {
+    if let Some(missing) = weft_lab::net::missing() {
+        return not_run!("{missing}");
+    }
     let folder = tempfile::tempdir().unwrap();
     let scenario = folder.path().join("drawn.toml");
-    let network = "[network]\nsynthetic = { relays = 10 }\n";
-    let text = format!("duration = \"6 s\"\n{network}[[clients]]\nmodel = \"bulk\"\n[[servers]]\n");
-    fs::write(&scenario, text).unwrap();
+    fs::write(&scenario, drawn(1)).unwrap();
+    let run = run(&scenario, &folder.path().join("out"));
+    let errors = String::from_utf8_lossy(&run.stderr).into_owned();
+    let results: Value = serde_json::from_slice(&run.stdout).expect(&errors);
+    assert_eq!(run.status.code(), Some(0), "{errors}\n{results:#}");
+    let streams = &results["streams"];
+    assert!(streams["complete"].as_u64().unwrap() > 0, "{streams:#}");
+    assert_eq!(streams["failed"], 0, "{streams:#}");
+}
+
+#[test]
+fn more_hosts_than_fit_are_refused() {
+    if let Some(missing) = weft_lab::net::missing() {
+        return not_run!("{missing}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let scenario = folder.path().join("drawn.toml");
+    fs::write(&scenario, drawn(200)).unwrap();
     let out = folder.path().join("out");
     let run = run(&scenario, &out);
     let errors = String::from_utf8_lossy(&run.stderr);
     assert_eq!(run.status.code(), Some(1));
     assert!(
-        errors.contains("drawn.toml:2") && errors.contains("--testbed virtual"),
+        errors.contains("206 hosts") && errors.contains("150 at most"),
         "{errors}"
     );
     assert!(!out.exists());

@@ -11,6 +11,7 @@ mod http;
 mod member;
 pub(crate) mod torrc;
 
+use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -41,6 +42,9 @@ pub(crate) struct Spec {
     /// Where; none: on this machine as it is.
     pub(crate) host: Option<Host>,
     pub(crate) duty: Duty,
+    /// Of a relay that is there from the beginning: what the authority lists, kilobytes per second. None: what its descriptor
+    /// claims, which is next to nothing in a new network.
+    pub(crate) bandwidth: Option<u64>,
     /// Lines that are added to its torrc.
     pub(crate) more: Vec<String>,
 }
@@ -128,10 +132,13 @@ impl Nodes {
                 Duty::Client { .. } => clients.push(spec),
             }
         }
-        let (authority, or, dir) = authorities.pop().context("a network without authority")?;
+        let (mut authority, or, dir) = authorities.pop().context("a network without authority")?;
         let (host, program) = (authority.host.clone(), authority.program.name().to_owned());
         nodes.report(&format!("starting the authority, run by {program}"));
-        nodes.start_authority(authority, or, dir)?;
+        let node = nodes.create_authority(&authority, or, dir)?;
+        let measured = nodes.write_bandwidths(&node, &relays)?;
+        authority.more.extend(measured);
+        nodes.run(node, authority)?;
         let exits = relays.iter().filter(|relay| is_exit(relay.duty)).count();
         let others = relays.len() - exits;
         nodes.report(&format!("starting {others} relays and {exits} exits"));
@@ -151,8 +158,8 @@ impl Nodes {
         (self.settings.progress)(line);
     }
 
-    /// Makes the authority's keys, and from them the `DirAuthority` line of all torrcs, and starts it.
-    fn start_authority(&mut self, spec: Spec, or: SocketAddr, dir: SocketAddr) -> Result<()> {
+    /// Makes the authority's keys, and from them the `DirAuthority` line of all torrcs.
+    fn create_authority(&mut self, spec: &Spec, or: SocketAddr, dir: SocketAddr) -> Result<Node> {
         let node = Node::create(&self.settings.folder, &spec.nickname)?;
         let keys = node.folder().join("data/keys");
         if spec.program.is_weft() {
@@ -163,7 +170,7 @@ impl Nodes {
         }
         // The line needs the fingerprint, and both programs need such a line to print it.
         self.common.authority = format!("none 127.0.0.1:1 {}", "F".repeat(40));
-        self.write_torrc(&node, &spec)?;
+        self.write_torrc(&node, spec)?;
         let fingerprint = spec.program.fingerprint(&node.torrc())?;
         self.common.authority = authority_line(
             or.port(),
@@ -171,7 +178,30 @@ impl Nodes {
             dir,
             &fingerprint.to_string(),
         );
-        self.run(node, spec)
+        Ok(node)
+    }
+
+    /// Writes a bandwidth file (bandwidth-file-spec 2) for the authority, and returns the line of its torrc, if relays are to
+    /// have bandwidths. Makes the keys of these relays.
+    fn write_bandwidths(&self, authority: &Node, relays: &[Spec]) -> Result<Option<String>> {
+        let mut lines = String::new();
+        for spec in relays {
+            let Some(bandwidth) = spec.bandwidth else {
+                continue;
+            };
+            let node = Node::create(&self.settings.folder, &spec.nickname)?;
+            self.write_torrc(&node, spec)?;
+            let fingerprint = spec.program.fingerprint(&node.torrc())?;
+            lines += &format!("node_id=${fingerprint} bw={bandwidth}\n");
+        }
+        if lines.is_empty() {
+            return Ok(None);
+        }
+        let file = authority.folder().join("bandwidths");
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let text = format!("{}\n{lines}", now.unwrap_or_default().as_secs());
+        fs::write(&file, text).with_context(|| format!("writing {}", file.display()))?;
+        Ok(Some(format!("V3BandwidthsFile {}", file.display())))
     }
 
     /// Starts one more node, and does not wait for it.

@@ -259,6 +259,7 @@ fn specs(places: &[Place], testbed: &Testbed, cast: &Cast) -> Result<Vec<Spec>> 
             program: program.clone(),
             host: Some(host.clone()),
             duty,
+            bandwidth: None,
             more,
         });
     }

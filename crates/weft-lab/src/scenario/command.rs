@@ -2,29 +2,24 @@
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
-use std::thread;
 use std::time::Instant;
 
 use anyhow::{Result, bail};
-use clap::ValueEnum;
-use serde::{Deserialize, Serialize};
 
 use super::jobs::{Job, Jobs};
-use super::memory;
-use super::netns;
 use super::results::Results;
 use super::source::Source;
-use super::virtual_time;
+use super::testbed::{Runner, Testbed};
 use crate::args::weft_program;
-use crate::experiment::{Experiment, FolderArgs, Prepared, Progress, Session};
+use crate::experiment::{Experiment, FolderArgs, Prepared, Session};
 use crate::process::Usage;
 
 /// Runs a scenario: a whole Tor network of Weft's relays and clients, in virtual time or on a testbed.
 ///
 /// A scenario is a TOML file: docs/scenarios.md has its keys, and examples/scenarios some to begin with. Relays, exits and
 /// clients are Weft's own code in this process; hosts, links, TCP and the clock are models, so no privileges are needed,
-/// and one seed gives one result. With --testbed netns they are processes in network namespaces, in real time, for
-/// scenarios that have hosts of their own; that needs root, or CAP_NET_ADMIN and CAP_SYS_ADMIN. Each repetition of each arm is a job of its own: --arm and --repetition choose some,
+/// and one seed gives one result. With --testbed netns they are processes in network namespaces, in real time, 150 hosts at
+/// most; that needs root, or CAP_NET_ADMIN and CAP_SYS_ADMIN. Each repetition of each arm is a job of its own: --arm and --repetition choose some,
 /// and `weft lab report` makes one run of the folders of several. Results go into a new folder. Ctrl-C ends the run
 /// with what it has. The exit status is 1 if something is missing.
 #[derive(Debug, clap::Args)]
@@ -53,27 +48,6 @@ pub struct Args {
     folder: FolderArgs,
 }
 
-/// What a scenario runs on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Testbed {
-    /// Hosts, links, TCP and the clock are models in this process.
-    Virtual,
-    /// Hosts are network namespaces with processes in them, TCP is the kernel's.
-    Netns,
-}
-
-impl Testbed {
-    /// As results name it.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Testbed::Virtual => "virtual",
-            Testbed::Netns => "netns",
-        }
-    }
-}
-
 /// What is run.
 #[derive(Debug)]
 pub struct Options {
@@ -95,19 +69,7 @@ impl Experiment for Options {
     fn prepare(args: &Args) -> Result<Prepared<Options>> {
         let source = Source::read(&args.scenario)?;
         let jobs = source.jobs(&args.arm, args.repetition)?;
-        let cores = || thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        let mut threads = args.threads.map_or_else(cores, NonZeroUsize::get);
-        match args.testbed {
-            Testbed::Virtual => {
-                let estimate = source.scenario.estimate(&source.files).bytes;
-                memory::check(&source.name, estimate, threads.min(jobs.len()))?;
-            }
-            Testbed::Netns => {
-                netns::check(&source)?;
-                // Two would measure each other.
-                threads = 1;
-            }
-        }
+        let threads = args.testbed.threads(&source, jobs.len(), args.threads)?;
         let options = Options {
             source,
             testbed: args.testbed,
@@ -138,20 +100,16 @@ impl Experiment for Options {
             threads: self.threads,
             stop: &stop,
         };
+        let runner = Runner {
+            testbed: self.testbed,
+            source: &self.source,
+            seed: self.seed,
+            weft: &weft,
+            stop: &stop,
+        };
         let mut kept: Option<Instant> = None;
         jobs.run(
-            |job, meter| match self.testbed {
-                Testbed::Virtual => virtual_time::run(&self.source, job, self.seed, meter),
-                Testbed::Netns => {
-                    let lab = netns::Lab {
-                        source: &self.source,
-                        seed: self.seed,
-                        weft: &weft,
-                        stop: &stop,
-                    };
-                    lab.run(job, meter)
-                }
-            },
+            |job, meter| runner.run(job, meter),
             |clock, finished| {
                 if let Some(finished) = finished {
                     results.add(finished);
@@ -162,23 +120,7 @@ impl Experiment for Options {
                         kept = Some(Instant::now());
                     }
                 }
-                session.progress(&Progress {
-                    done: clock.done(),
-                    step: match self.jobs.len() {
-                        1 if self.testbed == Testbed::Netns => "measuring".to_owned(),
-                        1 => "simulating".to_owned(),
-                        all => format!("{} of {all} jobs done", clock.finished),
-                    },
-                    detail: format!(
-                        "{:.1} of {} s{}",
-                        clock.at.as_secs_f64(),
-                        clock.whole.as_secs_f64(),
-                        match self.testbed {
-                            Testbed::Virtual => " of virtual time",
-                            Testbed::Netns => "",
-                        }
-                    ),
-                });
+                session.progress(&self.testbed.progress(&clock, self.jobs.len()));
                 Ok(())
             },
         )?;

@@ -7,10 +7,11 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use serde::Deserialize;
 
-use super::command::{Options, Testbed};
+use super::command::Options;
 use super::jobs::Job;
 use super::raw::{self, JOBS, RESULTS, SCENARIO, STREAMS};
 use super::results::{FailedJob, Results};
+use super::testbed::Testbed;
 use crate::experiment::{Experiment, Format, Output, Place, Prepared, Session};
 use crate::report::bounded;
 

@@ -1,8 +1,8 @@
 //! `weft lab run`: a scenario, a whole Tor network with its users, on a testbed.
 //!
 //! A scenario has arms and repetitions. Each repetition of each arm is a [`Job`] of its own, whose results depend on the
-//! scenario, the seed and nothing else: `jobs.rs` runs them on threads, `virtual_time.rs` one of them in virtual time and
-//! `netns/` one on real processes.
+//! scenario, the seed and nothing else: `jobs.rs` runs them on threads, `testbed.rs` one of them, in virtual time
+//! (`virtual_time.rs`) or on real processes (`netns/`).
 //! [`Results`] sums up their results, and is the same for any number of threads. A folder has all that a job
 //! measured, so `merge.rs` makes one run of the folders of several.
 
@@ -17,12 +17,14 @@ mod raw;
 mod results;
 pub(crate) mod source;
 mod tables;
+pub(crate) mod testbed;
 #[cfg(test)]
 mod tests;
 pub(crate) mod virtual_time;
 
 pub use aggregate::{Circuits, OfArm, OfModel, Streams};
-pub use command::{Args, Options, Testbed};
+pub use command::{Args, Options};
 pub use jobs::Job;
 pub use merge::{MergeArgs, Merging, are_parts};
 pub use results::{FailedJob, Outcome, Results};
+pub use testbed::Testbed;

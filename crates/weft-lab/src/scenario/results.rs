@@ -8,9 +8,9 @@ use weft_traffic::Record;
 use weft_traffic::records::{Summary, from_json_lines, json_lines};
 
 use super::aggregate::{Circuits, OfArm, Streams};
-use super::command::Testbed;
 use super::jobs::{Job, Measured};
 use super::source::Source;
+use super::testbed::Testbed;
 
 /// The version of this shape.
 const SCHEMA: u32 = 1;

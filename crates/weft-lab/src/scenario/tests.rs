@@ -10,10 +10,10 @@ use weft_traffic::records::{Outcome as StreamOutcome, Times};
 use weft_traffic::{Failure, FailureKind};
 use weft_virtual::results::{CircuitResults, RelayResults};
 
-use super::command::Testbed;
 use super::jobs::{Job, Measured};
 use super::merge::{MergeArgs, Merging, are_parts};
 use super::results::Results;
+use super::testbed::Testbed;
 use crate::experiment::{Report, perform};
 use crate::report::{Run, Table};
 use crate::stop::Stop;

@@ -2,11 +2,9 @@
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use clap::ValueEnum;
 use weft_sim::read;
 
 use super::arms;
@@ -15,21 +13,22 @@ use super::plan::{INTERVAL_S, Plan, Size};
 use super::regions;
 use super::results::Results;
 use crate::args::{Switch, seconds, weft_program};
-use crate::experiment::{Experiment, FolderArgs, Prepared, Progress, Session};
+use crate::experiment::{Experiment, FolderArgs, Prepared, Session};
 use crate::scenario::jobs::{Job, Jobs};
 use crate::scenario::source::Source;
-use crate::scenario::{memory, virtual_time};
+use crate::scenario::testbed::{Runner, Testbed};
 
 /// Compares ways of choosing circuits: by build time, by round trip, by the load that relays report.
 ///
 /// A network of relays with web clients (320 KB, pauses of 1 ms to a minute) and bulk clients (5 MB, no pauses) runs once
-/// for each arm and repetition, in virtual time. Arms of a repetition have the same network and users. The arms are
+/// for each arm and repetition, in virtual time or on real processes. Arms of a repetition have the same network and users. The arms are
 /// default, abra, rtt and abra-rtt; --arm chooses some, or makes another: --arm short:max_circuit_dirtiness=1min. Results go into
 /// a new folder, with the scenario. Ctrl-C ends the run with the jobs that are over. The exit status is 1 if some are
 /// missing.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// What the networks are on.
+    /// What the networks are on. Real processes need root, or CAP_NET_ADMIN and CAP_SYS_ADMIN, and a --scale for which this
+    /// machine has processors.
     #[arg(long, value_enum, default_value_t = Testbed::Virtual)]
     testbed: Testbed,
     /// An arm by its name, or a new one with keys of a scenario's [[arm]]; may be repeated [default: all four].
@@ -69,19 +68,13 @@ pub struct Args {
     /// What everything random follows from.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// So many jobs run at once; results do not depend on it [default: as many as this machine has cores].
+    /// So many jobs run at once; results do not depend on it [default: as many as this machine has cores; with --testbed
+    /// netns always one].
     #[arg(long, value_name = "N")]
     threads: Option<NonZeroUsize>,
 
     #[command(flatten)]
     folder: FolderArgs,
-}
-
-/// What networks are on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Testbed {
-    /// This process, in virtual time.
-    Virtual,
 }
 
 /// What is measured.
@@ -103,7 +96,6 @@ impl Experiment for Options {
     type Report = Results;
 
     fn prepare(args: &Args) -> Result<Prepared<Options>> {
-        let Testbed::Virtual = args.testbed;
         let pick = |given: Option<Duration>, quick: u64, whole: u64| {
             given.unwrap_or(Duration::from_secs(if args.quick { quick } else { whole }))
         };
@@ -129,6 +121,7 @@ impl Experiment for Options {
             "--warm-up is a multiple of {INTERVAL_S} s, over which bytes are summed"
         );
         let plan = Plan {
+            testbed: args.testbed,
             size,
             consensus: match &args.consensus {
                 Some(path) => {
@@ -160,10 +153,7 @@ impl Experiment for Options {
         let own = [(regions::FILE, regions::graph())];
         let source = Source::parse("selection.toml", plan.text()?, Path::new(""), &own)?;
         let jobs = source.jobs(&[], None)?;
-        let cores = || thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        let threads = args.threads.map_or_else(cores, NonZeroUsize::get);
-        let estimate = source.scenario.estimate(&source.files).bytes;
-        memory::check(&source.name, estimate, threads.min(jobs.len()))?;
+        let threads = args.testbed.threads(&source, jobs.len(), args.threads)?;
         let options = Options {
             plan,
             source,
@@ -176,8 +166,9 @@ impl Experiment for Options {
 
     fn run(&self, session: &mut Session<'_>) -> Result<Results> {
         let stop = session.stop();
+        let weft = weft_program(None)?;
         // The report names them.
-        let _ = session.versions(Some(&weft_program(None)?));
+        let _ = session.versions(Some(&weft));
         let text = self.source.text.clone();
         let mut results = Results::new(&self.plan, text, self.seed, self.jobs.len());
         let duration = self.source.scenario.duration;
@@ -187,9 +178,17 @@ impl Experiment for Options {
             threads: self.threads,
             stop: &stop,
         };
+        let testbed = self.plan.testbed;
+        let runner = Runner {
+            testbed,
+            source: &self.source,
+            seed: self.seed,
+            weft: &weft,
+            stop: &stop,
+        };
         jobs.run(
             |job, meter| {
-                let measured = virtual_time::run(&self.source, job, self.seed, meter)?;
+                let measured = runner.run(job, meter)?;
                 // The rest is not kept: at full size it would fill the memory.
                 let is_whole = measured.results.simulated >= duration;
                 Ok(is_whole.then(|| Sample::of(&measured.results, self.plan.warm_up)))
@@ -202,15 +201,7 @@ impl Experiment for Options {
                         session.keep(&results)?;
                     }
                 }
-                session.progress(&Progress {
-                    done: clock.done(),
-                    step: format!("{} of {} jobs done", clock.finished, self.jobs.len()),
-                    detail: format!(
-                        "{:.0} of {:.0} s of virtual time",
-                        clock.at.as_secs_f64(),
-                        clock.whole.as_secs_f64()
-                    ),
-                });
+                session.progress(&testbed.progress(&clock, self.jobs.len()));
                 Ok(())
             },
         )?;

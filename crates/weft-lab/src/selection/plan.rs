@@ -7,6 +7,7 @@ use anyhow::{Context as _, Result};
 
 use super::arms::Arm;
 use super::regions;
+use crate::scenario::testbed::Testbed;
 
 /// What users are called in results.
 pub(super) const WEB: &str = "web";
@@ -59,6 +60,7 @@ impl Size {
 /// Everything that the scenario depends on.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
+    pub(super) testbed: Testbed,
     pub(super) size: Size,
     /// With the part of its relays that is kept.
     pub(super) consensus: Option<(PathBuf, f64)>,
@@ -121,9 +123,11 @@ impl Plan {
         }
         text += &format!("\n[[servers]]\ncount = {}\n", size.servers);
         for arm in &self.arms {
-            // Estimates need a hundred circuits, which clients have had before.
             text += &arm.toml();
-            text += &format!("learning = \"{warm_up} s\"\n");
+            if self.testbed == Testbed::Virtual {
+                // Estimates need a hundred circuits, which clients have had before.
+                text += &format!("learning = \"{warm_up} s\"\n");
+            }
         }
         Ok(text)
     }

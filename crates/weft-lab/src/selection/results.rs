@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::aggregate::{OfArm, Samples};
 use super::arms::Arm;
 use super::measure::Sample;
+use crate::scenario::testbed::Testbed;
 use crate::scenario::{FailedJob, Job};
 
 /// The version of this shape.
@@ -16,7 +17,7 @@ const SCHEMA: u32 = 1;
 #[derive(Clone, Debug, Serialize)]
 pub struct Results {
     pub(super) schema: u32,
-    pub(super) testbed: &'static str,
+    pub(super) testbed: Testbed,
     pub(super) seed: u64,
     /// Every job came to its end.
     pub(super) finished: bool,
@@ -56,7 +57,7 @@ impl Results {
         let arms = plan.arms.iter();
         Results {
             schema: SCHEMA,
-            testbed: "virtual",
+            testbed: plan.testbed,
             seed,
             finished: false,
             congestion_control: plan.congestion_control,

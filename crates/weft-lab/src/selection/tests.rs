@@ -8,6 +8,7 @@ use super::arms::{self, BASE};
 use super::censored::{Time, quantiles};
 use super::measure::Sample;
 use super::plan::{Plan, Size};
+use crate::scenario::testbed::Testbed;
 
 fn over(ms: f64) -> Time {
     Time { ms, is_over: true }
@@ -158,6 +159,7 @@ fn a_small_network_has_a_choice_of_circuits() {
 fn what_is_written_is_a_scenario() {
     let asked = ["short:max_circuit_dirtiness=1 min,predicted_circuits=false".to_owned()];
     let plan = Plan {
+        testbed: Testbed::Virtual,
         size: Size::of(0.02, 1.0),
         consensus: None,
         graph: None,

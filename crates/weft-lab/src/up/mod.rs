@@ -69,6 +69,7 @@ impl Specs<'_> {
             program: self.programs.of(kind)?.clone(),
             host: None,
             duty,
+            bandwidth: None,
             more,
         });
         Ok(())
@@ -209,6 +210,7 @@ impl Up {
             program: program.clone(),
             host: None,
             duty,
+            bandwidth: None,
             more: more.to_vec(),
         })?;
         let deadline = Instant::now() + patience;

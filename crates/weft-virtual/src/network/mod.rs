@@ -139,6 +139,8 @@ fn with_keys(drafts: &[RelayDraft], arm: &Arm, seed: u64) -> Vec<Relay> {
         onion_key: rng.random(),
         threads: draft.threads.unwrap_or(arm.threads),
         limit: draft.limit,
+        roles: relays::roles(&draft.listed),
+        bandwidth: draft.listed.bandwidth,
         policy: relays::exit_policy(draft.listed.policy.as_ref()),
         adversary: adversary.random_range(0.0..1.0) < arm.options.adversary,
     };

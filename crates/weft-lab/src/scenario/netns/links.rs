@@ -9,9 +9,10 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use anyhow::{Context as _, Result, ensure};
-use weft_links::{Topology, builtin};
-use weft_virtual::Scenario;
-use weft_virtual::scenario::{HostSpec, NetworkKind, PathSpec, RelaySpec, Roles};
+use weft_links::{Rate, Topology, builtin};
+use weft_virtual::scenario::NetworkKind;
+use weft_virtual::{Scenario, Setup};
+use weft_world::HostId;
 use weft_world::tcp::Algorithm;
 
 use super::super::source::Source;
@@ -26,37 +27,33 @@ const MOST_HOSTS: usize = 150;
 /// # Errors
 ///
 /// There are too many hosts, one has a name that is needed, or a topology has no host for the authority.
-pub(super) fn topology(source: &Source) -> Result<Topology> {
+pub(super) fn topology(source: &Source, setup: &Setup) -> Result<Topology> {
     let scenario = &source.scenario;
-    match &scenario.network.kind {
-        NetworkKind::Hosts { hosts, paths } => of_hosts(scenario, hosts, paths),
-        NetworkKind::Topology { file } => {
-            let topology = match builtin::topology(file) {
-                Some(topology) => topology?,
-                None => {
-                    let text = source
-                        .files
-                        .get(file)
-                        .context("a topology that was not read")?;
-                    Topology::parse(file, &String::from_utf8_lossy(text))?
-                }
-            };
-            ensure!(
-                topology.host(AUTHORITY_HOST).is_some(),
-                "{}:{}: --testbed netns needs a host named {AUTHORITY_HOST} in the topology {file}: the directory \
-                 authority runs there",
-                scenario.file,
-                scenario.network.line
-            );
-            Ok(topology)
+    let NetworkKind::Topology { file } = &scenario.network.kind else {
+        return of_hosts(scenario, setup);
+    };
+    let topology = match builtin::topology(file) {
+        Some(topology) => topology?,
+        None => {
+            let text = source
+                .files
+                .get(file)
+                .context("a topology that was not read")?;
+            Topology::parse(file, &String::from_utf8_lossy(text))?
         }
-        NetworkKind::Synthetic { .. } | NetworkKind::Consensus { .. } => {
-            anyhow::bail!("a network without hosts of its own")
-        }
-    }
+    };
+    ensure!(
+        topology.host(AUTHORITY_HOST).is_some(),
+        "{}:{}: --testbed netns needs a host named {AUTHORITY_HOST} in the topology {file}: the directory authority \
+         runs there",
+        scenario.file,
+        scenario.network.line
+    );
+    Ok(topology)
 }
 
-fn of_hosts(scenario: &Scenario, hosts: &[HostSpec], paths: &[PathSpec]) -> Result<Topology> {
+fn of_hosts(scenario: &Scenario, setup: &Setup) -> Result<Topology> {
+    let Setup { hosts, net, .. } = setup;
     ensure!(
         hosts.len() <= MOST_HOSTS,
         "{}: {} hosts are more than --testbed netns has room for: it runs {MOST_HOSTS} at most",
@@ -64,13 +61,11 @@ fn of_hosts(scenario: &Scenario, hosts: &[HostSpec], paths: &[PathSpec]) -> Resu
         hosts.len()
     );
     let names: BTreeSet<&str> = hosts.iter().map(|host| &*host.name).collect();
-    if let Some(host) = hosts.iter().find(|host| host.name == AUTHORITY_HOST) {
-        anyhow::bail!(
-            "{}:{}: --testbed netns has a host named {AUTHORITY_HOST} of its own: give this one another name",
-            scenario.file,
-            host.line
-        );
-    }
+    ensure!(
+        !names.contains(AUTHORITY_HOST),
+        "{}: --testbed netns has a host named {AUTHORITY_HOST} of its own: give this one another name",
+        place_of(scenario, AUTHORITY_HOST)
+    );
     // Names of switches, which no host has.
     let prefix = ["line", "switch", "the-line"];
     let is_free = |prefix: &&str| !names.iter().any(|name| name.starts_with(*prefix));
@@ -97,23 +92,28 @@ fn of_hosts(scenario: &Scenario, hosts: &[HostSpec], paths: &[PathSpec]) -> Resu
             "[[link]]\nends = [\"{one}\", \"{other}\"]\n{settings}"
         );
     };
-    for (number, host) in hosts.iter().enumerate() {
-        let HostSpec {
-            up, down, queue, ..
-        } = host;
-        let settings =
-            format!("rate = \"{up}\"\nqueue = \"{queue}\"\nback = {{ rate = \"{down}\" }}\n");
-        link(&host.name, &format!("{prefix}-{number}"), settings);
+    for (id, host) in (0..).map(HostId).zip(hosts) {
+        let [up, down] = net.line(id).context("a host without a line")?;
+        let rate =
+            |rate: Option<Rate>| rate.map_or(String::new(), |rate| format!("rate = \"{rate}\""));
+        let settings = format!(
+            "{}\nqueue = \"{}\"\nback = {{ {} }}\n",
+            rate(up.rate),
+            up.queue,
+            rate(down.rate)
+        );
+        link(&host.name, &format!("{prefix}-{}", id.0), settings);
     }
     link(
         AUTHORITY_HOST,
         &format!("{prefix}-{}", hosts.len()),
         String::new(),
     );
-    for one in 0..=hosts.len() {
-        for other in one + 1..=hosts.len() {
-            let mut own = paths.iter();
-            let own = own.find(|path| [[one, other], [other, one]].contains(&path.between));
+    let end = u32::try_from(hosts.len()).unwrap_or(u32::MAX);
+    for one in 0..=end {
+        for other in one + 1..=end {
+            let own = net.path(HostId(one), HostId(other));
+            // To the authority.
             let (delay, loss) = match own {
                 Some(path) => (path.delay, path.loss),
                 None => (scenario.network.delay, scenario.network.loss),
@@ -127,16 +127,14 @@ fn of_hosts(scenario: &Scenario, hosts: &[HostSpec], paths: &[PathSpec]) -> Resu
     Ok(Topology::parse("the scenario's hosts", &text)?)
 }
 
-/// What the relay on this host is.
-pub(super) fn roles(scenario: &Scenario, host: &str) -> Roles {
-    let group = match &scenario.network.kind {
-        NetworkKind::Hosts { hosts, .. } => hosts.iter().find(|one| one.name == host),
+/// Where the scenario has a host of this name.
+fn place_of(scenario: &Scenario, name: &str) -> String {
+    let line = match &scenario.network.kind {
+        NetworkKind::Hosts { hosts, .. } => hosts.iter().find(|host| host.name == name),
         _ => None,
     };
-    let is_it =
-        |relay: &&RelaySpec| relay.host == host || group.is_some_and(|one| one.group == relay.host);
-    let relay = scenario.relays.iter().find(is_it);
-    relay.map(|relay| relay.roles).unwrap_or_default()
+    let line = line.map_or(scenario.network.line, |host| host.line);
+    format!("{}:{line}", scenario.file)
 }
 
 #[cfg(test)]
@@ -153,6 +151,38 @@ mod tests {
             scenario: Scenario::parse("test.toml", text).expect("a scenario"),
             files: Files::default(),
         }
+    }
+
+    fn drawn(source: &Source) -> Result<Topology> {
+        let setup = source.scenario.setup(&source.files, 0, 1, 1)?;
+        topology(source, &setup)
+    }
+
+    #[test]
+    fn a_drawn_network_has_the_lines_and_paths_of_virtual_time() {
+        let text = "duration = \"10 s\"\n[network]\nsynthetic = { relays = 5 }\ndelay = \"40 ms\"\n\
+            [[clients]]\nmodel = \"bulk\"\n[[servers]]\nrate = \"7 Mbit/s\"\n";
+        let topology = drawn(&source(text)).expect("it fits");
+        let hosts: Vec<&str> = topology
+            .hosts()
+            .map(|host| topology.node_name(host.node()))
+            .collect();
+        assert_eq!(hosts.len(), 8);
+        assert_eq!(hosts[5..], ["server-1", "client-1", AUTHORITY_HOST]);
+        let links = topology.links();
+        let [up, down] = &links[5].directions;
+        let rate: Option<Rate> = Some("7 Mbit/s".parse().expect("a rate"));
+        assert_eq!((up.rate, down.rate), (rate, rate));
+        let last = links.last().expect("there are links");
+        assert_eq!(last.directions[0].delay.as_millis(), 40);
+    }
+
+    #[test]
+    fn more_hosts_than_fit_are_refused() {
+        let text = "duration = \"10 s\"\n[network]\nsynthetic = { relays = 5 }\n[[clients]]\ncount = 200\n\
+            model = \"bulk\"\n[[servers]]\n";
+        let error = drawn(&source(text)).expect_err("206 hosts").to_string();
+        assert!(error.contains("206 hosts"), "{error}");
     }
 
     const SCENARIO: &str = r#"
@@ -191,7 +221,7 @@ mod tests {
     #[test]
     fn hosts_have_lines_and_paths_are_between_them() {
         let source = source(SCENARIO);
-        let topology = topology(&source).expect("it fits");
+        let topology = drawn(&source).expect("it fits");
         assert_eq!(topology.tcp(), Some("reno"));
         let hosts = topology.hosts().map(|host| topology.node_name(host.node()));
         let hosts: Vec<&str> = hosts.collect();
@@ -216,14 +246,12 @@ mod tests {
         let lossy: Vec<_> = lossy.collect();
         assert_eq!(lossy.len(), 1);
         assert_eq!(lossy[0].directions[1].delay.as_millis(), 5);
-        assert!(roles(&source.scenario, "relay-3").exit);
-        assert!(!roles(&source.scenario, "relay-2").guard);
     }
 
     #[test]
     fn a_host_with_the_authoritys_name_is_refused() {
         let text = SCENARIO.replace("\"server\"", "\"authority\"");
-        let error = topology(&source(&text)).expect_err("taken").to_string();
+        let error = drawn(&source(&text)).expect_err("taken").to_string();
         assert!(
             error.contains("test.toml:") && error.contains("another name"),
             "{error}"

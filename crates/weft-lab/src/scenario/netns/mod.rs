@@ -1,12 +1,12 @@
 //! One job on real processes: relays, clients, users and destinations in network namespaces, the kernel's TCP, and an
 //! emulator for the links ([`crate::net`]).
 //!
-//! The network is the one of virtual time: [`Scenario::setup`] draws users, when they begin and their servers, so both
-//! testbeds have the same ones for a seed. What differs is real here:
+//! The network is the one of virtual time: [`Scenario::setup`] draws hosts, users, when they begin and their servers, so
+//! both testbeds have the same ones for a seed. What differs is real here:
 //!
 //! - An authority runs on a host of its own, and clients and relays fetch documents from it, before the users begin and
-//!   every few minutes. Relays have the weights that it gives them by their descriptors, not the `bandwidth` of the
-//!   scenario; clients take guards and exits from the roles.
+//!   every few minutes. Relays have the scenario's weights there, by a bandwidth file; clients take guards and exits from
+//!   the roles, and who is not in them has the weights of a guard.
 //! - When the run begins, clients have circuits: new ones, that were built over links with loss. In virtual time they
 //!   have none: users should begin some seconds later (`start`).
 //! - Work takes the time that it takes: `[costs]` are not used.
@@ -19,17 +19,17 @@ mod torrc;
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Error, Result, anyhow, bail};
 use weft_traffic::Record;
-use weft_virtual::scenario::{Arm, NetworkKind};
+use weft_virtual::scenario::Arm;
 use weft_virtual::{Results, Scenario, Setup};
 
 use super::jobs::{Job, Measured, Meter};
 use super::source::Source;
+use super::testbed::Runner;
 use crate::flows::{self, FlowClient, FlowServer, FlowSettings, Site};
 use crate::net::{self, Testbed};
 use crate::network::Program;
@@ -47,30 +47,13 @@ const PATIENCE: Duration = Duration::from_secs(180);
 /// How often progress is shown, and nodes are checked.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// What a job is run with.
-pub(super) struct Lab<'a> {
-    pub(super) source: &'a Source,
-    pub(super) seed: u64,
-    /// The `weft` that runs all nodes.
-    pub(super) weft: &'a Path,
-    pub(super) stop: &'a Stop,
-}
-
 /// Refuses what this testbed cannot hold.
 ///
 /// # Errors
 ///
-/// The scenario has no hosts of its own, or a privilege is missing.
+/// It has too many hosts, keys that real processes do not have, or a privilege is missing.
 pub(super) fn check(source: &Source) -> Result<()> {
     let scenario = &source.scenario;
-    match &scenario.network.kind {
-        NetworkKind::Hosts { .. } | NetworkKind::Topology { .. } => {}
-        NetworkKind::Synthetic { .. } | NetworkKind::Consensus { .. } => bail!(
-            "{}:{}: --testbed netns runs scenarios with [[host]]s or a topology; this network is for --testbed virtual",
-            scenario.file,
-            scenario.network.line
-        ),
-    }
     for arm in &scenario.arms {
         if let Some(key) = torrc::only_virtual(arm) {
             bail!(
@@ -83,16 +66,18 @@ pub(super) fn check(source: &Source) -> Result<()> {
     if let Some(missing) = net::missing() {
         bail!("{missing}");
     }
-    links::topology(source).map(drop)
+    // Repetitions draw other hosts, and as many.
+    let setup = scenario.setup(&source.files, 0, 1, 0)?;
+    links::topology(source, &setup).map(drop)
 }
 
-impl Lab<'_> {
+impl Runner<'_> {
     /// Runs a job to its end, or until Ctrl-C.
     ///
     /// # Errors
     ///
     /// The network does not start, a node ends, or the scenario is wrong in a way that shows only now.
-    pub(super) fn run(&self, job: &Job, meter: &Meter<'_>) -> Result<Measured> {
+    pub(super) fn run_netns(&self, job: &Job, meter: &Meter<'_>) -> Result<Measured> {
         crate::process::raise_file_limit();
         let scenario = &self.source.scenario;
         let files = &self.source.files;
@@ -114,7 +99,7 @@ impl Lab<'_> {
 
     /// Starts hosts, servers and nodes; clients have new circuits over the links as the scenario has them.
     fn start(&self, setup: &Setup, arm: &Arm, seed: u64) -> Result<Running> {
-        let topology = links::topology(self.source)?;
+        let topology = links::topology(self.source, setup)?;
         let options = net::Options {
             name: Some(format!("run-{}", std::process::id())),
             seed,
@@ -173,6 +158,7 @@ impl Lab<'_> {
             program: program.clone(),
             host: Some(authority.clone()),
             duty: place::authority(authority.address()),
+            bandwidth: None,
             more: params_lines(&torrc::params(arm)),
         }];
         let mut names = BTreeMap::new();
@@ -181,8 +167,7 @@ impl Lab<'_> {
             let name = host_name(setup, relay.host)?;
             let host = testbed.host(name)?;
             let nickname = relay_name(number);
-            let roles = links::roles(&self.source.scenario, name);
-            paths.add(&nickname, roles);
+            paths.add(&nickname, relay.roles);
             let mut more = torrc::of_all(arm);
             more.extend(torrc::of_relay(relay));
             more.extend(relays::metrics_lines());
@@ -192,8 +177,9 @@ impl Lab<'_> {
                 host: Some(host.clone()),
                 duty: Duty::Relay {
                     or: SocketAddr::from((host.address(), OR_PORT)),
-                    exit: roles.exit.then(|| host.address()),
+                    exit: relay.roles.exit.then(|| host.address()),
                 },
+                bandwidth: Some(relay.bandwidth),
                 more,
             });
             names.insert(nickname, name.to_owned());
@@ -210,6 +196,7 @@ impl Lab<'_> {
                 program: program.clone(),
                 host: Some(testbed.host(name)?.clone()),
                 duty: place::client(),
+                bandwidth: None,
                 more,
             });
             names.insert(nickname, name.to_owned());

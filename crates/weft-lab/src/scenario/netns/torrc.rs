@@ -101,6 +101,7 @@ pub(super) fn of_client(arm: &Arm) -> Vec<String> {
 pub(super) fn only_virtual(arm: &Arm) -> Option<&'static str> {
     match &arm.options {
         options if options.lies => Some("lies"),
+        options if options.adversary > 0.0 => Some("adversary"),
         options if !options.learning.is_zero() => Some("learning"),
         _ => None,
     }

@@ -1,0 +1,107 @@
+//! What a scenario runs on: one of the testbeds, for every experiment that is a scenario.
+
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::thread;
+
+use anyhow::Result;
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+use super::jobs::{Clock, Job, Measured, Meter};
+use super::source::Source;
+use super::{memory, netns, virtual_time};
+use crate::experiment::Progress;
+use crate::stop::Stop;
+
+/// What a scenario runs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Testbed {
+    /// Hosts, links, TCP and the clock are models in this process.
+    Virtual,
+    /// Hosts are network namespaces with processes in them, TCP is the kernel's.
+    Netns,
+}
+
+impl Testbed {
+    /// As results name it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Testbed::Virtual => "virtual",
+            Testbed::Netns => "netns",
+        }
+    }
+
+    /// How many of these jobs run at once, if the user wants so many.
+    ///
+    /// # Errors
+    ///
+    /// The scenario needs what this testbed or this machine does not have.
+    pub(crate) fn threads(
+        self,
+        source: &Source,
+        jobs: usize,
+        wanted: Option<NonZeroUsize>,
+    ) -> Result<usize> {
+        match self {
+            Testbed::Virtual => {
+                let cores = || thread::available_parallelism().map_or(1, NonZeroUsize::get);
+                let threads = wanted.map_or_else(cores, NonZeroUsize::get);
+                let estimate = source.scenario.estimate(&source.files).bytes;
+                memory::check(&source.name, estimate, threads.min(jobs))?;
+                Ok(threads)
+            }
+            Testbed::Netns => {
+                netns::check(source)?;
+                // Two would measure each other.
+                Ok(1)
+            }
+        }
+    }
+
+    /// How far jobs are, of which there are so many.
+    pub(crate) fn progress(self, clock: &Clock, jobs: usize) -> Progress {
+        let (doing, of) = match self {
+            Testbed::Virtual => ("simulating", " of virtual time"),
+            Testbed::Netns => ("measuring", ""),
+        };
+        Progress {
+            done: clock.done(),
+            step: match jobs {
+                1 => doing.to_owned(),
+                _ => format!("{} of {jobs} jobs done", clock.finished),
+            },
+            detail: format!(
+                "{:.0} of {:.0} s{of}",
+                clock.at.as_secs_f64(),
+                clock.whole.as_secs_f64()
+            ),
+        }
+    }
+}
+
+/// What jobs are run with.
+pub(crate) struct Runner<'a> {
+    pub(crate) testbed: Testbed,
+    pub(crate) source: &'a Source,
+    pub(crate) seed: u64,
+    /// The `weft` that runs real nodes.
+    pub(crate) weft: &'a Path,
+    pub(crate) stop: &'a Stop,
+}
+
+impl Runner<'_> {
+    /// Runs a job to its end, or until Ctrl-C.
+    ///
+    /// # Errors
+    ///
+    /// The scenario is wrong in a way that shows only now, or its network does not run.
+    pub(crate) fn run(&self, job: &Job, meter: &Meter<'_>) -> Result<Measured> {
+        match self.testbed {
+            Testbed::Virtual => virtual_time::run(self.source, job, self.seed, meter),
+            Testbed::Netns => self.run_netns(job, meter),
+        }
+    }
+}
