@@ -33,6 +33,9 @@ pub struct RelayResults {
     pub written: Vec<u64>,
     /// Bytes that it held in queues and buffers, at the end of each interval.
     pub queued: Vec<u64>,
+    /// The weight that it states (docs/extensions/abra.md) unless it lies, at the end of each interval; 0 if nobody asks.
+    #[serde(default)]
+    pub weights: Vec<f64>,
     /// The part of the time, from 0 to 1, in which its busiest thread worked, where work costs time.
     pub busy: f64,
     /// Circuits that it answered a CREATE for.

@@ -73,7 +73,8 @@ fn streams(outcomes: &[Outcome]) -> Result<String> {
 
 /// What a relay did in each interval, a line for each.
 fn relays(outcomes: &[Outcome]) -> String {
-    let mut text = "arm,repetition,relay,from_s,to_s,written_bytes,queued_bytes\n".to_owned();
+    let mut text =
+        "arm,repetition,relay,from_s,to_s,written_bytes,queued_bytes,abra_weight\n".to_owned();
     for Outcome { job, results, .. } in outcomes {
         for relay in &results.relays {
             let name = quoted(&relay.name);
@@ -81,9 +82,11 @@ fn relays(outcomes: &[Outcome]) -> String {
                 let (from, to) = interval(results, number);
                 let queued = relay.queued.get(number).copied();
                 let queued = queued.map_or_else(String::new, |bytes| bytes.to_string());
+                let weight = relay.weights.get(number).copied();
+                let weight = weight.map_or_else(String::new, |weight| weight.to_string());
                 let _ = writeln!(
                     text,
-                    "{},{},{name},{},{},{written},{queued}",
+                    "{},{},{name},{},{},{written},{queued},{weight}",
                     quoted(&job.arm),
                     job.repetition,
                     from.as_secs_f64(),

@@ -92,7 +92,8 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// What a folder can hold of it: records have microseconds, and a part of the time has six decimals. A run that is
+    /// What a folder can hold of it: records have microseconds, and a part of the time has six decimals, a
+    /// weight nine. A run that is
     /// made of folders then is the same as one that measured all.
     fn of(job: Job, measured: Measured) -> Result<Outcome> {
         let Measured {
@@ -103,6 +104,9 @@ impl Outcome {
         let streams = json_lines(&streams).and_then(|lines| from_json_lines(&lines));
         for relay in &mut results.relays {
             relay.busy = (relay.busy * 1e6).round() / 1e6;
+            for weight in &mut relay.weights {
+                *weight = (*weight * 1e9).round() / 1e9;
+            }
         }
         Ok(Outcome {
             job,

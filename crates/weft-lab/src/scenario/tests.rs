@@ -59,6 +59,7 @@ fn measured(job: &Job) -> Measured {
         name: format!("relay, {place}"),
         written: vec![u64::from(number * 1000 + place), 7],
         queued: vec![u64::from(place), 3],
+        weights: vec![f64::from(number) / 7e3, 0.0],
         busy: f64::from(number) / 7.0,
         circuits: 4,
         adversary: false,

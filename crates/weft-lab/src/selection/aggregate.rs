@@ -49,6 +49,8 @@ pub(super) struct OfArm {
     /// At so many of the percentiles 0.5 to 99.5 the time to the first byte is longer than the base's, in percent of those
     /// that are known of either; paired by repetition.
     pub(super) worse_percent: Quantity,
+    /// Bytes of relays whose bandwidth was scarce, in percent of all.
+    pub(super) scarce_percent: Option<Quantity>,
     /// Streams on circuits that begin and end at the adversary's relays, in percent, where there is one.
     pub(super) compromised_percent: Option<Quantity>,
     pub(super) counts: Counts,
@@ -82,10 +84,8 @@ impl OfArm {
             Numbers::from([(MEAN, worse)])
         });
         arm.worse_percent = over_repetitions(&worse.collect::<Vec<Numbers>>());
-        let compromised = own.values().filter_map(|sample| sample.compromised);
-        let compromised = compromised.map(|share| Numbers::from([(MEAN, Some(share))]));
-        let compromised: Vec<Numbers> = compromised.collect();
-        arm.compromised_percent = (!compromised.is_empty()).then(|| over_repetitions(&compromised));
+        arm.scarce_percent = shares(own, |sample| sample.scarce);
+        arm.compromised_percent = shares(own, |sample| sample.compromised);
         for Sample { counts, .. } in own.values() {
             let sum = &mut arm.counts;
             sum.streams += counts.streams;
@@ -97,6 +97,14 @@ impl OfArm {
         }
         arm
     }
+}
+
+/// Of the repetitions that have it.
+fn shares(samples: &Samples, of: fn(&Sample) -> Option<f64>) -> Option<Quantity> {
+    let known = samples.values().filter_map(of);
+    let known = known.map(|share| Numbers::from([(MEAN, Some(share))]));
+    let known: Vec<Numbers> = known.collect();
+    (!known.is_empty()).then(|| over_repetitions(&known))
 }
 
 fn times(times: &[Time]) -> Numbers {

@@ -16,6 +16,9 @@ use super::plan::{BULK, WEB};
 pub(super) struct Sample {
     /// Bytes that all relays wrote to links and destinations, in each interval that lies after the warm-up as a whole.
     pub(super) relayed: Vec<f64>,
+    /// Of these bytes, those of relays whose bandwidth was scarce at the interval's end, in percent. Where nobody asks, none
+    /// measures that.
+    pub(super) scarce: Option<f64>,
     /// To the first byte, of all streams that began after the warm-up and did not fail before it.
     pub(super) ttfb: Vec<Time>,
     /// To the last byte, of web clients' streams that began after the warm-up and did not fail.
@@ -50,6 +53,7 @@ impl Sample {
     pub(super) fn of(results: &Results, warm_up: Duration) -> Sample {
         let mut sample = Sample {
             relayed: relayed(results, warm_up),
+            scarce: scarce(results, warm_up),
             compromised: compromised(results),
             ..Sample::default()
         };
@@ -94,21 +98,36 @@ fn time(known: Option<Duration>, ended: Duration) -> Time {
     }
 }
 
-fn relayed(results: &Results, warm_up: Duration) -> Vec<f64> {
+/// The intervals that lie after the warm-up as a whole.
+fn intervals(results: &Results, warm_up: Duration) -> impl Iterator<Item = usize> + '_ {
     let intervals = results.relays.iter().map(|relay| relay.written.len());
-    let mut sums = Vec::new();
-    for number in 0..intervals.max().unwrap_or(0) {
-        let begin = results
-            .interval
-            .saturating_mul(u32::try_from(number).unwrap_or(u32::MAX));
-        if begin < warm_up || begin + results.interval > results.simulated {
-            continue;
-        }
+    (0..intervals.max().unwrap_or(0)).filter(move |&number| {
+        let number = u32::try_from(number).unwrap_or(u32::MAX);
+        let begin = results.interval.saturating_mul(number);
+        begin >= warm_up && begin + results.interval <= results.simulated
+    })
+}
+
+fn relayed(results: &Results, warm_up: Duration) -> Vec<f64> {
+    let sums = intervals(results, warm_up).map(|number| {
         let written = results.relays.iter();
         let written = written.filter_map(|relay| relay.written.get(number));
-        sums.push(written.map(|bytes| *bytes as f64).sum());
+        written.map(|bytes| *bytes as f64).sum()
+    });
+    sums.collect()
+}
+
+fn scarce(results: &Results, warm_up: Duration) -> Option<f64> {
+    let (mut all, mut scarce) = (0.0, 0.0);
+    for number in intervals(results, warm_up) {
+        for relay in &results.relays {
+            let written = relay.written.get(number).copied().unwrap_or(0) as f64;
+            let weight = relay.weights.get(number).copied().unwrap_or(0.0);
+            all += written;
+            scarce += if weight > 0.0 { written } else { 0.0 };
+        }
     }
-    sums
+    (all > 0.0).then(|| scarce * 100.0 / all)
 }
 
 fn compromised(results: &Results) -> Option<f64> {

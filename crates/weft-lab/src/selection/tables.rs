@@ -74,6 +74,7 @@ impl Results {
     fn counts(&self) -> Table {
         let metrics = [
             Metric::less("worse times to first byte", "%"),
+            Metric::plain("scarce", "%"),
             Metric::less("compromised", "%"),
             Metric::plain("streams", ""),
             Metric::less("failed", ""),
@@ -84,7 +85,8 @@ impl Results {
         ];
         let mut table = Table::new("Streams and circuits", ["arm"], metrics).note(
             "Of all repetitions. Worse is the share of percentiles from 0.5 to 99.5 at which the time to the first byte is \
-             longer than the default's in the same repetition. Compromised are streams on circuits that begin and end at an adversary's \
+             longer than the default's in the same repetition. Scarce are bytes of relays with a weight above 0 at the end of the 10 s; \
+             where nobody asks, none has one. Compromised are streams on circuits that begin and end at an adversary's \
              relays.",
         );
         for (name, arm) in self.each() {
@@ -98,12 +100,14 @@ impl Results {
                 counts.circuits_used,
             ];
             let worse = value(&arm.worse_percent, MEAN, arm.repetitions);
-            let compromised = arm.compromised_percent.as_ref();
-            let compromised = compromised.map_or(Values::None, |percent| {
-                value(percent, MEAN, arm.repetitions)
-            });
+            let share = |of: &Option<Quantity>| {
+                of.as_ref().map_or(Values::None, |percent| {
+                    value(percent, MEAN, arm.repetitions)
+                })
+            };
+            let shares = [share(&arm.scarce_percent), share(&arm.compromised_percent)];
             let values = numbers.map(|number| Values::one(number as f64));
-            table.push([name], [worse, compromised].into_iter().chain(values));
+            table.push([name], [worse].into_iter().chain(shares).chain(values));
         }
         table
     }

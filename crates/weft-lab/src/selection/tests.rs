@@ -89,6 +89,8 @@ fn worse_percentiles_are_counted() {
 fn intervals_of_the_warm_up_and_a_last_short_one_are_not_counted() {
     let relay = |written: [u64; 4]| RelayResults {
         written: written.to_vec(),
+        // One of the two has none left in the third interval; the first and last are not counted.
+        weights: vec![9.0, 0.0, if written[0] < 10 { 0.5 } else { 0.0 }, 9.0],
         ..RelayResults::default()
     };
     let measured = Measured {
@@ -99,6 +101,9 @@ fn intervals_of_the_warm_up_and_a_last_short_one_are_not_counted() {
     };
     let sample = Sample::of(&measured, Duration::from_secs(10));
     assert_eq!(sample.relayed, [22.0, 33.0]);
+    // 3 of 55 bytes.
+    let scarce = sample.scarce.expect("bytes");
+    assert!((scarce - 300.0 / 55.0).abs() < 1e-9, "{scarce}");
 }
 
 #[test]

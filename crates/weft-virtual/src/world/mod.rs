@@ -73,9 +73,8 @@ pub struct World {
     relays: usize,
     servers: Servers,
     interval: Duration,
-    names: Vec<String>,
-    written: Vec<Vec<u64>>,
-    queued: Vec<Vec<u64>>,
+    /// What each relay did in the intervals that are over.
+    series: Vec<RelayResults>,
     /// What each relay had written at the last sample.
     before: Vec<u64>,
     /// Since the beginning of the run: from then on is measured.
@@ -170,9 +169,13 @@ impl World {
             node.use_network(side);
             nodes.push(node);
         }
-        let names = setup.relays.iter().map(|relay| {
+        let series = setup.relays.iter().map(|relay| {
             let host = setup.hosts.get(relay.host as usize);
-            host.map_or_else(String::new, |host| host.name.clone())
+            RelayResults {
+                name: host.map_or_else(String::new, |host| host.name.clone()),
+                adversary: relay.adversary,
+                ..RelayResults::default()
+            }
         });
         let mut world = World {
             ground,
@@ -180,9 +183,7 @@ impl World {
             relays,
             servers: Servers::default(),
             interval: setup.interval.max(Duration::from_millis(1)),
-            names: names.collect(),
-            written: vec![Vec::new(); relays],
-            queued: vec![Vec::new(); relays],
+            series: series.collect(),
             before: vec![0; relays],
             began: Duration::ZERO,
             relayed_before: 0,
@@ -436,14 +437,13 @@ impl World {
             self.ground.enter(number);
             let now = self.ground.now();
             let written: u64 = node.threads.iter().map(|thread| thread.written).sum();
-            if let (Some(series), Some(before), Some(queued)) = (
-                self.written.get_mut(place),
-                self.before.get_mut(place),
-                self.queued.get_mut(place),
-            ) {
-                series.push(written.saturating_sub(*before));
+            if let (Some(series), Some(before)) =
+                (self.series.get_mut(place), self.before.get_mut(place))
+            {
+                series.written.push(written.saturating_sub(*before));
                 *before = written;
-                queued.push(node.held(now));
+                series.queued.push(node.held(now));
+                series.weights.push(node.controller.abra().weight);
             }
         }
         let next = self.ground.nanos() + nanos(self.interval);
@@ -475,8 +475,10 @@ impl World {
         }
         self.began = begin;
         self.relayed_before = self.relayed();
-        for series in self.written.iter_mut().chain(&mut self.queued) {
-            series.clear();
+        for series in &mut self.series {
+            series.written.clear();
+            series.queued.clear();
+            series.weights.clear();
         }
     }
 
@@ -514,18 +516,12 @@ impl World {
             relayed_bytes: self.relayed().saturating_sub(self.relayed_before),
             ..Results::default()
         };
-        let (written, queued) = (self.written, self.queued);
-        let series = written.into_iter().zip(queued);
-        let relays = self.nodes.iter().zip(self.names).zip(series);
-        for ((node, name), (written, queued)) in relays {
+        for (node, series) in self.nodes.iter().zip(self.series) {
             let worked = node.threads.iter().map(|thread| thread.worked).max();
             results.relays.push(RelayResults {
-                name,
-                written,
-                queued,
                 busy: worked.unwrap_or(0) as f64 / (nanos(end).max(1)) as f64,
                 circuits: node.relay.as_ref().map_or(0, |relay| relay.circuits),
-                adversary: node.relay.as_ref().is_some_and(|relay| relay.adversary),
+                ..series
             });
         }
         for node in self.nodes.drain(self.relays..) {

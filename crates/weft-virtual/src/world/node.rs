@@ -62,8 +62,6 @@ pub(super) struct RelaySide {
     workers: Workers,
     /// Circuits that were answered.
     pub(super) circuits: u64,
-    /// It is the adversary's.
-    pub(super) adversary: bool,
 }
 
 /// Onionskins take time.
@@ -168,7 +166,6 @@ impl Node {
                 under_way: VecDeque::new(),
             },
             circuits: 0,
-            adversary: relay.adversary,
         });
     }
 

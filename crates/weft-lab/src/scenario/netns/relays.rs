@@ -38,6 +38,8 @@ struct Counters {
     queued: f64,
     cells: f64,
     circuits: f64,
+    /// None: it states none.
+    weight: Option<f64>,
     /// Processor seconds of each connection thread.
     cpu: Vec<f64>,
 }
@@ -51,6 +53,9 @@ impl Counters {
             queued: sum(text, "weft_thread_queued_bytes"),
             cells: sum(text, "weft_thread_scheduled_cells_total"),
             circuits: sum(text, "weft_onionskins_answered_total"),
+            weight: values(text, "weft_abra_weight")
+                .next()
+                .map(|(_, weight)| weight),
             cpu: values(text, "weft_thread_cpu_seconds_total")
                 .map(|(_, seconds)| seconds)
                 .collect(),
@@ -79,6 +84,7 @@ impl Sampled {
             .written
             .push((now.written - self.last.written) as u64);
         self.results.queued.push(now.queued as u64);
+        self.results.weights.extend(now.weight);
         self.last = now;
         Ok(())
     }
