@@ -79,6 +79,7 @@ fn arguments_that_make_no_sense_are_refused_before_anything_is_written() {
     for (wrong, why) in [
         (&["--scale", "0"][..], "--scale 0"),
         (&["--load", "0"], "--load 0"),
+        (&["--capacity", "0"], "--capacity 0: it is 0.001 to 1000"),
         (&["--adversary", "2"], "--adversary 2: it is a part"),
         (&["--duration", "15"], "--duration is a multiple of 10 s"),
         (&["--warm-up", "3"], "--warm-up is a multiple of 10 s"),

@@ -56,6 +56,8 @@ pub(super) struct OfArm {
     pub(super) counts: Counts,
     /// Repetitions that came to their end.
     pub(super) repetitions: usize,
+    /// The numbers of each of them: one network can decide a mean.
+    pub(super) by_repetition: BTreeMap<u32, BTreeMap<&'static str, Numbers>>,
 }
 
 /// Samples of an arm by repetition.
@@ -70,6 +72,10 @@ impl OfArm {
         };
         let mut arm = OfArm {
             repetitions: own.len(),
+            by_repetition: own
+                .iter()
+                .map(|(number, own)| (*number, all(own)))
+                .collect(),
             ..OfArm::default()
         };
         for (name, numbers) in QUANTITIES {
@@ -97,6 +103,12 @@ impl OfArm {
         }
         arm
     }
+}
+
+fn all(sample: &Sample) -> BTreeMap<&'static str, Numbers> {
+    let each = QUANTITIES.iter();
+    each.map(|(name, numbers)| (*name, numbers(sample)))
+        .collect()
 }
 
 /// Of the repetitions that have it.

@@ -41,9 +41,12 @@ pub struct Args {
     /// The part of 500 relays, 1,350 web clients, 150 bulk clients and 500 servers [default: 0.2; of --quick: 0.02].
     #[arg(long, value_name = "PART")]
     scale: Option<f64>,
-    /// So many times the paper's clients for each relay: at 1 most relays have bandwidth left.
+    /// So many times the paper's clients for each relay.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     load: f64,
+    /// kB/s of bandwidth that a relay has for each unit of its weight. Weights compare relays, and are no bandwidths.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1.0)]
+    capacity: f64,
     /// Relays are those of this consensus, sampled [default: synthetic ones].
     #[arg(long, value_name = "FILE")]
     consensus: Option<PathBuf>,
@@ -109,6 +112,11 @@ impl Experiment for Options {
             "--load {}: it is more than 0 and at most 100",
             args.load
         );
+        ensure!(
+            (0.001..=1000.0).contains(&args.capacity),
+            "--capacity {}: it is 0.001 to 1000",
+            args.capacity
+        );
         let size = Size::of(scale, args.load);
         let (warm_up, counted) = (pick(args.warm_up, 40, 60), pick(args.duration, 20, 600));
         let interval = Duration::from_secs(INTERVAL_S);
@@ -139,6 +147,7 @@ impl Experiment for Options {
                 None => None,
             },
             graph: args.graph.as_deref().map(absolute).transpose()?,
+            capacity: args.capacity,
             warm_up,
             counted,
             repetitions: args.repetitions.unwrap_or(if args.quick { 2 } else { 10 }),

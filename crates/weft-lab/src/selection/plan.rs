@@ -65,6 +65,8 @@ pub(super) struct Plan {
     /// With the part of its relays that is kept.
     pub(super) consensus: Option<(PathBuf, f64)>,
     pub(super) graph: Option<PathBuf>,
+    /// kB/s for each unit of a relay's weight.
+    pub(super) capacity: f64,
     /// After which streams and bytes are counted.
     pub(super) warm_up: Duration,
     /// How long they are counted.
@@ -107,7 +109,10 @@ impl Plan {
             ),
         };
         // As operators do: a relay's bandwidth is its limit, and its line has more.
-        text += "losses = false\nbuckets = true\n";
+        text += &format!(
+            "losses = false\nbuckets = true\ncapacity = {:?}\n",
+            self.capacity
+        );
         let users = [
             (
                 size.web,

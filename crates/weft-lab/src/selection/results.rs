@@ -22,6 +22,8 @@ pub struct Results {
     /// Every job came to its end.
     pub(super) finished: bool,
     pub(super) congestion_control: bool,
+    /// kB/s of bandwidth that a relay has for each unit of its weight.
+    pub(super) capacity: f64,
     /// Not counted, seconds.
     pub(super) warm_up_s: f64,
     /// Counted, seconds.
@@ -61,6 +63,7 @@ impl Results {
             seed,
             finished: false,
             congestion_control: plan.congestion_control,
+            capacity: plan.capacity,
             warm_up_s: plan.warm_up.as_secs_f64(),
             seconds: plan.counted.as_secs_f64(),
             repetitions: plan.repetitions,

@@ -59,6 +59,7 @@ fn changes_are_paired_by_repetition() {
     assert!(change.ci95[MEAN].expect("an interval") < 1e-9);
     let change = &arm.change_percent["ttfb_ms"];
     assert!((change.means["p50"].expect("a median") - 20.0).abs() < 1e-9);
+    assert_eq!(arm.by_repetition[&2]["ttfb_ms"]["p50"], Some(36.0));
     // No stream of these: no number, and no zero.
     assert_eq!(arm.quantities["web_ms"].means["p50"], None);
 }
@@ -165,6 +166,7 @@ fn what_is_written_is_a_scenario() {
     let asked = ["short:max_circuit_dirtiness=1 min,predicted_circuits=false".to_owned()];
     let plan = Plan {
         testbed: Testbed::Virtual,
+        capacity: 0.5,
         size: Size::of(0.02, 1.0),
         consensus: None,
         graph: None,

@@ -109,7 +109,7 @@ impl Hosts<'_> {
             roles if roles.guard => "guard",
             _ => "middle",
         };
-        let bits = relays::bits(&listed);
+        let bits = relays::bits(&listed, network.capacity);
         let (limit, line) = match network.buckets {
             true => (Some((bits / 8, bits / 8)), bits * 2),
             false => (None, bits),

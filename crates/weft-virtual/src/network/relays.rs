@@ -155,9 +155,10 @@ pub(super) fn of_consensus(
     Ok(relays.into_iter().map(as_usable).collect())
 }
 
-/// Bits per second of a relay's line: what the consensus gives as its weight, as `weft lab net topology random` has it.
-pub(super) fn bits(relay: &Listed) -> u64 {
-    let bits = relay.bandwidth.saturating_mul(UNIT_BITS);
+/// Bits per second of a relay's line: so many kilobytes for each unit of its weight; with 1 as `weft lab net topology random`
+/// has it.
+pub(super) fn bits(relay: &Listed, capacity: f64) -> u64 {
+    let bits = (relay.bandwidth.saturating_mul(UNIT_BITS) as f64 * capacity) as u64;
     bits.clamp(LEAST_BITS, MOST_BITS)
 }
 

@@ -196,6 +196,12 @@ fn a_consensus_is_scaled_and_its_servers_are_elsewhere() {
     // A tenth of each class, rounded.
     assert!((38..=42).contains(&setup.relays.len()));
     assert!(setup.relays.iter().all(|relay| relay.limit.is_some()));
+    let part = scenario.replace("buckets = true", "buckets = true\ncapacity = 0.25");
+    for (whole, part) in setup.relays.iter().zip(&made(&part, &files, 1).relays) {
+        assert_eq!(part.bandwidth, whole.bandwidth);
+        let [(whole, _), (part, _)] = [whole, part].map(|relay| relay.limit.expect("a limit"));
+        assert_eq!(part, (whole / 4).max(75 * 1_024));
+    }
     let network = |host: u32| match setup.hosts[host as usize].addr {
         IpAddr::V4(address) => [address.octets()[0], address.octets()[1]],
         IpAddr::V6(_) => panic!("IPv4 alone"),

@@ -55,6 +55,7 @@ const NETWORK_KEYS: &[&str] = &[
     "losses",
     "threads",
     "buckets",
+    "capacity",
 ];
 const SYNTHETIC_KEYS: &[&str] = &["relays", "guards", "exits"];
 const HOST_KEYS: &[&str] = &["name", "count", "up", "down", "queue"];
@@ -281,6 +282,7 @@ impl Reader<'_> {
             ("scale", key == "consensus", "a consensus"),
             ("graph", has_paths, "a synthetic network or a consensus"),
             ("buckets", has_paths, "a synthetic network or a consensus"),
+            ("capacity", has_paths, "a synthetic network or a consensus"),
         ];
         for (name, is_right, what) in only {
             if let Some(value) = get(name)
@@ -329,7 +331,17 @@ impl Reader<'_> {
             places,
             threads,
             buckets,
+            capacity: self.capacity(get("capacity"))?,
         })
+    }
+
+    fn capacity(&self, value: Option<&Value<'_>>) -> Result<f64> {
+        match value {
+            Some(value) => self
+                .source
+                .number(value, "capacity is a number", 0.001..=1000.0),
+            None => Ok(1.0),
+        }
     }
 
     /// Connection threads of a relay.

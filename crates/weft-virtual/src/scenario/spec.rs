@@ -58,6 +58,9 @@ pub struct NetworkSpec {
     /// `buckets`: whether each relay of a synthetic network or a consensus limits itself to its bandwidth, and has
     /// a line of twice that. Default: its line has its bandwidth, and it has no limit.
     pub buckets: bool,
+    /// `capacity`: kB/s of bandwidth that a relay of a synthetic network or a consensus has for each unit of its weight. Default:
+    /// 1.
+    pub capacity: f64,
 }
 
 /// Where relays and hosts come from.
