@@ -145,7 +145,7 @@ pub struct NodeOptions {
     /// (docs/extensions/abra.md). Otherwise they only watch.
     pub lies: bool,
     /// In the first so long clients also build circuits for nothing but to learn how long building and round trips take: a run
-    /// is too short for the hundred circuits that estimates need.
+    /// is too short for the hundred circuits that estimates need. Then streams get new circuits, as after NEWNYM.
     pub learning: Duration,
 }
 

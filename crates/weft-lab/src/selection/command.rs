@@ -56,7 +56,7 @@ pub struct Args {
     /// Seconds that are counted, a multiple of 10 [default: 600; of --quick: 20].
     #[arg(long, value_parser = seconds, value_name = "SECONDS")]
     duration: Option<Duration>,
-    /// Seconds before them, in which users begin [default: 60; of --quick: 40].
+    /// Seconds before them, in which users begin [default: 60; of --quick: 50].
     #[arg(long, value_parser = seconds, value_name = "SECONDS")]
     warm_up: Option<Duration>,
     /// Networks of each arm [default: 10; of --quick: 2].
@@ -118,7 +118,7 @@ impl Experiment for Options {
             args.capacity
         );
         let size = Size::of(scale, args.load);
-        let (warm_up, counted) = (pick(args.warm_up, 40, 60), pick(args.duration, 20, 600));
+        let (warm_up, counted) = (pick(args.warm_up, 50, 60), pick(args.duration, 20, 600));
         let interval = Duration::from_secs(INTERVAL_S);
         ensure!(
             counted >= interval && counted.as_nanos() % interval.as_nanos() == 0,

@@ -13,6 +13,8 @@ use crate::scenario::testbed::Testbed;
 pub(super) const WEB: &str = "web";
 /// Those without pauses.
 pub(super) const BULK: &str = "bulk";
+/// Before the warm-up ends clients leave the circuits of its beginning, and build others.
+const RENEWAL: Duration = Duration::from_secs(10);
 /// Bytes that relays move are summed over so long (Schrock 2017, 3.3), seconds.
 pub(super) const INTERVAL_S: u64 = 10;
 
@@ -131,7 +133,8 @@ impl Plan {
             text += &arm.toml();
             if self.testbed == Testbed::Virtual {
                 // Estimates need a hundred circuits, which clients have had before.
-                text += &format!("learning = \"{warm_up} s\"\n");
+                let learning = self.warm_up.saturating_sub(RENEWAL).as_secs_f64();
+                text += &format!("learning = \"{learning} s\"\n");
             }
         }
         Ok(text)

@@ -55,7 +55,7 @@ pub(super) struct ClientSide {
     names: Arc<BTreeMap<RsaIdentity, String>>,
     /// Streams that were attached and are not connected.
     attached: BTreeMap<ConnectionId, (OriginId, Duration)>,
-    /// Circuits are built to learn from until then.
+    /// Circuits are built to learn from until then. Zero: it is over.
     learning: Duration,
     /// Those circuits, and when they are closed.
     learnt_from: VecDeque<(Duration, OriginId)>,
@@ -124,7 +124,9 @@ impl ClientSide {
         drop(self.client.chooser().take_lines());
     }
 
-    /// Builds circuits to learn from, and closes those that no stream has used.
+    /// Builds circuits to learn from, and closes those that no stream has used. When that is over, streams from now on use
+    /// circuits that were built with what was learnt; otherwise those from the beginning, slow ones among them, would be in use
+    /// for ten minutes.
     fn learn(&mut self, now: Now, elapsed: Duration) {
         if elapsed < self.learning {
             for _ in 0..LEARNT_AT_ONCE {
@@ -133,6 +135,9 @@ impl ClientSide {
                     self.learnt_from.push_back((elapsed + LEARNT_IN, circuit));
                 }
             }
+        } else if !self.learning.is_zero() {
+            self.learning = Duration::ZERO;
+            self.client.new_identity(now);
         }
         while let Some((at, circuit)) = self.learnt_from.front().copied()
             && at <= elapsed

@@ -213,6 +213,22 @@ fn a_relay_at_its_limit_states_a_weight_and_a_liar_does_not() {
 }
 
 #[test]
+fn what_was_built_to_learn_from_carries_nothing_afterwards() {
+    // The only user begins three seconds after learning ends, when ten seconds' worth of those circuits are still open.
+    let later = THREE_HOPS.replace("start = \"5 s\"", "start = \"23 s\"");
+    let text = later + "[[arm]]\nname = \"one\"\nlearning = \"20 s\"\n";
+    let results = run(&text, 1);
+    assert!(complete(&results) > 5, "{:#?}", results.streams);
+    let used = results.circuits.iter();
+    let used: Vec<_> = used.filter(|one| !one.round_trips.is_empty()).collect();
+    let is_new = |began: Duration| began >= Duration::from_secs(20);
+    assert!(
+        !used.is_empty() && used.iter().all(|one| is_new(one.began)),
+        "{used:#?}"
+    );
+}
+
+#[test]
 fn clients_measure_circuits_and_leave_slow_ones_once_they_have_learnt() {
     let counts = |arm: &str| {
         let world = world(SYNTHETIC, arm, 60);
