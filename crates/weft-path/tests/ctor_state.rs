@@ -71,7 +71,8 @@ fn through_ctor(state: &str) -> String {
             .recv_timeout(left)
             .unwrap_or_else(|_| panic!("tor did not start: {log:#?}"));
         log.push(line);
-        if log.last().unwrap().contains("Starting with guard context") {
+        // The last line of its beginning: before, it may end by SIGTERM itself instead of cleanly.
+        if log.last().unwrap().contains("Delaying directory fetches") {
             break;
         }
     }
@@ -85,8 +86,9 @@ fn through_ctor(state: &str) -> String {
     );
     // Its output ends when it does.
     reader.join().unwrap();
-    assert!(tor.0.wait().unwrap().success());
+    let status = tor.0.wait().unwrap();
     log.extend(lines.try_iter());
+    assert!(status.success(), "{status}: {log:#?}");
     let warnings: Vec<&String> = log
         .iter()
         .filter(|line| line.contains("uard") || line.contains("build time"))
