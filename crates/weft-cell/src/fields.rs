@@ -39,6 +39,10 @@ impl<'a> Fields<'a> {
         Ok(u32::from_be_bytes(self.array(field)?))
     }
 
+    pub(crate) fn u64(&mut self, field: &'static str) -> Result<u64, CutShort> {
+        Ok(u64::from_be_bytes(self.array(field)?))
+    }
+
     /// The next `N` bytes.
     pub(crate) fn array<const N: usize>(
         &mut self,

@@ -12,6 +12,7 @@
 //! * [`link_msg`] and [`circ_msg`] are the control messages of links and circuits;
 //! * [`stream_msg`] are those of streams and of flow control;
 //! * [`abra`] are those by which a relay states how scarce its bandwidth is;
+//! * [`conflux_msg`] and [`mtor_msg`] are those by which circuits share the messages of streams;
 //! * [`identity`] has the types of relays' identities and of rendezvous cookies;
 //! * [`reason`] names the reasons of DESTROY, TRUNCATED and END.
 //!
@@ -34,10 +35,12 @@
 pub mod abra;
 mod cell;
 pub mod circ_msg;
+pub mod conflux_msg;
 mod fields;
 pub mod frame;
 pub mod identity;
 pub mod link_msg;
+pub mod mtor_msg;
 pub mod reason;
 pub mod relay;
 pub mod relay_command;

@@ -1,5 +1,5 @@
 //! The table of relay commands: for each command that Weft knows, what it is about, whether flow control
-//! counts it, and what a relay and an origin do with it.
+//! counts it, on which leg it is sent, and what a relay and an origin do with it.
 //!
 //! A command that is not in the table may not be sent by any node. Code that dispatches messages asks the
 //! table, and matches on the table's own types, each variant by name: a new row, or a new handler, does
@@ -8,7 +8,8 @@
 //! - the layout under Counter Galois Onion names a stream or not by [`Scope`] ([`crate::relay_v1`]);
 //! - a relay dispatches by [`AtRelay`], an origin by [`AtOrigin`];
 //! - messages of a stream that exists are dispatched by [`StreamMessage`], to the stream's edge;
-//! - what an edge sends waits for the circuit's window by [`FlowControl`].
+//! - what an edge sends waits for the circuit's window by [`FlowControl`];
+//! - where several circuits are the legs of one set, [`LegRule`] decides whether any of them may carry it.
 
 use tor_cell::relaycell::RelayCmd;
 
@@ -32,6 +33,15 @@ pub enum FlowControl {
     InOrder,
     /// It is not counted, and is sent at once.
     Free,
+}
+
+/// Which leg of a conflux set, or of a tunnel of mTor, carries a message (C tor's `conflux_should_multiplex`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LegRule {
+    /// Any leg: it has a sequence number, and is handled in order.
+    Multiplexed,
+    /// The leg that it is about. It has no sequence number, and is handled at once.
+    OwnLeg,
 }
 
 /// A message of a stream that exists, or did.
@@ -83,6 +93,20 @@ pub enum AtRelay {
     Rendezvous1,
     /// Sends its weight from now on (docs/extensions/abra.md); nothing, if it does not serve that (any more).
     AbraAsk,
+    /// Makes the circuit a leg of a conflux set.
+    ConfluxLink,
+    /// Confirms that the circuit is a leg of a conflux set.
+    ConfluxLinkedAck,
+    /// Moves on the sequence number of its leg.
+    ConfluxSwitch,
+    /// Makes a tunnel of which the circuit is the first leg (docs/extensions/mtor.md).
+    Multipath,
+    /// Makes the circuit a leg of a tunnel.
+    Join,
+    /// Stops sending on its leg.
+    MtorDrop,
+    /// Hands the message within to its stream, once it is the tunnel's next.
+    Subdata,
     /// Closes the circuit: the message is one that only origins receive, or that this relay's protocol
     /// list does not claim.
     Refuse,
@@ -101,6 +125,20 @@ pub enum AtOrigin {
     Drop,
     /// Hands it to the client, which asked this hop for it (docs/extensions/abra.md).
     AbraWeight,
+    /// Makes the circuit a leg of its conflux set.
+    ConfluxLinked,
+    /// Moves on the sequence number of its leg.
+    ConfluxSwitch,
+    /// Knows the tunnel of which the circuit is the first leg (docs/extensions/mtor.md).
+    MultipathAck,
+    /// Uses the circuit as a leg of the tunnel.
+    Joined,
+    /// Closes its leg, from which nothing more comes.
+    MtorDropped,
+    /// Closes its leg once it has received what was sent on it.
+    MtorStopped,
+    /// Hands the message within to its stream, once it is the tunnel's next.
+    Subdata,
     /// Closes the circuit: nothing asked for the message.
     Refuse,
 }
@@ -112,6 +150,8 @@ pub struct Rules {
     pub scope: Scope,
     /// How it stands to the circuit's window.
     pub flow: FlowControl,
+    /// Which leg of a set carries it.
+    pub legs: LegRule,
     /// At a relay, from the circuit's origin.
     pub at_relay: AtRelay,
     /// At the circuit's origin, from a hop.
@@ -120,7 +160,7 @@ pub struct Rules {
 
 /// Makes the enum, the list of all commands and the rules of each from one table.
 macro_rules! table {
-    ($($number:literal => $name:ident, $wire:literal: $scope:ident, $flow:ident, $relay:expr, $origin:expr;)*) => {
+    ($($number:literal => $name:ident, $wire:literal: $scope:ident, $flow:ident, $legs:ident, $relay:expr, $origin:expr;)*) => {
         /// A relay command that Weft knows.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum RelayCommand {
@@ -164,6 +204,7 @@ macro_rules! table {
                     $(RelayCommand::$name => Rules {
                         scope: Scope::$scope,
                         flow: FlowControl::$flow,
+                        legs: LegRule::$legs,
                         at_relay: $relay,
                         at_origin: $origin,
                     },)*
@@ -180,42 +221,51 @@ use StreamOpener::{Begin, BeginDir, Resolve};
 
 #[rustfmt::skip]
 table! {
-    // number, name                                              scope    flow     at a relay               at the origin
-     1 => Begin, "BEGIN":                                     Stream,  Free,    R::Open(Begin),          O::Refuse;
-     2 => Data, "DATA":                                       Stream,  Counted, R::Stream(S::Data),      O::Stream(S::Data);
-     3 => End, "END":                                         Stream,  InOrder, R::Stream(S::End),       O::Stream(S::End);
-     4 => Connected, "CONNECTED":                             Stream,  Free,    R::Refuse,               O::Stream(S::Connected);
-     5 => Sendme, "SENDME":                                   Either,  Free,    R::Stream(S::Sendme),    O::Stream(S::Sendme);
-     6 => Extend, "EXTEND":                                   Circuit, Free,    R::Refuse,               O::Refuse;
-     7 => Extended, "EXTENDED":                               Circuit, Free,    R::Refuse,               O::Refuse;
-     8 => Truncate, "TRUNCATE":                               Circuit, Free,    R::Truncate,             O::Refuse;
-     9 => Truncated, "TRUNCATED":                             Circuit, Free,    R::Refuse,               O::Truncated;
-    10 => Drop, "DROP":                                       Circuit, Free,    R::Drop,                 O::Drop;
-    11 => Resolve, "RESOLVE":                                 Stream,  Free,    R::Open(Resolve),        O::Refuse;
-    12 => Resolved, "RESOLVED":                               Stream,  Free,    R::Refuse,               O::Stream(S::Resolved);
-    13 => BeginDir, "BEGIN_DIR":                              Stream,  Free,    R::Open(BeginDir),       O::Refuse;
-    14 => Extend2, "EXTEND2":                                 Circuit, Free,    R::Extend2,              O::Refuse;
-    15 => Extended2, "EXTENDED2":                             Circuit, Free,    R::Refuse,               O::Extended2;
-    19 => ConfluxLink, "CONFLUX_LINK":                        Circuit, Free,    R::Refuse,               O::Refuse;
-    20 => ConfluxLinked, "CONFLUX_LINKED":                    Circuit, Free,    R::Refuse,               O::Refuse;
-    21 => ConfluxLinkedAck, "CONFLUX_LINKED_ACK":             Circuit, Free,    R::Refuse,               O::Refuse;
-    22 => ConfluxSwitch, "CONFLUX_SWITCH":                    Circuit, Free,    R::Refuse,               O::Refuse;
-    32 => EstablishIntro, "ESTABLISH_INTRO":                  Circuit, Free,    R::Refuse,               O::Refuse;
-    33 => EstablishRendezvous, "ESTABLISH_RENDEZVOUS":        Circuit, Free,    R::EstablishRendezvous,  O::Refuse;
-    34 => Introduce1, "INTRODUCE1":                           Circuit, Free,    R::Refuse,               O::Refuse;
-    35 => Introduce2, "INTRODUCE2":                           Circuit, Free,    R::Refuse,               O::Refuse;
-    36 => Rendezvous1, "RENDEZVOUS1":                         Circuit, Free,    R::Rendezvous1,          O::Refuse;
-    37 => Rendezvous2, "RENDEZVOUS2":                         Circuit, Free,    R::Refuse,               O::Refuse;
-    38 => IntroEstablished, "INTRO_ESTABLISHED":              Circuit, Free,    R::Refuse,               O::Refuse;
-    39 => RendezvousEstablished, "RENDEZVOUS_ESTABLISHED":    Circuit, Free,    R::Refuse,               O::Refuse;
-    40 => IntroduceAck, "INTRODUCE_ACK":                      Circuit, Free,    R::Refuse,               O::Refuse;
-    41 => PaddingNegotiate, "PADDING_NEGOTIATE":              Circuit, Free,    R::Refuse,               O::Refuse;
-    42 => PaddingNegotiated, "PADDING_NEGOTIATED":            Circuit, Free,    R::Refuse,               O::Refuse;
-    43 => Xoff, "XOFF":                                       Stream,  Free,    R::Stream(S::Xoff),      O::Stream(S::Xoff);
-    44 => Xon, "XON":                                         Stream,  Free,    R::Stream(S::Xon),       O::Stream(S::Xon);
+    // number, name                                              scope    flow     legs         at a relay               at the origin
+     1 => Begin, "BEGIN":                                     Stream,  Free,    Multiplexed, R::Open(Begin),          O::Refuse;
+     2 => Data, "DATA":                                       Stream,  Counted, Multiplexed, R::Stream(S::Data),      O::Stream(S::Data);
+     3 => End, "END":                                         Stream,  InOrder, Multiplexed, R::Stream(S::End),       O::Stream(S::End);
+     4 => Connected, "CONNECTED":                             Stream,  Free,    Multiplexed, R::Refuse,               O::Stream(S::Connected);
+     5 => Sendme, "SENDME":                                   Either,  Free,    OwnLeg,      R::Stream(S::Sendme),    O::Stream(S::Sendme);
+     6 => Extend, "EXTEND":                                   Circuit, Free,    OwnLeg,      R::Refuse,               O::Refuse;
+     7 => Extended, "EXTENDED":                               Circuit, Free,    OwnLeg,      R::Refuse,               O::Refuse;
+     8 => Truncate, "TRUNCATE":                               Circuit, Free,    OwnLeg,      R::Truncate,             O::Refuse;
+     9 => Truncated, "TRUNCATED":                             Circuit, Free,    OwnLeg,      R::Refuse,               O::Truncated;
+    10 => Drop, "DROP":                                       Circuit, Free,    OwnLeg,      R::Drop,                 O::Drop;
+    11 => Resolve, "RESOLVE":                                 Stream,  Free,    Multiplexed, R::Open(Resolve),        O::Refuse;
+    12 => Resolved, "RESOLVED":                               Stream,  Free,    Multiplexed, R::Refuse,               O::Stream(S::Resolved);
+    13 => BeginDir, "BEGIN_DIR":                              Stream,  Free,    OwnLeg,      R::Open(BeginDir),       O::Refuse;
+    14 => Extend2, "EXTEND2":                                 Circuit, Free,    OwnLeg,      R::Extend2,              O::Refuse;
+    15 => Extended2, "EXTENDED2":                             Circuit, Free,    OwnLeg,      R::Refuse,               O::Extended2;
+    19 => ConfluxLink, "CONFLUX_LINK":                        Circuit, Free,    OwnLeg,      R::ConfluxLink,          O::Refuse;
+    20 => ConfluxLinked, "CONFLUX_LINKED":                    Circuit, Free,    OwnLeg,      R::Refuse,               O::ConfluxLinked;
+    21 => ConfluxLinkedAck, "CONFLUX_LINKED_ACK":             Circuit, Free,    OwnLeg,      R::ConfluxLinkedAck,     O::Refuse;
+    22 => ConfluxSwitch, "CONFLUX_SWITCH":                    Circuit, Free,    OwnLeg,      R::ConfluxSwitch,        O::ConfluxSwitch;
+    32 => EstablishIntro, "ESTABLISH_INTRO":                  Circuit, Free,    OwnLeg,      R::Refuse,               O::Refuse;
+    33 => EstablishRendezvous, "ESTABLISH_RENDEZVOUS":        Circuit, Free,    OwnLeg,      R::EstablishRendezvous,  O::Refuse;
+    34 => Introduce1, "INTRODUCE1":                           Circuit, Free,    OwnLeg,      R::Refuse,               O::Refuse;
+    35 => Introduce2, "INTRODUCE2":                           Circuit, Free,    OwnLeg,      R::Refuse,               O::Refuse;
+    36 => Rendezvous1, "RENDEZVOUS1":                         Circuit, Free,    OwnLeg,      R::Rendezvous1,          O::Refuse;
+    37 => Rendezvous2, "RENDEZVOUS2":                         Circuit, Free,    OwnLeg,      R::Refuse,               O::Refuse;
+    38 => IntroEstablished, "INTRO_ESTABLISHED":              Circuit, Free,    OwnLeg,      R::Refuse,               O::Refuse;
+    39 => RendezvousEstablished, "RENDEZVOUS_ESTABLISHED":    Circuit, Free,    OwnLeg,      R::Refuse,               O::Refuse;
+    40 => IntroduceAck, "INTRODUCE_ACK":                      Circuit, Free,    OwnLeg,      R::Refuse,               O::Refuse;
+    41 => PaddingNegotiate, "PADDING_NEGOTIATE":              Circuit, Free,    OwnLeg,      R::Refuse,               O::Refuse;
+    42 => PaddingNegotiated, "PADDING_NEGOTIATED":            Circuit, Free,    OwnLeg,      R::Refuse,               O::Refuse;
+    43 => Xoff, "XOFF":                                       Stream,  Free,    Multiplexed, R::Stream(S::Xoff),      O::Stream(S::Xoff);
+    44 => Xon, "XON":                                         Stream,  Free,    Multiplexed, R::Stream(S::Xon),       O::Stream(S::Xon);
     // Numbers for experiments, as no command of tor-spec's is near them: docs/extensions/abra.md.
-   240 => AbraAsk, "ABRA_ASK":                                Circuit, Free,    R::AbraAsk,              O::Refuse;
-   241 => AbraWeight, "ABRA_WEIGHT":                          Circuit, Free,    R::Refuse,               O::AbraWeight;
+   240 => AbraAsk, "ABRA_ASK":                                Circuit, Free,    OwnLeg,      R::AbraAsk,              O::Refuse;
+   241 => AbraWeight, "ABRA_WEIGHT":                          Circuit, Free,    OwnLeg,      R::Refuse,               O::AbraWeight;
+    // docs/extensions/mtor.md.
+   242 => Multipath, "MULTIPATH":                             Circuit, Free,    OwnLeg,      R::Multipath,            O::Refuse;
+   243 => MultipathAck, "MULTIPATH_ACK":                      Circuit, Free,    OwnLeg,      R::Refuse,               O::MultipathAck;
+   244 => Join, "JOIN":                                       Circuit, Free,    OwnLeg,      R::Join,                 O::Refuse;
+   245 => Joined, "JOINED":                                   Circuit, Free,    OwnLeg,      R::Refuse,               O::Joined;
+   246 => MtorDrop, "MTOR_DROP":                              Circuit, Free,    OwnLeg,      R::MtorDrop,             O::Refuse;
+   247 => MtorDropped, "MTOR_DROPPED":                        Circuit, Free,    OwnLeg,      R::Refuse,               O::MtorDropped;
+   248 => MtorStopped, "MTOR_STOPPED":                        Circuit, Free,    OwnLeg,      R::Refuse,               O::MtorStopped;
+   249 => Subdata, "SUBDATA":                                 Stream,  Counted, OwnLeg,      R::Subdata,              O::Subdata;
 }
 
 impl StreamMessage {
@@ -248,6 +298,12 @@ impl StreamMessage {
 #[inline]
 pub fn flow_control(wire: RelayCmd) -> FlowControl {
     RelayCommand::of(wire).map_or(FlowControl::Free, |known| known.rules().flow)
+}
+
+/// Whether any leg of a conflux set, or of a tunnel of mTor, may carry a message.
+#[inline]
+pub fn is_multiplexed(wire: RelayCmd) -> bool {
+    RelayCommand::of(wire).is_some_and(|known| known.rules().legs == LegRule::Multiplexed)
 }
 
 #[cfg(test)]
@@ -299,10 +355,42 @@ mod tests {
             {
                 assert_eq!(one, other);
             }
-            // Only messages of streams wait for the window.
-            if rules.flow != FlowControl::Free {
+            // Only messages of streams wait for the window, and SUBDATA, which holds them.
+            if rules.flow != FlowControl::Free && *command != RelayCommand::Subdata {
                 assert!(StreamMessage::of(command.wire()).is_some());
             }
+        }
+    }
+
+    #[test]
+    fn what_is_multiplexed_is_what_c_tor_multiplexes() {
+        let multiplexed: Vec<_> = (0..=u8::MAX)
+            .filter(|number| is_multiplexed((*number).into()))
+            .filter_map(|number| RelayCommand::of(number.into()))
+            .collect();
+        assert_eq!(
+            multiplexed,
+            [
+                RelayCommand::Begin,
+                RelayCommand::Data,
+                RelayCommand::End,
+                RelayCommand::Connected,
+                RelayCommand::Resolve,
+                RelayCommand::Resolved,
+                RelayCommand::Xoff,
+                RelayCommand::Xon,
+            ]
+        );
+    }
+
+    #[test]
+    fn all_that_is_multiplexed_names_a_stream() {
+        for command in RelayCommand::ALL {
+            let Rules { scope, legs, .. } = command.rules();
+            assert!(
+                legs == LegRule::OwnLeg || scope == Scope::Stream,
+                "{command:?}"
+            );
         }
     }
 }

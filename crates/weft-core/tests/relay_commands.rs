@@ -84,6 +84,47 @@ impl AtARelay {
     }
 }
 
+/// Handlers of relays that refuse their message, some of them for now.
+fn refuses_at_relay(handler: AtRelay) -> bool {
+    match handler {
+        AtRelay::Refuse
+        | AtRelay::ConfluxLink
+        | AtRelay::ConfluxLinkedAck
+        | AtRelay::ConfluxSwitch
+        | AtRelay::Multipath
+        | AtRelay::Join
+        | AtRelay::MtorDrop
+        | AtRelay::Subdata => true,
+        AtRelay::Stream(_)
+        | AtRelay::Open(_)
+        | AtRelay::Extend2
+        | AtRelay::Truncate
+        | AtRelay::Drop
+        | AtRelay::EstablishRendezvous
+        | AtRelay::Rendezvous1
+        | AtRelay::AbraAsk => false,
+    }
+}
+
+/// Handlers of origins that refuse their message, some of them for now.
+fn refuses_at_origin(handler: AtOrigin) -> bool {
+    match handler {
+        AtOrigin::Refuse
+        | AtOrigin::ConfluxLinked
+        | AtOrigin::ConfluxSwitch
+        | AtOrigin::MultipathAck
+        | AtOrigin::Joined
+        | AtOrigin::MtorDropped
+        | AtOrigin::MtorStopped
+        | AtOrigin::Subdata => true,
+        AtOrigin::Stream(_)
+        | AtOrigin::Extended2
+        | AtOrigin::Truncated
+        | AtOrigin::Drop
+        | AtOrigin::AbraWeight => false,
+    }
+}
+
 /// Data that a handler accepts, where it looks at any.
 fn data_at_relay(command: RelayCommand) -> Vec<u8> {
     match command {
@@ -108,7 +149,14 @@ fn trace_at_relay(handler: AtRelay, totals: &Totals) -> Option<u64> {
         // A message of no stream.
         AtRelay::Stream(StreamMessage::Sendme) => Some(totals.streams.flow_violations),
         AtRelay::Stream(_) => Some(totals.streams.stray),
-        AtRelay::Refuse => Some(totals.protocol_errors),
+        AtRelay::Refuse
+        | AtRelay::ConfluxLink
+        | AtRelay::ConfluxLinkedAck
+        | AtRelay::ConfluxSwitch
+        | AtRelay::Multipath
+        | AtRelay::Join
+        | AtRelay::MtorDrop
+        | AtRelay::Subdata => Some(totals.protocol_errors),
         AtRelay::Extend2 | AtRelay::Truncate => None,
         AtRelay::EstablishRendezvous => Some(totals.rendezvous.established),
         AtRelay::Rendezvous1 => None,
@@ -132,10 +180,10 @@ fn a_relay_does_with_each_command_what_the_table_states() {
             let handler = command.rules().at_relay;
             let violation = relay.world.managers[0].take_violation();
             let refused = violation.is_some_and(|violation| violation.what == NOT_SERVED);
-            assert_eq!(refused, handler == AtRelay::Refuse, "{what}: {violation:?}");
+            assert_eq!(refused, refuses_at_relay(handler), "{what}: {violation:?}");
             let trace = trace_at_relay(handler, &relay.world.totals());
             assert_ne!(trace, Some(0), "{what} left no trace");
-            let closes = matches!(handler, AtRelay::Refuse | AtRelay::Stream(_));
+            let closes = refuses_at_relay(handler) || matches!(handler, AtRelay::Stream(_));
             let halves = relay.world.halves();
             // Nobody waits for the rendezvous.
             let open = !closes && handler != AtRelay::Rendezvous1;
@@ -162,11 +210,7 @@ fn an_origin_does_with_each_command_what_the_table_states() {
             let handler = command.rules().at_origin;
             let violation = origin.world.managers[0].take_violation();
             let refused = violation.is_some_and(|violation| violation.what == NOT_ASKED_FOR);
-            assert_eq!(
-                refused,
-                handler == AtOrigin::Refuse,
-                "{what}: {violation:?}"
-            );
+            assert_eq!(refused, refuses_at_origin(handler), "{what}: {violation:?}");
             let totals = origin.world.totals();
             let (mut answered, mut closed_by_peer, mut weighed) = (false, false, false);
             for event in &origin.world.events {
@@ -181,7 +225,14 @@ fn an_origin_does_with_each_command_what_the_table_states() {
                 AtOrigin::Truncated => closed_by_peer,
                 AtOrigin::Drop => totals.drops_received == 1,
                 AtOrigin::AbraWeight => weighed,
-                AtOrigin::Refuse => totals.protocol_errors == 1,
+                AtOrigin::Refuse
+                | AtOrigin::ConfluxLinked
+                | AtOrigin::ConfluxSwitch
+                | AtOrigin::MultipathAck
+                | AtOrigin::Joined
+                | AtOrigin::MtorDropped
+                | AtOrigin::MtorStopped
+                | AtOrigin::Subdata => totals.protocol_errors == 1,
             };
             assert!(handled, "{what}: {violation:?}");
             let open = matches!(

@@ -52,7 +52,18 @@ impl LocalConnectionManager {
             }
             // It was served until torrc changed: clients learn that from the next consensus.
             (AtRelay::AbraAsk, Ok(_)) => {}
-            (AtRelay::Refuse, Ok(_)) => {
+            // Not served yet.
+            (
+                AtRelay::ConfluxLink
+                | AtRelay::ConfluxLinkedAck
+                | AtRelay::ConfluxSwitch
+                | AtRelay::Multipath
+                | AtRelay::Join
+                | AtRelay::MtorDrop
+                | AtRelay::Subdata,
+                Ok(_),
+            )
+            | (AtRelay::Refuse, Ok(_)) => {
                 self.protocol_error(slot, "a relay message that this relay does not serve", now);
             }
         }

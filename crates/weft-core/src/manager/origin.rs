@@ -175,7 +175,18 @@ impl LocalConnectionManager {
                 self.traffic.dropped_at_origin();
             }
             (AtOrigin::AbraWeight, Ok(data)) => self.on_abra_weight(slot, hop, data, now),
-            (AtOrigin::Refuse, Ok(_)) => self.refuse_at_origin(slot, now),
+            // Not served yet.
+            (
+                AtOrigin::ConfluxLinked
+                | AtOrigin::ConfluxSwitch
+                | AtOrigin::MultipathAck
+                | AtOrigin::Joined
+                | AtOrigin::MtorDropped
+                | AtOrigin::MtorStopped
+                | AtOrigin::Subdata,
+                Ok(_),
+            )
+            | (AtOrigin::Refuse, Ok(_)) => self.refuse_at_origin(slot, now),
         }
         self.pool.put(cell);
     }
