@@ -290,7 +290,7 @@ impl Chooser for Paths {
                     self.lines.push(Line::info(line));
                 }
             }
-            BuildNews::Abandoned { began } => self.times.note_abandoned(began),
+            BuildNews::Abandoned { began } => self.times.note_abandoned(began, now.mono),
             BuildNews::RoundTrip { took } => {
                 self.round_trips.note(took);
                 if self.round_trips.is_empty() {

@@ -143,7 +143,7 @@ fn c_tor_keeps_our_guards_and_build_times_and_we_keep_its() {
         times.note_alive(start);
         times.note_built(Duration::from_millis(300 + time * 7 % 400), true);
     }
-    times.note_abandoned(start);
+    times.note_abandoned(start, start);
     let built = times.state_lines().unwrap();
 
     let mut state = String::from("TorVersion Tor 0.4.9.11\nLastWritten 2026-11-21 01:00:00\n");

@@ -138,6 +138,46 @@ proptest! {
     }
 }
 
+/// By whatever way they are learnt: from circuits, or from the state file.
+#[test]
+fn histories_of_none_one_five_or_equal_times_use_every_circuit() {
+    for history in [
+        vec![],
+        vec![250_000],
+        vec![1, 90_000, 250_000, 4, 3_600_000_000],
+    ] {
+        let mut noted = RoundTrips::new(0.8);
+        for micros in &history {
+            assert!(noted.note(Duration::from_micros(*micros)), "{history:?}");
+        }
+        let words: Vec<String> = history.iter().map(u64::to_string).collect();
+        let line = words.join(",");
+        let mut loaded = RoundTrips::new(0.8);
+        let lines = (!history.is_empty()).then_some(("CircuitRoundTrips", &*line));
+        assert!(loaded.load(lines), "{history:?}");
+        for mut times in [noted, loaded] {
+            assert_eq!(times.len(), history.len());
+            assert_eq!((times.limit(), times.gev()), (None, None), "{history:?}");
+            assert!(times.note(Duration::MAX), "{history:?}");
+            assert!(times.note(Duration::ZERO), "{history:?}");
+        }
+    }
+    // A thousand alike, also of no length: the limit is that time, and what has it is used.
+    for micros in [0, 1, 200_000, u64::from(u32::MAX)] {
+        let time = Duration::from_micros(micros);
+        let mut times = RoundTrips::new(0.8);
+        for _ in 0..2 * REMEMBERED {
+            assert!(times.note(time), "{micros}");
+        }
+        assert_eq!((times.len(), times.gev()), (REMEMBERED, None));
+        let lines = times.state_lines().unwrap();
+        let lines = lines.iter().map(|(key, value)| (*key, value.as_str()));
+        let mut again = RoundTrips::new(0.8);
+        assert!(again.load(lines) && again.note(time), "{micros}");
+        assert_eq!(again.limit(), times.limit());
+    }
+}
+
 #[test]
 fn there_is_no_limit_before_a_hundred_circuits() {
     let mut times = RoundTrips::new(0.8);

@@ -5,6 +5,8 @@
 //! fifths of the circuits do. Circuits that are given up are built on for a while, only to learn
 //! how long they take.
 
+#[cfg(test)]
+mod network_tests;
 mod pareto;
 mod state;
 #[cfg(test)]
@@ -164,7 +166,9 @@ impl BuildTimes {
 
     fn initial_timeout(&self) -> Duration {
         match self.options.timeout {
-            Some(set) => set.max(self.params.min_timeout),
+            Some(set) if self.learns() => set.max(self.params.min_timeout),
+            // Fixed by torrc, in which the consensus has no say.
+            Some(set) => set,
             None => self.params.initial_timeout,
         }
     }
@@ -189,6 +193,9 @@ impl BuildTimes {
         }
         self.options = options;
         self.params = params;
+        if !self.learns() {
+            self.recent.clear();
+        }
         while self.recent.len() > self.params.recent_count {
             self.recent.pop_front();
         }
@@ -254,8 +261,7 @@ impl BuildTimes {
         if !self.learns() {
             return;
         }
-        // Longer than any circuit is waited for: the clock has jumped or the machine has slept.
-        if millis_of(elapsed) > self.close_after * 2.0 + 1000.0 {
+        if self.is_extreme(elapsed) {
             return;
         }
         if self.nonlive == 0 {
@@ -303,9 +309,14 @@ impl BuildTimes {
         true
     }
 
+    /// Longer than any circuit is waited for: the clock has jumped or the machine has slept.
+    fn is_extreme(&self, elapsed: Duration) -> bool {
+        millis_of(elapsed) > self.close_after * 2.0 + 1000.0
+    }
+
     /// A circuit that was given up was not finished by [`close_after`](Self::close_after) either.
-    pub fn note_abandoned(&mut self, started: Instant) {
-        if !self.learns() {
+    pub fn note_abandoned(&mut self, started: Instant, now: Instant) {
+        if !self.learns() || self.is_extreme(now.saturating_duration_since(started)) {
             return;
         }
         if self.last_live.is_none_or(|live| live < started) {

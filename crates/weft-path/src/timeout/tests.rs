@@ -265,13 +265,13 @@ fn while_the_network_is_down_nothing_is_learnt() {
     let start = Instant::now();
     let mut times = fresh();
     times.note_alive(start);
-    times.note_abandoned(start + millis(1));
+    times.note_abandoned(start + millis(1), start + millis(1));
     assert_eq!(times.state_lines(), None);
     times.note_built(millis(500), true);
     assert_eq!(times.state_lines(), None);
     times.note_alive(start + millis(2));
     times.note_built(millis(500), true);
-    times.note_abandoned(start);
+    times.note_abandoned(start, start);
     assert_eq!(
         times.state_lines().unwrap(),
         [
@@ -401,7 +401,7 @@ proptest! {
         }
         for _ in 0..abandoned {
             times.note_alive(start);
-            times.note_abandoned(start);
+            times.note_abandoned(start, start);
         }
         let Some(lines) = times.state_lines() else {
             return Ok(());
