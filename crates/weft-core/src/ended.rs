@@ -165,7 +165,6 @@ impl Ended {
     }
 
     /// There is none.
-    #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {
         self.table.is_empty()
     }

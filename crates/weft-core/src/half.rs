@@ -11,11 +11,12 @@ use std::time::Instant;
 use crate::abra::Moved;
 use crate::address::{HalfAddr, HopIndex, OriginId, ThreadId};
 use crate::cells::CellQueue;
-use crate::flow::{CcParams, CircuitFlow};
+use crate::flow::{CcParams, CircuitFlow, Terms};
 use crate::ledger::Held;
 use crate::slots::{HalfKey, LinkKey, Slots};
 use crate::streams::Streams;
 use crate::traffic::CircuitTraffic;
+use crate::tunnel::{LegSide, Tunnel};
 use weft_crypto::circuit::{OriginCircuit, RelayCircuit};
 
 /// RELAY_EARLY cells that one circuit may carry (tor-spec 5.6).
@@ -36,6 +37,8 @@ pub(crate) struct CircuitHalf {
     pub peer: Peer,
     /// The direction in which it sends, and what that side holds.
     pub role: Role,
+    /// The tunnel that it is a leg of.
+    pub leg: Option<Box<LegSide>>,
 }
 
 /// Memory of a half without cells and keys: its places in the tables of its thread, its link and the
@@ -51,6 +54,8 @@ pub(crate) enum Role {
     Forward(Forward),
     /// The circuit begins here; the link leads to its first hop.
     Origin(Box<Origin>),
+    /// Several circuits between the same two nodes, as if they were one: there is no link, the half sends on their halves.
+    Tunnel(Box<Tunnel>),
 }
 
 /// What the half of a circuit that begins here holds.
@@ -133,6 +138,8 @@ pub(crate) enum Purpose {
     RendezvousWaiting,
     /// Spliced to another circuit, or about to be.
     Rendezvous,
+    /// A leg of a tunnel, or about to be.
+    Leg,
 }
 
 /// What a forward half waits for.
@@ -187,6 +194,7 @@ impl CircuitHalf {
                 moved: Moved::default(),
                 subscription: None,
             }),
+            leg: None,
         }
     }
 
@@ -199,6 +207,20 @@ impl CircuitHalf {
             blocked: false,
             peer: Peer::Joined(peer),
             role: Role::Forward(Forward::AwaitingCreated),
+            leg: None,
+        }
+    }
+
+    /// A tunnel, which has no link.
+    pub(crate) fn tunnel(tunnel: Tunnel) -> Self {
+        CircuitHalf {
+            link: LinkKey::NONE,
+            circ_id: 0,
+            queue: CellQueue::default(),
+            blocked: false,
+            peer: Peer::None,
+            role: Role::Tunnel(Box::new(tunnel)),
+            leg: None,
         }
     }
 
@@ -219,13 +241,14 @@ impl CircuitHalf {
                 traffic: CircuitTraffic::default(),
                 weights: Vec::new(),
             })),
+            leg: None,
         }
     }
 
     /// Whether the half holds this node's keys of its circuit: of a circuit's halves here, exactly
-    /// one does (two at a rendezvous point, whose circuits are two).
+    /// one does (two at a rendezvous point, whose circuits are two). A tunnel is no circuit; its legs are.
     pub(crate) fn has_keys(&self) -> bool {
-        !matches!(self.role, Role::Forward(_))
+        !matches!(self.role, Role::Forward(_) | Role::Tunnel(_))
     }
 
     /// The streams that end at this half, if there ever were some.
@@ -233,6 +256,7 @@ impl CircuitHalf {
         match &mut self.role {
             Role::Backward(backward) => backward.streams.as_deref_mut(),
             Role::Origin(origin) => Some(&mut origin.streams),
+            Role::Tunnel(tunnel) => Some(&mut tunnel.streams),
             Role::Forward(_) => None,
         }
     }
@@ -242,6 +266,7 @@ impl CircuitHalf {
         match &self.role {
             Role::Backward(backward) => backward.streams.as_deref(),
             Role::Origin(origin) => Some(&origin.streams),
+            Role::Tunnel(tunnel) => Some(&tunnel.streams),
             Role::Forward(_) => None,
         }
     }
@@ -249,7 +274,7 @@ impl CircuitHalf {
     /// What the half holds.
     pub(crate) fn held(&self, now: Instant) -> Held {
         let mut held = self.queue.held(now);
-        held.bytes += HALF_COST;
+        held.bytes += HALF_COST + self.leg.as_ref().map_or(0, |_| size_of::<LegSide>());
         match &self.role {
             Role::Backward(backward) => {
                 held.bytes += backward.crypt.as_ref().map_or(0, RelayCircuit::memory);
@@ -263,6 +288,7 @@ impl CircuitHalf {
                 held.bytes += size_of::<Origin>() + origin.crypt.memory();
                 held += origin.streams.held(now);
             }
+            Role::Tunnel(tunnel) => held += tunnel.held(now),
         }
         held
     }
@@ -275,6 +301,31 @@ impl CircuitHalf {
         match &mut self.role {
             Role::Backward(backward) => Some((backward.streams.as_deref_mut()?, None)),
             Role::Origin(origin) => Some((&mut origin.streams, Some(&mut origin.traffic))),
+            Role::Tunnel(tunnel) => Some((&mut tunnel.streams, tunnel.traffic.as_mut())),
+            Role::Forward(_) => None,
+        }
+    }
+
+    /// The half as a tunnel.
+    pub(crate) fn as_tunnel(&mut self) -> Option<&mut Tunnel> {
+        match &mut self.role {
+            Role::Tunnel(tunnel) => Some(tunnel),
+            Role::Backward(_) | Role::Forward(_) | Role::Origin(_) => None,
+        }
+    }
+
+    /// What its streams' rules are that lead to this hop, or would be. `None`: it has none.
+    pub(crate) fn terms(&self, hop: HopIndex) -> Option<Terms> {
+        match &self.role {
+            Role::Backward(backward) => {
+                let cgo = backward.crypt.as_ref()?.is_cgo();
+                Some(Terms::new(backward.sendme_inc.is_some(), cgo))
+            }
+            Role::Origin(origin) => {
+                let vegas = origin.streams.ends.get(hop.index())?.flow.is_vegas();
+                Some(Terms::new(vegas, origin.crypt.is_cgo(hop.index())))
+            }
+            Role::Tunnel(tunnel) => Some(tunnel.terms),
             Role::Forward(_) => None,
         }
     }
@@ -288,7 +339,7 @@ impl CircuitHalf {
             }
             Role::Forward(forward) => *forward == Forward::AwaitingCreated,
             // The client thread has its own, better founded patience (circuit build timeouts).
-            Role::Origin(_) => false,
+            Role::Origin(_) | Role::Tunnel(_) => false,
         }
     }
 }
@@ -379,7 +430,7 @@ impl Halves {
         let half = self.slots.get_mut(slot)?;
         match &mut half.role {
             Role::Backward(backward) => Some((addr, half.link, &mut half.peer, backward)),
-            Role::Forward(_) | Role::Origin(_) => None,
+            Role::Forward(_) | Role::Origin(_) | Role::Tunnel(_) => None,
         }
     }
 

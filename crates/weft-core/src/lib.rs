@@ -8,6 +8,7 @@
 //! - [`manager`]: what one connection thread knows: its [`link`]s, its circuit halves
 //!   (`half`), the cells that wait ([`cells`]), its [`scheduler`];
 //! - [`flow`]: flow and congestion control of circuits and streams;
+//! - [`tunnel`]: several circuits as one;
 //! - [`controller`]: what needs a view of the whole relay;
 //! - [`abra`]: how scarce the relay's bandwidth is, for clients that ask;
 //! - [`message`] and [`address`]: the messages between these, and how they name each other;
@@ -55,4 +56,5 @@ pub mod slots;
 pub mod stream_dos;
 pub(crate) mod streams;
 pub mod traffic;
+pub mod tunnel;
 pub(crate) mod worklist;

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weft_cell::circ_msg::{CreateReply, CreateRequest};
+pub use weft_cell::conflux_msg::DesiredUx;
 use weft_cell::identity::{Ed25519Identity, RsaIdentity};
 use weft_cell::reason::{DestroyReason, EndReason};
 use weft_cell::stream_msg::{BeginFlags, Resolved};
@@ -68,6 +69,18 @@ pub enum HopFlow {
     },
 }
 
+/// How a tunnel's legs are joined at the far end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TunnelKind {
+    /// A conflux set (proposal 329).
+    Conflux {
+        /// What the far end knows the set by: random, the same for all legs.
+        nonce: [u8; 32],
+        /// What the far end's scheduling shall aim at.
+        ux: DesiredUx,
+    },
+}
+
 /// A command of the client thread's.
 #[derive(Debug)]
 pub enum OriginCommand {
@@ -120,6 +133,21 @@ pub enum OriginCommand {
         circuit: OriginId,
         /// The last bytes of the address that is asked for, which the refusal repeats: random.
         nonce: [u8; 3],
+    },
+    /// Make a circuit a leg of a tunnel: several circuits to one relay over which streams are spread (proposal 329, Yang and
+    /// Li 2015). The first leg makes the tunnel, which has a name like a circuit's: [`OriginCommand::Attach`] (to hop 0) and
+    /// [`OriginCommand::CloseCircuit`] take it, and [`OriginEvent::Closed`] comes when it ends. Answered by
+    /// [`OriginEvent::Linked`], or by [`OriginEvent::Closed`] of the circuit. Streams may be attached when all legs are linked; a
+    /// leg carries no streams of its own.
+    Link {
+        /// The leg, which leads to the same relay as the others.
+        circuit: OriginId,
+        /// Its last hop.
+        hop: HopIndex,
+        /// The tunnel's name, or the name for it.
+        tunnel: OriginId,
+        /// What kind of tunnel.
+        kind: TunnelKind,
     },
     /// Open an application's stream on a circuit. Answered by [`OriginEvent::Connected`],
     /// [`OriginEvent::Resolved`] or [`OriginEvent::Ended`].
@@ -216,6 +244,15 @@ pub enum OriginEvent {
         hop: HopIndex,
         /// ABRA_WEIGHT's body, not checked ([`crate::abra::Memo`]).
         statement: Vec<u8>,
+    },
+    /// A circuit is a leg of its tunnel.
+    Linked {
+        /// The leg.
+        circuit: OriginId,
+        /// The tunnel.
+        tunnel: OriginId,
+        /// The time from CONFLUX_LINK to CONFLUX_LINKED.
+        took: Duration,
     },
     /// The last hop has answered what it must refuse.
     Probed {

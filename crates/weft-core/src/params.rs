@@ -55,6 +55,9 @@ pub struct RelayParams {
     pub stream_dos: StreamDosParams,
     /// Circuits that ask get this relay's weight: its protocol list has `WeftAbra=1` (`AbraWeights`).
     pub serve_abra: bool,
+    /// Circuits that ask become legs of conflux sets: its protocol list has `Conflux=1` (`ConfluxEnabled`, consensus
+    /// `cfx_enabled`).
+    pub serve_conflux: bool,
     /// The version of SENDMEs that this node sends (consensus `sendme_emit_min_version`).
     pub sendme_emit: u8,
     /// The lowest version that it accepts (consensus `sendme_accept_min_version`).
@@ -86,6 +89,7 @@ impl RelayParams {
             cc: CcParams::default(),
             stream_dos: StreamDosParams::default(),
             serve_abra: false,
+            serve_conflux: true,
             sendme_emit: 1,
             sendme_accept: 0,
         }

@@ -47,6 +47,10 @@ slot_key! {
     /// A link's slot in the tables of the thread that owns it.
     LinkKey
 }
+impl LinkKey {
+    /// No link: that of a half which sends on other halves (a tunnel).
+    pub(crate) const NONE: LinkKey = LinkKey(u32::MAX);
+}
 slot_key! {
     /// A circuit half's slot in the tables of the thread that owns it.
     HalfKey

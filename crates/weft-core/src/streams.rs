@@ -198,6 +198,11 @@ impl Streams {
         bucket.stream_asked(params, now)
     }
 
+    /// Whether there is no stream, and none has ended of which something may still arrive.
+    pub(crate) fn is_unused(&self) -> bool {
+        self.table.is_empty() && self.ended.is_empty()
+    }
+
     /// Whether a stream id is taken.
     pub(crate) fn has(&self, id: u16) -> bool {
         self.table.contains_key(&id)

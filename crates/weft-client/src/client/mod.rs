@@ -171,6 +171,8 @@ impl<C: Chooser> Client<C> {
                 };
                 self.on_ended(stream, ended, now);
             }
+            // No circuit is linked yet.
+            OriginEvent::Linked { .. } => {}
             OriginEvent::Probed {
                 circuit,
                 took,

@@ -142,7 +142,7 @@ impl Activity {
                 (backward.moved.bin == 0 || in_bin.contains(&slot))
                     && (backward.moved.most == 0 || in_second.contains(&slot))
             }
-            Role::Forward(_) | Role::Origin(_) => true,
+            Role::Forward(_) | Role::Origin(_) | Role::Tunnel(_) => true,
         })
     }
 }
@@ -150,7 +150,7 @@ impl Activity {
 fn moved_of(halves: &mut Halves, slot: HalfKey) -> Option<&mut Moved> {
     match &mut halves.get_mut(slot)?.role {
         Role::Backward(backward) => Some(&mut backward.moved),
-        Role::Forward(_) | Role::Origin(_) => None,
+        Role::Forward(_) | Role::Origin(_) | Role::Tunnel(_) => None,
     }
 }
 

@@ -16,6 +16,7 @@ mod onionskins;
 mod opening;
 mod origins;
 mod rendezvous;
+mod tunnels;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -212,6 +213,8 @@ pub struct RelayController {
     network: Network,
     /// The halves that wait for a rendezvous.
     rendezvous: Rendezvous,
+    /// Tunnels.
+    tunnels: tunnels::Tunnels,
     /// Defences.
     dos: Dos,
     /// Onionskins that are not answered yet.
@@ -242,6 +245,7 @@ impl RelayController {
             reports: (0..threads).map(|_| None).collect(),
             network: Network::default(),
             rendezvous: Rendezvous::default(),
+            tunnels: tunnels::Tunnels::default(),
             dos: Dos::new(params.dos.clone(), rng.random(), now),
             onionskins: Onionskins::default(),
             abra: abra::Abra::new(threads),
@@ -331,6 +335,13 @@ impl RelayController {
                 connection,
                 cookie,
             } => self.on_establish_rendezvous(half, connection, cookie),
+            ToController::Link {
+                half,
+                connection,
+                name,
+            } => self.on_link(half, connection, name),
+            ToController::TunnelMade { name, tunnel } => self.on_tunnel_made(name, tunnel),
+            ToController::TunnelClosed { name } => self.on_tunnel_closed(name),
             ToController::RendezvousGone { half } => self.on_rendezvous_gone(half),
             ToController::Rendezvous {
                 half,

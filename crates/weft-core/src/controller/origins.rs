@@ -10,8 +10,9 @@ use weft_share::PreviousHop;
 
 use super::{Action, RelayController};
 use crate::address::{ConnectionId, HalfAddr, OriginId, StreamAddr, ThreadId};
-use crate::message::{ExtendRequest, FromController, Requester, StreamRequest};
+use crate::message::{ExtendRequest, FromController, LegRequest, Requester, StreamRequest};
 use crate::origin::{AppRefusal, EndedBy, LinkState, OriginCommand, OriginEvent};
+use crate::tunnel::TunnelName;
 
 /// How far a circuit of our own has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -204,6 +205,20 @@ impl RelayController {
                     self.send(half.thread, FromController::AskWeight { half, hop });
                 }
             }
+            OriginCommand::Link {
+                circuit,
+                hop,
+                tunnel,
+                kind,
+            } => {
+                if let Some(half) = self.half_of(circuit) {
+                    let known = self.origins.circuits.entry(tunnel);
+                    known.or_insert(Origin::Launching);
+                    let ours = Some((hop, kind));
+                    let leg = LegRequest { half, ours };
+                    self.ask_tunnel(leg, TunnelName::Origin(tunnel), None);
+                }
+            }
             OriginCommand::Probe { circuit, nonce } => {
                 if let Some(half) = self.half_of(circuit) {
                     self.send(half.thread, FromController::Probe { half, nonce });
@@ -284,6 +299,16 @@ impl RelayController {
                 self.close_half(half, DestroyReason::REQUESTED);
             }
             None => self.close_half(half, DestroyReason::REQUESTED),
+        }
+    }
+
+    /// A tunnel of our own exists.
+    pub(super) fn on_origin_tunnel_made(&mut self, tunnel: OriginId, half: HalfAddr) {
+        match self.origins.circuits.insert(tunnel, Origin::At(half)) {
+            Some(Origin::Launching) => {}
+            Some(Origin::Unwanted | Origin::At(_)) | None => {
+                self.close_half(half, DestroyReason::REQUESTED);
+            }
         }
     }
 

@@ -245,6 +245,11 @@ impl CircuitFlow {
         }
     }
 
+    /// Cells that one SENDME is about.
+    pub fn increment(&self) -> u32 {
+        u32::from(self.increment)
+    }
+
     /// DATA cells that were sent and are not acknowledged.
     pub fn in_flight(&self) -> u32 {
         match &self.window {

@@ -35,7 +35,7 @@ impl LocalConnectionManager {
             );
             return;
         }
-        let connection = link.connection;
+        let (connection, network) = (link.connection, link.network);
         let refusal = if !link.peer_may_choose(circ_id) {
             Some(DestroyReason::PROTOCOL)
         } else if self.draining {
@@ -74,7 +74,7 @@ impl LocalConnectionManager {
             connection,
             request,
         };
-        self.ask(key, Asker::Half(half), request, now);
+        self.ask(network, Asker::Half(half), request, now);
     }
 
     /// The controller's workers answered a CREATE: the half is open.
@@ -263,6 +263,24 @@ impl LocalConnectionManager {
                     self.on_destroyed(addr, reason, overflowed, now);
                 }
             }
+            HalfControl::LegJoins { joining, .. } => self.on_leg_joins(addr, &joining, now),
+            HalfControl::LegTaken {
+                tunnel, sequence, ..
+            } => self.on_leg_taken(addr, tunnel, sequence, now),
+            HalfControl::LegLinked {
+                leg,
+                circuit,
+                answer,
+                took,
+                ..
+            } => self.on_leg_linked(addr, (leg, circuit), &answer, took, now),
+            HalfControl::LegRoom { leg, room, .. } => self.on_leg_room(addr, leg, room, now),
+            HalfControl::LegClosed { leg, closing, .. } => {
+                self.on_leg_closed(addr, leg, closing, now);
+            }
+            HalfControl::TunnelClosed { tunnel, reason, .. } => {
+                self.on_tunnel_closed(addr, tunnel, reason, now);
+            }
             HalfControl::ExtendFailed {
                 extension, reason, ..
             } => {
@@ -290,7 +308,15 @@ impl LocalConnectionManager {
                 self.totals.rendezvous.join_dead += 1;
                 self.send_destroyed(peer, to);
             }
-            HalfControl::CreditAsked { .. }
+            HalfControl::LegJoins { to, joining } => {
+                self.refuse_leg(joining.leg, to, DestroyReason::DESTROYED);
+            }
+            HalfControl::LegTaken { .. }
+            | HalfControl::LegLinked { .. }
+            | HalfControl::LegRoom { .. }
+            | HalfControl::LegClosed { .. }
+            | HalfControl::TunnelClosed { .. }
+            | HalfControl::CreditAsked { .. }
             | HalfControl::CreditReturned { .. }
             | HalfControl::Broken { .. }
             | HalfControl::Ending { .. }
@@ -420,6 +446,8 @@ impl LocalConnectionManager {
         }
         self.load_changed(half.link);
         self.end_streams(from, &mut half);
+        self.end_leg(from, &mut half);
+        self.end_tunnel(from, &mut half, reason);
         // A CREATE2 that still waits was never sent: the next hop has nothing to destroy.
         let unsent =
             matches!(half.role, Role::Forward(Forward::AwaitingCreated)) && !half.queue.is_empty();
@@ -432,7 +460,7 @@ impl LocalConnectionManager {
                 self.to_controller
                     .push(ToController::RendezvousGone { half: from });
             }
-            Role::Backward(_) | Role::Forward(_) => {}
+            Role::Backward(_) | Role::Forward(_) | Role::Tunnel(_) => {}
             Role::Origin(origin) => {
                 // An origin sends no reason (tor-spec 5.4).
                 sent_reason = DestroyReason::NONE;
@@ -467,23 +495,24 @@ impl LocalConnectionManager {
 
     /// Ends a half whose link's peer broke the protocol.
     pub(super) fn protocol_error(&mut self, slot: HalfKey, what: &'static str, now: Instant) {
-        if let Some(half) = self.halves.get_mut(slot) {
-            let key = half.link;
-            self.note_violation(key, what);
+        if let Some(link) = self.charged(slot) {
+            self.note_violation_by(link.connection, what);
         }
         self.close_half(slot, DestroyReason::PROTOCOL, Notify::Both, now);
     }
 
     /// Counts a violation by the peer of a link, and keeps the first of a turn to be logged.
     fn note_violation(&mut self, key: LinkKey, what: &'static str) {
+        if let Some(link) = self.links.get(key) {
+            self.note_violation_by(link.connection, what);
+        }
+    }
+
+    /// The same of a connection.
+    fn note_violation_by(&mut self, connection: ConnectionId, what: &'static str) {
         self.totals.protocol_errors += 1;
-        if let Some(link) = self.links.get(key)
-            && self.violation.is_none()
-        {
-            self.violation = Some(ProtocolViolation {
-                connection: link.connection,
-                what,
-            });
+        if self.violation.is_none() {
+            self.violation = Some(ProtocolViolation { connection, what });
         }
     }
 

@@ -30,6 +30,9 @@ impl LocalConnectionManager {
         early: bool,
         now: Instant,
     ) {
+        let Some(cell) = self.take_leg_message(slot, HopIndex::ORIGIN, cell, now) else {
+            return;
+        };
         let body = RelayBody::new(cell.body());
         let command = RelayCommand::of(body.command());
         let handler = command.map_or(AtRelay::Refuse, |known| known.rules().at_relay);
@@ -52,10 +55,13 @@ impl LocalConnectionManager {
             }
             // It was served until torrc changed: clients learn that from the next consensus.
             (AtRelay::AbraAsk, Ok(_)) => {}
-            // Not served yet.
+            (AtRelay::ConfluxLink, Ok(data)) if self.params.serve_conflux => {
+                self.on_conflux_link(slot, data, now);
+            }
+            (AtRelay::ConfluxLinkedAck, Ok(_)) => self.on_conflux_linked_ack(slot, now),
+            // SWITCH of a leg was taken above.
             (
                 AtRelay::ConfluxLink
-                | AtRelay::ConfluxLinkedAck
                 | AtRelay::ConfluxSwitch
                 | AtRelay::Multipath
                 | AtRelay::Join
@@ -84,7 +90,7 @@ impl LocalConnectionManager {
         let Some(link) = self.links.get(key) else {
             return;
         };
-        let (connection, previous) = (link.connection, link.peer);
+        let (connection, previous, network) = (link.connection, link.peer, link.network);
         let addrs = self.params.usable_addrs(&extend);
         let rsa = extend.rsa.filter(|id| !id.is_zero());
         let ed25519 = extend.ed25519.filter(|id| !id.is_zero());
@@ -120,7 +126,8 @@ impl LocalConnectionManager {
             }),
         };
         self.wait_for(from, extension, now);
-        self.ask(key, Asker::Half(from), ToController::Extend(request), now);
+        let request = ToController::Extend(request);
+        self.ask(network, Asker::Half(from), request, now);
     }
 
     /// The next hop answered: its handshake is sent backward in an EXTENDED2 (tor-spec 5.1.2).

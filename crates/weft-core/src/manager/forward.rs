@@ -92,6 +92,8 @@ impl LocalConnectionManager {
                 _ => self.protocol_error(slot, "a relay cell before CREATED2", now),
             },
             Role::Origin(_) => self.on_origin_relay(slot, view, early, now),
+            // No link has one.
+            Role::Tunnel(_) => {}
         }
     }
 
@@ -146,7 +148,7 @@ impl LocalConnectionManager {
                     cell.set_command(ChanCmd::RELAY);
                     true
                 }
-                Role::Backward(_) | Role::Origin(_) => false,
+                Role::Backward(_) | Role::Origin(_) | Role::Tunnel(_) => false,
                 Role::Forward(_) => true,
             },
             _ => false,
@@ -168,7 +170,9 @@ impl LocalConnectionManager {
         };
         let (bound, is_forward) = match half.role {
             Role::Backward(_) => (self.params.max_queue_backward, false),
-            Role::Forward(_) | Role::Origin(_) => (self.params.max_queue_forward, true),
+            Role::Forward(_) | Role::Origin(_) | Role::Tunnel(_) => {
+                (self.params.max_queue_forward, true)
+            }
         };
         if half.queue.len() >= bound {
             self.pool.put(cell);

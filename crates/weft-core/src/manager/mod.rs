@@ -4,6 +4,7 @@
 //! - `forward`: the path of a relayed cell; `sending`: from the circuits' queues to the links;
 //! - `circuit`, `circuit_messages`, `rendezvous`, `origin`: the life of circuit halves;
 //! - `streams`: a half's side of its streams; `edges`: their edges;
+//! - `tunnels`: several circuits as one;
 //! - `abra`: this relay's weight, for circuits that ask, and other relays' weights;
 //! - `timers`, `memory`, `traffic`: time, memory and reports; `audit`: what always holds.
 
@@ -24,8 +25,10 @@ mod sending;
 mod streams;
 mod timers;
 mod traffic;
+mod tunnels;
 mod waits;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -47,6 +50,7 @@ use crate::origin::OriginEvent;
 use crate::params::RelayParams;
 use crate::scheduler::Scheduler;
 use crate::slots::{HalfKey, LinkKey};
+use crate::tunnel::Choice;
 
 use edges::EdgeSide;
 use outbox::Outboxes;
@@ -127,12 +131,18 @@ struct Scratch {
     credits: Vec<(EdgeAddr, StreamAddr, u32)>,
     /// Halves whose queues have room again.
     unblocked: Vec<HalfKey>,
+    /// Messages of a tunnel, with the legs that were chosen for them.
+    to_legs: Vec<(Choice, Box<Cell>)>,
 }
 
 impl Scratch {
     fn is_empty(&self) -> bool {
-        let Scratch { credits, unblocked } = self;
-        credits.is_empty() && unblocked.is_empty()
+        let Scratch {
+            credits,
+            unblocked,
+            to_legs,
+        } = self;
+        credits.is_empty() && unblocked.is_empty() && to_legs.is_empty()
     }
 }
 
@@ -185,6 +195,8 @@ impl LocalConnectionManager {
                 LaneMsg::Relay(HalfCell { to, from, cell }) => self.deliver(to, from, cell, now),
                 LaneMsg::ToEdge(message) => self.handle_to_edge(message, now),
                 LaneMsg::FromEdge(message) => self.handle_from_edge(message, now),
+                LaneMsg::ToLeg(message) => self.on_to_leg(message, now),
+                LaneMsg::FromLeg(message) => self.on_from_leg(message, now),
             }
         }
         for empty in empties {
@@ -254,6 +266,8 @@ impl LocalConnectionManager {
                     self.close_half(half.slot, reason, Notify::Both, now);
                 }
             }
+            FromController::MakeTunnel { leg, name } => self.on_make_tunnel(leg, name, now),
+            FromController::JoinTunnel { leg, tunnel } => self.on_join_tunnel(leg, tunnel, now),
             FromController::RendezvousEstablished { half } => {
                 self.on_rendezvous_established(half, now);
             }
@@ -332,12 +346,9 @@ impl LocalConnectionManager {
         self.to_controller.has_requests()
     }
 
-    /// Queues a circuit's request for the controller. The request that finds no room is refused.
-    fn ask(&mut self, link: LinkKey, asker: Asker, request: ToController, now: Instant) {
-        let Some(link) = self.links.get(link) else {
-            return;
-        };
-        match self.to_controller.ask(link.network, asker, request) {
+    /// Queues a request for the controller of a circuit that comes from this network. The request that finds no room is refused.
+    fn ask(&mut self, network: IpAddr, asker: Asker, request: ToController, now: Instant) {
+        match self.to_controller.ask(network, asker, request) {
             None => {}
             Some(Asker::Half(half)) => {
                 self.totals.requests_displaced += 1;

@@ -15,7 +15,7 @@ use super::circuit::ClosedBy;
 use super::{LocalConnectionManager, Notify};
 use crate::address::{ConnectionId, EdgeAddr, HalfAddr, HopIndex, OriginId, StreamAddr};
 use crate::edge::{Asked, StreamAt};
-use crate::flow::{CircuitFlow, Terms};
+use crate::flow::CircuitFlow;
 use crate::half::{CircuitHalf, Role, Waiting};
 use crate::message::{EdgeControl, ToController};
 use crate::origin::{HopFlow, OriginEvent};
@@ -157,6 +157,9 @@ impl LocalConnectionManager {
 
     /// A relay message of a hop. The table decides what is done with it.
     fn on_hop_message(&mut self, slot: HalfKey, hop: HopIndex, cell: Box<Cell>, now: Instant) {
+        let Some(cell) = self.take_leg_message(slot, hop, cell, now) else {
+            return;
+        };
         let body = RelayBody::new(cell.body());
         let command = RelayCommand::of(body.command());
         let handler = command.map_or(AtOrigin::Refuse, |known| known.rules().at_origin);
@@ -175,10 +178,10 @@ impl LocalConnectionManager {
                 self.traffic.dropped_at_origin();
             }
             (AtOrigin::AbraWeight, Ok(data)) => self.on_abra_weight(slot, hop, data, now),
-            // Not served yet.
+            (AtOrigin::ConfluxLinked, Ok(data)) => self.on_conflux_linked(slot, hop, data, now),
+            // SWITCH of a leg was taken above.
             (
-                AtOrigin::ConfluxLinked
-                | AtOrigin::ConfluxSwitch
+                AtOrigin::ConfluxSwitch
                 | AtOrigin::MultipathAck
                 | AtOrigin::Joined
                 | AtOrigin::MtorDropped
@@ -242,27 +245,24 @@ impl LocalConnectionManager {
         now: Instant,
     ) {
         let half = asked.half;
-        let opened = self
-            .halves
-            .at(half)
-            .and_then(|half| match &mut half.role {
-                Role::Origin(origin) => Some(origin),
-                _ => None,
-            })
-            .and_then(|origin| {
-                let streams = &mut origin.streams;
-                let vegas = streams.ends.get(hop.index())?.flow.is_vegas();
-                let terms = Terms::new(vegas, origin.crypt.is_cgo(hop.index()));
-                let id = streams.free_id()?;
-                let generation = streams.add(id, hop, Place::At(edge))?;
-                streams.begin(id, command == RelayCmd::RESOLVE, asked.cells)?;
-                let addr = StreamAddr {
-                    half,
-                    id,
-                    generation,
-                };
-                Some(StreamAt { addr, terms })
-            });
+        let opened = self.halves.at(half).and_then(|state| {
+            let terms = state.terms(hop)?;
+            let streams = match &mut state.role {
+                // A leg's streams are the tunnel's.
+                Role::Origin(origin) if state.leg.is_none() => &mut origin.streams,
+                Role::Tunnel(tunnel) => &mut tunnel.streams,
+                _ => return None,
+            };
+            let id = streams.free_id()?;
+            let generation = streams.add(id, hop, Place::At(edge))?;
+            streams.begin(id, command == RelayCmd::RESOLVE, asked.cells)?;
+            let addr = StreamAddr {
+                half,
+                id,
+                generation,
+            };
+            Some(StreamAt { addr, terms })
+        });
         if let Some(at) = opened {
             self.send_relay_msg(half.slot, hop, command, at.addr.id, data, now);
         }

@@ -53,7 +53,7 @@ impl LocalConnectionManager {
             .iter_mut()
             .filter_map(|(_, half)| match &mut half.role {
                 Role::Origin(origin) => origin.take_report(),
-                Role::Backward(_) | Role::Forward(_) => None,
+                Role::Backward(_) | Role::Forward(_) | Role::Tunnel(_) => None,
             })
             .collect();
         let streams = match all {

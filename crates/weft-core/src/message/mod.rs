@@ -9,6 +9,7 @@ mod report;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::abra::{Capacity, Rates};
 use crate::address::{ConnectionId, EdgeAddr, HalfAddr, HopIndex, OriginId, StreamAddr, ThreadId};
@@ -16,16 +17,18 @@ use crate::edge::{Asked, StreamAt};
 use crate::ended::Left;
 use crate::handshake::PeerIdentity;
 use crate::ledger::Cut;
-use crate::origin::{AppRefusal, HopFlow, OriginEvent, StreamOpening};
+use crate::origin::{AppRefusal, HopFlow, OriginEvent, StreamOpening, TunnelKind};
 use crate::params::RelayParams;
+use crate::tunnel::{Closing, Joining, Room, Sequence, TunnelName};
 use weft_cell::circ_msg::{CreateReply, CreateRequest};
+use weft_cell::conflux_msg::Link;
 use weft_cell::identity::{Ed25519Identity, RendezvousCookie, RsaIdentity};
 use weft_cell::reason::{DestroyReason, EndReason};
 use weft_cell::stream_msg::{Begin, Resolve, Resolved};
 use weft_cell::{Cell, RelayCmd};
 use weft_crypto::HopKeys;
 
-pub use report::{RendezvousTotals, Report, RingDepths, StreamTotals, Totals};
+pub use report::{RendezvousTotals, Report, RingDepths, StreamTotals, Totals, TunnelTotals};
 
 /// One relay cell on its way to the half that owns the next link. Its circuit id is meaningless
 /// here; the receiving half writes its own.
@@ -51,6 +54,17 @@ pub struct EdgeCell {
     pub cell: Box<Cell>,
 }
 
+/// A relay message between a tunnel and one of its legs, as in [`EdgeCell`].
+#[derive(Debug)]
+pub struct LegCell {
+    /// The tunnel.
+    pub tunnel: HalfAddr,
+    /// The leg's half.
+    pub leg: HalfAddr,
+    /// The message.
+    pub cell: Box<Cell>,
+}
+
 /// A message of the cell lane.
 #[derive(Debug)]
 pub enum LaneMsg {
@@ -60,6 +74,10 @@ pub enum LaneMsg {
     ToEdge(EdgeCell),
     /// From an edge to its half.
     FromEdge(EdgeCell),
+    /// From a tunnel to one of its legs.
+    ToLeg(LegCell),
+    /// From a leg to its tunnel.
+    FromLeg(LegCell),
 }
 
 impl LaneMsg {
@@ -68,7 +86,9 @@ impl LaneMsg {
         match self {
             LaneMsg::Relay(HalfCell { cell, .. })
             | LaneMsg::ToEdge(EdgeCell { cell, .. })
-            | LaneMsg::FromEdge(EdgeCell { cell, .. }) => cell,
+            | LaneMsg::FromEdge(EdgeCell { cell, .. })
+            | LaneMsg::ToLeg(LegCell { cell, .. })
+            | LaneMsg::FromLeg(LegCell { cell, .. }) => cell,
         }
     }
 }
@@ -233,6 +253,62 @@ pub enum HalfControl {
         /// It closed because its queue was full: the other end of the circuit sent too much.
         overflowed: bool,
     },
+    /// A half wants to be a leg of this tunnel.
+    LegJoins {
+        /// The tunnel.
+        to: HalfAddr,
+        /// The half, and what it offers.
+        joining: Box<Joining>,
+    },
+    /// The tunnel takes this half as a leg: the far end is sent CONFLUX_LINK or CONFLUX_LINKED.
+    LegTaken {
+        /// The leg.
+        to: HalfAddr,
+        /// The tunnel.
+        tunnel: HalfAddr,
+        /// What the far end must know.
+        sequence: Sequence,
+    },
+    /// The far end has answered: the leg (of our own) is linked.
+    LegLinked {
+        /// The tunnel.
+        to: HalfAddr,
+        /// The leg.
+        leg: HalfAddr,
+        /// The circuit.
+        circuit: OriginId,
+        /// The answer.
+        answer: Box<Link>,
+        /// How long that took.
+        took: Duration,
+    },
+    /// A leg can take more.
+    LegRoom {
+        /// The tunnel.
+        to: HalfAddr,
+        /// The leg.
+        leg: HalfAddr,
+        /// What it has room for.
+        room: Room,
+    },
+    /// A leg has closed.
+    LegClosed {
+        /// The tunnel.
+        to: HalfAddr,
+        /// The leg.
+        leg: HalfAddr,
+        /// What it had done.
+        closing: Closing,
+    },
+    /// The tunnel has closed, or does not take the leg.
+    TunnelClosed {
+        /// The leg, which must close too.
+        to: HalfAddr,
+        /// The tunnel.
+        tunnel: HalfAddr,
+        /// The reason for DESTROY.
+        reason: DestroyReason,
+    },
     /// The extension could not be made; nothing was joined.
     ExtendFailed {
         /// The half that asked.
@@ -270,6 +346,12 @@ impl HalfControl {
             | HalfControl::Created { to, .. }
             | HalfControl::Spliced { to, .. }
             | HalfControl::Destroyed { to, .. }
+            | HalfControl::LegJoins { to, .. }
+            | HalfControl::LegTaken { to, .. }
+            | HalfControl::LegLinked { to, .. }
+            | HalfControl::LegRoom { to, .. }
+            | HalfControl::LegClosed { to, .. }
+            | HalfControl::TunnelClosed { to, .. }
             | HalfControl::ExtendFailed { to, .. } => *to,
         }
     }
@@ -329,6 +411,15 @@ pub enum StreamAsk {
     BeginDir,
     /// RESOLVE.
     Resolve(Resolve),
+}
+
+/// A half that shall be a leg of a tunnel.
+#[derive(Clone, Copy, Debug)]
+pub struct LegRequest {
+    /// The half.
+    pub half: HalfAddr,
+    /// Of a circuit of our own: the hop that the tunnel leads to, and what kind of tunnel.
+    pub ours: Option<(HopIndex, TunnelKind)>,
 }
 
 /// What a connection thread measured of a second, for the relay's weight ([`crate::abra`]).
@@ -414,6 +505,27 @@ pub enum ToController {
     EdgeClosed {
         /// Its connection.
         connection: ConnectionId,
+    },
+    /// A circuit shall be a leg of the tunnel of this name, which may not exist yet.
+    Link {
+        /// Its half.
+        half: HalfAddr,
+        /// The link under it.
+        connection: ConnectionId,
+        /// The tunnel's name.
+        name: TunnelName,
+    },
+    /// The answer to [`FromController::MakeTunnel`].
+    TunnelMade {
+        /// Its name.
+        name: TunnelName,
+        /// The tunnel. `None`: the half has closed.
+        tunnel: Option<HalfAddr>,
+    },
+    /// A tunnel has closed.
+    TunnelClosed {
+        /// Its name.
+        name: TunnelName,
     },
     /// The half waits here for a rendezvous (rend-spec-v3 4.1).
     EstablishRendezvous {
@@ -558,6 +670,20 @@ pub enum FromController {
         half: HalfAddr,
         /// The reason for DESTROY.
         reason: DestroyReason,
+    },
+    /// Make a tunnel of this name beside its first leg; answer by [`ToController::TunnelMade`].
+    MakeTunnel {
+        /// The first leg.
+        leg: LegRequest,
+        /// The tunnel's name.
+        name: TunnelName,
+    },
+    /// Have a half join a tunnel.
+    JoinTunnel {
+        /// The half.
+        leg: LegRequest,
+        /// The tunnel.
+        tunnel: HalfAddr,
     },
     /// The half's rendezvous cookie is kept.
     RendezvousEstablished {

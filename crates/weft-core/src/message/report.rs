@@ -122,6 +122,8 @@ pub struct Totals {
     pub link_writes: u64,
     /// Requests of clients and onion services that meet here.
     pub rendezvous: RendezvousTotals,
+    /// What tunnels did.
+    pub tunnels: TunnelTotals,
     /// Turns of the thread's loop.
     pub turns: u64,
     /// Times that reading waited for the bandwidth that all connections share.
@@ -156,6 +158,29 @@ pub struct RendezvousTotals {
     pub join_malformed: u64,
     /// Those for which nobody waited any more when it came to joining.
     pub join_dead: u64,
+}
+
+/// What tunnels that end here did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TunnelTotals {
+    /// CONFLUX_LINKs received.
+    pub links: u64,
+    /// Tunnels made.
+    pub made: u64,
+    /// Legs linked.
+    pub linked: u64,
+    /// Tunnels closed.
+    pub closed: u64,
+    /// Of these, because a leg closed with messages under way.
+    pub broken: u64,
+    /// The same, because a leg was linked too late for what was sent before.
+    pub lost: u64,
+    /// The same, because too much arrived before what was sent earlier.
+    pub overflowed: u64,
+    /// CONFLUX_SWITCHes sent.
+    pub switches: u64,
+    /// Messages that had to wait for others that were sent before them.
+    pub reordered: u64,
 }
 
 /// What streams that end here did.
@@ -222,6 +247,18 @@ add_counters!(RendezvousTotals {
     join_dead,
 });
 
+add_counters!(TunnelTotals {
+    links,
+    made,
+    linked,
+    closed,
+    broken,
+    lost,
+    overflowed,
+    switches,
+    reordered,
+});
+
 add_counters!(Totals {
     bytes_read,
     bytes_written,
@@ -248,6 +285,7 @@ add_counters!(Totals {
     link_reads,
     link_writes,
     rendezvous,
+    tunnels,
     turns,
     reads_limited,
     writes_limited,

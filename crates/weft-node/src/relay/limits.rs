@@ -62,6 +62,7 @@ pub(super) fn relay_params(
         },
         idle_client_link: consensus.nf_conntimeout_clients,
         serve_abra: options.network.abra_weights,
+        serve_conflux: true,
         keepalive: options.network.keepalive_period,
         padding: PaddingParams {
             connection_padding: options.scheduling.connection_padding,

@@ -88,10 +88,11 @@ impl LocalConnectionManager {
             "only links are listed, each once",
         )?;
         sure(
-            self.halves
-                .iter()
-                .all(|(_, half)| self.links.get(half.link).is_some()),
-            "every half has a link",
+            self.halves.iter().all(|(_, half)| {
+                let tunnel = matches!(half.role, Role::Tunnel(_));
+                tunnel != self.links.get(half.link).is_some()
+            }),
+            "every half but a tunnel has a link",
         )?;
         sure(
             self.circuits()
@@ -128,6 +129,8 @@ impl LocalConnectionManager {
             let bound = match half.role {
                 Role::Backward(_) => self.params.max_queue_backward,
                 Role::Forward(_) | Role::Origin(_) => self.params.max_queue_forward,
+                // It sends on other halves.
+                Role::Tunnel(_) => 0,
             };
             sure(half.queue.len() <= bound, "a queue keeps to its bound")?;
             let awaited = match &half.role {

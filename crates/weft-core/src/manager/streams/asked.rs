@@ -15,7 +15,6 @@ use crate::edge::StreamAt;
 use crate::ended::Left;
 use crate::flow::{Side, Terms};
 use crate::half::{CircuitHalf, Purpose, Role};
-use crate::handshake::PeerIdentity;
 use crate::manager::requests::Asker;
 use crate::manager::{LocalConnectionManager, Notify};
 use crate::message::{Control, EdgeControl, StreamAsk, StreamRequest, ToController};
@@ -78,15 +77,15 @@ impl LocalConnectionManager {
     /// Whether the circuit may open one more stream that leads out of the network. If not, the stream is
     /// refused, or the circuit closed.
     fn may_open(&mut self, slot: HalfKey, stream: u16, opener: StreamOpener, now: Instant) -> bool {
-        let Some(Role::Backward(backward)) = self.halves.get_mut(slot).map(|half| &mut half.role)
-        else {
-            return false;
-        };
-        if backward.purpose != Purpose::General {
+        let streams = match self.halves.get_mut(slot).map(|half| &mut half.role) {
+            Some(Role::Backward(backward)) if backward.purpose == Purpose::General => {
+                backward.streams_or_new(&self.params.cc)
+            }
+            Some(Role::Tunnel(tunnel)) => &mut tunnel.streams,
             // It is refused for that.
-            return true;
-        }
-        let streams = backward.streams_or_new(&self.params.cc);
+            Some(Role::Backward(_)) => return true,
+            Some(Role::Forward(_) | Role::Origin(_)) | None => return false,
+        };
         let verdict = streams.asked(&self.params.stream_dos, now);
         self.totals.streams.too_many += u64::from(verdict.is_too_many());
         match verdict {
@@ -124,20 +123,21 @@ impl LocalConnectionManager {
         let Some(half) = self.halves.addr(slot) else {
             return;
         };
-        let Some(state) = self.halves.get_mut(slot) else {
+        let Some(state) = self.halves.get(slot) else {
             return;
         };
-        let key = state.link;
-        let link = self.links.get(key);
-        let (Some(link), Role::Backward(backward)) = (link, &mut state.role) else {
+        let hop = HopIndex::ORIGIN;
+        let (Some(link), Some(terms)) = (self.charged(slot), state.terms(hop)) else {
             return;
         };
-        if backward.purpose != Purpose::General {
-            return self.refuse_stream(slot, stream, EndReason::EXITPOLICY, now);
-        }
-        let cgo = backward.crypt.as_ref().is_some_and(|crypt| crypt.is_cgo());
-        let terms = Terms::new(backward.sendme_inc.is_some(), cgo);
-        let streams = backward.streams_or_new(&self.params.cc);
+        let state = self.halves.get_mut(slot).map(|half| &mut half.role);
+        let streams = match state {
+            Some(Role::Backward(backward)) if backward.purpose == Purpose::General => {
+                backward.streams_or_new(&self.params.cc)
+            }
+            Some(Role::Tunnel(tunnel)) => &mut tunnel.streams,
+            _ => return self.refuse_stream(slot, stream, EndReason::EXITPOLICY, now),
+        };
         let early = Place::Deciding(Early::default());
         let Some(generation) = streams.add(stream, HopIndex::ORIGIN, early) else {
             return self.refuse_stream(slot, stream, EndReason::RESOURCELIMIT, now);
@@ -150,10 +150,11 @@ impl LocalConnectionManager {
         let request = StreamRequest {
             at: StreamAt { addr, terms },
             connection: link.connection,
-            from_client: link.peer == PeerIdentity::Unauthenticated,
+            from_client: link.from_client,
             ask,
         };
-        self.ask(key, Asker::Stream(addr), ToController::Stream(request), now);
+        let request = ToController::Stream(request);
+        self.ask(link.network, Asker::Stream(addr), request, now);
     }
 
     /// A cell arrived for a stream that has no edge yet.
@@ -260,10 +261,9 @@ impl LocalConnectionManager {
 
     /// What the far end of a stream may send that was refused.
     fn left_of_new(&self, slot: HalfKey) -> Left {
-        let vegas = match self.halves.get(slot).map(|half| &half.role) {
-            Some(Role::Backward(backward)) => backward.sendme_inc.is_some(),
-            _ => false,
-        };
+        let half = self.halves.get(slot);
+        let terms = half.and_then(|half| half.terms(HopIndex::ORIGIN));
+        let vegas = terms.is_some_and(Terms::is_vegas);
         // An exit takes data only: whatever side this is, it is the same.
         self.stream_flow(Terms::new(vegas, false), Side::Exit)
             .left()
@@ -272,10 +272,12 @@ impl LocalConnectionManager {
     /// Refuses a stream at once. Its far end may have sent data already.
     fn refuse_stream(&mut self, slot: HalfKey, stream: u16, reason: EndReason, now: Instant) {
         let left = self.left_of_new(slot);
-        if let Some(half) = self.halves.get_mut(slot)
-            && let Role::Backward(backward) = &mut half.role
-        {
-            let streams = backward.streams_or_new(&self.params.cc);
+        let streams = match self.halves.get_mut(slot).map(|half| &mut half.role) {
+            Some(Role::Backward(backward)) => Some(backward.streams_or_new(&self.params.cc)),
+            Some(Role::Tunnel(tunnel)) => Some(&mut tunnel.streams),
+            _ => None,
+        };
+        if let Some(streams) = streams {
             streams.ended_at_once(stream, HopIndex::ORIGIN, left, now);
         }
         let end = End::new(reason).encode();

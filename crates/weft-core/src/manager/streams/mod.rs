@@ -50,7 +50,8 @@ impl LocalConnectionManager {
             self.pool.put(cell);
             return;
         }
-        if message == StreamMessage::Data && !self.count_data(slot, hop, now) {
+        let counts = message == StreamMessage::Data && !self.is_tunnel(slot);
+        if counts && !self.count_data(slot, hop, now) {
             self.pool.put(cell);
             return;
         }
@@ -88,9 +89,20 @@ impl LocalConnectionManager {
         }
     }
 
+    /// Whether a half is a tunnel: what arrives there was counted on a leg.
+    fn is_tunnel(&self, slot: HalfKey) -> bool {
+        let half = self.halves.get(slot);
+        half.is_some_and(|half| matches!(half.role, Role::Tunnel(_)))
+    }
+
     /// Counts a DATA cell against the circuit's window, and answers it with a SENDME when one is
     /// due. False: the circuit is no more.
-    fn count_data(&mut self, slot: HalfKey, hop: HopIndex, now: Instant) -> bool {
+    pub(in crate::manager) fn count_data(
+        &mut self,
+        slot: HalfKey,
+        hop: HopIndex,
+        now: Instant,
+    ) -> bool {
         let Some(half) = self.halves.get_mut(slot) else {
             return false;
         };
@@ -125,7 +137,7 @@ impl LocalConnectionManager {
         let seen = match &half.role {
             Role::Backward(backward) => backward.crypt.as_ref().map(|crypt| crypt.received()),
             Role::Origin(origin) => origin.crypt.received(hop.index()),
-            Role::Forward(_) => None,
+            Role::Forward(_) | Role::Tunnel(_) => None,
         };
         let sendme = Sendme {
             version,

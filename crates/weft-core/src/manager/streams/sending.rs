@@ -55,7 +55,9 @@ impl LocalConnectionManager {
                 end.pending.push_back((edge, cell));
                 self.package(half.slot, hop, now);
             }
-            FlowControl::Free => self.seal_and_enqueue(half.slot, hop, cell, now),
+            FlowControl::Free => {
+                self.seal_and_enqueue(half.slot, hop, cell, now);
+            }
         }
     }
 
@@ -67,6 +69,9 @@ impl LocalConnectionManager {
         let Some(half) = self.halves.get_mut(slot) else {
             return;
         };
+        if half.leg.is_some() {
+            return self.offer_room(slot);
+        }
         let CircuitHalf {
             link,
             circ_id,
@@ -75,6 +80,9 @@ impl LocalConnectionManager {
             role,
             ..
         } = half;
+        if let Role::Tunnel(_) = role {
+            return self.package_tunnel(slot, now);
+        }
         let waiting = queue.len();
         let was_empty = queue.is_empty();
         let mut sealed = true;
@@ -226,14 +234,15 @@ impl LocalConnectionManager {
         self.seal_and_enqueue(slot, hop, cell, now);
     }
 
-    /// Encrypts a message that does not count, and queues it.
-    fn seal_and_enqueue(
+    /// Encrypts a message that does not count, and queues it; one of a tunnel is sent on a leg. False: it cannot be sent, the circuit may
+    /// be closed.
+    pub(in crate::manager) fn seal_and_enqueue(
         &mut self,
         slot: HalfKey,
         hop: HopIndex,
         mut cell: Box<Cell>,
         now: Instant,
-    ) {
+    ) -> bool {
         let sealing = match self.halves.get_mut(slot).map(|half| &mut half.role) {
             Some(Role::Backward(backward)) => {
                 self.abra.activity.note(slot, &mut backward.moved);
@@ -244,18 +253,34 @@ impl LocalConnectionManager {
                 origin.traffic.note_written(data.map_or(0, <[u8]>::len));
                 Some(Sealing::Origin(&mut origin.crypt, hop))
             }
+            Some(Role::Tunnel(_)) => {
+                self.send_on_tunnel(slot, cell, now);
+                return true;
+            }
             _ => None,
         };
         let Some(mut sealing) = sealing else {
             self.pool.put(cell);
-            return;
+            return false;
         };
         if !sealing.seal(cell.body_mut()) {
             self.pool.put(cell);
-            return self.close_half(slot, DestroyReason::INTERNAL, Notify::Both, now);
+            self.close_half(slot, DestroyReason::INTERNAL, Notify::Both, now);
+            return false;
         }
         cell.set_command(ChanCmd::RELAY);
         self.enqueue(slot, cell, now);
+        true
+    }
+
+    /// Counts a message of a tunnel's that was just encrypted against its leg's window.
+    pub(in crate::manager) fn note_counted(&mut self, slot: HalfKey, hop: HopIndex, now: Instant) {
+        let half = self.halves.get_mut(slot);
+        if let Some((streams, crypt, _)) = half.and_then(|half| sealing(&mut half.role, hop))
+            && let Some(end) = streams.ends.get_mut(hop.index())
+        {
+            end.flow.note_sent(|| crypt.sent(), now);
+        }
     }
 }
 
@@ -276,7 +301,7 @@ fn sealing(
             Sealing::Origin(&mut origin.crypt, hop),
             Some(&mut origin.traffic),
         )),
-        Role::Forward(_) => None,
+        Role::Forward(_) | Role::Tunnel(_) => None,
     }
 }
 

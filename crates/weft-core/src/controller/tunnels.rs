@@ -1,0 +1,274 @@
+//! Where tunnels are, by the names that their legs know ([`crate::tunnel`]).
+
+use std::collections::BTreeMap;
+
+use weft_cell::reason::DestroyReason;
+use weft_share::{PreviousHop, Shares, Ticket};
+
+use super::RelayController;
+use crate::address::{ConnectionId, HalfAddr, OriginId};
+use crate::message::{FromController, LegRequest};
+use crate::tunnel::{MAX_LEGS, TunnelName};
+
+/// Tunnels of other nodes kept at most, shared by the hops that their first legs come by.
+const MAX_TUNNELS: usize = 65536;
+
+/// A tunnel.
+#[derive(Debug)]
+struct Entry {
+    at: Place,
+    /// Its share, if another node's circuits make it.
+    ticket: Option<Ticket>,
+}
+
+/// Where a tunnel is.
+#[derive(Debug)]
+enum Place {
+    /// A thread makes it; halves that wait for it.
+    Making(Vec<LegRequest>),
+    /// There.
+    At(HalfAddr),
+}
+
+/// What is to be done for a half that shall be a leg.
+#[derive(Debug)]
+enum Asked {
+    /// It makes the tunnel.
+    Make(LegRequest),
+    /// It joins it.
+    Join(LegRequest, HalfAddr),
+    /// It waits.
+    Waits,
+    /// There is no room.
+    Refuse(LegRequest),
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Tunnels {
+    by_name: BTreeMap<TunnelName, Entry>,
+    shares: Shares<PreviousHop, (), TunnelName>,
+}
+
+impl Tunnels {
+    /// A half shall be a leg. `hop`: where it comes from, if another node's circuit ends here. Also the halves of a tunnel that
+    /// gave way, which must be closed.
+    fn ask(
+        &mut self,
+        leg: LegRequest,
+        name: TunnelName,
+        hop: Option<PreviousHop>,
+        most: usize,
+    ) -> (Asked, Vec<HalfAddr>) {
+        match self.by_name.get_mut(&name).map(|entry| &mut entry.at) {
+            Some(Place::At(tunnel)) => return (Asked::Join(leg, *tunnel), Vec::new()),
+            Some(Place::Making(waiting)) if waiting.len() >= MAX_LEGS => {
+                return (Asked::Refuse(leg), Vec::new());
+            }
+            Some(Place::Making(waiting)) => {
+                waiting.push(leg);
+                return (Asked::Waits, Vec::new());
+            }
+            None => {}
+        }
+        let mut displaced = Vec::new();
+        let ticket = match hop.map(|hop| self.shares.admit(hop, (), most, name)) {
+            Some(Err(_)) => return (Asked::Refuse(leg), Vec::new()),
+            Some(Ok(admitted)) => {
+                let other = admitted.displaced.map(|(_, other)| other);
+                match other.and_then(|other| self.by_name.remove(&other)) {
+                    Some(Entry {
+                        at: Place::At(tunnel),
+                        ..
+                    }) => displaced.push(tunnel),
+                    // The one that is made is closed when its thread answers.
+                    Some(Entry {
+                        at: Place::Making(waiting),
+                        ..
+                    }) => displaced.extend(waiting.iter().map(|leg| leg.half)),
+                    None => {}
+                }
+                Some(admitted.ticket)
+            }
+            None => None,
+        };
+        let at = Place::Making(Vec::new());
+        self.by_name.insert(name, Entry { at, ticket });
+        (Asked::Make(leg), displaced)
+    }
+
+    /// A thread has made a tunnel, or not: the halves that waited for it, and whether it still has a name.
+    fn made(&mut self, name: TunnelName, tunnel: Option<HalfAddr>) -> (Vec<LegRequest>, bool) {
+        let Some(entry) = self.by_name.get_mut(&name) else {
+            return (Vec::new(), false);
+        };
+        let Place::Making(waiting) = &mut entry.at else {
+            return (Vec::new(), false);
+        };
+        let waiting = std::mem::take(waiting);
+        match tunnel {
+            Some(tunnel) => entry.at = Place::At(tunnel),
+            None if waiting.is_empty() => self.forget(name),
+            None => {}
+        }
+        (waiting, true)
+    }
+
+    /// A tunnel has closed.
+    fn forget(&mut self, name: TunnelName) {
+        if let Some(ticket) = self.by_name.remove(&name).and_then(|entry| entry.ticket) {
+            self.shares.release(ticket);
+        }
+    }
+}
+
+impl RelayController {
+    /// A circuit of another node's shall be a leg of the tunnel of this name.
+    pub(super) fn on_link(&mut self, half: HalfAddr, connection: ConnectionId, name: TunnelName) {
+        let hop = self.previous_hop(connection);
+        let leg = LegRequest { half, ours: None };
+        self.ask_tunnel(leg, name, Some(hop));
+    }
+
+    /// A half shall be a leg of the tunnel of this name.
+    pub(super) fn ask_tunnel(
+        &mut self,
+        leg: LegRequest,
+        name: TunnelName,
+        hop: Option<PreviousHop>,
+    ) {
+        let (asked, displaced) = self.tunnels.ask(leg, name, hop, MAX_TUNNELS);
+        for half in displaced {
+            self.close_half(half, DestroyReason::RESOURCELIMIT);
+        }
+        match asked {
+            Asked::Make(leg) => {
+                self.send(leg.half.thread, FromController::MakeTunnel { leg, name });
+            }
+            Asked::Join(leg, tunnel) => {
+                self.send(leg.half.thread, FromController::JoinTunnel { leg, tunnel });
+            }
+            Asked::Waits => {}
+            Asked::Refuse(leg) => self.close_half(leg.half, DestroyReason::RESOURCELIMIT),
+        }
+    }
+
+    /// A thread has made a tunnel, or its first leg has closed before.
+    pub(super) fn on_tunnel_made(&mut self, name: TunnelName, tunnel: Option<HalfAddr>) {
+        let (mut waiting, known) = self.tunnels.made(name, tunnel);
+        match (tunnel, name) {
+            // It gave way to another while it was made.
+            (Some(tunnel), _) if !known => self.close_half(tunnel, DestroyReason::RESOURCELIMIT),
+            (Some(tunnel), name) => {
+                if let TunnelName::Origin(circuit) = name {
+                    self.on_origin_tunnel_made(circuit, tunnel);
+                }
+                for leg in waiting {
+                    self.send(leg.half.thread, FromController::JoinTunnel { leg, tunnel });
+                }
+            }
+            (None, _) if known && !waiting.is_empty() => {
+                // The next one makes it.
+                let leg = waiting.remove(0);
+                self.send(leg.half.thread, FromController::MakeTunnel { leg, name });
+                for leg in waiting {
+                    self.ask_tunnel(leg, name, None);
+                }
+            }
+            (None, TunnelName::Origin(circuit)) => {
+                self.origin_failed(circuit, DestroyReason::DESTROYED);
+            }
+            (None, TunnelName::Nonce(_)) => {}
+        }
+    }
+
+    /// A tunnel has closed.
+    pub(super) fn on_tunnel_closed(&mut self, name: TunnelName) {
+        self.tunnels.forget(name);
+    }
+
+    /// The tunnels that have names, for tests.
+    pub fn tunnels(&self) -> usize {
+        self.tunnels.by_name.len()
+    }
+
+    /// Whether a circuit of our own is a tunnel.
+    pub fn is_tunnel(&self, circuit: OriginId) -> bool {
+        self.tunnels
+            .by_name
+            .contains_key(&TunnelName::Origin(circuit))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::address::ThreadId;
+    use crate::slots::HalfKey;
+
+    fn leg(slot: u32) -> LegRequest {
+        let half = HalfAddr {
+            thread: ThreadId(0),
+            slot: HalfKey(slot),
+            generation: 0,
+        };
+        LegRequest { half, ours: None }
+    }
+
+    fn name(n: u8) -> TunnelName {
+        TunnelName::Nonce([n; 32])
+    }
+
+    fn hop(n: u8) -> Option<PreviousHop> {
+        Some(PreviousHop::Relay([n; 20].into()))
+    }
+
+    #[test]
+    fn legs_wait_for_the_first_that_makes_the_tunnel() {
+        let mut tunnels = Tunnels::default();
+        let ask = |tunnels: &mut Tunnels, slot| tunnels.ask(leg(slot), name(1), hop(1), 10).0;
+        assert!(matches!(ask(&mut tunnels, 0), Asked::Make(_)));
+        assert!(matches!(ask(&mut tunnels, 1), Asked::Waits));
+        let tunnel = leg(7).half;
+        let (waiting, known) = tunnels.made(name(1), Some(tunnel));
+        assert!(known && waiting.len() == 1);
+        assert!(matches!(ask(&mut tunnels, 2), Asked::Join(_, at) if at == tunnel));
+        tunnels.forget(name(1));
+        assert!(tunnels.by_name.is_empty() && tunnels.shares.is_empty());
+    }
+
+    #[test]
+    fn a_first_leg_that_closed_leaves_the_name_to_the_next_one() {
+        let mut tunnels = Tunnels::default();
+        tunnels.ask(leg(0), name(1), hop(1), 10);
+        tunnels.ask(leg(1), name(1), hop(1), 10);
+        let (waiting, known) = tunnels.made(name(1), None);
+        assert!(known && waiting.len() == 1 && tunnels.by_name.len() == 1);
+        // Nobody waits any more.
+        let (waiting, known) = tunnels.made(name(1), None);
+        assert!(known && waiting.is_empty() && tunnels.by_name.is_empty());
+        assert!(tunnels.shares.is_empty());
+        let (_, known) = tunnels.made(name(1), Some(leg(3).half));
+        assert!(!known);
+    }
+
+    #[test]
+    fn names_without_end_take_the_place_of_their_own_only() {
+        let mut tunnels = Tunnels::default();
+        tunnels.ask(leg(0), name(0), hop(2), 10);
+        tunnels.made(name(0), Some(leg(100).half));
+        for n in 1..100 {
+            let (asked, displaced) = tunnels.ask(leg(n.into()), name(n), hop(1), 10);
+            assert!(matches!(asked, Asked::Make(_)));
+            tunnels.made(name(n), Some(leg(100 + u32::from(n)).half));
+            let expected = n.checked_sub(9).filter(|n| *n > 0);
+            let expected: Vec<_> = expected
+                .map(|n| leg(100 + u32::from(n)).half)
+                .into_iter()
+                .collect();
+            assert_eq!(displaced, expected);
+        }
+        assert_eq!((tunnels.by_name.len(), tunnels.shares.len()), (10, 10));
+        assert!(tunnels.by_name.contains_key(&name(0)));
+    }
+}

@@ -1,0 +1,452 @@
+//! Tunnels ([`crate::tunnel`]): here how legs join, are linked (proposal 329, 5) and close, in `cells` how messages pass between
+//! a tunnel and its legs.
+//!
+//! At a relay CONFLUX_LINK makes a half a leg: the controller finds the tunnel of its nonce or has one made, the tunnel takes the
+//! leg, and the leg answers CONFLUX_LINKED. Of a circuit of our own the client thread makes a leg, the tunnel takes it, and the leg
+//! sends CONFLUX_LINK; when CONFLUX_LINKED arrives it is linked. From then on everything that belongs to streams passes
+//! through the tunnel, whatever leg it comes by.
+
+mod cells;
+
+use std::time::{Duration, Instant};
+
+use weft_cell::RelayCmd;
+use weft_cell::conflux_msg::{DesiredUx, Link};
+use weft_cell::reason::DestroyReason;
+
+use super::{LocalConnectionManager, Notify};
+use crate::address::{HalfAddr, HopIndex, OriginId};
+use crate::flow::CircuitFlow;
+use crate::half::{CircuitHalf, Peer, Purpose, Role};
+use crate::handshake::PeerIdentity;
+use crate::message::{HalfControl, LegRequest, ToController};
+use crate::origin::OriginEvent;
+use crate::slots::{HalfKey, LinkKey};
+use crate::streams::Streams;
+use crate::tunnel::{
+    Closing, Joining, LegLink, LegSide, MAX_LEGS, Removed, Sequence, Stage, Tunnel, TunnelName,
+    asked_of, scheduling,
+};
+
+impl LocalConnectionManager {
+    // ---- the leg ----
+
+    /// CONFLUX_LINK at a relay: the circuit shall be a leg.
+    pub(super) fn on_conflux_link(&mut self, slot: HalfKey, data: &[u8], now: Instant) {
+        let Ok(link) = Link::decode(data) else {
+            return self.protocol_error(slot, "a CONFLUX_LINK that cannot be parsed", now);
+        };
+        let cc = &self.params.cc;
+        let Some(half) = self.halves.get_mut(slot) else {
+            return;
+        };
+        let unused = half.leg.is_none() && half.peer == Peer::None;
+        let usable = match &mut half.role {
+            // Conflux counts on the windows of congestion control. A circuit that has streams, or had some, may have
+            // messages under way that are no one's.
+            Role::Backward(backward) => {
+                let fits = unused
+                    && backward.purpose == Purpose::General
+                    && backward.sendme_inc.is_some()
+                    && backward
+                        .streams
+                        .as_ref()
+                        .is_none_or(|streams| streams.is_unused());
+                if fits {
+                    backward.purpose = Purpose::Leg;
+                    backward.streams_or_new(cc);
+                }
+                fits
+            }
+            Role::Forward(_) | Role::Origin(_) | Role::Tunnel(_) => false,
+        };
+        if !usable {
+            let what = "CONFLUX_LINK on a circuit that is linked, goes on, has streams or no congestion control";
+            return self.protocol_error(slot, what, now);
+        }
+        let (nonce, ux) = (link.nonce, link.desired_ux);
+        half.leg = Some(Box::new(LegSide::new(
+            HopIndex::ORIGIN,
+            nonce,
+            ux,
+            Some(link),
+        )));
+        let key = half.link;
+        if let (Some(half), Some(link)) = (self.halves.addr(slot), self.links.get(key)) {
+            self.totals.tunnels.links += 1;
+            self.to_controller.push(ToController::Link {
+                half,
+                connection: link.connection,
+                name: TunnelName::Nonce(nonce),
+            });
+        }
+    }
+
+    /// The controller names the tunnel that a half shall join.
+    pub(super) fn on_join_tunnel(&mut self, request: LegRequest, tunnel: HalfAddr, now: Instant) {
+        if let Some((hop, kind)) = request.ours {
+            let Some(half) = self.halves.at(request.half) else {
+                return;
+            };
+            let (nonce, ux) = asked_of(kind);
+            let usable = match &half.role {
+                Role::Origin(origin) => {
+                    half.leg.is_none()
+                        && hop.index() + 1 == origin.streams.ends.len()
+                        && origin.streams.is_unused()
+                }
+                Role::Backward(_) | Role::Forward(_) | Role::Tunnel(_) => false,
+            };
+            if !usable || !half.terms(hop).is_some_and(|terms| terms.is_vegas()) {
+                // The client thread knows that: it did not see a stream end, or the circuit's last handshake.
+                let reason = DestroyReason::INTERNAL;
+                return self.close_half(request.half.slot, reason, Notify::Both, now);
+            }
+            half.leg = Some(Box::new(LegSide::new(hop, nonce, ux, None)));
+        }
+        let Some(half) = self.halves.at(request.half) else {
+            return;
+        };
+        let Some(leg) = &mut half.leg else {
+            return;
+        };
+        leg.tunnel = Some(tunnel);
+        let (hop, asked, key) = (leg.hop, leg.asked.take(), half.link);
+        let (Some(terms), Some(link)) = (half.terms(hop), self.link_under(key)) else {
+            return;
+        };
+        let joining = Joining {
+            leg: request.half,
+            terms,
+            link,
+            asked,
+        };
+        self.send_control(HalfControl::LegJoins {
+            to: tunnel,
+            joining: Box::new(joining),
+        });
+    }
+
+    /// The tunnel takes a leg: the far end is sent CONFLUX_LINK, or CONFLUX_LINKED.
+    pub(super) fn on_leg_taken(
+        &mut self,
+        addr: HalfAddr,
+        tunnel: HalfAddr,
+        sequence: Sequence,
+        now: Instant,
+    ) {
+        let Some(half) = self.halves.at(addr) else {
+            return;
+        };
+        let ours = matches!(half.role, Role::Origin(_));
+        let Some(leg) = half.leg.as_mut().filter(|leg| leg.tunnel == Some(tunnel)) else {
+            return;
+        };
+        leg.stage = Stage::Linking(now);
+        let link = Link {
+            nonce: leg.nonce,
+            last_seqno_sent: sequence.sent,
+            last_seqno_recv: sequence.received,
+            // As in C tor: an exit asks clients for the least delay.
+            desired_ux: match ours {
+                true => leg.ux,
+                false => DesiredUx::MinLatency,
+            },
+        };
+        let (hop, command) = match ours {
+            true => (leg.hop, RelayCmd::CONFLUX_LINK),
+            false => (leg.hop, RelayCmd::CONFLUX_LINKED),
+        };
+        self.send_relay_msg(addr.slot, hop, command, 0, &link.encode(), now);
+        if !ours {
+            self.offer_room(addr.slot);
+        }
+    }
+
+    /// CONFLUX_LINKED on a circuit of our own.
+    pub(super) fn on_conflux_linked(
+        &mut self,
+        slot: HalfKey,
+        hop: HopIndex,
+        data: &[u8],
+        now: Instant,
+    ) {
+        let Some(addr) = self.halves.addr(slot) else {
+            return;
+        };
+        let Some(half) = self.halves.get_mut(slot) else {
+            return;
+        };
+        // Another hop's answer, a second one, or one for another set would be a mark.
+        let expected = match (&mut half.role, &mut half.leg) {
+            (Role::Origin(origin), Some(leg)) if leg.hop == hop => match (leg.stage, leg.tunnel) {
+                (Stage::Linking(sent), Some(tunnel)) => Some((origin, leg, sent, tunnel)),
+                _ => None,
+            },
+            _ => None,
+        };
+        let Some((origin, leg, sent, tunnel)) = expected else {
+            return self.refuse_at_origin(slot, now);
+        };
+        let answer = match Link::decode(data) {
+            Ok(answer) if answer.nonce == leg.nonce => answer,
+            _ => {
+                let what = "a CONFLUX_LINKED that cannot be parsed, or of another set";
+                return self.protocol_error(slot, what, now);
+            }
+        };
+        origin.traffic.note_valid(data.len());
+        leg.stage = Stage::Linked;
+        let circuit = origin.id;
+        self.send_relay_msg(slot, hop, RelayCmd::CONFLUX_LINKED_ACK, 0, &[], now);
+        self.send_control(HalfControl::LegLinked {
+            to: tunnel,
+            leg: addr,
+            circuit,
+            answer: Box::new(answer),
+            took: now.saturating_duration_since(sent),
+        });
+        self.offer_room(slot);
+    }
+
+    /// CONFLUX_LINKED_ACK at a relay: the circuit's round trip is known.
+    pub(super) fn on_conflux_linked_ack(&mut self, slot: HalfKey, now: Instant) {
+        let leg = (self.halves.get_mut(slot)).and_then(|half| half.leg.as_deref_mut());
+        let sent = match leg.map(|leg| (leg.stage, leg)) {
+            Some((Stage::Linking(sent), leg)) => {
+                leg.stage = Stage::Linked;
+                sent
+            }
+            _ => {
+                let what = "a CONFLUX_LINKED_ACK to no CONFLUX_LINKED";
+                return self.protocol_error(slot, what, now);
+            }
+        };
+        self.send_leg_rtt(slot, now.saturating_duration_since(sent));
+    }
+
+    /// The tunnel has closed, and so does its leg.
+    pub(super) fn on_tunnel_closed(
+        &mut self,
+        addr: HalfAddr,
+        tunnel: HalfAddr,
+        reason: DestroyReason,
+        now: Instant,
+    ) {
+        let half = self.halves.at(addr);
+        if half.and_then(|half| half.leg.as_ref()?.tunnel) == Some(tunnel) {
+            self.close_half(addr.slot, reason, Notify::Both, now);
+        }
+    }
+
+    /// A half that is closing was a leg: its tunnel learns of that.
+    pub(super) fn end_leg(&mut self, addr: HalfAddr, half: &mut CircuitHalf) {
+        let Some(leg) = half.leg.take() else {
+            return;
+        };
+        let Some(tunnel) = leg.tunnel else {
+            // The controller's answer will find no half.
+            return;
+        };
+        // As in C tor, which may miss less than what one SENDME is about.
+        let end = half
+            .streams()
+            .and_then(|streams| streams.ends.get(leg.hop.index()));
+        let in_flight = end.is_some_and(|end| end.flow.in_flight() >= end.flow.increment());
+        let closing = Closing {
+            taken: leg.taken,
+            given: leg.given,
+            in_flight: in_flight || !half.queue.is_empty(),
+        };
+        self.send_control(HalfControl::LegClosed {
+            to: tunnel,
+            leg: addr,
+            closing,
+        });
+    }
+
+    // ---- the tunnel ----
+
+    /// Makes a tunnel beside its first leg.
+    pub(super) fn on_make_tunnel(&mut self, request: LegRequest, name: TunnelName, now: Instant) {
+        let cc = &self.params.cc;
+        let terms = self.halves.at(request.half).and_then(|half| {
+            let hop = match request.ours {
+                Some((hop, _)) => hop,
+                None => HopIndex::ORIGIN,
+            };
+            half.terms(hop)
+        });
+        let made = terms.map(|terms| {
+            // The windows are those of the legs: here the flow only has the rules of streams.
+            let streams = Streams::one(CircuitFlow::vegas(cc, 1));
+            CircuitHalf::tunnel(Tunnel::new(name, streams, terms))
+        });
+        let tunnel = made.and_then(|made| self.halves.insert(made));
+        self.to_controller
+            .push(ToController::TunnelMade { name, tunnel });
+        if let Some(tunnel) = tunnel {
+            self.totals.tunnels.made += 1;
+            self.on_join_tunnel(request, tunnel, now);
+            if self.halves.at(request.half).is_none() {
+                // It was refused, before the tunnel knew of it.
+                self.close_half(tunnel.slot, DestroyReason::INTERNAL, Notify::Both, now);
+            }
+        }
+    }
+
+    /// A half wants to be a leg.
+    pub(super) fn on_leg_joins(&mut self, addr: HalfAddr, joining: &Joining, now: Instant) {
+        let Some(tunnel) = self.halves.at(addr).and_then(CircuitHalf::as_tunnel) else {
+            return self.refuse_leg(joining.leg, addr, DestroyReason::INTERNAL);
+        };
+        if tunnel.legs.len() >= MAX_LEGS || joining.terms != tunnel.terms {
+            return self.refuse_leg(joining.leg, addr, DestroyReason::PROTOCOL);
+        }
+        tunnel.legs.add(joining.leg, joining.link);
+        let sequence = tunnel.sequence();
+        if let Some(asked) = joining.asked
+            && !self.link_leg(addr, joining.leg, &asked, None, now)
+        {
+            return;
+        }
+        self.send_control(HalfControl::LegTaken {
+            to: joining.leg,
+            tunnel: addr,
+            sequence,
+        });
+    }
+
+    /// A leg of our own has its answer.
+    pub(super) fn on_leg_linked(
+        &mut self,
+        addr: HalfAddr,
+        (leg, circuit): (HalfAddr, OriginId),
+        answer: &Link,
+        took: Duration,
+        now: Instant,
+    ) {
+        let name = match self.halves.at(addr).and_then(CircuitHalf::as_tunnel) {
+            Some(tunnel) => tunnel.name,
+            None => return,
+        };
+        if self.link_leg(addr, leg, answer, Some(took), now)
+            && let TunnelName::Origin(tunnel) = name
+        {
+            self.send_origin_event(OriginEvent::Linked {
+                circuit,
+                tunnel,
+                took,
+            });
+        }
+    }
+
+    /// Links a leg. False: the far end has sent what did not arrive here, and the tunnel has closed (as in C tor).
+    fn link_leg(
+        &mut self,
+        addr: HalfAddr,
+        leg: HalfAddr,
+        far: &Link,
+        rtt: Option<Duration>,
+        now: Instant,
+    ) -> bool {
+        let Some(tunnel) = self.halves.at(addr).and_then(CircuitHalf::as_tunnel) else {
+            return false;
+        };
+        if far.last_seqno_sent > tunnel.reorder.delivered()
+            || far.last_seqno_recv > tunnel.legs.sent()
+        {
+            self.totals.tunnels.lost += 1;
+            let what =
+                "a leg's far end that has sent what did not arrive, or received what was not sent";
+            self.protocol_error(addr.slot, what, now);
+            return false;
+        }
+        let sequence = Sequence {
+            sent: far.last_seqno_sent,
+            received: far.last_seqno_recv,
+        };
+        tunnel.legs.linked(leg, sequence, rtt);
+        tunnel.legs.scheduling = scheduling(far.desired_ux);
+        self.totals.tunnels.linked += 1;
+        true
+    }
+
+    /// Does not take a half as a leg.
+    pub(super) fn refuse_leg(&mut self, leg: HalfAddr, tunnel: HalfAddr, reason: DestroyReason) {
+        self.send_control(HalfControl::TunnelClosed {
+            to: leg,
+            tunnel,
+            reason,
+        });
+    }
+
+    /// A leg has closed. The tunnel goes on if nothing was on its way there.
+    pub(super) fn on_leg_closed(
+        &mut self,
+        addr: HalfAddr,
+        leg: HalfAddr,
+        closing: Closing,
+        now: Instant,
+    ) {
+        if let Some(tunnel) = self.halves.at(addr).and_then(CircuitHalf::as_tunnel)
+            && tunnel.legs.closed(leg, closing) == Removed::End
+        {
+            self.end_without_leg(addr, now);
+        }
+    }
+
+    /// A tunnel cannot go on without a leg that has closed.
+    pub(super) fn end_without_leg(&mut self, addr: HalfAddr, now: Instant) {
+        self.totals.tunnels.broken += 1;
+        self.close_half(addr.slot, DestroyReason::FINISHED, Notify::Both, now);
+    }
+
+    /// A half that is closing was a tunnel: so close its legs.
+    pub(super) fn end_tunnel(
+        &mut self,
+        addr: HalfAddr,
+        half: &mut CircuitHalf,
+        reason: DestroyReason,
+    ) {
+        let Role::Tunnel(tunnel) = &mut half.role else {
+            return;
+        };
+        for cell in tunnel.reorder.drain() {
+            self.pool.put(cell);
+        }
+        let name = tunnel.name;
+        let legs: Vec<HalfAddr> = tunnel.legs.iter().map(|leg| leg.half).collect();
+        for leg in legs {
+            self.refuse_leg(leg, addr, reason);
+        }
+        self.totals.tunnels.closed += 1;
+        self.to_controller.push(ToController::TunnelClosed { name });
+        if let TunnelName::Origin(circuit) = name {
+            self.send_origin_event(OriginEvent::Closed {
+                circuit,
+                reason,
+                remote: false,
+            });
+        }
+    }
+
+    /// The link that what a half does is charged to: its own, or that of a tunnel's first leg.
+    pub(super) fn charged(&self, slot: HalfKey) -> Option<LegLink> {
+        let half = self.halves.get(slot)?;
+        match &half.role {
+            Role::Tunnel(tunnel) => tunnel.legs.iter().next().map(|leg| leg.link),
+            Role::Backward(_) | Role::Forward(_) | Role::Origin(_) => self.link_under(half.link),
+        }
+    }
+
+    /// The same of a link.
+    fn link_under(&self, key: LinkKey) -> Option<LegLink> {
+        let link = self.links.get(key)?;
+        Some(LegLink {
+            connection: link.connection,
+            network: link.network,
+            from_client: link.peer == PeerIdentity::Unauthenticated,
+        })
+    }
+}

@@ -1,0 +1,85 @@
+//! Messages of a tunnel that have arrived before others that were sent before them.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use weft_cell::Cell;
+
+use crate::ledger::{Held, map_entry};
+
+/// Messages that wait at most: 8 MiB. A far end that keeps to its congestion windows has far fewer under way.
+pub(crate) const MAX_REORDER: usize = 16384;
+
+/// What becomes of a message that has arrived.
+#[derive(Debug)]
+pub(crate) enum Arrival {
+    /// It is the next one. See [`Reorder::next`] for what follows it.
+    Next(Box<Cell>),
+    /// It waits.
+    Kept,
+    /// One of its number was handed on, or waits.
+    Repeated(Box<Cell>),
+    /// Too many wait.
+    TooMany(Box<Cell>),
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Reorder {
+    /// Messages handed on: the number of the last.
+    delivered: u64,
+    /// Those that wait, by number.
+    waiting: BTreeMap<u64, Box<Cell>>,
+    /// Since when some wait.
+    since: Option<Instant>,
+}
+
+impl Reorder {
+    /// The number of the last message that was handed on.
+    pub(crate) fn delivered(&self) -> u64 {
+        self.delivered
+    }
+
+    /// A message has arrived.
+    pub(crate) fn arrived(&mut self, number: u64, cell: Box<Cell>, now: Instant) -> Arrival {
+        if number <= self.delivered || self.waiting.contains_key(&number) {
+            return Arrival::Repeated(cell);
+        }
+        if number == self.delivered + 1 {
+            self.delivered = number;
+            return Arrival::Next(cell);
+        }
+        if self.waiting.len() >= MAX_REORDER {
+            return Arrival::TooMany(cell);
+        }
+        self.waiting.insert(number, cell);
+        self.since.get_or_insert(now);
+        Arrival::Kept
+    }
+
+    /// The next message, if it has arrived.
+    pub(crate) fn next(&mut self, now: Instant) -> Option<Box<Cell>> {
+        let first = self.waiting.first_entry()?;
+        if *first.key() != self.delivered + 1 {
+            return None;
+        }
+        self.delivered += 1;
+        let cell = first.remove();
+        self.since = (!self.waiting.is_empty()).then_some(now);
+        Some(cell)
+    }
+
+    /// All that wait, to be dropped.
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = Box<Cell>> {
+        self.since = None;
+        std::mem::take(&mut self.waiting).into_values()
+    }
+
+    /// What they hold. The first has waited the longest, or about as long.
+    pub(crate) fn held(&self, now: Instant) -> Held {
+        Held {
+            bytes: self.waiting.len() * (size_of::<Cell>() + map_entry::<u64, Box<Cell>>()),
+            age: (self.since).map_or(Duration::ZERO, |since| now.saturating_duration_since(since)),
+        }
+    }
+}
