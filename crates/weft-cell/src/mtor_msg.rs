@@ -77,9 +77,15 @@ impl SequenceNumber {
     }
 }
 
+/// Bytes of the secret by which an exit knows that the legs of a tunnel are one client's.
+pub const SECRET_LEN: usize = 16;
+
 /// MULTIPATH: the client asks for a tunnel, whose first leg is this circuit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Multipath;
+pub struct Multipath {
+    /// What its other legs show.
+    pub secret: [u8; SECRET_LEN],
+}
 
 impl Multipath {
     const NAME: &'static str = "MULTIPATH";
@@ -91,13 +97,61 @@ impl Multipath {
     /// What is wrong with it.
     pub fn decode(data: &[u8]) -> Result<Self, MtorMsgError> {
         version(Self::NAME, data)?;
-        end_of(Self::NAME, data, 1)?;
-        Ok(Multipath)
+        let mut fields = Fields::new(Self::NAME, data);
+        fields.u8("version")?;
+        let secret = fields.array("secret")?;
+        end_of(Self::NAME, data, 1 + SECRET_LEN)?;
+        Ok(Multipath { secret })
     }
 
     /// The data of MULTIPATH.
-    pub const fn encode(self) -> [u8; 1] {
-        [VERSION]
+    pub fn encode(self) -> [u8; 1 + SECRET_LEN] {
+        let mut data = [VERSION; 1 + SECRET_LEN];
+        for (place, byte) in data.iter_mut().skip(1).zip(self.secret) {
+            *place = byte;
+        }
+        data
+    }
+}
+
+/// JOIN: the client asks that this circuit be a leg of a tunnel that is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Join {
+    /// The tunnel.
+    pub tunnel: TunnelId,
+    /// What MULTIPATH had.
+    pub secret: [u8; SECRET_LEN],
+}
+
+impl Join {
+    const NAME: &'static str = "JOIN";
+
+    /// Reads the data of JOIN.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it.
+    pub fn decode(data: &[u8]) -> Result<Self, MtorMsgError> {
+        version(Self::NAME, data)?;
+        let mut fields = Fields::new(Self::NAME, data);
+        fields.u8("version")?;
+        let tunnel = TunnelId(fields.u32("tunnel id")?);
+        let secret = fields.array("secret")?;
+        end_of(Self::NAME, data, 5 + SECRET_LEN)?;
+        Ok(Join { tunnel, secret })
+    }
+
+    /// The data of JOIN.
+    pub fn encode(self) -> [u8; 5 + SECRET_LEN] {
+        let fields = [VERSION]
+            .into_iter()
+            .chain(self.tunnel.0.to_be_bytes())
+            .chain(self.secret);
+        let mut data = [0; 5 + SECRET_LEN];
+        for (place, byte) in data.iter_mut().zip(fields) {
+            *place = byte;
+        }
+        data
     }
 }
 
@@ -140,8 +194,6 @@ macro_rules! tunnel_messages {
 tunnel_messages! {
     /// MULTIPATH_ACK: the exit has made the tunnel, of which this circuit is the first leg.
     MultipathAck, "MULTIPATH_ACK";
-    /// JOIN: the client asks that this circuit be a leg of a tunnel that is there.
-    Join, "JOIN";
     /// JOINED: this circuit is a leg of the tunnel now.
     Joined, "JOINED";
 }
@@ -371,12 +423,11 @@ mod tests {
     #[test]
     fn messages_as_the_extensions_document_lays_them_out() {
         let tunnel = TunnelId(0x0102_0304);
-        assert_eq!(Multipath.encode(), [1]);
-        for data in [
-            MultipathAck { tunnel }.encode(),
-            Join { tunnel }.encode(),
-            Joined { tunnel }.encode(),
-        ] {
+        let secret = [9; SECRET_LEN];
+        assert_eq!(Multipath { secret }.encode()[..3], [1, 9, 9]);
+        let join = Join { tunnel, secret }.encode();
+        assert_eq!(join[..7], [1, 1, 2, 3, 4, 9, 9]);
+        for data in [MultipathAck { tunnel }.encode(), Joined { tunnel }.encode()] {
             assert_eq!(data, [1, 1, 2, 3, 4]);
         }
         assert_eq!(
@@ -451,7 +502,7 @@ mod tests {
 
     #[test]
     fn what_is_shorter_or_longer_is_refused() {
-        let lengths = [1, 5, 5, 5, 8, 8, 0];
+        let lengths = [1 + SECRET_LEN, 5, 5 + SECRET_LEN, 5, 8, 8, 0];
         for len in 0..600 {
             let data = vec![1; len];
             for (error, right) in errors(&data).into_iter().zip(lengths) {
@@ -522,12 +573,15 @@ mod tests {
             sequence in any::<u32>(),
             command in 0..MULTIPLEXED.len(),
             data in vec(any::<u8>(), 0..=MAX_SUBDATA),
+            of_secret in any::<u8>(),
         ) {
             let tunnel = TunnelId(tunnel);
-            prop_assert_eq!(Multipath::decode(&Multipath.encode()), Ok(Multipath));
+            let secret = [of_secret; SECRET_LEN];
+            let multipath = Multipath { secret };
+            prop_assert_eq!(Multipath::decode(&multipath.encode()), Ok(multipath));
             let ack = MultipathAck { tunnel };
             prop_assert_eq!(MultipathAck::decode(&ack.encode()), Ok(ack));
-            let join = Join { tunnel };
+            let join = Join { tunnel, secret };
             prop_assert_eq!(Join::decode(&join.encode()), Ok(join));
             let joined = Joined { tunnel };
             prop_assert_eq!(Joined::decode(&joined.encode()), Ok(joined));
@@ -557,7 +611,7 @@ mod tests {
 
         #[test]
         fn any_bytes_are_refused_or_encode_as_they_were(
-            data in vec(any::<u8>(), 0..20),
+            data in vec(any::<u8>(), 0..24),
             version in any::<bool>(),
             command in any::<u8>(),
         ) {
@@ -568,12 +622,14 @@ mod tests {
             if let Some(place) = data.get_mut(4) {
                 *place = command % 12;
             }
-            if let Ok(Multipath) = Multipath::decode(&data) {
-                prop_assert_eq!(&Multipath.encode()[..], &data[..]);
+            if let Ok(multipath) = Multipath::decode(&data) {
+                prop_assert_eq!(&multipath.encode()[..], &data[..]);
+            }
+            if let Ok(join) = Join::decode(&data) {
+                prop_assert_eq!(&join.encode()[..], &data[..]);
             }
             for encoded in [
                 MultipathAck::decode(&data).map(MultipathAck::encode),
-                Join::decode(&data).map(Join::encode),
                 Joined::decode(&data).map(Joined::encode),
             ]
             .into_iter()
