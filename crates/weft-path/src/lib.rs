@@ -57,7 +57,7 @@ pub use countries::{Countries, CountriesError};
 pub use guard::{GuardInfo, GuardStatus, GuardUse, Outcome, Suspicion};
 pub use nodes::{NodeSet, NodeSetError, RelayName};
 pub use options::{PathBiasOptions, PathBiasSet, PathOptions};
-pub use path::{ExitWanted, Hop, Path, PathError, TargetPort, Usage};
+pub use path::{ExitWanted, Hop, LegWanted, Path, PathError, TargetPort, Usage};
 pub use reachable::{AddressRule, Reachable};
 pub use relays::Relays;
 pub use round_trips::{Acceptance, Gev, RoundTrips};

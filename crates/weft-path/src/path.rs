@@ -30,6 +30,8 @@ pub struct Hop {
     pub supports_cgo: bool,
     /// It states to circuits how scarce its bandwidth is (WeftAbra=1; docs/extensions/abra.md).
     pub supports_abra: bool,
+    /// It joins circuits to conflux sets (Conflux=1; proposal 329).
+    pub supports_conflux: bool,
     /// Its weight in the consensus, in kilobytes a second or what the authorities measure in its place.
     pub bandwidth: u64,
     /// It answers BEGIN_DIR with documents (`V2Dir`).
@@ -45,6 +47,12 @@ pub struct Hop {
 }
 
 impl Hop {
+    /// Whether it can be the exit of a conflux set, which needs congestion control.
+    #[must_use]
+    pub fn joins_sets(&self) -> bool {
+        self.supports_conflux && self.supports_cc && self.supports_ntor_v3
+    }
+
     /// Whether its exit policy's summary lets a stream to `target` through. The relay may refuse
     /// it all the same: the summary has no addresses.
     #[must_use]
@@ -80,11 +88,24 @@ pub struct ExitWanted {
     pub exit: Option<RelayName>,
 }
 
+/// What the path of a leg of a conflux set must be.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LegWanted {
+    /// Its exit; for the second leg and later ones, the relay of the first by its identity.
+    pub exit: ExitWanted,
+    /// The guards of the other legs, by RSA identity: the leg has another.
+    pub guards: Vec<RsaIdentity>,
+    /// The same of middle relays.
+    pub middles: Vec<RsaIdentity>,
+}
+
 /// What a path is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Usage {
     /// Streams to the rest of the Internet: three hops, the last one an exit.
     Exit(ExitWanted),
+    /// The same for a leg of a conflux set: the exit has conflux and congestion control, too.
+    Leg(LegWanted),
     /// Three hops, the last one any relay: circuits that carry no exit stream (measuring build
     /// times, onion services).
     Internal {

@@ -190,6 +190,18 @@ impl Relays {
         &self.cbt_params
     }
 
+    /// The share of exits that have conflux (conflux_params.c, `count_exit_with_conflux_support`).
+    #[must_use]
+    #[allow(clippy::cast_precision_loss, reason = "counts of relays")]
+    pub fn conflux_share(&self) -> f64 {
+        let exits = || self.rows.iter().filter(|row| row.hop.is_exit);
+        let with = exits().filter(|row| row.hop.joins_sets()).count();
+        match exits().count() {
+            0 => 0.0,
+            all => with as f64 / all as f64,
+        }
+    }
+
     /// The relay of this name. Of several with one nickname, the one of the most
     /// bandwidth.
     #[must_use]
@@ -301,6 +313,7 @@ fn row(relay: &Relay<'_>, netdir: &NetDir) -> Row {
             supports_cc: relay.protovers().supports_named_subver(FLOWCTRL_CC),
             supports_cgo: relay.protovers().supports_named_subver(RELAY_CRYPT_CGO),
             supports_abra: relay.protovers().supports_subver("WeftAbra", 1),
+            supports_conflux: relay.protovers().supports_subver("Conflux", 1),
             bandwidth: bandwidth(rs.weight()),
             is_dir_cache: rs.is_flagged_v2dir(),
             is_exit: rs.is_flagged_exit() && !rs.is_flagged_bad_exit(),

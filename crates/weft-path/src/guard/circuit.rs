@@ -58,6 +58,8 @@ pub(super) struct GuardedCircuit {
     pub(super) since: SystemTime,
     /// The relay at its end, whose family its guard must not be.
     pub(super) exit: Option<RsaIdentity>,
+    /// Guards of other legs of its conflux set, which its guard must not be.
+    pub(super) avoid: Vec<RsaIdentity>,
     pub(super) counted: Counted,
 }
 
@@ -76,7 +78,6 @@ impl GuardedCircuit {
         sample: usize,
         guard: RsaIdentity,
         state: CircuitState,
-        exit: Option<RsaIdentity>,
         now: SystemTime,
     ) -> Self {
         Self {
@@ -84,7 +85,8 @@ impl GuardedCircuit {
             guard,
             state,
             since: now,
-            exit,
+            exit: None,
+            avoid: Vec::new(),
             counted: Counted::default(),
         }
     }

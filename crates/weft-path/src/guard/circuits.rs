@@ -10,6 +10,7 @@ use super::bias::Suspicion;
 use super::circuit::{CircuitState, GuardUse, GuardedCircuit, Outcome};
 use super::env::Env;
 use super::guards::Guards;
+use super::info::Restriction;
 use crate::options::PathOptions;
 use crate::relays::Relays;
 use crate::ticket::GuardTicket;
@@ -216,7 +217,12 @@ impl Guards {
         let Some((&best_ticket, best)) = best else {
             return Vec::new();
         };
-        let (best_guard, best_exit) = (best.guard, best.exit);
+        let best_guard = best.guard;
+        let best_restriction = Restriction {
+            exit: best.exit.and_then(|exit| relays.by_rsa(&exit)),
+            avoid: &best.avoid,
+        };
+        let is_free = best.exit.is_none() && best.avoid.is_empty();
         let env = Env {
             relays,
             options,
@@ -230,18 +236,18 @@ impl Guards {
                 _ => false,
             };
             counts
-                && sample.obeys(&c.guard, best_exit, &env)
+                && sample.obeys(&c.guard, best_restriction, &env)
                 && sample.precedes(&c.guard, &best_guard)
         });
         if blocked {
             return Vec::new();
         }
-        // All that are as good as the best; but where it had to avoid an exit, it alone: what
+        // All that are as good as the best; but where its guard was restricted, it alone: what
         // blocks the others was not looked at.
         let mut over = Vec::new();
         for (ticket, circuit) in &mut self.circuits {
             let as_good = *ticket == best_ticket
-                || (best_exit.is_none() && !sample.precedes(&best_guard, &circuit.guard));
+                || (is_free && !sample.precedes(&best_guard, &circuit.guard));
             if circuit.sample == current && waits(circuit) && as_good {
                 circuit.set(CircuitState::Complete, now);
                 over.push((*ticket, GuardUse::Now));

@@ -8,7 +8,7 @@ use rand::Rng;
 use super::bias::Suspicion;
 use super::circuit::GuardedCircuit;
 use super::env::Env;
-use super::info::{GuardInfo, GuardUsage};
+use super::info::{GuardInfo, GuardUsage, Restriction};
 use super::sample::{self, Sample};
 use super::state;
 use crate::options::PathOptions;
@@ -107,12 +107,11 @@ impl Guards {
         switched
     }
 
-    /// Chooses a guard; `exit` is the relay at the end of the path, whose family the guard must not
-    /// be.
+    /// Chooses a guard.
     pub(crate) fn select(
         &mut self,
         usage: GuardUsage,
-        exit: Option<usize>,
+        restriction: Restriction<'_>,
         relays: &Relays,
         options: &PathOptions,
         now: SystemTime,
@@ -125,13 +124,14 @@ impl Guards {
         };
         let restricted = self.current != 0;
         let sample = self.samples.get_mut(self.current)?;
-        let (guard, state) = sample.select(usage, exit, restricted, &env, rng)?;
+        let (guard, state) = sample.select(usage, restriction, restricted, &env, rng)?;
         let row = relays.by_rsa(&guard)?;
         let ticket = GuardTicket::new(self.next_ticket);
         self.next_ticket = self.next_ticket.wrapping_add(1);
-        let exit = exit.and_then(|exit| relays.rows().get(exit));
-        let exit = exit.map(|row| row.hop.rsa);
-        let circuit = GuardedCircuit::new(self.current, guard, state, exit, now);
+        let mut circuit = GuardedCircuit::new(self.current, guard, state, now);
+        let exit = restriction.exit.and_then(|exit| relays.rows().get(exit));
+        circuit.exit = exit.map(|row| row.hop.rsa);
+        circuit.avoid = restriction.avoid.to_vec();
         self.circuits.insert(ticket, circuit);
         Some((row, ticket))
     }

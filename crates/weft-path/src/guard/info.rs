@@ -30,6 +30,15 @@ pub enum GuardStatus {
     Up,
 }
 
+/// What the guard of a path must not be (entrynodes.c, `entry_guard_restriction_t`).
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Restriction<'a> {
+    /// The row of the relay at the end of the path: neither it nor of its family.
+    pub(crate) exit: Option<usize>,
+    /// None of these: guards of the other legs of a conflux set.
+    pub(crate) avoid: &'a [RsaIdentity],
+}
+
 /// What a guard is wanted for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GuardUsage {

@@ -25,5 +25,5 @@ mod tests;
 pub use bias::Suspicion;
 pub use circuit::{GuardUse, Outcome};
 pub(crate) use guards::Guards;
-pub(crate) use info::GuardUsage;
 pub use info::{GuardInfo, GuardStatus};
+pub(crate) use info::{GuardUsage, Restriction};

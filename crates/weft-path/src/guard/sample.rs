@@ -9,7 +9,7 @@ use weft_cell::identity::RsaIdentity;
 use super::bias::PathBias;
 use super::circuit::CircuitState;
 use super::env::Env;
-use super::info::{GuardInfo, GuardStatus, GuardUsage};
+use super::info::{GuardInfo, GuardStatus, GuardUsage, Restriction};
 use super::sampled::{Guard, Reachable};
 use super::state;
 use crate::draw::draw;
@@ -320,7 +320,7 @@ impl Sample {
     fn first_usable(
         &mut self,
         without: Without,
-        exit: Option<usize>,
+        restriction: Restriction<'_>,
         restricted: bool,
         env: &Env<'_>,
         rng: &mut impl Rng,
@@ -329,7 +329,7 @@ impl Sample {
         let count = self
             .guards
             .iter()
-            .filter(|guard| guard.is_usable() && guard.obeys(exit, env))
+            .filter(|guard| guard.is_usable() && guard.obeys(restriction, env))
             .count();
         if count < env.relays.guard_params.min_filtered_sample {
             self.expand(restricted, env, rng);
@@ -338,7 +338,7 @@ impl Sample {
             .iter()
             .find(|guard| {
                 guard.is_usable()
-                    && guard.obeys(exit, env)
+                    && guard.obeys(restriction, env)
                     && !(without.confirmed && guard.confirmed.is_some())
                     && !(without.primary && self.primary.contains(&guard.rsa))
                     && !(without.pending && guard.pending)
@@ -375,7 +375,7 @@ impl Sample {
                 pending: false,
                 no_descriptor: false,
             };
-            match self.first_usable(without, None, restricted, env, rng) {
+            match self.first_usable(without, Restriction::default(), restricted, env, rng) {
                 Some(id) => self.primary.push(id),
                 None => break,
             }
@@ -388,7 +388,7 @@ impl Sample {
     pub(super) fn select(
         &mut self,
         usage: GuardUsage,
-        exit: Option<usize>,
+        restriction: Restriction<'_>,
         restricted: bool,
         env: &Env<'_>,
         rng: &mut impl Rng,
@@ -397,7 +397,7 @@ impl Sample {
             self.filter(env);
             self.update_primary(restricted, env, rng);
         }
-        if let Some(id) = self.select_primary(usage, exit, env, rng) {
+        if let Some(id) = self.select_primary(usage, restriction, env, rng) {
             return Some((id, CircuitState::UsableOnCompletion));
         }
         self.consider_retries(env.now);
@@ -406,7 +406,7 @@ impl Sample {
         let confirmed = self.guards.iter().find(|guard| {
             guard.confirmed.is_some()
                 && !self.primary.contains(&guard.rsa)
-                && guard.obeys(exit, env)
+                && guard.obeys(restriction, env)
                 && guard.is_usable()
                 && !guard.pending
                 && env.relays.by_rsa(&guard.rsa).is_some()
@@ -420,7 +420,7 @@ impl Sample {
                     pending: true,
                     no_descriptor: true,
                 };
-                self.first_usable(without, exit, restricted, env, rng)
+                self.first_usable(without, restriction, restricted, env, rng)
             }
         };
         let Some(id) = id else {
@@ -439,7 +439,7 @@ impl Sample {
     fn select_primary(
         &mut self,
         usage: GuardUsage,
-        exit: Option<usize>,
+        restriction: Restriction<'_>,
         env: &Env<'_>,
         rng: &mut impl Rng,
     ) -> Option<RsaIdentity> {
@@ -461,7 +461,7 @@ impl Sample {
                 continue;
             };
             guard.consider_retry(true, env.now);
-            if guard.obeys(exit, env) {
+            if guard.obeys(restriction, env) {
                 if guard.reachable == Reachable::No || env.relays.by_rsa(&id).is_none() {
                     continue;
                 }
@@ -567,15 +567,15 @@ impl Sample {
         }
     }
 
-    /// Whether the guard may be in a path with this exit.
+    /// Whether the guard may be in such a path.
     pub(super) fn obeys(
         &self,
         rsa: &RsaIdentity,
-        exit: Option<RsaIdentity>,
+        restriction: Restriction<'_>,
         env: &Env<'_>,
     ) -> bool {
-        let exit = exit.and_then(|id| env.relays.by_rsa(&id));
-        self.find(rsa).is_some_and(|guard| guard.obeys(exit, env))
+        self.find(rsa)
+            .is_some_and(|guard| guard.obeys(restriction, env))
     }
 }
 

@@ -6,6 +6,7 @@ use weft_cell::identity::RsaIdentity;
 
 use super::bias::{PathBias, Suspicion};
 use super::env::Env;
+use super::info::Restriction;
 
 const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(86_400);
@@ -75,9 +76,12 @@ impl Guard {
         }
     }
 
-    /// Whether it may be the guard of a path with this relay in it.
-    pub(super) fn obeys(&self, exit: Option<usize>, env: &Env<'_>) -> bool {
-        let Some(exit) = exit else {
+    /// Whether it may be the guard of such a path.
+    pub(super) fn obeys(&self, restriction: Restriction<'_>, env: &Env<'_>) -> bool {
+        if restriction.avoid.contains(&self.rsa) {
+            return false;
+        }
+        let Some(exit) = restriction.exit else {
             return true;
         };
         match env.relays.by_rsa(&self.rsa) {

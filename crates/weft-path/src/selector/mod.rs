@@ -8,11 +8,12 @@ use std::time::SystemTime;
 
 use rand::Rng;
 use tor_netdir::NetDir;
+use weft_cell::identity::RsaIdentity;
 
 use crate::draw::draw;
-use crate::guard::{GuardInfo, GuardUsage, GuardUse, Guards, Outcome, Suspicion};
+use crate::guard::{GuardInfo, GuardUsage, GuardUse, Guards, Outcome, Restriction, Suspicion};
 use crate::options::{PathBiasOptions, PathOptions};
-use crate::path::{ExitWanted, Hop, Path, PathError, Usage};
+use crate::path::{ExitWanted, Hop, LegWanted, Path, PathError, Usage};
 use crate::relays::{Position, Relays, Row};
 use crate::ticket::GuardTicket;
 
@@ -120,27 +121,34 @@ impl Selector {
                 Ok(pick.finish(&rows, None))
             }
             Usage::Directory => {
+                let free = Restriction::default();
                 let (row, guard) =
-                    pick.guard(&mut self.guards, GuardUsage::Directory, None, now, rng)?;
+                    pick.guard(&mut self.guards, GuardUsage::Directory, free, now, rng)?;
                 Ok(pick.finish(&[row], guard))
             }
             Usage::Exit(wanted) => {
                 let stable = wanted.stable || pick.wants_stable(wanted);
-                let exit = pick.exit(wanted, stable, rng)?;
-                self.around(exit, stable, now, rng)
+                let exit = pick.exit(wanted, stable, |_| true, rng)?;
+                self.around(exit, stable, &LegWanted::default(), now, rng)
+            }
+            Usage::Leg(wanted) => {
+                let stable = wanted.exit.stable || pick.wants_stable(&wanted.exit);
+                let exit = pick.exit(&wanted.exit, stable, Hop::joins_sets, rng)?;
+                self.around(exit, stable, wanted, now, rng)
             }
             Usage::Internal { stable } => {
-                let end = pick.middle(&[], *stable, rng)?;
-                self.around(end, *stable, now, rng)
+                let end = pick.middle(&[], &[], *stable, rng)?;
+                self.around(end, *stable, &LegWanted::default(), now, rng)
             }
         }
     }
 
-    /// Puts a guard and a middle relay in front of the last one.
+    /// Puts a guard and a middle relay in front of the last one, none of those of `others`.
     fn around(
         &mut self,
         end: usize,
         stable: bool,
+        others: &LegWanted,
         now: SystemTime,
         rng: &mut impl Rng,
     ) -> Result<Path, PathError> {
@@ -149,12 +157,16 @@ impl Selector {
             relays,
             options: &self.options,
         };
+        let restriction = Restriction {
+            exit: Some(end),
+            avoid: &others.guards,
+        };
         let (first, guard) =
-            pick.guard(&mut self.guards, GuardUsage::Traffic, Some(end), now, rng)?;
+            pick.guard(&mut self.guards, GuardUsage::Traffic, restriction, now, rng)?;
         let mut rows = vec![first];
         while rows.len() + 1 < HOPS {
             let so_far: Vec<usize> = rows.iter().copied().chain([end]).collect();
-            match pick.middle(&so_far, stable, rng) {
+            match pick.middle(&so_far, &others.middles, stable, rng) {
                 Ok(row) => rows.push(row),
                 Err(error) => {
                     if let Some(guard) = guard {
@@ -295,10 +307,13 @@ impl Pick<'_> {
         &self,
         wanted: &ExitWanted,
         stable: bool,
+        speaks: impl Fn(&Hop) -> bool,
         rng: &mut impl Rng,
     ) -> Result<usize, PathError> {
         let allowed = |row: &Row| {
-            self.is_allowed(row) && !self.options.exclude_exit_nodes.contains(&row.recognised())
+            self.is_allowed(row)
+                && !self.options.exclude_exit_nodes.contains(&row.recognised())
+                && speaks(&row.hop)
         };
         if let Some(name) = &wanted.exit {
             // An exit that is named is used, unless it is excluded.
@@ -333,10 +348,11 @@ impl Pick<'_> {
             }))
     }
 
-    /// A relay that is none of `so_far` nor related to them.
+    /// A relay that is none of `so_far` nor related to them, and none of `avoid`.
     fn middle(
         &self,
         so_far: &[usize],
+        avoid: &[RsaIdentity],
         stable: bool,
         rng: &mut impl Rng,
     ) -> Result<usize, PathError> {
@@ -352,6 +368,7 @@ impl Pick<'_> {
         self.draw_relaxing(Position::Middle, stable, rng, |index, row| {
             self.is_allowed(row)
                 && chosen(row)
+                && !avoid.contains(&row.hop.rsa)
                 && so_far.iter().all(|&other| !self.related(index, other))
         })
         .ok_or(PathError::NoMiddle)
@@ -361,13 +378,13 @@ impl Pick<'_> {
         &self,
         guards: &mut Guards,
         usage: GuardUsage,
-        exit: Option<usize>,
+        restriction: Restriction<'_>,
         now: SystemTime,
         rng: &mut impl Rng,
     ) -> Result<(usize, Option<GuardTicket>), PathError> {
         if self.options.use_entry_guards {
             return guards
-                .select(usage, exit, self.relays, self.options, now, rng)
+                .select(usage, restriction, self.relays, self.options, now, rng)
                 .map(|(row, ticket)| (row, Some(ticket)))
                 .ok_or(PathError::NoGuard);
         }
@@ -380,7 +397,8 @@ impl Pick<'_> {
                     .as_ref()
                     .is_none_or(|set| set.contains(&row.recognised()))
                 && (usage == GuardUsage::Traffic || row.hop.is_dir_cache)
-                && exit.is_none_or(|exit| !self.related(index, exit))
+                && !restriction.avoid.contains(&row.hop.rsa)
+                && (restriction.exit).is_none_or(|exit| !self.related(index, exit))
         };
         // Guards by flag where there are any (circuitbuild.c, `choose_good_entry_server`).
         self.draw(Position::Guard, rng, |index, row| {

@@ -9,8 +9,8 @@ use weft_cell::identity::RsaIdentity;
 
 use crate::testing::{TestNet, TestRelay, assert_in_proportion, ed25519, id_of, now, rsa, secs};
 use crate::{
-    AddressRule, ExitWanted, NodeSet, Outcome, Path, PathError, PathOptions, Reachable, RelayName,
-    Selector, TargetPort, Usage,
+    AddressRule, ExitWanted, LegWanted, NodeSet, Outcome, Path, PathError, PathOptions, Reachable,
+    RelayName, Selector, TargetPort, Usage,
 };
 
 fn rng(seed: u64) -> ChaCha12Rng {
@@ -306,6 +306,91 @@ fn an_exit_that_is_named_is_the_exit_unless_it_is_excluded() {
     assert!(matches!(named("relay3"), Err(PathError::NoExit(_))));
     let unknown = PathError::UnknownRelay("relay99".to_owned());
     assert_eq!(named("relay99"), Err(unknown));
+}
+
+/// A leg to any exit with conflux, or to that of the first, by other relays than these paths.
+fn leg(others: &[Path]) -> Usage {
+    let at = |place: usize| others.iter().map(|path| path.hops[place].rsa).collect();
+    let exit = others.first().map(|path| RelayName::Rsa(path.hops[2].rsa));
+    Usage::Leg(LegWanted {
+        exit: ExitWanted {
+            exit,
+            ..ExitWanted::default()
+        },
+        guards: at(0),
+        middles: at(1),
+    })
+}
+
+#[test]
+fn legs_of_a_set_share_the_exit_and_nothing_else() {
+    let mut net = TestNet::alike(20);
+    for relay in &mut net.relays {
+        relay.protocols = match relay.id {
+            0..3 => "Conflux=1 DirCache=2 FlowCtrl=1-2 Link=4-5 Relay=1-4",
+            // Conflux needs congestion control.
+            3 => "Conflux=1 DirCache=2 FlowCtrl=1 Link=4-5 Relay=1-4",
+            _ => relay.protocols,
+        };
+    }
+    assert!((net.relays().conflux_share() - 0.15).abs() < 1e-9);
+    for options in [PathOptions::default(), unguarded()] {
+        let mut selector = selector(&net, options, 13);
+        let mut rng = rng(14);
+        for _ in 0..50 {
+            let mut legs = Vec::new();
+            while legs.len() < 3 {
+                legs.push(selector.path(&leg(&legs), now(), &mut rng).unwrap());
+            }
+            let at = |place: usize| -> BTreeSet<u16> {
+                legs.iter().map(|leg| ids(leg)[place]).collect()
+            };
+            assert_eq!((at(0).len(), at(1).len(), at(2).len()), (3, 3, 1));
+            assert!(at(2).is_subset(&[0, 1, 2].into()), "{:?}", at(2));
+            assert!(at(0).is_disjoint(&at(2)));
+            for guard in legs.iter().filter_map(|leg| leg.guard) {
+                selector.forget(guard);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_second_leg_needs_a_second_guard_and_primary_guards_come_first() {
+    let mut net = TestNet::alike(20);
+    for relay in &mut net.relays {
+        relay.protocols = "Conflux=1 DirCache=2 FlowCtrl=1-2 Link=4-5 Relay=1-4";
+    }
+    let mut rng = rng(16);
+    let mut of_many = selector(&net, PathOptions::default(), 15);
+    for _ in 0..20 {
+        let primary: BTreeSet<RsaIdentity> = (of_many.guards().into_iter())
+            .filter(|guard| guard.primary)
+            .map(|guard| guard.rsa)
+            .collect();
+        let first = of_many.path(&leg(&[]), now(), &mut rng).unwrap();
+        let second = of_many.path(&leg(std::slice::from_ref(&first)), now(), &mut rng);
+        let second = second.unwrap();
+        for path in [&first, &second] {
+            assert!(primary.contains(&path.hops[0].rsa));
+        }
+        // Both may be used at once, as soon as they are built.
+        let guard = second.guard.unwrap();
+        let built = of_many.guard_outcome(guard, Outcome::Built, now(), &mut rng);
+        assert_eq!(built, crate::GuardUse::Now);
+        for guard in [first.guard, second.guard].into_iter().flatten() {
+            of_many.forget(guard);
+        }
+    }
+    let one = PathOptions {
+        entry_nodes: Some(set("relay7")),
+        exclude_exit_nodes: set("relay7"),
+        ..PathOptions::default()
+    };
+    let mut of_one = selector(&net, one, 17);
+    let first = of_one.path(&leg(&[]), now(), &mut rng).unwrap();
+    let second = of_one.path(&leg(&[first]), now(), &mut rng);
+    assert!(matches!(second, Err(PathError::NoGuard)));
 }
 
 #[test]

@@ -63,9 +63,10 @@ impl World {
         exit: Option<u16>,
     ) -> Option<(u16, GuardTicket)> {
         let exit = exit.and_then(|id| self.relays.by_rsa(&rsa(id)));
+        let restriction = Restriction { exit, avoid: &[] };
         let (row, ticket) = self.guards.select(
             usage,
-            exit,
+            restriction,
             &self.relays,
             &self.options,
             self.now,
