@@ -245,6 +245,22 @@ params! {
     cc_xon_change_pct: u32 = "cc_xon_change_pct", 25, 1, 99, count;
     /// Samples in the smoothing of the drain rate.
     cc_xon_ewma_cnt: u32 = "cc_xon_ewma_cnt", 2, 2, 100, count;
+    /// Whether streams are spread over conflux sets, where torrc sets nothing.
+    cfx_enabled: bool = "cfx_enabled", 1, 0, 1, flag;
+    /// The share of exits with conflux, in 1/10000, below which a client builds one set ahead.
+    cfx_low_exit_threshold: u32 = "cfx_low_exit_threshold", 6000, 0, 10_000, count;
+    /// Sets of a client that may carry streams at once.
+    cfx_max_linked_set: u32 = "cfx_max_linked_set", 10, 0, 255, count;
+    /// Sets that a client keeps ready.
+    cfx_max_prebuilt_set: u32 = "cfx_max_prebuilt_set", 3, 0, 255, count;
+    /// Legs of a set that a client may have launched in vain.
+    cfx_max_unlinked_leg_retry: u32 = "cfx_max_unlinked_leg_retry", 3, 0, 255, count;
+    /// Legs of a client's set.
+    cfx_num_legs_set: u32 = "cfx_num_legs_set", 2, 0, 255, count;
+    /// How far a leg drains before its sender switches to another, in percent.
+    cfx_drain_pct: u32 = "cfx_drain_pct", 0, 0, 255, count;
+    /// How much of a leg's congestion window is sent before its sender switches, in percent.
+    cfx_send_pct: u32 = "cfx_send_pct", 100, 0, 255, count;
     /// Circuits before a guard is judged by those that fail.
     pb_mincircs: u32 = "pb_mincircs", 150, 5, MAX, count;
     /// Circuits that succeed, in percent, below which it is worth a notice.
@@ -335,6 +351,30 @@ mod tests {
         assert_eq!(params.kist_sched_run_interval, Duration::from_millis(2));
         assert_eq!(params.circwindow, 1000);
         assert_eq!(params.nf_ito_low, Duration::ZERO);
+    }
+
+    #[test]
+    fn parameters_of_conflux_have_c_tors_defaults_and_bounds() {
+        let numbers = |params: &Params| {
+            [
+                params.cfx_low_exit_threshold,
+                params.cfx_max_linked_set,
+                params.cfx_max_prebuilt_set,
+                params.cfx_max_unlinked_leg_retry,
+                params.cfx_num_legs_set,
+                params.cfx_drain_pct,
+                params.cfx_send_pct,
+            ]
+        };
+        let default = Params::default();
+        assert!(default.cfx_enabled);
+        assert_eq!(numbers(&default), [6000, 10, 3, 3, 2, 0, 100]);
+        let names = Params::NAMES.iter().filter(|name| name.starts_with("cfx_"));
+        let all = |value| names.clone().map(|name| (*name, value)).collect::<Vec<_>>();
+        let (low, high) = (with(&all(-1)), with(&all(i32::MAX)));
+        assert!(!low.cfx_enabled && high.cfx_enabled);
+        assert_eq!(numbers(&low), [0; 7]);
+        assert_eq!(numbers(&high), [10_000, 255, 255, 255, 255, 255, 255]);
     }
 
     #[test]
