@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use weft_cell::conflux_msg::DesiredUx;
 use weft_path::CircuitSelection;
 
 use super::paths::word_of;
@@ -18,6 +19,10 @@ pub struct CircuitOptions {
     pub max_dirtiness: Duration,
     /// `CircuitSelection`.
     pub selection: CircuitSelection,
+    /// `ConfluxEnabled`; `None`: as the consensus has it.
+    pub conflux: Option<bool>,
+    /// `ConfluxClientUX`.
+    pub conflux_ux: DesiredUx,
     /// `NewCircuitPeriod`.
     pub new_circuit_period: Duration,
     /// `CircuitsAvailableTimeout`; `None`: as the consensus has it.
@@ -47,6 +52,24 @@ const SELECTIONS: [(&str, CircuitSelection); 3] = [
     ("abra-stay", CircuitSelection::AbraStay),
 ];
 
+/// `ConfluxClientUX`.
+#[derive(Clone, Copy)]
+struct ClientUx(DesiredUx);
+
+impl Default for ClientUx {
+    fn default() -> Self {
+        Self(DesiredUx::HighThroughput)
+    }
+}
+
+/// Its words, the default first.
+const CLIENT_UX: [(&str, ClientUx); 4] = [
+    ("throughput", ClientUx(DesiredUx::HighThroughput)),
+    ("latency", ClientUx(DesiredUx::MinLatency)),
+    ("throughput_lowmem", ClientUx(DesiredUx::LowMemThroughput)),
+    ("latency_lowmem", ClientUx(DesiredUx::LowMemLatency)),
+];
+
 /// Reads them.
 pub(super) fn circuit_options(settings: &Settings, report: &mut Report) -> CircuitOptions {
     let mut maps = Vec::new();
@@ -63,6 +86,8 @@ pub(super) fn circuit_options(settings: &Settings, report: &mut Report) -> Circu
     CircuitOptions {
         max_dirtiness: settings.time(keys::MaxCircuitDirtiness),
         selection: word_of(keys::CircuitSelection, &SELECTIONS, settings, report),
+        conflux: settings.auto_flag(keys::ConfluxEnabled),
+        conflux_ux: word_of(keys::ConfluxClientUX, &CLIENT_UX, settings, report).0,
         new_circuit_period: settings
             .time(keys::NewCircuitPeriod)
             .max(Duration::from_secs(1)),
@@ -79,5 +104,38 @@ pub(super) fn circuit_options(settings: &Settings, report: &mut Report) -> Circu
         leave_streams_unattached: settings.flag(keys::__LeaveStreamsUnattached),
         disable_predicted: settings.flag(keys::__DisablePredictedCircuits),
         maps,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::MemoryHost;
+    use crate::load::load_text;
+
+    #[test]
+    fn conflux_is_the_consensus_own_business_unless_torrc_decides() {
+        let read = |text: &str| {
+            let options = load_text(text, &MemoryHost::new()).unwrap().options;
+            (options.circuits.conflux, options.circuits.conflux_ux)
+        };
+        let throughput = DesiredUx::HighThroughput;
+        assert_eq!(read(""), (None, throughput));
+        assert_eq!(read("ConfluxEnabled auto"), (None, throughput));
+        assert_eq!(read("ConfluxEnabled 1"), (Some(true), throughput));
+        assert_eq!(read("ConfluxEnabled 0"), (Some(false), throughput));
+        for (word, ux) in [
+            ("latency", DesiredUx::MinLatency),
+            ("latency_lowmem", DesiredUx::LowMemLatency),
+            ("throughput", DesiredUx::HighThroughput),
+            ("throughput_lowmem", DesiredUx::LowMemThroughput),
+        ] {
+            assert_eq!(read(&format!("ConfluxClientUX {word}")), (None, ux));
+        }
+        let report = load_text("ConfluxClientUX latncy", &MemoryHost::new());
+        let report = report.map(|_| ()).unwrap_err().to_string();
+        let error = "ConfluxClientUX: \"latncy\" is none of throughput, latency, throughput_lowmem, \
+                     latency_lowmem; did you mean latency?";
+        assert!(report.trim_end().ends_with(error), "{report}");
     }
 }

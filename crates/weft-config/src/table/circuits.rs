@@ -53,11 +53,13 @@ options! {
     /// Ignore answers of exits that resolve names to private addresses.
     ClientDNSRejectInternalAddresses: Bool = "1", in_testing("0");
 
-    /// Split traffic over two circuits.
-    ConfluxEnabled: AutoBool = "auto", harmless("traffic is never split over two circuits");
+    /// Spread streams over sets of circuits to one exit (conflux), as a client and as an exit; `auto`: as the consensus
+    /// has it.
+    ConfluxEnabled: AutoBool = "auto";
 
-    /// What splitting traffic aims at.
-    ConfluxClientUX: Text = "throughput", harmless("traffic is never split over two circuits");
+    /// What exits aim at when they spread streams of ours: `latency`, `throughput`, or one of both with less memory here,
+    /// `latency_lowmem`, `throughput_lowmem`.
+    ConfluxClientUX: Text = "throughput";
 
     /// Use congestion control whatever the consensus has.
     __AlwaysCongestionControl: Bool = "0", harmless("only measurements of C tor need it");
