@@ -78,8 +78,10 @@ impl Progress {
             (CircuitPurpose::Directory, CircuitStatus::Launched) if !self.enough => {
                 self.reach(CONN)
             }
-            (CircuitPurpose::General, CircuitStatus::Extended) => self.reach(CIRCUIT_CREATE),
-            (CircuitPurpose::General, CircuitStatus::Built) => self.reach(DONE),
+            (purpose, CircuitStatus::Extended) if purpose.is_for_streams() => {
+                self.reach(CIRCUIT_CREATE)
+            }
+            (purpose, CircuitStatus::Built) if purpose.is_for_streams() => self.reach(DONE),
             _ => None,
         }
     }

@@ -8,6 +8,7 @@ use weft_path::{GuardUse, Outcome, PathError, RelayName, Usage};
 
 use crate::hop::Hop;
 use crate::now::Now;
+use crate::sets::ConfluxParams;
 
 /// A path to build.
 #[derive(Debug)]
@@ -107,6 +108,9 @@ pub trait Chooser {
 
     /// The consensus' cc_sendme_inc, if it turns congestion control on.
     fn congestion(&self) -> Option<u8>;
+
+    /// The consensus' parameters of conflux sets; `None`: no set can be built.
+    fn conflux(&self) -> Option<ConfluxParams>;
 
     /// Finds a relay of the consensus.
     fn find(&self, name: &RelayName) -> Option<weft_path::Hop>;

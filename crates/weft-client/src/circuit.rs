@@ -8,9 +8,10 @@ use weft_core::address::ConnectionId;
 use weft_core::origin::OriginId;
 use weft_path::TargetPort;
 
-use crate::events::{CircuitInfo, CircuitPurpose, CircuitStatus};
+use crate::events::{CircuitInfo, CircuitPurpose, CircuitStatus, ConfluxLeg};
 use crate::hop::{Hop, HopHandshake};
 use crate::isolation::CircuitIsolation;
+use crate::sets::Leg;
 use crate::weights::Places;
 
 /// How far a circuit has come.
@@ -51,6 +52,10 @@ pub(crate) struct Circuit<G> {
     pub(crate) took: Option<Duration>,
     /// When its last hop was asked for the refusal that shows how long the round trip takes; no answer has come.
     pub(crate) probed: Option<Instant>,
+    /// Its last hop counts by congestion control.
+    pub(crate) congestion: bool,
+    /// The conflux set that it is a leg of.
+    pub(crate) leg: Option<Leg>,
     /// How long the round trip takes.
     pub(crate) round_trip: Option<Duration>,
     /// When a stream used it first.
@@ -92,10 +97,14 @@ impl<G> Circuit<G> {
             built: self.built,
             purpose: self.purpose,
             need_uptime: self.stable,
-            need_capacity: self.purpose == CircuitPurpose::General,
+            need_capacity: self.purpose == CircuitPurpose::General || self.purpose.is_leg(),
             created: self.created_wall,
             build_time: self.took,
             round_trip: self.round_trip,
+            conflux: self.leg.map(|leg| ConfluxLeg {
+                nonce: leg.nonce,
+                round_trip: leg.round_trip,
+            }),
             weight: None,
             stated: 0,
             uses: self.uses,
@@ -119,6 +128,11 @@ impl<G> Circuit<G> {
         matches!(self.stage, Stage::Building(_))
     }
 
+    /// Whether it stands for a conflux set.
+    pub(crate) fn is_set(&self) -> bool {
+        self.purpose == CircuitPurpose::ConfluxSet
+    }
+
     /// Whether it is too long since a stream used it first.
     pub(crate) fn is_too_dirty(&self, most: Duration, now: Instant) -> bool {
         self.dirty
@@ -137,8 +151,11 @@ impl<G> Circuit<G> {
         }
     }
 
-    /// The last hop's number for the connection threads.
+    /// The last hop's number for the connection threads. A set as a whole has one.
     pub(crate) fn last_hop(&self) -> u8 {
+        if self.is_set() {
+            return 0;
+        }
         u8::try_from(self.built.saturating_sub(1)).unwrap_or(u8::MAX)
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use weft_core::origin::DesiredUx;
 use weft_path::CircuitSelection;
 
 use crate::isolation::Isolation;
@@ -30,6 +31,10 @@ pub struct ClientConfig {
     pub reject_internal_answers: bool,
     /// How a circuit is chosen for a stream (`CircuitSelection`).
     pub selection: CircuitSelection,
+    /// Streams are spread over conflux sets (`ConfluxEnabled`); `None`: as the consensus has it.
+    pub conflux: Option<bool>,
+    /// What exits aim at when they spread them (`ConfluxClientUX`).
+    pub conflux_ux: DesiredUx,
     /// Signatures of relays' statements are checked. Not where nobody forges, in virtual time: a check takes 100 µs.
     pub check_statements: bool,
     /// Ports whose streams live long (`LongLivedPorts`).
@@ -64,6 +69,8 @@ impl Default for ClientConfig {
             reject_internal: true,
             reject_internal_answers: true,
             selection: CircuitSelection::Default,
+            conflux: None,
+            conflux_ux: DesiredUx::HighThroughput,
             check_statements: true,
             long_lived_ports: vec![
                 21, 22, 706, 1863, 5050, 5190, 5222, 5223, 6523, 6667, 6697, 8300,

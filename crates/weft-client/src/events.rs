@@ -120,6 +120,12 @@ pub enum CircuitPurpose {
     Controller,
     /// It was too slow; it only shows how slow.
     Measure,
+    /// It is to be a leg of a conflux set.
+    ConfluxUnlinked,
+    /// It is a leg of a conflux set that carries streams.
+    ConfluxLinked,
+    /// No circuit, but a conflux set as a whole, to which streams are attached; in no list and no event.
+    ConfluxSet,
 }
 
 impl CircuitPurpose {
@@ -129,7 +135,19 @@ impl CircuitPurpose {
             CircuitPurpose::General | CircuitPurpose::Directory => "GENERAL",
             CircuitPurpose::Controller => "CONTROLLER",
             CircuitPurpose::Measure => "MEASURE_TIMEOUT",
+            CircuitPurpose::ConfluxUnlinked => "CONFLUX_UNLINKED",
+            CircuitPurpose::ConfluxLinked | CircuitPurpose::ConfluxSet => "CONFLUX_LINKED",
         }
+    }
+
+    /// Whether it is for streams of applications, alone or with others.
+    pub(crate) fn is_for_streams(self) -> bool {
+        matches!(self, Self::General | Self::ConfluxUnlinked)
+    }
+
+    /// Whether it is a leg of a conflux set.
+    pub(crate) fn is_leg(self) -> bool {
+        matches!(self, Self::ConfluxUnlinked | Self::ConfluxLinked)
     }
 }
 
@@ -156,6 +174,8 @@ pub struct CircuitInfo {
     pub build_time: Option<Duration>,
     /// How long a request to its last relay and the answer took (docs/extensions/circuit-rtt.md), if that was measured.
     pub round_trip: Option<Duration>,
+    /// The conflux set that it is a leg of.
+    pub conflux: Option<ConfluxLeg>,
     /// The sum of its relays' weights (docs/extensions/abra.md), in 1/(Mbit/s), in lists and where they are asked.
     pub weight: Option<f64>,
     /// Of how many of its relays the weight is known.
@@ -164,6 +184,15 @@ pub struct CircuitInfo {
     pub uses: u32,
     /// The isolation fields of its first stream, and the fields in which later streams differed.
     pub used_by: Option<(Fields, Isolation)>,
+}
+
+/// A circuit as a leg of a conflux set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConfluxLeg {
+    /// The set's nonce.
+    pub nonce: [u8; 32],
+    /// How long the exit took to answer CONFLUX_LINK.
+    pub round_trip: Option<Duration>,
 }
 
 /// Why a circuit ended.

@@ -44,6 +44,7 @@ mod output;
 mod paths;
 mod plan;
 mod predicted;
+mod sets;
 mod stream;
 mod tracked;
 mod virtual_addresses;
@@ -55,8 +56,8 @@ pub use chooser::{BuildNews, BuildTimeouts, Chooser, Chosen};
 pub use client::{Client, ProbeCounts};
 pub use config::{ClientConfig, ListenerConfig};
 pub use events::{
-    Bootstrap, CircuitEnd, CircuitInfo, CircuitPurpose, CircuitStatus, ClientEvent, EndOfCircuit,
-    StreamEnd, StreamInfo, StreamNews, StreamPurpose, StreamStatus,
+    Bootstrap, CircuitEnd, CircuitInfo, CircuitPurpose, CircuitStatus, ClientEvent, ConfluxLeg,
+    EndOfCircuit, StreamEnd, StreamInfo, StreamNews, StreamPurpose, StreamStatus,
 };
 pub use guard_events::guard_events;
 pub use hop::Hop;
@@ -64,5 +65,6 @@ pub use isolation::{Fields, Isolation};
 pub use now::Now;
 pub use output::{ControlError, DirectoryTarget, Output};
 pub use paths::{PathParams, Paths};
+pub use sets::ConfluxParams;
 pub use virtual_addresses::Virtual;
 pub use weights::StatementCounts;

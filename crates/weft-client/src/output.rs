@@ -68,6 +68,9 @@ pub enum ControlError {
     /// The circuit has no such hop, or it is the first.
     #[error("Can't attach stream at that hop.")]
     NoHop,
+    /// A leg of a conflux set is used with its set alone.
+    #[error("This circuit is part of a conflux set")]
+    Conflux,
     /// The stream does not wait.
     #[error("Connection is not managed by controller.")]
     NotWaiting,

@@ -14,6 +14,7 @@ use weft_path::{
 
 use crate::chooser::{BuildNews, BuildTimeouts, Chooser, Chosen};
 use crate::now::Now;
+use crate::sets::ConfluxParams;
 
 /// The parameters of a consensus that path selection needs beside the relays.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,6 +23,8 @@ pub struct PathParams {
     pub bias: PathBiasOptions,
     /// `cc_sendme_inc`, where the consensus selects congestion control by Vegas (proposal 324).
     pub congestion: Option<u8>,
+    /// The parameters of conflux sets (`cfx_…`).
+    pub conflux: ConfluxParams,
 }
 
 /// Path selection by the relays of a consensus.
@@ -35,6 +38,7 @@ pub struct Paths {
     /// There is a network to choose from.
     ready: bool,
     congestion: Option<u8>,
+    conflux: Option<ConfluxParams>,
     guards_dropped: bool,
     /// Log lines for the caller.
     lines: Vec<Line>,
@@ -84,6 +88,7 @@ impl Paths {
             bias: PathBiasOptions::default(),
             ready: false,
             congestion: None,
+            conflux: None,
             guards_dropped: false,
             lines: problems,
         }
@@ -110,6 +115,7 @@ impl Paths {
     ) -> bool {
         self.bias.clone_from(&params.bias);
         self.congestion = params.congestion;
+        self.conflux = params.conflux.with_exits(relays.conflux_share());
         self.selector.set_path_bias(&self.bias);
         let cbt_params = relays.cbt_params().clone();
         let changed = self.selector.set_relays(relays, now.wall, rng);
@@ -307,6 +313,10 @@ impl Chooser for Paths {
 
     fn congestion(&self) -> Option<u8> {
         self.congestion.filter(|_| self.ready)
+    }
+
+    fn conflux(&self) -> Option<ConfluxParams> {
+        self.conflux.filter(|_| self.congestion().is_some())
     }
 
     fn find(&self, name: &RelayName) -> Option<weft_path::Hop> {

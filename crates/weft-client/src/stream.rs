@@ -64,6 +64,8 @@ pub(crate) struct Stream {
     pub(crate) failed: u32,
     /// Only this exit will do.
     pub(crate) exit: Option<RelayName>,
+    /// Where its circuit is a conflux set: the set's first leg when it was attached.
+    pub(crate) leg: Option<OriginId>,
     /// It was only reached by that exit before (`TrackHostExits`): another will do.
     pub(crate) exit_optional: bool,
     /// A lookup of a controller: its answer is an [`Output::LookedUp`](crate::Output::LookedUp).
@@ -105,6 +107,7 @@ impl Stream {
             silent: 0,
             failed: 0,
             exit: None,
+            leg: None,
             exit_optional: false,
             for_controller: false,
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use rand::RngExt as _;
 use weft_cell::circ_msg::CreateReply;
 use weft_cell::reason::DestroyReason;
-use weft_core::origin::{OriginCommand, OriginId};
+use weft_core::origin::{HopFlow, OriginCommand, OriginId};
 use weft_log::Line;
 use weft_path::{GuardUse, Outcome, PathError, Usage};
 
@@ -21,6 +21,7 @@ use crate::isolation::CircuitIsolation;
 use crate::circuit::{Circuit, Stage};
 use crate::now::Now;
 use crate::plan::Plan;
+use crate::sets::Leg;
 
 use super::Client;
 
@@ -41,6 +42,7 @@ impl<C: Chooser> Client<C> {
                         .iter()
                         .any(|port| self.config.long_lived_ports.contains(&port.port))
             }
+            Usage::Leg(_) => true,
             Usage::Internal { stable } => *stable,
             Usage::Directory | Usage::Exact(_) => false,
         };
@@ -61,6 +63,17 @@ impl<C: Chooser> Client<C> {
         &mut self,
         plan: Plan<C::Guard>,
         purpose: CircuitPurpose,
+        now: Now,
+    ) -> Result<OriginId, BuildError> {
+        self.launch_as(plan, purpose, None, now)
+    }
+
+    /// The same, perhaps as a leg of a conflux set.
+    pub(super) fn launch_as(
+        &mut self,
+        plan: Plan<C::Guard>,
+        purpose: CircuitPurpose,
+        leg: Option<Leg>,
         now: Now,
     ) -> Result<OriginId, BuildError> {
         let congestion = self.congestion_for(0, plan.hops.len());
@@ -89,6 +102,8 @@ impl<C: Chooser> Client<C> {
             began: None,
             took: None,
             probed: None,
+            congestion: false,
+            leg,
             round_trip: None,
             dirty: None,
             unusable: false,
@@ -148,6 +163,7 @@ impl<C: Chooser> Client<C> {
             }
         };
         circuit.built += 1;
+        circuit.congestion = flow != HopFlow::Fixed;
         let built = circuit.built;
         let guard = circuit.guard.clone();
         if let Some(guard) = guard.filter(|_| built == 1 && circuit.hops.len() > 1) {
@@ -213,11 +229,8 @@ impl<C: Chooser> Client<C> {
         circuit.took = circuit.took.or(took);
         // A circuit that a controller made longer was open before.
         circuit.stage = Stage::Waiting;
-        let timed = matches!(
-            circuit.purpose,
-            CircuitPurpose::General | CircuitPurpose::Measure
-        ) && circuit.hops.len() == 3;
         let measured = circuit.purpose == CircuitPurpose::Measure;
+        let timed = (measured || circuit.purpose.is_for_streams()) && circuit.hops.len() == 3;
         let guard = circuit.guard.clone();
         if let Some(took) = took.filter(|_| timed) {
             let in_time = !measured;
@@ -261,7 +274,13 @@ impl<C: Chooser> Client<C> {
                 return;
             }
         }
-        self.probe_or_open(id, now);
+        match circuit.purpose {
+            CircuitPurpose::ConfluxUnlinked => {
+                self.open(id, now);
+                self.link(id, now);
+            }
+            _ => self.probe_or_open(id, now),
+        }
     }
 
     /// A circuit carries streams from now on.
@@ -313,6 +332,10 @@ impl<C: Chooser> Client<C> {
         remote: bool,
         now: Now,
     ) {
+        if self.sets.contains_key(&id) {
+            self.on_set_closed(id, now);
+            return;
+        }
         if !self.circuits.contains_key(&id) {
             return;
         }
@@ -391,6 +414,9 @@ impl<C: Chooser> Client<C> {
         }
         if circuit.purpose == CircuitPurpose::Directory && failed {
             self.fail_directory_streams(&circuit, end);
+        }
+        if let Some(leg) = circuit.leg {
+            self.on_leg_gone(leg.set, id, now);
         }
         self.settle_guards(now);
         self.serve(now);

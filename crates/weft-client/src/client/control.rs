@@ -7,6 +7,7 @@ use weft_core::origin::{AppOpening, AppProtocol, AppRefusal, AppRequest, OriginC
 use weft_path::{ExitWanted, PathError, RelayName, TargetPort, Usage};
 
 use crate::chooser::Chooser;
+use crate::circuit::Circuit;
 use crate::events::{CircuitPurpose, EndOfCircuit, StreamEnd, StreamNews};
 use crate::hop::Hop;
 use crate::virtual_addresses::Virtual;
@@ -68,7 +69,11 @@ impl<C: Chooser> Client<C> {
         let circuit = self
             .circuits
             .get_mut(&id)
+            .filter(|circuit| !circuit.is_set())
             .ok_or(ControlError::NoCircuit(id.0))?;
+        if circuit.purpose.is_leg() {
+            return Err(ControlError::Conflux);
+        }
         if circuit.hops.len() + hops.len() > MAX_HOPS {
             return Err(ControlError::TooLong);
         }
@@ -94,8 +99,9 @@ impl<C: Chooser> Client<C> {
         purpose: CircuitPurpose,
         now: Now,
     ) -> Result<(), ControlError> {
-        if !self.circuits.contains_key(&id) {
-            return Err(ControlError::NoCircuit(id.0));
+        let circuit = self.shown_circuit(id)?;
+        if circuit.purpose.is_leg() {
+            return Err(ControlError::Conflux);
         }
         self.change_purpose(id, purpose);
         self.serve(now);
@@ -108,11 +114,10 @@ impl<C: Chooser> Client<C> {
     ///
     /// There is no such circuit.
     pub fn close(&mut self, id: OriginId, if_unused: bool, now: Now) -> Result<(), ControlError> {
-        let circuit = self
-            .circuits
-            .get(&id)
-            .ok_or(ControlError::NoCircuit(id.0))?;
-        if !if_unused || circuit.streams.is_empty() {
+        let circuit = self.shown_circuit(id)?;
+        // The streams of a leg are its set's.
+        let set = circuit.leg.and_then(|leg| self.circuits.get(&leg.set));
+        if !if_unused || set.unwrap_or(circuit).streams.is_empty() {
             let reason = EndOfCircuit::Destroy(DestroyReason::REQUESTED);
             self.close_circuit(id, reason, now);
         }
@@ -143,10 +148,10 @@ impl<C: Chooser> Client<C> {
         let hop = match to {
             None => None,
             Some((id, hop)) => {
-                let circuit = self
-                    .circuits
-                    .get(&id)
-                    .ok_or(ControlError::NoCircuit(id.0))?;
+                let circuit = self.shown_circuit(id)?;
+                if circuit.purpose.is_leg() {
+                    return Err(ControlError::Conflux);
+                }
                 if !circuit.is_open() {
                     return Err(ControlError::NotOpen);
                 }
@@ -285,6 +290,7 @@ impl<C: Chooser> Client<C> {
                 circuit.unusable = true;
             }
         }
+        self.abandon_sets();
         self.launches.forgive();
         self.tracked.clear();
         self.refusing.clear();
@@ -303,5 +309,12 @@ impl<C: Chooser> Client<C> {
                 _ => false,
             };
         }
+        self.abandon_sets();
+    }
+
+    /// A circuit that controllers know.
+    fn shown_circuit(&self, id: OriginId) -> Result<&Circuit<C::Guard>, ControlError> {
+        let circuit = self.circuits.get(&id).filter(|circuit| !circuit.is_set());
+        circuit.ok_or(ControlError::NoCircuit(id.0))
     }
 }

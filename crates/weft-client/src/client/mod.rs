@@ -4,6 +4,7 @@
 use weft_cell::identity::RsaIdentity;
 
 mod building;
+mod conflux;
 mod control;
 mod directory;
 mod predict;
@@ -18,7 +19,7 @@ mod track;
 mod upkeep;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
@@ -35,6 +36,7 @@ use crate::launches::Launches;
 use crate::now::Now;
 use crate::output::Output;
 use crate::predicted::Predicted;
+use crate::sets::ConfluxSet;
 use crate::stream::{Stream, StreamEnded};
 use crate::tracked::Tracked;
 use crate::weights::Weights;
@@ -63,6 +65,10 @@ pub struct Client<C: Chooser> {
     chooser: C,
     rng: StdRng,
     circuits: BTreeMap<OriginId, Circuit<C::Guard>>,
+    /// Conflux sets. One that carries streams is among the circuits, too, under the same name.
+    sets: BTreeMap<OriginId, ConfluxSet>,
+    /// No set is begun before: there was no path for one, or one failed.
+    no_sets_until: Option<Instant>,
     streams: BTreeMap<ConnectionId, Stream>,
     outputs: VecDeque<Output>,
     /// The number of the last circuit.
@@ -96,6 +102,8 @@ impl<C: Chooser> Client<C> {
             chooser,
             rng: StdRng::from_seed(seed),
             circuits: BTreeMap::new(),
+            sets: BTreeMap::new(),
+            no_sets_until: None,
             streams: BTreeMap::new(),
             outputs: VecDeque::new(),
             last_circuit: 0,
@@ -171,8 +179,11 @@ impl<C: Chooser> Client<C> {
                 };
                 self.on_ended(stream, ended, now);
             }
-            // No circuit is linked yet.
-            OriginEvent::Linked { .. } => {}
+            OriginEvent::Linked {
+                circuit,
+                tunnel,
+                took,
+            } => self.on_linked(circuit, tunnel, took, now),
             OriginEvent::Probed {
                 circuit,
                 took,
@@ -183,7 +194,11 @@ impl<C: Chooser> Client<C> {
                 hop,
                 statement,
             } => self.on_weight(circuit, hop, &statement, now),
-            OriginEvent::Traffic { streams, circuits } => {
+            OriginEvent::Traffic {
+                streams,
+                mut circuits,
+            } => {
+                circuits.retain(|report| !self.sets.contains_key(&report.circuit));
                 if !streams.is_empty() {
                     self.emit(ClientEvent::StreamBytes(streams));
                 }
@@ -211,6 +226,7 @@ impl<C: Chooser> Client<C> {
         if self.config.disable_network {
             self.close_all(now);
         }
+        self.drop_unwanted_sets();
         self.ask_all_weights();
         self.serve(now);
     }
@@ -237,21 +253,23 @@ impl<C: Chooser> Client<C> {
 
     /// All circuits, oldest first.
     pub fn circuits(&self) -> impl Iterator<Item = CircuitInfo> + '_ {
-        self.circuits.values().map(Circuit::info)
+        let shown = self.circuits.values().filter(|circuit| !circuit.is_set());
+        shown.map(|circuit| self.circuit_info(circuit))
     }
 
     /// The same with their weights of now, where relays were asked for them.
     pub fn weighed_circuits(&self, now: Now) -> impl Iterator<Item = CircuitInfo> + '_ {
-        self.circuits.values().map(move |circuit| CircuitInfo {
+        let shown = self.circuits.values().filter(|circuit| !circuit.is_set());
+        shown.map(move |circuit| CircuitInfo {
             weight: self.weight_of(circuit, now),
             stated: self.weights.stated(&circuit.weighed, now),
-            ..circuit.info()
+            ..self.circuit_info(circuit)
         })
     }
 
     /// All streams.
     pub fn streams(&self) -> impl Iterator<Item = StreamInfo> + '_ {
-        self.streams.values().map(Stream::info)
+        (self.streams.values()).map(|stream| self.stream_info(stream))
     }
 
     /// Whether a circuit has carried or could have carried streams since the network came up.
@@ -260,6 +278,29 @@ impl<C: Chooser> Client<C> {
     }
 
     // ---- for the files beside ----
+
+    /// A circuit for a list. The streams of a leg are those of its conflux set.
+    fn circuit_info(&self, circuit: &Circuit<C::Guard>) -> CircuitInfo {
+        let info = circuit.info();
+        match circuit.leg.and_then(|leg| self.circuits.get(&leg.set)) {
+            Some(set) => CircuitInfo {
+                uses: set.uses,
+                used_by: set.info().used_by,
+                ..info
+            },
+            None => info,
+        }
+    }
+
+    /// A stream for a list or an event. Of a conflux set's streams the circuit is its first leg.
+    fn stream_info(&self, stream: &Stream) -> StreamInfo {
+        let mut info = stream.info();
+        if let (Some(circuit), Some(leg)) = (info.circuit, stream.leg) {
+            let set = self.sets.get(&circuit);
+            info.circuit = set.and_then(|set| set.legs.first().copied()).or(Some(leg));
+        }
+        info
+    }
 
     fn command(&mut self, command: OriginCommand) {
         self.outputs.push_back(Output::Command(command));

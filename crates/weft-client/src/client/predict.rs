@@ -28,6 +28,7 @@ impl<C: Chooser> Client<C> {
             return;
         }
         let expected = self.predicted.expected(self.config.predict_for, now.mono);
+        self.predict_sets(&expected, now);
         for _ in 0..LAUNCHES {
             let clean = self.clean_circuits();
             if clean >= MAX_CLEAN
@@ -82,20 +83,21 @@ impl<C: Chooser> Client<C> {
     }
 
     /// Whether enough clean circuits lead to this port, built or not.
-    fn is_handled(&self, port: TargetPort, now: Now) -> bool {
+    pub(super) fn is_handled(&self, port: TargetPort, now: Now) -> bool {
         let stable = self.config.long_lived_ports.contains(&port.port);
         self.circuits
             .values()
             .filter(|circuit| {
-                circuit.purpose == CircuitPurpose::General
+                (circuit.purpose == CircuitPurpose::General || circuit.is_set())
                     && !circuit.unusable
                     && !circuit.is_too_dirty(self.config.max_dirtiness, now.mono)
                     && !circuit.isolation.is_used()
                     && (circuit.stable || !stable)
                     && circuit.allows(Some(port))
             })
-            .take(PER_PORT)
-            .count()
+            // As in C tor, each leg of a set counts.
+            .map(|circuit| self.legs_of(circuit.id).max(1))
+            .sum::<usize>()
             >= PER_PORT
     }
 

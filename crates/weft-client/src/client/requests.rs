@@ -160,7 +160,7 @@ impl<C: Chooser> Client<C> {
             resolved,
         });
         self.emit(ClientEvent::Stream {
-            stream: stream.info(),
+            stream: self.stream_info(&stream),
             what: StreamNews::Closed(StreamEnd::Local(EndReason::DONE)),
         });
     }

@@ -108,7 +108,8 @@ impl<C: Chooser> Client<C> {
         }
         let acceptable = self.circuits.values();
         let acceptable: Vec<_> = acceptable
-            .filter(|circuit| circuit.is_open() && self.is_acceptable(circuit, stream, now))
+            .filter(|circuit| circuit.is_open() && !circuit.is_set())
+            .filter(|circuit| self.is_acceptable(circuit, stream, now))
             .collect();
         let some_fast = acceptable.iter().any(|circuit| !circuit.relaxed);
         let (ids, candidates): (Vec<OriginId>, Vec<Candidate>) = acceptable

@@ -126,7 +126,13 @@ impl<C: Chooser> Client<C> {
             if circuit.is_open() != open || !self.is_acceptable(circuit, stream, now) {
                 continue;
             }
-            if best.is_none_or(|best| is_better(circuit, best, &stream.fields)) {
+            let better = best.is_none_or(|best| match (circuit.is_set(), best.is_set()) {
+                // A set is better than a circuit (`circuit_get_best`).
+                (true, false) => true,
+                (false, true) => false,
+                _ => is_better(circuit, best, &stream.fields),
+            });
+            if better {
                 best = Some(circuit);
             }
         }
@@ -145,7 +151,12 @@ impl<C: Chooser> Client<C> {
                 && !circuit.unusable
                 && circuit.hops.first().is_some_and(|hop| hop.rsa == relay);
         }
-        if circuit.purpose != CircuitPurpose::General
+        let right_purpose = match circuit.purpose {
+            CircuitPurpose::General => true,
+            CircuitPurpose::ConfluxSet => self.may_use_sets(stream),
+            _ => false,
+        };
+        if !right_purpose
             || circuit.unusable
             || circuit.is_too_dirty(self.config.max_dirtiness, now.mono)
         {
@@ -194,8 +205,8 @@ impl<C: Chooser> Client<C> {
         circuit.isolation.note(&stream.fields);
         circuit.streams.insert(id);
         circuit.uses = circuit.uses.saturating_add(1);
-        let guard = circuit.guard.clone();
         stream.state = StreamState::Asked(circuit_id);
+        stream.leg = (self.sets.get(&circuit_id)).and_then(|set| set.legs.first().copied());
         stream.asked = now.mono;
         let opening = stream.opening(circuit);
         let hop = hop.unwrap_or_else(|| circuit.last_hop());
@@ -215,7 +226,7 @@ impl<C: Chooser> Client<C> {
             opening,
         });
         self.emit_stream(id, news);
-        self.note_use(guard, Outcome::Used, now);
+        self.note_use(circuit_id, Outcome::Used, now);
         if directory {
             // The request may be sent before the answer to BEGIN_DIR arrives.
             self.outputs
@@ -223,20 +234,21 @@ impl<C: Chooser> Client<C> {
         }
     }
 
-    /// Reports to a circuit's guard that the circuit is used, or was useful (path-spec 7).
-    fn note_use(&mut self, guard: Option<C::Guard>, outcome: Outcome, now: Now) {
-        if let Some(guard) = guard {
+    /// Reports to a circuit's guard, or to those of a set, that the circuit is used, or was useful (path-spec 7).
+    fn note_use(&mut self, circuit: OriginId, outcome: Outcome, now: Now) {
+        let legs = self.sets.get(&circuit).map(|set| set.legs.as_slice());
+        let circuits = legs.unwrap_or_default().iter().chain([&circuit]);
+        let guards: Vec<C::Guard> = circuits
+            .filter_map(|id| self.circuits.get(id)?.guard.clone())
+            .collect();
+        for guard in guards {
             self.chooser.guard(&guard, outcome, now, &mut self.rng);
         }
     }
 
     /// The exit answered on a circuit.
     fn note_answer(&mut self, circuit: OriginId, now: Now) {
-        let guard = self
-            .circuits
-            .get(&circuit)
-            .and_then(|circuit| circuit.guard.clone());
-        self.note_use(guard, Outcome::UseSucceeded, now);
+        self.note_use(circuit, Outcome::UseSucceeded, now);
     }
 
     /// A stream is open.
@@ -323,7 +335,7 @@ impl<C: Chooser> Client<C> {
             }
         }
         self.emit(ClientEvent::Stream {
-            stream: stream.info(),
+            stream: self.stream_info(&stream),
             what: StreamNews::Closed(StreamEnd::Local(EndReason::DONE)),
         });
         if stream.for_controller {
@@ -383,7 +395,7 @@ impl<C: Chooser> Client<C> {
     /// Emits the event of a stream.
     pub(super) fn emit_stream(&mut self, id: ConnectionId, what: StreamNews) {
         if let Some(stream) = self.streams.get(&id) {
-            let stream = stream.info();
+            let stream = self.stream_info(stream);
             self.emit(ClientEvent::Stream { stream, what });
         }
     }

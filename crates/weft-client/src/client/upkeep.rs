@@ -72,7 +72,7 @@ impl<C: Chooser> Client<C> {
         let Some(circuit) = self.circuits.get(&id) else {
             return;
         };
-        let is_late = circuit.purpose == CircuitPurpose::General
+        let is_late = circuit.purpose.is_for_streams()
             && circuit.hops.len() == 3
             && circuit.is_building()
             && circuit
@@ -84,6 +84,7 @@ impl<C: Chooser> Client<C> {
         if circuit.relaxed {
             // It was counted when its time was extended.
             self.change_purpose(id, CircuitPurpose::Measure);
+            self.leave_set(id, now);
         } else {
             self.on_late(id, false, now);
         }
@@ -102,7 +103,7 @@ impl<C: Chooser> Client<C> {
             return;
         };
         let first_hop = circuit.built > 0;
-        let counted = circuit.purpose == CircuitPurpose::General && circuit.hops.len() == 3;
+        let counted = circuit.purpose.is_for_streams() && circuit.hops.len() == 3;
         if relaxed {
             let line = format!("No circuits are opened. Relaxing timeout for {id}.");
             self.log(Line::info(line));
@@ -122,6 +123,7 @@ impl<C: Chooser> Client<C> {
             if times.measure {
                 self.change_purpose(id, CircuitPurpose::Measure);
                 self.launches.note_timeout();
+                self.leave_set(id, now);
                 self.serve(now);
                 return;
             }
@@ -147,7 +149,7 @@ impl<C: Chooser> Client<C> {
     fn close_used_up(&mut self, now: Now) {
         let mut over = Vec::new();
         for circuit in self.circuits.values() {
-            if !circuit.streams.is_empty() {
+            if circuit.purpose.is_leg() || !circuit.streams.is_empty() {
                 continue;
             }
             let is_over = match circuit.dirty {
@@ -170,8 +172,12 @@ impl<C: Chooser> Client<C> {
         }
         for id in over {
             let end = EndOfCircuit::Destroy(DestroyReason::FINISHED);
-            self.close_circuit(id, end, now);
+            match self.sets.contains_key(&id) {
+                true => self.close_set(id, now),
+                false => self.close_circuit(id, end, now),
+            }
         }
+        self.check_sets(now);
     }
 
     /// Closes all circuits and streams: the network is disabled, or the node stops.
@@ -179,6 +185,10 @@ impl<C: Chooser> Client<C> {
         let streams: Vec<_> = self.streams.keys().copied().collect();
         for id in streams {
             self.end(id, weft_cell::reason::EndReason::MISC);
+        }
+        let sets: Vec<_> = self.sets.keys().copied().collect();
+        for id in sets {
+            self.close_set(id, now);
         }
         let circuits: Vec<_> = self.circuits.keys().copied().collect();
         for id in circuits {

@@ -1,6 +1,6 @@
 //! The parameters of a consensus for path selection.
 
-use weft_client::PathParams;
+use weft_client::{ConfluxParams, PathParams};
 use weft_dir::params::Params;
 use weft_path::PathBiasOptions;
 
@@ -13,6 +13,19 @@ pub(super) fn path_params(params: &Params) -> PathParams {
     PathParams {
         bias: path_bias(params),
         congestion: (params.cc_alg == CC_VEGAS).then_some(increment),
+        conflux: conflux(params),
+    }
+}
+
+/// The parameters of conflux sets (param-spec, `cfx_…`).
+fn conflux(params: &Params) -> ConfluxParams {
+    ConfluxParams {
+        enabled: params.cfx_enabled,
+        low_exit_threshold: params.cfx_low_exit_threshold,
+        max_linked_set: params.cfx_max_linked_set,
+        max_prebuilt_set: params.cfx_max_prebuilt_set,
+        max_unlinked_leg_retry: params.cfx_max_unlinked_leg_retry,
+        num_legs_set: params.cfx_num_legs_set,
     }
 }
 
@@ -41,6 +54,11 @@ mod tests {
     #[test]
     fn without_parameters_guards_are_judged_as_by_c_tor() {
         assert_eq!(path_bias(&Params::default()), PathBiasOptions::default());
+    }
+
+    #[test]
+    fn without_parameters_sets_are_built_as_by_c_tor() {
+        assert_eq!(conflux(&Params::default()), ConfluxParams::default());
     }
 
     #[test]

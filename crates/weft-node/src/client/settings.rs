@@ -55,6 +55,8 @@ impl ClientSettings {
                 reject_internal: apps.reject_internal_addresses,
                 reject_internal_answers: circuits.reject_internal_answers,
                 selection: circuits.selection,
+                conflux: circuits.conflux,
+                conflux_ux: circuits.conflux_ux,
                 check_statements: true,
                 long_lived_ports: options.paths.long_lived_ports.clone(),
                 warn_plaintext_ports: apps.warn_plaintext_ports.clone(),

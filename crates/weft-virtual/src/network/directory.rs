@@ -12,7 +12,7 @@ use tor_netdir::{MdReceiver as _, NetDir, PartialNetDir};
 use tor_netdoc::doc::microdesc::MicrodescAndHash;
 use tor_netdoc::doc::netstatus::MdConsensus;
 use tor_netdoc::types::Iso8601TimeSp;
-use weft_client::PathParams;
+use weft_client::{ConfluxParams, PathParams};
 use weft_crypto::handshake::OnionKeys;
 use weft_path::PathBiasOptions;
 use weft_sim::network::{Flags, Relay as Listed};
@@ -53,6 +53,7 @@ pub(super) fn directory(
         params: PathParams {
             bias: PathBiasOptions::default(),
             congestion: sendme_inc,
+            conflux: ConfluxParams::default(),
         },
         epoch: SystemTime::UNIX_EPOCH + EPOCH,
     })

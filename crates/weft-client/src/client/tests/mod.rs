@@ -3,6 +3,7 @@
 
 mod chaos;
 mod circuits;
+mod conflux;
 mod probing;
 mod selecting;
 mod streams;

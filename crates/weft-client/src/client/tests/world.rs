@@ -13,16 +13,16 @@ use weft_cell::reason::{DestroyReason, EndReason};
 use weft_cell::stream_msg::{Answer, AnswerKind, Resolved};
 use weft_core::address::{ConnectionId, HopIndex};
 use weft_core::origin::{
-    AppCredentials, AppOpening, AppProtocol, AppRefusal, AppRequest, EndedBy, OriginCommand,
-    OriginEvent, OriginId, StreamOpening,
+    AppCredentials, AppOpening, AppProtocol, AppRefusal, AppRequest, DesiredUx, EndedBy,
+    OriginCommand, OriginEvent, OriginId, StreamOpening, TunnelKind,
 };
 use weft_crypto::handshake::{OnionKeys, ReplyParams, negotiate};
-use weft_path::{GuardUse, Hop, Outcome, PathError, RelayName, Usage};
+use weft_path::{ExitWanted, GuardUse, Hop, LegWanted, Outcome, PathError, RelayName, Usage};
 
 use crate::chooser::{BuildNews, BuildTimeouts, Chooser, Chosen};
 use crate::config::ClientConfig;
 use crate::events::{CircuitInfo, ClientEvent, StreamNews};
-use crate::{Client, Now, Output};
+use crate::{Client, ConfluxParams, Now, Output};
 
 /// What a relay does with a CREATE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,11 +52,31 @@ pub(super) enum Exits {
     Ends(EndReason, Option<IpAddr>),
 }
 
+/// What an exit does with CONFLUX_LINK.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Links {
+    /// Links, after so long.
+    In(Duration),
+    /// Sends no reply.
+    Silent,
+    /// Answers DESTROY.
+    Refuses,
+}
+
 /// A relay.
 pub(super) struct Relay {
     pub(super) keys: OnionKeys,
     pub(super) manner: Manner,
     pub(super) exits: Exits,
+    pub(super) links: Links,
+}
+
+/// A conflux set, as the network sees it.
+#[derive(Debug, Default)]
+pub(super) struct Tunnel {
+    pub(super) nonce: [u8; 32],
+    pub(super) ux: Option<DesiredUx>,
+    pub(super) legs: Vec<OriginId>,
 }
 
 /// Path selection of a test: guards in turn, exits at random.
@@ -76,15 +96,65 @@ pub(super) struct Fake {
     pub(super) probe: bool,
     pub(super) round_trip: Option<Duration>,
     pub(super) congestion: Option<u8>,
+    pub(super) conflux: Option<ConfluxParams>,
 }
 
 impl Fake {
-    fn guard_hop(&self, not: Option<RsaIdentity>) -> Option<Hop> {
+    fn guard_hop(&self, not: &[RsaIdentity]) -> Option<Hop> {
         self.relays
             .iter()
-            .filter(|hop| !hop.is_exit && Some(hop.rsa) != not)
+            .filter(|hop| !hop.is_exit && !not.contains(&hop.rsa))
             .find(|hop| !self.down.contains(&hop.rsa))
             .cloned()
+    }
+
+    /// A path to such an exit; as a leg, to one with conflux, by guards and middle relays of its own.
+    fn through(
+        &mut self,
+        wanted: &ExitWanted,
+        leg: Option<&LegWanted>,
+        rng: &mut StdRng,
+    ) -> Result<Chosen<u64>, PathError> {
+        let none = LegWanted::default();
+        let others = leg.unwrap_or(&none);
+        if let Some(name) = &wanted.exit
+            && self.find(name).is_none()
+        {
+            return Err(PathError::UnknownRelay(name.to_string()));
+        }
+        let exits: Vec<Hop> = self
+            .relays
+            .iter()
+            .filter(|hop| hop.is_exit && !wanted.avoid.contains(&hop.rsa))
+            .filter(|hop| wanted.ports.iter().all(|port| hop.allows(*port)))
+            .filter(|hop| !wanted.stable || hop.is_stable)
+            .filter(|hop| leg.is_none() || hop.joins_sets())
+            .filter(|hop| match &wanted.exit {
+                Some(RelayName::Nickname(name)) => hop.nickname == *name,
+                Some(RelayName::Rsa(rsa)) => hop.rsa == *rsa,
+                _ => true,
+            })
+            .cloned()
+            .collect();
+        if exits.is_empty() {
+            return Err(PathError::NoExit(""));
+        }
+        let exit = exits[rng.random_range(0..exits.len())].clone();
+        let first = self.guard_hop(&others.guards).ok_or(PathError::NoGuard)?;
+        let middle = self
+            .relays
+            .iter()
+            .rfind(|hop| {
+                let is_free = !others.middles.contains(&hop.rsa);
+                !hop.is_exit && hop.rsa != first.rsa && is_free
+            })
+            .cloned()
+            .ok_or(PathError::NoMiddle)?;
+        let guard = Some(self.ticket(first.rsa));
+        Ok(Chosen {
+            hops: vec![first, middle, exit],
+            guard,
+        })
     }
 
     fn ticket(&mut self, rsa: RsaIdentity) -> u64 {
@@ -108,7 +178,7 @@ impl Chooser for Fake {
         }
         match usage {
             Usage::Directory => {
-                let hop = self.guard_hop(None).ok_or(PathError::NoGuard)?;
+                let hop = self.guard_hop(&[]).ok_or(PathError::NoGuard)?;
                 let guard = Some(self.ticket(hop.rsa));
                 Ok(Chosen {
                     hops: vec![hop],
@@ -125,41 +195,8 @@ impl Chooser for Fake {
                     .collect::<Result<_, _>>()?;
                 Ok(Chosen { hops, guard: None })
             }
-            Usage::Exit(wanted) => {
-                if let Some(name) = &wanted.exit
-                    && self.find(name).is_none()
-                {
-                    return Err(PathError::UnknownRelay(name.to_string()));
-                }
-                let exits: Vec<Hop> = self
-                    .relays
-                    .iter()
-                    .filter(|hop| hop.is_exit && !wanted.avoid.contains(&hop.rsa))
-                    .filter(|hop| wanted.ports.iter().all(|port| hop.allows(*port)))
-                    .filter(|hop| !wanted.stable || hop.is_stable)
-                    .filter(|hop| match &wanted.exit {
-                        Some(RelayName::Nickname(name)) => hop.nickname == *name,
-                        _ => true,
-                    })
-                    .cloned()
-                    .collect();
-                if exits.is_empty() {
-                    return Err(PathError::NoExit(""));
-                }
-                let exit = exits[rng.random_range(0..exits.len())].clone();
-                let first = self.guard_hop(None).ok_or(PathError::NoGuard)?;
-                let middle = self
-                    .relays
-                    .iter()
-                    .rfind(|hop| !hop.is_exit && hop.rsa != first.rsa)
-                    .cloned()
-                    .ok_or(PathError::NoMiddle)?;
-                let guard = Some(self.ticket(first.rsa));
-                Ok(Chosen {
-                    hops: vec![first, middle, exit],
-                    guard,
-                })
-            }
+            Usage::Exit(wanted) => self.through(wanted, None, rng),
+            Usage::Leg(wanted) => self.through(&wanted.exit, Some(wanted), rng),
             Usage::Internal { .. } => Err(PathError::NoMiddle),
         }
     }
@@ -204,6 +241,10 @@ impl Chooser for Fake {
         self.congestion
     }
 
+    fn conflux(&self) -> Option<ConfluxParams> {
+        self.conflux
+    }
+
     fn find(&self, name: &RelayName) -> Option<Hop> {
         self.relays
             .iter()
@@ -230,6 +271,10 @@ pub(super) struct World {
     pub(super) relays: BTreeMap<RsaIdentity, Relay>,
     rng: StdRng,
     circuits: BTreeMap<OriginId, Far>,
+    /// Those with a leg that is linked.
+    pub(super) tunnels: BTreeMap<OriginId, Tunnel>,
+    /// Answers to CONFLUX_LINK are kept here until somebody lets them go.
+    pub(super) held: Option<Vec<OriginEvent>>,
     pub(super) attached: BTreeMap<ConnectionId, OriginId>,
     pub(super) refused: BTreeMap<ConnectionId, AppRefusal>,
     pub(super) answered: BTreeMap<ConnectionId, Resolved>,
@@ -264,6 +309,8 @@ impl World {
             relays: BTreeMap::new(),
             rng: StdRng::seed_from_u64(seed),
             circuits: BTreeMap::new(),
+            tunnels: BTreeMap::new(),
+            held: None,
             attached: BTreeMap::new(),
             refused: BTreeMap::new(),
             answered: BTreeMap::new(),
@@ -300,6 +347,7 @@ impl World {
             supports_cc: true,
             supports_cgo: false,
             supports_abra: true,
+            supports_conflux: policy.allows_some_port(),
             bandwidth: 1000 * u64::from(number),
             is_dir_cache: true,
             is_exit: policy.allows_some_port(),
@@ -313,6 +361,7 @@ impl World {
                 keys,
                 manner: Manner::Good,
                 exits: Exits::Connects,
+                links: Links::In(Duration::from_millis(100)),
             },
         );
         self.client.chooser().relays.push(hop);
@@ -470,6 +519,18 @@ impl World {
                 };
                 self.create(circuit, extend.rsa.unwrap(), &create, events);
             }
+            OriginCommand::Link {
+                circuit,
+                hop,
+                tunnel,
+                kind,
+            } => match kind {
+                TunnelKind::Conflux { nonce, ux } => {
+                    self.link((circuit, hop), tunnel, (nonce, ux), events);
+                }
+                #[allow(unreachable_patterns, reason = "of kinds to come")]
+                _ => panic!("no other tunnels are built"),
+            },
             OriginCommand::Probe { circuit, .. } => {
                 self.probes.push(circuit);
             }
@@ -478,7 +539,20 @@ impl World {
                 self.asked_weights.push((circuit, hop));
             }
             OriginCommand::CloseCircuit { circuit, .. } => {
-                if self.circuits.remove(&circuit).is_none() {
+                let tunnel = self.tunnels.remove(&circuit);
+                for leg in tunnel.iter().flat_map(|tunnel| &tunnel.legs) {
+                    if self.circuits.remove(leg).is_some() {
+                        events.push_back(OriginEvent::Closed {
+                            circuit: *leg,
+                            reason: DestroyReason::NONE,
+                            remote: false,
+                        });
+                    }
+                }
+                for tunnel in self.tunnels.values_mut() {
+                    tunnel.legs.retain(|leg| *leg != circuit);
+                }
+                if self.circuits.remove(&circuit).is_none() && tunnel.is_none() {
                     return;
                 }
                 let streams: Vec<_> = self
@@ -528,6 +602,64 @@ impl World {
         }
     }
 
+    fn link(
+        &mut self,
+        (circuit, hop): (OriginId, HopIndex),
+        tunnel: OriginId,
+        (nonce, ux): ([u8; 32], DesiredUx),
+        events: &mut VecDeque<OriginEvent>,
+    ) {
+        let far = &self.circuits[&circuit];
+        assert_eq!(hop.index() + 1, far.hops_added);
+        let exit = *far.relays.last().unwrap();
+        let took = match self.relays[&exit].links {
+            Links::Silent => return,
+            Links::Refuses => {
+                self.circuits.remove(&circuit);
+                events.push_back(OriginEvent::Closed {
+                    circuit,
+                    reason: DestroyReason::PROTOCOL,
+                    remote: true,
+                });
+                return;
+            }
+            Links::In(took) => took,
+        };
+        let set = self.tunnels.entry(tunnel).or_default();
+        set.legs.retain(|leg| self.circuits.contains_key(leg));
+        if let Some(other) = set.legs.first() {
+            assert_eq!(self.circuits[other].relays.last(), Some(&exit));
+            assert_eq!((set.nonce, set.ux), (nonce, Some(ux)));
+        }
+        set.legs.push(circuit);
+        (set.nonce, set.ux) = (nonce, Some(ux));
+        let linked = OriginEvent::Linked {
+            circuit,
+            tunnel,
+            took,
+        };
+        match &mut self.held {
+            Some(held) => held.push(linked),
+            None => events.push_back(linked),
+        }
+    }
+
+    /// Lets answers to CONFLUX_LINK go, from now on all of them.
+    pub(super) fn let_links_go(&mut self) {
+        for event in self.held.take().unwrap_or_default() {
+            self.event(event);
+        }
+    }
+
+    /// A conflux set ends, with its legs and streams.
+    pub(super) fn destroy_tunnel(&mut self, tunnel: OriginId) {
+        let legs = self.tunnels.remove(&tunnel).unwrap().legs;
+        self.destroy(tunnel);
+        for leg in legs {
+            self.destroy(leg);
+        }
+    }
+
     fn create(
         &mut self,
         circuit: OriginId,
@@ -574,7 +706,17 @@ impl World {
         events: &mut VecDeque<OriginEvent>,
     ) {
         self.openings.push((stream, opening.clone()));
-        let far = &self.circuits[&circuit];
+        let first = match self.tunnels.get(&circuit) {
+            Some(tunnel) => {
+                let legs = &tunnel.legs;
+                assert!(legs.iter().all(|leg| self.circuits.contains_key(leg)));
+                legs[0]
+            }
+            None => circuit,
+        };
+        let is_leg = |tunnel: &Tunnel| tunnel.legs.contains(&circuit);
+        assert!(!self.tunnels.values().any(is_leg), "a leg has no streams");
+        let far = &self.circuits[&first];
         assert_eq!(far.hops_added, far.relays.len());
         let exit = far.relays.last().unwrap();
         self.attached.insert(stream, circuit);
@@ -625,10 +767,9 @@ impl World {
 
     /// The exit that a stream is on.
     pub(super) fn exit_of(&self, stream: ConnectionId) -> RsaIdentity {
-        *self.circuits[&self.attached[&stream]]
-            .relays
-            .last()
-            .unwrap()
+        let on = self.attached[&stream];
+        let first = self.tunnels.get(&on).map_or(on, |tunnel| tunnel.legs[0]);
+        *self.circuits[&first].relays.last().unwrap()
     }
 
     /// The events of a stream.
