@@ -55,8 +55,10 @@ struct Circuit {
     weight: Option<f64>,
     /// Of how many of its relays the weight is known; the others count as the mean.
     stated: Option<u64>,
-    /// Streams so far.
+    /// Streams so far; of a leg of a conflux set, those of the set.
     streams: Option<u64>,
+    /// The conflux set that it is a leg of: half of its nonce, in hexadecimal.
+    set: Option<String>,
 }
 
 /// Reads the pool, and prints it.
@@ -101,6 +103,7 @@ fn read(line: &str) -> Option<Circuit> {
         weight: None,
         stated: None,
         streams: None,
+        set: None,
     };
     for word in words {
         match word.split_once('=') {
@@ -111,6 +114,7 @@ fn read(line: &str) -> Option<Circuit> {
             Some(("WEIGHT", value)) => circuit.weight = value.parse().ok(),
             Some(("STATED", value)) => circuit.stated = value.parse().ok(),
             Some(("STREAMS", value)) => circuit.streams = value.parse().ok(),
+            Some(("CONFLUX_ID", value)) => circuit.set = Some(value.to_owned()),
             // A later version's.
             Some(_) => {}
         }
@@ -142,6 +146,7 @@ fn table(circuits: &[Circuit]) -> String {
         "round trip, ms",
         "weight, 1/(Mbit/s)",
         "streams",
+        "set",
         "path",
     ];
     let mut rows = vec![head.map(str::to_owned)];
@@ -157,6 +162,10 @@ fn table(circuits: &[Circuit]) -> String {
             circuit
                 .streams
                 .map_or_else(|| "-".to_owned(), |streams| streams.to_string()),
+            circuit
+                .set
+                .as_ref()
+                .map_or_else(|| "-".to_owned(), |set| set.chars().take(6).collect()),
             path.join(" "),
         ]);
     }
@@ -186,7 +195,7 @@ mod tests {
 
     #[test]
     fn a_line_of_the_pool_is_read_and_what_is_unknown_is_left_out() {
-        let line = "7 BUILT $AB~one,$CD~two,$EF PURPOSE=GENERAL BUILD_MS=812.0 RTT_MS=300.1 WEIGHT=0.125 STATED=2 NEW=1 STREAMS=3";
+        let line = "7 BUILT $AB~one,$CD~two,$EF PURPOSE=GENERAL BUILD_MS=812.0 RTT_MS=300.1 WEIGHT=0.125 STATED=2 NEW=1 STREAMS=3 CONFLUX_ID=6DAF01 CONFLUX_RTT=7";
         let circuit = read(line).unwrap();
         assert_eq!(circuit.path, ["$AB~one", "$CD~two", "$EF"]);
         assert_eq!(
@@ -197,6 +206,7 @@ mod tests {
             (circuit.build_ms, circuit.rtt_ms, circuit.weight),
             (Some(812.0), Some(300.1), Some(0.125))
         );
+        assert_eq!(circuit.set.as_deref(), Some("6DAF01"));
         let launched = read("8 LAUNCHED PURPOSE=GENERAL STREAMS=0").unwrap();
         assert_eq!((launched.path.len(), launched.weight), (0, None));
         assert_eq!(read("no circuit"), None);
@@ -204,7 +214,7 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(
             lines[1],
-            "7        BUILT     GENERAL        812           300.1               0.125        3  one two $EF"
+            "7        BUILT     GENERAL        812           300.1               0.125        3  6DAF01  one two $EF"
         );
         assert!(lines[2].starts_with("8        LAUNCHED  GENERAL          -               -"));
         assert_eq!(table(&[]), "This client has no circuits.\n");

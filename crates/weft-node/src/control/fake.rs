@@ -91,6 +91,7 @@ impl Fake {
             created: SystemTime::UNIX_EPOCH,
             credentials: None,
             speed: Speed::default(),
+            conflux: None,
         }
     }
 

@@ -599,6 +599,7 @@ fn circuit_view(circuit: &CircuitInfo) -> CircuitView {
             stated: circuit.stated,
             uses: circuit.uses,
         },
+        conflux: circuit.conflux.map(|leg| (leg.nonce, leg.round_trip)),
     }
 }
 

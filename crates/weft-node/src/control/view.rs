@@ -71,6 +71,8 @@ pub(crate) struct CircuitView {
     pub credentials: Option<Arc<AppCredentials>>,
     /// How fast it is, as far as that is known.
     pub speed: Speed,
+    /// The conflux set that it is a leg of: the nonce, and the round trip of CONFLUX_LINK.
+    pub conflux: Option<([u8; 32], Option<Duration>)>,
 }
 
 /// How fast a circuit is, and how much it was used.
@@ -137,7 +139,21 @@ impl CircuitView {
             text.push_str(&format!(" WEIGHT={weight} STATED={stated}"));
         }
         text.push_str(&format!(" STREAMS={uses}"));
+        self.push_conflux(&mut text);
         text
+    }
+
+    /// Half of the nonce, as C tor has it, and the round trip in microseconds.
+    fn push_conflux(&self, text: &mut String) {
+        let Some((nonce, round_trip)) = &self.conflux else {
+            return;
+        };
+        let (half, _) = nonce.split_at(nonce.len() / 2);
+        let half: String = half.iter().map(|byte| format!("{byte:02X}")).collect();
+        text.push_str(&format!(" CONFLUX_ID={half}"));
+        if let Some(round_trip) = round_trip {
+            text.push_str(&format!(" CONFLUX_RTT={}", round_trip.as_micros()));
+        }
     }
 
     fn describe_path(&self) -> String {
@@ -169,7 +185,9 @@ impl CircuitView {
             iso_time_micros(self.created)
         ));
         push_credentials(&mut text, self.credentials.as_deref());
-        if let Some(round_trip) = self.speed.round_trip {
+        if self.conflux.is_some() {
+            self.push_conflux(&mut text);
+        } else if let Some(round_trip) = self.speed.round_trip {
             let millis = round_trip.as_secs_f64() * 1e3;
             text.push_str(&format!(" RTT_MS={millis:.1}"));
         }
@@ -326,6 +344,7 @@ mod tests {
                 password: Vec::new(),
             })),
             speed: Speed::default(),
+            conflux: None,
         };
         assert_eq!(
             circuit.describe(),
@@ -354,10 +373,12 @@ mod tests {
             uses: 3,
         };
         assert_eq!(circuit.describe(), format!("{expected} RTT_MS=300.1"));
-        assert_eq!(
-            circuit.describe_pool(),
-            "7 LAUNCHED PURPOSE=GENERAL BUILD_MS=812.0 RTT_MS=300.1 WEIGHT=0.125 STATED=2 STREAMS=3"
-        );
+        let pool = "7 LAUNCHED PURPOSE=GENERAL BUILD_MS=812.0 RTT_MS=300.1 WEIGHT=0.125 STATED=2 STREAMS=3";
+        assert_eq!(circuit.describe_pool(), pool);
+        circuit.conflux = Some(([0x6d; 32], Some(Duration::from_micros(300_050))));
+        let leg = format!(" CONFLUX_ID={} CONFLUX_RTT=300050", "6D".repeat(16));
+        assert_eq!(circuit.describe(), format!("{expected}{leg}"));
+        assert_eq!(circuit.describe_pool(), format!("{pool}{leg}"));
         let stream = StreamView {
             id: 9,
             status: "NEW",
