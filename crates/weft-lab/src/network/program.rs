@@ -105,10 +105,10 @@ impl Program {
         self.name.starts_with("weft")
     }
 
-    /// The same, if it is a client that would spread a stream over two circuits (Conflux), with that off. Of
-    /// the three C tor alone does.
+    /// The same, if it is a client that would spread a stream over two circuits (Conflux), with that off. Arti
+    /// does not.
     pub(crate) fn without_conflux(&self) -> Option<Program> {
-        (self.name == TOR).then(|| {
+        (self.name == TOR || self.is_weft()).then(|| {
             let mut program = self.clone();
             let words = ["--ConfluxEnabled", "0"].map(String::from);
             program.overrides.extend(words);

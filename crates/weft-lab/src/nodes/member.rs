@@ -165,7 +165,9 @@ impl Client {
 fn is_usable(line: &str) -> bool {
     let mut words = line.split(' ');
     let (state, path) = (words.nth(1), words.next());
-    state == Some("BUILT") && path.is_some_and(|path| path.split(',').count() == 3)
+    // A leg of a conflux set carries streams once the set is linked.
+    let unlinked = words.any(|word| word == "PURPOSE=CONFLUX_UNLINKED");
+    state == Some("BUILT") && path.is_some_and(|path| path.split(',').count() == 3) && !unlinked
 }
 
 /// Open sockets of a process.
@@ -195,6 +197,10 @@ mod tests {
             path(3)
         )));
         assert!(!is_usable(&format!("3 EXTENDED {}", path(3))));
+        for (purpose, usable) in [("CONFLUX_UNLINKED", false), ("CONFLUX_LINKED", true)] {
+            let line = format!("3 BUILT {} PURPOSE={purpose} CONFLUX_ID=AB", path(3));
+            assert_eq!(is_usable(&line), usable);
+        }
         assert!(!is_usable(&format!(
             "3 BUILT {} BUILD_FLAGS=ONEHOP_TUNNEL",
             path(1)

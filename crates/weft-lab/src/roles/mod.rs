@@ -7,8 +7,8 @@
 //! alternate within a repetition, so that what the machine does otherwise hits both.
 //!
 //! One stream on one circuit is as fast as the slowest of its hops lets it be, which here are C tor's. So
-//! it is also measured in two networks more, of which all nodes are run by one program. C tor's client
-//! spreads a stream over two circuits (Conflux): one circuit is what it uses without it.
+//! it is also measured in two networks more, of which all nodes are run by one program. The clients of C tor and
+//! Weft spread a stream over two circuits (Conflux): one circuit is what they use without it.
 
 mod command;
 mod options;

@@ -35,8 +35,8 @@ pub enum Figure {
     /// From the connection to the SOCKS port to the first byte, in milliseconds, on a client that has
     /// circuits.
     WarmFirstByte,
-    /// One download by one stream through C tor relays, in Mbit/s. C tor's client spreads it over two
-    /// circuits (Conflux).
+    /// One download by one stream through C tor relays, in Mbit/s. The clients of C tor and Weft spread it over
+    /// two circuits (Conflux).
     OneStream,
     /// The same in a network in which the program runs every node.
     OneStreamAlone,
