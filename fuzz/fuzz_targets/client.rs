@@ -160,6 +160,16 @@ impl World {
                 answered.expect("an honest handshake").reply
             }
             (None, true) => {
+                if let (Some(tunnel), Some(asked)) = (far.link, far.link_asked.take()) {
+                    let took = self.now.mono.saturating_duration_since(asked);
+                    self.tunnels.entry(tunnel).or_default();
+                    self.event(OriginEvent::Linked {
+                        circuit,
+                        tunnel,
+                        took,
+                    });
+                    return;
+                }
                 if let Some(asked) = far.probed.take() {
                     let took = self.now.mono.saturating_duration_since(asked);
                     let refused = !input.byte().is_multiple_of(4);
@@ -186,7 +196,12 @@ impl World {
             return;
         };
         let reason = DestroyReason::from(input.byte());
-        self.lose(circuit, reason, true);
+        let far = self.circuits.get(&circuit);
+        let tunnel = far.and_then(|far| far.link).filter(|_| reason.0 & 1 == 0);
+        match tunnel.filter(|tunnel| self.tunnels.contains_key(tunnel)) {
+            Some(tunnel) => self.lose_tunnel(tunnel, true),
+            None => self.lose(circuit, reason, true),
+        }
     }
 
     /// An exit answers a stream, or ends it.

@@ -7,8 +7,8 @@ use std::time::Duration;
 use rand::Rng as _;
 use rand::rngs::StdRng;
 use weft_cell::identity::RsaIdentity;
-use weft_client::{BuildNews, BuildTimeouts, Chooser, Chosen, Now};
-use weft_path::{GuardUse, Hop, Outcome, PathError, RelayName, Usage};
+use weft_client::{BuildNews, BuildTimeouts, Chooser, Chosen, ConfluxParams, Now};
+use weft_path::{ExitWanted, GuardUse, Hop, LegWanted, Outcome, PathError, RelayName, Usage};
 
 /// Path selection.
 #[derive(Debug, Default)]
@@ -25,15 +25,26 @@ pub(crate) struct Paths {
 }
 
 impl Paths {
-    fn hop(&self, exit: bool, not: Option<RsaIdentity>, turn: u32) -> Option<Hop> {
+    fn hop(&self, exit: bool, not: &[RsaIdentity], turn: u32) -> Option<Hop> {
         let mut hops: Vec<&Hop> = self
             .relays
             .iter()
-            .filter(|hop| hop.is_exit == exit && Some(hop.rsa) != not)
+            .filter(|hop| hop.is_exit == exit && !not.contains(&hop.rsa))
             .filter(|hop| exit || !self.down.contains(&hop.rsa))
             .collect();
         let place = usize::try_from(turn).ok()?.checked_rem(hops.len())?;
         Some(hops.swap_remove(place).clone())
+    }
+
+    fn exit(&self, wanted: &ExitWanted, rng: &mut StdRng) -> Result<Hop, PathError> {
+        if let Some(name) = &wanted.exit {
+            let unknown = || PathError::UnknownRelay(name.to_string());
+            return self.find(name).ok_or_else(unknown);
+        }
+        let exit = self.hop(true, &[], rng.next_u32());
+        let exit = exit.filter(|exit| !wanted.avoid.contains(&exit.rsa));
+        let exit = exit.filter(|exit| wanted.ports.iter().all(|p| exit.allows(*p)));
+        exit.ok_or(PathError::NoExit(""))
     }
 
     fn ticket(&mut self, rsa: RsaIdentity) -> u64 {
@@ -66,25 +77,29 @@ impl Chooser for Paths {
                     .collect::<Result<_, _>>()?;
                 return Ok(Chosen { hops, guard: None });
             }
-            Usage::Exit(wanted) => match &wanted.exit {
-                Some(name) => {
-                    let unknown = || PathError::UnknownRelay(name.to_string());
-                    Some(self.find(name).ok_or_else(unknown)?)
-                }
-                None => {
-                    let exit = self.hop(true, None, rng.next_u32());
-                    let exit = exit.filter(|exit| !wanted.avoid.contains(&exit.rsa));
-                    let exit = exit.filter(|exit| wanted.ports.iter().all(|p| exit.allows(*p)));
-                    Some(exit.ok_or(PathError::NoExit(""))?)
-                }
-            },
+            Usage::Exit(wanted) => Some(self.exit(wanted, rng)?),
+            Usage::Leg(leg) => {
+                let exit = self.exit(&leg.exit, rng)?;
+                Some(exit)
+                    .filter(Hop::joins_sets)
+                    .map_or(Err(PathError::NoExit("")), |exit| Ok(Some(exit)))?
+            }
             Usage::Directory => None,
             Usage::Internal { .. } => return Err(PathError::NoMiddle),
         };
-        let first = self.hop(false, None, 0).ok_or(PathError::NoGuard)?;
+        let none = LegWanted::default();
+        let others = match usage {
+            Usage::Leg(leg) => leg,
+            _ => &none,
+        };
+        let first = self
+            .hop(false, &others.guards, 0)
+            .ok_or(PathError::NoGuard)?;
         let mut hops = vec![first.clone()];
         if let Some(exit) = exit {
-            let middle = self.hop(false, Some(first.rsa), rng.next_u32());
+            let mut not = others.middles.clone();
+            not.push(first.rsa);
+            let middle = self.hop(false, &not, rng.next_u32());
             hops.push(middle.ok_or(PathError::NoMiddle)?);
             hops.push(exit);
         }
@@ -145,6 +160,10 @@ impl Chooser for Paths {
 
     fn congestion(&self) -> Option<u8> {
         (self.verdict & 64 != 0).then_some(31)
+    }
+
+    fn conflux(&self) -> Option<ConfluxParams> {
+        Some(ConfluxParams::default())
     }
 
     fn find(&self, name: &RelayName) -> Option<Hop> {

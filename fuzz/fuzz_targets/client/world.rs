@@ -31,6 +31,10 @@ pub(crate) struct Far {
     pub(crate) asked: Option<(RsaIdentity, CreateRequest)>,
     /// When its last hop was asked for a refusal.
     pub(crate) probed: Option<Instant>,
+    /// The tunnel that its last hop was asked to link it to.
+    pub(crate) link: Option<OriginId>,
+    /// When it was asked, and had not answered.
+    pub(crate) link_asked: Option<Instant>,
     /// The first user whose streams were put on it, unless a controller mixed them.
     pub(crate) user: Option<u8>,
 }
@@ -59,6 +63,8 @@ pub(crate) struct World {
     pub(crate) keys: BTreeMap<RsaIdentity, OnionKeys>,
     pub(crate) rng: StdRng,
     pub(crate) circuits: BTreeMap<OriginId, Far>,
+    /// Tunnels with a leg that is linked: the first user whose streams were put on each.
+    pub(crate) tunnels: BTreeMap<OriginId, Option<u8>>,
     seen: BTreeSet<OriginId>,
     pub(crate) streams: BTreeMap<ConnectionId, Stream>,
     pub(crate) next_stream: u64,
@@ -98,6 +104,7 @@ impl World {
                 supports_ntor_v3: number.is_multiple_of(2),
                 supports_cgo: number.is_multiple_of(3),
                 supports_abra: !number.is_multiple_of(4),
+                supports_conflux: is_exit,
                 bandwidth: u64::from(number) * 100,
                 supports_cc: number.is_multiple_of(2),
                 is_dir_cache: true,
@@ -114,6 +121,7 @@ impl World {
             keys,
             rng: StdRng::seed_from_u64(1),
             circuits: BTreeMap::new(),
+            tunnels: BTreeMap::new(),
             seen: BTreeSet::new(),
             streams: BTreeMap::new(),
             next_stream: 0,
@@ -208,6 +216,22 @@ impl World {
                     );
                 }
             }
+            OriginCommand::Link {
+                circuit,
+                hop,
+                tunnel,
+                kind: _,
+            } => {
+                assert!(
+                    !self.circuits.contains_key(&tunnel),
+                    "{tunnel} is a circuit"
+                );
+                if let Some(far) = self.circuits.get_mut(&circuit) {
+                    assert!(usize::from(hop.0) + 1 == far.hops, "not the last hop");
+                    assert!(far.link.replace(tunnel).is_none(), "linked twice");
+                    far.link_asked = Some(self.now.mono);
+                }
+            }
             OriginCommand::Probe { circuit, .. } => {
                 if let Some(far) = self.circuits.get_mut(&circuit) {
                     assert!(far.hops == 3, "measured with {} hops", far.hops);
@@ -218,7 +242,9 @@ impl World {
                 }
             }
             OriginCommand::CloseCircuit { circuit, .. } => {
-                if self.circuits.contains_key(&circuit) {
+                if self.tunnels.contains_key(&circuit) {
+                    self.lose_tunnel(circuit, false);
+                } else if self.circuits.contains_key(&circuit) {
                     self.lose(circuit, DestroyReason::NONE, false);
                 }
             }
@@ -267,15 +293,40 @@ impl World {
         let lookup = matches!(opening, StreamOpening::Resolve { .. });
         assert_eq!(known.lookup, lookup);
         known.place = Place::Asked(circuit);
-        let Some(far) = self.circuits.get_mut(&circuit) else {
-            panic!("{stream} on {circuit}, which is gone");
+        let first = match self.tunnels.get_mut(&circuit) {
+            Some(first) => {
+                assert_eq!(hop, 0, "a tunnel has one end");
+                first
+            }
+            None => {
+                let Some(far) = self.circuits.get_mut(&circuit) else {
+                    panic!("{stream} on {circuit}, which is gone");
+                };
+                assert!(far.link.is_none(), "a leg has no streams");
+                assert!(usize::from(hop) < far.hops, "hop {hop} of {}", far.hops);
+                &mut far.user
+            }
         };
-        assert!(usize::from(hop) < far.hops, "hop {hop} of {}", far.hops);
         if let Some(user) = known.user
             && !self.mixed
         {
-            let first = *far.user.get_or_insert(user);
+            let first = *first.get_or_insert(user);
             assert_eq!(first, user, "{circuit} is shared");
+        }
+    }
+
+    /// A tunnel ends, with its legs.
+    pub(crate) fn lose_tunnel(&mut self, tunnel: OriginId, remote: bool) {
+        self.tunnels.remove(&tunnel);
+        let legs: Vec<OriginId> = self
+            .circuits
+            .iter()
+            .filter(|(_, far)| far.link == Some(tunnel) && far.link_asked.is_none())
+            .map(|(id, _)| *id)
+            .collect();
+        self.lose(tunnel, DestroyReason::NONE, remote);
+        for leg in legs {
+            self.lose(leg, DestroyReason::NONE, remote);
         }
     }
 
@@ -341,6 +392,7 @@ impl World {
         self.client.close_all(self.now);
         self.run();
         assert!(self.streams.is_empty() && self.circuits.is_empty());
+        assert!(self.tunnels.is_empty());
         assert_eq!(self.client.streams().count(), 0);
         assert_eq!(self.client.circuits().count(), 0);
         assert!(self.client.chooser_ref().tickets.is_empty());
