@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,6 +16,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 /// How long C tor may take to answer a command.
 const ANSWER: Duration = Duration::from_secs(30);
@@ -23,21 +25,19 @@ const ANSWER: Duration = Duration::from_secs(30);
 const TROUBLES: usize = 100;
 
 /// What a control connection is made of.
-trait Wire: Read + Write + Send + std::fmt::Debug {
-    fn set_timeout(&self, timeout: Duration) -> io::Result<()>;
-}
-
-impl Wire for UnixStream {
-    fn set_timeout(&self, timeout: Duration) -> io::Result<()> {
-        self.set_read_timeout(Some(timeout))
+trait Wire: Read + Write + AsFd + Send + std::fmt::Debug {
+    /// Whether there are bytes, or the end, within this time. Not a timeout of reads: the simulator Shadow has none.
+    fn is_readable(&self, within: Duration) -> io::Result<bool> {
+        let within = u32::try_from(within.as_millis()).unwrap_or(u32::MAX).max(1);
+        let within = PollTimeout::try_from(within).unwrap_or(PollTimeout::MAX);
+        let mut fds = [PollFd::new(self.as_fd(), PollFlags::POLLIN)];
+        Ok(poll(&mut fds, within)? > 0)
     }
 }
 
-impl Wire for TcpStream {
-    fn set_timeout(&self, timeout: Duration) -> io::Result<()> {
-        self.set_read_timeout(Some(timeout))
-    }
-}
+impl Wire for UnixStream {}
+
+impl Wire for TcpStream {}
 
 /// One authenticated connection to a node's control socket or port.
 #[derive(Debug)]
@@ -208,26 +208,35 @@ impl Control {
 
     fn line(&mut self, deadline: Instant) -> Result<Option<String>> {
         loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            // A zero timeout means none at all.
-            let left = left.max(Duration::from_millis(1));
-            self.stream.get_ref().set_timeout(left)?;
-            match self.stream.read_until(b'\n', &mut self.partial) {
-                Ok(0) => bail!("the control connection of {} ended", self.path.display()),
-                Ok(_) if self.partial.ends_with(b"\n") => {
-                    let line = String::from_utf8_lossy(&self.partial);
-                    let line = line.trim_end_matches(['\r', '\n']).to_owned();
-                    self.partial.clear();
-                    return Ok(Some(line));
+            if self.stream.buffer().is_empty() {
+                let left = deadline.saturating_duration_since(Instant::now());
+                match self.stream.get_ref().is_readable(left) {
+                    Ok(true) => {}
+                    Ok(false) if Instant::now() >= deadline => return Ok(None),
+                    Ok(false) => continue,
+                    Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                    Err(error) => return Err(error).context("waiting for the control socket"),
                 }
-                Ok(_) => {}
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    if Instant::now() >= deadline {
-                        return Ok(None);
-                    }
-                }
+            }
+            let bytes = match self.stream.fill_buf() {
+                Ok(bytes) => bytes,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(error) => return Err(error).context("reading from the control socket"),
+            };
+            ensure!(
+                !bytes.is_empty(),
+                "the control connection of {} ended",
+                self.path.display()
+            );
+            let end = bytes.iter().position(|byte| *byte == b'\n');
+            let taken = end.map_or(bytes.len(), |end| end + 1);
+            self.partial.extend(bytes.iter().take(taken));
+            self.stream.consume(taken);
+            if end.is_some() {
+                let line = String::from_utf8_lossy(&self.partial);
+                let line = line.trim_end_matches(['\r', '\n']).to_owned();
+                self.partial.clear();
+                return Ok(Some(line));
             }
         }
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rand::{Rng, RngExt as _};
+use serde::{Deserialize, Serialize};
 
 use crate::delay::Delay;
 use crate::markov::{MarkovModel, Observation};
@@ -26,7 +27,7 @@ const PLAYING: Duration = Duration::from_secs(300);
 const REQUEST: u64 = 1000;
 
 /// How long a user waits between two streams.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Pause {
     /// Not at all.
     None,
@@ -125,8 +126,8 @@ impl Bursts {
     }
 }
 
-/// What a user does again and again.
-#[derive(Clone, Debug)]
+/// What a user does again and again. As data it has no Markov models, which are files of their own.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Model {
     /// One stream after another.
     Repeat {
@@ -143,6 +144,7 @@ pub enum Model {
         plans: Vec<(u32, Plan)>,
     },
     /// Streams by a Markov model, packets by another.
+    #[serde(skip)]
     Markov(Markov),
 }
 

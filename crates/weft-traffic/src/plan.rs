@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 /// The most bursts that a schedule has; with 1,434 bytes each they are 143 MB.
 pub const MAX_BURSTS: usize = 100_000;
 
@@ -16,7 +18,7 @@ pub struct Burst {
 }
 
 /// How many bytes one end of a stream sends, and when.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Schedule {
     /// All as fast as the stream takes them.
     AtOnce(u64),
@@ -29,7 +31,8 @@ pub enum Schedule {
         /// The time from one to the next.
         every: Duration,
     },
-    /// By a list of at most [`MAX_BURSTS`].
+    /// By a list of at most [`MAX_BURSTS`]. Drawn by Markov models only, and never kept.
+    #[serde(skip)]
     Bursts(Arc<[Burst]>),
 }
 
@@ -68,7 +71,7 @@ impl Schedule {
 }
 
 /// One stream, as its client wants it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
     /// From the server.
     pub down: Schedule,

@@ -54,6 +54,8 @@ enum Command {
     FlowClient(Box<weft_lab::shadow::ClientArgs>),
     #[command(hide = true)]
     FlowServer(weft_lab::shadow::ServerArgs),
+    #[command(hide = true)]
+    SimulatedHost(weft_lab::scenario::HostArgs),
 }
 
 /// Runs a bare pipe: each link that it accepts goes on to another address, through TLS and one pass
@@ -132,6 +134,9 @@ pub(crate) fn main(args: impl Iterator<Item = OsString>) -> Result<ExitCode> {
         }
         Command::FlowServer(args) => {
             weft_lab::shadow::server(&args, &Stop::on_signals()?).map(|()| ExitCode::SUCCESS)
+        }
+        Command::SimulatedHost(args) => {
+            weft_lab::scenario::measure(&args, &Stop::on_signals()?).map(|()| ExitCode::SUCCESS)
         }
         Command::Pipe(args) => {
             pipe::run(args.listen, args.connect, Stop::on_signals()?.flag())?;

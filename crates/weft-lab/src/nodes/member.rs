@@ -138,12 +138,7 @@ impl Client {
 
     /// Closes all its circuits.
     pub(crate) fn close_circuits(&self) -> Result<()> {
-        let mut control = self.controller()?;
-        let circuits = control.info("circuit-status")?;
-        let ids = circuits.lines().filter_map(|line| line.split(' ').next());
-        let ids: Vec<u32> = ids.filter_map(|id| id.parse().ok()).collect();
-        control.close_circuits(&ids);
-        Ok(())
+        close_circuits(&mut self.controller()?)
     }
 
     /// How long each of `count` circuits through these relays takes to be built, one after another.
@@ -159,6 +154,15 @@ impl Client {
         control.close_circuits(&built);
         Ok(times)
     }
+}
+
+/// Closes all circuits of the client behind this connection.
+pub(crate) fn close_circuits(control: &mut Control) -> Result<()> {
+    let circuits = control.info("circuit-status")?;
+    let ids = circuits.lines().filter_map(|line| line.split(' ').next());
+    let ids: Vec<u32> = ids.filter_map(|id| id.parse().ok()).collect();
+    control.close_circuits(&ids);
+    Ok(())
 }
 
 /// Whether a line of `circuit-status` is of a circuit that streams can use.

@@ -24,8 +24,8 @@ use crate::guardian::Guardian;
 use crate::net::Host;
 use crate::network::{Node, Program, keys_by_tor_gencert, v3_identity, wait_for};
 use crate::stop::Stop;
-pub(crate) use member::Relay;
 pub use member::{Client, Load};
+pub(crate) use member::{Relay, close_circuits};
 use torrc::{Common, Duty, authority_line};
 
 /// The nickname of the authority.

@@ -8,6 +8,7 @@ use anyhow::{Result, bail};
 
 use super::jobs::{Job, Jobs};
 use super::results::Results;
+use super::shadow::{SimulationArgs, Simulations};
 use super::source::Source;
 use super::testbed::{Runner, Testbed};
 use crate::args::weft_program;
@@ -45,6 +46,8 @@ pub struct Args {
     threads: Option<NonZeroUsize>,
 
     #[command(flatten)]
+    simulations: SimulationArgs,
+    #[command(flatten)]
     folder: FolderArgs,
 }
 
@@ -56,6 +59,7 @@ pub struct Options {
     jobs: Vec<Job>,
     seed: u64,
     threads: usize,
+    simulations: SimulationArgs,
 }
 
 impl Experiment for Options {
@@ -69,6 +73,7 @@ impl Experiment for Options {
     fn prepare(args: &Args) -> Result<Prepared<Options>> {
         let source = Source::read(&args.scenario)?;
         let jobs = source.jobs(&args.arm, args.repetition)?;
+        args.simulations.check(args.testbed == Testbed::Shadow)?;
         let threads = args.testbed.threads(&source, jobs.len(), args.threads)?;
         let options = Options {
             source,
@@ -76,6 +81,7 @@ impl Experiment for Options {
             jobs,
             seed: args.seed,
             threads,
+            simulations: args.simulations.clone(),
         };
         Ok(Prepared::Run(options, args.folder.output()))
     }
@@ -100,12 +106,18 @@ impl Experiment for Options {
             threads: self.threads,
             stop: &stop,
         };
+        let about = (&self.source, self.seed, &*weft);
+        let simulations = (self.testbed == Testbed::Shadow).then(|| {
+            Simulations::prepare(&self.simulations, session, about, &self.jobs, self.threads)
+        });
+        let simulations = simulations.transpose()?;
         let runner = Runner {
             testbed: self.testbed,
             source: &self.source,
             seed: self.seed,
             weft: &weft,
             stop: &stop,
+            simulations,
         };
         let mut kept: Option<Instant> = None;
         jobs.run(

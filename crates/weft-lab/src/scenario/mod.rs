@@ -2,7 +2,7 @@
 //!
 //! A scenario has arms and repetitions. Each repetition of each arm is a [`Job`] of its own, whose results depend on the
 //! scenario, the seed and nothing else: `jobs.rs` runs them on threads, `testbed.rs` one of them, in virtual time
-//! (`virtual_time.rs`) or on real processes (`netns/`).
+//! (`virtual_time.rs`), on real processes (`netns/`), or in a simulator that runs these (`shadow/`).
 //! [`Results`] sums up their results, and is the same for any number of threads. A folder has all that a job
 //! measured, so `merge.rs` makes one run of the folders of several.
 
@@ -15,6 +15,7 @@ mod merge;
 mod netns;
 mod raw;
 mod results;
+pub(crate) mod shadow;
 pub(crate) mod source;
 mod tables;
 pub(crate) mod testbed;
@@ -27,4 +28,5 @@ pub use command::{Args, Options};
 pub use jobs::Job;
 pub use merge::{MergeArgs, Merging, are_parts};
 pub use results::{FailedJob, Outcome, Results};
+pub use shadow::{HostArgs, SimulationArgs, measure};
 pub use testbed::Testbed;

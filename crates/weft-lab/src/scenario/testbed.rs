@@ -4,13 +4,14 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 use std::thread;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use super::jobs::{Clock, Job, Measured, Meter};
+use super::shadow::Simulations;
 use super::source::Source;
-use super::{memory, netns, virtual_time};
+use super::{memory, netns, shadow, virtual_time};
 use crate::experiment::Progress;
 use crate::stop::Stop;
 
@@ -22,6 +23,8 @@ pub enum Testbed {
     Virtual,
     /// Hosts are network namespaces with processes in them, TCP is the kernel's.
     Netns,
+    /// Processes run in the simulator Shadow, which has hosts, lines, TCP and the clock.
+    Shadow,
 }
 
 impl Testbed {
@@ -31,6 +34,7 @@ impl Testbed {
         match self {
             Testbed::Virtual => "virtual",
             Testbed::Netns => "netns",
+            Testbed::Shadow => "shadow",
         }
     }
 
@@ -45,9 +49,9 @@ impl Testbed {
         jobs: usize,
         wanted: Option<NonZeroUsize>,
     ) -> Result<usize> {
+        let cores = || thread::available_parallelism().map_or(1, NonZeroUsize::get);
         match self {
             Testbed::Virtual => {
-                let cores = || thread::available_parallelism().map_or(1, NonZeroUsize::get);
                 let threads = wanted.map_or_else(cores, NonZeroUsize::get);
                 let estimate = source.scenario.estimate(&source.files).bytes;
                 memory::check(&source.name, estimate, threads.min(jobs))?;
@@ -58,6 +62,10 @@ impl Testbed {
                 // Two would measure each other.
                 Ok(1)
             }
+            Testbed::Shadow => {
+                shadow::check(source)?;
+                Ok(wanted.map_or_else(cores, NonZeroUsize::get))
+            }
         }
     }
 
@@ -65,6 +73,7 @@ impl Testbed {
     pub(crate) fn progress(self, clock: &Clock, jobs: usize) -> Progress {
         let (doing, of) = match self {
             Testbed::Virtual => ("simulating", " of virtual time"),
+            Testbed::Shadow => ("simulating", " of simulated time"),
             Testbed::Netns => ("measuring", ""),
         };
         Progress {
@@ -90,6 +99,8 @@ pub(crate) struct Runner<'a> {
     /// The `weft` that runs real nodes.
     pub(crate) weft: &'a Path,
     pub(crate) stop: &'a Stop,
+    /// Of [`Testbed::Shadow`].
+    pub(crate) simulations: Option<Simulations<'a>>,
 }
 
 impl Runner<'_> {
@@ -102,6 +113,12 @@ impl Runner<'_> {
         match self.testbed {
             Testbed::Virtual => virtual_time::run(self.source, job, self.seed, meter),
             Testbed::Netns => self.run_netns(job, meter),
+            Testbed::Shadow => {
+                let simulations = self.simulations.as_ref();
+                simulations
+                    .context("no folder of simulations")?
+                    .run(job, meter)
+            }
         }
     }
 }

@@ -15,6 +15,7 @@ use super::results::Results;
 use crate::args::{Switch, seconds, weft_program};
 use crate::experiment::{Experiment, FolderArgs, Prepared, Session};
 use crate::scenario::jobs::{Job, Jobs};
+use crate::scenario::shadow::{SimulationArgs, Simulations};
 use crate::scenario::source::Source;
 use crate::scenario::testbed::{Runner, Testbed};
 
@@ -77,6 +78,8 @@ pub struct Args {
     threads: Option<NonZeroUsize>,
 
     #[command(flatten)]
+    simulations: SimulationArgs,
+    #[command(flatten)]
     folder: FolderArgs,
 }
 
@@ -88,6 +91,7 @@ pub struct Options {
     jobs: Vec<Job>,
     seed: u64,
     threads: usize,
+    simulations: SimulationArgs,
 }
 
 impl Experiment for Options {
@@ -162,6 +166,7 @@ impl Experiment for Options {
         let own = [(regions::FILE, regions::graph())];
         let source = Source::parse("selection.toml", plan.text()?, Path::new(""), &own)?;
         let jobs = source.jobs(&[], None)?;
+        args.simulations.check(args.testbed == Testbed::Shadow)?;
         let threads = args.testbed.threads(&source, jobs.len(), args.threads)?;
         let options = Options {
             plan,
@@ -169,6 +174,7 @@ impl Experiment for Options {
             jobs,
             seed: args.seed,
             threads,
+            simulations: args.simulations.clone(),
         };
         Ok(Prepared::Run(options, args.folder.output()))
     }
@@ -188,12 +194,18 @@ impl Experiment for Options {
             stop: &stop,
         };
         let testbed = self.plan.testbed;
+        let about = (&self.source, self.seed, &*weft);
+        let simulations = (testbed == Testbed::Shadow).then(|| {
+            Simulations::prepare(&self.simulations, session, about, &self.jobs, self.threads)
+        });
+        let simulations = simulations.transpose()?;
         let runner = Runner {
             testbed,
             source: &self.source,
             seed: self.seed,
             weft: &weft,
             stop: &stop,
+            simulations,
         };
         jobs.run(
             |job, meter| {

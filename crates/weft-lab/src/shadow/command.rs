@@ -10,20 +10,20 @@ use anyhow::{Context as _, Result, bail, ensure};
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha20Rng;
 
+use super::network::{CONFIGURATION, LEAST_SETTLE};
 use super::plan::{Choice, Plan, Simulation};
-use super::simulation::{CONFIGURATION, Settings, Writer};
-use super::{graph, read, run};
+use super::run::{self, MISSING, installed, program};
+use super::simulation::{Settings, Writer};
+use super::{graph, read};
 use crate::args::{Switch, seconds, weft_program};
 use crate::cci::{Arm, Results, Traffic, chosen};
 use crate::experiment::{Experiment, FolderArgs, Prepared, Session};
 use crate::net;
-use crate::network::{Program, find};
+use crate::network::Program;
 use crate::overlay::place;
 
 const TITLE: &str = "Interference between circuits that share a connection, simulated by Shadow";
 
-/// Exits refuse streams of relays that they do not know, and know all only by their second consensus.
-const LEAST_SETTLE: Duration = Duration::from_secs(180);
 /// The longest simulation.
 const LONGEST: Duration = Duration::from_secs(30 * 86_400);
 
@@ -315,14 +315,10 @@ impl Experiment for Simulate {
 
     fn prepare(args: &RunArgs) -> Result<Prepared<Simulate>> {
         let shadow = match &args.shadow {
-            Some(path) => {
-                ensure!(path.is_file(), "there is no program at {}", path.display());
-                fs::canonicalize(path).with_context(|| format!("finding {}", path.display()))?
-            }
-            None => installed().context(
-                "Shadow is not installed (https://shadow.github.io; --shadow FILE names one elsewhere): `weft lab shadow \
-                 write` and `read` work without it",
-            )?,
+            Some(path) => program(path)?,
+            None => installed().with_context(|| {
+                format!("{MISSING}: `weft lab shadow write` and `read` work without it")
+            })?,
         };
         let simulate = Simulate {
             prepare: Prepare::of(&args.cells)?,
@@ -334,10 +330,4 @@ impl Experiment for Simulate {
     fn run(&self, session: &mut Session<'_>) -> Result<Results> {
         run::all(self, session)
     }
-}
-
-/// Shadow, where its installer puts it.
-fn installed() -> Option<PathBuf> {
-    let home = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/bin/shadow"));
-    find("shadow").or(home.filter(|path| path.is_file()))
 }

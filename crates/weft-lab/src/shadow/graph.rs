@@ -16,7 +16,7 @@ pub(super) const LEAST_LATENCY: Duration = Duration::from_micros(100);
 /// The rate of a host whose links have none.
 const UNLIMITED: u64 = 100_000_000_000;
 /// The graph has an edge for each pair.
-const MAX_HOSTS: usize = 300;
+pub(crate) const MAX_HOSTS: usize = 600;
 
 /// The rates of a host, bits per second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -54,11 +54,11 @@ pub(super) struct Simulation {
 
 /// A user, whose records the read form expects.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct PlannedUser {
+pub(crate) struct PlannedUser {
     /// The client's host.
-    pub(super) host: String,
+    pub(crate) host: String,
     /// As records name it.
-    pub(super) model: String,
+    pub(crate) model: String,
 }
 
 /// What is to be simulated.

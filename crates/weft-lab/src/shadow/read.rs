@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use weft_traffic::Record;
 
+use super::network::{CONFIGURATION, DATA, HOSTS};
 use super::plan::{Plan, PlannedUser, Simulation};
-use super::simulation::{CONFIGURATION, DATA, RECORDS};
+use super::simulation::RECORDS;
 use crate::cci::{Cell, Client, Results, Testbed};
 use crate::experiment::Session;
 
@@ -47,7 +48,7 @@ pub(super) fn add(results: &mut Results, plan: &Plan, simulation: &Simulation, f
         simulation.repetition,
     );
     let folder = folder.join(&simulation.folder);
-    let hosts = folder.join(DATA).join("hosts");
+    let hosts = folder.join(DATA).join(HOSTS);
     if !hosts.is_dir() {
         cell.failure = Some(format!(
             "there is no {}: run `shadow {CONFIGURATION}` in {}",
@@ -83,7 +84,10 @@ pub(super) fn add(results: &mut Results, plan: &Plan, simulation: &Simulation, f
 }
 
 /// The records of a user, and what is wrong with them.
-fn records_of(hosts: &Path, user: &PlannedUser) -> (Option<Vec<Record>>, Option<String>) {
+pub(crate) fn records_of(
+    hosts: &Path,
+    user: &PlannedUser,
+) -> (Option<Vec<Record>>, Option<String>) {
     let path = hosts.join(&user.host).join(RECORDS);
     let shown = path.display();
     let absent = |why: String| (None, Some(why));

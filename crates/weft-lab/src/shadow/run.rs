@@ -3,26 +3,29 @@
 use std::fs::{self, File};
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::os::unix::process::CommandExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
 use super::command::Simulate;
+use super::network::CONFIGURATION;
 use super::read;
-use super::simulation::CONFIGURATION;
 use crate::cci::Results;
 use crate::experiment::{Progress, Session};
 use crate::guardian::Guardian;
+use crate::network::find;
 
 /// The folder of the simulations in that of the results.
 const FOLDER: &str = "simulations";
 /// What Shadow prints.
-const LOG: &str = "shadow.log";
+pub(crate) const LOG: &str = "shadow.log";
+/// What to do where it is not installed.
+pub(crate) const MISSING: &str = "Shadow is not installed (https://shadow.github.io; docs/shadow.md has how to get it; --shadow FILE names one elsewhere)";
 /// How often the end and the progress are looked at.
 const LOOK: Duration = Duration::from_millis(200);
 /// So much of the end of a log has its last line.
@@ -58,31 +61,23 @@ pub(super) fn all(simulate: &Simulate, session: &mut Session<'_>) -> Result<Resu
             });
         };
         progress(0.0);
-        let mut shadow = Shadow::start(&simulate.shadow, &place)?;
-        let status = loop {
-            if let Some(status) = shadow.ended()? {
-                break status;
-            }
-            if stop.is_requested() {
-                drop(shadow);
-                results.sum_up();
-                return Ok(results);
-            }
-            let whole = settings.stop_at().as_secs_f64();
-            let now = simulated(&end_of(&place.join(LOG)));
-            progress(now.map_or(0.0, |now| (now / whole).min(1.0)));
-            thread::sleep(LOOK);
+        let whole = settings.stop_at().as_secs_f64();
+        let ended = simulate_in(
+            &simulate.shadow,
+            &place,
+            || stop.is_requested(),
+            |now| {
+                progress((now.as_secs_f64() / whole).min(1.0));
+            },
+        )?;
+        let Some(ended) = ended else {
+            results.sum_up();
+            return Ok(results);
         };
-        drop(shadow);
         read::add(&mut results, &plan, simulation, &folder);
         let failed = results.runs.last().and_then(|run| run.failure.clone());
-        if !status.success() {
-            let why = format!(
-                "{}: Shadow ended with {status}; the end of {}: {}",
-                simulation.folder,
-                place.join(LOG).display(),
-                complaint(&end_of(&place.join(LOG)))
-            );
+        if let Err(why) = ended {
+            let why = format!("{}: {why}", simulation.folder);
             session.note(&why);
             results.missing.push(why);
         }
@@ -98,6 +93,57 @@ pub(super) fn all(simulate: &Simulate, session: &mut Session<'_>) -> Result<Resu
     }
     results.finished = true;
     Ok(results)
+}
+
+/// Runs the simulation in this folder to its end. `at` gets the simulated time now and then. `None`: stopped before its end. What is
+/// inside, an error, is what Shadow complains about.
+///
+/// # Errors
+///
+/// Shadow cannot be started.
+pub(crate) fn simulate_in(
+    program: &Path,
+    folder: &Path,
+    is_stopped: impl Fn() -> bool,
+    mut at: impl FnMut(Duration),
+) -> Result<Option<Result<(), String>>> {
+    let log = folder.join(LOG);
+    let mut shadow = Shadow::start(program, folder)?;
+    let status = loop {
+        if let Some(status) = shadow.ended()? {
+            break status;
+        }
+        if is_stopped() {
+            return Ok(None);
+        }
+        at(simulated(&end_of(&log)).unwrap_or_default());
+        thread::sleep(LOOK);
+    };
+    Ok(Some(match status.success() {
+        true => Ok(()),
+        false => Err(format!(
+            "Shadow ended with {status}; the end of {}: {}",
+            log.display(),
+            complaint(&end_of(&log))
+        )),
+    }))
+}
+
+/// Shadow, where its installer puts it.
+pub(crate) fn installed() -> Option<PathBuf> {
+    let home = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/bin/shadow"));
+    find("shadow").or(home.filter(|path| path.is_file()))
+}
+
+/// Shadow at this path.
+///
+/// # Errors
+///
+/// There is no such file.
+pub(crate) fn program(path: &Path) -> Result<PathBuf> {
+    ensure!(path.is_file(), "there is no program at {}", path.display());
+    // It runs in other folders.
+    fs::canonicalize(path).with_context(|| format!("finding {}", path.display()))
 }
 
 /// Shadow that runs, with all that it runs. Dropped, it ends.
@@ -150,7 +196,7 @@ impl Drop for Shadow {
     }
 }
 
-fn version(shadow: &Path) -> Option<String> {
+pub(crate) fn version(shadow: &Path) -> Option<String> {
     let output = Command::new(shadow).arg("--version").output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     text.lines().next().map(|line| line.trim().to_owned())
@@ -171,7 +217,7 @@ fn end_of(path: &Path) -> String {
 
 /// The simulated time of the last line that has one, seconds: `02:03:04.000000000`, with nine digits behind the point
 /// where real time has six.
-fn simulated(log: &str) -> Option<f64> {
+fn simulated(log: &str) -> Option<Duration> {
     log.lines().rev().find_map(|line| {
         line.split_whitespace().find_map(|word| {
             let (clock, digits) = word.split_once('.')?;
@@ -180,7 +226,7 @@ fn simulated(log: &str) -> Option<f64> {
             let (hours, minutes, seconds) = (hours.ok()?, minutes.ok()?, seconds.ok()?);
             let is_simulated = digits.len() == 9 && parts.next().is_none();
             let whole = f64::from(hours) * 3_600.0 + f64::from(minutes) * 60.0 + f64::from(seconds);
-            is_simulated.then_some(whole)
+            is_simulated.then(|| Duration::from_secs_f64(whole))
         })
     })
 }
@@ -201,7 +247,7 @@ mod tests {
     fn simulated_time_is_that_of_the_last_line() {
         let log = "00:00:01.123456 [7:shadow] n/a [INFO] [n/a] start\n\
                    00:00:02.123456 [7:shadow] 00:01:05.000000000 [INFO] [n/a] heartbeat\n** Starting\n";
-        assert_eq!(simulated(log), Some(65.0));
+        assert_eq!(simulated(log), Some(Duration::from_secs(65)));
         assert_eq!(simulated("00:00:01.123456 [7:shadow] n/a [INFO]"), None);
     }
 

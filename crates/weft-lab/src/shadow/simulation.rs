@@ -1,55 +1,38 @@
-//! The folder of one simulation: `shadow.yaml`, and under `template` the folders of the hosts with keys and torrcs.
+//! The folder of one simulation of `cci`: `shadow.yaml`, and under `template` the folders of the hosts with keys and torrcs.
 
 use std::collections::BTreeMap;
-use std::fs::{self, DirBuilder};
+use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use rand_chacha::ChaCha20Rng;
-use weft_datadir::keys::{KeyConfig, RelayKeys};
-use weft_dir::private_authority::AuthorityKeys;
 use weft_links::{NodeId, Topology};
 
-use super::graph;
+use super::network::{
+    ALL_LINES, END, INTERVAL, Network, Process, RELAY_LINES, RESOLV_CONF, WEFT_LINES, apart,
+    create_authority, create_private, template, write,
+};
 use super::plan::{PlannedUser, Simulation};
-use super::yaml::Yaml;
 use crate::cci::{Arm, consensus_params};
 use crate::network::Program;
-use crate::nodes::torrc::{Common, Owner, authority_line, params_lines};
+use crate::nodes::torrc::{Common, Owner, params_lines};
 use crate::overlay::SERVER_PORT;
-use crate::overlay::place::{self, DIR_PORT, OR_PORT, Place, Role, SOCKS_PORT};
+use crate::overlay::place::{self, DIR_PORT, Place, Role, SOCKS_PORT};
 
-/// The file of the configuration.
-pub(super) const CONFIGURATION: &str = "shadow.yaml";
-/// Where Shadow writes what hosts wrote.
-pub(super) const DATA: &str = "shadow.data";
 /// The records of a user, in the folder of its host.
-pub(super) const RECORDS: &str = "records.jsonl";
-/// What hosts have in their folders at the start.
-const TEMPLATE: &str = "template";
+pub(crate) const RECORDS: &str = "records.jsonl";
 const TORRC: &str = "torrc";
-/// Keys are made half a day before simulated time begins, which is at the beginning of 2000.
-const BEFORE_START: Duration = Duration::from_secs(946_641_600);
-/// Seconds from one consensus to the next.
-const INTERVAL: u32 = 60;
 /// The port of the first link's background streams; the next link has the next one.
 const BACKGROUND_PORT: u16 = 5_001;
-/// From the last traffic to the end of the simulation, in which records are written.
-const END: Duration = Duration::from_secs(5);
 /// From the end of the traffic before a cell to the cell.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// Lines of all nodes. One thread each, so that a simulation is the same on every machine. Without the limit, nodes
-/// would take that of the machine that simulates.
-const ALL_LINES: &[&str] = &["NumCPUs 1", "MaxMemInQueues 1 GB"];
-/// Lines that C tor has, and those that Weft has.
+/// Lines that C tor has.
 const TOR_LINES: &[&str] = &["LogTimeGranularity 1", "DisableDebuggerAttachment 0"];
-const WEFT_LINES: &[&str] = &["ConnectionThreads 1", "ServerDNSDetectHijacking 0"];
-/// Lines of relays: they would ask the name servers of the machine that simulates.
-const RELAY_LINES: &[&str] = &["ServerDNSResolvConfFile resolv.conf"];
+/// One thread, so that a simulation is the same on every machine.
+const ONE_THREAD: &[&str] = &["ConnectionThreads 1"];
 
 /// What simulations of one experiment have in common.
 #[derive(Clone, Debug)]
@@ -115,7 +98,7 @@ impl Writer<'_> {
         simulation: &Simulation,
     ) -> Result<()> {
         let places = place::find(topology)?;
-        let hosts = folder.join(TEMPLATE).join("hosts");
+        let hosts = template(folder);
         fs::create_dir_all(&hosts).with_context(|| format!("creating {}", hosts.display()))?;
         let weft = Program::weft(&self.settings.weft, None)?;
         let nodes = match simulation.arm {
@@ -138,11 +121,7 @@ impl Writer<'_> {
             nodes: &nodes,
         };
         writing.torrcs()?;
-        let yaml = format!(
-            "# Written by `weft lab shadow`. Run `shadow {CONFIGURATION}` in this folder.\n{}",
-            writing.configuration()?.document()
-        );
-        write(&folder.join(CONFIGURATION), &yaml)
+        writing.network()?.write(folder)
     }
 
     /// Makes the authority's keys, or copies those of an earlier simulation. Returns its line.
@@ -153,17 +132,8 @@ impl Writer<'_> {
             copy_private(&authority.data, &data)?;
             return Ok(authority.line.clone());
         }
-        create_private(&data)?;
-        let now = SystemTime::UNIX_EPOCH + BEFORE_START;
         let dir = SocketAddr::from((address(topology, host)?, DIR_PORT));
-        let identity = AuthorityKeys::create(&data.join("keys"), dir, now, &mut self.rng)?;
-        let config = KeyConfig {
-            nickname: host.clone(),
-            ..KeyConfig::new(&data)
-        };
-        let keys = RelayKeys::load_or_create(&config, now, &mut self.rng)?;
-        let identity = identity.as_hex_upper();
-        let line = authority_line(OR_PORT, &identity, dir, &keys.fingerprint());
+        let line = create_authority(&data, host, dir, &mut self.rng)?;
         let authority = Authority {
             line: line.clone(),
             data,
@@ -205,7 +175,8 @@ impl Writing<'_> {
             create_private(&folder.join("data"))?;
             write(&folder.join(TORRC), &self.torrc(place)?)?;
             if place.role != Role::Client {
-                write(&folder.join("resolv.conf"), "nameserver 127.0.0.1\n")?;
+                let (name, text) = RESOLV_CONF;
+                write(&folder.join(name), text)?;
             }
         }
         Ok(())
@@ -215,14 +186,14 @@ impl Writing<'_> {
         let address = address(self.topology, &place.host)?;
         let is_weft = self.program(place).is_weft();
         let own = match is_weft {
-            true => WEFT_LINES,
-            false => TOR_LINES,
+            true => [ONE_THREAD, WEFT_LINES].concat(),
+            false => TOR_LINES.to_vec(),
         };
         let relay: &[&str] = match place.role {
             Role::Client => &[],
             _ => RELAY_LINES,
         };
-        let lines = [ALL_LINES, own, relay].concat();
+        let lines = [ALL_LINES, &own, relay].concat();
         let mut more: Vec<String> = lines.into_iter().map(str::to_owned).collect();
         more.extend(match place.role {
             Role::Authority => params_lines(&consensus_params(self.simulation.congestion_control)),
@@ -239,65 +210,30 @@ impl Writing<'_> {
         Ok(self.common.torrc(owner, duty, is_weft, &more))
     }
 
-    fn configuration(&self) -> Result<Yaml> {
-        let seed = self.settings.seed_of(self.simulation);
-        // What Shadow takes as a seed has 32 bits.
-        let seed = (seed ^ (seed >> 32)) & u64::from(u32::MAX);
+    fn network(&self) -> Result<Network<'_>> {
         let hosts = self.topology.hosts().zip(0..).map(|(host, number)| {
             let name = self.topology.node_name(host.node());
             let place = self.places.iter().find(|place| place.host == name);
             let place = place.with_context(|| format!("host {name} has no role"))?;
             let mut processes = self.of_role(place, number)?;
             processes.extend(self.background(host.node())?);
-            Ok((
-                name.to_owned(),
-                Yaml::map([
-                    ("network_node_id", Yaml::Number(host.index() as u64)),
-                    ("ip_addr", Yaml::text(host.address().to_string())),
-                    ("processes", Yaml::List(processes)),
-                ]),
-            ))
+            Ok((name.to_owned(), processes))
         });
-        let hosts: Vec<(String, Yaml)> = hosts.collect::<Result<_>>()?;
-        let graph = Yaml::map([
-            ("type", Yaml::text("gml")),
-            ("inline", Yaml::Block(graph::gml(self.topology)?)),
-        ]);
-        Ok(Yaml::map([
-            (
-                "general",
-                Yaml::map([
-                    ("stop_time", time(self.settings.stop_at())),
-                    // Nothing is lost, and rates have no limit, before the first traffic.
-                    ("bootstrap_end_time", time(self.settings.settle)),
-                    ("seed", Yaml::Number(seed)),
-                    (
-                        "parallelism",
-                        Yaml::Number(self.settings.parallelism.into()),
-                    ),
-                    ("template_directory", Yaml::text(TEMPLATE)),
-                    ("data_directory", Yaml::text(DATA)),
-                ]),
-            ),
-            (
-                "experimental",
-                Yaml::map([
-                    ("runahead", time(graph::LEAST_LATENCY)),
-                    ("use_memory_manager", Yaml::Switch(false)),
-                ]),
-            ),
-            (
-                "network",
-                Yaml::map([("graph", graph), ("use_shortest_path", Yaml::Switch(false))]),
-            ),
-            ("hosts", Yaml::Map(hosts)),
-        ]))
+        Ok(Network {
+            topology: self.topology,
+            processes: hosts.collect::<Result<_>>()?,
+            // Before the first traffic.
+            calm: self.settings.settle,
+            stop_at: self.settings.stop_at(),
+            seed: self.settings.seed_of(self.simulation),
+            parallelism: self.settings.parallelism,
+            is_alone: true,
+        })
     }
 
     /// What a host runs because of its role.
-    fn of_role(&self, place: &Place, number: u32) -> Result<Vec<Yaml>> {
-        // Not all in one instant: nodes would draw the same circuits.
-        let apart = Duration::from_millis(u64::from(number) * 7_919 % 997);
+    fn of_role(&self, place: &Place, number: usize) -> Result<Vec<Process>> {
+        let apart = apart(number);
         let start = match place.role {
             Role::Server => {
                 let listen = self.at(&place.host, SERVER_PORT)?;
@@ -307,7 +243,7 @@ impl Writing<'_> {
             Role::Entry | Role::Middle | Role::Exit => Duration::from_secs(5) + apart,
             Role::Client => self.settings.settle / 2 + apart,
         };
-        let mut processes = vec![node(self.program(place), start)];
+        let mut processes = vec![Process::node(self.program(place), Path::new(TORRC), start)];
         let mut users = self.simulation.users.iter().zip(0..);
         if let Some((user, index)) = users.find(|(user, _)| user.host == place.host) {
             processes.extend(self.user(user, index)?);
@@ -316,7 +252,7 @@ impl Writing<'_> {
     }
 
     /// The user of a client, before the cell and in it.
-    fn user(&self, user: &PlannedUser, index: u64) -> Result<Vec<Yaml>> {
+    fn user(&self, user: &PlannedUser, index: u64) -> Result<Vec<Process>> {
         let settings = self.settings;
         let server = self.at(&place::the(self.places, Role::Server)?.host, SERVER_PORT)?;
         let socks = SocketAddr::from((Ipv4Addr::LOCALHOST, SOCKS_PORT));
@@ -367,7 +303,7 @@ impl Writing<'_> {
     }
 
     /// The ends of background streams that are on this host.
-    fn background(&self, host: NodeId) -> Result<Vec<Yaml>> {
+    fn background(&self, host: NodeId) -> Result<Vec<Process>> {
         let mut processes = Vec::new();
         for (link, number) in self.topology.links().iter().zip(0..) {
             if link.background == 0 {
@@ -405,48 +341,14 @@ impl Writing<'_> {
         Ok(SocketAddr::from((address(self.topology, host)?, port)))
     }
 
-    fn flow_server(&self, listen: SocketAddr) -> Yaml {
-        let args = ["lab", "flow-server", "--listen"].map(str::to_owned);
-        let args = args.into_iter().chain([listen.to_string()]);
-        let path = self.settings.weft.display().to_string();
-        process(path, args, Duration::from_secs(1), Yaml::text("running"))
+    fn flow_server(&self, listen: SocketAddr) -> Process {
+        Process::flow_server(&self.settings.weft, listen)
     }
 
-    fn flow_client(&self, start: Duration, args: impl IntoIterator<Item = String>) -> Yaml {
-        let words = ["lab", "flow-client"].map(str::to_owned);
-        let path = self.settings.weft.display().to_string();
-        let success = Yaml::map([("exited", Yaml::Number(0))]);
-        process(path, words.into_iter().chain(args), start, success)
+    fn flow_client(&self, start: Duration, args: impl IntoIterator<Item = String>) -> Process {
+        let args = ["flow-client".to_owned()].into_iter().chain(args);
+        Process::lab(&self.settings.weft, args, start)
     }
-}
-
-/// A node, which runs until the end.
-fn node(program: &Program, start: Duration) -> Yaml {
-    let command = program.command(Path::new(TORRC));
-    let path = command.get_program().to_string_lossy().into_owned();
-    let args = command
-        .get_args()
-        .map(|arg| arg.to_string_lossy().into_owned());
-    process(path, args, start, Yaml::text("running"))
-}
-
-fn process(
-    path: String,
-    args: impl Iterator<Item = String>,
-    start: Duration,
-    final_state: Yaml,
-) -> Yaml {
-    Yaml::map([
-        ("path", Yaml::Text(path)),
-        ("args", Yaml::List(args.map(Yaml::Text).collect())),
-        ("start_time", time(start)),
-        ("expected_final_state", final_state),
-    ])
-}
-
-/// A time, exact.
-fn time(time: Duration) -> Yaml {
-    Yaml::Text(format!("{} us", time.as_micros()))
 }
 
 fn address(topology: &Topology, host: &str) -> Result<Ipv4Addr> {
@@ -454,18 +356,6 @@ fn address(topology: &Topology, host: &str) -> Result<Ipv4Addr> {
     Ok(found
         .with_context(|| format!("there is no host {host}"))?
         .address())
-}
-
-fn write(path: &Path, text: &str) -> Result<()> {
-    fs::write(path, text).with_context(|| format!("writing {}", path.display()))
-}
-
-/// Makes a folder that only its owner may read, with those above it.
-fn create_private(folder: &Path) -> Result<()> {
-    let mut private = DirBuilder::new();
-    private.mode(0o700).recursive(true);
-    let made = private.create(folder);
-    made.with_context(|| format!("creating {}", folder.display()))
 }
 
 /// Copies a folder of keys.

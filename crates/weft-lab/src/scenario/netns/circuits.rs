@@ -17,7 +17,7 @@ const LOOK: Duration = Duration::from_millis(200);
 
 /// Notes what happens to the circuits of one client, until it is finished or dropped.
 #[derive(Debug)]
-pub(super) struct Watch {
+pub(in super::super) struct Watch {
     client: String,
     over: Arc<AtomicBool>,
     thread: Option<JoinHandle<Seen>>,
@@ -50,28 +50,47 @@ impl Watch {
         clients: &[Client],
         names: &BTreeMap<String, String>,
     ) -> Result<Vec<Watch>> {
-        let names = Arc::new(names.clone());
         let watches = clients.iter().map(|client| {
-            let mut control = client.controller()?;
-            control.command("SETEVENTS CIRC STREAM")?;
-            let over = Arc::new(AtomicBool::new(false));
-            let (asked, known) = (Arc::clone(&over), Arc::clone(&names));
-            let thread = thread::Builder::new()
-                .name("circuits".to_owned())
-                .spawn(move || watch(&mut control, &known, &asked))
-                .context("starting a thread that watches circuits")?;
-            let nickname = client.node().nickname();
-            Ok(Watch {
-                client: names.get(nickname).cloned().unwrap_or_default(),
-                over,
-                thread: Some(thread),
-            })
+            let host = names.get(client.node().nickname());
+            Watch::of(
+                client.controller()?,
+                host.cloned().unwrap_or_default(),
+                names,
+            )
         });
         watches.collect()
     }
 
+    /// Watches the client behind this connection, which is on a host of this name.
+    ///
+    /// # Errors
+    ///
+    /// The control port does not answer, or the system refuses a thread.
+    pub(in super::super) fn of(
+        mut control: Control,
+        client: String,
+        names: &BTreeMap<String, String>,
+    ) -> Result<Watch> {
+        control.command("SETEVENTS CIRC STREAM")?;
+        let over = Arc::new(AtomicBool::new(false));
+        let (asked, known) = (Arc::clone(&over), names.clone());
+        let thread = thread::Builder::new()
+            .name("circuits".to_owned())
+            .spawn(move || watch(&mut control, &known, &asked))
+            .context("starting a thread that watches circuits")?;
+        Ok(Watch {
+            client,
+            over,
+            thread: Some(thread),
+        })
+    }
+
     /// The circuits of a run that began then and was so long, and those that were there when it began.
-    pub(super) fn finish(mut self, begun: Instant, length: Duration) -> Vec<CircuitResults> {
+    pub(in super::super) fn finish(
+        mut self,
+        begun: Instant,
+        length: Duration,
+    ) -> Vec<CircuitResults> {
         self.over.store(true, Ordering::Relaxed);
         let seen = self.thread.take().and_then(|thread| thread.join().ok());
         let circuits = seen.unwrap_or_default().circuits.into_iter();

@@ -18,19 +18,37 @@ use weft_world::tcp::Algorithm;
 use super::super::source::Source;
 
 /// The host of the authority, which the scenario does not have.
-pub(super) const AUTHORITY_HOST: &str = "authority";
-/// A link between each two of more hosts would be more than a testbed has.
-const MOST_HOSTS: usize = 150;
+pub(in super::super) const AUTHORITY_HOST: &str = "authority";
+
+/// What a testbed has room for.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) struct Room {
+    /// Its name.
+    testbed: &'static str,
+    /// Hosts, without the authority's: there is a link between each two.
+    most_hosts: usize,
+}
+
+/// Of network namespaces.
+pub(super) const NETNS: Room = Room {
+    testbed: "netns",
+    most_hosts: 150,
+};
+/// Of the simulator Shadow.
+pub(in super::super) const SHADOW: Room = Room {
+    testbed: "shadow",
+    most_hosts: crate::shadow::MAX_HOSTS - 1,
+};
 
 /// The hosts of a scenario and the authority's, and what joins them.
 ///
 /// # Errors
 ///
 /// There are too many hosts, one has a name that is needed, or a topology has no host for the authority.
-pub(super) fn topology(source: &Source, setup: &Setup) -> Result<Topology> {
+pub(in super::super) fn topology(source: &Source, setup: &Setup, room: Room) -> Result<Topology> {
     let scenario = &source.scenario;
     let NetworkKind::Topology { file } = &scenario.network.kind else {
-        return of_hosts(scenario, setup);
+        return of_hosts(scenario, setup, room);
     };
     let topology = match builtin::topology(file) {
         Some(topology) => topology?,
@@ -44,26 +62,31 @@ pub(super) fn topology(source: &Source, setup: &Setup) -> Result<Topology> {
     };
     ensure!(
         topology.host(AUTHORITY_HOST).is_some(),
-        "{}:{}: --testbed netns needs a host named {AUTHORITY_HOST} in the topology {file}: the directory authority \
+        "{}:{}: --testbed {} needs a host named {AUTHORITY_HOST} in the topology {file}: the directory authority \
          runs there",
         scenario.file,
-        scenario.network.line
+        scenario.network.line,
+        room.testbed
     );
     Ok(topology)
 }
 
-fn of_hosts(scenario: &Scenario, setup: &Setup) -> Result<Topology> {
+fn of_hosts(scenario: &Scenario, setup: &Setup, room: Room) -> Result<Topology> {
     let Setup { hosts, net, .. } = setup;
+    let Room {
+        testbed,
+        most_hosts,
+    } = room;
     ensure!(
-        hosts.len() <= MOST_HOSTS,
-        "{}: {} hosts are more than --testbed netns has room for: it runs {MOST_HOSTS} at most",
+        hosts.len() <= most_hosts,
+        "{}: {} hosts are more than --testbed {testbed} has room for: it runs {most_hosts} at most",
         scenario.file,
         hosts.len()
     );
     let names: BTreeSet<&str> = hosts.iter().map(|host| &*host.name).collect();
     ensure!(
         !names.contains(AUTHORITY_HOST),
-        "{}: --testbed netns has a host named {AUTHORITY_HOST} of its own: give this one another name",
+        "{}: --testbed {testbed} has a host named {AUTHORITY_HOST} of its own: give this one another name",
         place_of(scenario, AUTHORITY_HOST)
     );
     // Names of switches, which no host has.
@@ -155,7 +178,7 @@ mod tests {
 
     fn drawn(source: &Source) -> Result<Topology> {
         let setup = source.scenario.setup(&source.files, 0, 1, 1)?;
-        topology(source, &setup)
+        topology(source, &setup, NETNS)
     }
 
     #[test]

@@ -12,9 +12,9 @@
 //! - Work takes the time that it takes: `[costs]` are not used.
 //! - Nodes share the processors of this machine with the emulator and the users, all of them.
 
-mod circuits;
-mod links;
-mod relays;
+pub(super) mod circuits;
+pub(super) mod links;
+pub(super) mod relays;
 mod torrc;
 
 use std::collections::BTreeMap;
@@ -31,7 +31,7 @@ use super::jobs::{Job, Measured, Meter};
 use super::source::Source;
 use super::testbed::Runner;
 use crate::flows::{self, FlowClient, FlowServer, FlowSettings, Site};
-use crate::net::{self, Testbed};
+use crate::net::{self, Host, Testbed};
 use crate::network::Program;
 use crate::nodes::torrc::{Duty, params_lines};
 use crate::nodes::{AUTHORITY, Client, Nodes, Settings, Spec, keep_folders, temporary_folder};
@@ -53,6 +53,21 @@ const LOOK: Duration = Duration::from_millis(100);
 ///
 /// It has too many hosts, keys that real processes do not have, or a privilege is missing.
 pub(super) fn check(source: &Source) -> Result<()> {
+    check_arms(source)?;
+    if let Some(missing) = net::missing() {
+        bail!("{missing}");
+    }
+    // Repetitions draw other hosts, and as many.
+    let setup = source.scenario.setup(&source.files, 0, 1, 0)?;
+    links::topology(source, &setup, links::NETNS).map(drop)
+}
+
+/// Refuses keys that real processes do not have.
+///
+/// # Errors
+///
+/// Which one.
+pub(super) fn check_arms(source: &Source) -> Result<()> {
     let scenario = &source.scenario;
     for arm in &scenario.arms {
         if let Some(key) = torrc::only_virtual(arm) {
@@ -63,12 +78,7 @@ pub(super) fn check(source: &Source) -> Result<()> {
             );
         }
     }
-    if let Some(missing) = net::missing() {
-        bail!("{missing}");
-    }
-    // Repetitions draw other hosts, and as many.
-    let setup = scenario.setup(&source.files, 0, 1, 0)?;
-    links::topology(source, &setup).map(drop)
+    Ok(())
 }
 
 impl Runner<'_> {
@@ -99,7 +109,7 @@ impl Runner<'_> {
 
     /// Starts hosts, servers and nodes; clients have new circuits over the links as the scenario has them.
     fn start(&self, setup: &Setup, arm: &Arm, seed: u64) -> Result<Running> {
-        let topology = links::topology(self.source, setup)?;
+        let topology = links::topology(self.source, setup, links::NETNS)?;
         let options = net::Options {
             name: Some(format!("run-{}", std::process::id())),
             seed,
@@ -111,7 +121,11 @@ impl Runner<'_> {
             let address = SocketAddr::from((host.address(), server.port));
             servers.push(host.enter(|| FlowServer::start(address))??);
         }
-        let (specs, names) = self.specs(setup, arm, &testbed)?;
+        let program = Program::weft(self.weft, None)?;
+        let (specs, names) = specs(setup, arm, &program, |name| {
+            let host = testbed.host(name)?;
+            Ok((host.address(), Some(host.clone())))
+        })?;
         let settings = Settings {
             folder: temporary_folder()?,
             keep: keep_folders(),
@@ -143,66 +157,66 @@ impl Runner<'_> {
             names,
         })
     }
+}
 
-    /// All nodes on their hosts, and the host of each by its nickname: hosts' names are no nicknames.
-    fn specs(
-        &self,
-        setup: &Setup,
-        arm: &Arm,
-        testbed: &Testbed,
-    ) -> Result<(Vec<Spec>, BTreeMap<String, String>)> {
-        let program = Program::weft(self.weft, None)?;
-        let authority = testbed.host(links::AUTHORITY_HOST)?;
-        let mut specs = vec![Spec {
-            nickname: AUTHORITY.to_owned(),
+/// All nodes on their hosts, and the host of each by its nickname: hosts' names are no nicknames. `place` has the address of a host by
+/// its name, and the host itself if it is one of a testbed.
+pub(super) fn specs(
+    setup: &Setup,
+    arm: &Arm,
+    program: &Program,
+    place: impl Fn(&str) -> Result<(Ipv4Addr, Option<Host>)>,
+) -> Result<(Vec<Spec>, BTreeMap<String, String>)> {
+    let (address, host) = place(links::AUTHORITY_HOST)?;
+    let mut specs = vec![Spec {
+        nickname: AUTHORITY.to_owned(),
+        program: program.clone(),
+        host,
+        duty: place::authority(address),
+        bandwidth: None,
+        more: params_lines(&torrc::params(arm)),
+    }];
+    let mut names = BTreeMap::new();
+    let mut paths = torrc::Paths::default();
+    for (number, relay) in setup.relays.iter().enumerate() {
+        let name = host_name(setup, relay.host)?;
+        let (address, host) = place(name)?;
+        let nickname = relay_name(number);
+        paths.add(&nickname, relay.roles);
+        let mut more = torrc::of_all(arm);
+        more.extend(torrc::of_relay(relay));
+        more.extend(relays::metrics_lines());
+        specs.push(Spec {
+            nickname: nickname.clone(),
             program: program.clone(),
-            host: Some(authority.clone()),
-            duty: place::authority(authority.address()),
-            bandwidth: None,
-            more: params_lines(&torrc::params(arm)),
-        }];
-        let mut names = BTreeMap::new();
-        let mut paths = torrc::Paths::default();
-        for (number, relay) in setup.relays.iter().enumerate() {
-            let name = host_name(setup, relay.host)?;
-            let host = testbed.host(name)?;
-            let nickname = relay_name(number);
-            paths.add(&nickname, relay.roles);
-            let mut more = torrc::of_all(arm);
-            more.extend(torrc::of_relay(relay));
-            more.extend(relays::metrics_lines());
-            specs.push(Spec {
-                nickname: nickname.clone(),
-                program: program.clone(),
-                host: Some(host.clone()),
-                duty: Duty::Relay {
-                    or: SocketAddr::from((host.address(), OR_PORT)),
-                    exit: relay.roles.exit.then(|| host.address()),
-                },
-                bandwidth: Some(relay.bandwidth),
-                more,
-            });
-            names.insert(nickname, name.to_owned());
-        }
-        for (number, client) in setup.clients.iter().enumerate() {
-            let name = host_name(setup, client.host)?;
-            let nickname = format!("client{number}");
-            let mut more = torrc::of_all(arm);
-            more.extend(torrc::of_client(arm));
-            let entry = client.entry.map(|place| relay_name(place as usize));
-            more.extend(paths.lines(entry.as_deref()));
-            specs.push(Spec {
-                nickname: nickname.clone(),
-                program: program.clone(),
-                host: Some(testbed.host(name)?.clone()),
-                duty: place::client(),
-                bandwidth: None,
-                more,
-            });
-            names.insert(nickname, name.to_owned());
-        }
-        Ok((specs, names))
+            host,
+            duty: Duty::Relay {
+                or: SocketAddr::from((address, OR_PORT)),
+                exit: relay.roles.exit.then_some(address),
+            },
+            bandwidth: Some(relay.bandwidth),
+            more,
+        });
+        names.insert(nickname, name.to_owned());
     }
+    for (number, client) in setup.clients.iter().enumerate() {
+        let name = host_name(setup, client.host)?;
+        let nickname = client_name(number);
+        let mut more = torrc::of_all(arm);
+        more.extend(torrc::of_client(arm));
+        let entry = client.entry.map(|place| relay_name(place as usize));
+        more.extend(paths.lines(entry.as_deref()));
+        specs.push(Spec {
+            nickname: nickname.clone(),
+            program: program.clone(),
+            host: place(name)?.1,
+            duty: place::client(),
+            bandwidth: None,
+            more,
+        });
+        names.insert(nickname, name.to_owned());
+    }
+    Ok((specs, names))
 }
 
 /// A network that is up. Dropping it ends it.
@@ -305,12 +319,17 @@ impl Running {
 }
 
 /// The nickname of a relay, by its place in the setup.
-fn relay_name(place: usize) -> String {
+pub(super) fn relay_name(place: usize) -> String {
     format!("relay{place}")
 }
 
+/// The nickname of a client, by its place in the setup.
+pub(super) fn client_name(place: usize) -> String {
+    format!("client{place}")
+}
+
 /// The name of a host of the setup.
-fn host_name(setup: &Setup, host: u32) -> Result<&str> {
+pub(super) fn host_name(setup: &Setup, host: u32) -> Result<&str> {
     let host = setup.hosts.get(host as usize);
     Ok(&host.context("a node on a host that is not there")?.name)
 }

@@ -65,21 +65,41 @@ impl Counters {
 
 /// A relay that is sampled.
 struct Sampled {
-    host: Host,
+    /// Where it is; none: on this machine as it is.
+    host: Option<Host>,
     first: Counters,
     last: Counters,
     results: RelayResults,
 }
 
 impl Sampled {
-    fn read(host: &Host) -> Result<Counters> {
-        let text = host.enter(|| read(METRICS))?;
-        let text = text.with_context(|| format!("reading the MetricsPort of {}", host.name()))?;
+    fn start(host: Option<Host>, name: String) -> Result<Sampled> {
+        let mut sampled = Sampled {
+            host,
+            last: Counters::default(),
+            first: Counters::default(),
+            results: RelayResults {
+                name,
+                ..RelayResults::default()
+            },
+        };
+        sampled.first = sampled.read()?;
+        sampled.last = sampled.first.clone();
+        Ok(sampled)
+    }
+
+    fn read(&self) -> Result<Counters> {
+        let text = match &self.host {
+            Some(host) => host.enter(|| read(METRICS))?,
+            None => read(METRICS),
+        };
+        let name = &self.results.name;
+        let text = text.with_context(|| format!("reading the MetricsPort of {name}"))?;
         Ok(Counters::of(&text))
     }
 
     fn sample(&mut self) -> Result<()> {
-        let now = Sampled::read(&self.host)?;
+        let now = self.read()?;
         self.results
             .written
             .push((now.written - self.last.written) as u64);
@@ -91,7 +111,7 @@ impl Sampled {
 }
 
 /// All relays.
-pub(super) struct Sampler {
+pub(in super::super) struct Sampler {
     relays: Vec<Sampled>,
     interval: Duration,
     samples: u32,
@@ -114,17 +134,7 @@ impl Sampler {
             .filter(|nickname| *nickname != AUTHORITY)
             .map(|nickname| {
                 let name = names.get(nickname).context("a relay without a host")?;
-                let host = testbed.host(name)?.clone();
-                let first = Sampled::read(&host)?;
-                Ok(Sampled {
-                    host,
-                    last: first.clone(),
-                    first,
-                    results: RelayResults {
-                        name: name.clone(),
-                        ..RelayResults::default()
-                    },
-                })
+                Sampled::start(Some(testbed.host(name)?.clone()), name.clone())
             });
         Ok(Sampler {
             relays: relays.collect::<Result<_>>()?,
@@ -133,12 +143,31 @@ impl Sampler {
         })
     }
 
+    /// Reads the relay of this host, whose name this is, for the first time.
+    ///
+    /// # Errors
+    ///
+    /// It does not answer.
+    pub(in super::super) fn here(name: &str, interval: Duration) -> Result<Sampler> {
+        Ok(Sampler {
+            relays: vec![Sampled::start(None, name.to_owned())?],
+            interval,
+            samples: 0,
+        })
+    }
+
+    /// How long until the next interval is over.
+    pub(in super::super) fn until_next(&self, elapsed: Duration) -> Duration {
+        let next = self.interval.saturating_mul(self.samples + 1);
+        next.saturating_sub(elapsed)
+    }
+
     /// Notes the intervals that are over.
     ///
     /// # Errors
     ///
     /// A relay does not answer.
-    pub(super) fn sample(&mut self, elapsed: Duration) -> Result<()> {
+    pub(in super::super) fn sample(&mut self, elapsed: Duration) -> Result<()> {
         while self.interval.saturating_mul(self.samples + 1) <= elapsed {
             self.samples += 1;
             self.relays.iter_mut().try_for_each(Sampled::sample)?;
@@ -151,13 +180,13 @@ impl Sampler {
     /// # Errors
     ///
     /// One does not answer.
-    pub(super) fn finish(self, elapsed: Duration) -> Result<(Vec<RelayResults>, u64)> {
+    pub(in super::super) fn finish(self, elapsed: Duration) -> Result<(Vec<RelayResults>, u64)> {
         let seconds = elapsed.as_secs_f64().max(1e-9);
         // Totals are those of the end, not of a second before it.
         thread::sleep(SETTLED);
         let mut cells = 0.0;
         let relays = self.relays.into_iter().map(|relay| {
-            let now = Sampled::read(&relay.host)?;
+            let now = relay.read()?;
             cells += now.cells - relay.first.cells;
             let cpu = now.cpu.iter().zip(&relay.first.cpu);
             Ok(RelayResults {

@@ -1,0 +1,164 @@
+//! What measures on a host of a simulation: `weft lab simulated-host FILE`, a process beside each node. A relay is sampled by its
+//! MetricsPort; for a client its user is driven, and the events of its circuits are noted. The results are files in the
+//! folder of the host, which is the current one.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::{Context as _, Result};
+use serde::{Deserialize, Serialize};
+use weft_traffic::Model;
+use weft_traffic::records::json_lines;
+use weft_virtual::results::RelayResults;
+
+use super::super::netns::circuits::Watch;
+use super::super::netns::relays::Sampler;
+use super::{MAX_BYTES, read};
+use crate::control::Control;
+use crate::experiment::json;
+use crate::flows::{self, FlowClient, FlowSettings};
+use crate::nodes::close_circuits;
+use crate::overlay::place::{CONTROL_PORT, SOCKS_PORT};
+use crate::shadow::RECORDS;
+use crate::shadow::network::write;
+use crate::stop::Stop;
+
+/// The name of the command.
+pub(super) const HOST_COMMAND: &str = "simulated-host";
+/// A relay's results.
+pub(super) const RELAY: &str = "relay.json";
+/// A client's circuits.
+pub(super) const CIRCUITS: &str = "circuits.json";
+
+/// Measures on a host of a simulated network what a file asks for.
+#[derive(Debug, clap::Args)]
+pub struct HostArgs {
+    /// What `weft lab` wrote for this host.
+    file: PathBuf,
+}
+
+/// What is measured on a host, beside one of its nodes.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Work {
+    /// The host's name.
+    pub(super) host: String,
+    /// The node's.
+    pub(super) nickname: String,
+    /// When the run begins, since the Unix epoch.
+    pub(super) begin: Duration,
+    /// How long it is.
+    pub(super) duration: Duration,
+    pub(super) task: Task,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Task {
+    Relay(Relay),
+    Client(Client),
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Relay {
+    /// Of samples.
+    pub(super) interval: Duration,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Client {
+    pub(super) model_name: String,
+    pub(super) model: Model,
+    /// When the user begins, since the beginning of the run.
+    pub(super) start: Duration,
+    pub(super) servers: Vec<SocketAddr>,
+    pub(super) seed: u64,
+    /// The host of each relay by its nickname.
+    pub(super) names: BTreeMap<String, String>,
+}
+
+/// What a relay did.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct RelayFile {
+    pub(super) results: RelayResults,
+    /// Bytes of cells that it wrote to links.
+    pub(super) cells: u64,
+}
+
+/// Measures, and writes the files.
+///
+/// # Errors
+///
+/// The file is none of ours, the node does not answer, or the system refuses.
+pub fn measure(args: &HostArgs, stop: &Stop) -> Result<()> {
+    let work: Work = read::json(&args.file, MAX_BYTES)?;
+    match &work.task {
+        Task::Relay(relay) => work.relay(relay),
+        Task::Client(client) => work.client(client, stop),
+    }
+}
+
+impl Work {
+    /// Sleeps until the run begins.
+    fn wait(&self) {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        thread::sleep(self.begin.saturating_sub(now.unwrap_or_default()));
+    }
+
+    fn relay(&self, relay: &Relay) -> Result<()> {
+        self.wait();
+        let begun = Instant::now();
+        let mut sampler = Sampler::here(&self.host, relay.interval)?;
+        loop {
+            let elapsed = begun.elapsed();
+            sampler.sample(elapsed.min(self.duration))?;
+            let Some(left) = self
+                .duration
+                .checked_sub(elapsed)
+                .filter(|left| !left.is_zero())
+            else {
+                break;
+            };
+            thread::sleep(sampler.until_next(elapsed).min(left));
+        }
+        let (mut results, cells) = sampler.finish(self.duration)?;
+        let mut results = results.pop().context("no relay was sampled")?;
+        // Programs compute in no time there, and what is counted as processor time is that of the clock.
+        results.busy = 0.0;
+        write(Path::new(RELAY), &json(&RelayFile { results, cells })?)
+    }
+
+    fn client(&self, client: &Client, stop: &Stop) -> Result<()> {
+        let [control, socks] =
+            [CONTROL_PORT, SOCKS_PORT].map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+        let cookie = Path::new(&self.nickname).join("data/control_auth_cookie");
+        let connect = || Control::connect_port(control, &cookie);
+        // Those that it has were built when nothing was lost.
+        let watch = Watch::of(connect()?, self.host.clone(), &client.names)?;
+        close_circuits(&mut connect()?)?;
+        self.wait();
+        let begun = Instant::now();
+        let user = FlowClient {
+            name: self.host.clone(),
+            model_name: client.model_name.clone(),
+            model: client.model.clone(),
+            start: client.start,
+            proxy: Some(socks),
+            servers: client.servers.clone(),
+        };
+        let settings = FlowSettings {
+            duration: self.duration,
+            seed: client.seed,
+            threads: 1,
+        };
+        let records = flows::run(&[user], settings, stop)?;
+        let circuits = watch.finish(begun, self.duration);
+        write(Path::new(CIRCUITS), &json(&circuits)?)?;
+        // Last: with this file all is there.
+        write(
+            Path::new(RECORDS),
+            &json_lines(&records).context("writing JSON")?,
+        )
+    }
+}

@@ -1,0 +1,251 @@
+//! A network that Shadow simulates: what each host of a topology runs, and when. [`Network::write`] makes of it the
+//! file that Shadow reads; whoever calls it fills [`TEMPLATE`] with the files of the hosts.
+
+use std::collections::BTreeMap;
+use std::fs::{self, DirBuilder};
+use std::net::SocketAddr;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context as _, Result};
+use rand_chacha::ChaCha20Rng;
+use weft_datadir::keys::{KeyConfig, RelayKeys};
+use weft_dir::private_authority::AuthorityKeys;
+use weft_links::Topology;
+
+use super::graph;
+use super::yaml::Yaml;
+use crate::network::Program;
+use crate::nodes::torrc::authority_line;
+use crate::overlay::place::OR_PORT;
+
+/// The file of the configuration.
+pub(crate) const CONFIGURATION: &str = "shadow.yaml";
+/// Where Shadow writes what hosts wrote.
+pub(crate) const DATA: &str = "shadow.data";
+/// The folder of folders, one for each host, in [`DATA`] and in [`TEMPLATE`].
+pub(crate) const HOSTS: &str = "hosts";
+/// What hosts have in their folders at the start.
+pub(crate) const TEMPLATE: &str = "template";
+/// Simulated time begins at the beginning of 2000.
+pub(crate) const EPOCH: Duration = Duration::from_secs(946_684_800);
+/// Keys are made so long before simulated time begins.
+const KEYS_BEFORE: Duration = Duration::from_secs(43_200);
+/// Seconds from one consensus to the next.
+pub(crate) const INTERVAL: u32 = 60;
+/// Exits refuse streams of relays that they do not know, and know all only by their second consensus.
+pub(crate) const LEAST_SETTLE: Duration = Duration::from_secs(180);
+/// From the last traffic to the end of the simulation, in which records are written.
+pub(crate) const END: Duration = Duration::from_secs(5);
+/// A name server that nobody asks.
+pub(crate) const RESOLV_CONF: (&str, &str) = ("resolv.conf", "nameserver 127.0.0.1\n");
+
+/// Lines of all nodes. One processor each, so that a simulation is the same on every machine. Without the limit, nodes
+/// would take that of the machine that simulates.
+pub(crate) const ALL_LINES: &[&str] = &["NumCPUs 1", "MaxMemInQueues 1 GB"];
+/// Lines that Weft has.
+pub(crate) const WEFT_LINES: &[&str] = &["ServerDNSDetectHijacking 0"];
+/// Lines of relays: they would ask the name servers of the machine that simulates.
+pub(crate) const RELAY_LINES: &[&str] = &["ServerDNSResolvConfFile resolv.conf"];
+
+/// Nodes do not start all in one instant: they would draw the same circuits.
+pub(crate) fn apart(number: usize) -> Duration {
+    Duration::from_millis(number as u64 % 997 * 7_919 % 997)
+}
+
+/// A process of a host.
+#[derive(Clone, Debug)]
+pub(crate) struct Process {
+    path: String,
+    args: Vec<String>,
+    start: Duration,
+    /// It ends by itself, with exit status 0; otherwise it runs until the end.
+    ends: bool,
+}
+
+impl Process {
+    /// A node, which runs until the end. The name of its torrc is relative to the folder of its host.
+    pub(crate) fn node(program: &Program, torrc: &Path, start: Duration) -> Process {
+        let command = program.command(torrc);
+        let args = command.get_args();
+        Process {
+            path: command.get_program().to_string_lossy().into_owned(),
+            args: args.map(|arg| arg.to_string_lossy().into_owned()).collect(),
+            start,
+            ends: false,
+        }
+    }
+
+    /// A server for users' streams, which runs until the end.
+    pub(crate) fn flow_server(weft: &Path, listen: SocketAddr) -> Process {
+        let args = ["flow-server", "--listen", &listen.to_string()].map(str::to_owned);
+        Process {
+            ends: false,
+            ..Process::lab(weft, args, Duration::from_secs(1))
+        }
+    }
+
+    /// `weft lab` with these arguments, which ends by itself.
+    pub(crate) fn lab(
+        weft: &Path,
+        args: impl IntoIterator<Item = String>,
+        start: Duration,
+    ) -> Process {
+        Process {
+            path: weft.display().to_string(),
+            args: ["lab".to_owned()].into_iter().chain(args).collect(),
+            start,
+            ends: true,
+        }
+    }
+
+    fn yaml(&self) -> Yaml {
+        let args = self.args.iter().cloned().map(Yaml::Text);
+        Yaml::map([
+            ("path", Yaml::text(&*self.path)),
+            ("args", Yaml::List(args.collect())),
+            ("start_time", time(self.start)),
+            (
+                "expected_final_state",
+                match self.ends {
+                    true => Yaml::map([("exited", Yaml::Number(0))]),
+                    false => Yaml::text("running"),
+                },
+            ),
+        ])
+    }
+}
+
+/// A network, and how long it is simulated.
+#[derive(Clone, Debug)]
+pub(crate) struct Network<'a> {
+    pub(crate) topology: &'a Topology,
+    /// By the host's name.
+    pub(crate) processes: BTreeMap<String, Vec<Process>>,
+    /// Nothing is lost, and rates have no limit, before.
+    pub(crate) calm: Duration,
+    /// When the simulation ends.
+    pub(crate) stop_at: Duration,
+    pub(crate) seed: u64,
+    /// Threads of Shadow.
+    pub(crate) parallelism: u32,
+    /// No other simulation runs beside it.
+    pub(crate) is_alone: bool,
+}
+
+impl Network<'_> {
+    /// Writes the configuration into the folder of the simulation.
+    ///
+    /// # Errors
+    ///
+    /// There are too many hosts, or the system refuses.
+    pub(crate) fn write(&self, folder: &Path) -> Result<()> {
+        let yaml = format!(
+            "# Written by `weft lab`. Run `shadow {CONFIGURATION}` in this folder.\n{}",
+            self.configuration()?.document()
+        );
+        write(&folder.join(CONFIGURATION), &yaml)
+    }
+
+    fn configuration(&self) -> Result<Yaml> {
+        // What Shadow takes as a seed has 32 bits.
+        let seed = (self.seed ^ (self.seed >> 32)) & u64::from(u32::MAX);
+        let hosts = self.topology.hosts().map(|host| {
+            let name = self.topology.node_name(host.node());
+            let processes = self.processes.get(name).into_iter().flatten();
+            (
+                name.to_owned(),
+                Yaml::map([
+                    ("network_node_id", Yaml::Number(host.index() as u64)),
+                    ("ip_addr", Yaml::text(host.address().to_string())),
+                    (
+                        "processes",
+                        Yaml::List(processes.map(Process::yaml).collect()),
+                    ),
+                ]),
+            )
+        });
+        let graph = Yaml::map([
+            ("type", Yaml::text("gml")),
+            ("inline", Yaml::Block(graph::gml(self.topology)?)),
+        ]);
+        let mut experimental = vec![
+            ("runahead".to_owned(), time(graph::LEAST_LATENCY)),
+            ("use_memory_manager".to_owned(), Yaml::Switch(false)),
+        ];
+        if !self.is_alone {
+            // Each would take the same processors.
+            experimental.push(("use_cpu_pinning".to_owned(), Yaml::Switch(false)));
+        }
+        Ok(Yaml::map([
+            (
+                "general",
+                Yaml::map([
+                    ("stop_time", time(self.stop_at)),
+                    ("bootstrap_end_time", time(self.calm)),
+                    ("seed", Yaml::Number(seed)),
+                    ("parallelism", Yaml::Number(self.parallelism.into())),
+                    ("template_directory", Yaml::text(TEMPLATE)),
+                    ("data_directory", Yaml::text(DATA)),
+                ]),
+            ),
+            ("experimental", Yaml::Map(experimental)),
+            (
+                "network",
+                Yaml::map([("graph", graph), ("use_shortest_path", Yaml::Switch(false))]),
+            ),
+            ("hosts", Yaml::Map(hosts.collect())),
+        ]))
+    }
+}
+
+/// A time, exact.
+fn time(time: Duration) -> Yaml {
+    Yaml::Text(format!("{} us", time.as_micros()))
+}
+
+/// Makes the keys of the authority in this new DataDirectory. Returns the words of the `DirAuthority` line.
+pub(crate) fn create_authority(
+    data: &Path,
+    nickname: &str,
+    dir: SocketAddr,
+    rng: &mut ChaCha20Rng,
+) -> Result<String> {
+    create_private(data)?;
+    let identity = AuthorityKeys::create(&data.join("keys"), dir, keys_made(), rng)?;
+    let fingerprint = create_relay(data, nickname, rng)?;
+    let identity = identity.as_hex_upper();
+    Ok(authority_line(OR_PORT, &identity, dir, &fingerprint))
+}
+
+/// Makes the keys of a relay in this DataDirectory. Returns its fingerprint.
+pub(crate) fn create_relay(data: &Path, nickname: &str, rng: &mut ChaCha20Rng) -> Result<String> {
+    create_private(data)?;
+    let config = KeyConfig {
+        nickname: nickname.to_owned(),
+        ..KeyConfig::new(data)
+    };
+    Ok(RelayKeys::load_or_create(&config, keys_made(), rng)?.fingerprint())
+}
+
+fn keys_made() -> SystemTime {
+    SystemTime::UNIX_EPOCH + (EPOCH - KEYS_BEFORE)
+}
+
+pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
+    fs::write(path, text).with_context(|| format!("writing {}", path.display()))
+}
+
+/// Makes a folder that only its owner may read, with those above it.
+pub(crate) fn create_private(folder: &Path) -> Result<()> {
+    let mut private = DirBuilder::new();
+    private.mode(0o700).recursive(true);
+    let made = private.create(folder);
+    made.with_context(|| format!("creating {}", folder.display()))
+}
+
+/// Where hosts have their files at the start, in the folder of a simulation.
+pub(crate) fn template(simulation: &Path) -> PathBuf {
+    simulation.join(TEMPLATE).join(HOSTS)
+}
