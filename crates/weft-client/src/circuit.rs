@@ -8,7 +8,7 @@ use weft_core::address::ConnectionId;
 use weft_core::origin::OriginId;
 use weft_path::TargetPort;
 
-use crate::events::{CircuitInfo, CircuitPurpose, CircuitStatus, ConfluxLeg};
+use crate::events::{CircuitInfo, CircuitPurpose, CircuitStatus};
 use crate::hop::{Hop, HopHandshake};
 use crate::isolation::CircuitIsolation;
 use crate::sets::Leg;
@@ -101,10 +101,7 @@ impl<G> Circuit<G> {
             created: self.created_wall,
             build_time: self.took,
             round_trip: self.round_trip,
-            conflux: self.leg.map(|leg| ConfluxLeg {
-                nonce: leg.nonce,
-                round_trip: leg.round_trip,
-            }),
+            conflux: self.leg.and_then(|leg| leg.nonce.first_chunk().copied()),
             weight: None,
             stated: 0,
             uses: self.uses,

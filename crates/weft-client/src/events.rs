@@ -174,8 +174,8 @@ pub struct CircuitInfo {
     pub build_time: Option<Duration>,
     /// How long a request to its last relay and the answer took (docs/extensions/circuit-rtt.md), if that was measured.
     pub round_trip: Option<Duration>,
-    /// The conflux set that it is a leg of.
-    pub conflux: Option<ConfluxLeg>,
+    /// The conflux set that it is a leg of: the first half of its nonce. The round trip is that of CONFLUX_LINK.
+    pub conflux: Option<[u8; 16]>,
     /// The sum of its relays' weights (docs/extensions/abra.md), in 1/(Mbit/s), in lists and where they are asked.
     pub weight: Option<f64>,
     /// Of how many of its relays the weight is known.
@@ -184,15 +184,6 @@ pub struct CircuitInfo {
     pub uses: u32,
     /// The isolation fields of its first stream, and the fields in which later streams differed.
     pub used_by: Option<(Fields, Isolation)>,
-}
-
-/// A circuit as a leg of a conflux set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ConfluxLeg {
-    /// The set's nonce.
-    pub nonce: [u8; 32],
-    /// How long the exit took to answer CONFLUX_LINK.
-    pub round_trip: Option<Duration>,
 }
 
 /// Why a circuit ended.

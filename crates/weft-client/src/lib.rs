@@ -56,8 +56,8 @@ pub use chooser::{BuildNews, BuildTimeouts, Chooser, Chosen};
 pub use client::{Client, ProbeCounts};
 pub use config::{ClientConfig, ListenerConfig};
 pub use events::{
-    Bootstrap, CircuitEnd, CircuitInfo, CircuitPurpose, CircuitStatus, ClientEvent, ConfluxLeg,
-    EndOfCircuit, StreamEnd, StreamInfo, StreamNews, StreamPurpose, StreamStatus,
+    Bootstrap, CircuitEnd, CircuitInfo, CircuitPurpose, CircuitStatus, ClientEvent, EndOfCircuit,
+    StreamEnd, StreamInfo, StreamNews, StreamPurpose, StreamStatus,
 };
 pub use guard_events::guard_events;
 pub use hop::Hop;

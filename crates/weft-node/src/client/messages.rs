@@ -63,7 +63,7 @@ pub(crate) struct ClientCounts {
 #[derive(Clone, Debug)]
 pub(crate) enum ClientNews {
     /// An event of the client.
-    Event(ClientEvent),
+    Event(Box<ClientEvent>),
     /// A new network is in use (NEWCONSENSUS, NS).
     Network(Arc<Network>),
 }

@@ -534,7 +534,7 @@ impl Task {
 
     /// Reports an event to controllers; without any there is no receiver.
     fn report(&self, event: ClientEvent) {
-        let _ = self.news.send(ClientNews::Event(event));
+        let _ = self.news.send(ClientNews::Event(Box::new(event)));
     }
 }
 

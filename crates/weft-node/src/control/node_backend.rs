@@ -193,7 +193,7 @@ impl NodeBackend {
 
     fn translate(&self, news: ClientNews) -> Vec<Event> {
         match news {
-            ClientNews::Event(event) => self.translate_event(event),
+            ClientNews::Event(event) => self.translate_event(*event),
             ClientNews::Network(network) => self.on_consensus(network.consensus.digest),
         }
     }
@@ -599,7 +599,7 @@ fn circuit_view(circuit: &CircuitInfo) -> CircuitView {
             stated: circuit.stated,
             uses: circuit.uses,
         },
-        conflux: circuit.conflux.map(|leg| (leg.nonce, leg.round_trip)),
+        conflux: circuit.conflux,
     }
 }
 

@@ -71,8 +71,8 @@ pub(crate) struct CircuitView {
     pub credentials: Option<Arc<AppCredentials>>,
     /// How fast it is, as far as that is known.
     pub speed: Speed,
-    /// The conflux set that it is a leg of: the nonce, and the round trip of CONFLUX_LINK.
-    pub conflux: Option<([u8; 32], Option<Duration>)>,
+    /// The conflux set that it is a leg of: half of its nonce. The round trip is that of CONFLUX_LINK.
+    pub conflux: Option<[u8; 16]>,
 }
 
 /// How fast a circuit is, and how much it was used.
@@ -143,15 +143,14 @@ impl CircuitView {
         text
     }
 
-    /// Half of the nonce, as C tor has it, and the round trip in microseconds.
+    /// The set, and the round trip in microseconds.
     fn push_conflux(&self, text: &mut String) {
-        let Some((nonce, round_trip)) = &self.conflux else {
+        let Some(set) = &self.conflux else {
             return;
         };
-        let (half, _) = nonce.split_at(nonce.len() / 2);
-        let half: String = half.iter().map(|byte| format!("{byte:02X}")).collect();
-        text.push_str(&format!(" CONFLUX_ID={half}"));
-        if let Some(round_trip) = round_trip {
+        let set: String = set.iter().map(|byte| format!("{byte:02X}")).collect();
+        text.push_str(&format!(" CONFLUX_ID={set}"));
+        if let Some(round_trip) = self.speed.round_trip {
             text.push_str(&format!(" CONFLUX_RTT={}", round_trip.as_micros()));
         }
     }
@@ -375,7 +374,7 @@ mod tests {
         assert_eq!(circuit.describe(), format!("{expected} RTT_MS=300.1"));
         let pool = "7 LAUNCHED PURPOSE=GENERAL BUILD_MS=812.0 RTT_MS=300.1 WEIGHT=0.125 STATED=2 STREAMS=3";
         assert_eq!(circuit.describe_pool(), pool);
-        circuit.conflux = Some(([0x6d; 32], Some(Duration::from_micros(300_050))));
+        circuit.conflux = Some([0x6d; 16]);
         let leg = format!(" CONFLUX_ID={} CONFLUX_RTT=300050", "6D".repeat(16));
         assert_eq!(circuit.describe(), format!("{expected}{leg}"));
         assert_eq!(circuit.describe_pool(), format!("{pool}{leg}"));
