@@ -392,6 +392,51 @@ mod tests {
         );
     }
 
+    /// Each kind of line by itself: one that is damaged does not take the other with it, and is one line in the log.
+    #[test]
+    fn damaged_lines_restore_the_defaults_of_their_kind_alone() {
+        let line = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
+        let times = [
+            ("TotalBuildTimes", "150"),
+            ("CircuitBuildTimeBin", "305 100"),
+            ("CircuitBuildTimeBin", "505 50"),
+        ]
+        .map(line);
+        let trips = vec!["200000"; 100].join(",");
+        let trips = [line(("CircuitRoundTrips", &trips))];
+        let whole = paths(&[&times[..], &trips[..]].concat());
+        assert!(whole.times.is_computed() && whole.timeouts().round_trip.is_some());
+        for (key, value) in [
+            ("TotalBuildTimes", "many"),
+            ("CircuitBuildTimeBin", "505"),
+            ("CircuitBuildTimeBin", "-5 1"),
+            ("CircuitBuildAbandonedCount", "NaN"),
+        ] {
+            let damaged = [&times[..], &trips[..], &[line((key, value))]].concat();
+            let mut damaged = paths(&damaged);
+            assert_eq!(damaged.times.timeout(), Duration::from_secs(60), "{value}");
+            assert!(!damaged.times.is_computed() && damaged.times.wants_circuits());
+            assert!(damaged.timeouts().round_trip.is_some(), "{key} {value}");
+            assert_eq!(damaged.take_lines().len(), 1, "{key} {value}");
+        }
+        for value in ["", "1,,2", "0", "1e5", "inf", "\u{0}"] {
+            let damaged = [
+                &times[..],
+                &trips[..],
+                &[line(("CircuitRoundTrips", value))],
+            ]
+            .concat();
+            let mut damaged = paths(&damaged);
+            assert!(damaged.times.is_computed(), "{value}");
+            assert!(damaged.round_trips().is_empty(), "{value}");
+            assert_eq!(damaged.timeouts().round_trip, None, "{value}");
+            assert_eq!(damaged.take_lines().len(), 1, "{value}");
+            // What is learnt takes the place of what was damaged.
+            learn(&mut damaged);
+            assert!(damaged.timeouts().round_trip.is_some(), "{value}");
+        }
+    }
+
     #[test]
     fn dropping_timeouts_forgets_round_trips() {
         let mut paths = paths(&[]);

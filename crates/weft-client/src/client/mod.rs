@@ -7,6 +7,7 @@ mod building;
 mod conflux;
 mod control;
 mod directory;
+mod liveness;
 mod predict;
 mod probing;
 mod requests;
@@ -127,6 +128,7 @@ impl<C: Chooser> Client<C> {
 
     /// Handles an event of the connection threads.
     pub fn on_event(&mut self, event: OriginEvent, now: Now) {
+        self.note_liveness(&event, now);
         match event {
             OriginEvent::Launched {
                 circuit,

@@ -4,6 +4,7 @@
 mod chaos;
 mod circuits;
 mod conflux;
+mod liveness;
 mod probing;
 mod selecting;
 mod streams;

@@ -178,6 +178,75 @@ fn statements_that_are_stale_early_or_no_statements_are_ignored_and_counted() {
     assert_eq!(warned.count(), 1);
 }
 
+/// What a damaged or hostile relay puts where the weight is leaves the last one that was one, and is one line in the log.
+#[test]
+fn a_weight_that_is_no_number_of_the_range_changes_nothing() {
+    let mut world = choosing();
+    let first = world.list()[0].id;
+    world.state(first, 0, 1.0);
+    let now = world.now.wall;
+    let bad = [
+        f64::NAN,
+        -f64::NAN,
+        f64::INFINITY,
+        f64::NEG_INFINITY,
+        -1.0,
+        -f64::MIN_POSITIVE,
+        f64::MAX,
+    ];
+    for weight in bad {
+        let mut bytes = statement(now, 1.0);
+        bytes[9..17].copy_from_slice(&weight.to_be_bytes());
+        world.state_bytes(first, 0, bytes);
+        assert_eq!(world.weights(), [3.0, 3.0], "{weight}");
+    }
+    let counts = world.client.statements();
+    assert_eq!((counts.accepted, counts.malformed), (1, bad.len() as u64));
+    let lines = world.outputs.iter();
+    let warned = lines.filter(|output| format!("{output:?}").contains("states of its bandwidth"));
+    assert_eq!(warned.count(), 1);
+}
+
+/// Ten thousand in a second, should the data path ever let them through: no memory, no line for each, and the last counts.
+#[test]
+fn a_flood_of_statements_is_counted_and_grows_nothing() {
+    let mut world = choosing();
+    let first = world.list()[0].id;
+    let relays = world.client.weighed_relays();
+    for number in 0..10_000_u32 {
+        let weight = f64::from(number % 100);
+        match number % 4 {
+            0 => world.state(first, 0, weight),
+            1 => world.state_bytes(
+                first,
+                0,
+                statement(world.now.wall - Duration::from_secs(60), weight),
+            ),
+            2 => world.state_bytes(
+                first,
+                0,
+                statement(world.now.wall + Duration::from_secs(60), weight),
+            ),
+            _ => world.state_bytes(first, 0, vec![0xff; 498]),
+        }
+    }
+    let counts = world.client.statements();
+    assert_eq!(
+        (
+            counts.accepted,
+            counts.stale,
+            counts.ahead,
+            counts.malformed
+        ),
+        (2_500, 2_500, 2_500, 2_500)
+    );
+    assert_eq!(world.client.weighed_relays(), relays);
+    assert_eq!(world.weights()[0], 3.0 * 96.0);
+    let lines = world.outputs.iter();
+    let warned = lines.filter(|output| format!("{output:?}").contains("states of its bandwidth"));
+    assert_eq!(warned.count(), 1);
+}
+
 #[test]
 fn a_forged_statement_is_counted_as_such() {
     let mut world = choosing();
