@@ -7,7 +7,7 @@
 use libfuzzer_sys::fuzz_target;
 use weft_cell::Body;
 use weft_cell::mtor_msg::{
-    Join, Joined, MtorDrop, MtorDropped, MtorStopped, Multipath, MultipathAck, Subdata,
+    Join, Joined, MtorAck, MtorDrop, MtorDropped, MtorStopped, Multipath, MultipathAck, Subdata,
     unwrap_subdata, wrap_subdata,
 };
 use weft_cell::relay::{MAX_DATA, RelayBody};
@@ -52,6 +52,11 @@ fn message(kind: u8, data: &[u8]) {
         b'd' => {
             if let Ok(drop) = MtorDrop::decode(data) {
                 assert_eq!(drop.encode(), data);
+            }
+        }
+        b'a' => {
+            if let Ok(ack) = MtorAck::decode(data) {
+                assert_eq!(ack.encode(), data);
             }
         }
         b'p' => assert_eq!(MtorDropped::decode(data).is_ok(), data.is_empty()),

@@ -198,6 +198,31 @@ tunnel_messages! {
     Joined, "JOINED";
 }
 
+/// MTOR_ACK: all of the tunnel's messages before this one have arrived, on whatever leg.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MtorAck {
+    /// The number of the first that has not.
+    pub next: SequenceNumber,
+}
+
+impl MtorAck {
+    /// Reads the data of MTOR_ACK.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it.
+    pub fn decode(data: &[u8]) -> Result<Self, MtorMsgError> {
+        let next = SequenceNumber(Fields::new("MTOR_ACK", data).u32("next")?);
+        end_of("MTOR_ACK", data, 4)?;
+        Ok(MtorAck { next })
+    }
+
+    /// The data of MTOR_ACK.
+    pub const fn encode(self) -> [u8; 4] {
+        self.next.0.to_be_bytes()
+    }
+}
+
 /// Messages that consist of a count.
 macro_rules! count_messages {
     ($($(#[$doc:meta])* $name:ident, $wire:literal, $(#[$field_doc:meta])* $field:ident;)*) => {
@@ -436,6 +461,8 @@ mod tests {
         );
         assert_eq!(MtorStopped { sent: 772 }.encode(), [0, 0, 0, 0, 0, 0, 3, 4]);
         assert!(MtorDropped.encode().is_empty());
+        let next = SequenceNumber(0x0506_0708);
+        assert_eq!(MtorAck { next }.encode(), [5, 6, 7, 8]);
         assert_eq!(
             subdata(0x0506_0708, RelayCommand::Data, b"abc"),
             Ok(b"\x05\x06\x07\x08\x02abc".to_vec())
@@ -474,7 +501,7 @@ mod tests {
     }
 
     /// What is wrong with `data`, read as each message.
-    fn errors(data: &[u8]) -> [Option<MtorMsgError>; 7] {
+    fn errors(data: &[u8]) -> [Option<MtorMsgError>; 8] {
         [
             Multipath::decode(data).err(),
             MultipathAck::decode(data).err(),
@@ -483,6 +510,7 @@ mod tests {
             MtorDrop::decode(data).err(),
             MtorStopped::decode(data).err(),
             MtorDropped::decode(data).err(),
+            MtorAck::decode(data).err(),
         ]
     }
 
@@ -502,7 +530,7 @@ mod tests {
 
     #[test]
     fn what_is_shorter_or_longer_is_refused() {
-        let lengths = [1 + SECRET_LEN, 5, 5 + SECRET_LEN, 5, 8, 8, 0];
+        let lengths = [1 + SECRET_LEN, 5, 5 + SECRET_LEN, 5, 8, 8, 0, 4];
         for len in 0..600 {
             let data = vec![1; len];
             for (error, right) in errors(&data).into_iter().zip(lengths) {

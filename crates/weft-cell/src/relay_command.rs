@@ -107,6 +107,8 @@ pub enum AtRelay {
     MtorDrop,
     /// Hands the message within to its stream, once it is the tunnel's next.
     Subdata,
+    /// Forgets the tunnel's messages that have arrived.
+    MtorAck,
     /// Closes the circuit: the message is one that only origins receive, or that this relay's protocol
     /// list does not claim.
     Refuse,
@@ -139,6 +141,8 @@ pub enum AtOrigin {
     MtorStopped,
     /// Hands the message within to its stream, once it is the tunnel's next.
     Subdata,
+    /// Forgets the tunnel's messages that have arrived.
+    MtorAck,
     /// Closes the circuit: nothing asked for the message.
     Refuse,
 }
@@ -266,6 +270,7 @@ table! {
    247 => MtorDropped, "MTOR_DROPPED":                        Circuit, Free,    OwnLeg,      R::Refuse,               O::MtorDropped;
    248 => MtorStopped, "MTOR_STOPPED":                        Circuit, Free,    OwnLeg,      R::Refuse,               O::MtorStopped;
    249 => Subdata, "SUBDATA":                                 Stream,  Counted, OwnLeg,      R::Subdata,              O::Subdata;
+   250 => MtorAck, "MTOR_ACK":                                Circuit, Free,    OwnLeg,      R::MtorAck,              O::MtorAck;
 }
 
 impl StreamMessage {

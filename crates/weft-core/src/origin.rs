@@ -15,6 +15,7 @@ use std::time::Duration;
 use weft_cell::circ_msg::{CreateReply, CreateRequest};
 pub use weft_cell::conflux_msg::DesiredUx;
 use weft_cell::identity::{Ed25519Identity, RsaIdentity};
+use weft_cell::mtor_msg::SECRET_LEN;
 use weft_cell::reason::{DestroyReason, EndReason};
 use weft_cell::stream_msg::{BeginFlags, Resolved};
 use weft_crypto::HopKeys;
@@ -78,6 +79,12 @@ pub enum TunnelKind {
         nonce: [u8; 32],
         /// What the far end's scheduling shall aim at.
         ux: DesiredUx,
+    },
+    /// A tunnel of mTor (docs/extensions/mtor.md), with relays whose protocol list has `WeftMtor=1`. The second leg may be linked
+    /// when the first one is.
+    Mtor {
+        /// What shows the far end that the legs are one client's: random, the same for all.
+        secret: [u8; SECRET_LEN],
     },
 }
 
@@ -148,6 +155,12 @@ pub enum OriginCommand {
         tunnel: OriginId,
         /// What kind of tunnel.
         kind: TunnelKind,
+    },
+    /// Give up a slow leg of a tunnel of mTor: no more is sent on it, and its circuit closes when all that the far end sent has
+    /// arrived. Answered by [`OriginEvent::Closed`] of the circuit.
+    DropLeg {
+        /// The leg.
+        circuit: OriginId,
     },
     /// Open an application's stream on a circuit. Answered by [`OriginEvent::Connected`],
     /// [`OriginEvent::Resolved`] or [`OriginEvent::Ended`].
@@ -251,8 +264,15 @@ pub enum OriginEvent {
         circuit: OriginId,
         /// The tunnel.
         tunnel: OriginId,
-        /// The time from CONFLUX_LINK to CONFLUX_LINKED.
+        /// The time from the question to the answer.
         took: Duration,
+    },
+    /// A leg of a tunnel of mTor is so slow that another should take its place. Sent once of each leg.
+    LegSlow {
+        /// The leg.
+        circuit: OriginId,
+        /// The tunnel.
+        tunnel: OriginId,
     },
     /// The last hop has answered what it must refuse.
     Probed {

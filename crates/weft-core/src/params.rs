@@ -58,6 +58,8 @@ pub struct RelayParams {
     /// Circuits that ask become legs of conflux sets: its protocol list has `Conflux=1` (`ConfluxEnabled`, consensus
     /// `cfx_enabled`).
     pub serve_conflux: bool,
+    /// Circuits that ask become legs of tunnels of mTor: its protocol list has `WeftMtor=1` (`Multipath`).
+    pub serve_mtor: bool,
     /// The version of SENDMEs that this node sends (consensus `sendme_emit_min_version`).
     pub sendme_emit: u8,
     /// The lowest version that it accepts (consensus `sendme_accept_min_version`).
@@ -90,6 +92,7 @@ impl RelayParams {
             stream_dos: StreamDosParams::default(),
             serve_abra: false,
             serve_conflux: true,
+            serve_mtor: false,
             sendme_emit: 1,
             sendme_accept: 0,
         }

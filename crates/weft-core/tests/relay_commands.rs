@@ -10,6 +10,7 @@ use std::time::Duration;
 use origin::{AtAnOrigin, LAYOUTS, onionskin};
 use pair::CLIENT;
 use weft_cell::circ_msg::{CreateReply, CreateRequest};
+use weft_cell::mtor_msg;
 use weft_cell::relay;
 use weft_cell::relay_command::{AtOrigin, AtRelay, RelayCommand, Scope, StreamMessage};
 use weft_cell::{Cell, ChanCmd};
@@ -87,13 +88,11 @@ impl AtARelay {
 /// Handlers of relays that refuse their message, some of them for now.
 fn refuses_at_relay(handler: AtRelay) -> bool {
     match handler {
-        AtRelay::Refuse
-        | AtRelay::ConfluxSwitch
+        AtRelay::Refuse | AtRelay::ConfluxSwitch | AtRelay::Subdata | AtRelay::MtorAck => true,
+        AtRelay::ConfluxLink
         | AtRelay::Multipath
         | AtRelay::Join
         | AtRelay::MtorDrop
-        | AtRelay::Subdata => true,
-        AtRelay::ConfluxLink
         | AtRelay::ConfluxLinkedAck
         | AtRelay::Stream(_)
         | AtRelay::Open(_)
@@ -116,7 +115,8 @@ fn refuses_at_origin(handler: AtOrigin) -> bool {
         | AtOrigin::Joined
         | AtOrigin::MtorDropped
         | AtOrigin::MtorStopped
-        | AtOrigin::Subdata => true,
+        | AtOrigin::Subdata
+        | AtOrigin::MtorAck => true,
         AtOrigin::Stream(_)
         | AtOrigin::Extended2
         | AtOrigin::Truncated
@@ -143,6 +143,11 @@ fn data_at_relay(command: RelayCommand) -> Vec<u8> {
             };
             link.encode().to_vec()
         }
+        RelayCommand::Multipath => mtor_msg::Multipath { secret: [7; 16] }.encode().to_vec(),
+        RelayCommand::Join => {
+            let (tunnel, secret) = (mtor_msg::TunnelId(1), [7; 16]);
+            mtor_msg::Join { tunnel, secret }.encode().to_vec()
+        }
         _ => b"four".to_vec(),
     }
 }
@@ -160,13 +165,15 @@ fn trace_at_relay(handler: AtRelay, totals: &Totals) -> Option<u64> {
         AtRelay::Stream(_) => Some(totals.streams.stray),
         // Without congestion control there is no conflux.
         AtRelay::ConfluxLink => Some(totals.tunnels.made + totals.protocol_errors),
+        AtRelay::Multipath => Some(totals.tunnels.made),
+        // There is no such tunnel.
+        AtRelay::Join => Some(totals.tunnels.links),
         AtRelay::Refuse
         | AtRelay::ConfluxLinkedAck
         | AtRelay::ConfluxSwitch
-        | AtRelay::Multipath
-        | AtRelay::Join
         | AtRelay::MtorDrop
-        | AtRelay::Subdata => Some(totals.protocol_errors),
+        | AtRelay::Subdata
+        | AtRelay::MtorAck => Some(totals.protocol_errors),
         AtRelay::Extend2 | AtRelay::Truncate => None,
         AtRelay::EstablishRendezvous => Some(totals.rendezvous.established),
         AtRelay::Rendezvous1 => None,
@@ -196,7 +203,9 @@ fn a_relay_does_with_each_command_what_the_table_states() {
             let expected = match handler {
                 // The circuit, and its tunnel.
                 AtRelay::ConfluxLink if terms.is_vegas() => 2,
+                AtRelay::Multipath => 2,
                 AtRelay::ConfluxLink | AtRelay::ConfluxLinkedAck | AtRelay::Stream(_) => 0,
+                AtRelay::Join | AtRelay::MtorDrop => 0,
                 // Nobody waits for the rendezvous.
                 AtRelay::Rendezvous1 => 0,
                 _ => usize::from(!refuses_at_relay(handler)),
@@ -247,7 +256,8 @@ fn an_origin_does_with_each_command_what_the_table_states() {
                 | AtOrigin::Joined
                 | AtOrigin::MtorDropped
                 | AtOrigin::MtorStopped
-                | AtOrigin::Subdata => totals.protocol_errors == 1,
+                | AtOrigin::Subdata
+                | AtOrigin::MtorAck => totals.protocol_errors == 1,
             };
             assert!(handled, "{what}: {violation:?}");
             let open = matches!(

@@ -276,10 +276,6 @@ fn what_no_client_sends_closes_the_circuit_alone() {
         ("ACK twice", vec![link(0, 0), ack(), ack()]),
         ("SWITCH without LINK", vec![switch(1)]),
         (
-            "SWITCH that skips nothing",
-            vec![link(0, 0), ack(), switch(0)],
-        ),
-        (
             "BEGIN_DIR on a leg",
             vec![link(0, 0), ack(), begin(RelayCmd::BEGIN_DIR)],
         ),

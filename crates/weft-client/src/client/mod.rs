@@ -186,6 +186,8 @@ impl<C: Chooser> Client<C> {
                 tunnel,
                 took,
             } => self.on_linked(circuit, tunnel, took, now),
+            // Only legs of tunnels of mTor are so.
+            OriginEvent::LegSlow { .. } => {}
             OriginEvent::Probed {
                 circuit,
                 took,

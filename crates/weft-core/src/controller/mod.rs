@@ -338,8 +338,8 @@ impl RelayController {
             ToController::Link {
                 half,
                 connection,
-                name,
-            } => self.on_link(half, connection, name),
+                ask,
+            } => self.on_link(half, connection, ask),
             ToController::TunnelMade { name, tunnel } => self.on_tunnel_made(name, tunnel),
             ToController::TunnelClosed { name } => self.on_tunnel_closed(name),
             ToController::RendezvousGone { half } => self.on_rendezvous_gone(half),

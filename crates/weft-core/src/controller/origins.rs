@@ -219,6 +219,11 @@ impl RelayController {
                     self.ask_tunnel(leg, TunnelName::Origin(tunnel), None);
                 }
             }
+            OriginCommand::DropLeg { circuit } => {
+                if let Some(half) = self.half_of(circuit) {
+                    self.send(half.thread, FromController::DropLeg { half });
+                }
+            }
             OriginCommand::Probe { circuit, nonce } => {
                 if let Some(half) = self.half_of(circuit) {
                     self.send(half.thread, FromController::Probe { half, nonce });

@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use rand::RngExt as _;
+use weft_cell::mtor_msg::TunnelId;
 use weft_cell::reason::DestroyReason;
 use weft_share::{PreviousHop, Shares, Ticket};
 
 use super::RelayController;
 use crate::address::{ConnectionId, HalfAddr, OriginId};
-use crate::message::{FromController, LegRequest};
+use crate::message::{FromController, LegRequest, TunnelAsk};
 use crate::tunnel::{MAX_LEGS, TunnelName};
 
 /// Tunnels of other nodes kept at most, shared by the hops that their first legs come by.
@@ -123,10 +125,19 @@ impl Tunnels {
 }
 
 impl RelayController {
-    /// A circuit of another node's shall be a leg of the tunnel of this name.
-    pub(super) fn on_link(&mut self, half: HalfAddr, connection: ConnectionId, name: TunnelName) {
+    /// A circuit of another node's shall be a leg.
+    pub(super) fn on_link(&mut self, half: HalfAddr, connection: ConnectionId, ask: TunnelAsk) {
         let hop = self.previous_hop(connection);
         let leg = LegRequest { half, ours: None };
+        let name = match ask {
+            TunnelAsk::Named(name) => name,
+            TunnelAsk::New(secret) => TunnelName::Given(TunnelId(self.rng.random()), secret),
+            TunnelAsk::Existing(name) if self.tunnels.by_name.contains_key(&name) => name,
+            // Whether there is one of this id is not revealed.
+            TunnelAsk::Existing(_) => {
+                return self.close_half(half, DestroyReason::PROTOCOL);
+            }
+        };
         self.ask_tunnel(leg, name, Some(hop));
     }
 
@@ -178,7 +189,7 @@ impl RelayController {
             (None, TunnelName::Origin(circuit)) => {
                 self.origin_failed(circuit, DestroyReason::DESTROYED);
             }
-            (None, TunnelName::Nonce(_)) => {}
+            (None, TunnelName::Nonce(_) | TunnelName::Given(..)) => {}
         }
     }
 

@@ -21,7 +21,7 @@ pub use params::{CcParams, MAX_CWND, PathKind, VegasParams, accepts_sendme_inc};
 pub use stream::{FlowMsg, Side, StreamFlow};
 
 use weft_cell::stream_msg::StreamMsgError;
-use weft_cell::{relay, relay_v1};
+use weft_cell::{mtor_msg, relay, relay_v1};
 
 /// What the two ends of a circuit agreed on, as far as its streams are concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -32,6 +32,8 @@ pub enum Terms {
     Vegas,
     /// The same under Counter Galois Onion, which leaves less room in a cell.
     VegasCgo,
+    /// XON and XOFF on the streams of a tunnel whose messages have a number (docs/extensions/mtor.md), which takes room.
+    Numbered,
 }
 
 impl Terms {
@@ -55,6 +57,7 @@ impl Terms {
         match self {
             Terms::Windows | Terms::Vegas => relay::MAX_DATA,
             Terms::VegasCgo => relay_v1::MAX_STREAM_DATA,
+            Terms::Numbered => mtor_msg::MAX_SUBDATA,
         }
     }
 }

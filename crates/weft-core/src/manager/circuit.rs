@@ -265,16 +265,24 @@ impl LocalConnectionManager {
             }
             HalfControl::LegJoins { joining, .. } => self.on_leg_joins(addr, &joining, now),
             HalfControl::LegTaken {
-                tunnel, sequence, ..
-            } => self.on_leg_taken(addr, tunnel, sequence, now),
+                tunnel,
+                sequence,
+                id,
+                ..
+            } => self.on_leg_taken(addr, tunnel, (sequence, id), now),
             HalfControl::LegLinked {
                 leg,
                 circuit,
                 answer,
                 took,
                 ..
-            } => self.on_leg_linked(addr, (leg, circuit), &answer, took, now),
+            } => self.on_leg_linked(addr, (leg, circuit), *answer, took, now),
             HalfControl::LegRoom { leg, room, .. } => self.on_leg_room(addr, leg, room, now),
+            HalfControl::LegDropped { leg, .. } => {
+                if let Some(tunnel) = self.halves.at(addr).and_then(CircuitHalf::as_tunnel) {
+                    tunnel.legs.drop_leg(leg);
+                }
+            }
             HalfControl::LegClosed { leg, closing, .. } => {
                 self.on_leg_closed(addr, leg, closing, now);
             }
@@ -314,6 +322,7 @@ impl LocalConnectionManager {
             HalfControl::LegTaken { .. }
             | HalfControl::LegLinked { .. }
             | HalfControl::LegRoom { .. }
+            | HalfControl::LegDropped { .. }
             | HalfControl::LegClosed { .. }
             | HalfControl::TunnelClosed { .. }
             | HalfControl::CreditAsked { .. }

@@ -59,14 +59,21 @@ impl LocalConnectionManager {
                 self.on_conflux_link(slot, data, now);
             }
             (AtRelay::ConfluxLinkedAck, Ok(_)) => self.on_conflux_linked_ack(slot, now),
-            // SWITCH of a leg was taken above.
+            (AtRelay::Multipath, Ok(data)) if self.params.serve_mtor => {
+                self.on_multipath(slot, data, now);
+            }
+            (AtRelay::Join, Ok(data)) if self.params.serve_mtor => {
+                self.on_join_leg(slot, data, now);
+            }
+            (AtRelay::MtorDrop, Ok(data)) => self.on_mtor_drop(slot, data, now),
+            // SWITCH and SUBDATA of legs were taken above.
             (
                 AtRelay::ConfluxLink
                 | AtRelay::ConfluxSwitch
                 | AtRelay::Multipath
                 | AtRelay::Join
-                | AtRelay::MtorDrop
-                | AtRelay::Subdata,
+                | AtRelay::Subdata
+                | AtRelay::MtorAck,
                 Ok(_),
             )
             | (AtRelay::Refuse, Ok(_)) => {

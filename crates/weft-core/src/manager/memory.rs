@@ -6,8 +6,8 @@ use weft_cell::reason::DestroyReason;
 
 use super::{LocalConnectionManager, Notify};
 use crate::address::{ConnectionId, EdgeAddr, HalfAddr};
-use crate::ledger::{Cut, Held, Ledger};
-use crate::slots::LinkKey;
+use crate::ledger::{Cut, Held, Ledger, map_entry};
+use crate::slots::{HalfKey, LinkKey};
 
 /// An owner of memory that is freed by closing it.
 #[derive(Clone, Copy, Debug)]
@@ -137,6 +137,7 @@ impl LocalConnectionManager {
             + self.waits.memory()
             + self.to_controller.memory()
             + self.unreported.capacity() * size_of::<LinkKey>()
+            + self.watched_tunnels.len() * map_entry::<HalfKey, ()>()
             + self.edge_side.news_memory()
             + self.links.tables_memory()
     }

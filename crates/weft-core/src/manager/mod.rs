@@ -28,6 +28,7 @@ mod traffic;
 mod tunnels;
 mod waits;
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
@@ -112,6 +113,8 @@ pub struct LocalConnectionManager {
     waits: Waits,
     traffic: TrafficReports,
     abra: abra::Abra,
+    /// Tunnels whose legs may stand still (mTor).
+    watched_tunnels: BTreeSet<HalfKey>,
     scratch: Scratch,
     /// Randomness: circuit ids, padding.
     rng: StdRng,
@@ -162,6 +165,7 @@ impl LocalConnectionManager {
             waits: Waits::default(),
             traffic: TrafficReports::default(),
             abra: abra::Abra::default(),
+            watched_tunnels: BTreeSet::new(),
             scratch: Scratch::default(),
             rng: StdRng::from_seed(seed),
             draining: false,
@@ -268,6 +272,7 @@ impl LocalConnectionManager {
             }
             FromController::MakeTunnel { leg, name } => self.on_make_tunnel(leg, name, now),
             FromController::JoinTunnel { leg, tunnel } => self.on_join_tunnel(leg, tunnel, now),
+            FromController::DropLeg { half } => self.on_drop_leg(half, now),
             FromController::RendezvousEstablished { half } => {
                 self.on_rendezvous_established(half, now);
             }

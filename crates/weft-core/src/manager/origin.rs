@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use rand::Rng as _;
 use weft_cell::circ_msg::{CreateReply, CreateRequest, Extended2};
+use weft_cell::mtor_msg::{Joined, MultipathAck};
 use weft_cell::reason::DestroyReason;
 use weft_cell::relay::{self, RelayBody};
 use weft_cell::relay_command::{AtOrigin, RelayCommand};
@@ -179,17 +180,21 @@ impl LocalConnectionManager {
             }
             (AtOrigin::AbraWeight, Ok(data)) => self.on_abra_weight(slot, hop, data, now),
             (AtOrigin::ConfluxLinked, Ok(data)) => self.on_conflux_linked(slot, hop, data, now),
-            // SWITCH of a leg was taken above.
+            (AtOrigin::MultipathAck, Ok(data)) => {
+                let id = MultipathAck::decode(data).ok().map(|ack| ack.tunnel);
+                self.on_mtor_answer(slot, hop, id, data.len(), now);
+            }
+            (AtOrigin::Joined, Ok(data)) => {
+                let id = Joined::decode(data).ok().map(|joined| joined.tunnel);
+                self.on_mtor_answer(slot, hop, id, data.len(), now);
+            }
+            (AtOrigin::MtorDropped, Ok(_)) => self.on_mtor_stopped(slot, hop, None, now),
+            (AtOrigin::MtorStopped, Ok(data)) => self.on_mtor_stopped(slot, hop, Some(data), now),
+            // SWITCH and SUBDATA of legs were taken above.
             (
-                AtOrigin::ConfluxSwitch
-                | AtOrigin::MultipathAck
-                | AtOrigin::Joined
-                | AtOrigin::MtorDropped
-                | AtOrigin::MtorStopped
-                | AtOrigin::Subdata,
+                AtOrigin::ConfluxSwitch | AtOrigin::Subdata | AtOrigin::MtorAck | AtOrigin::Refuse,
                 Ok(_),
-            )
-            | (AtOrigin::Refuse, Ok(_)) => self.refuse_at_origin(slot, now),
+            ) => self.refuse_at_origin(slot, now),
         }
         self.pool.put(cell);
     }

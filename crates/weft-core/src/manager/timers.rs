@@ -67,6 +67,7 @@ impl LocalConnectionManager {
             }
         }
         self.return_credit();
+        self.watch_tunnels(now);
         for key in padding {
             let cell = self.pool.blank(0, ChanCmd::PADDING);
             self.totals.padding_sent += 1;

@@ -19,10 +19,10 @@ use crate::handshake::PeerIdentity;
 use crate::ledger::Cut;
 use crate::origin::{AppRefusal, HopFlow, OriginEvent, StreamOpening, TunnelKind};
 use crate::params::RelayParams;
-use crate::tunnel::{Closing, Joining, Room, Sequence, TunnelName};
+use crate::tunnel::{Answer, Closing, Joining, Room, Sequence, TunnelName};
 use weft_cell::circ_msg::{CreateReply, CreateRequest};
-use weft_cell::conflux_msg::Link;
 use weft_cell::identity::{Ed25519Identity, RendezvousCookie, RsaIdentity};
+use weft_cell::mtor_msg::{SECRET_LEN, TunnelId};
 use weft_cell::reason::{DestroyReason, EndReason};
 use weft_cell::stream_msg::{Begin, Resolve, Resolved};
 use weft_cell::{Cell, RelayCmd};
@@ -268,6 +268,8 @@ pub enum HalfControl {
         tunnel: HalfAddr,
         /// What the far end must know.
         sequence: Sequence,
+        /// The tunnel's id, once it has one (mTor).
+        id: Option<TunnelId>,
     },
     /// The far end has answered: the leg (of our own) is linked.
     LegLinked {
@@ -278,7 +280,7 @@ pub enum HalfControl {
         /// The circuit.
         circuit: OriginId,
         /// The answer.
-        answer: Box<Link>,
+        answer: Box<Answer>,
         /// How long that took.
         took: Duration,
     },
@@ -290,6 +292,13 @@ pub enum HalfControl {
         leg: HalfAddr,
         /// What it has room for.
         room: Room,
+    },
+    /// No more is to be sent on a leg (mTor).
+    LegDropped {
+        /// The tunnel.
+        to: HalfAddr,
+        /// The leg.
+        leg: HalfAddr,
     },
     /// A leg has closed.
     LegClosed {
@@ -350,6 +359,7 @@ impl HalfControl {
             | HalfControl::LegTaken { to, .. }
             | HalfControl::LegLinked { to, .. }
             | HalfControl::LegRoom { to, .. }
+            | HalfControl::LegDropped { to, .. }
             | HalfControl::LegClosed { to, .. }
             | HalfControl::TunnelClosed { to, .. }
             | HalfControl::ExtendFailed { to, .. } => *to,
@@ -420,6 +430,17 @@ pub struct LegRequest {
     pub half: HalfAddr,
     /// Of a circuit of our own: the hop that the tunnel leads to, and what kind of tunnel.
     pub ours: Option<(HopIndex, TunnelKind)>,
+}
+
+/// The tunnel that a circuit of another node's shall be a leg of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TunnelAsk {
+    /// That of this name, which may not exist yet.
+    Named(TunnelName),
+    /// A new one, whose legs show this secret.
+    New([u8; SECRET_LEN]),
+    /// That of this name, which must exist.
+    Existing(TunnelName),
 }
 
 /// What a connection thread measured of a second, for the relay's weight ([`crate::abra`]).
@@ -506,14 +527,14 @@ pub enum ToController {
         /// Its connection.
         connection: ConnectionId,
     },
-    /// A circuit shall be a leg of the tunnel of this name, which may not exist yet.
+    /// A circuit shall be a leg.
     Link {
         /// Its half.
         half: HalfAddr,
         /// The link under it.
         connection: ConnectionId,
-        /// The tunnel's name.
-        name: TunnelName,
+        /// Which tunnel.
+        ask: TunnelAsk,
     },
     /// The answer to [`FromController::MakeTunnel`].
     TunnelMade {
@@ -677,6 +698,11 @@ pub enum FromController {
         leg: LegRequest,
         /// The tunnel's name.
         name: TunnelName,
+    },
+    /// Give up a leg of our own (mTor).
+    DropLeg {
+        /// Its half.
+        half: HalfAddr,
     },
     /// Have a half join a tunnel.
     JoinTunnel {

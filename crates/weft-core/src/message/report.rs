@@ -181,6 +181,10 @@ pub struct TunnelTotals {
     pub switches: u64,
     /// Messages that had to wait for others that were sent before them.
     pub reordered: u64,
+    /// Messages sent again, because a leg had closed or stood still (mTor).
+    pub again: u64,
+    /// Legs of our own that were found to be slow (mTor).
+    pub slow: u64,
 }
 
 /// What streams that end here did.
@@ -257,6 +261,8 @@ add_counters!(TunnelTotals {
     overflowed,
     switches,
     reordered,
+    again,
+    slow,
 });
 
 add_counters!(Totals {

@@ -1,22 +1,34 @@
-//! Which leg of a tunnel takes the next message.
+//! The legs of a tunnel: which takes the next message, and the numbers of messages on each.
 //!
 //! A leg lends the tunnel what its circuit's window and queue have room for, as circuits lend to edges; so the tunnel's streams
 //! share one buffer from which legs take cells as fast as their circuits carry them.
 
-use std::time::Duration;
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
 
-use super::{LegLink, Sequence};
-use crate::address::HalfAddr;
+use weft_cell::Cell;
 
-/// How legs are chosen (proposal 329; C tor's `conflux_decide_next_circ`).
+use super::outstanding::Outstanding;
+use super::slow::Pace;
+use super::{LegLink, Policy, Room, Sequence};
+use crate::address::{HalfAddr, OriginId};
+use crate::cells::CellPool;
+use crate::ledger::queue_memory;
+
+/// How legs are chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Scheduling {
-    /// The leg with the shortest round trip, or none: nothing is reordered in vain.
+    /// The leg with the shortest round trip, or none: nothing is reordered in vain (C tor's `conflux_decide_circ_minrtt`).
     MinRtt,
-    /// Of the legs that have room, the one with the shortest round trip.
+    /// Of the legs that have room, the one with the shortest round trip (`conflux_decide_circ_lowrtt`).
     #[default]
     LowRtt,
+    /// Legs that have room take a message each, in turn (Yang and Li 2015, IV-B).
+    Fifo,
 }
+
+/// A message that is missing at the far end after so long, or three round trips of its leg, is sent again on another.
+const STALLED: Duration = Duration::from_secs(1);
 
 /// A leg of a tunnel.
 #[derive(Debug)]
@@ -25,8 +37,14 @@ pub(crate) struct Leg {
     pub half: HalfAddr,
     /// Its link.
     pub link: LegLink,
+    /// Its name, if it is our own.
+    pub circuit: Option<OriginId>,
     /// It is linked: it may send and receive.
     pub linked: bool,
+    /// No more is sent on it, for good.
+    pub dropped: bool,
+    /// It is slow, as the client thread knows.
+    pub slow: bool,
     /// Counted cells that it takes now.
     room: u32,
     /// Its round trip, once one was measured.
@@ -41,6 +59,14 @@ pub(crate) struct Leg {
     arrived: u64,
     /// Its half has closed, and some that it handed on before are still on their way.
     closing: Option<Closing>,
+    /// What was sent on it and its SENDMEs have not acknowledged, in order, and when (mTor).
+    carries: VecDeque<(u64, Instant)>,
+    /// It stands still: what it carries was sent again.
+    stalled: bool,
+    /// When it was chosen last (mTor): a count.
+    turn: u64,
+    /// How fast messages arrive (mTor).
+    pub pace: Pace,
 }
 
 /// What a half that has closed had done for its tunnel.
@@ -68,24 +94,48 @@ pub(crate) enum Removed {
 pub(crate) struct Choice {
     /// Its half.
     pub half: HalfAddr,
-    /// By how much SWITCH must raise its sequence number before.
+    /// The message's number.
+    pub number: u64,
+    /// By how much SWITCH must raise the leg's sequence number before (conflux).
     pub switch: Option<u32>,
 }
 
 /// The legs of a tunnel.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Legs {
     /// All of them, in the order in which they joined.
     legs: Vec<Leg>,
     /// The place of the one that sent last.
     current: Option<usize>,
-    /// How they are chosen.
+    /// What tells messages apart.
+    policy: Policy,
+    /// How legs are chosen.
     pub scheduling: Scheduling,
-    /// Messages sent.
+    /// Messages sent, each counted once.
     sent: u64,
+    /// What may have to be sent again (mTor).
+    outstanding: Outstanding,
+    /// Counts choices.
+    turns: u64,
 }
 
 impl Legs {
+    /// None yet.
+    pub(crate) fn new(policy: Policy) -> Self {
+        Legs {
+            legs: Vec::new(),
+            current: None,
+            policy,
+            scheduling: match policy {
+                Policy::Conflux => Scheduling::LowRtt,
+                Policy::Mtor => Scheduling::Fifo,
+            },
+            sent: 0,
+            outstanding: Outstanding::default(),
+            turns: 0,
+        }
+    }
+
     /// All legs.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Leg> {
         self.legs.iter()
@@ -108,15 +158,19 @@ impl Legs {
 
     /// Memory that this points to.
     pub(crate) fn memory(&self) -> usize {
-        self.legs.capacity() * size_of::<Leg>()
+        let carries = self.legs.iter().map(|leg| queue_memory(&leg.carries));
+        self.legs.capacity() * size_of::<Leg>() + carries.sum::<usize>() + self.outstanding.memory()
     }
 
     /// A half joins.
-    pub(crate) fn add(&mut self, half: HalfAddr, link: LegLink) {
+    pub(crate) fn add(&mut self, half: HalfAddr, link: LegLink, circuit: Option<OriginId>) {
         self.legs.push(Leg {
             half,
             link,
+            circuit,
             linked: false,
+            dropped: false,
+            slow: false,
             room: 0,
             rtt: None,
             last_sent: 0,
@@ -124,6 +178,10 @@ impl Legs {
             handed: 0,
             arrived: 0,
             closing: None,
+            carries: VecDeque::new(),
+            stalled: false,
+            turn: 0,
+            pace: Pace::default(),
         });
     }
 
@@ -142,18 +200,75 @@ impl Legs {
         }
     }
 
-    /// A leg's circuit can take more, or its round trip is another.
-    pub(crate) fn note_room(&mut self, half: HalfAddr, room: super::Room) {
+    /// A leg's circuit can take more, its round trip is another, or its far end has received something.
+    pub(crate) fn note_room(&mut self, half: HalfAddr, room: Room, pool: &mut CellPool) {
+        let Some(place) = self.legs.iter().position(|leg| leg.half == half) else {
+            return;
+        };
+        let Some(leg) = self.legs.get_mut(place) else {
+            return;
+        };
+        leg.room = leg.room.saturating_add(room.cells);
+        leg.rtt = room.rtt.or(leg.rtt);
+        if room.acknowledged == 0 || self.policy != Policy::Mtor {
+            return;
+        }
+        for _ in 0..room.acknowledged {
+            if let Some((number, _)) = leg.carries.pop_front() {
+                self.outstanding.acknowledged(number, pool);
+            }
+        }
+        leg.stalled = false;
+    }
+
+    /// MTOR_ACK: everything before this number has arrived, and this one has not. False: it was not sent.
+    pub(crate) fn acknowledged(&mut self, next: u64, pool: &mut CellPool, now: Instant) -> bool {
+        if next > self.sent + 1 {
+            return false;
+        }
+        self.outstanding.acknowledged_before(next, pool);
+        if !self.outstanding.has(next) {
+            // It was not sent, or a SENDME has overtaken this.
+            return true;
+        }
+        // The message may have been sent again; the leg that has had it longest stands still.
+        let overdue = |leg: &&mut Leg| {
+            let patience = leg.rtt.map_or(STALLED, |rtt| STALLED.max(3 * rtt));
+            let carried = leg.carries.iter().find(|(number, _)| *number == next);
+            !leg.stalled
+                && carried.is_some_and(|(_, sent)| now.saturating_duration_since(*sent) > patience)
+        };
+        if let Some(leg) = self.legs.iter_mut().find(overdue) {
+            leg.stalled = true;
+            let numbers = leg.carries.iter().map(|(number, _)| *number);
+            self.outstanding.send_again(numbers);
+        }
+        true
+    }
+
+    /// A leg that an acknowledgement may be sent on.
+    pub(crate) fn any_open(&self) -> Option<HalfAddr> {
+        let usable = self.legs.iter().filter(|leg| leg.is_usable());
+        // One that stands still last, then the one that was used last.
+        let best = usable.max_by_key(|leg| (!leg.stalled, !leg.slow, leg.turn));
+        best.map(|leg| leg.half)
+    }
+
+    /// No more is sent on a leg. What it carries still counts as on its way.
+    pub(crate) fn drop_leg(&mut self, half: HalfAddr) {
         if let Some(leg) = self.get_mut(half) {
-            leg.room = leg.room.saturating_add(room.cells);
-            leg.rtt = room.rtt.or(leg.rtt);
+            leg.dropped = true;
         }
     }
 
     /// A leg's half has closed.
     pub(crate) fn closed(&mut self, half: HalfAddr, closing: Closing) -> Removed {
-        if let Some(leg) = self.get_mut(half) {
+        if let Some(place) = self.legs.iter().position(|leg| leg.half == half)
+            && let Some(leg) = self.legs.get_mut(place)
+        {
             leg.closing = Some(closing);
+            let numbers = leg.carries.drain(..).map(|(number, _)| number);
+            self.outstanding.send_again(numbers);
         }
         self.remove_closed(half)
     }
@@ -177,10 +292,12 @@ impl Legs {
             Some(current) if current < place => Some(current),
             _ => None,
         };
-        // As in C tor: what it was the last to carry, in either direction, or may not have carried to the end, is missing.
+        // As in C tor: what it was the last to carry, in either direction, or may not have carried to the end, is missing. mTor's ends
+        // send that again.
         let most_sent = self.legs.iter().map(|leg| leg.last_sent).max();
         let most_received = self.legs.iter().map(|leg| leg.last_received).max();
         let misses = leg.linked
+            && self.policy == Policy::Conflux
             && (was_current
                 || closing.in_flight
                 || leg.handed != closing.taken
@@ -192,9 +309,11 @@ impl Legs {
         }
     }
 
-    /// Whether some leg takes a message that counts.
+    // ---- what is sent ----
+
+    /// Whether some leg takes a new message that counts.
     pub(crate) fn has_room(&self) -> bool {
-        self.next().is_some()
+        self.next().is_some() && self.outstanding.has_room(self.sent + 1)
     }
 
     /// The leg that takes the next message, which counts against its circuit's window or not. `None`: it waits.
@@ -209,26 +328,76 @@ impl Legs {
         let leg = self.legs.get_mut(place)?;
         // Both ends count from what they sent each other when the leg was linked.
         let skipped = self.sent.saturating_sub(leg.last_sent);
-        let switch = (skipped > 0).then(|| u32::try_from(skipped).unwrap_or(u32::MAX));
+        let switch = (skipped > 0 && self.policy == Policy::Conflux)
+            .then(|| u32::try_from(skipped).unwrap_or(u32::MAX));
         self.sent += 1;
         leg.last_sent = self.sent;
-        leg.handed += 1;
-        if counted {
-            leg.room = leg.room.saturating_sub(1);
-        }
+        let number = self.sent;
+        self.take_turn(place, counted);
+        let half = self.legs.get(place)?.half;
         Some(Choice {
-            half: leg.half,
+            half,
+            number,
             switch,
         })
+    }
+
+    /// A leg takes a message.
+    fn take_turn(&mut self, place: usize, counted: bool) {
+        self.turns += 1;
+        if let Some(leg) = self.legs.get_mut(place) {
+            leg.handed += 1;
+            leg.turn = self.turns;
+            if counted {
+                leg.room = leg.room.saturating_sub(1);
+            }
+        }
+    }
+
+    /// Keeps a copy of a message that was given to a leg, until it is acknowledged (mTor).
+    pub(crate) fn keep(&mut self, choice: Choice, copy: Box<Cell>, now: Instant) {
+        self.outstanding.keep(choice.number, copy);
+        self.note_carried(choice.half, choice.number, now);
+    }
+
+    fn note_carried(&mut self, half: HalfAddr, number: u64, now: Instant) {
+        if let Some(leg) = self.get_mut(half) {
+            leg.carries.push_back((number, now));
+        }
+    }
+
+    /// The next message that must be sent again, with the leg that takes it. `None`: there is none, or no leg has room.
+    pub(crate) fn next_again(
+        &mut self,
+        pool: &mut CellPool,
+        now: Instant,
+    ) -> Option<(Choice, Box<Cell>)> {
+        if !self.outstanding.wants_again() {
+            return None;
+        }
+        let place = self.next()?;
+        let half = self.legs.get(place)?.half;
+        let (number, cell) = self.outstanding.next_again()?;
+        let copy = pool.copy_of(cell.as_bytes());
+        self.take_turn(place, true);
+        self.note_carried(half, number, now);
+        let choice = Choice {
+            half,
+            number,
+            switch: None,
+        };
+        Some((choice, copy))
     }
 
     /// The leg that has the next message by the rules of scheduling.
     fn next(&self) -> Option<usize> {
         let legs = self.legs.iter().enumerate();
-        let linked = legs.filter(|(_, leg)| leg.linked && leg.closing.is_none());
+        let linked = legs.filter(|(_, leg)| leg.is_usable());
         // A round trip that is not known yet is longer than every other.
         let rtt = |leg: &Leg| leg.rtt.unwrap_or(Duration::MAX);
-        let ready = |leg: &Leg| leg.room > 0;
+        // If all stand still it is not the legs.
+        let all_stalled = (self.legs.iter()).all(|leg| leg.stalled || !leg.is_usable());
+        let ready = |leg: &Leg| leg.room > 0 && (!leg.stalled || all_stalled);
         match self.scheduling {
             Scheduling::MinRtt => linked
                 .min_by_key(|(_, leg)| rtt(leg))
@@ -236,17 +405,26 @@ impl Legs {
             Scheduling::LowRtt => linked
                 .filter(|(_, leg)| ready(leg))
                 .min_by_key(|(_, leg)| rtt(leg)),
+            Scheduling::Fifo => linked
+                .filter(|(_, leg)| ready(leg))
+                .min_by_key(|(_, leg)| leg.turn),
         }
         .map(|(place, _)| place)
     }
 
     /// The first leg that is linked.
     fn first(&self) -> Option<usize> {
-        let usable = |leg: &Leg| leg.linked && leg.closing.is_none();
-        self.legs.iter().position(usable)
+        self.legs.iter().position(Leg::is_usable)
     }
 
-    /// The number of a message that arrived on a leg. `None`: the leg may not send.
+    /// All copies, to be dropped.
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = Box<Cell>> {
+        self.outstanding.drain()
+    }
+
+    // ---- what arrives ----
+
+    /// A message arrived on a leg: its number, if its place there gives one (conflux). `None`: the leg may not send.
     pub(crate) fn received(&mut self, half: HalfAddr) -> Option<u64> {
         let leg = self.get_mut(half).filter(|leg| leg.linked)?;
         leg.arrived += 1;
@@ -272,5 +450,43 @@ impl Legs {
     /// A message from a leg was handled: its half may have closed behind it.
     pub(crate) fn handled(&mut self, half: HalfAddr) -> Removed {
         self.remove_closed(half)
+    }
+
+    /// A message arrived on a leg of our own, the tunnel's `count`th: circuits that are slow and were not known to be (mTor). `before`: when
+    /// the tunnel's last message arrived.
+    pub(crate) fn newly_slow(
+        &mut self,
+        half: HalfAddr,
+        count: u64,
+        before: Option<Instant>,
+        now: Instant,
+    ) -> Vec<OriginId> {
+        let mut slow = Vec::new();
+        let others = self.legs.len().saturating_sub(1);
+        for leg in &mut self.legs {
+            let is_slow = match leg.half == half {
+                true => leg.pace.arrived(count, before, now),
+                false => leg.stalled || leg.pace.is_stalled(count, others, now),
+            };
+            if is_slow && leg.linked && !leg.slow {
+                leg.slow = true;
+                slow.extend(leg.circuit);
+            }
+        }
+        slow
+    }
+
+    /// Something arrived on a leg: it moves.
+    pub(crate) fn moves(&mut self, half: HalfAddr) {
+        if let Some(leg) = self.get_mut(half) {
+            leg.stalled = false;
+        }
+    }
+}
+
+impl Leg {
+    /// Whether messages may be sent on it.
+    fn is_usable(&self) -> bool {
+        self.linked && self.closing.is_none() && !self.dropped
     }
 }

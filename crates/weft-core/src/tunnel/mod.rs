@@ -7,22 +7,28 @@
 //! knows of it is [`LegSide`].
 
 mod legs;
+mod outstanding;
 mod reorder;
+mod slow;
 
+use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
+use weft_cell::Cell;
 use weft_cell::conflux_msg::{DesiredUx, Link};
+use weft_cell::mtor_msg::{SECRET_LEN, TunnelId};
 
 use crate::address::{ConnectionId, HalfAddr, HopIndex, OriginId};
 use crate::flow::Terms;
-use crate::ledger::Held;
+use crate::ledger::{Held, queue_memory};
 use crate::origin::TunnelKind;
 use crate::streams::Streams;
 use crate::traffic::CircuitTraffic;
 
 pub use legs::Closing;
 pub(crate) use legs::{Choice, Legs, Removed, Scheduling};
+pub(crate) use outstanding::SPAN;
 pub(crate) use reorder::{Arrival, Reorder};
 
 /// Legs that one tunnel has at most, those that are still being linked among them.
@@ -33,8 +39,60 @@ pub(crate) const MAX_LEGS: usize = 16;
 pub enum TunnelName {
     /// The nonce of a conflux set whose legs end at this relay.
     Nonce([u8; 32]),
+    /// The id that this relay gave a tunnel whose legs end here, and the secret that they show (mTor).
+    Given(TunnelId, [u8; SECRET_LEN]),
     /// A tunnel of our own.
     Origin(OriginId),
+}
+
+/// What tells a tunnel's messages apart, and what happens when a leg closes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// Conflux: messages are numbered by their place on their leg, and SWITCH; a leg that closes with some under way ends the tunnel.
+    Conflux,
+    /// mTor (docs/extensions/mtor.md): messages have their number in them; what a leg loses is sent again on others.
+    Mtor,
+}
+
+/// How a half came to be a leg.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LegKind {
+    /// Of a conflux set.
+    Conflux {
+        /// What both ends know the set by.
+        nonce: [u8; 32],
+        /// What our far end is asked to aim at; at a relay, what it was asked for.
+        ux: DesiredUx,
+    },
+    /// Of a tunnel of mTor.
+    Mtor {
+        /// What JOIN shows.
+        secret: [u8; SECRET_LEN],
+        /// At a relay: it came by JOIN, not by MULTIPATH.
+        join: bool,
+    },
+}
+
+impl LegKind {
+    /// The leg's tunnel's.
+    pub(crate) fn policy(self) -> Policy {
+        match self {
+            LegKind::Conflux { .. } => Policy::Conflux,
+            LegKind::Mtor { .. } => Policy::Mtor,
+        }
+    }
+}
+
+impl From<TunnelKind> for LegKind {
+    fn from(kind: TunnelKind) -> Self {
+        match kind {
+            TunnelKind::Conflux { nonce, ux } => LegKind::Conflux { nonce, ux },
+            TunnelKind::Mtor { secret } => LegKind::Mtor {
+                secret,
+                join: false,
+            },
+        }
+    }
 }
 
 /// Where a leg's circuit comes from: what a stream's request names.
@@ -66,8 +124,21 @@ pub struct Joining {
     pub terms: Terms,
     /// Its link.
     pub link: LegLink,
-    /// CONFLUX_LINK's content. `None`: the circuit is our own, and the far end is asked next.
+    /// What kind of leg.
+    pub kind: LegKind,
+    /// The circuit, if it is our own: the far end is asked next.
+    pub ours: Option<OriginId>,
+    /// CONFLUX_LINK's content, at a relay.
     pub asked: Option<Link>,
+}
+
+/// What the far end of a circuit of our own answered.
+#[derive(Clone, Copy, Debug)]
+pub enum Answer {
+    /// CONFLUX_LINKED.
+    Conflux(Link),
+    /// MULTIPATH_ACK or JOINED.
+    Mtor(TunnelId),
 }
 
 /// The tunnel that a half is a leg of.
@@ -79,10 +150,8 @@ pub(crate) struct LegSide {
     pub hop: HopIndex,
     /// How far it has come.
     pub stage: Stage,
-    /// What the far end knows the set by.
-    pub nonce: [u8; 32],
-    /// What the far end asked for, or (of our own) is asked for.
-    pub ux: DesiredUx,
+    /// What kind of leg.
+    pub kind: LegKind,
     /// What CONFLUX_LINK had, until the tunnel has it.
     pub asked: Option<Link>,
     /// Counted cells that the tunnel may send, or has sent and have not arrived.
@@ -91,6 +160,12 @@ pub(crate) struct LegSide {
     pub taken: u64,
     /// Messages that were handed to the tunnel.
     pub given: u64,
+    /// Cells that the far end has acknowledged, and the tunnel has not learnt of.
+    pub acknowledged: u32,
+    /// MTOR_DROP was sent or received: the tunnel's messages are not sent on it any more.
+    pub dropped: bool,
+    /// After MTOR_STOPPED: as many messages come in all.
+    pub last: Option<u64>,
 }
 
 /// How far a leg has come.
@@ -106,17 +181,19 @@ pub(crate) enum Stage {
 
 impl LegSide {
     /// A leg that has not met its tunnel.
-    pub(crate) fn new(hop: HopIndex, nonce: [u8; 32], ux: DesiredUx, asked: Option<Link>) -> Self {
+    pub(crate) fn new(hop: HopIndex, kind: LegKind, asked: Option<Link>) -> Self {
         LegSide {
             tunnel: None,
             hop,
             stage: Stage::Joining,
-            nonce,
-            ux,
+            kind,
             asked,
             granted: 0,
             taken: 0,
             given: 0,
+            acknowledged: 0,
+            dropped: false,
+            last: None,
         }
     }
 }
@@ -136,24 +213,54 @@ pub(crate) struct Tunnel {
     /// What has arrived too early.
     pub reorder: Reorder,
     /// What the first leg agreed on, and all others must.
+    pub leg_terms: Terms,
+    /// The rules of its streams.
     pub terms: Terms,
+    /// What tells its messages apart.
+    pub policy: Policy,
+    /// The id that the far end gave it (mTor).
+    pub id: Option<TunnelId>,
+    /// Messages that do not count for a stream and wait for a leg (mTor).
+    pub waiting: VecDeque<Box<Cell>>,
+    /// When the last message arrived.
+    pub last_arrival: Option<Instant>,
+    /// Messages that have arrived, on all legs.
+    pub arrivals: u64,
+    /// What MTOR_ACK named last.
+    pub acknowledged: u64,
     /// The circuits begin here: what was carried.
     pub traffic: Option<CircuitTraffic>,
 }
 
 impl Tunnel {
     /// A tunnel without legs.
-    pub(crate) fn new(name: TunnelName, streams: Streams, terms: Terms) -> Self {
-        let traffic = match name {
-            TunnelName::Origin(_) => Some(CircuitTraffic::default()),
-            TunnelName::Nonce(_) => None,
+    pub(crate) fn new(
+        name: TunnelName,
+        policy: Policy,
+        streams: Streams,
+        leg_terms: Terms,
+    ) -> Self {
+        let (traffic, id) = match name {
+            TunnelName::Origin(_) => (Some(CircuitTraffic::default()), None),
+            TunnelName::Nonce(_) => (None, None),
+            TunnelName::Given(id, _) => (None, Some(id)),
         };
         Tunnel {
             name,
             streams,
-            legs: Legs::default(),
+            legs: Legs::new(policy),
             reorder: Reorder::default(),
-            terms,
+            leg_terms,
+            terms: match policy {
+                Policy::Conflux => leg_terms,
+                Policy::Mtor => Terms::Numbered,
+            },
+            policy,
+            id,
+            waiting: VecDeque::new(),
+            last_arrival: None,
+            arrivals: 0,
+            acknowledged: 1,
             traffic,
         }
     }
@@ -170,7 +277,10 @@ impl Tunnel {
     pub(crate) fn held(&self, now: Instant) -> Held {
         let mut held = self.streams.held(now);
         held += self.reorder.held(now);
-        held.bytes += size_of::<Tunnel>() + self.legs.memory();
+        held.bytes += size_of::<Tunnel>()
+            + self.legs.memory()
+            + queue_memory(&self.waiting)
+            + self.waiting.len() * size_of::<Cell>();
         held
     }
 }
@@ -185,13 +295,6 @@ pub(crate) fn scheduling(ux: DesiredUx) -> Scheduling {
     }
 }
 
-/// What a client asks the far end for, of a tunnel of this kind.
-pub(crate) fn asked_of(kind: TunnelKind) -> ([u8; 32], DesiredUx) {
-    match kind {
-        TunnelKind::Conflux { nonce, ux } => (nonce, ux),
-    }
-}
-
 /// A leg's round trip, with what it may send.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Room {
@@ -199,4 +302,6 @@ pub struct Room {
     pub cells: u32,
     /// The circuit's round trip, if one was measured.
     pub rtt: Option<Duration>,
+    /// Counted cells that the far end has received since this was sent last.
+    pub acknowledged: u32,
 }

@@ -75,6 +75,11 @@ impl Reorder {
         std::mem::take(&mut self.waiting).into_values()
     }
 
+    /// Whether none waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
     /// What they hold. The first has waited the longest, or about as long.
     pub(crate) fn held(&self, now: Instant) -> Held {
         Held {

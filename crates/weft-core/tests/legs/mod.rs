@@ -16,6 +16,7 @@ use weft_cell::conflux_msg::DesiredUx;
 use weft_cell::stream_msg::BeginFlags;
 use weft_core::address::{ConnectionId, HopIndex, ThreadId};
 use weft_core::controller::Sharing;
+use weft_core::flow::Terms;
 use weft_core::handshake::PeerIdentity;
 use weft_core::message::TunnelTotals;
 use weft_core::origin::{
@@ -44,14 +45,21 @@ pub struct Tunnel {
     transit: Vec<[VecDeque<Cell>; 2]>,
     carried: Vec<[u64; 2]>,
     applications: BTreeMap<ConnectionId, (usize, EdgeKey)>,
+    /// Steps of 2 ms; each 125th runs the timers.
+    steps: u64,
+    /// What circuits agree on.
+    terms: Terms,
     rng: StdRng,
 }
 
+/// What shows that legs are one client's.
+pub const SECRET: [u8; 16] = [8; 16];
+
 impl Tunnel {
     /// Circuits whose exit serves conflux: circuits 100, 101 and so on.
-    pub fn circuits(threads: u16, seed: u64, legs: usize) -> Self {
+    pub fn circuits(threads: u16, seed: u64, legs: usize, terms: Terms) -> Self {
         let mut exit = World::new(threads, seed + 1);
-        exit.sendme_inc = Some(31);
+        exit.sendme_inc = terms.is_vegas().then_some(31);
         exit.serve_streams = true;
         let mut origin = World::new(threads, seed);
         origin.share(Sharing::PerCircuit {
@@ -67,6 +75,8 @@ impl Tunnel {
             transit: Vec::new(),
             carried: Vec::new(),
             applications: BTreeMap::new(),
+            steps: 0,
+            terms,
             rng: StdRng::seed_from_u64(seed ^ 0xa5a5),
         };
         for leg in 0..legs {
@@ -77,18 +87,40 @@ impl Tunnel {
 
     /// The same, linked.
     pub fn new(threads: u16, seed: u64, legs: usize, ux: DesiredUx) -> Self {
-        let mut tunnel = Self::circuits(threads, seed, legs);
+        let mut tunnel = Self::circuits(threads, seed, legs, Terms::Vegas);
         for leg in 0..legs {
-            tunnel.link_leg(leg, ux);
+            tunnel.link_leg(leg, TunnelKind::Conflux { nonce: NONCE, ux });
         }
         tunnel
     }
 
+    /// A tunnel of mTor over circuits that agree on this.
+    pub fn mtor(threads: u16, seed: u64, legs: usize, terms: Terms) -> Self {
+        let mut tunnel = Self::circuits(threads, seed, legs, terms);
+        for leg in 0..legs {
+            tunnel.link_leg(leg, TunnelKind::Mtor { secret: SECRET });
+        }
+        tunnel
+    }
+
+    /// One more leg of it: its number.
+    pub fn add_mtor_leg(&mut self) -> usize {
+        let leg = self.links.len();
+        self.pace.push(1);
+        self.add_circuit(leg);
+        self.link_leg(leg, TunnelKind::Mtor { secret: SECRET });
+        leg
+    }
+
     fn add_circuit(&mut self, leg: usize) {
         let circuit = OriginId(100 + leg as u64);
-        let threads = self.exit.managers.len();
-        let accepted = self.exit.link_on(leg % threads, CLIENT);
-        let wishes = vec![CcRequest::default().into()];
+        let mut wishes = Vec::new();
+        if self.terms.is_vegas() {
+            wishes.push(CcRequest::default().into());
+        }
+        if self.terms == Terms::VegasCgo {
+            wishes.push(ntor_v3::cgo_alone().into());
+        }
         let public = self.exit.onion_keys.current_public();
         let (state, onionskin) =
             ntor_v3::ClientState::start(&OWN_ED, &public, &wishes, self.origin.rng()).unwrap();
@@ -108,14 +140,34 @@ impl Tunnel {
         };
         self.origin.controller.origin(command, self.origin.now);
         self.origin.do_actions();
-        let connect = self.origin.connects.pop().expect("a link of its own");
-        let identity = PeerIdentity::Relay {
-            rsa: OWN_RSA,
-            ed25519: OWN_ED,
+        let link = match self.origin.connects.pop() {
+            Some(connect) => {
+                let identity = PeerIdentity::Relay {
+                    rsa: OWN_RSA,
+                    ed25519: OWN_ED,
+                };
+                let thread = usize::from(connect.thread.0);
+                self.origin.open(connect.connection, thread, true, identity);
+                let threads = self.exit.managers.len();
+                (connect.connection, self.exit.link_on(leg % threads, CLIENT))
+            }
+            // That of a leg that has closed.
+            None => {
+                self.origin.settle();
+                let mut events = self.origin.events.iter();
+                let launched = events.find_map(|event| match event {
+                    OriginEvent::Launched {
+                        circuit: of,
+                        connection,
+                    } if *of == circuit => Some(*connection),
+                    _ => None,
+                });
+                let mut links = self.links.iter_mut();
+                let old = links.find(|link| link.is_some_and(|(here, _)| Some(here) == launched));
+                old.and_then(Option::take).expect("a link of a leg")
+            }
         };
-        let thread = usize::from(connect.thread.0);
-        self.origin.open(connect.connection, thread, true, identity);
-        self.links.push(Some((connect.connection, accepted)));
+        self.links.push(Some(link));
         self.transit.push([VecDeque::new(), VecDeque::new()]);
         self.carried.push([0; 2]);
         self.pump();
@@ -137,18 +189,21 @@ impl Tunnel {
         self.command(OriginCommand::AddHop {
             circuit,
             keys: Box::new(keys),
-            flow: HopFlow::Vegas { sendme_inc: 31 },
+            flow: match self.terms.is_vegas() {
+                true => HopFlow::Vegas { sendme_inc: 31 },
+                false => HopFlow::Fixed,
+            },
         });
     }
 
     /// Links a circuit, and waits for the answer.
-    pub fn link_leg(&mut self, leg: usize, ux: DesiredUx) {
+    pub fn link_leg(&mut self, leg: usize, kind: TunnelKind) {
         let circuit = OriginId(100 + leg as u64);
         self.command(OriginCommand::Link {
             circuit,
             hop: HopIndex(0),
             tunnel: TUNNEL,
-            kind: TunnelKind::Conflux { nonce: NONCE, ux },
+            kind,
         });
         self.pump();
         let linked = |event: &OriginEvent| matches!(event, OriginEvent::Linked { circuit: of, .. } if *of == circuit);
@@ -170,6 +225,11 @@ impl Tunnel {
 
     /// Lets some cells travel. False: none is under way.
     pub fn step(&mut self) -> bool {
+        self.steps += 1;
+        if self.steps.is_multiple_of(125) {
+            self.origin.tick();
+            self.exit.tick();
+        }
         self.origin.settle();
         self.exit.settle();
         for (leg, link) in self.links.iter().enumerate() {
@@ -183,7 +243,18 @@ impl Tunnel {
                 self.transit[leg][1].push_back(cell);
             }
         }
-        if self.transit.iter().flatten().all(VecDeque::is_empty) {
+        // What is on a link that stands still goes nowhere.
+        let moving = self
+            .transit
+            .iter()
+            .zip(&self.pace)
+            .filter(|(_, pace)| **pace > 0);
+        if moving
+            .flat_map(|(transit, _)| transit)
+            .all(VecDeque::is_empty)
+        {
+            self.origin.now += Duration::from_millis(2);
+            self.exit.now += Duration::from_millis(2);
             return false;
         }
         // Round trips take time, of which congestion control makes something.
@@ -192,6 +263,10 @@ impl Tunnel {
         for leg in 0..self.links.len() {
             let pace = self.pace[leg];
             for direction in 0..2 {
+                // A link that stands still.
+                if pace == 0 {
+                    continue;
+                }
                 if self.rng.random_range(0..pace) > 0 {
                     continue;
                 }
@@ -240,6 +315,17 @@ impl Tunnel {
 
     /// Moves bytes both ways on a stream: what arrived at the exit, and at the application.
     pub fn transfer(&mut self, id: ConnectionId, up: &[u8], down: &[u8]) -> (Vec<u8>, Vec<u8>) {
+        self.transfer_with(id, up, down, |_, _| {})
+    }
+
+    /// The same; what happens in the meantime, by the number of steps.
+    pub fn transfer_with(
+        &mut self,
+        id: ConnectionId,
+        up: &[u8],
+        down: &[u8],
+        mut meanwhile: impl FnMut(&mut Self, usize),
+    ) -> (Vec<u8>, Vec<u8>) {
         let number = self
             .applications
             .keys()
@@ -250,7 +336,10 @@ impl Tunnel {
         let expected = (up.len(), down.len());
         let (mut got_up, mut got_down) = (Vec::new(), Vec::new());
         let mut idle = 0;
+        let mut steps = 0;
         while (got_up.len(), got_down.len()) != expected {
+            meanwhile(self, steps);
+            steps += 1;
             let now = self.origin.now;
             let (thread, edge) = self.applications[&id];
             write(&mut self.origin.managers[thread], edge, &mut up, now);
@@ -261,7 +350,7 @@ impl Tunnel {
             got_up.extend(read(&mut self.exit.managers[thread], edge, 50_000, now));
             idle = if self.step() { 0 } else { idle + 1 };
             assert!(
-                idle < 4,
+                idle < 4000,
                 "stuck at {} and {} of {expected:?}",
                 got_up.len(),
                 got_down.len()
@@ -292,8 +381,11 @@ impl Tunnel {
     pub fn lose_link(&mut self, leg: usize) {
         let (here, there) = self.links[leg].take().unwrap();
         self.transit[leg] = [VecDeque::new(), VecDeque::new()];
-        self.origin.close(here);
-        self.exit.close(there);
+        for (world, connection) in [(&mut self.origin, here), (&mut self.exit, there)] {
+            if world.is_open(connection) {
+                world.close(connection);
+            }
+        }
     }
 
     /// Whether every leg carried more than its linking.
@@ -317,6 +409,26 @@ impl Tunnel {
             sum
         };
         (of(&self.origin), of(&self.exit))
+    }
+
+    /// Legs that were reported to be slow.
+    pub fn slow(&self) -> Vec<OriginId> {
+        let events = self.origin.events.iter();
+        events
+            .filter_map(|event| match event {
+                OriginEvent::LegSlow { circuit, tunnel } => {
+                    assert_eq!(*tunnel, TUNNEL);
+                    Some(*circuit)
+                }
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// Links that are there.
+    pub fn open_links(&self) -> Vec<usize> {
+        let links = self.links.iter().enumerate();
+        links.filter_map(|(leg, link)| link.map(|_| leg)).collect()
     }
 
     /// Messages that had to wait for others at the origin.

@@ -121,6 +121,7 @@ impl World {
         let mut params = RelayParams::new(OWN_RSA, OWN_ED);
         params.extend_to_private = true;
         params.serve_abra = true;
+        params.serve_mtor = true;
         Self::with_params(threads, seed, params)
     }
 
@@ -389,18 +390,23 @@ impl World {
         true
     }
 
+    /// Runs the timers of every thread, and what follows.
+    pub fn tick(&mut self) {
+        for thread in 0..self.managers.len() {
+            for (id, _) in self.managers[thread].handle_timeout(self.now) {
+                self.closed.push(id);
+                self.close(id);
+            }
+        }
+        self.settle();
+    }
+
     /// Lets time pass in steps of a quarter second.
     pub fn pass(&mut self, time: Duration) {
         let end = self.now + time;
         while self.now < end {
             self.now += Duration::from_millis(250);
-            for thread in 0..self.managers.len() {
-                for (id, _) in self.managers[thread].handle_timeout(self.now) {
-                    self.closed.push(id);
-                    self.close(id);
-                }
-            }
-            self.settle();
+            self.tick();
         }
     }
 

@@ -531,6 +531,7 @@ impl World {
                 #[allow(unreachable_patterns, reason = "of kinds to come")]
                 _ => panic!("no other tunnels are built"),
             },
+            OriginCommand::DropLeg { circuit } => panic!("{circuit} is no leg of mTor's"),
             OriginCommand::Probe { circuit, .. } => {
                 self.probes.push(circuit);
             }

@@ -9,6 +9,8 @@ use super::requests::Asker;
 use crate::address::{HalfAddr, StreamAddr};
 use crate::half::{Forward, Peer, Role};
 use crate::slots::{HalfKey, LinkKey};
+use crate::streams::Streams;
+use crate::tunnel::Policy;
 
 /// Nothing, or what does not hold.
 pub(super) fn sure(holds: bool, what: &str) -> Result<(), String> {
@@ -35,6 +37,7 @@ impl LocalConnectionManager {
             "every half that moved something lately is listed",
         )?;
         self.audit_subscribers()?;
+        self.audit_tunnels()?;
         Self::audit_streams(&[self])
     }
 
@@ -149,6 +152,55 @@ impl LocalConnectionManager {
             self.waits.iter().is_sorted_by_key(|wait| wait.deadline),
             "waits are in order",
         )
+    }
+
+    /// Legs and tunnels of this thread know each other, and nothing is sent past a leg.
+    fn audit_tunnels(&self) -> Result<(), String> {
+        for (slot, half) in self.halves.iter() {
+            let Some(addr) = self.halves.addr(slot) else {
+                continue;
+            };
+            if let Some(tunnel) = half.leg.as_ref().and_then(|leg| leg.tunnel)
+                && tunnel.thread == addr.thread
+            {
+                let knows = self
+                    .halves
+                    .peek(tunnel)
+                    .is_some_and(|half| match &half.role {
+                        Role::Tunnel(tunnel) => tunnel.legs.iter().any(|leg| leg.half == addr),
+                        _ => false,
+                    });
+                sure(knows, "the tunnel of a leg knows it")?;
+            }
+            if let Role::Tunnel(tunnel) = &half.role {
+                let legs = tunnel
+                    .legs
+                    .iter()
+                    .filter(|leg| leg.half.thread == addr.thread);
+                let mut sides = legs.map(|leg| self.halves.peek(leg.half));
+                sure(
+                    sides.all(|side| {
+                        let leg = side.and_then(|half| half.leg.as_ref());
+                        leg.is_some_and(|leg| leg.tunnel == Some(addr))
+                    }),
+                    "each leg of a tunnel is one",
+                )?;
+            }
+            let watched = match &half.role {
+                Role::Tunnel(tunnel) => tunnel.policy == Policy::Mtor,
+                _ => false,
+            };
+            sure(
+                watched == self.watched_tunnels.contains(&slot),
+                "tunnels of mTor are watched, and nothing else",
+            )?;
+            let own = half.leg.is_some().then(|| half.streams()).flatten();
+            sure(
+                own.is_none_or(Streams::is_unused),
+                "a leg has no streams of its own",
+            )?;
+        }
+        Ok(())
     }
 
     /// Each request that waits for the controller has an asker.

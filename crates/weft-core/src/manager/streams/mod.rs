@@ -167,9 +167,18 @@ impl LocalConnectionManager {
         let result = half
             .streams_mut()
             .and_then(|streams| streams.ends.get_mut(hop.index()))
-            .map(|end| end.flow.sendme(data, accept, blocked, now));
-        match result {
+            .map(|end| {
+                (
+                    end.flow.sendme(data, accept, blocked, now),
+                    end.flow.increment(),
+                )
+            });
+        let increment = result.as_ref().map_or(0, |(_, increment)| *increment);
+        match result.map(|(result, _)| result) {
             Some(Ok(())) => {
+                if let Some(leg) = &mut half.leg {
+                    leg.acknowledged += increment;
+                }
                 if let Role::Origin(origin) = &mut half.role {
                     origin.traffic.note_valid(data.len());
                 }

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use weft_cell::conflux_msg::Switch;
+use weft_cell::mtor_msg::{MtorAck, SequenceNumber, unwrap_subdata, wrap_subdata};
 use weft_cell::reason::DestroyReason;
 use weft_cell::relay::{self, RelayBody};
 use weft_cell::relay_command::{
@@ -10,12 +11,16 @@ use weft_cell::relay_command::{
 };
 use weft_cell::{Cell, ChanCmd, RelayCmd};
 
-use crate::address::{HalfAddr, HopIndex, StreamAddr};
+use crate::address::{HalfAddr, HopIndex, OriginId, StreamAddr};
+use crate::cells::CellPool;
 use crate::half::{CircuitHalf, Role};
 use crate::manager::{LocalConnectionManager, Notify};
 use crate::message::{Control, EdgeControl, HalfControl, LaneMsg, LegCell};
+use crate::origin::OriginEvent;
 use crate::slots::HalfKey;
-use crate::tunnel::{Arrival, LEG_BATCH, Removed, Room, Stage};
+use crate::tunnel::{
+    Arrival, Choice, LEG_BATCH, Legs, Policy, Removed, Room, SPAN, Stage, Tunnel, TunnelName,
+};
 
 impl LocalConnectionManager {
     // ---- what arrives ----
@@ -36,14 +41,20 @@ impl LocalConnectionManager {
             return Some(cell);
         };
         let (stage, tunnel, ours) = (leg.stage, leg.tunnel, matches!(half.role, Role::Origin(_)));
+        let policy = leg.kind.policy();
         let opens = matches!(
             command,
             RelayCmd::BEGIN | RelayCmd::BEGIN_DIR | RelayCmd::RESOLVE
         );
-        if !is_multiplexed(command) && command != RelayCmd::CONFLUX_SWITCH {
-            if opens {
+        let of_tunnel = match policy {
+            Policy::Conflux => is_multiplexed(command) || command == RelayCmd::CONFLUX_SWITCH,
+            Policy::Mtor => command == RelayCommand::Subdata.wire() || is_ack(command),
+        };
+        if !of_tunnel {
+            if opens || is_multiplexed(command) {
                 self.pool.put(cell);
-                self.protocol_error(slot, "BEGIN_DIR on a leg of a tunnel", now);
+                let what = "a message of a stream that a leg of a tunnel does not carry";
+                self.protocol_error(slot, what, now);
                 return None;
             }
             return Some(cell);
@@ -59,7 +70,8 @@ impl LocalConnectionManager {
             self.protocol_error(slot, what, now);
             return None;
         };
-        if command == RelayCmd::DATA && !self.count_data(slot, hop, now) {
+        let counted = flow_control(command) == FlowControl::Counted;
+        if counted && !self.count_data(slot, hop, now) {
             self.pool.put(cell);
             return None;
         }
@@ -73,20 +85,28 @@ impl LocalConnectionManager {
             self.pool.put(cell);
             return None;
         };
-        side.given += 1;
+        side.given += u64::from(!is_ack(command));
         let message = LegCell { tunnel, leg, cell };
         if tunnel.thread == self.outboxes.me() {
             self.on_from_leg(message, now);
         } else {
             (self.outboxes).send_cell(tunnel.thread, LaneMsg::FromLeg(message));
         }
+        self.close_drained(slot, now);
         None
     }
 
     /// A message of a leg's far end reaches the tunnel, which hands on what is next.
     pub(in crate::manager) fn on_from_leg(&mut self, message: LegCell, now: Instant) {
         let (addr, leg) = (message.tunnel, message.leg);
+        if let Some(tunnel) = self.halves.at(addr).and_then(CircuitHalf::as_tunnel) {
+            tunnel.legs.moves(leg);
+        }
+        if is_ack(RelayBody::new(message.cell.body()).command()) {
+            return self.on_mtor_ack(message, now);
+        }
         self.take_from_leg(message, now);
+        self.watch_pace(addr, leg, now);
         if let Some(tunnel) = self.halves.at(addr).and_then(CircuitHalf::as_tunnel)
             && tunnel.legs.handled(leg) == Removed::End
         {
@@ -94,40 +114,114 @@ impl LocalConnectionManager {
         }
     }
 
+    /// Measures a leg of our own, and reports it if it has become slow (mTor).
+    fn watch_pace(&mut self, addr: HalfAddr, leg: HalfAddr, now: Instant) {
+        let Some(tunnel) = self.halves.at(addr).and_then(CircuitHalf::as_tunnel) else {
+            return;
+        };
+        let (TunnelName::Origin(name), Policy::Mtor) = (tunnel.name, tunnel.policy) else {
+            return;
+        };
+        let before = tunnel.last_arrival.replace(now);
+        tunnel.arrivals += 1;
+        let count = tunnel.arrivals;
+        for circuit in tunnel.legs.newly_slow(leg, count, before, now) {
+            self.report_slow(name, circuit);
+        }
+    }
+
+    fn report_slow(&mut self, tunnel: OriginId, circuit: OriginId) {
+        self.totals.tunnels.slow += 1;
+        self.send_origin_event(OriginEvent::LegSlow { circuit, tunnel });
+    }
+
+    /// MTOR_ACK: what has arrived at the far end, and what is missing there.
+    fn on_mtor_ack(&mut self, message: LegCell, now: Instant) {
+        let LegCell {
+            tunnel: addr, cell, ..
+        } = message;
+        let body = RelayBody::new(cell.body());
+        let ack = body.data().ok().and_then(|data| MtorAck::decode(data).ok());
+        self.pool.put(cell);
+        let Some(tunnel) = self.halves.at(addr).and_then(CircuitHalf::as_tunnel) else {
+            return;
+        };
+        // An older one that came by a slower leg names what is not outstanding any more.
+        let oldest = (tunnel.legs.sent() + 1).saturating_sub(SPAN);
+        let known = match ack.map(|ack| ack.next.from_expected(oldest)) {
+            Some(Some(next)) => tunnel.legs.acknowledged(next, &mut self.pool, now),
+            Some(None) => true,
+            None => false,
+        };
+        match known {
+            true => self.package_tunnel(addr.slot, now),
+            false => {
+                let what = "an MTOR_ACK that cannot be parsed, or for what was not sent";
+                self.protocol_error(addr.slot, what, now);
+            }
+        }
+    }
+
+    /// The time of tunnels of mTor: what has arrived is acknowledged.
+    pub(in crate::manager) fn watch_tunnels(&mut self, now: Instant) {
+        let slots: Vec<HalfKey> = self.watched_tunnels.iter().copied().collect();
+        for slot in slots {
+            let addr = self.halves.addr(slot);
+            let tunnel = self.halves.get_mut(slot).and_then(CircuitHalf::as_tunnel);
+            let (Some(addr), Some(tunnel)) = (addr, tunnel) else {
+                continue;
+            };
+            let (next, missing) = (tunnel.reorder.delivered() + 1, !tunnel.reorder.is_empty());
+            let news = next != tunnel.acknowledged || missing;
+            let leg = tunnel.legs.any_open().filter(|_| news);
+            tunnel.acknowledged = next;
+            if let Some(leg) = leg {
+                let next = SequenceNumber::of(next);
+                let mut cell = self.pool.blank(0, ChanCmd::RELAY);
+                let data = MtorAck { next }.encode();
+                let command = RelayCommand::MtorAck.wire();
+                let encoded = relay::encode(cell.body_mut(), command, 0, &data, &mut self.rng);
+                debug_assert!(encoded.is_ok(), "four bytes fit");
+                let tunnel = addr;
+                self.hand_to_leg(LegCell { tunnel, leg, cell }, now);
+            }
+        }
+    }
+
     fn take_from_leg(&mut self, message: LegCell, now: Instant) {
         let LegCell {
             tunnel: addr,
             leg,
-            cell,
+            mut cell,
         } = message;
         let slot = addr.slot;
         let Some(tunnel) = self.halves.at(addr).and_then(CircuitHalf::as_tunnel) else {
             self.totals.cells_dropped += 1;
             return self.pool.put(cell);
         };
-        let body = RelayBody::new(cell.body());
-        if body.command() == RelayCmd::CONFLUX_SWITCH {
-            let switch = body.data().ok().and_then(|data| Switch::decode(data).ok());
-            // SWITCH that skips nothing is no honest peer's: a mark.
-            let switch = switch.filter(|switch| switch.relative > 0);
-            let known = switch.is_some_and(|switch| tunnel.legs.switched(leg, switch.relative));
-            self.pool.put(cell);
-            if !known {
-                let what = "a CONFLUX_SWITCH that cannot be parsed, or skips nothing or too much";
-                self.protocol_error(slot, what, now);
-            }
-            return;
-        }
-        let Some(number) = tunnel.legs.received(leg) else {
+        let Some(numbered) = number_of(tunnel, leg, &mut cell) else {
             self.totals.cells_dropped += 1;
             return self.pool.put(cell);
         };
+        let number = match numbered {
+            Numbered::Message(number) => number,
+            Numbered::Switched | Numbered::Behind => return self.pool.put(cell),
+            Numbered::Wrong => {
+                self.pool.put(cell);
+                let what =
+                    "a CONFLUX_SWITCH or SUBDATA that cannot be parsed, or a number too far ahead";
+                return self.protocol_error(slot, what, now);
+            }
+        };
+        let repeats = tunnel.policy == Policy::Mtor;
         let mut next = match tunnel.reorder.arrived(number, cell, now) {
             Arrival::Next(cell) => Some(cell),
             Arrival::Kept => {
                 self.totals.tunnels.reordered += 1;
                 None
             }
+            // It was sent again.
+            Arrival::Repeated(cell) if repeats => return self.pool.put(cell),
             Arrival::Repeated(cell) => {
                 self.pool.put(cell);
                 let what = "a message of a tunnel that has arrived before";
@@ -182,7 +276,7 @@ impl LocalConnectionManager {
 
     // ---- what is sent ----
 
-    /// Sends what waits, as far as legs have room.
+    /// Sends what waits, as far as legs have room: what must be sent again first, then what counts for no stream, then streams.
     pub(in crate::manager) fn package_tunnel(&mut self, slot: HalfKey, now: Instant) {
         let Some(addr) = self.halves.addr(slot) else {
             return;
@@ -190,20 +284,36 @@ impl LocalConnectionManager {
         let Some(tunnel) = self.halves.get_mut(slot).and_then(CircuitHalf::as_tunnel) else {
             return;
         };
+        let mut sent = std::mem::take(&mut self.scratch.to_legs);
+        while let Some((choice, cell)) = tunnel.legs.next_again(&mut self.pool, now) {
+            self.totals.tunnels.again += 1;
+            sent.push((choice, cell));
+        }
+        while tunnel.legs.has_room()
+            && let Some(mut cell) = tunnel.waiting.pop_front()
+        {
+            match give(tunnel, &mut cell, true, &mut self.pool, now) {
+                Some(choice) => sent.push((choice, cell)),
+                None => self.pool.put(cell),
+            }
+        }
         let (ends, mut table) = tunnel.streams.split();
         let Some(end) = ends.first_mut() else {
+            self.scratch.to_legs = sent;
             return;
         };
-        let mut sent = std::mem::take(&mut self.scratch.to_legs);
         let credits = &mut self.scratch.credits;
+        let (legs, policy) = (&mut tunnel.legs, tunnel.policy);
         while let Some((_, front)) = end.pending.front() {
             let command = RelayBody::new(front.body()).command();
-            let counted = flow_control(command) == FlowControl::Counted;
-            // Whether the cell is still wanted is known before a number is given to it.
-            if counted && !tunnel.legs.has_room() {
+            let ends_stream = flow_control(command) != FlowControl::Counted;
+            // What conflux does not count goes at once; a message of mTor always counts. Whether the cell is still wanted is known
+            // before a number is given to it.
+            let counted = !ends_stream || policy == Policy::Mtor;
+            if counted && !legs.has_room() {
                 break;
             }
-            let Some((edge, cell)) = end.take() else {
+            let Some((edge, mut cell)) = end.take() else {
                 break;
             };
             let id = RelayBody::new(cell.body()).stream_id();
@@ -211,22 +321,21 @@ impl LocalConnectionManager {
                 self.pool.put(cell);
                 continue;
             };
-            let Some(choice) = tunnel.legs.choose(counted) else {
+            let Some(choice) = give_to(legs, policy, &mut cell, counted, &mut self.pool, now)
+            else {
                 // No leg is linked: nothing has come from streams then.
                 self.pool.put(cell);
                 continue;
             };
-            if counted {
-                if credit > 0 {
-                    let stream = StreamAddr {
-                        half: addr,
-                        id,
-                        generation,
-                    };
-                    credits.push((edge, stream, credit));
-                }
-            } else {
-                table.end_sent(id, tunnel.legs.longest_rtt(), now);
+            if ends_stream {
+                table.end_sent(id, legs.longest_rtt(), now);
+            } else if credit > 0 {
+                let stream = StreamAddr {
+                    half: addr,
+                    id,
+                    generation,
+                };
+                credits.push((edge, stream, credit));
             }
             sent.push((choice, cell));
         }
@@ -254,30 +363,37 @@ impl LocalConnectionManager {
         self.scratch.to_legs = sent;
     }
 
-    /// Sends a message of a tunnel's that does not count.
+    /// Sends a message of a tunnel's that counts for no stream.
     pub(in crate::manager) fn send_on_tunnel(
         &mut self,
         slot: HalfKey,
-        cell: Box<Cell>,
+        mut cell: Box<Cell>,
         now: Instant,
     ) {
         let addr = self.halves.addr(slot);
         let tunnel = self.halves.get_mut(slot).and_then(CircuitHalf::as_tunnel);
-        let choice = tunnel.and_then(|tunnel| tunnel.legs.choose(false));
-        match (addr, choice) {
-            (Some(addr), Some(choice)) => self.send_to_leg(addr, choice, cell, now),
-            _ => self.pool.put(cell),
+        let (Some(addr), Some(tunnel)) = (addr, tunnel) else {
+            return self.pool.put(cell);
+        };
+        if tunnel.policy == Policy::Mtor {
+            // It counts for its leg's window, and may have to wait for that.
+            if tunnel.waiting.len() >= MAX_WAITING {
+                self.pool.put(cell);
+                self.totals.tunnels.overflowed += 1;
+                let reason = DestroyReason::RESOURCELIMIT;
+                return self.close_half(slot, reason, Notify::Both, now);
+            }
+            tunnel.waiting.push_back(cell);
+            return self.package_tunnel(slot, now);
+        }
+        match give(tunnel, &mut cell, false, &mut self.pool, now) {
+            Some(choice) => self.send_to_leg(addr, choice, cell, now),
+            None => self.pool.put(cell),
         }
     }
 
     /// Hands a message to the leg that was chosen, behind SWITCH where its number is not the leg's next.
-    fn send_to_leg(
-        &mut self,
-        tunnel: HalfAddr,
-        choice: crate::tunnel::Choice,
-        cell: Box<Cell>,
-        now: Instant,
-    ) {
+    fn send_to_leg(&mut self, tunnel: HalfAddr, choice: Choice, cell: Box<Cell>, now: Instant) {
         let leg = choice.half;
         if let Some(relative) = choice.switch {
             let mut switch = self.pool.blank(0, ChanCmd::RELAY);
@@ -286,14 +402,8 @@ impl LocalConnectionManager {
             let encoded = relay::encode(switch.body_mut(), command, 0, &data, &mut self.rng);
             debug_assert!(encoded.is_ok(), "four bytes fit");
             self.totals.tunnels.switches += 1;
-            self.hand_to_leg(
-                LegCell {
-                    tunnel,
-                    leg,
-                    cell: switch,
-                },
-                now,
-            );
+            let cell = switch;
+            self.hand_to_leg(LegCell { tunnel, leg, cell }, now);
         }
         self.hand_to_leg(LegCell { tunnel, leg, cell }, now);
     }
@@ -313,14 +423,16 @@ impl LocalConnectionManager {
         let command = RelayBody::new(cell.body()).command();
         let half = self.halves.at(leg);
         let side = half.and_then(|half| half.leg.as_deref_mut());
-        let Some(side) = side.filter(|side| side.tunnel == Some(tunnel)) else {
+        // The far end of a leg that was given up has been sent how much came before.
+        let side = side.filter(|side| side.tunnel == Some(tunnel) && !side.dropped);
+        let Some(side) = side else {
             self.totals.cells_dropped += 1;
             return self.pool.put(cell);
         };
         let hop = side.hop;
         let counted = flow_control(command) == FlowControl::Counted;
         side.granted = side.granted.saturating_sub(u32::from(counted));
-        side.taken += u64::from(command != RelayCmd::CONFLUX_SWITCH);
+        side.taken += u64::from(command != RelayCmd::CONFLUX_SWITCH && !is_ack(command));
         if !self.seal_and_enqueue(slot, hop, cell, now) {
             return;
         }
@@ -356,15 +468,23 @@ impl LocalConnectionManager {
             let more = room.saturating_sub(leg.granted);
             (queue == 0, more, end.flow.rtt().map(|rtt| rtt.smoothed))
         });
+        let acknowledged = std::mem::take(&mut leg.acknowledged);
         let open = leg.stage != Stage::Joining;
         let mut send = None;
         if let (Some((full, more, rtt)), Some(tunnel), true) = (offered, leg.tunnel, open) {
             if full {
                 half.blocked = true;
             }
-            if more >= LEG_BATCH || more > 0 && leg.granted == 0 {
-                leg.granted += more;
-                send = Some((tunnel, Room { cells: more, rtt }));
+            let lends = more >= LEG_BATCH || more > 0 && leg.granted == 0;
+            let cells = if lends && !leg.dropped { more } else { 0 };
+            if cells > 0 || acknowledged > 0 {
+                leg.granted += cells;
+                let room = Room {
+                    cells,
+                    rtt,
+                    acknowledged,
+                };
+                send = Some((tunnel, room));
             }
         }
         let (hop, full) = (leg.hop, half.blocked);
@@ -391,8 +511,8 @@ impl LocalConnectionManager {
         let tunnel = half.and_then(|half| half.leg.as_ref()?.tunnel);
         if let (Some(to), Some(leg)) = (tunnel, leg) {
             let room = Room {
-                cells: 0,
                 rtt: Some(rtt),
+                ..Room::default()
             };
             self.send_control(HalfControl::LegRoom { to, leg, room });
         }
@@ -407,8 +527,87 @@ impl LocalConnectionManager {
         now: Instant,
     ) {
         if let Some(tunnel) = self.halves.at(addr).and_then(CircuitHalf::as_tunnel) {
-            tunnel.legs.note_room(leg, room);
+            tunnel.legs.note_room(leg, room, &mut self.pool);
             self.package_tunnel(addr.slot, now);
         }
     }
+}
+
+/// Messages of one tunnel that count for no stream and wait: XON, XOFF, CONNECTED and refusals. A far end that causes more does not
+/// read what it asked for.
+const MAX_WAITING: usize = 4096;
+
+/// Whether a message is MTOR_ACK, which concerns the tunnel and has no number.
+fn is_ack(command: RelayCmd) -> bool {
+    command == RelayCommand::MtorAck.wire()
+}
+
+/// What a message of a leg's is to the tunnel.
+enum Numbered {
+    /// The one with this number.
+    Message(u64),
+    /// SWITCH: the leg's next message has another number.
+    Switched,
+    /// It has arrived before.
+    Behind,
+    /// No honest far end sends it.
+    Wrong,
+}
+
+/// The number of a message that arrived on a leg; one of mTor's is unwrapped. `None`: the leg may not send (any more).
+fn number_of(tunnel: &mut Tunnel, leg: HalfAddr, cell: &mut Cell) -> Option<Numbered> {
+    let body = RelayBody::new(cell.body());
+    if tunnel.policy == Policy::Mtor {
+        tunnel.legs.received(leg)?;
+        let expected = tunnel.reorder.delivered() + 1;
+        return Some(match unwrap_subdata(cell.body_mut()) {
+            Ok(number) => match number.from_expected(expected) {
+                Some(number) if number - expected >= SPAN => Numbered::Wrong,
+                Some(number) => Numbered::Message(number),
+                None => Numbered::Behind,
+            },
+            Err(_) => Numbered::Wrong,
+        });
+    }
+    if body.command() != RelayCmd::CONFLUX_SWITCH {
+        return tunnel.legs.received(leg).map(Numbered::Message);
+    }
+    let switch = body.data().ok().and_then(|data| Switch::decode(data).ok());
+    // C tor sends one that skips nothing, if its first message is not for the leg that it thought of first.
+    let known = switch.is_some_and(|switch| tunnel.legs.switched(leg, switch.relative));
+    Some(if known {
+        Numbered::Switched
+    } else {
+        Numbered::Wrong
+    })
+}
+
+/// Gives a message to a leg: its number, and of mTor a copy that is kept.
+fn give(
+    tunnel: &mut Tunnel,
+    cell: &mut Cell,
+    counted: bool,
+    pool: &mut CellPool,
+    now: Instant,
+) -> Option<Choice> {
+    give_to(&mut tunnel.legs, tunnel.policy, cell, counted, pool, now)
+}
+
+fn give_to(
+    legs: &mut Legs,
+    policy: Policy,
+    cell: &mut Cell,
+    counted: bool,
+    pool: &mut CellPool,
+    now: Instant,
+) -> Option<Choice> {
+    let choice = legs.choose(counted)?;
+    if policy == Policy::Mtor {
+        // Edges leave room for the number; what we make ourselves is short.
+        let wrapped = wrap_subdata(cell.body_mut(), SequenceNumber::of(choice.number));
+        debug_assert!(wrapped.is_ok(), "there is room for the number");
+        let copy = pool.copy_of(cell.as_bytes());
+        legs.keep(choice, copy, now);
+    }
+    Some(choice)
 }

@@ -4,28 +4,30 @@
 //! At a relay CONFLUX_LINK makes a half a leg: the controller finds the tunnel of its nonce or has one made, the tunnel takes the
 //! leg, and the leg answers CONFLUX_LINKED. Of a circuit of our own the client thread makes a leg, the tunnel takes it, and the leg
 //! sends CONFLUX_LINK; when CONFLUX_LINKED arrives it is linked. From then on everything that belongs to streams passes
-//! through the tunnel, whatever leg it comes by.
+//! through the tunnel, whatever leg it comes by. Tunnels of mTor begin by other messages, and lose no leg for good: `mtor`.
 
 mod cells;
+mod mtor;
 
 use std::time::{Duration, Instant};
 
 use weft_cell::RelayCmd;
 use weft_cell::conflux_msg::{DesiredUx, Link};
+use weft_cell::mtor_msg::TunnelId;
 use weft_cell::reason::DestroyReason;
 
 use super::{LocalConnectionManager, Notify};
 use crate::address::{HalfAddr, HopIndex, OriginId};
-use crate::flow::CircuitFlow;
+use crate::flow::{CircuitFlow, Terms};
 use crate::half::{CircuitHalf, Peer, Purpose, Role};
 use crate::handshake::PeerIdentity;
-use crate::message::{HalfControl, LegRequest, ToController};
+use crate::message::{HalfControl, LegRequest, ToController, TunnelAsk};
 use crate::origin::OriginEvent;
 use crate::slots::{HalfKey, LinkKey};
 use crate::streams::Streams;
 use crate::tunnel::{
-    Closing, Joining, LegLink, LegSide, MAX_LEGS, Removed, Sequence, Stage, Tunnel, TunnelName,
-    asked_of, scheduling,
+    Answer, Closing, Joining, LegKind, LegLink, LegSide, MAX_LEGS, Policy, Removed, Sequence,
+    Stage, Tunnel, TunnelName, scheduling,
 };
 
 impl LocalConnectionManager {
@@ -36,50 +38,53 @@ impl LocalConnectionManager {
         let Ok(link) = Link::decode(data) else {
             return self.protocol_error(slot, "a CONFLUX_LINK that cannot be parsed", now);
         };
+        let (nonce, ux) = (link.nonce, link.desired_ux);
+        let kind = LegKind::Conflux { nonce, ux };
+        let ask = TunnelAsk::Named(TunnelName::Nonce(nonce));
+        if !self.begin_leg(slot, kind, Some(link), ask) {
+            let what = "CONFLUX_LINK on a circuit that is linked, goes on, has streams or no congestion control";
+            self.protocol_error(slot, what, now);
+        }
+    }
+
+    /// A circuit that ends here becomes a leg: the controller is asked for the tunnel. False: it is not fit for that.
+    fn begin_leg(
+        &mut self,
+        slot: HalfKey,
+        kind: LegKind,
+        asked: Option<Link>,
+        ask: TunnelAsk,
+    ) -> bool {
         let cc = &self.params.cc;
         let Some(half) = self.halves.get_mut(slot) else {
-            return;
+            return true;
         };
         let unused = half.leg.is_none() && half.peer == Peer::None;
-        let usable = match &mut half.role {
-            // Conflux counts on the windows of congestion control. A circuit that has streams, or had some, may have
-            // messages under way that are no one's.
-            Role::Backward(backward) => {
-                let fits = unused
-                    && backward.purpose == Purpose::General
-                    && backward.sendme_inc.is_some()
-                    && backward
-                        .streams
-                        .as_ref()
-                        .is_none_or(|streams| streams.is_unused());
-                if fits {
-                    backward.purpose = Purpose::Leg;
-                    backward.streams_or_new(cc);
-                }
-                fits
-            }
-            Role::Forward(_) | Role::Origin(_) | Role::Tunnel(_) => false,
+        let Role::Backward(backward) = &mut half.role else {
+            return false;
         };
-        if !usable {
-            let what = "CONFLUX_LINK on a circuit that is linked, goes on, has streams or no congestion control";
-            return self.protocol_error(slot, what, now);
+        // A circuit that has streams, or had some, may have messages under way that are no one's. Conflux counts on the windows
+        // of congestion control.
+        let fits = unused
+            && backward.purpose == Purpose::General
+            && (backward.sendme_inc.is_some() || kind.policy() == Policy::Mtor)
+            && (backward.streams.as_ref()).is_none_or(|streams| streams.is_unused());
+        if !fits {
+            return false;
         }
-        let (nonce, ux) = (link.nonce, link.desired_ux);
-        half.leg = Some(Box::new(LegSide::new(
-            HopIndex::ORIGIN,
-            nonce,
-            ux,
-            Some(link),
-        )));
+        backward.purpose = Purpose::Leg;
+        backward.streams_or_new(cc);
+        half.leg = Some(Box::new(LegSide::new(HopIndex::ORIGIN, kind, asked)));
         let key = half.link;
         if let (Some(half), Some(link)) = (self.halves.addr(slot), self.links.get(key)) {
             self.totals.tunnels.links += 1;
             self.to_controller.push(ToController::Link {
                 half,
                 connection: link.connection,
-                name: TunnelName::Nonce(nonce),
+                ask,
             });
         }
+        true
     }
 
     /// The controller names the tunnel that a half shall join.
@@ -88,7 +93,7 @@ impl LocalConnectionManager {
             let Some(half) = self.halves.at(request.half) else {
                 return;
             };
-            let (nonce, ux) = asked_of(kind);
+            let kind = LegKind::from(kind);
             let usable = match &half.role {
                 Role::Origin(origin) => {
                     half.leg.is_none()
@@ -97,12 +102,13 @@ impl LocalConnectionManager {
                 }
                 Role::Backward(_) | Role::Forward(_) | Role::Tunnel(_) => false,
             };
-            if !usable || !half.terms(hop).is_some_and(|terms| terms.is_vegas()) {
+            let vegas = half.terms(hop).is_some_and(Terms::is_vegas);
+            if !usable || !vegas && kind.policy() == Policy::Conflux {
                 // The client thread knows that: it did not see a stream end, or the circuit's last handshake.
                 let reason = DestroyReason::INTERNAL;
                 return self.close_half(request.half.slot, reason, Notify::Both, now);
             }
-            half.leg = Some(Box::new(LegSide::new(hop, nonce, ux, None)));
+            half.leg = Some(Box::new(LegSide::new(hop, kind, None)));
         }
         let Some(half) = self.halves.at(request.half) else {
             return;
@@ -111,7 +117,11 @@ impl LocalConnectionManager {
             return;
         };
         leg.tunnel = Some(tunnel);
-        let (hop, asked, key) = (leg.hop, leg.asked.take(), half.link);
+        let (hop, kind, asked, key) = (leg.hop, leg.kind, leg.asked.take(), half.link);
+        let ours = match &half.role {
+            Role::Origin(origin) => Some(origin.id),
+            Role::Backward(_) | Role::Forward(_) | Role::Tunnel(_) => None,
+        };
         let (Some(terms), Some(link)) = (half.terms(hop), self.link_under(key)) else {
             return;
         };
@@ -119,6 +129,8 @@ impl LocalConnectionManager {
             leg: request.half,
             terms,
             link,
+            kind,
+            ours,
             asked,
         };
         self.send_control(HalfControl::LegJoins {
@@ -127,12 +139,12 @@ impl LocalConnectionManager {
         });
     }
 
-    /// The tunnel takes a leg: the far end is sent CONFLUX_LINK, or CONFLUX_LINKED.
+    /// The tunnel takes a leg: the far end is asked, or answered.
     pub(super) fn on_leg_taken(
         &mut self,
         addr: HalfAddr,
         tunnel: HalfAddr,
-        sequence: Sequence,
+        (sequence, id): (Sequence, Option<TunnelId>),
         now: Instant,
     ) {
         let Some(half) = self.halves.at(addr) else {
@@ -142,22 +154,31 @@ impl LocalConnectionManager {
         let Some(leg) = half.leg.as_mut().filter(|leg| leg.tunnel == Some(tunnel)) else {
             return;
         };
-        leg.stage = Stage::Linking(now);
-        let link = Link {
-            nonce: leg.nonce,
-            last_seqno_sent: sequence.sent,
-            last_seqno_recv: sequence.received,
-            // As in C tor: an exit asks clients for the least delay.
-            desired_ux: match ours {
-                true => leg.ux,
-                false => DesiredUx::MinLatency,
-            },
+        let (hop, kind) = (leg.hop, leg.kind);
+        leg.stage = match (kind.policy(), ours) {
+            // The client needs no more than the answer.
+            (Policy::Mtor, false) => Stage::Linked,
+            (Policy::Mtor, true) | (Policy::Conflux, _) => Stage::Linking(now),
         };
-        let (hop, command) = match ours {
-            true => (leg.hop, RelayCmd::CONFLUX_LINK),
-            false => (leg.hop, RelayCmd::CONFLUX_LINKED),
-        };
-        self.send_relay_msg(addr.slot, hop, command, 0, &link.encode(), now);
+        match kind {
+            LegKind::Conflux { nonce, ux } => {
+                let (command, desired_ux) = match ours {
+                    true => (RelayCmd::CONFLUX_LINK, ux),
+                    // As in C tor: an exit asks clients for the least delay.
+                    false => (RelayCmd::CONFLUX_LINKED, DesiredUx::MinLatency),
+                };
+                let link = Link {
+                    nonce,
+                    last_seqno_sent: sequence.sent,
+                    last_seqno_recv: sequence.received,
+                    desired_ux,
+                };
+                self.send_relay_msg(addr.slot, hop, command, 0, &link.encode(), now);
+            }
+            LegKind::Mtor { secret, join } => {
+                self.send_mtor_link(addr.slot, hop, ours, (secret, join), id, now);
+            }
+        }
         if !ours {
             self.offer_room(addr.slot);
         }
@@ -188,8 +209,8 @@ impl LocalConnectionManager {
         let Some((origin, leg, sent, tunnel)) = expected else {
             return self.refuse_at_origin(slot, now);
         };
-        let answer = match Link::decode(data) {
-            Ok(answer) if answer.nonce == leg.nonce => answer,
+        let answer = match (Link::decode(data), leg.kind) {
+            (Ok(answer), LegKind::Conflux { nonce, .. }) if answer.nonce == nonce => answer,
             _ => {
                 let what = "a CONFLUX_LINKED that cannot be parsed, or of another set";
                 return self.protocol_error(slot, what, now);
@@ -199,19 +220,33 @@ impl LocalConnectionManager {
         leg.stage = Stage::Linked;
         let circuit = origin.id;
         self.send_relay_msg(slot, hop, RelayCmd::CONFLUX_LINKED_ACK, 0, &[], now);
+        let answer = Answer::Conflux(answer);
+        self.leg_answered((addr, circuit), tunnel, answer, sent, now);
+    }
+
+    /// The far end of a leg of our own has answered.
+    fn leg_answered(
+        &mut self,
+        (leg, circuit): (HalfAddr, OriginId),
+        tunnel: HalfAddr,
+        answer: Answer,
+        sent: Instant,
+        now: Instant,
+    ) {
         self.send_control(HalfControl::LegLinked {
             to: tunnel,
-            leg: addr,
+            leg,
             circuit,
             answer: Box::new(answer),
             took: now.saturating_duration_since(sent),
         });
-        self.offer_room(slot);
+        self.offer_room(leg.slot);
     }
 
     /// CONFLUX_LINKED_ACK at a relay: the circuit's round trip is known.
     pub(super) fn on_conflux_linked_ack(&mut self, slot: HalfKey, now: Instant) {
         let leg = (self.halves.get_mut(slot)).and_then(|half| half.leg.as_deref_mut());
+        let leg = leg.filter(|leg| leg.kind.policy() == Policy::Conflux);
         let sent = match leg.map(|leg| (leg.stage, leg)) {
             Some((Stage::Linking(sent), leg)) => {
                 leg.stage = Stage::Linked;
@@ -270,23 +305,27 @@ impl LocalConnectionManager {
     /// Makes a tunnel beside its first leg.
     pub(super) fn on_make_tunnel(&mut self, request: LegRequest, name: TunnelName, now: Instant) {
         let cc = &self.params.cc;
-        let terms = self.halves.at(request.half).and_then(|half| {
-            let hop = match request.ours {
-                Some((hop, _)) => hop,
-                None => HopIndex::ORIGIN,
+        let made = self.halves.at(request.half).and_then(|half| {
+            let (hop, policy) = match (request.ours, &half.leg) {
+                (Some((hop, kind)), _) => (hop, LegKind::from(kind).policy()),
+                (None, Some(leg)) => (leg.hop, leg.kind.policy()),
+                (None, None) => return None,
             };
-            half.terms(hop)
-        });
-        let made = terms.map(|terms| {
+            let terms = half.terms(hop)?;
             // The windows are those of the legs: here the flow only has the rules of streams.
             let streams = Streams::one(CircuitFlow::vegas(cc, 1));
-            CircuitHalf::tunnel(Tunnel::new(name, streams, terms))
+            let tunnel = Tunnel::new(name, policy, streams, terms);
+            Some(CircuitHalf::tunnel(tunnel))
         });
         let tunnel = made.and_then(|made| self.halves.insert(made));
         self.to_controller
             .push(ToController::TunnelMade { name, tunnel });
         if let Some(tunnel) = tunnel {
             self.totals.tunnels.made += 1;
+            let half = self.halves.at(tunnel).and_then(CircuitHalf::as_tunnel);
+            if half.is_some_and(|half| half.policy == Policy::Mtor) {
+                self.watched_tunnels.insert(tunnel.slot);
+            }
             self.on_join_tunnel(request, tunnel, now);
             if self.halves.at(request.half).is_none() {
                 // It was refused, before the tunnel knew of it.
@@ -300,11 +339,20 @@ impl LocalConnectionManager {
         let Some(tunnel) = self.halves.at(addr).and_then(CircuitHalf::as_tunnel) else {
             return self.refuse_leg(joining.leg, addr, DestroyReason::INTERNAL);
         };
-        if tunnel.legs.len() >= MAX_LEGS || joining.terms != tunnel.terms {
+        let fits = tunnel.legs.len() < MAX_LEGS
+            && joining.terms == tunnel.leg_terms
+            && joining.kind.policy() == tunnel.policy;
+        // What the second leg of a tunnel of our own asks for is known once the first has its answer.
+        let waits = tunnel.policy == Policy::Mtor && tunnel.id.is_none() && tunnel.legs.len() > 0;
+        if !fits || waits {
             return self.refuse_leg(joining.leg, addr, DestroyReason::PROTOCOL);
         }
-        tunnel.legs.add(joining.leg, joining.link);
-        let sequence = tunnel.sequence();
+        tunnel.legs.add(joining.leg, joining.link, joining.ours);
+        let (sequence, id) = (tunnel.sequence(), tunnel.id);
+        if joining.ours.is_none() && tunnel.policy == Policy::Mtor {
+            tunnel.legs.linked(joining.leg, Sequence::default(), None);
+            self.totals.tunnels.linked += 1;
+        }
         if let Some(asked) = joining.asked
             && !self.link_leg(addr, joining.leg, &asked, None, now)
         {
@@ -314,6 +362,7 @@ impl LocalConnectionManager {
             to: joining.leg,
             tunnel: addr,
             sequence,
+            id,
         });
     }
 
@@ -322,17 +371,19 @@ impl LocalConnectionManager {
         &mut self,
         addr: HalfAddr,
         (leg, circuit): (HalfAddr, OriginId),
-        answer: &Link,
+        answer: Answer,
         took: Duration,
         now: Instant,
     ) {
-        let name = match self.halves.at(addr).and_then(CircuitHalf::as_tunnel) {
-            Some(tunnel) => tunnel.name,
-            None => return,
+        let Some(tunnel) = self.halves.at(addr).and_then(CircuitHalf::as_tunnel) else {
+            return;
         };
-        if self.link_leg(addr, leg, answer, Some(took), now)
-            && let TunnelName::Origin(tunnel) = name
-        {
+        let name = tunnel.name;
+        let linked = match answer {
+            Answer::Conflux(link) => self.link_leg(addr, leg, &link, Some(took), now),
+            Answer::Mtor(id) => self.link_mtor_leg(addr, leg, id, took, now),
+        };
+        if linked && let TunnelName::Origin(tunnel) = name {
             self.send_origin_event(OriginEvent::Linked {
                 circuit,
                 tunnel,
@@ -412,7 +463,8 @@ impl LocalConnectionManager {
         let Role::Tunnel(tunnel) = &mut half.role else {
             return;
         };
-        for cell in tunnel.reorder.drain() {
+        let kept = tunnel.reorder.drain().chain(tunnel.legs.drain());
+        for cell in kept.chain(tunnel.waiting.drain(..)) {
             self.pool.put(cell);
         }
         let name = tunnel.name;
@@ -421,6 +473,7 @@ impl LocalConnectionManager {
             self.refuse_leg(leg, addr, reason);
         }
         self.totals.tunnels.closed += 1;
+        self.watched_tunnels.remove(&addr.slot);
         self.to_controller.push(ToController::TunnelClosed { name });
         if let TunnelName::Origin(circuit) = name {
             self.send_origin_event(OriginEvent::Closed {
