@@ -16,11 +16,44 @@ pub(super) fn write(text: &mut Text, snapshot: &Snapshot) {
     waiting(text, &snapshot.reports);
     onionskins(text, snapshot);
     main_thread(text, snapshot);
+    tunnels(text, snapshot);
     if let Some(counts) = &snapshot.abra {
         abra(text, snapshot, counts);
     }
     if let Some(counts) = &snapshot.client {
         client(text, counts);
+    }
+}
+
+/// What sets of circuits did (conflux).
+fn tunnels(text: &mut Text, snapshot: &Snapshot) {
+    let totals = snapshot.totals().tunnels;
+    text.family(
+        "weft_tunnels_total",
+        Kind::Counter,
+        "Sets of circuits over which streams are spread (conflux), and what became of them",
+    );
+    for (event, count) in [
+        ("made", totals.made),
+        ("closed", totals.closed),
+        ("broken", totals.broken),
+        ("lost", totals.lost),
+        ("overflowed", totals.overflowed),
+    ] {
+        text.sample(&[("event", event)], count);
+    }
+    text.family(
+        "weft_tunnel_messages_total",
+        Kind::Counter,
+        "CONFLUX_LINKs that arrived, legs that were linked, CONFLUX_SWITCHes sent, and messages that waited for earlier ones",
+    );
+    for (message, count) in [
+        ("link", totals.links),
+        ("linked", totals.linked),
+        ("switch", totals.switches),
+        ("reordered", totals.reordered),
+    ] {
+        text.sample(&[("message", message)], count);
     }
 }
 

@@ -20,6 +20,8 @@ use weft_datadir::keys::RelayKeys;
 /// ntor and ntor-v3 with EXTEND2 over IPv6 and Counter Galois Onion, authenticated SENDMEs and congestion control, the documents
 /// that it reads.
 const PROTOCOLS: &str = "Cons=2 Desc=2 FlowCtrl=1-2 Link=4-5 LinkAuth=3 Microdesc=2 Relay=2-6";
+/// What a relay whose circuits may be joined to conflux sets speaks besides (proposal 329).
+const CONFLUX: &str = "Conflux=1";
 /// What a relay that serves a directory speaks besides.
 const DIRECTORY: &str = "DirCache=2";
 /// What a relay that states its weight to circuits speaks besides (docs/extensions/abra.md).
@@ -40,6 +42,9 @@ pub(super) fn own_descriptor(
     let directory = options.directory.cache;
     let mut protocols = PROTOCOLS.to_string();
     // In alphabetic order, as dir-spec wants it of a list: C tor compares them as they are.
+    if options.circuits.conflux != Some(false) {
+        protocols = format!("{CONFLUX} {protocols}");
+    }
     if directory {
         protocols = format!("{protocols} {DIRECTORY}");
     }
