@@ -57,7 +57,7 @@ pub(super) struct Work {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Task {
     Relay(Relay),
-    Client(Client),
+    Client(Box<Client>),
 }
 
 #[derive(Debug, Serialize, Deserialize)]

@@ -205,7 +205,7 @@ impl Writing<'_> {
                 let host = netns::host_name(self.setup, server.host)?;
                 self.at(host, server.port)
             });
-            let task = Task::Client(Client {
+            let task = Task::Client(Box::new(Client {
                 model_name: client.model_name.clone(),
                 model: client.model.clone(),
                 start: client.start,
@@ -213,7 +213,7 @@ impl Writing<'_> {
                 // As on the other testbed.
                 seed: self.seed.wrapping_mul(1_000).wrapping_add(number as u64),
                 names: self.names.clone(),
-            });
+            }));
             self.measuring(&nickname, task, number)?;
         }
         Ok(())
