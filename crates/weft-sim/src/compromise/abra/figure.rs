@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use weft_plot::{Curve, Figure, Kind, Look, Panel};
 
+use super::pools::PoolPoint;
 use super::replay::{Point, Quantiles};
 
 /// Section 5.2's text on an adversary with 20 % of the network, medians, percent; all else is only in
@@ -17,15 +18,33 @@ pub mod paper {
     pub const LYING: f64 = 7.0;
 }
 
+/// The three of both ways that are drawn, by the part of the network, in percent.
+type Drawn = (f64, [Quantiles; 3]);
+
 /// Figure 1 beside the paper's values. `network` describes what was simulated.
 pub fn figure(points: &[Point], network: &str) -> Figure {
-    let at = |point: &Point| point.fraction * 100.0;
-    let line = |name: &str, look: Look, of: &dyn Fn(&Point) -> f64| Curve {
+    let drawn = points.iter();
+    let drawn = drawn.map(|one| (one.fraction * 100.0, [one.honest, one.lying, one.blind]));
+    draw(&drawn.collect::<Vec<Drawn>>(), network)
+}
+
+/// The same of recorded choices, which `what` describes.
+pub fn of_pools(points: &[PoolPoint], what: &str) -> Figure {
+    let drawn = points.iter().filter_map(|one| {
+        let percent = one.fraction? * 100.0;
+        Some((percent, [one.honest, one.lying, one.blind]))
+    });
+    draw(&drawn.collect::<Vec<Drawn>>(), what)
+}
+
+fn draw(points: &[Drawn], network: &str) -> Figure {
+    let at = |point: &Drawn| point.0;
+    let line = |name: &str, look: Look, of: &dyn Fn(&Drawn) -> f64| Curve {
         name: name.to_owned(),
         look,
         points: points.iter().map(|point| (at(point), of(point))).collect(),
     };
-    let range = |name: &str, look: Look, of: &dyn Fn(&Point) -> Quantiles| {
+    let range = |name: &str, look: Look, of: &dyn Fn(&Drawn) -> Quantiles| {
         let high = points.iter().map(|point| (at(point), of(point).high));
         let low = points.iter().rev().map(|point| (at(point), of(point).low));
         Curve {
@@ -50,19 +69,17 @@ pub fn figure(points: &[Point], network: &str) -> Figure {
     let (honest, lying) = (Look::number(0), Look::number(1));
     let mut curves = vec![
         range("honest: 10th to 90th percentile", honest, &|point| {
-            point.honest
+            point.1[0]
         }),
-        range("lying: 10th to 90th percentile", lying, &|point| {
-            point.lying
-        }),
+        range("lying: 10th to 90th percentile", lying, &|point| point.1[1]),
         line("honest: median", honest.dashed(), &|point| {
-            point.honest.median
+            point.1[0].median
         }),
-        line("lying: median", lying.dashed(), &|point| point.lying.median),
+        line("lying: median", lying.dashed(), &|point| point.1[1].median),
         line(
             "any circuit of the pool: median",
             Look::number(2),
-            &|point| point.blind.median,
+            &|point| point.1[2].median,
         ),
     ];
     curves.extend([paper::HONEST, paper::LYING].into_iter().flat_map(cross));
@@ -103,6 +120,26 @@ pub fn csv(points: &[Point]) -> String {
                 ",{},{},{},{}",
                 one.low, one.median, one.high, one.mean
             );
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// The same of recorded choices; the part is empty for the adversary that was there when they were recorded.
+pub fn pools_csv(points: &[PoolPoint]) -> String {
+    let mut text = "fraction".to_owned();
+    for what in ["honest", "lying", "blind", "chosen"] {
+        let _ = write!(text, ",{what}_p10,{what}_p50,{what}_p90,{what}_mean");
+    }
+    text.push('\n');
+    for point in points {
+        text += &point
+            .fraction
+            .map_or_else(String::new, |part| part.to_string());
+        for one in [point.honest, point.lying, point.blind, point.chosen] {
+            let (low, high) = (one.low, one.high);
+            let _ = write!(text, ",{low},{},{high},{}", one.median, one.mean);
         }
         text.push('\n');
     }

@@ -8,10 +8,12 @@
 //! would soon draw less.
 //!
 //! The paper ran Tor itself in Shadow. Here traffic is a fluid that links share as max-min fairness has
-//! it, which is what Tor's flow control aims at (section 3.1).
+//! it, which is what Tor's flow control aims at (section 3.1). Choices of Weft's own clients in a virtual network can be
+//! recorded instead (`pools`).
 
 mod fair;
 pub mod figure;
+pub mod pools;
 mod replay;
 mod traffic;
 pub mod weight;

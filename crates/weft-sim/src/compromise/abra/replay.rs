@@ -50,7 +50,7 @@ pub struct Quantiles {
 }
 
 impl Quantiles {
-    fn of(numbers: &[f64]) -> Quantiles {
+    pub(super) fn of(numbers: &[f64]) -> Quantiles {
         let at = |share| quantile(numbers, share).unwrap_or(0.0);
         Quantiles {
             low: at(0.1),
@@ -117,7 +117,7 @@ pub fn replay(
 }
 
 /// Relays in random order, each that fits what the adversary may have.
-fn adversary(
+pub(super) fn adversary(
     bandwidths: &[f64],
     fraction: f64,
     grant: Grant,
