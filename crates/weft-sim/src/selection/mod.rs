@@ -6,6 +6,8 @@ mod rules;
 pub mod synthetic;
 pub mod tuples;
 
+use std::collections::BTreeMap;
+
 use rand::RngExt as _;
 use serde::Serialize;
 use weft_path::Gev;
@@ -59,7 +61,7 @@ pub struct Percentiles {
 pub struct Change {
     /// Of the circuits there are.
     pub percent: f64,
-    /// From the 2.5th to the 97.5th percentile over resampled circuits.
+    /// From the 2.5th to the 97.5th percentile over resampled circuits; if they are several clients', over resampled clients.
     pub ci95: (f64, f64),
 }
 
@@ -140,6 +142,8 @@ impl GevFit {
 pub struct Report {
     /// Circuits.
     pub circuits: usize,
+    /// Clients that they are of.
+    pub clients: usize,
     /// What was asked.
     pub options: Options,
     /// By build time.
@@ -176,7 +180,8 @@ pub fn compare(tuples: &[Tuple], options: &Options) -> Result<Report, NoneKept> 
         .collect();
     let all = vec![true; tuples.len()];
     let rules = [&build, &trip, &both, &all];
-    let samples = resampled(tuples, rules, options);
+    let clients = by_client(tuples);
+    let samples = resampled(tuples, &clients, rules, options);
     let base = numbers(&keep(tuples, &build));
     let of = |number: usize, name| {
         let kept = keep(tuples, rules[number]);
@@ -205,6 +210,7 @@ pub fn compare(tuples: &[Tuple], options: &Options) -> Result<Report, NoneKept> 
     let round_trips: Vec<f64> = tuples.iter().map(|tuple| tuple.rtt_ms).collect();
     Ok(Report {
         circuits: tuples.len(),
+        clients: clients.len(),
         options: options.clone(),
         cbt: of(0, "build times")?,
         rtt: of(1, "round trips")?,
@@ -235,13 +241,36 @@ fn numbers(kept: &[Tuple]) -> Option<(Percentiles, Percentiles)> {
 /// The four numbers of each rule.
 type Sample = [Option<[f64; 4]>; 4];
 
-/// Circuits are drawn anew with replacement; each keeps what the rules said of it.
-fn resampled(tuples: &[Tuple], rules: [&Vec<bool>; 4], options: &Options) -> Vec<Sample> {
+/// The places of each client's circuits.
+fn by_client(tuples: &[Tuple]) -> Vec<Vec<usize>> {
+    let mut places: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+    for (place, tuple) in tuples.iter().enumerate() {
+        places.entry(tuple.client).or_default().push(place);
+    }
+    places.into_values().collect()
+}
+
+/// Circuits are drawn anew with replacement; each keeps what the rules said of it. Of several clients these are drawn, each with all
+/// that it has: circuits of one guard and one place are alike.
+fn resampled(
+    tuples: &[Tuple],
+    clients: &[Vec<usize>],
+    rules: [&Vec<bool>; 4],
+    options: &Options,
+) -> Vec<Sample> {
     let sample = |number: usize| {
         let mut rng = generator(options.seed, 1, number as u64);
-        let drawn: Vec<usize> = (0..tuples.len())
-            .map(|_| rng.random_range(0..tuples.len()))
-            .collect();
+        let mut anew = |count: usize| {
+            let drawn: Vec<usize> = (0..count).map(|_| rng.random_range(0..count)).collect();
+            drawn
+        };
+        let drawn: Vec<usize> = match clients.len() {
+            0 | 1 => anew(tuples.len()),
+            several => {
+                let drawn = anew(several).into_iter().filter_map(|one| clients.get(one));
+                drawn.flatten().copied().collect()
+            }
+        };
         rules.map(|rule| {
             let is_kept = |place: &&usize| rule.get(**place).copied().unwrap_or(false);
             let kept: Vec<Tuple> = (drawn.iter().filter(is_kept))

@@ -1,5 +1,6 @@
 //! Which circuits a client uses, by what it knows when each is built.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -20,8 +21,27 @@ pub enum Limit {
     Ranked,
 }
 
-/// For each circuit, whether it is used: by its build time, and by its round trip.
+/// For each circuit, whether it is used: by its build time, and by its round trip. Limits are each client's own.
 pub(super) fn accepted(tuples: &[Tuple], share: f64, limit: Limit) -> (Vec<bool>, Vec<bool>) {
+    let mut places: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+    for (place, tuple) in tuples.iter().enumerate() {
+        places.entry(tuple.client).or_default().push(place);
+    }
+    let mut all = (vec![false; tuples.len()], vec![false; tuples.len()]);
+    for places in places.values() {
+        let own: Vec<Tuple> = (places.iter())
+            .filter_map(|place| tuples.get(*place).copied())
+            .collect();
+        let (build, trip) = of_client(&own, share, limit);
+        for ((place, build), trip) in places.iter().zip(build).zip(trip) {
+            all.0[*place] = build;
+            all.1[*place] = trip;
+        }
+    }
+    all
+}
+
+fn of_client(tuples: &[Tuple], share: f64, limit: Limit) -> (Vec<bool>, Vec<bool>) {
     match limit {
         Limit::Learnt => (by_build_time(tuples, share), by_round_trip(tuples, share)),
         Limit::Ranked => (

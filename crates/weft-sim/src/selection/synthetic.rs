@@ -132,6 +132,7 @@ fn circuit(client: Relay, relays: &[Relay], sums: &[f64], rng: &mut impl Rng) ->
         rtt_ms: round_trip.max(0.001),
         latency_ms: latency.max(0.001),
         bandwidth_mbit: left.min(window).max(0.0001),
+        client: 0,
     }
 }
 

@@ -20,6 +20,7 @@ fn by_rank_exactly_the_share_is_used_and_the_percentiles_are_those_of_the_rest()
         rtt_ms: f64::from(1_001 - number),
         latency_ms: f64::from(number),
         bandwidth_mbit: f64::from(number),
+        client: 0,
     };
     let tuples: Vec<Tuple> = (1..=1_000).map(tuple).collect();
     let report = compare(&tuples, &options(0.8, Limit::Ranked)).unwrap();
@@ -122,6 +123,7 @@ fn circuits_that_are_all_alike_have_no_distribution() {
         rtt_ms: 200.0,
         latency_ms: 300.0,
         bandwidth_mbit: 1.0,
+        client: 0,
     };
     let report = compare(&[tuple; 300], &options(0.8, Limit::Learnt)).unwrap();
     assert_eq!((report.gev, report.rtt.kept), (None, 300));

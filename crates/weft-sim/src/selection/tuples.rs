@@ -1,15 +1,20 @@
 //! What was measured of circuits: a CSV file, a line for each circuit.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, Read as _};
 
 use serde::Serialize;
 
 /// The columns, in this order where we write them; a file may have them in another, and others besides.
 pub const COLUMNS: [&str; 4] = ["build_ms", "rtt_ms", "latency_ms", "bandwidth_mbit"];
+/// A column that may be there: whose circuit it is, any text.
+pub const CLIENT: &str = "client";
 /// Bytes of a line at most.
 const LONGEST: u64 = 4096;
 /// Circuits of a file at most.
 const MOST: usize = 20_000_000;
+/// Clients of a file at most.
+const MOST_CLIENTS: usize = 1_000_000;
 /// Numbers at most: milliseconds of four months, or Mbit/s.
 const GREATEST: f64 = 1e10;
 
@@ -24,6 +29,8 @@ pub struct Tuple {
     pub latency_ms: f64,
     /// Of a download.
     pub bandwidth_mbit: f64,
+    /// Whose it is, by a number; limits are each client's own.
+    pub client: u32,
 }
 
 /// What is wrong with a file.
@@ -53,6 +60,9 @@ pub enum TuplesError {
     /// Too many.
     #[error("line {0}: there are more than {MOST} circuits")]
     TooMany(usize),
+    /// Too many.
+    #[error("line {0}: there are more than {MOST_CLIENTS} clients")]
+    TooManyClients(usize),
     /// None.
     #[error("there are {0} circuits; a distribution needs 100")]
     TooFew(usize),
@@ -75,6 +85,8 @@ pub fn read(mut from: impl BufRead) -> Result<Vec<Tuple>, TuplesError> {
         let found = names.iter().position(|name| *name == column);
         *place = found.ok_or(TuplesError::NoColumn(column))?;
     }
+    let client = names.iter().position(|name| *name == CLIENT);
+    let mut clients: BTreeMap<String, u32> = BTreeMap::new();
     let mut tuples = Vec::new();
     loop {
         number += 1;
@@ -102,7 +114,21 @@ pub fn read(mut from: impl BufRead) -> Result<Vec<Tuple>, TuplesError> {
                     .collect(),
             })
         };
+        // One that is not named is a client, too.
+        let name = client
+            .and_then(|place| fields.get(place))
+            .copied()
+            .unwrap_or_default();
+        let next = u32::try_from(clients.len()).unwrap_or(u32::MAX);
+        let client = match clients.get(name) {
+            Some(client) => *client,
+            None if clients.len() >= MOST_CLIENTS => {
+                return Err(TuplesError::TooManyClients(number));
+            }
+            None => *clients.entry(name.to_owned()).or_insert(next),
+        };
         tuples.push(Tuple {
+            client,
             build_ms: field(0)?,
             rtt_ms: field(1)?,
             latency_ms: field(2)?,
@@ -128,15 +154,26 @@ fn next_line(from: &mut impl BufRead, line: usize) -> Result<Option<String>, Tup
     Ok(Some(text.trim_end_matches(['\n', '\r']).to_owned()))
 }
 
-/// As a file.
+/// As a file. The column for clients is there if there are several.
 #[must_use]
 pub fn csv(tuples: &[Tuple]) -> String {
-    let mut text = COLUMNS.join(",") + "\n";
+    let several = tuples
+        .windows(2)
+        .any(|pair| pair[0].client != pair[1].client);
+    let mut text = COLUMNS.join(",");
+    if several {
+        text += &format!(",{CLIENT}");
+    }
+    text.push('\n');
     for one in tuples {
         text += &format!(
-            "{:.3},{:.3},{:.3},{:.4}\n",
+            "{:.3},{:.3},{:.3},{:.4}",
             one.build_ms, one.rtt_ms, one.latency_ms, one.bandwidth_mbit
         );
+        if several {
+            text += &format!(",{}", one.client);
+        }
+        text.push('\n');
     }
     text
 }
@@ -160,8 +197,19 @@ mod tests {
             rtt_ms: 20.0,
             latency_ms: 30.0,
             bandwidth_mbit: 4.5,
+            client: 0,
         };
         assert_eq!((tuples.len(), tuples[99]), (100, one));
+        assert_eq!(read(csv(&tuples).as_bytes()).unwrap(), tuples);
+    }
+
+    #[test]
+    fn clients_are_told_apart_by_any_text() {
+        let lines = "1,2,3,4,one\n1,2,3,4,2/client 7\n1,2,3,4\n".repeat(40);
+        let text = format!("{},{CLIENT}\n{lines}", COLUMNS.join(","));
+        let tuples = read(text.as_bytes()).unwrap();
+        let clients: Vec<u32> = tuples.iter().take(4).map(|one| one.client).collect();
+        assert_eq!(clients, [0, 1, 2, 0]);
         assert_eq!(read(csv(&tuples).as_bytes()).unwrap(), tuples);
     }
 

@@ -18,8 +18,9 @@ use super::output::Format;
 /// What it is worth to choose circuits by build time (CBT), by round trip (Circuit-RTT) and by both (Annessi and
 /// Schmiedecker 2016; Schrock 2017, Tables 1 and 2).
 ///
-/// Circuits are read from a CSV file whose first line is build_ms,rtt_ms,latency_ms,bandwidth_mbit, or are those of a synthetic
-/// network (docs/simulation.md).
+/// Circuits are read from a CSV file whose first line is build_ms,rtt_ms,latency_ms,bandwidth_mbit, such as circuits.csv of
+/// `weft lab selection --measure`, or are those of a synthetic network (docs/simulation.md). With a column `client` limits are each
+/// client's own.
 #[derive(Debug, Args)]
 pub(super) struct SelectionArgs {
     /// Circuits that were measured.
@@ -108,9 +109,13 @@ pub(super) fn main(args: &SelectionArgs) -> Result<()> {
 fn table(name: &str, report: &Report) -> String {
     let options = &report.options;
     let mut text = format!(
-        "{name}: {} circuits, {:.0} % are to be used, limits {}\n\n\
+        "{name}: {} circuits{}, {:.0} % are to be used, limits {}\n\n\
          {:<14}{:>10}{:>9}   {:>9}{:>9}   {:>10}{:>9}\n{:<14}{:>10}{:>9}   {:>9}{:>9}   {:>10}{:>9}\n",
         thousands(report.circuits as u64),
+        match report.clients {
+            0 | 1 => String::new(),
+            several => format!(" of {several} clients"),
+        },
         options.quantile * 100.0,
         match options.limit {
             Limit::Learnt => "learnt circuit by circuit",
