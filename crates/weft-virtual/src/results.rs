@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use weft_sim::compromise::abra::pools::Choice;
 use weft_traffic::Record;
 
 /// What was measured. Times are since the beginning of the run.
@@ -16,6 +17,12 @@ pub struct Results {
     pub relays: Vec<RelayResults>,
     /// Circuits of clients that were built, or given up.
     pub circuits: Vec<CircuitResults>,
+    /// Circuits that clients measured whose scenario has `measure`, in the order in which they were launched.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub measured: Vec<MeasuredCircuit>,
+    /// Choices by weight that were recorded, with relays as places in [`Results::relays`]: at most `pools` of the arm.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub choices: Vec<Choice>,
     /// The length of an interval of [`RelayResults`].
     pub interval: Duration,
     /// Bytes of cells that relays wrote to links.
@@ -43,6 +50,9 @@ pub struct RelayResults {
     /// It is the adversary's.
     #[serde(default)]
     pub adversary: bool,
+    /// Its weight in the consensus, kilobytes per second.
+    #[serde(default)]
+    pub bandwidth: u64,
 }
 
 /// A circuit of a client.
@@ -58,4 +68,21 @@ pub struct CircuitResults {
     pub built: Option<Duration>,
     /// From BEGIN to CONNECTED, of each stream.
     pub round_trips: Vec<Duration>,
+}
+
+/// A circuit that was built for one stream and carried no other, as Schrock 2017, 4.2 and 4.3 measures circuits.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MeasuredCircuit {
+    /// The client's host.
+    pub client: String,
+    /// When it was launched.
+    pub began: Duration,
+    /// From its CREATE to the answer of its last relay: what circuit build timeouts are learnt from.
+    pub build: Duration,
+    /// Circuit-RTT, after that: from the request that its last relay refuses to the refusal.
+    pub round_trip: Duration,
+    /// After that: from BEGIN to the first byte of a download.
+    pub latency: Duration,
+    /// Of this download, from BEGIN to its last byte.
+    pub bandwidth_mbit: f64,
 }

@@ -93,6 +93,8 @@ pub struct Client {
     pub servers: Vec<u32>,
     /// Its only guard, as EntryNodes would have it: a place in [`Setup::relays`].
     pub entry: Option<u32>,
+    /// Each of its streams gets a circuit that is built and measured for it.
+    pub measures: bool,
 }
 
 /// A TCP stream that never ends.
@@ -147,6 +149,8 @@ pub struct NodeOptions {
     /// In the first so long clients also build circuits for nothing but to learn how long building and round trips take: a run
     /// is too short for the hundred circuits that estimates need. Then streams get new circuits, as after NEWNYM.
     pub learning: Duration,
+    /// So many choices of circuits by weight are recorded at most, each client's first ones after `learning`.
+    pub pools: u32,
 }
 
 impl Default for NodeOptions {
@@ -164,6 +168,7 @@ impl Default for NodeOptions {
             adversary: 0.0,
             lies: false,
             learning: Duration::ZERO,
+            pools: 0,
         }
     }
 }

@@ -63,6 +63,7 @@ fn measured(job: &Job) -> Measured {
         busy: f64::from(number) / 7.0,
         circuits: 4,
         adversary: false,
+        bandwidth: 0,
     };
     let failure = Failure::new(FailureKind::Proxy, "refused, \"again\"");
     let results = weft_virtual::Results {
@@ -74,6 +75,8 @@ fn measured(job: &Job) -> Measured {
             record(number + 3, StreamOutcome::Complete),
         ],
         relays: (0..12).map(relay).collect(),
+        measured: Vec::new(),
+        choices: Vec::new(),
         circuits: vec![
             CircuitResults {
                 client: "client1".to_owned(),

@@ -47,6 +47,7 @@ pub(super) fn clients(
                 Some(name) => Some(entry(scenario, draft, spec, name)?),
                 None => None,
             },
+            measures: spec.measure,
         });
     }
     Ok(clients)

@@ -190,6 +190,8 @@ pub struct Clients {
     pub entry: Option<String>,
     /// `servers` that one client uses at most, one after another; they are drawn. Default: 10.
     pub servers: u32,
+    /// `measure`: each stream gets a circuit that is built and measured for it, and used for nothing else. Default: no.
+    pub measure: bool,
 }
 
 /// What a user does.

@@ -30,6 +30,7 @@ const TOTAL: usize = 16_384;
 const RELAY_KEYS: &[&str] = &["host", "roles", "threads", "limit", "burst", "bandwidth"];
 const CLIENT_KEYS: &[&str] = &[
     "count", "name", "model", "up", "down", "start", "within", "hosts", "entry", "servers",
+    "measure",
 ];
 const MODEL_KEYS: &[&str] = &["download", "pause", "timeout", "streams", "packets"];
 const SERVER_KEYS: &[&str] = &["count", "rate", "port", "hosts"];
@@ -51,6 +52,7 @@ const ARM_KEYS: &[&str] = &[
     "adversary",
     "lies",
     "learning",
+    "pools",
 ];
 
 impl Reader<'_> {
@@ -264,6 +266,10 @@ impl Reader<'_> {
                     .source
                     .integer(value, "servers is a number", 1..=MAX_COUNT)?,
                 None => 10,
+            },
+            measure: match get("measure") {
+                Some(value) => self.source.boolean(value)?,
+                None => false,
             },
         })
     }
@@ -549,6 +555,10 @@ impl Reader<'_> {
         }
         if let Some(value) = get("learning") {
             options.learning = self.time(value, MAX_TIME)?;
+        }
+        if let Some(value) = get("pools") {
+            let what = "pools is a number of choices";
+            options.pools = self.source.integer(value, what, 0..=MAX_COUNT)?;
         }
         Ok(Arm {
             name: self.name(name)?,

@@ -17,12 +17,16 @@ use weft_core::address::ConnectionId;
 use weft_core::origin::{
     AppCredentials, AppOpening, AppProtocol, AppRequest, OriginCommand, OriginEvent, OriginId,
 };
-use weft_path::{RelayName, Relays};
+use weft_path::{CircuitSelection, RelayName, Relays};
+use weft_sim::compromise::abra::pools::Choice;
 use weft_traffic::records::Outcome;
 use weft_traffic::{Action, ClientStream, Model, Record, StreamEvent, User};
 
 use super::apps::{App, Finished};
-use crate::results::CircuitResults;
+use super::choosing::Choosing;
+use super::measuring::Measuring;
+use super::pools::Recorder;
+use crate::results::{CircuitResults, MeasuredCircuit};
 use crate::setup::NodeOptions;
 
 /// Circuits that a client builds each second while it learns.
@@ -33,7 +37,7 @@ const LEARNT_IN: Duration = Duration::from_secs(10);
 /// See the module.
 #[derive(Debug)]
 pub(super) struct ClientSide {
-    pub(super) client: Client<Paths>,
+    pub(super) client: Client<Choosing>,
     name: String,
     model_name: String,
     model: Model,
@@ -59,6 +63,10 @@ pub(super) struct ClientSide {
     learning: Duration,
     /// Those circuits, and when they are closed.
     learnt_from: VecDeque<(Duration, OriginId)>,
+    /// It measures circuits.
+    measuring: Option<Measuring>,
+    /// Its choices are recorded.
+    pub(super) recorder: Option<Recorder>,
 }
 
 /// What makes a client.
@@ -74,6 +82,18 @@ pub(super) struct Parts<'a> {
     /// Its only guard.
     pub(super) entry: Option<RsaIdentity>,
     pub(super) options: &'a NodeOptions,
+    /// Choices of circuits that it records at most.
+    pub(super) pools: u32,
+    /// Relays' places in the setup.
+    pub(super) places: &'a Arc<BTreeMap<RsaIdentity, u32>>,
+}
+
+/// What comes of a client.
+pub(super) struct ClientResults {
+    pub(super) streams: Vec<Record>,
+    pub(super) circuits: Vec<CircuitResults>,
+    pub(super) measured: Vec<MeasuredCircuit>,
+    pub(super) choices: Vec<Choice>,
 }
 
 impl ClientSide {
@@ -85,10 +105,16 @@ impl ClientSide {
             path_options.entry_nodes = RelayName::Rsa(entry).to_string().parse().ok();
         }
         let paths = Paths::new(path_options, options.times, &[], now, &mut own);
-        let config = ClientConfig {
+        let measures = parts.setup.measures;
+        let mut config = ClientConfig {
             listeners: vec![ListenerConfig::default()],
             ..options.client.clone()
         };
+        if measures {
+            config.disable_predicted = true;
+            config.selection = CircuitSelection::Default;
+        }
+        let paths = Choosing::new(paths, measures);
         let mut client = Client::new(config, paths, own.random(), now);
         let relays = Arc::clone(parts.relays);
         (client.chooser()).set_relays(relays, parts.params, now, &mut own);
@@ -111,8 +137,14 @@ impl ClientSide {
             done: Vec::new(),
             names: Arc::clone(parts.names),
             attached: BTreeMap::new(),
-            learning: options.learning,
+            learning: match measures {
+                true => Duration::ZERO,
+                false => options.learning,
+            },
             learnt_from: VecDeque::new(),
+            measuring: measures.then(Measuring::default),
+            recorder: (parts.pools > 0 && !measures)
+                .then(|| Recorder::new(parts.name, parts.pools, options.learning, parts.places)),
         }
     }
 
@@ -137,7 +169,7 @@ impl ClientSide {
             }
         } else if !self.learning.is_zero() {
             self.learning = Duration::ZERO;
-            self.client.new_identity(now);
+            self.new_identity(now);
         }
         while let Some((at, circuit)) = self.learnt_from.front().copied()
             && at <= elapsed
@@ -146,6 +178,14 @@ impl ClientSide {
             // It may be over.
             let _ = self.client.close(circuit, true, now);
         }
+    }
+
+    /// Streams from now on get new circuits.
+    fn new_identity(&mut self, now: Now) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.leave(&self.client);
+        }
+        self.client.new_identity(now);
     }
 
     /// An event of the client's circuits and streams.
@@ -162,11 +202,25 @@ impl ClientSide {
         if let OriginEvent::Ended { stream, .. } = &event {
             self.attached.remove(stream);
         }
+        if let (Some(measuring), OriginEvent::Request { stream, request }) =
+            (&mut self.measuring, &event)
+        {
+            measuring.asked(*stream, request);
+        }
+        if let Some(recorder) = &mut self.recorder
+            && let OriginEvent::Weight {
+                circuit,
+                hop,
+                statement,
+            } = &event
+        {
+            recorder.stated(&self.client, (*circuit, *hop), statement, now);
+        }
         self.client.on_event(event, now);
     }
 
     /// What the client wants done, since the last call.
-    pub(super) fn take_commands(&mut self, elapsed: Duration) -> Vec<OriginCommand> {
+    pub(super) fn take_commands(&mut self, now: Now, elapsed: Duration) -> Vec<OriginCommand> {
         let mut commands = Vec::new();
         while let Some(output) = self.client.poll() {
             match output {
@@ -175,7 +229,8 @@ impl ClientSide {
                         stream, circuit, ..
                     } = &command
                     {
-                        self.attached.insert(*stream, (*circuit, elapsed));
+                        let before = self.attached.insert(*stream, (*circuit, elapsed));
+                        self.note_attached(*stream, *circuit, before, (now, elapsed));
                     }
                     commands.push(command);
                 }
@@ -190,6 +245,25 @@ impl ClientSide {
             }
         }
         commands
+    }
+
+    /// A stream is put on a circuit, after it waited in vain on another or not.
+    fn note_attached(
+        &mut self,
+        stream: ConnectionId,
+        circuit: OriginId,
+        before: Option<(OriginId, Duration)>,
+        (now, elapsed): (Now, Duration),
+    ) {
+        if let Some(measuring) = &mut self.measuring {
+            measuring.attached(stream, circuit, elapsed);
+        }
+        if let Some(recorder) = &mut self.recorder {
+            if let Some((before, _)) = before {
+                recorder.failed(before);
+            }
+            recorder.chosen(&self.client, (stream, circuit), elapsed, now);
+        }
     }
 
     fn on_circuit(&mut self, circuit: &CircuitInfo, elapsed: Duration) {
@@ -249,7 +323,10 @@ impl ClientSide {
             listener: 0,
             protocol: AppProtocol::Socks5,
             credentials: Some(Arc::new(AppCredentials {
-                user: isolation.to_be_bytes().to_vec(),
+                user: match self.measuring {
+                    Some(_) => Measuring::credentials(stream.0),
+                    None => isolation.to_be_bytes().to_vec(),
+                },
                 password: Vec::new(),
             })),
         };
@@ -271,7 +348,25 @@ impl ClientSide {
         };
         let stream = app.stream;
         self.record(*app, outcome, elapsed);
+        self.measured(stream.0, elapsed);
         self.user.handle(elapsed, stream, event);
+    }
+
+    /// Notes the circuit of the stream that was recorded last, if circuits are measured. It is closed at the next tick.
+    fn measured(&mut self, number: u32, elapsed: Duration) {
+        let Some(measuring) = &mut self.measuring else {
+            return;
+        };
+        let Some((id, begun)) = measuring.ended(number) else {
+            return;
+        };
+        self.learnt_from.push_back((elapsed, id));
+        let mut circuits = self.client.circuits();
+        let circuit = circuits.find(|circuit| circuit.id == id);
+        let began = self.circuits.get(&id).map(|circuit| circuit.began);
+        if let (Some(record), Some(circuit), Some(began)) = (self.records.last(), circuit, began) {
+            measuring.note(record, begun, &circuit, began);
+        }
     }
 
     /// Notes how a stream went.
@@ -301,13 +396,24 @@ impl ClientSide {
         self.done.clear();
         self.user = User::starting_at(self.model.clone(), at);
         self.user_timer = None;
-        self.client.new_identity(now);
+        if let Some(measuring) = &mut self.measuring {
+            measuring.measured.clear();
+        }
+        if let Some(recorder) = &mut self.recorder {
+            recorder.choices.clear();
+        }
+        self.new_identity(now);
     }
 
     /// All streams and circuits of the run.
-    pub(super) fn into_results(self) -> (Vec<Record>, Vec<CircuitResults>) {
+    pub(super) fn into_results(self) -> ClientResults {
         let mut circuits = self.done;
         circuits.extend(self.circuits.into_values());
-        (self.records, circuits)
+        ClientResults {
+            streams: self.records,
+            circuits,
+            measured: self.measuring.map_or_else(Vec::new, |one| one.measured),
+            choices: self.recorder.map_or_else(Vec::new, |one| one.choices),
+        }
     }
 }

@@ -13,12 +13,14 @@
 //! edges    streams' outer ends                       weft-node/src/thread/edges
 //! apps     streams of users, which are edges, too
 //! client   the client and its user                   weft-node/src/client, an application
+//! choosing, measuring, pools   what clients measure and record of circuits
 //! server   destinations
 //! ```
 
 mod apps;
 mod background;
 mod check;
+mod choosing;
 mod client;
 mod edges;
 mod faults;
@@ -28,7 +30,9 @@ mod lag;
 mod limit;
 mod link;
 mod links;
+mod measuring;
 mod node;
+mod pools;
 mod record;
 mod server;
 #[cfg(test)]
@@ -54,7 +58,7 @@ pub use hostile::Attack;
 
 use crate::results::{RelayResults, Results};
 use crate::setup::{Background, Setup};
-use client::{ClientSide, Parts};
+use client::{ClientResults, ClientSide, Parts};
 use ground::{Ground, Listener, Owner, Wake};
 use node::{Common, Node};
 use server::Servers;
@@ -147,6 +151,10 @@ impl World {
             Some((relay.rsa, host.name.clone()))
         });
         let called = Arc::new(called.collect::<BTreeMap<_, _>>());
+        let places = setup.relays.iter().map(|relay| relay.rsa).zip(0..);
+        let places = Arc::new(places.collect::<BTreeMap<_, _>>());
+        let choosing = setup.clients.iter().filter(|client| !client.measures);
+        let choosing = u32::try_from(choosing.count()).unwrap_or(u32::MAX);
         for client in &setup.clients {
             let number = u32::try_from(nodes.len()).unwrap_or(u32::MAX);
             let host = HostId(client.host);
@@ -164,6 +172,8 @@ impl World {
                     .map(|relay| relay.rsa),
                 params: &setup.directory.params,
                 options: &common.options,
+                pools: common.options.pools.checked_div(choosing).unwrap_or(0),
+                places: &places,
             };
             let side = ClientSide::new(&parts, node.rng(), ground.both());
             node.use_network(side);
@@ -174,6 +184,7 @@ impl World {
             RelayResults {
                 name: host.map_or_else(String::new, |host| host.name.clone()),
                 adversary: relay.adversary,
+                bandwidth: relay.bandwidth,
                 ..RelayResults::default()
             }
         });
@@ -539,15 +550,26 @@ impl World {
             {
                 client.record(app, Outcome::Unfinished, end);
             }
-            let (records, circuits) = client.into_results();
-            results.streams.extend(records);
+            let ClientResults {
+                streams,
+                circuits,
+                measured,
+                choices,
+            } = client.into_results();
+            results.streams.extend(streams);
             results.circuits.extend(circuits);
+            results.measured.extend(measured);
+            results.choices.extend(choices);
         }
         for record in &mut results.streams {
             record.started = record.started.saturating_sub(self.began);
         }
         results.streams.sort_by_key(|record| record.started);
         results.circuits.sort_by_key(|circuit| circuit.began);
+        results.measured.sort_by_key(|circuit| circuit.began);
+        results
+            .choices
+            .sort_by(|one, other| one.at_s.total_cmp(&other.at_s));
         results
     }
 }

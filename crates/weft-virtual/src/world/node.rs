@@ -273,7 +273,7 @@ impl Node {
             let Some(client) = &mut self.client else {
                 return;
             };
-            let commands = client.take_commands(ground.elapsed());
+            let commands = client.take_commands(ground.both(), ground.elapsed());
             if commands.is_empty() {
                 return;
             }

@@ -158,7 +158,7 @@ fn world(text: &str, arm: &str, seconds: u64) -> World {
     world
 }
 
-fn clients(world: &World) -> impl Iterator<Item = &weft_client::Client<weft_client::Paths>> {
+fn clients(world: &World) -> impl Iterator<Item = &weft_client::Client<super::choosing::Choosing>> {
     let nodes = world.nodes.iter();
     nodes.filter_map(|node| node.client.as_ref().map(|side| &side.client))
 }
@@ -248,4 +248,74 @@ fn clients_measure_circuits_and_leave_slow_ones_once_they_have_learnt() {
     assert!(accepted > 3 * slow, "{accepted} {slow}");
     assert_eq!(other, 0);
     assert_eq!(counts(""), [0; 4]);
+}
+
+#[test]
+fn clients_that_measure_use_each_circuit_once() {
+    let measuring = "[[clients]]\ncount = 2\nname = \"measure\"\nmodel = { download = \"100 kB\" }\nmeasure = true\n[[servers]]";
+    let results = run(&SYNTHETIC.replace("[[servers]]", measuring), 1);
+    assert!(results.measured.len() > 20, "{}", results.measured.len());
+    let ms = Duration::from_millis;
+    for one in &results.measured {
+        assert!(
+            ["client-11", "client-12"].contains(&one.client.as_str()),
+            "{one:?}"
+        );
+        // From hop to hop and back it takes 60 ms, and so it does from the exit to the server.
+        assert!(one.build >= ms(360), "{one:?}");
+        assert!(
+            one.round_trip >= ms(180) && one.round_trip < one.build,
+            "{one:?}"
+        );
+        assert!(one.latency >= ms(480), "{one:?}");
+        // No faster than the latency allows.
+        assert!(
+            one.bandwidth_mbit > 0.0 && one.bandwidth_mbit < 0.8 / 0.48,
+            "{one:?}"
+        );
+    }
+    let own = results.circuits.iter();
+    let own: Vec<_> = own.filter(|one| one.client == "client-12").collect();
+    assert!(
+        own.len() > 10 && own.iter().all(|one| one.round_trips.len() <= 1),
+        "{own:#?}"
+    );
+    assert!(run(SYNTHETIC, 1).measured.is_empty());
+}
+
+#[test]
+fn choices_are_recorded_as_clients_made_them() {
+    let recorders = |world: &World| -> [u64; 2] {
+        let clients = world.nodes.iter().filter_map(|node| node.client.as_ref());
+        let recorders = clients.filter_map(|client| client.recorder.as_ref());
+        recorders.fold([0; 2], |[kept, left_out], one| {
+            [kept + one.choices.len() as u64, left_out + one.left_out]
+        })
+    };
+    let all = world(SYNTHETIC, "selection = \"abra\"\npools = 10000", 30);
+    let [kept, left_out] = recorders(&all);
+    assert!(kept > 30 && left_out * 20 <= kept, "{kept} {left_out}");
+    let results = all.into_results();
+    assert_eq!(results.choices.len() as u64, kept);
+    for choice in &results.choices {
+        let relays = choice.circuits.iter().flat_map(|circuit| &circuit.relays);
+        assert!(
+            relays
+                .into_iter()
+                .all(|relay| (*relay as usize) < results.relays.len())
+        );
+        assert!(choice.chosen < choice.circuits.len());
+    }
+    assert!(
+        results
+            .choices
+            .iter()
+            .any(|choice| choice.circuits.len() > 1)
+    );
+    assert!(results.relays.iter().all(|relay| relay.bandwidth > 0));
+    // As many as are asked for, and none where clients do not choose by weight.
+    let few = world(SYNTHETIC, "selection = \"abra\"\npools = 20", 30);
+    assert!(few.into_results().choices.len() <= 20);
+    assert_eq!(recorders(&world(SYNTHETIC, "pools = 10000", 30)), [0, 0]);
+    assert!(run(SYNTHETIC, 1).choices.is_empty());
 }

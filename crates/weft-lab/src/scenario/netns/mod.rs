@@ -78,6 +78,13 @@ pub(super) fn check_arms(source: &Source) -> Result<()> {
             );
         }
     }
+    if let Some(clients) = scenario.clients.iter().find(|one| one.measure) {
+        bail!(
+            "{}:{}: measure is for --testbed virtual: real clients have no such option",
+            scenario.file,
+            clients.line
+        );
+    }
     Ok(())
 }
 

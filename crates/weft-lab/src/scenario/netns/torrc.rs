@@ -103,6 +103,7 @@ pub(super) fn only_virtual(arm: &Arm) -> Option<&'static str> {
         options if options.lies => Some("lies"),
         options if options.adversary > 0.0 => Some("adversary"),
         options if !options.learning.is_zero() => Some("learning"),
+        options if options.pools > 0 => Some("pools"),
         _ => None,
     }
 }
