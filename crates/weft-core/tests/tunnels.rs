@@ -14,6 +14,7 @@ use weft_cell::reason::DestroyReason;
 use weft_cell::relay::{self, RelayBody};
 use weft_cell::{Cell, ChanCmd, RelayCmd};
 use weft_core::address::{ConnectionId, HopIndex, ThreadId};
+use weft_core::flow::Terms;
 use weft_core::origin::{
     EndedBy, HopFlow, OriginCommand, OriginEvent, OriginId, StreamOpening, TunnelKind,
 };
@@ -31,8 +32,13 @@ const LENGTH: usize = 400_000;
 
 #[test]
 fn a_stream_over_two_legs_loses_nothing_in_either_direction() {
-    for (threads, seed) in [(1, 1), (2, 2), (3, 3)] {
-        let mut tunnel = Tunnel::new(threads, seed, 2, DesiredUx::HighThroughput);
+    for (threads, seed, terms) in [
+        (1, 1, Terms::Vegas),
+        (2, 2, Terms::VegasCgo),
+        (3, 3, Terms::Vegas),
+    ] {
+        let ux = DesiredUx::HighThroughput;
+        let mut tunnel = Tunnel::conflux(threads, seed, 2, ux, terms);
         let id = tunnel.open_stream(0);
         let (up, down) = (payload(seed, LENGTH), payload(seed + 1, LENGTH));
         let (got_up, got_down) = tunnel.transfer(id, &up, &down);

@@ -87,7 +87,12 @@ impl Tunnel {
 
     /// The same, linked.
     pub fn new(threads: u16, seed: u64, legs: usize, ux: DesiredUx) -> Self {
-        let mut tunnel = Self::circuits(threads, seed, legs, Terms::Vegas);
+        Self::conflux(threads, seed, legs, ux, Terms::Vegas)
+    }
+
+    /// The same over circuits that agree on this.
+    pub fn conflux(threads: u16, seed: u64, legs: usize, ux: DesiredUx, terms: Terms) -> Self {
+        let mut tunnel = Self::circuits(threads, seed, legs, terms);
         for leg in 0..legs {
             tunnel.link_leg(leg, TunnelKind::Conflux { nonce: NONCE, ux });
         }
