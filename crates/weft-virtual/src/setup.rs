@@ -160,6 +160,8 @@ impl Default for NodeOptions {
             run_interval: Duration::from_millis(10),
             sock_buf_size_factor: 1.0,
             client: ClientConfig {
+                // A stream over two circuits is another experiment.
+                conflux: Some(false),
                 check_statements: false,
                 ..ClientConfig::default()
             },

@@ -271,6 +271,12 @@ impl<C: Chooser> Client<C> {
         })
     }
 
+    /// The names of its conflux sets' tunnels, which are among no circuits shown. Those of sets whose legs are not linked may not
+    /// be there.
+    pub fn tunnels(&self) -> impl Iterator<Item = OriginId> + '_ {
+        self.sets.keys().copied()
+    }
+
     /// All streams.
     pub fn streams(&self) -> impl Iterator<Item = StreamInfo> + '_ {
         (self.streams.values()).map(|stream| self.stream_info(stream))

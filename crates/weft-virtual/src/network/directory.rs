@@ -31,8 +31,7 @@ const SCALE: u32 = 10_000;
 /// The consensus method whose rules make the weights.
 const METHOD: u32 = 33;
 /// What Weft's relays speak (`weft-node/src/relay/descriptor.rs`), with what directories speak besides.
-const PROTOCOLS: &str =
-    "Cons=2 Desc=2 DirCache=2 FlowCtrl=1-2 Link=4-5 LinkAuth=3 Microdesc=2 Relay=2-6 WeftAbra=1";
+const PROTOCOLS: &str = "Conflux=1 Cons=2 Desc=2 DirCache=2 FlowCtrl=1-2 Link=4-5 LinkAuth=3 Microdesc=2 Relay=2-6 WeftAbra=1";
 
 /// The documents of these relays, and what follows from their parameters. With `sendme_inc` circuits have congestion
 /// control.

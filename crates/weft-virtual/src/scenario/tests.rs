@@ -237,12 +237,13 @@ fn arms_differ_in_what_nodes_have() {
 #[test]
 fn arms_differ_in_which_circuits_are_used() {
     let arm = "[[arm]]\nname = \"a\"\n";
-    let keys = "acceptance = \"both\"\nquantile = 0.5\nselection = \"abra-stay\"\nadversary = 0.2\nlies = true\nlearning = \"40 s\"\n";
+    let keys = "acceptance = \"both\"\nquantile = 0.5\nselection = \"abra-stay\"\nconflux = true\nadversary = 0.2\nlies = true\nlearning = \"40 s\"\n";
     let scenario = parse(&format!("{SMALL}{arm}{keys}"));
     let options = &scenario.arms[0].options;
     assert_eq!(options.times.acceptance, Acceptance::Both);
     assert_eq!(options.times.quantile, Some(0.5));
     assert_eq!(options.client.selection, CircuitSelection::AbraStay);
+    assert_eq!(options.client.conflux, Some(true));
     assert_eq!(
         (options.adversary, options.lies, options.learning),
         (0.2, true, Duration::from_secs(40))

@@ -49,6 +49,7 @@ const ARM_KEYS: &[&str] = &[
     "acceptance",
     "quantile",
     "selection",
+    "conflux",
     "adversary",
     "lies",
     "learning",
@@ -545,6 +546,9 @@ impl Reader<'_> {
                     return Err(self.source.at(value, problem.to_owned()));
                 }
             };
+        }
+        if let Some(value) = get("conflux") {
+            options.client.conflux = Some(self.source.boolean(value)?);
         }
         if let Some(value) = get("adversary") {
             let what = "adversary is a share of the relays";

@@ -279,7 +279,10 @@ impl Node {
         if let Some(client) = &self.client {
             let known = client.client.circuits().map(|circuit| circuit.id);
             let known: BTreeSet<OriginId> = known.collect();
-            let made: BTreeSet<OriginId> = self.controller.origin_circuits().collect();
+            let mut made: BTreeSet<OriginId> = self.controller.origin_circuits().collect();
+            for tunnel in client.client.tunnels() {
+                made.remove(&tunnel);
+            }
             if known != made {
                 return Err(format!(
                     "the client's circuits are {known:?}, the controller's {made:?}"

@@ -164,6 +164,35 @@ fn clients(world: &World) -> impl Iterator<Item = &weft_client::Client<super::ch
 }
 
 #[test]
+fn streams_are_spread_over_the_legs_of_conflux_sets() {
+    let world = world(SYNTHETIC, "conflux = true", 30);
+    let mut sets = 0;
+    let mut uses = 0;
+    for client in clients(&world) {
+        let circuits: Vec<_> = client.circuits().collect();
+        let legs = circuits
+            .iter()
+            .filter(|circuit| circuit.purpose == weft_client::CircuitPurpose::ConfluxLinked);
+        for leg in legs {
+            let others = circuits.iter().filter(|other| other.conflux == leg.conflux);
+            for other in others.filter(|other| other.id != leg.id) {
+                assert_ne!(leg.path[0], other.path[0]);
+                assert_ne!(leg.path[1], other.path[1]);
+                assert_eq!(leg.path[2], other.path[2]);
+            }
+            sets += 1;
+            uses += leg.uses;
+        }
+    }
+    let results = world.into_results();
+    eprintln!("{sets} legs, {uses} uses, {} streams", complete(&results));
+    assert!(sets > 20 && uses > 20, "{sets} {uses}");
+    let failed = |one: &&weft_traffic::Record| matches!(one.outcome, Outcome::Failed(_));
+    assert_eq!(results.streams.iter().filter(failed).count(), 0);
+    assert!(complete(&results) > 20, "{}", complete(&results));
+}
+
+#[test]
 fn clients_learn_what_relays_state_of_their_bandwidth() {
     let stated = |world: &World| -> [u64; 4] {
         let counts = clients(world).map(|client| client.statements());

@@ -213,6 +213,10 @@ pub(super) fn specs(
         more.extend(torrc::of_client(arm));
         let entry = client.entry.map(|place| relay_name(place as usize));
         more.extend(paths.lines(entry.as_deref()));
+        if arm.options.client.conflux == Some(true) {
+            // The last line counts.
+            more.push("ConfluxEnabled 1".to_owned());
+        }
         specs.push(Spec {
             nickname: nickname.clone(),
             program: program.clone(),
