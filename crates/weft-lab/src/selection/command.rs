@@ -39,6 +39,21 @@ pub struct Args {
     /// sees at both ends; may be repeated.
     #[arg(long, value_name = "PART")]
     adversary: Vec<f64>,
+    /// So many more clients that measure circuits: each is built for one download, its build time and its round trip before it, and
+    /// closed. Those of the arm default are kept as circuits.csv, for weft sim selection --tuples.
+    #[arg(long, value_name = "CLIENTS", default_value_t = 0, hide_default_value = true,
+          value_parser = clap::value_parser!(u32).range(0..=100_000))]
+    measure: u32,
+    /// What these download, in bytes or with a unit.
+    #[arg(long, value_name = "SIZE", default_value = "5 MB", value_parser = size, requires = "measure")]
+    download: u64,
+    /// How long a relay's processor is busy with each handshake of a circuit, such as "2 ms" [default: no time].
+    #[arg(long, value_name = "TIME", value_parser = handshake)]
+    handshake: Option<Duration>,
+    /// Keeps the choices that clients of this arm make by weight, with what they could choose from, as pools.jsonl, for weft sim
+    /// compromise abra --pools.
+    #[arg(long, value_name = "ARM")]
+    pools: Option<String>,
     /// The part of 500 relays, 1,350 web clients, 150 bulk clients and 500 servers [default: 0.2; of --quick: 0.02].
     #[arg(long, value_name = "PART")]
     scale: Option<f64>,
@@ -161,7 +176,24 @@ impl Experiment for Options {
                 arms::adversaries(&args.adversary)?,
             ]
             .concat(),
+            handshake: args.handshake.unwrap_or_default(),
+            measure: (args.measure, args.download),
+            pools: args.pools.clone().map(|name| name.replace('_', "-")),
         };
+        ensure!(
+            args.testbed == Testbed::Virtual
+                || args.measure == 0 && args.pools.is_none() && args.handshake.is_none(),
+            "--measure, --pools and --handshake are for --testbed virtual: real nodes have no such option"
+        );
+        if let Some(name) = &plan.pools {
+            let arm = plan.arms.iter().find(|arm| arm.name == *name);
+            let arm = arm.with_context(|| format!("--pools {name}: no arm is named so"))?;
+            let by_weight = ("selection".to_owned(), "\"abra\"".to_owned());
+            ensure!(
+                arm.keys.contains(&by_weight),
+                "--pools {name}: this arm does not choose each circuit by weight; abra does"
+            );
+        }
         // Files have absolute names.
         let own = [(regions::FILE, regions::graph())];
         let source = Source::parse("selection.toml", plan.text()?, Path::new(""), &own)?;
@@ -231,6 +263,21 @@ impl Experiment for Options {
         }
         results.sum_up();
         Ok(results)
+    }
+}
+
+fn handshake(text: &str) -> Result<Duration, String> {
+    weft_links::parse_time(text, Duration::from_secs(1))
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    let bytes = match text.parse() {
+        Ok(bytes) => bytes,
+        Err(_) => weft_links::parse_bytes(text)?,
+    };
+    match (1..=weft_traffic::MAX_BYTES).contains(&bytes) {
+        true => Ok(bytes),
+        false => Err(format!("it is 1 to {} bytes", weft_traffic::MAX_BYTES)),
     }
 }
 

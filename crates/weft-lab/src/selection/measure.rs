@@ -4,12 +4,14 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde::Serialize;
+use weft_sim::compromise::abra::pools::{Network, Pools, Relay};
 use weft_traffic::Record;
 use weft_traffic::records::Outcome;
 use weft_virtual::Results;
+use weft_virtual::results::MeasuredCircuit;
 
 use super::censored::Time;
-use super::plan::{BULK, WEB};
+use super::plan::{BULK, MEASURE, WEB};
 
 /// One repetition of one arm, after the warm-up.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -29,6 +31,10 @@ pub(super) struct Sample {
     /// Of the streams whose circuits were built and which were connected, the warm-up included, how many were on circuits that begin and end at
     /// the adversary's relays, in percent. `None`: there is no adversary, or no stream.
     pub(super) compromised: Option<f64>,
+    /// Circuits that were launched after the warm-up and measured.
+    pub(super) measured: Vec<MeasuredCircuit>,
+    /// Choices that were recorded.
+    pub(super) pools: Option<Pools>,
 }
 
 /// How many there were.
@@ -55,14 +61,25 @@ impl Sample {
             relayed: relayed(results, warm_up),
             scarce: scarce(results, warm_up),
             compromised: compromised(results),
+            pools: pools(results),
             ..Sample::default()
         };
-        let counted = results.streams.iter();
+        // Clients that measure are no users.
+        let (measuring, users): (Vec<&Record>, Vec<&Record>) =
+            (results.streams.iter()).partition(|record| record.model == MEASURE);
+        let measuring: BTreeSet<&str> = measuring.iter().map(|one| one.client.as_str()).collect();
+        let counted = users.into_iter();
         for record in counted.filter(|record| record.started >= warm_up) {
             sample.add(record);
         }
+        let measured = results.measured.iter();
+        sample.measured = measured
+            .filter(|one| one.began >= warm_up)
+            .cloned()
+            .collect();
         let counts = &mut sample.counts;
-        for circuit in &results.circuits {
+        let circuits = results.circuits.iter();
+        for circuit in circuits.filter(|one| !measuring.contains(one.client.as_str())) {
             counts.circuits_launched += 1;
             counts.circuits_built += u64::from(circuit.built.is_some());
             counts.circuits_used += u64::from(!circuit.round_trips.is_empty());
@@ -137,7 +154,10 @@ fn compromised(results: &Results) -> Option<f64> {
         return None;
     }
     let (mut streams, mut seen) = (0_usize, 0_usize);
-    for circuit in &results.circuits {
+    let measuring = results.measured.iter();
+    let measuring: BTreeSet<&str> = measuring.map(|one| one.client.as_str()).collect();
+    let circuits = results.circuits.iter();
+    for circuit in circuits.filter(|one| !measuring.contains(one.client.as_str())) {
         let has = |relay: Option<&String>| relay.is_some_and(|name| theirs.contains(name.as_str()));
         streams += circuit.round_trips.len();
         if has(circuit.path.first()) && has(circuit.path.last()) {
@@ -145,4 +165,18 @@ fn compromised(results: &Results) -> Option<f64> {
         }
     }
     (streams > 0).then(|| seen as f64 * 100.0 / streams as f64)
+}
+
+fn pools(results: &Results) -> Option<Pools> {
+    let relays = results.relays.iter().map(|relay| Relay {
+        name: relay.name.clone(),
+        bandwidth: relay.bandwidth,
+        adversary: relay.adversary,
+    });
+    (!results.choices.is_empty()).then(|| Pools {
+        network: Network {
+            relays: relays.collect(),
+        },
+        choices: results.choices.clone(),
+    })
 }

@@ -13,6 +13,10 @@ use crate::scenario::testbed::Testbed;
 pub(super) const WEB: &str = "web";
 /// Those without pauses.
 pub(super) const BULK: &str = "bulk";
+/// Those that measure circuits.
+pub(super) const MEASURE: &str = "measure";
+/// Choices that are recorded in each network.
+const CHOICES: u32 = 100_000;
 /// Before the warm-up ends clients leave the circuits of its beginning, and build others.
 const RENEWAL: Duration = Duration::from_secs(10);
 /// Bytes that relays move are summed over so long (Schrock 2017, 3.3), seconds.
@@ -76,6 +80,12 @@ pub(super) struct Plan {
     pub(super) repetitions: u32,
     pub(super) congestion_control: bool,
     pub(super) arms: Vec<Arm>,
+    /// Work of a relay's processor for each circuit.
+    pub(super) handshake: Duration,
+    /// Clients that measure circuits, and what they download over each, bytes.
+    pub(super) measure: (u32, u64),
+    /// The arm whose choices are recorded.
+    pub(super) pools: Option<String>,
 }
 
 impl Plan {
@@ -128,13 +138,28 @@ impl Plan {
                 "\n[[clients]]\ncount = {count}\nname = \"{name}\"\nmodel = {model}\nwithin = \"{warm_up} s\"\n"
             );
         }
+        if let (clients @ 1.., bytes) = self.measure {
+            text += &format!(
+                "\n[[clients]]\ncount = {clients}\nname = \"{MEASURE}\"\nmodel = {{ download = \"{bytes} bytes\" }}\n\
+                 within = \"{warm_up} s\"\nmeasure = true\n"
+            );
+        }
         text += &format!("\n[[servers]]\ncount = {}\n", size.servers);
+        if !self.handshake.is_zero() {
+            text += &format!(
+                "\n[costs]\nonionskin = \"{} ns\"\n",
+                self.handshake.as_nanos()
+            );
+        }
         for arm in &self.arms {
             text += &arm.toml();
             if self.testbed == Testbed::Virtual {
                 // Estimates need a hundred circuits, which clients have had before.
                 let learning = self.warm_up.saturating_sub(RENEWAL).as_secs_f64();
                 text += &format!("learning = \"{learning} s\"\n");
+            }
+            if self.pools.as_ref() == Some(&arm.name) {
+                text += &format!("pools = {CHOICES}\n");
             }
         }
         Ok(text)

@@ -1,8 +1,11 @@
 //! What was measured: the shape of `results.json`.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde::Serialize;
+use weft_sim::compromise::abra::pools::Pools;
+use weft_sim::selection::Tuple;
 
 use super::aggregate::{OfArm, Samples};
 use super::arms::Arm;
@@ -33,6 +36,12 @@ pub struct Results {
     pub(super) web_clients: u32,
     pub(super) bulk_clients: u32,
     pub(super) servers: u32,
+    /// Clients that measure circuits.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub(super) measuring_clients: u32,
+    /// Circuits that they measured in the arm default.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub(super) measured_circuits: u32,
     /// By name, with underscores.
     pub(super) arms: BTreeMap<String, OfArm>,
     /// Jobs without results.
@@ -71,6 +80,8 @@ impl Results {
             web_clients: plan.size.web,
             bulk_clients: plan.size.bulk,
             servers: plan.size.servers,
+            measuring_clients: plan.measure.0,
+            measured_circuits: 0,
             arms: BTreeMap::new(),
             failures: Vec::new(),
             planned,
@@ -113,5 +124,42 @@ impl Results {
         self.arms = arms
             .map(|(arm, samples)| (arm.json_key(), OfArm::of(samples, base)))
             .collect();
+        self.measured_circuits = u32::try_from(self.circuits().len()).unwrap_or(u32::MAX);
     }
+
+    /// Circuits that were measured in the arm default, client by client's number, each network's clients being others.
+    pub(super) fn circuits(&self) -> Vec<Tuple> {
+        let mut clients = BTreeMap::new();
+        let mut tuples = Vec::new();
+        let base = self.samples.iter().take(1);
+        for (repetition, sample) in base.flat_map(|(_, samples)| samples) {
+            for one in &sample.measured {
+                let next = u32::try_from(clients.len()).unwrap_or(u32::MAX);
+                let ms = |time: Duration| time.as_secs_f64() * 1e3;
+                tuples.push(Tuple {
+                    build_ms: ms(one.build),
+                    rtt_ms: ms(one.round_trip),
+                    latency_ms: ms(one.latency),
+                    bandwidth_mbit: one.bandwidth_mbit,
+                    client: *clients.entry((repetition, &*one.client)).or_insert(next),
+                });
+            }
+        }
+        tuples
+    }
+
+    /// Choices that were recorded, network by network.
+    pub(super) fn pools(&self) -> Vec<Pools> {
+        let samples = self
+            .samples
+            .iter()
+            .flat_map(|(_, samples)| samples.values());
+        samples.filter_map(|sample| sample.pools.clone()).collect()
+    }
+}
+
+/// Where nothing is measured, nothing is said of it.
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it")]
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }

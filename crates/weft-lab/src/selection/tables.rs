@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use weft_plot::Folder;
+use weft_sim::compromise::abra::pools;
+use weft_sim::selection::tuples;
 
 use super::aggregate::{MEAN, Numbers, OfArm, PERCENTILES, QUANTITIES, Quantity};
 use super::figures;
@@ -195,6 +197,12 @@ impl Report for Results {
             )
         });
         notes.extend(failures);
+        if self.measuring_clients > 0 {
+            notes.push(format!(
+                "{} clients measured {} circuits of the arm default: circuits.csv.",
+                self.measuring_clients, self.measured_circuits
+            ));
+        }
         notes
     }
 
@@ -205,7 +213,16 @@ impl Report for Results {
             ("results.json", json(self)?),
             ("scenario.toml", self.text.clone()),
         ];
-        Ok(files.into_iter().chain(graph).collect())
+        let mut files: Vec<_> = files.into_iter().chain(graph).collect();
+        let circuits = self.circuits();
+        if !circuits.is_empty() {
+            files.push(("circuits.csv", tuples::csv(&circuits)));
+        }
+        let pools = self.pools();
+        if !pools.is_empty() {
+            files.push(("pools.jsonl", pools::text(&pools)?));
+        }
+        Ok(files)
     }
 
     fn draw(&self, folder: &Folder) -> Result<Vec<PathBuf>> {

@@ -175,6 +175,9 @@ fn what_is_written_is_a_scenario() {
         repetitions: 2,
         congestion_control: false,
         arms: arms::chosen(&asked).expect("arms"),
+        handshake: Duration::from_micros(1_500),
+        measure: (3, 1_000_000),
+        pools: None,
     };
     let text = plan.text().expect("a text");
     let scenario = weft_virtual::Scenario::parse("selection.toml", &text).expect("a scenario");
@@ -182,7 +185,9 @@ fn what_is_written_is_a_scenario() {
     let names: Vec<&str> = scenario.arms.iter().map(|arm| &*arm.name).collect();
     assert_eq!(names, [BASE, "short"]);
     let users: u32 = scenario.clients.iter().map(|clients| clients.count).sum();
-    assert_eq!(users, plan.size.web + plan.size.bulk);
+    assert_eq!(users, plan.size.web + plan.size.bulk + 3);
+    assert!(scenario.clients.iter().any(|clients| clients.measure));
+    assert_eq!(scenario.costs.onionskin, 1_500_000);
 }
 
 #[test]
