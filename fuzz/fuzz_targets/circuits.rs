@@ -18,8 +18,14 @@ use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
 use weft_cell::circ_msg::{CreateReply, CreateRequest};
+use weft_cell::conflux_msg::{DesiredUx, Link, Switch};
 use weft_cell::link_msg::Destroy;
+use weft_cell::mtor_msg::{
+    self, Join, MtorAck, MtorDrop, Multipath, MultipathAck, SequenceNumber, TunnelId,
+};
 use weft_cell::reason::{DestroyReason, EndReason};
+use weft_cell::relay::RelayBody;
+use weft_cell::relay_command::RelayCommand;
 use weft_cell::stream_msg::End;
 use weft_cell::{Cell, ChanCmd, RelayCmd, relay};
 use weft_core::address::ConnectionId;
@@ -57,6 +63,8 @@ struct Play {
     circuits: BTreeMap<(ConnectionId, u32), OriginCircuit>,
     /// Circuits that the relay extended to a peer.
     extended: Vec<(ConnectionId, u32)>,
+    /// Tunnels that it made.
+    tunnels: Vec<TunnelId>,
 }
 
 impl Play {
@@ -69,6 +77,7 @@ impl Play {
             asked: BTreeMap::new(),
             circuits: BTreeMap::new(),
             extended: Vec::new(),
+            tunnels: Vec::new(),
         }
     }
 
@@ -130,7 +139,7 @@ impl Play {
                     self.close(connection);
                 }
             }
-            18 => match input.byte() % 8 {
+            18 => match input.byte() % 10 {
                 0 => self.world.room = u32::from(input.byte()),
                 1 => self.world.room = u32::MAX,
                 2 => self.world.not_reading.clear(),
@@ -138,6 +147,8 @@ impl Play {
                 4 => self.world.answer_onionskins = false,
                 5 => self.world.answer_onionskins = true,
                 6 => self.free_memory(input),
+                7 => self.world.sendme_inc = Some(31),
+                8 => self.world.sendme_inc = None,
                 _ => self.world.controller.drain(),
             },
             19 => self.world.settle(),
@@ -308,6 +319,7 @@ impl Play {
                 RelayCmd::RENDEZVOUS1,
                 [vec![input.byte() % 4; 20], vec![3; 64]].concat(),
             ),
+            9..=12 => self.of_tunnel(input),
             _ => (RelayCmd::from(input.byte()), input.data().to_vec()),
         };
         let outer = match how & 16 {
@@ -329,6 +341,83 @@ impl Play {
                 .expect("tor1 can encode any message");
         }
         self.send(connection, &cell);
+    }
+
+    /// A message of conflux or of mTor, of a few sets and tunnels.
+    fn of_tunnel(&self, input: &mut Bytes<'_>) -> (RelayCmd, Vec<u8>) {
+        let (how, number) = (input.byte(), input.byte());
+        let secret = [number % 3; mtor_msg::SECRET_LEN];
+        match how % 8 {
+            0 => {
+                let link = Link {
+                    nonce: [number % 3; 32],
+                    last_seqno_sent: u64::from(number / 64),
+                    last_seqno_recv: u64::from(number / 128),
+                    desired_ux: DesiredUx::of(number % 5).unwrap_or(DesiredUx::NoOpinion),
+                };
+                (RelayCmd::CONFLUX_LINK, link.encode().to_vec())
+            }
+            1 => (RelayCmd::CONFLUX_LINKED_ACK, Vec::new()),
+            2 => {
+                let relative = u32::from(number) * u32::from(number);
+                (
+                    RelayCmd::CONFLUX_SWITCH,
+                    Switch { relative }.encode().to_vec(),
+                )
+            }
+            3 => {
+                let data = Multipath { secret }.encode();
+                (RelayCommand::Multipath.wire(), data.to_vec())
+            }
+            4 => {
+                let tunnel = input.pick(&self.tunnels).copied().unwrap_or(TunnelId(7));
+                let data = Join { tunnel, secret }.encode();
+                (RelayCommand::Join.wire(), data.to_vec())
+            }
+            5 => {
+                let received = u64::from(number);
+                let data = MtorDrop { received }.encode();
+                (RelayCommand::MtorDrop.wire(), data.to_vec())
+            }
+            6 => {
+                let next = SequenceNumber(u32::from(number));
+                let data = MtorAck { next }.encode();
+                (RelayCommand::MtorAck.wire(), data.to_vec())
+            }
+            _ => {
+                let within = match how / 8 % 5 {
+                    0 => [&[1][..], b"a:80\0"].concat(),
+                    1 => [&[2][..], &[7; 400]].concat(),
+                    2 => vec![3, 6],
+                    3 => vec![43, 0],
+                    _ => input.data().to_vec(),
+                };
+                let sequence = u32::from(number).to_be_bytes();
+                (
+                    RelayCommand::Subdata.wire(),
+                    [&sequence[..], &within].concat(),
+                )
+            }
+        }
+    }
+
+    /// A relay cell reaches the client of a circuit, who learns of tunnels.
+    fn read_relay(&mut self, circuit: (ConnectionId, u32), cell: &Cell) {
+        let Some(crypt) = self.circuits.get_mut(&circuit) else {
+            return;
+        };
+        let mut body = *cell.body();
+        if crypt.decrypt_backward(&mut body) != Some(0) {
+            return;
+        }
+        let body = RelayBody::new(&body);
+        if let Some(RelayCommand::MultipathAck) = RelayCommand::of(body.command())
+            && let Ok(ack) = body
+                .data()
+                .map_or(Err(()), |data| MultipathAck::decode(data).map_err(|_| ()))
+        {
+            self.tunnels.push(ack.tunnel);
+        }
     }
 
     /// CREATED2 of the next hop, of any length.
@@ -386,6 +475,7 @@ impl Play {
                     }
                     ChanCmd::RELAY | ChanCmd::RELAY_EARLY => {
                         assert_ne!(cell.circ_id(), 0, "a relay cell is on a circuit");
+                        self.read_relay(circuit, &cell);
                     }
                     ChanCmd::CREATED2 | ChanCmd::PADDING | ChanCmd::PADDING_NEGOTIATE => {}
                     other => panic!("the relay sent {other}"),
