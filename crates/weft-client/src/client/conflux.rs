@@ -78,10 +78,9 @@ impl<C: Chooser> Client<C> {
             let linked = self.sets.values().filter(|set| set.linked).count();
             let unlinked = self.sets.values();
             let unlinked = unlinked.filter(|set| !set.linked && !set.unusable).count();
+            // As in C tor 0.4.9: a set that a stream has used may be another user's, and is no longer ahead of need.
             let ready = self.circuits.values().filter(|circuit| {
-                circuit.is_set()
-                    && !circuit.unusable
-                    && !circuit.is_too_dirty(self.config.max_dirtiness, now.mono)
+                circuit.is_set() && !circuit.unusable && circuit.dirty.is_none()
             });
             if linked >= most(params.max_linked_set)
                 || ready.count() + unlinked >= most(params.max_prebuilt_set)
