@@ -74,6 +74,96 @@ fn the_quick_form_compares_all_arms_and_is_the_same_on_any_number_of_threads() {
     assert_eq!(quick("2"), printed);
 }
 
+/// What `weft sim` prints.
+fn sim(args: &[&str]) -> Value {
+    let run = Command::new(env!("CARGO_BIN_EXE_weft"))
+        .arg("sim")
+        .args(args)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&run.stderr).into_owned();
+    assert_eq!(run.status.code(), Some(0), "{errors}");
+    serde_json::from_slice(&run.stdout).expect(&errors)
+}
+
+#[test]
+fn circuits_and_choices_of_the_lab_are_read_by_the_simulator() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("selection");
+    let run = selection(&[
+        "--quick",
+        "--repetitions",
+        "1",
+        "--arm",
+        "abra",
+        "--adversary",
+        "0.3",
+        "--pools",
+        "watching-30",
+        "--measure",
+        "20",
+        "--download",
+        "50 kB",
+        "--format",
+        "json",
+        "--out",
+        out.to_str().unwrap(),
+    ]);
+    let errors = String::from_utf8_lossy(&run.stderr).into_owned();
+    assert_eq!(run.status.code(), Some(0), "{errors}");
+    let printed: Value = serde_json::from_slice(&run.stdout).expect(&errors);
+    let circuits = printed["measured_circuits"].as_u64().unwrap();
+    assert!(circuits >= 100, "{circuits}");
+
+    let csv = out.join("circuits.csv");
+    let text = std::fs::read_to_string(&csv).unwrap();
+    let head = text.lines().next().unwrap();
+    assert_eq!(head, "build_ms,rtt_ms,latency_ms,bandwidth_mbit,client");
+    let compared = sim(&[
+        "selection",
+        "--tuples",
+        csv.to_str().unwrap(),
+        "--quantile",
+        "0.8",
+        "--limit",
+        "ranked",
+        "--format",
+        "json",
+    ]);
+    assert_eq!(compared["circuits"].as_u64(), Some(circuits));
+    assert_eq!(compared["clients"].as_u64(), Some(20));
+    for rule in ["cbt", "rtt", "both"] {
+        assert!(
+            compared[rule]["latency_ms"]["p50"].is_number(),
+            "{compared:#}"
+        );
+    }
+
+    let pools = out.join("pools.jsonl");
+    let again = sim(&[
+        "compromise",
+        "abra",
+        "--pools",
+        pools.to_str().unwrap(),
+        "--percent",
+        "0,100",
+        "--adversaries",
+        "3",
+        "--format",
+        "json",
+    ]);
+    let points = again["points"].as_array().unwrap();
+    // The adversary of the run is first: its relays are known.
+    assert!(points[0]["fraction"].is_null(), "{again:#}");
+    for (point, percent) in points[1..].iter().zip([0.0, 100.0]) {
+        for what in ["honest", "lying", "blind", "chosen"] {
+            let median = point[what]["median"].as_f64().unwrap();
+            assert!((median - percent).abs() < 1e-6, "{again:#}");
+        }
+    }
+}
+
 #[test]
 fn arguments_that_make_no_sense_are_refused_before_anything_is_written() {
     for (wrong, why) in [
@@ -90,6 +180,14 @@ fn arguments_that_make_no_sense_are_refused_before_anything_is_written() {
         (&["--arm", "x:acceptence=rtt"], "acceptence"),
         (&["--consensus", "/nowhere"], "/nowhere: No such file"),
         (&["--repetitions", "0"], "--repetitions"),
+        (&["--pools", "nobody"], "--pools nobody: no arm is named so"),
+        (&["--pools", "rtt"], "--pools rtt: this arm does not choose"),
+        (&["--download", "1 MB"], "--measure"),
+        (&["--measure", "2", "--download", "0"], "it is 1 to"),
+        (
+            &["--measure", "2", "--testbed", "netns"],
+            "are for --testbed virtual",
+        ),
     ] {
         let folder = tempfile::tempdir().unwrap();
         let out = folder.path().join("none");

@@ -185,3 +185,40 @@ fn idle_relays_and_compromised_clients_are_counted() {
     // Yang and Li 2015, section VI: 4 % and 13.45 %.
     assert!(table.contains("4.00") && table.contains("13.4"), "{table}");
 }
+
+#[test]
+fn a_file_that_has_no_choices_is_refused_with_its_line() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = path(folder.path(), "pools.jsonl");
+    let network = "{\"relays\":[{\"name\":\"a\",\"bandwidth\":5}]}";
+    for (text, why) in [
+        (
+            format!("{network}\n{{\"circuits\":[]\n"),
+            "line 2: it is no network and no choice",
+        ),
+        (format!("{network}\n"), "it has no choice"),
+        (
+            format!(
+                "{network}\n{{\"client\":\"x\",\"at_s\":1,\"unknown\":0,\"chosen\":0,\"circuits\":\
+                 [{{\"relays\":[7],\"weights\":[0]}}]}}\n"
+            ),
+            "line 2: there is no relay 7",
+        ),
+    ] {
+        fs::write(&file, text).expect("written");
+        let error = refused(&["compromise", "abra", "--pools", &file]);
+        assert!(
+            error.contains("pools.jsonl") && error.contains(why),
+            "{error}"
+        );
+    }
+    let error = refused(&[
+        "compromise",
+        "abra",
+        "--pools",
+        &path(folder.path(), "none"),
+    ]);
+    assert!(error.contains("No such file"), "{error}");
+    let output = sim(&["compromise", "abra", "--pools", &file, "--relays", "50"]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+}

@@ -2,12 +2,15 @@
 
 use std::cell::Cell;
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context as _, Result, ensure};
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
+use weft_sim::compromise::abra::pools::{self, PoolPoint, Pools};
 use weft_sim::compromise::abra::{self, Grant, Point};
 use weft_sim::compromise::tunnel::Sample;
 use weft_sim::compromise::tunnels::{self, Row, TABLE_III};
@@ -61,9 +64,15 @@ struct TunnelArgs {
 /// choose by the weights that relays report. Then each choice is made again with relays that are an
 /// adversary's: reporting their true weights, and reporting 0.
 ///
-/// Without --consensus the network is a synthetic one of 6500 relays; of either, a sample is taken.
+/// Without --consensus the network is a synthetic one of 6500 relays; of either, a sample is taken. With --pools nothing is
+/// simulated: the choices are those that Weft's own clients made in virtual time.
 #[derive(Debug, Args)]
 struct AbraArgs {
+    /// Choices that `weft lab selection --pools` recorded.
+    #[arg(long, value_name = "FILE", conflicts_with_all = [
+        "consensus", "relays", "web_clients", "bulk_clients", "pool", "guards", "capacity", "circuit_rate", "seconds"
+    ])]
+    pools: Option<PathBuf>,
     /// A consensus document.
     #[arg(long, value_name = "FILE")]
     consensus: Option<PathBuf>,
@@ -211,7 +220,114 @@ fn tunnel_tables(report: &tunnels::Report) -> String {
     text
 }
 
+impl AbraArgs {
+    /// Parts of the network, 0 to 1.
+    fn fractions(&self) -> Vec<f64> {
+        self.percent.iter().map(|one| one / 100.0).collect()
+    }
+
+    fn grant(&self) -> Grant {
+        match self.grant {
+            GrantArg::Bandwidth => Grant::Bandwidth,
+            GrantArg::Relays => Grant::Relays,
+        }
+    }
+}
+
+fn of_pools(args: &AbraArgs, path: &Path) -> Result<()> {
+    let name = path.display().to_string();
+    let file = File::open(path).with_context(|| name.clone())?;
+    let is_file = file.metadata().is_ok_and(|it| !it.is_dir());
+    ensure!(is_file, "{name}: it is a folder, not a file");
+    let recorded = pools::read(BufReader::new(file)).with_context(|| name.clone())?;
+    let folder = args.common.folder()?;
+    let fractions = args.fractions();
+    let bar = progress_bar();
+    bar.set_message("choosing again");
+    let (done, all) = (
+        AtomicU64::new(0),
+        fractions.len() as u64 * u64::from(args.adversaries),
+    );
+    let (seed, threads) = (args.common.seed, args.common.threads());
+    let points = pools::replay(
+        &recorded,
+        &fractions,
+        (args.grant(), args.adversaries, seed, threads),
+        || {
+            let done = done.fetch_add(1, Ordering::Relaxed) + 1;
+            bar.set_position(done * 1000 / all.max(1));
+        },
+    )?;
+    bar.finish_and_clear();
+    let choices: usize = recorded.iter().map(|one: &Pools| one.choices.len()).sum();
+    let (with_free_circuit, circuits) = pools::shape(&recorded);
+    let as_json = json!({
+        "pools": name,
+        "networks": recorded.len(),
+        "relays": recorded.iter().map(|one| one.network.relays.len()).max(),
+        "grant": args.grant(),
+        "adversaries": args.adversaries,
+        "choices": choices,
+        "circuits_of_a_choice": circuits,
+        "with_free_circuit": with_free_circuit,
+        "points": points,
+    });
+    let as_json = serde_json::to_string_pretty(&as_json)? + "\n";
+    let what = format!(
+        "{name}: {choices} choices in {} networks, of {circuits:.1} circuits on average",
+        recorded.len()
+    );
+    if let Some(folder) = folder {
+        folder.write("results.json", &as_json)?;
+        folder.write("abra.csv", &abra::figure::pools_csv(&points))?;
+        folder.plot("abra", &abra::figure::of_pools(&points, &what))?;
+    }
+    super::output::print(&match args.common.format {
+        Format::Json => as_json,
+        Format::Human => pools_table(&what, with_free_circuit, &points),
+    })
+}
+
+fn pools_table(what: &str, with_free_circuit: f64, points: &[PoolPoint]) -> String {
+    let mut text = format!(
+        "{what}; {:.0} % of the choices had a circuit without bottlenecks.\n\n\
+         Circuits compromised, median (10th to 90th percentile of adversaries and networks), percent:\n\
+         {:>8}   {:<22} {:<22} {:<22} {:<22}\n",
+        with_free_circuit * 100.0,
+        "has",
+        "honest",
+        "lying",
+        "any circuit of pool",
+        "chosen in the run",
+    );
+    for point in points {
+        let _ = match point.fraction {
+            Some(fraction) => write!(text, "{:>6.1} %", fraction * 100.0),
+            None => write!(text, "recorded"),
+        };
+        for one in [point.honest, point.lying, point.blind, point.chosen] {
+            let range = format!("{:.2} ({:.2} to {:.2})", one.median, one.low, one.high);
+            let _ = write!(text, "   {range:<20}");
+        }
+        text.push('\n');
+    }
+    text += &paper_line();
+    text
+}
+
+fn paper_line() -> String {
+    format!(
+        "Schrock 2017, text: with {:.0} % about {:.0} honest and {:.0} lying (medians)\n",
+        abra::figure::paper::FRACTION * 100.0,
+        abra::figure::paper::HONEST,
+        abra::figure::paper::LYING,
+    )
+}
+
 fn of_abra(args: &AbraArgs) -> Result<()> {
+    if let Some(path) = &args.pools {
+        return of_pools(args, path);
+    }
     let path = args.consensus.as_slice();
     let (name, whole) = networks(path, args.common.seed)?
         .pop()
@@ -233,11 +349,7 @@ fn of_abra(args: &AbraArgs) -> Result<()> {
         seed: args.common.seed,
         ..abra::AbraOptions::default()
     };
-    let fractions: Vec<f64> = args.percent.iter().map(|one| one / 100.0).collect();
-    let grant = match args.grant {
-        GrantArg::Bandwidth => Grant::Bandwidth,
-        GrantArg::Relays => Grant::Relays,
-    };
+    let (fractions, grant) = (args.fractions(), args.grant());
     let folder = args.common.folder()?;
     let bar = progress_bar();
     bar.set_message("downloading");
@@ -321,12 +433,6 @@ fn abra_table(what: &str, choices: &abra::Choices, points: &[Point]) -> String {
         }
         text.push('\n');
     }
-    let _ = writeln!(
-        text,
-        "Schrock 2017, text: with {:.0} % about {:.0} honest and {:.0} lying (medians)",
-        abra::figure::paper::FRACTION * 100.0,
-        abra::figure::paper::HONEST,
-        abra::figure::paper::LYING,
-    );
+    text += &paper_line();
     text
 }
