@@ -12,7 +12,7 @@ mod server;
 pub(crate) mod socks;
 
 use std::io::{Read, Write};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -125,6 +125,12 @@ pub fn transfer<'a>(
         first_byte: first - start,
         last_byte: start.elapsed(),
     })
+}
+
+/// A stream to `far` by way of the SOCKS5 proxy at `proxy`, to which we are `user`. Its reads and writes fail after a
+/// minute without progress.
+pub fn connect<'a>(proxy: SocketAddr, user: &str, far: impl Into<Far<'a>>) -> Result<TcpStream> {
+    socks::connect(proxy, user, far.into(), STALL)
 }
 
 /// Has the SOCKS5 proxy at `proxy`, to which we are `user`, look a name up.

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+use crate::logs::unexplained;
 use crate::network::{Node, Program};
 pub use crate::nodes::Client;
 use crate::nodes::torrc::{Duty, params_lines};
@@ -281,6 +282,23 @@ impl Up {
     pub(crate) fn log_of(&self, nickname: &str) -> Result<String> {
         let logs = self.node(nickname)?.logs()?;
         Ok(logs.into_iter().map(|(_, text)| text).collect())
+    }
+
+    /// Every warning in the log of a node that runs, if it is not explained by the network being private, with the node's
+    /// nickname before it.
+    ///
+    /// # Errors
+    /// A log cannot be read.
+    pub fn warnings(&self) -> Result<Vec<String>> {
+        let clients = self.clients().iter().map(Client::node);
+        let mut warnings = Vec::new();
+        for node in self.relay_nodes().chain(clients) {
+            for (_, log) in node.logs()? {
+                let lines = unexplained(&log, node.nickname() == AUTHORITY).into_iter();
+                warnings.extend(lines.map(|line| format!("{}: {line}", node.nickname())));
+            }
+        }
+        Ok(warnings)
     }
 
     /// Ends a relay (or the authority) at once, as a machine that loses power does.
