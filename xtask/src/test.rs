@@ -255,7 +255,9 @@ fn interop() -> Result<Outcome> {
         cargo()
             .args(["test", "--workspace", "--test", "interop"])
             .args(["--test", "client", "--test", "control"])
-            .args(["--test", "networks", "--test", "edges", "--"])
+            .args([
+                "--test", "networks", "--test", "conflux", "--test", "edges", "--",
+            ])
             .args(["--nocapture", "--test-threads", "1"])
             .arg(INTEROP),
     )
