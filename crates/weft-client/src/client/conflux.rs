@@ -79,9 +79,10 @@ impl<C: Chooser> Client<C> {
             let unlinked = self.sets.values();
             let unlinked = unlinked.filter(|set| !set.linked && !set.unusable).count();
             // As in C tor 0.4.9: a set that a stream has used may be another user's, and is no longer ahead of need.
-            let ready = self.circuits.values().filter(|circuit| {
-                circuit.is_set() && !circuit.unusable && circuit.dirty.is_none()
-            });
+            let ready = self
+                .circuits
+                .values()
+                .filter(|circuit| circuit.is_set() && !circuit.unusable && circuit.dirty.is_none());
             if linked >= most(params.max_linked_set)
                 || ready.count() + unlinked >= most(params.max_prebuilt_set)
                 || self.are_sets_paused(now)
