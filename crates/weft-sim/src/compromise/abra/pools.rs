@@ -134,7 +134,8 @@ pub fn read(mut from: impl BufRead) -> Result<Vec<Pools>, PoolsError> {
         let is_whole = bytes.ends_with(b"\n") || (bytes.len() as u64) < LONGEST;
         let text = String::from_utf8(bytes).ok().filter(|_| is_whole);
         let text = text.ok_or(PoolsError::Text(line))?;
-        if text.trim().is_empty() {
+        let text = text.trim_end();
+        if text.is_empty() {
             continue;
         }
         let not_read = |error: serde_json::Error| PoolsError::Line {
@@ -143,14 +144,14 @@ pub fn read(mut from: impl BufRead) -> Result<Vec<Pools>, PoolsError> {
             why: error.to_string().replace("at line 1 column", "at column"),
         };
         if !text.contains("\"circuits\"") {
-            let network = serde_json::from_str(&text).map_err(not_read)?;
+            let network = serde_json::from_str(text).map_err(not_read)?;
             all.push(Pools {
                 network,
                 choices: Vec::new(),
             });
             continue;
         }
-        let choice: Choice = serde_json::from_str(&text).map_err(not_read)?;
+        let choice: Choice = serde_json::from_str(text).map_err(not_read)?;
         let pools = all.last_mut().ok_or(PoolsError::NoNetwork(line))?;
         check(&choice, &pools.network).map_err(|why| PoolsError::Choice { line, why })?;
         count += 1;
