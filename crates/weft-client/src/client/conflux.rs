@@ -436,7 +436,7 @@ impl<C: Chooser> Client<C> {
     }
 
     /// A tunnel has ended on the connection threads; the ends of its legs and streams are reported one by one. What ends before
-    /// all legs are linked is told from those: the same name may be a tunnel's again.
+    /// all legs are linked is distinguished from those: the same name may be a tunnel's again.
     pub(super) fn on_set_closed(&mut self, id: OriginId, now: Now) {
         if self.sets.get(&id).is_some_and(|set| set.linked) {
             self.sets.remove(&id);

@@ -107,7 +107,7 @@ pub(crate) struct Legs {
     legs: Vec<Leg>,
     /// The place of the one that sent last.
     current: Option<usize>,
-    /// What tells messages apart.
+    /// How messages are numbered.
     policy: Policy,
     /// How legs are chosen.
     pub scheduling: Scheduling,

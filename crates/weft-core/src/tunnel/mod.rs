@@ -45,7 +45,7 @@ pub enum TunnelName {
     Origin(OriginId),
 }
 
-/// What tells a tunnel's messages apart, and what happens when a leg closes.
+/// How the messages of a tunnel are numbered, and what happens when a leg closes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
     /// Conflux: messages are numbered by their place on their leg, and SWITCH; a leg that closes with some under way ends the tunnel.
@@ -216,7 +216,7 @@ pub(crate) struct Tunnel {
     pub leg_terms: Terms,
     /// The rules of its streams.
     pub terms: Terms,
-    /// What tells its messages apart.
+    /// How its messages are numbered.
     pub policy: Policy,
     /// The id that the far end gave it (mTor).
     pub id: Option<TunnelId>,

@@ -155,7 +155,7 @@ fn a_stream_uses_a_set_when_all_legs_are_linked_and_not_before() {
     let late = world.connect("example.com", 443, None);
     set_of(&world, late);
     assert!(world.connected.contains(&late));
-    // Its guards are told, as those of circuits are.
+    // Its guards count, as those of circuits do.
     let used = |outcome| {
         let outcomes = world.client.chooser_ref().outcomes.iter();
         outcomes.filter(|(_, one)| *one == outcome).count()
