@@ -356,7 +356,7 @@ mod private_network {
             })
         }
 
-        /// Closes a leg. When another circuit over the same relays is built, the exit has been told of it by DESTROY.
+        /// Closes a leg. When another circuit over the same relays is built, the exit has received its DESTROY.
         fn close(&self, leg: &Leg) -> Result<Leg> {
             let close = format!("CLOSECIRCUIT {}", leg.circuit);
             self.client()?.controller()?.command(&close)?;

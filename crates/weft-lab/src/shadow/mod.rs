@@ -1,6 +1,6 @@
 //! The testbed `shadow`: the simulator Shadow, where it is installed.
 //!
-//! `Network` is what is simulated, whoever asks for it, and `simulate_in` runs it. Scenarios do so in
+//! `Network` is what is simulated for every experiment, and `simulate_in` runs it. Scenarios do so in
 //! `crate::scenario`; the rest here is for the experiment `cci`.
 //! [`write()`] makes a folder with a complete configuration of Shadow 3 for each simulation: keys, torrcs, the network
 //! as a graph, and the users as processes. Shadow runs it, by hand or by [`Simulate`], and [`ReadBack`] makes the

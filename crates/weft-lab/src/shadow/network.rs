@@ -1,5 +1,5 @@
 //! A network that Shadow simulates: what each host of a topology runs, and when. [`Network::write`] makes of it the
-//! file that Shadow reads; whoever calls it fills [`TEMPLATE`] with the files of the hosts.
+//! file that Shadow reads; the caller fills [`TEMPLATE`] with the files of the hosts.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder};
