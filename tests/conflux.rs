@@ -29,6 +29,8 @@ mod private_network {
 
     /// What is carried before a leg closes: one leg takes it, since no SENDME shows another round trip by then.
     const FEW: usize = 9_000;
+    /// The least that circuits carry with these: CONNECTED or BEGIN, and messages of 498 bytes.
+    const FEW_CARRIED: u64 = (1 + FEW.div_ceil(498) as u64) * 509;
     /// The most that a circuit carries until it is linked, down and up: EXTENDED2, EXTENDED2, CONFLUX_LINKED; EXTEND2,
     /// EXTEND2, CONFLUX_LINK, CONFLUX_LINKED_ACK.
     const LINKING: [u64; 2] = [3 * 509, 4 * 509];
@@ -396,7 +398,8 @@ mod private_network {
                 let end = self.with_a_set(&user, direction, FEW, |net, legs| {
                     let way = index(direction);
                     let ids: Vec<u32> = legs.iter().map(|leg| leg.circuit).collect();
-                    let enough = FEW as u64 + 2 * LINKING[way];
+                    // Not one message less: it may be on the other leg.
+                    let enough = FEW_CARRIED + 2 * LINKING[way];
                     net.carried.until(|bytes| {
                         let of = |id| bytes.get(id).map_or(0, |bytes| bytes[way]);
                         ids.iter().map(of).sum::<u64>() >= enough

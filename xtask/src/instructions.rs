@@ -36,7 +36,7 @@ pub(crate) struct InstructionsArgs {
 
 /// How `bench/instructions` is called, and with how many turns: what fills pools and queues is over
 /// after the first.
-const CASES: [(&str, [u32; 2]); 10] = [
+const CASES: [(&str, [u32; 2]); 16] = [
     ("forward 1 few", [4, 36]),
     ("forward 1 many", [2, 8]),
     ("forward 1 asked", [2, 52]),
@@ -47,7 +47,15 @@ const CASES: [(&str, [u32; 2]); 10] = [
     ("backward 1 asked", [2, 52]),
     ("backward 2 few", [4, 36]),
     ("backward 2 many", [2, 8]),
+    ("down plain", [25, 75]),
+    ("down conflux", [25, 75]),
+    ("down mtor", [25, 75]),
+    ("up plain", [25, 75]),
+    ("up conflux", [25, 75]),
+    ("up mtor", [25, 75]),
 ];
+/// In these functions of `bench/instructions` alone instructions are counted where an exit is played beside its client.
+const COUNTED: &str = "*exit::node_*";
 /// Functions that are named when a bound is passed.
 const FUNCTIONS_ON_FAILURE: usize = 12;
 
@@ -217,8 +225,12 @@ struct Count {
 fn count(folder: &Path, case: &str, turns: u32) -> Result<Count> {
     let program = machine::target().join("release").join("weft-instructions");
     let profile = folder.join(format!("callgrind.{}.{turns}", case.replace(' ', "-")));
-    let output = Command::new("valgrind")
-        .arg("--tool=callgrind")
+    let mut command = Command::new("valgrind");
+    command.arg("--tool=callgrind");
+    if case.starts_with("down") || case.starts_with("up") {
+        command.arg(format!("--toggle-collect={COUNTED}"));
+    }
+    let output = command
         .arg(format!("--callgrind-out-file={}", profile.display()))
         .arg(program)
         .args(case.split(' '))

@@ -256,7 +256,8 @@ fn interop() -> Result<Outcome> {
             .args(["test", "--workspace", "--test", "interop"])
             .args(["--test", "client", "--test", "control"])
             .args([
-                "--test", "networks", "--test", "conflux", "--test", "edges", "--",
+                "--test", "networks", "--test", "conflux", "--test", "mtor", "--test", "edges",
+                "--",
             ])
             .args(["--nocapture", "--test-threads", "1"])
             .arg(INTEROP),

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! weft-instructions forward|backward THREADS few|many|asked TURNS
+//! weft-instructions down|up plain|conflux|mtor TURNS
 //! ```
 //!
 //! `cargo xtask instructions` runs this under callgrind with two numbers of turns; the difference,
@@ -10,31 +11,44 @@
 //! encrypted or decrypted, carried to the other half (with two threads: through a ring), queued,
 //! scheduled, written out, its memory recycled. Not counted: the kernel and TLS.
 //!
+//! In the second form the relay is an exit (`exit`), which serves a stream over one circuit or several.
+//!
 //! Two threads of the relay are two managers that take turns on one thread of this program, so that
 //! the count does not depend on which is faster. Everything else is fixed, too: keys, payload, order.
 
+mod exit;
 mod relay;
 
 use anyhow::{Context as _, Result, bail};
 
+use exit::{Exit, Joined, Way};
 use relay::{Direction, Load, Relay};
 
 fn main() -> Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let [direction, threads, load, turns] = words.as_slice() else {
-        bail!("usage: weft-instructions forward|backward THREADS few|many|asked TURNS");
-    };
-    let direction = match direction.as_str() {
+    match words.as_slice() {
+        [direction, threads, load, turns] => relayed(direction, threads, load, turns),
+        [way, joined, turns] => exited(way, joined, turns),
+        _ => bail!(
+            "usage: weft-instructions forward|backward THREADS few|many|asked TURNS\n\
+             or: weft-instructions down|up plain|conflux|mtor TURNS"
+        ),
+    }
+}
+
+/// Cells through a relay.
+fn relayed(direction: &str, threads: &str, load: &str, turns: &str) -> Result<()> {
+    let direction = match direction {
         "forward" => Direction::Forward,
         "backward" => Direction::Backward,
         other => bail!("{other} is neither forward nor backward"),
     };
-    let threads = match threads.as_str() {
+    let threads = match threads {
         "1" => 1,
         "2" => 2,
         other => bail!("{other} threads: only 1 and 2 can be played"),
     };
-    let load = match load.as_str() {
+    let load = match load {
         "few" => Load::FEW,
         "many" => Load::MANY,
         "asked" => Load::ASKED,
@@ -46,5 +60,27 @@ fn main() -> Result<()> {
         relay.turn(direction);
     }
     println!("{} cells", relay.relayed()?);
+    Ok(())
+}
+
+/// A stream at an exit.
+fn exited(way: &str, joined: &str, turns: &str) -> Result<()> {
+    let way = match way {
+        "down" => Way::Down,
+        "up" => Way::Up,
+        other => bail!("{other} is neither down nor up"),
+    };
+    let joined = match joined {
+        "plain" => Joined::Plain,
+        "conflux" => Joined::Conflux,
+        "mtor" => Joined::Mtor,
+        other => bail!("{other} is none of plain, conflux and mtor"),
+    };
+    let turns: u32 = turns.parse().context("the number of turns")?;
+    let mut exit = Exit::new(joined)?;
+    for _ in 0..turns {
+        exit.turn(way)?;
+    }
+    println!("{} cells", exit.moved()?);
     Ok(())
 }

@@ -125,9 +125,9 @@ impl<G> Circuit<G> {
         matches!(self.stage, Stage::Building(_))
     }
 
-    /// Whether it stands for a conflux set.
+    /// Whether it stands for a conflux set or a tunnel.
     pub(crate) fn is_set(&self) -> bool {
-        self.purpose == CircuitPurpose::ConfluxSet
+        self.purpose.is_set()
     }
 
     /// Whether it is too long since a stream used it first.

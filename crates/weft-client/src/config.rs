@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use weft_config::options::MultipathOptions;
 use weft_core::origin::DesiredUx;
 use weft_path::CircuitSelection;
 
@@ -35,6 +36,8 @@ pub struct ClientConfig {
     pub conflux: Option<bool>,
     /// What exits aim at when they spread them (`ConfluxClientUX`).
     pub conflux_ux: DesiredUx,
+    /// Tunnels of mTor, which some streams get.
+    pub multipath: MultipathOptions,
     /// Signatures of relays' statements are checked. Not where nobody forges, in virtual time: a check takes 100 µs.
     pub check_statements: bool,
     /// Ports whose streams live long (`LongLivedPorts`).
@@ -57,6 +60,14 @@ pub struct ClientConfig {
     pub listeners: Vec<ListenerConfig>,
 }
 
+impl ClientConfig {
+    /// Whether some listener, or some user name, has tunnels of mTor.
+    pub(crate) fn offers_tunnels(&self) -> bool {
+        let by_port = self.listeners.iter().any(|listener| listener.multipath);
+        by_port || !self.multipath.users.is_empty()
+    }
+}
+
 impl Default for ClientConfig {
     fn default() -> Self {
         Self {
@@ -71,6 +82,7 @@ impl Default for ClientConfig {
             selection: CircuitSelection::Default,
             conflux: None,
             conflux_ux: DesiredUx::HighThroughput,
+            multipath: MultipathOptions::default(),
             check_statements: true,
             long_lived_ports: vec![
                 21, 22, 706, 1863, 5050, 5190, 5222, 5223, 6523, 6667, 6697, 8300,
@@ -105,6 +117,8 @@ pub struct ListenerConfig {
     /// A circuit with user name and password stays usable as long as it is used
     /// (`KeepAliveIsolateSOCKSAuth`).
     pub keep_alive_auth: bool,
+    /// Its connections get tunnels of mTor (`Multipath`).
+    pub multipath: bool,
 }
 
 impl Default for ListenerConfig {
@@ -117,6 +131,7 @@ impl Default for ListenerConfig {
             prefer_ipv6: true,
             dns: true,
             keep_alive_auth: false,
+            multipath: false,
         }
     }
 }

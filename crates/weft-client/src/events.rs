@@ -126,6 +126,12 @@ pub enum CircuitPurpose {
     ConfluxLinked,
     /// No circuit, but a conflux set as a whole, to which streams are attached; in no list and no event.
     ConfluxSet,
+    /// As [`ConfluxUnlinked`](Self::ConfluxUnlinked), of a tunnel of mTor.
+    MtorUnlinked,
+    /// As [`ConfluxLinked`](Self::ConfluxLinked), of a tunnel of mTor.
+    MtorLinked,
+    /// As [`ConfluxSet`](Self::ConfluxSet), of a tunnel of mTor.
+    MtorTunnel,
 }
 
 impl CircuitPurpose {
@@ -135,8 +141,12 @@ impl CircuitPurpose {
             CircuitPurpose::General | CircuitPurpose::Directory => "GENERAL",
             CircuitPurpose::Controller => "CONTROLLER",
             CircuitPurpose::Measure => "MEASURE_TIMEOUT",
-            CircuitPurpose::ConfluxUnlinked => "CONFLUX_UNLINKED",
-            CircuitPurpose::ConfluxLinked | CircuitPurpose::ConfluxSet => "CONFLUX_LINKED",
+            // What controllers know that is nearest to tunnels of mTor.
+            CircuitPurpose::ConfluxUnlinked | CircuitPurpose::MtorUnlinked => "CONFLUX_UNLINKED",
+            CircuitPurpose::ConfluxLinked
+            | CircuitPurpose::ConfluxSet
+            | CircuitPurpose::MtorLinked
+            | CircuitPurpose::MtorTunnel => "CONFLUX_LINKED",
         }
     }
 
@@ -145,9 +155,17 @@ impl CircuitPurpose {
         matches!(self, Self::General | Self::ConfluxUnlinked)
     }
 
-    /// Whether it is a leg of a conflux set.
+    /// Whether it is a leg of a conflux set or a tunnel.
     pub(crate) fn is_leg(self) -> bool {
-        matches!(self, Self::ConfluxUnlinked | Self::ConfluxLinked)
+        matches!(
+            self,
+            Self::ConfluxUnlinked | Self::ConfluxLinked | Self::MtorUnlinked | Self::MtorLinked
+        )
+    }
+
+    /// Whether it is no circuit, but several as a whole.
+    pub(crate) fn is_set(self) -> bool {
+        matches!(self, Self::ConfluxSet | Self::MtorTunnel)
     }
 }
 

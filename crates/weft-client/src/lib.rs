@@ -65,6 +65,7 @@ pub use isolation::{Fields, Isolation};
 pub use now::Now;
 pub use output::{ControlError, DirectoryTarget, Output};
 pub use paths::{PathParams, Paths};
-pub use sets::ConfluxParams;
+pub use sets::{ConfluxParams, TunnelCounts};
 pub use virtual_addresses::Virtual;
+pub use weft_config::options::{MultipathEntry, MultipathOptions};
 pub use weights::StatementCounts;

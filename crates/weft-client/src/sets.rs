@@ -1,12 +1,17 @@
-//! Conflux sets, as the client knows them: circuits to one exit over which streams are spread (proposal 329).
+//! Sets of circuits to one exit, over which streams are spread, as the client knows them: conflux sets (proposal 329) and tunnels
+//! of mTor (docs/extensions/mtor.md).
 
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use weft_cell::identity::RsaIdentity;
-use weft_core::origin::{DesiredUx, OriginId};
+use weft_cell::mtor_msg::SECRET_LEN;
+use weft_core::origin::{DesiredUx, OriginId, TunnelKind};
+
+use crate::isolation::CircuitIsolation;
 
 /// Legs of a set at most, whatever the consensus has: a tunnel has no more.
-const MAX_LEGS: u32 = 16;
+pub(crate) const MAX_LEGS: usize = 16;
 
 /// The consensus parameters of conflux sets, with C tor's defaults and ranges (param-spec, `cfx_…`; conflux_params.c).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,9 +51,10 @@ impl ConfluxParams {
             return None;
         }
         let few = share < f64::from(self.low_exit_threshold) / 10_000.0;
+        let most = u32::try_from(MAX_LEGS).unwrap_or(u32::MAX);
         Some(Self {
             max_prebuilt_set: if few { 1 } else { self.max_prebuilt_set },
-            num_legs_set: self.num_legs_set.min(MAX_LEGS),
+            num_legs_set: self.num_legs_set.min(most),
             ..self
         })
     }
@@ -56,11 +62,15 @@ impl ConfluxParams {
 
 /// A set: it is named as its tunnel.
 #[derive(Debug)]
-pub(crate) struct ConfluxSet {
-    /// What the exit knows it by.
+pub(crate) struct Set {
+    /// What controllers know it by, and the exit of a conflux set.
     pub(crate) nonce: [u8; 32],
     /// What the exit's scheduling shall aim at.
     pub(crate) ux: DesiredUx,
+    /// By whose rules it is built.
+    pub(crate) policy: SetPolicy,
+    /// Its exit joins the legs as those of a tunnel of mTor; `None`: as those of a conflux set, and what a leg loses is lost.
+    pub(crate) numbered: Option<Numbered>,
     /// Its exit.
     pub(crate) exit: RsaIdentity,
     /// Its legs, linked or not.
@@ -69,14 +79,116 @@ pub(crate) struct ConfluxSet {
     pub(crate) wanted: usize,
     /// Legs that were launched so far.
     pub(crate) launched: usize,
-    /// Legs that may be launched.
+    /// Before it carries streams: legs that may be launched.
     pub(crate) most_launched: usize,
     /// The tunnel was named to the connection threads.
     pub(crate) asked: bool,
-    /// All legs were linked: it carries streams.
+    /// It carries streams: all legs of a conflux set are linked, or the first of a tunnel of mTor.
     pub(crate) linked: bool,
-    /// It will carry no streams.
+    /// It will carry no more streams.
     pub(crate) unusable: bool,
+}
+
+/// By whose rules a set is built.
+#[derive(Debug)]
+pub(crate) enum SetPolicy {
+    /// C tor's.
+    Conflux,
+    /// Yang and Li's.
+    Mtor(Box<MtorSet>),
+}
+
+/// A set whose messages have numbers, so that what a leg loses is sent again (docs/extensions/mtor.md).
+#[derive(Debug)]
+pub(crate) struct Numbered {
+    /// What shows the exit that legs are one client's.
+    pub(crate) secret: [u8; SECRET_LEN],
+    /// The exit has named the tunnel: legs can join it.
+    pub(crate) named: bool,
+    /// The leg that has asked for the tunnel, while there is no answer.
+    pub(crate) first: Option<OriginId>,
+}
+
+impl Numbered {
+    /// For a set that nothing was asked for yet.
+    pub(crate) fn new(secret: [u8; SECRET_LEN]) -> Self {
+        Self {
+            secret,
+            named: false,
+            first: None,
+        }
+    }
+}
+
+/// What tunnels of mTor have besides.
+#[derive(Debug)]
+pub(crate) struct MtorSet {
+    /// The streams that wait for it.
+    pub(crate) reserved: CircuitIsolation,
+    /// When legs were launched in place of others, in the last minute.
+    pub(crate) replaced: VecDeque<Instant>,
+    /// Since when it has carried no stream.
+    pub(crate) quiet: Option<Instant>,
+}
+
+impl Set {
+    /// What tunnels of mTor have besides; `None`: it is none.
+    pub(crate) fn mtor(&self) -> Option<&MtorSet> {
+        match &self.policy {
+            SetPolicy::Mtor(mtor) => Some(mtor),
+            SetPolicy::Conflux => None,
+        }
+    }
+
+    /// The same, to change it.
+    pub(crate) fn mtor_mut(&mut self) -> Option<&mut MtorSet> {
+        match &mut self.policy {
+            SetPolicy::Mtor(mtor) => Some(mtor),
+            SetPolicy::Conflux => None,
+        }
+    }
+
+    /// Whether it is a conflux set.
+    pub(crate) fn is_conflux(&self) -> bool {
+        self.mtor().is_none()
+    }
+
+    /// What the connection threads join its legs by.
+    pub(crate) fn kind(&self) -> TunnelKind {
+        match &self.numbered {
+            None => TunnelKind::Conflux {
+                nonce: self.nonce,
+                ux: self.ux,
+            },
+            Some(numbered) => TunnelKind::Mtor {
+                secret: numbered.secret,
+            },
+        }
+    }
+
+    /// Whether a leg that is built may ask the exit now: to a tunnel that is not named yet the others come after the first.
+    pub(crate) fn may_ask(&mut self, leg: OriginId) -> bool {
+        match &mut self.numbered {
+            Some(numbered) if !numbered.named => *numbered.first.get_or_insert(leg) == leg,
+            _ => true,
+        }
+    }
+
+    /// The exit has linked a leg.
+    pub(crate) fn note_linked(&mut self) {
+        if let Some(numbered) = &mut self.numbered {
+            numbered.named = true;
+            numbered.first = None;
+        }
+    }
+
+    /// A leg is no more. `alone`: no other is linked, so the exit has no such tunnel any more.
+    pub(crate) fn note_gone(&mut self, leg: OriginId, alone: bool) {
+        if let Some(numbered) = &mut self.numbered {
+            numbered.named &= !alone;
+            numbered.first = numbered.first.filter(|first| *first != leg);
+        }
+    }
 }
 
 /// A circuit as a leg of a set.
@@ -86,8 +198,55 @@ pub(crate) struct Leg {
     pub(crate) set: OriginId,
     /// Its nonce.
     pub(crate) nonce: [u8; 32],
-    /// When CONFLUX_LINK was sent; no answer has come.
+    /// When the exit was asked to link it; no answer has come.
     pub(crate) asked: Option<Instant>,
-    /// How long the exit took to answer it.
+    /// How long the exit took to answer.
     pub(crate) round_trip: Option<Duration>,
+    /// The connection threads have found it too slow (mTor).
+    pub(crate) slow: bool,
+    /// It was given up (mTor): the connection threads close it when all that was sent on it has arrived.
+    pub(crate) dropped: bool,
+}
+
+impl Leg {
+    /// A leg of a set, which is not built.
+    pub(crate) fn new(set: OriginId, nonce: [u8; 32]) -> Self {
+        Self {
+            set,
+            nonce,
+            asked: None,
+            round_trip: None,
+            slow: false,
+            dropped: false,
+        }
+    }
+
+    /// Whether the exit has linked it.
+    pub(crate) fn is_linked(&self) -> bool {
+        self.round_trip.is_some()
+    }
+
+    /// Whether it is to be kept.
+    pub(crate) fn is_good(&self) -> bool {
+        !self.slow && !self.dropped
+    }
+}
+
+/// What became of tunnels of mTor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TunnelCounts {
+    /// Tunnels that were begun.
+    pub begun: u64,
+    /// Tunnels that carried streams.
+    pub ready: u64,
+    /// Legs that were launched, and among them those in place of others.
+    pub legs: u64,
+    /// Legs that were launched in place of others, which were slow or closed.
+    pub replaced: u64,
+    /// Legs that were found too slow.
+    pub slow: u64,
+    /// Legs that were linked and closed before they were given up.
+    pub lost: u64,
+    /// Streams that should have had a tunnel and got another circuit.
+    pub without: u64,
 }

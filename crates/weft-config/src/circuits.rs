@@ -23,6 +23,8 @@ pub struct CircuitOptions {
     pub conflux: Option<bool>,
     /// `ConfluxClientUX`.
     pub conflux_ux: DesiredUx,
+    /// `Multipath…`.
+    pub multipath: MultipathOptions,
     /// `NewCircuitPeriod`.
     pub new_circuit_period: Duration,
     /// `CircuitsAvailableTimeout`; `None`: as the consensus has it.
@@ -44,6 +46,46 @@ pub struct CircuitOptions {
     /// `MapAddress`: from, to.
     pub maps: Vec<(String, String)>,
 }
+
+/// How tunnels of mTor are built (docs/extensions/mtor.md), and which streams get them besides those of ports with `Multipath`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MultipathOptions {
+    /// `MultipathCircuits`: legs of a tunnel, 1 to 16.
+    pub circuits: usize,
+    /// `MultipathEntry`.
+    pub entry: MultipathEntry,
+    /// `MultipathMiddleBandwidth`: middle relays have less than this consensus weight, in kB/s.
+    pub middle_below: u32,
+    /// `MultipathUsers`: connections with one of these user names get tunnels, on any port.
+    pub users: Vec<String>,
+}
+
+impl Default for MultipathOptions {
+    fn default() -> Self {
+        Self {
+            circuits: 3,
+            entry: MultipathEntry::Distinct,
+            middle_below: 102,
+            users: Vec::new(),
+        }
+    }
+}
+
+/// The guards of a tunnel's legs (`MultipathEntry`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MultipathEntry {
+    /// Each leg has one of its own, as far as there are so many.
+    #[default]
+    Distinct,
+    /// All legs have one.
+    Common,
+}
+
+/// Its words, the default first.
+const ENTRIES: [(&str, MultipathEntry); 2] = [
+    ("distinct", MultipathEntry::Distinct),
+    ("common", MultipathEntry::Common),
+];
 
 /// `CircuitSelection`, the default first.
 const SELECTIONS: [(&str, CircuitSelection); 3] = [
@@ -88,6 +130,13 @@ pub(super) fn circuit_options(settings: &Settings, report: &mut Report) -> Circu
         selection: word_of(keys::CircuitSelection, &SELECTIONS, settings, report),
         conflux: settings.auto_flag(keys::ConfluxEnabled),
         conflux_ux: word_of(keys::ConfluxClientUX, &CLIENT_UX, settings, report).0,
+        multipath: MultipathOptions {
+            circuits: usize::try_from(settings.number(keys::MultipathCircuits)).unwrap_or(1),
+            entry: word_of(keys::MultipathEntry, &ENTRIES, settings, report),
+            middle_below: u32::try_from(settings.amount(keys::MultipathMiddleBandwidth) / 1000)
+                .unwrap_or(u32::MAX),
+            users: settings.words(keys::MultipathUsers).to_vec(),
+        },
         new_circuit_period: settings
             .time(keys::NewCircuitPeriod)
             .max(Duration::from_secs(1)),
@@ -112,6 +161,37 @@ mod tests {
     use super::*;
     use crate::host::MemoryHost;
     use crate::load::load_text;
+
+    #[test]
+    fn tunnels_have_three_circuits_with_guards_of_their_own_by_default() {
+        let read = |text: &str| {
+            let options = load_text(text, &MemoryHost::new()).unwrap().options;
+            options.circuits.multipath
+        };
+        assert_eq!(read(""), MultipathOptions::default());
+        let text = "MultipathCircuits 16\nMultipathEntry Common\nMultipathMiddleBandwidth 250 KBytes\n\
+                    MultipathUsers bulk,aria2";
+        let all = MultipathOptions {
+            circuits: 16,
+            entry: MultipathEntry::Common,
+            middle_below: 256,
+            users: vec!["bulk".to_owned(), "aria2".to_owned()],
+        };
+        assert_eq!(read(text), all);
+        for (text, error) in [
+            ("MultipathCircuits 0", "MultipathCircuits"),
+            ("MultipathCircuits 17", "MultipathCircuits"),
+            (
+                "MultipathEntry comon",
+                "MultipathEntry: \"comon\" is none of distinct, common; did you mean common?",
+            ),
+            ("MultipathMiddleBandwidth fast", "MultipathMiddleBandwidth"),
+        ] {
+            let report = load_text(text, &MemoryHost::new());
+            let report = report.map(|_| ()).unwrap_err().to_string();
+            assert!(report.contains(error), "{text}: {report}");
+        }
+    }
 
     #[test]
     fn conflux_is_the_consensus_own_business_unless_torrc_decides() {

@@ -158,6 +158,8 @@ pub struct StreamFlags {
     pub onion_traffic: bool,
     /// `PreferSOCKSNoAuth`: SOCKS5 clients that can do both are asked for no user name.
     pub prefer_no_auth: bool,
+    /// `Multipath`: connections get tunnels of mTor.
+    pub multipath: bool,
     /// `ExtendedErrors`: SOCKS5 answers of onion services have codes of their own.
     pub extended_errors: bool,
 }
@@ -172,6 +174,7 @@ impl Default for StreamFlags {
             dns_request: true,
             onion_traffic: true,
             prefer_no_auth: false,
+            multipath: false,
             extended_errors: false,
         }
     }
@@ -421,6 +424,7 @@ impl Flags {
             // There are no virtual addresses to prefer.
             "preferipv6automap" => {}
             "prefersocksnoauth" => self.streams.prefer_no_auth = on,
+            "multipath" => self.streams.multipath = on,
             "keepaliveisolatesocksauth" => self.streams.isolation.keep_alive_socks_auth = on,
             "extendederrors" => self.streams.extended_errors = on,
             _ => return false,
@@ -447,6 +451,8 @@ impl Flags {
         let addresses = streams.ipv4_traffic || streams.ipv6_traffic;
         let wrong = if grammar.service == Some(AppService::Dns) && !streams.dns_request {
             Some("NoDNSRequest leaves it nothing to do")
+        } else if grammar.service == Some(AppService::Dns) && streams.multipath {
+            Some("Multipath is for connections, and requests here are lookups")
         } else if grammar.service != Some(AppService::Dns) && !addresses && !streams.onion_traffic {
             Some("IPv4, IPv6 and onion traffic are all disabled")
         } else if grammar.service != Some(AppService::Dns) && !addresses && streams.dns_request {
@@ -610,6 +616,7 @@ mod tests {
         }
         assert!(parse(SOCKS, &["0", "1"]).is_err());
         assert!(parse(DNS, &["1 NoDNSRequest"]).is_err());
+        assert!(parse(DNS, &["1 Multipath"]).is_err());
         assert!(parse(DNS, &["unix:/a"]).is_err());
         assert!(parse(CONTROL, &["/a SessionGroup=1"]).is_err());
         let (_, warnings) = parse(SOCKS, &["1 Frobnicate NoOnionTrafficOnly"]).unwrap();

@@ -43,6 +43,8 @@ pub struct NetworkOptions {
     pub max_connections_per_relay: usize,
     /// `AbraWeights`: state to clients that ask how scarce the relay's bandwidth is.
     pub abra_weights: bool,
+    /// `MultipathExit`: tunnels of mTor may end at this exit.
+    pub multipath_exit: bool,
     /// `KeepalivePeriod`: idle links get a padding cell this often.
     pub keepalive_period: Duration,
 }
@@ -215,6 +217,7 @@ pub(crate) fn read(
         max_connections_per_relay: usize::try_from(settings.number(keys::MaxConnectionsPerRelay))
             .unwrap_or(1),
         abra_weights: settings.flag(keys::AbraWeights),
+        multipath_exit: settings.flag(keys::MultipathExit),
         keepalive_period: settings.time(keys::KeepalivePeriod),
     }
 }

@@ -17,7 +17,7 @@ use crate::{
 
 pub use crate::applications::AppOptions;
 pub use crate::bandwidth::BandwidthOptions;
-pub use crate::circuits::CircuitOptions;
+pub use crate::circuits::{CircuitOptions, MultipathEntry, MultipathOptions};
 pub use crate::control::ControlOptions;
 pub use crate::directory::DirectoryOptions;
 pub use crate::dos::DosOptions;

@@ -167,10 +167,10 @@ impl Backward {
     pub(crate) fn streams_or_new(&mut self, cc: &CcParams) -> &mut Streams {
         let sendme_inc = self.sendme_inc;
         self.streams.get_or_insert_with(|| {
-            Box::new(Streams::one(match sendme_inc {
+            Box::new(Streams::one(Some(match sendme_inc {
                 Some(inc) => CircuitFlow::vegas(cc, inc),
                 None => CircuitFlow::fixed(),
-            }))
+            })))
         })
     }
 }
@@ -322,7 +322,7 @@ impl CircuitHalf {
                 Some(Terms::new(backward.sendme_inc.is_some(), cgo))
             }
             Role::Origin(origin) => {
-                let vegas = origin.streams.ends.get(hop.index())?.flow.is_vegas();
+                let vegas = origin.streams.ends.get(hop.index())?.is_vegas();
                 Some(Terms::new(vegas, origin.crypt.is_cgo(hop.index())))
             }
             Role::Tunnel(tunnel) => Some(tunnel.terms),

@@ -218,6 +218,8 @@ pub struct Links {
     by_connection: BTreeMap<ConnectionId, LinkKey>,
     /// Links that have something to write or a circuit that does.
     listed: Worklist<LinkKey>,
+    /// Of these, the first that was refused bandwidth in this turn.
+    refused: Option<LinkKey>,
 }
 
 impl Links {
@@ -301,8 +303,18 @@ impl Links {
         self.listed.as_slice()
     }
 
+    /// The bandwidth that all links share had nothing left for this one: the list begins with it in the next turn, if it is the
+    /// first to which that happened in this one. What there is goes to each in turn, not to those that were listed first.
+    pub(crate) fn refused(&mut self, key: LinkKey) {
+        self.refused.get_or_insert(key);
+    }
+
     /// Takes those off that list that have nothing to write any more.
     pub(crate) fn prune_listed(&mut self) {
+        let refused = self.refused.take().and_then(|key| self.get(key));
+        if let Some(place) = refused.and_then(|link| link.listed) {
+            self.listed.begin_at(place);
+        }
         let slots = &mut self.slots;
         self.listed.retain(|key, place| {
             let Some(link) = slots.get_mut(key.index()) else {

@@ -16,7 +16,7 @@ use crate::cells::CellPool;
 use crate::credit::{Lender, Loan};
 use crate::early::{Early, Kept};
 use crate::ended::{Ended, Late, Left};
-use crate::flow::{CcParams, CircuitFlow};
+use crate::flow::{CcParams, CircuitFlow, Rtt};
 use crate::ledger::{Held, Waits, map_entry, queue_memory, shrink};
 use crate::stream_dos::{StreamBucket, StreamDosParams, StreamVerdict};
 
@@ -50,8 +50,8 @@ pub(crate) struct Streams {
 /// What runs between this half and one other node.
 #[derive(Debug)]
 pub(crate) struct HopEnd {
-    /// What may be sent.
-    pub flow: CircuitFlow,
+    /// What may be sent. `None`: that is for a tunnel's legs to know, whose windows count.
+    pub flow: Option<CircuitFlow>,
     /// DATA, and what must not overtake it, that waits for that.
     pub pending: VecDeque<(EdgeAddr, Box<Cell>)>,
     /// How many of these are of streams that have ended, and are never sent.
@@ -65,8 +65,8 @@ pub(crate) struct HopEnd {
 }
 
 impl HopEnd {
-    /// An end with these rules.
-    pub(crate) fn new(flow: CircuitFlow) -> Self {
+    /// An end with these rules, or without a window.
+    pub(crate) fn new(flow: Option<CircuitFlow>) -> Self {
         HopEnd {
             flow,
             pending: VecDeque::new(),
@@ -75,6 +75,28 @@ impl HopEnd {
             waits: Waits::default(),
             lender: Lender::default(),
         }
+    }
+
+    /// Whether its streams have XON and XOFF. Those of tunnels have.
+    pub(crate) fn is_vegas(&self) -> bool {
+        self.flow.as_ref().is_none_or(CircuitFlow::is_vegas)
+    }
+
+    /// Cells that count and that may be sent now.
+    pub(crate) fn room(&self) -> u32 {
+        self.flow.as_ref().map_or(0, CircuitFlow::room)
+    }
+
+    /// Notes whether the circuit's queue is full.
+    pub(crate) fn set_blocked(&mut self, blocked: bool) {
+        if let Some(flow) = &mut self.flow {
+            flow.set_blocked(blocked);
+        }
+    }
+
+    /// Round-trip times of the circuit, if any were measured.
+    pub(crate) fn rtt(&self) -> Option<Rtt> {
+        self.flow.as_ref()?.rtt()
     }
 
     /// Pending cells of streams that have ended.
@@ -179,8 +201,8 @@ pub(crate) struct Probe {
 }
 
 impl Streams {
-    /// Streams of a half with one end.
-    pub(crate) fn one(flow: CircuitFlow) -> Self {
+    /// Streams of a half with one end, with these rules or without a window.
+    pub(crate) fn one(flow: Option<CircuitFlow>) -> Self {
         Streams {
             ends: vec![HopEnd::new(flow)],
             ..Streams::default()
@@ -448,7 +470,7 @@ impl Streams {
             return Kept::TooMany(cell);
         };
         let end = self.ends.get(stream.hop.index());
-        let cc = end.filter(|end| end.flow.is_vegas()).map(|_| cc);
+        let cc = end.filter(|end| end.is_vegas()).map(|_| cc);
         let before = early.memory();
         let kept = early.push(cell, cc, now);
         self.early += early.memory() - before;
@@ -516,7 +538,7 @@ impl Streams {
                 bytes: end.pending.len() * size_of::<Cell>()
                     + queue_memory(&end.pending)
                     + end.lender.memory()
-                    + end.flow.memory(),
+                    + end.flow.as_ref().map_or(0, CircuitFlow::memory),
                 age: match end.pending.is_empty() {
                     true => Duration::ZERO,
                     false => end.waits.age(now),

@@ -1,6 +1,7 @@
 //! A list of what is to be attended to, from which a member leaves without a search.
 
-/// Keys in no order that matters, each at most once. A member remembers its place, which it gets by
+/// Keys in the order in which they came, each at most once; the last takes the place of one that leaves. A member remembers its
+/// place, which it gets by
 /// [`add`](Worklist::add) and is notified of when it moves: to leave is one step, however many others
 /// are listed. A peer can end thousands of members at once, and a search for each would be quadratic.
 #[derive(Debug)]
@@ -40,6 +41,14 @@ impl<K: Copy> Worklist<K> {
             place += usize::from(stays);
             stays
         });
+    }
+
+    /// The member at a place becomes the first, and those before it the last, in their order. Their places are others until the
+    /// next [`retain`](Worklist::retain).
+    pub(crate) fn begin_at(&mut self, place: usize) {
+        if place < self.keys.len() {
+            self.keys.rotate_left(place);
+        }
     }
 
     /// The members.
@@ -104,6 +113,21 @@ mod tests {
         members.check();
         assert!(members.list.as_slice().is_empty());
         assert!(members.moved < MANY, "{} steps", members.moved);
+    }
+
+    #[test]
+    fn the_list_begins_at_a_member_after_the_next_retain() {
+        let mut members = Members::with(5);
+        members.list.begin_at(3);
+        let places = &mut members.places;
+        members.list.retain(|key, place| {
+            places[key] = Some(place);
+            true
+        });
+        members.check();
+        assert_eq!(members.list.as_slice(), [3, 4, 0, 1, 2]);
+        members.list.begin_at(9);
+        members.check();
     }
 
     #[test]

@@ -16,6 +16,7 @@ use weft_cell::relay::RelayBody;
 use weft_cell::relay_command::RelayCommand;
 use weft_cell::{ChanCmd, RelayCmd};
 use weft_core::flow::Terms;
+use weft_core::message::TunnelTotals;
 use weft_core::origin::{OriginCommand, OriginId};
 use world::{CLIENT, Circuit, World};
 
@@ -46,14 +47,15 @@ fn legs_that_are_lost_in_use_cost_no_byte() {
         let id = tunnel.open_stream(1);
         let (up, down) = (payload(seed, LENGTH), payload(seed + 1, LENGTH));
         let (got_up, got_down) = tunnel.transfer_with(id, &up, &down, |tunnel, step| match step {
-            10 => tunnel.lose_link(0),
-            20 => tunnel.lose_link(3),
-            30 => tunnel.lose_link(1),
+            5 => tunnel.lose_link(0),
+            9 => tunnel.lose_link(3),
+            13 => tunnel.lose_link(1),
             _ => {}
         });
         assert!(got_up == up && got_down == down, "{terms:?}");
         let (origin, exit) = tunnel.totals();
         assert!(origin.again + exit.again > 0, "{terms:?}");
+        assert_eq!((origin.legs_lost, exit.legs_lost), (3, 3), "{terms:?}");
         assert!(!tunnel.closed().contains(&TUNNEL));
         tunnel.audit();
     }
@@ -105,6 +107,9 @@ fn a_leg_that_is_given_up_drains_and_closes_and_another_takes_its_place() {
         });
         assert!(got_up == up && got_down == down, "{terms:?}");
         assert_eq!(tunnel.closed(), [OriginId(101)], "{terms:?}");
+        let (origin, exit) = tunnel.totals();
+        let legs = |of: TunnelTotals| (of.legs_dropped, of.legs_lost);
+        assert_eq!((legs(origin), legs(exit)), ((1, 0), (1, 0)), "{terms:?}");
         tunnel.audit();
     }
 }

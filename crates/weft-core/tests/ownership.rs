@@ -482,3 +482,35 @@ fn hundreds_of_links_that_close_at_once_leave_an_exact_list() {
     world.settle();
     world.audit_at_rest();
 }
+
+#[test]
+fn links_that_share_what_bandwidth_there_is_take_turns() {
+    let mut world = World::new(1, 6);
+    let ids: Vec<_> = (0..4).map(|_| world.link_on(0, CLIENT)).collect();
+    let manager = &mut world.managers[0];
+    for id in &ids {
+        let link = manager.link_of(*id).unwrap();
+        manager.set_held(link, true);
+    }
+    let all = manager.links_to_write().to_vec();
+    let mut firsts = Vec::new();
+    for _ in 0..4 {
+        // There is enough for one.
+        let turn = manager.links_to_write().to_vec();
+        firsts.push(turn[0]);
+        for link in &turn[1..] {
+            manager.refused(*link);
+        }
+        manager.prune_written();
+        manager.audit().unwrap();
+    }
+    assert_eq!(firsts, all);
+    // One that closes has no turn.
+    manager.refused(all[2]);
+    world.close(ids[2]);
+    let manager = &mut world.managers[0];
+    manager.prune_written();
+    assert_eq!(manager.links_to_write().len(), 3);
+    world.settle();
+    world.audit_at_rest();
+}

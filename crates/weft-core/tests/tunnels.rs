@@ -59,7 +59,14 @@ fn what_comes_early_waits_and_is_handed_on_in_order() {
     let down = payload(6, LENGTH);
     let (_, got) = tunnel.transfer(id, &[], &down);
     assert!(got == down);
-    assert!(tunnel.reordered() > 0, "{:?}", tunnel.totals());
+    let (origin, _) = tunnel.totals();
+    assert!(origin.reordered > 0, "{origin:?}");
+    // More than one waited, and never more than all.
+    let waited = origin.reorder_bytes_max;
+    assert!(
+        waited > 514 && waited <= 514 * origin.reordered,
+        "{origin:?}"
+    );
     tunnel.audit();
 }
 

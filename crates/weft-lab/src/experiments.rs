@@ -6,7 +6,7 @@ use clap::Subcommand;
 use crate::experiment::{Conclusion, Watcher, perform};
 use crate::flows::measure as traffic;
 use crate::stop::Stop;
-use crate::{attack, bench, cci, hops, roles, scenario, selection, throughput};
+use crate::{attack, bench, cci, hops, mtor, roles, scenario, selection, throughput};
 
 /// Which one, with its arguments.
 #[derive(Debug, Subcommand)]
@@ -22,6 +22,7 @@ pub enum Experiments {
     Traffic(Box<traffic::Args>),
     Run(Box<scenario::Args>),
     Selection(Box<selection::Args>),
+    Mtor(Box<mtor::Args>),
     Attack(Box<attack::Args>),
     Soak(Box<attack::soak::Args>),
     Relay(Box<bench::Args>),
@@ -42,6 +43,7 @@ impl Experiments {
             Self::Traffic(args) => perform::<traffic::Options>(args, stop, watcher),
             Self::Run(args) => perform::<scenario::Options>(args, stop, watcher),
             Self::Selection(args) => perform::<selection::Options>(args, stop, watcher),
+            Self::Mtor(args) => perform::<mtor::Options>(args, stop, watcher),
             Self::Attack(args) => perform::<attack::Attacks>(args, stop, watcher),
             Self::Soak(args) => perform::<attack::soak::Options>(args, stop, watcher),
             Self::Relay(args) => perform::<bench::Options>(args, stop, watcher),

@@ -32,6 +32,8 @@ pub struct Hop {
     pub supports_abra: bool,
     /// It joins circuits to conflux sets (Conflux=1; proposal 329).
     pub supports_conflux: bool,
+    /// It joins circuits to tunnels (WeftMtor=1; docs/extensions/mtor.md).
+    pub supports_mtor: bool,
     /// Its weight in the consensus, in kilobytes a second or what the authorities measure in its place.
     pub bandwidth: u64,
     /// It answers BEGIN_DIR with documents (`V2Dir`).
@@ -51,6 +53,12 @@ impl Hop {
     #[must_use]
     pub fn joins_sets(&self) -> bool {
         self.supports_conflux && self.supports_cc && self.supports_ntor_v3
+    }
+
+    /// Whether it can be the exit of a tunnel, with congestion control or without.
+    #[must_use]
+    pub fn serves_mtor(&self) -> bool {
+        self.supports_mtor
     }
 
     /// Whether its exit policy's summary lets a stream to `target` through. The relay may refuse
@@ -88,15 +96,34 @@ pub struct ExitWanted {
     pub exit: Option<RelayName>,
 }
 
-/// What the path of a leg of a conflux set must be.
+/// What a leg is of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum LegKind {
+    /// A conflux set (proposal 329).
+    #[default]
+    Conflux,
+    /// A tunnel (docs/extensions/mtor.md, "Setting up").
+    Mtor,
+}
+
+/// What the path of a leg must be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LegWanted {
+    /// What it is a leg of: which relays can be its exit, and what is meant by the guards and middle relays of others.
+    pub kind: LegKind,
     /// Its exit; for the second leg and later ones, the relay of the first by its identity.
     pub exit: ExitWanted,
-    /// The guards of the other legs, by RSA identity: the leg has another.
+    /// Exactly this guard, that of the first leg (`MultipathEntry common`). `guards` means nothing then.
+    pub entry: Option<RsaIdentity>,
+    /// The guards of the other legs, by RSA identity, each as often as it has legs. A leg of a conflux set has another guard or
+    /// none. A leg of a tunnel has, of the guards that can be used, one with the fewest legs, and of these the one that
+    /// comes first: primary guards, then others of the sample in its order.
     pub guards: Vec<RsaIdentity>,
-    /// The same of middle relays.
+    /// The same of middle relays. A leg of a tunnel has one with the fewest legs.
     pub middles: Vec<RsaIdentity>,
+    /// The middle relay's weight in the consensus is below this, in kilobytes a second ([`Hop::bandwidth`]), if any such relay fits:
+    /// this comes before `middles`. `Fast` is not asked of such a relay.
+    pub middle_below: Option<u32>,
 }
 
 /// What a path is for.
@@ -104,7 +131,7 @@ pub struct LegWanted {
 pub enum Usage {
     /// Streams to the rest of the Internet: three hops, the last one an exit.
     Exit(ExitWanted),
-    /// The same for a leg of a conflux set: the exit has conflux and congestion control, too.
+    /// The same for a leg of a conflux set, whose exit has conflux and congestion control, or of a tunnel.
     Leg(LegWanted),
     /// Three hops, the last one any relay: circuits that carry no exit stream (measuring build
     /// times, onion services).
@@ -141,6 +168,10 @@ pub enum PathError {
     /// No guard may be used now: all are down, or the configuration excludes them.
     #[error("no guard can be used now")]
     NoGuard,
+    /// The guard that a leg must have cannot be used now: it is down, or is none of this client's guards any more, or the
+    /// exit is of its family.
+    #[error("the guard of the other legs, ${0}, cannot be used now")]
+    EntryUnusable(RsaIdentity),
     /// Nothing fits between guard and exit.
     #[error("no relay fits in the middle")]
     NoMiddle,

@@ -79,6 +79,21 @@ impl Row {
     }
 }
 
+/// A relay of a simulation, which has no documents that tor-netdir reads.
+#[derive(Clone, Debug)]
+pub struct Listed {
+    /// What paths through it have.
+    pub hop: Hop,
+    /// `Fast`.
+    pub is_fast: bool,
+    /// `MiddleOnly`.
+    pub is_middle_only: bool,
+    /// It may be sampled as a guard (guard-spec, "GUARDS").
+    pub is_possible_guard: bool,
+    /// Its weights as guard, middle and exit, of which only proportions count (dir-spec 3.8.3).
+    pub weights: [u64; 3],
+}
+
 /// The relays of a consensus.
 #[derive(Clone, Debug)]
 pub struct Relays {
@@ -141,6 +156,35 @@ impl Relays {
             netdir.lifetime().valid_until(),
             GuardParams::new(netdir.params()),
             CbtParams::new(netdir.params()),
+        )
+    }
+
+    /// The relays of a simulation, of no families, with the default parameters of a consensus, which ends then.
+    #[must_use]
+    pub fn of_simulation(
+        relays: impl IntoIterator<Item = Listed>,
+        valid_until: SystemTime,
+    ) -> Self {
+        let rows: Vec<Row> = relays
+            .into_iter()
+            .map(|relay| Row {
+                hop: relay.hop,
+                fast: relay.is_fast,
+                middle_only: relay.is_middle_only,
+                possible_guard: relay.is_possible_guard,
+                weights: relay.weights,
+                family: Box::default(),
+                family_keys: Box::default(),
+            })
+            .collect();
+        let guards = rows.iter().filter(|row| row.possible_guard);
+        let listed_guards = guards.map(|row| row.hop.rsa).collect();
+        Self::from_rows(
+            rows,
+            listed_guards,
+            valid_until,
+            GuardParams::default(),
+            CbtParams::default(),
         )
     }
 
@@ -314,6 +358,7 @@ fn row(relay: &Relay<'_>, netdir: &NetDir) -> Row {
             supports_cgo: relay.protovers().supports_named_subver(RELAY_CRYPT_CGO),
             supports_abra: relay.protovers().supports_subver("WeftAbra", 1),
             supports_conflux: relay.protovers().supports_subver("Conflux", 1),
+            supports_mtor: relay.protovers().supports_subver("WeftMtor", 1),
             bandwidth: bandwidth(rs.weight()),
             is_dir_cache: rs.is_flagged_v2dir(),
             is_exit: rs.is_flagged_exit() && !rs.is_flagged_bad_exit(),

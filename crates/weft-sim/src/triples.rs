@@ -167,20 +167,6 @@ impl Triples {
         guards
     }
 
-    /// An exit that is none of these relays, if there is another.
-    pub fn draw_exit_but(&self, taken: &[u32], rng: &mut impl Rng) -> Option<u32> {
-        self.exit.draw_but(rng, taken)
-    }
-
-    /// How likely each relay is drawn for a position, before others are known, by place in the network.
-    pub fn chances(&self, position: Position) -> Vec<f64> {
-        match position {
-            Position::Guard => self.guard.by_relay(self.relays),
-            Position::Middle => self.middle.by_relay(self.relays),
-            Position::Exit => self.exit.by_relay(self.relays),
-        }
-    }
-
     /// How likely each relay is in a circuit, at any position, by place in the network. Exact: the sum
     /// over all pairs of exit and guard.
     pub fn involvement(&self) -> Vec<f64> {

@@ -1,5 +1,6 @@
 //! What comes of a run.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -23,12 +24,27 @@ pub struct Results {
     /// Choices by weight that were recorded, with relays as places in [`Results::relays`]: at most `pools` of the arm.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub choices: Vec<Choice>,
+    /// Tunnels of mTor, of all clients; `None`: nobody counted them.
+    #[serde(default)]
+    pub tunnels: Option<TunnelResults>,
     /// The length of an interval of [`RelayResults`].
     pub interval: Duration,
     /// Bytes of cells that relays wrote to links.
     pub relayed_bytes: u64,
     /// Discrete events of the network.
     pub events: u64,
+}
+
+impl Results {
+    /// The places of the intervals that begin at that time or later, as far as they are whole.
+    pub fn intervals(&self, from: Duration) -> impl Iterator<Item = usize> + '_ {
+        let intervals = self.relays.iter().map(|relay| relay.written.len());
+        (0..intervals.max().unwrap_or(0)).filter(move |&number| {
+            let number = u32::try_from(number).unwrap_or(u32::MAX);
+            let begin = self.interval.saturating_mul(number);
+            begin >= from && begin + self.interval <= self.simulated
+        })
+    }
 }
 
 /// What a relay did.
@@ -43,6 +59,10 @@ pub struct RelayResults {
     /// The weight that it states (docs/extensions/abra.md) unless it lies, at the end of each interval; 0 if nobody asks.
     #[serde(default)]
     pub weights: Vec<f64>,
+    /// Bytes of relay cells, in both directions, of clients' circuits through it, by the name of their users' model, in each
+    /// interval; one that ends early has none in the rest.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub carried: BTreeMap<String, Vec<u64>>,
     /// The part of the time, from 0 to 1, in which its busiest thread worked, where work costs time.
     pub busy: f64,
     /// Circuits that it answered a CREATE for.
@@ -53,6 +73,34 @@ pub struct RelayResults {
     /// Its weight in the consensus, kilobytes per second.
     #[serde(default)]
     pub bandwidth: u64,
+    /// What it can carry, bytes per second: its own limit, or else its host's line; 0 if nothing bounds it or it is not known.
+    #[serde(default)]
+    pub rate: u64,
+}
+
+/// Tunnels of mTor, since the beginning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TunnelResults {
+    /// Tunnels that were begun.
+    pub begun: u64,
+    /// Legs that were launched.
+    pub legs: u64,
+    /// Of these, those in place of others that were slow or closed.
+    pub replaced: u64,
+    /// Streams that should have had a tunnel and got another circuit.
+    pub without: u64,
+    /// The most bytes that one tunnel or conflux set held at a client because they had arrived before others.
+    pub reorder_bytes_max: u64,
+}
+
+impl std::ops::AddAssign for TunnelResults {
+    fn add_assign(&mut self, other: TunnelResults) {
+        self.begun += other.begun;
+        self.legs += other.legs;
+        self.replaced += other.replaced;
+        self.without += other.without;
+        self.reorder_bytes_max = self.reorder_bytes_max.max(other.reorder_bytes_max);
+    }
 }
 
 /// A circuit of a client.

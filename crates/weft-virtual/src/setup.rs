@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 use tor_netdir::NetDir;
 use weft_cell::identity::{Ed25519Identity, RsaIdentity};
 use weft_client::{ClientConfig, PathParams};
+pub use weft_client::{MultipathEntry, MultipathOptions};
 use weft_core::controller::Sharing;
 use weft_path::{BuildTimesOptions, PathOptions};
 use weft_policy::ExitPolicy;
@@ -30,6 +31,8 @@ pub struct Setup {
     pub servers: Vec<Server>,
     /// TCP streams of nobody's that fill links from the beginning on.
     pub background: Vec<Background>,
+    /// Hosts that stall.
+    pub faults: Vec<Fault>,
     /// What clients and relays know of the network.
     pub directory: Directory,
     /// How nodes are set.
@@ -95,6 +98,19 @@ pub struct Client {
     pub entry: Option<u32>,
     /// Each of its streams gets a circuit that is built and measured for it.
     pub measures: bool,
+    /// Whether its streams use several circuits, where the options have that. `None`: conflux sets, and no tunnels.
+    pub multipath: Option<bool>,
+}
+
+/// A host that stalls: from then on what it sends and what is sent to it is lost, and no end of a connection hears of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The place in [`Setup::hosts`].
+    pub host: u32,
+    /// When, since the beginning.
+    pub at: Duration,
+    /// For how long; `None`: to the end.
+    pub lasts: Option<Duration>,
 }
 
 /// A TCP stream that never ends.
@@ -141,6 +157,8 @@ pub struct NodeOptions {
     pub paths: PathOptions,
     /// And about which circuits are used.
     pub times: BuildTimesOptions,
+    /// Relays let tunnels of mTor end at them, and clients use them whose [`Client::multipath`] has it.
+    pub multipath: bool,
     /// The share of the relays that are an adversary's, from 0 to 1.
     pub adversary: f64,
     /// The adversary's relays lie about their bandwidth: to circuits that ask they state that they have some left, always
@@ -167,6 +185,7 @@ impl Default for NodeOptions {
             },
             paths: PathOptions::default(),
             times: BuildTimesOptions::default(),
+            multipath: false,
             adversary: 0.0,
             lies: false,
             learning: Duration::ZERO,

@@ -179,11 +179,32 @@ fn idle_relays_and_compromised_clients_are_counted() {
     assert!(result.is_object(), "{result}");
     let error = refused(&words);
     assert!(error.contains(&out), "{error}");
-    let tunnels = sim(&["compromise", "tunnels"]);
+    let words = ["compromise", "tunnels", "--clients", "1000"];
+    let tunnels = sim(&words);
     assert!(tunnels.status.success(), "{tunnels:?}");
     let table = String::from_utf8(tunnels.stdout).expect("text");
     // Yang and Li 2015, section VI: 4 % and 13.45 %.
-    assert!(table.contains("4.00") && table.contains("13.4"), "{table}");
+    assert!(
+        table.contains("4.000 %") && table.contains("13.446 %"),
+        "{table}"
+    );
+    let common = ["--entry", "common", "--circuits", "16", "--format", "json"];
+    let common = json(&[&words[..], &common].concat());
+    let rows = common["table_iii"].as_array().expect("rows");
+    assert_eq!(rows.len(), 16, "{rows:?}");
+    // One guard for all: no wider tunnel is compromised more often.
+    assert!(
+        rows.iter()
+            .all(|row| row["counted_percent"] == rows[0]["counted_percent"])
+    );
+    for wrong in [
+        ["--circuits", "17"],
+        ["--weight", "NaN"],
+        ["--entry", "all"],
+    ] {
+        let consensus = ["--consensus", "/dev/null"];
+        refused(&[&words[..], &wrong, &consensus].concat());
+    }
 }
 
 #[test]

@@ -105,6 +105,7 @@ impl World {
                 supports_cgo: number.is_multiple_of(3),
                 supports_abra: !number.is_multiple_of(4),
                 supports_conflux: is_exit,
+                supports_mtor: is_exit,
                 bandwidth: u64::from(number) * 100,
                 supports_cc: number.is_multiple_of(2),
                 is_dir_cache: true,

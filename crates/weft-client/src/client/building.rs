@@ -275,7 +275,7 @@ impl<C: Chooser> Client<C> {
             }
         }
         match circuit.purpose {
-            CircuitPurpose::ConfluxUnlinked => {
+            CircuitPurpose::ConfluxUnlinked | CircuitPurpose::MtorUnlinked => {
                 self.open(id, now);
                 self.link(id, now);
             }
@@ -416,7 +416,7 @@ impl<C: Chooser> Client<C> {
             self.fail_directory_streams(&circuit, end);
         }
         if let Some(leg) = circuit.leg {
-            self.on_leg_gone(leg.set, id, now);
+            self.on_leg_gone(leg, id, now);
         }
         self.settle_guards(now);
         self.serve(now);

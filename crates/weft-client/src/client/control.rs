@@ -290,7 +290,7 @@ impl<C: Chooser> Client<C> {
                 circuit.unusable = true;
             }
         }
-        self.abandon_sets();
+        self.abandon_sets(|_| true);
         self.launches.forgive();
         self.tracked.clear();
         self.refusing.clear();
@@ -309,7 +309,7 @@ impl<C: Chooser> Client<C> {
                 _ => false,
             };
         }
-        self.abandon_sets();
+        self.abandon_sets(|_| true);
     }
 
     /// A circuit that controllers know.

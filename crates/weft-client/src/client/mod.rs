@@ -8,11 +8,13 @@ mod conflux;
 mod control;
 mod directory;
 mod liveness;
+mod mtor;
 mod predict;
 mod probing;
 mod requests;
 mod retries;
 mod selecting;
+mod sets;
 mod streams;
 #[cfg(test)]
 mod tests;
@@ -27,6 +29,7 @@ use rand::rngs::StdRng;
 use weft_core::address::ConnectionId;
 use weft_core::origin::{OriginCommand, OriginEvent, OriginId};
 use weft_log::{Line, RateLimit};
+use weft_path::TargetPort;
 
 use crate::address_map::AddressMap;
 use crate::chooser::Chooser;
@@ -37,7 +40,7 @@ use crate::launches::Launches;
 use crate::now::Now;
 use crate::output::Output;
 use crate::predicted::Predicted;
-use crate::sets::ConfluxSet;
+use crate::sets::{Set, TunnelCounts};
 use crate::stream::{Stream, StreamEnded};
 use crate::tracked::Tracked;
 use crate::weights::Weights;
@@ -50,6 +53,13 @@ const MAX_STREAMS: usize = 65_536;
 const FIRST_OWN_STREAM: u64 = 9_999_999_999_999_999;
 /// The interval of log lines about requests that break rules.
 const REFUSAL_INTERVAL: Duration = Duration::from_secs(300);
+/// The interval of log lines about streams that get no tunnel.
+const NO_TUNNEL_INTERVAL: Duration = Duration::from_secs(3600);
+/// What the first stream that is for a tunnel is expected to be for.
+const FIRST_TUNNEL: TargetPort = TargetPort {
+    ipv6: false,
+    port: 443,
+};
 
 /// The state of a client. It does no I/O, and reads neither clock nor ambient randomness.
 ///
@@ -66,10 +76,17 @@ pub struct Client<C: Chooser> {
     chooser: C,
     rng: StdRng,
     circuits: BTreeMap<OriginId, Circuit<C::Guard>>,
-    /// Conflux sets. One that carries streams is among the circuits, too, under the same name.
-    sets: BTreeMap<OriginId, ConfluxSet>,
-    /// No set is begun before: there was no path for one, or one failed.
+    /// Conflux sets and tunnels of mTor. One that carries streams is among the circuits, too, under the same name.
+    sets: BTreeMap<OriginId, Set>,
+    /// No conflux set is begun before: there was no path for one, or one failed.
     no_sets_until: Option<Instant>,
+    /// The same of tunnels of mTor.
+    no_tunnels_until: Option<Instant>,
+    /// When a stream was last for a tunnel, or the first of them was expected, and to which port.
+    tunnel_wanted: Option<(Instant, TargetPort)>,
+    /// Limits log lines about streams that get no tunnel.
+    no_tunnel_lines: RateLimit,
+    tunnel_counts: TunnelCounts,
     streams: BTreeMap<ConnectionId, Stream>,
     outputs: VecDeque<Output>,
     /// The number of the last circuit.
@@ -96,6 +113,7 @@ pub struct Client<C: Chooser> {
 impl<C: Chooser> Client<C> {
     /// A client without a circuit.
     pub fn new(config: ClientConfig, chooser: C, seed: [u8; 32], now: Now) -> Self {
+        let tunnel_wanted = (config.offers_tunnels()).then_some((now.mono, FIRST_TUNNEL));
         Client {
             predicted: Predicted::new(now.mono),
             launches: Launches::new(now.mono),
@@ -105,6 +123,10 @@ impl<C: Chooser> Client<C> {
             circuits: BTreeMap::new(),
             sets: BTreeMap::new(),
             no_sets_until: None,
+            no_tunnels_until: None,
+            tunnel_wanted,
+            no_tunnel_lines: RateLimit::new(NO_TUNNEL_INTERVAL),
+            tunnel_counts: TunnelCounts::default(),
             streams: BTreeMap::new(),
             outputs: VecDeque::new(),
             last_circuit: 0,
@@ -186,8 +208,7 @@ impl<C: Chooser> Client<C> {
                 tunnel,
                 took,
             } => self.on_linked(circuit, tunnel, took, now),
-            // Only legs of tunnels of mTor are so.
-            OriginEvent::LegSlow { .. } => {}
+            OriginEvent::LegSlow { circuit, tunnel } => self.on_leg_slow(circuit, tunnel, now),
             OriginEvent::Probed {
                 circuit,
                 took,
@@ -222,6 +243,11 @@ impl<C: Chooser> Client<C> {
     /// Replaces the settings.
     pub fn set_config(&mut self, config: ClientConfig, now: Now) {
         let freed = self.config.leave_streams_unattached && !config.leave_streams_unattached;
+        let other_tunnels = self.config.multipath != config.multipath;
+        if config.offers_tunnels() != self.config.offers_tunnels() {
+            let first = (now.mono, FIRST_TUNNEL);
+            self.tunnel_wanted = config.offers_tunnels().then_some(first);
+        }
         self.config = config;
         self.tracked.keep(&self.config.track_hosts);
         if freed {
@@ -231,6 +257,10 @@ impl<C: Chooser> Client<C> {
             self.close_all(now);
         }
         self.drop_unwanted_sets();
+        if other_tunnels {
+            self.abandon_sets(|set| !set.is_conflux());
+            self.no_tunnels_until = None;
+        }
         self.ask_all_weights();
         self.serve(now);
     }

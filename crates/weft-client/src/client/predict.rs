@@ -29,6 +29,7 @@ impl<C: Chooser> Client<C> {
         }
         let expected = self.predicted.expected(self.config.predict_for, now.mono);
         self.predict_sets(&expected, now);
+        self.predict_tunnels(now);
         for _ in 0..LAUNCHES {
             let clean = self.clean_circuits();
             if clean >= MAX_CLEAN
@@ -88,8 +89,10 @@ impl<C: Chooser> Client<C> {
         self.circuits
             .values()
             .filter(|circuit| {
-                (circuit.purpose == CircuitPurpose::General || circuit.is_set())
-                    && !circuit.unusable
+                matches!(
+                    circuit.purpose,
+                    CircuitPurpose::General | CircuitPurpose::ConfluxSet
+                ) && !circuit.unusable
                     && !circuit.is_too_dirty(self.config.max_dirtiness, now.mono)
                     && !circuit.isolation.is_used()
                     && (circuit.stable || !stable)

@@ -254,19 +254,28 @@ impl<C: Chooser> Client<C> {
 
     /// How long an exit may take to answer.
     fn answer_timeout(&self, stream: &Stream, circuit: OriginId) -> Duration {
-        let controlled = self
-            .circuits
-            .get(&circuit)
-            .is_some_and(|circuit| circuit.purpose == CircuitPurpose::Controller);
-        if controlled || matches!(stream.kind, StreamKind::Directory(_)) {
+        let circuit = self.circuits.get(&circuit);
+        let purpose = circuit.map(|circuit| circuit.purpose);
+        if purpose == Some(CircuitPurpose::Controller)
+            || matches!(stream.kind, StreamKind::Directory(_))
+        {
             return self.config.socks_timeout;
         }
-        self.config
-            .stream_timeout
-            .unwrap_or(match stream.silent < QUICK_RETRIES {
-                true => Duration::from_secs(10),
-                false => Duration::from_secs(15),
-            })
+        if let Some(timeout) = self.config.stream_timeout {
+            return timeout;
+        }
+        let usual = match stream.silent < QUICK_RETRIES {
+            true => Duration::from_secs(10),
+            false => Duration::from_secs(15),
+        };
+        match purpose {
+            // A round trip over slow relays that are busy takes longer than other circuits have, and another tunnel is no faster.
+            Some(CircuitPurpose::MtorTunnel) => {
+                let waited = stream.asked.saturating_duration_since(stream.created);
+                usual.max(self.tunnel_patience().saturating_sub(waited))
+            }
+            _ => usual,
+        }
     }
 
     /// The exit of a circuit did not answer a stream in time.

@@ -45,6 +45,12 @@ impl<C: Chooser> Client<C> {
         if stream.state != StreamState::Waiting {
             return;
         }
+        if self.serve_by_tunnel(id, now) {
+            return;
+        }
+        let Some(stream) = self.streams.get(&id) else {
+            return;
+        };
         let open = match self.config.selection {
             CircuitSelection::Default => self.best_circuit(stream, true, now),
             CircuitSelection::Abra | CircuitSelection::AbraStay => self.lightest_circuit(id, now),
@@ -154,6 +160,7 @@ impl<C: Chooser> Client<C> {
         let right_purpose = match circuit.purpose {
             CircuitPurpose::General => true,
             CircuitPurpose::ConfluxSet => self.may_use_sets(stream),
+            CircuitPurpose::MtorTunnel => self.wants_tunnel(stream),
             _ => false,
         };
         if !right_purpose
@@ -192,6 +199,10 @@ impl<C: Chooser> Client<C> {
         hop: Option<u8>,
         now: Now,
     ) {
+        let wanted = self
+            .streams
+            .get(&id)
+            .map(|stream| self.wants_tunnel(stream));
         let (Some(stream), Some(circuit)) = (
             self.streams.get_mut(&id),
             self.circuits.get_mut(&circuit_id),
@@ -201,6 +212,9 @@ impl<C: Chooser> Client<C> {
         let keep_alive = stream.listener.keep_alive_auth && stream.fields.credentials.is_some();
         if circuit.dirty.is_none() || keep_alive {
             circuit.dirty = Some(now.mono);
+        }
+        if wanted == Some(true) && circuit.purpose != CircuitPurpose::MtorTunnel {
+            self.tunnel_counts.without += 1;
         }
         circuit.isolation.note(&stream.fields);
         circuit.streams.insert(id);

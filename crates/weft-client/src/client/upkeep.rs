@@ -39,7 +39,8 @@ impl<C: Chooser> Client<C> {
             let age = now.since(began);
             // As C tor: the timeout is that of three hops; four take more messages.
             let timeout = match (circuit.purpose, circuit.hops.len()) {
-                (CircuitPurpose::Measure, _) => times.close,
+                // Slow relays are what a leg of mTor is to have.
+                (CircuitPurpose::Measure | CircuitPurpose::MtorUnlinked, _) => times.close,
                 (_, 0..=3) => times.timeout,
                 (_, hops) => {
                     let hops = u32::try_from(hops).unwrap_or(u32::MAX);
@@ -178,6 +179,7 @@ impl<C: Chooser> Client<C> {
             }
         }
         self.check_sets(now);
+        self.check_tunnels(now);
     }
 
     /// Closes all circuits and streams: the network is disabled, or the node stops.

@@ -61,6 +61,18 @@ options! {
     /// `latency_lowmem`, `throughput_lowmem`.
     ConfluxClientUX: Text = "throughput";
 
+    /// Circuits of a tunnel of mTor, over which the streams of a port with `Multipath` are spread (docs/extensions/mtor.md).
+    MultipathCircuits: PosInt = "3", whole(1, 16), own;
+
+    /// The guards of a tunnel's circuits: `distinct`, one for each as far as there are so many; `common`, one for all.
+    MultipathEntry: Text = "distinct", own;
+
+    /// Middle relays of tunnels have less than this weight in the consensus.
+    MultipathMiddleBandwidth: Memory = "100 KBytes", own;
+
+    /// User names: connections of applications that give one of them get tunnels, on any port.
+    MultipathUsers: Csv, own;
+
     /// Use congestion control whatever the consensus has.
     __AlwaysCongestionControl: Bool = "0", harmless("only measurements of C tor need it");
 }

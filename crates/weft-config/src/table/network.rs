@@ -60,6 +60,9 @@ options! {
     /// Announce `WeftAbra=1`, and state to clients that ask how scarce the relay's bandwidth is.
     AbraWeights: Bool = "0", own;
 
+    /// Announce `WeftMtor=1`, and let tunnels of mTor end at this exit (docs/extensions/mtor.md).
+    MultipathExit: Bool = "0", own;
+
     /// How long a link may be silent before it gets a PADDING cell.
     KeepalivePeriod: Seconds = "5 minutes", at_least(1);
 

@@ -7,10 +7,12 @@
 //! caller hands it what happened and carries out the [`Action`]s that it asks for.
 
 mod abra;
+mod action;
 mod circuits;
 mod connections;
 mod counts;
 mod displaceable;
+mod memory;
 mod network;
 mod onionskins;
 mod opening;
@@ -24,20 +26,18 @@ use std::time::{Duration, Instant};
 
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
-use weft_cell::abra::AbraReason;
-use weft_cell::circ_msg::{CreateReply, CreateRequest};
+use weft_cell::circ_msg::CreateReply;
 use weft_cell::identity::RsaIdentity;
 use weft_cell::reason::DestroyReason;
 use weft_crypto::HopKeys;
 use weft_share::PreviousHop;
 
-use crate::address::{ConnectionId, HalfAddr, StreamAddr, ThreadId};
+use crate::address::{ConnectionId, HalfAddr, ThreadId};
 use crate::dos::{Dos, DosParams};
 use crate::handshake::PeerIdentity;
-use crate::ledger::{self, Ledger};
 use crate::load::Placement;
-use crate::message::{FromController, Report, StreamRequest, ToController, Totals};
-use crate::origin::{LinkState, OriginEvent};
+use crate::message::{FromController, Report, ToController, Totals};
+use crate::origin::LinkState;
 
 use connections::{Connections, State};
 use displaceable::Displaceable;
@@ -46,6 +46,7 @@ use onionskins::Onionskins;
 use rendezvous::Rendezvous;
 
 pub use abra::AbraCounts;
+pub use action::{Action, Freed, Notice};
 pub use counts::{ConnectionCounts, Counts, FamilyCounts, Handled, HandshakeCounts};
 pub use onionskins::OnionskinKind;
 
@@ -93,107 +94,6 @@ pub enum Sharing {
         /// As in `PerCircuit`.
         total: usize,
     },
-}
-
-/// What the caller must do for the controller.
-#[derive(Debug)]
-pub enum Action {
-    /// Send a message to a connection thread.
-    Send {
-        /// Which.
-        to: ThreadId,
-        /// What.
-        message: FromController,
-    },
-    /// Open a connection and give it to a thread.
-    Connect {
-        /// Its identifier.
-        connection: ConnectionId,
-        /// The thread that shall own it.
-        thread: ThreadId,
-        /// Where to.
-        addr: SocketAddr,
-        /// The RSA identity that the peer must prove. Circuits that also name an ed25519 identity get
-        /// this connection only if the peer proves that one, too.
-        rsa: RsaIdentity,
-    },
-    /// Answer an onionskin off the cell path, then call
-    /// [`onionskin_answered`](RelayController::onionskin_answered).
-    Onionskin {
-        /// The half that waits.
-        half: HalfAddr,
-        /// The onionskin.
-        request: CreateRequest,
-        /// When it arrived.
-        since: Instant,
-    },
-    /// A circuit asks for a stream: decide, and answer it by
-    /// [`refuse_stream`](RelayController::refuse_stream), [`resolved`](RelayController::resolved) or
-    /// an edge ([`place_edge`](RelayController::place_edge)).
-    Stream(StreamRequest),
-    /// A stream that a circuit asked for has ended: whatever is under way to decide about it is for
-    /// nobody. Comes after its [`Action::Stream`], perhaps after the decision.
-    StreamGone(StreamAddr),
-    /// Sign this relay's claim, with the time of the wall clock, and hand it to
-    /// [`abra_signed`](RelayController::abra_signed).
-    SignAbra {
-        /// In 1/(Mbit/s).
-        weight: f64,
-        /// Why it is not 0.
-        reason: AbraReason,
-    },
-    /// Send an event to the client thread.
-    Origin(OriginEvent),
-    /// Something that the operator, or another part of the node, may want to know.
-    Notice(Notice),
-}
-
-/// What the controller noticed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Notice {
-    /// A relay's clock and ours differ by this many seconds (ours minus theirs).
-    ClockSkew {
-        /// Seconds.
-        seconds: i64,
-        /// Where the relay is.
-        peer: SocketAddr,
-    },
-    /// A relay sent us the address that it sees us at (tor-spec 4.5).
-    AddressSeen {
-        /// Our address.
-        addr: IpAddr,
-        /// That relay.
-        peer: SocketAddr,
-    },
-    /// Too much memory: the owners that hold most for longest are being closed.
-    MemoryPressure {
-        /// Bytes in use.
-        used: u64,
-        /// Bytes allowed.
-        allowed: u64,
-        /// Bytes that circuits, streams and links must give back; 0 if spare memory is enough.
-        to_free: u64,
-    },
-    /// What was closed for it since this was sent last, by the threads' latest reports.
-    MemoryFreed(Freed),
-    /// Onionskins come faster than they can be answered.
-    OnionskinOverload,
-    /// Lost packets hold up a connection to a relay, and there was none such before.
-    LossyRelay {
-        /// Where the relay is.
-        peer: SocketAddr,
-    },
-}
-
-/// What was closed to free memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Freed {
-    /// Circuits.
-    pub circuits: u64,
-    /// Links.
-    pub links: u64,
-    /// Bytes that these and streams gave back.
-    pub bytes: u64,
 }
 
 /// See the module.
@@ -335,13 +235,7 @@ impl RelayController {
                 connection,
                 cookie,
             } => self.on_establish_rendezvous(half, connection, cookie),
-            ToController::Link {
-                half,
-                connection,
-                ask,
-            } => self.on_link(half, connection, ask),
-            ToController::TunnelMade { name, tunnel } => self.on_tunnel_made(name, tunnel),
-            ToController::TunnelClosed { name } => self.on_tunnel_closed(name),
+            ToController::Tunnel(news) => self.on_tunnel_news(news),
             ToController::RendezvousGone { half } => self.on_rendezvous_gone(half),
             ToController::Rendezvous {
                 half,
@@ -640,62 +534,6 @@ impl RelayController {
                 Some(other) => self.join(other, request),
                 None => self.extend_failed(&request, reason),
             }
-        }
-    }
-
-    // ---- load and memory ----
-
-    fn on_report(&mut self, report: Report) {
-        self.placement
-            .report(report.thread, report.bytes_per_second, report.links);
-        let slot = usize::from(report.thread.0);
-        let last = slot + 1 == self.reports.len();
-        if let Some(known) = self.reports.get_mut(slot) {
-            *known = Some(report);
-        }
-        // Judge once a round, when every thread's report is about as old.
-        if last {
-            self.watch_memory();
-        }
-    }
-
-    fn watch_memory(&mut self) {
-        let totals = self.totals();
-        let freed = Freed {
-            circuits: totals.killed_for_memory,
-            links: totals.links_killed_for_memory,
-            bytes: totals.freed_for_memory,
-        };
-        let before = std::mem::replace(&mut self.freed_noticed, freed);
-        if freed.bytes > before.bytes {
-            self.notice(Notice::MemoryFreed(Freed {
-                circuits: freed.circuits.saturating_sub(before.circuits),
-                links: freed.links.saturating_sub(before.links),
-                bytes: freed.bytes - before.bytes,
-            }));
-        }
-        // A report from before a thread has done its part would have others die for the same bytes.
-        let reports: Option<Vec<&Report>> = self.reports.iter().map(Option::as_ref).collect();
-        let Some(reports) = reports.filter(|reports| {
-            let done = |report: &&Report| report.memory_rounds == self.counts.memory_freed;
-            reports.iter().all(done)
-        }) else {
-            return;
-        };
-        let ledgers: Vec<&Ledger> = reports.iter().map(|report| &report.ledger).collect();
-        let allowed = self.params.max_memory;
-        let Some(cuts) = ledger::relieve(&ledgers, allowed) else {
-            return;
-        };
-        let used = ledgers.iter().map(|ledger| ledger.total()).sum();
-        self.counts.memory_freed += 1;
-        self.notice(Notice::MemoryPressure {
-            used,
-            allowed,
-            to_free: cuts.iter().map(|cut| cut.bytes).sum(),
-        });
-        for (cut, thread) in cuts.into_iter().zip(0u16..) {
-            self.send(ThreadId(thread), FromController::FreeMemory(cut));
         }
     }
 

@@ -10,7 +10,9 @@ use weft_share::PreviousHop;
 
 use super::{Action, RelayController};
 use crate::address::{ConnectionId, HalfAddr, OriginId, StreamAddr, ThreadId};
-use crate::message::{ExtendRequest, FromController, LegRequest, Requester, StreamRequest};
+use crate::message::{
+    ExtendRequest, FromController, LegRequest, Requester, StreamRequest, TunnelOrder,
+};
 use crate::origin::{AppRefusal, EndedBy, LinkState, OriginCommand, OriginEvent};
 use crate::tunnel::TunnelName;
 
@@ -221,7 +223,7 @@ impl RelayController {
             }
             OriginCommand::DropLeg { circuit } => {
                 if let Some(half) = self.half_of(circuit) {
-                    self.send(half.thread, FromController::DropLeg { half });
+                    self.send(half.thread, TunnelOrder::DropLeg { half }.into());
                 }
             }
             OriginCommand::Probe { circuit, nonce } => {

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use rand::RngExt as _;
-use weft_cell::mtor_msg::TunnelId;
+use weft_cell::mtor_msg::{SECRET_LEN, TunnelId};
 use weft_cell::reason::DestroyReason;
 use weft_share::{PreviousHop, Shares, Ticket};
 
 use super::RelayController;
 use crate::address::{ConnectionId, HalfAddr, OriginId};
-use crate::message::{FromController, LegRequest, TunnelAsk};
+use crate::message::{LegRequest, TunnelAsk, TunnelNews, TunnelOrder};
 use crate::tunnel::{MAX_LEGS, TunnelName};
 
 /// Tunnels of other nodes kept at most, shared by the hops that their first legs come by.
@@ -125,13 +125,26 @@ impl Tunnels {
 }
 
 impl RelayController {
+    /// What a connection thread has to report.
+    pub(super) fn on_tunnel_news(&mut self, news: TunnelNews) {
+        match news {
+            TunnelNews::Asked {
+                half,
+                connection,
+                ask,
+            } => self.on_link(half, connection, ask),
+            TunnelNews::Made { name, tunnel } => self.on_tunnel_made(name, tunnel),
+            TunnelNews::Closed { name } => self.tunnels.forget(name),
+        }
+    }
+
     /// A circuit of another node's shall be a leg.
-    pub(super) fn on_link(&mut self, half: HalfAddr, connection: ConnectionId, ask: TunnelAsk) {
+    fn on_link(&mut self, half: HalfAddr, connection: ConnectionId, ask: TunnelAsk) {
         let hop = self.previous_hop(connection);
         let leg = LegRequest { half, ours: None };
         let name = match ask {
             TunnelAsk::Named(name) => name,
-            TunnelAsk::New(secret) => TunnelName::Given(TunnelId(self.rng.random()), secret),
+            TunnelAsk::New(secret) => self.draw_name(secret),
             TunnelAsk::Existing(name) if self.tunnels.by_name.contains_key(&name) => name,
             // Whether there is one of this id is not revealed.
             TunnelAsk::Existing(_) => {
@@ -139,6 +152,17 @@ impl RelayController {
             }
         };
         self.ask_tunnel(leg, name, Some(hop));
+    }
+
+    /// A name that no tunnel has: an id drawn at random.
+    fn draw_name(&mut self, secret: [u8; SECRET_LEN]) -> TunnelName {
+        loop {
+            let name = TunnelName::Given(TunnelId(self.rng.random()), secret);
+            // There are far fewer tunnels than ids.
+            if !self.tunnels.by_name.contains_key(&name) {
+                return name;
+            }
+        }
     }
 
     /// A half shall be a leg of the tunnel of this name.
@@ -154,10 +178,10 @@ impl RelayController {
         }
         match asked {
             Asked::Make(leg) => {
-                self.send(leg.half.thread, FromController::MakeTunnel { leg, name });
+                self.send(leg.half.thread, TunnelOrder::Make { leg, name }.into());
             }
             Asked::Join(leg, tunnel) => {
-                self.send(leg.half.thread, FromController::JoinTunnel { leg, tunnel });
+                self.send(leg.half.thread, TunnelOrder::Join { leg, tunnel }.into());
             }
             Asked::Waits => {}
             Asked::Refuse(leg) => self.close_half(leg.half, DestroyReason::RESOURCELIMIT),
@@ -165,7 +189,7 @@ impl RelayController {
     }
 
     /// A thread has made a tunnel, or its first leg has closed before.
-    pub(super) fn on_tunnel_made(&mut self, name: TunnelName, tunnel: Option<HalfAddr>) {
+    fn on_tunnel_made(&mut self, name: TunnelName, tunnel: Option<HalfAddr>) {
         let (mut waiting, known) = self.tunnels.made(name, tunnel);
         match (tunnel, name) {
             // It gave way to another while it was made.
@@ -175,13 +199,13 @@ impl RelayController {
                     self.on_origin_tunnel_made(circuit, tunnel);
                 }
                 for leg in waiting {
-                    self.send(leg.half.thread, FromController::JoinTunnel { leg, tunnel });
+                    self.send(leg.half.thread, TunnelOrder::Join { leg, tunnel }.into());
                 }
             }
             (None, _) if known && !waiting.is_empty() => {
                 // The next one makes it.
                 let leg = waiting.remove(0);
-                self.send(leg.half.thread, FromController::MakeTunnel { leg, name });
+                self.send(leg.half.thread, TunnelOrder::Make { leg, name }.into());
                 for leg in waiting {
                     self.ask_tunnel(leg, name, None);
                 }
@@ -191,11 +215,6 @@ impl RelayController {
             }
             (None, TunnelName::Nonce(_) | TunnelName::Given(..)) => {}
         }
-    }
-
-    /// A tunnel has closed.
-    pub(super) fn on_tunnel_closed(&mut self, name: TunnelName) {
-        self.tunnels.forget(name);
     }
 
     /// The tunnels that have names, for tests.

@@ -19,6 +19,7 @@ mod tests;
 pub use circuit::CircuitFlow;
 pub use params::{CcParams, MAX_CWND, PathKind, VegasParams, accepts_sendme_inc};
 pub use stream::{FlowMsg, Side, StreamFlow};
+pub use vegas::Rtt;
 
 use weft_cell::stream_msg::StreamMsgError;
 use weft_cell::{mtor_msg, relay, relay_v1};

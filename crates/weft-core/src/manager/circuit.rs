@@ -263,32 +263,7 @@ impl LocalConnectionManager {
                     self.on_destroyed(addr, reason, overflowed, now);
                 }
             }
-            HalfControl::LegJoins { joining, .. } => self.on_leg_joins(addr, &joining, now),
-            HalfControl::LegTaken {
-                tunnel,
-                sequence,
-                id,
-                ..
-            } => self.on_leg_taken(addr, tunnel, (sequence, id), now),
-            HalfControl::LegLinked {
-                leg,
-                circuit,
-                answer,
-                took,
-                ..
-            } => self.on_leg_linked(addr, (leg, circuit), *answer, took, now),
-            HalfControl::LegRoom { leg, room, .. } => self.on_leg_room(addr, leg, room, now),
-            HalfControl::LegDropped { leg, .. } => {
-                if let Some(tunnel) = self.halves.at(addr).and_then(CircuitHalf::as_tunnel) {
-                    tunnel.legs.drop_leg(leg);
-                }
-            }
-            HalfControl::LegClosed { leg, closing, .. } => {
-                self.on_leg_closed(addr, leg, closing, now);
-            }
-            HalfControl::TunnelClosed { tunnel, reason, .. } => {
-                self.on_tunnel_closed(addr, tunnel, reason, now);
-            }
+            HalfControl::Leg(control) => self.on_leg_control(addr, control, now),
             HalfControl::ExtendFailed {
                 extension, reason, ..
             } => {
@@ -316,16 +291,8 @@ impl LocalConnectionManager {
                 self.totals.rendezvous.join_dead += 1;
                 self.send_destroyed(peer, to);
             }
-            HalfControl::LegJoins { to, joining } => {
-                self.refuse_leg(joining.leg, to, DestroyReason::DESTROYED);
-            }
-            HalfControl::LegTaken { .. }
-            | HalfControl::LegLinked { .. }
-            | HalfControl::LegRoom { .. }
-            | HalfControl::LegDropped { .. }
-            | HalfControl::LegClosed { .. }
-            | HalfControl::TunnelClosed { .. }
-            | HalfControl::CreditAsked { .. }
+            HalfControl::Leg(control) => self.on_leg_control_too_late(control),
+            HalfControl::CreditAsked { .. }
             | HalfControl::CreditReturned { .. }
             | HalfControl::Broken { .. }
             | HalfControl::Ending { .. }

@@ -270,9 +270,7 @@ impl LocalConnectionManager {
                     self.close_half(half.slot, reason, Notify::Both, now);
                 }
             }
-            FromController::MakeTunnel { leg, name } => self.on_make_tunnel(leg, name, now),
-            FromController::JoinTunnel { leg, tunnel } => self.on_join_tunnel(leg, tunnel, now),
-            FromController::DropLeg { half } => self.on_drop_leg(half, now),
+            FromController::Tunnel(order) => self.on_tunnel_order(order, now),
             FromController::RendezvousEstablished { half } => {
                 self.on_rendezvous_established(half, now);
             }
@@ -325,8 +323,8 @@ impl LocalConnectionManager {
     }
 
     /// Sends a control message to a half, wherever it is.
-    fn send_control(&mut self, control: HalfControl) {
-        self.send(control.into());
+    fn send_control(&mut self, control: impl Into<HalfControl>) {
+        self.send(control.into().into());
     }
 
     /// Sends a control message to a half or an edge, wherever it is.

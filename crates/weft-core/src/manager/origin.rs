@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use rand::Rng as _;
 use weft_cell::circ_msg::{CreateReply, CreateRequest, Extended2};
-use weft_cell::mtor_msg::{Joined, MultipathAck};
+use weft_cell::mtor_msg::{Joined, MtorDropped, MtorStopped, MultipathAck};
 use weft_cell::reason::DestroyReason;
 use weft_cell::relay::{self, RelayBody};
 use weft_cell::relay_command::{AtOrigin, RelayCommand};
@@ -89,7 +89,7 @@ impl LocalConnectionManager {
             HopFlow::Fixed => CircuitFlow::fixed(),
             HopFlow::Vegas { sendme_inc } => CircuitFlow::vegas(cc, *sendme_inc),
         };
-        origin.streams.ends.push(HopEnd::new(flow));
+        origin.streams.ends.push(HopEnd::new(Some(flow)));
     }
 
     /// Asks the last hop to extend: in a RELAY_EARLY cell (tor-spec 5.6).
@@ -182,14 +182,21 @@ impl LocalConnectionManager {
             (AtOrigin::ConfluxLinked, Ok(data)) => self.on_conflux_linked(slot, hop, data, now),
             (AtOrigin::MultipathAck, Ok(data)) => {
                 let id = MultipathAck::decode(data).ok().map(|ack| ack.tunnel);
-                self.on_mtor_answer(slot, hop, id, data.len(), now);
+                self.on_mtor_answer(slot, hop, (id, false), data.len(), now);
             }
             (AtOrigin::Joined, Ok(data)) => {
                 let id = Joined::decode(data).ok().map(|joined| joined.tunnel);
-                self.on_mtor_answer(slot, hop, id, data.len(), now);
+                self.on_mtor_answer(slot, hop, (id, true), data.len(), now);
             }
-            (AtOrigin::MtorDropped, Ok(_)) => self.on_mtor_stopped(slot, hop, None, now),
-            (AtOrigin::MtorStopped, Ok(data)) => self.on_mtor_stopped(slot, hop, Some(data), now),
+            (AtOrigin::MtorDropped, Ok(data)) => {
+                let last = MtorDropped::decode(data).ok().map(|_| None);
+                self.on_mtor_stopped(slot, hop, last, data.len(), now);
+            }
+            (AtOrigin::MtorStopped, Ok(data)) => {
+                let last = MtorStopped::decode(data).ok();
+                let last = last.map(|stopped| Some(stopped.sent));
+                self.on_mtor_stopped(slot, hop, last, data.len(), now);
+            }
             // SWITCH and SUBDATA of legs were taken above.
             (
                 AtOrigin::ConfluxSwitch | AtOrigin::Subdata | AtOrigin::MtorAck | AtOrigin::Refuse,

@@ -84,6 +84,12 @@ impl LocalConnectionManager {
         self.links.listed()
     }
 
+    /// The bandwidth that all links share had nothing left for this one. The first of a turn begins the next one's
+    /// [`links_to_write`](Self::links_to_write).
+    pub fn refused(&mut self, key: LinkKey) {
+        self.links.refused(key);
+    }
+
     /// Forgets the links that have nothing to write any more.
     pub fn prune_written(&mut self) {
         self.links.prune_listed();

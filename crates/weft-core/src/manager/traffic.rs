@@ -70,17 +70,13 @@ impl Origin {
     /// What the circuit has carried since the last report, if it was anything.
     pub(super) fn take_report(&mut self) -> Option<CircuitReport> {
         let traffic = std::mem::take(&mut self.traffic);
-        let last = self.streams.ends.last();
-        let congestion = last
-            .filter(|end| end.flow.is_vegas())
-            .map(|end| Congestion {
-                slow_start: end.flow.in_slow_start(),
-                window: end.flow.window(),
-                rtt: end
-                    .flow
-                    .rtt()
-                    .map_or_else(Default::default, |rtt| (rtt.smoothed, rtt.min)),
-            });
+        let last = self.streams.ends.last().and_then(|end| end.flow.as_ref());
+        let vegas = last.filter(|flow| flow.is_vegas());
+        let congestion = vegas.map(|flow| Congestion {
+            slow_start: flow.in_slow_start(),
+            window: flow.window(),
+            rtt: (flow.rtt()).map_or_else(Default::default, |rtt| (rtt.smoothed, rtt.min)),
+        });
         (!traffic.is_empty()).then_some(CircuitReport {
             circuit: self.id,
             traffic,

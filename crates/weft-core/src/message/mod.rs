@@ -5,11 +5,12 @@
 //! controller ([`ToController`]), and back ([`FromController`]). Every message is owned: sending it
 //! gives it away.
 
+mod edges;
 mod report;
+mod tunnels;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::abra::{Capacity, Rates};
 use crate::address::{ConnectionId, EdgeAddr, HalfAddr, HopIndex, OriginId, StreamAddr, ThreadId};
@@ -17,18 +18,18 @@ use crate::edge::{Asked, StreamAt};
 use crate::ended::Left;
 use crate::handshake::PeerIdentity;
 use crate::ledger::Cut;
-use crate::origin::{AppRefusal, HopFlow, OriginEvent, StreamOpening, TunnelKind};
+use crate::origin::{AppRefusal, HopFlow, OriginEvent, StreamOpening};
 use crate::params::RelayParams;
-use crate::tunnel::{Answer, Closing, Joining, Room, Sequence, TunnelName};
 use weft_cell::circ_msg::{CreateReply, CreateRequest};
 use weft_cell::identity::{Ed25519Identity, RendezvousCookie, RsaIdentity};
-use weft_cell::mtor_msg::{SECRET_LEN, TunnelId};
 use weft_cell::reason::{DestroyReason, EndReason};
 use weft_cell::stream_msg::{Begin, Resolve, Resolved};
 use weft_cell::{Cell, RelayCmd};
 use weft_crypto::HopKeys;
 
+pub use edges::{EdgeCell, EdgeControl};
 pub use report::{RendezvousTotals, Report, RingDepths, StreamTotals, Totals, TunnelTotals};
+pub use tunnels::{LegCell, LegControl, LegRequest, TunnelAsk, TunnelNews, TunnelOrder};
 
 /// One relay cell on its way to the half that owns the next link. Its circuit id is meaningless
 /// here; the receiving half writes its own.
@@ -39,29 +40,6 @@ pub struct HalfCell {
     /// The half that sends it on.
     pub to: HalfAddr,
     /// RELAY or RELAY_EARLY and the body.
-    pub cell: Box<Cell>,
-}
-
-/// A relay message between a half and one of its edges: decrypted, with its command, stream id,
-/// length and data where they lie in a cell, so that the data is where it will be encrypted.
-#[derive(Debug)]
-pub struct EdgeCell {
-    /// The half.
-    pub half: HalfAddr,
-    /// The edge.
-    pub edge: EdgeAddr,
-    /// The message.
-    pub cell: Box<Cell>,
-}
-
-/// A relay message between a tunnel and one of its legs, as in [`EdgeCell`].
-#[derive(Debug)]
-pub struct LegCell {
-    /// The tunnel.
-    pub tunnel: HalfAddr,
-    /// The leg's half.
-    pub leg: HalfAddr,
-    /// The message.
     pub cell: Box<Cell>,
 }
 
@@ -108,57 +86,6 @@ impl Control {
         match self {
             Control::Half(control) => control.to().thread,
             Control::Edge(control) => control.to().thread,
-        }
-    }
-}
-
-/// A control message of a half's to an edge. It overtakes cells.
-#[derive(Debug)]
-pub enum EdgeControl {
-    /// The answer to [`HalfControl::Attach`] (origin's side).
-    Answered {
-        /// The edge that asked.
-        to: EdgeAddr,
-        /// The request that this answers.
-        asked: Asked,
-        /// The stream, whose BEGIN is on its way. `None`: the circuit is closed, or took no stream.
-        stream: Option<StreamAt>,
-    },
-    /// So many of the edge's cells were sent: as many more may come.
-    Credit {
-        /// The edge.
-        to: EdgeAddr,
-        /// The stream, which must still be the edge's.
-        stream: StreamAddr,
-        /// How many.
-        cells: u32,
-    },
-    /// XOFF was sent for what came before the edge existed. This overtakes it.
-    XoffSent {
-        /// The edge.
-        to: EdgeAddr,
-        /// The stream, which must still be the edge's.
-        stream: StreamAddr,
-    },
-    /// The circuit is closed, or the stream does not wait for an edge.
-    Detached {
-        /// The edge.
-        to: EdgeAddr,
-        /// The stream, which must still be the edge's.
-        stream: StreamAddr,
-        /// Why.
-        reason: EndReason,
-    },
-}
-
-impl EdgeControl {
-    /// The edge this is for.
-    pub fn to(&self) -> EdgeAddr {
-        match self {
-            EdgeControl::Answered { to, .. }
-            | EdgeControl::Credit { to, .. }
-            | EdgeControl::XoffSent { to, .. }
-            | EdgeControl::Detached { to, .. } => *to,
         }
     }
 }
@@ -253,71 +180,8 @@ pub enum HalfControl {
         /// It closed because its queue was full: the other end of the circuit sent too much.
         overflowed: bool,
     },
-    /// A half wants to be a leg of this tunnel.
-    LegJoins {
-        /// The tunnel.
-        to: HalfAddr,
-        /// The half, and what it offers.
-        joining: Box<Joining>,
-    },
-    /// The tunnel takes this half as a leg: the far end is sent CONFLUX_LINK or CONFLUX_LINKED.
-    LegTaken {
-        /// The leg.
-        to: HalfAddr,
-        /// The tunnel.
-        tunnel: HalfAddr,
-        /// What the far end must know.
-        sequence: Sequence,
-        /// The tunnel's id, once it has one (mTor).
-        id: Option<TunnelId>,
-    },
-    /// The far end has answered: the leg (of our own) is linked.
-    LegLinked {
-        /// The tunnel.
-        to: HalfAddr,
-        /// The leg.
-        leg: HalfAddr,
-        /// The circuit.
-        circuit: OriginId,
-        /// The answer.
-        answer: Box<Answer>,
-        /// How long that took.
-        took: Duration,
-    },
-    /// A leg can take more.
-    LegRoom {
-        /// The tunnel.
-        to: HalfAddr,
-        /// The leg.
-        leg: HalfAddr,
-        /// What it has room for.
-        room: Room,
-    },
-    /// No more is to be sent on a leg (mTor).
-    LegDropped {
-        /// The tunnel.
-        to: HalfAddr,
-        /// The leg.
-        leg: HalfAddr,
-    },
-    /// A leg has closed.
-    LegClosed {
-        /// The tunnel.
-        to: HalfAddr,
-        /// The leg.
-        leg: HalfAddr,
-        /// What it had done.
-        closing: Closing,
-    },
-    /// The tunnel has closed, or does not take the leg.
-    TunnelClosed {
-        /// The leg, which must close too.
-        to: HalfAddr,
-        /// The tunnel.
-        tunnel: HalfAddr,
-        /// The reason for DESTROY.
-        reason: DestroyReason,
-    },
+    /// Between a tunnel and one of its legs.
+    Leg(LegControl),
     /// The extension could not be made; nothing was joined.
     ExtendFailed {
         /// The half that asked.
@@ -350,18 +214,12 @@ impl HalfControl {
             | HalfControl::CreditReturned { stream, .. }
             | HalfControl::Ending { stream, .. } => stream.half,
             HalfControl::Attach { asked, .. } => asked.half,
+            HalfControl::Leg(control) => control.to(),
             HalfControl::Broken { to, .. }
             | HalfControl::Joined { to, .. }
             | HalfControl::Created { to, .. }
             | HalfControl::Spliced { to, .. }
             | HalfControl::Destroyed { to, .. }
-            | HalfControl::LegJoins { to, .. }
-            | HalfControl::LegTaken { to, .. }
-            | HalfControl::LegLinked { to, .. }
-            | HalfControl::LegRoom { to, .. }
-            | HalfControl::LegDropped { to, .. }
-            | HalfControl::LegClosed { to, .. }
-            | HalfControl::TunnelClosed { to, .. }
             | HalfControl::ExtendFailed { to, .. } => *to,
         }
     }
@@ -421,26 +279,6 @@ pub enum StreamAsk {
     BeginDir,
     /// RESOLVE.
     Resolve(Resolve),
-}
-
-/// A half that shall be a leg of a tunnel.
-#[derive(Clone, Copy, Debug)]
-pub struct LegRequest {
-    /// The half.
-    pub half: HalfAddr,
-    /// Of a circuit of our own: the hop that the tunnel leads to, and what kind of tunnel.
-    pub ours: Option<(HopIndex, TunnelKind)>,
-}
-
-/// The tunnel that a circuit of another node's shall be a leg of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TunnelAsk {
-    /// That of this name, which may not exist yet.
-    Named(TunnelName),
-    /// A new one, whose legs show this secret.
-    New([u8; SECRET_LEN]),
-    /// That of this name, which must exist.
-    Existing(TunnelName),
 }
 
 /// What a connection thread measured of a second, for the relay's weight ([`crate::abra`]).
@@ -527,27 +365,8 @@ pub enum ToController {
         /// Its connection.
         connection: ConnectionId,
     },
-    /// A circuit shall be a leg.
-    Link {
-        /// Its half.
-        half: HalfAddr,
-        /// The link under it.
-        connection: ConnectionId,
-        /// Which tunnel.
-        ask: TunnelAsk,
-    },
-    /// The answer to [`FromController::MakeTunnel`].
-    TunnelMade {
-        /// Its name.
-        name: TunnelName,
-        /// The tunnel. `None`: the half has closed.
-        tunnel: Option<HalfAddr>,
-    },
-    /// A tunnel has closed.
-    TunnelClosed {
-        /// Its name.
-        name: TunnelName,
-    },
+    /// About a tunnel.
+    Tunnel(TunnelNews),
     /// The half waits here for a rendezvous (rend-spec-v3 4.1).
     EstablishRendezvous {
         /// The half that waits.
@@ -692,25 +511,8 @@ pub enum FromController {
         /// The reason for DESTROY.
         reason: DestroyReason,
     },
-    /// Make a tunnel of this name beside its first leg; answer by [`ToController::TunnelMade`].
-    MakeTunnel {
-        /// The first leg.
-        leg: LegRequest,
-        /// The tunnel's name.
-        name: TunnelName,
-    },
-    /// Give up a leg of our own (mTor).
-    DropLeg {
-        /// Its half.
-        half: HalfAddr,
-    },
-    /// Have a half join a tunnel.
-    JoinTunnel {
-        /// The half.
-        leg: LegRequest,
-        /// The tunnel.
-        tunnel: HalfAddr,
-    },
+    /// About a tunnel.
+    Tunnel(TunnelOrder),
     /// The half's rendezvous cookie is kept.
     RendezvousEstablished {
         /// The half that asked.

@@ -67,7 +67,7 @@ fn raise(mark: &mut u32, length: usize) {
     *mark = (*mark).max(u32::try_from(length).unwrap_or(u32::MAX));
 }
 
-/// Counters of one connection thread since it started. Only ever grow.
+/// Counters and marks of one connection thread since it started. Only ever grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Bytes read from sockets, TLS included; none of private addresses, unless these count
@@ -185,6 +185,12 @@ pub struct TunnelTotals {
     pub again: u64,
     /// Legs of our own that were found to be slow (mTor).
     pub slow: u64,
+    /// Legs that were given up by MTOR_DROP, of either end's.
+    pub legs_dropped: u64,
+    /// Linked legs that closed before their tunnel and without being given up.
+    pub legs_lost: u64,
+    /// Most bytes that ever waited in one tunnel for messages that were sent before them: of all tunnels, the one that had most.
+    pub reorder_bytes_max: u64,
 }
 
 /// What streams that end here did.
@@ -214,13 +220,14 @@ pub struct StreamTotals {
     pub too_many: u64,
 }
 
-/// Adds the counters of another thread, field by field; one that is missing here does not compile.
+/// Adds the counters of another thread, field by field, and keeps the larger of two marks; one that is missing here does not compile.
 macro_rules! add_counters {
-    ($type:ident { $($field:ident),* $(,)? }) => {
+    ($type:ident { $($field:ident),* $(,)? } $(max { $($mark:ident),* })?) => {
         impl std::ops::AddAssign for $type {
             fn add_assign(&mut self, other: $type) {
-                let $type { $($field),* } = other;
+                let $type { $($field,)* $($($mark),*)? } = other;
                 $(self.$field += $field;)*
+                $($(self.$mark = self.$mark.max($mark);)*)?
             }
         }
     };
@@ -263,7 +270,9 @@ add_counters!(TunnelTotals {
     reordered,
     again,
     slow,
-});
+    legs_dropped,
+    legs_lost,
+} max { reorder_bytes_max });
 
 add_counters!(Totals {
     bytes_read,

@@ -6,14 +6,12 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use weft_cell::Cell;
-
 use super::outstanding::Outstanding;
 use super::slow::Pace;
-use super::{LegLink, Policy, Room, Sequence};
+use super::{LegLink, MAX_LEGS, Policy, Room, Sequence};
 use crate::address::{HalfAddr, OriginId};
 use crate::cells::CellPool;
-use crate::ledger::queue_memory;
+use crate::ledger::{queue_memory, shrink};
 
 /// How legs are chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,8 +25,13 @@ pub(crate) enum Scheduling {
     Fifo,
 }
 
-/// A message that is missing at the far end after so long, or three round trips of its leg, is sent again on another.
-const STALLED: Duration = Duration::from_secs(1);
+/// A leg of our own that has no answer to MULTIPATH or JOIN for so long is closed.
+const JOINING: Duration = Duration::from_secs(60);
+/// The same of a leg on which MTOR_DROP was sent and nothing arrives: neither its answer nor what the far end sent before that. A
+/// window takes a thin relay longer than this, so each message that comes begins the time anew.
+const DROPPING: Duration = Duration::from_secs(10);
+/// A leg on which MTOR_DROP was sent, by either end, is closed after so long, whatever arrives.
+const STOPPED: Duration = Duration::from_secs(60);
 
 /// A leg of a tunnel.
 #[derive(Debug)]
@@ -43,14 +46,16 @@ pub(crate) struct Leg {
     pub linked: bool,
     /// No more is sent on it, for good.
     pub dropped: bool,
+    /// When it joined, or no more was sent on it.
+    since: Instant,
     /// It is slow, as the client thread knows.
     pub slow: bool,
     /// Counted cells that it takes now.
     room: u32,
     /// Its round trip, once one was measured.
-    rtt: Option<Duration>,
+    pub(super) rtt: Option<Duration>,
     /// The number of the tunnel's last message that was sent on it, or skipped by SWITCH.
-    last_sent: u64,
+    pub(super) last_sent: u64,
     /// The same of what arrives.
     last_received: u64,
     /// Messages that were handed to it.
@@ -58,13 +63,15 @@ pub(crate) struct Leg {
     /// Messages that came from it, SWITCH among them.
     arrived: u64,
     /// Its half has closed, and some that it handed on before are still on their way.
-    closing: Option<Closing>,
-    /// What was sent on it and its SENDMEs have not acknowledged, in order, and when (mTor).
-    carries: VecDeque<(u64, Instant)>,
-    /// It stands still: what it carries was sent again.
-    stalled: bool,
+    pub(super) closing: Option<Closing>,
+    /// What was sent on it and its SENDMEs have not acknowledged, in order (mTor).
+    pub(super) carries: VecDeque<u64>,
+    /// How many of these, from the first on, were to be sent again because it stood still. None is a second time.
+    pub(super) given_up: usize,
+    /// It stands still: nothing new is sent on it.
+    pub(super) stalled: bool,
     /// When it was chosen last (mTor): a count.
-    turn: u64,
+    pub(super) turn: u64,
     /// How fast messages arrive (mTor).
     pub pace: Pace,
 }
@@ -104,7 +111,7 @@ pub(crate) struct Choice {
 #[derive(Debug)]
 pub(crate) struct Legs {
     /// All of them, in the order in which they joined.
-    legs: Vec<Leg>,
+    pub(super) legs: Vec<Leg>,
     /// The place of the one that sent last.
     current: Option<usize>,
     /// How messages are numbered.
@@ -112,9 +119,15 @@ pub(crate) struct Legs {
     /// How legs are chosen.
     pub scheduling: Scheduling,
     /// Messages sent, each counted once.
-    sent: u64,
+    pub(super) sent: u64,
     /// What may have to be sent again (mTor).
-    outstanding: Outstanding,
+    pub(super) outstanding: Outstanding,
+    /// The highest number that MTOR_ACK named, and when it did so first.
+    pub(super) named: Option<(u64, Instant)>,
+    /// Messages that were to be sent again because their leg stood still.
+    pub(super) given_up: u64,
+    /// Legs that joined, those that have closed among them.
+    joined: u64,
     /// Counts choices.
     turns: u64,
 }
@@ -132,6 +145,9 @@ impl Legs {
             },
             sent: 0,
             outstanding: Outstanding::default(),
+            named: None,
+            given_up: 0,
+            joined: 0,
             turns: 0,
         }
     }
@@ -162,14 +178,27 @@ impl Legs {
         self.legs.capacity() * size_of::<Leg>() + carries.sum::<usize>() + self.outstanding.memory()
     }
 
+    /// Legs that joined, those that have closed among them.
+    pub(crate) fn joined(&self) -> u64 {
+        self.joined
+    }
+
     /// A half joins.
-    pub(crate) fn add(&mut self, half: HalfAddr, link: LegLink, circuit: Option<OriginId>) {
+    pub(crate) fn add(
+        &mut self,
+        half: HalfAddr,
+        link: LegLink,
+        circuit: Option<OriginId>,
+        now: Instant,
+    ) {
+        self.joined += 1;
         self.legs.push(Leg {
             half,
             link,
             circuit,
             linked: false,
             dropped: false,
+            since: now,
             slow: false,
             room: 0,
             rtt: None,
@@ -179,6 +208,7 @@ impl Legs {
             arrived: 0,
             closing: None,
             carries: VecDeque::new(),
+            given_up: 0,
             stalled: false,
             turn: 0,
             pace: Pace::default(),
@@ -198,6 +228,11 @@ impl Legs {
             leg.last_sent = far.received;
             leg.last_received = far.sent;
         }
+        // Legs share relays, and a new circuit has precedence there: what the others brought until now says nothing of what they
+        // are to bring.
+        for leg in &mut self.legs {
+            leg.pace.begin_anew();
+        }
     }
 
     /// A leg's circuit can take more, its round trip is another, or its far end has received something.
@@ -214,51 +249,43 @@ impl Legs {
             return;
         }
         for _ in 0..room.acknowledged {
-            if let Some((number, _)) = leg.carries.pop_front() {
+            if let Some(number) = leg.carries.pop_front() {
+                leg.given_up = leg.given_up.saturating_sub(1);
                 self.outstanding.acknowledged(number, pool);
             }
         }
+        shrink(&mut leg.carries);
         leg.stalled = false;
     }
 
-    /// MTOR_ACK: everything before this number has arrived, and this one has not. False: it was not sent.
-    pub(crate) fn acknowledged(&mut self, next: u64, pool: &mut CellPool, now: Instant) -> bool {
-        if next > self.sent + 1 {
-            return false;
-        }
-        self.outstanding.acknowledged_before(next, pool);
-        if !self.outstanding.has(next) {
-            // It was not sent, or a SENDME has overtaken this.
-            return true;
-        }
-        // The message may have been sent again; the leg that has had it longest stands still.
-        let overdue = |leg: &&mut Leg| {
-            let patience = leg.rtt.map_or(STALLED, |rtt| STALLED.max(3 * rtt));
-            let carried = leg.carries.iter().find(|(number, _)| *number == next);
-            !leg.stalled
-                && carried.is_some_and(|(_, sent)| now.saturating_duration_since(*sent) > patience)
-        };
-        if let Some(leg) = self.legs.iter_mut().find(overdue) {
-            leg.stalled = true;
-            let numbers = leg.carries.iter().map(|(number, _)| *number);
-            self.outstanding.send_again(numbers);
-        }
-        true
-    }
-
-    /// A leg that an acknowledgement may be sent on.
-    pub(crate) fn any_open(&self) -> Option<HalfAddr> {
-        let usable = self.legs.iter().filter(|leg| leg.is_usable());
-        // One that stands still last, then the one that was used last.
-        let best = usable.max_by_key(|leg| (!leg.stalled, !leg.slow, leg.turn));
-        best.map(|leg| leg.half)
+    /// Whether a leg is linked, and was not given up.
+    pub(crate) fn is_in_use(&self, half: HalfAddr) -> bool {
+        let mut legs = self.legs.iter();
+        legs.any(|leg| leg.half == half && leg.is_usable())
     }
 
     /// No more is sent on a leg. What it carries still counts as on its way.
-    pub(crate) fn drop_leg(&mut self, half: HalfAddr) {
+    pub(crate) fn drop_leg(&mut self, half: HalfAddr, now: Instant) {
         if let Some(leg) = self.get_mut(half) {
             leg.dropped = true;
+            leg.since = now;
         }
+    }
+
+    /// Legs whose far end has not answered for so long that they are closed (mTor).
+    pub(crate) fn overdue(&self, now: Instant) -> impl Iterator<Item = HalfAddr> {
+        let overdue = move |leg: &&Leg| {
+            let waited = now.saturating_duration_since(leg.since);
+            let rested =
+                (leg.pace.last()).map_or(waited, |last| now.saturating_duration_since(last));
+            let is_overdue = match (leg.dropped, leg.circuit) {
+                (true, Some(_)) => waited.min(rested) >= DROPPING || waited >= STOPPED,
+                (true, None) => waited >= STOPPED,
+                (false, _) => !leg.linked && waited >= JOINING,
+            };
+            leg.closing.is_none() && is_overdue
+        };
+        self.legs.iter().filter(overdue).map(|leg| leg.half)
     }
 
     /// A leg's half has closed.
@@ -267,8 +294,10 @@ impl Legs {
             && let Some(leg) = self.legs.get_mut(place)
         {
             leg.closing = Some(closing);
-            let numbers = leg.carries.drain(..).map(|(number, _)| number);
-            self.outstanding.send_again(numbers);
+            leg.given_up = 0;
+            for number in leg.carries.drain(..) {
+                self.outstanding.send_again(number, half);
+            }
         }
         self.remove_closed(half)
     }
@@ -311,9 +340,12 @@ impl Legs {
 
     // ---- what is sent ----
 
-    /// Whether some leg takes a new message that counts.
-    pub(crate) fn has_room(&self) -> bool {
-        self.next().is_some() && self.outstanding.has_room(self.sent + 1)
+    /// Whether some leg takes a new message, which counts against its circuit's window or not.
+    pub(crate) fn takes(&self, counted: bool) -> bool {
+        match counted {
+            true => self.next().is_some() && self.outstanding.has_room(),
+            false => self.first().is_some(),
+        }
     }
 
     /// The leg that takes the next message, which counts against its circuit's window or not. `None`: it waits.
@@ -321,7 +353,7 @@ impl Legs {
         let place = match self.next() {
             Some(place) => place,
             // What does not count goes where the last message went.
-            None if !counted => self.current.or_else(|| self.first())?,
+            None if !counted => self.current_usable().or_else(|| self.first())?,
             None => return None,
         };
         self.current = Some(place);
@@ -343,7 +375,7 @@ impl Legs {
     }
 
     /// A leg takes a message.
-    fn take_turn(&mut self, place: usize, counted: bool) {
+    pub(super) fn take_turn(&mut self, place: usize, counted: bool) {
         self.turns += 1;
         if let Some(leg) = self.legs.get_mut(place) {
             leg.handed += 1;
@@ -354,43 +386,8 @@ impl Legs {
         }
     }
 
-    /// Keeps a copy of a message that was given to a leg, until it is acknowledged (mTor).
-    pub(crate) fn keep(&mut self, choice: Choice, copy: Box<Cell>, now: Instant) {
-        self.outstanding.keep(choice.number, copy);
-        self.note_carried(choice.half, choice.number, now);
-    }
-
-    fn note_carried(&mut self, half: HalfAddr, number: u64, now: Instant) {
-        if let Some(leg) = self.get_mut(half) {
-            leg.carries.push_back((number, now));
-        }
-    }
-
-    /// The next message that must be sent again, with the leg that takes it. `None`: there is none, or no leg has room.
-    pub(crate) fn next_again(
-        &mut self,
-        pool: &mut CellPool,
-        now: Instant,
-    ) -> Option<(Choice, Box<Cell>)> {
-        if !self.outstanding.wants_again() {
-            return None;
-        }
-        let place = self.next()?;
-        let half = self.legs.get(place)?.half;
-        let (number, cell) = self.outstanding.next_again()?;
-        let copy = pool.copy_of(cell.as_bytes());
-        self.take_turn(place, true);
-        self.note_carried(half, number, now);
-        let choice = Choice {
-            half,
-            number,
-            switch: None,
-        };
-        Some((choice, copy))
-    }
-
     /// The leg that has the next message by the rules of scheduling.
-    fn next(&self) -> Option<usize> {
+    pub(super) fn next(&self) -> Option<usize> {
         let legs = self.legs.iter().enumerate();
         let linked = legs.filter(|(_, leg)| leg.is_usable());
         // A round trip that is not known yet is longer than every other.
@@ -412,22 +409,26 @@ impl Legs {
         .map(|(place, _)| place)
     }
 
+    /// The leg that sent last, if it still may.
+    fn current_usable(&self) -> Option<usize> {
+        let place = self.current?;
+        self.legs.get(place)?.is_usable().then_some(place)
+    }
+
     /// The first leg that is linked.
     fn first(&self) -> Option<usize> {
         self.legs.iter().position(Leg::is_usable)
-    }
-
-    /// All copies, to be dropped.
-    pub(crate) fn drain(&mut self) -> impl Iterator<Item = Box<Cell>> {
-        self.outstanding.drain()
     }
 
     // ---- what arrives ----
 
     /// A message arrived on a leg: its number, if its place there gives one (conflux). `None`: the leg may not send.
     pub(crate) fn received(&mut self, half: HalfAddr) -> Option<u64> {
+        let first = self.outstanding.first();
         let leg = self.get_mut(half).filter(|leg| leg.linked)?;
         leg.arrived += 1;
+        // It moves, one way at least. Where everything that was sent on it has arrived, on others, it may be tried again.
+        leg.stalled &= leg.last_sent >= first;
         leg.last_received = leg.last_received.checked_add(1)?;
         Some(leg.last_received)
     }
@@ -452,41 +453,29 @@ impl Legs {
         self.remove_closed(half)
     }
 
-    /// A message arrived on a leg of our own, the tunnel's `count`th: circuits that are slow and were not known to be (mTor). `before`: when
-    /// the tunnel's last message arrived.
-    pub(crate) fn newly_slow(
-        &mut self,
-        half: HalfAddr,
-        count: u64,
-        before: Option<Instant>,
-        now: Instant,
-    ) -> Vec<OriginId> {
-        let mut slow = Vec::new();
-        let others = self.legs.len().saturating_sub(1);
-        for leg in &mut self.legs {
-            let is_slow = match leg.half == half {
-                true => leg.pace.arrived(count, before, now),
-                false => leg.stalled || leg.pace.is_stalled(count, others, now),
-            };
-            if is_slow && leg.linked && !leg.slow {
-                leg.slow = true;
-                slow.extend(leg.circuit);
-            }
-        }
-        slow
-    }
-
-    /// Something arrived on a leg: it moves.
-    pub(crate) fn moves(&mut self, half: HalfAddr) {
-        if let Some(leg) = self.get_mut(half) {
-            leg.stalled = false;
-        }
+    /// Whether copies, and what legs carry, are as many as they may be, for tests.
+    pub(crate) fn audit(&self) -> bool {
+        let given_up = |leg: &Leg| leg.given_up <= leg.carries.len();
+        let conflux =
+            || self.outstanding.memory() == 0 && self.legs.iter().all(|leg| leg.carries.is_empty());
+        self.outstanding.audit()
+            && self.legs.len() <= MAX_LEGS
+            && self.legs.iter().all(given_up)
+            && (self.policy == Policy::Mtor || conflux())
     }
 }
 
 impl Leg {
+    /// It is slow: its circuit, if that is our own and was not known to be.
+    pub(super) fn found_slow(&mut self) -> Option<OriginId> {
+        if !self.linked || std::mem::replace(&mut self.slow, true) {
+            return None;
+        }
+        self.circuit
+    }
+
     /// Whether messages may be sent on it.
-    fn is_usable(&self) -> bool {
+    pub(super) fn is_usable(&self) -> bool {
         self.linked && self.closing.is_none() && !self.dropped
     }
 }

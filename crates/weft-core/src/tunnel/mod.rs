@@ -6,10 +6,13 @@
 //! decides: which leg takes the next message ([`Legs`]), and in which order what arrives is handed on ([`Reorder`]). What a leg
 //! knows of it is [`LegSide`].
 
+mod again;
 mod legs;
 mod outstanding;
 mod reorder;
 mod slow;
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -20,16 +23,18 @@ use weft_cell::conflux_msg::{DesiredUx, Link};
 use weft_cell::mtor_msg::{SECRET_LEN, TunnelId};
 
 use crate::address::{ConnectionId, HalfAddr, HopIndex, OriginId};
+use crate::bucket::TokenBucket;
 use crate::flow::Terms;
 use crate::ledger::{Held, queue_memory};
 use crate::origin::TunnelKind;
 use crate::streams::Streams;
 use crate::traffic::CircuitTraffic;
 
+pub(crate) use again::Acknowledged;
 pub use legs::Closing;
 pub(crate) use legs::{Choice, Legs, Removed, Scheduling};
 pub(crate) use outstanding::SPAN;
-pub(crate) use reorder::{Arrival, Reorder};
+pub(crate) use reorder::{Arrival, MAX_REORDER, Reorder};
 
 /// Legs that one tunnel has at most, those that are still being linked among them.
 pub(crate) const MAX_LEGS: usize = 16;
@@ -68,7 +73,7 @@ pub enum LegKind {
     Mtor {
         /// What JOIN shows.
         secret: [u8; SECRET_LEN],
-        /// At a relay: it came by JOIN, not by MULTIPATH.
+        /// It joins by JOIN, not by MULTIPATH. Of our own that is known once the tunnel has taken it.
         join: bool,
     },
 }
@@ -198,6 +203,15 @@ impl LegSide {
     }
 }
 
+/// Messages of one tunnel that count for no stream and wait: XON, XOFF, CONNECTED and refusals. A far end that causes more does not
+/// read what it asked for.
+pub(crate) const MAX_WAITING: usize = 4096;
+
+/// MTOR_ACKs that may come in a second: twice as many as one end sends.
+const ACKS_PER_SECOND: u64 = 8;
+/// MTOR_ACKs that may come at once: those that a leg held up for four minutes.
+const ACKS_AT_ONCE: u64 = 1024;
+
 /// A leg lends in batches of this many, if the tunnel still has some.
 pub(crate) const LEG_BATCH: u32 = 16;
 
@@ -228,6 +242,10 @@ pub(crate) struct Tunnel {
     pub arrivals: u64,
     /// What MTOR_ACK named last.
     pub acknowledged: u64,
+    /// MTOR_ACKs that may still arrive.
+    pub acks: TokenBucket,
+    /// Messages that arrived more than once (mTor).
+    pub repeated: u64,
     /// The circuits begin here: what was carried.
     pub traffic: Option<CircuitTraffic>,
 }
@@ -239,6 +257,7 @@ impl Tunnel {
         policy: Policy,
         streams: Streams,
         leg_terms: Terms,
+        now: Instant,
     ) -> Self {
         let (traffic, id) = match name {
             TunnelName::Origin(_) => (Some(CircuitTraffic::default()), None),
@@ -261,6 +280,8 @@ impl Tunnel {
             last_arrival: None,
             arrivals: 0,
             acknowledged: 1,
+            acks: TokenBucket::new(ACKS_PER_SECOND, ACKS_AT_ONCE, now),
+            repeated: 0,
             traffic,
         }
     }
@@ -271,6 +292,14 @@ impl Tunnel {
             sent: self.legs.sent(),
             received: self.reorder.delivered(),
         }
+    }
+
+    /// A message arrived once more. False: that happens too often, whatever the far end had to send again: what its legs carried when
+    /// they closed, and as much as has arrived on legs that stood still.
+    pub(crate) fn note_repeated(&mut self) -> bool {
+        self.repeated += 1;
+        let legs = self.legs.joined() + 1;
+        self.repeated <= legs.saturating_mul(SPAN) + self.reorder.delivered()
     }
 
     /// What it holds.

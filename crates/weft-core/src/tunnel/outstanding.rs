@@ -1,66 +1,142 @@
 //! Messages that a tunnel has sent and that its far end may not have received: they are sent again on another leg when theirs
 //! closes, or stands still (docs/extensions/mtor.md).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeSet, VecDeque};
+use std::time::Instant;
 
 use weft_cell::Cell;
 
+use crate::address::HalfAddr;
 use crate::cells::CellPool;
-use crate::ledger::map_entry;
+use crate::ledger::{map_entry, queue_memory, shrink};
 
 /// A number may be this far past the oldest that is not acknowledged: the far end keeps as many.
 pub(crate) const SPAN: u64 = super::reorder::MAX_REORDER as u64;
 
-/// See the module.
-#[derive(Debug, Default)]
+/// A message that is not acknowledged.
+#[derive(Debug)]
+struct Sent {
+    /// The message, as the leg got it.
+    copy: Box<Cell>,
+    /// The leg that it was sent on last.
+    leg: HalfAddr,
+    /// When.
+    at: Instant,
+    /// It is to be sent again.
+    again: bool,
+}
+
+/// See the module. Numbers follow each other, so a message is found by its place.
+#[derive(Debug)]
 pub(crate) struct Outstanding {
-    /// Copies, by number.
-    cells: BTreeMap<u64, Box<Cell>>,
-    /// Those that are to be sent again.
+    /// From number `first` on. `None`: acknowledged; the first one is not.
+    sent: VecDeque<Option<Sent>>,
+    /// Everything before this number is acknowledged.
+    first: u64,
+    /// How many of `sent` are not.
+    copies: usize,
+    /// The numbers of those that are to be sent again.
     again: BTreeSet<u64>,
+}
+
+impl Default for Outstanding {
+    fn default() -> Self {
+        Outstanding {
+            sent: VecDeque::new(),
+            first: 1,
+            copies: 0,
+            again: BTreeSet::new(),
+        }
+    }
 }
 
 impl Outstanding {
     /// Whether the next number may be given out.
-    pub(crate) fn has_room(&self, next: u64) -> bool {
-        let oldest = self.cells.first_key_value();
-        oldest.is_none_or(|(oldest, _)| next < oldest + SPAN)
+    pub(crate) fn has_room(&self) -> bool {
+        (self.sent.len() as u64) < SPAN
     }
 
-    /// A message is sent for the first time.
-    pub(crate) fn keep(&mut self, number: u64, copy: Box<Cell>) {
-        self.cells.insert(number, copy);
+    /// The number of the first message that is not acknowledged, or else of the next to be sent.
+    pub(crate) fn first(&self) -> u64 {
+        self.first
+    }
+
+    /// The next number is sent for the first time.
+    pub(crate) fn keep(&mut self, copy: Box<Cell>, leg: HalfAddr, at: Instant) {
+        let again = false;
+        self.copies += 1;
+        self.sent.push_back(Some(Sent {
+            copy,
+            leg,
+            at,
+            again,
+        }));
+    }
+
+    /// The message of a number, if it is not acknowledged.
+    fn get_mut(&mut self, number: u64) -> Option<&mut Option<Sent>> {
+        let place = usize::try_from(number.checked_sub(self.first)?).ok()?;
+        self.sent.get_mut(place)
     }
 
     /// The far end has received a message.
     pub(crate) fn acknowledged(&mut self, number: u64, pool: &mut CellPool) {
-        self.again.remove(&number);
-        if let Some(cell) = self.cells.remove(&number) {
-            pool.put(cell);
-        }
+        let Some(sent) = self.get_mut(number).and_then(Option::take) else {
+            return;
+        };
+        self.free(number, sent, pool);
+        self.advance();
     }
 
-    /// The far end has received everything before this number.
-    pub(crate) fn acknowledged_before(&mut self, next: u64, pool: &mut CellPool) {
-        while let Some(entry) = self.cells.first_entry()
-            && *entry.key() < next
+    /// The far end has received everything before this number. True: that was not known.
+    pub(crate) fn acknowledged_before(&mut self, next: u64, pool: &mut CellPool) -> bool {
+        let before = self.first;
+        while self.first < next
+            && let Some(front) = self.sent.pop_front()
         {
-            self.again.remove(entry.key());
-            pool.put(entry.remove());
+            if let Some(sent) = front {
+                self.free(self.first, sent, pool);
+            }
+            self.first += 1;
         }
+        self.advance();
+        self.first > before
     }
 
-    /// Whether a message is not acknowledged.
-    pub(crate) fn has(&self, number: u64) -> bool {
-        self.cells.contains_key(&number)
+    /// A message is not kept any more.
+    fn free(&mut self, number: u64, sent: Sent, pool: &mut CellPool) {
+        self.copies -= 1;
+        if sent.again {
+            self.again.remove(&number);
+        }
+        pool.put(sent.copy);
     }
 
-    /// Messages are to be sent again.
-    pub(crate) fn send_again(&mut self, numbers: impl IntoIterator<Item = u64>) {
-        let known = numbers
-            .into_iter()
-            .filter(|number| self.cells.contains_key(number));
-        self.again.extend(known);
+    /// Forgets the places of those at the front that are acknowledged.
+    fn advance(&mut self) {
+        while let Some(None) = self.sent.front() {
+            self.sent.pop_front();
+            self.first += 1;
+        }
+        shrink(&mut self.sent);
+    }
+
+    /// The leg that a message was sent on last, and when. `None`: it is acknowledged, was never sent, or is to be sent again.
+    pub(crate) fn carrier(&self, number: u64) -> Option<(HalfAddr, Instant)> {
+        let place = usize::try_from(number.checked_sub(self.first)?).ok()?;
+        let sent = self.sent.get(place)?.as_ref()?;
+        (!sent.again).then_some((sent.leg, sent.at))
+    }
+
+    /// A message is to be sent again, if it was sent on this leg last. True: it is.
+    pub(crate) fn send_again(&mut self, number: u64, leg: HalfAddr) -> bool {
+        match self.get_mut(number) {
+            Some(Some(sent)) if sent.leg == leg && !sent.again => {
+                sent.again = true;
+                self.again.insert(number)
+            }
+            _ => false,
+        }
     }
 
     /// Whether some wait for that.
@@ -68,21 +144,39 @@ impl Outstanding {
         !self.again.is_empty()
     }
 
-    /// The next of these, as it was sent before.
-    pub(crate) fn next_again(&mut self) -> Option<(u64, &Cell)> {
+    /// The next of these, which this leg takes: its number, and the message as it was sent before.
+    pub(crate) fn next_again(&mut self, leg: HalfAddr, now: Instant) -> Option<(u64, &Cell)> {
         let number = self.again.pop_first()?;
-        Some((number, self.cells.get(&number)?))
+        let sent = self.get_mut(number)?.as_mut()?;
+        (sent.again, sent.leg, sent.at) = (false, leg, now);
+        Some((number, &sent.copy))
     }
 
     /// All copies, to be dropped.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = Box<Cell>> {
         self.again.clear();
-        std::mem::take(&mut self.cells).into_values()
+        self.copies = 0;
+        let sent = std::mem::take(&mut self.sent).into_iter();
+        sent.flatten().map(|sent| sent.copy)
     }
 
     /// Memory that this takes.
     pub(crate) fn memory(&self) -> usize {
-        self.cells.len() * (size_of::<Cell>() + map_entry::<u64, Box<Cell>>())
+        self.copies * size_of::<Cell>()
+            + queue_memory(&self.sent)
             + self.again.len() * map_entry::<u64, ()>()
+    }
+
+    /// Whether what is known about each message fits together, for tests.
+    pub(crate) fn audit(&self) -> bool {
+        let numbered = || (self.first..).zip(&self.sent);
+        let again = numbered().filter(|(_, sent)| sent.as_ref().is_some_and(|sent| sent.again));
+        let copies = self.sent.iter().flatten().count();
+        self.sent.len() as u64 <= SPAN
+            && copies == self.copies
+            && !matches!(self.sent.front(), Some(None))
+            && again
+                .map(|(number, _)| number)
+                .eq(self.again.iter().copied())
     }
 }

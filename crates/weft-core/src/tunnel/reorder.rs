@@ -35,6 +35,15 @@ pub(crate) struct Reorder {
 }
 
 impl Reorder {
+    /// So many messages were handed on.
+    #[cfg(test)]
+    pub(crate) fn after(delivered: u64) -> Self {
+        Reorder {
+            delivered,
+            ..Reorder::default()
+        }
+    }
+
     /// The number of the last message that was handed on.
     pub(crate) fn delivered(&self) -> u64 {
         self.delivered
@@ -78,6 +87,11 @@ impl Reorder {
     /// Whether none waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
+    }
+
+    /// How many wait.
+    pub(crate) fn len(&self) -> usize {
+        self.waiting.len()
     }
 
     /// What they hold. The first has waited the longest, or about as long.

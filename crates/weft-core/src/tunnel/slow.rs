@@ -9,8 +9,11 @@ const BATCH: u32 = 50;
 const RECORDS: usize = 10;
 /// Outliers in a row that make a leg slow.
 const OUTLIERS: u32 = 3;
-/// A leg that brings nothing for so long, while others bring 50 messages each, is slow as well.
+/// A leg that brings nothing for so long, or for as long as a slow batch takes, while others bring 50 messages each, is slow as
+/// well.
 const STALLED: Duration = Duration::from_secs(1);
+/// The same of a leg of which no batch is known.
+const UNKNOWN: Duration = Duration::from_secs(3);
 /// After such a pause of the whole tunnel batches begin anew: nothing was sent.
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -28,6 +31,18 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
+    /// When the last message came.
+    pub(crate) fn last(&self) -> Option<Instant> {
+        self.last.map(|(at, _)| at)
+    }
+
+    /// Forgets the batches: another leg shares the way from now on.
+    pub(crate) fn begin_anew(&mut self) {
+        self.batch = None;
+        self.records.clear();
+        self.outliers = 0;
+    }
+
     /// A message arrived, the tunnel's `count`th; `before` is when the one before it did. True: the leg is slow.
     pub(crate) fn arrived(&mut self, count: u64, before: Option<Instant>, now: Instant) -> bool {
         self.last = Some((now, count));
@@ -60,9 +75,9 @@ impl Pace {
         let Some((last, count_then)) = self.last else {
             return false;
         };
-        let patience = self
-            .limit()
-            .map_or(STALLED, |limit| STALLED.max(limit * 3 / BATCH));
+        let slowest = || self.records.iter().max().copied();
+        let batch = self.limit().or_else(slowest).unwrap_or(UNKNOWN);
+        let patience = STALLED.max(batch);
         now.saturating_duration_since(last) > patience
             && count.saturating_sub(count_then) >= u64::from(BATCH) * legs as u64
     }
@@ -91,6 +106,30 @@ fn quartile(sorted: &[Duration], quarter: u32) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_measured_before_another_leg_joined_is_forgotten() {
+        let mut pace = Pace::default();
+        let mut now = Instant::now();
+        let mut before = None;
+        let mut batch = |pace: &mut Pace, took: u64| {
+            (0..BATCH).any(|_| {
+                now += Duration::from_millis(took) / BATCH;
+                let slow = pace.arrived(0, before, now);
+                before = Some(now);
+                slow
+            })
+        };
+        for _ in 0..RECORDS + 1 {
+            assert!(!batch(&mut pace, 10));
+        }
+        pace.begin_anew();
+        // The leg has half of what it had.
+        for _ in 0..RECORDS + 3 {
+            assert!(!batch(&mut pace, 20));
+        }
+        assert!((0..OUTLIERS).any(|_| batch(&mut pace, 100)));
+    }
 
     /// A leg that brings messages at these times of each batch of 50, in ms: the batch at which it is slow.
     fn slow_at(batches: &[u64]) -> Option<usize> {
@@ -153,10 +192,19 @@ mod tests {
         let now = Instant::now();
         let soon = now + Duration::from_millis(900);
         let late = now + Duration::from_millis(1100);
-        assert!(!pace.is_stalled(1000, 2, late));
+        let later = now + Duration::from_millis(3100);
+        assert!(!pace.is_stalled(1000, 2, later));
+        // Of one that has not brought a batch nothing is known.
         pace.arrived(7, None, now);
+        assert!(!pace.is_stalled(1000, 2, late));
+        assert!(pace.is_stalled(1000, 2, later));
+        pace.records.push_back(Duration::from_millis(20));
         assert!(!pace.is_stalled(1000, 2, soon));
-        assert!(!pace.is_stalled(100, 2, late));
+        assert!(!pace.is_stalled(106, 2, late));
         assert!(pace.is_stalled(107, 2, late));
+        // A thin leg may take as long as a batch takes.
+        pace.records.push_back(Duration::from_secs(2));
+        assert!(!pace.is_stalled(1000, 2, late));
+        assert!(pace.is_stalled(1000, 2, later));
     }
 }

@@ -436,11 +436,6 @@ impl Tunnel {
         links.filter_map(|(leg, link)| link.map(|_| leg)).collect()
     }
 
-    /// Messages that had to wait for others at the origin.
-    pub fn reordered(&self) -> u64 {
-        self.totals().0.reordered
-    }
-
     /// Circuits and tunnels that have closed.
     pub fn closed(&self) -> Vec<OriginId> {
         let events = self.origin.events.iter();

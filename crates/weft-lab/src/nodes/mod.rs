@@ -238,7 +238,7 @@ impl Nodes {
                 or,
                 is_exit: is_exit(duty),
             }),
-            Duty::Client { socks, control } => self.clients.push(Client {
+            Duty::Client { socks, control, .. } => self.clients.push(Client {
                 node,
                 host,
                 socks,

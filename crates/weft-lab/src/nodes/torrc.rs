@@ -37,6 +37,8 @@ pub(crate) enum Duty {
     Client {
         socks: SocketAddr,
         control: SocketAddr,
+        /// Its streams get tunnels of mTor.
+        multipath: bool,
     },
 }
 
@@ -72,7 +74,14 @@ impl Common {
         let own = match duty {
             Duty::Authority { or, dir } => self.authority_lines(&owner, or, dir, weft),
             Duty::Relay { or, exit } => self.relay_lines(&owner, or, exit, weft),
-            Duty::Client { socks, control } => self.client_lines(&owner, socks, control, weft),
+            Duty::Client {
+                socks,
+                control,
+                multipath,
+            } => {
+                let flags = if multipath { " Multipath" } else { "" };
+                self.client_lines(&owner, (socks, flags), control, weft)
+            }
         };
         more.iter().fold(own, |text, line| text + line + "\n")
     }
@@ -158,12 +167,12 @@ impl Common {
     fn client_lines(
         &self,
         owner: &Owner<'_>,
-        socks: SocketAddr,
+        (socks, flags): (SocketAddr, &str),
         control: SocketAddr,
         weft: bool,
     ) -> String {
         format!(
-            "{}{}SocksPort {socks}\nControlPort {control}\nCookieAuthentication 1\n\
+            "{}{}SocksPort {socks}{flags}\nControlPort {control}\nCookieAuthentication 1\n\
              ClientRejectInternalAddresses 0\nEnforceDistinctSubnets 0\n",
             self.node(owner),
             if weft {

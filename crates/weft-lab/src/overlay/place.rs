@@ -156,7 +156,11 @@ pub(crate) fn authority(address: Ipv4Addr) -> Duty {
 pub(crate) fn client() -> Duty {
     let [socks, control] =
         [SOCKS_PORT, CONTROL_PORT].map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
-    Duty::Client { socks, control }
+    Duty::Client {
+        socks,
+        control,
+        multipath: false,
+    }
 }
 
 #[cfg(test)]

@@ -47,13 +47,22 @@ pub enum Figure {
     OneCircuitAlone,
     /// [`WarmFirstByte`](Self::WarmFirstByte) in such a network.
     WarmFirstByteAlone,
+    /// One download by one stream through guards and middle relays of C tor between a client and an exit of the program, which
+    /// spread it over two circuits (Conflux), in Mbit/s.
+    OneStreamEnds,
+    /// The same exit, processor seconds for 10⁹ payload bytes down, each stream on one circuit.
+    ExitOneCircuit,
+    /// Each stream on a conflux set.
+    ExitConflux,
+    /// Each stream on a tunnel of five circuits (mTor), which C tor does not have.
+    ExitTunnel,
     /// The most memory that the client ever had, in MB.
     ClientMemory,
 }
 
 impl Figure {
     /// All of them, in the order of the table.
-    pub const ALL: [Figure; 14] = [
+    pub const ALL: [Figure; 18] = [
         Figure::ClientDown,
         Figure::ClientUp,
         Figure::ExitDown,
@@ -67,6 +76,10 @@ impl Figure {
         Figure::OneStreamAlone,
         Figure::OneCircuit,
         Figure::OneCircuitAlone,
+        Figure::OneStreamEnds,
+        Figure::ExitOneCircuit,
+        Figure::ExitConflux,
+        Figure::ExitTunnel,
         Figure::ClientMemory,
     ];
 
@@ -86,6 +99,10 @@ impl Figure {
             Figure::OneStreamAlone => "the same, own network",
             Figure::OneCircuit => "one circuit, Mbit/s",
             Figure::OneCircuitAlone => "the same, own network",
+            Figure::OneStreamEnds => "one stream, own ends",
+            Figure::ExitOneCircuit => "exit, one circuit, s/GB",
+            Figure::ExitConflux => "exit, Conflux, s/GB",
+            Figure::ExitTunnel => "exit, mTor of 5, s/GB",
             Figure::ClientMemory => "client, peak RSS, MB",
         }
     }
@@ -110,6 +127,10 @@ impl Figure {
             Figure::OneStreamAlone => speed("one stream, own network"),
             Figure::OneCircuit => speed("one circuit"),
             Figure::OneCircuitAlone => speed("one circuit, own network"),
+            Figure::OneStreamEnds => speed("one stream, own ends"),
+            Figure::ExitOneCircuit => cpu("exit of one circuit, own ends"),
+            Figure::ExitConflux => cpu("exit of a conflux set, own ends"),
+            Figure::ExitTunnel => cpu("exit of a tunnel of five, own ends"),
             Figure::ClientMemory => ("Memory", Metric::less("client, peak resident", "MB")),
         }
     }
@@ -144,6 +165,7 @@ impl Figure {
                 | Figure::OneStreamAlone
                 | Figure::OneCircuit
                 | Figure::OneCircuitAlone
+                | Figure::OneStreamEnds
         )
     }
 }
@@ -161,12 +183,14 @@ pub(super) struct Sample {
 pub struct Measure {
     /// Which.
     pub figure: Figure,
-    /// C tor's.
-    pub tor: Summary,
+    /// C tor's, where it has such a thing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tor: Option<Summary>,
     /// Weft's.
     pub weft: Summary,
     /// How many times better Weft is than C tor, by the medians.
-    pub times_better: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub times_better: Option<f64>,
     /// Arti's, of clients only, and only if it was there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arti: Option<Summary>,
@@ -213,7 +237,7 @@ pub struct Results {
     pub measures: Vec<Measure>,
 }
 
-/// Samples as figures; those that Weft or C tor lacks are left out.
+/// Samples as figures; those that Weft lacks are left out, and those that C tor lacks but could have.
 pub(super) fn measures(samples: &[Sample]) -> Vec<Measure> {
     let numbers = |figure: Figure, program: &str| -> Vec<f64> {
         let numbers = samples
@@ -225,11 +249,15 @@ pub(super) fn measures(samples: &[Sample]) -> Vec<Measure> {
     Figure::ALL
         .into_iter()
         .filter_map(|figure| {
-            let (tor, weft) = (of(figure, "tor")?, of(figure, "weft")?);
-            let times_better = match figure.more_is_better() {
+            let weft = of(figure, "weft")?;
+            let tor = of(figure, "tor");
+            if tor.is_none() && figure != Figure::ExitTunnel {
+                return None;
+            }
+            let times_better = tor.map(|tor| match figure.more_is_better() {
                 true => weft.median / tor.median,
                 false => tor.median / weft.median,
-            };
+            });
             Some(Measure {
                 figure,
                 tor,
@@ -295,11 +323,11 @@ impl fmt::Display for Results {
         for measure in &self.measures {
             write!(
                 f,
-                "{:<26}{:>24}{:>24}{:>14.2}",
+                "{:<26}{:>24}{:>24}{:>14}",
                 measure.figure.words(),
-                cell(&measure.tor),
+                measure.tor.as_ref().map_or_else(String::new, cell),
                 cell(&measure.weft),
-                measure.times_better
+                (measure.times_better).map_or_else(String::new, |times| format!("{times:.2}"))
             )?;
             if let (Some(arti), Some(ratio)) = (&measure.arti, measure.beside_arti()) {
                 write!(f, "{:>24}{ratio:>13.2}", cell(arti))?;
@@ -342,16 +370,22 @@ mod tests {
             sample(Figure::ClientDown, "weft", 1.0),
             sample(Figure::OneCircuit, "tor", 100.0),
             sample(Figure::OneCircuit, "weft", 300.0),
-            // Of one program only.
+            // Of one program only; the other has no tunnels.
             sample(Figure::ExitUp, "tor", 1.0),
+            sample(Figure::GuardUp, "weft", 1.0),
+            sample(Figure::ExitTunnel, "weft", 1.0),
         ]);
-        let times: Vec<(Figure, f64)> = found
+        let times: Vec<(Figure, Option<f64>)> = found
             .iter()
             .map(|measure| (measure.figure, measure.times_better))
             .collect();
         assert_eq!(
             times,
-            [(Figure::ClientDown, 4.0), (Figure::OneCircuit, 3.0)]
+            [
+                (Figure::ClientDown, Some(4.0)),
+                (Figure::OneCircuit, Some(3.0)),
+                (Figure::ExitTunnel, None),
+            ]
         );
     }
 

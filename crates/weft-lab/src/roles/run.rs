@@ -16,13 +16,17 @@ use crate::load::{Circuits, Place};
 use crate::network::{Config, Network, Program, Target, TargetOptions};
 use crate::surf::{Surf, first_byte, surf};
 use crate::traffic::{Direction, Request, Server, transfer};
-use crate::up::{Kind, Plan, Up};
+use crate::up::{Kind, More, Plan, Up};
 use weft_stats::Summary;
 
 /// The relay that programs take turns to run.
 const TARGET: &str = "target";
 /// How long a client may take from nothing to its first byte.
 const PATIENCE: Duration = Duration::from_secs(90);
+/// Guards and middle relays between a client and an exit of one program: as many as legs of a tunnel want.
+const BETWEEN: usize = 6;
+/// Those legs.
+const LEGS: usize = 5;
 /// A small download.
 const SMALL: u64 = 50 << 10;
 
@@ -34,6 +38,8 @@ enum Step {
     Client(&'static str, Program),
     /// A program in a network of which it runs every node.
     Alone(&'static str, Program, Kind),
+    /// A program as client and exit, with guards and middle relays of C tor between.
+    Ends(&'static str, Program, Kind),
 }
 
 impl Step {
@@ -42,6 +48,7 @@ impl Step {
             Step::Relay(name, _) => format!("{name} as relay"),
             Step::Client(name, _) => format!("{name} as client"),
             Step::Alone(name, ..) => format!("{name} alone"),
+            Step::Ends(name, ..) => format!("{name} as client and exit"),
         }
     }
 }
@@ -67,8 +74,10 @@ pub(super) fn roles(options: &Options, session: &mut Session<'_>) -> Result<Resu
         steps.push(Step::Client("arti", Program::arti(path)?));
         results.arti = Some(arti_version(path)?);
     }
-    steps.push(Step::Alone("tor", tor_client, Kind::Tor));
-    steps.push(Step::Alone("weft", weft_client, Kind::Weft));
+    steps.push(Step::Alone("tor", tor_client.clone(), Kind::Tor));
+    steps.push(Step::Alone("weft", weft_client.clone(), Kind::Weft));
+    steps.push(Step::Ends("tor", tor_client, Kind::Tor));
+    steps.push(Step::Ends("weft", weft_client, Kind::Weft));
     let config = Config {
         authorities: 1,
         guards: 2,
@@ -177,6 +186,9 @@ impl Lab<'_, '_> {
             Step::Alone(name, program, kind) => self
                 .alone(name, *kind, program, seed)
                 .with_context(|| format!("a network of {name} alone")),
+            Step::Ends(name, program, kind) => self
+                .ends(name, *kind, program, seed)
+                .with_context(|| format!("{name} as client and exit")),
         }
     }
 
@@ -291,6 +303,75 @@ impl Lab<'_, '_> {
             }
         };
         self.note(Figure::OneCircuitAlone, name, speed);
+        network.stop()
+    }
+
+    /// A network of C tor's guards and middle relays between a client and an exit of one program.
+    fn ends(&mut self, name: &'static str, kind: Kind, program: &Program, seed: u64) -> Result<()> {
+        // Relays of C tor try circuits of their own, of which some come back to them in so small a network.
+        let alone = "__DisablePredictedCircuits 1".to_owned();
+        let exits = match kind {
+            Kind::Weft => vec![
+                format!("ConnectionThreads {}", self.options.threads),
+                "MultipathExit 1".to_owned(),
+            ],
+            Kind::Tor | Kind::Mixed => vec![alone.clone()],
+        };
+        let mut network = Up::start(&Plan {
+            relays: BETWEEN,
+            relays_run: Kind::Tor,
+            exits: 1,
+            exits_run: kind,
+            clients: 0,
+            authority: Kind::Tor,
+            patience: 2 * PATIENCE,
+            stop: self.session.stop(),
+            progress: |line| eprintln!("{line}"),
+            more: More {
+                relays: vec![alone],
+                exits,
+                ..More::default()
+            },
+            ..Plan::of_weft(self.options.weft.clone())
+        })?;
+        let users: Vec<String> = (0..self.options.streams)
+            .map(|number| format!("stream{number}"))
+            .collect();
+        let tunnels = [
+            format!("MultipathCircuits {LEGS}"),
+            format!("MultipathUsers {}", users.join(",")),
+        ];
+        let single = program.without_conflux();
+        let mut ways = vec![(Figure::ExitConflux, program.clone(), Vec::new())];
+        ways.extend(single.map(|program| (Figure::ExitOneCircuit, program, Vec::new())));
+        if program.is_weft() {
+            ways.push((Figure::ExitTunnel, program.clone(), tunnels.to_vec()));
+        }
+        for (figure, program, more) in ways {
+            let nickname = format!("{figure:?}").to_lowercase();
+            let proxy = network
+                .add_client(&nickname, &program, &more, PATIENCE)?
+                .socks();
+            // Circuits for every stream's user are there before they are measured.
+            let warm = Surf {
+                streams: self.options.streams,
+                bytes: 100_000,
+                direction: Direction::Down,
+                seed,
+            };
+            surf(proxy, network.server(), warm, &[])?;
+            let load = Surf {
+                bytes: self.options.bytes,
+                ..warm
+            };
+            let exit = network.node("exit0")?;
+            let moved = surf(proxy, network.server(), load, &[exit])?;
+            self.note(figure, name, moved.cpu_per_gigabyte(0));
+            if figure == Figure::ExitConflux {
+                let speed = self.one_stream(proxy, network.server(), seed)?;
+                self.note(Figure::OneStreamEnds, name, speed);
+            }
+        }
         network.stop()
     }
 

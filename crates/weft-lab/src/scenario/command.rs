@@ -6,12 +6,11 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 
-use super::jobs::{Job, Jobs};
 use super::results::Results;
-use super::shadow::{SimulationArgs, Simulations};
+use super::shadow::SimulationArgs;
 use super::source::Source;
-use super::testbed::{Runner, Testbed};
-use crate::args::weft_program;
+use super::sweep::{Part, Sweep};
+use super::testbed::Testbed;
 use crate::experiment::{Experiment, FolderArgs, Prepared, Session};
 use crate::process::Usage;
 
@@ -53,14 +52,7 @@ pub struct Args {
 
 /// What is run.
 #[derive(Debug)]
-pub struct Options {
-    source: Source,
-    testbed: Testbed,
-    jobs: Vec<Job>,
-    seed: u64,
-    threads: usize,
-    simulations: SimulationArgs,
-}
+pub struct Options(Sweep);
 
 impl Experiment for Options {
     const FOLDER: &'static str = "run";
@@ -73,66 +65,35 @@ impl Experiment for Options {
     fn prepare(args: &Args) -> Result<Prepared<Options>> {
         let source = Source::read(&args.scenario)?;
         let jobs = source.jobs(&args.arm, args.repetition)?;
-        args.simulations.check(args.testbed == Testbed::Shadow)?;
-        let threads = args.testbed.threads(&source, jobs.len(), args.threads)?;
-        let options = Options {
-            source,
-            testbed: args.testbed,
-            jobs,
-            seed: args.seed,
-            threads,
-            simulations: args.simulations.clone(),
-        };
-        Ok(Prepared::Run(options, args.folder.output()))
+        let (seed, threads) = (args.seed, args.threads);
+        let sweep = Sweep::new(source, args.testbed, jobs, seed, threads, &args.simulations)?;
+        Ok(Prepared::Run(Options(sweep), args.folder.output()))
     }
 
     fn run(&self, session: &mut Session<'_>) -> Result<Results> {
+        let Options(sweep) = self;
         let began = Instant::now();
-        let stop = session.stop();
-        let weft = weft_program(None)?;
-        // The report names them.
-        let _ = session.versions(Some(&weft));
-        let duration = self.source.scenario.duration;
         let mut results = Results::new(
-            &self.source,
-            self.testbed,
-            self.seed,
-            self.threads,
-            self.jobs.clone(),
+            &sweep.source,
+            sweep.testbed,
+            sweep.seed,
+            sweep.threads,
+            sweep.jobs.clone(),
         );
-        let jobs = Jobs {
-            jobs: &self.jobs,
-            duration,
-            threads: self.threads,
-            stop: &stop,
-        };
-        let about = (&self.source, self.seed, &*weft);
-        let simulations = (self.testbed == Testbed::Shadow).then(|| {
-            Simulations::prepare(&self.simulations, session, about, &self.jobs, self.threads)
-        });
-        let simulations = simulations.transpose()?;
-        let runner = Runner {
-            testbed: self.testbed,
-            source: &self.source,
-            seed: self.seed,
-            weft: &weft,
-            stop: &stop,
-            simulations,
-        };
-        let mut kept: Option<Instant> = None;
-        jobs.run(
-            |job, meter| runner.run(job, meter),
-            |clock, finished| {
-                if let Some(finished) = finished {
-                    results.add(finished);
-                    let is_due = kept.is_none_or(|at| at.elapsed() >= Results::KEPT_EVERY);
-                    if is_due && clock.finished < self.jobs.len() && results.has_outcome() {
-                        results.sum_up(began.elapsed(), peak_rss());
-                        session.keep(&results)?;
-                        kept = Some(Instant::now());
-                    }
+        let (mut kept, mut finished): (Option<Instant>, usize) = (None, 0);
+        sweep.run(
+            session,
+            Part::ALL,
+            |_, measured| measured,
+            |session, job, outcome| {
+                results.add((job, outcome));
+                finished += 1;
+                let is_due = kept.is_none_or(|at| at.elapsed() >= Results::KEPT_EVERY);
+                if is_due && finished < sweep.jobs.len() && results.has_outcome() {
+                    results.sum_up(began.elapsed(), peak_rss());
+                    session.keep(&results)?;
+                    kept = Some(Instant::now());
                 }
-                session.progress(&self.testbed.progress(&clock, self.jobs.len()));
                 Ok(())
             },
         )?;

@@ -1,7 +1,7 @@
 //! `weft lab run`: a scenario, a whole Tor network with its users, on a testbed.
 //!
 //! A scenario has arms and repetitions. Each repetition of each arm is a [`Job`] of its own, whose results depend on the
-//! scenario, the seed and nothing else: `jobs.rs` runs them on threads, `testbed.rs` one of them, in virtual time
+//! scenario, the seed and nothing else: `sweep.rs` runs them all, `jobs.rs` on threads, `testbed.rs` one of them, in virtual time
 //! (`virtual_time.rs`), on real processes (`netns/`), or in a simulator that runs these (`shadow/`).
 //! [`Results`] sums up their results, and is the same for any number of threads. A folder has all that a job
 //! measured, so `merge.rs` makes one run of the folders of several.
@@ -17,6 +17,7 @@ mod raw;
 mod results;
 pub(crate) mod shadow;
 pub(crate) mod source;
+pub(crate) mod sweep;
 mod tables;
 pub(crate) mod testbed;
 #[cfg(test)]

@@ -60,10 +60,12 @@ fn measured(job: &Job) -> Measured {
         written: vec![u64::from(number * 1000 + place), 7],
         queued: vec![u64::from(place), 3],
         weights: vec![f64::from(number) / 7e3, 0.0],
+        carried: [("page".to_owned(), vec![u64::from(number), 1])].into(),
         busy: f64::from(number) / 7.0,
         circuits: 4,
         adversary: false,
         bandwidth: 0,
+        rate: 0,
     };
     let failure = Failure::new(FailureKind::Proxy, "refused, \"again\"");
     let results = weft_virtual::Results {
@@ -77,6 +79,7 @@ fn measured(job: &Job) -> Measured {
         relays: (0..12).map(relay).collect(),
         measured: Vec::new(),
         choices: Vec::new(),
+        tunnels: None,
         circuits: vec![
             CircuitResults {
                 client: "client1".to_owned(),

@@ -5,27 +5,9 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use weft_stats::Spread;
 
-use super::censored::{Time, quantiles};
 use super::measure::{Counts, Sample};
-
-/// The percentiles that are reported, with their names.
-pub(super) const PERCENTILES: [(&str, f64); 4] =
-    [("p10", 0.1), ("p50", 0.5), ("p90", 0.9), ("p99", 0.99)];
-/// The mean, which bytes have besides.
-pub(super) const MEAN: &str = "mean";
-
-/// Numbers by name; `None`: not known, as too few streams were over.
-pub(super) type Numbers = BTreeMap<&'static str, Option<f64>>;
-
-/// A quantity over the repetitions of an arm.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub(super) struct Quantity {
-    /// Means over repetitions.
-    #[serde(flatten)]
-    pub(super) means: Numbers,
-    /// Halves of their 95 % intervals; `None` for one repetition.
-    pub(super) ci95: Numbers,
-}
+use crate::comparison::censored::{Time, quantiles};
+use crate::comparison::{MEAN, Numbers, Quantity, changes, over_repetitions, times};
 
 /// The numbers of a quantity in one repetition.
 type Of = fn(&Sample) -> Numbers;
@@ -119,46 +101,15 @@ fn shares(samples: &Samples, of: fn(&Sample) -> Option<f64>) -> Option<Quantity>
     (!known.is_empty()).then(|| over_repetitions(&known))
 }
 
-fn times(times: &[Time]) -> Numbers {
-    let shares = PERCENTILES.map(|(_, share)| share);
-    let names = PERCENTILES.iter().map(|(name, _)| *name);
-    names.zip(quantiles(times, &shares)).collect()
-}
-
 fn relayed(intervals: &[f64]) -> Numbers {
-    let over = |&ms: &f64| Time { ms, is_over: true };
+    let over = |&ms: &f64| Time {
+        took: ms,
+        is_over: true,
+    };
     let mut numbers = times(&intervals.iter().map(over).collect::<Vec<Time>>());
     let mean = (!intervals.is_empty()).then(|| Spread::of(intervals).mean);
     numbers.insert(MEAN, mean);
     numbers
-}
-
-/// Mean and interval of each number. One that a repetition does not have has neither: the others' mean would be that of
-/// repetitions that went well.
-fn over_repetitions(each: &[Numbers]) -> Quantity {
-    let mut quantity = Quantity::default();
-    let names = each.first().into_iter().flat_map(Numbers::keys);
-    for name in names.copied() {
-        let known = each
-            .iter()
-            .map(|numbers| numbers.get(name).copied().flatten());
-        let known: Option<Vec<f64>> = known.collect();
-        let spread = known.map(|numbers| Spread::of(&numbers));
-        let ci95 = spread.filter(|_| each.len() > 1).map(|spread| spread.ci95);
-        quantity
-            .means
-            .insert(name, spread.map(|spread| spread.mean));
-        quantity.ci95.insert(name, ci95);
-    }
-    quantity
-}
-
-fn changes(own: &Numbers, base: &Numbers) -> Numbers {
-    let change = |name: &&'static str| {
-        let (own, base) = (own.get(name)?.as_ref()?, base.get(name)?.as_ref()?);
-        (*base > 0.0).then(|| (own / base - 1.0) * 100.0)
-    };
-    own.keys().map(|name| (*name, change(name))).collect()
 }
 
 /// See [`OfArm::worse_percent`]. A percentile that only the base has is worse.

@@ -10,14 +10,14 @@ use weft_sim::read;
 use super::arms;
 use super::measure::Sample;
 use super::plan::{INTERVAL_S, Plan, Size};
-use super::regions;
 use super::results::Results;
-use crate::args::{Switch, seconds, weft_program};
+use crate::args::{Switch, seconds};
+use crate::comparison::regions;
 use crate::experiment::{Experiment, FolderArgs, Prepared, Session};
-use crate::scenario::jobs::{Job, Jobs};
-use crate::scenario::shadow::{SimulationArgs, Simulations};
+use crate::scenario::shadow::SimulationArgs;
 use crate::scenario::source::Source;
-use crate::scenario::testbed::{Runner, Testbed};
+use crate::scenario::sweep::{Part, Sweep};
+use crate::scenario::testbed::Testbed;
 
 /// Compares ways of choosing circuits: by build time, by round trip, by the load that relays report.
 ///
@@ -102,11 +102,7 @@ pub struct Args {
 #[derive(Debug)]
 pub struct Options {
     plan: Plan,
-    source: Source,
-    jobs: Vec<Job>,
-    seed: u64,
-    threads: usize,
-    simulations: SimulationArgs,
+    sweep: Sweep,
 }
 
 impl Experiment for Options {
@@ -198,63 +194,31 @@ impl Experiment for Options {
         let own = [(regions::FILE, regions::graph())];
         let source = Source::parse("selection.toml", plan.text()?, Path::new(""), &own)?;
         let jobs = source.jobs(&[], None)?;
-        args.simulations.check(args.testbed == Testbed::Shadow)?;
-        let threads = args.testbed.threads(&source, jobs.len(), args.threads)?;
-        let options = Options {
-            plan,
-            source,
-            jobs,
-            seed: args.seed,
-            threads,
-            simulations: args.simulations.clone(),
-        };
+        let (seed, threads) = (args.seed, args.threads);
+        let sweep = Sweep::new(source, args.testbed, jobs, seed, threads, &args.simulations)?;
+        let options = Options { plan, sweep };
         Ok(Prepared::Run(options, args.folder.output()))
     }
 
     fn run(&self, session: &mut Session<'_>) -> Result<Results> {
-        let stop = session.stop();
-        let weft = weft_program(None)?;
-        // The report names them.
-        let _ = session.versions(Some(&weft));
-        let text = self.source.text.clone();
-        let mut results = Results::new(&self.plan, text, self.seed, self.jobs.len());
-        let duration = self.source.scenario.duration;
-        let jobs = Jobs {
-            jobs: &self.jobs,
-            duration,
-            threads: self.threads,
-            stop: &stop,
-        };
-        let testbed = self.plan.testbed;
-        let about = (&self.source, self.seed, &*weft);
-        let simulations = (testbed == Testbed::Shadow).then(|| {
-            Simulations::prepare(&self.simulations, session, about, &self.jobs, self.threads)
-        });
-        let simulations = simulations.transpose()?;
-        let runner = Runner {
-            testbed,
-            source: &self.source,
-            seed: self.seed,
-            weft: &weft,
-            stop: &stop,
-            simulations,
-        };
-        jobs.run(
-            |job, meter| {
-                let measured = runner.run(job, meter)?;
+        let Options { plan, sweep } = self;
+        let text = sweep.source.text.clone();
+        let mut results = Results::new(plan, text, sweep.seed, sweep.jobs.len());
+        let duration = sweep.source.scenario.duration;
+        sweep.run(
+            session,
+            Part::ALL,
+            |_, measured| {
                 // The rest is not kept: at full size it would fill the memory.
                 let is_whole = measured.results.simulated >= duration;
-                Ok(is_whole.then(|| Sample::of(&measured.results, self.plan.warm_up)))
+                is_whole.then(|| Sample::of(&measured.results, plan.warm_up))
             },
-            |clock, finished| {
-                if let Some((job, outcome)) = finished {
-                    results.add(job, outcome);
-                    if results.done() > 0 {
-                        results.sum_up();
-                        session.keep(&results)?;
-                    }
+            |session, job, outcome| {
+                results.add(job, outcome);
+                if results.done() > 0 {
+                    results.sum_up();
+                    session.keep(&results)?;
                 }
-                session.progress(&testbed.progress(&clock, self.jobs.len()));
                 Ok(())
             },
         )?;

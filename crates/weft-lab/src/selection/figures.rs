@@ -7,10 +7,10 @@ use weft_plot::{Curve, Figure, Folder, Look, Panel};
 use weft_stats::Spread;
 
 use super::aggregate::Samples;
-use super::censored::{Time, quantiles};
 use super::measure::Sample;
 use super::plan::INTERVAL_S;
 use super::results::Results;
+use crate::comparison::censored::{Time, quantiles};
 
 /// The times of one kind in a repetition.
 type Of = fn(&Sample) -> &[Time];

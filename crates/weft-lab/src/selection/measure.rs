@@ -10,8 +10,8 @@ use weft_traffic::records::Outcome;
 use weft_virtual::Results;
 use weft_virtual::results::MeasuredCircuit;
 
-use super::censored::Time;
 use super::plan::{BULK, MEASURE, WEB};
+use crate::comparison::censored::Time;
 
 /// One repetition of one arm, after the warm-up.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -107,26 +107,17 @@ impl Sample {
     }
 }
 
-/// What is not known took longer than until `ended`.
+/// In milliseconds.
 fn time(known: Option<Duration>, ended: Duration) -> Time {
+    let time = Time::until(known, ended);
     Time {
-        ms: known.unwrap_or(ended).as_secs_f64() * 1e3,
-        is_over: known.is_some(),
+        took: time.took * 1e3,
+        ..time
     }
 }
 
-/// The intervals that lie after the warm-up as a whole.
-fn intervals(results: &Results, warm_up: Duration) -> impl Iterator<Item = usize> + '_ {
-    let intervals = results.relays.iter().map(|relay| relay.written.len());
-    (0..intervals.max().unwrap_or(0)).filter(move |&number| {
-        let number = u32::try_from(number).unwrap_or(u32::MAX);
-        let begin = results.interval.saturating_mul(number);
-        begin >= warm_up && begin + results.interval <= results.simulated
-    })
-}
-
 fn relayed(results: &Results, warm_up: Duration) -> Vec<f64> {
-    let sums = intervals(results, warm_up).map(|number| {
+    let sums = results.intervals(warm_up).map(|number| {
         let written = results.relays.iter();
         let written = written.filter_map(|relay| relay.written.get(number));
         written.map(|bytes| *bytes as f64).sum()
@@ -136,7 +127,7 @@ fn relayed(results: &Results, warm_up: Duration) -> Vec<f64> {
 
 fn scarce(results: &Results, warm_up: Duration) -> Option<f64> {
     let (mut all, mut scarce) = (0.0, 0.0);
-    for number in intervals(results, warm_up) {
+    for number in results.intervals(warm_up) {
         for relay in &results.relays {
             let written = relay.written.get(number).copied().unwrap_or(0) as f64;
             let weight = relay.weights.get(number).copied().unwrap_or(0.0);

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
-use super::arms::Arm;
-use super::regions;
+use crate::comparison::{Arm, quoted, regions};
 use crate::scenario::testbed::Testbed;
 
 /// What users are called in results.
@@ -169,9 +168,4 @@ impl Plan {
 fn file(path: &Path) -> Result<String> {
     let name = path.to_str();
     quoted(name.with_context(|| format!("{} is no text in UTF-8", path.display()))?)
-}
-
-/// A basic string of TOML, which has all escapes that JSON writes.
-pub(super) fn quoted(text: &str) -> Result<String> {
-    serde_json::to_string(text).context("writing a scenario")
 }

@@ -8,8 +8,8 @@ use weft_sim::compromise::abra::pools::Pools;
 use weft_sim::selection::Tuple;
 
 use super::aggregate::{OfArm, Samples};
-use super::arms::Arm;
 use super::measure::Sample;
+use crate::comparison::Arm;
 use crate::scenario::testbed::Testbed;
 use crate::scenario::{FailedJob, Job};
 

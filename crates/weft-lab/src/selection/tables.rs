@@ -8,10 +8,10 @@ use weft_plot::Folder;
 use weft_sim::compromise::abra::pools;
 use weft_sim::selection::tuples;
 
-use super::aggregate::{MEAN, Numbers, OfArm, PERCENTILES, QUANTITIES, Quantity};
+use super::aggregate::{OfArm, QUANTITIES};
 use super::figures;
-use super::regions;
 use super::results::Results;
+use crate::comparison::{MEAN, PERCENTILES, Quantity, regions};
 use crate::experiment::{Report, json};
 use crate::report::{Metric, Table, Values, table_text};
 
@@ -36,16 +36,6 @@ impl fmt::Display for Results {
     }
 }
 
-/// A mean over repetitions, with its interval where there is one.
-fn value(quantity: &Quantity, name: &str, repetitions: usize) -> Values {
-    let known = |numbers: &Numbers| numbers.get(name).copied().flatten();
-    match (known(&quantity.means), known(&quantity.ci95)) {
-        (Some(mean), Some(ci95)) => Values::mean(mean, ci95, repetitions),
-        (Some(mean), None) => Values::one(mean),
-        (None, _) => Values::None,
-    }
-}
-
 impl Results {
     /// Each arm with its name, in order.
     fn each(&self) -> impl Iterator<Item = (String, &OfArm)> {
@@ -66,7 +56,7 @@ impl Results {
                     continue;
                 };
                 let names = PERCENTILES.map(|(name, _)| name).into_iter().chain([MEAN]);
-                let values = names.map(|name| value(&numbers, name, arm.repetitions));
+                let values = names.map(|name| numbers.value(name, arm.repetitions));
                 table.push([quantity, &name], values);
             }
         }
@@ -101,11 +91,10 @@ impl Results {
                 counts.circuits_built,
                 counts.circuits_used,
             ];
-            let worse = value(&arm.worse_percent, MEAN, arm.repetitions);
+            let worse = arm.worse_percent.value(MEAN, arm.repetitions);
             let share = |of: &Option<Quantity>| {
-                of.as_ref().map_or(Values::None, |percent| {
-                    value(percent, MEAN, arm.repetitions)
-                })
+                of.as_ref()
+                    .map_or(Values::None, |percent| percent.value(MEAN, arm.repetitions))
             };
             let shares = [share(&arm.scarce_percent), share(&arm.compromised_percent)];
             let values = numbers.map(|number| Values::one(number as f64));
@@ -126,8 +115,12 @@ impl Results {
         let worse = "times to the first byte that are worse with abra".to_owned();
         let all = changes.chain([(worse, &arm.worse_percent, MEAN, PAPER_WORSE)]);
         let sentences = all.map(|(what, quantity, number, paper)| {
-            let known = |numbers: &Numbers| numbers.get(number).copied().flatten();
-            verdict(&what, known(&quantity.means), known(&quantity.ci95), paper)
+            verdict(
+                &what,
+                quantity.mean(number),
+                quantity.interval(number),
+                paper,
+            )
         });
         sentences.collect()
     }

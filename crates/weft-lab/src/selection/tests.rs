@@ -3,41 +3,26 @@ use std::time::Duration;
 use weft_virtual::Results as Measured;
 use weft_virtual::results::{CircuitResults, RelayResults};
 
-use super::aggregate::{MEAN, OfArm, Samples, worse_percent};
+use super::aggregate::{OfArm, Samples, worse_percent};
 use super::arms::{self, BASE};
-use super::censored::{Time, quantiles};
 use super::measure::Sample;
 use super::plan::{Plan, Size};
+use crate::comparison::censored::Time;
+use crate::comparison::{Arm, MEAN};
 use crate::scenario::testbed::Testbed;
 
 fn over(ms: f64) -> Time {
-    Time { ms, is_over: true }
+    Time {
+        took: ms,
+        is_over: true,
+    }
 }
 
 fn open(ms: f64) -> Time {
-    Time { ms, is_over: false }
-}
-
-#[test]
-fn without_open_streams_quantiles_are_those_of_the_sample() {
-    let times: Vec<Time> = (1..=10).rev().map(|ms| over(f64::from(ms))).collect();
-    let found = quantiles(&times, &[0.05, 0.1, 0.5, 0.51, 0.9, 1.0]);
-    assert_eq!(found, [1.0, 1.0, 5.0, 6.0, 9.0, 10.0].map(Some));
-    assert_eq!(quantiles(&[], &[0.5]), [None]);
-}
-
-#[test]
-fn open_streams_make_what_is_later_likelier() {
-    // By hand: at 1 three quarters are open; the one that is open at 2 leaves two, so at 3 half of that; at 4 none.
-    let times = [over(1.0), open(2.0), over(3.0), over(4.0)];
-    let found = quantiles(&times, &[0.25, 0.26, 0.625, 0.63]);
-    assert_eq!(found, [Some(1.0), Some(3.0), Some(3.0), Some(4.0)]);
-    // One that is open at the same time as another is over was there then.
-    assert_eq!(
-        quantiles(&[open(1.0), over(1.0)], &[0.5, 0.6]),
-        [Some(1.0), None]
-    );
-    assert_eq!(quantiles(&[open(1.0), open(9.0)], &[0.1]), [None]);
+    Time {
+        took: ms,
+        is_over: false,
+    }
 }
 
 fn sample(relayed: f64, ttfb: &[f64]) -> Sample {
@@ -78,7 +63,7 @@ fn worse_percentiles_are_counted() {
     let mut own = base.clone();
     assert_eq!(worse_percent(&own, &base), Some(0.0));
     for time in own.iter_mut().skip(88) {
-        time.ms += 100.0;
+        time.took += 100.0;
     }
     assert_eq!(worse_percent(&own, &base), Some(12.0));
     assert_eq!(worse_percent(&[], &[]), None);
@@ -205,7 +190,7 @@ fn arms_that_make_no_sense_are_refused() {
     assert!(arms::chosen(&twice).is_err());
     let arms = arms::chosen(&["abra_rtt".to_owned()]).expect("an arm");
     assert_eq!(
-        arms.iter().map(arms::Arm::json_key).collect::<Vec<_>>(),
+        arms.iter().map(Arm::json_key).collect::<Vec<_>>(),
         ["default", "abra_rtt"]
     );
 }

@@ -116,6 +116,7 @@ impl Specs<'_> {
             let duty = Duty::Client {
                 socks: self.port()?,
                 control: self.port()?,
+                multipath: false,
             };
             self.add(nickname, plan.clients_run.of(number), duty, more)?;
         }
@@ -204,6 +205,7 @@ impl Up {
         let duty = Duty::Client {
             socks: socks.address(),
             control: control.address(),
+            multipath: false,
         };
         self._ports.extend([socks, control]);
         self.nodes.add(Spec {

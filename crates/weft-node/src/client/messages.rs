@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 use weft_cell::stream_msg::Resolved;
-use weft_client::{Bootstrap, Client, ClientEvent, Now, Paths, ProbeCounts, StatementCounts};
+use weft_client::{
+    Bootstrap, Client, ClientEvent, Now, Paths, ProbeCounts, StatementCounts, TunnelCounts,
+};
 use weft_core::address::ConnectionId;
 use weft_core::origin::{AppOpening, OriginCommand, OriginEvent};
 use weft_dir::client::Network;
@@ -57,6 +59,8 @@ pub(crate) struct ClientCounts {
     pub(crate) round_trip_limit: Option<Duration>,
     /// What relays stated of their bandwidth.
     pub(crate) statements: StatementCounts,
+    /// Tunnels of mTor.
+    pub(crate) tunnels: TunnelCounts,
 }
 
 /// An event for controllers.

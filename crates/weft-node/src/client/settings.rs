@@ -57,6 +57,7 @@ impl ClientSettings {
                 selection: circuits.selection,
                 conflux: circuits.conflux,
                 conflux_ux: circuits.conflux_ux,
+                multipath: circuits.multipath.clone(),
                 check_statements: true,
                 long_lived_ports: options.paths.long_lived_ports.clone(),
                 warn_plaintext_ports: apps.warn_plaintext_ports.clone(),
@@ -100,5 +101,6 @@ fn listener((number, port): (i64, &AppPort)) -> ListenerConfig {
         prefer_ipv6: flags.prefer_ipv6,
         dns: flags.dns_request,
         keep_alive_auth: asked.keep_alive_socks_auth,
+        multipath: flags.multipath,
     }
 }

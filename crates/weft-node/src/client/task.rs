@@ -283,6 +283,7 @@ impl Task {
             probes: self.client.probes(),
             round_trip_limit: self.client.chooser_ref().timeouts().round_trip,
             statements: self.client.statements(),
+            tunnels: self.client.tunnel_counts(),
         };
         if counts != self.counts {
             self.counts = counts;

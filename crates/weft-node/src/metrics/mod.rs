@@ -23,7 +23,7 @@ mod tests {
     use std::time::{Duration, SystemTime};
 
     use weft_cell::abra::AbraReason;
-    use weft_client::{ProbeCounts, StatementCounts};
+    use weft_client::{ProbeCounts, StatementCounts, TunnelCounts};
     use weft_core::address::ThreadId;
     use weft_core::controller::{AbraCounts, FamilyCounts};
     use weft_core::ledger::Ledger;
@@ -97,6 +97,11 @@ mod tests {
                     forged: 16,
                     ..StatementCounts::default()
                 },
+                tunnels: TunnelCounts {
+                    ready: 19,
+                    slow: 20,
+                    ..TunnelCounts::default()
+                },
             }),
             abra: Some(AbraCounts {
                 weight: 0.25,
@@ -167,6 +172,8 @@ mod tests {
             "weft_client_probes_total{result=\"slow\"} 15",
             "weft_client_round_trip_limit_seconds 0.5",
             "weft_client_statements_total{result=\"forged\"} 16",
+            "weft_client_tunnels_total{event=\"ready\"} 19",
+            "weft_client_tunnel_legs_total{event=\"slow\"} 20",
             "weft_start_time_seconds 1.5",
         ] {
             assert!(text.lines().any(|found| found == line), "{line} in\n{text}");

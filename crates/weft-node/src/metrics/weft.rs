@@ -133,6 +133,32 @@ fn client(text: &mut Text, counts: &ClientCounts) {
     ] {
         text.sample(&[("result", result)], count);
     }
+    let tunnels = &counts.tunnels;
+    text.family(
+        "weft_client_tunnels_total",
+        Kind::Counter,
+        "Tunnels of mTor that the client has begun, those that carried streams, and streams that should have had one and got another circuit",
+    );
+    for (event, count) in [
+        ("begun", tunnels.begun),
+        ("ready", tunnels.ready),
+        ("without", tunnels.without),
+    ] {
+        text.sample(&[("event", event)], count);
+    }
+    text.family(
+        "weft_client_tunnel_legs_total",
+        Kind::Counter,
+        "Legs of tunnels of mTor that were launched, among them those in place of others, and legs that were slow or closed",
+    );
+    for (event, count) in [
+        ("launched", tunnels.legs),
+        ("replaced", tunnels.replaced),
+        ("slow", tunnels.slow),
+        ("lost", tunnels.lost),
+    ] {
+        text.sample(&[("event", event)], count);
+    }
 }
 
 /// Writes one number of each connection thread.

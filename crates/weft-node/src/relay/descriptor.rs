@@ -26,6 +26,8 @@ const CONFLUX: &str = "Conflux=1";
 const DIRECTORY: &str = "DirCache=2";
 /// What a relay that states its weight to circuits speaks besides (docs/extensions/abra.md).
 const ABRA: &str = "WeftAbra=1";
+/// What an exit at which tunnels of mTor may end speaks besides (docs/extensions/mtor.md).
+const MTOR: &str = "WeftMtor=1";
 
 /// The summary of a policy that lets nothing out.
 const NO_PORT: &str = "reject 1-65535";
@@ -50,6 +52,9 @@ pub(super) fn own_descriptor(
     }
     if options.network.abra_weights {
         protocols = format!("{protocols} {ABRA}");
+    }
+    if options.network.multipath_exit && !policy.rejects_all() {
+        protocols = format!("{protocols} {MTOR}");
     }
     Some(OwnDescriptor {
         keys: Arc::new(DescriptorKeys {

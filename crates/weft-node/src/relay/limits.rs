@@ -63,7 +63,7 @@ pub(super) fn relay_params(
         idle_client_link: consensus.nf_conntimeout_clients,
         serve_abra: options.network.abra_weights,
         serve_conflux: options.circuits.conflux.unwrap_or(consensus.cfx_enabled),
-        serve_mtor: false,
+        serve_mtor: options.network.multipath_exit,
         keepalive: options.network.keepalive_period,
         padding: PaddingParams {
             connection_padding: options.scheduling.connection_padding,

@@ -33,6 +33,15 @@ pub(super) enum Direction {
     Write,
 }
 
+/// Nothing may be moved now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Refused {
+    /// How long to wait before the next call.
+    pub(super) wait: Duration,
+    /// What all connections share is used up, not what this one has of its own: no other gets anything either.
+    pub(super) common: bool,
+}
+
 /// One of each direction.
 #[derive(Debug, Default)]
 struct Pair<T> {
@@ -54,8 +63,6 @@ impl<T> Pair<T> {
 pub(super) struct CommonLimit {
     lease: Lease,
     owed: Pair<usize>,
-    /// The last request got no tokens: no other connection asks in this turn.
-    out_of_tokens: Pair<bool>,
     /// How often that was so.
     refused: Pair<u64>,
     /// It was so since that was asked last.
@@ -68,7 +75,6 @@ impl CommonLimit {
         CommonLimit {
             lease,
             owed: Pair::default(),
-            out_of_tokens: Pair::default(),
             refused: Pair::default(),
             was_refused: false,
         }
@@ -95,18 +101,13 @@ impl CommonLimit {
         self.lease.expire(now);
     }
 
-    /// Whether the last asking brought nothing.
-    pub(super) fn is_out_of_tokens(&mut self, direction: Direction) -> bool {
-        *self.out_of_tokens.of(direction)
-    }
-
     /// Up to `wanted` bytes, or how long to wait for some.
     fn take(
         &mut self,
         direction: Direction,
         wanted: usize,
         now: Instant,
-    ) -> Result<usize, Duration> {
+    ) -> Result<usize, Refused> {
         let mut ask = |bytes| match direction {
             Direction::Read => self.lease.take_read(bytes, now),
             Direction::Write => self.lease.take_write(bytes, now),
@@ -116,12 +117,12 @@ impl CommonLimit {
             *owed = owed.saturating_sub(ask(*owed));
         }
         let granted = if *owed > 0 { 0 } else { ask(wanted) };
-        *self.out_of_tokens.of(direction) = granted == 0;
         if granted == 0 {
             *self.refused.of(direction) += 1;
             self.was_refused = true;
             // A debt that is paid in part does not show when the rest can be.
-            return Err(self.lease.retry_after().max(SHORTEST_WAIT));
+            let wait = self.lease.retry_after().max(SHORTEST_WAIT);
+            return Err(Refused { wait, common: true });
         }
         Ok(granted)
     }
@@ -218,14 +219,14 @@ impl Allowance {
     }
 
     /// Up to `wanted` bytes may be moved now; what is then really moved goes to
-    /// [`settle`](Self::settle). An error is the time to wait before the next call.
+    /// [`settle`](Self::settle).
     pub(super) fn take(
         &mut self,
         common: &mut CommonLimit,
         direction: Direction,
         wanted: usize,
         now: Instant,
-    ) -> Result<usize, Duration> {
+    ) -> Result<usize, Refused> {
         if self.exempt {
             return Ok(wanted);
         }
@@ -244,7 +245,11 @@ impl Allowance {
         if taken == 0 {
             let enough = own.owed.saturating_add(WORTH_IT.min(wanted));
             // A rate is at least one byte per second.
-            return Err(own.bucket.ready_in(enough, now).unwrap_or(Duration::MAX));
+            let wait = own.bucket.ready_in(enough, now).unwrap_or(Duration::MAX);
+            return Err(Refused {
+                wait,
+                common: false,
+            });
         }
         // No more than `wanted`, so it fits.
         let bytes = usize::try_from(taken).unwrap_or(size);
@@ -329,10 +334,10 @@ mod tests {
         assert_eq!(everything(&mut free, &mut common, now), 1_000_000);
         // The pool is empty for all counted connections, and for no others.
         let mut other = allowance(PUBLIC, &params(), now);
-        let wait = other
+        let refused = other
             .take(&mut common, Direction::Read, 100, now)
             .unwrap_err();
-        assert!(!wait.is_zero() && wait < SEC);
+        assert!(refused.common && !refused.wait.is_zero() && refused.wait < SEC);
         free.follow(&params(), now);
         assert_eq!(free.take(&mut common, Direction::Read, 100, now), Ok(100));
     }
@@ -354,8 +359,12 @@ mod tests {
         assert_eq!(everything(&mut unknown, &mut common, now), 20_000);
         assert_eq!(everything(&mut relay, &mut common, now), 960_000);
         // The own bucket returns the time until it has 4096 bytes, at 1000 a second.
-        let wait = client.take(&mut common, Direction::Read, 10_000, now);
-        assert_eq!(wait, Err(Duration::from_millis(4096)));
+        let refused = client.take(&mut common, Direction::Read, 10_000, now);
+        let own = Refused {
+            wait: Duration::from_millis(4096),
+            common: false,
+        };
+        assert_eq!(refused, Err(own));
         let later = now + 5 * SEC;
         assert_eq!(everything(&mut client, &mut common, later), 5000);
         // Without the limit, it has what the others have.

@@ -175,9 +175,9 @@ impl ConnectionThread {
                 .take(&mut self.limit, direction, READ_PER_TURN, now);
             let grant = match taken {
                 Ok(grant) => grant,
-                Err(wait) => {
-                    let until = now + wait.min(TICK);
-                    if self.limit.is_out_of_tokens(direction) {
+                Err(refused) => {
+                    let until = now + refused.wait.min(TICK);
+                    if refused.common {
                         // No connection gets tokens now: all wait in their order.
                         self.reading.queue.push_front(listed);
                         self.reading.blocked_until = Some(until);

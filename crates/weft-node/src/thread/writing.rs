@@ -86,8 +86,11 @@ impl ConnectionThread {
             .take(&mut self.limit, direction, WRITE_PER_TURN, now);
         let grant = match taken {
             Ok(grant) => grant,
-            Err(wait) => {
-                let at = now + wait.min(TICK);
+            Err(refused) => {
+                if refused.common {
+                    self.manager.refused(link);
+                }
+                let at = now + refused.wait.min(TICK);
                 self.writing.retry_at =
                     Some(self.writing.retry_at.map_or(at, |other| other.min(at)));
                 return Ok(());

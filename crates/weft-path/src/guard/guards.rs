@@ -110,7 +110,7 @@ impl Guards {
     /// Chooses a guard.
     pub(crate) fn select(
         &mut self,
-        usage: GuardUsage,
+        usage: GuardUsage<'_>,
         restriction: Restriction<'_>,
         relays: &Relays,
         options: &PathOptions,
@@ -124,7 +124,17 @@ impl Guards {
         };
         let restricted = self.current != 0;
         let sample = self.samples.get_mut(self.current)?;
-        let (guard, state) = sample.select(usage, restriction, restricted, &env, rng)?;
+        let (guard, state) = match usage {
+            GuardUsage::Traffic | GuardUsage::Directory => {
+                sample.select(usage, restriction, restricted, &env, rng)?
+            }
+            GuardUsage::Leg(others) => {
+                sample.select_spread(others, restriction, restricted, &env, rng)?
+            }
+            GuardUsage::Entry(rsa) => {
+                sample.select_exactly(&rsa, restriction, restricted, &env, rng)?
+            }
+        };
         let row = relays.by_rsa(&guard)?;
         let ticket = GuardTicket::new(self.next_ticket);
         self.next_ticket = self.next_ticket.wrapping_add(1);

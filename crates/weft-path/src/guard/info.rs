@@ -41,9 +41,14 @@ pub(crate) struct Restriction<'a> {
 
 /// What a guard is wanted for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum GuardUsage {
+pub(crate) enum GuardUsage<'a> {
     /// The first hop of a longer circuit.
     Traffic,
+    /// The first hop of a tunnel's second leg or a later one, whose other legs have these guards, each as often as it has
+    /// legs.
+    Leg(&'a [RsaIdentity]),
+    /// The same, by this guard.
+    Entry(RsaIdentity),
     /// A directory request.
     Directory,
 }

@@ -2,7 +2,7 @@
 //!
 //! [`Guards`] holds the samples that guard-spec calls guard selections: the one in ordinary use, and
 //! one for a configuration that excludes most guards. [`sample`] is the algorithm on one of them,
-//! [`sampled`] one guard of it, [`circuits`] follows circuits through guards, [`state`] reads and writes
+//! [`sampled`] one guard of it, [`circuits`] follows circuits through guards, [`legs`] chooses those of a tunnel's legs, [`state`] reads and writes
 //! the lines of C tor's state file, [`bias`] has the counters of path-spec 7.
 //!
 //! Arti's tor-guardmgr does the same. It is not used: its state is of another format, so that a C tor
@@ -16,6 +16,7 @@ mod circuits;
 mod env;
 mod guards;
 mod info;
+mod legs;
 mod sample;
 mod sampled;
 mod state;

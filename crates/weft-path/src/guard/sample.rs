@@ -40,9 +40,9 @@ pub(super) fn which(env: &Env<'_>, current: usize) -> usize {
 pub(super) struct Sample {
     pub(super) name: &'static str,
     /// In the order in which they were sampled, which is the order of preference.
-    guards: Vec<Guard>,
+    pub(super) guards: Vec<Guard>,
     /// Identities of the primary guards, in that order.
-    primary: Vec<RsaIdentity>,
+    pub(super) primary: Vec<RsaIdentity>,
     primary_up_to_date: bool,
     next_sampled_idx: u32,
     next_confirmed_idx: u32,
@@ -243,14 +243,22 @@ impl Sample {
         self.primary_up_to_date = false;
     }
 
-    fn consider_retries(&mut self, now: SystemTime) {
+    /// Works out again which guards are allowed and which primary, if something has changed.
+    pub(super) fn bring_up_to_date(&mut self, restricted: bool, env: &Env<'_>, rng: &mut impl Rng) {
+        if !self.primary_up_to_date {
+            self.filter(env);
+            self.update_primary(restricted, env, rng);
+        }
+    }
+
+    pub(super) fn consider_retries(&mut self, now: SystemTime) {
         for guard in &mut self.guards {
             guard.consider_retry(self.primary.contains(&guard.rsa), now);
         }
     }
 
     /// Samples guards until enough of them can be used (guard-spec 4.3).
-    fn expand(&mut self, restricted: bool, env: &Env<'_>, rng: &mut impl Rng) {
+    pub(super) fn expand(&mut self, restricted: bool, env: &Env<'_>, rng: &mut impl Rng) {
         if !env.relays.is_reasonably_live(env.now) {
             return;
         }
@@ -387,16 +395,13 @@ impl Sample {
     /// Chooses the guard of a circuit (guard-spec 4.6).
     pub(super) fn select(
         &mut self,
-        usage: GuardUsage,
+        usage: GuardUsage<'_>,
         restriction: Restriction<'_>,
         restricted: bool,
         env: &Env<'_>,
         rng: &mut impl Rng,
     ) -> Option<(RsaIdentity, CircuitState)> {
-        if !self.primary_up_to_date {
-            self.filter(env);
-            self.update_primary(restricted, env, rng);
-        }
+        self.bring_up_to_date(restricted, env, rng);
         if let Some(id) = self.select_primary(usage, restriction, env, rng) {
             return Some((id, CircuitState::UsableOnCompletion));
         }
@@ -438,14 +443,14 @@ impl Sample {
 
     fn select_primary(
         &mut self,
-        usage: GuardUsage,
+        usage: GuardUsage<'_>,
         restriction: Restriction<'_>,
         env: &Env<'_>,
         rng: &mut impl Rng,
     ) -> Option<RsaIdentity> {
         let params = &env.relays.guard_params;
         let wanted = match usage {
-            GuardUsage::Traffic => env
+            GuardUsage::Traffic | GuardUsage::Leg(_) | GuardUsage::Entry(_) => env
                 .options
                 .num_entry_guards
                 .unwrap_or(params.n_primary_to_use),

@@ -2,6 +2,8 @@
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tunnel_tests;
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -13,7 +15,7 @@ use weft_cell::identity::RsaIdentity;
 use crate::draw::draw;
 use crate::guard::{GuardInfo, GuardUsage, GuardUse, Guards, Outcome, Restriction, Suspicion};
 use crate::options::{PathBiasOptions, PathOptions};
-use crate::path::{ExitWanted, Hop, LegWanted, Path, PathError, Usage};
+use crate::path::{ExitWanted, Hop, LegKind, LegWanted, Path, PathError, Usage};
 use crate::relays::{Position, Relays, Row};
 use crate::ticket::GuardTicket;
 
@@ -133,17 +135,21 @@ impl Selector {
             }
             Usage::Leg(wanted) => {
                 let stable = wanted.exit.stable || pick.wants_stable(&wanted.exit);
-                let exit = pick.exit(&wanted.exit, stable, Hop::joins_sets, rng)?;
+                let speaks = match wanted.kind {
+                    LegKind::Conflux => Hop::joins_sets,
+                    LegKind::Mtor => Hop::serves_mtor,
+                };
+                let exit = pick.exit(&wanted.exit, stable, speaks, rng)?;
                 self.around(exit, stable, wanted, now, rng)
             }
             Usage::Internal { stable } => {
-                let end = pick.middle(&[], &[], *stable, rng)?;
+                let end = pick.middle(&[], *stable, rng, |_| true)?;
                 self.around(end, *stable, &LegWanted::default(), now, rng)
             }
         }
     }
 
-    /// Puts a guard and a middle relay in front of the last one, none of those of `others`.
+    /// Puts a guard and a middle relay in front of the last one, by what `others` says.
     fn around(
         &mut self,
         end: usize,
@@ -157,16 +163,21 @@ impl Selector {
             relays,
             options: &self.options,
         };
+        let (usage, avoid): (_, &[RsaIdentity]) = match (others.entry, others.kind) {
+            (Some(entry), _) => (GuardUsage::Entry(entry), &[]),
+            (None, LegKind::Conflux) => (GuardUsage::Traffic, &others.guards),
+            (None, LegKind::Mtor) if others.guards.is_empty() => (GuardUsage::Traffic, &[]),
+            (None, LegKind::Mtor) => (GuardUsage::Leg(&others.guards), &[]),
+        };
         let restriction = Restriction {
             exit: Some(end),
-            avoid: &others.guards,
+            avoid,
         };
-        let (first, guard) =
-            pick.guard(&mut self.guards, GuardUsage::Traffic, restriction, now, rng)?;
+        let (first, guard) = pick.guard(&mut self.guards, usage, restriction, now, rng)?;
         let mut rows = vec![first];
         while rows.len() + 1 < HOPS {
             let so_far: Vec<usize> = rows.iter().copied().chain([end]).collect();
-            match pick.middle(&so_far, &others.middles, stable, rng) {
+            match pick.between(&so_far, others, stable, rng) {
                 Ok(row) => rows.push(row),
                 Err(error) => {
                     if let Some(guard) = guard {
@@ -348,45 +359,81 @@ impl Pick<'_> {
             }))
     }
 
-    /// A relay that is none of `so_far` nor related to them, and none of `avoid`.
+    /// Whether a relay may stand between `so_far`, or at the end of a path without an exit.
+    fn can_be_middle(&self, so_far: &[usize], index: usize, row: &Row) -> bool {
+        // The last relay of a path without an exit is not in the middle.
+        let chosen = so_far.is_empty()
+            || (self.options.middle_nodes.as_ref())
+                .is_none_or(|set| set.contains(&row.recognised()));
+        self.is_allowed(row) && chosen && so_far.iter().all(|&other| !self.related(index, other))
+    }
+
+    /// A relay that is none of `so_far` nor related to them, and `fits`.
     fn middle(
         &self,
         so_far: &[usize],
-        avoid: &[RsaIdentity],
+        stable: bool,
+        rng: &mut impl Rng,
+        fits: impl Fn(&Row) -> bool,
+    ) -> Result<usize, PathError> {
+        self.draw_relaxing(Position::Middle, stable, rng, |index, row| {
+            fits(row) && self.can_be_middle(so_far, index, row)
+        })
+        .ok_or(PathError::NoMiddle)
+    }
+
+    /// The same for a leg.
+    fn between(
+        &self,
+        so_far: &[usize],
+        leg: &LegWanted,
         stable: bool,
         rng: &mut impl Rng,
     ) -> Result<usize, PathError> {
-        let chosen = |row: &Row| {
-            // The last relay of a path without an exit is not in the middle.
-            so_far.is_empty()
-                || self
-                    .options
-                    .middle_nodes
-                    .as_ref()
-                    .is_none_or(|set| set.contains(&row.recognised()))
+        let legs = |row: &Row| legs_of(&leg.middles, &row.hop.rsa);
+        let most = match leg.kind {
+            LegKind::Conflux => 0,
+            LegKind::Mtor => leg.middles.len(),
         };
-        self.draw_relaxing(Position::Middle, stable, rng, |index, row| {
-            self.is_allowed(row)
-                && chosen(row)
-                && !avoid.contains(&row.hop.rsa)
-                && so_far.iter().all(|&other| !self.related(index, other))
-        })
-        .ok_or(PathError::NoMiddle)
+        let slow = leg.middle_below.and_then(|below| {
+            (0..=most).find_map(|wanted| {
+                let fits = |index, row: &Row| {
+                    row.hop.bandwidth < u64::from(below)
+                        && legs(row) == wanted
+                        && self.can_be_middle(so_far, index, row)
+                };
+                self.draw(Position::Middle, rng, |index, row| {
+                    (row.hop.is_stable || !stable) && fits(index, row)
+                })
+                .or_else(|| self.draw(Position::Middle, rng, fits))
+            })
+        });
+        let any = |rng: &mut _| {
+            (0..=most).find_map(|wanted| {
+                let free = self.middle(so_far, stable, rng, |row| legs(row) == wanted);
+                free.ok()
+            })
+        };
+        slow.or_else(|| any(rng)).ok_or(PathError::NoMiddle)
     }
 
     fn guard(
         &self,
         guards: &mut Guards,
-        usage: GuardUsage,
+        usage: GuardUsage<'_>,
         restriction: Restriction<'_>,
         now: SystemTime,
         rng: &mut impl Rng,
     ) -> Result<(usize, Option<GuardTicket>), PathError> {
+        let none = match usage {
+            GuardUsage::Entry(rsa) => PathError::EntryUnusable(rsa),
+            _ => PathError::NoGuard,
+        };
         if self.options.use_entry_guards {
             return guards
                 .select(usage, restriction, self.relays, self.options, now, rng)
                 .map(|(row, ticket)| (row, Some(ticket)))
-                .ok_or(PathError::NoGuard);
+                .ok_or(none);
         }
         let fits = |index: usize, row: &Row| {
             self.is_allowed(row)
@@ -396,21 +443,45 @@ impl Pick<'_> {
                     .entry_nodes
                     .as_ref()
                     .is_none_or(|set| set.contains(&row.recognised()))
-                && (usage == GuardUsage::Traffic || row.hop.is_dir_cache)
+                && (usage != GuardUsage::Directory || row.hop.is_dir_cache)
                 && !restriction.avoid.contains(&row.hop.rsa)
                 && (restriction.exit).is_none_or(|exit| !self.related(index, exit))
         };
+        let others = match usage {
+            GuardUsage::Entry(rsa) => {
+                let row = self.relays.by_rsa(&rsa).filter(|&index| {
+                    (self.relays.rows().get(index)).is_some_and(|row| fits(index, row))
+                });
+                return row.map(|row| (row, None)).ok_or(none);
+            }
+            GuardUsage::Leg(others) => others,
+            GuardUsage::Traffic | GuardUsage::Directory => &[],
+        };
         // Guards by flag where there are any (circuitbuild.c, `choose_good_entry_server`).
-        self.draw(Position::Guard, rng, |index, row| {
+        self.draw_fewest(others, rng, |index, row| {
             row.possible_guard && fits(index, row)
         })
         .or_else(|| {
-            self.draw(Position::Guard, rng, |index, row| {
+            self.draw_fewest(others, rng, |index, row| {
                 !row.middle_only && fits(index, row)
             })
         })
         .map(|row| (row, None))
-        .ok_or(PathError::NoGuard)
+        .ok_or(none)
+    }
+
+    /// Draws a first hop among those that have the fewest legs, by the guards of the other legs.
+    fn draw_fewest(
+        &self,
+        others: &[RsaIdentity],
+        rng: &mut impl Rng,
+        fits: impl Fn(usize, &Row) -> bool,
+    ) -> Option<usize> {
+        (0..=others.len()).find_map(|wanted| {
+            self.draw(Position::Guard, rng, |index, row| {
+                legs_of(others, &row.hop.rsa) == wanted && fits(index, row)
+            })
+        })
     }
 
     fn exact(&self, names: &[crate::RelayName]) -> Result<Vec<usize>, PathError> {
@@ -445,4 +516,9 @@ impl Pick<'_> {
         }
         Path { hops, guard }
     }
+}
+
+/// How many of these relays of legs are this one.
+fn legs_of(legs: &[RsaIdentity], rsa: &RsaIdentity) -> usize {
+    legs.iter().filter(|other| *other == rsa).count()
 }

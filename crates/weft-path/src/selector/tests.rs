@@ -319,6 +319,7 @@ fn leg(others: &[Path]) -> Usage {
         },
         guards: at(0),
         middles: at(1),
+        ..LegWanted::default()
     })
 }
 

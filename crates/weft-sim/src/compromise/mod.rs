@@ -1,5 +1,7 @@
 //! How often an adversary has both ends of a circuit.
 
 pub mod abra;
+pub mod clients;
+pub mod count;
 pub mod tunnel;
 pub mod tunnels;

@@ -62,6 +62,9 @@ impl Round {
             lasts,
             congestion_control: rng.random_bool(0.6),
             sharing: one_of(rng, Sharing::All, &[Sharing::PerCircuit, Sharing::Auto]),
+            conflux: false,
+            legs: 0,
+            common_entry: false,
             reno: rng.random_bool(0.2),
             costs,
             delay: spread(rng, 1, 100),
@@ -72,6 +75,7 @@ impl Round {
             servers,
             faults: Vec::new(),
         };
+        round.draw_tunnels(seed, number);
         if rng.random_bool(0.2) {
             round.calm();
             return round;
@@ -80,6 +84,20 @@ impl Round {
         round.faults = (0..count).map(|_| fault(rng, &round)).collect();
         round.faults.sort_by_key(|fault| fault.at);
         round
+    }
+
+    /// Several circuits for a stream, in half of the rounds. What else a round has does not depend on it.
+    fn draw_tunnels(&mut self, seed: u64, number: u64) {
+        let mut rng = ChaCha8Rng::seed_from_u64(!seed);
+        rng.set_stream(number);
+        self.conflux = rng.random_bool(0.3);
+        self.common_entry = rng.random();
+        if rng.random_bool(0.3) {
+            self.legs = one_of(&mut rng, 3, &[1, 2, 5, 8]);
+            for client in &mut self.clients {
+                client.tunnels = rng.random_bool(0.7);
+            }
+        }
     }
 
     /// Takes everything out for which a stream may stand still.
@@ -138,6 +156,7 @@ fn client(rng: &mut ChaCha8Rng, lasts: u64) -> Client {
         rate: spread(rng, 1_000, 100_000),
         queue: u32::try_from(spread(rng, 10, 500)).unwrap_or(500),
         start: rng.random_range(0..=lasts / 2),
+        tunnels: false,
         traffic: Traffic {
             down,
             up,

@@ -99,16 +99,36 @@ impl Round {
                 let _ = writeln!(text, "limit = \"{} bit/s\"", limit * 8);
             }
         }
-        for (place, _) in self.clients.iter().enumerate() {
+        for (place, client) in self.clients.iter().enumerate() {
             let name = node(self, self.relays.len() + place);
             // The model is replaced.
             let _ = write!(
                 text,
                 "[[clients]]\nhosts = [\"{name}\"]\nmodel = \"page\"\n"
             );
+            if client.tunnels {
+                text += "multipath = true\n";
+            }
         }
         for server in 0..self.servers {
             let _ = write!(text, "[[servers]]\nhosts = [\"server-{server}\"]\n");
+        }
+        let _ = write!(
+            text,
+            "[[arm]]\nname = \"weft\"\nconflux = {}\n",
+            self.conflux
+        );
+        if self.legs > 0 {
+            let entry = if self.common_entry {
+                "common"
+            } else {
+                "distinct"
+            };
+            let _ = write!(
+                text,
+                "multipath = {}\nmultipath_entry = \"{entry}\"\n",
+                self.legs
+            );
         }
         text
     }

@@ -18,6 +18,15 @@ pub struct Round {
     pub congestion_control: bool,
     /// `ConnectionPerCircuit`.
     pub sharing: Sharing,
+    /// Clients build conflux sets.
+    #[serde(default)]
+    pub conflux: bool,
+    /// Circuits of the tunnels that clients with `tunnels` use; 0: no exit serves them.
+    #[serde(default)]
+    pub legs: u16,
+    /// All legs of a tunnel have one guard.
+    #[serde(default)]
+    pub common_entry: bool,
     /// TCP is Reno, not CUBIC.
     pub reno: bool,
     /// What a turn, a cell and an onionskin cost a relay, in nanoseconds.
@@ -86,6 +95,9 @@ pub struct Client {
     pub queue: u32,
     /// When its user begins.
     pub start: u64,
+    /// Its streams are for tunnels.
+    #[serde(default)]
+    pub tunnels: bool,
     /// What its user does.
     pub traffic: Traffic,
 }
@@ -233,6 +245,7 @@ impl Round {
         within("the number of paths", self.paths.len(), 0, MAX_NODES)?;
         within("the number of faults", self.faults.len(), 0, MAX_FAULTS)?;
         within("`lasts`", self.lasts, 1, MAX_MILLIS)?;
+        within("`legs`", self.legs, 0, 16)?;
         for cost in self.costs {
             within("one of the costs", cost, 0, MAX_COST)?;
         }

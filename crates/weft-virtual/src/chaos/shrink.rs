@@ -136,12 +136,20 @@ fn without(round: &Round, node: usize) -> Round {
 
 /// Leaves out what makes a network less plain.
 fn simpler(best: &mut Round, fails: &mut impl FnMut(&Round) -> bool) {
-    let changes: [fn(&mut Round); 6] = [
+    let changes: [fn(&mut Round); 9] = [
         |round| round.costs = [0; 3],
         |round| round.loss = 0,
         |round| round.paths.clear(),
         |round| round.sharing = Sharing::All,
         |round| round.reno = false,
+        |round| round.conflux = false,
+        |round| round.common_entry = false,
+        |round| {
+            round.legs = 0;
+            for client in &mut round.clients {
+                client.tunnels = false;
+            }
+        },
         |round| round.servers = 1,
     ];
     for change in changes {

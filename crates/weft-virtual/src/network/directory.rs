@@ -33,19 +33,23 @@ const METHOD: u32 = 33;
 /// What Weft's relays speak (`weft-node/src/relay/descriptor.rs`), with what directories speak besides.
 const PROTOCOLS: &str = "Conflux=1 Cons=2 Desc=2 DirCache=2 FlowCtrl=1-2 Link=4-5 LinkAuth=3 Microdesc=2 Relay=2-6 WeftAbra=1";
 
+/// What those speak besides at which tunnels of mTor may end.
+const MTOR: &str = "WeftMtor=1";
+
 /// The documents of these relays, and what follows from their parameters. With `sendme_inc` circuits have congestion
-/// control.
+/// control. With `mtor` tunnels may end at them.
 pub(super) fn directory(
     listed: &[&Listed],
     relays: &[Relay],
     sendme_inc: Option<u8>,
+    mtor: bool,
 ) -> Result<Directory, String> {
     let microdescs: Vec<MicrodescAndHash> = listed
         .iter()
         .zip(relays)
         .map(|(listed, relay)| microdesc(listed, relay))
         .collect::<Result<_, _>>()?;
-    let text = consensus(listed, &microdescs, sendme_inc)?;
+    let text = consensus(listed, &microdescs, sendme_inc, mtor)?;
     let netdir = netdir(&text, microdescs)?;
     Ok(Directory {
         netdir: Arc::new(netdir),
@@ -80,6 +84,7 @@ fn consensus(
     listed: &[&Listed],
     microdescs: &[MicrodescAndHash],
     sendme_inc: Option<u8>,
+    mtor: bool,
 ) -> Result<String, String> {
     let made = SystemTime::UNIX_EPOCH + EPOCH - AGE;
     let [from, fresh, until] =
@@ -88,6 +93,10 @@ fn consensus(
     let params = match sendme_inc {
         Some(increment) => format!("cc_alg=2 cc_sendme_inc={increment}"),
         None => "cc_alg=0".to_owned(),
+    };
+    let protocols = match mtor {
+        true => format!("{PROTOCOLS} {MTOR}"),
+        false => PROTOCOLS.to_owned(),
     };
     let flags: Vec<&str> = Flags::all().map(|(_, name)| name).collect();
     let mut text = format!(
@@ -107,7 +116,7 @@ fn consensus(
         // Writing to a string does not fail.
         let _ = write!(
             text,
-            "r {} {} 2038-01-01 00:00:00 {} {} 0\nm {}\ns {}\nv Tor 0.4.9.1\npr {PROTOCOLS}\n\
+            "r {} {} 2038-01-01 00:00:00 {} {} 0\nm {}\ns {}\nv Tor 0.4.9.1\npr {protocols}\n\
              w Bandwidth={}\n",
             relay.nickname,
             Base64Unpadded::encode_string(&relay.fingerprint),

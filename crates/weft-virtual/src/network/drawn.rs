@@ -110,9 +110,10 @@ impl Hosts<'_> {
             _ => "middle",
         };
         let bits = relays::bits(&listed, network.capacity);
-        let (limit, line) = match network.buckets {
-            true => (Some((bits / 8, bits / 8)), bits * 2),
-            false => (None, bits),
+        let (limit, line) = match (network.exit_rate, network.buckets) {
+            (Some(rate), _) if role == "exit" => (None, rate.bits()),
+            (_, true) => (Some((bits / 8, bits / 8)), bits * 2),
+            (_, false) => (None, bits),
         };
         let address = match network.kind {
             NetworkKind::Consensus { .. } => self.addresses.take(listed.address),

@@ -24,7 +24,7 @@ use weft_sim::random::generator;
 use weft_world::Net;
 
 use crate::scenario::{Arm, Files, NetworkKind, Roles, Scenario, ScenarioError};
-use crate::setup::{Background, Host, Relay, Server, Setup};
+use crate::setup::{Background, Fault, Host, Relay, Server, Setup};
 
 type Result<T> = std::result::Result<T, ScenarioError>;
 
@@ -95,7 +95,7 @@ pub(crate) fn setup(
     let relays = with_keys(&draft.relays, arm, drawn_seed);
     let sendme_inc = arm.congestion_control.then_some(SENDME_INC);
     let listed: Vec<&Listed> = draft.relays.iter().map(|relay| &relay.listed).collect();
-    let directory = directory::directory(&listed, &relays, sendme_inc)
+    let directory = directory::directory(&listed, &relays, sendme_inc, arm.options.multipath)
         .map_err(|problem| unusable(scenario, problem))?;
     let clients = users::clients(scenario, files, &draft, drawn_seed)?;
     Ok(Setup {
@@ -105,12 +105,29 @@ pub(crate) fn setup(
         clients,
         servers: draft.servers,
         background: draft.background,
+        faults: faults(scenario),
         directory,
         options: arm.options.clone(),
         costs: scenario.costs,
         interval: scenario.interval.max(Duration::from_millis(1)),
         seed: node_seed,
     })
+}
+
+/// Hosts that stall. Those of the file are the setup's, in order.
+fn faults(scenario: &Scenario) -> Vec<Fault> {
+    let faults = scenario.faults.iter();
+    let faults = faults.flat_map(|spec| {
+        let hosts = scenario.hosts_named(&spec.host).into_iter();
+        hosts.filter_map(|host| {
+            Some(Fault {
+                host: u32::try_from(host).ok()?,
+                at: spec.at,
+                lasts: spec.lasts,
+            })
+        })
+    });
+    faults.collect()
 }
 
 /// The place of the network in the scenario's file.

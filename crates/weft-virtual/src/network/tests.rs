@@ -241,6 +241,24 @@ fn a_consensus_is_scaled_and_its_servers_are_elsewhere() {
 }
 
 #[test]
+fn exits_may_have_lines_of_their_own() {
+    let text = SMALL.replace(
+        "synthetic = { relays = 20 }",
+        "synthetic = { relays = 20, exits = 4 }\nbuckets = true\nexit_rate = \"3 Gbit/s\"",
+    );
+    let setup = made(&text, &Files::default(), 1);
+    for relay in &setup.relays {
+        let line = setup.net.line(weft_world::HostId(relay.host));
+        let [up, _] = line.expect("a line");
+        let is_own = up.rate.map(weft_links::Rate::bits) == Some(3_000_000_000);
+        assert_eq!(
+            (is_own, relay.limit.is_none()),
+            (relay.roles.exit, relay.roles.exit)
+        );
+    }
+}
+
+#[test]
 fn topologies_have_hosts_by_name() {
     let text = r#"duration = "5 s"
 [network]

@@ -48,6 +48,7 @@ pub(super) fn clients(
                 None => None,
             },
             measures: spec.measure,
+            multipath: spec.multipath,
         });
     }
     Ok(clients)

@@ -3,9 +3,11 @@
 //! `docs/scenarios.md` has the grammar. [`Scenario::parse`] reads the text, [`Scenario::files`] names the files that the
 //! caller reads for it, and [`Scenario::setup`] makes a network that runs. [`Scenario::estimate`] is what a run takes.
 
+mod arms;
 mod error;
 mod estimate;
 mod files;
+mod hosts;
 mod read;
 mod spec;
 #[cfg(test)]
@@ -16,8 +18,8 @@ pub use error::ScenarioError;
 pub use estimate::Estimate;
 pub use files::{FileKind, Files};
 pub use spec::{
-    Arm, Clients, HostSpec, NetworkKind, NetworkSpec, PathSpec, Places, RelaySpec, Roles, Scenario,
-    Servers, UserModel,
+    Arm, Clients, FaultSpec, HostSpec, NetworkKind, NetworkSpec, PathSpec, Places, RelaySpec,
+    Roles, Scenario, Servers, UserModel,
 };
 #[cfg(test)]
 pub(crate) use tests::HOSTS;

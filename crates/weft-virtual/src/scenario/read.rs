@@ -4,23 +4,21 @@ use std::time::Duration;
 
 use toml::de::{DeTable, DeValue};
 use weft_links::source::{Entries, Source, TextError, Value, shorten, unknown};
-use weft_links::{Loss, QueueLimit, Rate, is_name, parse_time};
+use weft_links::{Loss, Rate, is_name, parse_time};
 use weft_world::tcp::Algorithm;
 
 use super::error::ScenarioError;
-use super::spec::{HostSpec, NetworkKind, NetworkSpec, PathSpec, Places, Scenario, named};
+use super::spec::{NetworkKind, NetworkSpec, Places, Scenario};
 use crate::setup::Costs;
 
 /// The longest text, in bytes.
 const MAX_TEXT: usize = 4 << 20;
 /// The longest run. Documents are valid for longer.
-const MAX_DURATION: Duration = Duration::from_secs(24 * 3_600);
+pub(super) const MAX_DURATION: Duration = Duration::from_secs(24 * 3_600);
 /// The longest delay of a path.
-const MAX_DELAY: Duration = Duration::from_secs(10);
+pub(super) const MAX_DELAY: Duration = Duration::from_secs(10);
 /// The longest time that a step of work takes.
 const MAX_COST: Duration = Duration::from_secs(1);
-/// At most so many hosts of the file, as there is a path between each two.
-const MAX_HOSTS: usize = 1_000;
 /// At most so many relays of a synthetic network: each has a /16 of its own.
 const MAX_RELAYS: u32 = 20_000;
 /// A path has so many relays.
@@ -40,6 +38,7 @@ const KEYS: &[&str] = &[
     "relay",
     "clients",
     "servers",
+    "fault",
     "costs",
     "arm",
 ];
@@ -56,10 +55,9 @@ const NETWORK_KEYS: &[&str] = &[
     "threads",
     "buckets",
     "capacity",
+    "exit_rate",
 ];
 const SYNTHETIC_KEYS: &[&str] = &["relays", "guards", "exits"];
-const HOST_KEYS: &[&str] = &["name", "count", "up", "down", "queue"];
-const PATH_KEYS: &[&str] = &["between", "delay", "loss"];
 const COST_KEYS: &[&str] = &["turn", "cell", "onionskin"];
 
 pub(super) type Result<T> = std::result::Result<T, TextError>;
@@ -121,6 +119,7 @@ impl Reader<'_> {
             relays: Vec::new(),
             clients: Vec::new(),
             servers: Vec::new(),
+            faults: Vec::new(),
             costs,
             arms,
         };
@@ -128,6 +127,7 @@ impl Reader<'_> {
         scenario.clients = self.clients(get("clients"), &scenario)?;
         scenario.servers = self.servers(get("servers"), &scenario)?;
         self.check_hosts(&scenario)?;
+        scenario.faults = self.faults(get("fault"), &scenario)?;
         Ok(scenario)
     }
 
@@ -283,6 +283,7 @@ impl Reader<'_> {
             ("graph", has_paths, "a synthetic network or a consensus"),
             ("buckets", has_paths, "a synthetic network or a consensus"),
             ("capacity", has_paths, "a synthetic network or a consensus"),
+            ("exit_rate", has_paths, "a synthetic network or a consensus"),
         ];
         for (name, is_right, what) in only {
             if let Some(value) = get(name)
@@ -332,6 +333,10 @@ impl Reader<'_> {
             threads,
             buckets,
             capacity: self.capacity(get("capacity"))?,
+            exit_rate: match get("exit_rate") {
+                Some(value) => Some(self.rate(value)?),
+                None => None,
+            },
         })
     }
 
@@ -422,125 +427,6 @@ impl Reader<'_> {
         })
     }
 
-    fn hosts(&self, value: &Value<'_>) -> Result<Vec<HostSpec>> {
-        let one_gigabit = Rate::from_bits(1_000_000_000);
-        let mut hosts: Vec<HostSpec> = Vec::new();
-        for value in self.tables(value, "[[host]]")? {
-            let table = self.source.table(value)?;
-            let entries = self.source.entries(table, HOST_KEYS, "key of a host")?;
-            let Some(name) = entries.get("name") else {
-                let problem = "a host without a name, such as name = \"client\"";
-                return Err(self.source.at(value, problem.to_owned()));
-            };
-            let group = self.name(name)?;
-            let rate = |key: &str| match entries.get(key) {
-                Some(value) => self.rate(value).map(Some),
-                None => Ok(one_gigabit),
-            };
-            let (Some(up), Some(down)) = (rate("up")?, rate("down")?) else {
-                return Err(self.source.at(value, "a host without a rate".to_owned()));
-            };
-            let queue = match entries.get("queue") {
-                Some(value) => self.source.read(value, str::parse::<QueueLimit>)?,
-                None => QueueLimit::DEFAULT,
-            };
-            let count = match entries.get("count") {
-                Some(value) => {
-                    let range = 1..=u32::try_from(MAX_HOSTS).unwrap_or(u32::MAX);
-                    Some(self.source.integer(value, "count is a number", range)?)
-                }
-                None => None,
-            };
-            let line = self.source.line(value);
-            for number in 1..=count.unwrap_or(1) {
-                let name = match count {
-                    Some(_) => format!("{group}-{number}"),
-                    None => group.clone(),
-                };
-                if hosts
-                    .iter()
-                    .any(|one| one.name == name || one.group == name)
-                {
-                    let problem = format!("two hosts are named {name}");
-                    return Err(self.source.at(value, problem));
-                }
-                hosts.push(HostSpec {
-                    line,
-                    name,
-                    group: group.clone(),
-                    up,
-                    down,
-                    queue,
-                });
-            }
-            if hosts.len() > MAX_HOSTS {
-                let problem = format!("more than {MAX_HOSTS} hosts; take a synthetic network");
-                return Err(self.source.at(value, problem));
-            }
-        }
-        Ok(hosts)
-    }
-
-    fn paths(
-        &self,
-        value: &Value<'_>,
-        hosts: &[HostSpec],
-        delay: Duration,
-        loss: Loss,
-    ) -> Result<Vec<PathSpec>> {
-        let mut paths: Vec<PathSpec> = Vec::new();
-        let mut known = std::collections::BTreeSet::new();
-        for value in self.tables(value, "[[path]]")? {
-            let table = self.source.table(value)?;
-            let entries = self.source.entries(table, PATH_KEYS, "key of a path")?;
-            let Some(between) = entries.get("between") else {
-                let problem = "a path without ends, such as between = [\"client\", \"guard\"]";
-                return Err(self.source.at(value, problem.to_owned()));
-            };
-            let [first, second] = self.source.array(between)? else {
-                return Err(self.source.at(between, "a path has two ends".to_owned()));
-            };
-            let (first, second) = (self.ends(first, hosts)?, self.ends(second, hosts)?);
-            let delay = match entries.get("delay") {
-                Some(value) => self.time(value, MAX_DELAY)?,
-                None => delay,
-            };
-            let loss = match entries.get("loss") {
-                Some(value) => self.source.read(value, str::parse::<Loss>)?,
-                None => loss,
-            };
-            let line = self.source.line(value);
-            for &one in &first {
-                for &other in &second {
-                    if one == other {
-                        let problem = "a path is between two different hosts".to_owned();
-                        return Err(self.source.at(between, problem));
-                    }
-                    if !known.insert([one.min(other), one.max(other)]) {
-                        let problem = "two paths are between the same hosts".to_owned();
-                        return Err(self.source.at(between, problem));
-                    }
-                    paths.push(PathSpec {
-                        line,
-                        between: [one, other],
-                        delay,
-                        loss,
-                    });
-                }
-            }
-        }
-        Ok(paths)
-    }
-
-    fn ends(&self, value: &Value<'_>, hosts: &[HostSpec]) -> Result<Vec<usize>> {
-        let name = self.source.string(value)?;
-        let found = named(hosts, name);
-        match found.is_empty() {
-            true => Err(self.source.at(value, unknown_host(name, hosts))),
-            false => Ok(found),
-        }
-    }
-
     /// The tables of a list, `[[host]]` for example.
     pub(super) fn tables<'v, 'i>(
         &self,
@@ -555,12 +441,4 @@ impl Reader<'_> {
             }
         }
     }
-}
-
-/// What an error reports of a host that is not there.
-pub(super) fn unknown_host(name: &str, hosts: &[HostSpec]) -> String {
-    let names = hosts
-        .iter()
-        .flat_map(|host| [host.name.as_str(), host.group.as_str()]);
-    unknown("host", name, names)
 }

@@ -34,6 +34,8 @@ pub struct Scenario {
     pub clients: Vec<Clients>,
     /// `[[servers]]`.
     pub servers: Vec<Servers>,
+    /// `[[fault]]`.
+    pub faults: Vec<FaultSpec>,
     /// `[costs]`. Default: nothing takes time.
     pub costs: Costs,
     /// `[[arm]]`, at least one. Default: one, named `weft`.
@@ -61,6 +63,9 @@ pub struct NetworkSpec {
     /// `capacity`: kB/s of bandwidth that a relay of a synthetic network or a consensus has for each unit of its weight. Default:
     /// 1.
     pub capacity: f64,
+    /// `exit_rate`: the lines of relays of a synthetic network or a consensus that have the flag Exit, which then have no limit of
+    /// their own. Default: as of other relays.
+    pub exit_rate: Option<Rate>,
 }
 
 /// Where relays and hosts come from.
@@ -192,6 +197,9 @@ pub struct Clients {
     pub servers: u32,
     /// `measure`: each stream gets a circuit that is built and measured for it, and used for nothing else. Default: no.
     pub measure: bool,
+    /// `multipath`: whether their streams use the tunnels of arms that have `multipath`, and the sets of those that have `conflux`.
+    /// Default: sets, and no tunnels.
+    pub multipath: Option<bool>,
 }
 
 /// What a user does.
@@ -230,6 +238,19 @@ pub struct Servers {
     pub port: u16,
     /// `hosts`, with a topology or hosts of the file: their names.
     pub hosts: Vec<String>,
+}
+
+/// A host that stalls.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FaultSpec {
+    /// Its line.
+    pub line: usize,
+    /// `host`: its name, or that of several, of which all stall.
+    pub host: String,
+    /// `at`: since the beginning of a run.
+    pub at: Duration,
+    /// `lasts`. Default: to the end.
+    pub lasts: Option<Duration>,
 }
 
 /// One way in which nodes are set.

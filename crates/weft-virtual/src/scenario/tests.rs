@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use weft_client::{MultipathEntry, MultipathOptions};
 use weft_core::controller::Sharing;
 use weft_path::{Acceptance, CircuitSelection};
 use weft_traffic::{ModelName, Pause};
@@ -301,4 +302,77 @@ fn more_of_everything_takes_more() {
     );
     assert!(large.bytes > 1 << 30 && large.bytes < 16 << 30, "{large:?}");
     assert!(large.events > 900 * small.events, "{small:?} {large:?}");
+}
+
+#[test]
+fn hosts_of_the_file_stall_and_others_do_not() {
+    let fault = "[[fault]]\nhost = \"relay\"\nat = \"10 s\"\nlasts = \"5 s\"\n";
+    let scenario = parse(&format!("{HOSTS}{fault}"));
+    let [fault_read] = &*scenario.faults else {
+        panic!("{:?}", scenario.faults);
+    };
+    assert_eq!((&*fault_read.host, fault_read.line), ("relay", 29));
+    assert_eq!(fault_read.at, Duration::from_secs(10));
+    assert_eq!(fault_read.lasts, Some(Duration::from_secs(5)));
+    let setup = scenario
+        .setup(&Files::default(), 0, 1, 1)
+        .expect("a network");
+    let hosts: Vec<u32> = setup.faults.iter().map(|fault| fault.host).collect();
+    assert_eq!(hosts, [1, 2, 3]);
+    assert_eq!(
+        error(&format!("{SMALL}{fault}")),
+        "x.toml:11: a [[fault]] is of a [[host]], and there are none"
+    );
+    let wrong = fault.replace("relay", "realy");
+    assert!(error(&format!("{HOSTS}{wrong}")).contains("did you mean relay"));
+    let late = fault.replace("10 s", "31 s");
+    assert!(error(&format!("{HOSTS}{late}")).contains("out of range"));
+    assert!(error(&format!("{HOSTS}[[fault]]\nhost = \"relay\"\n")).contains("and when?"));
+}
+
+#[test]
+fn arms_have_tunnels_and_clients_use_them() {
+    let arm = "[[arm]]\nname = \"a\"\n";
+    let keys = "multipath = 5\nmultipath_entry = \"common\"\nmultipath_below = \"800 kbit/s\"\n";
+    let with = |keys: &str| {
+        format!(
+            "{}{arm}{keys}",
+            SMALL.replace("model", "multipath = true\nmodel")
+        )
+    };
+    let scenario = parse(&with(keys));
+    assert_eq!(scenario.clients[0].multipath, Some(true));
+    let options = &scenario.arms[0].options;
+    let tunnels = MultipathOptions {
+        circuits: 5,
+        entry: MultipathEntry::Common,
+        middle_below: 100,
+        users: Vec::new(),
+    };
+    assert_eq!(
+        (options.multipath, &options.client.multipath),
+        (true, &tunnels)
+    );
+    let plain = parse(&with(""));
+    assert_eq!(
+        (
+            plain.arms[0].options.multipath,
+            &plain.arms[0].options.client.multipath
+        ),
+        (false, &MultipathOptions::default())
+    );
+    for (wrong, why) in [
+        ("multipath = 17", "a number of circuits"),
+        ("multipath_entry = \"common\"", "there are none"),
+        (
+            "multipath = 3\nmultipath_entry = \"comon\"",
+            "\"distinct\" or \"common\"",
+        ),
+    ] {
+        let error = error(&with(&format!("{wrong}\n")));
+        assert!(
+            error.starts_with("x.toml:1") && error.contains(why),
+            "{error}"
+        );
+    }
 }

@@ -17,6 +17,7 @@ use weft_core::address::ConnectionId;
 use weft_core::origin::{
     AppCredentials, AppOpening, AppProtocol, AppRequest, OriginCommand, OriginEvent, OriginId,
 };
+use weft_core::traffic::CircuitReport;
 use weft_path::{CircuitSelection, RelayName, Relays};
 use weft_sim::compromise::abra::pools::Choice;
 use weft_traffic::records::Outcome;
@@ -26,7 +27,7 @@ use super::apps::{App, Finished};
 use super::choosing::Choosing;
 use super::measuring::Measuring;
 use super::pools::Recorder;
-use crate::results::{CircuitResults, MeasuredCircuit};
+use crate::results::{CircuitResults, MeasuredCircuit, TunnelResults};
 use crate::setup::NodeOptions;
 
 /// Circuits that a client builds each second while it learns.
@@ -52,11 +53,15 @@ pub(super) struct ClientSide {
     /// When the user's timer goes off, in nanoseconds.
     pub(super) user_timer: Option<u64>,
     pub(super) records: Vec<Record>,
-    circuits: BTreeMap<OriginId, CircuitResults>,
+    circuits: BTreeMap<OriginId, Known>,
     /// Circuits that are over.
     done: Vec<CircuitResults>,
     /// What relays' hosts are called, for results.
     names: Arc<BTreeMap<RsaIdentity, String>>,
+    /// Relays' places in the setup.
+    places: Arc<BTreeMap<RsaIdentity, u32>>,
+    /// Bytes of relay cells that its circuits carried through each relay, since they were taken last.
+    carried: BTreeMap<u32, u64>,
     /// Streams that were attached and are not connected.
     attached: BTreeMap<ConnectionId, (OriginId, Duration)>,
     /// Circuits are built to learn from until then. Zero: it is over.
@@ -67,6 +72,14 @@ pub(super) struct ClientSide {
     measuring: Option<Measuring>,
     /// Its choices are recorded.
     pub(super) recorder: Option<Recorder>,
+}
+
+/// A circuit that is not over.
+#[derive(Debug)]
+struct Known {
+    results: CircuitResults,
+    /// The places of its relays.
+    relays: Vec<u32>,
 }
 
 /// What makes a client.
@@ -94,6 +107,7 @@ pub(super) struct ClientResults {
     pub(super) circuits: Vec<CircuitResults>,
     pub(super) measured: Vec<MeasuredCircuit>,
     pub(super) choices: Vec<Choice>,
+    pub(super) tunnels: TunnelResults,
 }
 
 impl ClientSide {
@@ -107,9 +121,15 @@ impl ClientSide {
         let paths = Paths::new(path_options, options.times, &[], now, &mut own);
         let measures = parts.setup.measures;
         let mut config = ClientConfig {
-            listeners: vec![ListenerConfig::default()],
+            listeners: vec![ListenerConfig {
+                multipath: options.multipath && parts.setup.multipath == Some(true),
+                ..ListenerConfig::default()
+            }],
             ..options.client.clone()
         };
+        if parts.setup.multipath == Some(false) {
+            config.conflux = Some(false);
+        }
         if measures {
             config.disable_predicted = true;
             config.selection = CircuitSelection::Default;
@@ -136,6 +156,8 @@ impl ClientSide {
             circuits: BTreeMap::new(),
             done: Vec::new(),
             names: Arc::clone(parts.names),
+            places: Arc::clone(parts.places),
+            carried: BTreeMap::new(),
             attached: BTreeMap::new(),
             learning: match measures {
                 true => Duration::ZERO,
@@ -197,7 +219,10 @@ impl ClientSide {
             && asked == *circuit
             && let Some(known) = self.circuits.get_mut(circuit)
         {
-            known.round_trips.push(elapsed.saturating_sub(since));
+            known
+                .results
+                .round_trips
+                .push(elapsed.saturating_sub(since));
         }
         if let OriginEvent::Ended { stream, .. } = &event {
             self.attached.remove(stream);
@@ -237,6 +262,11 @@ impl ClientSide {
                 Output::Event(ClientEvent::Circuit { circuit, .. }) => {
                     self.on_circuit(&circuit, elapsed);
                 }
+                Output::Event(ClientEvent::CircuitBytes(reports)) => {
+                    for report in &reports {
+                        self.note_carried(report);
+                    }
+                }
                 Output::Event(_)
                 | Output::Log(_)
                 | Output::DirectoryReady { .. }
@@ -267,17 +297,25 @@ impl ClientSide {
     }
 
     fn on_circuit(&mut self, circuit: &CircuitInfo, elapsed: Duration) {
-        let known = self
-            .circuits
-            .entry(circuit.id)
-            .or_insert_with(|| CircuitResults {
+        let known = self.circuits.entry(circuit.id).or_insert_with(|| Known {
+            results: CircuitResults {
                 client: self.name.clone(),
                 path: Vec::new(),
                 began: elapsed,
                 built: None,
                 round_trips: Vec::new(),
-            });
+            },
+            relays: Vec::new(),
+        });
+        let Known {
+            results: known,
+            relays,
+        } = known;
         if known.path.len() != circuit.path.len() {
+            let places = circuit.path.iter();
+            *relays = places
+                .filter_map(|(rsa, _)| self.places.get(rsa).copied())
+                .collect();
             let names = circuit.path.iter().map(|(rsa, nickname)| {
                 let name = self.names.get(rsa).unwrap_or(nickname);
                 name.clone()
@@ -290,10 +328,25 @@ impl ClientSide {
                 known.built.get_or_insert(took);
             }
             CircuitStatus::Failed | CircuitStatus::Closed => {
-                self.done.extend(self.circuits.remove(&circuit.id));
+                let over = self.circuits.remove(&circuit.id);
+                self.done.extend(over.map(|known| known.results));
             }
             CircuitStatus::Launched | CircuitStatus::Extended => {}
         }
+    }
+
+    /// Bytes of a circuit went through each of its relays.
+    fn note_carried(&mut self, report: &CircuitReport) {
+        let relays = self.circuits.get(&report.circuit);
+        for relay in relays.map_or(&[][..], |known| &known.relays) {
+            let carried = self.carried.entry(*relay).or_default();
+            *carried += report.traffic.read + report.traffic.written;
+        }
+    }
+
+    /// What its circuits carried through each relay since the last call, and what its user's model is called.
+    pub(super) fn take_carried(&mut self) -> (&str, BTreeMap<u32, u64>) {
+        (&self.model_name, std::mem::take(&mut self.carried))
     }
 
     // ---- the user ----
@@ -363,7 +416,7 @@ impl ClientSide {
         self.learnt_from.push_back((elapsed, id));
         let mut circuits = self.client.circuits();
         let circuit = circuits.find(|circuit| circuit.id == id);
-        let began = self.circuits.get(&id).map(|circuit| circuit.began);
+        let began = self.circuits.get(&id).map(|known| known.results.began);
         if let (Some(record), Some(circuit), Some(began)) = (self.records.last(), circuit, began) {
             measuring.note(record, begun, &circuit, began);
         }
@@ -386,7 +439,8 @@ impl ClientSide {
 
     /// How long circuits took to be built.
     pub(super) fn build_times(&self) -> impl Iterator<Item = Duration> {
-        let circuits = self.circuits.values().chain(&self.done);
+        let open = self.circuits.values().map(|known| &known.results);
+        let circuits = open.chain(&self.done);
         circuits.filter_map(|circuit| circuit.built)
     }
 
@@ -394,6 +448,7 @@ impl ClientSide {
     pub(super) fn restart(&mut self, at: Duration, now: Now) {
         self.records.clear();
         self.done.clear();
+        self.carried.clear();
         self.user = User::starting_at(self.model.clone(), at);
         self.user_timer = None;
         if let Some(measuring) = &mut self.measuring {
@@ -408,8 +463,18 @@ impl ClientSide {
     /// All streams and circuits of the run.
     pub(super) fn into_results(self) -> ClientResults {
         let mut circuits = self.done;
-        circuits.extend(self.circuits.into_values());
+        let open = self.circuits.into_values();
+        circuits.extend(open.map(|known| known.results));
+        let tunnels = self.client.tunnel_counts();
         ClientResults {
+            tunnels: TunnelResults {
+                begun: tunnels.begun,
+                legs: tunnels.legs,
+                replaced: tunnels.replaced,
+                without: tunnels.without,
+                // The threads know.
+                reorder_bytes_max: 0,
+            },
             streams: self.records,
             circuits,
             measured: self.measuring.map_or_else(Vec::new, |one| one.measured),

@@ -9,11 +9,27 @@ use weft_core::message::FromController;
 use weft_world::HostId;
 
 use super::World;
-use super::ground::Listener;
+use super::ground::{Listener, Wake};
 use super::node::Node;
 use super::thread::News;
+use crate::setup::Fault;
 
 impl World {
+    /// A host stalls when the scenario has it.
+    pub(super) fn plan_fault(&mut self, fault: Fault) {
+        let host = fault.host;
+        let nanos = |at: Duration| u64::try_from(at.as_nanos()).unwrap_or(u64::MAX);
+        let begin = Wake::Fault { host, begins: true };
+        self.ground.wake(nanos(fault.at), begin);
+        if let Some(lasts) = fault.lasts {
+            let end = Wake::Fault {
+                host,
+                begins: false,
+            };
+            self.ground.wake(nanos(fault.at.saturating_add(lasts)), end);
+        }
+    }
+
     fn node_host(&self, number: usize) -> Option<HostId> {
         Some(self.nodes.get(number)?.host)
     }

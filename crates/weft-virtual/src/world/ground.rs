@@ -51,6 +51,8 @@ pub(super) enum Wake {
     Sample,
     /// Messages between a node's threads that were held back arrive.
     Lag { node: u32 },
+    /// A host stalls, or goes on.
+    Fault { host: u32, begins: bool },
 }
 
 impl Wake {
@@ -64,6 +66,7 @@ impl Wake {
             Wake::Sample => (5, 0, 0),
             Wake::Tick { node, thread } => (6, node, thread),
             Wake::Lag { node } => (7, node, 0),
+            Wake::Fault { host, begins } => (8, host, u16::from(begins)),
         };
         (kind << 48) | (u64::from(b) << 32) | u64::from(a)
     }
@@ -80,6 +83,10 @@ impl Wake {
             4 => Wake::Server { place: node },
             6 => Wake::Tick { node, thread },
             7 => Wake::Lag { node },
+            8 => Wake::Fault {
+                host: node,
+                begins: thread != 0,
+            },
             _ => Wake::Sample,
         }
     }

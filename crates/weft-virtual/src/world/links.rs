@@ -270,6 +270,10 @@ impl Thread {
                 Err(wait) => {
                     let at = around.ground.nanos_of(now + wait.min(TICK));
                     self.retry_at = Some(self.retry_at.map_or(at, |other| other.min(at)));
+                    // One that had some of it waits for the others.
+                    if !wrote {
+                        self.manager.refused(key);
+                    }
                     break;
                 }
             };

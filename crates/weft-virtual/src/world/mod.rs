@@ -34,6 +34,7 @@ mod measuring;
 mod node;
 mod pools;
 mod record;
+mod series;
 mod server;
 #[cfg(test)]
 mod tests;
@@ -56,7 +57,7 @@ use weft_world::{ConnId, End, Happening, HostId};
 pub(crate) use check::Remains;
 pub use hostile::Attack;
 
-use crate::results::{RelayResults, Results};
+use crate::results::{RelayResults, Results, TunnelResults};
 use crate::setup::{Background, Setup};
 use client::{ClientResults, ClientSide, Parts};
 use ground::{Ground, Listener, Owner, Wake};
@@ -181,20 +182,25 @@ impl World {
         }
         let series = setup.relays.iter().map(|relay| {
             let host = setup.hosts.get(relay.host as usize);
+            let line = ground.net.line(HostId(relay.host));
+            let line = line.and_then(|[up, _]| up.rate).map(|rate| rate.bits() / 8);
+            let limit = relay.limit.map(|(rate, _)| rate);
             RelayResults {
+                rate: limit.or(line).unwrap_or(0),
                 name: host.map_or_else(String::new, |host| host.name.clone()),
                 adversary: relay.adversary,
                 bandwidth: relay.bandwidth,
                 ..RelayResults::default()
             }
         });
+        let series = series.collect();
         let mut world = World {
             ground,
             common,
             relays,
             servers: Servers::default(),
             interval: setup.interval.max(Duration::from_millis(1)),
-            series: series.collect(),
+            series,
             before: vec![0; relays],
             began: Duration::ZERO,
             relayed_before: 0,
@@ -204,6 +210,9 @@ impl World {
             nodes,
         };
         background::begin(&setup.background, &mut world.ground);
+        for fault in &setup.faults {
+            world.plan_fault(*fault);
+        }
         world.begin(&mut rng);
         world
     }
@@ -386,6 +395,7 @@ impl World {
             }
             Wake::Server { place } => self.servers.on_timer(place, &mut self.ground),
             Wake::Sample => self.sample(),
+            Wake::Fault { host, begins } => self.ground.net.set_silent(HostId(host), begins),
         }
     }
 
@@ -442,25 +452,6 @@ impl World {
         }
     }
 
-    fn sample(&mut self) {
-        let relays = self.nodes.iter().take(self.relays);
-        for ((place, node), number) in relays.enumerate().zip(0..) {
-            self.ground.enter(number);
-            let now = self.ground.now();
-            let written: u64 = node.threads.iter().map(|thread| thread.written).sum();
-            if let (Some(series), Some(before)) =
-                (self.series.get_mut(place), self.before.get_mut(place))
-            {
-                series.written.push(written.saturating_sub(*before));
-                *before = written;
-                series.queued.push(node.held(now));
-                series.weights.push(node.controller.abra().weight);
-            }
-        }
-        let next = self.ground.nanos() + nanos(self.interval);
-        self.ground.wake(next, Wake::Sample);
-    }
-
     /// Begins the measurement anew: all streams end, clients leave their circuits, users begin after `pause`, and nothing from
     /// before that is in the results.
     pub fn restart(&mut self, pause: Duration) {
@@ -490,6 +481,7 @@ impl World {
             series.written.clear();
             series.queued.clear();
             series.weights.clear();
+            series.carried.clear();
         }
     }
 
@@ -544,6 +536,11 @@ impl World {
             else {
                 continue;
             };
+            let most = threads.iter().map(|thread| {
+                let totals = thread.manager.totals();
+                totals.tunnels.reorder_bytes_max
+            });
+            let most = most.max().unwrap_or(0);
             for app in threads
                 .iter_mut()
                 .flat_map(|thread| thread.take_open_apps())
@@ -555,11 +552,16 @@ impl World {
                 circuits,
                 measured,
                 choices,
+                tunnels,
             } = client.into_results();
             results.streams.extend(streams);
             results.circuits.extend(circuits);
             results.measured.extend(measured);
             results.choices.extend(choices);
+            *results.tunnels.get_or_insert_default() += TunnelResults {
+                reorder_bytes_max: most,
+                ..tunnels
+            };
         }
         for record in &mut results.streams {
             record.started = record.started.saturating_sub(self.began);

@@ -112,6 +112,7 @@ impl Node {
         params.extend_to_private = true;
         params.report_load = sharing != Sharing::All;
         params.watch_loss = matches!(sharing, Sharing::Auto { .. });
+        params.serve_mtor = common.options.multipath;
         params.serve_abra = common.options.client.selection.asks_weights();
         let params = Arc::new(params);
         let controller_params = ControllerParams {

@@ -117,6 +117,51 @@ fn one_seed_gives_one_course_of_events() {
 }
 
 #[test]
+fn a_host_that_stalls_ends_nothing_and_brings_nothing() {
+    let fault = "[[fault]]\nhost = \"relay-2\"\nat = \"15 s\"\n";
+    let goes_on = run(&format!("{THREE_HOPS}{fault}lasts = \"5 s\"\n"), 1);
+    assert!(complete(&goes_on) >= goes_on.streams.len() - 1);
+    let stalls = run(&format!("{THREE_HOPS}{fault}"), 1);
+    assert!(complete(&stalls) < complete(&goes_on));
+    let last = stalls.streams.last().expect("a stream");
+    assert!(!last.is_complete(), "{last:?}");
+    let written = |at: usize| stalls.relays[1].written[at];
+    assert!(written(14) > 0 && written(39) == 0);
+}
+
+#[test]
+fn relays_carry_what_circuits_of_each_model_carry() {
+    let results = run(SYNTHETIC, 7);
+    let sum = |of: &str| -> u64 {
+        let relays = results
+            .relays
+            .iter()
+            .filter_map(|relay| relay.carried.get(of));
+        relays.flatten().sum()
+    };
+    let bytes = |of: &str| -> u64 {
+        let streams = results.streams.iter().filter(|one| one.model == of);
+        streams
+            .map(|one| one.times.down.bytes + one.times.up.bytes)
+            .sum()
+    };
+    // Each circuit has three relays, and cells have heads.
+    for model in ["page", "bulk"] {
+        let (carried, payload) = (sum(model) as f64, bytes(model) as f64);
+        assert!(
+            (3.0..3.5).contains(&(carried / payload)),
+            "{model}: {carried} {payload}"
+        );
+    }
+    let all: u64 = results
+        .relays
+        .iter()
+        .flat_map(|relay| relay.carried.values().flatten())
+        .sum();
+    assert_eq!(all, sum("page") + sum("bulk") + sum("audio"));
+}
+
+#[test]
 fn work_that_costs_time_slows_a_relay_down() {
     let costly = format!("{THREE_HOPS}[costs]\ncell = \"500 us\"\nonionskin = \"5 ms\"\n");
     let (free, slow) = (run(THREE_HOPS, 1), run(&costly, 1));
@@ -187,6 +232,41 @@ fn streams_are_spread_over_the_legs_of_conflux_sets() {
     let results = world.into_results();
     eprintln!("{sets} legs, {uses} uses, {} streams", complete(&results));
     assert!(sets > 20 && uses > 20, "{sets} {uses}");
+    let failed = |one: &&weft_traffic::Record| matches!(one.outcome, Outcome::Failed(_));
+    assert_eq!(results.streams.iter().filter(failed).count(), 0);
+    assert!(complete(&results) > 20, "{}", complete(&results));
+}
+
+#[test]
+fn streams_of_clients_with_tunnels_are_spread_over_their_legs() {
+    let text = SYNTHETIC.replace("model = \"bulk\"", "model = \"bulk\"\nmultipath = true");
+    // Of so few relays one at most is slow by default.
+    let arm = "multipath = 3\nmultipath_below = \"8 Gbit/s\"";
+    let world = world(&text, arm, 30);
+    let mut legs = 0;
+    for client in clients(&world) {
+        let circuits: Vec<_> = client.circuits().collect();
+        let own: Vec<_> = circuits
+            .iter()
+            .filter(|circuit| circuit.purpose == weft_client::CircuitPurpose::MtorLinked)
+            .collect();
+        for (place, leg) in own.iter().enumerate() {
+            let others = own[place + 1..].iter();
+            for other in others.filter(|other| other.conflux == leg.conflux) {
+                assert_ne!(leg.path[0], other.path[0]);
+                assert_ne!(leg.path[1], other.path[1]);
+                assert_eq!(leg.path[2], other.path[2]);
+            }
+        }
+        legs += own.len();
+    }
+    // Two clients have one tunnel each; the others have none.
+    assert_eq!(legs, 6);
+    let results = world.into_results();
+    let tunnels = results.tunnels.expect("tunnels were counted");
+    assert!(tunnels.begun >= 2 && tunnels.legs >= 6, "{tunnels:?}");
+    assert_eq!(tunnels.without, 0);
+    assert!(tunnels.reorder_bytes_max > 0, "{tunnels:?}");
     let failed = |one: &&weft_traffic::Record| matches!(one.outcome, Outcome::Failed(_));
     assert_eq!(results.streams.iter().filter(failed).count(), 0);
     assert!(complete(&results) > 20, "{}", complete(&results));

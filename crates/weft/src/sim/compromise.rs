@@ -1,6 +1,5 @@
 //! `weft sim compromise`: how often an adversary has both ends.
 
-use std::cell::Cell;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::BufReader;
@@ -12,8 +11,9 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
 use weft_sim::compromise::abra::pools::{self, PoolPoint, Pools};
 use weft_sim::compromise::abra::{self, Grant, Point};
-use weft_sim::compromise::tunnel::Sample;
-use weft_sim::compromise::tunnels::{self, Row, TABLE_III};
+use weft_sim::compromise::clients::Entry;
+use weft_sim::compromise::count::Sample;
+use weft_sim::compromise::tunnels::{self, FIGURE_7, Row, TABLE_III, TunnelOptions};
 use weft_sim::sample::scaled;
 
 use super::given::{Common, networks};
@@ -36,25 +36,39 @@ enum What {
 /// Clients whose traffic takes several circuits at once, as in mTor (Yang and Li 2015, section VI,
 /// Figure 7 and Table III).
 ///
-/// Every probability is computed by the paper's formula and counted with clients that draw. With
-/// --consensus also for what an adversary's weight is in that network, and for one with relays of the
-/// network that have a fifth of its bandwidth: its clients draw relays, none of them twice.
+/// Every probability is computed by the paper's formula, and counted with clients that choose paths as Weft's own do (its code): each
+/// draws its guards and builds a tunnel, and is held against adversaries with relays of its network. Without --consensus that is a
+/// synthetic one of 6500 relays. With --consensus also for what an adversary's weight is in that network, and for adversaries with a fifth of
+/// its bandwidth.
 #[derive(Debug, Args)]
 struct TunnelArgs {
     /// A consensus document.
     #[arg(long, value_name = "FILE")]
     consensus: Option<PathBuf>,
+    /// Which guards the circuits of a tunnel have: different ones, or that of the first.
+    #[arg(long, value_enum, value_name = "ENTRY,ENTRY", value_delimiter = ',', default_values_t = [EntryArg::Distinct, EntryArg::Common])]
+    entry: Vec<EntryArg>,
+    /// The widest tunnel, circuits.
+    #[arg(long, value_name = "M", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=16))]
+    circuits: u32,
     /// The adversary's consensus weight in it.
     #[arg(long, value_name = "WEIGHT", default_value_t = tunnels::REALISTIC.0)]
     weight: f64,
     /// Parts of this weight that are guards', for each that is exits'.
     #[arg(long, value_name = "PARTS", default_value_t = tunnels::REALISTIC.1)]
     guards_to_exits: f64,
-    /// Clients of each count.
-    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    /// Clients, each with a tunnel of each kind.
+    #[arg(long, value_name = "N", default_value_t = 50_000)]
     clients: u64,
     #[command(flatten)]
     common: Common,
+}
+
+/// `MultipathEntry`.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum EntryArg {
+    Distinct,
+    Common,
 }
 
 /// What relays gain that lie under ABRA (Schrock 2017, section 5.2 and Figure 1; Geddes et al.
@@ -128,36 +142,35 @@ pub(super) fn main(args: &CompromiseArgs) -> Result<()> {
 }
 
 fn of_tunnels(args: &TunnelArgs) -> Result<()> {
-    ensure!(
-        (1..=1_000_000_000).contains(&args.clients),
-        "clients are from 1 to 1000000000"
-    );
-    ensure!(
-        args.weight >= 0.0 && args.guards_to_exits >= 0.0,
-        "weights and parts are not below 0"
-    );
-    let network = match &args.consensus {
-        None => None,
-        Some(path) => networks(std::slice::from_ref(path), args.common.seed)?.pop(),
+    let entry = |arg: &EntryArg| match arg {
+        EntryArg::Distinct => Entry::Distinct,
+        EntryArg::Common => Entry::Common,
     };
-    let network = network.map(|(_, network)| network);
-    let folder = args.common.folder()?;
-    let bar = progress_bar();
-    bar.set_message("counting clients");
-    let (done, all) = (Cell::new(0), tunnels::steps(network.is_some()));
-    let report = tunnels::compare(
-        network.as_ref(),
-        (args.weight, args.guards_to_exits),
-        Sample {
+    let weight = (args.weight, args.guards_to_exits);
+    let options = TunnelOptions {
+        sample: Sample {
             clients: args.clients,
+            circuits: args.circuits,
             seed: args.common.seed,
             threads: args.common.threads(),
         },
-        || {
-            done.set(done.get() + 1);
-            bar.set_position(done.get() * 1000 / all);
-        },
-    )?;
+        entries: args.entry.iter().map(entry).collect(),
+        weight: args.consensus.is_some().then_some(weight),
+    };
+    options.check()?;
+    let path = args.consensus.as_slice();
+    let (name, network) = networks(path, args.common.seed)?
+        .pop()
+        .context("no network")?;
+    let folder = args.common.folder()?;
+    let bar = progress_bar();
+    bar.set_message("building tunnels");
+    let (done, all) = (AtomicU64::new(0), options.sample.groups());
+    let report = tunnels::compare(&network, &options, || {
+        let done = done.fetch_add(1, Ordering::Relaxed) + 1;
+        bar.set_position(done * 1000 / all.max(1));
+    })
+    .with_context(|| name)?;
     bar.finish_and_clear();
     let as_json = serde_json::to_string_pretty(&report)? + "\n";
     if let Some(folder) = folder {
@@ -172,51 +185,74 @@ fn of_tunnels(args: &TunnelArgs) -> Result<()> {
 }
 
 fn tunnel_tables(report: &tunnels::Report) -> String {
-    let mut text = String::new();
-    let head = "  circuits   guards                      guards'   exits'   formula   counted   standard errors apart\n";
-    let table = |text: &mut String, title: &str, rows: &[Row], paper: &[Option<f64>]| {
-        let _ = write!(text, "{title}\n{head}");
-        for (row, paper) in rows
-            .iter()
-            .zip(paper.iter().chain(std::iter::repeat(&None)))
-        {
-            let of_paper = paper.map_or(String::new(), |percent| {
-                format!("   Yang and Li 2015: {percent:.2} %")
-            });
-            let _ = writeln!(
-                text,
-                "{:>10}   {:<24} {:>8.2} % {:>6.2} % {:>7.3} % {:>7.3} % {:>8.2}{of_paper}",
+    let mut text = format!(
+        "{} of Weft's clients in the network of {} ({} relays). Paper: Yang and Li 2015.\n\n",
+        report.clients, report.valid_after, report.relays
+    );
+    let table = |text: &mut String,
+                 title: &str,
+                 rows: &[Row],
+                 paper: &dyn Fn(u32) -> Option<f64>| {
+        let _ = writeln!(
+            text,
+            "{title}\n{:>10}   {:<24} {:>10} {:>8}   {:>9}   {:<19} {:>6}   {:>7}",
+            "circuits",
+            "guards",
+            "guards'",
+            "exits'",
+            "formula",
+            "counted (95 %)",
+            "errors",
+            "paper"
+        );
+        for row in rows {
+            let of_paper = match paper(row.circuits) {
+                Some(percent) => format!("   {percent:>5.2} %"),
+                None => String::new(),
+            };
+            let counted = match row.ci95_percent {
+                Some(half) => format!("{:.3} ± {half:.3} %", row.counted_percent),
+                None => format!("{:.3} %", row.counted_percent),
+            };
+            let errors = row.standard_errors;
+            let line = format!(
+                "{:>10}   {:<24} {:>8.2} % {:>6.2} %   {:>7.3} %   {counted:<19} {:>6}{of_paper}",
                 row.circuits,
                 tunnels::name(row.guards),
                 row.adversary.guards * 100.0,
                 row.adversary.exits * 100.0,
                 row.formula_percent,
-                row.counted_percent,
-                row.standard_errors,
+                errors.map_or(String::new(), |errors| format!("{errors:.2}")),
             );
+            let _ = writeln!(text, "{}", line.trim_end());
         }
         text.push('\n');
     };
-    let ends = report.figure_7.iter().rev().take(4).rev().copied();
-    let ends: Vec<Row> = ends.collect();
+    let none = |_| None;
     table(
         &mut text,
         "Figure 7, right end: a fifth of guards and exits",
-        &ends,
-        &[Some(4.0), None, None, Some(13.45)],
+        &report.fifth,
+        &|circuits| {
+            let mut known = FIGURE_7.iter();
+            known
+                .find(|(of, _)| *of == circuits)
+                .map(|(_, percent)| *percent)
+        },
     );
-    let mut paper = TABLE_III.map(Some).to_vec();
-    paper.extend([None; 10]);
-    table(&mut text, "Table III", &report.table_iii, &paper);
+    table(&mut text, "Table III", &report.table_iii, &|circuits| {
+        TABLE_III.get(circuits.checked_sub(1)? as usize).copied()
+    });
     if let Some(network) = &report.network {
         let title = format!(
             "The adversary's weight in the consensus of {}",
             network.valid_after
         );
-        table(&mut text, &title, &network.rows, &[]);
-        let title = "Relays that have a fifth of its bandwidth; clients draw different relays";
-        table(&mut text, title, &network.fifth, &[]);
+        table(&mut text, &title, &network.rows, &none);
+        let title = "Relays that have a fifth of its bandwidth";
+        table(&mut text, title, &network.fifth, &none);
     }
+    text += "errors: standard errors between formula and count\n";
     text
 }
 

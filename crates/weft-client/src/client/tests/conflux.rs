@@ -57,9 +57,10 @@ fn two_legs_have_guards_and_middles_of_their_own_and_one_exit() {
     assert_eq!((at(0).len(), at(1).len(), at(2).len()), (2, 2, 1));
     assert_eq!(world.tunnels.len(), 1);
     let (set, tunnel) = world.tunnels.first_key_value().unwrap();
-    assert_eq!(tunnel.ux, Some(DesiredUx::HighThroughput));
+    let (nonce, ux) = tunnel.conflux();
+    assert_eq!(ux, DesiredUx::HighThroughput);
     for leg in &legs {
-        assert_eq!(leg.conflux.unwrap(), tunnel.nonce[..16]);
+        assert_eq!(leg.conflux.unwrap(), nonce[..16]);
         assert_eq!(leg.round_trip, Some(Duration::from_millis(100)));
         assert!(leg.status == CircuitStatus::Built && leg.id != *set);
         assert!(leg.need_uptime && leg.need_capacity);
@@ -511,7 +512,7 @@ fn torrc_turns_sets_on_and_off_and_says_what_they_aim_at() {
     world.ready();
     world.wait(1);
     let tunnel = world.tunnels.values().next().unwrap();
-    assert_eq!(tunnel.ux, Some(DesiredUx::LowMemLatency));
+    assert_eq!(tunnel.conflux().1, DesiredUx::LowMemLatency);
     config.conflux = Some(false);
     world.client.set_config(config, world.now);
     world.run();

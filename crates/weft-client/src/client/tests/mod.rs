@@ -5,6 +5,7 @@ mod chaos;
 mod circuits;
 mod conflux;
 mod liveness;
+mod mtor;
 mod probing;
 mod selecting;
 mod streams;

@@ -17,7 +17,9 @@ use weft_core::origin::{
     OriginCommand, OriginEvent, OriginId, StreamOpening, TunnelKind,
 };
 use weft_crypto::handshake::{OnionKeys, ReplyParams, negotiate};
-use weft_path::{ExitWanted, GuardUse, Hop, LegWanted, Outcome, PathError, RelayName, Usage};
+use weft_path::{
+    ExitWanted, GuardUse, Hop, LegKind, LegWanted, Outcome, PathError, RelayName, Usage,
+};
 
 use crate::chooser::{BuildNews, BuildTimeouts, Chooser, Chosen};
 use crate::config::ClientConfig;
@@ -71,12 +73,21 @@ pub(super) struct Relay {
     pub(super) links: Links,
 }
 
-/// A conflux set, as the network sees it.
-#[derive(Debug, Default)]
+/// A conflux set or a tunnel of mTor, as the network sees it.
+#[derive(Debug)]
 pub(super) struct Tunnel {
-    pub(super) nonce: [u8; 32],
-    pub(super) ux: Option<DesiredUx>,
+    pub(super) kind: TunnelKind,
     pub(super) legs: Vec<OriginId>,
+}
+
+impl Tunnel {
+    /// The nonce and the aim of a conflux set.
+    pub(super) fn conflux(&self) -> ([u8; 32], DesiredUx) {
+        match self.kind {
+            TunnelKind::Conflux { nonce, ux } => (nonce, ux),
+            TunnelKind::Mtor { .. } => panic!("{self:?} is no conflux set"),
+        }
+    }
 }
 
 /// Path selection of a test: guards in turn, exits at random.
@@ -108,6 +119,17 @@ impl Fake {
             .cloned()
     }
 
+    /// The guard of a tunnel's leg: the one that is named, or that with the fewest legs.
+    fn guard_of_tunnel(&self, wanted: &LegWanted) -> Option<Hop> {
+        let usable = self.relays.iter();
+        let usable = usable.filter(|hop| !hop.is_exit && !self.down.contains(&hop.rsa));
+        let legs = |hop: &&Hop| wanted.guards.iter().filter(|one| **one == hop.rsa).count();
+        usable
+            .filter(|hop| wanted.entry.is_none_or(|entry| entry == hop.rsa))
+            .min_by_key(legs)
+            .cloned()
+    }
+
     /// A path to such an exit; as a leg, to one with conflux, by guards and middle relays of its own.
     fn through(
         &mut self,
@@ -128,7 +150,11 @@ impl Fake {
             .filter(|hop| hop.is_exit && !wanted.avoid.contains(&hop.rsa))
             .filter(|hop| wanted.ports.iter().all(|port| hop.allows(*port)))
             .filter(|hop| !wanted.stable || hop.is_stable)
-            .filter(|hop| leg.is_none() || hop.joins_sets())
+            .filter(|hop| match leg.map(|leg| leg.kind) {
+                None => true,
+                Some(LegKind::Conflux) => hop.joins_sets(),
+                Some(LegKind::Mtor) => hop.serves_mtor(),
+            })
             .filter(|hop| match &wanted.exit {
                 Some(RelayName::Nickname(name)) => hop.nickname == *name,
                 Some(RelayName::Rsa(rsa)) => hop.rsa == *rsa,
@@ -140,14 +166,21 @@ impl Fake {
             return Err(PathError::NoExit(""));
         }
         let exit = exits[rng.random_range(0..exits.len())].clone();
-        let first = self.guard_hop(&others.guards).ok_or(PathError::NoGuard)?;
-        let middle = self
-            .relays
-            .iter()
-            .rfind(|hop| {
-                let is_free = !others.middles.contains(&hop.rsa);
-                !hop.is_exit && hop.rsa != first.rsa && is_free
-            })
+        let is_tunnel = leg.is_some_and(|leg| leg.kind == LegKind::Mtor);
+        let first = match is_tunnel {
+            true => self.guard_of_tunnel(others),
+            false => self.guard_hop(&others.guards),
+        };
+        let first = first.ok_or(PathError::NoGuard)?;
+        let fit = |hop: &&Hop| {
+            let below = others
+                .middle_below
+                .is_none_or(|below| hop.bandwidth < below.into());
+            !hop.is_exit && hop.rsa != first.rsa && below
+        };
+        let free = |hop: &&Hop| fit(hop) && !others.middles.contains(&hop.rsa);
+        let middle = (self.relays.iter().rfind(free))
+            .or_else(|| self.relays.iter().rfind(fit).filter(|_| is_tunnel))
             .cloned()
             .ok_or(PathError::NoMiddle)?;
         let guard = Some(self.ticket(first.rsa));
@@ -273,6 +306,8 @@ pub(super) struct World {
     circuits: BTreeMap<OriginId, Far>,
     /// Those with a leg that is linked.
     pub(super) tunnels: BTreeMap<OriginId, Tunnel>,
+    /// Legs that were given up.
+    pub(super) dropped: Vec<OriginId>,
     /// Answers to CONFLUX_LINK are kept here until somebody lets them go.
     pub(super) held: Option<Vec<OriginEvent>>,
     pub(super) attached: BTreeMap<ConnectionId, OriginId>,
@@ -311,6 +346,7 @@ impl World {
             circuits: BTreeMap::new(),
             tunnels: BTreeMap::new(),
             held: None,
+            dropped: Vec::new(),
             attached: BTreeMap::new(),
             refused: BTreeMap::new(),
             answered: BTreeMap::new(),
@@ -348,6 +384,7 @@ impl World {
             supports_cgo: false,
             supports_abra: true,
             supports_conflux: policy.allows_some_port(),
+            supports_mtor: false,
             bandwidth: 1000 * u64::from(number),
             is_dir_cache: true,
             is_exit: policy.allows_some_port(),
@@ -524,14 +561,17 @@ impl World {
                 hop,
                 tunnel,
                 kind,
-            } => match kind {
-                TunnelKind::Conflux { nonce, ux } => {
-                    self.link((circuit, hop), tunnel, (nonce, ux), events);
-                }
-                #[allow(unreachable_patterns, reason = "of kinds to come")]
-                _ => panic!("no other tunnels are built"),
-            },
-            OriginCommand::DropLeg { circuit } => panic!("{circuit} is no leg of mTor's"),
+            } => self.link((circuit, hop), tunnel, kind, events),
+            OriginCommand::DropLeg { circuit } => {
+                let mut tunnels = self.tunnels.values();
+                let tunnel = tunnels.find(|tunnel| tunnel.legs.contains(&circuit));
+                assert!(
+                    matches!(tunnel.unwrap().kind, TunnelKind::Mtor { .. }),
+                    "{circuit} is no leg of mTor's"
+                );
+                assert!(!self.dropped.contains(&circuit), "{circuit} was dropped");
+                self.dropped.push(circuit);
+            }
             OriginCommand::Probe { circuit, .. } => {
                 self.probes.push(circuit);
             }
@@ -607,7 +647,7 @@ impl World {
         &mut self,
         (circuit, hop): (OriginId, HopIndex),
         tunnel: OriginId,
-        (nonce, ux): ([u8; 32], DesiredUx),
+        kind: TunnelKind,
         events: &mut VecDeque<OriginEvent>,
     ) {
         let far = &self.circuits[&circuit];
@@ -626,14 +666,21 @@ impl World {
             }
             Links::In(took) => took,
         };
-        let set = self.tunnels.entry(tunnel).or_default();
+        let is_held = |event: &OriginEvent| matches!(event, OriginEvent::Linked { tunnel: of, .. } if *of == tunnel);
+        let waits = self.held.iter().flatten().any(is_held);
+        let set = self.tunnels.entry(tunnel).or_insert(Tunnel {
+            kind,
+            legs: Vec::new(),
+        });
         set.legs.retain(|leg| self.circuits.contains_key(leg));
         if let Some(other) = set.legs.first() {
             assert_eq!(self.circuits[other].relays.last(), Some(&exit));
-            assert_eq!((set.nonce, set.ux), (nonce, Some(ux)));
+            assert_eq!(set.kind, kind);
+            let joins = matches!(kind, TunnelKind::Mtor { .. });
+            assert!(!(joins && waits), "the tunnel has no id yet");
         }
         set.legs.push(circuit);
-        (set.nonce, set.ux) = (nonce, Some(ux));
+        set.kind = kind;
         let linked = OriginEvent::Linked {
             circuit,
             tunnel,

@@ -10,7 +10,7 @@ use crate::address::{HalfAddr, StreamAddr};
 use crate::half::{Forward, Peer, Role};
 use crate::slots::{HalfKey, LinkKey};
 use crate::streams::Streams;
-use crate::tunnel::Policy;
+use crate::tunnel::{MAX_REORDER, MAX_WAITING, Policy};
 
 /// Nothing, or what does not hold.
 pub(super) fn sure(holds: bool, what: &str) -> Result<(), String> {
@@ -184,6 +184,16 @@ impl LocalConnectionManager {
                         leg.is_some_and(|leg| leg.tunnel == Some(addr))
                     }),
                     "each leg of a tunnel is one",
+                )?;
+            }
+            if let Role::Tunnel(tunnel) = &half.role {
+                sure(
+                    tunnel.legs.audit(),
+                    "copies of a tunnel's messages fit to its legs",
+                )?;
+                sure(
+                    tunnel.reorder.len() <= MAX_REORDER && tunnel.waiting.len() <= MAX_WAITING,
+                    "what waits at a tunnel is bounded",
                 )?;
             }
             let watched = match &half.role {

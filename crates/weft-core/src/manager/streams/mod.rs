@@ -108,12 +108,13 @@ impl LocalConnectionManager {
         };
         let departed = half.queue.departed();
         let streams = half.streams_mut();
-        let Some(end) = streams.and_then(|streams| streams.ends.get_mut(hop.index())) else {
+        let end = streams.and_then(|streams| streams.ends.get_mut(hop.index()));
+        let Some(flow) = end.and_then(|end| end.flow.as_mut()) else {
             // A circuit that never had a stream.
             self.on_stray(slot, now);
             return false;
         };
-        match end.flow.note_received(departed) {
+        match flow.note_received(departed) {
             Ok(false) => true,
             Ok(true) => {
                 self.send_circuit_sendme(slot, hop, now);
@@ -148,8 +149,9 @@ impl LocalConnectionManager {
         if let Some(half) = self.halves.get_mut(slot) {
             let number = half.queue.added();
             let streams = half.streams_mut();
-            if let Some(end) = streams.and_then(|streams| streams.ends.get_mut(hop.index())) {
-                end.flow.sendme_queued(number);
+            let end = streams.and_then(|streams| streams.ends.get_mut(hop.index()));
+            if let Some(flow) = end.and_then(|end| end.flow.as_mut()) {
+                flow.sendme_queued(number);
             }
         }
     }
@@ -167,12 +169,8 @@ impl LocalConnectionManager {
         let result = half
             .streams_mut()
             .and_then(|streams| streams.ends.get_mut(hop.index()))
-            .map(|end| {
-                (
-                    end.flow.sendme(data, accept, blocked, now),
-                    end.flow.increment(),
-                )
-            });
+            .and_then(|end| end.flow.as_mut())
+            .map(|flow| (flow.sendme(data, accept, blocked, now), flow.increment()));
         let increment = result.as_ref().map_or(0, |(_, increment)| *increment);
         match result.map(|(result, _)| result) {
             Some(Ok(())) => {

@@ -73,8 +73,7 @@ impl LocalConnectionManager {
         };
         if connected {
             // It leads somewhere, of all addresses: to nobody who is asked for anything.
-            let vegas =
-                (origin.streams.ends.get(hop.index())).is_some_and(|end| end.flow.is_vegas());
+            let vegas = (origin.streams.ends.get(hop.index())).is_some_and(|end| end.is_vegas());
             let terms = Terms::new(vegas, origin.crypt.is_cgo(hop.index()));
             let left = self.stream_flow(terms, Side::Client).left();
             if let Some(Role::Origin(origin)) = self.halves.at(from).map(|half| &mut half.role) {

@@ -98,11 +98,11 @@ impl LocalConnectionManager {
             let command = RelayBody::new(front.body()).command();
             if queue.len() >= self.params.queue_high {
                 *blocked = true;
-                end.flow.set_blocked(true);
+                end.set_blocked(true);
                 break;
             }
             let counted = flow_control(command) == FlowControl::Counted;
-            if counted && end.flow.room() == 0 {
+            if counted && end.room() == 0 {
                 break;
             }
             let Some((edge, mut cell)) = end.take() else {
@@ -126,7 +126,9 @@ impl LocalConnectionManager {
             cell.set_command(ChanCmd::RELAY);
             cell.set_circ_id(*circ_id);
             if counted {
-                end.flow.note_sent(|| crypt.sent(), now);
+                if let Some(flow) = &mut end.flow {
+                    flow.note_sent(|| crypt.sent(), now);
+                }
                 if credit > 0 {
                     let stream = StreamAddr {
                         half: addr,
@@ -136,7 +138,7 @@ impl LocalConnectionManager {
                     credits.push((edge, stream, credit));
                 }
             } else {
-                table.end_sent(id, end.flow.rtt().map(|rtt| rtt.max), now);
+                table.end_sent(id, end.rtt().map(|rtt| rtt.max), now);
             }
             queue.push(cell, now);
         }
@@ -181,7 +183,7 @@ impl LocalConnectionManager {
         let hops = match half.streams_mut() {
             Some(streams) => {
                 for end in &mut streams.ends {
-                    end.flow.set_blocked(false);
+                    end.set_blocked(false);
                 }
                 streams.ends.len()
             }
@@ -278,8 +280,9 @@ impl LocalConnectionManager {
         let half = self.halves.get_mut(slot);
         if let Some((streams, crypt, _)) = half.and_then(|half| sealing(&mut half.role, hop))
             && let Some(end) = streams.ends.get_mut(hop.index())
+            && let Some(flow) = &mut end.flow
         {
-            end.flow.note_sent(|| crypt.sent(), now);
+            flow.note_sent(|| crypt.sent(), now);
         }
     }
 }

@@ -1,9 +1,9 @@
 //! Messages between a tunnel and its legs.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use weft_cell::conflux_msg::Switch;
-use weft_cell::mtor_msg::{MtorAck, SequenceNumber, unwrap_subdata, wrap_subdata};
+use weft_cell::mtor_msg::{SequenceNumber, unwrap_subdata, wrap_subdata};
 use weft_cell::reason::DestroyReason;
 use weft_cell::relay::{self, RelayBody};
 use weft_cell::relay_command::{
@@ -11,16 +11,13 @@ use weft_cell::relay_command::{
 };
 use weft_cell::{Cell, ChanCmd, RelayCmd};
 
-use crate::address::{HalfAddr, HopIndex, OriginId, StreamAddr};
+use crate::address::{HalfAddr, HopIndex, StreamAddr};
 use crate::cells::CellPool;
 use crate::half::{CircuitHalf, Role};
 use crate::manager::{LocalConnectionManager, Notify};
-use crate::message::{Control, EdgeControl, HalfControl, LaneMsg, LegCell};
-use crate::origin::OriginEvent;
+use crate::message::{Control, EdgeControl, LaneMsg, LegCell};
 use crate::slots::HalfKey;
-use crate::tunnel::{
-    Arrival, Choice, LEG_BATCH, Legs, Policy, Removed, Room, SPAN, Stage, Tunnel, TunnelName,
-};
+use crate::tunnel::{Arrival, Choice, Legs, MAX_WAITING, Policy, Removed, SPAN, Stage, Tunnel};
 
 impl LocalConnectionManager {
     // ---- what arrives ----
@@ -41,7 +38,7 @@ impl LocalConnectionManager {
             return Some(cell);
         };
         let (stage, tunnel, ours) = (leg.stage, leg.tunnel, matches!(half.role, Role::Origin(_)));
-        let policy = leg.kind.policy();
+        let (policy, dropped) = (leg.kind.policy(), leg.dropped);
         let opens = matches!(
             command,
             RelayCmd::BEGIN | RelayCmd::BEGIN_DIR | RelayCmd::RESOLVE
@@ -59,14 +56,14 @@ impl LocalConnectionManager {
             }
             return Some(cell);
         }
-        // The far end may send once it has our answer, or its own was answered.
+        // The far end may send once it has our answer, or its own was answered; a client until it has sent MTOR_DROP.
         let may_send = match (stage, ours) {
             (Stage::Joining, _) | (Stage::Linking(_), true) => false,
-            (Stage::Linking(_), false) | (Stage::Linked, _) => true,
+            (Stage::Linking(_), false) | (Stage::Linked, _) => ours || !dropped,
         };
         let (Some(tunnel), true) = (tunnel, may_send) else {
             self.pool.put(cell);
-            let what = "a message of a stream on a leg that is not linked yet";
+            let what = "a message of a stream on a leg that is not linked yet, or is given up";
             self.protocol_error(slot, what, now);
             return None;
         };
@@ -99,9 +96,6 @@ impl LocalConnectionManager {
     /// A message of a leg's far end reaches the tunnel, which hands on what is next.
     pub(in crate::manager) fn on_from_leg(&mut self, message: LegCell, now: Instant) {
         let (addr, leg) = (message.tunnel, message.leg);
-        if let Some(tunnel) = self.halves.at(addr).and_then(CircuitHalf::as_tunnel) {
-            tunnel.legs.moves(leg);
-        }
         if is_ack(RelayBody::new(message.cell.body()).command()) {
             return self.on_mtor_ack(message, now);
         }
@@ -111,80 +105,6 @@ impl LocalConnectionManager {
             && tunnel.legs.handled(leg) == Removed::End
         {
             self.end_without_leg(addr, now);
-        }
-    }
-
-    /// Measures a leg of our own, and reports it if it has become slow (mTor).
-    fn watch_pace(&mut self, addr: HalfAddr, leg: HalfAddr, now: Instant) {
-        let Some(tunnel) = self.halves.at(addr).and_then(CircuitHalf::as_tunnel) else {
-            return;
-        };
-        let (TunnelName::Origin(name), Policy::Mtor) = (tunnel.name, tunnel.policy) else {
-            return;
-        };
-        let before = tunnel.last_arrival.replace(now);
-        tunnel.arrivals += 1;
-        let count = tunnel.arrivals;
-        for circuit in tunnel.legs.newly_slow(leg, count, before, now) {
-            self.report_slow(name, circuit);
-        }
-    }
-
-    fn report_slow(&mut self, tunnel: OriginId, circuit: OriginId) {
-        self.totals.tunnels.slow += 1;
-        self.send_origin_event(OriginEvent::LegSlow { circuit, tunnel });
-    }
-
-    /// MTOR_ACK: what has arrived at the far end, and what is missing there.
-    fn on_mtor_ack(&mut self, message: LegCell, now: Instant) {
-        let LegCell {
-            tunnel: addr, cell, ..
-        } = message;
-        let body = RelayBody::new(cell.body());
-        let ack = body.data().ok().and_then(|data| MtorAck::decode(data).ok());
-        self.pool.put(cell);
-        let Some(tunnel) = self.halves.at(addr).and_then(CircuitHalf::as_tunnel) else {
-            return;
-        };
-        // An older one that came by a slower leg names what is not outstanding any more.
-        let oldest = (tunnel.legs.sent() + 1).saturating_sub(SPAN);
-        let known = match ack.map(|ack| ack.next.from_expected(oldest)) {
-            Some(Some(next)) => tunnel.legs.acknowledged(next, &mut self.pool, now),
-            Some(None) => true,
-            None => false,
-        };
-        match known {
-            true => self.package_tunnel(addr.slot, now),
-            false => {
-                let what = "an MTOR_ACK that cannot be parsed, or for what was not sent";
-                self.protocol_error(addr.slot, what, now);
-            }
-        }
-    }
-
-    /// The time of tunnels of mTor: what has arrived is acknowledged.
-    pub(in crate::manager) fn watch_tunnels(&mut self, now: Instant) {
-        let slots: Vec<HalfKey> = self.watched_tunnels.iter().copied().collect();
-        for slot in slots {
-            let addr = self.halves.addr(slot);
-            let tunnel = self.halves.get_mut(slot).and_then(CircuitHalf::as_tunnel);
-            let (Some(addr), Some(tunnel)) = (addr, tunnel) else {
-                continue;
-            };
-            let (next, missing) = (tunnel.reorder.delivered() + 1, !tunnel.reorder.is_empty());
-            let news = next != tunnel.acknowledged || missing;
-            let leg = tunnel.legs.any_open().filter(|_| news);
-            tunnel.acknowledged = next;
-            if let Some(leg) = leg {
-                let next = SequenceNumber::of(next);
-                let mut cell = self.pool.blank(0, ChanCmd::RELAY);
-                let data = MtorAck { next }.encode();
-                let command = RelayCommand::MtorAck.wire();
-                let encoded = relay::encode(cell.body_mut(), command, 0, &data, &mut self.rng);
-                debug_assert!(encoded.is_ok(), "four bytes fit");
-                let tunnel = addr;
-                self.hand_to_leg(LegCell { tunnel, leg, cell }, now);
-            }
         }
     }
 
@@ -205,7 +125,8 @@ impl LocalConnectionManager {
         };
         let number = match numbered {
             Numbered::Message(number) => number,
-            Numbered::Switched | Numbered::Behind => return self.pool.put(cell),
+            Numbered::Switched => return self.pool.put(cell),
+            Numbered::Behind => return self.on_repeated(addr, cell, now),
             Numbered::Wrong => {
                 self.pool.put(cell);
                 let what =
@@ -213,20 +134,16 @@ impl LocalConnectionManager {
                 return self.protocol_error(slot, what, now);
             }
         };
-        let repeats = tunnel.policy == Policy::Mtor;
         let mut next = match tunnel.reorder.arrived(number, cell, now) {
             Arrival::Next(cell) => Some(cell),
             Arrival::Kept => {
-                self.totals.tunnels.reordered += 1;
+                let totals = &mut self.totals.tunnels;
+                totals.reordered += 1;
+                let waiting = (tunnel.reorder.len() * size_of::<Cell>()) as u64;
+                totals.reorder_bytes_max = totals.reorder_bytes_max.max(waiting);
                 None
             }
-            // It was sent again.
-            Arrival::Repeated(cell) if repeats => return self.pool.put(cell),
-            Arrival::Repeated(cell) => {
-                self.pool.put(cell);
-                let what = "a message of a tunnel that has arrived before";
-                return self.protocol_error(slot, what, now);
-            }
+            Arrival::Repeated(cell) => return self.on_repeated(addr, cell, now),
             Arrival::TooMany(cell) => {
                 self.pool.put(cell);
                 self.totals.tunnels.overflowed += 1;
@@ -239,6 +156,18 @@ impl LocalConnectionManager {
             // What was handed on may have ended the tunnel.
             let tunnel = self.halves.at(addr).and_then(CircuitHalf::as_tunnel);
             next = tunnel.and_then(|tunnel| tunnel.reorder.next(now));
+        }
+    }
+
+    /// A message of a tunnel has arrived before: of mTor's it may have been sent again.
+    fn on_repeated(&mut self, addr: HalfAddr, cell: Box<Cell>, now: Instant) {
+        self.pool.put(cell);
+        let Some(tunnel) = self.halves.at(addr).and_then(CircuitHalf::as_tunnel) else {
+            return;
+        };
+        if tunnel.policy == Policy::Conflux || !tunnel.note_repeated() {
+            let what = "a message of a tunnel that has arrived before, or too many of these";
+            self.protocol_error(addr.slot, what, now);
         }
     }
 
@@ -289,10 +218,11 @@ impl LocalConnectionManager {
             self.totals.tunnels.again += 1;
             sent.push((choice, cell));
         }
-        while tunnel.legs.has_room()
+        let counted = tunnel.policy == Policy::Mtor;
+        while tunnel.legs.takes(counted)
             && let Some(mut cell) = tunnel.waiting.pop_front()
         {
-            match give(tunnel, &mut cell, true, &mut self.pool, now) {
+            match give(tunnel, &mut cell, counted, &mut self.pool, now) {
                 Some(choice) => sent.push((choice, cell)),
                 None => self.pool.put(cell),
             }
@@ -310,7 +240,7 @@ impl LocalConnectionManager {
             // What conflux does not count goes at once; a message of mTor always counts. Whether the cell is still wanted is known
             // before a number is given to it.
             let counted = !ends_stream || policy == Policy::Mtor;
-            if counted && !legs.has_room() {
+            if !legs.takes(counted) {
                 break;
             }
             let Some((edge, mut cell)) = end.take() else {
@@ -323,7 +253,7 @@ impl LocalConnectionManager {
             };
             let Some(choice) = give_to(legs, policy, &mut cell, counted, &mut self.pool, now)
             else {
-                // No leg is linked: nothing has come from streams then.
+                // A leg took it above.
                 self.pool.put(cell);
                 continue;
             };
@@ -375,8 +305,9 @@ impl LocalConnectionManager {
         let (Some(addr), Some(tunnel)) = (addr, tunnel) else {
             return self.pool.put(cell);
         };
-        if tunnel.policy == Policy::Mtor {
-            // It counts for its leg's window, and may have to wait for that.
+        let waits = !tunnel.waiting.is_empty() || !tunnel.legs.takes(false);
+        if tunnel.policy == Policy::Mtor || waits {
+            // Of mTor's it counts for its leg's window; without a leg that is linked any waits.
             if tunnel.waiting.len() >= MAX_WAITING {
                 self.pool.put(cell);
                 self.totals.tunnels.overflowed += 1;
@@ -408,7 +339,7 @@ impl LocalConnectionManager {
         self.hand_to_leg(LegCell { tunnel, leg, cell }, now);
     }
 
-    fn hand_to_leg(&mut self, message: LegCell, now: Instant) {
+    pub(super) fn hand_to_leg(&mut self, message: LegCell, now: Instant) {
         if message.leg.thread == self.outboxes.me() {
             self.on_to_leg(message, now);
         } else {
@@ -441,101 +372,7 @@ impl LocalConnectionManager {
             self.offer_room(slot);
         }
     }
-
-    // ---- room ----
-
-    /// Lends the tunnel what a leg's window and queue have room for.
-    pub(in crate::manager) fn offer_room(&mut self, slot: HalfKey) {
-        let high = self.params.queue_high;
-        let Some(addr) = self.halves.addr(slot) else {
-            return;
-        };
-        let Some(half) = self.halves.get_mut(slot) else {
-            return;
-        };
-        let queued = half.queue.len();
-        let Some(mut leg) = half.leg.take() else {
-            return;
-        };
-        let streams = half.streams_mut();
-        let end = streams.and_then(|streams| streams.ends.get_mut(leg.hop.index()));
-        let offered = end.map(|end| {
-            let queue = high.saturating_sub(queued);
-            let room = end
-                .flow
-                .room()
-                .min(u32::try_from(queue).unwrap_or(u32::MAX));
-            let more = room.saturating_sub(leg.granted);
-            (queue == 0, more, end.flow.rtt().map(|rtt| rtt.smoothed))
-        });
-        let acknowledged = std::mem::take(&mut leg.acknowledged);
-        let open = leg.stage != Stage::Joining;
-        let mut send = None;
-        if let (Some((full, more, rtt)), Some(tunnel), true) = (offered, leg.tunnel, open) {
-            if full {
-                half.blocked = true;
-            }
-            let lends = more >= LEG_BATCH || more > 0 && leg.granted == 0;
-            let cells = if lends && !leg.dropped { more } else { 0 };
-            if cells > 0 || acknowledged > 0 {
-                leg.granted += cells;
-                let room = Room {
-                    cells,
-                    rtt,
-                    acknowledged,
-                };
-                send = Some((tunnel, room));
-            }
-        }
-        let (hop, full) = (leg.hop, half.blocked);
-        half.leg = Some(leg);
-        if full
-            && let Some(streams) = half.streams_mut()
-            && let Some(end) = streams.ends.get_mut(hop.index())
-        {
-            end.flow.set_blocked(true);
-        }
-        if let Some((to, room)) = send {
-            self.send_control(HalfControl::LegRoom {
-                to,
-                leg: addr,
-                room,
-            });
-        }
-    }
-
-    /// A leg's round trip was measured by CONFLUX_LINKED_ACK.
-    pub(super) fn send_leg_rtt(&mut self, slot: HalfKey, rtt: Duration) {
-        let leg = self.halves.addr(slot);
-        let half = self.halves.get(slot);
-        let tunnel = half.and_then(|half| half.leg.as_ref()?.tunnel);
-        if let (Some(to), Some(leg)) = (tunnel, leg) {
-            let room = Room {
-                rtt: Some(rtt),
-                ..Room::default()
-            };
-            self.send_control(HalfControl::LegRoom { to, leg, room });
-        }
-    }
-
-    /// A leg has room: what waits is sent.
-    pub(in crate::manager) fn on_leg_room(
-        &mut self,
-        addr: HalfAddr,
-        leg: HalfAddr,
-        room: Room,
-        now: Instant,
-    ) {
-        if let Some(tunnel) = self.halves.at(addr).and_then(CircuitHalf::as_tunnel) {
-            tunnel.legs.note_room(leg, room, &mut self.pool);
-            self.package_tunnel(addr.slot, now);
-        }
-    }
 }
-
-/// Messages of one tunnel that count for no stream and wait: XON, XOFF, CONNECTED and refusals. A far end that causes more does not
-/// read what it asked for.
-const MAX_WAITING: usize = 4096;
 
 /// Whether a message is MTOR_ACK, which concerns the tunnel and has no number.
 fn is_ack(command: RelayCmd) -> bool {

@@ -1,5 +1,5 @@
 //! Tunnels ([`crate::tunnel`]): here how legs join, are linked (proposal 329, 5) and close, in `cells` how messages pass between
-//! a tunnel and its legs.
+//! a tunnel and its legs, in `room` what legs lend it for that.
 //!
 //! At a relay CONFLUX_LINK makes a half a leg: the controller finds the tunnel of its nonce or has one made, the tunnel takes the
 //! leg, and the leg answers CONFLUX_LINKED. Of a circuit of our own the client thread makes a leg, the tunnel takes it, and the leg
@@ -8,6 +8,7 @@
 
 mod cells;
 mod mtor;
+mod room;
 
 use std::time::{Duration, Instant};
 
@@ -18,10 +19,10 @@ use weft_cell::reason::DestroyReason;
 
 use super::{LocalConnectionManager, Notify};
 use crate::address::{HalfAddr, HopIndex, OriginId};
-use crate::flow::{CircuitFlow, Terms};
+use crate::flow::Terms;
 use crate::half::{CircuitHalf, Peer, Purpose, Role};
 use crate::handshake::PeerIdentity;
-use crate::message::{HalfControl, LegRequest, ToController, TunnelAsk};
+use crate::message::{LegControl, LegRequest, TunnelAsk, TunnelNews, TunnelOrder};
 use crate::origin::OriginEvent;
 use crate::slots::{HalfKey, LinkKey};
 use crate::streams::Streams;
@@ -31,6 +32,56 @@ use crate::tunnel::{
 };
 
 impl LocalConnectionManager {
+    /// An order of the controller's.
+    pub(super) fn on_tunnel_order(&mut self, order: TunnelOrder, now: Instant) {
+        match order {
+            TunnelOrder::Make { leg, name } => self.on_make_tunnel(leg, name, now),
+            TunnelOrder::Join { leg, tunnel } => self.on_join_tunnel(leg, tunnel, now),
+            TunnelOrder::DropLeg { half } => self.on_drop_leg(half, now),
+        }
+    }
+
+    /// A message for a tunnel or a leg, which is there.
+    pub(super) fn on_leg_control(&mut self, addr: HalfAddr, control: LegControl, now: Instant) {
+        match control {
+            LegControl::Joins { joining, .. } => self.on_leg_joins(addr, &joining, now),
+            LegControl::Taken {
+                tunnel,
+                sequence,
+                id,
+                ..
+            } => self.on_leg_taken(addr, tunnel, (sequence, id), now),
+            LegControl::Linked {
+                leg,
+                circuit,
+                answer,
+                took,
+                ..
+            } => self.on_leg_linked(addr, (leg, circuit), *answer, took, now),
+            LegControl::Room { leg, room, .. } => self.on_leg_room(addr, leg, room, now),
+            LegControl::Dropped { leg, .. } => self.on_leg_dropped(addr, leg, now),
+            LegControl::Closed { leg, closing, .. } => self.on_leg_closed(addr, leg, closing, now),
+            LegControl::TunnelClosed { tunnel, reason, .. } => {
+                self.on_tunnel_closed(addr, tunnel, reason, now);
+            }
+        }
+    }
+
+    /// A message for a tunnel or a leg that has closed.
+    pub(super) fn on_leg_control_too_late(&mut self, control: LegControl) {
+        match control {
+            LegControl::Joins { to, joining } => {
+                self.refuse_leg(joining.leg, to, DestroyReason::DESTROYED);
+            }
+            LegControl::Taken { .. }
+            | LegControl::Linked { .. }
+            | LegControl::Room { .. }
+            | LegControl::Dropped { .. }
+            | LegControl::Closed { .. }
+            | LegControl::TunnelClosed { .. } => {}
+        }
+    }
+
     // ---- the leg ----
 
     /// CONFLUX_LINK at a relay: the circuit shall be a leg.
@@ -78,17 +129,19 @@ impl LocalConnectionManager {
         let key = half.link;
         if let (Some(half), Some(link)) = (self.halves.addr(slot), self.links.get(key)) {
             self.totals.tunnels.links += 1;
-            self.to_controller.push(ToController::Link {
+            let connection = link.connection;
+            let asked = TunnelNews::Asked {
                 half,
-                connection: link.connection,
+                connection,
                 ask,
-            });
+            };
+            self.to_controller.push(asked.into());
         }
         true
     }
 
     /// The controller names the tunnel that a half shall join.
-    pub(super) fn on_join_tunnel(&mut self, request: LegRequest, tunnel: HalfAddr, now: Instant) {
+    fn on_join_tunnel(&mut self, request: LegRequest, tunnel: HalfAddr, now: Instant) {
         if let Some((hop, kind)) = request.ours {
             let Some(half) = self.halves.at(request.half) else {
                 return;
@@ -133,14 +186,14 @@ impl LocalConnectionManager {
             ours,
             asked,
         };
-        self.send_control(HalfControl::LegJoins {
+        self.send_control(LegControl::Joins {
             to: tunnel,
             joining: Box::new(joining),
         });
     }
 
     /// The tunnel takes a leg: the far end is asked, or answered.
-    pub(super) fn on_leg_taken(
+    fn on_leg_taken(
         &mut self,
         addr: HalfAddr,
         tunnel: HalfAddr,
@@ -154,6 +207,11 @@ impl LocalConnectionManager {
         let Some(leg) = half.leg.as_mut().filter(|leg| leg.tunnel == Some(tunnel)) else {
             return;
         };
+        if let LegKind::Mtor { join, .. } = &mut leg.kind
+            && ours
+        {
+            *join = id.is_some();
+        }
         let (hop, kind) = (leg.hop, leg.kind);
         leg.stage = match (kind.policy(), ours) {
             // The client needs no more than the answer.
@@ -233,7 +291,7 @@ impl LocalConnectionManager {
         sent: Instant,
         now: Instant,
     ) {
-        self.send_control(HalfControl::LegLinked {
+        self.send_control(LegControl::Linked {
             to: tunnel,
             leg,
             circuit,
@@ -261,7 +319,7 @@ impl LocalConnectionManager {
     }
 
     /// The tunnel has closed, and so does its leg.
-    pub(super) fn on_tunnel_closed(
+    fn on_tunnel_closed(
         &mut self,
         addr: HalfAddr,
         tunnel: HalfAddr,
@@ -287,13 +345,14 @@ impl LocalConnectionManager {
         let end = half
             .streams()
             .and_then(|streams| streams.ends.get(leg.hop.index()));
-        let in_flight = end.is_some_and(|end| end.flow.in_flight() >= end.flow.increment());
+        let flow = end.and_then(|end| end.flow.as_ref());
+        let in_flight = flow.is_some_and(|flow| flow.in_flight() >= flow.increment());
         let closing = Closing {
             taken: leg.taken,
             given: leg.given,
             in_flight: in_flight || !half.queue.is_empty(),
         };
-        self.send_control(HalfControl::LegClosed {
+        self.send_control(LegControl::Closed {
             to: tunnel,
             leg: addr,
             closing,
@@ -303,8 +362,7 @@ impl LocalConnectionManager {
     // ---- the tunnel ----
 
     /// Makes a tunnel beside its first leg.
-    pub(super) fn on_make_tunnel(&mut self, request: LegRequest, name: TunnelName, now: Instant) {
-        let cc = &self.params.cc;
+    fn on_make_tunnel(&mut self, request: LegRequest, name: TunnelName, now: Instant) {
         let made = self.halves.at(request.half).and_then(|half| {
             let (hop, policy) = match (request.ours, &half.leg) {
                 (Some((hop, kind)), _) => (hop, LegKind::from(kind).policy()),
@@ -312,14 +370,13 @@ impl LocalConnectionManager {
                 (None, None) => return None,
             };
             let terms = half.terms(hop)?;
-            // The windows are those of the legs: here the flow only has the rules of streams.
-            let streams = Streams::one(CircuitFlow::vegas(cc, 1));
-            let tunnel = Tunnel::new(name, policy, streams, terms);
+            let streams = Streams::one(None);
+            let tunnel = Tunnel::new(name, policy, streams, terms, now);
             Some(CircuitHalf::tunnel(tunnel))
         });
         let tunnel = made.and_then(|made| self.halves.insert(made));
-        self.to_controller
-            .push(ToController::TunnelMade { name, tunnel });
+        let made = TunnelNews::Made { name, tunnel };
+        self.to_controller.push(made.into());
         if let Some(tunnel) = tunnel {
             self.totals.tunnels.made += 1;
             let half = self.halves.at(tunnel).and_then(CircuitHalf::as_tunnel);
@@ -335,7 +392,7 @@ impl LocalConnectionManager {
     }
 
     /// A half wants to be a leg.
-    pub(super) fn on_leg_joins(&mut self, addr: HalfAddr, joining: &Joining, now: Instant) {
+    fn on_leg_joins(&mut self, addr: HalfAddr, joining: &Joining, now: Instant) {
         let Some(tunnel) = self.halves.at(addr).and_then(CircuitHalf::as_tunnel) else {
             return self.refuse_leg(joining.leg, addr, DestroyReason::INTERNAL);
         };
@@ -347,7 +404,10 @@ impl LocalConnectionManager {
         if !fits || waits {
             return self.refuse_leg(joining.leg, addr, DestroyReason::PROTOCOL);
         }
-        tunnel.legs.add(joining.leg, joining.link, joining.ours);
+        let Joining {
+            leg, link, ours, ..
+        } = *joining;
+        tunnel.legs.add(leg, link, ours, now);
         let (sequence, id) = (tunnel.sequence(), tunnel.id);
         if joining.ours.is_none() && tunnel.policy == Policy::Mtor {
             tunnel.legs.linked(joining.leg, Sequence::default(), None);
@@ -358,7 +418,7 @@ impl LocalConnectionManager {
         {
             return;
         }
-        self.send_control(HalfControl::LegTaken {
+        self.send_control(LegControl::Taken {
             to: joining.leg,
             tunnel: addr,
             sequence,
@@ -367,7 +427,7 @@ impl LocalConnectionManager {
     }
 
     /// A leg of our own has its answer.
-    pub(super) fn on_leg_linked(
+    fn on_leg_linked(
         &mut self,
         addr: HalfAddr,
         (leg, circuit): (HalfAddr, OriginId),
@@ -425,7 +485,7 @@ impl LocalConnectionManager {
 
     /// Does not take a half as a leg.
     pub(super) fn refuse_leg(&mut self, leg: HalfAddr, tunnel: HalfAddr, reason: DestroyReason) {
-        self.send_control(HalfControl::TunnelClosed {
+        self.send_control(LegControl::TunnelClosed {
             to: leg,
             tunnel,
             reason,
@@ -433,17 +493,21 @@ impl LocalConnectionManager {
     }
 
     /// A leg has closed. The tunnel goes on if nothing was on its way there.
-    pub(super) fn on_leg_closed(
-        &mut self,
-        addr: HalfAddr,
-        leg: HalfAddr,
-        closing: Closing,
-        now: Instant,
-    ) {
-        if let Some(tunnel) = self.halves.at(addr).and_then(CircuitHalf::as_tunnel)
-            && tunnel.legs.closed(leg, closing) == Removed::End
-        {
+    fn on_leg_closed(&mut self, addr: HalfAddr, leg: HalfAddr, closing: Closing, now: Instant) {
+        let Some(tunnel) = self.halves.at(addr).and_then(CircuitHalf::as_tunnel) else {
+            return;
+        };
+        self.totals.tunnels.legs_lost += u64::from(tunnel.legs.is_in_use(leg));
+        if tunnel.legs.closed(leg, closing) == Removed::End {
             self.end_without_leg(addr, now);
+        }
+    }
+
+    /// No more is sent on a leg (mTor).
+    fn on_leg_dropped(&mut self, addr: HalfAddr, leg: HalfAddr, now: Instant) {
+        if let Some(tunnel) = self.halves.at(addr).and_then(CircuitHalf::as_tunnel) {
+            tunnel.legs.drop_leg(leg, now);
+            self.totals.tunnels.legs_dropped += 1;
         }
     }
 
@@ -474,7 +538,7 @@ impl LocalConnectionManager {
         }
         self.totals.tunnels.closed += 1;
         self.watched_tunnels.remove(&addr.slot);
-        self.to_controller.push(ToController::TunnelClosed { name });
+        self.to_controller.push(TunnelNews::Closed { name }.into());
         if let TunnelName::Origin(circuit) = name {
             self.send_origin_event(OriginEvent::Closed {
                 circuit,

@@ -3,18 +3,24 @@
 
 use std::time::{Duration, Instant};
 
+use weft_cell::ChanCmd;
 use weft_cell::mtor_msg::{
-    Join, Joined, MtorDrop, MtorDropped, MtorStopped, Multipath, MultipathAck, SECRET_LEN, TunnelId,
+    Join, Joined, MtorAck, MtorDrop, MtorDropped, MtorStopped, Multipath, MultipathAck, SECRET_LEN,
+    SequenceNumber, TunnelId,
 };
 use weft_cell::reason::DestroyReason;
+use weft_cell::relay::{self, RelayBody};
 use weft_cell::relay_command::RelayCommand;
 
-use crate::address::{HalfAddr, HopIndex};
+use crate::address::{HalfAddr, HopIndex, OriginId};
 use crate::half::{CircuitHalf, Role};
 use crate::manager::{LocalConnectionManager, Notify};
-use crate::message::{HalfControl, TunnelAsk};
+use crate::message::{LegCell, LegControl, TunnelAsk};
+use crate::origin::OriginEvent;
 use crate::slots::HalfKey;
-use crate::tunnel::{Answer, LegKind, LegSide, Policy, Sequence, Stage, TunnelName};
+use crate::tunnel::{
+    Acknowledged, Answer, LegKind, LegSide, Policy, SPAN, Sequence, Stage, TunnelName,
+};
 
 impl LocalConnectionManager {
     /// MULTIPATH at a relay: a tunnel whose first leg is this circuit.
@@ -83,7 +89,7 @@ impl LocalConnectionManager {
         &mut self,
         slot: HalfKey,
         hop: HopIndex,
-        tunnel_id: Option<TunnelId>,
+        (tunnel_id, joined): (Option<TunnelId>, bool),
         length: usize,
         now: Instant,
     ) {
@@ -91,7 +97,8 @@ impl LocalConnectionManager {
         let half = self.halves.get_mut(slot);
         let expected = half.and_then(|half| match (&mut half.role, &mut half.leg) {
             (Role::Origin(origin), Some(leg))
-                if leg.hop == hop && leg.kind.policy() == Policy::Mtor =>
+                if leg.hop == hop
+                    && matches!(leg.kind, LegKind::Mtor { join, .. } if join == joined) =>
             {
                 match (leg.stage, leg.tunnel) {
                     (Stage::Linking(sent), Some(tunnel)) => Some((origin, leg, sent, tunnel)),
@@ -134,6 +141,99 @@ impl LocalConnectionManager {
         true
     }
 
+    // ---- what arrives ----
+
+    /// Measures a leg of our own by a message that came from it, and reports it if it has become slow.
+    pub(super) fn watch_pace(&mut self, addr: HalfAddr, leg: HalfAddr, now: Instant) {
+        let Some(tunnel) = self.halves.at(addr).and_then(CircuitHalf::as_tunnel) else {
+            return;
+        };
+        let (TunnelName::Origin(name), Policy::Mtor) = (tunnel.name, tunnel.policy) else {
+            return;
+        };
+        let before = tunnel.last_arrival.replace(now);
+        tunnel.arrivals += 1;
+        if let Some(circuit) = tunnel.legs.paced(leg, tunnel.arrivals, before, now) {
+            self.report_slow(name, circuit);
+        }
+    }
+
+    fn report_slow(&mut self, tunnel: OriginId, circuit: OriginId) {
+        self.totals.tunnels.slow += 1;
+        self.send_origin_event(OriginEvent::LegSlow { circuit, tunnel });
+    }
+
+    /// MTOR_ACK: what has arrived at the far end, and what is missing there.
+    pub(super) fn on_mtor_ack(&mut self, message: LegCell, now: Instant) {
+        let LegCell {
+            tunnel: addr, cell, ..
+        } = message;
+        let body = RelayBody::new(cell.body());
+        let ack = body.data().ok().and_then(|data| MtorAck::decode(data).ok());
+        self.pool.put(cell);
+        let Some(tunnel) = self.halves.at(addr).and_then(CircuitHalf::as_tunnel) else {
+            return;
+        };
+        // An older one that came by a slower leg names what is not outstanding any more.
+        let oldest = (tunnel.legs.sent() + 1).saturating_sub(SPAN);
+        let brought = match ack.map(|ack| ack.next.from_expected(oldest)) {
+            Some(Some(next)) => tunnel.legs.acknowledged(next, &mut self.pool, now),
+            Some(None) => Acknowledged::Nothing,
+            None => Acknowledged::NotSent,
+        };
+        if tunnel.acks.take(1, now) == 0 || brought == Acknowledged::NotSent {
+            let what = "an MTOR_ACK that cannot be parsed, or for what was not sent, or too many";
+            return self.protocol_error(addr.slot, what, now);
+        }
+        if brought == Acknowledged::News {
+            self.package_tunnel(addr.slot, now);
+        }
+    }
+
+    /// The time of tunnels of mTor: what has arrived is acknowledged, legs that stand still are reported, and those close whose far end
+    /// has not answered for long.
+    pub(in crate::manager) fn watch_tunnels(&mut self, now: Instant) {
+        let slots: Vec<HalfKey> = self.watched_tunnels.iter().copied().collect();
+        for slot in slots {
+            let addr = self.halves.addr(slot);
+            let tunnel = self.halves.get_mut(slot).and_then(CircuitHalf::as_tunnel);
+            let (Some(addr), Some(tunnel)) = (addr, tunnel) else {
+                continue;
+            };
+            let (next, missing) = (tunnel.reorder.delivered() + 1, !tunnel.reorder.is_empty());
+            let news = next != tunnel.acknowledged || missing;
+            let leg = tunnel.legs.any_open().filter(|_| news);
+            tunnel.acknowledged = next;
+            let still = match tunnel.name {
+                TunnelName::Origin(name) => {
+                    let circuits = tunnel.legs.standing_still(tunnel.arrivals, now);
+                    Some((name, circuits))
+                }
+                TunnelName::Nonce(_) | TunnelName::Given(..) => None,
+            };
+            let overdue: Vec<HalfAddr> = tunnel.legs.overdue(now).collect();
+            if let Some((tunnel, circuits)) = still {
+                for circuit in circuits {
+                    self.report_slow(tunnel, circuit);
+                }
+            }
+            for leg in overdue {
+                self.totals.timed_out += 1;
+                self.refuse_leg(leg, addr, DestroyReason::TIMEOUT);
+            }
+            if let Some(leg) = leg {
+                let next = SequenceNumber::of(next);
+                let mut cell = self.pool.blank(0, ChanCmd::RELAY);
+                let data = MtorAck { next }.encode();
+                let command = RelayCommand::MtorAck.wire();
+                let encoded = relay::encode(cell.body_mut(), command, 0, &data, &mut self.rng);
+                debug_assert!(encoded.is_ok(), "four bytes fit");
+                let tunnel = addr;
+                self.hand_to_leg(LegCell { tunnel, leg, cell }, now);
+            }
+        }
+    }
+
     // ---- a leg is given up ----
 
     /// The client thread gives up a leg.
@@ -150,7 +250,7 @@ impl LocalConnectionManager {
         let data = MtorDrop { received }.encode();
         self.send_relay_msg(addr.slot, hop, RelayCommand::MtorDrop.wire(), 0, &data, now);
         if let Some(to) = tunnel {
-            self.send_control(HalfControl::LegDropped { to, leg: addr });
+            self.send_control(LegControl::Dropped { to, leg: addr });
         }
     }
 
@@ -183,32 +283,34 @@ impl LocalConnectionManager {
             }
         }
         if let Some(to) = tunnel {
-            self.send_control(HalfControl::LegDropped { to, leg: addr });
+            self.send_control(LegControl::Dropped { to, leg: addr });
         }
     }
 
-    /// MTOR_DROPPED or MTOR_STOPPED: the far end sends no more on this leg, after as many messages as are named.
+    /// MTOR_DROPPED or MTOR_STOPPED: the far end sends no more on this leg, after as many messages as have arrived, or as are named.
     pub(in crate::manager) fn on_mtor_stopped(
         &mut self,
         slot: HalfKey,
         hop: HopIndex,
-        data: Option<&[u8]>,
+        last: Option<Option<u64>>,
+        length: usize,
         now: Instant,
     ) {
         let half = self.halves.get_mut(slot);
-        let leg = half.and_then(|half| half.leg.as_deref_mut());
-        let leg = leg.filter(|leg| leg.hop == hop && leg.dropped && leg.last.is_none());
-        let Some(leg) = leg else {
+        let leg = half.and_then(|half| match (&mut half.role, &mut half.leg) {
+            (Role::Origin(origin), Some(leg)) => Some((origin, leg)),
+            _ => None,
+        });
+        let leg = leg.filter(|(_, leg)| leg.hop == hop && leg.dropped && leg.last.is_none());
+        let Some((origin, leg)) = leg else {
             return self.refuse_at_origin(slot, now);
         };
-        let last = match data {
-            None => Some(leg.given),
-            Some(data) => MtorStopped::decode(data).ok().map(|stopped| stopped.sent),
-        };
+        let last = last.map(|last| last.unwrap_or(leg.given));
         let Some(last) = last.filter(|last| *last >= leg.given) else {
-            let what = "a MTOR_STOPPED that cannot be parsed, or for less than has arrived";
+            let what = "a MTOR_DROPPED or MTOR_STOPPED that cannot be parsed, or for less than has arrived";
             return self.protocol_error(slot, what, now);
         };
+        origin.traffic.note_valid(length);
         leg.last = Some(last);
         self.close_drained(slot, now);
     }

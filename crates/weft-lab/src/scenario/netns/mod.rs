@@ -85,6 +85,13 @@ pub(super) fn check_arms(source: &Source) -> Result<()> {
             clients.line
         );
     }
+    if let Some(fault) = scenario.faults.first() {
+        bail!(
+            "{}:{}: a [[fault]] is for --testbed virtual: real hosts do not stall at a time",
+            scenario.file,
+            fault.line
+        );
+    }
     Ok(())
 }
 
@@ -191,7 +198,7 @@ pub(super) fn specs(
         let nickname = relay_name(number);
         paths.add(&nickname, relay.roles);
         let mut more = torrc::of_all(arm);
-        more.extend(torrc::of_relay(relay));
+        more.extend(torrc::of_relay(relay, arm));
         more.extend(relays::metrics_lines());
         specs.push(Spec {
             nickname: nickname.clone(),
@@ -213,7 +220,7 @@ pub(super) fn specs(
         more.extend(torrc::of_client(arm));
         let entry = client.entry.map(|place| relay_name(place as usize));
         more.extend(paths.lines(entry.as_deref()));
-        if arm.options.client.conflux == Some(true) {
+        if arm.options.client.conflux == Some(true) && client.multipath != Some(false) {
             // The last line counts.
             more.push("ConfluxEnabled 1".to_owned());
         }
@@ -221,7 +228,7 @@ pub(super) fn specs(
             nickname: nickname.clone(),
             program: program.clone(),
             host: place(name)?.1,
-            duty: place::client(),
+            duty: torrc::with_tunnels(place::client(), arm, client),
             bandwidth: None,
             more,
         });

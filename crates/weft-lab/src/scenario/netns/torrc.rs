@@ -3,9 +3,9 @@
 use weft_core::controller::Sharing;
 use weft_path::{Acceptance, CircuitSelection};
 use weft_virtual::scenario::{Arm, Roles};
-use weft_virtual::setup::{NodeOptions, Relay};
+use weft_virtual::setup::{Client, MultipathEntry, MultipathOptions, NodeOptions, Relay};
 
-use crate::nodes::torrc::path_lines;
+use crate::nodes::torrc::{Duty, path_lines};
 
 /// Parameters of the consensus.
 pub(super) fn params(arm: &Arm) -> Vec<String> {
@@ -48,13 +48,28 @@ fn shared(value: &str, per_relay: usize) -> Vec<String> {
 }
 
 /// Lines of a relay.
-pub(super) fn of_relay(relay: &Relay) -> Vec<String> {
+pub(super) fn of_relay(relay: &Relay, arm: &Arm) -> Vec<String> {
     let mut lines = vec![format!("ConnectionThreads {}", relay.threads)];
     if let Some((rate, burst)) = relay.limit {
         lines.push(format!("BandwidthRate {rate} bytes"));
         lines.push(format!("BandwidthBurst {burst} bytes"));
     }
+    if arm.options.multipath && relay.roles.exit {
+        lines.push("MultipathExit 1".to_owned());
+    }
     lines
+}
+
+/// A client's streams get tunnels where the arm has them, if the scenario has that of the client.
+pub(super) fn with_tunnels(duty: Duty, arm: &Arm, client: &Client) -> Duty {
+    match duty {
+        Duty::Client { socks, control, .. } => Duty::Client {
+            socks,
+            control,
+            multipath: arm.options.multipath && client.multipath == Some(true),
+        },
+        other => other,
+    }
 }
 
 /// Lines of a client.
@@ -94,6 +109,23 @@ pub(super) fn of_client(arm: &Arm) -> Vec<String> {
             CircuitSelection::AbraStay => "abra-stay",
         }
     ));
+    if arm.options.multipath {
+        let MultipathOptions {
+            circuits,
+            entry,
+            middle_below,
+            ..
+        } = &client.multipath;
+        lines.push(format!("MultipathCircuits {circuits}"));
+        let entry = match entry {
+            MultipathEntry::Distinct => "distinct",
+            MultipathEntry::Common => "common",
+        };
+        lines.push(format!("MultipathEntry {entry}"));
+        // A unit of weight is a kB/s.
+        let bytes = u64::from(*middle_below) * 1_000;
+        lines.push(format!("MultipathMiddleBandwidth {bytes} bytes"));
+    }
     lines
 }
 
@@ -190,6 +222,31 @@ mod tests {
         }
         arm.options.lies = true;
         assert_eq!(only_virtual(&arm), Some("lies"));
+    }
+
+    #[test]
+    fn tunnels_are_lines_of_clients() {
+        let mut options = NodeOptions {
+            multipath: true,
+            ..NodeOptions::default()
+        };
+        options.client.multipath.circuits = 5;
+        options.client.multipath.entry = MultipathEntry::Common;
+        options.client.multipath.middle_below = 100;
+        let arm = Arm {
+            name: "mtor5-common".to_owned(),
+            congestion_control: true,
+            threads: 1,
+            options,
+        };
+        let lines = of_client(&arm);
+        for line in [
+            "MultipathCircuits 5",
+            "MultipathEntry common",
+            "MultipathMiddleBandwidth 100000 bytes",
+        ] {
+            assert!(lines.contains(&line.to_owned()), "{lines:?}");
+        }
     }
 
     #[test]

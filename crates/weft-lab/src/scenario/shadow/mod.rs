@@ -98,14 +98,14 @@ pub(super) fn check(source: &Source) -> Result<()> {
 }
 
 impl<'a> Simulations<'a> {
-    /// Writes the simulations of these jobs that are not there yet.
+    /// Writes the simulations of these jobs that are not there yet. An experiment of several parts has a folder for each.
     ///
     /// # Errors
     ///
     /// Shadow is not installed and has to run some: what is missing and what to do. Or simulations of another run are there, or
     /// the system refuses.
     pub(crate) fn prepare(
-        args: &SimulationArgs,
+        (part, args): (&str, &SimulationArgs),
         session: &Session<'_>,
         (source, seed, weft): (&'a Source, u64, &'a Path),
         jobs: &[Job],
@@ -116,6 +116,8 @@ impl<'a> Simulations<'a> {
             (None, Some(folder)) => folder.join(FOLDER),
             (None, None) => bail!("simulations need a folder"),
         };
+        let all = folder.clone();
+        let folder = folder.join(part);
         fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
         // Shadow runs in the folders of the simulations.
         let folder = fs::canonicalize(&folder).context("finding the folder of the simulations")?;
@@ -147,7 +149,7 @@ impl<'a> Simulations<'a> {
                 "{MISSING}. {} simulations are written. Run them where it is, and then this command once more with\n  \
                  --simulations {}\nwhich reads what they leave:\n{}",
                 open.len(),
-                simulations.folder.display(),
+                fs::canonicalize(&all).unwrap_or(all).display(),
                 commands.collect::<String>()
             );
         }

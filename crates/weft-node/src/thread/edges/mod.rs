@@ -385,8 +385,8 @@ impl ConnectionThread {
             Some(allowance) => {
                 match allowance.take(&mut self.limit, Direction::Read, wanted, now) {
                     Ok(grant) => grant,
-                    Err(wait) => {
-                        self.edges.rest(now + wait.min(TICK), token);
+                    Err(refused) => {
+                        self.edges.rest(now + refused.wait.min(TICK), token);
                         return Ok(0);
                     }
                 }
@@ -537,8 +537,8 @@ impl ConnectionThread {
             Some(allowance) => {
                 match allowance.take(&mut self.limit, Direction::Write, wanted, now) {
                     Ok(grant) => grant,
-                    Err(wait) => {
-                        let at = now + wait.min(TICK);
+                    Err(refused) => {
+                        let at = now + refused.wait.min(TICK);
                         self.writing.retry_at =
                             Some(self.writing.retry_at.map_or(at, |other| other.min(at)));
                         return Ok(0);

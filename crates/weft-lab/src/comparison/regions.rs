@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 /// The file's name beside the scenario.
-pub(super) const FILE: &str = "regions.graphml";
+pub(crate) const FILE: &str = "regions.graphml";
 
 /// Countries, and how many of sixteen hosts are there: most relays and users are in Europe and North America.
 const COUNTRIES: [(&str, usize); 9] = [
@@ -36,14 +36,14 @@ const UP: u32 = 1_221;
 const DOWN: u32 = 6_104;
 
 /// Countries of a scenario's `[network]`, each as often as hosts are there.
-pub(super) fn countries() -> Vec<&'static str> {
+pub(crate) fn countries() -> Vec<&'static str> {
     let each = COUNTRIES.iter();
     each.flat_map(|(code, often)| std::iter::repeat_n(*code, *often))
         .collect()
 }
 
 /// The graph, in the format of Shadow's topologies.
-pub(super) fn graph() -> String {
+pub(crate) fn graph() -> String {
     let mut text = String::from(
         "<?xml version=\"1.0\" encoding=\"utf-8\"?>\n<graphml>\n<key id=\"c\" for=\"node\" attr.name=\"countrycode\"/>\n\
          <key id=\"u\" for=\"node\" attr.name=\"bandwidthup\"/>\n<key id=\"d\" for=\"node\" attr.name=\"bandwidthdown\"/>\n\

@@ -1,0 +1,63 @@
+//! The threads' reports: their load, and the memory that they hold ([`crate::ledger`]).
+
+use super::{Freed, Notice, RelayController};
+use crate::address::ThreadId;
+use crate::ledger::{self, Ledger};
+use crate::message::{FromController, Report};
+
+impl RelayController {
+    /// A thread reports.
+    pub(super) fn on_report(&mut self, report: Report) {
+        self.placement
+            .report(report.thread, report.bytes_per_second, report.links);
+        let slot = usize::from(report.thread.0);
+        let last = slot + 1 == self.reports.len();
+        if let Some(known) = self.reports.get_mut(slot) {
+            *known = Some(report);
+        }
+        // Judge once a round, when every thread's report is about as old.
+        if last {
+            self.watch_memory();
+        }
+    }
+
+    fn watch_memory(&mut self) {
+        let totals = self.totals();
+        let freed = Freed {
+            circuits: totals.killed_for_memory,
+            links: totals.links_killed_for_memory,
+            bytes: totals.freed_for_memory,
+        };
+        let before = std::mem::replace(&mut self.freed_noticed, freed);
+        if freed.bytes > before.bytes {
+            self.notice(Notice::MemoryFreed(Freed {
+                circuits: freed.circuits.saturating_sub(before.circuits),
+                links: freed.links.saturating_sub(before.links),
+                bytes: freed.bytes - before.bytes,
+            }));
+        }
+        // A report from before a thread has done its part would have others die for the same bytes.
+        let reports: Option<Vec<&Report>> = self.reports.iter().map(Option::as_ref).collect();
+        let Some(reports) = reports.filter(|reports| {
+            let done = |report: &&Report| report.memory_rounds == self.counts.memory_freed;
+            reports.iter().all(done)
+        }) else {
+            return;
+        };
+        let ledgers: Vec<&Ledger> = reports.iter().map(|report| &report.ledger).collect();
+        let allowed = self.params.max_memory;
+        let Some(cuts) = ledger::relieve(&ledgers, allowed) else {
+            return;
+        };
+        let used = ledgers.iter().map(|ledger| ledger.total()).sum();
+        self.counts.memory_freed += 1;
+        self.notice(Notice::MemoryPressure {
+            used,
+            allowed,
+            to_free: cuts.iter().map(|cut| cut.bytes).sum(),
+        });
+        for (cut, thread) in cuts.into_iter().zip(0u16..) {
+            self.send(ThreadId(thread), FromController::FreeMemory(cut));
+        }
+    }
+}
