@@ -230,32 +230,6 @@ mod private_network {
         fetched
     }
 
-    /// Closes a circuit and, if it is a leg of a conflux set, the others of the set, over which its streams
-    /// would go on.
-    fn close_with_its_set(control: &mut Control, circuit: &str) -> Result<()> {
-        let set = |line: &str| {
-            let id = line
-                .split(' ')
-                .find_map(|word| word.strip_prefix("CONFLUX_ID="));
-            id.map(str::to_owned)
-        };
-        let all = control.info("circuit-status")?;
-        let line = all
-            .lines()
-            .find(|line| line.split(' ').next() == Some(circuit));
-        let wanted = set(line.with_context(|| format!("no circuit {circuit} in {all:?}"))?);
-        control.command(&format!("CLOSECIRCUIT {circuit}"))?;
-        for leg in all
-            .lines()
-            .filter(|line| wanted.is_some() && set(line) == wanted)
-        {
-            let id = leg.split(' ').next().context("a circuit's number")?;
-            // The end may have closed it by now.
-            let _ = control.command(&format!("CLOSECIRCUIT {id}"));
-        }
-        Ok(())
-    }
-
     /// A held stream is led to another target; others are ended, before and while they carry bytes.
     fn redirect_and_close(led: &mut Led) -> Result<()> {
         let server = led.network.server().address();
@@ -291,7 +265,7 @@ mod private_network {
                 control.command(&format!("ATTACHSTREAM {stream} 0"))?;
                 let (circuit, _) = until(control, &stream, "SUCCEEDED")?;
                 match by_circuit {
-                    true => close_with_its_set(control, &circuit)?,
+                    true => control.close_circuit_and_set(&circuit)?,
                     false => drop(control.command(&format!("CLOSESTREAM {stream} 6"))?),
                 }
                 until(control, &stream, "CLOSED")

@@ -146,6 +146,32 @@ impl Control {
             .join("\n"))
     }
 
+    /// Closes a circuit and, if it is a leg of a conflux set, the others of the set, over which its streams
+    /// would go on.
+    pub fn close_circuit_and_set(&mut self, circuit: &str) -> Result<()> {
+        let set = |line: &str| {
+            let id = line
+                .split(' ')
+                .find_map(|word| word.strip_prefix("CONFLUX_ID="));
+            id.map(str::to_owned)
+        };
+        let all = self.info("circuit-status")?;
+        let line = all
+            .lines()
+            .find(|line| line.split(' ').next() == Some(circuit));
+        let wanted = set(line.with_context(|| format!("no circuit {circuit} in {all:?}"))?);
+        self.command(&format!("CLOSECIRCUIT {circuit}"))?;
+        for leg in all
+            .lines()
+            .filter(|line| wanted.is_some() && set(line) == wanted)
+        {
+            let id = leg.split(' ').next().context("a circuit's number")?;
+            // The end may have closed it by now.
+            let _ = self.command(&format!("CLOSECIRCUIT {id}"));
+        }
+        Ok(())
+    }
+
     /// The next asynchronous event (`650 …` without the code), or `None` at the deadline.
     pub fn event(&mut self, deadline: Instant) -> Result<Option<String>> {
         let line = match self.events.pop_front() {

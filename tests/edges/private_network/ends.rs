@@ -80,7 +80,7 @@ fn a_destination_that_reads_nothing_is_left_when_the_circuit_has_gone() {
         net.bystander("unread", 100_000)?;
         let circuit = opened.split(' ').nth(3).context("no circuit")?;
         let mut control = net.client()?.controller()?;
-        control.command(&format!("CLOSECIRCUIT {circuit}"))?;
+        control.close_circuit_and_set(circuit)?;
         until("the exit to leave", || {
             Ok(exit_sockets(far.address)?.is_empty())
         })?;
