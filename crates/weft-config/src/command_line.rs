@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use super::dump::DumpKind;
 use super::find;
+use super::flags::{Argument, FLAGS};
 use super::host::Host;
 use super::lexer::{Command, Line};
 use super::report::{Origin, Report};
@@ -88,33 +89,6 @@ pub struct CommandLine {
     /// What to warn about.
     pub report: Report,
 }
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Argument {
-    None,
-    Needed,
-    Optional,
-}
-
-/// Flags that are not torrc options: long name, short name, argument.
-const FLAGS: [(&str, &str, Argument); 16] = [
-    ("--torrc-file", "-f", Argument::Needed),
-    ("--defaults-torrc", "", Argument::Needed),
-    ("--allow-missing-torrc", "", Argument::None),
-    ("--ignore-missing-torrc", "", Argument::None),
-    ("--verify-config", "", Argument::None),
-    ("--list-fingerprint", "", Argument::Optional),
-    ("--dump-config", "", Argument::Optional),
-    ("--version", "", Argument::None),
-    ("--help", "-h", Argument::None),
-    ("--hush", "", Argument::None),
-    ("--quiet", "", Argument::None),
-    ("--list-torrc-options", "", Argument::None),
-    ("--list-deprecated-options", "", Argument::None),
-    ("--list-modules", "", Argument::None),
-    ("--nt-service", "-nt-service", Argument::None),
-    ("--hash-password", "", Argument::Needed),
-];
 
 /// Flags of C tor that Weft does not have.
 const FLAGS_OF_TOR: [&str; 10] = [
@@ -209,9 +183,9 @@ impl CommandLine {
         };
         let flag = FLAGS
             .iter()
-            .find(|(long, short, _)| word == *long || (!short.is_empty() && word == *short));
+            .find(|flag| word == flag.long || Some(word) == flag.short);
         match flag {
-            Some((name, _, argument)) => self.take_flag(name, word, *argument, rest),
+            Some(flag) => self.take_flag(flag.long, word, flag.argument, rest),
             None => self.take_option(word, rest),
         }
     }
@@ -226,17 +200,17 @@ impl CommandLine {
         let next = rest.split_first();
         let (value, rest) = match (argument, next) {
             (Argument::None, _) => (None, rest),
-            (Argument::Needed, Some((value, rest))) => (Some(value), rest),
-            (Argument::Needed, None) => {
+            (Argument::File | Argument::Word, Some((value, rest))) => (Some(value), rest),
+            (Argument::File | Argument::Word, None) => {
                 self.no_value(word, format!("{word} needs a value"));
                 return rest;
             }
-            (Argument::Optional, Some((value, rest)))
+            (Argument::OneOf(_) | Argument::MaybeOneOf(_), Some((value, rest)))
                 if !value.as_encoded_bytes().starts_with(b"-") =>
             {
                 (Some(value), rest)
             }
-            (Argument::Optional, _) => (None, rest),
+            (Argument::OneOf(_) | Argument::MaybeOneOf(_), _) => (None, rest),
         };
         let text = value.and_then(|value| value.to_str());
         match name {
@@ -365,9 +339,7 @@ fn skip_value(rest: &[OsString]) -> &[OsString] {
 fn unknown_word(word: &str) -> String {
     let dashed = word.starts_with('-');
     let bare = word.trim_start_matches('-').trim_start_matches(['+', '/']);
-    let flags = FLAGS
-        .iter()
-        .map(|(long, _, _)| long.trim_start_matches('-'));
+    let flags = FLAGS.iter().map(|flag| flag.long.trim_start_matches('-'));
     let options = table::all()
         .filter(|known| known.is_settable())
         .map(|known| known.name);

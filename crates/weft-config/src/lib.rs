@@ -49,6 +49,7 @@ mod exit;
 mod fallback;
 mod files;
 mod find;
+pub mod flags;
 mod host;
 mod identity;
 mod include;
@@ -70,9 +71,7 @@ mod private_authority;
 mod process;
 mod proxies;
 mod reachable;
-#[cfg(test)]
-#[allow(clippy::expect_used)]
-mod reference;
+pub mod reference;
 mod reload;
 mod report;
 mod resources;
@@ -89,6 +88,7 @@ pub use access::AccessPolicy;
 pub use authority::DirAuthority;
 pub use change::{Change, ChangeError};
 pub use command_line::{Action, CommandLine, FingerprintKind, Quiet};
+pub use directory::default_directory_lines;
 pub use dump::{DumpKind, dump};
 pub use host::{FileKind, Host, MemoryHost};
 pub use key::Key;

@@ -13,8 +13,8 @@
 //! controllers are shown, and the page of the book.
 //!
 //! To add an option: its row here; a field in the options of its subject, with its line in `read`
-//! (`scheduling.rs`); the code that follows it; and `docs/options.md`, which the test in `reference.rs`
-//! writes. SIGHUP needs nothing more, unless the row has `immutable`.
+//! (`scheduling.rs`); the code that follows it; and `docs/options.md`, which the test in
+//! `reference/page.rs` writes. SIGHUP needs nothing more, unless the row has `immutable`.
 
 use std::sync::LazyLock;
 
@@ -136,7 +136,6 @@ pub mod keys {
 
 /// One subject of the table, and of the book's page on options.
 pub(crate) struct Subject {
-    #[cfg_attr(not(test), expect(dead_code, reason = "the page is written by a test"))]
     pub(crate) title: &'static str,
     pub(crate) rows: &'static [Known],
 }
