@@ -62,6 +62,28 @@ mod private_network {
         Ok(())
     }
 
+    /// The flag HSDir is of relays that announce the protocol: C tor's, not Weft's.
+    fn only_c_tor_s_relays_have_the_flag_hsdir(network: &Up) -> Result<()> {
+        let client = network.client("client0")?.node().folder();
+        let path = client.join("data/cached-microdesc-consensus");
+        let consensus = std::fs::read_to_string(&path)
+            .with_context(|| format!("reading {}", path.display()))?;
+        for (nickname, program) in network.relays() {
+            let entry = consensus.split_once(&format!("\nr {nickname} "));
+            let (_, entry) = entry.with_context(|| format!("{nickname} is not listed"))?;
+            let flags = entry.lines().find_map(|line| line.strip_prefix("s "));
+            let flags = flags.with_context(|| format!("{nickname} has no flags"))?;
+            let has = flags.split(' ').any(|flag| flag == "HSDir");
+            let should = !program.is_weft();
+            ensure!(
+                has == should,
+                "{nickname}, run by {}: {flags}",
+                program.name()
+            );
+        }
+        Ok(())
+    }
+
     /// Starts it, moves a few large and many small streams each way through each client, looks names
     /// up, ends it.
     fn carries(authority: Kind, relays: Kind, clients: Kind) {
@@ -82,6 +104,7 @@ mod private_network {
             let path = names.as_ref().map(|_| path.as_path());
             let mut network = Up::start(&plan(authority, relays, clients, path))?;
             eprintln!("up after {:.1?}", network.took());
+            only_c_tor_s_relays_have_the_flag_hsdir(&network)?;
             for client in network.clients() {
                 for (streams, bytes) in [(2, 5_000_000), (30, 20_000)] {
                     for direction in [Direction::Down, Direction::Up] {

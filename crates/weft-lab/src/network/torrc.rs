@@ -46,7 +46,6 @@ V3AuthVoteDelay 2
 V3AuthDistDelay 2
 TestingDirAuthVoteExit *
 TestingDirAuthVoteGuard *
-TestingDirAuthVoteHSDir *
 TestingMinExitFlagThreshold 0
 AuthDirMaxServersPerAddr 0
 ";

@@ -121,6 +121,13 @@ impl Nodes {
                 authority: String::new(),
                 interval: settings.interval,
                 log: settings.log,
+                hidden_service_dirs: specs
+                    .iter()
+                    .filter(|spec| {
+                        !matches!(spec.duty, Duty::Client { .. }) && !spec.program.is_weft()
+                    })
+                    .map(|spec| spec.nickname.clone())
+                    .collect(),
             },
             settings,
         };

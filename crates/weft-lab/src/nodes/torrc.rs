@@ -49,6 +49,9 @@ pub(crate) struct Common {
     pub(crate) authority: String,
     /// Seconds from one consensus to the next.
     pub(crate) interval: u32,
+    /// The nicknames of relays that C tor's authority lists as HSDir at once: those that C tor runs. Weft's relays
+    /// claim no such protocol.
+    pub(crate) hidden_service_dirs: Vec<String>,
     /// The lowest severity that is logged.
     pub(crate) log: &'static str,
 }
@@ -131,10 +134,15 @@ impl Common {
              V3AuthVotingInterval {}\n\
              V3AuthVoteDelay 2\n\
              V3AuthDistDelay 2\n\
-             TestingDirAuthVoteGuard *\n\
-             TestingDirAuthVoteHSDir *\n",
+             TestingDirAuthVoteGuard *\n",
             self.interval
         );
+        // Weft's authority goes by descriptors; C tor's also wants a relay to be Stable, which takes longer than most
+        // private networks are up.
+        if !weft && !self.hidden_service_dirs.is_empty() {
+            let names = self.hidden_service_dirs.join(",");
+            let _ = writeln!(text, "TestingDirAuthVoteHSDir {names}");
+        }
         if !weft {
             // As fast as C tor lets them, because starting a network means waiting for votes.
             text += "TestingV3AuthInitialVotingInterval 5\n\

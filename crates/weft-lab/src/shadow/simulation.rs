@@ -109,6 +109,7 @@ impl Writer<'_> {
             authority: self.authority(&hosts, topology, &places)?,
             interval: INTERVAL,
             log: "notice",
+            hidden_service_dirs: Vec::new(),
         };
         let writing = Writing {
             settings: self.settings,

@@ -137,6 +137,7 @@ impl Writing<'_> {
             )?,
             interval: INTERVAL,
             log: "notice",
+            hidden_service_dirs: Vec::new(),
         };
         let mut bandwidths = format!("{}\n", EPOCH.as_secs());
         for spec in specs {
