@@ -1,12 +1,20 @@
 //! Where directory documents are from, and what is published.
 
 use crate::authority::{DEFAULT_AUTHORITIES, DirAuthority, parse_dir_authority};
-use crate::fallback::{FallbackDir, default_fallbacks, parse_fallback_dir};
+use crate::fallback::{DEFAULT_FALLBACKS, FallbackDir, default_fallbacks, parse_fallback_dir};
 use crate::key::Key;
 use crate::report::Report;
 use crate::settings::Settings;
 use crate::table::keys;
 use crate::value::ListLine;
+
+/// The real network's `DirAuthority` and `FallbackDir` lines, each with the option's name.
+pub fn default_directory_lines() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let authorities = DEFAULT_AUTHORITIES
+        .iter()
+        .map(|line| ("DirAuthority", *line));
+    authorities.chain(DEFAULT_FALLBACKS.lines().map(|line| ("FallbackDir", line)))
+}
 
 /// Where the directory is, and what is published to it.
 #[derive(Clone, Debug, PartialEq)]

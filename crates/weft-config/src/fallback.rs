@@ -11,7 +11,7 @@ use super::number::{parse_double, parse_long};
 
 /// The fallbacks of the Tor network, as C tor 0.4.9 has them (src/app/config/fallback_dirs.inc of
 /// 25 June 2026), one on a line.
-const DEFAULT_FALLBACKS: &str = include_str!("fallback_dirs.txt");
+pub(crate) const DEFAULT_FALLBACKS: &str = include_str!("fallback_dirs.txt");
 /// One fallback.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FallbackDir {
