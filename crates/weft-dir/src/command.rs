@@ -13,6 +13,7 @@ use crate::authority::Authority;
 use crate::bandwidth::Totals;
 use crate::consensus::Consensus;
 use crate::descriptor::OwnDescriptor;
+use crate::downloads::Downloads;
 
 /// Settings of the directory task.
 #[derive(Clone, Debug)]
@@ -186,6 +187,8 @@ pub enum Event {
     },
     /// Bandwidth history for the state file: `BWHistory…` keys and values.
     State(Vec<(String, String)>),
+    /// How the fetches of consensus and certificates go; sent when that changes.
+    Downloads(Box<Downloads>),
     /// Something for the log.
     Message(Severity, String),
 }

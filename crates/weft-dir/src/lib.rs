@@ -40,6 +40,7 @@ pub mod clock;
 pub mod command;
 pub mod consensus;
 pub mod descriptor;
+pub mod downloads;
 mod fetch;
 mod held;
 pub mod http;
@@ -50,6 +51,7 @@ pub mod params;
 pub mod private_authority;
 mod publish;
 mod schedule;
+pub mod sockets;
 pub mod task;
 #[cfg(test)]
 mod testing;

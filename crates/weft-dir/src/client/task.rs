@@ -154,6 +154,9 @@ impl ClientDirectory {
     pub async fn run(mut self) {
         loop {
             self.turn();
+            if let Some(downloads) = self.fetcher.new_downloads(self.clock.wall()) {
+                (self.events)(Event::Downloads(Box::new(downloads)));
+            }
             let (clock, wait) = (self.clock.clone(), self.wait());
             tokio::select! {
                 order = self.orders.recv() => match order {
@@ -232,6 +235,7 @@ impl ClientDirectory {
             return;
         }
         self.certs_underway = true;
+        self.fetcher.certs_asked();
         let request = Request::Get {
             path: newest_certs_path(&signers),
             if_modified_since: None,

@@ -17,6 +17,7 @@ use crate::consensus::{
     CACHE_MAX_AGE, Certs, Consensus, ConsensusError, REASONABLY_LIVE, Verified, certs_path,
     consensus_path, verify,
 };
+use crate::downloads::{Attempts, Downloads};
 use crate::http::{HttpError, Request, Response};
 use crate::publish::OwnListing;
 use crate::schedule::{Backoff, next_client_fetch, next_consensus_fetch};
@@ -111,6 +112,10 @@ pub(crate) struct Fetcher {
     audience: Audience,
     /// Whose turn it is among the authorities that sign consensuses, modulo their number.
     next: usize,
+    /// How it goes; the rest is known when it is reported.
+    downloads: Downloads,
+    /// The same as last reported.
+    reported: Downloads,
 }
 
 impl Fetcher {
@@ -131,7 +136,44 @@ impl Fetcher {
             backoff: Backoff::new(options.consensus_initial_delay, cap),
             audience: Audience::Relay,
             next: usize::from(rng.random::<u16>()),
+            downloads: Downloads::default(),
+            reported: Downloads::default(),
         }
+    }
+
+    /// How it goes, where that has changed.
+    pub(crate) fn new_downloads(&mut self, now: SystemTime) -> Option<Downloads> {
+        let mut downloads = self.downloads.clone();
+        downloads.has_consensus = self.is_live(now);
+        for (cert, _) in self.certs.iter() {
+            let ids = cert.key_ids();
+            let keys = downloads.keys.entry(ids.id_fingerprint.to_bytes());
+            keys.or_default().insert(ids.sk_fingerprint.to_bytes());
+        }
+        if downloads == self.reported {
+            return None;
+        }
+        self.reported = downloads.clone();
+        Some(downloads)
+    }
+
+    /// The attempts at what is underway.
+    fn attempts(&mut self, underway: Underway, now: SystemTime) -> &mut Attempts {
+        match underway {
+            Underway::Certs => &mut self.downloads.certs,
+            Underway::Consensus if self.is_live(now) => &mut self.downloads.following,
+            Underway::Consensus => &mut self.downloads.first,
+        }
+    }
+
+    /// Certificates are asked for besides.
+    pub(crate) fn certs_asked(&mut self) {
+        self.downloads.certs.begun();
+    }
+
+    /// Certificates that were asked for besides did not come.
+    pub(crate) fn certs_failed(&mut self, now: SystemTime) {
+        self.downloads.certs.failed(now, Duration::ZERO);
     }
 
     /// The same for a client: its consensuses are followed by others later.
@@ -281,6 +323,7 @@ impl Fetcher {
             }
         };
         self.underway = Some(underway);
+        self.attempts(underway, now).begun();
         Some((authority, request))
     }
 
@@ -345,7 +388,9 @@ impl Fetcher {
             self.not_before = monotonic;
         } else {
             self.next = self.next.wrapping_add(1);
-            self.not_before = monotonic + self.backoff.failed(rng);
+            let delay = self.backoff.failed(rng);
+            self.not_before = monotonic + delay;
+            self.attempts(underway, now).failed(now, delay);
         }
         if self
             .waiting
@@ -441,6 +486,7 @@ impl Fetcher {
             ));
         }
         if outcome.added > 0 {
+            self.downloads.certs.succeeded(now);
             news.push(News::Certs(self.certs.text()));
         }
         let Some(waiting) = self.waiting.take() else {
@@ -502,6 +548,8 @@ impl Fetcher {
             self.fetch_at = now;
         }
         self.waiting = None;
+        self.downloads.first.succeeded(self.fetch_at);
+        self.downloads.following.succeeded(self.fetch_at);
         let consensus = Arc::new(consensus);
         self.consensus = Some(consensus.clone());
         Adopted {

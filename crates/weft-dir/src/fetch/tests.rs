@@ -257,3 +257,46 @@ fn a_clock_that_jumps_past_the_end_makes_it_fetch_at_once() {
     assert_eq!(setup.ask(now() + secs(10), Duration::ZERO), None);
     assert!(setup.ask(now() + secs(86_400), Duration::ZERO).is_some());
 }
+
+#[test]
+fn attempts_are_counted_until_the_document_is_there() {
+    let mut setup = Setup::new();
+    let start = now();
+    assert!(setup.fetcher.new_downloads(start).is_none());
+    let mut at = secs(3);
+    for failures in 1..=2 {
+        assert!(setup.ask(start, at).is_some());
+        let underway = setup.fetcher.new_downloads(start).unwrap().first;
+        assert_eq!(
+            (underway.attempts, underway.failures),
+            (failures, failures - 1)
+        );
+        setup.answer(404, "", start, at);
+        let failed = setup.fetcher.new_downloads(start).unwrap().first;
+        assert_eq!((failed.attempts, failed.failures), (failures, failures));
+        assert!(failed.delay >= secs(1));
+        assert_eq!(failed.next, start + failed.delay);
+        at += failed.delay;
+    }
+    // The consensus comes, and waits for certificates.
+    setup.ask(start, at);
+    let consensus = setup.consensus(start);
+    setup.answer(200, &consensus, start, at);
+    assert!(setup.ask(start, at).unwrap().contains("/keys/"));
+    let waiting = setup.fetcher.new_downloads(start).unwrap();
+    assert_eq!((waiting.first.attempts, waiting.certs.attempts), (3, 1));
+    assert!(!waiting.has_consensus && waiting.keys.is_empty());
+    let cert = setup.authority.cert.clone();
+    setup.answer(200, &cert, start, at);
+    let done = setup.fetcher.new_downloads(start).unwrap();
+    assert_eq!((done.first.attempts, done.certs.attempts), (0, 0));
+    assert!(done.has_consensus);
+    assert!(done.following.next > start, "when the next is fetched");
+    assert_eq!(done.keys.values().map(|keys| keys.len()).sum::<usize>(), 1);
+    // The next one is another matter.
+    let later = done.following.next;
+    assert!(setup.ask(later, at).is_some());
+    setup.answer(503, "", later, at);
+    let failed = setup.fetcher.new_downloads(later).unwrap();
+    assert_eq!((failed.first.failures, failed.following.failures), (0, 1));
+}

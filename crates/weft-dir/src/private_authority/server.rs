@@ -18,6 +18,7 @@ use crate::PairSocket;
 use crate::clock::{Clock, SystemClock};
 use crate::command::Severity;
 use crate::http::{http_date, parse_date};
+use crate::sockets::Sockets;
 
 /// Requests that are answered at the same time.
 pub(super) const AT_ONCE: usize = 1024;
@@ -48,6 +49,8 @@ pub struct AuthorityServer {
     /// A descriptor came.
     posted: Arc<Notify>,
     places: Arc<Places<IpAddr, oneshot::Sender<()>>>,
+    /// Connections to the DirPort.
+    sockets: Arc<Sockets>,
 }
 
 impl AuthorityServer {
@@ -58,6 +61,7 @@ impl AuthorityServer {
             clock,
             posted: Arc::default(),
             places: Places::new(AT_ONCE, ANSWERED_AT_ONCE),
+            sockets: Arc::default(),
         }
     }
 
@@ -109,8 +113,11 @@ impl AuthorityServer {
                 self.clock.sleep(Duration::from_millis(100)).await;
                 continue;
             };
-            let server = self.clone();
-            tokio::spawn(async move { server.serve(stream, peer.ip()).await });
+            let (server, open) = (self.clone(), self.sockets.count(Some(peer.ip())));
+            tokio::spawn(async move {
+                server.serve(stream, peer.ip()).await;
+                drop(open);
+            });
         }
     }
 
@@ -319,6 +326,7 @@ fn encode(answer: &Answer, coding: Coding, now: SystemTime, peer: IpAddr, body: 
 #[derive(Debug)]
 pub struct AuthorityHandle {
     streams: Option<mpsc::Sender<(UnixStream, IpAddr)>>,
+    sockets: Arc<Sockets>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -344,6 +352,7 @@ impl AuthorityHandle {
             listeners.collect::<io::Result<Vec<_>>>()?
         };
         let server = AuthorityServer::new(authority, Arc::new(SystemClock::default()));
+        let sockets = server.sockets.clone();
         let (streams, mut waiting) = mpsc::channel::<(UnixStream, IpAddr)>(QUEUE);
         let run = async move {
             for listener in listeners {
@@ -365,8 +374,14 @@ impl AuthorityHandle {
             .spawn(move || runtime.block_on(run))?;
         Ok(Self {
             streams: Some(streams),
+            sockets,
             thread: Some(thread),
         })
+    }
+
+    /// Connections to the DirPort.
+    pub fn sockets(&self) -> &Sockets {
+        &self.sockets
     }
 
     /// Answers the request that comes on this stream (non-blocking), of `peer`: BEGIN_DIR. Closed

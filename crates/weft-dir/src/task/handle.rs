@@ -14,6 +14,7 @@ use crate::PairSocket;
 use crate::cache_server::CacheServer;
 use crate::clock::SystemClock;
 use crate::command::Command;
+use crate::sockets::Sockets;
 
 /// Commands that may wait; a node that is further ahead gets an error and is not blocked.
 const QUEUE: usize = 256;
@@ -37,6 +38,7 @@ pub struct DirectoryHandle {
     commands: mpsc::Sender<Command>,
     /// Where streams go.
     incoming: mpsc::Sender<Incoming>,
+    sockets: Arc<Sockets>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -53,11 +55,12 @@ impl DirectoryHandle {
             .build()?;
         let (sender, receiver) = mpsc::channel(QUEUE);
         let (incoming, waiting) = mpsc::channel(INCOMING);
+        let clock = Arc::new(SystemClock::default());
+        let task = DirectoryTask::new(config, clock.clone(), events);
+        let sockets = task.sockets();
         let thread = std::thread::Builder::new()
             .name("directory".into())
             .spawn(move || {
-                let clock = Arc::new(SystemClock::default());
-                let task = DirectoryTask::new(config, clock.clone(), events);
                 let server = CacheServer::new(task.documents(), clock);
                 runtime.spawn(serve_all(server, waiting));
                 runtime.block_on(task.run(receiver));
@@ -65,8 +68,14 @@ impl DirectoryHandle {
         Ok(Self {
             commands: sender,
             incoming,
+            sockets,
             thread: Some(thread),
         })
+    }
+
+    /// Connections to authorities.
+    pub fn sockets(&self) -> &Sockets {
+        &self.sockets
     }
 
     /// Sends a command without waiting.

@@ -33,6 +33,7 @@ use crate::http::Request;
 use crate::microdesc::MicrodescFetch;
 use crate::params::Params;
 use crate::publish::{OwnListing, Publisher, Situation};
+use crate::sockets::Sockets;
 
 use request::{Finished, Purpose};
 
@@ -107,6 +108,8 @@ pub struct DirectoryTask {
     stop: watch::Sender<bool>,
     /// Whose turn it is to be asked for microdescriptors, modulo the number of authorities.
     turn_of: usize,
+    /// Connections to authorities.
+    sockets: Arc<Sockets>,
 }
 
 impl DirectoryTask {
@@ -145,7 +148,13 @@ impl DirectoryTask {
             loaded: false,
             stop: watch::Sender::new(false),
             turn_of: 0,
+            sockets: Arc::default(),
         }
+    }
+
+    /// Connections to authorities.
+    pub fn sockets(&self) -> Arc<Sockets> {
+        self.sockets.clone()
     }
 
     /// What is served to clients; empty unless DirCache is set.
@@ -158,6 +167,9 @@ impl DirectoryTask {
         self.progress(0, "starting", "Starting");
         loop {
             self.turn();
+            if let Some(downloads) = self.fetcher.new_downloads(self.clock.wall()) {
+                (self.events)(Event::Downloads(Box::new(downloads)));
+            }
             let (clock, wait) = (self.clock.clone(), self.wait());
             tokio::select! {
                 command = commands.recv() => match command {

@@ -25,7 +25,9 @@ impl DirectoryTask {
         let (clock, route) = (self.clock.clone(), self.options.route.clone());
         let limits = Limits::with_stall(self.options.max_stall);
         let mut stop = self.stop.subscribe();
+        let socket = self.sockets.count(Some(authority.dir_addr.ip()));
         self.requests.spawn(async move {
+            let _open = socket;
             let sent = clock.wall();
             let result = tokio::select! {
                 result = http::fetch(authority.dir_addr, &route, &request, limits, &*clock) => result,

@@ -62,7 +62,10 @@ impl ClientDirectory {
                 let result = Err(HttpError::Unreachable);
                 self.status_answered(result, "any directory");
             }
-            Purpose::Certs => self.certs_underway = false,
+            Purpose::Certs => {
+                self.certs_underway = false;
+                self.fetcher.certs_failed(self.clock.wall());
+            }
             Purpose::Microdescs(batch) => {
                 self.lacking.answered(&batch, monotonic, &mut self.rng);
             }
@@ -78,6 +81,7 @@ impl ClientDirectory {
             status: 200, body, ..
         }) = result
         else {
+            self.fetcher.certs_failed(self.clock.wall());
             return outcome;
         };
         let text = String::from_utf8_lossy(&body);
