@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use clap::ValueEnum;
+use weft_bounds::Bounds;
 
 /// Off or on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -36,13 +37,35 @@ impl fmt::Display for Switch {
     }
 }
 
-/// A number of seconds, with decimals.
-pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
-    let number: f64 = text
-        .parse()
-        .map_err(|_| "no number of seconds".to_owned())?;
-    Duration::try_from_secs_f64(number).map_err(|error| error.to_string())
-}
+/// How often something is measured.
+pub(crate) const REPETITIONS: Bounds<u32> = Bounds::new(1, 1000);
+/// Jobs, or threads of this program, at once.
+pub(crate) const THREADS: Bounds<usize> = Bounds::new(1, 1024);
+/// Connection threads of a node: as many as Weft has at most, by the table of its options.
+pub(crate) const CONNECTION_THREADS: Bounds<u32> = Bounds::new(0, 256);
+/// What is measured for so long, in real time or simulated: up to 30 days.
+pub(crate) const LASTS: Bounds<Duration> = Bounds::new(Duration::from_millis(1), MONTH);
+/// What may be left out, by 0.
+pub(crate) const PAUSE: Bounds<Duration> = Bounds::new(Duration::ZERO, MONTH);
+const MONTH: Duration = Duration::from_secs(30 * 86_400);
+/// What one step may take.
+pub const PATIENCE: Bounds<Duration> =
+    Bounds::new(Duration::from_millis(100), Duration::from_secs(86_400));
+/// Streams at once.
+pub(crate) const STREAMS: Bounds<usize> = Bounds::new(1, 10_000);
+/// Megabytes, or mebibytes, of one transfer.
+pub(crate) const MEGABYTES: Bounds<u64> = Bounds::new(1, 1_000_000);
+/// A rate that one machine may reach.
+pub(crate) const MBITS: Bounds<f64> = Bounds::new(0.001, 10_000.0).of("Mbit/s");
+/// kB/s of bandwidth for each unit of a relay's weight.
+pub(crate) const CAPACITY: Bounds<f64> = Bounds::new(0.001, 1000.0);
+/// A part of the planned network, or so many times it.
+pub(crate) const SCALE: Bounds<f64> = Bounds::new(0.001, 10.0);
+/// So many times the planned users.
+pub(crate) const LOAD: Bounds<f64> = Bounds::new(0.001, 100.0);
+
+/// The bytes of one stream.
+const BYTES: Bounds<u64> = Bounds::new(1, 1 << 40).of("bytes");
 
 /// A number of bytes, with a unit or without.
 pub(crate) fn bytes(text: &str) -> Result<u64, String> {
@@ -51,22 +74,20 @@ pub(crate) fn bytes(text: &str) -> Result<u64, String> {
         text.find(|c: char| c.is_ascii_alphabetic())
             .unwrap_or(text.len()),
     );
-    let unit: u64 = match unit {
-        "" | "B" => 1,
-        "kB" => 1_000,
-        "MB" => 1_000_000,
-        "KiB" => 1 << 10,
-        "MiB" => 1 << 20,
-        _ => return Err(format!("{unit:?} is none of B, kB, MB, KiB, MiB")),
+    let unit: Option<u64> = match unit {
+        "" | "B" => Some(1),
+        "kB" => Some(1_000),
+        "MB" => Some(1_000_000),
+        "KiB" => Some(1 << 10),
+        "MiB" => Some(1 << 20),
+        _ => None,
     };
-    let number: u64 = number
-        .trim()
-        .parse()
-        .map_err(|_| "no number of bytes".to_owned())?;
+    let number: Option<u64> = number.trim().parse().ok();
     number
-        .checked_mul(unit)
-        .filter(|bytes| *bytes <= 1 << 40)
-        .ok_or_else(|| "more than a tebibyte for each stream".to_owned())
+        .zip(unit)
+        .and_then(|(number, unit)| number.checked_mul(unit))
+        .filter(|bytes| BYTES.allow(*bytes))
+        .ok_or_else(|| format!("{BYTES}, or a number and one of B, kB, MB, KiB, MiB"))
 }
 
 /// The weft that nodes run: the one at this path, or this program.

@@ -7,23 +7,30 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
+use weft_bounds::{Bounds, SEED};
 use weft_virtual::chaos::{Checks, Counts, Failure, MAX_FILE, Ran, Round, run, shrink};
 
 /// How often a line shows how far it is.
 const SHOWN: Duration = Duration::from_secs(10);
+/// Events of the network: months of this machine's time.
+const EVENTS: Bounds<u64> = Bounds::new(1, 1_000_000_000_000);
+/// Rounds of a seed.
+const ROUND: Bounds<u64> = Bounds::new(0, 1_000_000_000);
+/// Runs while a round is made smaller.
+const TRIES: Bounds<u32> = Bounds::new(0, 1_000_000);
 
 /// Finds defects of Weft: runs random networks in virtual time in which random things go wrong, and checks what must hold
 /// all the same (docs/chaos.md).
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
     /// What everything follows from.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = SEED.parser())]
     seed: u64,
     /// Events of the network, after which no other round begins.
-    #[arg(long, default_value_t = 20_000_000)]
+    #[arg(long, default_value_t = 20_000_000, value_parser = EVENTS.parser())]
     events: u64,
     /// Run this round of the seed alone.
-    #[arg(long, value_name = "K", conflicts_with = "replay")]
+    #[arg(long, value_name = "K", value_parser = ROUND.parser(), conflicts_with = "replay")]
     round: Option<u64>,
     /// Run the round of a file, as a failure leaves one.
     #[arg(long, value_name = "FILE")]
@@ -32,7 +39,7 @@ pub struct Args {
     #[arg(long)]
     check_all: bool,
     /// Runs at most while a round that fails is made smaller; 0: it is left as it is.
-    #[arg(long, default_value_t = 300)]
+    #[arg(long, default_value_t = 300, value_parser = TRIES.parser())]
     tries: u32,
     /// Where rounds that fail are written to.
     #[arg(long, value_name = "FOLDER", default_value = ".")]

@@ -6,8 +6,9 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use weft_bounds::Bounds;
 
-use crate::args::weft_program;
+use crate::args::{CONNECTION_THREADS, MEGABYTES, STREAMS, weft_program};
 use crate::load::{Circuits, Phase, Place};
 use crate::network::{Config, Network, Node, Program, Target};
 use crate::surf::{Surf, surf};
@@ -32,19 +33,23 @@ pub struct Args {
         long,
         value_delimiter = ',',
         default_value = "1,2,0",
+        value_parser = CONNECTION_THREADS.parser(),
         requires = "with_tor"
     )]
     threads: Vec<u32>,
     /// Payload megabytes in each direction, over all circuits.
-    #[arg(long, default_value_t = 400)]
+    #[arg(long, default_value_t = 400, value_parser = MEGABYTES.parser())]
     megabytes: u64,
     /// Circuits.
-    #[arg(long, default_value_t = 20)]
+    #[arg(long, default_value_t = 20, value_parser = STREAMS.parser())]
     circuits: usize,
     /// Repeat the transfers through the middle for so many minutes, to see whether memory grows.
-    #[arg(long, requires = "with_tor")]
+    #[arg(long, value_parser = MINUTES.parser(), requires = "with_tor")]
     minutes: Option<u64>,
 }
+
+/// Up to a week.
+const MINUTES: Bounds<u64> = Bounds::new(1, 10_080);
 
 /// What stands in the middle.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,14 +79,6 @@ struct Row {
 ///
 /// The arguments make no sense, a network does not start, or bytes get lost.
 pub fn run(args: &Args) -> Result<()> {
-    ensure!(
-        args.circuits > 0,
-        "--circuits 0: there is nothing to move bytes over"
-    );
-    ensure!(
-        args.megabytes > 0,
-        "--megabytes 0: there is nothing to move"
-    );
     ensure!(
         !args.threads.is_empty(),
         "--threads: name at least one number"

@@ -197,14 +197,23 @@ fn bad_arguments_get_clear_errors() {
         (&["begin"], "there is no attack \"begin\""),
         (&["sniper", "sniper"], "named twice"),
         (&["sniper", "--all"], "cannot be used with"),
-        (&["sniper", "--mbits", "0"], "--mbits must be above 0"),
-        (&["sniper", "--honest", "nan"], "--honest must be above 0"),
-        (&["sniper", "--seconds", "0"], "--seconds must be above 0"),
+        (
+            &["sniper", "--mbits", "0"],
+            "it must be a number of Mbit/s from 0.001 to 10000",
+        ),
+        (
+            &["sniper", "--honest", "nan"],
+            "it must be a number of Mbit/s from 0.001 to 10000",
+        ),
+        (
+            &["sniper", "--seconds", "0"],
+            "it must be a number of seconds from 0.001 to 2592000",
+        ),
         (
             &["sniper", "--program", "/nonexistent"],
             "there is no program",
         ),
-        (&["sniper", "--repetitions", "0"], "1..=1000"),
+        (&["sniper", "--repetitions", "0"], "from 1 to 1000"),
     ] {
         let (success, _, errors) = weft(args);
         assert!(!success, "{args:?}");

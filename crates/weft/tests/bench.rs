@@ -537,9 +537,27 @@ fn contradictory_arguments_are_refused_before_anything_starts() {
             "there is no program at /nowhere",
         ),
         ("--target weft --links 1", "at least two links"),
-        ("--target weft --circuits 0", "at least one circuit"),
-        ("--target weft --seconds 0", "must have a length"),
-        ("--target weft --rate 5GB", "none of B, kB, MB"),
+        (
+            "--target weft --circuits 0",
+            "it must be a whole number from 1 to 100000",
+        ),
+        (
+            "--target weft --circuits 100000000",
+            "it must be a whole number from 1 to 100000",
+        ),
+        (
+            "--target weft --seconds 0",
+            "it must be a number of seconds from 0.001 to",
+        ),
+        ("--target weft --rate 5GB", "with B, kB or MB at the end"),
+        (
+            "--target weft --rate 1e300",
+            "it must be a number of cells per second from 0.001 to 1000000000",
+        ),
+        (
+            "--target weft:99999",
+            "it must be a whole number from 0 to 256",
+        ),
         ("--target weft --pin 0", "a slash"),
         ("--target pipe --mode links", "cells only"),
         (

@@ -106,7 +106,7 @@ fn what_is_not_there_is_named() {
         ("--scenarios four", "no-dropping"),
         ("--arms weft-pctl", "weft-pctls"),
         ("--program /nonexistent/weft", "there is no program at"),
-        ("--repetitions 0", "1..=1000"),
+        ("--repetitions 0", "from 1 to 1000"),
     ] {
         let run = cci(args);
         let errors = String::from_utf8_lossy(&run.stderr);

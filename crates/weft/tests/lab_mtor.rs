@@ -141,10 +141,16 @@ fn web_clients_beside_bulk_clients_are_the_same_on_any_number_of_threads() {
 #[test]
 fn arguments_that_make_no_sense_are_refused_before_anything_is_written() {
     for (wrong, why) in [
-        (&["--scale", "0"][..], "--scale 0"),
-        (&["--load", "0"], "--load 0"),
-        (&["--slow", "0.9"], "--slow 0.9: it is a part"),
-        (&["--capacity", "0"], "--capacity 0: it is 0.001 to 1000"),
+        (
+            &["--scale", "0"][..],
+            "it must be a number from 0.001 to 10",
+        ),
+        (&["--load", "0"], "it must be a number from 0.001 to 100"),
+        (&["--slow", "0.9"], "it must be a number from 0 to 0.8"),
+        (
+            &["--capacity", "0"],
+            "it must be a number from 0.001 to 1000",
+        ),
         (&["--warm-up", "73"], "--warm-up is a multiple of 10 s"),
         (&["--warm-up", "40"], "--warm-up is more than 40 s"),
         (

@@ -372,7 +372,7 @@ fn what_cannot_be_drawn_is_named() {
         (vec!["countries"], "--graph <FILE>".to_owned()),
         (
             vec!["countries", "--graph", &graph, "--hosts", "0"],
-            "0 is not in 1..=1000".to_owned(),
+            "it must be a whole number from 1 to 1000".to_owned(),
         ),
         (
             vec!["countries", "--graph", &graph, "--hosts", "1000"],
@@ -392,7 +392,7 @@ fn what_cannot_be_drawn_is_named() {
         ),
         (
             vec!["random", "--relays", "0"],
-            "0 is not in 1..=1000".to_owned(),
+            "it must be a whole number from 1 to 1000".to_owned(),
         ),
         (
             vec!["random", "--relays", "5", "--exits", "6"],

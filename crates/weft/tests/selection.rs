@@ -167,10 +167,16 @@ fn circuits_and_choices_of_the_lab_are_read_by_the_simulator() {
 #[test]
 fn arguments_that_make_no_sense_are_refused_before_anything_is_written() {
     for (wrong, why) in [
-        (&["--scale", "0"][..], "--scale 0"),
-        (&["--load", "0"], "--load 0"),
-        (&["--capacity", "0"], "--capacity 0: it is 0.001 to 1000"),
-        (&["--adversary", "2"], "--adversary 2: it is a part"),
+        (
+            &["--scale", "0"][..],
+            "it must be a number from 0.001 to 10",
+        ),
+        (&["--load", "0"], "it must be a number from 0.001 to 100"),
+        (
+            &["--capacity", "0"],
+            "it must be a number from 0.001 to 1000",
+        ),
+        (&["--adversary", "2"], "it must be a number from 0 to 1"),
         (&["--duration", "15"], "--duration is a multiple of 10 s"),
         (&["--warm-up", "3"], "--warm-up is a multiple of 10 s"),
         (
@@ -183,7 +189,10 @@ fn arguments_that_make_no_sense_are_refused_before_anything_is_written() {
         (&["--pools", "nobody"], "--pools nobody: no arm is named so"),
         (&["--pools", "rtt"], "--pools rtt: this arm does not choose"),
         (&["--download", "1 MB"], "--measure"),
-        (&["--measure", "2", "--download", "0"], "it is 1 to"),
+        (
+            &["--measure", "2", "--download", "0"],
+            "it must be a whole number of bytes from 1 to",
+        ),
         (
             &["--measure", "2", "--testbed", "netns"],
             "are for --testbed virtual",

@@ -353,14 +353,14 @@ fn what_is_not_there_is_named() {
         (&["write", folder, "--arm", "weft-pctl"], "weft-pctls"),
         (
             &["write", folder, "--settle", "5"],
-            "--settle is less than 180",
+            "it must be a number of seconds from 180 to 2592000",
         ),
         (
             &["write", folder, "--seconds", "0"],
-            "nothing would be measured",
+            "it must be a number of seconds from 0.001 to 2592000",
         ),
         (
-            &["write", folder, "--seconds", "1e12"],
+            &["write", folder, "--seconds", "2592000"],
             "choose less for --seconds",
         ),
         (&["read", folder], "weft lab shadow write"),

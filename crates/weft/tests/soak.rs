@@ -60,10 +60,13 @@ fn what_makes_no_soak_is_refused_before_anything_starts() {
     let place = tempfile::tempdir().unwrap();
     let folder = place.path().join("soak");
     for (args, words) in [
-        ("--minutes 0", "--minutes must be above 0"),
+        ("--minutes 0", "it must be a number from 0.01 to 10080"),
         ("--cycle 60 --ebb 60", "leaves nothing of a cycle"),
         ("--minutes 1 --cycle 120", "less than one cycle"),
-        ("--mbits 0", "the rate of attacks must be more than 0"),
+        (
+            "--mbits 1e300",
+            "it must be a number of Mbit/s from 0.001 to 10000",
+        ),
     ] {
         let output = soak(&args.split(' ').collect::<Vec<_>>(), &folder);
         let printed = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -211,7 +211,10 @@ fn what_cannot_be_measured_is_named_with_what_to_do() {
     let out = place.path().join("out");
     for (args, expected) in [
         ("--users wbe=2".to_owned(), "did you mean web?"),
-        ("--users web=0".to_owned(), "web has no users"),
+        (
+            "--users web=0".to_owned(),
+            "as in web=N: it must be a whole number from 1 to 5000",
+        ),
         ("--users web=1,web=2".to_owned(), "names web twice"),
         ("--users web=ten".to_owned(), "is no number of users"),
         (
@@ -237,7 +240,10 @@ fn what_cannot_be_measured_is_named_with_what_to_do() {
         ),
         (format!("--socks {port} --direct"), "cannot be used with"),
         ("--direct --relays 5".to_owned(), "cannot be used with"),
-        ("--direct --seconds 0".to_owned(), "nothing can be measured"),
+        (
+            "--direct --seconds 0".to_owned(),
+            "it must be a number of seconds from 0.001 to",
+        ),
         ("--direct --seconds 5 --spread 6".to_owned(), "--spread 6"),
         ("--clients 0".to_owned(), "users need at least one"),
         ("--exits 0".to_owned(), "the last is an exit"),

@@ -40,6 +40,7 @@ use time::macros::format_description;
 use self::bars::bars;
 use self::plan::{LATENCY_AT, OF_TOR, Part, Place, Plan, Point, Step, Target};
 use self::results::{File, Options, Results, Run, SCHEMA};
+use weft_bounds::Bounds;
 use weft_lab::machine::{Cpus, Machine, Versions};
 
 /// Measure Weft, C tor and the bare pipe side by side.
@@ -50,14 +51,14 @@ pub(crate) struct BenchArgs {
     /// Fewer points, short, once: under two minutes, for orientation
     #[arg(long)]
     quick: bool,
-    /// Measure everything so often [default: 5, with --quick 1]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    /// Measure everything so often [default: 5; of --quick: 1]
+    #[arg(long, value_name = "N", value_parser = REPETITIONS.parser())]
     repetitions: Option<u32>,
-    /// How long to measure each time, in seconds [default: 10, with --quick 1.5]
-    #[arg(long, value_name = "S")]
+    /// How long to measure each time, in seconds [default: 10; of --quick: 1.5]
+    #[arg(long, value_name = "S", value_parser = SECONDS.parser())]
     seconds: Option<f64>,
-    /// How long the load is on before that, in seconds [default: 2, with --quick 0.5]
-    #[arg(long, value_name = "S")]
+    /// How long the load is on before that, in seconds [default: 2; of --quick: 0.5]
+    #[arg(long, value_name = "S", value_parser = WARM_UP.parser())]
     warm_up: Option<f64>,
     /// Only these parts [default: all]
     #[arg(long, value_enum, value_delimiter = ',', value_name = "PART")]
@@ -87,6 +88,13 @@ pub(crate) struct BenchArgs {
     plots: Option<PathBuf>,
 }
 
+/// How often everything is measured.
+const REPETITIONS: Bounds<u32> = Bounds::new(1, 100);
+/// Seconds of one measurement.
+const SECONDS: Bounds<f64> = Bounds::new(0.1, 3600.0);
+/// Seconds before it.
+const WARM_UP: Bounds<f64> = Bounds::new(0.0, 3600.0);
+
 /// Whether to bind processes to processors.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 enum Pin {
@@ -104,7 +112,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<()> {
         let file = File { path: path.clone() };
         return draw(&Results::read(path)?, &file);
     }
-    let options = options(args)?;
+    let options = options(args);
     let cpus = Cpus::here();
     let plan = Plan::new(options.quick, &args.only, &args.target, cpus.cores.len());
     let bench = Bench::new(&options, &cpus, plan, PathBuf::new());
@@ -143,9 +151,9 @@ pub(crate) fn run(args: &BenchArgs) -> Result<()> {
 }
 
 /// What was asked for, with everything that was left open filled in.
-fn options(args: &BenchArgs) -> Result<Options> {
+fn options(args: &BenchArgs) -> Options {
     let quick = args.quick;
-    let options = Options {
+    Options {
         quick,
         repetitions: args.repetitions.unwrap_or(if quick { 1 } else { 5 }),
         seconds: args.seconds.unwrap_or(if quick { 1.5 } else { 10.0 }),
@@ -158,14 +166,7 @@ fn options(args: &BenchArgs) -> Result<Options> {
             .collect(),
         targets: args.target.iter().map(Target::to_string).collect(),
         pin: args.pin == Pin::Auto,
-    };
-    let sane = |seconds: f64, least: f64| (least..=3600.0).contains(&seconds);
-    ensure!(
-        sane(options.seconds, 0.1),
-        "--seconds: between 0.1 and 3600"
-    );
-    ensure!(sane(options.warm_up, 0.0), "--warm-up: between 0 and 3600");
-    Ok(options)
+    }
 }
 
 /// A run of the whole.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use clap::ValueEnum;
+use weft_bounds::SEED;
 
 use weft_plot::Folder;
 
@@ -15,7 +16,7 @@ use super::figures;
 use super::options::{Options, max_connections};
 use super::results::{Failed, Results, SCHEMA, Setting};
 use super::round::round;
-use crate::args::{seconds, weft_program};
+use crate::args::{CONNECTION_THREADS, LASTS, MBITS, PAUSE, REPETITIONS, weft_program};
 use crate::bench::start::Program;
 use crate::experiment::{self, Experiment, FolderArgs, Prepared, Progress, Report, Session, turns};
 use crate::machine::Cpus;
@@ -53,28 +54,28 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
     /// The target's ConnectionThreads; C tor has one anyway.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = CONNECTION_THREADS.parser())]
     threads: u32,
     /// How long is measured, without and with each attack, in seconds.
-    #[arg(long, value_name = "S", default_value = "2", value_parser = seconds)]
+    #[arg(long, value_name = "S", default_value = "2", value_parser = LASTS.parser())]
     seconds: Duration,
     /// How long the loads are on before that, in seconds.
-    #[arg(long, value_name = "S", default_value = "0.5", value_parser = seconds)]
+    #[arg(long, value_name = "S", default_value = "0.5", value_parser = PAUSE.parser())]
     warm_up: Duration,
     /// How long the target may take afterwards to give back what it held, in seconds; it ends when it has.
-    #[arg(long, value_name = "S", default_value = "5", value_parser = seconds)]
+    #[arg(long, value_name = "S", default_value = "5", value_parser = PAUSE.parser())]
     settle: Duration,
     /// How often each attack is measured.
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = REPETITIONS.parser())]
     repetitions: u32,
     /// The most that an attack sends, in Mbit/s.
-    #[arg(long, value_name = "MBIT/S", default_value_t = 100.0)]
+    #[arg(long, value_name = "MBIT/S", default_value_t = 100.0, value_parser = MBITS.parser())]
     mbits: f64,
     /// What honest circuits carry together, in Mbit/s of payload.
-    #[arg(long, value_name = "MBIT/S", default_value_t = 100.0)]
+    #[arg(long, value_name = "MBIT/S", default_value_t = 100.0, value_parser = MBITS.parser())]
     honest: f64,
     /// Keys and contents are functions of this.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = SEED.parser())]
     seed: u64,
 
     #[command(flatten)]
@@ -254,13 +255,6 @@ fn chosen(args: &Args) -> Result<Vec<Attack>> {
 }
 
 fn options(args: &Args) -> Result<Options> {
-    for (option, rate) in [("--mbits", args.mbits), ("--honest", args.honest)] {
-        ensure!(
-            rate.is_finite() && rate > 0.0 && rate <= 10_000.0,
-            "{option} must be above 0 and at most 10000"
-        );
-    }
-    ensure!(!args.seconds.is_zero(), "--seconds must be above 0");
     let program = match args.target {
         Victim::Weft => Program::Weft(weft_program(args.program.as_deref())?, Some(args.threads)),
         Victim::Tor => {

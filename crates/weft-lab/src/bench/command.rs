@@ -4,16 +4,17 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use weft_bounds::{Bounds, SEED};
 use weft_cell::identity::Ed25519Identity;
 
 use super::conductor;
 use super::mode::{Direction, Mode};
-use super::options::{Options, Target};
+use super::options::{CIRCUITS, LINKS, Options, RATE, Target, WINDOW};
 use super::report::PAYLOAD_PER_CELL;
 use super::start::Program;
 use super::{aim, pin, report};
-use crate::args::seconds;
+use crate::args::{CONNECTION_THREADS, LASTS, PATIENCE, PAUSE, THREADS};
 use crate::experiment::{self, Experiment, Format, Output, Place, Prepared, Progress, Session};
 
 /// Puts a load on a relay and reports how it bears it.
@@ -66,7 +67,7 @@ pub struct Args {
     #[arg(long, value_name = "BASE64")]
     ed25519: Option<String>,
     /// The relay's process on this machine: its CPU time and memory are measured.
-    #[arg(long)]
+    #[arg(long, value_parser = PID.parser())]
     pid: Option<u32>,
 
     /// What to measure.
@@ -76,33 +77,33 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = Direction::Download)]
     direction: Direction,
     /// Circuits through the relay.
-    #[arg(long, default_value_t = 20)]
+    #[arg(long, default_value_t = 20, value_parser = CIRCUITS.parser())]
     circuits: usize,
     /// Links of the relay: half of them ours to it, half its own to us. With --mode onionskins,
     /// links or idle-links all are ours.
-    #[arg(long, default_value_t = 4)]
+    #[arg(long, default_value_t = 4, value_parser = LINKS.parser())]
     links: usize,
     /// Cells of a circuit in one direction that may be on their way [default: 20000 divided by the
     /// circuits, between 16 and 500]; with --mode onionskins, unanswered CREATE2 cells of a link
     /// [default: 32].
-    #[arg(long, value_name = "CELLS")]
+    #[arg(long, value_name = "CELLS", value_parser = WINDOW.parser())]
     window: Option<u64>,
     /// Send at this rate over all circuits, in each direction: cells per second, or payload bytes
     /// per second with B, kB or MB at the end.
     #[arg(long, value_parser = rate)]
     rate: Option<f64>,
     /// How long to measure, in seconds.
-    #[arg(long, value_name = "S", default_value = "10", value_parser = seconds)]
+    #[arg(long, value_name = "S", default_value = "10", value_parser = LASTS.parser())]
     seconds: Duration,
     /// How long the load is on before that, in seconds; how long to let memory settle with --mode
     /// idle-links and idle-circuits.
-    #[arg(long, value_name = "S", default_value = "2", value_parser = seconds)]
+    #[arg(long, value_name = "S", default_value = "2", value_parser = PAUSE.parser())]
     warm_up: Duration,
     /// How long to wait for a sign of life from the relay, in seconds.
-    #[arg(long, value_name = "S", default_value = "20", value_parser = seconds)]
+    #[arg(long, value_name = "S", default_value = "20", value_parser = PATIENCE.parser())]
     timeout: Duration,
     /// Threads of the generator.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = THREADS.parser())]
     generator_threads: usize,
     /// Bind relay and generator to processors: the relay's, a slash, the generator's, as in 0/1 or
     /// 0-3/4,5.
@@ -113,7 +114,7 @@ pub struct Args {
     #[arg(long, value_name = "IP", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
     own_address: IpAddr,
     /// The generator's keys and noise are functions of this.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = SEED.parser())]
     seed: u64,
 
     /// What to print.
@@ -123,6 +124,9 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
+
+/// Linux has no more processes.
+const PID: Bounds<u32> = Bounds::new(1, 1 << 22);
 
 impl Experiment for Options {
     const FOLDER: &'static str = "relay";
@@ -205,9 +209,9 @@ fn target(args: &Args) -> Result<Target> {
         let program = match name.split_once(':').unwrap_or((name, "")) {
             ("weft", "") => Program::Weft(this()?, None),
             ("weft", threads) => {
-                let threads = threads
-                    .parse()
-                    .with_context(|| format!("{threads:?} is no number of threads"))?;
+                let threads = CONNECTION_THREADS
+                    .parse(threads)
+                    .map_err(|why| anyhow!("{threads:?} is no number of threads: {why}"))?;
                 Program::Weft(this()?, Some(threads))
             }
             ("tor", "") => Program::Tor(args.program.clone()),
@@ -251,6 +255,7 @@ fn target(args: &Args) -> Result<Target> {
 
 fn rate(text: &str) -> Result<f64, String> {
     let text = text.trim();
+    let refused = || format!("{RATE}, or of payload bytes with B, kB or MB at the end");
     let (number, factor) = match text.find(|c: char| c.is_ascii_alphabetic()) {
         None => (text, 1.0),
         Some(at) => {
@@ -259,13 +264,12 @@ fn rate(text: &str) -> Result<f64, String> {
                 "B" => 1.0,
                 "kB" => 1e3,
                 "MB" => 1e6,
-                _ => return Err(format!("{unit:?} is none of B, kB, MB")),
+                _ => return Err(refused()),
             };
             (number, bytes / PAYLOAD_PER_CELL as f64)
         }
     };
-    match number.trim().parse::<f64>() {
-        Ok(number) if number > 0.0 && number.is_finite() => Ok(number * factor),
-        _ => Err("no rate above 0".to_owned()),
-    }
+    let number: Option<f64> = number.trim().parse().ok();
+    let rate = number.map(|number| number * factor);
+    rate.filter(|rate| RATE.allow(*rate)).ok_or_else(refused)
 }

@@ -12,13 +12,14 @@ use anyhow::{Context, Result, bail, ensure};
 use super::latency::Latencies;
 use super::measuring::{Counts, Sample};
 use super::mode::Mode;
-use super::options::{Options, Target, default_window, is_private};
+use super::options::{CIRCUITS, LINKS, Options, RATE, Target, WINDOW, default_window, is_private};
 use super::report::{
     Idle, Load, Measured, PAYLOAD_PER_CELL, Report, SCHEMA, Target as ReportTarget,
 };
 use super::start::{Program, Running};
 use super::world::{Counters, News, Peer, Plan, SharedStage, Stage, World};
 use super::{pin, start};
+use crate::args::LASTS;
 use crate::process::Usage;
 
 /// How often the conductor looks at everything.
@@ -599,24 +600,19 @@ impl<'a> Conductor<'a> {
 
 /// How many links there are on each side.
 fn sides(options: &Options) -> Result<(usize, usize)> {
-    ensure!(options.links > 0, "at least one link is needed");
-    ensure!(
-        !options.seconds.is_zero(),
-        "the measuring window must have a length"
-    );
-    ensure!(
-        options
-            .rate
-            .is_none_or(|rate| rate.is_finite() && rate > 0.0),
-        "the rate must be more than 0"
-    );
-    ensure!(
-        options.window != Some(0),
-        "a window of 0 cells lets none pass"
-    );
+    LINKS.check("links", options.links)?;
+    CIRCUITS.check("circuits", options.circuits)?;
+    LASTS.check("seconds", options.seconds)?;
+    options
+        .rate
+        .map(|rate| RATE.check("rate", rate))
+        .transpose()?;
+    let window = options.window;
+    window
+        .map(|cells| WINDOW.check("window", cells))
+        .transpose()?;
     match options.mode {
         Mode::Cells | Mode::IdleCircuits => {
-            ensure!(options.circuits > 0, "at least one circuit is needed");
             ensure!(
                 options.links > 1,
                 "circuits need at least two links: one to the target, one from it"

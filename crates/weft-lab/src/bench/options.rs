@@ -3,6 +3,8 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use weft_bounds::Bounds;
+
 use super::aim::Aim;
 use super::mode::{Direction, Mode};
 use super::start::Program;
@@ -52,6 +54,15 @@ pub struct Options {
     /// Keys and cells are functions of this.
     pub seed: u64,
 }
+
+/// Circuits take some kilobytes each, here and in the relay.
+pub(super) const CIRCUITS: Bounds<usize> = Bounds::new(1, 100_000);
+/// Each link is a file here and one in the relay.
+pub(super) const LINKS: Bounds<usize> = Bounds::new(1, 20_000);
+/// Cells of one circuit on their way.
+pub(super) const WINDOW: Bounds<u64> = Bounds::new(1, 1_000_000);
+/// More than any machine has carried.
+pub(super) const RATE: Bounds<f64> = Bounds::new(0.001, 1e9).of("cells per second");
 
 /// The window that is used if none is given: as much as a download's circuit window on the real
 /// network for few circuits; for many so little that about 20,000 cells (10 MB) are on their way in

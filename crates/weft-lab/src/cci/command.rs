@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::ValueEnum;
+use weft_bounds::{Bounds, SEED};
 use weft_links::Rate;
 
 use super::plan::Choice;
@@ -12,7 +13,7 @@ use super::results::Results;
 use super::run;
 use super::scenario::{Arm, Scenario, Traffic};
 use super::virtual_time;
-use crate::args::{Switch, seconds, weft_program};
+use crate::args::{LASTS, PATIENCE, PAUSE, REPETITIONS, Switch, weft_program};
 use crate::experiment::{Experiment, FolderArgs, Prepared, Session};
 use crate::net;
 use crate::network::Program;
@@ -42,30 +43,30 @@ pub struct Args {
     #[arg(long, value_enum, value_delimiter = ',', value_name = "off,on", default_values_t = [Switch::Off, Switch::On])]
     congestion_control: Vec<Switch>,
     /// Seconds of traffic for each cell [default: 300; of --quick: 4].
-    #[arg(long, value_parser = seconds, value_name = "SECONDS")]
+    #[arg(long, value_parser = LASTS.parser(), value_name = "SECONDS")]
     seconds: Option<Duration>,
     /// Seconds of the same traffic before the first cell of each scenario in a network, after which every client gets new
     /// circuits: `auto` needs some ten to find a link lossy [default: 20; of --quick: 0].
-    #[arg(long, value_parser = seconds, value_name = "SECONDS")]
+    #[arg(long, value_parser = PAUSE.parser(), value_name = "SECONDS")]
     warm_up: Option<Duration>,
     /// Give faster links this rate, such as 130Mbit/s. The scenarios' 300 Mbit/s let users be faster than those of the
     /// paper, which loss then costs more.
     #[arg(long, value_name = "RATE")]
     at_most: Option<Rate>,
     /// Circuits whose build times are measured in each network [default: 20; of --quick: 2].
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(0..=1000))]
+    #[arg(long, value_name = "COUNT", value_parser = CIRCUITS.parser())]
     circuits: Option<u32>,
     /// How often everything is measured.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, default_value_t = 1, value_parser = REPETITIONS.parser())]
     repetitions: u32,
     /// A few seconds for each cell, for orientation, in under three minutes.
     #[arg(long)]
     quick: bool,
     /// What losses, payloads and pauses follow from.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = SEED.parser())]
     seed: u64,
     /// Seconds that a network may take to start.
-    #[arg(long, value_parser = seconds, value_name = "SECONDS", default_value = "120")]
+    #[arg(long, value_parser = PATIENCE.parser(), value_name = "SECONDS", default_value = "120")]
     patience: Duration,
     /// Run the weft at this path, not this one.
     #[arg(long, value_name = "FILE")]
@@ -74,6 +75,9 @@ pub struct Args {
     #[command(flatten)]
     folder: FolderArgs,
 }
+
+/// Circuits whose build times are measured.
+const CIRCUITS: Bounds<u32> = Bounds::new(0, 1000);
 
 /// What networks are on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

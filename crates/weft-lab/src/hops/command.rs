@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
+use weft_bounds::{Bounds, SEED};
 
 use super::figures;
 use super::results::Results;
 use super::run;
-use crate::args::{Switch, weft_program};
+use crate::args::{CONNECTION_THREADS, MEGABYTES, REPETITIONS, Switch, weft_program};
 use crate::experiment::{Experiment, FolderArgs, Prepared, Report, Session, json};
 use crate::report::Table;
 use weft_plot::Folder;
@@ -23,34 +24,35 @@ use weft_plot::Folder;
 /// at any time. Ctrl-C ends the experiment. The exit status is 1 if measurements are missing.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// How often everything is measured [default: 10, with --quick 3].
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    /// How often everything is measured [default: 10; of --quick: 3].
+    #[arg(long, value_parser = REPETITIONS.parser())]
     repetitions: Option<u32>,
     /// Numbers of relays between sink and seeder, from 0 to 3.
     #[arg(
         long,
         value_name = "N,…",
         value_delimiter = ',',
-        default_value = "0,1,2,3"
+        default_value = "0,1,2,3",
+        value_parser = HOPS.parser()
     )]
     hops: Vec<usize>,
     /// Numbers of circuits at once, from 1 to 64.
-    #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,4")]
+    #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,4", value_parser = CIRCUITS.parser())]
     circuits: Vec<usize>,
     /// Without congestion control of circuits, with it, or both; of 2 hops and more.
     #[arg(long, value_enum, value_delimiter = ',', value_name = "off,on", default_values_t = [Switch::Off, Switch::On])]
     congestion_control: Vec<Switch>,
-    /// 10⁶ bytes of one transfer, over all its circuits together [default: 500, with --quick 100].
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    /// 10⁶ bytes of one transfer, over all its circuits together [default: 500; of --quick: 100].
+    #[arg(long, value_parser = MEGABYTES.parser())]
     megabytes: Option<u64>,
     /// Fewer and shorter measurements, for orientation: under three minutes.
     #[arg(long)]
     quick: bool,
     /// Connection threads of each node.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
+    #[arg(long, default_value_t = 1, value_parser = NODE_THREADS.parser())]
     threads: u32,
     /// Data and the order of measurements are functions of this.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = SEED.parser())]
     seed: u64,
     /// The Python that has py-ipv8 [default: the python3 on PATH].
     #[arg(long, value_name = "FILE", conflicts_with = "without_ipv8")]
@@ -91,8 +93,12 @@ pub struct Options {
     pub python: Option<PathBuf>,
 }
 
-/// The most circuits at once.
-const MOST_CIRCUITS: usize = 64;
+/// Relays between sink and seeder.
+const HOPS: Bounds<usize> = Bounds::new(0, 3);
+/// Circuits at once.
+const CIRCUITS: Bounds<usize> = Bounds::new(1, 64);
+/// Threads whose work is told apart from the main thread's.
+const NODE_THREADS: Bounds<u32> = Bounds::new(1, CONNECTION_THREADS.most());
 
 impl Experiment for Options {
     const FOLDER: &'static str = "hops";
@@ -108,8 +114,8 @@ impl Experiment for Options {
         };
         let options = Options {
             weft: weft_program(args.program.as_deref())?,
-            hops: numbers("--hops", &args.hops, 0, 3)?,
-            circuits: numbers("--circuits", &args.circuits, 1, MOST_CIRCUITS)?,
+            hops: numbers("--hops", &args.hops)?,
+            circuits: numbers("--circuits", &args.circuits)?,
             congestion_control: Switch::each(&args.congestion_control),
             megabytes: args.megabytes.unwrap_or(megabytes),
             repetitions: args.repetitions.unwrap_or(repetitions),
@@ -126,14 +132,8 @@ impl Experiment for Options {
     }
 }
 
-/// A list in order, without doubles, all within bounds.
-fn numbers(option: &str, given: &[usize], least: usize, most: usize) -> Result<Vec<usize>> {
-    for number in given {
-        ensure!(
-            (least..=most).contains(number),
-            "{option} {number}: it must be from {least} to {most}"
-        );
-    }
+/// A list in order, without doubles.
+fn numbers(option: &str, given: &[usize]) -> Result<Vec<usize>> {
     let mut numbers = given.to_vec();
     numbers.sort_unstable();
     numbers.dedup();
@@ -190,11 +190,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_are_in_order_and_within_bounds() {
-        let hops = |given: &[usize]| numbers("--hops", given, 0, 3);
+    fn lists_are_in_order_and_without_doubles() {
+        let hops = |given: &[usize]| numbers("--hops", given);
         assert_eq!(hops(&[3, 1, 3]).expect("a list"), [1, 3]);
-        let error = hops(&[1, 4]).expect_err("4 is too many").to_string();
-        assert_eq!(error, "--hops 4: it must be from 0 to 3");
         assert!(hops(&[]).is_err());
     }
 }

@@ -9,6 +9,7 @@
 //! for functions that the compiler has put into others the first sample of a stack stands for all of it: no share is
 //! too large or too small by that in the mean, but it varies more.
 
+use std::backtrace::Backtrace;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -144,12 +145,23 @@ fn plain(name: &str) -> String {
     name.replace(';', ",").replace(['\n', '\r'], " ")
 }
 
+/// Whether this program has the names of its functions; those that are installed are stripped of them.
+#[inline(never)]
+fn has_names() -> bool {
+    Backtrace::force_capture().to_string().contains("has_names")
+}
+
 /// Listens for orders at this path, on a thread of its own, for as long as the process lives.
 ///
 /// # Errors
 ///
-/// The system refuses a socket or a thread.
+/// The program has no names of functions, or the system refuses a socket or a thread.
 pub fn serve(socket: &Path) -> Result<()> {
+    ensure!(
+        has_names(),
+        "this program was stripped of the names of its functions, which a profile is made of: build one with `cargo build \
+         --profile profiling --package weft`, which is then target/profiling/weft"
+    );
     // One of a process before us, which has ended: its folder is ours.
     let _ = fs::remove_file(socket);
     let listener = UnixListener::bind(socket).with_context(|| {

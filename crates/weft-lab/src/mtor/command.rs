@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use weft_bounds::{Bounds, SEED};
 
 use super::arms;
 use super::contention;
@@ -14,7 +15,7 @@ use super::measure::Sample;
 use super::part::{Common, Kind, LEARNING, Load, source};
 use super::relays::{self, Bandwidth, Relays, SLOW_PART, Wanted};
 use super::results::{About, OfPart, Results};
-use crate::args::{Switch, seconds};
+use crate::args::{CAPACITY, LASTS, LOAD, PAUSE, REPETITIONS, SCALE, Switch, THREADS};
 use crate::comparison::{Arm, regions};
 use crate::experiment::{Experiment, FolderArgs, Prepared, Session};
 use crate::scenario::shadow::SimulationArgs;
@@ -38,35 +39,36 @@ pub struct Args {
     #[arg(long, value_enum, value_name = "LOAD,…", value_delimiter = ',', num_args = 0..=1,
           default_missing_values = ["light", "medium", "heavy"])]
     contention: Vec<Load>,
-    /// An arm by its name, or a new one with keys of a scenario's [[arm]]; may be repeated [default: stor, mtor2, mtor3, mtor5, mtor5-common,
-    /// conflux; with --contention stor, mtor3, mtor5].
+    /// An arm by its name, or a new one with keys of a scenario's [[arm]]; may be repeated [default: --arm stor --arm mtor2 --arm mtor3
+    /// --arm mtor5 --arm mtor5-common --arm conflux; with --contention --arm stor --arm mtor3 --arm mtor5].
     #[arg(long, value_name = "NAME[:KEY=VALUE,…]")]
     arm: Vec<String>,
     /// Megabytes of the downloads.
     #[arg(long, value_name = "MB,…", value_delimiter = ',', default_values_t = [5, 10],
-          value_parser = clap::value_parser!(u32).range(1..=1000), conflicts_with = "contention")]
+          value_parser = SIZE.parser(), conflicts_with = "contention")]
     size: Vec<u32>,
     /// Downloads of each size in each network, each of a client of its own [default: 12; of --quick: 3].
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=10_000), conflicts_with = "contention")]
+    #[arg(long, value_name = "COUNT", value_parser = DOWNLOADS.parser(), conflicts_with = "contention")]
     downloads: Option<u32>,
     /// The part of 100 relays, 160 web clients, 20 bulk clients and 20 servers [default: 1; of --quick: 0.4]; with --contention of 50 relays,
     /// 990 web clients, the bulk clients and 200 servers [default: 1; of --quick: 0.4].
-    #[arg(long, value_name = "PART")]
+    #[arg(long, value_name = "PART", value_parser = SCALE.parser())]
     scale: Option<f64>,
     /// So many times the other users of downloads.
     #[arg(
         long,
         value_name = "FACTOR",
         default_value_t = 1.0,
+        value_parser = LOAD.parser(),
         conflicts_with = "contention"
     )]
     load: f64,
     /// The part of the relays that are slow: below 100 KiB/s of weight.
-    #[arg(long, value_name = "PART", default_value_t = SLOW_PART)]
+    #[arg(long, value_name = "PART", default_value_t = SLOW_PART, value_parser = SLOW.parser())]
     slow: f64,
     /// kB/s of bandwidth that a relay has for each unit of its weight, 75 KiB/s at least [default: so that the fast relays have 500 kB/s on
     /// average; with --contention so that the exits together have 250 kB/s for each relay].
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", value_parser = CAPACITY.parser())]
     capacity: Option<f64>,
     /// Relays are sampled from this consensus [default: from a synthetic network].
     #[arg(long, value_name = "FILE")]
@@ -76,14 +78,14 @@ pub struct Args {
     graph: Option<PathBuf>,
     /// Seconds in which downloads begin [default: 240; of --quick: 90]; with --contention seconds that are counted, a multiple of 10
     /// [default: 600; of --quick: 60].
-    #[arg(long, value_parser = seconds, value_name = "SECONDS")]
+    #[arg(long, value_parser = LASTS.parser(), value_name = "SECONDS")]
     duration: Option<Duration>,
     /// Seconds before them, a multiple of 10: clients learn for 40 s, then other users begin [default: 80; of --quick: 60; with --contention 120
     /// and 80].
-    #[arg(long, value_parser = seconds, value_name = "SECONDS")]
+    #[arg(long, value_parser = PAUSE.parser(), value_name = "SECONDS")]
     warm_up: Option<Duration>,
     /// Networks of each arm [default: 10; of --quick: 2].
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "COUNT", value_parser = REPETITIONS.parser())]
     repetitions: Option<u32>,
     /// Congestion control of circuits. Without it there is no arm conflux.
     #[arg(long, value_enum, value_name = "WHETHER", default_value_t = Switch::On)]
@@ -92,12 +94,12 @@ pub struct Args {
     #[arg(long)]
     quick: bool,
     /// What everything random follows from.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = SEED.parser())]
     seed: u64,
     /// So many jobs run at once; results do not depend on it [default: as many as this machine has cores; with --testbed
     /// netns always one].
-    #[arg(long, value_name = "N")]
-    threads: Option<NonZeroUsize>,
+    #[arg(long, value_name = "N", value_parser = THREADS.parser())]
+    threads: Option<usize>,
 
     #[command(flatten)]
     simulations: SimulationArgs,
@@ -105,6 +107,12 @@ pub struct Args {
     folder: FolderArgs,
 }
 
+/// Megabytes of a download.
+const SIZE: Bounds<u32> = Bounds::new(1, 1000);
+/// Downloads of each size.
+const DOWNLOADS: Bounds<u32> = Bounds::new(1, 10_000);
+/// The part of the relays that are slow; some must be left.
+const SLOW: Bounds<f64> = Bounds::new(0.0, 0.8);
 /// What fast relays have on average, kB/s: so much that a circuit beside other users has some three times what a slow relay has.
 const FAST: f64 = 500.0;
 /// What exits have beside the paper's clients, kB/s for each relay of the network: so much that heavy load fills them.
@@ -157,7 +165,6 @@ impl Args {
             whole(warm_up),
             "--warm-up is a multiple of 10 s, over which bytes are summed"
         );
-        ensure!(!counted.is_zero(), "--duration is more than 0 s");
         ensure!(
             !self.is_contention() || whole(counted),
             "--duration is a multiple of 10 s, over which bytes are summed"
@@ -176,29 +183,13 @@ impl Args {
         let (quick, most) = (0.4, if self.is_contention() { 2.0 } else { 10.0 });
         let scale = self.pick(self.scale, quick, 1.0);
         ensure!(
-            scale > 0.0 && scale <= most,
-            "--scale {scale}: it is more than 0 and at most {most}"
-        );
-        ensure!(
-            self.load > 0.0 && self.load <= 100.0,
-            "--load {}: it is more than 0 and at most 100",
-            self.load
+            scale <= most,
+            "--scale {scale}: it is at most {most} with --contention"
         );
         Ok(scale)
     }
 
     fn relays(&self, count: u32) -> Result<Relays> {
-        ensure!(
-            (0.0..=0.8).contains(&self.slow),
-            "--slow {}: it is a part of the relays, from 0 to 0.8",
-            self.slow
-        );
-        if let Some(capacity) = self.capacity {
-            ensure!(
-                (0.001..=1000.0).contains(&capacity),
-                "--capacity {capacity}: it is 0.001 to 1000"
-            );
-        }
         let network = relays::network(self.consensus.as_deref(), self.seed)?;
         let bandwidth = match (self.capacity, self.is_contention()) {
             (Some(unit), _) => Bandwidth::Unit(unit),
@@ -223,7 +214,7 @@ impl Args {
             self.testbed,
             jobs,
             self.seed,
-            self.threads,
+            self.threads.and_then(NonZeroUsize::new),
             &self.simulations,
         )
     }

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use serde::Serialize;
+use weft_bounds::{Bounds, SEED};
 use weft_links::{LinkSettings, MAX_PACKET, Topology};
 
 use super::emulator::Lateness;
@@ -32,6 +33,10 @@ const UDP_HEADERS: usize = 28;
 /// The least delay that a rate is given to show itself, and what is waited for the last packet.
 const MARGIN: Duration = Duration::from_millis(300);
 const BULK_PORT: u16 = 4_999;
+/// Packets by which a loss is measured.
+const PACKETS: Bounds<u32> = Bounds::new(100, 100_000_000);
+/// Seconds of bulk streams.
+const SECONDS: Bounds<u32> = Bounds::new(1, 3600);
 
 /// Starts a testbed and measures whether its links do what the topology promises.
 ///
@@ -44,13 +49,13 @@ pub struct Args {
     /// A topology: a TOML file, or the name of a built-in one.
     topology: String,
     /// What losses and jitter follow from.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = SEED.parser())]
     seed: u64,
     /// Packets for the loss of each direction.
-    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(100..=100_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = PACKETS.parser())]
     packets: u32,
     /// Seconds of bulk streams.
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = SECONDS.parser())]
     seconds: u32,
     /// Write the report to this new file instead of printing it.
     #[arg(long, value_name = "FILE")]

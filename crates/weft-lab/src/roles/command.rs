@@ -7,7 +7,7 @@ use anyhow::Result;
 use super::options::Options;
 use super::results::Results;
 use super::run;
-use crate::args::weft_program;
+use crate::args::{CONNECTION_THREADS, MEGABYTES, REPETITIONS, STREAMS, weft_program};
 use crate::experiment::{Experiment, FolderArgs, Prepared, Report, Session};
 use crate::network::find;
 use crate::report::Table;
@@ -22,16 +22,16 @@ use crate::report::Table;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// How often everything is measured.
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, default_value_t = 3, value_parser = REPETITIONS.parser())]
     repetitions: u32,
     /// Streams at once.
-    #[arg(long, default_value_t = 8)]
+    #[arg(long, default_value_t = 8, value_parser = STREAMS.parser())]
     streams: usize,
     /// MiB of each.
-    #[arg(long, default_value_t = 20)]
+    #[arg(long, default_value_t = 20, value_parser = MEGABYTES.parser())]
     mebibytes: u64,
     /// Weft's connection threads.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = CONNECTION_THREADS.parser())]
     threads: u32,
     /// Measure the weft at this path, not this one.
     #[arg(long, alias = "weft", value_name = "FILE")]

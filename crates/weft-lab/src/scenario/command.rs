@@ -5,12 +5,14 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Result, bail};
+use weft_bounds::SEED;
 
 use super::results::Results;
 use super::shadow::SimulationArgs;
 use super::source::Source;
 use super::sweep::{Part, Sweep};
 use super::testbed::Testbed;
+use crate::args::{REPETITIONS, THREADS};
 use crate::experiment::{Experiment, FolderArgs, Prepared, Session};
 use crate::process::Usage;
 
@@ -34,15 +36,15 @@ pub struct Args {
     #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
     arm: Vec<String>,
     /// One repetition, counted from 1 [default: all].
-    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "K", value_parser = REPETITIONS.parser())]
     repetition: Option<u32>,
     /// What everything random follows from.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = SEED.parser())]
     seed: u64,
     /// So many jobs run at once; results do not depend on it [default: as many as this machine has cores; with --testbed
     /// netns always one].
-    #[arg(long, value_name = "N")]
-    threads: Option<NonZeroUsize>,
+    #[arg(long, value_name = "N", value_parser = THREADS.parser())]
+    threads: Option<usize>,
 
     #[command(flatten)]
     simulations: SimulationArgs,
@@ -65,7 +67,7 @@ impl Experiment for Options {
     fn prepare(args: &Args) -> Result<Prepared<Options>> {
         let source = Source::read(&args.scenario)?;
         let jobs = source.jobs(&args.arm, args.repetition)?;
-        let (seed, threads) = (args.seed, args.threads);
+        let (seed, threads) = (args.seed, args.threads.and_then(NonZeroUsize::new));
         let sweep = Sweep::new(source, args.testbed, jobs, seed, threads, &args.simulations)?;
         Ok(Prepared::Run(Options(sweep), args.folder.output()))
     }

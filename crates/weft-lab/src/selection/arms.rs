@@ -1,6 +1,6 @@
 //! Ways of choosing circuits.
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 
 use crate::comparison::{self, Arm, Planned};
 
@@ -27,10 +27,6 @@ const PLANNED: [Planned; 4] = [
 pub(super) fn adversaries(parts: &[f64]) -> Result<Vec<Arm>> {
     let mut arms = Vec::new();
     for part in parts {
-        ensure!(
-            (0.0..=1.0).contains(part),
-            "--adversary {part}: it is a part of the relays, from 0 to 1"
-        );
         let percent = format!("{}", part * 100.0).replace('.', "-");
         for (name, lies) in [("watching", false), ("lying", true)] {
             let keys = [

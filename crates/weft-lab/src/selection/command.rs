@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use weft_bounds::{Bounds, SEED};
 use weft_sim::read;
 
 use super::arms;
 use super::measure::Sample;
 use super::plan::{INTERVAL_S, Plan, Size};
 use super::results::Results;
-use crate::args::{Switch, seconds};
+use crate::args::{CAPACITY, LASTS, LOAD, PAUSE, REPETITIONS, SCALE, Switch, THREADS};
 use crate::comparison::regions;
 use crate::experiment::{Experiment, FolderArgs, Prepared, Session};
 use crate::scenario::shadow::SimulationArgs;
@@ -37,12 +38,12 @@ pub struct Args {
     arm: Vec<String>,
     /// Also an adversary with this part of the relays, once watching and once lying that it has bandwidth left, and the streams that it
     /// sees at both ends; may be repeated.
-    #[arg(long, value_name = "PART")]
+    #[arg(long, value_name = "PART", value_parser = PART.parser())]
     adversary: Vec<f64>,
     /// So many more clients that measure circuits: each is built for one download, its build time and its round trip before it, and
     /// closed. Those of the arm default are kept as circuits.csv, for weft sim selection --tuples.
     #[arg(long, value_name = "CLIENTS", default_value_t = 0, hide_default_value = true,
-          value_parser = clap::value_parser!(u32).range(0..=100_000))]
+          value_parser = MEASURED.parser())]
     measure: u32,
     /// What these download, in bytes or with a unit.
     #[arg(long, value_name = "SIZE", default_value = "5 MB", value_parser = size, requires = "measure")]
@@ -55,13 +56,13 @@ pub struct Args {
     #[arg(long, value_name = "ARM")]
     pools: Option<String>,
     /// The part of 500 relays, 1,350 web clients, 150 bulk clients and 500 servers [default: 0.2; of --quick: 0.02].
-    #[arg(long, value_name = "PART")]
+    #[arg(long, value_name = "PART", value_parser = SCALE.parser())]
     scale: Option<f64>,
     /// So many times the paper's clients for each relay.
-    #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = LOAD.parser())]
     load: f64,
     /// kB/s of bandwidth that a relay has for each unit of its weight. Weights compare relays, and are no bandwidths.
-    #[arg(long, value_name = "NUMBER", default_value_t = 1.0)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 1.0, value_parser = CAPACITY.parser())]
     capacity: f64,
     /// Relays are those of this consensus, sampled [default: synthetic ones].
     #[arg(long, value_name = "FILE")]
@@ -70,13 +71,13 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     graph: Option<PathBuf>,
     /// Seconds that are counted, a multiple of 10 [default: 600; of --quick: 20].
-    #[arg(long, value_parser = seconds, value_name = "SECONDS")]
+    #[arg(long, value_parser = LASTS.parser(), value_name = "SECONDS")]
     duration: Option<Duration>,
     /// Seconds before them, in which users begin [default: 60; of --quick: 50].
-    #[arg(long, value_parser = seconds, value_name = "SECONDS")]
+    #[arg(long, value_parser = PAUSE.parser(), value_name = "SECONDS")]
     warm_up: Option<Duration>,
     /// Networks of each arm [default: 10; of --quick: 2].
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "COUNT", value_parser = REPETITIONS.parser())]
     repetitions: Option<u32>,
     /// Circuits have congestion control; without it they have windows of 1000 cells, as in 2016.
     #[arg(long, value_enum, default_value_t = Switch::On, value_name = "off|on")]
@@ -85,12 +86,12 @@ pub struct Args {
     #[arg(long)]
     quick: bool,
     /// What everything random follows from.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = SEED.parser())]
     seed: u64,
     /// So many jobs run at once; results do not depend on it [default: as many as this machine has cores; with --testbed
     /// netns always one].
-    #[arg(long, value_name = "N")]
-    threads: Option<NonZeroUsize>,
+    #[arg(long, value_name = "N", value_parser = THREADS.parser())]
+    threads: Option<usize>,
 
     #[command(flatten)]
     simulations: SimulationArgs,
@@ -118,20 +119,6 @@ impl Experiment for Options {
             given.unwrap_or(Duration::from_secs(if args.quick { quick } else { whole }))
         };
         let scale = args.scale.unwrap_or(if args.quick { 0.02 } else { 0.2 });
-        ensure!(
-            scale > 0.0 && scale <= 10.0,
-            "--scale {scale}: it is more than 0 and at most 10"
-        );
-        ensure!(
-            args.load > 0.0 && args.load <= 100.0,
-            "--load {}: it is more than 0 and at most 100",
-            args.load
-        );
-        ensure!(
-            (0.001..=1000.0).contains(&args.capacity),
-            "--capacity {}: it is 0.001 to 1000",
-            args.capacity
-        );
         let size = Size::of(scale, args.load);
         let (warm_up, counted) = (pick(args.warm_up, 50, 60), pick(args.duration, 20, 600));
         let interval = Duration::from_secs(INTERVAL_S);
@@ -194,7 +181,7 @@ impl Experiment for Options {
         let own = [(regions::FILE, regions::graph())];
         let source = Source::parse("selection.toml", plan.text()?, Path::new(""), &own)?;
         let jobs = source.jobs(&[], None)?;
-        let (seed, threads) = (args.seed, args.threads);
+        let (seed, threads) = (args.seed, args.threads.and_then(NonZeroUsize::new));
         let sweep = Sweep::new(source, args.testbed, jobs, seed, threads, &args.simulations)?;
         let options = Options { plan, sweep };
         Ok(Prepared::Run(options, args.folder.output()))
@@ -230,19 +217,27 @@ impl Experiment for Options {
     }
 }
 
+/// A part of the relays.
+const PART: Bounds<f64> = Bounds::new(0.0, 1.0);
+/// Clients that measure.
+const MEASURED: Bounds<u32> = Bounds::new(0, 100_000);
+/// What they download.
+const SIZE: Bounds<u64> = Bounds::new(1, weft_traffic::MAX_BYTES).of("bytes");
+/// What a processor may take for one handshake.
+const HANDSHAKE: Bounds<Duration> = Bounds::new(Duration::ZERO, Duration::from_secs(1));
+
 fn handshake(text: &str) -> Result<Duration, String> {
-    weft_links::parse_time(text, Duration::from_secs(1))
+    let time = weft_links::parse_time(text, HANDSHAKE.most()).ok();
+    time.filter(|time| HANDSHAKE.allow(*time))
+        .ok_or_else(|| format!("{HANDSHAKE}, as in \"2 ms\""))
 }
 
 fn size(text: &str) -> Result<u64, String> {
-    let bytes = match text.parse() {
-        Ok(bytes) => bytes,
-        Err(_) => weft_links::parse_bytes(text)?,
-    };
-    match (1..=weft_traffic::MAX_BYTES).contains(&bytes) {
-        true => Ok(bytes),
-        false => Err(format!("it is 1 to {} bytes", weft_traffic::MAX_BYTES)),
-    }
+    let bytes = text.parse().ok();
+    let bytes = bytes.or_else(|| weft_links::parse_bytes(text).ok());
+    bytes
+        .filter(|bytes| SIZE.allow(*bytes))
+        .ok_or_else(|| format!("{SIZE}, or a number with a unit, as in \"5 MB\""))
 }
 
 fn absolute(path: &Path) -> Result<PathBuf> {

@@ -9,13 +9,14 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha20Rng;
+use weft_bounds::{Bounds, SEED};
 
 use super::network::{CONFIGURATION, LEAST_SETTLE};
 use super::plan::{Choice, Plan, Simulation};
 use super::run::{self, MISSING, installed, program};
 use super::simulation::{Settings, Writer};
 use super::{graph, read};
-use crate::args::{Switch, seconds, weft_program};
+use crate::args::{LASTS, PAUSE, REPETITIONS, Switch, weft_program};
 use crate::cci::{Arm, Results, Traffic, chosen};
 use crate::experiment::{Experiment, FolderArgs, Prepared, Session};
 use crate::net;
@@ -25,7 +26,11 @@ use crate::overlay::place;
 const TITLE: &str = "Interference between circuits that share a connection, simulated by Shadow";
 
 /// The longest simulation.
-const LONGEST: Duration = Duration::from_secs(30 * 86_400);
+const LONGEST: Duration = LASTS.most();
+/// Until nodes have found each other.
+const SETTLE: Bounds<Duration> = Bounds::new(LEAST_SETTLE, LONGEST);
+/// Threads of Shadow.
+const PARALLELISM: Bounds<u32> = Bounds::new(0, 1024);
 
 /// What is simulated.
 #[derive(Clone, Debug, clap::Args)]
@@ -50,22 +55,22 @@ struct CellArgs {
     #[arg(long, value_enum, value_delimiter = ',', value_name = "off,on", default_values_t = [Switch::On])]
     congestion_control: Vec<Switch>,
     /// Simulated seconds of traffic in each cell.
-    #[arg(long, value_parser = seconds, value_name = "SECONDS", default_value = "60")]
+    #[arg(long, value_parser = LASTS.parser(), value_name = "SECONDS", default_value = "60")]
     seconds: Duration,
     /// Simulated seconds of the same traffic before each cell, over other circuits.
-    #[arg(long, value_parser = seconds, value_name = "SECONDS", default_value = "0")]
+    #[arg(long, value_parser = PAUSE.parser(), value_name = "SECONDS", default_value = "0")]
     warm_up: Duration,
     /// Simulated seconds before the first traffic, in which nodes find each other.
-    #[arg(long, value_parser = seconds, value_name = "SECONDS", default_value = "240")]
+    #[arg(long, value_parser = SETTLE.parser(), value_name = "SECONDS", default_value = "240")]
     settle: Duration,
     /// How often everything is simulated, each time with another seed.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, default_value_t = 1, value_parser = REPETITIONS.parser())]
     repetitions: u32,
     /// What losses, payloads, pauses and keys follow from.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = SEED.parser())]
     seed: u64,
     /// Threads of Shadow; 0: as many as the machine has. Results do not depend on it.
-    #[arg(long, default_value_t = 1, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(0..=1024))]
+    #[arg(long, default_value_t = 1, value_name = "COUNT", value_parser = PARALLELISM.parser())]
     parallelism: u32,
     /// Run the weft at this path, not this one.
     #[arg(long, value_name = "FILE")]
@@ -137,15 +142,6 @@ impl Prepare {
             congestion_control: Switch::each(&args.congestion_control),
             repetitions: args.repetitions,
         };
-        ensure!(
-            args.settle >= LEAST_SETTLE,
-            "--settle is less than {} seconds: nodes do not find each other so soon",
-            LEAST_SETTLE.as_secs()
-        );
-        ensure!(
-            !args.seconds.is_zero(),
-            "--seconds is 0: nothing would be measured"
-        );
         let whole = args.settle.checked_add(args.warm_up);
         let whole = whole.and_then(|whole| whole.checked_add(args.seconds));
         ensure!(

@@ -8,15 +8,18 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use weft_bounds::{Bounds, SEED};
 use weft_traffic::records::json_lines;
 use weft_traffic::{MAX_BYTES, Model, ModelName, Pause, Plan};
 
-use crate::args::seconds;
+use crate::args::LASTS;
 use crate::flows::{self, FlowClient, FlowServer, FlowSettings};
 use crate::stop::Stop;
 
 /// How often the server looks whether it is to end: seldom, as each look is an event of the simulation.
 const LOOK: Duration = Duration::from_secs(1);
+/// Users of one client.
+const USERS: Bounds<u32> = Bounds::new(1, 1000);
 
 /// Lets users do what their model does, and writes a record of each of their streams.
 #[derive(Debug, clap::Args)]
@@ -28,7 +31,7 @@ pub struct ClientArgs {
     #[arg(long)]
     model: Option<ModelName>,
     /// How many such users there are.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, default_value_t = 1, value_parser = USERS.parser())]
     users: u32,
     /// The SOCKS port to go through.
     #[arg(long, value_name = "IP:PORT")]
@@ -37,10 +40,10 @@ pub struct ClientArgs {
     #[arg(long, value_name = "IP:PORT")]
     server: SocketAddr,
     /// For so long.
-    #[arg(long, value_parser = seconds, value_name = "SECONDS")]
+    #[arg(long, value_parser = LASTS.parser(), value_name = "SECONDS")]
     seconds: Duration,
     /// What payloads and pauses follow from.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = SEED.parser())]
     seed: u64,
     /// The file for the records, JSON on each line.
     #[arg(long, value_name = "FILE")]

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::ValueEnum;
+use weft_bounds::{Bounds, SEED};
 use weft_plot::Folder;
 
 use super::options::Options;
@@ -13,7 +14,7 @@ use super::sizes::{Sizes, free_memory};
 use super::sustained::Rule;
 use super::which::Which;
 use super::{figures, run};
-use crate::args::{bytes, seconds, weft_program};
+use crate::args::{LASTS, PAUSE, REPETITIONS, STREAMS, bytes, weft_program};
 use crate::experiment::{Experiment, FolderArgs, Prepared, Report, Session};
 use crate::machine::Cpus;
 use crate::report::Table;
@@ -45,36 +46,36 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = Setting::IntelServer)]
     setting: Setting,
     /// The part of that row's clients, entries and exits, up to 1 [default: what this machine holds].
-    #[arg(long, value_parser = scale)]
+    #[arg(long, value_parser = PART.parser())]
     scale: Option<f64>,
     /// Client proxies [default: by scale].
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = NODES.parser())]
     clients: Option<usize>,
     /// Entry relays [default: by scale].
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = NODES.parser())]
     entries: Option<usize>,
     /// Exit relays [default: by scale].
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = NODES.parser())]
     exits: Option<usize>,
     /// Circuits of each client, with one stream each [default: by setting].
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = STREAMS.parser())]
     streams: Option<usize>,
     /// Data of each stream: bytes, or with kB, MB, KiB or MiB at the end [default: by setting].
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     data: Option<u64>,
 
     /// How often each target is measured.
-    #[arg(long, value_name = "N", default_value_t = 10)]
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = REPETITIONS.parser())]
     repetitions: u32,
     /// Seconds at the beginning of a run that do not count for throughput.
-    #[arg(long, value_name = "S", default_value = "30", value_parser = seconds)]
+    #[arg(long, value_name = "S", default_value = "30", value_parser = PAUSE.parser())]
     discard: Duration,
     /// Length of the moving average, in seconds. If runs are too short, this and --discard are made
     /// shorter in proportion, for all runs alike, and the plot notes it.
-    #[arg(long, value_name = "S", default_value = "30", value_parser = seconds)]
+    #[arg(long, value_name = "S", default_value = "30", value_parser = LASTS.parser())]
     window: Duration,
     /// The data is a function of this.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = SEED.parser())]
     seed: u64,
 
     #[command(flatten)]
@@ -83,6 +84,11 @@ pub struct Args {
     #[arg(long, value_name = "DIR", exclusive = true)]
     plots: Option<PathBuf>,
 }
+
+/// Clients, entries or exits: more than the paper had, and more than any machine has held so far.
+const NODES: Bounds<usize> = Bounds::new(1, 2_000);
+/// The part of the paper's network.
+const PART: Bounds<f64> = Bounds::new(0.0001, 1.0);
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Setting {
@@ -238,11 +244,4 @@ fn options(args: &Args) -> Result<Options> {
         },
         seed: args.seed,
     })
-}
-
-fn scale(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(scale) if scale > 0.0 && scale <= 1.0 => Ok(scale),
-        _ => Err("a scale is above 0 and at most 1".to_owned()),
-    }
 }

@@ -6,6 +6,8 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use weft_plot::Look;
 
+use crate::args::CONNECTION_THREADS;
+
 /// A program to be measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
@@ -23,9 +25,9 @@ impl FromStr for Which {
         match text.split_once(':') {
             None if text == "tor" => Ok(Which::Tor),
             None if text == "weft" => Ok(Which::Weft(None)),
-            Some(("weft", threads)) => match threads.parse() {
+            Some(("weft", threads)) => match CONNECTION_THREADS.parse(threads) {
                 Ok(threads) => Ok(Which::Weft(Some(threads))),
-                Err(_) => Err(format!("{threads:?} is no number of threads")),
+                Err(why) => Err(format!("{threads:?} is no number of threads: {why}")),
             },
             _ => Err(format!(
                 "{text:?} is no program to be measured: tor, weft or weft:THREADS"

@@ -25,11 +25,14 @@ use crate::nodes::torrc::{Duty, params_lines};
 use crate::nodes::{AUTHORITY, Nodes, Relay, Settings, Spec, keep_folders};
 use crate::ports::Port;
 use crate::traffic::{Direction, Request, Server, transfer};
-pub use plan::{Kind, More, Plan, exit_address};
+pub use plan::{Kind, More, NODES, Plan, exit_address};
 use plan::{Owner, Programs, make_folder};
 
 /// Seconds from one consensus to the next. Relays that come are listed sooner.
 const INTERVAL: u32 = 20;
+/// An address that clients map to 127.0.0.1, for programs that send nothing for 127.0.0.0/8 to a SOCKS port, as torsocks. It is of
+/// a block for documentation (RFC 5737), so nobody has it.
+pub const LOOPBACK: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 /// Bytes that are fetched through each client before it counts as working.
 const PROBE: u64 = 100_000;
 
@@ -111,7 +114,8 @@ impl Specs<'_> {
         let plan = self.plan;
         for number in 0..plan.clients {
             let nickname = format!("client{number}");
-            let mut more = plan.more.clients.clone();
+            let mut more = vec![format!("MapAddress {LOOPBACK} {}", Ipv4Addr::LOCALHOST)];
+            more.extend(plan.more.clients.iter().cloned());
             more.extend(self.metrics_lines(&nickname)?);
             let duty = Duty::Client {
                 socks: self.port()?,

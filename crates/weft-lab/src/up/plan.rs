@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::ValueEnum;
+use weft_bounds::Bounds;
 
 use crate::network::Program;
 use crate::nodes::temporary_folder;
@@ -89,9 +90,12 @@ pub struct More {
     pub clients: Vec<String>,
 }
 
+/// Relays, exits or clients: what one machine should start.
+pub const NODES: Bounds<usize> = Bounds::new(0, 500);
+
 /// Where the connections come from that leave by the exit of this number, `exitN`.
 pub fn exit_address(number: usize) -> Ipv4Addr {
-    // A plan has at most 500 exits.
+    // A plan has no more exits than `NODES`.
     let host = |number: usize| u8::try_from(number).unwrap_or(u8::MAX);
     Ipv4Addr::new(127, 0, host(1 + number / 250), host(1 + number % 250))
 }
@@ -131,10 +135,7 @@ impl Plan {
             ("exits", self.exits),
             ("clients", self.clients),
         ] {
-            ensure!(
-                count <= 500,
-                "{count} {what} are more than one machine should start"
-            );
+            NODES.check(what, count)?;
         }
         ensure!(
             self.authority != Kind::Mixed,

@@ -376,3 +376,145 @@ fn arms_have_tunnels_and_clients_use_them() {
         );
     }
 }
+
+/// A scenario of a consensus with every number that has a place in it, and one of hosts with the others.
+const NUMBERS: [&str; 2] = [
+    r#"duration = "60 s"
+interval = "2 s"
+repetitions = 3
+[network]
+consensus = "c"
+scale = 0.5
+delay = "40 ms"
+loss = "0.1 %"
+threads = 2
+capacity = 1.5
+exit_rate = "1 Gbit/s"
+[costs]
+turn = "10 us"
+cell = "2 us"
+onionskin = "200 us"
+[[clients]]
+count = 7
+model = { download = "5 MB", pause = "10 s", timeout = "1 min" }
+up = "10 Mbit/s"
+down = "50 Mbit/s"
+start = "3 s"
+within = "10 s"
+servers = 4
+[[servers]]
+count = 6
+rate = "2 Gbit/s"
+port = 8080
+[[arm]]
+name = "all"
+threads = 5
+connection_per_circuit = "1"
+max_connections_per_relay = 9
+kist_interval = "11 ms"
+kist_factor = 1.25
+max_circuit_dirtiness = "12 min"
+num_entry_guards = 13
+quantile = 0.75
+multipath = 14
+multipath_below = "15 Mbit/s"
+adversary = 0.25
+learning = "16 s"
+pools = 17
+"#,
+    r#"duration = "30 s"
+[[host]]
+name = "client"
+up = "10 Mbit/s"
+down = "20 Mbit/s"
+queue = "64 kB"
+[[host]]
+name = "relay"
+count = 3
+[[host]]
+name = "server"
+[[path]]
+between = ["relay", "client"]
+delay = "25 ms"
+loss = "0.1 %"
+[[relay]]
+host = "relay-1"
+roles = ["guard"]
+threads = 2
+limit = "20 Mbit/s"
+burst = "5 MB"
+bandwidth = "21 Mbit/s"
+[[relay]]
+host = "relay-2"
+[[relay]]
+host = "relay-3"
+roles = ["exit"]
+[[clients]]
+hosts = ["client"]
+model = { download = "6 MB", pause = ["1 ms", "2 s"] }
+[[servers]]
+hosts = ["server"]
+[[fault]]
+host = "relay"
+at = "7 s"
+lasts = "8 s"
+"#,
+];
+
+/// Where the numbers of a line are: of `a = 1`, `a = "1 s"` and `a = ["1 ms", "2 s"]`.
+fn numbers(line: &str) -> Vec<std::ops::Range<usize>> {
+    let mut found = Vec::new();
+    let mut begin = None;
+    let is_part = |c: char| c.is_ascii_digit() || c == '.';
+    let mut before = ' ';
+    for (at, c) in line.char_indices().chain([(line.len(), ' ')]) {
+        match begin {
+            None if c.is_ascii_digit() && [' ', '"'].contains(&before) => begin = Some(at),
+            Some(start) if !is_part(c) => {
+                // Not the version of a word, such as "1" alone in quotes.
+                found.extend((c != '"').then_some(start..at));
+                begin = None;
+            }
+            _ => {}
+        }
+        before = c;
+    }
+    found
+}
+
+#[test]
+fn no_number_of_a_scenario_is_without_a_bound() {
+    let mut tried = 0;
+    for text in NUMBERS {
+        parse(text);
+        let lines: Vec<&str> = text.lines().collect();
+        for (place, line) in lines.iter().enumerate() {
+            for number in numbers(line) {
+                for silly in [
+                    "1e300",
+                    "nan",
+                    "inf",
+                    "-1",
+                    "1000000000000",
+                    "99999999999999999999",
+                ] {
+                    let mut changed = (*line).to_owned();
+                    changed.replace_range(number.clone(), silly);
+                    let mut all = lines.clone();
+                    all[place] = &changed;
+                    match Scenario::parse("x.toml", &all.join("\n")) {
+                        Ok(_) => panic!("{changed} is taken"),
+                        Err(error) => {
+                            let error = error.to_string();
+                            let expected = format!("x.toml:{}: ", place + 1);
+                            assert!(error.starts_with(&expected), "{changed}: {error}");
+                        }
+                    }
+                    tried += 1;
+                }
+            }
+        }
+    }
+    // Six each.
+    assert!(tried > 6 * 45, "{tried}");
+}

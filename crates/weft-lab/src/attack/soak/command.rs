@@ -3,14 +3,15 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
+use weft_bounds::{Bounds, SEED};
 
 use weft_plot::Folder;
 
 use super::options::Options;
 use super::results::Soak;
 use super::{figures, run};
-use crate::args::{seconds, weft_program};
+use crate::args::{CONNECTION_THREADS, LASTS, MBITS, PAUSE, weft_program};
 use crate::bench::start::Program;
 use crate::experiment::{self, Experiment, FolderArgs, Prepared, Report, Session};
 use crate::report::Table;
@@ -33,36 +34,41 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
     /// The target's ConnectionThreads.
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(0..=256))]
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = CONNECTION_THREADS.parser())]
     threads: u32,
     /// How long in all, in minutes; whole cycles.
-    #[arg(long, value_name = "MINUTES", default_value_t = 120.0)]
+    #[arg(long, value_name = "MINUTES", default_value_t = 120.0, value_parser = MINUTES.parser())]
     minutes: f64,
     /// How long a cycle lasts, in seconds.
-    #[arg(long, value_name = "S", default_value = "600", value_parser = seconds)]
+    #[arg(long, value_name = "S", default_value = "600", value_parser = LASTS.parser())]
     cycle: Duration,
     /// How long everybody is gone at the end of a cycle, in seconds.
-    #[arg(long, value_name = "S", default_value = "90", value_parser = seconds)]
+    #[arg(long, value_name = "S", default_value = "90", value_parser = PAUSE.parser())]
     ebb: Duration,
     /// How often the target is looked at, in seconds.
-    #[arg(long, value_name = "S", default_value = "5", value_parser = seconds)]
+    #[arg(long, value_name = "S", default_value = "5", value_parser = LASTS.parser())]
     every: Duration,
     /// Attackers at a time.
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = ATTACKERS.parser())]
     attackers: u32,
     /// What they send together at most, in Mbit/s.
-    #[arg(long, value_name = "MBIT/S", default_value_t = 8.0)]
+    #[arg(long, value_name = "MBIT/S", default_value_t = 8.0, value_parser = MBITS.parser())]
     mbits: f64,
     /// What honest circuits carry together, in Mbit/s of payload.
-    #[arg(long, value_name = "MBIT/S", default_value_t = 4.0)]
+    #[arg(long, value_name = "MBIT/S", default_value_t = 4.0, value_parser = MBITS.parser())]
     honest: f64,
     /// All that is drawn is a function of this.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = SEED.parser())]
     seed: u64,
 
     #[command(flatten)]
     folder: FolderArgs,
 }
+
+/// Up to a week.
+const MINUTES: Bounds<f64> = Bounds::new(0.01, 10_080.0);
+/// At a time.
+const ATTACKERS: Bounds<u32> = Bounds::new(1, 64);
 
 impl Experiment for Options {
     const FOLDER: &'static str = "soak";
@@ -72,11 +78,6 @@ impl Experiment for Options {
     type Report = Soak;
 
     fn prepare(args: &Args) -> Result<Prepared<Options>> {
-        ensure!(
-            args.minutes.is_finite() && args.minutes > 0.0 && args.minutes <= 10_080.0,
-            "--minutes must be above 0 and at most 10080 (a week)"
-        );
-        ensure!(!args.every.is_zero(), "--every must be above 0");
         let options = Options {
             program: Program::Weft(weft_program(args.program.as_deref())?, Some(args.threads)),
             length: Duration::from_secs_f64(args.minutes * 60.0),

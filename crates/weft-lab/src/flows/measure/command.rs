@@ -5,15 +5,16 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use weft_bounds::{Bounds, SEED};
 
 use super::mix::{self, Asked, Users};
 use super::place::Way;
 use super::results::Results;
 use super::run;
-use crate::args::{seconds, weft_program};
+use crate::args::{LASTS, PATIENCE, PAUSE, REPETITIONS, weft_program};
 use crate::experiment::{Experiment, FolderArgs, Prepared, Session};
 use crate::net;
-use crate::up::Kind;
+use crate::up::{Kind, NODES};
 
 /// Lets users of the traffic models work, and measures how their streams go.
 ///
@@ -40,32 +41,32 @@ pub struct Args {
     /// The Markov model of the packets of a stream.
     #[arg(long, value_name = "FILE")]
     packets: Option<PathBuf>,
-    /// Seconds of traffic in each repetition [default: 60, with --quick 10].
-    #[arg(long, value_parser = seconds, value_name = "SECONDS")]
+    /// Seconds of traffic in each repetition [default: 60; of --quick: 10].
+    #[arg(long, value_parser = LASTS.parser(), value_name = "SECONDS")]
     seconds: Option<Duration>,
     /// Seconds within which users begin, one after another [default: a tenth of --seconds, at most 10].
-    #[arg(long, value_parser = seconds, value_name = "SECONDS")]
+    #[arg(long, value_parser = PAUSE.parser(), value_name = "SECONDS")]
     spread: Option<Duration>,
     /// How often it is measured, in one network.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, default_value_t = 1, value_parser = REPETITIONS.parser())]
     repetitions: u32,
     /// A few seconds, for orientation.
     #[arg(long)]
     quick: bool,
     /// What users draw, payloads and losses follow from.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = SEED.parser())]
     seed: u64,
     /// What runs the nodes of the network.
     #[arg(long, value_enum, default_value_t = Kind::Weft, conflicts_with_all = ["socks", "direct"])]
     kind: Kind,
     /// Relays on loopback for first and middle hops.
-    #[arg(long, value_name = "N", default_value_t = 3, conflicts_with_all = ["topology", "socks", "direct"])]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = NODES.parser(), conflicts_with_all = ["topology", "socks", "direct"])]
     relays: usize,
     /// Relays on loopback that let streams leave.
-    #[arg(long, value_name = "N", default_value_t = 2, conflicts_with_all = ["topology", "socks", "direct"])]
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = NODES.parser(), conflicts_with_all = ["topology", "socks", "direct"])]
     exits: usize,
     /// Clients on loopback; users take turns at them.
-    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with_all = ["topology", "socks", "direct"])]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = CLIENTS.parser(), conflicts_with_all = ["topology", "socks", "direct"])]
     clients: usize,
     /// Put the network on a testbed: a TOML file, or the name of a built-in topology (`weft lab net topology` lists
     /// them). Needs root, or CAP_NET_ADMIN and CAP_SYS_ADMIN.
@@ -78,7 +79,7 @@ pub struct Args {
     #[arg(long)]
     direct: bool,
     /// Seconds that a step of the network's start may take.
-    #[arg(long, value_parser = seconds, value_name = "SECONDS", default_value = "180")]
+    #[arg(long, value_parser = PATIENCE.parser(), value_name = "SECONDS", default_value = "180")]
     patience: Duration,
     /// Run the weft at this path, not this one.
     #[arg(long, value_name = "FILE")]
@@ -87,6 +88,9 @@ pub struct Args {
     #[command(flatten)]
     folder: FolderArgs,
 }
+
+/// Users need at least one.
+const CLIENTS: Bounds<usize> = Bounds::new(1, NODES.most());
 
 /// What is measured.
 #[derive(Clone, Debug)]
@@ -110,15 +114,12 @@ impl Args {
             },
             (None, Some(address), _) => Way::Socks(address),
             (None, None, true) => Way::Direct,
-            (None, None, false) => {
-                ensure!(self.clients > 0, "--clients 0: users need at least one");
-                Way::Loopback {
-                    kind: self.kind,
-                    relays: self.relays,
-                    exits: self.exits,
-                    clients: self.clients,
-                }
-            }
+            (None, None, false) => Way::Loopback {
+                kind: self.kind,
+                relays: self.relays,
+                exits: self.exits,
+                clients: self.clients,
+            },
         })
     }
 }
@@ -136,7 +137,6 @@ impl Experiment for Options {
             true => Duration::from_secs(10),
             false => Duration::from_secs(60),
         });
-        ensure!(!duration.is_zero(), "--seconds 0: nothing can be measured");
         let spread = args
             .spread
             .unwrap_or((duration / 10).min(Duration::from_secs(10)));

@@ -7,12 +7,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use weft_bounds::Bounds;
 use weft_traffic::{Markov, MarkovModel, Model, ModelName};
 
 /// The name of the models that are read from files.
 const MARKOV: &str = "markov";
 /// The most users of all models.
-const MOST: usize = 5_000;
+const USERS: Bounds<usize> = Bounds::new(1, 5_000);
 /// The largest file of a model, bytes.
 const LARGEST: u64 = 16 << 20;
 
@@ -44,14 +45,9 @@ pub(super) fn asked(text: &str) -> Result<Asked, String> {
     if known.is_none() && name != MARKOV {
         return Err(unknown(name));
     }
-    let count: usize = count
-        .parse()
-        .map_err(|_| format!("{count:?} is no number of users: write {name}=N"))?;
-    if count == 0 {
-        return Err(format!(
-            "{name} has no users: leave it out, or give it at least one"
-        ));
-    }
+    let count = USERS
+        .parse(count)
+        .map_err(|why| format!("{count:?} is no number of users, as in {name}=N: {why}"))?;
     Ok(Asked { name: known, count })
 }
 
@@ -98,8 +94,9 @@ pub(super) fn users(
         .iter()
         .fold(0, |sum: usize, one| sum.saturating_add(one.count));
     ensure!(
-        count <= MOST,
-        "{count} users are more than one program should play: at most {MOST}"
+        USERS.allow(count),
+        "{count} users are more than one program should play: at most {}",
+        USERS.most()
     );
     let wants_files = all.iter().any(|one| one.name.is_none());
     let markov = match (wants_files, streams, packets) {
