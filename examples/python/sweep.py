@@ -4,7 +4,7 @@
     python3 sweep.py CONSENSUS...                 # documents, folders or CollecTor's archives
     python3 sweep.py --csv table.csv              # a synthetic network, where there is no document
 
-`cargo xtask wheel` builds the package weft_sim. What `shared_percent` returns depends on its
+`pip install ./crates/weft-sim-py` installs the package weft_sim. What `shared_percent` returns depends on its
 arguments alone, so the table is the same wherever the tasks run; ray_sweep.py gives the same ones to a
 Ray cluster.
 """

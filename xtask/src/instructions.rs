@@ -192,11 +192,12 @@ fn first_line(program: &str, args: &[&str]) -> Result<String> {
     Ok(text.lines().next().unwrap_or_default().to_owned())
 }
 
-/// Builds the program as it is released, and counts.
+/// Builds the program as it is released, but with the names of its functions, and counts.
 fn measure() -> Result<Vec<(&'static str, Cost)>> {
     machine::prepare_counting()?;
     let status = machine::cargo()
-        .args(["build", "--release", "--package", "weft-instructions"])
+        .args(["build", "--profile", "profiling"])
+        .args(["--package", "weft-instructions"])
         .status()
         .context("running cargo")?;
     ensure!(
@@ -223,7 +224,9 @@ struct Count {
 }
 
 fn count(folder: &Path, case: &str, turns: u32) -> Result<Count> {
-    let program = machine::target().join("release").join("weft-instructions");
+    let program = machine::target()
+        .join("profiling")
+        .join("weft-instructions");
     let profile = folder.join(format!("callgrind.{}.{turns}", case.replace(' ', "-")));
     let mut command = Command::new("valgrind");
     command.arg("--tool=callgrind");

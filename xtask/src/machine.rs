@@ -53,6 +53,39 @@ const PYTHON: Need = Need {
     package: "python3",
     what_for: "the simulator's Python package, and Stem",
 };
+/// What is installed with Weft, and what uses it.
+const AROUND: [Need; 6] = [
+    Need {
+        program: "curl",
+        package: "curl",
+        what_for: "the examples of `weft lab up`",
+    },
+    Need {
+        program: "torsocks",
+        package: "torsocks",
+        what_for: "the examples of `weft lab up`",
+    },
+    Need {
+        program: "mandoc",
+        package: "mandoc",
+        what_for: "faults of manual pages",
+    },
+    Need {
+        program: "zsh",
+        package: "zsh",
+        what_for: "its completions",
+    },
+    Need {
+        program: "fish",
+        package: "fish",
+        what_for: "its completions",
+    },
+    Need {
+        program: "strip",
+        package: "binutils",
+        what_for: "a program without the names of its functions",
+    },
+];
 /// Without it Debian's and Ubuntu's Python makes no virtual environment.
 const PYTHON_VENV: &str = "python3-venv";
 /// What text in plots is set in; without it numbers may be wider than the space left for them.
@@ -65,6 +98,16 @@ const FONT: &str = "/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf";
 /// Something is missing and cannot be installed; the message has the command to do it by hand.
 pub(crate) fn prepare() -> Result<()> {
     have(&[&C_COMPILER, &CPP_COMPILER, &TOR, &TOR_GENCERT])
+}
+
+/// Installs what all tests need and the machine lacks.
+///
+/// # Errors
+///
+/// As of [`prepare`].
+pub(crate) fn prepare_testing() -> Result<()> {
+    prepare()?;
+    have(&AROUND.each_ref())
 }
 
 /// Installs what building Weft needs and the machine lacks.

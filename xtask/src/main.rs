@@ -1,6 +1,7 @@
 //! What developers run: `cargo xtask demo | bench | roles | chaos | test | fuzz | instructions | wheel`.
 
 mod fuzz;
+mod install;
 mod instructions;
 mod machine;
 mod measure;

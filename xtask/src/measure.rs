@@ -54,12 +54,12 @@ fn build(what: What, for_speed: bool) -> Result<PathBuf> {
     let mut build = machine::cargo();
     build.arg("build");
     let folder = if for_speed {
-        println!("Building Weft (release) …");
-        build.args(["--release", "--package", "weft"]);
+        println!("Building Weft (as it is released, with names of functions) …");
+        build.args(["--profile", "profiling", "--package", "weft"]);
         if package != "weft" {
             build.args(["--package", package]);
         }
-        "release"
+        "profiling"
     } else {
         println!("Building Weft (as for tests) …");
         // All of the workspace decides which features dependencies have, as in tests.

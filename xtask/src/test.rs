@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 
 use crate::python::Environment;
-use crate::{fuzz, instructions, machine, wheel};
+use crate::{fuzz, install, instructions, machine, wheel};
 
 /// Everything that must pass before a change lands.
 #[derive(clap::Args, Debug)]
@@ -43,6 +43,8 @@ enum Step {
     Deny,
     /// The simulator's Python package
     Wheel,
+    /// The program as `cargo install` makes it
+    Install,
     /// Stem as a library, and its own integration tests
     Stem,
     /// Networks of Weft, of C tor and of both
@@ -51,7 +53,7 @@ enum Step {
     Page,
 }
 
-const STEPS: [Step; 11] = [
+const STEPS: [Step; 12] = [
     Step::Fmt,
     Step::Clippy,
     Step::Unit,
@@ -60,6 +62,7 @@ const STEPS: [Step; 11] = [
     Step::Fuzz,
     Step::Deny,
     Step::Wheel,
+    Step::Install,
     Step::Stem,
     Step::Interop,
     Step::Page,
@@ -95,7 +98,7 @@ enum Outcome {
 
 /// Runs the steps; the first that fails ends the run.
 pub(crate) fn run(args: &TestArgs) -> Result<()> {
-    machine::prepare()?;
+    machine::prepare_testing()?;
     let report = report_file();
     fs::create_dir_all(machine::target())?;
     fs::write(&report, "").with_context(|| format!("writing {}", report.display()))?;
@@ -125,6 +128,7 @@ pub(crate) fn run(args: &TestArgs) -> Result<()> {
             }
             Step::Deny => deny(),
             Step::Wheel => wheel::check().map(|()| Outcome::Passed),
+            Step::Install => install::check().map(|()| Outcome::Passed),
             Step::Stem => stem(),
             Step::Interop => interop(),
             Step::Page => page(),
@@ -257,7 +261,7 @@ fn interop() -> Result<Outcome> {
             .args(["--test", "client", "--test", "control"])
             .args([
                 "--test", "networks", "--test", "conflux", "--test", "mtor", "--test", "edges",
-                "--",
+                "--test", "lab_up", "--",
             ])
             .args(["--nocapture", "--test-threads", "1"])
             .arg(INTEROP),

@@ -1,6 +1,6 @@
-//! `cargo xtask wheel`: the Python package `weft_sim`, built by maturin, and its tests.
+//! `cargo xtask wheel`: the Python package `weft_sim`, as a wheel, or installed as its users do, with its tests.
 //!
-//! maturin and NumPy come from pip, into the virtual environment of `python.rs`.
+//! What is needed comes from pip, into the virtual environment of `python.rs`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,13 +12,15 @@ use anyhow::{Context, Result, ensure};
 use crate::machine;
 use crate::python::Environment;
 
-/// What pip installs; versions up to the next that may break something.
-const PACKAGES: [&str; 2] = ["maturin>=1.8,<2", "numpy>=1.26"];
+/// What builds a wheel, as in the package's pyproject.toml.
+const MATURIN: &str = "maturin>=1.8,<2";
+/// What the package needs; versions up to the next that may break something.
+const NUMPY: &str = "numpy>=1.26";
 
 /// Build the Python package of the simulator, as a wheel.
 #[derive(clap::Args, Debug)]
 pub(crate) struct WheelArgs {
-    /// Install it into the virtual environment and run its tests
+    /// Instead, install the package with pip, as its users do, and run its tests
     #[arg(long)]
     test: bool,
     /// Compile as tests do: soon done, slow to run
@@ -31,16 +33,17 @@ pub(crate) struct WheelArgs {
 
 /// `cargo xtask wheel`.
 pub(crate) fn run(args: &WheelArgs) -> Result<()> {
-    let environment = Environment::with(&args.python, &PACKAGES)?;
+    if args.test {
+        let environment = Environment::with(&args.python, &[NUMPY])?;
+        return test(&environment, args.dev);
+    }
+    let environment = Environment::with(&args.python, &[MATURIN, NUMPY])?;
     let wheel = build(&environment, args.dev)?;
     println!("{}", wheel.display());
-    if args.test {
-        test(&environment, &wheel)?;
-    }
     Ok(())
 }
 
-/// Builds and tests for `cargo xtask test`.
+/// Installs and tests for `cargo xtask test`.
 pub(crate) fn check() -> Result<()> {
     run(&WheelArgs {
         test: true,
@@ -79,12 +82,16 @@ fn newest(folder: &Path) -> Result<Option<PathBuf>> {
     Ok(found.map(|(_, path)| path))
 }
 
-/// Installs the wheel beside NumPy and runs the tests of the package.
-fn test(environment: &Environment, wheel: &Path) -> Result<()> {
+/// Installs the package beside NumPy by the command that its users give, and runs its tests.
+fn test(environment: &Environment, dev: bool) -> Result<()> {
+    let package = machine::root().join("crates/weft-sim-py");
     // Reinstalled always: the version stays while the code changes.
-    let install = ["install", "--no-deps", "--force-reinstall"];
-    environment.pip(&install, &[&wheel.to_string_lossy()])?;
-    let tests = machine::root().join("crates/weft-sim-py/tests");
+    let mut install = vec!["install", "--no-deps", "--force-reinstall"];
+    if dev {
+        install.push("--config-settings=build-args=--profile=dev");
+    }
+    environment.pip(&install, &[&package.to_string_lossy()])?;
+    let tests = package.join("tests");
     ensure!(tests.is_dir(), "there is no folder {}", tests.display());
     let mut unittest = Command::new(environment.program("python"));
     unittest

@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 const PAGES: [&str; 2] = ["docs/architecture.md", "docs/testing.md"];
 
 /// Where sources are, from the root of the checkout.
-const SOURCES: [&str; 6] = ["crates", "bench", "fuzz", "tests", "xtask", "docs"];
+const SOURCES: [&str; 7] = [
+    "crates", "bench", "examples", "fuzz", "tests", "xtask", "docs",
+];
 
 /// What no source of ours has: a folder beside the checkout, and a check of cargo-deny.
 const ELSEWHERE: [&str; 2] = ["../shared/data", "advisories"];

@@ -1,6 +1,6 @@
 //! What `cargo xtask bench` runs: Weft beside C tor and the bare pipe.
 //!
-//! Not a part of xtask: in the release profile, as Weft itself is, whatever both of them need is compiled
+//! Not a part of xtask: in one profile with Weft itself, whatever both of them need is compiled
 //! once; and xtask, which everything begins with, needs little.
 
 mod bench;

@@ -1,6 +1,7 @@
 //! `weft lab up`: a private network to play with.
 
 use std::io::Write as _;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -8,10 +9,10 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
 use serde_json::json;
-use weft_lab::args::weft_program;
+use weft_lab::args::{PATIENCE, weft_program};
 use weft_lab::network::Node;
 use weft_lab::stop::Stop;
-use weft_lab::up::{Kind, More, Plan, Up};
+use weft_lab::up::{Kind, LOOPBACK, More, NODES, Plan, Up};
 
 /// How often the end and the nodes are checked.
 const LOOK: Duration = Duration::from_millis(200);
@@ -25,13 +26,13 @@ const LOOK: Duration = Duration::from_millis(200);
 #[derive(Debug, Args)]
 pub(super) struct UpArgs {
     /// Relays for first and middle hops.
-    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = NODES.parser())]
     relays: usize,
     /// Relays that let streams leave.
-    #[arg(long, value_name = "N", default_value_t = 2)]
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = NODES.parser())]
     exits: usize,
     /// Clients, each with a SOCKS port.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = NODES.parser())]
     clients: usize,
     /// What runs relays, exits and clients; `mixed` takes turns.
     #[arg(long, value_enum, default_value_t = Peer::Weft)]
@@ -56,8 +57,8 @@ pub(super) struct UpArgs {
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
     /// Give up where one step of the start takes longer, in seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 180, value_parser = clap::value_parser!(u64).range(1..=86_400))]
-    patience: u64,
+    #[arg(long, value_name = "SECONDS", default_value = "180", value_parser = PATIENCE.parser())]
+    patience: Duration,
     /// Nodes log at `info` instead of `notice`.
     #[arg(long)]
     verbose: bool,
@@ -103,7 +104,7 @@ struct Summary {
 struct ClientSummary {
     nickname: String,
     program: &'static str,
-    socks: String,
+    socks: SocketAddr,
     control: String,
     torrc: PathBuf,
 }
@@ -132,6 +133,7 @@ impl Summary {
             "folder": self.folder,
             "pid": self.pid,
             "seconds": self.seconds,
+            "loopback": LOOPBACK,
             "clients": clients.collect::<Vec<_>>(),
             "relays": relays.collect::<Vec<_>>(),
         })
@@ -158,7 +160,7 @@ pub(super) fn up(args: &UpArgs, stop: &Stop) -> Result<ExitCode> {
         more: More::default(),
         folder: args.dir.clone(),
         verbose: args.verbose,
-        patience: Duration::from_secs(args.patience),
+        patience: args.patience,
         stop: stop.clone(),
         progress: |line| eprintln!("{line}"),
     };
@@ -178,7 +180,7 @@ fn print(network: &Up, json: bool) -> Result<()> {
     let clients = network.clients().iter().map(|client| ClientSummary {
         nickname: client.node().nickname().to_owned(),
         program: if client.is_weft() { "weft" } else { "tor" },
-        socks: client.socks().to_string(),
+        socks: client.socks(),
         control: client.control().to_string(),
         torrc: torrc(client.node()),
     });
@@ -214,7 +216,10 @@ fn human(summary: &Summary) -> String {
     for client in &summary.clients {
         text += &format!(
             "  {:<10} {:<5} SOCKS {:<18} control {}\n",
-            client.nickname, client.program, client.socks, client.control
+            client.nickname,
+            client.program,
+            client.socks.to_string(),
+            client.control
         );
     }
     for relay in &summary.relays {
@@ -222,8 +227,13 @@ fn human(summary: &Summary) -> String {
     }
     if let Some(client) = summary.clients.first() {
         text += &format!(
-            "\nServers on this machine can be reached, for example\n  curl --proxy socks5h://{} http://127.0.0.1:PORT/\n",
-            client.socks
+            "\nServers on this machine can be reached, for example\n\
+             \x20 curl --proxy socks5h://{socks} http://127.0.0.1:PORT/\n\
+             \x20 torsocks --address {} --port {} curl http://{LOOPBACK}:PORT/\n\
+             torsocks lets nothing connect to 127.0.0.1; clients map {LOOPBACK} to it.\n",
+            client.socks.ip(),
+            client.socks.port(),
+            socks = client.socks,
         );
     }
     text + &format!(
