@@ -34,6 +34,7 @@ use weft_core::handshake::PeerIdentity;
 use weft_core::ledger::Cut;
 use weft_core::loss::TcpCounters;
 use weft_core::message::FromController;
+use weft_core::origin::LinkFailure;
 use weft_crypto::circuit::OriginCircuit;
 use weft_crypto::handshake::fast;
 use weft_fuzz::{Bytes, zero_padded};
@@ -43,6 +44,13 @@ use world::{Circuit, World, relay_identity};
 const MAX_OPERATIONS: usize = 2000;
 /// Links that the input may open.
 const MAX_LINKS: usize = 12;
+/// Failures of connections that end their circuits for different reasons.
+const FAILURES: [LinkFailure; 4] = [
+    LinkFailure::Refused,
+    LinkFailure::Identity,
+    LinkFailure::Resource,
+    LinkFailure::Other,
+];
 
 /// A circuit id: one of eight that a client may choose, of eight that it may not, or none.
 fn circ_id(input: &mut Bytes<'_>) -> u32 {
@@ -445,7 +453,7 @@ impl Play {
                 self.links.push(connect.connection);
             }
             how => self.world.managers[thread]
-                .connection_failed(connect.connection, DestroyReason::from(how / 2)),
+                .connection_failed(connect.connection, FAILURES[usize::from(how / 2) % FAILURES.len()]),
         }
     }
 
@@ -504,7 +512,7 @@ impl Play {
         for connect in std::mem::take(&mut self.world.connects) {
             let thread = usize::from(connect.thread.0);
             self.world.managers[thread]
-                .connection_failed(connect.connection, DestroyReason::CONNECTFAILED);
+                .connection_failed(connect.connection, LinkFailure::Refused);
         }
         self.world.settle();
     }

@@ -5,6 +5,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
+use sha3::{Digest as _, Sha3_256};
 use weft_cell::stream_msg::{Answer, AnswerKind, Resolved};
 use weft_config::client_ports::StreamFlags;
 use weft_config::options::AppOptions;
@@ -15,11 +16,12 @@ use weft_log::Line;
 use crate::notice::Notice;
 
 /// The low digit of socks-extensions' "onion service not found".
-const NO_SUCH_ONION: u8 = 0;
+pub(crate) const NO_SUCH_ONION: u8 = 0;
 /// The low digit of "invalid onion address".
 pub(crate) const BAD_ONION: u8 = 6;
-/// Characters of an onion service's address, of base32 (rend-spec-v3 6).
+/// Characters of an onion service's address, of base32, and the bytes that they are (rend-spec-v3 6).
 const ONION_LEN: usize = 56;
+const ONION_BYTES: usize = 35;
 /// The TTL of an answer that needs no exit, in seconds; C tor sends none.
 const OWN_TTL: u32 = 60;
 
@@ -179,30 +181,35 @@ fn check_suffix(host: &str, connect: bool, flags: &StreamFlags) -> Result<(), Re
     let Some((name, suffix)) = host.trim_end_matches('.').rsplit_once('.') else {
         return Ok(());
     };
-    let bad = |refused: Refused| Refused {
-        notice: refused
-            .notice
-            .with_event(format!("SOCKS_BAD_HOSTNAME HOSTNAME=\"{host}\"")),
-        ..refused
-    };
     if suffix.eq_ignore_ascii_case("exit") {
-        return Err(bad(refused(
+        let mut refused = refused(
             AppRefusal::General,
             "The \".exit\" notation is disabled in Tor due to security risks",
-        )));
+        );
+        refused.notice.event = Some(format!("SOCKS_BAD_HOSTNAME HOSTNAME=\"{host}\""));
+        return Err(refused);
     }
     if !suffix.eq_ignore_ascii_case("onion") {
         return Ok(());
     }
+    check_onion(name, host, connect, flags).map_err(|refused| Refused {
+        notice: refused.notice.always(),
+        ..refused
+    })
+}
+
+/// Checks a name in `.onion`, given without that: it is refused in any case, each with its reason.
+fn check_onion(name: &str, host: &str, connect: bool, flags: &StreamFlags) -> Result<(), Refused> {
     let service = name.rsplit('.').next().unwrap_or(name);
-    let base32 = |byte: u8| byte.is_ascii_alphabetic() || (b'2'..=b'7').contains(&byte);
-    if service.len() != ONION_LEN || !service.bytes().all(base32) {
-        return Err(bad(refused_line(
-            AppRefusal::OnionService(BAD_ONION),
-            Line::warn("Invalid onion hostname ")
-                .client(host)
-                .text("; rejecting"),
-        )));
+    if !is_onion_address(service) {
+        let why = match connect {
+            true => AppRefusal::OnionService(BAD_ONION),
+            false => AppRefusal::HostUnreachable,
+        };
+        let line = Line::warn("Invalid onion hostname ").client(host);
+        let mut refused = refused_line(why, line.text("; rejecting"));
+        refused.notice.event = Some(format!("SOCKS_BAD_HOSTNAME HOSTNAME=\"{host}\""));
+        return Err(refused);
     }
     if !flags.onion_traffic {
         return Err(refused_line(
@@ -215,7 +222,7 @@ fn check_suffix(host: &str, connect: bool, flags: &StreamFlags) -> Result<(), Re
     if !connect {
         return Err(refused(
             AppRefusal::HostUnreachable,
-            "Resolve requests to hidden services not allowed. Failing",
+            "Resolve requests to hidden services not allowed. Failing.",
         ));
     }
     Err(refused_line(
@@ -224,6 +231,44 @@ fn check_suffix(host: &str, connect: bool, flags: &StreamFlags) -> Result<(), Re
             .client(host)
             .text(" is an onion service; this version of Weft cannot connect to them"),
     ))
+}
+
+/// Whether a label is an onion service's address: key, checksum and version in base32 (rend-spec-v3 6).
+fn is_onion_address(label: &str) -> bool {
+    let mut bytes = [0; ONION_BYTES];
+    if label.len() != ONION_LEN || !decode_base32(label, &mut bytes) {
+        return false;
+    }
+    let (key, rest) = bytes.split_at(32);
+    let (checksum, version) = rest.split_at(2);
+    let mut hash = Sha3_256::new();
+    for part in [&b".onion checksum"[..], key, version] {
+        hash.update(part);
+    }
+    version == [3] && hash.finalize().starts_with(checksum)
+}
+
+/// Decodes base32 (RFC 4648 6) in any case; false: it is none.
+fn decode_base32(text: &str, into: &mut [u8]) -> bool {
+    let (mut bits, mut count) = (0_u32, 0);
+    let mut into = into.iter_mut();
+    for byte in text.bytes() {
+        let value = match byte.to_ascii_lowercase() {
+            letter @ b'a'..=b'z' => letter - b'a',
+            digit @ b'2'..=b'7' => digit - b'2' + 26,
+            _ => return false,
+        };
+        bits = bits << 5 | u32::from(value);
+        count += 5;
+        if count >= 8
+            && let Some(place) = into.next()
+        {
+            count -= 8;
+            let [.., low] = (bits >> count).to_be_bytes();
+            *place = low;
+        }
+    }
+    true
 }
 
 /// Checks for characters that names must not have (`address_is_invalid_destination`).

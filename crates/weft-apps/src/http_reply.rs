@@ -2,6 +2,8 @@
 
 use weft_core::origin::AppRefusal;
 
+use crate::destination;
+
 /// Headers of replies to CONNECT.
 const CONNECT_HEADERS: &str = concat!(
     "Tor-Capabilities: \r\nVia: tor/1.0 tor-network (weft ",
@@ -73,6 +75,11 @@ pub(crate) fn refused(why: AppRefusal) -> Vec<u8> {
         AppRefusal::TtlExpired => ("504 Gateway Timeout", "end/TIMEOUT"),
         AppRefusal::CommandNotSupported => ("501 Not Implemented", "c-tor/SOCKSPROTOCOL"),
         AppRefusal::AddressTypeNotSupported => ("400 Bad Request", "c-tor/SOCKSPROTOCOL"),
+        // As C tor answers for a service that it does not find.
+        AppRefusal::OnionService(destination::NO_SUCH_ONION) => (
+            "503 Service Unavailable (resolve failed)",
+            "end/RESOLVEFAILED",
+        ),
         AppRefusal::OnionService(_) => (
             "502 Bad Gateway (tor protocol violation)",
             "end/TORPROTOCOL",

@@ -303,6 +303,9 @@ fn what_socks_cannot_do_is_refused_with_the_right_code() {
     );
 }
 
+/// The address of an onion service.
+const ONION: &str = "duckduckgogg42xjoc72x3sjasowoarfbgcmvfimaftt6twagswzczad";
+
 #[test]
 fn onion_services_are_refused_with_a_code_of_their_own() {
     let ask = |command: u8, name: &str| {
@@ -310,19 +313,86 @@ fn onion_services_are_refused_with_a_code_of_their_own() {
         let head = [5, 1, 0, 5, command, 0, 3, len];
         [&head[..], name.as_bytes(), b"\x00\x50"].concat()
     };
-    let good = format!(
-        "www.{}.onion",
-        "abcdefgh234567xyz".repeat(4)[..56].to_owned()
-    );
+    let good = format!("www.{}.Onion", ONION.to_uppercase());
+    let bad_checksum = format!("{}.onion", "a".repeat(56));
     let code =
         |flags: &str, command, name: &str| refusal(&mut socks(flags), &ask(command, name))[1];
     assert_eq!(code("ExtendedErrors", 1, &good), 0xf0);
     assert_eq!(code("", 1, &good), 4);
-    assert_eq!(code("ExtendedErrors", 1, "short.onion"), 0xf6);
-    assert_eq!(code("", 1, "short.onion"), 1);
+    for bad in [
+        "short.onion",
+        &bad_checksum,
+        &format!("{}b.onion", &ONION[..55]),
+        &format!("1{}.onion", &ONION[1..]),
+    ] {
+        assert_eq!(code("ExtendedErrors", 1, bad), 0xf6, "{bad}");
+        assert_eq!(code("", 1, bad), 1, "{bad}");
+        assert_eq!(code("ExtendedErrors", 0xf0, bad), 4, "{bad}");
+    }
     assert_eq!(code("ExtendedErrors NoOnionTraffic", 1, &good), 2);
     assert_eq!(code("", 0xf0, &good), 4);
     assert_eq!(code("OnionTrafficOnly", 1, "example.com"), 2);
+}
+
+#[test]
+fn onion_services_by_http_connect_get_c_tors_status() {
+    let status = |name: &str| {
+        let request = format!("CONNECT {name}:80 HTTP/1.0\r\n\r\n");
+        let reply = refusal(&mut http(""), request.as_bytes());
+        String::from_utf8(reply).unwrap()
+    };
+    let reply = status(&format!("{ONION}.onion"));
+    assert!(
+        reply.starts_with("HTTP/1.0 503 Service Unavailable (resolve failed)\r\n"),
+        "{reply}"
+    );
+    assert!(
+        reply.contains("\r\nTor-Request-Failed: end/RESOLVEFAILED\r\n"),
+        "{reply}"
+    );
+    let reply = status("short.onion");
+    assert!(
+        reply.starts_with("HTTP/1.0 502 Bad Gateway (tor protocol violation)\r\n"),
+        "{reply}"
+    );
+    assert!(
+        reply.contains("\r\nTor-Request-Failed: end/TORPROTOCOL\r\n"),
+        "{reply}"
+    );
+}
+
+#[test]
+fn the_line_about_an_onion_service_is_for_each_request_by_each_way() {
+    let good = format!("{ONION}.onion");
+    for name in [good.as_str(), "short.onion"] {
+        let len = u8::try_from(name.len()).unwrap();
+        let socks5 = |command| {
+            let head = [5, 1, 0, 5, command, 0, 3, len];
+            [&head[..], name.as_bytes(), b"\x00\x50"].concat()
+        };
+        let socks4 = |command| {
+            let head = [4, command, 0, 80, 0, 0, 0, 1, 0];
+            [&head[..], name.as_bytes(), b"\0"].concat()
+        };
+        let connect = format!("CONNECT {name}:80 HTTP/1.0\r\n\r\n").into_bytes();
+        for (mut handshake, request) in [
+            (socks(""), socks5(1)),
+            (socks(""), socks5(0xf0)),
+            (socks(""), socks4(1)),
+            (socks(""), socks4(0xf0)),
+            (http(""), connect),
+        ] {
+            let failure = run(&mut handshake, &request).unwrap_err();
+            assert!(failure.notice.always, "{request:?}");
+            assert_eq!(failure.notice.line.severity(), Severity::Warn);
+        }
+        let mut port = dns_port("");
+        let rcode = code(&ask(&mut port, &query(&[question(name, 1)])));
+        // As RFC 7686 has it; C tor answers "server failure".
+        assert_eq!(rcode, 3);
+        let notices = port.take_notices();
+        assert!(notices.len() == 1 && notices[0].always, "{notices:?}");
+    }
 }
 
 #[test]

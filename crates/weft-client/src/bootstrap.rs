@@ -1,7 +1,12 @@
 //! How far the start has come, in C tor's phases (control-spec 5.5; C tor's bootstrap.c). The
 //! directory reports those from 25 to 75 per cent; links and circuits the others.
 
-use weft_core::origin::LinkState;
+use std::fmt;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use weft_cell::identity::RsaIdentity;
+use weft_core::origin::{LinkFailure, LinkState};
 
 use crate::events::{Bootstrap, CircuitPurpose, CircuitStatus};
 
@@ -25,8 +30,91 @@ const AP_HANDSHAKE_DONE: Phase = (
 const CIRCUIT_CREATE: Phase = (95, "circuit_create", "Establishing a Tor circuit");
 const DONE: Phase = (100, "done", "Done");
 
-/// First hops that fail before it is worth a warning (C tor's BOOTSTRAP_PROBLEM_THRESHOLD).
+/// Problems that are worth a warning (C tor's BOOTSTRAP_PROBLEM_THRESHOLD).
 const PROBLEMS: u32 = 10;
+
+/// The time from the first problem after which another is worth a warning, however few there were: authorities are asked
+/// more and more seldom.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Something that keeps the start from going on (C tor's `control_event_bootstrap_problem`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BootstrapProblem {
+    /// The phase that does not end.
+    pub stuck: Bootstrap,
+    /// What happened, in words.
+    pub message: &'static str,
+    /// The same as the control port names it.
+    pub reason: &'static str,
+    /// Problems since the last progress.
+    pub count: u32,
+    /// It is worth a warning.
+    pub warn: bool,
+    /// The relay.
+    pub host: RsaIdentity,
+    /// Its address, if it is known.
+    pub addr: Option<SocketAddr>,
+}
+
+impl BootstrapProblem {
+    fn recommendation(&self) -> &'static str {
+        match self.warn {
+            true => "warn",
+            false => "ignore",
+        }
+    }
+
+    fn addr(&self) -> String {
+        self.addr.map_or("?".to_owned(), |addr| addr.to_string())
+    }
+
+    /// The STATUS_CLIENT event (control-spec 4.1.10), without its severity.
+    #[must_use]
+    pub fn event(&self) -> String {
+        let Bootstrap {
+            percent,
+            tag,
+            summary,
+        } = &self.stuck;
+        format!(
+            "BOOTSTRAP PROGRESS={percent} TAG={tag} SUMMARY=\"{summary}\" WARNING=\"{}\" REASON={} COUNT={} \
+             RECOMMENDATION={} HOSTID=\"{}\" HOSTADDR=\"{}\"",
+            self.message,
+            self.reason,
+            self.count,
+            self.recommendation(),
+            fingerprint(&self.host),
+            self.addr(),
+        )
+    }
+}
+
+impl fmt::Display for BootstrapProblem {
+    /// C tor's log line.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Bootstrap {
+            percent,
+            tag,
+            summary,
+        } = &self.stuck;
+        write!(
+            f,
+            "Problem bootstrapping. Stuck at {percent}% ({tag}): {summary}. ({}; {}; count {}; recommendation {}; host {} \
+             at {})",
+            self.message,
+            self.reason,
+            self.count,
+            self.recommendation(),
+            fingerprint(&self.host),
+            self.addr(),
+        )
+    }
+}
+
+/// A fingerprint as C tor writes it in these lines.
+fn fingerprint(rsa: &RsaIdentity) -> String {
+    rsa.0.iter().map(|byte| format!("{byte:02X}")).collect()
+}
 
 /// The phases so far.
 #[derive(Debug, Default)]
@@ -35,8 +123,9 @@ pub struct Progress {
     current: Option<Bootstrap>,
     /// The directory is good enough to build circuits.
     enough: bool,
-    /// First hops in a row that could not be reached.
+    /// Problems since the last progress, and when the first of them was.
     problems: u32,
+    first_problem: Option<Instant>,
 }
 
 impl Progress {
@@ -68,7 +157,7 @@ impl Progress {
             (LinkState::Launched, true) => self.reach(AP_CONN),
             (LinkState::Connected, false) => self.reach(HANDSHAKE_DONE),
             (LinkState::Connected, true) => self.reach(AP_HANDSHAKE_DONE),
-            (LinkState::Failed | LinkState::Closed, _) => None,
+            (LinkState::Failed(_) | LinkState::Closed, _) => None,
         }
     }
 
@@ -89,20 +178,63 @@ impl Progress {
     /// A CREATE went out.
     pub fn create_sent(&mut self) -> Option<Bootstrap> {
         self.problems = 0;
+        self.first_problem = None;
         match self.enough {
             false => self.reach(ONEHOP_CREATE),
             true => None,
         }
     }
 
-    /// A first hop could not be reached. How often in a row, once it is worth a warning: then
-    /// where the start is stuck.
-    pub fn problem(&mut self) -> Option<(u32, &Bootstrap)> {
-        self.problems = self.problems.saturating_add(1);
-        if self.problems < PROBLEMS || self.is_done() {
+    /// A link could not be opened. `None`: the start is over.
+    pub fn link_failed(
+        &mut self,
+        host: RsaIdentity,
+        addr: SocketAddr,
+        failure: LinkFailure,
+        now: Instant,
+    ) -> Option<BootstrapProblem> {
+        let unreachable = failure == LinkFailure::NoRoute;
+        let what = (failure.message(), failure.name());
+        self.problem(host, Some(addr), what, unreachable, now)
+    }
+
+    /// A relay refused the first hop of a circuit, for a reason that the control port gives this name.
+    pub fn refused(
+        &mut self,
+        host: RsaIdentity,
+        reason: &'static str,
+        now: Instant,
+    ) -> Option<BootstrapProblem> {
+        let message = "The relay refused a circuit";
+        self.problem(host, None, (message, reason), false, now)
+    }
+
+    fn problem(
+        &mut self,
+        host: RsaIdentity,
+        addr: Option<SocketAddr>,
+        (message, reason): (&'static str, &'static str),
+        at_once: bool,
+        now: Instant,
+    ) -> Option<BootstrapProblem> {
+        if self.is_done() {
             return None;
         }
-        Some((self.problems, self.current.as_ref()?))
+        let stuck = self.current.clone()?;
+        self.problems = self.problems.saturating_add(1);
+        let first = *self.first_problem.get_or_insert(now);
+        let warn = at_once
+            || self.problems >= PROBLEMS
+            || now.saturating_duration_since(first) >= PATIENCE;
+        Some(BootstrapProblem {
+            stuck,
+            message,
+            reason,
+            count: self.problems,
+            warn,
+            host,
+            addr,
+        })
     }
 
     /// The phase that was reported last.
@@ -140,22 +272,71 @@ impl Progress {
 mod tests {
     use super::*;
 
+    fn refuse(progress: &mut Progress, now: Instant) -> Option<BootstrapProblem> {
+        let addr = SocketAddr::from(([192, 0, 2, 1], 9001));
+        progress.link_failed([0xab; 20].into(), addr, LinkFailure::Refused, now)
+    }
+
     #[test]
     fn ten_failures_in_a_row_are_worth_a_warning_until_the_start_is_over() {
+        let now = Instant::now();
         let mut progress = Progress::default();
         progress.start();
         progress.link(LinkState::Launched);
-        for _ in 1..PROBLEMS {
-            assert!(progress.problem().is_none());
+        for count in 1..PROBLEMS {
+            let problem = refuse(&mut progress, now).unwrap();
+            assert_eq!((problem.count, problem.warn), (count, false));
         }
-        let (count, stuck) = progress.problem().expect("a warning");
-        assert_eq!((count, stuck.tag), (PROBLEMS, "conn"));
+        let problem = refuse(&mut progress, now).unwrap();
+        assert_eq!((problem.count, problem.warn), (PROBLEMS, true));
         assert_eq!(progress.create_sent().map(|phase| phase.percent), Some(20));
-        assert!(progress.problem().is_none());
+        assert!(!refuse(&mut progress, now).unwrap().warn);
         progress.circuit(CircuitPurpose::General, CircuitStatus::Built);
-        for _ in 0..2 * PROBLEMS {
-            assert!(progress.problem().is_none());
-        }
+        assert_eq!(refuse(&mut progress, now), None);
+    }
+
+    #[test]
+    fn few_failures_are_worth_a_warning_after_a_while_and_one_without_a_route_at_once() {
+        let now = Instant::now();
+        let mut progress = Progress::default();
+        progress.start();
+        assert!(!refuse(&mut progress, now).unwrap().warn);
+        assert!(!refuse(&mut progress, now + PATIENCE / 2).unwrap().warn);
+        assert!(refuse(&mut progress, now + PATIENCE).unwrap().warn);
+        let mut progress = Progress::default();
+        progress.start();
+        let addr = SocketAddr::from(([192, 0, 2, 1], 9001));
+        let problem = progress.link_failed([1; 20].into(), addr, LinkFailure::NoRoute, now);
+        assert!(problem.unwrap().warn);
+    }
+
+    #[test]
+    fn a_problem_is_written_as_c_tor_writes_it() {
+        let now = Instant::now();
+        let mut progress = Progress::default();
+        progress.start();
+        progress.link(LinkState::Launched);
+        let host = "ABABABABABABABABABABABABABABABABABABABAB";
+        let problem = refuse(&mut progress, now).unwrap();
+        assert_eq!(
+            problem.to_string(),
+            format!(
+                "Problem bootstrapping. Stuck at 5% (conn): Connecting to a relay. (Connection refused; CONNECTREFUSED; \
+                 count 1; recommendation ignore; host {host} at 192.0.2.1:9001)"
+            )
+        );
+        assert_eq!(
+            problem.event(),
+            format!(
+                "BOOTSTRAP PROGRESS=5 TAG=conn SUMMARY=\"Connecting to a relay\" WARNING=\"Connection refused\" \
+                 REASON=CONNECTREFUSED COUNT=1 RECOMMENDATION=ignore HOSTID=\"{host}\" \
+                 HOSTADDR=\"192.0.2.1:9001\""
+            )
+        );
+        let problem = progress
+            .refused([0xab; 20].into(), "RESOURCELIMIT", now)
+            .unwrap();
+        assert!(problem.to_string().ends_with(&format!("host {host} at ?)")));
     }
 
     #[test]

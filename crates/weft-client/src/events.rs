@@ -10,6 +10,7 @@ use weft_core::address::ConnectionId;
 use weft_core::origin::{LinkState, OriginId};
 use weft_core::traffic::CircuitReport;
 
+use crate::bootstrap::BootstrapProblem;
 use crate::isolation::{Fields, Isolation};
 
 /// An event for controllers.
@@ -73,6 +74,8 @@ pub enum ClientEvent {
     },
     /// Bootstrapping has reached a phase (STATUS_CLIENT BOOTSTRAP).
     Bootstrap(Bootstrap),
+    /// Something keeps bootstrapping from going on (the same, with a severity of WARN).
+    BootstrapProblem(BootstrapProblem),
     /// The client can build circuits (`true`), or cannot any more
     /// (STATUS_CLIENT CIRCUIT_ESTABLISHED, NETWORK_LIVENESS).
     Established(bool),

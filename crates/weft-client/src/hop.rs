@@ -67,7 +67,10 @@ pub(crate) enum BuildError {
     #[error("the relay answered another handshake than it was asked")]
     WrongReply,
     /// The relay granted an extension that was not requested, or an increment too far from the consensus'.
-    #[error("the relay answered congestion control with an increment of {got} (ours is {ours:?})")]
+    #[error(
+        "the relay answered congestion control with an increment of {got} (ours is {})",
+        ours.map_or("none".to_owned(), |ours| ours.to_string())
+    )]
     Increment {
         /// The increment of the relay.
         got: u8,

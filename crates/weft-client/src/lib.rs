@@ -40,6 +40,7 @@ mod hop;
 mod isolation;
 mod launches;
 mod now;
+mod outage;
 mod output;
 mod paths;
 mod plan;
@@ -51,7 +52,7 @@ mod virtual_addresses;
 mod weights;
 
 pub use address_map::AddressMap;
-pub use bootstrap::Progress;
+pub use bootstrap::{BootstrapProblem, Progress};
 pub use chooser::{BuildNews, BuildTimeouts, Chooser, Chosen};
 pub use client::{Client, ProbeCounts};
 pub use config::{ClientConfig, ListenerConfig};

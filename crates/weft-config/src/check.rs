@@ -196,17 +196,12 @@ fn testing_only(settings: &Settings, report: &mut Report) {
     }
 }
 
-/// The ports of what Weft does not do are checked as far as they are ports.
+/// The ports of what Weft does not do are checked as far as they are ports. The others are checked where they are read.
 fn other_ports(settings: &Settings, host: &dyn Host, report: &mut Report) {
     let lists = [
-        keys::SocksPortLines,
-        keys::DNSPortLines,
         keys::TransPortLines,
         keys::NATDPortLines,
-        keys::HTTPTunnelPortLines,
-        keys::ControlPortLines,
         keys::ExtORPortLines,
-        keys::DirPortLines,
     ];
     for line in lists.into_iter().flat_map(|list| settings.lines(list)) {
         if let Err(why) = parse_target(&line.value, &|name| host.resolve(name)) {

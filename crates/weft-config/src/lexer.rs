@@ -58,6 +58,11 @@ pub fn lex(text: &[u8], source: &Arc<str>, report: &mut Report) -> Vec<Line> {
             source: Arc::clone(source),
             line: raw.line,
         };
+        if text.contains(&0) && raw.has_zero() {
+            // A program or a database: each of its lines would be an unknown option.
+            report.error(Some(&origin), "this file is no torrc: it holds a zero byte");
+            return Vec::new();
+        }
         match raw.decode(&origin) {
             Ok(line) => lines.push(line),
             Err(why) => report.error(Some(&origin), why),
@@ -78,6 +83,12 @@ struct RawLine<'a> {
 }
 
 impl RawLine<'_> {
+    /// Whether key or value hold a zero byte.
+    fn has_zero(&self) -> bool {
+        let value = self.value.as_ref();
+        self.key.contains(&0) || value.is_ok_and(|value| value.contains(&0))
+    }
+
     fn decode(self, origin: &Origin) -> Result<Line, String> {
         let (command, key) = match self.key.split_first() {
             Some((b'+', key)) => (Command::Append, key),

@@ -125,7 +125,7 @@ pub(crate) fn defaults_text(
     let path = named.map_or_else(|| host.defaults_torrc(), |path| expand(path, host));
     match read_file(&path, host) {
         Ok(text) => {
-            report.notice(None, format!("Read defaults file \"{}\"", path.display()));
+            report.event(format!("Read defaults file \"{}\"", path.display()));
             (path.display().to_string().into(), text)
         }
         // A missing defaults file is no defaults, even where it is named, as in C tor.
@@ -149,7 +149,7 @@ fn torrc_text(command_line: &CommandLine, host: &dyn Host, report: &mut Report) 
     let name: Arc<str> = path.display().to_string().into();
     match read_torrc(&path, host) {
         Ok(text) => {
-            report.notice(None, format!("Read configuration file \"{name}\"."));
+            report.event(format!("Read configuration file \"{name}\"."));
             (name, text)
         }
         Err(_) if command_line.torrc.is_none() || command_line.ignore_missing_torrc => {

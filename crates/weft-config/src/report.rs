@@ -48,6 +48,35 @@ pub struct Message {
     pub origin: Option<Origin>,
     /// The message, in one line.
     pub text: String,
+    /// The same in C tor's log, where programs that start a Tor look for that.
+    c_tor: Option<String>,
+    /// It is about this reading of the files, not about what they say.
+    event: bool,
+}
+
+impl Message {
+    /// Whether it is the same to somebody who reads both.
+    fn is_like(&self, other: &Self) -> bool {
+        (self.severity, &self.origin, &self.text) == (other.severity, &other.origin, &other.text)
+    }
+
+    /// C tor's summary, if C tor logs the cause in a line of its own before it.
+    fn summary(&self) -> Option<&str> {
+        let c_tor = self.c_tor.as_deref()?;
+        let what = c_tor.strip_prefix(SUMMARY)?;
+        let restates = what.starts_with("Unknown option") || what.contains(&self.text);
+        (!restates).then_some(c_tor)
+    }
+
+    /// The line of a start that fails.
+    fn failure_text(&self) -> String {
+        match self.c_tor.as_deref().filter(|_| self.summary().is_none()) {
+            Some(c_tor) if c_tor.contains(&self.text) => c_tor.to_owned(),
+            // Stem takes what follows the last colon for the reason.
+            Some(c_tor) => format!("{c_tor} ({})", self.to_string().replace(": ", ", ")),
+            None => self.to_string(),
+        }
+    }
 }
 
 impl fmt::Display for Message {
@@ -65,9 +94,15 @@ pub struct Report {
     messages: Vec<Message>,
     /// How many of them come before all others.
     first: usize,
-    /// The last error as C tor logs it, where programs that start a Tor look for those.
-    c_tor_message: Option<String>,
 }
+
+/// Errors that are all printed. More of them are those of a file that is no torrc.
+const MAX_ERRORS: usize = 20;
+/// Errors that are printed where there are more.
+const SOME_ERRORS: usize = 4;
+
+/// How C tor's summaries of a failure begin: it logs the cause itself in a line before.
+const SUMMARY: &str = "Failed to parse/validate config: ";
 
 impl Report {
     /// Everything, in order.
@@ -107,12 +142,28 @@ impl Report {
             severity,
             origin: origin.cloned(),
             text,
+            c_tor: None,
+            event: false,
         };
-        let new = !self.messages.contains(&message);
+        let new = !self.messages.iter().any(|other| other.is_like(&message));
         if new {
             self.messages.insert(at, message);
         }
         new
+    }
+
+    fn errors(&self) -> impl Iterator<Item = &Message> {
+        self.messages.iter().filter(|m| m.severity == Severity::Err)
+    }
+
+    /// The errors that are printed, and the number of those that are not.
+    fn shown_errors(&self) -> (impl Iterator<Item = &Message>, usize) {
+        let all = self.errors().count();
+        let shown = match all > MAX_ERRORS {
+            true => SOME_ERRORS,
+            false => all,
+        };
+        (self.errors().take(shown), all - shown)
     }
 
     /// The same without the errors, for a caller that reports those itself.
@@ -122,22 +173,39 @@ impl Report {
         self
     }
 
+    /// Adds what another report has besides.
+    pub fn join(&mut self, other: Self) {
+        let new = other.without(self);
+        self.messages.extend(new.messages);
+    }
+
     /// The last error as C tor logs it, if C tor has one.
     #[must_use]
     pub fn c_tor_message(&self) -> Option<&str> {
-        self.c_tor_message.as_deref()
+        self.errors().filter_map(|m| m.c_tor.as_deref()).last()
     }
 
     /// The log lines of a start that fails. Programs that start a Tor read the reason in its log, on
     /// standard output, and take the last line before C tor's own last one for it (Stem's
-    /// `launch_tor`).
+    /// `launch_tor`). Each error is one line: C tor's, with ours behind it, but for errors that C tor, too, logs before it
+    /// logs its summary.
     pub fn failure_lines(&self) -> impl Iterator<Item = Line> {
-        let errors = self.messages.iter().filter(|m| m.severity == Severity::Err);
+        let (errors, more) = self.shown_errors();
+        let summary = self.errors().filter_map(Message::summary).last();
         errors
-            .map(|message| Line::warn(message))
-            .chain(self.c_tor_message.iter().map(|message| Line::warn(message)))
+            .map(|message| Line::warn(message.failure_text()))
+            .chain(more_errors(more).map(Line::warn))
+            .chain(summary.into_iter().map(Line::warn))
             .chain([Line::error("Reading config failed--see warnings above.")])
             .map(|line| line.domain(DOMAIN))
+    }
+
+    /// The same without what another report has, too: a reload does not repeat what has not changed.
+    #[must_use]
+    pub fn without(mut self, other: &Self) -> Self {
+        self.messages
+            .retain(|m| m.event || !other.messages.iter().any(|other| other.is_like(m)));
+        self
     }
 
     /// Everything as log lines. Errors are warnings in the log: that a configuration cannot be used
@@ -160,12 +228,26 @@ impl Report {
         text: impl Into<String>,
         message: impl Into<String>,
     ) {
-        self.error(origin, text);
-        self.c_tor_message = Some(message.into());
+        let text = text.into();
+        self.error(origin, text.clone());
+        let is_it = |m: &&mut Message| m.origin.as_ref() == origin && m.text == text;
+        if let Some(error) = self.messages.iter_mut().rfind(is_it) {
+            error.c_tor = Some(message.into());
+        }
     }
 
     pub(crate) fn warn(&mut self, origin: Option<&Origin>, text: impl Into<String>) {
         self.add(Severity::Warn, origin, text);
+    }
+
+    /// A notice that is repeated by each reading.
+    pub(crate) fn event(&mut self, text: impl Into<String>) {
+        let at = self.messages.len();
+        if self.insert(at, Severity::Notice, None, text.into())
+            && let Some(message) = self.messages.get_mut(at)
+        {
+            message.event = true;
+        }
     }
 
     pub(crate) fn notice(&mut self, origin: Option<&Origin>, text: impl Into<String>) {
@@ -173,15 +255,123 @@ impl Report {
     }
 }
 
+/// What stands for errors that are not printed.
+fn more_errors(count: usize) -> Option<String> {
+    (count > 0).then(|| format!("and {count} more errors: is this file a torrc?"))
+}
+
 impl fmt::Display for Report {
     /// The errors, one per line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut errors = self.messages.iter().filter(|m| m.severity == Severity::Err);
-        if let Some(first) = errors.next() {
-            write!(f, "{first}")?;
+        let (errors, more) = self.shown_errors();
+        let lines = errors.map(ToString::to_string).chain(more_errors(more));
+        for (index, line) in lines.enumerate() {
+            let newline = if index > 0 { "\n" } else { "" };
+            write!(f, "{newline}{line}")?;
         }
-        errors.try_for_each(|m| write!(f, "\n{m}"))
+        Ok(())
     }
 }
 
 impl std::error::Error for Report {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(report: &Report) -> Vec<String> {
+        let render = |line: Line| {
+            format!(
+                "{} {}",
+                line.severity(),
+                line.render(weft_log::SafeLogging::All)
+            )
+        };
+        report.failure_lines().map(render).collect()
+    }
+
+    #[test]
+    fn an_error_is_one_line_of_a_failed_start_by_c_tors_words_and_ours() {
+        let mut report = Report::default();
+        let text = "unknown flag --nosuch; did you mean: --no?";
+        report.error_with_c_tor_message(
+            Some(&Origin::whole("command line")),
+            text,
+            "Command-line option '--nosuch' with no value. Failing.",
+        );
+        let last = "err Reading config failed--see warnings above.";
+        assert_eq!(
+            lines(&report),
+            [
+                "warn Command-line option '--nosuch' with no value. Failing. (command line, unknown flag --nosuch; did you \
+                 mean, --no?)",
+                last
+            ]
+        );
+        assert_eq!(report.to_string(), format!("command line: {text}"));
+        // C tor logs the cause, and then this summary.
+        let mut report = Report::default();
+        let summary = "Failed to parse/validate config: Invalid SocksPort configuration";
+        report.error_with_c_tor_message(None, "SocksPort x: no port", summary);
+        let summary = format!("warn {summary}");
+        assert_eq!(
+            lines(&report),
+            ["warn SocksPort x: no port", &summary, last]
+        );
+    }
+
+    #[test]
+    fn c_tors_summary_is_no_line_of_its_own_where_it_says_the_same() {
+        let mut report = Report::default();
+        let unknown = "Failed to parse/validate config: Unknown option 'Frob'.  Failing.";
+        report.error_with_c_tor_message(None, "unknown option \"Frob\"", unknown);
+        report.error_with_c_tor_message(
+            None,
+            "A needs B",
+            "Failed to parse/validate config: A needs B",
+        );
+        assert_eq!(
+            lines(&report),
+            [
+                &format!("warn {unknown} (unknown option \"Frob\")"),
+                "warn Failed to parse/validate config: A needs B",
+                "err Reading config failed--see warnings above."
+            ]
+        );
+    }
+
+    #[test]
+    fn hundreds_of_errors_are_five_lines() {
+        let mut report = Report::default();
+        for number in 0..502 {
+            report.error(None, format!("error {number}"));
+        }
+        let printed = report.to_string();
+        assert_eq!(printed.lines().count(), 5, "{printed}");
+        assert!(
+            printed.ends_with("error 3\nand 498 more errors: is this file a torrc?"),
+            "{printed}"
+        );
+        assert_eq!(lines(&report).len(), 6, "and C tor's last line");
+        let mut report = Report::default();
+        (0..20).for_each(|number| report.error(None, format!("error {number}")));
+        assert_eq!(
+            report.to_string().lines().count(),
+            20,
+            "a torrc with many mistakes"
+        );
+    }
+
+    #[test]
+    fn what_another_report_has_too_is_left_out() {
+        let (mut old, mut new) = (Report::default(), Report::default());
+        old.warn(None, "as before");
+        new.warn(None, "as before");
+        new.warn(None, "new");
+        old.event("Read configuration file");
+        new.event("Read configuration file");
+        let left = new.without(&old);
+        let left: Vec<&str> = left.messages().iter().map(|m| m.text.as_str()).collect();
+        assert_eq!(left, ["new", "Read configuration file"]);
+    }
+}

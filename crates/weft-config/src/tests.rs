@@ -660,3 +660,40 @@ fn an_orport_that_cannot_be_read_is_the_only_thing_wrong_with_it() {
         assert!(lines[0].starts_with("torrc:1: "), "{lines:?}");
     }
 }
+
+#[test]
+fn a_port_that_cannot_be_read_is_one_error_whatever_reads_it() {
+    for option in [
+        "SocksPort",
+        "DNSPort",
+        "HTTPTunnelPort",
+        "TransPort",
+        "NATDPort",
+        "ControlPort",
+        "MetricsPort",
+        "DirPort",
+        "ExtORPort",
+        "ORPort",
+    ] {
+        let torrc = format!("ContactInfo me\nNickname me\n{option} many\n");
+        let report = load_text(&torrc, &MemoryHost::new()).unwrap_err();
+        assert_eq!(report.to_string().lines().count(), 1, "{option}: {report}");
+    }
+}
+
+#[test]
+fn a_program_in_place_of_a_torrc_is_one_error() {
+    let mut program = b"\x7fELF\x02\x01\n".to_vec();
+    for number in 0..500 {
+        program.extend_from_slice(format!("word{number} x\n").as_bytes());
+    }
+    program.push(0);
+    let host = MemoryHost::new().with_file("/bin/x", program);
+    let mut line = CommandLine::empty();
+    line.torrc = Some(command_line::TorrcSource::File("/bin/x".into()));
+    let report = load(&line, &host).unwrap_err();
+    assert_eq!(
+        report.to_string(),
+        "/bin/x:502: this file is no torrc: it holds a zero byte"
+    );
+}

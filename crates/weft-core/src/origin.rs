@@ -357,9 +357,88 @@ pub enum LinkState {
     /// Open.
     Connected,
     /// Could not be opened.
-    Failed,
+    Failed(LinkFailure),
     /// Closed after having been open.
     Closed,
+}
+
+/// Why a link could not be opened, as C tor classifies it (`errno_to_orconn_end_reason`, control-spec 4.1.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkFailure {
+    /// Nothing listens at the address, or a firewall rejects.
+    Refused,
+    /// The address cannot be reached from here.
+    NoRoute,
+    /// The connection was reset before it was a link.
+    Reset,
+    /// Nobody answered in time, to the connection or to the handshake.
+    Timeout,
+    /// The peer closed the connection before it was a link.
+    Done,
+    /// The peer is another relay than wanted.
+    Identity,
+    /// TLS or the link handshake failed.
+    Handshake,
+    /// This node lacks files, memory or ports.
+    Resource,
+    /// The proxy of torrc gave no connection.
+    Proxy,
+    /// Options of torrc rule the connection out.
+    Forbidden,
+    /// It is not needed any more, or its reason is not known.
+    Other,
+}
+
+impl LinkFailure {
+    /// The control port's name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Refused => "CONNECTREFUSED",
+            Self::NoRoute => "NOROUTE",
+            Self::Reset => "CONNECTRESET",
+            Self::Timeout => "TIMEOUT",
+            Self::Done => "DONE",
+            Self::Identity => "IDENTITY",
+            Self::Resource => "RESOURCELIMIT",
+            Self::Handshake | Self::Proxy => "IOERROR",
+            Self::Forbidden | Self::Other => "MISC",
+        }
+    }
+
+    /// The reason in words, as C tor logs it.
+    #[must_use]
+    pub const fn message(self) -> &'static str {
+        match self {
+            Self::Refused => "Connection refused",
+            Self::NoRoute => "No route to host",
+            Self::Reset => "Connection reset by peer",
+            Self::Timeout => "Connection timed out",
+            Self::Done => "Connection closed",
+            Self::Identity => "Unexpected identity in router certificate",
+            Self::Handshake => "TLS or link handshake failed",
+            Self::Resource => "Out of files, memory or ports",
+            Self::Proxy => "The proxy gave no connection",
+            Self::Forbidden => "Not allowed by the configuration",
+            Self::Other => "Miscellaneous error",
+        }
+    }
+
+    /// Why the circuits end that waited for the link.
+    #[must_use]
+    pub const fn destroy_reason(self) -> DestroyReason {
+        match self {
+            Self::Refused
+            | Self::NoRoute
+            | Self::Reset
+            | Self::Timeout
+            | Self::Proxy
+            | Self::Forbidden => DestroyReason::CONNECTFAILED,
+            Self::Identity => DestroyReason::OR_IDENTITY,
+            Self::Resource => DestroyReason::RESOURCELIMIT,
+            Self::Done | Self::Handshake | Self::Other => DestroyReason::CHANNEL_CLOSED,
+        }
+    }
 }
 
 /// The side that ended a stream.

@@ -10,6 +10,7 @@ use weft_cell::link_msg::Destroy;
 use weft_cell::reason::DestroyReason;
 use weft_cell::{ChanCmd, RelayCmd};
 use weft_core::handshake::PeerIdentity;
+use weft_core::origin::LinkFailure;
 use weft_core::params::RelayParams;
 use world::{CLIENT, Circuit, OWN_ED, OWN_RSA, World, destroy_reason, relay_identity, spliced};
 
@@ -83,7 +84,7 @@ fn a_connection_that_fails_ends_the_circuits_that_wait_for_it() {
         world.settle();
         let connect = world.connects[0];
         let thread = usize::from(connect.thread.0);
-        world.managers[thread].connection_failed(connect.connection, DestroyReason::CONNECTFAILED);
+        world.managers[thread].connection_failed(connect.connection, LinkFailure::Refused);
         world.settle();
         let cell = world.expect(client, ChanCmd::DESTROY);
         assert_eq!(destroy_reason(&cell), DestroyReason::CONNECTFAILED);

@@ -15,6 +15,7 @@ use weft_core::controller::{ControllerParams, Notice, Sharing};
 use weft_core::dos::DosParams;
 use weft_core::handshake::PeerIdentity;
 use weft_core::loss::TcpCounters;
+use weft_core::origin::LinkFailure;
 use weft_core::params::RelayParams;
 use world::{Circuit, Connect, OWN_ED, OWN_RSA, World, relay_identity};
 
@@ -213,7 +214,7 @@ fn a_connection_that_fails_leaves_its_circuit_to_one_that_is_open() {
     come_up(&mut world, &connects[..1]);
     let failed = connects[1];
     world.managers[usize::from(failed.thread.0)]
-        .connection_failed(failed.connection, DestroyReason::CONNECTFAILED);
+        .connection_failed(failed.connection, LinkFailure::Refused);
     world.settle();
     assert_eq!(
         creates(&mut world, &connects[..1])[&connects[0].connection],

@@ -38,7 +38,7 @@ impl FileError {
 fn advice(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            ". Free some space there and start again; nothing was changed"
+            ". Free some space there; nothing was changed"
         }
         io::ErrorKind::ReadOnlyFilesystem => {
             ". Make that file system writable, or name another directory in the torrc"

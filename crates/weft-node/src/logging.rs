@@ -144,6 +144,12 @@ impl Logging {
         self.logger.take_everything();
     }
 
+    /// Whether errors are logged on standard output.
+    #[must_use]
+    pub fn is_on_stdout(&self) -> bool {
+        self.logger.is_on_stdout(Severity::Err)
+    }
+
     /// The subscriber itself.
     #[must_use]
     pub fn logger(&self) -> &Arc<Logger> {

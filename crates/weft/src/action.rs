@@ -33,7 +33,7 @@ pub(crate) fn immediate(command_line: &CommandLine) -> anyhow::Result<bool> {
             let hashed = hash_password(password.as_encoded_bytes(), rand::rng().random());
             print(format!("{hashed}\n"))?;
         }
-        Action::ListModules => print("relay: yes\ndirauth: no\ndircache: no\npow: no\n")?,
+        Action::ListModules => print("relay: yes\ndirauth: yes\ndircache: yes\npow: no\n")?,
         Action::ListTorrcOptions => {
             print(lines(
                 table::all()
@@ -116,6 +116,7 @@ fn run(command_line: &CommandLine, loaded: Loaded, logging: &Logging) -> anyhow:
             None => command_line.clone(),
         },
         host,
+        report: loaded.report,
         logging: logging.clone(),
         background,
     };

@@ -10,11 +10,14 @@ mod progress;
 mod sim;
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::{self, IsTerminal as _};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::fs::MetadataExt as _;
 use std::process::ExitCode;
 
 use weft_config::{Action, CommandLine, Quiet, Report};
-use weft_node::logging::{self, log_all};
+use weft_node::logging::{self, Logging, log_all};
 use weft_node::process::host::SystemHost;
 use weft_node::relay::StartError;
 
@@ -56,8 +59,8 @@ fn node(words: Vec<OsString>) -> anyhow::Result<ExitCode> {
     let command_line = match CommandLine::parse(words) {
         Ok(command_line) => command_line,
         Err(report) => {
-            logging::start(quiet)?;
-            return Err(as_error(&report));
+            let logging = logging::start(quiet)?;
+            return unless_read(as_error(&report), &logging);
         }
     };
     if action::immediate(&command_line)? {
@@ -69,19 +72,23 @@ fn node(words: Vec<OsString>) -> anyhow::Result<ExitCode> {
         _ => command_line.quiet,
     };
     let logging = logging::start(quiet)?;
-    let loaded = weft_config::load(&command_line, &SystemHost::new()).map_err(|report| {
-        log_all(report.clone().without_errors().lines());
-        as_error(&report)
-    })?;
+    let loaded = match weft_config::load(&command_line, &SystemHost::new()) {
+        Ok(loaded) => loaded,
+        Err(report) => {
+            log_all(report.clone().without_errors().lines());
+            return unless_read(as_error(&report), &logging);
+        }
+    };
     log_all(loaded.report.lines());
-    action::with_options(&command_line, loaded, &logging).inspect_err(|why| {
+    action::with_options(&command_line, loaded, &logging).or_else(|why| {
         if is_read_by_a_program() {
             let start: Option<&StartError> = why.downcast_ref();
             logging::failed(
-                &format_error_chain(why),
+                &format_error_chain(&why),
                 start.and_then(StartError::c_tor_message),
             );
         }
+        unless_read(why, &logging)
     })
 }
 
@@ -89,6 +96,22 @@ fn node(words: Vec<OsString>) -> anyhow::Result<ExitCode> {
 /// People at a terminal read it once, on standard error.
 fn is_read_by_a_program() -> bool {
     !io::stdout().is_terminal()
+}
+
+/// The error for standard error, unless the log on standard output, in which it is, leads to the same place (`2>&1`, the
+/// journal of a service): it is said once.
+fn unless_read(why: anyhow::Error, logging: &Logging) -> anyhow::Result<ExitCode> {
+    let place = |fd: io::Result<OwnedFd>| {
+        let meta = fd.and_then(|fd| File::from(fd).metadata()).ok()?;
+        Some((meta.dev(), meta.ino()))
+    };
+    let out = place(io::stdout().as_fd().try_clone_to_owned());
+    let err = place(io::stderr().as_fd().try_clone_to_owned());
+    let read = is_read_by_a_program() && logging.is_on_stdout() && out.is_some() && out == err;
+    match read {
+        true => Ok(ExitCode::FAILURE),
+        false => Err(why),
+    }
 }
 
 /// An error and what caused it. Most errors include their cause in their own message: it is not

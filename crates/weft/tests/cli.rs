@@ -44,6 +44,23 @@ impl Bench {
         self.run_with(words, "")
     }
 
+    /// Runs it with standard output and standard error in one place, as `2>&1` and services do.
+    fn run_into_one(&self, words: &[&dyn AsRef<OsStr>]) -> String {
+        let both = self.path("both");
+        let file = fs::File::create(&both).unwrap();
+        let status = Command::new(env!("CARGO_BIN_EXE_weft"))
+            .args(words.iter().map(AsRef::as_ref))
+            .env("HOME", self.folder.path())
+            .current_dir(self.folder.path())
+            .stdin(Stdio::null())
+            .stdout(file.try_clone().unwrap())
+            .stderr(file)
+            .status()
+            .unwrap();
+        assert_eq!(status.code(), Some(1));
+        fs::read_to_string(both).unwrap()
+    }
+
     fn run_with(&self, words: &[&dyn AsRef<OsStr>], input: &str) -> Run {
         let mut child = Command::new(env!("CARGO_BIN_EXE_weft"))
             .args(words.iter().map(AsRef::as_ref))
@@ -253,10 +270,101 @@ fn help_version_and_lists_need_no_torrc() {
         ),
         ("--list-torrc-options", "\nConnectionThreads\n"),
         ("--list-deprecated-options", "HTTPProxy\n"),
-        ("--list-modules", "relay: yes\n"),
+        (
+            "--list-modules",
+            "relay: yes\ndirauth: yes\ndircache: yes\npow: no\n",
+        ),
     ] {
         let run = bench.run(&[&"-f", &"none", &flag]);
         assert_eq!((run.status, run.err.as_str()), (Some(0), ""), "{flag}");
         assert!(run.out.contains(holds), "{flag}: {}", run.out);
+    }
+}
+
+/// Lines that hold this.
+fn lines_with<'a>(text: &'a str, part: &str) -> Vec<&'a str> {
+    text.lines().filter(|line| line.contains(part)).collect()
+}
+
+#[test]
+fn an_error_is_said_once_in_each_place() {
+    let bench = Bench::new();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let empty = bench.torrc("");
+    let port_in_use: [&dyn AsRef<OsStr>; 4] = [&"-f", &empty, &"--SocksPort", &port];
+    let misspelt: [&dyn AsRef<OsStr>; 4] = [&"-f", &empty, &"--Nicknme", &"a"];
+    let no_port: [&dyn AsRef<OsStr>; 4] = [&"-f", &empty, &"--SocksPort", &"many"];
+    let no_user: [&dyn AsRef<OsStr>; 4] = [&"-f", &empty, &"--User", &"no-such-user"];
+    let full: [&dyn AsRef<OsStr>; 4] = [&"-f", &empty, &"--Log", &"notice file /dev/full"];
+    let cases: [(&[&dyn AsRef<OsStr>], &str); 7] = [
+        (&[&"--nosuch"], "nosuch"),
+        (&[&"-f", &"no-such-file"], "no-such-file"),
+        (&misspelt, "Nicknme"),
+        (&no_port, "many"),
+        (&port_in_use, &port),
+        (&no_user, "no-such-user"),
+        (&full, "/dev/full"),
+    ];
+    for (words, part) in cases {
+        let both = bench.run_into_one(words);
+        assert_eq!(lines_with(&both, part).len(), 1, "{part}: {both}");
+        assert!(!both.contains("weft: "), "{part}: {both}");
+        assert_eq!(lines_with(&both, "[err]").len(), 1, "{part}: {both}");
+        // Programs read the log on standard output, people standard error.
+        let run = bench.run(words);
+        assert_eq!(run.status, Some(1), "{run:?}");
+        assert_eq!(lines_with(&run.out, part).len(), 1, "{part}: {}", run.out);
+        assert_eq!(lines_with(&run.err, part).len(), 1, "{part}: {}", run.err);
+    }
+    // A log that says nothing there leaves it to standard error.
+    let quiet = bench.run_into_one(&[&"--nosuch", &"--quiet"]);
+    assert!(
+        quiet.starts_with("weft: command line: unknown flag"),
+        "{quiet}"
+    );
+}
+
+#[test]
+fn a_file_that_is_no_torrc_is_a_few_lines() {
+    let bench = Bench::new();
+    let both = bench.run_into_one(&[&"-f", &"/bin/ls"]);
+    assert!(both.contains("this file is no torrc"), "{both}");
+    assert!(both.lines().count() <= 5, "{both}");
+    let text = bench.path("text");
+    let words: String = (0..500).map(|number| format!("word{number} x\n")).collect();
+    fs::write(&text, words).unwrap();
+    let run = bench.run(&[&"-f", &text]);
+    assert_eq!(
+        lines_with(&run.err, "unknown option").len(),
+        4,
+        "{}",
+        run.err
+    );
+    assert!(
+        run.err
+            .contains("and 496 more errors: is this file a torrc?"),
+        "{}",
+        run.err
+    );
+}
+
+#[test]
+fn the_first_line_of_every_log_is_the_version() {
+    let bench = Bench::new();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let torrc = bench.torrc(&format!(
+        "SocksPort {port}\nLog warn file {}\nLog notice stderr\n",
+        bench.path("log").display()
+    ));
+    let run = bench.run(&[&"-f", &torrc]);
+    assert_eq!(run.status, Some(1));
+    let log = fs::read_to_string(bench.path("log")).unwrap();
+    let version = concat!("[notice] Weft ", env!("CARGO_PKG_VERSION"), " ");
+    for text in [&run.out, &run.err, &log] {
+        let first = text.lines().next().unwrap_or_default();
+        assert!(first.contains(version), "{text}");
+        assert_eq!(lines_with(text, version).len(), 1, "{text}");
     }
 }

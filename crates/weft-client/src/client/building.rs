@@ -170,7 +170,6 @@ impl<C: Chooser> Client<C> {
             let first = Outcome::FirstHop;
             self.chooser.guard(&guard, first, now, &mut self.rng);
         }
-        self.chooser.built(BuildNews::Alive, now);
         self.command(OriginCommand::AddHop {
             circuit: id,
             keys,

@@ -1,22 +1,28 @@
-//! Which events show that the network is not down. C tor takes for that every cell, and every link of its own that opens
+//! Which events show that the network is not down, and the notices of one that is. C tor takes for that every cell, and every link of its own that opens
 //! (`circuit_build_times_network_is_live`). Cells do not come here; what they cause does, and the bytes that a circuit got about
 //! once a second.
 
+use std::net::SocketAddr;
+
+use weft_cell::identity::RsaIdentity;
 use weft_core::origin::{EndedBy, LinkState, OriginEvent};
 
 use crate::chooser::{BuildNews, Chooser};
+use crate::circuit::Circuit;
 use crate::now::Now;
+use crate::stream::{Stream, StreamKind, StreamState};
 
 use super::Client;
 
 impl<C: Chooser> Client<C> {
-    /// The network has sent something, if this event says so. What answers a handshake is noted with it.
+    /// The network has sent something, if this event says so.
     pub(super) fn note_liveness(&mut self, event: &OriginEvent, now: Now) {
         let is_live = match event {
             OriginEvent::Link { state, .. } => *state == LinkState::Connected,
             OriginEvent::Closed { remote, .. } => *remote,
             OriginEvent::Ended { by, .. } => *by == EndedBy::Exit,
-            OriginEvent::Weight { .. }
+            OriginEvent::Answered { .. }
+            | OriginEvent::Weight { .. }
             | OriginEvent::Probed { .. }
             | OriginEvent::Connected { .. }
             | OriginEvent::Resolved { .. }
@@ -29,6 +35,43 @@ impl<C: Chooser> Client<C> {
         };
         if is_live {
             self.chooser.built(BuildNews::Alive, now);
+            if let Some(line) = self.outage.answered(now.mono) {
+                self.log(line);
+            }
+        }
+    }
+
+    /// A link could not be opened, if this state says so. On a relay most links are those of others' circuits.
+    pub(super) fn note_failed_link(
+        &mut self,
+        rsa: RsaIdentity,
+        addr: SocketAddr,
+        state: LinkState,
+        now: Now,
+    ) {
+        let LinkState::Failed(failure) = state else {
+            return;
+        };
+        let waits = |circuit: &Circuit<C::Guard>| {
+            circuit.is_building() && circuit.hops.first().is_some_and(|hop| hop.rsa == rsa)
+        };
+        if self.circuits.values().any(waits) {
+            self.outage.link_failed(rsa, addr, failure, now.mono);
+        }
+    }
+
+    /// Logs that the network does not answer, if it does not.
+    pub(super) fn check_outage(&mut self, now: Now) {
+        if !self.established || self.config.disable_network {
+            self.outage.forget();
+            return;
+        }
+        let waits = |stream: &&Stream| {
+            stream.state == StreamState::Waiting && !matches!(stream.kind, StreamKind::Directory(_))
+        };
+        let waiting = self.streams.values().filter(waits).count();
+        if let Some(line) = self.outage.check(waiting, now.mono) {
+            self.log(line);
         }
     }
 }

@@ -38,6 +38,7 @@ use crate::config::ClientConfig;
 use crate::events::{CircuitInfo, ClientEvent, StreamInfo};
 use crate::launches::Launches;
 use crate::now::Now;
+use crate::outage::Outage;
 use crate::output::Output;
 use crate::predicted::Predicted;
 use crate::sets::{Set, TunnelCounts};
@@ -102,6 +103,7 @@ pub struct Client<C: Chooser> {
     refusing: BTreeSet<RsaIdentity>,
     /// A circuit has carried or could have carried streams since the network came up.
     established: bool,
+    outage: Outage,
     /// Limits log lines about requests that break rules.
     refusals: RateLimit,
     probes: ProbeCounts,
@@ -136,6 +138,7 @@ impl<C: Chooser> Client<C> {
             nym_epoch: 0,
             refusing: BTreeSet::new(),
             established: false,
+            outage: Outage::default(),
             refusals: RateLimit::new(REFUSAL_INTERVAL),
             probes: ProbeCounts::default(),
             weights: Weights::default(),
@@ -167,12 +170,15 @@ impl<C: Chooser> Client<C> {
                 rsa,
                 addr,
                 state,
-            } => self.emit(ClientEvent::Link {
-                connection,
-                rsa,
-                addr,
-                state,
-            }),
+            } => {
+                self.note_failed_link(rsa, addr, state, now);
+                self.emit(ClientEvent::Link {
+                    connection,
+                    rsa,
+                    addr,
+                    state,
+                });
+            }
             OriginEvent::Request { stream, request } => self.on_request(stream, &request, now),
             OriginEvent::Connected {
                 stream,

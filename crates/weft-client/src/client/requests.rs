@@ -197,7 +197,14 @@ impl<C: Chooser> Client<C> {
         };
         // Nor are onion services there by another name; an exit must not hear of them.
         if stream.host.to_ascii_lowercase().ends_with(".onion") {
-            return Err(Refused::malformed());
+            let line = Line::warn("")
+                .client(&stream.host)
+                .text(" is an onion service; this version of Weft cannot connect to them");
+            self.log(line);
+            return Err(Refused::new(
+                AppRefusal::OnionService(0),
+                StreamEnd::Local(EndReason::RESOLVEFAILED),
+            ));
         }
         let (checked, answer) = match stream.kind {
             StreamKind::Directory(_) => (Ok(()), None),

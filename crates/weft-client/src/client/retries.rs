@@ -284,6 +284,10 @@ impl<C: Chooser> Client<C> {
             return;
         };
         stream.silent += 1;
+        // One exit may be slow, or what it connects to.
+        if stream.silent >= QUICK_RETRIES {
+            self.outage.late(now.mono);
+        }
         self.leave_exit(id);
         let Some(stream) = self.streams.get(&id) else {
             return;
@@ -303,12 +307,16 @@ impl<C: Chooser> Client<C> {
             None => None,
         };
         let tried = now.since(stream.asked).as_secs();
-        let line = Line::info(format!("We tried for {tried} seconds to connect to '"))
-            .client(&stream.host)
-            .text(format!(
-                "' using exit {}. Retrying on a new circuit.",
-                exit.unwrap_or_default()
-            ));
+        // As in C tor, the first retries are not worth a notice.
+        let text = format!("We tried for {tried} seconds to connect to '");
+        let line = match stream.silent > QUICK_RETRIES {
+            true => Line::notice(text),
+            false => Line::info(text),
+        };
+        let line = line.client(&stream.host).text(format!(
+            "' using exit {}. Retrying on a new circuit.",
+            exit.unwrap_or_default()
+        ));
         self.log(line);
         self.command(OriginCommand::Detach {
             stream: id,

@@ -24,6 +24,7 @@ impl<C: Chooser> Client<C> {
         self.settle_guards(now);
         self.serve(now);
         self.predict(now);
+        self.check_outage(now);
     }
 
     /// Circuits that take too long.
@@ -99,6 +100,7 @@ impl<C: Chooser> Client<C> {
 
     /// Handles a circuit that took too long: it is counted, measured further, or closed.
     fn on_late(&mut self, id: OriginId, relaxed: bool, now: Now) {
+        self.outage.late(now.mono);
         let times = self.chooser.timeouts();
         let Some(circuit) = self.circuits.get_mut(&id) else {
             return;

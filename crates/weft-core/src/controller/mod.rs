@@ -37,7 +37,7 @@ use crate::dos::{Dos, DosParams};
 use crate::handshake::PeerIdentity;
 use crate::load::Placement;
 use crate::message::{FromController, Report, ToController, Totals};
-use crate::origin::LinkState;
+use crate::origin::{LinkFailure, LinkState};
 
 use connections::{Connections, State};
 use displaceable::Displaceable;
@@ -213,11 +213,15 @@ impl RelayController {
                 }
             }
             ToController::LinkClosed { connection, reason } => {
-                self.on_closed(connection, reason, now);
+                self.on_closed(connection, reason, LinkFailure::Other, now);
             }
             ToController::Create {
                 half,
                 connection,
+            ToController::LinkFailed {
+                connection,
+                failure,
+            } => self.on_closed(connection, failure.destroy_reason(), failure, now),
                 request,
             } => self.on_create(half, connection, request, now),
             ToController::Extend(request) => self.on_extend(request, now),
@@ -512,7 +516,14 @@ impl RelayController {
         }
     }
 
-    fn on_closed(&mut self, id: ConnectionId, reason: DestroyReason, now: Instant) {
+    /// A connection is gone. `failure` applies if it was no link yet.
+    fn on_closed(
+        &mut self,
+        id: ConnectionId,
+        reason: DestroyReason,
+        failure: LinkFailure,
+        now: Instant,
+    ) {
         self.displaceable.release(id);
         let Some(closed) = self.connections.remove(id) else {
             return;
@@ -523,7 +534,7 @@ impl RelayController {
         if let Some((rsa, was_open)) = closed.opened_to {
             let state = match was_open {
                 true => LinkState::Closed,
-                false => LinkState::Failed,
+                false => LinkState::Failed(failure),
             };
             self.link_changed(id, rsa, closed.addr, state);
         }

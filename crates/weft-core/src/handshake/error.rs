@@ -124,7 +124,10 @@ pub enum HandshakeError {
         limit: usize,
     },
     /// No link protocol that both speak.
-    #[error("no link protocol in common: the peer offers {offered:?} and Weft speaks 4 and 5")]
+    #[error(
+        "no link protocol in common: the peer offers {} and Weft speaks 4 and 5",
+        list(offered)
+    )]
     NoCommonVersion {
         /// The peer's list, cut to its first sixteen.
         offered: Vec<u16>,
@@ -218,6 +221,15 @@ pub enum ErrorClass {
     LimitExceeded,
     /// This node's own fault.
     Local,
+}
+
+/// Versions as text.
+fn list(versions: &[u16]) -> String {
+    let versions: Vec<String> = versions.iter().map(ToString::to_string).collect();
+    match versions.is_empty() {
+        true => "none".to_owned(),
+        false => versions.join(", "),
+    }
 }
 
 impl HandshakeError {

@@ -14,6 +14,7 @@ use crate::address::ConnectionId;
 use crate::handshake::{Established, PeerIdentity};
 use crate::link::{Link, MAX_DESTROYS};
 use crate::message::ToController;
+use crate::origin::LinkFailure;
 use crate::padding::LinkPadding;
 use crate::slots::LinkKey;
 
@@ -127,9 +128,11 @@ impl LocalConnectionManager {
     }
 
     /// A connection failed before it was a link: the controller is notified.
-    pub fn connection_failed(&mut self, connection: ConnectionId, reason: DestroyReason) {
-        self.to_controller
-            .push(ToController::LinkClosed { connection, reason });
+    pub fn connection_failed(&mut self, connection: ConnectionId, failure: LinkFailure) {
+        self.to_controller.push(ToController::LinkFailed {
+            connection,
+            failure,
+        });
     }
 
     /// The link of a connection.

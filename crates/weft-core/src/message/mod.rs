@@ -18,7 +18,7 @@ use crate::edge::{Asked, StreamAt};
 use crate::ended::Left;
 use crate::handshake::PeerIdentity;
 use crate::ledger::Cut;
-use crate::origin::{AppRefusal, HopFlow, OriginEvent, StreamOpening};
+use crate::origin::{AppRefusal, HopFlow, LinkFailure, OriginEvent, StreamOpening};
 use crate::params::RelayParams;
 use weft_cell::circ_msg::{CreateReply, CreateRequest};
 use weft_cell::identity::{Ed25519Identity, RendezvousCookie, RsaIdentity};
@@ -327,12 +327,19 @@ pub enum ToController {
         /// Lost packets hold it up ([`LossMeter`](crate::loss::LossMeter)).
         lossy: bool,
     },
-    /// A connection was closed, opened or not.
+    /// A link was closed.
     LinkClosed {
         /// The connection.
         connection: ConnectionId,
         /// For circuits that waited for it.
         reason: DestroyReason,
+    },
+    /// A connection was closed before it was a link.
+    LinkFailed {
+        /// The connection.
+        connection: ConnectionId,
+        /// Why.
+        failure: LinkFailure,
     },
     /// A CREATE_FAST or CREATE2 arrived.
     Create {

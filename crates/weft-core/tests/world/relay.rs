@@ -20,7 +20,7 @@ use weft_core::dos::DosParams;
 use weft_core::handshake::{Established, PeerIdentity};
 use weft_core::manager::{ControllerLoad, LinkError, LocalConnectionManager, Received};
 use weft_core::message::{Control, FromController, LaneMsg, StreamRequest, ToController, Totals};
-use weft_core::origin::OriginEvent;
+use weft_core::origin::{LinkFailure, OriginEvent};
 use weft_core::params::RelayParams;
 use weft_core::slots::EdgeKey;
 use weft_crypto::handshake::{self, OnionKeys, ReplyParams};
@@ -240,7 +240,7 @@ impl World {
                 } else if let Some(connect) = self.connects.iter().find(|one| one.connection == id)
                 {
                     let thread = usize::from(connect.thread.0);
-                    self.managers[thread].connection_failed(id, DestroyReason::NONE);
+                    self.managers[thread].connection_failed(id, LinkFailure::Other);
                     self.connects.retain(|one| one.connection != id);
                 }
             }

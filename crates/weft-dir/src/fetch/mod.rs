@@ -12,6 +12,7 @@ use tor_netdoc::doc::authcert::AuthCertKeyIds;
 use tor_netdoc::doc::netstatus::MdConsensus;
 
 use crate::authority::signers;
+use crate::cache;
 use crate::command::{DirectoryOptions, Severity};
 use crate::consensus::{
     CACHE_MAX_AGE, Certs, Consensus, ConsensusError, REASONABLY_LIVE, Verified, certs_path,
@@ -219,13 +220,17 @@ impl Fetcher {
         rng: &mut impl Rng,
     ) -> Vec<News> {
         let signers = signers(&options.authorities);
+        let path = |name| options.cache_directory.join(name).display().to_string();
         let mut news = Vec::new();
         if let Some(text) = certs {
             let outcome = self.certs.add(text, &signers, now);
             if let Some(problem) = outcome.bad.first() {
                 news.push(News::Message(
                     Severity::Warn,
-                    format!("Ignoring what is damaged in the cached certificates ({problem}); they will be fetched again."),
+                    format!(
+                        "Ignoring what is damaged in {} ({problem}); it will be fetched again.",
+                        path(cache::CERTS)
+                    ),
                 ));
             }
         }
@@ -256,7 +261,10 @@ impl Fetcher {
             }
             Err(error) => news.push(News::Message(
                 Severity::Warn,
-                format!("Ignoring the cached consensus ({error}); it will be fetched again."),
+                format!(
+                    "Ignoring {} ({error}); it will be fetched again.",
+                    path(cache::CONSENSUS)
+                ),
             )),
         }
         news

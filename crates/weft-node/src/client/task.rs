@@ -11,11 +11,11 @@ use rand::{RngExt as _, SeedableRng as _};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use weft_cell::identity::RsaIdentity;
 use weft_client::{
-    Bootstrap, Chooser as _, CircuitEnd, CircuitInfo, CircuitStatus, Client, ClientEvent, Now,
-    Output, Paths, Progress, guard_events,
+    Bootstrap, BootstrapProblem, Chooser as _, CircuitInfo, CircuitStatus, Client, ClientEvent,
+    EndOfCircuit, Now, Output, Paths, Progress, guard_events,
 };
 use weft_core::address::ConnectionId;
-use weft_core::origin::{OriginCommand, OriginEvent};
+use weft_core::origin::{LinkState, OriginCommand, OriginEvent};
 use weft_dir::PairSocket;
 use weft_dir::client::{ClientDirectory, ClientHandle, DirConnection, DirOutcome, Network};
 use weft_dir::clock::SystemClock;
@@ -211,6 +211,16 @@ impl Task {
                     OriginEvent::Launched { .. } => self.progress.create_sent(),
                     _ => None,
                 };
+                    OriginEvent::Link {
+                        state: LinkState::Failed(failure),
+                        rsa,
+                        addr,
+                        ..
+                    } => {
+                        let problem = self.progress.link_failed(*rsa, *addr, *failure, now.mono);
+                        self.report_problem(problem);
+                        None
+                    }
                 self.report_progress(phase);
                 self.client.on_event(event, now);
             }
@@ -495,27 +505,27 @@ impl Task {
         if let ClientEvent::Circuit { circuit, reason } = &event {
             let phase = self.progress.circuit(circuit.purpose, circuit.status);
             self.report_progress(phase);
-            let unreachable = circuit.status == CircuitStatus::Failed && circuit.built == 0;
-            if let Some(reason) = reason.filter(|_| unreachable) {
-                self.on_problem(reason);
+            // A first hop without a link is reported with the link.
+            let refused = circuit.status == CircuitStatus::Failed && circuit.built == 0;
+            let remote = reason.and_then(|end| end.remote).filter(|_| refused);
+            if let (Some(remote), Some((host, _))) = (remote, circuit.path.first()) {
+                let reason = EndOfCircuit::Destroy(remote).name();
+                let problem = self.progress.refused(*host, reason, Instant::now());
+                self.report_problem(problem);
             }
         }
         self.report(event);
     }
 
-    /// Warns the operator if a first hop could not be reached while the client bootstraps.
-    fn on_problem(&mut self, end: CircuitEnd) {
-        let Some((count, stuck)) = self.progress.problem() else {
+    /// Logs what keeps the client from bootstrapping, and reports it to controllers.
+    fn report_problem(&mut self, problem: Option<BootstrapProblem>) {
+        let Some(problem) = problem else {
             return;
         };
-        if let Some(more) = self.problem_lines.check(Instant::now()) {
-            tracing::warn!(
-                "Problem bootstrapping. Stuck at {}% ({}): {}. ({}; count {count}){more}",
-                stuck.percent,
-                stuck.tag,
-                stuck.summary,
-                end.reason.name()
-            );
+        if !problem.warn {
+            tracing::info!("{problem}");
+        } else if let Some(more) = self.problem_lines.check(Instant::now()) {
+            tracing::warn!("{problem}{more}");
         }
     }
 
@@ -523,6 +533,7 @@ impl Task {
     fn report_progress(&mut self, phase: Option<Bootstrap>) {
         let Some(phase) = phase else {
             return;
+        self.report(ClientEvent::BootstrapProblem(problem));
         };
         let Bootstrap {
             percent,

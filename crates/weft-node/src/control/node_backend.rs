@@ -225,7 +225,7 @@ impl NodeBackend {
                     LinkState::Launched | LinkState::Connected => {
                         known.links.insert(connection, link.clone());
                     }
-                    LinkState::Failed | LinkState::Closed => {
+                    LinkState::Failed(_) | LinkState::Closed => {
                         known.links.remove(&connection);
                     }
                 }
@@ -254,6 +254,7 @@ impl NodeBackend {
                 status,
             } => Event::Guard(long_name(&rsa, &nickname), status),
             ClientEvent::Bootstrap(bootstrap) => Event::Bootstrap(bootstrap_view(&bootstrap)),
+            ClientEvent::BootstrapProblem(problem) => status(&format!("WARN {}", problem.event())),
             ClientEvent::Established(is) => {
                 self.event_state().established = is;
                 let live = Event::Liveness(is);
@@ -617,7 +618,7 @@ fn link_status(state: LinkState) -> &'static str {
     match state {
         LinkState::Launched => "LAUNCHED",
         LinkState::Connected => "CONNECTED",
-        LinkState::Failed => "FAILED",
+        LinkState::Failed(_) => "FAILED",
         LinkState::Closed => "CLOSED",
     }
 }

@@ -36,19 +36,19 @@ enum Sink {
 #[derive(Debug)]
 pub(super) struct Output {
     pub(super) takes: SeverityMask,
+    to: Destination,
     sink: Sink,
-    /// Lines that could not be written since the last one that was.
+    /// Lines that could not be written since the last one that was, and why the last of them could not.
     lost: u64,
+    why: String,
 }
 
 impl Output {
-    /// Opens the log of a `Log` line of torrc. A file is created with C tor's mode (0640), and `first` is
-    /// written to it, so that a full disk is an error now.
+    /// Opens the log of a `Log` line of torrc. A file is created with C tor's mode (0640).
     pub(super) fn open(
         line: &LogLine,
         truncate: bool,
         tag: Option<&str>,
-        first: &Formatted<'_>,
     ) -> Result<Self, LogError> {
         let sink = match &line.to {
             Destination::Stdout => Sink::Stdout,
@@ -66,39 +66,76 @@ impl Output {
                 Sink::Syslog { socket, tag }
             }
         };
-        let mut output = Self {
+        Ok(Self {
             takes: line.takes,
+            to: line.to.clone(),
             sink,
             lost: 0,
-        };
-        if let Destination::File(path) = &line.to {
-            output.write_now(first).map_err(|why| LogError::File {
+            why: String::new(),
+        })
+    }
+
+    /// Where its lines go.
+    pub(super) fn to(&self) -> &Destination {
+        &self.to
+    }
+
+    /// Whether it is a file that has lines already.
+    pub(super) fn has_lines(&self) -> bool {
+        match &self.sink {
+            Sink::File(file) => file.metadata().is_ok_and(|meta| meta.len() > 0),
+            Sink::Stdout | Sink::Stderr | Sink::Syslog { .. } => false,
+        }
+    }
+
+    /// Writes the first line of this process. A file must take it, so that a full disk is an error now.
+    pub(super) fn begin(&mut self, first: &Formatted<'_>) -> Result<(), LogError> {
+        let written = self.write_now(first);
+        match &self.to {
+            Destination::File(path) => written.map_err(|why| LogError::File {
                 path: path.clone(),
                 why,
-            })?;
+            }),
+            _ => Ok(()),
         }
-        Ok(output)
     }
 
     /// Writes a line. Lines that cannot be written are counted, and a line with their number precedes the
-    /// next one that can.
-    pub(super) fn write(&mut self, line: &Formatted<'_>) {
+    /// next one that can. Returns what to report elsewhere when the first of them is lost.
+    pub(super) fn write(&mut self, line: &Formatted<'_>) -> Option<String> {
         if self.lost > 0 {
-            let text = format!("{} lines could not be written to this log", self.lost);
+            let text = format!(
+                "{} lines could not be written to {}: {}",
+                self.lost,
+                name(&self.to),
+                self.why
+            );
             let count = Formatted {
                 severity: Severity::Warn,
                 prefix: line.prefix,
                 text: &text,
             };
-            if self.write_now(&count).is_err() {
+            if let Err(why) = self.write_now(&count) {
                 self.lost = self.lost.saturating_add(1);
-                return;
+                self.why = why.to_string();
+                return None;
             }
             self.lost = 0;
         }
-        if self.write_now(line).is_err() {
-            self.lost = self.lost.saturating_add(1);
-        }
+        let why = self.write_now(line).err()?.to_string();
+        self.lost = 1;
+        let text = format!(
+            "Cannot write to {}: {why}. Its lines are lost until it can be written again",
+            name(&self.to)
+        );
+        self.why = why;
+        Some(text)
+    }
+
+    /// Gets the losses of a log that could not be written.
+    #[cfg(test)]
+    pub(super) fn take_losses(&mut self, broken: Self) {
+        (self.lost, self.why) = (broken.lost, broken.why);
     }
 
     fn write_now(&mut self, line: &Formatted<'_>) -> io::Result<()> {
@@ -121,6 +158,16 @@ impl Output {
             Sink::File(file) => file.write_all(text.as_bytes()),
             Sink::Syslog { .. } => Ok(()),
         }
+    }
+}
+
+/// A log in a line about it.
+fn name(to: &Destination) -> String {
+    match to {
+        Destination::Stdout => "the log on standard output".to_owned(),
+        Destination::Stderr => "the log on standard error".to_owned(),
+        Destination::Syslog => format!("the log at {SYSLOG_SOCKET}"),
+        Destination::File(path) => format!("the log file \"{}\"", path.display()),
     }
 }
 

@@ -9,7 +9,7 @@ use tracing::field::{Field, Visit};
 use tracing::span;
 use tracing::subscriber::Interest;
 use tracing::{Event, Level, Metadata, Subscriber};
-use weft_config::log_options::{Domains, LogLine, SeverityMask};
+use weft_config::log_options::{Destination, Domains, LogLine, SeverityMask};
 use weft_config::options::LogOptions;
 use weft_log::Severity;
 
@@ -21,6 +21,11 @@ use super::output::{Formatted, Output};
 
 /// The longest line (C tor's buffer has 10024 bytes).
 const MAX_LINE: usize = 10_000;
+
+/// The first line of a log file, as C tor's.
+const FIRST_OF_FILE: &str = concat!("Weft ", env!("CARGO_PKG_VERSION"), " opening log file.");
+/// The first line of other logs.
+const FIRST: &str = concat!("Weft ", env!("CARGO_PKG_VERSION"), " running on Linux.");
 
 const MONTHS: [&str; 12] = [
     "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
@@ -82,15 +87,29 @@ impl Logger {
     ) -> Result<(), LogError> {
         let granularity = u64::try_from(options.granularity.as_millis()).unwrap_or(1000);
         let prefix = prefix((self.clock)(), granularity, Severity::Notice);
-        let text = format!("Weft {} opening log file.", env!("CARGO_PKG_VERSION"));
-        let first = Formatted {
-            severity: Severity::Notice,
-            prefix: &prefix,
-            text: &text,
-        };
         let open = |line: &LogLine| {
-            let truncate = options.truncate && !old.contains(line);
-            Output::open(line, truncate, options.syslog_tag.as_deref(), &first)
+            let known = old.contains(line);
+            let truncate = options.truncate && !known;
+            let mut output = Output::open(line, truncate, options.syslog_tag.as_deref())?;
+            let text = match line.to {
+                Destination::File(_) => FIRST_OF_FILE,
+                _ => FIRST,
+            };
+            // A file that was opened again and goes on has it, and so has a stream that was open before.
+            let begun = match line.to {
+                Destination::File(_) => known && output.has_lines(),
+                _ => {
+                    self.is_open(&line.to) || !line.takes.takes(Severity::Notice, Domains::GENERAL)
+                }
+            };
+            if !begun {
+                output.begin(&Formatted {
+                    severity: Severity::Notice,
+                    prefix: &prefix,
+                    text,
+                })?;
+            }
+            Ok(output)
         };
         let outputs = lines.iter().map(open).collect::<Result<Vec<_>, _>>()?;
         let levels = outputs
@@ -142,7 +161,9 @@ impl Logger {
     /// Writes a line without an event.
     pub fn write(&self, severity: Severity, domains: Domains, text: &str) {
         let mut state = self.lock();
-        let mut prefix = prefix((self.clock)(), state.granularity, severity);
+        let (now, granularity) = ((self.clock)(), state.granularity);
+        let warning = prefix(now, granularity, Severity::Warn);
+        let mut prefix = prefix(now, granularity, severity);
         if state.show_domains {
             let _ = write!(prefix, "{{{domains}}} ");
         }
@@ -157,11 +178,43 @@ impl Logger {
             prefix: &prefix,
             text: &text,
         };
-        for output in &mut state.outputs {
-            if output.takes.takes(severity, domains) {
-                output.write(&line);
+        let mut lost = Vec::new();
+        for (index, output) in state.outputs.iter_mut().enumerate() {
+            if output.takes.takes(severity, domains)
+                && let Some(text) = output.write(&line)
+            {
+                lost.push((index, text));
             }
         }
+        for (broken, text) in lost {
+            let line = Formatted {
+                severity: Severity::Warn,
+                prefix: &warning,
+                text: &text,
+            };
+            if let Some((_, tap)) = &state.tap {
+                tap(Severity::Warn, &text);
+            }
+            for (index, output) in state.outputs.iter_mut().enumerate() {
+                if index != broken && output.takes.takes(Severity::Warn, Domains::GENERAL) {
+                    // A second broken log is reported with its own next line.
+                    let _ = output.write(&line);
+                }
+            }
+        }
+    }
+
+    /// Whether lines of this severity go to standard output.
+    pub(super) fn is_on_stdout(&self, severity: Severity) -> bool {
+        let state = self.lock();
+        let mut outputs = state.outputs.iter();
+        outputs.any(|output| {
+            *output.to() == Destination::Stdout && output.takes.takes(severity, Domains::GENERAL)
+        })
+    }
+
+    fn is_open(&self, to: &Destination) -> bool {
+        self.lock().outputs.iter().any(|output| output.to() == to)
     }
 
     fn wants(&self, severity: Severity) -> bool {
@@ -303,7 +356,6 @@ mod tests {
     use std::path::Path;
     use std::sync::Arc;
     use std::time::{Duration, UNIX_EPOCH};
-    use weft_config::log_options::Destination;
     use weft_log::Line;
 
     fn noon() -> SystemTime {
@@ -472,7 +524,50 @@ mod tests {
         logger.set(&logs, &options, &[]).unwrap();
         assert!(!text().contains("old") && text().lines().count() == 1);
         logger.set(&logs, &options, &logs).unwrap();
-        assert_eq!(text().lines().count(), 2);
+        assert_eq!(text().lines().count(), 1, "it goes on: {}", text());
+        std::fs::remove_file(&path).unwrap();
+        logger.set(&logs, &options, &logs).unwrap();
+        assert!(text().ends_with("opening log file.\n"), "{}", text());
+    }
+
+    #[test]
+    fn a_log_that_cannot_be_written_any_more_is_reported_in_the_others_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let (good, full) = (folder.path().join("good"), folder.path().join("full"));
+        let logger = Arc::new(Logger::new(noon));
+        let logs = [line(Severity::Notice, &good), line(Severity::Notice, &full)];
+        // As after a reload: a file that goes on takes no first line, so that a full disk shows with the next line.
+        std::os::unix::fs::symlink("/dev/full", &full).unwrap();
+        std::fs::write(&good, "first\n").unwrap();
+        let why = logger.set(&logs, &LogOptions::default(), &[]).unwrap_err();
+        assert!(why.to_string().contains("No space left"), "{why}");
+        let outputs = logs
+            .iter()
+            .map(|line| Output::open(line, false, None).unwrap());
+        logger.lock().outputs = outputs.collect();
+        logger.levels.store(5, Ordering::Relaxed);
+        log_all(&logger);
+        let lost: Vec<String> = lines(&good)
+            .into_iter()
+            .filter(|line| line.contains("Cannot write to"))
+            .collect();
+        assert_eq!(lost.len(), 1, "{lost:?}");
+        let name = format!("the log file \"{}\"", full.display());
+        assert!(
+            lost[0].contains(&name) && lost[0].contains("No space left on device"),
+            "{lost:?}"
+        );
+        // There is room again.
+        std::fs::remove_file(&full).unwrap();
+        let room = Output::open(&logs[1], false, None).unwrap();
+        let mut state = logger.lock();
+        let broken = std::mem::replace(&mut state.outputs[1], room);
+        state.outputs[1].take_losses(broken);
+        drop(state);
+        log_all(&logger);
+        let text = std::fs::read_to_string(&full).unwrap();
+        assert!(text.contains("4 lines could not be written to"), "{text}");
+        assert!(text.contains("No space left on device"), "{text}");
     }
 
     #[test]

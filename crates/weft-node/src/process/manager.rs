@@ -65,6 +65,8 @@ impl ServiceManager {
 /// Sends a notification, or logs the error.
 fn send(what: &[NotifyState<'_>]) {
     if let Err(why) = notify(what) {
-        tracing::warn!("Unable to notify systemd ({what:?}): {why}");
+        let what: Vec<String> = what.iter().map(|state| state.to_string()).collect();
+        let what = what.join(", ");
+        tracing::warn!("Unable to notify systemd ({}): {why}", what.trim_end());
     }
 }

@@ -1,6 +1,7 @@
 //! `PidFile`: the process id in a file, which is removed when the process ends.
 
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use weft_datadir::file::FileError;
@@ -14,7 +15,15 @@ pub(crate) struct PidFile {
 impl PidFile {
     /// Writes this process's id and a newline (C tor's `write_pidfile`; readable by all).
     pub(crate) fn write(path: &Path) -> Result<Self, FileError> {
-        fs::write(path, contents()).map_err(|e| FileError::new("write PidFile", path, e))?;
+        let failed = |e| FileError::new("write PidFile", path, e);
+        let mut file = fs::File::create(path).map_err(failed)?;
+        if let Err(why) = file.write_all(contents().as_bytes()) {
+            // Half an id is the id of another process. A device is left alone.
+            if file.metadata().is_ok_and(|meta| meta.is_file()) {
+                let _ = fs::remove_file(path);
+            }
+            return Err(failed(why));
+        }
         Ok(Self {
             path: path.to_owned(),
         })
@@ -58,6 +67,18 @@ mod tests {
         fs::write(&path, "1\n").unwrap();
         drop(pid);
         assert_eq!(fs::read_to_string(&path).unwrap(), "1\n");
+    }
+
+    #[test]
+    fn a_full_disk_is_an_error_that_names_what_was_to_be_written() {
+        let error = PidFile::write(Path::new("/dev/full"))
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("cannot write PidFile /dev/full: No space left on device"),
+            "{error}"
+        );
+        assert!(Path::new("/dev/full").exists());
     }
 
     #[test]

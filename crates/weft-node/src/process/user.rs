@@ -68,11 +68,13 @@ pub(crate) fn drop_privileges(name: &str) -> Result<(), UserError> {
         );
         return Ok(());
     }
+    let groups = getgroups().unwrap_or_default();
+    let groups: Vec<String> = groups.iter().map(ToString::to_string).collect();
     tracing::info!(
-        "Changing user and groups: UID {old_uid} to {}, GID {old_gid} to {}, groups were {:?}",
+        "Changing user and groups: UID {old_uid} to {}, GID {old_gid} to {}, groups were {}",
         user.uid,
         user.gid,
-        getgroups().unwrap_or_default()
+        groups.join(" ")
     );
     let refused = |step| {
         move |source| UserError::Refused {

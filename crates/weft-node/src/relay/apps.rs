@@ -144,7 +144,7 @@ impl Relay {
                 }
             }
             for notice in notices {
-                if self.apps.notices.check(now).is_some() {
+                if notice.always {
                     logging::log(&notice.line);
                 }
             }
@@ -155,6 +155,8 @@ impl Relay {
     /// Something happened to a stream: perhaps a query has its answer.
     pub(super) fn note_answer(&mut self, event: &OriginEvent) {
         match event {
+                } else if let Some(more) = self.apps.notices.check(now) {
+                    logging::log(&notice.line.text(more));
             OriginEvent::Resolved {
                 stream, resolved, ..
             } => self.answer_query(*stream, Ok(resolved)),

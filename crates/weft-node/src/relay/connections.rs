@@ -4,15 +4,15 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Instant;
 
-use weft_cell::reason::DestroyReason;
 use weft_core::address::{ConnectionId, ThreadId};
 use weft_core::handshake::Role;
 use weft_core::message::ToController;
+use weft_core::origin::LinkFailure;
 
 use super::{Relay, outgoing};
 use crate::logging::safe;
-use crate::thread::Adopt;
 use crate::thread::mesh::ToThread;
+use crate::thread::{Adopt, io_failure};
 
 impl Relay {
     /// Begins to open a connection.
@@ -24,12 +24,12 @@ impl Relay {
         role: Role,
         now: Instant,
     ) {
-        let failed = ToController::LinkClosed {
+        let failed = |failure| ToController::LinkFailed {
             connection,
-            reason: DestroyReason::CONNECTFAILED,
+            failure,
         };
         if self.options.network.disabled {
-            return self.controller.handle(failed, now);
+            return self.controller.handle(failed(LinkFailure::Forbidden), now);
         }
         // Guards are chosen by the same rules. This check is for all other connections.
         if !self.options.is_relay() && !self.options.paths.reachable.allows(addr) {
@@ -38,7 +38,7 @@ impl Relay {
                  rule out",
                 safe(addr)
             );
-            return self.controller.handle(failed, now);
+            return self.controller.handle(failed(LinkFailure::Forbidden), now);
         }
         let route = self.options.network.route(addr);
         let (to, from) = (route.first(addr), route.source(addr));
@@ -60,7 +60,7 @@ impl Relay {
                 let exhausted = error.kind() == io::ErrorKind::AddrNotAvailable;
                 self.metrics.ports_exhausted += u64::from(exhausted && from.is_none());
                 tracing::info!("Could not connect to {}: {error}", safe(to));
-                self.controller.handle(failed, now);
+                self.controller.handle(failed(io_failure(&error)), now);
             }
         }
     }

@@ -354,7 +354,8 @@ impl Relay {
         };
         let result = match changed {
             Ok((loaded, changes)) => {
-                log_all(loaded.report.lines());
+                log_all(loaded.report.clone().without(&self.context.report).lines());
+                self.context.report.join(loaded.report);
                 let before = self.options.settings.clone();
                 let names: Vec<_> = changes.iter().map(|change| change.name).collect();
                 self.apply_options(loaded.options, changes, now)
@@ -385,6 +386,12 @@ impl Relay {
             all.extend(
                 new.into_iter()
                     .map(|(name, value)| (name.to_owned(), Some(value))),
+        if let Err(refused) = &result {
+            tracing::warn!(
+                "Controller gave us config lines that didn't validate: {}",
+                refused.text
+            );
+        }
             );
         }
         if !all.is_empty() {

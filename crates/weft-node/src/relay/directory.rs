@@ -11,7 +11,7 @@ use weft_dir::task::{Config, DirectoryHandle};
 
 use super::error::StartError;
 use super::{Relay, descriptor};
-use crate::logging::safe;
+use crate::logging::{self, safe};
 use crate::notice;
 use crate::thread::mesh::WakeUp;
 use weft_datadir::state;
@@ -25,6 +25,13 @@ fn beyond_design(protocols: &str) -> String {
     let name = |entry: &str| entry.split('=').next().is_some_and(|n| LACKED.contains(&n));
     let beyond: Vec<&str> = protocols.split(' ').filter(|entry| !name(entry)).collect();
     beyond.join(" ")
+}
+
+/// The names of flags, as a consensus lists them.
+fn flag_names(flags: RelayFlags) -> String {
+    let mut names: Vec<String> = flags.iter().map(|flag| flag.to_string()).collect();
+    names.sort();
+    names.join(" ")
 }
 
 /// Events that may wait for the main thread.
@@ -119,21 +126,19 @@ impl Relay {
                 summary,
             } => notice!("Bootstrapped {percent}% ({tag}): {summary}"),
             Event::Uploaded { authority, outcome } => {
-                tracing::info!("Upload of our descriptor to {authority}: {outcome:?}");
+                if let Some(line) = self.uploads.line(&authority, &outcome, now) {
+                    logging::log(&line);
+                }
             }
             Event::Published {
                 accepted,
                 of,
                 reason,
                 observed,
-            } => notice!(
-                "Published our descriptor ({reason}): {accepted} of {of} authorities have it, \
-                 observed bandwidth {} kB/s",
-                observed / 1000
-            ),
+            } => logging::log(&self.uploads.published(accepted, of, reason, observed)),
             Event::Listed(Some(flags)) => {
                 self.metrics.flags = flags;
-                notice!("The consensus lists us, with flags: {flags:?}");
+                notice!("The consensus lists us, with flags: {}", flag_names(flags));
             }
             Event::Listed(None) => {
                 self.metrics.flags = RelayFlags::empty();
@@ -211,6 +216,13 @@ impl Relay {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn flags_are_logged_as_a_consensus_lists_them() {
+        use weft_dir::command::RelayFlag;
+        let flags = RelayFlag::Valid | RelayFlag::Fast | RelayFlag::V2Dir;
+        assert_eq!(flag_names(flags), "Fast V2Dir Valid");
+    }
 
     #[test]
     fn onion_services_are_no_reason_to_end_and_all_else_is() {

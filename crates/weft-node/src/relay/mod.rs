@@ -37,6 +37,7 @@ mod start;
 mod testing;
 mod threads;
 mod upkeep;
+mod uploads;
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -44,7 +45,7 @@ use std::time::{Duration, Instant};
 use mio::Token;
 use rand::rngs::StdRng;
 use weft_cell::reason::DestroyReason;
-use weft_config::{CommandLine, Options};
+use weft_config::{CommandLine, Options, Report};
 use weft_core::controller::{Action, OnionskinKind, RelayController};
 use weft_core::handshake::Role;
 use weft_crypto::handshake::ReplyParams;
@@ -73,6 +74,7 @@ use self_test::SelfTest;
 use shutdown::Shutdown;
 use signals::Signals;
 use threads::Threads;
+use uploads::UploadLines;
 
 pub use check::check;
 pub use error::StartError;
@@ -94,6 +96,8 @@ pub struct Context {
     pub command_line: CommandLine,
     /// The machine that the configuration was read on.
     pub host: SystemHost,
+    /// The messages about the configuration that was read last, which are logged.
+    pub report: Report,
     /// To reopen logs on SIGHUP.
     pub logging: Logging,
     /// With RunAsDaemon: the process that waits until the node is up.
@@ -126,6 +130,7 @@ struct Relay {
     exits: ExitSide,
     metrics: Metrics,
     log_limits: LogLimits,
+    uploads: UploadLines,
     shutdown: Shutdown,
     process: Process,
     rng: StdRng,

@@ -54,11 +54,12 @@ impl Relay {
                 Ok(reloaded) => reloaded,
                 Err(report) => {
                     let why = report.to_string();
-                    log_all(report.without_errors().lines());
+                    log_all(report.without_errors().without(&context.report).lines());
                     return Err(why);
                 }
             };
-        log_all(loaded.report.lines());
+        log_all(loaded.report.clone().without(&context.report).lines());
+        self.context.report = loaded.report;
         self.apply_options(loaded.options, changes, now)
     }
 

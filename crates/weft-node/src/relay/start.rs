@@ -32,6 +32,7 @@ use super::self_test::SelfTest;
 use super::shutdown::Shutdown;
 use super::signals::Signals;
 use super::threads::{self, Setup, Threads};
+use super::uploads::UploadLines;
 use super::{Context, Relay, SIGNAL, limits};
 use crate::notice;
 use crate::process::limits::raise_file_limit;
@@ -117,6 +118,7 @@ fn start(options: Options, context: Context) -> Result<Relay, StartError> {
     }
     let directory = DirectorySide::start(&options, authority, state, rng.random(), wake.clone())?;
     log_start(&options, &identity, client.is_some(), &workers);
+    warn_of_risks(&options, client.is_some());
     let relay = Relay {
         self_test: SelfTest::new(&options, &own.addresses),
         metrics: Metrics::new(usize::from(threads.count())),
@@ -137,6 +139,7 @@ fn start(options: Options, context: Context) -> Result<Relay, StartError> {
         client,
         exits,
         log_limits: LogLimits::new(),
+        uploads: UploadLines::default(),
         shutdown: Shutdown::default(),
         process,
         rng,
@@ -248,6 +251,23 @@ fn log_start(options: &Options, identity: &Identity, is_client: bool, workers: &
         },
         workers.count()
     );
+}
+
+/// Warns of what an operator or a user may not know of this start.
+fn warn_of_risks(options: &Options, is_client: bool) {
+    if options.process.user.is_none() && nix::unistd::geteuid().is_root() {
+        // C tor's text, which is known to mean this.
+        tracing::warn!(
+            "You are running Tor as root. You don't need to, and you probably shouldn't. Set User, or start Weft as another \
+             user."
+        );
+    }
+    if is_client && options.directory.default_authorities {
+        tracing::warn!(
+            "This version of Weft is made for private networks, and no DirAuthority is set: on the public Tor network it \
+             protects nobody as Tor Browser or C tor do. Use those where privacy matters"
+        );
+    }
 }
 
 impl Relay {

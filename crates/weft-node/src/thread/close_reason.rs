@@ -2,8 +2,9 @@
 
 use std::io;
 
-use weft_core::handshake::{HANDSHAKE_TIMEOUT, HandshakeError};
+use weft_core::handshake::{ErrorClass, HANDSHAKE_TIMEOUT, HandshakeError};
 use weft_core::manager::LinkError;
+use weft_core::origin::LinkFailure;
 use weft_proxy::ProxyError;
 use weft_tls::LinkTlsError;
 use weft_tls::records::RecordError;
@@ -35,6 +36,48 @@ pub(super) enum CloseReason {
     Memory,
     #[error("the controller closed it")]
     Requested,
+}
+
+impl CloseReason {
+    /// What it means for a connection that was no link yet.
+    pub(super) fn failure(&self) -> LinkFailure {
+        match self {
+            Self::Ended => LinkFailure::Done,
+            Self::Io(error) => io_failure(error),
+            Self::Proxy(_) => LinkFailure::Proxy,
+            Self::Handshake(error) if error.class() == ErrorClass::WrongIdentity => {
+                LinkFailure::Identity
+            }
+            Self::Tls(_) | Self::Record(_) | Self::Handshake(_) | Self::Link(_) => {
+                LinkFailure::Handshake
+            }
+            Self::HandshakeTimeout => LinkFailure::Timeout,
+            Self::Idle | Self::Stuck | Self::Memory | Self::Requested => LinkFailure::Other,
+        }
+    }
+}
+
+/// The failure that an error of a socket is, as C tor classifies it (`errno_to_orconn_end_reason`).
+pub(crate) fn io_failure(error: &io::Error) -> LinkFailure {
+    use io::ErrorKind;
+    match error.kind() {
+        ErrorKind::ConnectionRefused => LinkFailure::Refused,
+        ErrorKind::NotConnected
+        | ErrorKind::NetworkUnreachable
+        | ErrorKind::NetworkDown
+        | ErrorKind::HostUnreachable => LinkFailure::NoRoute,
+        ErrorKind::ConnectionReset | ErrorKind::ConnectionAborted => LinkFailure::Reset,
+        ErrorKind::TimedOut => LinkFailure::Timeout,
+        ErrorKind::BrokenPipe | ErrorKind::UnexpectedEof => LinkFailure::Done,
+        ErrorKind::AddrNotAvailable
+        | ErrorKind::AddrInUse
+        | ErrorKind::OutOfMemory
+        | ErrorKind::PermissionDenied => LinkFailure::Resource,
+        _ => match error.raw_os_error() {
+            Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS) => LinkFailure::Resource,
+            _ => LinkFailure::Other,
+        },
+    }
 }
 
 /// What went wrong while cells were written.

@@ -2,7 +2,6 @@
 
 use std::time::Instant;
 
-use weft_cell::reason::DestroyReason;
 use weft_core::handshake::ErrorClass;
 use weft_core::slots::SlotKey as _;
 
@@ -31,16 +30,8 @@ impl ConnectionThread {
                 self.manager.close_link(link, now);
             }
             Phase::Handshake(_) | Phase::Transition => {
-                let reason = match reason {
-                    CloseReason::Handshake(error) if error.class() == ErrorClass::WrongIdentity => {
-                        DestroyReason::OR_IDENTITY
-                    }
-                    CloseReason::Io(_) | CloseReason::Proxy(_) | CloseReason::HandshakeTimeout => {
-                        DestroyReason::CONNECTFAILED
-                    }
-                    _ => DestroyReason::CHANNEL_CLOSED,
-                };
-                self.manager.connection_failed(connection.id, reason);
+                self.manager
+                    .connection_failed(connection.id, reason.failure());
             }
         }
     }

@@ -53,6 +53,7 @@ use weft_sync::lease::Lease;
 use weft_tls::LinkTls;
 
 use close_reason::CloseReason;
+pub(crate) use close_reason::io_failure;
 use connection::Phase;
 use limit::CommonLimit;
 use mesh::{ThreadEnds, ToThread};

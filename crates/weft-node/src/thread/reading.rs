@@ -6,9 +6,9 @@ use std::time::Instant;
 
 use mio::net::TcpStream;
 use mio::{Interest, Token};
-use weft_cell::reason::DestroyReason;
 use weft_core::address::ConnectionId;
 use weft_core::handshake::{HANDSHAKE_TIMEOUT, LinkHandshake, PeerIdentity, Role};
+use weft_core::origin::LinkFailure;
 use weft_core::slots::SlotKey as _;
 
 use super::close_reason::CloseReason;
@@ -76,8 +76,7 @@ impl ConnectionThread {
             Ok(proxy) => proxy,
             Err(error) => {
                 tracing::info!("Could not connect to {}: {error}", safe(peer));
-                self.manager
-                    .connection_failed(id, DestroyReason::CONNECTFAILED);
+                self.manager.connection_failed(id, LinkFailure::Proxy);
                 return;
             }
         };
@@ -90,7 +89,7 @@ impl ConnectionThread {
             Ok(session) => session,
             Err(error) => {
                 tracing::warn!("Could not start TLS on a connection: {error}");
-                self.manager.connection_failed(id, DestroyReason::INTERNAL);
+                self.manager.connection_failed(id, LinkFailure::Resource);
                 return;
             }
         };
@@ -114,8 +113,7 @@ impl ConnectionThread {
         );
         if let Err(error) = registered {
             tracing::warn!("Could not watch a connection's socket: {error}");
-            self.manager
-                .connection_failed(id, DestroyReason::RESOURCELIMIT);
+            self.manager.connection_failed(id, LinkFailure::Resource);
             return;
         }
         let deadline = now + HANDSHAKE_TIMEOUT;

@@ -98,6 +98,10 @@ impl Bench {
     fn end(&mut self) -> Option<DestroyReason> {
         std::iter::from_fn(|| self.main.from.pop()).find_map(|message| match message {
             ToController::LinkClosed { connection, reason } if connection == FIRST => Some(reason),
+            ToController::LinkFailed {
+                connection,
+                failure,
+            } if connection == FIRST => Some(failure.destroy_reason()),
             _ => None,
         })
     }

@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Instant;
 
-use weft_cell::reason::DestroyReason;
 use weft_core::address::ConnectionId;
+use weft_core::origin::LinkFailure;
 use weft_core::slots::{LinkKey, SlotKey as _};
 use weft_world::{ConnId, End};
 
@@ -33,8 +33,7 @@ impl Thread {
         let place = self.links.vacant_key();
         let conn = ground.connect(host, to, self.owner(place));
         let Some(conn) = conn else {
-            let reason = DestroyReason::CONNECTFAILED;
-            return self.manager.connection_failed(id, reason);
+            return self.manager.connection_failed(id, LinkFailure::Refused);
         };
         let mut link = Link::new(id, conn, End::Opener, to, Some(rsa), ground.now());
         link.peer_node = ground.relay_at(to);
@@ -101,10 +100,7 @@ impl Thread {
         if let Some(link) = self.links.get(place) {
             match link.phase {
                 Phase::Open(key) => self.manager.close_link(key, now),
-                _ => {
-                    let reason = DestroyReason::CONNECTFAILED;
-                    self.manager.connection_failed(link.id, reason);
-                }
+                _ => self.manager.connection_failed(link.id, LinkFailure::Reset),
             }
         }
         self.forget(place, ground);

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use weft_cell::reason::EndReason;
 use weft_cell::stream_msg::{AnswerKind, BeginFlags};
 use weft_core::origin::{AppOpening, AppRefusal, OriginEvent, StreamOpening};
+use weft_log::SafeLogging;
 use weft_path::RelayName;
 
 use super::world::{Exits, Manner, World, rsa};
@@ -409,8 +410,19 @@ fn maps_lead_elsewhere_and_to_chosen_exits() {
     world.client.map_address("e.example", "f.Onion").unwrap();
     let begun = world.openings.len();
     let stream = world.connect("e.example", 80, None);
-    assert!(world.refused.contains_key(&stream));
+    assert_eq!(
+        world.refused.get(&stream),
+        Some(&AppRefusal::OnionService(0))
+    );
     assert_eq!(world.openings.len(), begun);
+    let logged = |output: &Output| match output {
+        Output::Log(line) => {
+            let text = line.render(SafeLogging::Off).to_ascii_lowercase();
+            text.contains("f.onion is an onion service")
+        }
+        _ => false,
+    };
+    assert!(world.outputs.iter().any(logged), "by MapAddress, too");
 }
 
 #[test]

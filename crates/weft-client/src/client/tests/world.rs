@@ -14,7 +14,7 @@ use weft_cell::stream_msg::{Answer, AnswerKind, Resolved};
 use weft_core::address::{ConnectionId, HopIndex};
 use weft_core::origin::{
     AppCredentials, AppOpening, AppProtocol, AppRefusal, AppRequest, DesiredUx, EndedBy,
-    OriginCommand, OriginEvent, OriginId, StreamOpening, TunnelKind,
+    LinkFailure, LinkState, OriginCommand, OriginEvent, OriginId, StreamOpening, TunnelKind,
 };
 use weft_crypto::handshake::{OnionKeys, ReplyParams, negotiate};
 use weft_path::{
@@ -531,6 +531,12 @@ impl World {
             } => {
                 self.launches += 1;
                 if self.relays[&first.rsa].manner == Manner::Unreachable {
+                    events.push_back(OriginEvent::Link {
+                        connection: ConnectionId(1 << 33),
+                        rsa: first.rsa,
+                        addr: first.addrs[0],
+                        state: LinkState::Failed(LinkFailure::Refused),
+                    });
                     events.push_back(OriginEvent::Closed {
                         circuit,
                         reason: DestroyReason::CONNECTFAILED,

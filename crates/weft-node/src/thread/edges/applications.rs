@@ -27,7 +27,7 @@ impl Default for Warnings {
 
 impl Warnings {
     fn log(&mut self, notice: &Notice, all: bool) {
-        if all || notice.line.severity() > Severity::Warn {
+        if all || notice.always || notice.line.severity() > Severity::Warn {
             logging::log(&notice.line);
         } else if let Some(more) = self.0.check(clock::now()) {
             logging::log(&notice.line.clone().text(more));
