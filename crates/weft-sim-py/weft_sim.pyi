@@ -3,7 +3,8 @@ whole networks in virtual time: `Scenario`.
 
 Relays are numbered by their place in the document, from 0. Every result is a function of its
 arguments: the number of threads and the machine change nothing. Nothing here speaks to any network,
-and signatures of documents are not checked.
+and signatures of documents are not checked. A number that makes no sense, or that memory does not hold, is a
+ValueError that names what is allowed.
 """
 
 import os
@@ -101,6 +102,21 @@ class Links:
     @property
     def circuits_per_link(self) -> NDArray[np.uint64]:
         """Links by how many circuits they carry, from 0; a row for each repetition."""
+
+class Spread:
+    """What may be said of a number that was found several times. One number tells nothing of its error: then deviation and
+    interval are None."""
+
+    mean: float
+    stddev: typing.Optional[float]  # of the sample
+    ci95: typing.Optional[float]  # half of the 95 % interval of the mean, by Student's t
+    n: int  # repetitions of one document, or documents
+    range: tuple[float, float]  # the least and the most mean of a document
+
+def spread(*documents: typing.Union[typing.Sequence[float], NDArray[typing.Any]]) -> Spread:
+    """Each argument has the repetitions of one document, `Links.shared_percent` for example. Of one document the spread is
+    over its repetitions. Of several it is over their means, so that n is how many documents there are: repetitions
+    know nothing of how documents differ. ValueError where one has no numbers, or one that is not finite."""
 
 class Scenario:
     """A Tor network with its users: the TOML of `weft lab run` (docs/scenarios.md)."""

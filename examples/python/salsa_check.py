@@ -138,7 +138,7 @@ def expected(consensus, circuits, internal, directed):
 
 
 def repeat(consensus, args, internal, directed):
-    """Mean and standard deviation over the repetitions, per cent."""
+    """Mean and standard deviation over the repetitions, per cent; one repetition has no deviation."""
     percent = []
     for repetition in range(args.repeat):
         rng = np.random.default_rng([args.seed, repetition, internal, directed])
@@ -146,7 +146,11 @@ def repeat(consensus, args, internal, directed):
             consensus, args.circuits, args.circuits_per_client, internal, directed, rng
         )
         percent.append(100 * shared / unique)
-    return float(np.mean(percent)), float(np.std(percent, ddof=1)) if len(percent) > 1 else 0.0
+    return float(np.mean(percent)), float(np.std(percent, ddof=1)) if len(percent) > 1 else None
+
+
+def deviation(stddev):
+    return " " * 7 if stddev is None else f"{stddev:7.3f}"
 
 
 def ask_weft(path, args, internal, directed):
@@ -199,7 +203,7 @@ def main():
                     )
                 shown = f"{row['expected_percent']:8.3f}" if "expected_percent" in row else " " * 8
                 name = f"{row['kind']} {row['direction']}"
-                print(f"{path.name:<48} {name:<20} {shown} {mean:8.3f} {stddev:7.3f}", end="")
+                print(f"{path.name:<48} {name:<20} {shown} {mean:8.3f} {deviation(stddev)}", end="")
                 if args.weft:
                     theirs = ask_weft(path, args, internal, directed)
                     row["weft_percent_mean"] = theirs["shared_percent_mean"]
@@ -207,7 +211,7 @@ def main():
                     row["difference_points"] = row["weft_percent_mean"] - mean
                     worst = max(worst, abs(row["difference_points"]))
                     print(
-                        f" {row['weft_percent_mean']:8.3f} {row['weft_percent_stddev']:7.3f}"
+                        f" {row['weft_percent_mean']:8.3f} {deviation(row['weft_percent_stddev'])}"
                         f" {row['difference_points']:+8.3f}",
                         end="",
                     )

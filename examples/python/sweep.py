@@ -17,8 +17,6 @@ import multiprocessing
 import sys
 import typing
 
-import numpy as np
-
 import weft_sim
 
 
@@ -82,13 +80,16 @@ def report(args, results):
     """Prints a table of tasks and their shares."""
     rows = []
     for task, percent in results:
-        row = task._asdict() | {"mean": np.mean(percent)}
-        row["stddev"] = np.std(percent, ddof=1) if len(percent) > 1 else 0.0
-        rows.append(row)
+        spread = weft_sim.spread(percent)
+        # One repetition has neither deviation nor interval: their columns are empty.
+        rows.append(
+            task._asdict() | {"mean": spread.mean, "stddev": spread.stddev, "ci95": spread.ci95}
+        )
         name = task.document or "synthetic"
+        interval = "" if spread.ci95 is None else f" ± {spread.ci95:.3f}"
         print(
             f"{name.rpartition('/')[2]:<48} {task.kind:<9} {task.direction:<11}"
-            f" {task.circuits:>8} {row['mean']:7.3f} ± {row['stddev']:.3f} %"
+            f" {task.circuits:>8} {spread.mean:7.3f}{interval} %"
         )
     if args.csv:
         with open(args.csv, "w", newline="", encoding="utf-8") as file:

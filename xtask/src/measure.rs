@@ -80,22 +80,16 @@ pub(crate) fn run(what: What, args: &MeasureArgs) -> Result<()> {
             .any(|flag| flags.contains(&flag))
     };
     machine::prepare_building()?;
-    let (measures, draws) = match what {
-        What::Demo => (has(&["--with-tor"]), false),
-        What::Bench => {
-            let measures = !has(&["--plan", "--tables", "--plots"]);
-            (measures, measures || has(&["--plots"]))
-        }
-        What::Roles => (true, false),
-        What::Chaos => (false, false),
+    let measures = match what {
+        What::Demo => has(&["--with-tor"]),
+        What::Bench => !has(&["--plan", "--tables", "--plots"]),
+        What::Roles => true,
+        What::Chaos => false,
     };
     // `--help` needs nothing installed.
     let asks = has(&["--help", "-h"]);
     if measures && !asks {
         machine::prepare()?;
-    }
-    if draws && !asks {
-        machine::prepare_for_plots()?;
     }
     let program = build(what, measures || matches!(what, What::Bench | What::Chaos))?;
     let mut command = Command::new(&program);

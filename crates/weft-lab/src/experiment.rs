@@ -21,7 +21,7 @@ use serde::Serialize;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use time::macros::format_description;
-use weft_plot::Folder;
+use weft_plot::{Folder, Style};
 
 use crate::machine::{Cpus, Machine, Versions};
 use crate::report::{self, Ending, Invocation, Plot, Run, Setting, Table};
@@ -141,6 +141,8 @@ pub struct Output {
     pub place: Place,
     /// What is printed.
     pub format: Format,
+    /// How plots look.
+    pub style: Style,
 }
 
 /// Where results are kept.
@@ -181,6 +183,8 @@ pub struct FolderArgs {
     /// What to print at the end.
     #[arg(long, value_enum, default_value_t = Format::Human)]
     format: Format,
+    #[command(flatten)]
+    style: Style,
 }
 
 impl FolderArgs {
@@ -193,6 +197,7 @@ impl FolderArgs {
                 None => Place::NewFolderIn(self.within.clone()),
             },
             format: self.format,
+            style: self.style,
         }
     }
 }
@@ -366,9 +371,9 @@ impl Session<'_> {
         let common = ["raw.jsonl", "raw.csv", "run.json"];
         let names = files.iter().map(|(name, _)| *name).chain(common);
         run.files = names.map(str::to_owned).collect();
-        folder.write("raw.jsonl", &report::jsonl(&run)?)?;
-        folder.write("raw.csv", &report::csv(&run))?;
-        folder.write("run.json", &json(&run)?)?;
+        folder.write("raw.jsonl", report::jsonl(&run)?)?;
+        folder.write("raw.csv", report::csv(&run))?;
+        folder.write("run.json", json(&run)?)?;
         report::write_page(&run, folder)
     }
 
@@ -482,7 +487,7 @@ pub fn perform<E: Experiment>(
         plots: RefCell::new(Vec::new()),
         started_at: now.format(&Rfc3339).context("naming the time")?,
         stop: stop.clone(),
-        folder,
+        folder: folder.map(|folder| folder.with_style(output.style)),
         watcher,
     };
     let outcome = experiment.run(&mut session);
@@ -531,17 +536,21 @@ fn dated(name: &str, now: OffsetDateTime) -> Result<String> {
     Ok(format!("{name}-{when}"))
 }
 
-/// A file that was not there; dropped before it is written, it is removed.
-struct NewFile {
+/// A file that was not there; dropped before all of it is written, it is removed.
+pub(crate) struct NewFile {
     path: PathBuf,
     file: File,
     is_written: bool,
 }
 
 impl NewFile {
-    fn create(path: &Path) -> Result<NewFile> {
-        let file = File::create_new(path)
-            .with_context(|| format!("{} is not overwritten", path.display()))?;
+    pub(crate) fn create(path: &Path) -> Result<NewFile> {
+        let file = File::create_new(path).with_context(|| {
+            format!(
+                "cannot make the new file {} (nothing is overwritten: name another by --out)",
+                path.display()
+            )
+        })?;
         Ok(NewFile {
             path: path.to_owned(),
             file,
@@ -549,18 +558,19 @@ impl NewFile {
         })
     }
 
-    fn write(&mut self, text: &str) -> Result<()> {
-        self.is_written = true;
+    pub(crate) fn write(&mut self, text: &str) -> Result<()> {
         self.file
             .write_all(text.as_bytes())
-            .context("cannot write the report")
+            .with_context(|| format!("writing {}", self.path.display()))?;
+        self.is_written = true;
+        Ok(())
     }
 }
 
 impl Drop for NewFile {
     fn drop(&mut self) {
         if !self.is_written {
-            // It is empty, and we have just made it.
+            // We have just made it, and it has no report.
             let _ = fs::remove_file(&self.path);
         }
     }

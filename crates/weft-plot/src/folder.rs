@@ -1,20 +1,46 @@
 //! A folder for the results of one experiment or simulation.
 
-use std::cell::Cell;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
+use serde::{Deserialize, Serialize};
 
-use crate::{Figure, png};
+use crate::figure::Drawn;
+use crate::render::{pdf, png};
+use crate::style::Style;
+use crate::write::write_whole;
+use crate::{Figure, FlameGraph};
+
+/// How the name of a plot's data ends: all that it is drawn of, as JSON.
+pub const KEPT: &str = ".figure.json";
+/// How the name of the caption ends that a plot for a paper has.
+pub const CAPTION: &str = ".caption.txt";
+
+/// A plot's data.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Kept {
+    Figure(Figure),
+    FlameGraph(FlameGraph),
+}
+
+impl Kept {
+    fn draw(&self, style: Style) -> Result<Drawn> {
+        match self {
+            Kept::Figure(figure) => figure.draw(style),
+            Kept::FlameGraph(graph) => graph.draw(style),
+        }
+    }
+}
 
 /// A folder with results. A new one that is still empty when this is dropped is removed.
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
     is_new: bool,
-    /// No PNG could be made, and standard error has the reason: once is enough.
-    has_reported_png: Cell<bool>,
+    style: Style,
 }
 
 impl Folder {
@@ -47,8 +73,15 @@ impl Folder {
         Folder {
             path: path.to_owned(),
             is_new,
-            has_reported_png: Cell::new(false),
+            style: Style::default(),
         }
+    }
+
+    /// The same with plots of this style.
+    #[must_use]
+    pub fn with_style(mut self, style: Style) -> Folder {
+        self.style = style;
+        self
     }
 
     /// Where it is.
@@ -61,29 +94,71 @@ impl Folder {
     /// # Errors
     ///
     /// The system refuses.
-    pub fn write(&self, name: &str, text: &str) -> Result<()> {
-        let (beside, path) = (self.path.join(format!("{name}.new")), self.path.join(name));
-        fs::write(&beside, text)
-            .and_then(|()| fs::rename(&beside, &path))
-            .with_context(|| format!("writing {}", path.display()))
+    pub fn write(&self, name: &str, content: impl AsRef<[u8]>) -> Result<()> {
+        write_whole(&self.path.join(name), content)
     }
 
-    /// Writes a plot as SVG, and as PNG where that can be made; where it cannot, standard error has the
-    /// reason. The result is the SVG's path.
+    /// Draws a plot as SVG and PNG, and keeps its data; for a paper also as PDF and with its caption. The result is the SVG's
+    /// path.
     ///
     /// # Errors
     ///
-    /// There is nothing to be drawn, or the system refuses.
+    /// It cannot be drawn, or the system refuses.
     pub fn plot(&self, name: &str, figure: &Figure) -> Result<PathBuf> {
-        let svg = self.path.join(format!("{name}.svg"));
-        self.write(&format!("{name}.svg"), &figure.svg()?)?;
-        if !self.has_reported_png.get()
-            && let Err(why) = png(&svg, &svg.with_extension("png"))
-        {
-            self.has_reported_png.set(true);
-            eprintln!("weft: plots are SVG alone: {why:#}");
+        self.draw(name, &Kept::Figure(figure.clone()))
+    }
+
+    /// The same of a flame graph.
+    ///
+    /// # Errors
+    ///
+    /// As [`Folder::plot`].
+    pub fn flame_graph(&self, name: &str, graph: &FlameGraph) -> Result<PathBuf> {
+        self.draw(name, &Kept::FlameGraph(graph.clone()))
+    }
+
+    /// Draws a plot again of the data that an earlier one left, which may come from anywhere.
+    ///
+    /// # Errors
+    ///
+    /// They are no plot's, or as [`Folder::plot`].
+    pub fn plot_again(&self, name: &str, data: &[u8]) -> Result<PathBuf> {
+        let kept: Kept = serde_json::from_slice(data).context("it is no plot's data")?;
+        self.draw(name, &kept)
+    }
+
+    fn draw(&self, name: &str, kept: &Kept) -> Result<PathBuf> {
+        let drawing = || format!("drawing {}", self.path.join(name).display());
+        let style = self.style;
+        let Drawn { svg, caption } = kept.draw(style).with_context(drawing)?;
+        let path = self.path.join(format!("{name}.svg"));
+        write_whole(&path, &svg)?;
+        self.write(
+            &format!("{name}.png"),
+            png(&svg, style).with_context(drawing)?,
+        )?;
+        let (print, words) = (format!("{name}.pdf"), format!("{name}{CAPTION}"));
+        if style.is_paper() {
+            self.write(&print, pdf(&svg).with_context(drawing)?)?;
+            self.write(&words, caption)?;
+        } else {
+            // What an earlier drawing for a paper left is not of this one.
+            self.remove(&print)?;
+            self.remove(&words)?;
         }
-        Ok(svg)
+        let data = serde_json::to_string(kept).context("writing JSON")? + "\n";
+        self.write(&format!("{name}{KEPT}"), data)?;
+        Ok(path)
+    }
+
+    fn remove(&self, name: &str) -> Result<()> {
+        let path = self.path.join(name);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                Err(error).with_context(|| format!("removing {}", path.display()))
+            }
+            _ => Ok(()),
+        }
     }
 }
 

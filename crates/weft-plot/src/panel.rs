@@ -1,226 +1,411 @@
 //! One set of axes with what is drawn in it: bars, lines, curves.
 
-use std::ops::Range;
+use anyhow::{Result, ensure};
 
-use plotters::coord::CoordTranslate;
-use plotters::coord::ranged1d::ValueFormatter;
-use plotters::prelude::*;
-use plotters::style::FontTransform;
-use plotters::style::text_anchor::{HPos, Pos, VPos};
+use crate::axis::{Axis, number_of, tick};
+use crate::canvas::{Canvas, FAINT, Font, GRID, HPos, INK, Point, VPos};
+use crate::figure::{Scales, Sheet, check_texts};
+use crate::model::{Group, Kind, Panel, Value};
+use crate::text::{fit, widest, width_of, wrap};
 
-use crate::shapes::{Map, font, line, mark, number_of, tick, whisker, width_of};
-use crate::{Area, Drawn, FAINT, GRID, INK, Kind, LINE, PALE, Panel, Value};
+/// Letters of axes.
+pub(crate) const LETTER: f64 = 12.0;
+/// From one line of labels to the next.
+pub(crate) const LINE: f64 = 16.0;
+/// The longest line that is read from below.
+const TURNED: f64 = 96.0;
+/// A number on the horizontal axis has so much room.
+const TICK: f64 = 60.0;
 
-impl Panel {
-    /// The least number above zero and the most, if there is anything to be drawn.
-    pub(crate) fn ends(&self) -> Option<(f64, f64)> {
-        let values = || {
-            self.series
-                .iter()
-                .flat_map(|one| one.values.iter().flatten())
-        };
-        let most = values()
-            .map(|value| value.high.max(value.mid))
-            .fold(0.0, f64::max);
-        let least = values()
-            .flat_map(|value| [value.low, value.mid])
-            .filter(|number| *number > 0.0)
-            .fold(most, f64::min);
-        (most > 0.0).then_some((least, most))
+/// A part of the figure.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rect {
+    pub(crate) left: f64,
+    pub(crate) top: f64,
+    pub(crate) right: f64,
+    pub(crate) bottom: f64,
+}
+
+/// Where a panel is drawn.
+pub(crate) struct Place<'a, 'c> {
+    pub(crate) canvas: &'a Canvas<'c>,
+    pub(crate) sheet: &'a Sheet,
+    pub(crate) rect: Rect,
+    /// What is left of the vertical axis, the same in all panels of a figure.
+    pub(crate) left: f64,
+    pub(crate) has_title: bool,
+}
+
+/// Axes that are drawn: where numbers are.
+struct Plot {
+    /// Between the axes.
+    rect: Rect,
+    up: Axis,
+    across: Axis,
+}
+
+impl Plot {
+    fn x(&self, number: f64) -> f64 {
+        self.rect.left + (self.rect.right - self.rect.left) * self.across.part(number)
     }
 
-    pub(crate) fn draw(&self, root: &Area<'_>, area: &Area<'_>, ends: Option<(f64, f64)>) -> Drawn {
-        match self.kind {
-            Kind::Curves => return self.curves(root, area),
-            Kind::Pies => return self.pies(root, area),
-            Kind::Bars | Kind::Lines | Kind::LogLines => {}
-        }
-        let (first, last, (least, most)) = match (self.groups.first(), self.groups.last(), ends) {
-            (Some(first), Some(last), Some(ends)) => (first.at, last.at, ends),
-            _ => {
-                return self.nothing(root, area);
+    fn y(&self, number: f64) -> f64 {
+        self.rect.bottom - (self.rect.bottom - self.rect.top) * self.up.part(number)
+    }
+}
+
+/// What is written under the groups.
+enum Labels {
+    /// The lines of each.
+    Upright(Vec<Vec<String>>),
+    /// The lines of each, read from below.
+    Turned(Vec<Vec<String>>),
+}
+
+impl Labels {
+    fn height(&self) -> f64 {
+        match self {
+            Labels::Upright(labels) => {
+                let most = labels.iter().map(Vec::len).max().unwrap_or(0);
+                most.max(1) as f64 * LINE
             }
+            Labels::Turned(labels) => widest(labels.iter().flatten(), LETTER) + 4.0,
+        }
+    }
+}
+
+impl Panel {
+    pub(crate) fn check(&self) -> Result<()> {
+        let groups = self.groups.len();
+        let title = &self.title;
+        ensure!(
+            self.series.iter().all(|one| one.values.len() == groups),
+            "panel {title:?}: a value for each group, or none, is wanted"
+        );
+        let values = self.series.iter().flat_map(|one| &one.values);
+        let values = values.flatten().flat_map(Value::numbers);
+        let points = self.curves.iter().flat_map(|one| &one.points);
+        let points = points.flat_map(|(x, y)| [*x, *y]);
+        let mut numbers = values
+            .chain(points)
+            .chain(self.groups.iter().map(|group| group.at));
+        ensure!(
+            numbers.all(f64::is_finite),
+            "panel {title:?}: a number is infinite or none"
+        );
+        let names = self.series.iter().map(|one| &one.name);
+        let names = names.chain(self.curves.iter().map(|one| &one.name));
+        let labels = self.groups.iter().map(|group| &group.label);
+        check_texts([title, &self.x_label, &self.y_label])?;
+        check_texts(names.chain(labels))
+    }
+
+    /// All numbers of the vertical axis.
+    pub(crate) fn heights(&self) -> impl Iterator<Item = f64> {
+        let values = self.series.iter().flat_map(|one| &one.values);
+        let values = values.flatten().flat_map(|value| {
+            // A deviation that nearly reaches zero would make a logarithmic axis long.
+            let low = value.whisker.map(|whisker| whisker.low);
+            let low = low.filter(|low| *low >= value.mid / 10.0);
+            [value.mid, value.high()].into_iter().chain(low)
+        });
+        let points = self.curves.iter().flat_map(|one| &one.points);
+        values.chain(points.map(|(_, y)| *y))
+    }
+
+    /// All numbers of the horizontal axis of curves.
+    pub(crate) fn widths(&self) -> impl Iterator<Item = f64> {
+        let points = self.curves.iter().flat_map(|one| &one.points);
+        points.map(|(x, _)| *x)
+    }
+
+    fn y_lines(&self, sheet: &Sheet) -> Vec<String> {
+        // About the height between the axes.
+        let room = match sheet.style.is_paper() {
+            true => 160.0,
+            false => 220.0,
         };
+        wrap(&self.y_label, LETTER, room)
+    }
+
+    fn y_ticks(&self, sheet: &Sheet, axis: Axis) -> Vec<f64> {
+        axis.ticks(if sheet.style.is_paper() { 6 } else { 7 })
+    }
+
+    /// The room that the vertical axis needs for its numbers and its label.
+    pub(crate) fn left(&self, sheet: &Sheet, scales: &Scales) -> f64 {
+        let (Some(up), Kind::Bars | Kind::Lines | Kind::Curves) = (scales.up, self.kind) else {
+            return 0.0;
+        };
+        let ticks = self.y_ticks(sheet, up);
+        let ticks: Vec<String> = ticks.into_iter().map(tick).collect();
+        let label = LINE * self.y_lines(sheet).len() as f64;
+        let left = label + widest(&ticks, LETTER) + 12.0;
+        match sheet.style.is_paper() {
+            true => left,
+            false => left.max(66.0),
+        }
+    }
+
+    pub(crate) fn draw(&self, place: &Place<'_, '_>, scales: &Scales) -> Result<()> {
+        if self.kind == Kind::Pies {
+            return self.pies(place);
+        }
+        let Some(up) = scales.up else {
+            return self.nothing(place);
+        };
+        let (across, labels) = match (self.kind, scales.across, self.groups.as_slice()) {
+            (Kind::Curves, Some(across), _) => (across, None),
+            (Kind::Bars | Kind::Lines, _, [first, .., last]) => {
+                (self.of_groups(first.at, last.at), Some(()))
+            }
+            (Kind::Bars | Kind::Lines, _, [one]) => (self.of_groups(one.at, one.at), Some(())),
+            _ => return self.nothing(place),
+        };
+        let Place { sheet, rect, .. } = place;
+        let (left, right) = (rect.left + place.left, rect.right - 12.0);
+        let labels = labels.map(|()| self.labels((right - left) * across.share(1.0)));
+        let x_lines = wrap(&self.x_label, LETTER, right - left);
+        let below =
+            8.0 + labels.as_ref().map_or(LINE, Labels::height) + LINE * x_lines.len() as f64;
+        let title = self.title_lines(place, left);
+        let title = match title.len() {
+            0 => 8.0,
+            lines => 12.0 + sheet.title * 1.25 * lines as f64,
+        };
+        let plot = Plot {
+            rect: Rect {
+                left,
+                top: rect.top + title,
+                right,
+                bottom: rect.bottom - below,
+            },
+            up,
+            across,
+        };
+        self.frame(place, &plot)?;
+        match &labels {
+            Some(labels) => self.write_labels(place, &plot, labels)?,
+            None => self.numbers_across(place, &plot)?,
+        }
+        let font = Font::new(LETTER, FAINT).at(HPos::Center, VPos::Top);
+        let middle = f64::midpoint(left, right);
+        for (number, text) in (1..).zip(x_lines.iter().rev()) {
+            let y = rect.bottom + 1.0 - LINE * f64::from(number);
+            place.canvas.text(text, font, (middle, y))?;
+        }
+        match self.kind {
+            Kind::Bars => self.bars(place, &plot),
+            Kind::Lines => self.lines(place, &plot),
+            Kind::Curves | Kind::Pies => self.draw_curves(place, &plot),
+        }
+    }
+
+    /// The horizontal axis of groups between these places.
+    fn of_groups(&self, first: f64, last: f64) -> Axis {
         let beside = match self.kind {
             // A lone group need not be as wide as the panel.
             Kind::Bars => 0.5 + 0.5 / self.groups.len() as f64,
             _ => ((last - first) * 0.08).max(0.1),
         };
-        let across = first - beside..last + beside;
-        let lines = self.groups.iter().map(|group| group.label.lines().count());
-        let below = 14
-            + LINE * lines.max().unwrap_or(1) as i32
-            + if self.x_label.is_empty() { 0 } else { LINE };
-        let mut builder = ChartBuilder::on(area);
-        builder
-            .margin_right(12)
-            .margin_top(30)
-            .set_label_area_size(LabelAreaPosition::Left, 66)
-            .set_label_area_size(LabelAreaPosition::Bottom, below);
-        let map = match self.kind {
-            Kind::LogLines => {
-                let (low, high) = (least.log10().floor(), most.log10().ceil());
-                let up = 10f64.powf(low)..10f64.powf(high.max(low + 1.0));
-                let ends = (across.clone(), up.clone());
-                let chart = &mut builder.build_cartesian_2d(across, up.log_scale())?;
-                self.axes(chart, ends, f64::log10)?
-            }
-            Kind::Bars | Kind::Lines | Kind::Curves | Kind::Pies => {
-                let up = 0.0..most * 1.14;
-                let ends = (across.clone(), up.clone());
-                let chart = &mut builder.build_cartesian_2d(across, up)?;
-                self.axes(chart, ends, |number| number)?
-            }
-        };
-        let ((left, _), (right, _)) = (map(first - beside, most), map(last + beside, most));
-        let (_, y) = area.get_pixel_range();
-        let floor = y.end - below;
-        let style = font(14, INK).pos(Pos::new(HPos::Left, VPos::Top));
-        root.draw_text(&self.title, &style, (left, y.start + 6))?;
-        for group in &self.groups {
-            let (x, _) = map(group.at, most);
-            for (number, text) in group.label.lines().enumerate() {
-                let style = font(12, INK).pos(Pos::new(HPos::Center, VPos::Top));
-                let y = floor + 7 + (LINE - 2) * number as i32;
-                root.draw_text(text, &style, (x, y))?;
-            }
-        }
-        let style = font(12, FAINT).pos(Pos::new(HPos::Center, VPos::Bottom));
-        let at = (i32::midpoint(left, right), floor + below - 4);
-        root.draw_text(&self.x_label, &style, at)?;
-        match self.kind {
-            Kind::Bars => self.bars(root, &map, floor),
-            Kind::Lines | Kind::LogLines | Kind::Curves | Kind::Pies => self.lines(root, &map),
-        }
+        Axis::between(first - beside, last + beside)
     }
 
     /// Draws the panel's title and "not measured".
-    pub(crate) fn nothing(&self, root: &Area<'_>, area: &Area<'_>) -> Drawn {
-        let (x, y) = area.get_pixel_range();
-        let at = (i32::midpoint(x.start, x.end), i32::midpoint(y.start, y.end));
-        let style = font(13, FAINT).pos(Pos::new(HPos::Center, VPos::Center));
-        root.draw_text(&format!("{}: not measured", self.title), &style, at)?;
+    pub(crate) fn nothing(&self, place: &Place<'_, '_>) -> Result<()> {
+        let Rect {
+            left,
+            top,
+            right,
+            bottom,
+        } = place.rect;
+        let at = (f64::midpoint(left, right), f64::midpoint(top, bottom));
+        let font = Font::new(13.0, FAINT).at(HPos::Center, VPos::Center);
+        let text = format!("{}: not measured", self.title);
+        place.canvas.text(text.trim_start_matches(": "), font, at)
+    }
+
+    /// Its title, which begins above the vertical axis.
+    fn title_lines(&self, place: &Place<'_, '_>, left: f64) -> Vec<String> {
+        let (size, room) = (place.sheet.title, place.rect.right - left);
+        match place.has_title {
+            true => wrap(&self.title, size, room),
+            false => Vec::new(),
+        }
+    }
+
+    /// Title, grid, both axes, and the numbers and the label of the vertical one.
+    fn frame(&self, place: &Place<'_, '_>, plot: &Plot) -> Result<()> {
+        let Place { canvas, sheet, .. } = place;
+        let Rect {
+            left,
+            top,
+            right,
+            bottom,
+        } = plot.rect;
+        let font = Font::new(sheet.title, INK).at(HPos::Left, VPos::Top);
+        for (number, text) in (0..).zip(self.title_lines(place, left)) {
+            let y = place.rect.top + 6.0 + sheet.title * 1.25 * f64::from(number);
+            canvas.text(&text, font, (left, y))?;
+        }
+        let numbers = Font::new(LETTER, INK).at(HPos::Right, VPos::Center);
+        for number in self.y_ticks(sheet, plot.up) {
+            let y = plot.y(number);
+            canvas.path(&[(left, y), (right, y)], GRID, 1.0)?;
+            canvas.path(&[(left - 4.0, y), (left, y)], FAINT, 1.0)?;
+            canvas.text(&tick(number), numbers, (left - 7.0, y))?;
+        }
+        for number in plot.up.minor() {
+            let y = plot.y(number);
+            canvas.path(&[(left - 2.0, y), (left, y)], FAINT, 1.0)?;
+        }
+        let corner = (left, bottom);
+        canvas.path(&[(left, top), corner, (right, bottom)], FAINT, 1.0)?;
+        let font = Font::new(LETTER, FAINT)
+            .at(HPos::Center, VPos::Center)
+            .turned();
+        let middle = f64::midpoint(top, bottom);
+        for (number, text) in (0..).zip(self.y_lines(sheet)) {
+            let x = place.rect.left + LINE * (0.5 + f64::from(number));
+            canvas.text(&text, font, (x, middle))?;
+        }
         Ok(())
     }
 
-    /// Curves with an axis of numbers under them.
-    fn curves(&self, root: &Area<'_>, area: &Area<'_>) -> Drawn {
-        let points = || self.curves.iter().flat_map(|one| &one.points);
-        let (right, top) = points().fold((0.0, 0.0), |(right, top): (f64, f64), (x, y)| {
-            (right.max(*x), top.max(*y))
-        });
-        if right <= 0.0 || top <= 0.0 {
-            return self.nothing(root, area);
+    /// The numbers and the grid of the horizontal axis of curves.
+    fn numbers_across(&self, place: &Place<'_, '_>, plot: &Plot) -> Result<()> {
+        let canvas = place.canvas;
+        let Rect {
+            left,
+            top,
+            right,
+            bottom,
+        } = plot.rect;
+        let font = Font::new(LETTER, INK).at(HPos::Center, VPos::Top);
+        for number in plot.across.ticks(((right - left) / TICK) as usize) {
+            let x = plot.x(number);
+            canvas.path(&[(x, top), (x, bottom)], GRID, 1.0)?;
+            canvas.path(&[(x, bottom), (x, bottom + 4.0)], FAINT, 1.0)?;
+            canvas.text(&tick(number), font, (x, bottom + 7.0))?;
         }
-        let mut builder = ChartBuilder::on(area);
-        builder
-            .margin_right(12)
-            .margin_top(30)
-            .set_label_area_size(LabelAreaPosition::Left, 66)
-            .set_label_area_size(LabelAreaPosition::Bottom, 46);
-        let mut chart = builder.build_cartesian_2d(0.0..right * 1.04, 0.0..top * 1.06)?;
-        chart
-            .configure_mesh()
-            .x_labels(11)
-            .y_labels(7)
-            .light_line_style(TRANSPARENT)
-            .bold_line_style(GRID)
-            .axis_style(FAINT)
-            .x_label_style(font(12, INK))
-            .y_label_style(font(12, INK))
-            .axis_desc_style(font(12, FAINT))
-            .x_desc(&self.x_label)
-            .y_desc(&self.y_label)
-            .x_label_formatter(&|number| tick(*number))
-            .y_label_formatter(&|number| tick(*number))
-            .draw()?;
-        let spec = chart.as_coord_spec();
-        for curve in &self.curves {
-            let places: Vec<(i32, i32)> = curve
-                .points
-                .iter()
-                .map(|point| spec.translate(point))
-                .collect();
-            match curve.look.filled {
-                true => root.draw(&Polygon::new(places, curve.look.color.mix(PALE).filled()))?,
-                false => line(root, &curve.look, &places)?,
+        for number in plot.across.minor() {
+            let x = plot.x(number);
+            canvas.path(&[(x, bottom), (x, bottom + 2.0)], FAINT, 1.0)?;
+        }
+        canvas.path(&[(left, bottom), (right, bottom)], FAINT, 1.0)
+    }
+
+    /// What is written under groups that have so much room each.
+    fn labels(&self, room: f64) -> Labels {
+        let own = |group: &Group| group.label.lines().map(str::to_owned).collect();
+        if self.kind != Kind::Bars {
+            return Labels::Upright(self.groups.iter().map(own).collect());
+        }
+        let room = room - 4.0;
+        let wrapped = self.groups.iter();
+        let wrapped: Vec<Vec<String>> = wrapped
+            .map(|group| wrap(&group.label, LETTER, room))
+            .collect();
+        match widest(wrapped.iter().flatten(), LETTER) <= room {
+            true => Labels::Upright(wrapped),
+            false => {
+                let lines = ((room / LINE) as usize).max(1);
+                let turned = |group: &Group| {
+                    let whole = group.label.replace('\n', " ");
+                    let mut text = wrap(&whole, LETTER, TURNED);
+                    if text.len() > lines {
+                        let rest = text.split_off(lines - 1).join(" ");
+                        text.push(rest);
+                    }
+                    text.iter().map(|line| fit(line, LETTER, TURNED)).collect()
+                };
+                Labels::Turned(self.groups.iter().map(turned).collect())
             }
         }
-        let (_, y) = area.get_pixel_range();
-        let (left, _) = spec.translate(&(0.0, 0.0));
-        let style = font(14, INK).pos(Pos::new(HPos::Left, VPos::Top));
-        root.draw_text(&self.title, &style, (left, y.start + 6))?;
+    }
+
+    fn write_labels(&self, place: &Place<'_, '_>, plot: &Plot, labels: &Labels) -> Result<()> {
+        let canvas = place.canvas;
+        let top = plot.rect.bottom + 7.0;
+        match labels {
+            Labels::Upright(labels) => {
+                let font = Font::new(LETTER, INK).at(HPos::Center, VPos::Top);
+                let mut end = f64::NEG_INFINITY;
+                for (group, lines) in self.groups.iter().zip(labels) {
+                    let x = plot.x(group.at);
+                    let half = widest(lines, LETTER) / 2.0;
+                    // One that another stands in the way of is left out.
+                    if x - half < end {
+                        continue;
+                    }
+                    end = x + half + 3.0;
+                    for (number, text) in (0..).zip(lines) {
+                        canvas.text(text, font, (x, top + LINE * f64::from(number)))?;
+                    }
+                }
+            }
+            Labels::Turned(labels) => {
+                let font = Font::new(LETTER, INK)
+                    .at(HPos::Right, VPos::Center)
+                    .turned();
+                for (group, lines) in self.groups.iter().zip(labels) {
+                    let first = plot.x(group.at) - LINE * (lines.len() as f64 - 1.0) / 2.0;
+                    for (number, text) in (0..).zip(lines) {
+                        canvas.text(text, font, (first + LINE * f64::from(number), top))?;
+                    }
+                }
+            }
+        }
         Ok(())
     }
 
-    /// Draws the vertical axis and its grid. The result maps values as the chart does, whose ends
-    /// these are and whose vertical axis is linear in `scale`.
-    fn axes<Y>(
+    fn whisker(
         &self,
-        chart: &mut ChartContext<
-            '_,
-            SVGBackend<'_>,
-            Cartesian2d<plotters::coord::types::RangedCoordf64, Y>,
-        >,
-        (across, up): (Range<f64>, Range<f64>),
-        scale: fn(f64) -> f64,
-    ) -> Result<Map, Box<dyn std::error::Error>>
-    where
-        Y: Ranged<ValueType = f64> + ValueFormatter<f64>,
-    {
-        chart
-            .configure_mesh()
-            .disable_x_mesh()
-            .x_labels(0)
-            .y_labels(7)
-            .light_line_style(TRANSPARENT)
-            .bold_line_style(GRID)
-            .axis_style(FAINT)
-            .y_label_style(font(12, INK))
-            .axis_desc_style(font(12, FAINT))
-            .y_desc(&self.y_label)
-            .y_label_formatter(&|number| tick(*number))
-            .draw()?;
-        let spec = chart.as_coord_spec();
-        let (left, bottom) = spec.translate(&(across.start, up.start));
-        let (right, top) = spec.translate(&(across.end, up.end));
-        let between =
-            |low: i32, high: i32, part: f64| low + (f64::from(high - low) * part).round() as i32;
-        Ok(Box::new(move |x, y| {
-            let across = (x - across.start) / (across.end - across.start);
-            // What is below the axis is drawn on it.
-            let up = (scale(y.max(up.start)) - scale(up.start)) / (scale(up.end) - scale(up.start));
-            (between(left, right, across), between(bottom, top, up))
-        }))
+        canvas: &Canvas<'_>,
+        plot: &Plot,
+        value: &Value,
+        x: f64,
+        half: f64,
+    ) -> Result<()> {
+        let Some(whisker) = value.whisker else {
+            return Ok(());
+        };
+        let ends = (plot.y(whisker.low), plot.y(whisker.high));
+        canvas.whisker(x, ends, half, plot.up.has(whisker.low))
     }
 
     /// Bars side by side, with whiskers and numbers.
-    fn bars(&self, root: &Area<'_>, map: &Map, floor: i32) -> Drawn {
+    fn bars(&self, place: &Place<'_, '_>, plot: &Plot) -> Result<()> {
+        let Place { canvas, sheet, .. } = place;
         let count = self.series.len().max(1);
         let width = 0.84 / count as f64;
+        let size = sheet.number;
         for (number, series) in self.series.iter().enumerate() {
             for (group, value) in self.groups.iter().zip(&series.values) {
                 let Some(value) = value else { continue };
                 let left = group.at - 0.42 + width * number as f64;
-                let ((x0, top), (x1, _)) = (map(left, value.mid), map(left + width, value.mid));
-                let (x0, x1) = (x0 + 1, (x1 - 1).max(x0 + 2));
-                let bar = Rectangle::new(
-                    [(x0, top.min(floor)), (x1, floor)],
-                    series.look.color.filled(),
-                );
-                root.draw(&bar)?;
-                let middle = i32::midpoint(x0, x1);
-                whisker(root, map, value, middle, ((x1 - x0) / 5).clamp(2, 5))?;
-                let above = map(left, value.high.max(value.mid)).1 - 3;
+                let (x0, x1) = (plot.x(left), plot.x(left + width));
+                let gap = ((x1 - x0) * 0.06).min(1.0);
+                let (x0, x1) = (x0 + gap, x1 - gap);
+                let (top, floor) = (plot.y(value.mid), plot.rect.bottom);
+                canvas.rectangle([(x0, top), (x1, floor)], series.look.color())?;
+                let middle = f64::midpoint(x0, x1);
+                self.whisker(
+                    canvas,
+                    plot,
+                    value,
+                    middle,
+                    ((x1 - x0) / 5.0).clamp(1.5, 5.0),
+                )?;
+                let above = plot.y(value.high()) - 3.0;
                 let text = number_of(value.mid);
                 // Numbers stand upright where they have no room side by side.
-                let upright = font(11, INK).pos(Pos::new(HPos::Center, VPos::Bottom));
-                let turned = font(11, INK)
-                    .transform(FontTransform::Rotate270)
-                    .pos(Pos::new(HPos::Left, VPos::Center));
-                match width_of(&text, 11) <= x1 - x0 + 4 {
-                    true => root.draw_text(&text, &upright, (middle, above))?,
-                    false => root.draw_text(&text, &turned, (middle, above))?,
+                if width_of(&text, size) <= x1 - x0 + 4.0 {
+                    let font = Font::new(size, INK).at(HPos::Center, VPos::Bottom);
+                    canvas.text(&text, font, (middle, above))?;
+                } else if x1 - x0 >= size * 0.8 {
+                    let font = Font::new(size, INK).at(HPos::Left, VPos::Center).turned();
+                    canvas.text(&text, font, (middle, above))?;
                 }
             }
         }
@@ -228,23 +413,38 @@ impl Panel {
     }
 
     /// Lines with markers and whiskers.
-    fn lines(&self, root: &Area<'_>, map: &Map) -> Drawn {
+    fn lines(&self, place: &Place<'_, '_>, plot: &Plot) -> Result<()> {
+        let Place { canvas, sheet, .. } = place;
         for series in &self.series {
             let values = self.groups.iter().zip(&series.values);
-            let points: Vec<((i32, i32), &Value)> = values
+            let points: Vec<(Point, &Value)> = values
                 .filter_map(|(group, value)| {
                     let value = value.as_ref()?;
-                    Some((map(group.at, value.mid), value))
+                    Some(((plot.x(group.at), plot.y(value.mid)), value))
                 })
                 .collect();
-            let places: Vec<(i32, i32)> = points.iter().map(|(place, _)| *place).collect();
-            line(root, &series.look, &places)?;
+            let places: Vec<Point> = points.iter().map(|(place, _)| *place).collect();
+            canvas.line(&series.look, &places, sheet.stroke)?;
             if series.look.dashed {
                 continue;
             }
-            for (place, value) in points {
-                whisker(root, map, value, place.0, 4)?;
-                mark(root, &series.look, place)?;
+            for (at, value) in points {
+                self.whisker(canvas, plot, value, at.0, 4.0)?;
+                canvas.mark(&series.look, at, sheet.marker)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn draw_curves(&self, place: &Place<'_, '_>, plot: &Plot) -> Result<()> {
+        for curve in &self.curves {
+            let points = curve.points.iter();
+            let places: Vec<Point> = points.map(|(x, y)| (plot.x(*x), plot.y(*y))).collect();
+            match curve.look.filled {
+                true => place.canvas.area(&curve.look, &places)?,
+                false => place
+                    .canvas
+                    .line(&curve.look, &places, place.sheet.stroke)?,
             }
         }
         Ok(())

@@ -2,18 +2,22 @@
 
 use std::f64::consts::TAU;
 
-use plotters::prelude::*;
-use plotters::style::text_anchor::{HPos, Pos, VPos};
+use anyhow::Result;
+use plotters::style::{Color as _, WHITE};
 
-use crate::shapes::font;
-use crate::{Area, Drawn, INK, LINE, Panel};
+use crate::canvas::{Font, HPos, INK, Point, VPos};
+use crate::model::Panel;
+use crate::panel::{LETTER, LINE, Place, Rect};
+use crate::text::{fit, width_of, wrap};
 
-/// Pixels of a circle between two points of a slice's edge, about.
-const STEP: f64 = 2.0;
+/// Units of a circle between two points of a slice's edge, about.
+const STEP: f64 = 1.0;
 /// The largest radius: pies of all panels are alike where there is room.
 const RADIUS: f64 = 92.0;
 /// Slices under this part of the whole have no number on them: it would not fit.
 const LEAST_WITH_NUMBER: f64 = 0.06;
+/// Where numbers are, in parts of the radius.
+const NUMBERS: f64 = 0.64;
 
 /// From where to where a slice goes, as parts of the circle, clockwise from its top.
 fn slices(values: &[f64]) -> Vec<(f64, f64)> {
@@ -39,62 +43,113 @@ fn slices(values: &[f64]) -> Vec<(f64, f64)> {
 }
 
 /// The point of a circle at this part of it.
-fn on_circle(center: (i32, i32), radius: f64, part: f64) -> (i32, i32) {
+fn on_circle(center: Point, radius: f64, part: f64) -> Point {
     let angle = part * TAU;
     (
-        center.0 + (radius * angle.sin()).round() as i32,
-        center.1 - (radius * angle.cos()).round() as i32,
+        center.0 + radius * angle.sin(),
+        center.1 - radius * angle.cos(),
     )
 }
 
+/// Pies side by side.
+struct Pies {
+    /// Of each with its space.
+    width: f64,
+    /// The lines under each.
+    labels: Vec<Vec<String>>,
+    radius: f64,
+}
+
+/// The room for the title.
+const HEAD: f64 = 30.0;
+
+/// The room for what is written under pies.
+fn below(labels: &[Vec<String>]) -> f64 {
+    10.0 + LINE * labels.iter().map(Vec::len).max().unwrap_or(0) as f64
+}
+
 impl Panel {
-    /// A pie for each group, of the middle values of the series.
-    pub(super) fn pies(&self, root: &Area<'_>, area: &Area<'_>) -> Drawn {
-        if self.ends().is_none() {
-            return self.nothing(root, area);
+    fn laid_out(&self, width: f64, height: f64) -> Pies {
+        let width = width / self.groups.len().max(1) as f64;
+        let labels = self.groups.iter();
+        let labels: Vec<Vec<String>> = labels
+            .map(|group| wrap(&group.label, LETTER, width - 4.0))
+            .collect();
+        let room = (width - 14.0).min(height - HEAD - below(&labels));
+        Pies {
+            width,
+            labels,
+            radius: (room.max(8.0) / 2.0).min(RADIUS),
         }
-        let (x, y) = area.get_pixel_range();
-        let style = font(14, INK).pos(Pos::new(HPos::Left, VPos::Top));
-        root.draw_text(&self.title, &style, (x.start + 20, y.start + 6))?;
-        let count = i32::try_from(self.groups.len()).unwrap_or(i32::MAX).max(1);
-        let width = (x.end - x.start) / count;
-        let lines = self.groups.iter().map(|group| group.label.lines().count());
-        let below = 10 + LINE * i32::try_from(lines.max().unwrap_or(1)).unwrap_or(1);
-        let (top, bottom) = (y.start + 34, y.end - below);
-        let radius = (f64::from((width - 14).min(bottom - top).max(8)) / 2.0).min(RADIUS);
-        for (number, group) in (0..).zip(&self.groups) {
+    }
+
+    /// What pies need of a height: less where there are many in a row.
+    pub(crate) fn height_of_pies(&self, width: f64, height: f64) -> f64 {
+        let pies = self.laid_out(width, height);
+        (HEAD + 2.0 * pies.radius + below(&pies.labels) + 6.0).min(height)
+    }
+
+    /// A pie for each group, of the middle values of the series.
+    pub(crate) fn pies(&self, place: &Place<'_, '_>) -> Result<()> {
+        if !self.heights().any(|height| height > 0.0) {
+            return self.nothing(place);
+        }
+        let Place { canvas, sheet, .. } = place;
+        let Rect {
+            left,
+            top,
+            right,
+            bottom,
+        } = place.rect;
+        if place.has_title {
+            let font = Font::new(sheet.title, INK).at(HPos::Left, VPos::Top);
+            canvas.text(&self.title, font, (left + 8.0, top + 6.0))?;
+        }
+        let Pies {
+            width,
+            labels,
+            radius,
+        } = self.laid_out(right - left, bottom - top);
+        let bottom = bottom - below(&labels);
+        let top = top + HEAD;
+        for (number, lines) in labels.iter().enumerate() {
             let center = (
-                x.start + width * number + width / 2,
-                i32::midpoint(top, bottom),
+                left + width * (number as f64 + 0.5),
+                f64::midpoint(top, bottom),
             );
             let values: Vec<f64> = self
                 .series
                 .iter()
                 .map(|one| {
-                    let value = one.values.get(number as usize).copied().flatten();
+                    let value = one.values.get(number).copied().flatten();
                     value.map_or(0.0, |value| value.mid)
                 })
                 .collect();
             for ((begin, end), series) in slices(&values).into_iter().zip(&self.series) {
                 let part = end - begin;
-                let steps = (part * TAU * radius / STEP).ceil().max(1.0) as i32;
-                let edge = (0..=steps).map(|step| {
-                    let at = begin + part * f64::from(step) / f64::from(steps);
+                let steps = (part * TAU * radius / STEP).ceil().max(1.0);
+                let edge = (0..=steps as u32).map(|step| {
+                    let at = begin + part * f64::from(step) / steps;
                     on_circle(center, radius, at)
                 });
-                let outline: Vec<(i32, i32)> = std::iter::once(center).chain(edge).collect();
-                root.draw(&Polygon::new(outline.clone(), series.look.color.filled()))?;
-                root.draw(&PathElement::new(outline, WHITE.stroke_width(1)))?;
-                if part >= LEAST_WITH_NUMBER {
-                    let at = on_circle(center, radius * 0.64, begin + part / 2.0);
-                    let style = font(12, WHITE).pos(Pos::new(HPos::Center, VPos::Center));
-                    root.draw_text(&format!("{:.0} %", part * 100.0), &style, at)?;
+                let outline: Vec<Point> = std::iter::once(center).chain(edge).collect();
+                canvas.polygon(&outline, series.look.color().to_rgba())?;
+                canvas.path(&outline, WHITE, 1.0)?;
+                let text = format!("{:.0} %", part * 100.0);
+                // Between the middle of the number and the edge of the pie.
+                let room = 2.0 * radius * (1.0 - NUMBERS);
+                let mut sizes = [LETTER, sheet.number].into_iter();
+                let size = sizes.find(|size| width_of(&text, *size) <= room);
+                if let Some(size) = size.filter(|_| part >= LEAST_WITH_NUMBER) {
+                    let at = on_circle(center, radius * NUMBERS, begin + part / 2.0);
+                    let font = Font::new(size, WHITE).at(HPos::Center, VPos::Center);
+                    canvas.text(&text, font, at)?;
                 }
             }
-            let style = font(12, INK).pos(Pos::new(HPos::Center, VPos::Top));
-            for (line, text) in (0..).zip(group.label.lines()) {
-                let at = (center.0, center.1 + radius as i32 + 8 + (LINE - 2) * line);
-                root.draw_text(text, &style, at)?;
+            let font = Font::new(LETTER, INK).at(HPos::Center, VPos::Top);
+            for (line, text) in (0..).zip(lines) {
+                let at = (center.0, center.1 + radius + 8.0 + LINE * f64::from(line));
+                canvas.text(&fit(text, LETTER, width), font, at)?;
             }
         }
         Ok(())
@@ -121,9 +176,13 @@ mod tests {
 
     #[test]
     fn a_pie_begins_at_the_top_and_goes_clockwise() {
-        let center = (100, 100);
-        assert_eq!(on_circle(center, 50.0, 0.0), (100, 50));
-        assert_eq!(on_circle(center, 50.0, 0.25), (150, 100));
-        assert_eq!(on_circle(center, 50.0, 0.5), (100, 150));
+        let center = (100.0, 100.0);
+        let at = |part| {
+            let (x, y) = on_circle(center, 50.0, part);
+            (x.round(), y.round())
+        };
+        assert_eq!(at(0.0), (100.0, 50.0));
+        assert_eq!(at(0.25), (150.0, 100.0));
+        assert_eq!(at(0.5), (100.0, 150.0));
     }
 }

@@ -5,9 +5,11 @@
 //! is free while something is simulated, so threads of Python simulate at the same time. `weft_sim.pyi`
 //! documents the functions.
 
+mod given;
 mod links;
 mod network;
 mod scenario;
+mod spread;
 
 use pyo3::prelude::*;
 
@@ -20,6 +22,8 @@ mod package {
     use crate::network::{Network, read};
     #[pymodule_export]
     use crate::scenario::Scenario;
+    #[pymodule_export]
+    use crate::spread::{Spread, spread};
 
     use super::*;
 

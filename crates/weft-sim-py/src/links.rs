@@ -7,7 +7,9 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use weft_sim::links::count::Tally;
 use weft_sim::links::salsa::Model;
-use weft_sim::links::{CircuitKind, LinksError};
+use weft_sim::links::{CIRCUITS_PER_CLIENT, CircuitKind, LinksError};
+
+use crate::given::Given;
 
 /// No row of [`Links::circuits_per_link`] is longer: a table of all repetitions has a bound, too.
 const MOST_PER_LINK: u64 = 1 << 20;
@@ -75,7 +77,7 @@ impl Links {
     }
 }
 
-pub(crate) fn model(kind: &str, circuits_per_client: u32) -> PyResult<Model> {
+pub(crate) fn model(kind: &str, circuits_per_client: &Given) -> PyResult<Model> {
     let kind = match kind {
         "external" => CircuitKind::External,
         "internal" => CircuitKind::Internal,
@@ -84,7 +86,8 @@ pub(crate) fn model(kind: &str, circuits_per_client: u32) -> PyResult<Model> {
     };
     Ok(Model {
         kind,
-        circuits_per_client,
+        circuits_per_client: circuits_per_client
+            .check("circuits_per_client", CIRCUITS_PER_CLIENT)?,
         ..Model::default()
     })
 }

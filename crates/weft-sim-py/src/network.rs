@@ -6,15 +6,21 @@ use numpy::{IntoPyArray as _, PyArray1, PyArray2, PyArrayMethods as _};
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+use weft_bounds::{Bounds, SEED};
 use weft_sim::links::count::Circuits;
 use weft_sim::links::run::{Plan, draw, run};
 use weft_sim::links::salsa::{Salsa, weights};
+use weft_sim::links::{CIRCUITS, REPETITIONS};
 use weft_sim::network::{Flags, Network as Relays, Position};
-use weft_sim::parallel::cores;
+use weft_sim::parallel::{THREADS, cores};
 use weft_sim::read::{ReadError, documents, parse};
 use weft_sim::{synth, write};
 
+use crate::given::Given;
 use crate::links::{self, Links};
+
+/// The repetitions of [`Network::links`] by their place.
+const REPETITION: Bounds<u32> = Bounds::new(0, REPETITIONS.most() - 1);
 
 /// A Tor network: the relays of a consensus document.
 #[pyclass(frozen, module = "weft_sim")]
@@ -29,8 +35,10 @@ impl Network {
     }
 
     #[staticmethod]
-    #[pyo3(signature = (relays=6500, seed=1))]
-    fn synthetic(py: Python<'_>, relays: u32, seed: u64) -> PyResult<Network> {
+    #[pyo3(signature = (relays=Given::from(6500), seed=Given::from(1)), text_signature = "(relays=6500, seed=1)")]
+    fn synthetic(py: Python<'_>, relays: Given, seed: Given) -> PyResult<Network> {
+        let relays = relays.check("relays", synth::RELAYS)?;
+        let seed = seed.check("seed", SEED)?;
         let made = py.detach(|| synth::network(relays, seed));
         made.map(Network)
             .map_err(|error| PyValueError::new_err(error.to_string()))
@@ -111,22 +119,26 @@ impl Network {
         Ok(weights.into_pyarray(py))
     }
 
-    #[pyo3(signature = (count, *, kind="external", circuits_per_client=1, seed=1, repetition=0))]
+    #[pyo3(
+        signature = (count, *, kind="external", circuits_per_client=Given::from(1), seed=Given::from(1), repetition=Given::from(0)),
+        text_signature = "($self, count, *, kind='external', circuits_per_client=1, seed=1, repetition=0)"
+    )]
     fn circuits<'py>(
         &self,
         py: Python<'py>,
-        count: u64,
+        count: Given,
         kind: &str,
-        circuits_per_client: u32,
-        seed: u64,
-        repetition: u64,
+        circuits_per_client: Given,
+        seed: Given,
+        repetition: Given,
     ) -> PyResult<Bound<'py, PyArray2<u32>>> {
-        let model = links::model(kind, circuits_per_client)?;
+        let model = links::model(kind, &circuits_per_client)?;
         let plan = Plan {
-            circuits: count,
-            seed,
+            circuits: count.check("count", CIRCUITS)?,
+            seed: seed.check("seed", SEED)?,
             ..Plan::default()
         };
+        let repetition = u64::from(repetition.check("repetition", REPETITION)?);
         let flat = py.detach(|| {
             plan.check()?;
             let paths = Salsa::new(&self.0, &model)?;
@@ -142,20 +154,23 @@ impl Network {
         flat.into_pyarray(py).reshape([rows, 3])
     }
 
-    #[pyo3(signature = (circuits, *, kind="external", direction="directed", circuits_per_client=1, repeat=1, seed=1, threads=None))]
+    #[pyo3(
+        signature = (circuits, *, kind="external", direction="directed", circuits_per_client=Given::from(1), repeat=Given::from(1), seed=Given::from(1), threads=None),
+        text_signature = "($self, circuits, *, kind='external', direction='directed', circuits_per_client=1, repeat=1, seed=1, threads=None)"
+    )]
     #[expect(clippy::too_many_arguments, reason = "they have names in Python")]
     fn links(
         &self,
         py: Python<'_>,
-        circuits: u64,
+        circuits: Given,
         kind: &str,
         direction: &str,
-        circuits_per_client: u32,
-        repeat: u32,
-        seed: u64,
-        threads: Option<usize>,
+        circuits_per_client: Given,
+        repeat: Given,
+        seed: Given,
+        threads: Option<Given>,
     ) -> PyResult<Links> {
-        let model = links::model(kind, circuits_per_client)?;
+        let model = links::model(kind, &circuits_per_client)?;
         let directed = match direction {
             "directed" => true,
             "undirected" => false,
@@ -168,11 +183,14 @@ impl Network {
             }
         };
         let plan = Plan {
-            circuits,
+            circuits: circuits.check("circuits", CIRCUITS)?,
             directed,
-            repetitions: repeat,
-            seed,
-            threads: threads.unwrap_or_else(cores),
+            repetitions: repeat.check("repeat", REPETITIONS)?,
+            seed: seed.check("seed", SEED)?,
+            threads: match threads {
+                Some(threads) => threads.check("threads", THREADS)?,
+                None => cores(),
+            },
         };
         let runs = py.detach(|| {
             let paths = Salsa::new(&self.0, &model)?;

@@ -8,15 +8,19 @@ use numpy::{Element, IntoPyArray as _, PyArray1, PyArray2, PyArrayMethods as _};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
+use weft_bounds::{Bounds, SEED};
 use weft_sim::read;
 use weft_traffic::Record;
 use weft_traffic::records::Outcome;
 use weft_virtual::results::{CircuitResults, RelayResults};
 use weft_virtual::{Files, Results, Scenario as Parsed, World};
 
+use crate::given::Given;
 use crate::links::none_of;
 use crate::network::raised;
 
+/// Repetitions are counted from 1.
+const REPETITION: Bounds<u32> = Bounds::new(1, 1_000_000);
 /// How far the world runs at a time.
 const SLICE: Duration = Duration::from_millis(100);
 /// How often Ctrl-C is looked for.
@@ -143,20 +147,20 @@ impl Scenario {
         format!("<weft_sim.Scenario {}>", self.name)
     }
 
-    #[pyo3(signature = (*, arm=None, repetition=1, seed=1))]
+    #[pyo3(
+        signature = (*, arm=None, repetition=Given::from(1), seed=Given::from(1)),
+        text_signature = "($self, *, arm=None, repetition=1, seed=1)"
+    )]
     fn run<'py>(
         &self,
         py: Python<'py>,
         arm: Option<&str>,
-        repetition: u32,
-        seed: u64,
+        repetition: Given,
+        seed: Given,
     ) -> PyResult<Bound<'py, PyDict>> {
         let arm = self.arm(arm)?;
-        if repetition == 0 {
-            return Err(PyValueError::new_err(
-                "repetition 0: they are counted from 1",
-            ));
-        }
+        let repetition = repetition.check("repetition", REPETITION)?;
+        let seed = seed.check("seed", SEED)?;
         let (clients, results) = py.detach(|| self.simulate(arm, repetition, seed))?;
         arrays(py, clients, &results)
     }

@@ -96,6 +96,52 @@ class Links(unittest.TestCase):
         found = self.network.links(5_000, seed=3)
         self.assertEqual((found.links[0], found.shared_links[0]), (links, shared))
 
+    def test_silly_numbers_are_refused_with_what_is_allowed(self):
+        network = self.network
+        calls = {
+            "relays": lambda silly: weft_sim.Network.synthetic(relays=silly),
+            "seed": lambda silly: weft_sim.Network.synthetic(seed=silly),
+            "count": network.circuits,
+            "repetition": lambda silly: network.circuits(10, repetition=silly),
+            "circuits": network.links,
+            "circuits_per_client": lambda silly: network.links(10, circuits_per_client=silly),
+            "repeat": lambda silly: network.links(10, repeat=silly),
+            "threads": lambda silly: network.links(10, threads=silly),
+        }
+        silly = [-1, 10**12, 10**30, 1.5, 1e300, float("nan"), float("inf")]
+        for name, call in calls.items():
+            for number in silly:
+                if name == "seed" and number == 10**12:
+                    continue
+                with self.assertRaises(ValueError, msg=f"{name} {number}") as caught:
+                    call(number)
+                text = str(caught.exception)
+                self.assertTrue(text.startswith(f"{name} {number!r}: it must be "), text)
+                self.assertRegex(text, r" from \d+ to \d+$")
+            with self.assertRaisesRegex(TypeError, f"{name} 'many': it must be"):
+                call("many")
+
+    def test_an_interval_over_documents_knows_how_many_they_are(self):
+        one = weft_sim.spread([3.2])
+        self.assertEqual((one.mean, one.stddev, one.ci95, one.n), (3.2, None, None, 1))
+        self.assertNotIn("±", repr(one))
+        once = weft_sim.spread(self.network.links(1000).shared_percent)
+        self.assertIsNone(once.ci95)
+        found = self.network.links(1000, repeat=10).shared_percent
+        spread = weft_sim.spread(found)
+        self.assertAlmostEqual(spread.stddev, found.std(ddof=1))
+        self.assertEqual(spread.n, 10)
+        # Two documents with a hundred repetitions each are two numbers.
+        both = weft_sim.spread(np.full(100, 3.2), np.linspace(43.9, 44.1, 100))
+        self.assertEqual(both.n, 2)
+        self.assertAlmostEqual(both.ci95, 12.706 * 40.8 / 2, places=3)
+        np.testing.assert_allclose(both.range, (3.2, 44.0))
+        for wrong in ([], [float("nan")]):
+            with self.assertRaises(ValueError):
+                weft_sim.spread([1.0], wrong)
+        with self.assertRaises(ValueError):
+            weft_sim.spread()
+
     def test_bad_words_are_named(self):
         for words in ({"kind": "sideways"}, {"direction": "up"}, {"circuits_per_client": 0}):
             with self.assertRaises(ValueError):

@@ -7,12 +7,14 @@
 //! Every result is a function of its inputs and a seed: the number of threads changes nothing.
 
 pub mod compromise;
+mod csv;
 pub mod draw;
 pub mod full;
 pub mod idle;
 pub mod links;
 pub mod microdesc;
 pub mod network;
+pub mod over;
 pub mod parallel;
 pub mod random;
 pub mod read;

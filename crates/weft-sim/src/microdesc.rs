@@ -4,11 +4,13 @@
 //! is damaged or cut short is simply not found. What is read of one is read when it is asked for.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::ops::Range;
 
 use sha2::{Digest, Sha256};
 
+use crate::idle::figure::thousands;
 use crate::network::{Network, PortPolicy};
 
 /// Texts of microdescriptors, and where each begins and ends.
@@ -36,6 +38,41 @@ pub struct Microdesc<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no line is `onion-key`, so there are no microdescriptors here")]
 pub struct NoMicrodescs;
+
+/// Microdescriptors that belong to none of a network's relays, or to few.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct OtherMicrodescs {
+    /// Of the network.
+    relays: usize,
+    /// Those whose microdescriptor is here.
+    matched: usize,
+    /// Relays whose microdescriptor the consensus names.
+    named: usize,
+    /// Microdescriptors that there are.
+    here: usize,
+}
+
+impl fmt::Display for OtherMicrodescs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} of {} relays have a microdescriptor in these files, which hold {}: ",
+            thousands(self.matched as u64),
+            thousands(self.relays as u64),
+            thousands(self.here as u64)
+        )?;
+        f.write_str(match self.named {
+            0 => {
+                "the consensus names none, as those of the plain flavour; give that of the flavour microdesc \
+                 (CollecTor's *-consensus-microdesc)"
+            }
+            _ => {
+                "they are of another time; give those that were published with the consensus or before it \
+                 (CollecTor's archives of its month and of the month before)"
+            }
+        })
+    }
+}
 
 impl Microdescs {
     /// Takes in a text: microdescriptors one after the other, with or without annotations (`@…`)
@@ -73,19 +110,39 @@ impl Microdescs {
     }
 
     /// Of how many relays the microdescriptor is here.
-    pub fn matched(&self, network: &Network) -> usize {
-        let digests = network.relays.iter().filter_map(|relay| relay.microdesc);
-        digests.filter(|digest| self.has(digest)).count()
+    ///
+    /// # Errors
+    ///
+    /// [`OtherMicrodescs`]: of less than half. Paths through those that are left are those of no network.
+    pub fn matched(&self, network: &Network) -> Result<usize, OtherMicrodescs> {
+        let digests = || network.relays.iter().filter_map(|relay| relay.microdesc);
+        let matched = digests().filter(|digest| self.has(digest)).count();
+        let relays = network.relays.len();
+        match matched < relays.div_ceil(2) {
+            false => Ok(matched),
+            true => Err(OtherMicrodescs {
+                relays,
+                matched,
+                named: digests().count(),
+                here: self.len(),
+            }),
+        }
     }
 
-    /// Gives relays without an exit policy that of their microdescriptor.
-    pub fn complete(&self, network: &mut Network) {
+    /// Gives relays without an exit policy that of their microdescriptor. Returns how many have one.
+    ///
+    /// # Errors
+    ///
+    /// As [`Microdescs::matched`].
+    pub fn complete(&self, network: &mut Network) -> Result<usize, OtherMicrodescs> {
+        let matched = self.matched(network)?;
         for relay in &mut network.relays {
             let microdesc = relay.microdesc.as_ref().and_then(|digest| self.get(digest));
             if relay.policy.is_none() {
                 relay.policy = microdesc.and_then(|microdesc| microdesc.policy);
             }
         }
+        Ok(matched)
     }
 
     /// SHA-256 of all microdescriptors, in no order.
@@ -153,6 +210,7 @@ fn parse(bytes: &[u8]) -> Microdesc<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing;
 
     const TWO: &str = "@last-listed 2018-07-04 11:06:11\nonion-key\n-----BEGIN RSA PUBLIC KEY-----\n\
         p6AB\n-----END RSA PUBLIC KEY-----\nntor-onion-key mrUu\na [2001:db8::1]:9001\n\
@@ -182,6 +240,51 @@ mod tests {
         assert_eq!(second.family_ids, ["ed25519:abc", "other:x"]);
         assert_eq!(second.policy, None);
         assert_eq!(microdescs.len(), 2);
+    }
+
+    #[test]
+    fn microdescriptors_of_another_time_are_refused_with_what_to_do() {
+        let mut microdescs = Microdescs::default();
+        assert_eq!(microdescs.add(TWO.into()), Ok(2));
+        let mut network = testing::mixed(40);
+        let refused = microdescs
+            .complete(&mut network)
+            .expect_err("none is named");
+        let refused = refused.to_string();
+        assert!(
+            refused.starts_with(
+                "0 of 40 relays have a microdescriptor in these files, which hold 2: "
+            ),
+            "{refused}"
+        );
+        assert!(refused.contains("flavour microdesc"), "{refused}");
+        for relay in &mut network.relays {
+            relay.microdesc = Some([7; 32]);
+            relay.policy = None;
+        }
+        let refused = microdescs
+            .complete(&mut network)
+            .expect_err("others are named");
+        assert!(refused.to_string().contains("another time"), "{refused}");
+        // Half of them are enough.
+        let start = TWO.find("onion-key").unwrap();
+        let end = TWO.rfind("@last").unwrap();
+        for relay in network.relays.iter_mut().take(19) {
+            relay.microdesc = Some(Sha256::digest(&TWO[start..end]).into());
+        }
+        let refused = microdescs.complete(&mut network).expect_err("few are here");
+        assert!(
+            refused.to_string().starts_with("19 of 40 relays"),
+            "{refused}"
+        );
+        network.relays[39].microdesc = network.relays[3].microdesc;
+        assert_eq!(microdescs.complete(&mut network), Ok(20));
+        assert!(
+            network.relays[3]
+                .policy
+                .as_ref()
+                .is_some_and(|policy| policy.allows(443))
+        );
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! Smaller networks that look like a large one, as tornettools samples them (Pahl et al. 2023, 4.1.2).
 
+use weft_bounds::{Bounds, OutOfBounds};
+
 use crate::network::{Flags, Network, Relay};
 
-/// A scale that leaves nothing, or more than there is.
-#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
-#[error("scale {0}: it must be above 0 and at most 1")]
-pub struct BadScale(pub f64);
+/// Parts that can be kept: a millionth is one relay of each class.
+pub const SCALE: Bounds<f64> = Bounds::new(1e-6, 1.0);
 
 /// Keeps this part of the relays.
 ///
@@ -16,11 +16,9 @@ pub struct BadScale(pub f64);
 ///
 /// # Errors
 ///
-/// [`BadScale`].
-pub fn scaled(network: &Network, scale: f64) -> Result<Network, BadScale> {
-    if !(scale > 0.0 && scale <= 1.0) {
-        return Err(BadScale(scale));
-    }
+/// A scale out of [`SCALE`].
+pub fn scaled(network: &Network, scale: f64) -> Result<Network, OutOfBounds> {
+    SCALE.check("scale", scale)?;
     let classes = classes(network);
     let part = |class: &Vec<usize>| ((class.len() as f64 * scale).round() as usize).max(1);
     let groups = [0, 1, 2, 3].map(|class| classes.get(class).map_or(0, part));

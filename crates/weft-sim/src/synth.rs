@@ -6,24 +6,17 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use rand::RngExt as _;
+use weft_bounds::{Bounds, OutOfBounds};
 
 use crate::network::{Flags, Network, PortPolicy, Relay};
 use crate::random::{Generator, generator};
 use crate::read::computed_weights;
 
-/// No network is larger: twice the relays that IPv4 has /16 networks for.
-pub const MAX_RELAYS: u32 = 1_000_000;
+/// Relays of a network: each class has one and a circuit three, and they have different addresses.
+pub const RELAYS: Bounds<u32> = Bounds::new(10, 1_000_000);
 
 /// The consensus method whose weights it has.
 pub(crate) const METHOD: u32 = 30;
-
-/// What [`network`] makes no network of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0} relays: there must be between {SMALLEST} and {MAX_RELAYS}")]
-pub struct BadSize(pub u32);
-
-/// So that each class has a relay and a circuit has three.
-const SMALLEST: u32 = 10;
 
 /// A class of relays.
 struct Class {
@@ -124,11 +117,9 @@ const NETWORKS: u64 = 2357;
 ///
 /// # Errors
 ///
-/// [`BadSize`].
-pub fn network(relays: u32, seed: u64) -> Result<Network, BadSize> {
-    if !(SMALLEST..=MAX_RELAYS).contains(&relays) {
-        return Err(BadSize(relays));
-    }
+/// Relays out of [`RELAYS`].
+pub fn network(relays: u32, seed: u64) -> Result<Network, OutOfBounds> {
+    RELAYS.check("relays", relays)?;
     let mut random = generator(seed, u64::from(relays), 0);
     let mut all = Vec::with_capacity(relays as usize);
     let mut begun = 0;
@@ -150,7 +141,9 @@ pub fn network(relays: u32, seed: u64) -> Result<Network, BadSize> {
     for (number, relay) in (1..).zip(&mut all) {
         relay.nickname = format!("synth{number}").into();
     }
-    let weights = computed_weights(&all, METHOD, 10_000).ok_or(BadSize(relays))?;
+    // Every class has bandwidth from that size on.
+    let weights =
+        computed_weights(&all, METHOD, 10_000).ok_or_else(|| RELAYS.refusal("relays", relays))?;
     Ok(Network {
         valid_after: "2021-08-29 19:00:00".to_owned(),
         relays: all,

@@ -12,7 +12,7 @@ use weft_sim::links::many::{DocumentResult, Work, of_network, simulate};
 use weft_sim::links::report::{Report, Setting};
 use weft_sim::links::run::{Plan, draw, run};
 use weft_sim::links::salsa::{Model, Salsa};
-use weft_sim::links::{CircuitKind, LinksError};
+use weft_sim::links::{CircuitKind, LinksError, files};
 use weft_sim::network::{Flags, Network, PortPolicy, Position};
 use weft_sim::random::generator;
 use weft_sim::sample::scaled;
@@ -352,31 +352,44 @@ fn what_cannot_be_simulated_is_refused_by_name() {
     let refused = |change: &dyn Fn(&mut Plan)| {
         let mut plan = Plan::default();
         change(&mut plan);
-        run(&salsa, &plan, || ()).expect_err("a plan that cannot be run")
+        let error = run(&salsa, &plan, || ()).expect_err("a plan that cannot be run");
+        error.to_string()
     };
-    assert_eq!(refused(&|plan| plan.circuits = 0), LinksError::Circuits(0));
+    let circuits = "it must be a whole number from 1 to 100000000";
+    assert_eq!(
+        refused(&|plan| plan.circuits = 0),
+        format!("circuits 0: {circuits}")
+    );
     assert_eq!(
         refused(&|plan| plan.circuits = u64::MAX),
-        LinksError::Circuits(u64::MAX)
+        format!("circuits {}: {circuits}", u64::MAX)
     );
-    assert_eq!(
-        refused(&|plan| plan.repetitions = 0),
-        LinksError::Repetitions
-    );
-    assert_eq!(refused(&|plan| plan.threads = 0), LinksError::Threads);
+    for repetitions in [0, u32::MAX] {
+        let error = refused(&|plan| plan.repetitions = repetitions);
+        assert!(
+            error.contains(&format!("repetitions {repetitions}: ")),
+            "{error}"
+        );
+    }
+    let threads = refused(&|plan| plan.threads = 0);
+    assert!(threads.contains("threads 0: "), "{threads}");
     let model = |change: &dyn Fn(&mut Model, &mut Network)| {
         let (mut model, mut network) = (Model::default(), network.clone());
         change(&mut model, &mut network);
         Salsa::new(&network, &model).expect_err("nothing can be drawn")
     };
-    assert_eq!(
-        model(&|model, _| model.circuits_per_client = 0),
-        LinksError::CircuitsPerClient(0)
-    );
-    assert_eq!(
-        model(&|model, _| model.guards_per_client = 61),
-        LinksError::GuardsPerClient(61)
-    );
+    for (of, error) in [
+        (
+            "circuits per client 0: ",
+            model(&|model, _| model.circuits_per_client = 0),
+        ),
+        (
+            "guards per client 61: ",
+            model(&|model, _| model.guards_per_client = 61),
+        ),
+    ] {
+        assert!(error.to_string().contains(of), "{error}");
+    }
     assert_eq!(
         model(&|model, _| model.exits = Exits::Mixture([0.0; 5])),
         LinksError::Mixture
@@ -414,13 +427,13 @@ fn scaling_keeps_classes_and_their_bandwidth() {
         let part = sum(&quarter) / sum(&network);
         assert!((part - 0.25).abs() < 0.005, "{part} of the bandwidth");
     }
-    let tiny = scaled(&network, 1e-9).expect("a scale");
+    let tiny = scaled(&network, 1e-6).expect("a scale");
     assert_eq!(tiny.relays.len(), 4, "one of each class");
     assert_eq!(scaled(&network, 1.0).expect("a scale"), network);
 }
 
 fn report(documents: &[DocumentResult]) -> Report {
-    Report::new(Setting::default(), 20_000, documents, 0)
+    Report::new(Setting::default(), 20_000, documents, 0).expect("documents")
 }
 
 #[test]
@@ -474,11 +487,38 @@ fn documents_in_files_folders_and_archives_give_the_same_numbers() {
     assert_eq!(of_files, simulated(&[packed], 5));
     let sum = report(&of_files);
     assert_eq!((sum.relays, sum.documents.len()), (100, 3));
-    assert!(sum.shared_percent_stddev > 0.0 && sum.shared_percent_mean > 50.0);
+    // Three documents with two repetitions each are three numbers, not six.
+    let shared = sum.shared_percent.spread;
+    assert_eq!((sum.intervals_over, shared.n), ("documents", 3));
+    assert!(shared.mean > 50.0 && sum.shared_percent_stddev > Some(0.0));
+    let means = sum.documents.iter().map(|one| one.shared_percent.mean);
+    assert_eq!(
+        weft_stats::Spread::of(&means.collect::<Vec<_>>()),
+        Some(shared)
+    );
+    let printed = sum.to_string();
+    for one in &sum.documents {
+        assert_eq!((one.shared_percent.n, one.relays), (2, 100));
+        let own = format!("{:.3}", one.shared_percent);
+        assert!(
+            own.contains('±') && printed.contains(&own),
+            "{own} in {printed}"
+        );
+    }
+    assert!(
+        printed.contains("in 3 documents") && printed.contains("n = 3"),
+        "{printed}"
+    );
+    assert_eq!(files::documents_csv(&sum).lines().count(), 4);
+    let alone = report(&of_files[..1]);
+    assert_eq!(
+        (alone.intervals_over, alone.shared_percent.spread.n),
+        ("repetitions", 2)
+    );
     let circuits: f64 = sum
         .circuits_percent_by_shared
         .iter()
-        .map(|one| one.mean)
+        .map(|one| one.spread.mean)
         .sum();
     assert!((circuits - 100.0).abs() < 1e-9);
     let ends: f64 = sum

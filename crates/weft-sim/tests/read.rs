@@ -268,6 +268,9 @@ fn real_documents_of_all_years_have_the_weights_that_we_compute() {
     }
 }
 
+/// `network-status-version 3`, forty times, by `xz`.
+const XZ: &str = "fd377a585a0000016922de360200210116000000742fe5a3e003e700255d0037194af05bf81775957c766144911b93950590762785e6df666db7278fc84acb219c36b500000000008530526b00013de8070000000974c2fe3e300d8b020000000001595a";
+
 #[test]
 fn packed_documents_are_unpacked_and_damaged_ones_refused() {
     let folder = tempfile::tempdir().expect("a folder for the test");
@@ -289,10 +292,10 @@ fn packed_documents_are_unpacked_and_damaged_ones_refused() {
         })?;
         Ok::<_, ReadError>(networks)
     };
-    for (name, bytes) in [
-        ("one.gz", &gz),
-        ("one.zst", &zst),
-        ("plain", &text.clone().into()),
+    for (name, bytes, doing) in [
+        ("one.gz", &gz, "cannot unpack it as .gz: it ends too early"),
+        ("one.zst", &zst, "cannot unpack it as .zst: "),
+        ("plain", &text.clone().into(), "line "),
     ] {
         assert_eq!(
             read(name, bytes).expect("sound"),
@@ -300,7 +303,18 @@ fn packed_documents_are_unpacked_and_damaged_ones_refused() {
         );
         let half = bytes.get(..bytes.len() / 2).expect("its first half");
         let error = read(name, half).expect_err("it breaks off");
-        assert!(error.to_string().contains(name), "{error}");
+        let error = error.to_string();
+        assert!(error.contains(name) && error.contains(doing), "{error}");
+    }
+    let xz = hex::decode(XZ).expect("hexadecimal digits");
+    let error = read("one.xz", &xz).expect_err("no whole consensus");
+    assert!(error.to_string().contains("one.xz, line "), "{error}");
+    for length in [13, 40, xz.len() - 1] {
+        let error = read("cut.xz", &xz[..length])
+            .expect_err("it breaks off")
+            .to_string();
+        let doing = "cut.xz: cannot unpack it as .xz: it ends too early";
+        assert!(error.contains(doing), "{length}: {error}");
     }
     let error = read("one.xz", b"\xfd7zXZ\0and nothing else").expect_err("no xz");
     assert!(error.to_string().contains("one.xz"), "{error}");

@@ -36,6 +36,15 @@ impl Summary {
             count: numbers.len(),
         })
     }
+
+    /// As people read it: the median, and the range where there are several numbers.
+    pub fn show(&self, number: impl Fn(f64) -> String) -> String {
+        let median = number(self.median);
+        match self.count {
+            0 | 1 => median,
+            _ => format!("{median} ({}–{})", number(self.min), number(self.max)),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -53,6 +62,10 @@ mod tests {
         assert_eq!((even.median, even.min, even.max), (2.5, 1.0, 4.0));
         let one = Summary::of([7.0]).expect("a number");
         assert_eq!((one.median, one.min, one.max), (7.0, 7.0, 7.0));
+        // One number has no range.
+        let shown = |summary: &Summary| summary.show(|number| format!("{number:.1}"));
+        assert_eq!(shown(&one), "7.0");
+        assert_eq!(shown(&even), "2.5 (1.0–4.0)");
     }
 
     #[test]

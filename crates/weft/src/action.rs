@@ -1,6 +1,5 @@
 //! What the program is asked to do instead of, or before, running the node.
 
-use std::io::{self, Write as _};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
@@ -16,12 +15,13 @@ use weft_node::process::daemon::{self, Side};
 use weft_node::process::host::SystemHost;
 use weft_node::relay::{self, Context, key_config};
 
-use crate::help::HELP;
+use crate::help::help;
+use crate::output::print;
 
 /// Does what needs no configuration; `false` where the action is none of that.
 pub(crate) fn immediate(command_line: &CommandLine) -> anyhow::Result<bool> {
     match command_line.action {
-        Action::Help => print(HELP)?,
+        Action::Help => print(help())?,
         // The second line is what Stem and other programs that start a Tor look for.
         Action::Version => print(format!(
             "Weft version {}.\nTor version {}.\n",
@@ -126,18 +126,4 @@ fn run(command_line: &CommandLine, loaded: Loaded, logging: &Logging) -> anyhow:
 
 fn lines<'a>(words: impl Iterator<Item = &'a str>) -> String {
     words.flat_map(|word| [word, "\n"]).collect()
-}
-
-/// Prints to standard output. A reader that has seen enough (`| head`) is not an error.
-fn print(text: impl AsRef<str>) -> anyhow::Result<()> {
-    let mut out = io::stdout().lock();
-    match out
-        .write_all(text.as_ref().as_bytes())
-        .and_then(|()| out.flush())
-    {
-        Err(why) if why.kind() != io::ErrorKind::BrokenPipe => {
-            Err(why).context("cannot write to standard output")
-        }
-        _ => Ok(()),
-    }
 }

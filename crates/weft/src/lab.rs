@@ -7,14 +7,13 @@ mod shadow;
 mod up;
 
 use std::ffi::OsString;
-use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use anyhow::{Context as _, Result};
-use clap::{ArgMatches, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use anyhow::Result;
+use clap::{ArgMatches, Args, Parser, Subcommand};
 use indicatif::ProgressBar;
 use weft_lab::bench::pipe;
 use weft_lab::circuits;
@@ -25,6 +24,8 @@ use weft_lab::hops;
 use weft_lab::report::{self, Invocation};
 use weft_lab::stop::Stop;
 
+use crate::args::{self, Asked};
+use crate::output::{failure, note, print};
 use crate::progress::{Lines, progress_bar};
 
 /// Experiments in private networks on loopback, and measurements of one relay.
@@ -83,21 +84,13 @@ struct ProfiledNodeArgs {
 
 /// Does what the arguments after `weft` ask for, `lab` being the first.
 pub(crate) fn main(args: impl Iterator<Item = OsString>) -> Result<ExitCode> {
-    let mut command = Lab::command();
-    let parsed = command.try_get_matches_from_mut(args);
-    let lab = parsed.and_then(|matches| {
-        let lab = Lab::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
-        Ok((lab, matches))
-    });
-    let (lab, matches) = match lab {
-        Ok(parsed) => parsed,
-        Err(error) => {
-            error.print().context("cannot print")?;
-            return Ok(match error.exit_code() {
-                0 => ExitCode::SUCCESS,
-                _ => ExitCode::FAILURE,
-            });
-        }
+    let Asked {
+        args: lab,
+        command,
+        matches,
+    } = match args::read::<Lab>(args)? {
+        Ok(asked) => asked,
+        Err(status) => return Ok(status),
     };
     match lab.command {
         // It keeps nothing: a signal ends it, and its guardian ends the nodes.
@@ -150,18 +143,12 @@ pub(crate) fn main(args: impl Iterator<Item = OsString>) -> Result<ExitCode> {
 fn conclude(conclusion: &Conclusion) -> Result<ExitCode> {
     print(&conclusion.text)?;
     if let Some(why) = &conclusion.failure {
-        eprintln!("weft: {}", why.replace('\n', "\nweft: "));
+        failure(why);
     }
     Ok(match conclusion.is_passed {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
     })
-}
-
-fn print(text: &str) -> Result<()> {
-    io::stdout()
-        .write_all(text.as_bytes())
-        .context("cannot write to standard output")
 }
 
 /// The experiment's own part of the command line.
@@ -199,13 +186,13 @@ impl Watcher for Terminal {
             self.bar.set_position((progress.done * 1000.0) as u64);
             self.bar.set_message(progress.to_string());
         } else if let Some(line) = self.lines.line(progress, Instant::now()) {
-            eprintln!("{line}");
+            note(line);
         }
     }
 
     fn note(&mut self, line: &str) {
         match self.bar.is_hidden() {
-            true => eprintln!("{line}"),
+            true => note(line),
             false => self.bar.println(line),
         }
     }
@@ -213,4 +200,9 @@ impl Watcher for Terminal {
     fn invocation(&self) -> Invocation {
         self.invocation.clone()
     }
+}
+
+/// The command line, with what is internal.
+pub(crate) fn command() -> clap::Command {
+    <Lab as clap::CommandFactory>::command()
 }

@@ -4,8 +4,12 @@
 //! exit status is 1.
 
 mod action;
+mod args;
+mod command;
 mod help;
 mod lab;
+mod manual;
+mod output;
 mod progress;
 mod sim;
 
@@ -28,10 +32,7 @@ fn main() -> ExitCode {
     match run() {
         Ok(status) => status,
         Err(why) => {
-            eprintln!(
-                "weft: {}",
-                format_error_chain(&why).replace('\n', "\nweft: ")
-            );
+            output::failure(&format_error_chain(&why));
             ExitCode::FAILURE
         }
     }
@@ -41,16 +42,13 @@ fn run() -> anyhow::Result<ExitCode> {
     let mut words = std::env::args_os().skip(1).peekable();
     // All other words are C tor's, which begin with a hyphen or are an option's value.
     // `bench` is what `lab relay` and `lab pipe` were called before: recorded commands still work.
-    if words
-        .peek()
-        .is_some_and(|word| word == "lab" || word == "bench")
-    {
-        return lab::main(words);
+    match words.peek().and_then(|word| word.to_str()) {
+        Some("lab" | "bench") => lab::main(words),
+        Some("sim") => sim::main(words),
+        Some("man") => manual::main(words),
+        Some("completions") => command::completions(words),
+        _ => node(words.collect()),
     }
-    if words.peek().is_some_and(|word| word == "sim") {
-        return sim::main(words);
-    }
-    node(words.collect())
 }
 
 /// Does what C tor's command line asks for: mostly, runs a node.

@@ -46,7 +46,8 @@ fn the_quick_form_measures_circuits_with_and_without_loss() {
             cell["goodput_mbit"]["mean"].as_f64().unwrap() > 0.0,
             "{cell:#}"
         );
-        assert!(cell["goodput_mbit"]["ci95"].is_number(), "{cell:#}");
+        // Eight users of one repetition share its links.
+        assert!(cell["goodput_mbit"]["ci95"].is_null(), "{cell:#}");
         let is_lossy = cell["scenario"] == "SharedDropping";
         assert_eq!(cell["lost_percent"].is_number(), is_lossy, "{cell:#}");
     }

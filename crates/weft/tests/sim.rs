@@ -156,7 +156,7 @@ fn what_is_kept_is_what_is_printed_for_both_models() {
             assert!(Path::new(&out).join(file).is_file(), "{file}");
         }
         // Refused before the work: more circuits than could be drawn in the time of a test.
-        let again = ["links", "--circuits", "2000000000", "--out", &out];
+        let again = ["links", "--circuits", "100000000", "--out", &out];
         let error = refused(&again);
         assert!(error.contains("nothing is overwritten"), "{error}");
     }

@@ -424,14 +424,13 @@ fn line(bar: &bar::Bar) -> String {
     let sign = if bar.at_least { "≥" } else { "≤" };
     let ratio = match bar.worst() {
         None => String::new(),
-        Some(part) => format!(
-            "{:.2} ({:.2} to {:.2}{}{})",
-            part.ratio.median,
-            part.ratio.min,
-            part.ratio.max,
-            if part.what.is_empty() { "" } else { ", " },
-            part.what
-        ),
+        Some(part) => {
+            let ratio = part.ratio.show(|number| format!("{number:.2}"));
+            match part.what.is_empty() {
+                true => ratio,
+                false => format!("{ratio}, {}", part.what),
+            }
+        }
     };
     format!(
         "{:<19} {sign} {:<4} {ratio:<42} {}{}",
@@ -518,7 +517,7 @@ mod tests {
     #[test]
     fn quick_is_expected_to_take_less_than_two_minutes() {
         let args = <BenchLine as clap::Parser>::parse_from(["bench", "--quick"]);
-        let options = options(&args.args).expect("options");
+        let options = options(&args.args);
         let cpus = Cpus { cores: vec![0, 1] };
         let time = bench(&options, &cpus).expected_in_all();
         assert!(time < Duration::from_secs(110), "{time:?}");

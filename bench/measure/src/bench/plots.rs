@@ -1,10 +1,9 @@
 //! The plots of a results file.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
-use weft_plot::{Figure, Group, Kind, Look, Panel, Series, Value, png};
+use anyhow::Result;
+use weft_plot::{Figure, Folder, Group, Kind, Look, Panel, Scale, Series, Value, Whiskers};
 
 use super::metrics;
 use super::plan::{LATENCY_AT, Point};
@@ -15,17 +14,13 @@ use weft_stats::Summary;
 ///
 /// # Errors
 ///
-/// The folder is there already, or a file cannot be written or converted.
+/// The folder is there already, or a file cannot be written.
 pub(crate) fn draw(results: &Results, folder: &Path) -> Result<Vec<PathBuf>> {
-    fs::create_dir(folder).with_context(|| format!("creating {}", folder.display()))?;
-    let mut files = Vec::new();
-    for (name, figure) in figures(results) {
-        let svg = folder.join(format!("{name}.svg"));
-        fs::write(&svg, figure.svg()?).with_context(|| format!("writing {}", svg.display()))?;
-        png(&svg, &svg.with_extension("png"))?;
-        files.push(svg);
-    }
-    Ok(files)
+    let folder = Folder::create(folder)?;
+    let figures = figures(results).into_iter();
+    figures
+        .map(|(name, figure)| folder.plot(name, &figure))
+        .collect()
 }
 
 /// Every figure, by the name of its files. What this run did not measure has none.
@@ -78,19 +73,18 @@ fn cpu(results: &Results) -> Figure {
             let value = |point| value(results.summary(point, target, metrics::cpu_per_gb), 1.0);
             points.iter().map(value).collect()
         };
-        Panel {
-            title: title.to_owned(),
-            x_label: String::new(),
-            y_label: "CPU s per GB".to_owned(),
-            kind: Kind::Bars,
-            groups: groups(
+        Panel::of_values(
+            Kind::Bars,
+            title,
+            "",
+            "CPU s per GB",
+            groups(
                 points
                     .iter()
                     .map(|point| format!("{} circuits\n{} links", point.circuits, point.links)),
             ),
-            series: series(&targets, values),
-            curves: Vec::new(),
-        }
+            series(&targets, values),
+        )
     });
     Figure {
         title: "CPU time for each gigabyte relayed".to_owned(),
@@ -98,6 +92,7 @@ fn cpu(results: &Results) -> Figure {
         panels: panels.into(),
         columns: 1,
         footer: footer(results),
+        whiskers: Some(Whiskers::range("repetitions")),
         same_scale: true,
         legend: true,
     }
@@ -128,21 +123,20 @@ fn throughput(results: &Results) -> Figure {
                 values: threads.iter().map(|_| of("tor")).collect(),
             });
         }
-        Panel {
-            title: capital(way),
-            x_label: "connection threads of Weft (0: all on the main thread)".to_owned(),
-            y_label: "goodput, Gbit/s".to_owned(),
-            kind: Kind::Lines,
-            groups: threads
+        Panel::of_values(
+            Kind::Lines,
+            &capital(way),
+            "connection threads of Weft (0: all on the main thread)",
+            "goodput, Gbit/s",
+            threads
                 .iter()
                 .map(|n| Group {
                     at: f64::from(*n),
                     label: n.to_string(),
                 })
                 .collect(),
-            series: all,
-            curves: Vec::new(),
-        }
+            all,
+        )
     });
     let cores = results.machine.cores;
     Figure {
@@ -153,6 +147,7 @@ fn throughput(results: &Results) -> Figure {
         panels: panels.into(),
         columns: 2,
         footer: footer(results),
+        whiskers: Some(Whiskers::range("repetitions")),
         same_scale: true,
         legend: true,
     }
@@ -175,15 +170,15 @@ fn latency(results: &Results) -> Figure {
             };
             percentiles.iter().map(value).collect()
         };
-        Panel {
-            title: capital(way),
-            x_label: "of the cells took no longer".to_owned(),
-            y_label: "ms from end to end".to_owned(),
-            kind: Kind::LogLines,
-            groups: groups(percentiles.iter().map(|(name, _)| (*name).to_owned())),
-            series: series(&targets, values),
-            curves: Vec::new(),
-        }
+        Panel::of_values(
+            Kind::Lines,
+            &capital(way),
+            "of the cells took no longer",
+            "ms from end to end",
+            groups(percentiles.iter().map(|(name, _)| (*name).to_owned())),
+            series(&targets, values),
+        )
+        .scaled(Scale::Log)
     });
     let (circuits, links) = LATENCY_AT;
     Figure {
@@ -194,6 +189,7 @@ fn latency(results: &Results) -> Figure {
         panels: panels.into(),
         columns: 2,
         footer: footer(results),
+        whiskers: Some(Whiskers::range("repetitions")),
         same_scale: true,
         legend: true,
     }
@@ -208,18 +204,17 @@ fn memory(results: &Results) -> Figure {
             let value = |point| value(results.summary(point, target, metric), factor);
             points.iter().map(value).collect()
         };
-        Panel {
-            title: title.to_owned(),
-            x_label: String::new(),
-            y_label: unit.to_owned(),
-            kind: Kind::Bars,
-            groups: groups(points.iter().map(|point| match is_latency(point) {
+        Panel::of_values(
+            Kind::Bars,
+            title,
+            "",
+            unit,
+            groups(points.iter().map(|point| match is_latency(point) {
                 true => point.direction.clone(),
                 false => String::new(),
             })),
-            series: series(&targets, values),
-            curves: Vec::new(),
-        }
+            series(&targets, values),
+        )
     };
     let quick = results.options.quick;
     let (link, circuit) = (Point::idle_links(quick), Point::idle_circuits(quick));
@@ -235,6 +230,7 @@ fn memory(results: &Results) -> Figure {
         ],
         columns: 3,
         footer: footer(results),
+        whiskers: Some(Whiskers::range("repetitions")),
         same_scale: false,
         legend: true,
     }
@@ -244,16 +240,17 @@ fn memory(results: &Results) -> Figure {
 fn onionskins(results: &Results) -> Figure {
     let point = Point::onionskins();
     let targets = results.targets(|other| *other == point);
-    let one = |title: &str, unit: &str, metric: Metric| Panel {
-        title: title.to_owned(),
-        x_label: String::new(),
-        y_label: unit.to_owned(),
-        kind: Kind::Bars,
-        groups: groups([String::new()].into_iter()),
-        series: series(&targets, |target| {
-            vec![value(results.summary(&point, target, metric), 1.0)]
-        }),
-        curves: Vec::new(),
+    let one = |title: &str, unit: &str, metric: Metric| {
+        Panel::of_values(
+            Kind::Bars,
+            title,
+            "",
+            unit,
+            groups([String::new()].into_iter()),
+            series(&targets, |target| {
+                vec![value(results.summary(&point, target, metric), 1.0)]
+            }),
+        )
     };
     Figure {
         title: "Circuits made".to_owned(),
@@ -273,6 +270,7 @@ fn onionskins(results: &Results) -> Figure {
         ],
         columns: 2,
         footer: footer(results),
+        whiskers: Some(Whiskers::range("repetitions")),
         same_scale: false,
         legend: true,
     }
@@ -324,11 +322,7 @@ pub(crate) fn name(target: &str) -> String {
 }
 
 fn value(summary: Option<Summary>, factor: f64) -> Option<Value> {
-    summary.map(|summary| Value {
-        mid: summary.median * factor,
-        low: summary.min * factor,
-        high: summary.max * factor,
-    })
+    summary.map(|summary| Value::median(&summary, factor))
 }
 
 fn capital(word: &str) -> String {
@@ -348,7 +342,7 @@ fn footer(results: &Results) -> Vec<String> {
     };
     let medians = match options.repetitions {
         1 => "one repetition, so without ranges".to_owned(),
-        n => format!("medians of {n} repetitions, whiskers from least to most"),
+        n => format!("medians of {n} repetitions"),
     };
     vec![
         format!(

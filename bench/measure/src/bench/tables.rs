@@ -14,6 +14,7 @@ use super::metrics;
 use super::plan::Point;
 use super::plots::{self, name};
 use super::results::{Metric, Results};
+use weft_plot::write_whole;
 use weft_stats::Summary;
 
 const BEGIN: &str = "<!-- results: ";
@@ -48,7 +49,7 @@ pub(crate) fn rewrite(file: &Path) -> Result<()> {
     fs::create_dir_all(&own).with_context(|| format!("creating {}", own.display()))?;
     for (name, figure) in plots::figures(&results) {
         let path = own.join(format!("{name}.svg"));
-        fs::write(&path, figure.svg()?).with_context(|| format!("writing {}", path.display()))?;
+        write_whole(&path, figure.svg()?)?;
     }
     for page in [README, BOOK] {
         let path = root.join(page);
@@ -327,13 +328,7 @@ fn range(summary: &Summary) -> String {
         n if n >= 10.0 => 1,
         _ => 2,
     };
-    match summary.count {
-        0 | 1 => format!("{:.digits$}", summary.median),
-        _ => format!(
-            "{:.digits$} ({:.digits$}–{:.digits$})",
-            summary.median, summary.min, summary.max
-        ),
-    }
+    summary.show(|number| format!("{number:.digits$}"))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use weft_plot::{Figure, Folder, Group, Kind, Look, Panel, Series, Value};
+use weft_plot::{Figure, Folder, Group, Kind, Look, Panel, Scale, Series, Value, Whiskers};
 
 use super::results::{AttackSummary, Results};
 use weft_stats::Summary;
@@ -19,8 +19,7 @@ pub(super) fn draw(results: &Results, folder: &Folder) -> Result<Vec<PathBuf>> {
             figure(
                 results,
                 "Honest throughput without and under each attack",
-                "Mbit/s",
-                Kind::Bars,
+                ("Mbit/s", Kind::Bars, Scale::ByData),
                 |one| [&one.without_bits_per_s, &one.with_bits_per_s],
                 1e-6,
             ),
@@ -30,8 +29,7 @@ pub(super) fn draw(results: &Results, folder: &Folder) -> Result<Vec<PathBuf>> {
             figure(
                 results,
                 "99th percentile of honest cells' latency without and under each attack",
-                "ms",
-                Kind::LogLines,
+                ("ms", Kind::Lines, Scale::Log),
                 |one| [&one.without_p99_ms, &one.with_p99_ms],
                 1.0,
             ),
@@ -46,42 +44,29 @@ pub(super) fn draw(results: &Results, folder: &Folder) -> Result<Vec<PathBuf>> {
 fn figure(
     results: &Results,
     title: &str,
-    unit: &str,
-    kind: Kind,
+    (unit, kind, scale): (&str, Kind, Scale),
     numbers: fn(&AttackSummary) -> [&Summary; 2],
     factor: f64,
 ) -> Figure {
-    let value = |summary: &Summary| Value {
-        mid: summary.median * factor,
-        low: summary.min * factor,
-        high: summary.max * factor,
-    };
-    let panels = results.summaries.chunks(IN_A_PANEL).map(|attacks| Panel {
-        title: String::new(),
-        x_label: String::new(),
-        y_label: unit.to_owned(),
-        kind,
-        groups: attacks
-            .iter()
-            .enumerate()
-            .map(|(place, one)| Group {
-                at: place as f64,
-                label: one.attack.replace('-', "\n"),
-            })
-            .collect(),
-        series: ["without", "under attack"]
-            .into_iter()
-            .enumerate()
-            .map(|(number, name)| Series {
-                name: name.to_owned(),
-                look: Look::number(number),
-                values: attacks
-                    .iter()
-                    .map(|one| numbers(one).get(number).map(|summary| value(summary)))
-                    .collect(),
-            })
-            .collect(),
-        curves: Vec::new(),
+    let panels = results.summaries.chunks(IN_A_PANEL).map(|attacks| {
+        let groups = attacks.iter().enumerate().map(|(place, one)| Group {
+            at: place as f64,
+            label: one.attack.replace('-', "\n"),
+        });
+        let of = |number: usize| {
+            let value = |one: &AttackSummary| {
+                let summary = *numbers(one).get(number)?;
+                Some(Value::median(summary, factor))
+            };
+            attacks.iter().map(value).collect()
+        };
+        let series = ["without", "under attack"].into_iter().enumerate();
+        let series = series.map(|(number, name)| Series {
+            name: name.to_owned(),
+            look: Look::number(number),
+            values: of(number),
+        });
+        Panel::of_values(kind, "", "", unit, groups.collect(), series.collect()).scaled(scale)
     });
     Figure {
         title: title.to_owned(),
@@ -94,8 +79,9 @@ fn figure(
         footer: vec![
             format!("{}, {}.", results.machine.cpu, results.machine.kernel),
             format!("{}.", results.versions.in_words()),
-            "Medians of the repetitions; whiskers are the least and the most.".to_owned(),
+            "Medians of the repetitions.".to_owned(),
         ],
+        whiskers: Some(Whiskers::range("repetitions")),
         same_scale: true,
         legend: true,
     }

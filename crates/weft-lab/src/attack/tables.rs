@@ -277,12 +277,7 @@ pub(super) fn percent(summary: &Summary) -> String {
 fn ranged(summary: &Summary, factor: f64, digits: usize) -> String {
     let number = |value: f64| format!("{:.digits$}", value * factor);
     match summary.max - summary.min > summary.median * 0.05 {
-        true => format!(
-            "{} ({}–{})",
-            number(summary.median),
-            number(summary.min),
-            number(summary.max)
-        ),
+        true => summary.show(number),
         false => number(summary.median),
     }
 }

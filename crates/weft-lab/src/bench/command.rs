@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use weft_bounds::{Bounds, SEED};
 use weft_cell::identity::Ed25519Identity;
+use weft_plot::Style;
 
 use super::conductor;
 use super::mode::{Direction, Mode};
@@ -163,6 +164,7 @@ impl Experiment for Options {
         let output = Output {
             place: Place::Report(args.out.clone()),
             format: args.format,
+            style: Style::default(),
         };
         Ok(Prepared::Run(options, output))
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Serialize, Serializer};
 
-use super::results::{Cell, Client, Results};
+use super::results::{Cell, Results};
 use super::scenario::{Arm, Links, Scenario, Traffic};
 use crate::report::Values;
 
@@ -22,13 +22,13 @@ pub struct Aggregate {
     pub congestion_control: bool,
     /// Streams of measured users that completed.
     pub streams: usize,
-    /// Over measured users and repetitions.
+    /// Means over the measured users, one for each repetition: users of one share its links.
     #[serde(serialize_with = "mean")]
     pub goodput_mbit: Values,
-    /// Over streams that completed. In a short cell slow streams are not among them.
+    /// Means over streams that completed, one for each repetition. In a short cell slow streams are not among them.
     #[serde(serialize_with = "mean")]
     pub ttlb_ms: Values,
-    /// Round trip of circuits, over streams.
+    /// Round trip of circuits: means over streams, one for each repetition.
     #[serde(serialize_with = "mean")]
     pub rtt_ms: Values,
     /// Goodput lost against NoDropping, percent: over repetitions, each against its own. In JSON `lost_percent` and
@@ -48,8 +48,8 @@ pub struct Aggregate {
 
 /// Mean and half of the interval, where there are several.
 fn interval(values: &Values) -> Option<(f64, Option<f64>)> {
-    let (mean, ci95, count) = values.spread()?;
-    Some((mean, (count > 1).then_some(ci95)))
+    let spread = values.spread()?;
+    Some((spread.mean, spread.ci95))
 }
 
 fn mean<S: Serializer>(values: &Values, to: S) -> Result<S::Ok, S::Error> {
@@ -79,17 +79,21 @@ fn lost<S: Serializer>(values: &Values, to: S) -> Result<S::Ok, S::Error> {
 impl Results {
     /// Makes [`Results::cells`] of [`Results::runs`].
     pub(crate) fn sum_up(&mut self) {
+        self.cells = Aggregate::of(&self.runs);
+    }
+}
+
+impl Aggregate {
+    /// The cells that were measured.
+    fn of(runs: &[Cell]) -> Vec<Aggregate> {
         let no_dropping = Links::from(Scenario::NoDropping);
         let mut groups: BTreeMap<_, Vec<&Cell>> = BTreeMap::new();
-        for run in self.runs.iter().filter(|run| run.failure.is_none()) {
+        for run in runs.iter().filter(|run| run.failure.is_none()) {
             groups.entry(run.key()).or_default().push(run);
         }
         let cells = groups.iter().map(|(&key, runs)| {
             let (congestion_control, scenario, traffic, arm) = key;
             let clients = || runs.iter().flat_map(|run| run.measured());
-            let all = |values: fn(&Client) -> &Vec<f64>| {
-                Values::samples(clients().flat_map(values).copied())
-            };
             let of_runs = |value: &dyn Fn(&Cell) -> Option<f64>| {
                 Values::samples(runs.iter().filter_map(|run| value(run)))
             };
@@ -108,9 +112,9 @@ impl Results {
                 traffic,
                 congestion_control,
                 streams: clients().map(|client| client.ttlb_ms.len()).sum(),
-                goodput_mbit: Values::samples(clients().filter_map(|client| client.goodput_mbit)),
-                ttlb_ms: all(|client| &client.ttlb_ms),
-                rtt_ms: all(|client| &client.rtt_ms),
+                goodput_mbit: of_runs(&Cell::goodput),
+                ttlb_ms: of_runs(&|run| run.mean(|client| &client.ttlb_ms)),
+                rtt_ms: of_runs(&|run| run.mean(|client| &client.rtt_ms)),
                 lost_percent,
                 cpu_s_per_gb: of_runs(&|run| {
                     let cpu_s = run.relays_cpu_s.filter(|_| run.bytes > 0)?;
@@ -120,13 +124,41 @@ impl Results {
                 relays_sockets: of_runs(&|run| Some(run.relays_sockets? as f64)),
             }
         });
-        self.cells = cells.collect();
+        cells.collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::results::Client;
     use super::*;
+
+    #[test]
+    fn users_of_one_repetition_are_no_repetitions() {
+        let run = |repetition, mbit: [f64; 2]| {
+            let cell = (Scenario::NoDropping.into(), Traffic::Bulk);
+            let mut run = Cell::unmeasured(Arm::Weft, false, cell, repetition);
+            run.clients.extend(mbit.map(|mbit| Client {
+                host: "client".to_owned(),
+                model: Traffic::Bulk.name().to_owned(),
+                goodput_mbit: Some(mbit),
+                ttlb_ms: Vec::new(),
+                rtt_ms: vec![mbit * 10.0, mbit * 10.0],
+                failed: 0,
+            }));
+            run
+        };
+        let runs = [run(1, [1.0, 3.0]), run(2, [5.0, 7.0])];
+        let once = Aggregate::of(&runs[..1]).remove(0);
+        assert_eq!(once.goodput_mbit, Values::one(2.0));
+        let json = serde_json::to_value(&once).expect("JSON");
+        assert!(json["goodput_mbit"]["ci95"].is_null(), "{json:#}");
+        assert!(json["rtt_ms"]["ci95"].is_null(), "{json:#}");
+        let twice = Aggregate::of(&runs).remove(0);
+        assert_eq!(twice.goodput_mbit, Values::samples([2.0, 6.0]));
+        assert_eq!(twice.rtt_ms, Values::samples([20.0, 60.0]));
+        assert_eq!(twice.ttlb_ms, Values::None);
+    }
 
     #[test]
     fn numbers_in_json_are_means_with_intervals() {

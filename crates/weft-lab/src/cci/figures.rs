@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use weft_plot::{Curve, Figure, Folder, Group, Kind, Look, Panel, Series, Value};
+use weft_plot::{Curve, Figure, Folder, Group, Kind, Look, Panel, Series, Value, Whiskers};
 
 use super::aggregate::Aggregate;
 use super::results::{Client, Results};
@@ -73,12 +73,8 @@ fn scenarios(results: &Results, traffic: Traffic, on: bool) -> Vec<&Links> {
 }
 
 fn value(values: &Values) -> Option<Value> {
-    let (mid, half, _) = values.spread()?;
-    Some(Value {
-        mid,
-        low: (mid - half).max(0.0),
-        high: mid + half,
-    })
+    let spread = values.spread()?;
+    Some(Value::mean(spread.mean, spread.ci95, spread.n))
 }
 
 fn figure(title: &str, subtitle: &str, panels: Vec<Panel>) -> Figure {
@@ -88,6 +84,7 @@ fn figure(title: &str, subtitle: &str, panels: Vec<Panel>) -> Figure {
         panels,
         columns: 2,
         footer: Vec::new(),
+        whiskers: Some(Whiskers::ci95("users of all repetitions")),
         same_scale: false,
         legend: true,
     }
@@ -114,29 +111,26 @@ fn goodput(results: &Results) -> Figure {
                 look: look(arm),
                 values: scenarios.iter().map(|one| of(arm, one)).collect(),
             });
-            panels.push(Panel {
-                title: format!("{traffic}, {}", control(on)),
-                x_label: String::new(),
-                y_label: "Mbit/s for each user".to_owned(),
-                kind: Kind::Bars,
-                groups: scenarios
-                    .iter()
-                    .enumerate()
-                    .map(|(place, scenario)| Group {
-                        at: place as f64,
-                        label: scenario.name().to_owned(),
-                    })
-                    .collect(),
-                series: series
+            let groups = scenarios.iter().enumerate();
+            let groups = groups.map(|(place, scenario)| Group {
+                at: place as f64,
+                label: scenario.name().to_owned(),
+            });
+            panels.push(Panel::of_values(
+                Kind::Bars,
+                &format!("{traffic}, {}", control(on)),
+                "",
+                "Mbit/s for each user",
+                groups.collect(),
+                series
                     .filter(|one| one.values.iter().any(Option::is_some))
                     .collect(),
-                curves: Vec::new(),
-            });
+            ));
         }
     }
     figure(
         "Goodput of users, by scenario",
-        "Bars are means over users and repetitions, whiskers 95 % confidence intervals.",
+        "Bars are means over users and repetitions.",
         panels,
     )
 }
@@ -167,15 +161,13 @@ fn curves(results: &Results, title: &str, values: fn(&Client) -> &Vec<f64>) -> F
                 if curves.is_empty() {
                     continue;
                 }
-                panels.push(Panel {
-                    title: format!("{scenario}, {traffic}, {}", control(on)),
-                    x_label: "seconds".to_owned(),
-                    y_label: "share of streams".to_owned(),
-                    kind: Kind::Curves,
-                    groups: Vec::new(),
-                    series: Vec::new(),
+                let title = format!("{scenario}, {traffic}, {}", control(on));
+                panels.push(Panel::of_curves(
+                    &title,
+                    "seconds",
+                    "share of streams",
                     curves,
-                });
+                ));
             }
         }
     }
@@ -209,15 +201,15 @@ fn builds(results: &Results) -> Figure {
         }
         match panels.iter_mut().find(|panel| panel.title == title) {
             Some(panel) => panel.curves.push(curve),
-            None => panels.push(Panel {
-                title,
-                x_label: "seconds".to_owned(),
-                y_label: "share of circuits".to_owned(),
-                kind: Kind::Curves,
-                groups: Vec::new(),
-                series: Vec::new(),
-                curves: vec![curve],
-            }),
+            None => {
+                let curves = vec![curve];
+                panels.push(Panel::of_curves(
+                    &title,
+                    "seconds",
+                    "share of circuits",
+                    curves,
+                ));
+            }
         }
     }
     figure(

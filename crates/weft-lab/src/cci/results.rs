@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use serde::Serialize;
+use weft_stats::Spread;
 use weft_traffic::Record;
 
 use super::aggregate::Aggregate;
@@ -13,7 +14,6 @@ use super::plan::Network;
 use super::scenario::{Arm, Links, Scenario, Traffic};
 use crate::experiment::Session;
 use crate::machine::{Machine, Versions};
-use crate::report::Values;
 
 /// The version of this shape.
 const SCHEMA: u32 = 1;
@@ -225,11 +225,16 @@ impl Cell {
             .filter(move |client| client.model == name)
     }
 
+    /// The mean of all values of the measured users.
+    pub(super) fn mean(&self, values: fn(&Client) -> &Vec<f64>) -> Option<f64> {
+        let all: Vec<f64> = self.measured().flat_map(values).copied().collect();
+        Some(Spread::of(&all)?.mean)
+    }
+
     /// Megabits per second, on average over the measured users.
     pub(super) fn goodput(&self) -> Option<f64> {
         let goodputs = self.measured().filter_map(|one| one.goodput_mbit);
-        let (mean, ..) = Values::samples(goodputs).spread()?;
-        Some(mean)
+        Some(Spread::of(&goodputs.collect::<Vec<f64>>())?.mean)
     }
 
     pub(super) fn key(&self) -> (bool, &Links, Traffic, Arm) {

@@ -63,9 +63,8 @@ impl Report for Results {
                 ],
                 [
                     cell.goodput_mbit.clone(),
-                    // Streams are many, and streams.jsonl has them.
-                    cell.ttlb_ms.without_samples(),
-                    cell.rtt_ms.without_samples(),
+                    cell.ttlb_ms.clone(),
+                    cell.rtt_ms.clone(),
                     cell.lost_percent.clone(),
                     cell.cpu_s_per_gb.clone(),
                     cell.relays_rss_mb.clone(),

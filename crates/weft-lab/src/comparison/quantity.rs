@@ -67,8 +67,8 @@ pub(crate) fn over_repetitions(each: &[Numbers]) -> Quantity {
             .iter()
             .map(|numbers| numbers.get(name).copied().flatten());
         let known: Option<Vec<f64>> = known.collect();
-        let spread = known.map(|numbers| Spread::of(&numbers));
-        let ci95 = spread.filter(|_| each.len() > 1).map(|spread| spread.ci95);
+        let spread = known.and_then(|numbers| Spread::of(&numbers));
+        let ci95 = spread.and_then(|spread| spread.ci95);
         quantity
             .means
             .insert(name, spread.map(|spread| spread.mean));

@@ -4,8 +4,9 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use weft_plot::{Figure, Folder, Group as Place, Kind, Look, Panel, Series, Value, flame_graph};
-use weft_stats::Summary;
+use weft_plot::{
+    Figure, FlameGraph, Folder, Group as Place, Kind, Look, Panel, Scale, Series, Value, Whiskers,
+};
 
 use super::group::Group;
 use super::profile::Folded;
@@ -43,20 +44,11 @@ pub(super) fn draw(results: &Results, folder: &Folder) -> Result<Vec<PathBuf>> {
             role.role,
             many(role.hops, "hop")
         );
-        let lines: Vec<String> = folded.lines().collect();
-        let name = format!("flame-{}-{}.svg", role.hops, role.role);
-        folder.write(&name, &flame_graph(&title, &lines)?)?;
-        paths.push(folder.path().join(name));
+        let name = format!("flame-{}-{}", role.hops, role.role);
+        let lines = folded.lines().collect();
+        paths.push(folder.flame_graph(&name, &FlameGraph { title, lines })?);
     }
     Ok(paths)
-}
-
-fn value(summary: &Summary) -> Value {
-    Value {
-        mid: summary.median,
-        low: summary.min,
-        high: summary.max,
-    }
 }
 
 /// Bars of throughput, for each number of hops and of circuits, and the tunnels beside them.
@@ -75,7 +67,7 @@ fn throughput(results: &Results) -> Figure {
                     (one.hops, one.circuits) == (*hops, circuits)
                         && one.congestion_control.is_none_or(|one| one == control)
                 })?;
-                Some(value(&role.mbit_range))
+                Some(Value::median(&role.mbit_range, 1.0))
             };
             let with = if control { "with" } else { "without" };
             series.push((
@@ -88,7 +80,7 @@ fn throughput(results: &Results) -> Figure {
         let of = |hops: &usize| {
             let mut roles = results.tunnels.iter().flat_map(|tunnels| &tunnels.roles);
             let role = roles.find(|one| (one.hops, one.circuits) == (*hops, circuits))?;
-            Some(value(&role.mbit_range))
+            Some(Value::median(&role.mbit_range, 1.0))
         };
         let values: Vec<_> = settings.hops.iter().map(of).collect();
         if values.iter().any(Option::is_some) {
@@ -96,21 +88,20 @@ fn throughput(results: &Results) -> Figure {
         }
     }
     let series = series.into_iter().enumerate();
-    let panel = Panel {
-        title: String::new(),
-        x_label: String::new(),
-        y_label: "Mbit/s of payload".to_owned(),
-        kind: Kind::LogLines,
-        groups: groups.collect(),
-        series: series
-            .map(|(number, (name, values))| Series {
-                name,
-                look: Look::number(number),
-                values,
-            })
-            .collect(),
-        curves: Vec::new(),
-    };
+    let series = series.map(|(number, (name, values))| Series {
+        name,
+        look: Look::number(number),
+        values,
+    });
+    let panel = Panel::of_values(
+        Kind::Lines,
+        "",
+        "",
+        "Mbit/s of payload",
+        groups.collect(),
+        series.collect(),
+    )
+    .scaled(Scale::Log);
     Figure {
         title: "Throughput by hops".to_owned(),
         subtitle: "All nodes on one machine; 0 hops is TCP without Tor, 1 hop is a relay between load generators; \
@@ -119,6 +110,7 @@ fn throughput(results: &Results) -> Figure {
         panels: vec![panel],
         columns: 1,
         footer: footer(results),
+        whiskers: Some(Whiskers::range("repetitions")),
         same_scale: true,
         legend: true,
     }
@@ -147,25 +139,17 @@ fn shares(results: &Results, kind: Kind) -> Figure {
                 look: Look::number(number),
                 values: roles
                     .iter()
-                    .map(|one| {
-                        let share = one.share(group) * 100.0;
-                        Some(Value {
-                            mid: share,
-                            low: share,
-                            high: share,
-                        })
-                    })
+                    .map(|one| Some(Value::exact(one.share(group) * 100.0)))
                     .collect(),
             });
-        Panel {
-            title: many(*hops, "hop"),
-            x_label: String::new(),
-            y_label: "% of processor time".to_owned(),
+        Panel::of_values(
             kind,
-            groups: groups.collect(),
-            series: series.collect(),
-            curves: Vec::new(),
-        }
+            &many(*hops, "hop"),
+            "",
+            "% of processor time",
+            groups.collect(),
+            series.collect(),
+        )
     });
     Figure {
         title: "Processor time by group and role".to_owned(),
@@ -180,6 +164,7 @@ fn shares(results: &Results, kind: Kind) -> Figure {
         panels: panels.collect(),
         columns: if kind == Kind::Pies { 1 } else { 2 },
         footer: footer(results),
+        whiskers: None,
         same_scale: true,
         legend: true,
     }
@@ -190,7 +175,7 @@ fn footer(results: &Results) -> Vec<String> {
     vec![
         format!("{}; {}.", machine.cpu, machine.kernel),
         format!(
-            "{}. Throughput is the median of {} repetitions, whiskers the least and the most.",
+            "{}. Throughput is the median of {} repetitions.",
             results.versions.in_words(),
             results.settings.repetitions
         ),

@@ -251,7 +251,7 @@ pub(super) fn many(count: usize, what: &str) -> String {
 
 /// Half the 95 % confidence interval of the mean; one number has none.
 pub(super) fn ci95(numbers: &[f64]) -> Option<f64> {
-    (numbers.len() > 1).then(|| Spread::of(numbers).ci95)
+    Spread::of(numbers)?.ci95
 }
 
 /// The share of each group, and the functions with the most samples.

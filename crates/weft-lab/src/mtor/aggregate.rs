@@ -77,7 +77,7 @@ impl OfStreams {
             counts,
             seconds: over_repetitions(&each(model, own, last)).into(),
             first_byte_seconds: over_repetitions(&each(model, own, first)).into(),
-            goodput_mbit: (!goodput.is_empty()).then(|| Spread::of(&goodput).mean),
+            goodput_mbit: Spread::of(&goodput).map(|spread| spread.mean),
             change_percent: changed(model, own, base, last),
             first_byte_change_percent: changed(model, own, base, first),
         }
@@ -108,10 +108,9 @@ fn changed(model: &str, own: &Samples, base: &Samples, of: Of) -> Quantity {
 fn numbers(all: &[Time]) -> Numbers {
     let mut numbers = times(all);
     let took: Vec<f64> = all.iter().map(|time| time.took).collect();
-    let spread = (!took.is_empty()).then(|| Spread::of(&took));
+    let spread = Spread::of(&took);
     numbers.insert(MEAN, spread.map(|spread| spread.mean));
-    let spread = spread.filter(|_| took.len() > 1);
-    numbers.insert(STDDEV, spread.map(|spread| spread.stddev));
+    numbers.insert(STDDEV, spread.and_then(|spread| spread.stddev));
     numbers
 }
 

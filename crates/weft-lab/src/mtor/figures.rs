@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use weft_plot::{Curve, Figure, Folder, Group, Kind as Drawn, Look, Panel, Series, Value};
+use weft_plot::{
+    Curve, Figure, Folder, Group, Kind as Drawn, Look, Panel, Series, Value, Whiskers,
+};
 
 use super::aggregate::Samples;
 use super::arms;
@@ -26,7 +28,9 @@ pub(super) fn caption(plot: &str) -> &'static str {
         "figure5" => {
             "Downloads of all repetitions: the share that is over within so long (Yang and Li 2015, Figure 5)."
         }
-        "means" => "Means of download times; whiskers are one standard deviation to each side.",
+        "means" => {
+            "Means of download times; whiskers are one standard deviation of the downloads to each side."
+        }
         "figure8" => {
             "The same for circuits with entries of their own and with one entry (Yang and Li 2015, Figure 8)."
         }
@@ -71,6 +75,7 @@ fn figure(results: &Results, title: &str, panels: Vec<Panel>) -> Figure {
         columns: panels.len().clamp(1, 3),
         panels,
         footer: Vec::new(),
+        whiskers: Some(Whiskers::deviation("downloads")),
         same_scale: false,
         legend: true,
     }
@@ -145,7 +150,7 @@ fn means(results: &Results, part: &OfPart) -> Vec<Panel> {
         label: format!("{megabytes} MB"),
     });
     let arms = part.samples.iter().enumerate();
-    let series = arms.filter_map(|(number, (arm, _))| {
+    let series = arms.filter_map(|(number, (arm, samples))| {
         let of_arm = results.arms.get(&arm.json_key())?;
         let values = results.megabytes.iter().map(|megabytes| {
             let seconds = of_arm
@@ -154,11 +159,8 @@ fn means(results: &Results, part: &OfPart) -> Vec<Panel> {
                 .seconds
                 .quantity();
             let (mid, deviation) = (seconds.mean(MEAN)?, seconds.mean(STDDEV)?);
-            Some(Value {
-                mid,
-                low: (mid - deviation).max(0.0),
-                high: mid + deviation,
-            })
+            let downloads = all(samples, &model(*megabytes), |streams| &streams.last);
+            Some(Value::mean(mid, Some(deviation), downloads.len()))
         });
         Some(Series {
             name: arm.json_key(),
@@ -166,15 +168,14 @@ fn means(results: &Results, part: &OfPart) -> Vec<Panel> {
             values: values.collect(),
         })
     });
-    vec![Panel {
-        title: "Mean, and one deviation to each side".to_owned(),
-        x_label: "size".to_owned(),
-        y_label: "seconds".to_owned(),
-        kind: Drawn::Bars,
-        groups: groups.collect(),
-        series: series.collect(),
-        curves: Vec::new(),
-    }]
+    vec![Panel::of_values(
+        Drawn::Bars,
+        "Mean, and one deviation to each side",
+        "size",
+        "seconds",
+        groups.collect(),
+        series.collect(),
+    )]
 }
 
 fn contention(results: &Results, part: &OfPart) -> Figure {

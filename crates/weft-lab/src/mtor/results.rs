@@ -140,7 +140,7 @@ impl Bar {
 fn took(sample: &Sample, model: &str) -> Option<Spread> {
     let streams = sample.streams.get(model)?;
     let took: Vec<f64> = streams.last.iter().map(|time| time.took).collect();
-    (!took.is_empty()).then(|| Spread::of(&took))
+    Spread::of(&took)
 }
 
 /// The time of the only download of a small network.
@@ -226,7 +226,7 @@ impl Results {
         {
             let model = model(*megabytes);
             let quantity = ratio(own, base, |sample| {
-                took(sample, &model).map(|took| took.stddev)
+                took(sample, &model).and_then(|took| took.stddev)
             });
             bars.insert("stddev_ratio", Bar::of(&quantity, 0.55, 0.3));
         }

@@ -16,6 +16,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde::Serialize;
 use weft_bounds::{Bounds, SEED};
 use weft_links::{LinkSettings, MAX_PACKET, Topology};
+use weft_plot::Style;
 
 use super::emulator::Lateness;
 use super::host::Host;
@@ -89,6 +90,7 @@ impl Experiment for Probe {
         let output = Output {
             place: Place::Report(args.out.clone()),
             format: args.format,
+            style: Style::default(),
         };
         Ok(Prepared::Run(probe, output))
     }

@@ -1,24 +1,22 @@
 //! The command `weft lab report`.
 
-use std::fs::OpenOptions;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
-use weft_plot::Folder;
+use weft_plot::{Folder, KEPT, Style};
 
 use super::compare::{Comparison, Named};
 use super::invocation::{Invocation, quote};
 use super::model::Run;
-use super::{html, text};
-use crate::experiment::{Progress, Watcher, perform};
+use super::{html, read, text};
+use crate::experiment::{NewFile, Progress, Watcher, perform};
 use crate::scenario;
 use crate::stop::Stop;
 
 /// Writes the report of a results folder anew, or compares several folders of one experiment.
 ///
 /// With one folder its report.html is written from what it has, also that of a run that was killed, and the
-/// tables are printed. With several the same rows stand side by side, on the terminal and in a page of its
+/// tables are printed; with --style its plots are drawn again. With several the same rows stand side by side, on the terminal and in a page of its
 /// own: differences from the first folder in percent, with 95 % intervals where both have repetitions, and
 /// first of all what else differs. Folders of `weft lab run` that have different jobs of one scenario and one seed are
 /// parts of one run instead: a new folder is made with all of it.
@@ -30,6 +28,8 @@ pub struct Args {
     /// The new file for a comparison, or the new folder for a run of several parts [default: comparison.html; merged].
     #[arg(long, value_name = "FILE|FOLDER")]
     out: Option<PathBuf>,
+    #[command(flatten)]
+    style: Option<Style>,
 }
 
 /// Does it. The result is to be printed.
@@ -44,22 +44,38 @@ pub fn report(args: &Args) -> Result<String> {
                 args.out.is_none(),
                 "--out is for comparisons: the report of one folder is report.html in it"
             );
-            refresh(folder)
+            refresh(folder, args.style)
         }
         folders if scenario::are_parts(folders) => {
             let out = args.out.as_deref();
-            merge(folders, out.unwrap_or(Path::new("merged")))
+            let style = args.style.unwrap_or_default();
+            merge(folders, out.unwrap_or(Path::new("merged")), style)
         }
         folders => {
+            ensure!(
+                args.style.is_none(),
+                "--style is for plots, and a comparison has none"
+            );
             let out = args.out.as_deref();
             compare(folders, out.unwrap_or(Path::new("comparison.html")))
         }
     }
 }
 
-fn refresh(folder: &Path) -> Result<String> {
+fn refresh(folder: &Path, style: Option<Style>) -> Result<String> {
     let run = Run::read(folder)?;
-    html::write_page(&run, &Folder::existing(folder)?)?;
+    let place = Folder::existing(folder)?;
+    let place = match style {
+        Some(style) => {
+            let place = place.with_style(style);
+            for plot in &run.plots {
+                draw_again(&place, &plot.file)?;
+            }
+            place
+        }
+        None => place,
+    };
+    html::write_page(&run, &place)?;
     Ok(format!(
         "{}\nThe report is {}.\n",
         text::run(&run),
@@ -67,8 +83,24 @@ fn refresh(folder: &Path) -> Result<String> {
     ))
 }
 
+/// Draws a plot of a folder again, of the data beside it.
+fn draw_again(folder: &Folder, file: &str) -> Result<()> {
+    let name = file.strip_suffix(".svg").unwrap_or(file);
+    let path = folder.path().join(format!("{name}{KEPT}"));
+    ensure!(
+        path.exists(),
+        "{} cannot be drawn again: {} is missing, as it is in folders of a Weft from before --style",
+        folder.path().join(file).display(),
+        path.display()
+    );
+    let data = read::bounded(&path, read::LARGEST_PLOT_DATA)?;
+    let drawn = folder.plot_again(name, &data);
+    drawn.with_context(|| format!("{} cannot be drawn", path.display()))?;
+    Ok(())
+}
+
 /// Makes one run of parts.
-fn merge(folders: &[PathBuf], out: &Path) -> Result<String> {
+fn merge(folders: &[PathBuf], out: &Path, style: Style) -> Result<String> {
     let mut words = "weft lab report".to_owned();
     for path in folders
         .iter()
@@ -84,6 +116,7 @@ fn merge(folders: &[PathBuf], out: &Path) -> Result<String> {
     let args = scenario::MergeArgs {
         folders: folders.to_vec(),
         out: out.to_owned(),
+        style,
     };
     let merged = perform::<scenario::Merging>(&args, &Stop::default(), &mut watcher)?;
     Ok(merged.text)
@@ -106,18 +139,7 @@ fn compare(folders: &[PathBuf], out: &Path) -> Result<String> {
     let runs = names.zip(runs?).map(|(name, run)| Named { name, run });
     let comparison = Comparison::of(runs.collect())?;
     let page = html::comparison(&comparison);
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .open(out)
-        .with_context(|| {
-            format!(
-                "cannot make the new file {} (nothing is overwritten: name another by --out)",
-                out.display()
-            )
-        })?;
-    let written = file.write_all(page.as_bytes());
-    written.with_context(|| format!("writing {}", out.display()))?;
+    NewFile::create(out)?.write(&page)?;
     Ok(format!(
         "{}\nThe comparison is {}.\n",
         text::comparison(&comparison),

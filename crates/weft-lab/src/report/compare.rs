@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Result, ensure};
-use weft_stats::student;
+use weft_stats::{Spread, student};
 
 use super::model::{Better, Row, Run, Table, Values};
 
@@ -57,7 +57,7 @@ pub struct ComparedRow {
     /// Name and unit.
     pub metric: String,
     /// For each run: mean, half of its 95 % interval, repetitions.
-    pub cells: Vec<Option<(f64, f64, usize)>>,
+    pub cells: Vec<Option<Spread>>,
     /// For each run but the first.
     pub changes: Vec<Option<Change>>,
 }
@@ -109,22 +109,24 @@ impl Verdict {
 /// Satterthwaite's degrees of freedom.
 #[must_use]
 pub fn change(base: &Values, other: &Values, better: Better) -> Option<Change> {
-    let ((base, base_ci, m), (other, other_ci, n)) = (base.spread()?, other.spread()?);
-    if base <= 0.0 || other <= 0.0 {
+    let (base, other) = (base.spread()?, other.spread()?);
+    if base.mean <= 0.0 || other.mean <= 0.0 {
         return None;
     }
-    let ratio = other / base;
+    let ratio = other.mean / base.mean;
     let percent = |ratio: f64| (ratio - 1.0) * 100.0;
-    if m < 2 || n < 2 {
+    let (Some(base_ci), Some(other_ci)) = (base.ci95, other.ci95) else {
         return percent(ratio).is_finite().then(|| Change {
             percent: percent(ratio),
             interval: None,
             verdict: Verdict::Unknown,
         });
-    }
+    };
+    let (m, n) = (base.n, other.n);
     // Squared relative standard errors of the means.
     let error = |mean: f64, ci95: f64, n: usize| (ci95 / student(n - 1) / mean).powi(2);
-    let (u, v) = (error(base, base_ci, m), error(other, other_ci, n));
+    let u = error(base.mean, base_ci, m);
+    let v = error(other.mean, other_ci, n);
     let sum = u + v;
     let half = match sum > 0.0 {
         true => {

@@ -8,7 +8,8 @@ use std::path::Path;
 
 use anyhow::Result;
 use base64ct::{Base64, Encoding as _};
-use weft_plot::Folder;
+use weft_plot::{Folder, KEPT};
+use weft_stats::Spread;
 
 use super::compare::{Change, ComparedTable, Comparison, Verdict};
 use super::model::{Plot, Run, Setting, Table, Values};
@@ -27,7 +28,7 @@ const STYLE: &str = include_str!("style.css");
 ///
 /// The system refuses.
 pub(crate) fn write_page(run: &Run, folder: &Folder) -> Result<()> {
-    folder.write(FILE, &page(run, folder.path()))
+    folder.write(FILE, page(run, folder.path()))
 }
 
 /// The report of a run whose files are in this folder.
@@ -242,7 +243,7 @@ fn head(text: &str) -> String {
 /// Mean and interval; under them repetitions and range.
 fn cell(values: &Values) -> String {
     let mut cell = spread(values.spread());
-    if let Some((mean, _, n)) = values.spread()
+    if let Some(Spread { mean, n, .. }) = values.spread()
         && n > 1
     {
         cell += &format!("<span class=\"more\">n {n}");
@@ -258,15 +259,11 @@ fn cell(values: &Values) -> String {
     cell
 }
 
-fn spread(spread: Option<(f64, f64, usize)>) -> String {
-    match spread {
-        None => text::NOTHING.to_owned(),
-        Some((mean, _, 1)) => text::number(mean),
-        Some((mean, ci95, _)) => format!(
-            "{} <span class=\"interval\">± {}</span>",
-            text::number(mean),
-            text::like(ci95, mean)
-        ),
+fn spread(spread: Option<Spread>) -> String {
+    let text = text::spread(spread);
+    match text.split_once(" ± ") {
+        Some((mean, half)) => format!("{mean} <span class=\"interval\">± {half}</span>"),
+        None => text,
     }
 }
 
@@ -279,21 +276,26 @@ fn plot(body: &mut String, plot: &Plot, folder: &Path) {
         );
         return;
     };
-    let png = Path::new(&plot.file).with_extension("png");
-    let png = png.to_string_lossy();
-    let caption = match plot.caption.is_empty() {
+    let mut caption = match plot.caption.is_empty() {
         true => String::new(),
         false => format!("{} ", escape(&plot.caption)),
     };
-    let link = match folder.join(&*png).is_file() {
-        true => format!(", <a href=\"{0}\">{0}</a>", escape(&png)),
-        false => String::new(),
-    };
+    // A plot for a paper does not show what its caption is for.
+    let more = read::caption(folder, &plot.file).unwrap_or_default();
+    for line in more.lines().filter(|line| !line.is_empty()) {
+        put(&mut caption, format_args!("{}<br>\n", escape(line)));
+    }
+    let stem = plot.file.strip_suffix(".svg").unwrap_or(&plot.file);
+    let others = [".png", ".pdf", KEPT].map(|end| format!("{stem}{end}"));
+    let links = others.iter().filter(|other| folder.join(other).is_file());
+    let links: String = links
+        .map(|other| format!(", <a href=\"{0}\">{0}</a>", escape(other)))
+        .collect();
     put(
         body,
         format_args!(
             "<figure>\n<div class=\"scroll\"><img alt=\"{}\" src=\"data:image/svg+xml;base64,{}\"></div>\n\
-             <figcaption>{caption}<a href=\"{name}\">{name}</a>{link}</figcaption>\n</figure>\n",
+             <figcaption>{caption}<a href=\"{name}\">{name}</a>{links}</figcaption>\n</figure>\n",
             escape(match plot.caption.is_empty() {
                 true => &plot.file,
                 false => &plot.caption,

@@ -14,8 +14,8 @@ pub struct Invocation {
     pub settings: Vec<Setting>,
 }
 
-/// Arguments on where results go: not what is measured.
-const ELSEWHERE: [&str; 4] = ["out", "within", "format", "help"];
+/// Arguments on where results go and how they look: not what is measured.
+const ELSEWHERE: [&str; 6] = ["out", "within", "format", "style", "width_mm", "help"];
 
 impl Invocation {
     /// Of these words of a program (`weft lab throughput`), the command that defines the arguments after

@@ -250,32 +250,28 @@ impl Values {
     /// A mean whose samples are not there.
     #[must_use]
     pub fn mean(mean: f64, ci95: f64, n: usize) -> Values {
-        match mean.is_finite() && ci95.is_finite() && n > 0 {
-            true => Values::Mean { mean, ci95, n },
-            false => Values::None,
+        match n {
+            0 => Values::None,
+            // It has no interval.
+            1 => Values::one(mean),
+            _ if mean.is_finite() && ci95.is_finite() => Values::Mean { mean, ci95, n },
+            _ => Values::None,
         }
     }
 
-    /// Mean, half of the 95 % interval, repetitions; `None` if nothing was measured.
+    /// Mean and half of the 95 % interval; `None` if nothing was measured.
     #[must_use]
-    pub fn spread(&self) -> Option<(f64, f64, usize)> {
+    pub fn spread(&self) -> Option<Spread> {
         match self {
             Values::None => None,
-            Values::Samples(numbers) if numbers.is_empty() => None,
-            Values::Samples(numbers) => {
-                let spread = Spread::of(numbers);
-                Some((spread.mean, spread.ci95, numbers.len()))
-            }
-            Values::Mean { mean, ci95, n } => Some((*mean, *ci95, *n)),
-        }
-    }
-
-    /// The same for tables that would have too many samples.
-    #[must_use]
-    pub fn without_samples(&self) -> Values {
-        match self.spread() {
-            Some((mean, ci95, n)) if n > 1 => Values::mean(mean, ci95, n),
-            _ => self.clone(),
+            Values::Samples(numbers) => Spread::of(numbers),
+            Values::Mean { mean, ci95, n } => Some(Spread {
+                mean: *mean,
+                stddev: None,
+                // Files of earlier versions have an interval of one.
+                ci95: (*n > 1).then_some(*ci95),
+                n: *n,
+            }),
         }
     }
 

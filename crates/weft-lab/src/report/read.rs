@@ -6,6 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use serde::Deserialize;
+use weft_plot::CAPTION;
 
 use super::model::{Run, SCHEMA, Table, Values};
 
@@ -23,6 +24,10 @@ const LONGEST_HEAD: usize = 100;
 const LONGEST: usize = 4_000;
 /// The most of a plot.
 const LARGEST_PLOT: u64 = 4 << 20;
+/// The most of what a plot is drawn of.
+pub(crate) const LARGEST_PLOT_DATA: u64 = 16 << 20;
+/// The most of a plot's caption.
+const LARGEST_CAPTION: u64 = 64 << 10;
 
 impl Run {
     /// As text for a terminal.
@@ -165,6 +170,13 @@ pub(crate) fn plot(folder: &Path, name: &str) -> Option<Vec<u8>> {
         true => bounded(&folder.join(name), LARGEST_PLOT).ok(),
         false => None,
     }
+}
+
+/// What a plot for a paper leaves to its caption, if that is there and no longer than one.
+pub(crate) fn caption(folder: &Path, name: &str) -> Option<String> {
+    let name = name.strip_suffix(".svg").unwrap_or(name);
+    let text = bounded(&folder.join(format!("{name}{CAPTION}")), LARGEST_CAPTION).ok()?;
+    String::from_utf8(text).ok()
 }
 
 /// A file of this very folder, whose name needs no escape in a link.

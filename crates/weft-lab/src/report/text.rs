@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use time::format_description::well_known::Rfc3339;
 use time::macros::format_description;
 use time::{OffsetDateTime, UtcOffset};
+use weft_stats::Spread;
 
 use super::compare::{Change, Comparison};
 use super::model::{Metric, Run, Table, Values};
@@ -128,17 +129,11 @@ pub(crate) fn cell(values: &Values) -> String {
     spread(values.spread())
 }
 
-pub(crate) fn spread(spread: Option<(f64, f64, usize)>) -> String {
+pub(crate) fn spread(spread: Option<Spread>) -> String {
     match spread {
         None => NOTHING.to_owned(),
-        Some((mean, _, 1)) => number(mean),
-        Some((mean, ci95, _)) => format!("{} ± {}", number(mean), like(ci95, mean)),
+        Some(spread) => spread.show(|one| like(one, spread.mean)),
     }
-}
-
-/// A number with the digits that people read.
-pub(crate) fn number(number: f64) -> String {
-    like(number, number)
 }
 
 /// The first number with as many digits after the point as the second needs.

@@ -348,10 +348,7 @@ impl fmt::Display for Results {
 }
 
 fn cell(summary: &Summary) -> String {
-    format!(
-        "{:.2} ({:.2}-{:.2})",
-        summary.median, summary.min, summary.max
-    )
+    summary.show(|number| format!("{number:.2}"))
 }
 
 #[cfg(test)]

@@ -103,6 +103,7 @@ fn figure(results: &Results, title: &str, panels: Vec<Panel>) -> Figure {
         panels: panels.filter(|panel| !panel.curves.is_empty()).collect(),
         columns: 2,
         footer: Vec::new(),
+        whiskers: None,
         same_scale: false,
         legend: true,
     }

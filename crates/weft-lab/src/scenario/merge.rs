@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use serde::Deserialize;
+use weft_plot::Style;
 
 use super::command::Options;
 use super::jobs::Job;
@@ -27,6 +28,9 @@ pub struct MergeArgs {
     /// The new folder.
     #[arg(long, value_name = "FOLDER")]
     pub out: PathBuf,
+    /// How plots look.
+    #[command(flatten)]
+    pub style: Style,
 }
 
 /// What is merged.
@@ -127,6 +131,7 @@ impl Experiment for Merging {
         let output = Output {
             place: Place::Folder(args.out.clone()),
             format: Format::Human,
+            style: args.style,
         };
         let folders = args.folders.clone();
         Ok(Prepared::Run(Merging { folders }, output))

@@ -89,7 +89,7 @@ impl Results {
                         count(|one| one.streams - one.complete - one.failed),
                         median(|one| one.ttfb_ms),
                         median(|one| one.ttlb_ms),
-                        each(streams, |one| Some(one.goodput_mbit?.spread.mean)),
+                        each(streams, |one| Some(one.goodput_mbit?.mean)),
                         Values::samples(payload),
                     ],
                 );

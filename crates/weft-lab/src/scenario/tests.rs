@@ -159,6 +159,7 @@ fn folders_of_parts_are_one_run() {
     let args = MergeArgs {
         folders,
         out: at("merged"),
+        style: weft_plot::Style::Screen,
     };
     let merged = perform::<Merging>(&args, &Stop::default(), &mut ()).expect("merged");
     assert!(!merged.is_passed, "one failed");
@@ -231,5 +232,5 @@ fn rows_are_of_arms_and_models() {
     assert_eq!(titles, rows);
     // Two repetitions, so there are intervals.
     let medians = &tables[0].rows[0].values[3];
-    assert!(medians.spread().is_some_and(|(_, _, count)| count == 2));
+    assert!(medians.spread().is_some_and(|one| one.n == 2));
 }

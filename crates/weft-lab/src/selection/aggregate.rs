@@ -107,7 +107,7 @@ fn relayed(intervals: &[f64]) -> Numbers {
         is_over: true,
     };
     let mut numbers = times(&intervals.iter().map(over).collect::<Vec<Time>>());
-    let mean = (!intervals.is_empty()).then(|| Spread::of(intervals).mean);
+    let mean = Spread::of(intervals).map(|spread| spread.mean);
     numbers.insert(MEAN, mean);
     numbers
 }

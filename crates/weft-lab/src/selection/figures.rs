@@ -77,6 +77,7 @@ fn figure(results: &Results, title: &str, panels: Vec<Panel>) -> Figure {
         panels: panels.filter(|panel| !panel.curves.is_empty()).collect(),
         columns: 2,
         footer: Vec::new(),
+        whiskers: None,
         same_scale: false,
         legend: true,
     }
@@ -133,15 +134,13 @@ fn distributions(results: &Results, title: &str, times: Of) -> Figure {
 fn over_time(samples: &Samples) -> Vec<(f64, f64)> {
     let lengths = samples.values().map(|sample| sample.relayed.len());
     let places = 0..lengths.min().unwrap_or(0);
-    let means = places.map(|place| {
+    let means = places.filter_map(|place| {
         let each = samples
             .values()
             .filter_map(|sample| sample.relayed.get(place));
         let each: Vec<f64> = each.map(|bytes| bytes * 1e-6).collect();
-        (
-            (place + 1) as f64 * INTERVAL_S as f64,
-            Spread::of(&each).mean,
-        )
+        let mean = Spread::of(&each)?.mean;
+        Some(((place + 1) as f64 * INTERVAL_S as f64, mean))
     });
     means.collect()
 }

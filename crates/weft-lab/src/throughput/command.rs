@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use clap::ValueEnum;
 use weft_bounds::{Bounds, SEED};
-use weft_plot::Folder;
+use weft_plot::{Folder, Style};
 
 use super::options::Options;
 use super::results::Results;
@@ -80,10 +80,29 @@ pub struct Args {
 
     #[command(flatten)]
     folder: FolderArgs,
-    /// Draw the plots of an earlier experiment's folder again, and measure nothing.
-    #[arg(long, value_name = "DIR", exclusive = true)]
+    /// Draw the plots of an earlier experiment's folder again, in the style of --style, and measure nothing.
+    #[arg(long, value_name = "DIR", conflicts_with_all = OF_A_RUN)]
     plots: Option<PathBuf>,
 }
+
+/// Arguments of a measurement: not of drawing plots again.
+const OF_A_RUN: [&str; 15] = [
+    "target",
+    "program",
+    "setting",
+    "scale",
+    "clients",
+    "entries",
+    "exits",
+    "streams",
+    "data",
+    "repetitions",
+    "discard",
+    "window",
+    "seed",
+    "out",
+    "within",
+];
 
 /// Clients, entries or exits: more than the paper had, and more than any machine has held so far.
 const NODES: Bounds<usize> = Bounds::new(1, 2_000);
@@ -107,7 +126,7 @@ impl Experiment for Options {
 
     fn prepare(args: &Args) -> Result<Prepared<Options>> {
         if let Some(folder) = &args.plots {
-            return draw_again(folder).map(Prepared::Text);
+            return draw_again(folder, args.folder.output().style).map(Prepared::Text);
         }
         let options = options(args)?;
         options.check()?;
@@ -194,8 +213,8 @@ impl Report for Results {
 }
 
 /// Draws the plots of an earlier experiment, and returns their paths, one on a line.
-fn draw_again(path: &Path) -> Result<String> {
-    let folder = Folder::existing(path)?;
+fn draw_again(path: &Path, style: Style) -> Result<String> {
+    let folder = Folder::existing(path)?.with_style(style);
     let results = Results::read(&path.join("results.json"))?;
     let plots = figures::draw(&results, &folder)?;
     Ok(plots

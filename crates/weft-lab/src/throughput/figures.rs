@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use anyhow::Result;
 
 use super::results::{Results, StreamTimes, TargetSummary};
-use weft_plot::{Curve, Figure, Folder, Group, Kind, Look, Panel, Series, Value};
+use weft_plot::{Curve, Figure, Folder, Group, Kind, Look, Panel, Series, Value, Whiskers};
 
-/// Draws the figures into the folder, as SVG and, where `rsvg-convert` is installed, as PNG.
+/// Draws the figures into the folder.
 ///
 /// # Errors
 ///
@@ -43,42 +43,33 @@ fn sustained(results: &Results) -> Figure {
     let targets = &results.summaries;
     let value = |one: &TargetSummary| {
         let summary = one.sustained_bits_per_s?;
-        Some(Value {
-            mid: summary.median * 1e-6,
-            low: summary.min * 1e-6,
-            high: summary.max * 1e-6,
-        })
+        Some(Value::median(&summary, 1e-6))
     };
-    let panel = Panel {
-        title: String::new(),
-        x_label: String::new(),
-        y_label: "Mbit/s that the target reads".to_owned(),
-        kind: Kind::Bars,
-        groups: targets
-            .iter()
-            .enumerate()
-            .map(|(place, one)| Group {
-                at: place as f64,
-                label: one.target.in_words().replacen(", ", "\n", 1),
-            })
-            .collect(),
-        series: vec![Series {
-            name: "maximum sustained throughput".to_owned(),
-            look: Look::number(0),
-            values: targets.iter().map(value).collect(),
-        }],
-        curves: Vec::new(),
+    let groups = targets.iter().enumerate().map(|(place, one)| Group {
+        at: place as f64,
+        label: one.target.in_words().replacen(", ", "\n", 1),
+    });
+    let series = Series {
+        name: "maximum sustained throughput".to_owned(),
+        look: Look::number(0),
+        values: targets.iter().map(value).collect(),
     };
+    let panel = Panel::of_values(
+        Kind::Bars,
+        "",
+        "",
+        "Mbit/s that the target reads",
+        groups.collect(),
+        vec![series],
+    );
     Figure {
         title: "Maximum sustained throughput of the target (Engler and Goldberg 2021, Figure 7)"
             .to_owned(),
         subtitle: format!("{}.", results.rule_in_words()),
         panels: vec![panel],
         columns: 1,
-        footer: footer(
-            results,
-            "Bars are medians of the repetitions, whiskers the least and the most.",
-        ),
+        footer: footer(results, "Bars are medians of the repetitions."),
+        whiskers: Some(Whiskers::range("repetitions")),
         same_scale: true,
         legend: false,
     }
@@ -95,15 +86,12 @@ fn times(results: &Results, title: &str, time: fn(&StreamTimes) -> f64) -> Figur
             points: Curve::distribution(times),
         }
     });
-    let panel = Panel {
-        title: String::new(),
-        x_label: "seconds since all streams began".to_owned(),
-        y_label: "share of all streams".to_owned(),
-        kind: Kind::Curves,
-        groups: Vec::new(),
-        series: Vec::new(),
-        curves: curves.collect(),
-    };
+    let panel = Panel::of_curves(
+        "",
+        "seconds since all streams began",
+        "share of all streams",
+        curves.collect(),
+    );
     Figure {
         title: title.to_owned(),
         subtitle: "The streams of all repetitions together, as the server saw them. Further left is better."
@@ -111,6 +99,7 @@ fn times(results: &Results, title: &str, time: fn(&StreamTimes) -> f64) -> Figur
         panels: vec![panel],
         columns: 1,
         footer: footer(results, ""),
+        whiskers: None,
         same_scale: true,
         legend: true,
     }

@@ -80,11 +80,11 @@ impl Counted {
             .filter_map(|group| group.shares.get(place).copied())
             .collect();
         let spread = Spread::of(&shares);
-        let is_known = shares.len() > 1;
+        let stddev = spread.and_then(|spread| spread.stddev);
         Share {
-            share: spread.mean,
-            error: is_known.then(|| spread.stddev / (shares.len() as f64).sqrt()),
-            ci95: is_known.then_some(spread.ci95),
+            share: spread.map_or(0.0, |spread| spread.mean),
+            error: stddev.map(|stddev| stddev / (shares.len() as f64).sqrt()),
+            ci95: spread.and_then(|spread| spread.ci95),
         }
     }
 

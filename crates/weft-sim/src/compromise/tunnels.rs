@@ -3,12 +3,14 @@
 use std::fmt::Write as _;
 
 use serde::Serialize;
+use weft_bounds::{Bounds, OutOfBounds};
 use weft_path::PathError;
-use weft_plot::{Figure, Group, Kind, Look, Panel, Series, Value};
+use weft_plot::{Figure, Group, Kind, Look, Panel, Series, Value, Whiskers};
 
 use super::clients::{Clients, Entry, MOST_CIRCUITS};
 use super::count::{Counted, Grant, Sample, count};
 use super::tunnel::{Adversary, Guards, probability};
+use crate::csv::known;
 use crate::network::Network;
 
 /// Table III: the printed probabilities for 1 to 5 circuits, percent.
@@ -27,8 +29,14 @@ const SETS: [Guards; 3] = [Guards::AsMany, Guards::Set(3), Guards::Common];
 /// Consensus weight of the realistic adversary (section VI-B), and how many parts of it are guards'
 /// for each that is exits'.
 pub const REALISTIC: (f64, f64) = (560_210.0, 5.0);
-/// As many clients need minutes.
-pub const MOST_CLIENTS: u64 = 100_000_000;
+/// Clients: the most need minutes.
+pub const CLIENTS: Bounds<u64> = Bounds::new(1, 100_000_000);
+/// Circuits of the widest tunnel.
+pub const CIRCUITS: Bounds<u32> = Bounds::new(1, MOST_CIRCUITS);
+/// An adversary's consensus weight.
+pub const WEIGHT: Bounds<f64> = Bounds::new(0.0, 1e12);
+/// Parts of it that are guards', for each that is exits'.
+pub const PARTS: Bounds<f64> = Bounds::new(0.0, 1e6);
 
 /// How likely clients of a kind are compromised.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -102,15 +110,15 @@ impl TunnelOptions {
     ///
     /// [`Refused`].
     pub fn check(&self) -> Result<(), Refused> {
-        let is_weight = |number: f64| number.is_finite() && number >= 0.0;
-        match self.weight {
-            _ if !(1..=MOST_CLIENTS).contains(&self.sample.clients) => Err(Refused::Clients),
-            _ if !(1..=MOST_CIRCUITS).contains(&self.sample.circuits) => Err(Refused::Circuits),
-            _ if self.entries.is_empty() => Err(Refused::Entries),
-            Some((weight, parts)) if !is_weight(weight) || !is_weight(parts) => {
-                Err(Refused::Weight)
-            }
-            _ => Ok(()),
+        CLIENTS.check("clients", self.sample.clients)?;
+        CIRCUITS.check("circuits", self.sample.circuits)?;
+        if let Some((weight, parts)) = self.weight {
+            WEIGHT.check("weight", weight)?;
+            PARTS.check("guards to exits", parts)?;
+        }
+        match self.entries.is_empty() {
+            true => Err(Refused::Entries),
+            false => Ok(()),
         }
     }
 }
@@ -118,15 +126,9 @@ impl TunnelOptions {
 /// Why nothing was counted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// No clients, or too many.
-    #[error("clients are from 1 to {MOST_CLIENTS}")]
-    Clients,
-    /// No circuits, or too many.
-    #[error("circuits of a tunnel are from 1 to {MOST_CIRCUITS}")]
-    Circuits,
-    /// A weight that is none.
-    #[error("an adversary's weight and its parts are numbers, not below 0")]
-    Weight,
+    /// A number that makes no sense, or would take for ever.
+    #[error(transparent)]
+    Number(#[from] OutOfBounds),
     /// Neither.
     #[error("no kind of entry is asked for")]
     Entries,
@@ -282,19 +284,8 @@ pub fn name(guards: Guards) -> String {
 impl Report {
     /// Figure 7 and Table III beside the paper's values.
     pub fn figure(&self) -> Figure {
-        let exact = |mid: f64| Value {
-            mid,
-            low: mid,
-            high: mid,
-        };
-        let counted = |row: &Row| {
-            let half = row.ci95_percent.unwrap_or(0.0);
-            Value {
-                mid: row.counted_percent,
-                low: (row.counted_percent - half).max(0.0),
-                high: row.counted_percent + half,
-            }
-        };
+        let clients = usize::try_from(self.clients).unwrap_or(usize::MAX);
+        let counted = |row: &Row| Value::mean(row.counted_percent, row.ci95_percent, clients);
         let mut lines = Vec::new();
         let widths = WIDTHS.into_iter().filter(|one| *one <= self.circuits);
         for (number, circuits) in (0..).zip(widths) {
@@ -316,12 +307,14 @@ impl Report {
             lines.push(Series {
                 name: "formula".to_owned(),
                 look: Look::grey().dashed(),
-                values: rows().map(|row| Some(exact(row.formula_percent))).collect(),
+                values: rows()
+                    .map(|row| Some(Value::exact(row.formula_percent)))
+                    .collect(),
             });
         }
         for (circuits, percent) in FIGURE_7 {
             let mut values = vec![None; 10];
-            values.push(Some(exact(percent)));
+            values.push(Some(Value::exact(percent)));
             lines.push(Series {
                 name: format!("paper, text: {percent} % with {circuits}"),
                 look: Look::grey(),
@@ -346,46 +339,45 @@ impl Report {
             name: "paper, Table III".to_owned(),
             look: Look::grey(),
             values: (0..self.circuits as usize)
-                .map(|place| TABLE_III.get(place).copied().map(exact))
+                .map(|place| TABLE_III.get(place).copied().map(Value::exact))
                 .collect(),
         };
         Figure {
             title: "Clients compromised (Yang and Li 2015, Figure 7 and Table III)".to_owned(),
             subtitle: format!(
-                "{} of Weft's clients in the network of {}; whiskers are 95 % intervals",
+                "{} of Weft's clients in the network of {}",
                 crate::idle::figure::thousands(self.clients),
                 self.valid_after
             ),
             panels: vec![
-                Panel {
-                    title: "Figure 7: the adversary has 20 % of the exits' bandwidth".to_owned(),
-                    x_label: "% of the guards' bandwidth".to_owned(),
-                    y_label: "% of clients".to_owned(),
-                    kind: Kind::Lines,
-                    groups: shares.collect(),
-                    series: lines,
-                    curves: Vec::new(),
-                },
-                Panel {
-                    title: "Table III: 2.63 % of the guards, 4.47 % of the exits".to_owned(),
-                    x_label: "circuits of a tunnel".to_owned(),
-                    y_label: "% of clients".to_owned(),
-                    kind: Kind::Bars,
-                    groups: (1..=self.circuits)
+                Panel::of_values(
+                    Kind::Lines,
+                    "Figure 7: the adversary has 20 % of the exits' bandwidth",
+                    "% of the guards' bandwidth",
+                    "% of clients",
+                    shares.collect(),
+                    lines,
+                ),
+                Panel::of_values(
+                    Kind::Bars,
+                    "Table III: 2.63 % of the guards, 4.47 % of the exits",
+                    "circuits of a tunnel",
+                    "% of clients",
+                    (1..=self.circuits)
                         .map(|circuits| Group {
                             at: f64::from(circuits),
                             label: circuits.to_string(),
                         })
                         .collect(),
-                    series: [paper].into_iter().chain(bars).collect(),
-                    curves: Vec::new(),
-                },
+                    [paper].into_iter().chain(bars).collect(),
+                ),
             ],
             columns: 1,
             footer: vec![
                 "Weft's clients use a guard for each circuit, or one; the paper's formula has a set of three, at which it stops, but its numbers are those of a guard for each."
                     .to_owned(),
             ],
+            whiskers: Some(Whiskers::ci95("clients")),
             same_scale: false,
             legend: true,
         }
@@ -402,7 +394,6 @@ impl Report {
             ("fifth", &self.fifth),
             ("table-iii", &self.table_iii),
         ];
-        let known = |number: Option<f64>| number.map_or(String::new(), |number| number.to_string());
         for (what, rows) in all.into_iter().chain(in_network) {
             for row in rows {
                 let _ = writeln!(
@@ -501,16 +492,18 @@ mod tests {
         let network = synth::network(100, 1).expect("a network");
         let refused = |options: TunnelOptions| compare(&network, &options, || ()).err();
         let both = [Entry::Distinct, Entry::Common];
-        assert_eq!(refused(options(0, 5, &both)), Some(Refused::Clients));
-        assert_eq!(refused(options(10, 0, &both)), Some(Refused::Circuits));
-        assert_eq!(refused(options(10, 17, &both)), Some(Refused::Circuits));
+        for (clients, circuits) in [(0, 5), (10, 0), (10, 17)] {
+            let error = refused(options(clients, circuits, &both));
+            assert!(matches!(error, Some(Refused::Number(_))), "{error:?}");
+        }
         assert_eq!(refused(options(10, 5, &[])), Some(Refused::Entries));
         for weight in [(f64::NAN, 5.0), (-1.0, 5.0), (1.0, f64::INFINITY)] {
             let options = TunnelOptions {
                 weight: Some(weight),
                 ..options(10, 5, &both)
             };
-            assert_eq!(refused(options), Some(Refused::Weight));
+            let error = refused(options);
+            assert!(matches!(error, Some(Refused::Number(_))), "{error:?}");
         }
     }
 }

@@ -25,7 +25,7 @@ pub use guards::{Client, GuardRule};
 pub use policy::{Demand, LONG_LIVED_PORTS};
 
 use crate::draw::Alias;
-use crate::microdesc::Microdescs;
+use crate::microdesc::{Microdescs, OtherMicrodescs};
 use crate::network::{Flags, Network, Position, Relay};
 use families::Families;
 use guards::{Guards, Suits};
@@ -94,8 +94,8 @@ pub enum NoPaths {
     #[error("only `p` lines or microdescriptors have the exits that allow port {0}")]
     NoPolicies(u16),
     /// None of the microdescriptors belongs to a relay of this document.
-    #[error("none of the microdescriptors belongs to a relay of this consensus")]
-    OtherMicrodescs,
+    #[error(transparent)]
+    OtherMicrodescs(#[from] OtherMicrodescs),
     /// Whatever exit a circuit began with, families and networks left no guard or no middle relay.
     #[error("{TRIES} exits in turn left no guard or no middle relay of another family and network")]
     NoPath,
@@ -332,14 +332,11 @@ fn usable(network: &Network, microdescs: Option<&Microdescs>) -> Result<Vec<bool
     };
     let needed = Flags::RUNNING.with(Flags::VALID);
     let relays = network.relays.iter();
-    let there: Vec<bool> = relays.clone().map(is_there).collect();
-    if microdescs.is_some() && !there.contains(&true) {
-        return Err(NoPaths::OtherMicrodescs);
+    if let Some(microdescs) = microdescs {
+        microdescs.matched(network)?;
     }
-    let both = relays.zip(there);
-    Ok(both
-        .map(|(relay, there)| there && relay.flags.has(needed))
-        .collect())
+    let usable = relays.map(|relay| is_there(relay) && relay.flags.has(needed));
+    Ok(usable.collect())
 }
 
 /// A relay's weight at a position.

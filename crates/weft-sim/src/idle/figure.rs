@@ -3,9 +3,11 @@
 use std::fmt::Write as _;
 
 use weft_plot::{Figure, Group, Kind, Look, Panel, Series, Value};
+use weft_stats::Spread;
 
 use super::{Report, SLOW};
-use weft_stats::Spread;
+use crate::csv::{known, spread};
+use crate::over::{value, whiskers};
 
 /// Section III-A's text on 200,000 circuits; the other bars are only in its picture.
 pub mod paper {
@@ -46,40 +48,24 @@ impl Report {
             look,
             values: (0..self.points.len()).map(spread).collect(),
         };
-        let value = |spread: Spread| Value {
-            mid: spread.mean,
-            low: spread.mean - spread.stddev,
-            high: spread.mean + spread.stddev,
-        };
-        let exact = |mid: f64| Value {
-            mid,
-            low: mid,
-            high: mid,
-        };
         let relays = self.relays as f64;
         let counted = of("simulated", Look::number(0), &|at| {
             Some(value(self.points.get(at)?.idle_percent))
         });
         let formula = of("formula", Look::number(2), &|at| {
-            Some(exact(self.points.get(at)?.expected / relays * 100.0))
+            Some(Value::exact(self.points.get(at)?.expected / relays * 100.0))
         });
         let slow = of("simulated", Look::number(0), &|at| {
-            Some(value(self.points.get(at)?.idle_percent_of_slow))
+            Some(value(self.points.get(at)?.idle_percent_of_slow?))
         });
         let of_paper = |percent: f64| {
             of("paper, text", Look::grey(), &move |at| {
                 let point = self.points.get(at)?;
-                (point.circuits == paper::CIRCUITS).then_some(exact(percent))
+                (point.circuits == paper::CIRCUITS).then_some(Value::exact(percent))
             })
         };
-        let panel = |title: &str, x_label: &str, y_label: &str, groups, series| Panel {
-            title: title.to_owned(),
-            x_label: x_label.to_owned(),
-            y_label: y_label.to_owned(),
-            kind: Kind::Bars,
-            groups,
-            series,
-            curves: Vec::new(),
+        let panel = |title: &str, x_label: &str, y_label: &str, groups, series| {
+            Panel::of_values(Kind::Bars, title, x_label, y_label, groups, series)
         };
         let groups: Vec<Group> = groups.collect();
         let circuits = "concurrent circuits";
@@ -115,10 +101,10 @@ impl Report {
             ],
             columns: 1,
             footer: vec![
-                "Whiskers: one standard deviation over repetitions. Formula: sum of (1 - p)^n over all relays."
-                    .to_owned(),
+                "Means over the repetitions. Formula: sum of (1 - p)^n over all relays.".to_owned(),
                 "Yang and Li used a consensus of 2014 or 2015, which they do not name.".to_owned(),
             ],
+            whiskers: Some(whiskers(1)),
             same_scale: false,
             legend: true,
         }
@@ -134,13 +120,7 @@ impl Report {
             let all = self.idle_bandwidths.iter();
             all.filter(|one| (*low..end).contains(one)).count() as f64
         });
-        let values = counts.map(|mid| {
-            Some(Value {
-                mid,
-                low: mid,
-                high: mid,
-            })
-        });
+        let values = counts.map(|count| Some(Value::exact(count)));
         let groups = (0..).zip(&CLASSES).map(|(at, (_, label))| Group {
             at: f64::from(at),
             label: (*label).to_owned(),
@@ -159,18 +139,17 @@ impl Report {
     /// A line for each number of circuits.
     pub fn csv(&self) -> String {
         let mut text = "circuits,idle_mean,idle_stddev,idle_ci95,idle_expected,idle_percent,slow_percent_of_idle,idle_percent_of_slow,idle_bandwidth_percent\n".to_owned();
+        let mean = |spread: Option<Spread>| known(spread.map(|spread| spread.mean));
         for point in &self.points {
             let _ = writeln!(
                 text,
-                "{},{},{},{},{},{},{},{},{}",
+                "{},{},{},{},{},{},{}",
                 point.circuits,
-                point.idle.mean,
-                point.idle.stddev,
-                point.idle.ci95,
+                spread(&point.idle),
                 point.expected,
                 point.idle_percent.mean,
-                point.slow_percent_of_idle.mean,
-                point.idle_percent_of_slow.mean,
+                mean(point.slow_percent_of_idle),
+                mean(point.idle_percent_of_slow),
                 point.idle_bandwidth_percent.mean,
             );
         }

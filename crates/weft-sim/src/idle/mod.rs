@@ -3,21 +3,22 @@
 pub mod figure;
 
 use serde::Serialize;
+use weft_bounds::{Bounds, OutOfBounds};
+use weft_stats::Spread;
 
 use crate::network::Network;
 use crate::parallel;
 use crate::random::{CHUNK, generator};
 use crate::triples::{NoCircuits, Triples};
-use weft_stats::Spread;
 
 /// Below this a relay is slow, bytes per second: the paper's 100 KiB/s.
 pub const SLOW: u64 = 100 * 1024;
 
-/// The most circuits of a repetition.
-pub const MOST_CIRCUITS: u64 = 1 << 31;
+/// Circuits of a repetition.
+pub const CIRCUITS: Bounds<u64> = Bounds::new(1, 1 << 31);
 
-/// The most repetitions.
-pub const MOST_REPETITIONS: u64 = 10_000;
+/// Repetitions.
+pub const REPETITIONS: Bounds<u64> = Bounds::new(1, 10_000);
 
 /// What to simulate.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -36,17 +37,20 @@ pub struct IdleOptions {
 }
 
 /// Why nothing was simulated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// See there.
     #[error(transparent)]
     NoCircuits(#[from] NoCircuits),
-    /// No numbers of circuits, or one that is none.
-    #[error("numbers of circuits are from 1 to {MOST_CIRCUITS}")]
+    /// No numbers of circuits.
+    #[error("no number of circuits is asked for")]
     Circuits,
-    /// No repetitions, or too many.
-    #[error("repetitions are from 1 to {MOST_REPETITIONS}")]
-    Repetitions,
+    /// A network without relays.
+    #[error("nothing was drawn")]
+    Nothing,
+    /// A number that makes no sense, or would take for ever.
+    #[error(transparent)]
+    Number(#[from] OutOfBounds),
 }
 
 /// What was found.
@@ -79,10 +83,10 @@ pub struct Point {
     pub expected: f64,
     /// Share of all relays that are idle, percent.
     pub idle_percent: Spread,
-    /// Share of the idle relays that are slow, percent.
-    pub slow_percent_of_idle: Spread,
-    /// Share of the slow relays that are idle, percent.
-    pub idle_percent_of_slow: Spread,
+    /// Share of the idle relays that are slow, percent, of the repetitions that have idle relays; `None`: none has.
+    pub slow_percent_of_idle: Option<Spread>,
+    /// Share of the slow relays that are idle, percent; `None`: the network has no slow ones.
+    pub idle_percent_of_slow: Option<Spread>,
     /// Bandwidth of all idle relays, share of all bandwidth, percent.
     pub idle_bandwidth_percent: Spread,
     /// The least bandwidth of an idle relay in the first repetition, bytes per second.
@@ -109,17 +113,14 @@ pub fn simulate(
     let (Some(least), Some(most)) = (numbers.first().copied(), numbers.last().copied()) else {
         return Err(Refused::Circuits);
     };
-    if least == 0 || most > MOST_CIRCUITS {
-        return Err(Refused::Circuits);
-    }
-    if options.repetitions == 0 || options.repetitions > MOST_REPETITIONS {
-        return Err(Refused::Repetitions);
-    }
+    CIRCUITS.check("circuits", least)?;
+    CIRCUITS.check("circuits", most)?;
+    REPETITIONS.check("repetitions", options.repetitions)?;
     let triples = Triples::new(network, options.any_speed)?;
     let first_uses: Vec<Vec<u64>> = (0..options.repetitions)
         .map(|repetition| first_uses(network, &triples, options, (repetition, most), &done))
         .collect();
-    Ok(report(network, &triples, &numbers, &first_uses))
+    report(network, &triples, &numbers, &first_uses).ok_or(Refused::Nothing)
 }
 
 /// How many chunks [`simulate`] draws.
@@ -171,12 +172,13 @@ fn first_uses(
     first
 }
 
+/// `None`: nothing was drawn.
 fn report(
     network: &Network,
     triples: &Triples,
     numbers: &[u64],
     first_uses: &[Vec<u64>],
-) -> Report {
+) -> Option<Report> {
     let bandwidths: Vec<u64> = network
         .relays
         .iter()
@@ -185,10 +187,7 @@ fn report(
     let involvement = triples.involvement();
     let slow_relays = bandwidths.iter().filter(|one| **one < SLOW).count();
     let whole: f64 = bandwidths.iter().map(|one| *one as f64).sum();
-    let percent = |part: f64, whole: f64| match whole > 0.0 {
-        true => part / whole * 100.0,
-        false => 0.0,
-    };
+    let percent = |part: f64, whole: f64| (whole > 0.0).then(|| part / whole * 100.0);
     let idle_of = |first: &[u64], number: u64| -> Vec<u64> {
         let uses = first.iter().zip(&bandwidths);
         let idle = uses.filter(|(first, _)| **first >= number);
@@ -201,40 +200,41 @@ fn report(
             .iter()
             .map(|first| idle_of(first, *number))
             .collect();
-        let over = |value: &dyn Fn(&[u64]) -> f64| {
-            Spread::of(&lists.iter().map(|list| value(list)).collect::<Vec<f64>>())
+        let over = |value: &dyn Fn(&[u64]) -> Option<f64>| {
+            let known = lists.iter().filter_map(|list| value(list));
+            Spread::of(&known.collect::<Vec<f64>>())
         };
         let slow = |list: &[u64]| list.partition_point(|one| *one < SLOW) as f64;
         let shown = lists.first().map_or(&[][..], |list| list);
-        Point {
+        Some(Point {
             circuits: *number,
-            idle: over(&|list| list.len() as f64),
+            idle: over(&|list| Some(list.len() as f64))?,
             expected: involvement
                 .iter()
                 .map(|chance| (*number as f64 * (-chance).ln_1p()).exp())
                 .sum(),
-            idle_percent: over(&|list| percent(list.len() as f64, bandwidths.len() as f64)),
+            idle_percent: over(&|list| percent(list.len() as f64, bandwidths.len() as f64))?,
             slow_percent_of_idle: over(&|list| percent(slow(list), list.len() as f64)),
             idle_percent_of_slow: over(&|list| percent(slow(list), slow_relays as f64)),
             idle_bandwidth_percent: over(&|list| {
                 percent(list.iter().map(|one| *one as f64).sum(), whole)
-            }),
+            })?,
             least: shown.first().copied(),
             median: shown.get(shown.len() / 2).copied(),
             most: shown.last().copied(),
-        }
+        })
     });
     let most = numbers.last().copied().unwrap_or(0);
-    Report {
+    Some(Report {
         valid_after: network.valid_after.clone(),
         relays: network.relays.len(),
         slow_relays,
         never_used: involvement.iter().filter(|chance| **chance <= 0.0).count(),
-        points: points.collect(),
+        points: points.collect::<Option<_>>()?,
         idle_bandwidths: first_uses
             .first()
             .map_or(Vec::new(), |first| idle_of(first, most)),
-    }
+    })
 }
 
 #[cfg(test)]
@@ -258,7 +258,7 @@ mod tests {
         let report = simulate(&mixed(300), &options(&[100, 1000, 5000]), || ()).expect("circuits");
         for point in &report.points {
             // Five standard errors of the mean of twenty repetitions.
-            let error = point.idle.stddev / 20f64.sqrt();
+            let error = point.idle.stddev.expect("twenty") / 20f64.sqrt();
             let off = (point.idle.mean - point.expected).abs();
             assert!(off <= 5.0 * error + 1e-9, "{point:?}");
             assert!(point.idle.mean > 0.0);
@@ -270,7 +270,27 @@ mod tests {
                 .all(|pair| pair[0].idle.mean > pair[1].idle.mean)
         );
         let last = report.points.last().expect("three");
-        assert!(last.idle_percent_of_slow.mean > 80.0, "{last:?}");
+        let of_slow = last.idle_percent_of_slow.expect("slow relays");
+        assert!(of_slow.mean > 80.0, "{last:?}");
+    }
+
+    #[test]
+    fn one_repetition_has_no_interval_and_no_relays_have_no_share() {
+        let once = IdleOptions {
+            repetitions: 1,
+            ..options(&[100])
+        };
+        let fast = network(&[(GUARD, 9000), (EXIT, 9000), (MIDDLE, 9000)]);
+        let report = simulate(&fast, &once, || ()).expect("circuits");
+        let point = &report.points[0];
+        assert_eq!((point.idle.mean, point.idle.ci95), (0.0, None));
+        assert_eq!(point.slow_percent_of_idle, None);
+        assert_eq!(point.idle_percent_of_slow, None);
+        let json = serde_json::to_value(point).expect("JSON");
+        assert!(json["idle"]["stddev"].is_null() && json["idle"]["ci95"].is_null());
+        let row = report.csv();
+        let row = row.lines().nth(1).expect("a point");
+        assert!(row.starts_with("100,0,,,"), "{row}");
     }
 
     #[test]
@@ -307,17 +327,22 @@ mod tests {
     #[test]
     fn absurd_numbers_are_refused() {
         let network = mixed(50);
-        for circuits in [&[][..], &[0], &[1, u64::MAX]] {
-            let refused = simulate(&network, &options(circuits), || ());
-            assert_eq!(refused.err(), Some(Refused::Circuits));
+        let refused = |options: &IdleOptions| {
+            let refused = simulate(&network, options, || ()).expect_err("absurd");
+            refused.to_string()
+        };
+        assert!(refused(&options(&[])).contains("no number of circuits"));
+        for circuits in [&[0][..], &[1, u64::MAX]] {
+            let error = refused(&options(circuits));
+            assert!(error.contains("from 1 to 2147483648"), "{error}");
         }
         let none = IdleOptions {
             repetitions: 0,
             ..options(&[1])
         };
         assert_eq!(
-            simulate(&network, &none, || ()).err(),
-            Some(Refused::Repetitions)
+            refused(&none),
+            "repetitions 0: it must be a whole number from 1 to 10000"
         );
     }
 }

@@ -1,20 +1,15 @@
 //! Why circuits cannot be drawn.
 
+use weft_bounds::OutOfBounds;
+
 use super::class::Class;
-use super::{MAX_CIRCUITS, MAX_CIRCUITS_PER_CLIENT, MAX_GUARDS_PER_CLIENT};
 
 /// A setting that makes no sense, or that the network cannot fulfil.
-#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum LinksError {
-    /// Nothing to count, or more than memory holds.
-    #[error("{0} circuits: there must be between 1 and {MAX_CIRCUITS}")]
-    Circuits(u64),
-    /// No client, or one larger than a chunk.
-    #[error("{0} circuits per client: there must be between 1 and {MAX_CIRCUITS_PER_CLIENT}")]
-    CircuitsPerClient(u32),
-    /// No guard, or more than any client samples.
-    #[error("{0} guards per client: there must be between 1 and {MAX_GUARDS_PER_CLIENT}")]
-    GuardsPerClient(u32),
+    /// A number that makes no sense, or that memory does not hold.
+    #[error(transparent)]
+    Number(#[from] OutOfBounds),
     /// Fewer guards in the network than a client should have.
     #[error("a client should have {asked} guards, but the network has {there}")]
     TooFewGuards {
@@ -23,12 +18,6 @@ pub enum LinksError {
         /// In the network.
         there: u32,
     },
-    /// Nothing would be run.
-    #[error("0 repetitions: there must be at least 1")]
-    Repetitions,
-    /// No thread to run on.
-    #[error("0 threads: there must be at least 1")]
-    Threads,
     /// No relay is a guard and has bandwidth and weight.
     #[error(
         "the network has no guards: no relay with the flag Guard has bandwidth and weight above 0"

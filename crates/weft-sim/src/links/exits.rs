@@ -1,8 +1,13 @@
 //! Which exits external circuits end at: those of one class, or the measured mixture of classes.
 
+use weft_bounds::Bounds;
+
 use super::class::Class;
 use super::error::LinksError;
 use crate::network::{Flags, Network, Position, Relay};
+
+/// Shares of a mixture, which are made parts of their sum.
+pub const SHARE: Bounds<f64> = Bounds::new(0.0, 1e6);
 
 /// Which exits external circuits end at.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -7,7 +7,7 @@ use super::class::Class;
 use super::error::LinksError;
 use super::exits::Exits;
 use super::salsa::EXTERNAL_OF_MIXED;
-use super::{Chunk, CircuitKind, MAX_CIRCUITS_PER_CLIENT, Paths};
+use super::{CIRCUITS_PER_CLIENT, Chunk, CircuitKind, Paths};
 use crate::full::{Client, Demand, Model, Path, Purpose};
 use crate::random::Generator;
 
@@ -30,16 +30,14 @@ impl Full {
     ///
     /// # Errors
     ///
-    /// [`LinksError::CircuitsPerClient`].
+    /// [`LinksError::Number`].
     pub fn new(
         model: Model,
         kind: CircuitKind,
         circuits_per_client: u32,
         failed: Arc<AtomicU64>,
     ) -> Result<Full, LinksError> {
-        if !(1..=MAX_CIRCUITS_PER_CLIENT).contains(&circuits_per_client) {
-            return Err(LinksError::CircuitsPerClient(circuits_per_client));
-        }
+        CIRCUITS_PER_CLIENT.check("circuits per client", circuits_per_client)?;
         Ok(Full {
             relays: model.relays(),
             model,

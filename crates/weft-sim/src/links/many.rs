@@ -74,9 +74,7 @@ pub fn simulate(
     work: &Work<'_>,
 ) -> Result<Vec<DocumentResult>, SimulationError> {
     let threads = work.plan.threads;
-    if threads == 0 {
-        return Err(LinksError::Threads.into());
-    }
+    work.plan.check()?;
     let results: Mutex<Vec<(usize, Result<DocumentResult, SimulationError>)>> = Mutex::default();
     let keep = |number, result| {
         if let Ok(mut results) = results.lock() {

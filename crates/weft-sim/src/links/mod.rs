@@ -18,16 +18,21 @@ mod sample;
 pub use class::Class;
 pub use error::LinksError;
 
+use weft_bounds::Bounds;
+
 use crate::random::{CHUNK, Generator};
 
-/// No run has more circuits: they need 29 bytes each.
-pub const MAX_CIRCUITS: u64 = 100_000_000;
+/// Circuits of a run: they need 29 bytes each.
+pub const CIRCUITS: Bounds<u64> = Bounds::new(1, 100_000_000);
 
-/// No client has more circuits, so that a client fits a chunk.
-pub const MAX_CIRCUITS_PER_CLIENT: u32 = CHUNK as u32;
+/// Circuits of a client, which fits a chunk.
+pub const CIRCUITS_PER_CLIENT: Bounds<u32> = Bounds::new(1, CHUNK as u32);
 
-/// No client has more guards: C tor samples 60 (guard-spec 4.1).
-pub const MAX_GUARDS_PER_CLIENT: u32 = 60;
+/// Guards of a client: C tor samples 60 (guard-spec 4.1).
+pub const GUARDS_PER_CLIENT: Bounds<u32> = Bounds::new(1, 60);
+
+/// Repetitions on each document.
+pub const REPETITIONS: Bounds<u32> = Bounds::new(1, 10_000);
 
 /// A model of paths.
 pub trait Paths: Sync {

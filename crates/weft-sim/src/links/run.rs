@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::count::{Circuits, Memory, Tally, count};
 use super::error::LinksError;
-use super::{Chunk, MAX_CIRCUITS, Paths};
+use super::{CIRCUITS, Chunk, Paths, REPETITIONS};
 use crate::parallel;
 use crate::random::{CHUNK, generator};
 
@@ -43,17 +43,11 @@ impl Plan {
     ///
     /// # Errors
     ///
-    /// [`LinksError`]: no circuits or too many, no repetition, no thread.
+    /// [`LinksError::Number`].
     pub fn check(&self) -> Result<(), LinksError> {
-        if !(1..=MAX_CIRCUITS).contains(&self.circuits) {
-            return Err(LinksError::Circuits(self.circuits));
-        }
-        if self.repetitions == 0 {
-            return Err(LinksError::Repetitions);
-        }
-        if self.threads == 0 {
-            return Err(LinksError::Threads);
-        }
+        CIRCUITS.check("circuits", self.circuits)?;
+        REPETITIONS.check("repetitions", self.repetitions)?;
+        parallel::THREADS.check("threads", self.threads)?;
         Ok(())
     }
 }

@@ -10,7 +10,7 @@
 use super::class::Class;
 use super::error::LinksError;
 use super::exits::{self, Exits};
-use super::{Chunk, CircuitKind, MAX_CIRCUITS_PER_CLIENT, MAX_GUARDS_PER_CLIENT, Paths};
+use super::{CIRCUITS_PER_CLIENT, Chunk, CircuitKind, GUARDS_PER_CLIENT, Paths};
 use crate::draw::Alias;
 use crate::network::{Flags, Network, Position, Relay};
 use crate::random::Generator;
@@ -82,12 +82,8 @@ impl Salsa {
     /// [`LinksError`]: numbers out of range, or a network that has no relay for a position.
     pub fn new(network: &Network, model: &Model) -> Result<Salsa, LinksError> {
         let (circuits, guards) = (model.circuits_per_client, model.guards_per_client);
-        if !(1..=MAX_CIRCUITS_PER_CLIENT).contains(&circuits) {
-            return Err(LinksError::CircuitsPerClient(circuits));
-        }
-        if !(1..=MAX_GUARDS_PER_CLIENT).contains(&guards) {
-            return Err(LinksError::GuardsPerClient(guards));
-        }
+        CIRCUITS_PER_CLIENT.check("circuits per client", circuits)?;
+        GUARDS_PER_CLIENT.check("guards per client", guards)?;
         let relays = u32::try_from(network.relays.len()).map_err(|_| LinksError::TooManyRelays)?;
         let by_guard = weights(network, Position::Guard);
         let there = by_guard.iter().filter(|weight| **weight > 0.0).count() as u32;

@@ -42,6 +42,16 @@ pub struct ClassCounts {
 }
 
 impl Sample {
+    /// How many links have so many circuits.
+    pub fn links_with(&self, circuits: u64) -> f64 {
+        self.by_circuits.get(&circuits).copied().unwrap_or(0) as f64
+    }
+
+    /// Of all links, percent.
+    pub fn percent_with(&self, circuits: u64) -> f64 {
+        self.links_with(circuits) * 100.0 / self.all.links.max(1) as f64
+    }
+
     /// A tally, by class of bandwidth.
     pub fn new(tally: Tally, network: &Network) -> Sample {
         let mut classes = [ClassCounts::default(); CLASSES.len()];

@@ -19,10 +19,12 @@ pub enum ReadError {
         what: String,
     },
     /// A file cannot be read, or not be unpacked.
-    #[error("{name}: {error}")]
+    #[error("{name}: cannot {doing}: {}", reason(error))]
     Io {
         /// The file.
         name: String,
+        /// `open it`, or `unpack it as .xz`.
+        doing: &'static str,
         /// Why.
         error: std::io::Error,
     },
@@ -35,10 +37,26 @@ pub enum ReadError {
         /// The folder or archive.
         path: PathBuf,
     },
+    /// A folder or an archive in which no file is named as microdescriptors are.
+    #[error("{}: no file in it is named as CollecTor names microdescriptors (*microdescs*, or 64 hexadecimal digits), plain or packed", path.display())]
+    NoneNamed {
+        /// The folder or archive.
+        path: PathBuf,
+    },
     /// A file, a folder or an archive without microdescriptors.
     #[error("{name}: there are no microdescriptors in it (no line is `onion-key`)")]
     NoMicrodescs {
         /// What was read.
         name: String,
     },
+}
+
+/// What readers call by many names: the end comes too early.
+fn reason(error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::UnexpectedEof => {
+            format!("it ends too early, as a file that was cut short does ({error})")
+        }
+        _ => error.to_string(),
+    }
 }

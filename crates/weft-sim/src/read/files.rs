@@ -63,12 +63,19 @@ pub fn documents<E: From<ReadError>>(
 /// [`ReadError`].
 pub fn file(path: &Path) -> Result<Document, ReadError> {
     let name = path.display().to_string();
-    let io = |error| ReadError::Io {
-        name: path.display().to_string(),
-        error,
-    };
-    let file = BufReader::new(File::open(path).map_err(io)?);
-    whole(name, unpacked(file).map_err(io)?)
+    unpacked(&name, opened(path)?)?.whole()
+}
+
+/// A file, open. A folder is none.
+fn opened(path: &Path) -> Result<BufReader<File>, ReadError> {
+    let file = File::open(path).map_err(failed(&path.display().to_string(), "open it"))?;
+    Ok(BufReader::new(file))
+}
+
+/// What a failure of the file system, or of a reader, means for a document.
+fn failed(name: &str, doing: &'static str) -> impl FnOnce(io::Error) -> ReadError {
+    let name = name.to_owned();
+    move |error| ReadError::Io { name, doing, error }
 }
 
 /// Unpacks the microdescriptors that the paths name. A path is a file of them, a folder, in which
@@ -90,8 +97,7 @@ pub fn microdescs(paths: &[PathBuf]) -> Result<Microdescs, ReadError> {
         };
         walk(path, 0, is_microdescs, &mut add)?;
         if count == 0 {
-            let name = path.display().to_string();
-            return Err(ReadError::NoMicrodescs { name });
+            return Err(ReadError::NoneNamed { path: path.clone() });
         }
     }
     Ok(microdescs)
@@ -104,25 +110,25 @@ fn walk<E: From<ReadError>>(
     each: &mut Documents<'_, E>,
 ) -> Result<(), E> {
     let name = path.display().to_string();
-    let io = |error| ReadError::Io {
-        name: path.display().to_string(),
-        error,
-    };
-    if !fs::metadata(path).map_err(io)?.is_dir() {
-        let file = BufReader::new(File::open(path).map_err(io)?);
-        return one(name, unpacked(file).map_err(io)?, is_wanted, each);
+    if !fs::metadata(path)
+        .map_err(failed(&name, "open it"))?
+        .is_dir()
+    {
+        return one(unpacked(&name, opened(path)?)?, is_wanted, each);
     }
     let mut inside = fs::read_dir(path)
         .and_then(Iterator::collect::<io::Result<Vec<_>>>)
-        .map_err(io)?;
+        .map_err(failed(&name, "list the folder"))?;
     inside.sort_by_key(fs::DirEntry::file_name);
     for entry in inside {
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
-        let is_folder = entry.file_type().map_err(io)?.is_dir();
-        let is_taken = match is_folder {
+        let inner = entry.file_name();
+        let inner = inner.to_string_lossy();
+        let kind = entry
+            .file_type()
+            .map_err(failed(&name, "list the folder"))?;
+        let is_taken = match kind.is_dir() {
             true => depth < MAX_DEPTH,
-            false => is_wanted(&name) || name.starts_with("consensuses-"),
+            false => is_wanted(&inner) || inner.starts_with("consensuses-"),
         };
         if is_taken {
             walk(&entry.path(), depth + 1, is_wanted, each)?;
@@ -133,71 +139,87 @@ fn walk<E: From<ReadError>>(
 
 /// A document, or an archive of them.
 fn one<E: From<ReadError>>(
-    name: String,
-    source: Box<dyn Read>,
+    source: Source,
     is_wanted: fn(&str) -> bool,
     each: &mut Documents<'_, E>,
 ) -> Result<(), E> {
-    let io = |error| ReadError::Io {
-        name: name.clone(),
-        error,
-    };
-    let mut source = source;
+    let Source {
+        name,
+        doing,
+        mut bytes,
+    } = source;
     // The first block of a tar has its magic number at byte 257.
     let mut head = Vec::with_capacity(512);
-    source
-        .by_ref()
-        .take(512)
-        .read_to_end(&mut head)
-        .map_err(io)?;
+    let first = bytes.by_ref().take(512).read_to_end(&mut head);
+    first.map_err(failed(&name, doing))?;
     let is_tar = head.get(257..262) == Some(b"ustar");
-    let source = Cursor::new(head).chain(source);
+    let bytes: Box<dyn Read> = Box::new(Cursor::new(head).chain(bytes));
+    let source = Source { name, doing, bytes };
     if !is_tar {
-        return each(whole(name, source)?);
+        return each(source.whole()?);
     }
-    let mut archive = tar::Archive::new(source);
+    let Source { name, bytes, .. } = source;
+    let doing = "read it as an archive (tar)";
+    let mut archive = tar::Archive::new(bytes);
     // Raw: names longer than a header holds are not looked for, which would be read whole, whatever
     // their length. CollecTor's are short.
-    for entry in archive.entries().map_err(io)?.raw(true) {
-        let entry = entry.map_err(io)?;
+    let entries = archive.entries().map_err(failed(&name, doing))?;
+    for entry in entries.raw(true) {
+        let entry = entry.map_err(failed(&name, doing))?;
         let inner = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
         if !entry.header().entry_type().is_file() || !is_wanted(&inner) {
             continue;
         }
         let inner = format!("{name}: {inner}");
         // An entry borrows the archive: it is read whole before it is unpacked.
-        let packed = whole(inner.clone(), entry)?;
-        let io = |error| ReadError::Io {
-            name: inner.clone(),
-            error,
-        };
-        let text = unpacked(Cursor::new(packed.text)).map_err(io)?;
-        each(whole(inner.clone(), text)?)?;
+        let packed = whole(&inner, doing, entry)?;
+        each(unpacked(&inner, Cursor::new(packed))?.whole()?)?;
     }
     Ok(())
 }
 
-fn whole(name: String, source: impl Read) -> Result<Document, ReadError> {
+/// A file while it is unpacked.
+struct Source {
+    name: String,
+    /// For errors.
+    doing: &'static str,
+    bytes: Box<dyn Read>,
+}
+
+impl Source {
+    fn whole(self) -> Result<Document, ReadError> {
+        let text = whole(&self.name, self.doing, self.bytes)?;
+        let name = self.name;
+        Ok(Document { name, text })
+    }
+}
+
+fn whole(name: &str, doing: &'static str, source: impl Read) -> Result<Vec<u8>, ReadError> {
     let mut text = Vec::new();
     match source.take(MAX_DOCUMENT + 1).read_to_end(&mut text) {
-        Err(error) => Err(ReadError::Io { name, error }),
-        Ok(length) if length as u64 > MAX_DOCUMENT => Err(ReadError::TooLong(name)),
-        Ok(_) => Ok(Document { name, text }),
+        Err(error) => Err(failed(name, doing)(error)),
+        Ok(length) if length as u64 > MAX_DOCUMENT => Err(ReadError::TooLong(name.to_owned())),
+        Ok(_) => Ok(text),
     }
 }
 
 /// Looks at the first bytes.
-fn unpacked(mut source: impl BufRead + 'static) -> io::Result<Box<dyn Read>> {
-    let head = source.fill_buf()?;
-    Ok(if head.starts_with(b"\xfd7zXZ\0") {
-        Box::new(XzReader::new_mem_limit(source, true, XZ_MEMORY))
+fn unpacked(name: &str, mut source: impl BufRead + 'static) -> Result<Source, ReadError> {
+    let head = source.fill_buf().map_err(failed(name, "read it"))?;
+    let (doing, bytes): (_, Box<dyn Read>) = if head.starts_with(b"\xfd7zXZ\0") {
+        let reader = XzReader::new_mem_limit(source, true, XZ_MEMORY);
+        ("unpack it as .xz", Box::new(reader))
     } else if head.starts_with(b"\x1f\x8b") {
-        Box::new(MultiGzDecoder::new(source))
+        ("unpack it as .gz", Box::new(MultiGzDecoder::new(source)))
     } else if head.starts_with(b"\x28\xb5\x2f\xfd") {
-        Box::new(StreamingDecoder::new(source).map_err(io::Error::other)?)
+        let doing = "unpack it as .zst";
+        let reader = StreamingDecoder::new(source).map_err(io::Error::other);
+        (doing, Box::new(reader.map_err(failed(name, doing))?))
     } else {
-        Box::new(source)
-    })
+        ("read it", Box::new(source))
+    };
+    let name = name.to_owned();
+    Ok(Source { name, doing, bytes })
 }
 
 /// A name without the suffix of the compression.

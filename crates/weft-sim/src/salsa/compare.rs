@@ -1,7 +1,7 @@
 //! The paper's values beside ours.
 
 use super::paper::{self, Reported};
-use super::{Results, What, ends, mean};
+use super::{Results, What, ends};
 
 /// What numbers are of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +89,8 @@ impl Results {
         let here = self
             .of(what)
             .filter(|point| point.series == series && point.at == at);
-        let means: Vec<f64> = here.map(super::Point::mean).collect();
+        let means = here.filter_map(|point| Some(point.spread()?.mean));
+        let means: Vec<f64> = means.collect();
         push(all, what.name(), reported, &means);
     }
 
@@ -98,9 +99,7 @@ impl Results {
         let means: Vec<f64> = self
             .series(what)
             .into_iter()
-            .map(|series| self.numbers(what, series, at))
-            .filter(|numbers| !numbers.is_empty())
-            .map(|numbers| mean(&numbers))
+            .filter_map(|series| Some(self.over(what, series, at)?.spread.mean))
             .collect();
         push(all, what.name(), reported, &means);
     }
@@ -111,7 +110,7 @@ impl Results {
             .series(What::Text)
             .into_iter()
             .filter(|series| series.split(';').next() == Some(reported.what))
-            .map(|series| mean(&self.numbers(What::Text, series, 0.0)))
+            .filter_map(|series| Some(self.over(What::Text, series, 0.0)?.spread.mean))
             .collect();
         push(all, What::Text.name(), reported, &means);
     }

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{Results, Unit};
+use crate::csv::quoted;
 
 impl Results {
     /// A line for each repetition of each point.
@@ -46,13 +47,5 @@ impl Results {
             );
         }
         text
-    }
-}
-
-/// As RFC 4180 has it, where it is needed.
-fn quoted(word: &str) -> String {
-    match word.contains([',', '"', '\n', '\r']) {
-        true => format!("\"{}\"", word.replace('"', "\"\"")),
-        false => word.to_owned(),
     }
 }

@@ -11,12 +11,19 @@ mod plots;
 #[cfg(test)]
 mod tests;
 
+use weft_bounds::Bounds;
+use weft_stats::Spread;
+
 use crate::full::NoPaths;
 use crate::links::LinksError;
 use crate::network::Network;
+use crate::over::Over;
 
 pub use compare::{Comparison, Unit};
 pub use measure::measure;
+
+/// Repetitions of each point of each document.
+pub const REPETITIONS: Bounds<u32> = Bounds::new(1, 1000);
 
 /// How much to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,14 +106,9 @@ pub struct Point {
 }
 
 impl Point {
-    /// Of its numbers.
-    pub fn mean(&self) -> f64 {
-        mean(&self.percent)
-    }
-
-    /// Of its numbers, of a sample; 0 for a single one.
-    pub fn stddev(&self) -> f64 {
-        stddev(&self.percent)
+    /// Of its repetitions.
+    pub fn spread(&self) -> Option<Spread> {
+        Spread::of(&self.percent)
     }
 }
 
@@ -140,13 +142,11 @@ impl Results {
         self.points.iter().filter(move |point| point.what == what)
     }
 
-    /// All numbers of a series at a place, over all documents.
-    fn numbers(&self, what: What, series: &str, at: f64) -> Vec<f64> {
+    /// A series at a place, over all documents that have it.
+    fn over(&self, what: What, series: &str, at: f64) -> Option<Over> {
         let here = |point: &&Point| point.series == series && point.at == at;
-        self.of(what)
-            .filter(here)
-            .flat_map(|point| point.percent.iter().copied())
-            .collect()
+        let documents = self.of(what).filter(here).map(|point| &point.percent);
+        Over::of(&documents.collect::<Vec<_>>())
     }
 
     /// Series of a figure, in the order in which they were run.
@@ -191,19 +191,6 @@ pub enum SalsaError {
         /// Why.
         error: NoPaths,
     },
-}
-
-fn mean(numbers: &[f64]) -> f64 {
-    numbers.iter().sum::<f64>() / numbers.len().max(1) as f64
-}
-
-fn stddev(numbers: &[f64]) -> f64 {
-    if numbers.len() < 2 {
-        return 0.0;
-    }
-    let mean = mean(numbers);
-    let squares: f64 = numbers.iter().map(|number| (number - mean).powi(2)).sum();
-    (squares / (numbers.len() - 1) as f64).sqrt()
 }
 
 fn ends(numbers: &[f64]) -> (f64, f64) {

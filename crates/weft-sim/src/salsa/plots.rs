@@ -5,7 +5,8 @@ use weft_plot::{Curve, Figure, Group, Kind, Look, Panel, Series, Value};
 use super::compare::FIGURE7_SERIES;
 use super::measure::{CLASSES, MODELS};
 use super::paper;
-use super::{Results, What, ends, mean, stddev};
+use super::{Results, What};
+use crate::over::whiskers;
 
 impl Results {
     /// A plot of each figure that was run, by the names of their files.
@@ -34,7 +35,7 @@ fn figure4(results: &Results) -> Figure {
     let shadow = |at: f64| {
         let places = [1.0, 10.0, 25.0].into_iter().zip(paper::FIGURE4);
         let here = places.into_iter().find(|(place, _)| *place == at);
-        here.map(|(_, reported)| single(reported.low))
+        here.map(|(_, reported)| Value::exact(reported.low))
     };
     panel.series.push(Series {
         name: "Shadow (paper; external, directed)".to_owned(),
@@ -46,7 +47,7 @@ fn figure4(results: &Results) -> Figure {
         "Shared links by scale of the network (Pahl et al. 2023, Figure 4)",
         "96,000 active circuits and all relays at 100 %; both scaled",
         panel,
-        "Whiskers: standard deviation over documents and repetitions.",
+        "",
     )
 }
 
@@ -60,7 +61,7 @@ fn figure5(results: &Results) -> Figure {
             label: name.replacen(' ', "\n", 1),
         })
         .collect();
-    panel.series = of_series(results, What::Figure5, &panel.groups, Spread::Ends);
+    panel.series = of_series(results, What::Figure5, &panel.groups);
     panel.series.insert(
         0,
         Series {
@@ -68,7 +69,7 @@ fn figure5(results: &Results) -> Figure {
             look: Look::grey(),
             values: paper::FIGURE5
                 .iter()
-                .map(|reported| Some(single(reported.low)))
+                .map(|reported| Some(Value::exact(reported.low)))
                 .collect(),
         },
     );
@@ -77,7 +78,7 @@ fn figure5(results: &Results) -> Figure {
         "Shared links by class of traffic (Pahl et al. 2023, Figure 5)",
         "96,000 active circuits, as if the whole network served one class alone; external",
         panel,
-        "Whiskers: the least and the most repetition of any document.",
+        "",
     )
 }
 
@@ -87,7 +88,7 @@ fn figure6(results: &Results) -> Figure {
         "Shared links by circuits of each client (Pahl et al. 2023, Figure 6)",
         "One guard for each client; external, directed",
         by_scale(results, What::Figure6),
-        "Whiskers: standard deviation over documents and repetitions. Paper: 4 % with one, 5 % with 64 at 100 %.",
+        "Paper: 4 % with one, 5 % with 64 at 100 %.",
     )
 }
 
@@ -102,7 +103,7 @@ fn figure7(results: &Results) -> Figure {
             label: format!("{at}"),
         })
         .collect();
-    let all = of_series(results, What::Figure7, &panel.groups, Spread::Deviation);
+    let all = of_series(results, What::Figure7, &panel.groups);
     let all = all
         .into_iter()
         .filter(|series| series.name == FIGURE7_SERIES);
@@ -118,7 +119,7 @@ fn figure7(results: &Results) -> Figure {
         "Circuits on a link (Pahl et al. 2023, Figure 7)",
         "96,000 active circuits; external, directed",
         panel,
-        "Whiskers: standard deviation over documents and repetitions. Paper: 3.5 % of two circuits, 0.3 % of more.",
+        "Paper: 3.5 % of two circuits, 0.3 % of more.",
     )
 }
 
@@ -131,9 +132,9 @@ fn figure8(results: &Results) -> Figure {
     let places = results.places(What::Figure8);
     let mut curves = Vec::new();
     for (number, series) in results.series(What::Figure8).into_iter().enumerate() {
-        let points = places.iter().map(|at| {
-            let numbers = results.numbers(What::Figure8, series, *at);
-            (at / 1000.0, mean(&numbers))
+        let points = places.iter().filter_map(|at| {
+            let over = results.over(What::Figure8, series, *at)?;
+            Some((at / 1000.0, over.spread.mean))
         });
         curves.push(Curve {
             name: series.to_owned(),
@@ -176,7 +177,7 @@ fn figure8(results: &Results) -> Figure {
         "Shared links by growing demand (Pahl et al. 2023, Figure 8)",
         "The whole network; rectangles are the paper's intervals at 96,000 and 290,000 active circuits",
         panel,
-        "Means over documents and repetitions.",
+        "Lines are means over the documents.",
     )
 }
 
@@ -193,13 +194,13 @@ fn figure11(results: &Results) -> Figure {
             })
         })
         .collect();
-    panel.series = of_series(results, What::Figure11, &panel.groups, Spread::Ends);
+    panel.series = of_series(results, What::Figure11, &panel.groups);
     figure(
         results,
         "Shared links by model of path selection (Pahl et al. 2023, Figure 11)",
         "96,000 active circuits; the paper found its SALSA where the modified Tor client was, and TorPS 0.2 points above",
         panel,
-        "Whiskers: the least and the most repetition of any document.",
+        "",
     )
 }
 
@@ -211,38 +212,16 @@ fn by_scale(results: &Results, what: What) -> Panel {
         .into_iter()
         .map(|at| Group {
             at,
-            // Numbers at 1 and 5 would stand in each other's way.
-            label: match at {
-                5.0 => String::new(),
-                _ => format!("{at}"),
-            },
+            label: format!("{at}"),
         })
         .collect();
-    panel.series = of_series(results, what, &panel.groups, Spread::Deviation);
+    panel.series = of_series(results, what, &panel.groups);
     panel
 }
 
-/// What whiskers are.
-#[derive(Clone, Copy)]
-enum Spread {
-    Deviation,
-    Ends,
-}
-
 /// Every series of a figure over these groups, all documents together.
-fn of_series(results: &Results, what: What, groups: &[Group], spread: Spread) -> Vec<Series> {
-    let value = |series: &str, at: f64| {
-        let numbers = results.numbers(what, series, at);
-        if numbers.is_empty() {
-            return None;
-        }
-        let mid = mean(&numbers);
-        let (low, high) = match spread {
-            Spread::Deviation => (mid - stddev(&numbers), mid + stddev(&numbers)),
-            Spread::Ends => ends(&numbers),
-        };
-        Some(Value { mid, low, high })
-    };
+fn of_series(results: &Results, what: What, groups: &[Group]) -> Vec<Series> {
+    let value = |series: &str, at: f64| Some(results.over(what, series, at)?.value());
     let all = results.series(what).into_iter().enumerate();
     all.map(|(number, series)| Series {
         name: series.to_owned(),
@@ -252,27 +231,11 @@ fn of_series(results: &Results, what: What, groups: &[Group], spread: Spread) ->
     .collect()
 }
 
-fn single(mid: f64) -> Value {
-    Value {
-        mid,
-        low: mid,
-        high: mid,
-    }
-}
-
 fn panel(kind: Kind, x_label: &str, y_label: &str) -> Panel {
-    Panel {
-        title: String::new(),
-        x_label: x_label.to_owned(),
-        y_label: y_label.to_owned(),
-        kind,
-        groups: Vec::new(),
-        series: Vec::new(),
-        curves: Vec::new(),
-    }
+    Panel::of_values(kind, "", x_label, y_label, Vec::new(), Vec::new())
 }
 
-fn figure(results: &Results, title: &str, subtitle: &str, panel: Panel, spread: &str) -> Figure {
+fn figure(results: &Results, title: &str, subtitle: &str, panel: Panel, more: &str) -> Figure {
     let documents: Vec<&str> = results
         .documents
         .iter()
@@ -283,12 +246,16 @@ fn figure(results: &Results, title: &str, subtitle: &str, panel: Panel, spread: 
         [first, .., last] => format!("{} documents, {first} to {last}", documents.len()),
         _ => String::new(),
     };
+    let footer = [more, &documents]
+        .into_iter()
+        .filter(|line| !line.is_empty());
     Figure {
         title: title.to_owned(),
         subtitle: subtitle.to_owned(),
         panels: vec![panel],
         columns: 1,
-        footer: vec![spread.to_owned(), documents],
+        footer: footer.map(str::to_owned).collect(),
+        whiskers: Some(whiskers(results.documents.len())),
         same_scale: false,
         legend: true,
     }

@@ -40,9 +40,16 @@ fn all_figures_are_run_and_lie_beside_the_papers_values() {
     }
     assert_eq!(results.left_out, Vec::<String>::new());
     // Fewer relays share more; more demand, too.
-    let four = |at| mean(&results.numbers(What::Figure4, "external, directed", at));
+    let mean = |what, at| {
+        results
+            .over(what, "external, directed", at)
+            .expect("it was run")
+            .spread
+            .mean
+    };
+    let four = |at| mean(What::Figure4, at);
     assert!(four(10.0) > four(100.0));
-    let eight = |at| mean(&results.numbers(What::Figure8, "external, directed", at));
+    let eight = |at| mean(What::Figure8, at);
     assert!(eight(290_000.0) > eight(96_000.0));
     // A line for each repetition, and the heading.
     let numbers: usize = results.points.iter().map(|point| point.percent.len()).sum();

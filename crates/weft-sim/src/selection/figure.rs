@@ -59,6 +59,7 @@ impl Report {
                 "Curves end where {:.0} % of all circuits are shown.",
                 SHOWN * 100.0
             )],
+            whiskers: None,
             same_scale: false,
             legend: true,
         }

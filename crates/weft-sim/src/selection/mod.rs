@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 
 use rand::RngExt as _;
 use serde::Serialize;
+use weft_bounds::Bounds;
 use weft_path::Gev;
 use weft_stats::quantile;
 
@@ -30,6 +31,13 @@ pub mod paper {
     /// What 90 % of circuits have at least.
     pub const BANDWIDTH_P90: (f64, f64) = (1.10, 1.14);
 }
+
+/// Circuits of a synthetic network.
+pub const CIRCUITS: Bounds<usize> = Bounds::new(100, 5_000_000);
+/// The share of circuits that is to be used.
+pub const QUANTILE: Bounds<f64> = Bounds::new(0.01, 0.99);
+/// Samples of the bootstrap.
+pub const RESAMPLES: Bounds<usize> = Bounds::new(40, 100_000);
 
 /// What is asked.
 #[derive(Clone, Debug, Serialize)]

@@ -14,6 +14,7 @@
 //! How long handshakes wait decides how much better round trips are than build times: it is in the latter alone.
 
 use rand::{Rng, RngExt as _};
+use weft_bounds::Bounds;
 
 use super::tuples::Tuple;
 use crate::random::generator;
@@ -30,6 +31,8 @@ const LOADS: f64 = 1.1;
 /// The middle one of the waits for the work of a handshake, in milliseconds, unless another is asked for; and their spread. With this
 /// one, round trips are better than build times by at least what Annessi and Schmiedecker measured: it was chosen for that.
 pub const HANDSHAKE: f64 = 100.0;
+/// The waits that may be asked for.
+pub const HANDSHAKE_WAITS: Bounds<f64> = Bounds::new(0.0, 10_000.0).of("milliseconds");
 const HANDSHAKES: f64 = 1.0;
 /// The round trip from an exit to the destination and its answer, in milliseconds: half of it always, the other half on average.
 const DESTINATION: f64 = 20.0;

@@ -5,14 +5,15 @@ use weft_stats::{Spread, quantile};
 
 use super::{Outcome, Record};
 
-/// One quantity over many streams.
+/// One quantity over many streams. They depend on each other, so there is no interval of the mean.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
     /// How many streams have it.
     pub count: usize,
-    /// Mean, standard deviation and 95 % confidence interval of the mean.
-    #[serde(flatten)]
-    pub spread: Spread,
+    /// The mean.
+    pub mean: f64,
+    /// The standard deviation; `None`: one stream has none.
+    pub stddev: Option<f64>,
     /// Of a hundred streams, ten have less.
     pub p10: f64,
     /// The median.
@@ -27,9 +28,11 @@ impl Figure {
     /// `None` if there are no numbers.
     #[must_use]
     pub fn of(numbers: &[f64]) -> Option<Figure> {
+        let spread = Spread::of(numbers)?;
         Some(Figure {
-            count: numbers.len(),
-            spread: Spread::of(numbers),
+            count: spread.n,
+            mean: spread.mean,
+            stddev: spread.stddev,
             p10: quantile(numbers, 0.1)?,
             p50: quantile(numbers, 0.5)?,
             p90: quantile(numbers, 0.9)?,
@@ -38,8 +41,7 @@ impl Figure {
     }
 }
 
-/// Many streams as a few numbers. Streams are not independent of each other; where runs are repeated, take
-/// the interval of their means instead.
+/// Many streams as a few numbers. Where runs are repeated, intervals are those of the runs' means.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// How many streams began.

@@ -101,7 +101,7 @@ fn a_summary_counts_and_averages() {
     assert_eq!(summary.up_bytes, 1_002_000);
     let ttlb = summary.ttlb_ms.unwrap();
     assert_eq!(
-        (ttlb.count, ttlb.p50, ttlb.spread.mean),
+        (ttlb.count, ttlb.p50, ttlb.mean),
         (1, 5469.0, 5469.0)
     );
     assert_eq!(Summary::of(&[]).ttfb_ms, None);

@@ -69,7 +69,7 @@ pub(super) fn synthetic(
     exits: Option<u32>,
     seed: u64,
 ) -> Result<Vec<Listed>, String> {
-    let whole = relays.saturating_mul(4).clamp(WHOLE, synth::MAX_RELAYS);
+    let whole = relays.saturating_mul(4).clamp(WHOLE, synth::RELAYS.most());
     let whole = synth::network(whole, seed).map_err(|error| error.to_string())?;
     let count = usize::try_from(relays).unwrap_or(usize::MAX);
     let of = |exits: Option<u32>| {

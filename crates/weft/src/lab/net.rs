@@ -2,13 +2,13 @@
 
 mod topology;
 
-use std::io::Write as _;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use clap::{Args, Subcommand};
 use serde_json::json;
+use weft_bounds::{Bounds, SEED};
 use weft_lab::experiment::perform;
 use weft_lab::net::probe::{self, Probe};
 use weft_lab::net::{Options, Testbed, clean, down};
@@ -18,6 +18,8 @@ use super::{Terminal, conclude};
 
 /// How often the end and the emulator are checked.
 const LOOK: Duration = Duration::from_millis(100);
+/// Seconds that a testbed stays up by itself: a year at most.
+const STAYS: Bounds<u64> = Bounds::new(1, 31_536_000);
 
 /// Makes a network of hosts on this machine, with delay, loss, rates and queues on its links.
 ///
@@ -50,10 +52,10 @@ struct UpArgs {
     #[arg(long)]
     name: Option<String>,
     /// What losses and jitter follow from.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = SEED.parser())]
     seed: u64,
     /// End by itself after so many seconds.
-    #[arg(long = "for", value_name = "SECONDS")]
+    #[arg(long = "for", value_name = "SECONDS", value_parser = STAYS.parser())]
     seconds: Option<u64>,
     /// Print what is up as one JSON object on one line.
     #[arg(long)]
@@ -169,8 +171,5 @@ fn print_cleaned() -> Result<ExitCode> {
 }
 
 fn print(text: &str) -> Result<ExitCode> {
-    let mut out = std::io::stdout().lock();
-    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-    written.context("cannot write to standard output")?;
-    Ok(ExitCode::SUCCESS)
+    crate::output::print(text).map(|()| ExitCode::SUCCESS)
 }

@@ -1,9 +1,8 @@
 //! `weft lab shadow`: networks simulated by Shadow.
 
-use std::io::Write as _;
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use clap::{Args, Subcommand};
 use weft_lab::experiment::{Experiment, perform};
 use weft_lab::report::Invocation;
@@ -31,10 +30,7 @@ pub(super) fn shadow(args: &ShadowArgs, invocation: Invocation) -> Result<ExitCo
     match &args.command {
         ShadowCommand::Write(args) => {
             let text = shadow::write(args)?;
-            let mut out = std::io::stdout().lock();
-            let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-            written.context("cannot write to standard output")?;
-            Ok(ExitCode::SUCCESS)
+            crate::output::print(text).map(|()| ExitCode::SUCCESS)
         }
         ShadowCommand::Read(args) => measure::<ReadBack>(args, invocation),
         ShadowCommand::Run(args) => measure::<Simulate>(args, invocation),

@@ -1,12 +1,10 @@
 //! `weft sim compromise`: how often an adversary has both ends.
 
 use std::fmt::Write as _;
-use std::fs::File;
-use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
 use weft_sim::compromise::abra::pools::{self, PoolPoint, Pools};
@@ -15,10 +13,15 @@ use weft_sim::compromise::clients::Entry;
 use weft_sim::compromise::count::Sample;
 use weft_sim::compromise::tunnels::{self, FIGURE_7, Row, TABLE_III, TunnelOptions};
 use weft_sim::sample::scaled;
+use weft_sim::synth;
 
-use super::given::{Common, networks};
+use super::given::{Common, file, networks};
 use super::output::Format;
 use crate::progress::progress_bar;
+
+/// The horizontal axis of Schrock's Figure 1.
+const PERCENT: &str =
+    "0,2.5,5,7.5,10,12.5,15,17.5,20,22.5,25,27.5,30,32.5,35,37.5,40,42.5,45,47.5,50";
 
 /// How often an adversary with relays has both ends of what a client uses.
 #[derive(Debug, Args)]
@@ -46,19 +49,25 @@ struct TunnelArgs {
     #[arg(long, value_name = "FILE")]
     consensus: Option<PathBuf>,
     /// Which guards the circuits of a tunnel have: different ones, or that of the first.
-    #[arg(long, value_enum, value_name = "ENTRY,ENTRY", value_delimiter = ',', default_values_t = [EntryArg::Distinct, EntryArg::Common])]
+    #[arg(
+        long,
+        value_enum,
+        value_name = "ENTRY,ENTRY",
+        value_delimiter = ',',
+        default_value = "distinct,common"
+    )]
     entry: Vec<EntryArg>,
     /// The widest tunnel, circuits.
-    #[arg(long, value_name = "M", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=16))]
+    #[arg(long, value_name = "M", default_value_t = 5, value_parser = tunnels::CIRCUITS.parser())]
     circuits: u32,
     /// The adversary's consensus weight in it.
-    #[arg(long, value_name = "WEIGHT", default_value_t = tunnels::REALISTIC.0)]
+    #[arg(long, value_name = "WEIGHT", default_value_t = tunnels::REALISTIC.0, value_parser = tunnels::WEIGHT.parser())]
     weight: f64,
     /// Parts of this weight that are guards', for each that is exits'.
-    #[arg(long, value_name = "PARTS", default_value_t = tunnels::REALISTIC.1)]
+    #[arg(long, value_name = "PARTS", default_value_t = tunnels::REALISTIC.1, value_parser = tunnels::PARTS.parser())]
     guards_to_exits: f64,
     /// Clients, each with a tunnel of each kind.
-    #[arg(long, value_name = "N", default_value_t = 50_000)]
+    #[arg(long, value_name = "N", default_value_t = 50_000, value_parser = tunnels::CLIENTS.parser())]
     clients: u64,
     #[command(flatten)]
     common: Common,
@@ -91,38 +100,38 @@ struct AbraArgs {
     #[arg(long, value_name = "FILE")]
     consensus: Option<PathBuf>,
     /// Relays of the sample.
-    #[arg(long, value_name = "N", default_value_t = 500)]
+    #[arg(long, value_name = "N", default_value_t = 500, value_parser = synth::RELAYS.parser())]
     relays: u32,
     /// Clients that download 320 kB and pause for up to a minute.
-    #[arg(long, value_name = "N", default_value_t = 1350)]
+    #[arg(long, value_name = "N", default_value_t = 1350, value_parser = abra::CLIENTS.parser())]
     web_clients: u32,
     /// Clients that download 5 MB again and again.
-    #[arg(long, value_name = "N", default_value_t = 150)]
+    #[arg(long, value_name = "N", default_value_t = 150, value_parser = abra::CLIENTS.parser())]
     bulk_clients: u32,
     /// Circuits that a client has ready.
-    #[arg(long, value_name = "N", default_value_t = 10)]
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = abra::POOL.parser())]
     pool: u32,
     /// Guards of a client.
-    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = abra::GUARDS.parser())]
     guards: u32,
     /// What all relays together can move, as a part of what these clients would use of relays that delayed
     /// no download. With less, lies gain more.
-    #[arg(long, value_name = "PART", default_value_t = 0.8)]
+    #[arg(long, value_name = "PART", default_value_t = 0.8, value_parser = abra::CAPACITY.parser())]
     capacity: f64,
     /// The most that a circuit moves, bytes per second.
-    #[arg(long, value_name = "BYTES", default_value_t = 1e6)]
+    #[arg(long, value_name = "BYTES", default_value_t = 1e6, value_parser = abra::CIRCUIT_RATE.parser())]
     circuit_rate: f64,
     /// Seconds for which choices are noted, after 300 of warm-up.
-    #[arg(long, value_name = "S", default_value_t = 1200)]
+    #[arg(long, value_name = "S", default_value_t = 1200, value_parser = abra::SECONDS.parser())]
     seconds: u32,
     /// What a part of the network is a part of.
     #[arg(long, value_enum, default_value_t = GrantArg::Bandwidth)]
     grant: GrantArg,
     /// Parts of the network that adversaries have, percent.
-    #[arg(long, value_name = "P,P", value_delimiter = ',', default_values_t = (0..=20).map(|step| f64::from(step) * 2.5).collect::<Vec<f64>>())]
+    #[arg(long, value_name = "P,P", value_delimiter = ',', default_value = PERCENT, value_parser = abra::PERCENT.parser())]
     percent: Vec<f64>,
     /// Adversaries for each part.
-    #[arg(long, value_name = "N", default_value_t = 100)]
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = abra::ADVERSARIES.parser())]
     adversaries: u32,
     #[command(flatten)]
     common: Common,
@@ -178,7 +187,7 @@ fn of_tunnels(args: &TunnelArgs) -> Result<()> {
         folder.write("tunnels.csv", &report.csv())?;
         folder.plot("tunnels", &report.figure())?;
     }
-    super::output::print(&match args.common.format {
+    crate::output::print(&match args.common.format {
         Format::Json => as_json,
         Format::Human => tunnel_tables(&report),
     })
@@ -272,10 +281,7 @@ impl AbraArgs {
 
 fn of_pools(args: &AbraArgs, path: &Path) -> Result<()> {
     let name = path.display().to_string();
-    let file = File::open(path).with_context(|| name.clone())?;
-    let is_file = file.metadata().is_ok_and(|it| !it.is_dir());
-    ensure!(is_file, "{name}: it is a folder, not a file");
-    let recorded = pools::read(BufReader::new(file)).with_context(|| name.clone())?;
+    let recorded = pools::read(file(path)?).with_context(|| name.clone())?;
     let folder = args.common.folder()?;
     let fractions = args.fractions();
     let bar = progress_bar();
@@ -318,7 +324,7 @@ fn of_pools(args: &AbraArgs, path: &Path) -> Result<()> {
         folder.write("abra.csv", &abra::figure::pools_csv(&points))?;
         folder.plot("abra", &abra::figure::of_pools(&points, &what))?;
     }
-    super::output::print(&match args.common.format {
+    crate::output::print(&match args.common.format {
         Format::Json => as_json,
         Format::Human => pools_table(&what, with_free_circuit, &points),
     })
@@ -369,7 +375,6 @@ fn of_abra(args: &AbraArgs) -> Result<()> {
         .pop()
         .context("no network")?;
     let part = f64::from(args.relays) / whole.relays.len().max(1) as f64;
-    ensure!(args.relays > 0, "a sample has relays");
     let network = match part < 1.0 {
         true => scaled(&whole, part)?,
         false => whole,
@@ -441,7 +446,7 @@ fn of_abra(args: &AbraArgs) -> Result<()> {
         folder.write("abra.csv", &abra::figure::csv(&points))?;
         folder.plot("abra", &abra::figure::figure(&points, &what))?;
     }
-    super::output::print(&match args.common.format {
+    crate::output::print(&match args.common.format {
         Format::Json => as_json,
         Format::Human => abra_table(&what, &choices, &points),
     })

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use serde_json::json;
-use weft_sim::salsa::{Comparison, Document, Results, SalsaOptions, Unit, measure};
+use weft_sim::salsa::{self, Comparison, Document, Results, SalsaOptions, Unit, measure};
 
 use super::given::{Common, networks};
 use super::output::Format;
@@ -36,7 +36,7 @@ struct SalsaArgs {
     #[arg(long, num_args = 1.., value_name = "PATH")]
     consensus: Vec<PathBuf>,
     /// Repetitions of each point, for each document.
-    #[arg(long, default_value_t = 10, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, default_value_t = 10, value_name = "N", value_parser = salsa::REPETITIONS.parser())]
     repeat: u32,
     #[command(flatten)]
     common: Common,
@@ -44,11 +44,11 @@ struct SalsaArgs {
 
 pub(super) fn main(args: &FiguresArgs) -> Result<()> {
     match &args.paper {
-        Paper::Salsa(args) => salsa(args),
+        Paper::Salsa(args) => of_salsa(args),
     }
 }
 
-fn salsa(args: &SalsaArgs) -> Result<()> {
+fn of_salsa(args: &SalsaArgs) -> Result<()> {
     let networks = networks(&args.consensus, args.common.seed)?.into_iter();
     let networks: Vec<Document> = networks
         .map(|(name, network)| Document {
@@ -78,7 +78,7 @@ fn salsa(args: &SalsaArgs) -> Result<()> {
             folder.plot(name, &figure)?;
         }
     }
-    super::output::print(&match args.common.format {
+    crate::output::print(&match args.common.format {
         Format::Human => table(&results),
         Format::Json => as_json,
     })
@@ -158,13 +158,15 @@ fn as_json(results: &Results) -> serde_json::Value {
         .points
         .iter()
         .map(|point| {
+            let spread = point.spread();
             json!({
                 "figure": point.what.name(),
                 "document": point.document,
                 "series": point.series,
                 "at": point.at,
-                "percent_mean": point.mean(),
-                "percent_stddev": point.stddev(),
+                "percent_mean": spread.map(|spread| spread.mean),
+                "percent_stddev": spread.and_then(|spread| spread.stddev),
+                "percent_ci95": spread.and_then(|spread| spread.ci95),
                 "repetitions": point.percent.len(),
             })
         })

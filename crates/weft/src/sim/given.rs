@@ -1,10 +1,13 @@
 //! What simulations are given, and where their results go.
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Error, Result};
+use anyhow::{Context as _, Error, Result, ensure};
 use clap::Args;
-use weft_plot::Folder;
+use weft_bounds::SEED;
+use weft_plot::{Folder, Style};
 use weft_sim::network::Network;
 use weft_sim::{parallel, read, synth};
 
@@ -29,30 +32,50 @@ pub(super) fn networks(paths: &[PathBuf], seed: u64) -> Result<Vec<(String, Netw
     Ok(networks)
 }
 
+/// A file that is read line by line. A folder is none.
+pub(super) fn file(path: &Path) -> Result<BufReader<File>> {
+    let name = path.display();
+    let file = File::open(path).with_context(|| format!("{name}: cannot open it"))?;
+    let about = file
+        .metadata()
+        .with_context(|| format!("{name}: cannot read it"))?;
+    ensure!(!about.is_dir(), "{name}: it is a folder, not a file");
+    Ok(BufReader::new(file))
+}
+
 /// The arguments that all simulations have.
 #[derive(Debug, Args)]
 pub(super) struct Common {
     /// Everything random is a function of it.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = SEED.parser())]
     pub(super) seed: u64,
     /// Threads; they change no number [default: as many as there are cores].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    threads: Option<u16>,
+    #[arg(long, value_name = "N", value_parser = parallel::THREADS.parser())]
+    threads: Option<usize>,
     /// What to print.
     #[arg(long, value_enum, default_value_t = Format::Human)]
     pub(super) format: Format,
     /// Make this folder, with results as JSON and CSV, and plots; nothing is overwritten.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    #[command(flatten)]
+    style: Style,
 }
 
 impl Common {
     pub(super) fn threads(&self) -> usize {
-        self.threads.map_or_else(parallel::cores, usize::from)
+        self.threads.unwrap_or_else(parallel::cores)
     }
 
     /// The new folder, if one is asked for. To be called before the simulation.
     pub(super) fn folder(&self) -> Result<Option<Folder>> {
-        self.out.as_deref().map(Folder::create).transpose()
+        let Some(path) = &self.out else {
+            ensure!(
+                self.style == Style::default(),
+                "--style is for plots: name the folder that they are to be in by --out"
+            );
+            return Ok(None);
+        };
+        Ok(Some(Folder::create(path)?.with_style(self.style)))
     }
 }

@@ -8,7 +8,8 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use serde_json::json;
 use weft_sim::idle::figure::{paper, thousands};
-use weft_sim::idle::{IdleOptions, Report, chunks, simulate};
+use weft_sim::idle::{self, IdleOptions, Report, chunks, simulate};
+use weft_stats::Spread;
 
 use super::given::{Common, networks};
 use super::output::Format;
@@ -28,13 +29,13 @@ pub(super) struct IdleArgs {
     #[arg(long, value_name = "FILE", num_args = 1..)]
     consensus: Vec<PathBuf>,
     /// Numbers of concurrent circuits.
-    #[arg(long, value_name = "N,N", value_delimiter = ',', default_values_t = [50_000, 100_000, 150_000, 200_000])]
+    #[arg(long, value_name = "N,N", value_delimiter = ',', default_value = "50000,100000,150000,200000", value_parser = idle::CIRCUITS.parser())]
     circuits: Vec<u64>,
     /// Use relays without the Fast flag, too. Clients do not.
     #[arg(long)]
     any_speed: bool,
     /// Repetitions on each document.
-    #[arg(long, value_name = "N", default_value_t = 20)]
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = idle::REPETITIONS.parser())]
     repeat: u64,
     #[command(flatten)]
     common: Common,
@@ -87,38 +88,48 @@ pub(super) fn main(args: &IdleArgs) -> Result<()> {
             folder.plot(&name("idle"), &report.figure())?;
         }
     }
-    super::output::print(&match args.common.format {
+    crate::output::print(&match args.common.format {
         Format::Json => as_json,
         Format::Human => reports.iter().map(table).collect::<String>(),
     })
 }
 
 fn table((name, report): &(String, Report)) -> String {
+    let repetitions = report.points.first().map_or(0, |point| point.idle.n);
     let mut text = format!(
         "{name}, valid after {}: {} relays, {} below 100 KiB/s, {} that no circuit can have\n\n\
-         circuits        idle    ± 95 %    formula   of all   slow of idle   idle of slow   of all bandwidth\n",
-        report.valid_after, report.relays, report.slow_relays, report.never_used
+         circuits{:>20}    formula   of all   slow of idle   idle of slow   of all bandwidth\n",
+        report.valid_after,
+        report.relays,
+        report.slow_relays,
+        report.never_used,
+        match repetitions {
+            1 => "idle",
+            _ => "idle ± 95 %",
+        },
     );
+    let percent = |spread: Option<Spread>| match spread {
+        Some(spread) => format!("{:.1} %", spread.mean),
+        None => "-".to_owned(),
+    };
     for point in &report.points {
         let _ = writeln!(
             text,
-            "{:>9} {:>10.1} {:>9.1} {:>10.1} {:>6.1} % {:>12.1} % {:>12.1} % {:>16.2} %",
+            "{:>9} {:>20.1} {:>10.1} {:>6.1} % {:>14} {:>14} {:>16.2} %",
             thousands(point.circuits),
-            point.idle.mean,
-            point.idle.ci95,
+            point.idle,
             point.expected,
             point.idle_percent.mean,
-            point.slow_percent_of_idle.mean,
-            point.idle_percent_of_slow.mean,
+            percent(point.slow_percent_of_idle),
+            percent(point.idle_percent_of_slow),
             point.idle_bandwidth_percent.mean,
         );
     }
     let _ = writeln!(
         text,
-        "{:>9} {:>10} {:>9} {:>10} {:>6.1} % {:>12.1} % {:>12.1} %   Yang and Li 2015, text",
+        "{:>9} {:>20} {:>10} {:>6.1} % {:>12.1} % {:>12.1} %   Yang and Li 2015, text",
         thousands(paper::CIRCUITS),
         paper::IDLE,
-        "",
         "",
         paper::IDLE_PERCENT,
         paper::SLOW_PERCENT_OF_IDLE,

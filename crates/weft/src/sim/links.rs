@@ -4,23 +4,25 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use clap::{Args, ValueEnum};
-use weft_sim::links::CircuitKind;
-use weft_sim::links::Class;
-use weft_sim::links::exits::Exits;
+use weft_sim::idle::figure::thousands;
+use weft_sim::links::exits::{self, Exits};
 use weft_sim::links::files;
 use weft_sim::links::many::{Build, DocumentResult, Done, Work, of_network, simulate};
 use weft_sim::links::report::{Report, Setting};
 use weft_sim::links::run::Plan;
 use weft_sim::links::salsa::{Model, Salsa};
+use weft_sim::links::{self, CircuitKind, Class};
 use weft_sim::microdesc::Microdescs;
-use weft_sim::sample::scaled;
+use weft_sim::network::Network;
+use weft_sim::sample::{SCALE, scaled};
 use weft_sim::synth;
 
 use super::given::Common;
 use super::model::{Both, ModelArgs};
 use super::output::Format;
+use crate::output::note;
 use crate::progress::progress_bar;
 
 /// How many links between relays are shared by circuits.
@@ -37,7 +39,7 @@ pub(super) struct LinksArgs {
     #[arg(long, value_name = "FILE", num_args = 1..)]
     consensus: Vec<PathBuf>,
     /// Active circuits.
-    #[arg(long, value_name = "N", default_value_t = 96_000)]
+    #[arg(long, value_name = "N", default_value_t = 96_000, value_parser = links::CIRCUITS.parser())]
     circuits: u64,
     /// Where circuits lead: to the Internet, within the network, or ten of these to one of those.
     #[arg(long, value_enum, default_value_t = KindArg::External)]
@@ -51,21 +53,21 @@ pub(super) struct LinksArgs {
     exits: ExitsArg,
     /// Shares of web, BitTorrent base, BitTorrent extended, other file-sharing and various, for --exits
     /// mixture [default: 1,0.425,0.425,0.425,0.425].
-    #[arg(long, value_name = "W,B,E,F,V", value_delimiter = ',', num_args = 1)]
+    #[arg(long, value_name = "W,B,E,F,V", value_delimiter = ',', num_args = 1, value_parser = exits::SHARE.parser())]
     mixture: Vec<f64>,
     #[command(flatten)]
     paths: ModelArgs,
     /// Circuits of each client; they have one guard.
-    #[arg(long, value_name = "K", default_value_t = 1)]
+    #[arg(long, value_name = "K", default_value_t = 1, value_parser = links::CIRCUITS_PER_CLIENT.parser())]
     circuits_per_client: u32,
     /// Guards of each client; each of its circuits takes one of them.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = links::GUARDS_PER_CLIENT.parser())]
     guards_per_client: u32,
     /// Keep this part of the relays, as tornettools samples them; circuits stay as many.
-    #[arg(long, value_name = "PART", default_value_t = 1.0)]
+    #[arg(long, value_name = "PART", default_value_t = 1.0, value_parser = SCALE.parser())]
     scale: f64,
     /// Repetitions on each document.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = links::REPETITIONS.parser())]
     repeat: u32,
     #[command(flatten)]
     common: Common,
@@ -161,11 +163,12 @@ pub(super) fn main(args: &LinksArgs) -> Result<()> {
             results,
             super::output::peak_memory(),
         )
+        .context("nothing was simulated")
     };
     let (results, human, as_json) = match &full {
         None => {
             let results = salsa()?;
-            let report = report("simple", &results);
+            let report = report("simple", &results)?;
             let as_json = serde_json::to_string_pretty(&report)?;
             (results, report.to_string(), as_json)
         }
@@ -174,8 +177,8 @@ pub(super) fn main(args: &LinksArgs) -> Result<()> {
             let results = simulated(args, microdescs, build)?;
             full.check()?;
             let both = Both {
-                full: report("full", &results),
-                simple: report("simple", &salsa()?),
+                full: report("full", &results)?,
+                simple: report("simple", &salsa()?)?,
             };
             (results, both.human(), both.json()?)
         }
@@ -183,13 +186,17 @@ pub(super) fn main(args: &LinksArgs) -> Result<()> {
     let as_json = as_json + "\n";
     if let Some(folder) = folder {
         let model = if full.is_some() { "full" } else { "simple" };
-        let report = report(model, &results);
+        let report = report(model, &results)?;
         folder.write("results.json", &as_json)?;
         folder.write("runs.csv", &files::runs_csv(&results))?;
-        folder.write("distribution.csv", &files::distribution_csv(&report))?;
+        folder.write("documents.csv", &files::documents_csv(&report))?;
+        folder.write(
+            "distribution.csv",
+            &files::distribution_csv(&report, &results),
+        )?;
         folder.plot("distribution", &files::distribution(&report))?;
     }
-    super::output::print(&match args.common.format {
+    crate::output::print(&match args.common.format {
         Format::Human => human,
         Format::Json => as_json,
     })
@@ -209,7 +216,10 @@ fn simulated(
     let work = Work {
         prepare: &|mut network| {
             if let Some(microdescs) = microdescs {
-                microdescs.complete(&mut network);
+                let matched = microdescs.complete(&mut network)?;
+                if matched < network.relays.len() {
+                    bar.suspend(|| note(missing(&network, matched)));
+                }
             }
             if args.scale == 1.0 {
                 return Ok(network);
@@ -249,6 +259,17 @@ fn simulated(
     };
     bar.finish_and_clear();
     Ok(results)
+}
+
+/// A warning: the files do not have all microdescriptors of a network.
+fn missing(network: &Network, matched: usize) -> String {
+    format!(
+        "weft: {} of {} relays of {} have a microdescriptor in these files: the others have no family or exit policy that is \
+         known, and the full model leaves them out",
+        thousands(matched as u64),
+        thousands(network.relays.len() as u64),
+        network.valid_after
+    )
 }
 
 /// What was asked for, for the report.

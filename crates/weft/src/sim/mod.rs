@@ -13,8 +13,10 @@ mod synth;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use clap::{Parser, Subcommand};
+
+use crate::args::{self, Asked};
 
 /// Simulates paths through Tor networks, real and synthetic. Nothing is sent to any network.
 ///
@@ -39,17 +41,13 @@ enum What {
 
 /// Runs `weft sim`; `sim` is the first argument.
 pub(crate) fn main(args: impl Iterator<Item = OsString>) -> Result<ExitCode> {
-    let sim = match Sim::try_parse_from(args) {
-        Ok(sim) => sim,
-        Err(error) => {
-            error.print().context("cannot print")?;
-            return Ok(match error.exit_code() {
-                0 => ExitCode::SUCCESS,
-                _ => ExitCode::FAILURE,
-            });
-        }
+    let sim = match args::read(args)? {
+        Ok(Asked {
+            args: Sim { what }, ..
+        }) => what,
+        Err(status) => return Ok(status),
     };
-    match sim.what {
+    match sim {
         What::Links(args) => links::main(&args)?,
         What::Idle(args) => idle::main(&args)?,
         What::Compromise(args) => compromise::main(&args)?,
@@ -58,4 +56,9 @@ pub(crate) fn main(args: impl Iterator<Item = OsString>) -> Result<ExitCode> {
         What::Synth(args) => synth::main(&args)?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The command line.
+pub(crate) fn command() -> clap::Command {
+    <Sim as clap::CommandFactory>::command()
 }

@@ -132,11 +132,12 @@ impl Both {
 
     /// For people.
     pub(super) fn human(&self) -> String {
+        let simple = &self.simple;
         format!(
-            "{}\nsimple model: {:.3} % of links shared, deviation {:.3}; full less simple: {:+.3} points\n",
+            "{}\n{}\n{:<34}{:>+8.3} points\n",
             self.full,
-            self.simple.shared_percent_mean,
-            self.simple.shared_percent_stddev,
+            simple.row("simple model: shared of all links", &simple.shared_percent),
+            "full less simple",
             self.difference()
         )
     }
@@ -144,19 +145,24 @@ impl Both {
     /// For programs: the full model's results, and the simple one's share.
     pub(super) fn json(&self) -> Result<String> {
         let mut object = serde_json::to_value(&self.full)?;
+        let simple = &self.simple;
         let more = [
             (
                 "simple_shared_percent_mean",
-                self.simple.shared_percent_mean,
+                json!(simple.shared_percent_mean),
             ),
             (
                 "simple_shared_percent_stddev",
-                self.simple.shared_percent_stddev,
+                json!(simple.shared_percent_stddev),
             ),
-            ("full_less_simple", self.difference()),
+            (
+                "simple_shared_percent_ci95",
+                json!(simple.shared_percent_ci95),
+            ),
+            ("full_less_simple", json!(self.difference())),
         ];
         if let Some(object) = object.as_object_mut() {
-            object.extend(more.map(|(name, number)| (name.to_owned(), json!(number))));
+            object.extend(more.map(|(name, number)| (name.to_owned(), number)));
         }
         serde_json::to_string_pretty(&object).context("cannot write results")
     }

@@ -1,9 +1,7 @@
 //! How results are printed.
 
 use std::fs;
-use std::io::{self, Write as _};
 
-use anyhow::{Context as _, Result};
 use clap::ValueEnum;
 
 /// What results are printed as.
@@ -13,13 +11,6 @@ pub(super) enum Format {
     Human,
     /// One JSON object.
     Json,
-}
-
-pub(super) fn print(text: &str) -> Result<()> {
-    let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())
-        .and_then(|()| out.flush())
-        .context("cannot write to standard output")
 }
 
 /// The most memory that was resident since the start, bytes; 0 where the system does not report it.

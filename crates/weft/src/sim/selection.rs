@@ -1,18 +1,16 @@
 //! `weft sim selection`: circuits chosen by build time and by round trip.
 
 use std::fmt::Write as _;
-use std::fs::File;
-use std::io::BufReader;
 use std::path::PathBuf;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
 use weft_sim::idle::figure::thousands;
 use weft_sim::selection::{
-    Change, Limit, OfRule, Options, Report, compare, paper, synthetic, tuples,
+    self, Change, Limit, OfRule, Options, Report, compare, paper, synthetic, tuples,
 };
 
-use super::given::Common;
+use super::given::{Common, file};
 use super::output::Format;
 
 /// What it is worth to choose circuits by build time (CBT), by round trip (Circuit-RTT) and by both (Annessi and
@@ -28,20 +26,20 @@ pub(super) struct SelectionArgs {
     tuples: Option<PathBuf>,
     /// Without a file: so many circuits of a synthetic network.
     #[arg(long, value_name = "N", default_value_t = 100_000, conflicts_with = "tuples",
-          value_parser = clap::value_parser!(u32).range(100..=5_000_000))]
-    synthetic: u32,
+          value_parser = selection::CIRCUITS.parser())]
+    synthetic: usize,
     /// In the synthetic network, how long a handshake waits for the processors of the middle one of all relays.
-    #[arg(long, value_name = "MS", default_value_t = synthetic::HANDSHAKE, conflicts_with = "tuples", value_parser = wait)]
+    #[arg(long, value_name = "MS", default_value_t = synthetic::HANDSHAKE, conflicts_with = "tuples", value_parser = synthetic::HANDSHAKE_WAITS.parser())]
     handshake: f64,
     /// The share of circuits that is to be used.
-    #[arg(long, value_name = "SHARE", default_value_t = 0.8, value_parser = share)]
+    #[arg(long, value_name = "SHARE", default_value_t = 0.8, value_parser = selection::QUANTILE.parser())]
     quantile: f64,
     /// How the limit is found: learnt circuit by circuit, as clients do, or by rank among all circuits.
     #[arg(long, value_enum, default_value_t = HowLimited::Learnt)]
     limit: HowLimited,
     /// Samples of the bootstrap from which intervals are.
-    #[arg(long, value_name = "N", default_value_t = 400, value_parser = clap::value_parser!(u32).range(40..=100_000))]
-    resamples: u32,
+    #[arg(long, value_name = "N", default_value_t = 400, value_parser = selection::RESAMPLES.parser())]
+    resamples: usize,
     #[command(flatten)]
     common: Common,
 }
@@ -52,30 +50,15 @@ enum HowLimited {
     Ranked,
 }
 
-fn share(text: &str) -> Result<f64, String> {
-    let share = text.parse().ok();
-    let share = share.filter(|share| (0.01..=0.99).contains(share));
-    share.ok_or_else(|| "it must be a number from 0.01 to 0.99".to_owned())
-}
-
-fn wait(text: &str) -> Result<f64, String> {
-    let wait = text.parse().ok();
-    let wait = wait.filter(|wait| (0.0..=10_000.0).contains(wait));
-    wait.ok_or_else(|| "it must be a number of milliseconds from 0 to 10000".to_owned())
-}
-
 pub(super) fn main(args: &SelectionArgs) -> Result<()> {
     let (name, circuits) = match &args.tuples {
         Some(path) => {
             let name = path.display().to_string();
-            let file = File::open(path).with_context(|| name.clone())?;
-            let is_file = file.metadata().is_ok_and(|it| !it.is_dir());
-            ensure!(is_file, "{name}: it is a folder, not a file");
-            let circuits = tuples::read(BufReader::new(file)).with_context(|| name.clone())?;
+            let circuits = tuples::read(file(path)?).with_context(|| name.clone())?;
             (name, circuits)
         }
         None => {
-            let count = args.synthetic as usize;
+            let count = args.synthetic;
             let circuits = synthetic::tuples(count, args.common.seed, args.handshake);
             ("a synthetic network".to_owned(), circuits)
         }
@@ -87,7 +70,7 @@ pub(super) fn main(args: &SelectionArgs) -> Result<()> {
             HowLimited::Learnt => Limit::Learnt,
             HowLimited::Ranked => Limit::Ranked,
         },
-        resamples: args.resamples as usize,
+        resamples: args.resamples,
         seed: args.common.seed,
         threads: args.common.threads(),
     };
@@ -100,7 +83,7 @@ pub(super) fn main(args: &SelectionArgs) -> Result<()> {
             folder.write("tuples.csv", &tuples::csv(&circuits))?;
         }
     }
-    super::output::print(&match args.common.format {
+    crate::output::print(&match args.common.format {
         Format::Json => as_json,
         Format::Human => table(&name, &report),
     })

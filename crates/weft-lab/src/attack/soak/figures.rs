@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use weft_plot::{Curve, Figure, Folder, Kind, Look, Panel};
+use weft_plot::{Curve, Figure, Folder, Look, Panel};
 
 use super::results::{Sample, Soak};
 
@@ -29,14 +29,8 @@ pub(super) fn draw(soak: &Soak, folder: &Folder) -> Result<Vec<PathBuf>> {
             .map(|one| (one.at_s / 60.0, of(one)))
             .collect()
     };
-    let panels = READINGS.iter().map(|(title, unit, of)| Panel {
-        title: (*title).to_owned(),
-        x_label: "minutes".to_owned(),
-        y_label: (*unit).to_owned(),
-        kind: Kind::Curves,
-        groups: Vec::new(),
-        series: Vec::new(),
-        curves: vec![
+    let panels = READINGS.iter().map(|(title, unit, of)| {
+        let curves = vec![
             Curve {
                 name: "at all times".to_owned(),
                 look: Look::number(0),
@@ -47,7 +41,8 @@ pub(super) fn draw(soak: &Soak, folder: &Folder) -> Result<Vec<PathBuf>> {
                 look: Look::number(1),
                 points: line(&soak.ebbs, *of),
             },
-        ],
+        ];
+        Panel::of_curves(title, "minutes", unit, curves)
     });
     let figure = Figure {
         title: "A relay under churn and attacks".to_owned(),
@@ -61,6 +56,7 @@ pub(super) fn draw(soak: &Soak, folder: &Folder) -> Result<Vec<PathBuf>> {
             format!("{}, {}.", soak.machine.cpu, soak.machine.kernel),
             format!("{}.", soak.versions.in_words()),
         ],
+        whiskers: None,
         same_scale: false,
         legend: true,
     };

@@ -128,9 +128,9 @@ pub struct Verdict {
     /// Growth of resident memory over them, by the least squares' line, as a share of the mean.
     pub memory_growth: f64,
     /// Half of the 95 % interval of that growth, in the same unit: ebbs scatter by what the allocator
-    /// happens to keep. 0 for fewer than three ebbs.
+    /// happens to keep. `None` for fewer than three ebbs.
     #[serde(default)]
-    pub memory_growth_pm: f64,
+    pub memory_growth_pm: Option<f64>,
     /// File descriptors more in the last of them than in the first.
     pub files_growth: i64,
     /// What falls short; empty: nothing.
@@ -316,11 +316,12 @@ impl Soak {
         trend.push(
             ["the ebbs of the last hour"],
             [
-                Values::mean(
-                    verdict.memory_growth * 100.0,
-                    verdict.memory_growth_pm * 100.0,
-                    verdict.ebbs,
-                ),
+                match verdict.memory_growth_pm {
+                    Some(half) => {
+                        Values::mean(verdict.memory_growth * 100.0, half * 100.0, verdict.ebbs)
+                    }
+                    None => Values::one(verdict.memory_growth * 100.0),
+                },
                 Values::one(verdict.files_growth as f64),
             ],
         );
@@ -383,18 +384,18 @@ impl Soak {
 }
 
 /// By which share the least squares' line through these points rises from the first to the last, and half
-/// of that share's 95 % interval.
-fn growth(points: impl Iterator<Item = (f64, f64)>) -> (f64, f64) {
+/// of that share's 95 % interval, which two points do not have.
+fn growth(points: impl Iterator<Item = (f64, f64)>) -> (f64, Option<f64>) {
     let points: Vec<(f64, f64)> = points.collect();
     let count = points.len() as f64;
     let (Some(first), Some(last)) = (points.first(), points.last()) else {
-        return (0.0, 0.0);
+        return (0.0, None);
     };
     let mean_x = points.iter().map(|point| point.0).sum::<f64>() / count;
     let mean_y = points.iter().map(|point| point.1).sum::<f64>() / count;
     let spread: f64 = points.iter().map(|point| (point.0 - mean_x).powi(2)).sum();
     if spread == 0.0 || mean_y == 0.0 {
-        return (0.0, 0.0);
+        return (0.0, None);
     }
     let slope = points
         .iter()
@@ -404,14 +405,14 @@ fn growth(points: impl Iterator<Item = (f64, f64)>) -> (f64, f64) {
     let scale = (last.0 - first.0) / mean_y;
     let free = points.len().saturating_sub(2);
     if free == 0 {
-        return (slope * scale, 0.0);
+        return (slope * scale, None);
     }
     let off: f64 = points
         .iter()
         .map(|point| (point.1 - mean_y - slope * (point.0 - mean_x)).powi(2))
         .sum();
     let deviation = (off / free as f64 / spread).sqrt();
-    (slope * scale, student(free) * deviation * scale)
+    (slope * scale, Some(student(free) * deviation * scale))
 }
 
 impl fmt::Display for Soak {
@@ -467,12 +468,14 @@ impl fmt::Display for Soak {
         let verdict = &self.verdict;
         writeln!(
             f,
-            "\nOver the last {:.0} min, {} ebbs: memory {:+.2} ± {:.2} % (bar: below {:.0} %), file \
+            "\nOver the last {:.0} min, {} ebbs: memory {:+.2}{} % (bar: below {:.0} %), file \
              descriptors {:+} (bar: 0).",
             verdict.span_s / 60.0,
             verdict.ebbs,
             verdict.memory_growth * 100.0,
-            verdict.memory_growth_pm * 100.0,
+            verdict
+                .memory_growth_pm
+                .map_or_else(String::new, |half| format!(" ± {:.2}", half * 100.0)),
             MEMORY_BAR * 100.0,
             verdict.files_growth
         )?;
@@ -530,11 +533,17 @@ mod tests {
     #[test]
     fn growth_has_an_interval() {
         let line = soak(&[(0.0, 1000, 20), (1800.0, 1020, 20), (3600.0, 1040, 20)]);
-        assert!(line.verdict.memory_growth_pm < 1e-9);
+        assert!(line.verdict.memory_growth_pm.expect("several ebbs") < 1e-9);
         // Residuals of 10, -20 and 10 about the mean, one degree of freedom.
         let scattered = soak(&[(0.0, 1010, 20), (1800.0, 980, 20), (3600.0, 1010, 20)]);
         assert!(scattered.verdict.memory_growth.abs() < 1e-9);
-        assert!((scattered.verdict.memory_growth_pm - 0.4402).abs() < 1e-3);
+        let half = scattered.verdict.memory_growth_pm.expect("several ebbs");
+        assert!((half - 0.4402).abs() < 1e-3);
+        assert!(scattered.to_string().contains('±'), "{scattered}");
+        // A line through two points fits them whatever they are.
+        let two = soak(&[(0.0, 1000, 20), (1800.0, 1020, 20)]);
+        assert_eq!(two.verdict.memory_growth_pm, None);
+        assert!(!two.to_string().contains('±'), "{two}");
     }
 
     #[test]

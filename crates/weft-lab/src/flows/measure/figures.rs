@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use weft_plot::{Curve, Figure, Folder, Kind, Look, Panel};
+use weft_plot::{Curve, Figure, Folder, Look, Panel};
 use weft_traffic::Record;
 
 use super::results::Results;
@@ -51,14 +51,8 @@ fn figure(results: &Results) -> Figure {
         });
         curves.filter(|curve| !curve.points.is_empty()).collect()
     };
-    let panels = PANELS.iter().map(|&(title, unit, number)| Panel {
-        title: title.to_owned(),
-        x_label: unit.to_owned(),
-        y_label: "share of streams".to_owned(),
-        kind: Kind::Curves,
-        groups: Vec::new(),
-        series: Vec::new(),
-        curves: curves(number),
+    let panels = PANELS.iter().map(|&(title, unit, number)| {
+        Panel::of_curves(title, unit, "share of streams", curves(number))
     });
     Figure {
         title: "Streams of users".to_owned(),
@@ -66,6 +60,7 @@ fn figure(results: &Results) -> Figure {
         panels: panels.filter(|panel| !panel.curves.is_empty()).collect(),
         columns: 2,
         footer: Vec::new(),
+        whiskers: None,
         same_scale: false,
         legend: true,
     }

@@ -30,14 +30,9 @@ impl OfModel {
         Values::samples(repetitions.filter_map(|one| number(&one.streams)))
     }
 
-    /// The means of the repetitions; of a single one the mean over its streams, with their interval.
+    /// The means of the repetitions. Streams of one depend on each other: they tell nothing of its error.
     fn mean(&self, quantity: Quantity) -> Values {
-        match (self.repetitions.len(), quantity(&self.all)) {
-            (1, Some(figure)) if figure.count > 1 => {
-                Values::mean(figure.spread.mean, figure.spread.ci95, figure.count)
-            }
-            _ => self.each(|streams| quantity(streams).map(|figure| figure.spread.mean)),
-        }
+        self.each(|streams| quantity(streams).map(|figure| figure.mean))
     }
 }
 
@@ -55,10 +50,7 @@ impl Results {
             Metric::less("round trip", "ms"),
         ];
         let intervals = match self.records.len() {
-            1 => {
-                "Intervals are over the streams of the one repetition. These depend on each other, so the intervals are \
-                 too narrow: --repetitions gives better ones."
-            }
+            1 => "One repetition has no intervals: --repetitions gives some.",
             _ => "Intervals are over the repetitions.",
         };
         let mut table = Table::new("Users", ["model"], metrics).note(&format!(
@@ -278,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn one_repetition_has_intervals_over_streams_and_several_have_them_over_repetitions() {
+    fn one_repetition_has_no_intervals_and_several_have_them_over_repetitions() {
         let mut results = results(&["web", "bulk"]);
         let two = Duration::from_secs(2);
         let streams = |times: [u64; 2]| {
@@ -288,14 +280,8 @@ mod tests {
         };
         results.add(1, two, streams([100, 300]));
         let ttlb = |results: &Results| results.users().rows[0].values[6].clone();
-        assert!(matches!(
-            ttlb(&results),
-            Values::Mean {
-                mean: 200.0,
-                n: 2,
-                ..
-            }
-        ));
+        assert_eq!(ttlb(&results), Values::one(200.0));
+        assert!(!results.to_string().contains('±'), "{results}");
         assert!(!results.is_passed());
         results.add(2, two, streams([200, 400]));
         results.finished = true;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use weft_plot::{Curve, Figure, Kind, Look, Panel};
+use weft_plot::{Curve, Figure, Look, Panel};
 
 use super::pools::PoolPoint;
 use super::replay::{Point, Quantiles};
@@ -86,20 +86,18 @@ fn draw(points: &[Drawn], network: &str) -> Figure {
     Figure {
         title: "Circuits compromised under ABRA (Schrock 2017, Figure 1)".to_owned(),
         subtitle: network.to_owned(),
-        panels: vec![Panel {
-            title: "What clients choose".to_owned(),
-            x_label: "% of the network that is the adversary's".to_owned(),
-            y_label: "% of choices".to_owned(),
-            kind: Kind::Curves,
-            groups: Vec::new(),
-            series: Vec::new(),
+        panels: vec![Panel::of_curves(
+            "What clients choose",
+            "% of the network that is the adversary's",
+            "% of choices",
             curves,
-        }],
+        )],
         columns: 1,
         footer: vec![
             "Percentiles over adversaries, whose relays are drawn at random. Lying relays report a weight of 0 when choices are made again."
                 .to_owned(),
         ],
+        whiskers: None,
         same_scale: false,
         legend: true,
     }

@@ -19,12 +19,32 @@ mod traffic;
 pub mod weight;
 
 use serde::Serialize;
+use weft_bounds::{Bounds, OutOfBounds};
 
 use crate::network::Network;
 use crate::triples::{NoCircuits, Triples};
 
 pub use replay::{Grant, Point, Quantiles, replay};
 pub use traffic::{Choices, simulate};
+
+/// Clients of a kind; there is one of either.
+pub const CLIENTS: Bounds<u32> = Bounds::new(0, 100_000);
+/// Circuits of a client's pool.
+pub const POOL: Bounds<u32> = Bounds::new(1, 100);
+/// Guards of a client.
+pub const GUARDS: Bounds<u32> = Bounds::new(1, 100);
+/// Seconds for which choices are noted.
+pub const SECONDS: Bounds<u32> = Bounds::new(1, 86_400);
+const WARM_UP: Bounds<u32> = Bounds::new(0, 86_400);
+/// The most that a circuit moves.
+pub const CIRCUIT_RATE: Bounds<f64> = Bounds::new(1.0, 1e12).of("bytes per second");
+/// What relays can move, as a part of what clients would use.
+pub const CAPACITY: Bounds<f64> = Bounds::new(0.001, 1000.0);
+const THRESHOLD: Bounds<f64> = Bounds::new(0.0, 1.0);
+/// What an adversary has of the network.
+pub const PERCENT: Bounds<f64> = Bounds::new(0.0, 100.0);
+/// Adversaries for each part.
+pub const ADVERSARIES: Bounds<u32> = Bounds::new(1, 100_000);
 
 /// The clients, and how long they are watched. The numbers of clients and of bytes are section 3.3's.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -61,10 +81,6 @@ impl AbraOptions {
     pub const BULK_BYTES: f64 = 5e6;
     /// Seconds for which a circuit takes new downloads, once it is made.
     pub const CIRCUIT_LIFE: f64 = 600.0;
-    /// The most clients.
-    pub const MOST_CLIENTS: u32 = 100_000;
-    /// The longest simulation, seconds.
-    pub const MOST_SECONDS: u32 = 86_400;
 
     /// What relays would move if they delayed no download, bytes per second: bulk clients at the rate of a
     /// circuit, web clients one download in half a minute, each through three relays.
@@ -75,19 +91,18 @@ impl AbraOptions {
     }
 
     fn check(&self) -> Result<(), Refused> {
-        let clients = self.web_clients.saturating_add(self.bulk_clients);
-        let seconds = self.seconds.saturating_add(self.warm_up);
-        let is_positive = |number: f64| number > 0.0 && number.is_finite();
-        match () {
-            () if clients == 0 || clients > Self::MOST_CLIENTS => Err(Refused::Clients),
-            () if self.seconds == 0 || seconds > Self::MOST_SECONDS => Err(Refused::Seconds),
-            () if !(1..=100).contains(&self.pool) => Err(Refused::Pool),
-            () if !(1..=100).contains(&self.guards) => Err(Refused::Guards),
-            () if !is_positive(self.circuit_rate) || !is_positive(self.capacity) => {
-                Err(Refused::Rate)
-            }
-            () if !(0.0..=1.0).contains(&self.threshold) => Err(Refused::Threshold),
-            () => Ok(()),
+        CLIENTS.check("web clients", self.web_clients)?;
+        CLIENTS.check("bulk clients", self.bulk_clients)?;
+        POOL.check("pool", self.pool)?;
+        GUARDS.check("guards", self.guards)?;
+        SECONDS.check("seconds", self.seconds)?;
+        WARM_UP.check("warm-up", self.warm_up)?;
+        CIRCUIT_RATE.check("circuit rate", self.circuit_rate)?;
+        CAPACITY.check("capacity", self.capacity)?;
+        THRESHOLD.check("threshold", self.threshold)?;
+        match self.web_clients + self.bulk_clients {
+            0 => Err(Refused::Clients),
+            _ => Ok(()),
         }
     }
 }
@@ -110,35 +125,17 @@ impl Default for AbraOptions {
 }
 
 /// Why nothing was simulated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// See there.
     #[error(transparent)]
     NoCircuits(#[from] NoCircuits),
-    /// No clients, or too many.
-    #[error("clients are from 1 to {}", AbraOptions::MOST_CLIENTS)]
+    /// A number that makes no sense, or would take for ever.
+    #[error(transparent)]
+    Number(#[from] OutOfBounds),
+    /// Neither web clients nor bulk clients.
+    #[error("there are no clients")]
     Clients,
-    /// No time, or too much.
-    #[error("seconds are from 1 to {} with the warm-up", AbraOptions::MOST_SECONDS)]
-    Seconds,
-    /// No circuits in the pool, or too many.
-    #[error("circuits of a pool are from 1 to 100")]
-    Pool,
-    /// No guards, or too many.
-    #[error("guards of a client are from 1 to 100")]
-    Guards,
-    /// No rate.
-    #[error("rates and capacities are above 0")]
-    Rate,
-    /// No share.
-    #[error("the threshold is from 0 to 1")]
-    Threshold,
-    /// A part of the network that is none.
-    #[error("what an adversary has is from 0 to 1")]
-    Fraction,
-    /// No adversaries, or too many.
-    #[error("adversaries are from 1 to 100000")]
-    Adversaries,
     /// No client began a download while choices were noted.
     #[error("no client chose a circuit in that time")]
     NoChoices,

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use weft_path::Candidate;
 
 use super::replay::{Grant, Quantiles, adversary};
-use super::{Refused, weight};
+use super::{ADVERSARIES, PERCENT, Refused, weight};
 use crate::parallel;
 
 /// Bytes of a line at most.
@@ -258,12 +258,10 @@ pub fn replay(
     (grant, adversaries, seed, threads): (Grant, u32, u64, usize),
     done: impl Fn() + Sync,
 ) -> Result<Vec<PoolPoint>, Refused> {
-    if fractions.iter().any(|part| !(0.0..=1.0).contains(part)) {
-        return Err(Refused::Fraction);
+    for part in fractions {
+        PERCENT.check("percent", part * 100.0)?;
     }
-    if adversaries == 0 || adversaries > 100_000 {
-        return Err(Refused::Adversaries);
-    }
+    ADVERSARIES.check("adversaries", adversaries)?;
     if all.iter().all(|pools| pools.choices.is_empty()) {
         return Err(Refused::NoChoices);
     }

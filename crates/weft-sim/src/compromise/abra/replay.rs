@@ -4,7 +4,7 @@ use rand::seq::SliceRandom as _;
 use serde::Serialize;
 
 use super::traffic::{Choices, seen};
-use super::{Refused, weight};
+use super::{ADVERSARIES, PERCENT, Refused, weight};
 use crate::parallel;
 use crate::random::generator;
 use crate::triples::Triples;
@@ -74,12 +74,10 @@ pub fn replay(
     (grant, adversaries, seed, threads): (Grant, u32, u64, usize),
     done: impl Fn() + Sync,
 ) -> Result<Vec<Point>, Refused> {
-    if fractions.iter().any(|part| !(0.0..=1.0).contains(part)) {
-        return Err(Refused::Fraction);
+    for part in fractions {
+        PERCENT.check("percent", part * 100.0)?;
     }
-    if adversaries == 0 || adversaries > 100_000 {
-        return Err(Refused::Adversaries);
-    }
+    ADVERSARIES.check("adversaries", adversaries)?;
     let count = adversaries as usize;
     let results = parallel::map(
         fractions.len() * count,

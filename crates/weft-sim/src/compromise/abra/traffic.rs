@@ -253,7 +253,7 @@ impl World<'_> {
             self.free += usize::from(self.seen.iter().any(|one| one.weight <= 0.0));
         }
         let place = weight::draw(&self.chances, rng);
-        let chosen = client.pool.get(place).ok_or(Refused::Pool)?;
+        let chosen = client.pool.get(place).ok_or(Refused::NoChoices)?;
         Ok(chosen.path)
     }
 

@@ -6,7 +6,8 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Error, Result, ensure};
-use clap::{Args, Subcommand, value_parser};
+use clap::{Args, Subcommand};
+use weft_bounds::{Bounds, SEED};
 use weft_lab::net::{Access, Countries, CountryId, Rate, builtin, star, unknown_topology};
 use weft_path::Countries as AddressCountries;
 use weft_sim::network::{Flags, Network, Relay};
@@ -22,6 +23,11 @@ const LEAST_RELAY: u64 = 75 * 1_024 * 8;
 const SERVER: u64 = 1_000_000_000;
 /// Bits per second of a client, up and down, where no graph has its country's.
 const CLIENT: [u64; 2] = [10_000_000, 50_000_000];
+
+/// Hosts of a kind: more than one machine runs.
+const HOSTS: Bounds<u16> = Bounds::new(1, 1_000);
+/// The same, or none.
+const CLIENTS: Bounds<u16> = Bounds::new(0, HOSTS.most());
 
 /// Prints a topology as TOML, or the names of those that are built in.
 #[derive(Debug, Args)]
@@ -50,13 +56,13 @@ struct CountriesArgs {
     #[arg(long, value_name = "FILE")]
     graph: PathBuf,
     /// So many hosts, at countries that are drawn: each once before any a second time.
-    #[arg(long, value_name = "N", value_parser = value_parser!(u16).range(1..=1_000))]
+    #[arg(long, value_name = "N", value_parser = HOSTS.parser())]
     hosts: Option<u16>,
     /// The countries, such as us,de,de: a host for each, or those that --hosts draws from.
     #[arg(long, value_name = "CODES", value_delimiter = ',', num_args = 1)]
     countries: Vec<String>,
     /// What is drawn follows from it.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = SEED.parser())]
     seed: u64,
 }
 
@@ -72,13 +78,13 @@ struct RandomArgs {
     #[arg(long, value_name = "FILE")]
     consensus: Option<PathBuf>,
     /// How many relays.
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = value_parser!(u16).range(1..=1_000))]
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = HOSTS.parser())]
     relays: u16,
     /// How many of them have the flag Exit [default: their share].
-    #[arg(long, value_name = "N", value_parser = value_parser!(u16).range(1..=1_000))]
+    #[arg(long, value_name = "N", value_parser = HOSTS.parser())]
     exits: Option<u16>,
     /// How many clients.
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = value_parser!(u16).range(..=1_000))]
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = CLIENTS.parser())]
     clients: u16,
     /// A graph of countries, as `weft lab net topology countries` reads it.
     #[arg(long, value_name = "FILE")]
@@ -97,7 +103,7 @@ struct RandomArgs {
     #[arg(long, value_name = "FILE", requires = "graph")]
     geoip: Option<PathBuf>,
     /// What is drawn follows from it.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = SEED.parser())]
     seed: u64,
 }
 

@@ -1,0 +1,63 @@
+//! Numbers that Python gives: whole ones in their bounds, or one error that names the argument, the value and what is allowed.
+
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyFloat, PyInt};
+use weft_bounds::{Bounds, Number};
+
+/// What was given for a whole number. It is judged by [`Given::check`], where its bounds are known.
+#[derive(Clone)]
+pub(crate) struct Given {
+    /// `None`: it is none, or one that no bounds allow.
+    number: Option<u64>,
+    /// As Python writes it.
+    shown: String,
+    /// Of numbers the value is wrong, of all else the type.
+    is_number: bool,
+}
+
+impl From<u64> for Given {
+    fn from(number: u64) -> Given {
+        Given {
+            number: Some(number),
+            shown: number.to_string(),
+            is_number: true,
+        }
+    }
+}
+
+impl<'py> FromPyObject<'_, 'py> for Given {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Given> {
+        Ok(Given {
+            number: object.extract().ok(),
+            shown: object.repr()?.to_string(),
+            is_number: object.is_instance_of::<PyInt>() || object.is_instance_of::<PyFloat>(),
+        })
+    }
+}
+
+impl Given {
+    /// The number that `name` is.
+    ///
+    /// # Errors
+    ///
+    /// `ValueError`; `TypeError` for what is no number at all.
+    pub(crate) fn check<T: Number + TryFrom<u64>>(
+        &self,
+        name: &str,
+        bounds: Bounds<T>,
+    ) -> PyResult<T> {
+        let number = self.number.and_then(|number| T::try_from(number).ok());
+        number
+            .filter(|number| bounds.allow(*number))
+            .ok_or_else(|| {
+                let text = format!("{name} {}: {bounds}", self.shown);
+                match self.is_number {
+                    true => PyValueError::new_err(text),
+                    false => PyTypeError::new_err(text),
+                }
+            })
+    }
+}

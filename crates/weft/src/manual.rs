@@ -1,0 +1,411 @@
+//! `weft man`: manual pages. That of `weft` is made from the flags and the table of torrc options, those of its commands
+//! from clap's help.
+//!
+//! `docs/man/weft.1` is the first of them, kept for packages; a test compares. To write it anew:
+//! `weft man > docs/man/weft.1`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result, bail};
+use clap::{Command, Parser};
+use clap_mangen::Man;
+use roff::{Inline, Roff, bold, italic, roman};
+use weft_config::flags::{Flag, Purpose};
+use weft_config::reference::{self, Described, Section, TYPES};
+
+use crate::args::{self, Asked};
+use crate::command;
+use crate::help::{OPTIONS, of};
+use crate::output::print;
+
+/// Prints a manual page, for `man -l -` or a file in a folder man1.
+#[derive(Debug, Parser)]
+#[command(name = "weft man", bin_name = "weft man")]
+pub(crate) struct ManArgs {
+    /// The page: weft, or that of a command, such as weft-lab-up.
+    #[arg(default_value = "weft", conflicts_with = "dir")]
+    page: String,
+    /// Write every page into this folder, which is made if need be.
+    #[arg(long, value_name = "FOLDER")]
+    dir: Option<PathBuf>,
+}
+
+/// Does what the words after `weft` ask for, `man` being the first.
+pub(crate) fn main(words: impl Iterator<Item = OsString>) -> Result<ExitCode> {
+    let args = match args::read::<ManArgs>(words)? {
+        Ok(Asked { args, .. }) => args,
+        Err(status) => return Ok(status),
+    };
+    let pages = pages()?;
+    match args.dir {
+        Some(folder) => {
+            std::fs::create_dir_all(&folder)
+                .with_context(|| format!("creating {}", folder.display()))?;
+            for (name, text) in pages {
+                let path = folder.join(format!("{name}.1"));
+                std::fs::write(&path, text)
+                    .with_context(|| format!("writing {}", path.display()))?;
+            }
+        }
+        None => match pages.iter().find(|(name, _)| *name == args.page) {
+            Some((_, text)) => print(text)?,
+            None => {
+                let names: Vec<&str> = pages.iter().map(|(name, _)| name.as_str()).collect();
+                bail!(
+                    "there is no page {}; there are {}",
+                    args.page,
+                    names.join(", ")
+                );
+            }
+        },
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Every page with its name.
+fn pages() -> Result<Vec<(String, String)>> {
+    let mut pages = Vec::new();
+    for command in command::commands() {
+        let name = format!("weft-{}", command.get_name());
+        let words = format!("weft {}", command.get_name());
+        let mut command = command.bin_name(words).disable_help_subcommand(true);
+        command.build();
+        pages_of(command, name, &mut pages)?;
+    }
+    let names: Vec<&str> = pages.iter().map(|(name, _)| name.as_str()).collect();
+    let weft = page(&names);
+    pages.insert(0, ("weft".to_owned(), weft));
+    Ok(pages)
+}
+
+/// The page of a command, and those of the commands below it.
+fn pages_of(command: Command, name: String, pages: &mut Vec<(String, String)>) -> Result<()> {
+    let below: Vec<Command> = command.get_subcommands().cloned().collect();
+    let mut text = Vec::new();
+    Man::new(command.display_name(name.clone()))
+        .title(name.clone())
+        .date(DATE)
+        .source(source())
+        .manual(MANUAL)
+        .render(&mut text)?;
+    // An empty line between two breaks is what mandoc warns of.
+    let text = String::from_utf8(text)?.replace("\n.br\n\n.br\n", "\n.sp\n");
+    pages.push((name.clone(), text));
+    for command in below {
+        let name = format!("{name}-{}", command.get_name());
+        pages_of(command, name, pages)?;
+    }
+    Ok(())
+}
+
+const MANUAL: &str = "Weft";
+/// When this version was made: not when the page is, so that the page is the same each time.
+const DATE: &str = "2026-11-25";
+
+fn source() -> String {
+    format!("weft {}", env!("CARGO_PKG_VERSION"))
+}
+
+const SYNOPSIS: [&str; 5] = [
+    "[-f TORRC] [FLAG]... [--OPTION VALUE]...",
+    "lab COMMAND [FLAG]...",
+    "sim COMMAND [FLAG]...",
+    "man [PAGE]",
+    "completions SHELL",
+];
+
+const DESCRIPTION: [&str; 3] = [
+    "Weft runs a Tor relay or client as tor(1) does, with connections on as many threads as there are cores. It reads \
+     C tor's torrc and takes C tor's signals; keys and state in the DataDirectory are in C tor's formats, so that the two \
+     programs can take turns on one DataDirectory.",
+    "This version is for private networks: the public network requires roles of relays that it does not have. \
+     `weft lab up` starts a private network on this machine.",
+    "The node runs in the foreground, or in the background with `RunAsDaemon 1`. Everything that is wrong with torrc and \
+     the command line is printed at once, and nothing is started.",
+];
+
+const OPTIONS_TEXT: [&str; 3] = [
+    "Options are set by lines of torrc, `OPTION VALUE`, or on the command line. Names are in any case.",
+    "*SIGHUP* states whether a running node follows a change of torrc. Where it is *no*, a reload that changes the option is \
+     refused, and the old configuration stays in force.",
+    "An option of C tor that Weft does not support is *refused* where safety rests on it; else a warning names what will not \
+     happen.",
+];
+
+const SIGNALS: [(&str, &str); 5] = [
+    (
+        "SIGTERM",
+        "The node ends now. Circuits are closed as far as sockets take it.",
+    ),
+    (
+        "SIGINT",
+        "The node accepts nothing new and ends after ShutdownWaitLength, or as soon as nobody is connected. A second one \
+         ends it now.",
+    ),
+    (
+        "SIGHUP",
+        "The node reads torrc again, reopens logs and publishes its descriptor. With an error in torrc the old \
+         configuration stays in force.",
+    ),
+    ("SIGUSR1", "The node logs statistics."),
+    (
+        "SIGUSR2",
+        "The node logs everything, until the next SIGHUP.",
+    ),
+];
+
+const ENVIRONMENT: [(&str, &str); 2] = [
+    (
+        "NOTIFY_SOCKET",
+        "Where the node notifies systemd that it is ready, reloads and ends (`Type=notify`).",
+    ),
+    (
+        "WATCHDOG_USEC",
+        "How often systemd wants to be notified that the node lives (`WatchdogSec=`).",
+    ),
+];
+
+const FILES: [(&str, &str); 2] = [
+    (
+        "/etc/tor/torrc, ~/.torrc",
+        "The configuration, where no other is named: the first of these that is there.",
+    ),
+    (
+        "DataDirectory",
+        "Keys, state, and what is known of the network. Its owner must be the user that runs Weft.",
+    ),
+];
+
+/// The page of `weft`; `others` are the pages of its commands.
+fn page(others: &[&str]) -> String {
+    let mut page = Roff::new();
+    page.control("TH", ["WEFT", "1", DATE, &source(), MANUAL]);
+    section(&mut page, "NAME");
+    page.text([roman(format!("weft - {}", command::ABOUT))]);
+    section(&mut page, "SYNOPSIS");
+    for (place, words) in SYNOPSIS.iter().enumerate() {
+        if place > 0 {
+            page.control("br", []);
+        }
+        page.text([bold("weft"), roman(format!(" {words}"))]);
+    }
+    section(&mut page, "DESCRIPTION");
+    paragraphs(&mut page, &DESCRIPTION);
+    section(&mut page, "FLAGS");
+    of(Purpose::Run).for_each(|flag| flag_item(&mut page, flag));
+    for (words, help) in OPTIONS {
+        item(&mut page, [bold(words)], &sentence(help));
+    }
+    page.control("PP", []);
+    paragraphs(&mut page, &["Instead of running a node:"]);
+    of(Purpose::Instead).for_each(|flag| flag_item(&mut page, flag));
+    section(&mut page, "COMMANDS");
+    for command in command::commands() {
+        let name = command.get_name();
+        let about = command
+            .get_about()
+            .map(ToString::to_string)
+            .unwrap_or_default();
+        let written = [bold(format!("weft {name}"))];
+        item(
+            &mut page,
+            written,
+            &format!("{} See `weft {name} --help`.", sentence(&about)),
+        );
+    }
+    section(&mut page, "OPTIONS");
+    paragraphs(&mut page, &OPTIONS_TEXT);
+    page.control("PP", []);
+    paragraphs(&mut page, &["The types of values:"]);
+    for (name, written) in TYPES {
+        item(&mut page, [italic(name)], &sentence(written));
+    }
+    reference::sections()
+        .iter()
+        .for_each(|options| options_of(&mut page, options));
+    for (title, items) in [
+        ("SIGNALS", &SIGNALS[..]),
+        ("ENVIRONMENT", &ENVIRONMENT),
+        ("FILES", &FILES),
+    ] {
+        section(&mut page, title);
+        for (name, text) in items {
+            item(&mut page, [bold(*name)], text);
+        }
+    }
+    section(&mut page, "EXIT STATUS");
+    page.text([roman(
+        "0 if the node ended as it was asked to, and 1 if it could not start or did not do what was asked for.",
+    )]);
+    section(&mut page, "SEE ALSO");
+    let mut inlines = vec![bold("tor"), roman("(1), "), bold("torsocks"), roman("(1)")];
+    for name in others {
+        inlines.extend([roman(", "), bold(*name), roman("(1)")]);
+    }
+    page.text(inlines);
+    page.render()
+}
+
+fn section(page: &mut Roff, title: &str) {
+    page.control("SH", [title]);
+}
+
+fn paragraphs(page: &mut Roff, texts: &[&str]) {
+    for (place, text) in texts.iter().enumerate() {
+        if place > 0 {
+            page.control("PP", []);
+        }
+        page.text(inlines(text));
+    }
+}
+
+/// What is written, and its explanation below it.
+fn item(page: &mut Roff, written: impl Into<Vec<Inline>>, text: &str) {
+    page.control("TP", []);
+    page.text(written);
+    page.text(inlines(text));
+}
+
+fn flag_item(page: &mut Roff, flag: &Flag) {
+    let mut written = Vec::new();
+    if let Some(short) = flag.short {
+        written.extend([bold(short), roman(", ")]);
+    }
+    written.push(bold(flag.long));
+    let argument = flag.argument.name();
+    if !argument.is_empty() {
+        written.extend([roman(" "), italic(argument)]);
+    }
+    item(page, written, &sentence(flag.help));
+}
+
+fn options_of(page: &mut Roff, section: &Section) {
+    page.control("SS", [section.title]);
+    for option in &section.options {
+        let mut written = vec![bold(option.name)];
+        if !option.kind.is_empty() {
+            written.extend([roman(" "), italic(option.kind.replace('`', ""))]);
+        }
+        item(page, written, &explained(option));
+    }
+    if !section.obsolete.is_empty() {
+        let text = "These do nothing any more, in C tor either; each that is set gets a warning:";
+        paragraphs(page, &[&format!("{text} {}.", section.obsolete.join(", "))]);
+    }
+}
+
+/// What there is to know of an option, in sentences.
+fn explained(option: &Described) -> String {
+    let mut text = option.help.clone();
+    let default = option.default.map(|default| format!("`{default}`"));
+    match (default, option.in_testing) {
+        (Some(default), Some(other)) => {
+            text += &format!(" Default: {default}, in private networks `{other}`.");
+        }
+        (Some(default), None) => text += &format!(" Default: {default}."),
+        (None, Some(other)) => text += &format!(" Default in private networks: `{other}`."),
+        (None, None) => {}
+    }
+    if !option.range.is_empty() {
+        text += &format!(" Range: {}.", option.range);
+    }
+    match option.sighup {
+        "" | "yes" => {}
+        other => text += &format!(" SIGHUP: {other}."),
+    }
+    text
+}
+
+/// A phrase as a sentence.
+fn sentence(phrase: &str) -> String {
+    let mut letters = phrase.chars();
+    let first = letters.next().map(|first| first.to_uppercase().to_string());
+    let end = if phrase.ends_with('.') { "" } else { "." };
+    format!("{}{}{end}", first.unwrap_or_default(), letters.as_str())
+}
+
+/// Markdown of the few kinds that the table of options has: `code`, *emphasis*, **strong**.
+fn inlines(text: &str) -> Vec<Inline> {
+    let mut inlines = Vec::new();
+    let mut rest = text;
+    while let Some(at) = rest.find(['`', '*']) {
+        let (before, marked) = rest.split_at(at);
+        let mark = ["`", "**", "*"]
+            .into_iter()
+            .find(|mark| marked.starts_with(mark))
+            .unwrap_or("*");
+        let Some((inside, after)) = marked
+            .strip_prefix(mark)
+            .and_then(|inside| inside.split_once(mark))
+        else {
+            break;
+        };
+        inlines.push(roman(before));
+        inlines.push(match mark {
+            "*" => italic(inside),
+            _ => bold(inside),
+        });
+        rest = after;
+    }
+    inlines.push(roman(rest));
+    inlines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_of_the_table_become_fonts() {
+        assert_eq!(
+            inlines("a `b*c` *d* **e:** f*"),
+            [
+                roman("a "),
+                bold("b*c"),
+                roman(" "),
+                italic("d"),
+                roman(" "),
+                bold("e:"),
+                roman(" f*")
+            ]
+        );
+        assert_eq!(inlines(""), [roman("")]);
+    }
+
+    #[test]
+    fn the_page_has_every_flag_and_every_option() {
+        let text = page(&["weft-lab"]);
+        let names = reference::sections().into_iter();
+        let names: Vec<&str> = names
+            .flat_map(|section| section.options)
+            .map(|option| option.name)
+            .collect();
+        assert!(names.len() > 300, "{}", names.len());
+        for name in names {
+            assert!(text.contains(&format!("\\fB{name}\\fR")), "{name}");
+        }
+        for flag in of(Purpose::Run).chain(of(Purpose::Instead)) {
+            let name = flag.long.replace('-', "\\-");
+            assert!(text.contains(&format!("\\fB{name}\\fR")), "{name}");
+        }
+    }
+
+    #[test]
+    fn every_command_that_help_lists_has_a_page() {
+        let pages = pages().unwrap();
+        let names: Vec<&str> = pages.iter().map(|(name, _)| name.as_str()).collect();
+        for name in [
+            "weft",
+            "weft-lab",
+            "weft-lab-up",
+            "weft-lab-net-probe",
+            "weft-sim-links",
+        ] {
+            assert!(names.contains(&name), "{name}: {names:?}");
+        }
+        let internal = |name: &&&str| name.contains("profiled-node");
+        assert_eq!(names.iter().find(internal), None);
+    }
+}
