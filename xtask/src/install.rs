@@ -19,7 +19,7 @@ pub(crate) fn check() -> Result<()> {
             .arg("--root")
             .arg(&folder)
             // What is tested here is that it installs, and what: soon compiled is better than fast.
-            .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "0")
+            .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1")
             .env("CARGO_PROFILE_RELEASE_LTO", "off")
             .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16"),
     )?;
