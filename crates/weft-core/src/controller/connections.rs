@@ -104,6 +104,19 @@ impl Connection {
     }
 }
 
+/// A connection to another relay or a client, as controllers list it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenLink {
+    /// Its identifier.
+    pub id: ConnectionId,
+    /// The peer's address.
+    pub addr: SocketAddr,
+    /// The relay that it leads to, or is to lead to.
+    pub rsa: Option<RsaIdentity>,
+    /// Whether the handshake is over.
+    pub open: bool,
+}
+
 /// A connection that was closed.
 #[derive(Debug)]
 pub(super) struct Closed {
@@ -146,6 +159,21 @@ impl Connections {
     /// All of them, and on which thread each is.
     pub(super) fn everywhere(&self) -> impl Iterator<Item = (ConnectionId, ThreadId)> {
         self.all.iter().map(|(id, one)| (*id, one.thread))
+    }
+
+    /// All of them: where they lead, and whether they are open.
+    pub(super) fn links(&self) -> impl Iterator<Item = OpenLink> {
+        self.all.iter().map(|(id, one)| OpenLink {
+            id: *id,
+            addr: one.addr,
+            rsa: match &one.state {
+                State::Accepted | State::Client => None,
+                State::Connecting { rsa } | State::Displaced { rsa } | State::Relay { rsa, .. } => {
+                    Some(*rsa)
+                }
+            },
+            open: matches!(one.state, State::Client | State::Relay { .. }),
+        })
     }
 
     /// One of them.

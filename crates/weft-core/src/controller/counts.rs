@@ -54,6 +54,8 @@ pub struct Counts {
     pub extends_displaced: u64,
     /// RENDEZVOUS1 with a cookie that nobody has.
     pub cookies_unknown: u64,
+    /// Sockets of edges whose peers were noted.
+    pub edges: EdgeCounts,
     /// Times that memory was freed.
     pub(crate) memory_freed: u64,
 }
@@ -92,6 +94,34 @@ impl ConnectionCounts {
         match accepted {
             true => self.received.of(addr),
             false => self.initiated.of(addr),
+        }
+    }
+}
+
+/// What the socket of an edge is connected to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EdgePeer {
+    /// Where an exit's stream leads.
+    Destination(IpAddr),
+    /// An application of this node's client.
+    Application(IpAddr),
+}
+
+/// Numbers of edges' sockets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EdgeCounts {
+    /// To where exits' streams lead.
+    pub destinations: FamilyCounts,
+    /// To applications.
+    pub applications: FamilyCounts,
+}
+
+impl EdgeCounts {
+    /// The number for such a socket.
+    pub(super) fn of(&mut self, peer: EdgePeer) -> &mut u64 {
+        match peer {
+            EdgePeer::Destination(addr) => self.destinations.of(addr),
+            EdgePeer::Application(addr) => self.applications.of(addr),
         }
     }
 }

@@ -47,7 +47,10 @@ use rendezvous::Rendezvous;
 
 pub use abra::AbraCounts;
 pub use action::{Action, Freed, Notice};
-pub use counts::{ConnectionCounts, Counts, FamilyCounts, Handled, HandshakeCounts};
+pub use connections::OpenLink;
+pub use counts::{
+    ConnectionCounts, Counts, EdgeCounts, EdgePeer, FamilyCounts, Handled, HandshakeCounts,
+};
 pub use onionskins::OnionskinKind;
 
 /// One in so many of all connections may only lead to addresses that the consensus lists, so that
@@ -215,13 +218,13 @@ impl RelayController {
             ToController::LinkClosed { connection, reason } => {
                 self.on_closed(connection, reason, LinkFailure::Other, now);
             }
-            ToController::Create {
-                half,
-                connection,
             ToController::LinkFailed {
                 connection,
                 failure,
             } => self.on_closed(connection, failure.destroy_reason(), failure, now),
+            ToController::Create {
+                half,
+                connection,
                 request,
             } => self.on_create(half, connection, request, now),
             ToController::Extend(request) => self.on_extend(request, now),
@@ -405,6 +408,11 @@ impl RelayController {
     /// Where all connections are but those of edges.
     pub fn places(&self) -> impl Iterator<Item = (ConnectionId, ThreadId)> {
         self.connections.everywhere()
+    }
+
+    /// All connections to relays and clients.
+    pub fn links(&self) -> impl Iterator<Item = OpenLink> {
+        self.connections.links()
     }
 
     /// Connections of every kind.

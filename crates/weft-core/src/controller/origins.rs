@@ -8,7 +8,7 @@ use weft_cell::reason::{DestroyReason, EndReason};
 use weft_cell::stream_msg::{End, Resolved};
 use weft_share::PreviousHop;
 
-use super::{Action, RelayController};
+use super::{Action, EdgeCounts, EdgePeer, RelayController};
 use crate::address::{ConnectionId, HalfAddr, OriginId, StreamAddr, ThreadId};
 use crate::message::{
     ExtendRequest, FromController, LegRequest, Requester, StreamRequest, TunnelOrder,
@@ -34,6 +34,10 @@ pub(super) struct Origins {
     circuits: BTreeMap<OriginId, Origin>,
     /// Threads of edges, by connection.
     edges: BTreeMap<ConnectionId, ThreadId>,
+    /// What the sockets of some of them are connected to.
+    peers: BTreeMap<ConnectionId, EdgePeer>,
+    /// How many those are.
+    open: EdgeCounts,
     /// There is a client thread.
     client: bool,
 }
@@ -99,6 +103,19 @@ impl RelayController {
         wanted.filter_map(|(id, origin)| (*origin != Origin::Unwanted).then_some(*id))
     }
 
+    /// Notes what the socket of an edge is connected to, so that it is counted.
+    pub fn note_edge_peer(&mut self, id: ConnectionId, peer: EdgePeer) {
+        if self.origins.peers.insert(id, peer).is_none() {
+            *self.counts.edges.of(peer) += 1;
+            *self.origins.open.of(peer) += 1;
+        }
+    }
+
+    /// Sockets of edges whose peers were noted and that are open.
+    pub fn open_edges(&self) -> EdgeCounts {
+        self.origins.open
+    }
+
     /// Where all edges are.
     pub fn edge_places(&self) -> impl Iterator<Item = (ConnectionId, ThreadId)> {
         self.origins.edges.iter().map(|(id, thread)| (*id, *thread))
@@ -135,6 +152,9 @@ impl RelayController {
     pub(super) fn on_edge_closed(&mut self, id: ConnectionId) {
         self.displaceable.release(id);
         self.origins.edges.remove(&id);
+        if let Some(peer) = self.origins.peers.remove(&id) {
+            *self.origins.open.of(peer) -= 1;
+        }
     }
 
     /// A stream that a circuit asked for will not be opened.

@@ -13,6 +13,7 @@ use weft_client::{
 use weft_core::address::ConnectionId;
 use weft_core::origin::{AppOpening, OriginCommand, OriginEvent};
 use weft_dir::client::Network;
+use weft_dir::downloads::Downloads;
 
 use super::settings::ClientSettings;
 use crate::thread::mesh::WakeUp;
@@ -121,6 +122,8 @@ pub(crate) struct Inside<'a> {
     pub(crate) client: &'a mut Client<Paths>,
     /// The progress of bootstrapping.
     pub(crate) bootstrap: Option<Bootstrap>,
+    /// How the fetches of the directory go.
+    pub(crate) downloads: &'a Arc<Downloads>,
     pub(crate) now: Now,
 }
 

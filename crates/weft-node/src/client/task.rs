@@ -20,6 +20,7 @@ use weft_dir::PairSocket;
 use weft_dir::client::{ClientDirectory, ClientHandle, DirConnection, DirOutcome, Network};
 use weft_dir::clock::SystemClock;
 use weft_dir::command::{Event, Severity};
+use weft_dir::downloads::Downloads;
 use weft_path::GuardInfo;
 
 use super::messages::{
@@ -77,6 +78,8 @@ pub(super) struct Task {
     guards: BTreeMap<RsaIdentity, GuardInfo>,
     /// The counts as last reported.
     counts: ClientCounts,
+    /// How the fetches of the directory go.
+    downloads: Arc<Downloads>,
 }
 
 impl Task {
@@ -127,6 +130,7 @@ impl Task {
             problem_lines: RateLimit::new(QUIET),
             guards: BTreeMap::new(),
             counts: ClientCounts::default(),
+            downloads: Arc::default(),
         }
     }
 
@@ -207,10 +211,6 @@ impl Task {
         match message {
             ToClient::Event(event) => {
                 let phase = match &event {
-                    OriginEvent::Link { state, .. } => self.progress.link(*state),
-                    OriginEvent::Launched { .. } => self.progress.create_sent(),
-                    _ => None,
-                };
                     OriginEvent::Link {
                         state: LinkState::Failed(failure),
                         rsa,
@@ -221,6 +221,10 @@ impl Task {
                         self.report_problem(problem);
                         None
                     }
+                    OriginEvent::Link { state, .. } => self.progress.link(*state),
+                    OriginEvent::Launched { .. } => self.progress.create_sent(),
+                    _ => None,
+                };
                 self.report_progress(phase);
                 self.client.on_event(event, now);
             }
@@ -422,6 +426,7 @@ impl Task {
                 required,
                 protocols,
             } => self.on_protocols(required, &protocols),
+            Event::Downloads(downloads) => self.downloads = Arc::from(downloads),
             _ => {}
         }
     }
@@ -446,6 +451,7 @@ impl Task {
         match job {
             Job::Do(what) => what(Inside {
                 bootstrap: self.progress.current().cloned(),
+                downloads: &self.downloads,
                 client: &mut self.client,
                 now,
             }),
@@ -527,13 +533,13 @@ impl Task {
         } else if let Some(more) = self.problem_lines.check(Instant::now()) {
             tracing::warn!("{problem}{more}");
         }
+        self.report(ClientEvent::BootstrapProblem(problem));
     }
 
     /// Logs a phase of bootstrapping and reports it to controllers.
     fn report_progress(&mut self, phase: Option<Bootstrap>) {
         let Some(phase) = phase else {
             return;
-        self.report(ClientEvent::BootstrapProblem(problem));
         };
         let Bootstrap {
             percent,

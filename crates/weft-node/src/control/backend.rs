@@ -7,6 +7,7 @@ use std::sync::Arc;
 use tokio::sync::broadcast;
 use weft_cell::identity::RsaIdentity;
 use weft_cell::stream_msg::Resolved;
+use weft_dir::downloads::Downloads;
 use weft_path::Countries;
 
 use super::events::Event;
@@ -224,7 +225,7 @@ pub(crate) trait Backend: Clone + Send + Sync + 'static {
     /// The streams that begin at this node.
     fn streams(&self) -> impl Future<Output = Vec<StreamView>> + Send;
 
-    /// The links that the client's circuits use.
+    /// Connections to relays and clients.
     fn links(&self) -> impl Future<Output = Vec<LinkView>> + Send;
 
     /// The progress of bootstrapping; `None`: the node has no client.
@@ -246,6 +247,9 @@ pub(crate) trait Backend: Clone + Send + Sync + 'static {
         which: RelaySelector,
         document: DocumentKind,
     ) -> impl Future<Output = Option<String>> + Send;
+
+    /// How the fetches of the directory go.
+    fn downloads(&self) -> impl Future<Output = Arc<Downloads>> + Send;
 
     /// The tables of GeoIPFile and GeoIPv6File.
     fn countries(&self) -> Arc<Countries>;

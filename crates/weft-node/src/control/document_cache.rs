@@ -109,6 +109,15 @@ impl DocumentCache {
         entries.map(|e| (e.rsa.into(), e.status.clone())).collect()
     }
 
+    /// The nickname of a relay that the consensus lists.
+    pub(super) fn nickname(&mut self, directory: &Path, relay: &RsaIdentity) -> Option<String> {
+        let entries = &self.consensus(directory).entries;
+        let found = entries
+            .iter()
+            .find(|entry| RsaIdentity::from(entry.rsa) == *relay);
+        found.map(|entry| entry.nickname.clone())
+    }
+
     fn consensus(&mut self, directory: &Path) -> &Listing {
         let found = stamp(directory, cache::CONSENSUS);
         if self.consensus.0 != found || found.is_none() {
@@ -225,6 +234,9 @@ mod tests {
         let versions = ask(&mut files, RelaySelector::All, DocumentKind::Versions);
         assert_eq!(versions.as_deref(), Some("0.4.8.1,0.4.9.1"));
         assert_eq!(files.statuses(path).len(), 2);
+        let name = |files: &mut DocumentCache, id: u8| files.nickname(path, &[id; 20].into());
+        assert_eq!(name(&mut files, 1).as_deref(), Some("one"));
+        assert_eq!(name(&mut files, 9), None);
     }
 
     #[test]

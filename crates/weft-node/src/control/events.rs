@@ -7,7 +7,7 @@ use weft_core::traffic::{CircuitReport, CircuitTraffic};
 
 /// The names of events, in C tor's order (`control_event_table`). SETEVENTS accepts all of them, also
 /// those that this node never sends.
-pub(crate) const NAMES: [&str; 35] = [
+pub(crate) const NAMES: [&str; 33] = [
     "CIRC",
     "CIRC_MINOR",
     "STREAM",
@@ -39,8 +39,6 @@ pub(crate) const NAMES: [&str; 35] = [
     "HS_DESC",
     "HS_DESC_CONTENT",
     "NETWORK_LIVENESS",
-    "PT_LOG",
-    "PT_STATUS",
     "EXTENDED",
     "AUTHDIR_NEWDESCS",
 ];
@@ -82,7 +80,8 @@ pub(crate) enum Event {
     Purpose(CircuitView, &'static str),
     /// STREAM: the stream, and its reasons with a space before each.
     Stream(StreamView, String),
-    Link(LinkView),
+    /// ORCONN: the link, and the reason of its status.
+    Link(LinkView, Option<&'static str>),
     /// Bytes read and written in the last second.
     Bandwidth(u64, u64),
     /// Bytes of streams in the last second: stream, read, written.
@@ -121,7 +120,7 @@ impl Event {
             Event::Circuit(..) => "CIRC",
             Event::Purpose(..) => "CIRC_MINOR",
             Event::Stream(..) => "STREAM",
-            Event::Link(_) => "ORCONN",
+            Event::Link(..) => "ORCONN",
             Event::Bandwidth(..) => "BW",
             Event::StreamBandwidth(_) => "STREAM_BW",
             Event::CircuitBandwidth(_) => "CIRC_BW",
@@ -155,10 +154,12 @@ impl Event {
                 line(name, &format!("{} OLD_PURPOSE={was}", circuit.describe()))
             }
             Event::Stream(stream, more) => line(name, &stream.describe_event(more)),
-            Event::Link(link) => line(
-                name,
-                &format!("{} {} ID={}", link.target, link.status, link.id),
-            ),
+            Event::Link(link, reason) => {
+                let reason = reason.map(|reason| format!(" REASON={reason}"));
+                let reason = reason.unwrap_or_default();
+                let LinkView { id, target, status } = link;
+                line(name, &format!("{target} {status}{reason} ID={id}"))
+            }
             Event::Bandwidth(read, written) => line(name, &format!("{read} {written}")),
             Event::StreamBandwidth(all) => each(all, |(id, read, written)| {
                 // C tor's order is written, read: the application's point of view.
@@ -290,6 +291,23 @@ mod tests {
     fn events_have_c_tors_lines() {
         let show = |event: Event| event.encode("2026-01-02T03:04:05.000006");
         assert_eq!(show(Event::Bandwidth(1, 2)), "650 BW 1 2\r\n");
+        let link = LinkView {
+            id: 7,
+            target: "$AB~one".to_owned(),
+            status: "FAILED",
+        };
+        assert_eq!(
+            show(Event::Link(link.clone(), Some("TIMEOUT"))),
+            "650 ORCONN $AB~one FAILED REASON=TIMEOUT ID=7\r\n"
+        );
+        let link = LinkView {
+            status: "CONNECTED",
+            ..link
+        };
+        assert_eq!(
+            show(Event::Link(link, None)),
+            "650 ORCONN $AB~one CONNECTED ID=7\r\n"
+        );
         assert_eq!(
             show(Event::Log("NOTICE", "a".to_owned())),
             "650 NOTICE a\r\n"

@@ -10,6 +10,7 @@ use weft_cell::stream_msg::{Answer, AnswerKind, Resolved};
 use weft_config::settings::Settings;
 use weft_config::{MemoryHost, load_text};
 use weft_core::controller::{Handled, HandshakeCounts};
+use weft_dir::downloads::Downloads;
 use weft_path::Countries;
 
 use super::backend::{
@@ -26,6 +27,8 @@ pub(super) struct Fake {
     node: Arc<Mutex<Arc<NodeView>>>,
     pub(super) events: broadcast::Sender<Event>,
     recorded: Arc<Mutex<Vec<String>>>,
+    /// Whether there is a consensus.
+    pub(super) has_consensus: bool,
 }
 
 fn options(torrc: &str) -> Arc<weft_config::Options> {
@@ -56,6 +59,9 @@ impl Fake {
             }),
             reachable: true,
             exit_policy: None,
+            rejected: vec![[192, 0, 2, 1].into()],
+            accepted: true,
+            downloads: None,
             addresses: vec![[192, 0, 2, 1].into()],
             // Stem subtracts the uptime from a time before its request: a node that has just started has a
             // negative uptime to it.
@@ -67,6 +73,7 @@ impl Fake {
             node: Arc::new(Mutex::new(Arc::new(node))),
             events: broadcast::channel(64).0,
             recorded: Arc::default(),
+            has_consensus: true,
         }
     }
 
@@ -168,12 +175,20 @@ impl Backend for Fake {
                      2026-01-01 00:00:00 192.0.2.1 9001 0\ns Fast Guard Running Stable Valid\n\
                      w Bandwidth=1000\n";
         match (which, document) {
+            _ if !self.has_consensus => None,
+            (RelaySelector::All, DocumentKind::ValidUntil) => {
+                Some("2026-01-01 03:00:00".to_owned())
+            }
             (
                 RelaySelector::All | RelaySelector::Id(RsaIdentity([0xaa, ..])),
                 DocumentKind::RouterStatus,
             ) => Some(relay.to_owned()),
             _ => None,
         }
+    }
+
+    async fn downloads(&self) -> Arc<Downloads> {
+        Arc::default()
     }
 
     fn countries(&self) -> Arc<Countries> {

@@ -12,7 +12,7 @@ use super::backend::{Backend, DocumentKind, RelaySelector, SIGNALS};
 use super::keys::KEYS;
 use super::reply::Reply;
 use super::view::{NodeView, iso_time};
-use super::{events, settings};
+use super::{downloads, events, settings};
 
 /// The result for one key.
 enum Answer {
@@ -67,6 +67,11 @@ async fn answer<B: Backend>(backend: &B, node: &NodeView, version: &str, key: &s
         "circuit-status" => lines(backend.circuits().await.iter().map(|c| c.describe())),
         "circuit-pool" => lines(backend.circuits().await.iter().map(|c| c.describe_pool())),
         "stream-status" => lines(backend.streams().await.iter().map(|s| s.describe())),
+        "status/clients-seen" => {
+            // What a C tor that is no bridge answers.
+            let none = "TimeStarted=\"1970-01-01 00:00:00\" CountrySummary= IPVersions=v4=0,v6=0";
+            Answer::Value(none.to_owned())
+        }
         "orconn-status" => {
             let links = backend.links().await;
             lines(links.iter().map(|l| format!("{} {}", l.target, l.status)))
@@ -105,11 +110,27 @@ async fn answer<B: Backend>(backend: &B, node: &NodeView, version: &str, key: &s
                     .map(|(from, to, until)| format!("{from} {to} {}", expiry(until))),
             )
         }
-        _ => match key.strip_prefix("ip-to-country/") {
-            Some(what) => country(backend, what),
-            None => documents(backend, key).await,
+        _ => match key.split_once('/') {
+            Some(("ip-to-country", what)) => country(backend, what),
+            Some(("downloads", what)) => {
+                match downloads::answer(what, &*backend.downloads().await) {
+                    Some(Ok(text)) => Answer::Value(text),
+                    Some(Err(why)) => Answer::Failed(why),
+                    None => Answer::Unknown(None),
+                }
+            }
+            // Of no consensus C tor has an empty answer for every key.
+            Some(("ns" | "consensus", _)) if !has_consensus(backend).await => {
+                Answer::Value(String::new())
+            }
+            _ => documents(backend, key).await,
         },
     }
+}
+
+async fn has_consensus<B: Backend>(backend: &B) -> bool {
+    let until = backend.document(RelaySelector::All, DocumentKind::ValidUntil);
+    until.await.is_some()
 }
 
 /// Keys of directory documents.
@@ -128,8 +149,10 @@ async fn documents<B: Backend>(backend: &B, key: &str) -> Answer {
             (RelaySelector::All, DocumentKind::Versions)
         }
         // This node fetches no server descriptors.
-        "desc/all-recent" => return Answer::Value(String::new()),
-        _ if key.starts_with("dir/server/") => return Answer::Failed("Servers unavailable"),
+        "desc/all-recent" | "desc/all-recent-extrainfo-hack" => {
+            return Answer::Value(String::new());
+        }
+        _ if key.starts_with("dir/server/") => return Answer::Failed(no_servers(key)),
         _ => {
             let prefixes = [
                 ("ns/", DocumentKind::RouterStatus),
@@ -184,6 +207,16 @@ async fn documents<B: Backend>(backend: &B, key: &str) -> Answer {
     }
 }
 
+/// C tor's words for `dir/server/…`, of which this node has none (`dirserv_get_routerdescs`).
+fn no_servers(key: &str) -> &'static str {
+    let what = key.strip_prefix("dir/server/").unwrap_or_default();
+    let known = ["authority", "all"].contains(&what) || what.starts_with("d/");
+    match known || what.starts_with("fp/") {
+        true => "Servers unavailable",
+        false => "Key not recognized",
+    }
+}
+
 /// The answer for keys of server descriptors, which this node does not fetch.
 fn no_descriptors(key: &str) -> Answer {
     let (asked, _) = key.rsplit_once('/').unwrap_or((key, ""));
@@ -222,7 +255,7 @@ fn from_view(node: &NodeView, version: &str, key: &str) -> Option<Answer> {
         "config-text" => value(dump(&options.settings, &node.defaults, DumpKind::Short)),
         "config-can-saveconf" => Some(bit(node.torrc.is_some())),
         "config/names" => value(settings::names()),
-        "config/defaults" => value(settings::defaults(&node.defaults)),
+        "config/defaults" => value(settings::defaults()),
         "info/names" => {
             let line = |(name, text): &(&str, &str)| format!("{name} -- {text}\n");
             value(KEYS.iter().map(line).collect())
@@ -241,17 +274,22 @@ fn from_view(node: &NodeView, version: &str, key: &str) -> Option<Answer> {
         // Accounting is not supported, so that the node never hibernates.
         "accounting/enabled" => Some(bit(false)),
         "accounting/hibernating" => value("awake".to_owned()),
-        "accounting/bytes" => value("0 0".to_owned()),
+        "accounting/bytes" | "accounting/bytes-left" => value("0 0".to_owned()),
+        "accounting/interval-start" | "accounting/interval-end" | "accounting/interval-wake" => {
+            value("1970-01-01 00:00:00".to_owned())
+        }
         // Weft knows no relays of other purposes and does not read these lines of the consensus.
         "consensus/packages" | "sr/current" | "sr/previous" => value(String::new()),
         _ if key.starts_with("ns/purpose/") || key.starts_with("dir/status/") => {
             value(String::new())
         }
+        "status/good-server-descriptor" | "status/accepted-server-descriptor" => {
+            Some(bit(node.accepted))
+        }
         "status/reachability-succeeded/or" => Some(bit(node.reachable)),
         // There is no DirPort.
         "status/reachability-succeeded/dir" => Some(bit(true)),
         "status/reachability-succeeded" => value(format!("OR={} DIR=1", u8::from(node.reachable))),
-        "status/clients-seen" => Some(Answer::Failed("No bridge-client stats available")),
         "bw-event-cache" => {
             let samples: Vec<String> = node
                 .recent
@@ -263,7 +301,10 @@ fn from_view(node: &NodeView, version: &str, key: &str) -> Option<Answer> {
         // Onion services are not supported yet.
         "onions/current" | "onions/detached" => value(String::new()),
         "desc/download-enabled" => Some(bit(false)),
-        "md/download-enabled" => Some(bit(options.is_client())),
+        "md/download-enabled" => {
+            let serves = options.is_relay() && options.directory.cache;
+            Some(bit(serves || options.is_client()))
+        }
         "address" | "address/v4" => Some(address(node, true)),
         "address/v6" => Some(address(node, false)),
         "traffic/read" => value(node.read.to_string()),
@@ -343,6 +384,7 @@ fn exit_policy(node: &NodeView, key: &str) -> Option<Answer> {
                 .collect();
             return Some(Answer::Value(nets.join(",")));
         }
+        "reject-private/relay" => return Some(own_rejected(node)),
         "full" => &[Family::V4, Family::V6],
         "ipv4" => &[Family::V4],
         "ipv6" => &[Family::V6],
@@ -364,6 +406,19 @@ fn exit_policy(node: &NodeView, key: &str) -> Option<Answer> {
     Some(Answer::Value(rules.join("\n")))
 }
 
+/// `exit-policy/reject-private/relay`: the addresses that are rejected because they are the relay's own.
+fn own_rejected(node: &NodeView) -> Answer {
+    if node.exit_policy.is_none() {
+        return Answer::Unknown(Some("Not running in server mode".to_owned()));
+    }
+    let rule = |address: &IpAddr| match address {
+        IpAddr::V4(address) => format!("reject {address}:*"),
+        IpAddr::V6(address) => format!("reject6 [{address}]:*"),
+    };
+    let rules: Vec<String> = node.rejected.iter().map(rule).collect();
+    Answer::Value(rules.join("\n"))
+}
+
 fn address(node: &NodeView, v4: bool) -> Answer {
     let found = node
         .addresses
@@ -378,7 +433,7 @@ fn address(node: &NodeView, v4: bool) -> Answer {
 /// `net/listeners/KIND`.
 fn listeners(node: &NodeView, key: &str) -> Option<Answer> {
     let kind = key.strip_prefix("net/listeners/")?;
-    if !KEYS.iter().any(|(known, _)| *known == key) {
+    if kind == "*" || !KEYS.iter().any(|(known, _)| *known == key) {
         return None;
     }
     let bound = node.listeners.iter().filter(|(known, _)| *known == kind);

@@ -1,13 +1,29 @@
 //! The keys of GETINFO, as `info/names` lists them.
 
 /// Each key and its description, sorted by key. A key that ends with `*` takes an argument there.
-pub(super) const KEYS: [(&str, &str); 94] = [
+pub(super) const KEYS: [(&str, &str); 125] = [
     (
         "accounting/bytes",
         "Number of bytes read/written so far in the accounting interval.",
     ),
+    (
+        "accounting/bytes-left",
+        "Number of bytes left to write/read so far in the accounting interval.",
+    ),
     ("accounting/enabled", "Is accounting currently enabled?"),
     ("accounting/hibernating", "Are we hibernating or awake?"),
+    (
+        "accounting/interval-end",
+        "Time when the accounting period ends.",
+    ),
+    (
+        "accounting/interval-start",
+        "Time when the accounting period starts.",
+    ),
+    (
+        "accounting/interval-wake",
+        "Time to wake up in this accounting period.",
+    ),
     (
         "address",
         "IP address of this Tor host, if we can guess it.",
@@ -62,6 +78,10 @@ pub(super) const KEYS: [(&str, &str); 94] = [
         "List of configuration options, types, and documentation.",
     ),
     (
+        "consensus/*",
+        "Information about and from the ns consensus.",
+    ),
+    (
         "consensus/fresh-until",
         "Time until which the consensus is the newest.",
     ),
@@ -77,6 +97,7 @@ pub(super) const KEYS: [(&str, &str); 94] = [
         "consensus/valid-until",
         "Time until which the consensus may be used.",
     ),
+    ("current-time/*", "Current time."),
     ("current-time/local", "Current time on the local system."),
     ("current-time/utc", "Current UTC time."),
     (
@@ -90,20 +111,96 @@ pub(super) const KEYS: [(&str, &str); 94] = [
     ("desc/id/*", "Router descriptors by ID."),
     ("desc/name/*", "Router descriptors by nickname."),
     (
+        "dir/server/*",
+        "Router descriptors as retrieved from a DirPort.",
+    ),
+    (
         "dir/status-vote/current/consensus",
-        "v3 Networkstatus consensus.",
+        "v3 Networkstatus consensus as retrieved from a DirPort.",
     ),
     (
         "dir/status-vote/current/consensus-microdesc",
-        "v3 Microdescriptor consensus.",
+        "v3 Microdescriptor consensus as retrieved from a DirPort.",
     ),
     (
         "dir/status/*",
-        "v2 networkstatus docs, which there are none of any more.",
+        "v2 networkstatus docs as retrieved from a DirPort.",
     ),
     (
         "dormant",
         "Is Tor dormant (not building circuits because it's idle)?",
+    ),
+    (
+        "downloads/bridge/*",
+        "Download statuses for bridge descriptors, by bridge identity digest",
+    ),
+    (
+        "downloads/bridge/<desc>",
+        "Return a download status for a given bridge identity digest",
+    ),
+    (
+        "downloads/bridge/bridges",
+        "Return a list of configured bridge identity digests with download statuses",
+    ),
+    (
+        "downloads/cert/*",
+        "Download statuses for certificates, by id fingerprint and signing key",
+    ),
+    (
+        "downloads/cert/fp/<fp>",
+        "Download status for <fp> with the default signing key; corresponds to /fp/ URLs on directory server.",
+    ),
+    (
+        "downloads/cert/fp/<fp>/<sk>",
+        "Download status for <fp> with signing key <sk>; corresponds to /fp-sk/ URLs on directory server.",
+    ),
+    (
+        "downloads/cert/fp/<fp>/sks",
+        "List of signing keys for which specific download statuses are available for this id fingerprint",
+    ),
+    (
+        "downloads/cert/fps",
+        "List of authority fingerprints for which any download statuses exist",
+    ),
+    (
+        "downloads/desc/*",
+        "Download statuses for router descriptors, by descriptor digest",
+    ),
+    (
+        "downloads/desc/<desc>",
+        "Return a download status for a given descriptor digest",
+    ),
+    (
+        "downloads/desc/descs",
+        "Return a list of known router descriptor digests",
+    ),
+    (
+        "downloads/networkstatus/*",
+        "Download statuses for networkstatus objects",
+    ),
+    (
+        "downloads/networkstatus/microdesc",
+        "Download status for current-mode microdesc download",
+    ),
+    (
+        "downloads/networkstatus/microdesc/bootstrap",
+        "Download status for bootstrap-time microdesc download",
+    ),
+    (
+        "downloads/networkstatus/microdesc/running",
+        "Download status for run-time microdesc download",
+    ),
+    (
+        "downloads/networkstatus/ns",
+        "Download status for current-mode networkstatus download",
+    ),
+    (
+        "downloads/networkstatus/ns/bootstrap",
+        "Download status for bootstrap-time networkstatus download",
+    ),
+    (
+        "downloads/networkstatus/ns/running",
+        "Download status for run-time networkstatus download",
     ),
     ("entry-guards", "Which nodes are we using as entry guards?"),
     (
@@ -120,6 +217,10 @@ pub(super) const KEYS: [(&str, &str); 94] = [
     (
         "exit-policy/reject-private/default",
         "The default rules appended to the configured exit policy by ExitPolicyRejectPrivate.",
+    ),
+    (
+        "exit-policy/reject-private/relay",
+        "The relay-specific rules appended to the configured exit policy by ExitPolicyRejectPrivate and/or ExitPolicyRejectLocalInterfaces.",
     ),
     ("features/names", "What arguments can USEFEATURE take?"),
     ("fingerprint", "The relay's fingerprint."),
@@ -139,6 +240,7 @@ pub(super) const KEYS: [(&str, &str); 94] = [
     ),
     ("md/id/*", "Microdescriptors by ID"),
     ("md/name/*", "Microdescriptors by name"),
+    ("net/listeners/*", "Bound addresses by type"),
     ("net/listeners/control", "Bound addresses of control ports"),
     ("net/listeners/dir", "Bound addresses of directory ports"),
     ("net/listeners/dns", "Bound addresses of DNS ports"),
@@ -203,6 +305,7 @@ pub(super) const KEYS: [(&str, &str); 94] = [
     ),
     ("sr/current", "Get current shared random value."),
     ("sr/previous", "Get previous shared random value."),
+    ("stats/ntor/*", "NTor circuit handshake stats."),
     (
         "stats/ntor/assigned",
         "Assigned NTor circuit handshake stats.",
@@ -211,6 +314,7 @@ pub(super) const KEYS: [(&str, &str); 94] = [
         "stats/ntor/requested",
         "Requested NTor circuit handshake stats.",
     ),
+    ("stats/tap/*", "TAP circuit handshake stats."),
     (
         "stats/tap/assigned",
         "Assigned TAP circuit handshake stats.",
@@ -218,6 +322,10 @@ pub(super) const KEYS: [(&str, &str); 94] = [
     (
         "stats/tap/requested",
         "Requested TAP circuit handshake stats.",
+    ),
+    (
+        "status/accepted-server-descriptor",
+        "Whether an authority has taken our descriptor.",
     ),
     (
         "status/bootstrap-phase",
@@ -233,11 +341,15 @@ pub(super) const KEYS: [(&str, &str); 94] = [
     ),
     (
         "status/enough-dir-info",
-        "Whether we have enough directory information to build circuits.",
+        "Whether we have enough up-to-date directory information to build circuits.",
     ),
     (
         "status/fresh-relay-descs",
         "A fresh relay/ei descriptor pair for Tor's current state. Not stored.",
+    ),
+    (
+        "status/good-server-descriptor",
+        "Whether an authority has taken our descriptor.",
     ),
     (
         "status/reachability-succeeded",

@@ -16,6 +16,7 @@ pub(crate) mod auth;
 mod backend;
 mod client_commands;
 mod document_cache;
+mod downloads;
 pub(crate) mod events;
 #[cfg(test)]
 mod fake;

@@ -15,7 +15,9 @@ use weft_client::{
     StreamPurpose, StreamStatus, Virtual,
 };
 use weft_core::address::ConnectionId;
+use weft_core::controller::OpenLink;
 use weft_core::origin::{AppOpening, AppProtocol, LinkState, OriginId};
+use weft_dir::downloads::Downloads;
 use weft_path::{Countries, PathError, RelayName};
 
 use super::backend::{
@@ -46,6 +48,8 @@ pub(crate) enum MainRequest {
     Log(&'static str),
     /// Send the relay's documents ([`Backend::fresh_descriptors`]).
     Descriptors(oneshot::Sender<Result<String, &'static str>>),
+    /// Send all connections to relays and clients.
+    Links(oneshot::Sender<Vec<OpenLink>>),
 }
 
 /// The state that follows from the client's events so far.
@@ -53,7 +57,6 @@ pub(crate) enum MainRequest {
 struct EventState {
     established: bool,
     enough: bool,
-    links: BTreeMap<ConnectionId, LinkView>,
     /// The digest of the last consensus that controllers were notified of.
     consensus: Option<[u8; 32]>,
     /// Its entries, by RSA identity.
@@ -131,6 +134,13 @@ impl NodeBackend {
         self.documents
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A relay's name, with its nickname if the consensus lists it.
+    fn name_of(&self, rsa: &RsaIdentity) -> String {
+        let directory = self.view.borrow().options.files.cache_directory.clone();
+        let nickname = self.documents().nickname(&directory, rsa);
+        long_name(rsa, &nickname.unwrap_or_default())
     }
 
     /// Makes the events of a network in use: if its consensus is new, NEWCONSENSUS with all relays, and NS
@@ -215,21 +225,10 @@ impl NodeBackend {
                 addr: _,
                 state,
             } => {
-                let link = LinkView {
-                    id: connection.0,
-                    target: long_name(&rsa, ""),
-                    status: link_status(state),
-                };
-                let mut known = self.event_state();
-                match state {
-                    LinkState::Launched | LinkState::Connected => {
-                        known.links.insert(connection, link.clone());
-                    }
-                    LinkState::Failed(_) | LinkState::Closed => {
-                        known.links.remove(&connection);
-                    }
-                }
-                Event::Link(link)
+                let target = self.name_of(&rsa);
+                let (status, reason) = link_status(state);
+                let id = connection.0;
+                Event::Link(LinkView { id, target, status }, reason)
             }
             ClientEvent::StreamBytes(all) => {
                 Event::StreamBandwidth(all.into_iter().map(|(id, a, b)| (id.0, a, b)).collect())
@@ -312,7 +311,26 @@ impl Backend for NodeBackend {
     }
 
     async fn links(&self) -> Vec<LinkView> {
-        self.event_state().links.values().cloned().collect()
+        let (reply, answer) = oneshot::channel();
+        let sent = self.requests.send(MainRequest::Links(reply)).await;
+        self.main.notify();
+        let links = match sent {
+            Ok(()) => answer.await.unwrap_or_default(),
+            Err(_) => Vec::new(),
+        };
+        let view = |link: OpenLink| LinkView {
+            id: link.id.0,
+            target: match &link.rsa {
+                Some(rsa) => self.name_of(rsa),
+                None => link.addr.to_string(),
+            },
+            status: match (link.open, link.rsa) {
+                (true, _) => "CONNECTED",
+                (false, Some(_)) => "LAUNCHED",
+                (false, None) => "NEW",
+            },
+        };
+        links.into_iter().map(view).collect()
     }
 
     async fn bootstrap(&self) -> Option<BootstrapView> {
@@ -371,6 +389,14 @@ impl Backend for NodeBackend {
     async fn document(&self, which: RelaySelector, document: DocumentKind) -> Option<String> {
         let directory = self.view.borrow().options.files.cache_directory.clone();
         self.documents().find(&directory, &which, document)
+    }
+
+    async fn downloads(&self) -> Arc<Downloads> {
+        let own = self.with_client(|inside| inside.downloads.clone());
+        match own.await {
+            Some(downloads) => downloads,
+            None => self.view.borrow().downloads.clone().unwrap_or_default(),
+        }
     }
 
     fn countries(&self) -> Arc<Countries> {
@@ -614,12 +640,13 @@ fn circuit_reason(end: CircuitEnd) -> String {
     }
 }
 
-fn link_status(state: LinkState) -> &'static str {
+/// The status of an ORCONN event, and why it came to that.
+fn link_status(state: LinkState) -> (&'static str, Option<&'static str>) {
     match state {
-        LinkState::Launched => "LAUNCHED",
-        LinkState::Connected => "CONNECTED",
-        LinkState::Failed(_) => "FAILED",
-        LinkState::Closed => "CLOSED",
+        LinkState::Launched => ("LAUNCHED", None),
+        LinkState::Connected => ("CONNECTED", None),
+        LinkState::Failed(failure) => ("FAILED", Some(failure.name())),
+        LinkState::Closed => ("CLOSED", None),
     }
 }
 

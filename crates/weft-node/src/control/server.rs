@@ -8,7 +8,6 @@ mod tests;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -17,6 +16,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use weft_dir::clock::Clock;
+use weft_dir::sockets::Sockets;
 use weft_log::RateLimit;
 use weft_share::{Place, Places, network};
 
@@ -57,6 +57,16 @@ pub(crate) enum ControlSocket {
     Unix(std::os::unix::net::UnixStream),
 }
 
+impl ControlSocket {
+    /// The peer's address; `None`: of a Unix socket.
+    pub(crate) fn peer(&self) -> Option<IpAddr> {
+        match self {
+            ControlSocket::Tcp(_, address) => Some(*address),
+            ControlSocket::Unix(_) => None,
+        }
+    }
+}
+
 /// The key by which places are shared: the peer's network, or `None` for all Unix sockets.
 type Owner = Option<IpAddr>;
 /// A controller's place among [`MAX_CONTROLLERS`]. Authenticated controllers keep theirs.
@@ -72,7 +82,7 @@ pub(crate) struct ControlServer {
     to_thread: Option<mpsc::Sender<Controller>>,
     places: Arc<Places<Owner, oneshot::Sender<()>>>,
     displaced_lines: RateLimit,
-    open: Arc<AtomicUsize>,
+    sockets: Arc<Sockets>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -92,20 +102,20 @@ impl ControlServer {
             .enable_all()
             .build()?;
         let (to_thread, mut controllers) = mpsc::channel::<Controller>(MAX_CONTROLLERS);
-        let open = Arc::new(AtomicUsize::new(0));
-        let (shared, count) = (Arc::new(shared), open.clone());
+        let sockets = Arc::new(Sockets::default());
+        let (shared, counters) = (Arc::new(shared), sockets.clone());
         let thread = std::thread::Builder::new()
             .name("control".into())
             .spawn(move || {
                 runtime.block_on(async move {
                     tokio::spawn(feed);
                     while let Some(new) = controllers.recv().await {
-                        count.fetch_add(1, Ordering::Relaxed);
+                        let open = counters.count(new.0.peer());
                         let (backend, shared) = (backend.clone(), shared.clone());
-                        let (clock, count) = (clock.clone(), count.clone());
+                        let clock = clock.clone();
                         tokio::spawn(async move {
                             serve_controller(new, backend, shared, &*clock).await;
-                            count.fetch_sub(1, Ordering::Relaxed);
+                            drop(open);
                         });
                     }
                 });
@@ -114,7 +124,7 @@ impl ControlServer {
             to_thread: Some(to_thread),
             places: Places::new(MAX_CONTROLLERS, MAX_CONTROLLERS),
             displaced_lines: RateLimit::new(LOG_INTERVAL),
-            open,
+            sockets,
             thread: Some(thread),
         })
     }
@@ -122,10 +132,7 @@ impl ControlServer {
     /// Takes a controller; it may replace one that has not authenticated. False: all places belong to
     /// authenticated controllers, or the thread does not keep up.
     pub(crate) fn serve(&mut self, socket: ControlSocket, now: Instant) -> bool {
-        let owner = match &socket {
-            ControlSocket::Tcp(_, address) => Some(network(*address)),
-            ControlSocket::Unix(_) => None,
-        };
+        let owner = socket.peer().map(network);
         // First room in the channel: no controller is closed for one that the thread cannot take.
         let Some(Ok(to_thread)) = self.to_thread.as_ref().map(mpsc::Sender::try_reserve) else {
             return false;
@@ -146,10 +153,10 @@ impl ControlServer {
         true
     }
 
-    /// The number of open connections.
+    /// The connections of controllers.
     #[must_use]
-    pub(crate) fn controllers(&self) -> usize {
-        self.open.load(Ordering::Relaxed)
+    pub(crate) fn sockets(&self) -> &Sockets {
+        &self.sockets
     }
 }
 

@@ -1,6 +1,7 @@
 //! Options in replies to controllers (control-spec 3.1 to 3.3; C tor's `option_get_assignment`,
 //! `getinfo_helper_config`).
 
+use weft_config::default_directory_lines;
 use weft_config::known::{Kind, Known};
 use weft_config::settings::Settings;
 use weft_config::table;
@@ -57,6 +58,8 @@ pub(crate) fn assignments(settings: &Settings, known: &Known) -> Vec<(&'static s
             .filter(|line| line.name == known.name || known.kind == Kind::LinesVirtual)
             .map(|line| (line.name, line.value.clone()))
             .collect(),
+        // An empty set of relays is a value, as in C tor.
+        Value::Text(None) if known.kind == Kind::RouterSet => vec![(known.name, String::new())],
         Value::Text(None) => Vec::new(),
         other => match other.encode() {
             Some(text) => vec![(known.name, text)],
@@ -73,9 +76,8 @@ fn kind_name(kind: Kind) -> &'static str {
         Kind::Int => "SignedInteger",
         Kind::PosInt | Kind::U64 | Kind::Count => "Integer",
         Kind::Memory => "DataSize",
-        Kind::Seconds => "TimeInterval",
+        Kind::Seconds | Kind::FirstSeconds => "TimeInterval",
         Kind::Millis => "TimeMsecInterval",
-        Kind::FirstSeconds => "TimeIntervalCommaList",
         Kind::Double => "Float",
         Kind::Bool => "Boolean",
         Kind::AutoBool => "Boolean+Auto",
@@ -88,26 +90,26 @@ fn kind_name(kind: Kind) -> &'static str {
     }
 }
 
-fn shown() -> impl Iterator<Item = &'static Known> {
-    table::all().filter(|known| known.kind != Kind::Obsolete && !known.hidden)
+fn all() -> impl Iterator<Item = &'static Known> {
+    table::all().filter(|known| known.kind != Kind::Obsolete)
 }
 
 /// `config/names`.
 pub(super) fn names() -> String {
-    shown()
+    // Three underscores: a variable that nobody sets (CVFLAG_INVISIBLE).
+    all()
+        .filter(|known| !known.name.starts_with("___"))
         .map(|known| format!("{} {}\n", known.name, kind_name(known.kind)))
         .collect()
 }
 
-/// `config/defaults`.
-pub(super) fn defaults(defaults: &Settings) -> String {
-    let mut text = String::new();
-    for known in shown().filter(|known| !matches!(known.kind, Kind::LinesOf(_))) {
-        for (name, value) in assignments(defaults, known) {
-            text.push_str(&format!("{name} {}\n", quote(value.as_bytes())));
-        }
-    }
-    text
+/// `config/defaults`: as they would be written in a torrc, outside of private networks.
+pub(super) fn defaults() -> String {
+    let options = all().filter_map(|known| Some((known.name, known.default?)));
+    options
+        .chain(default_directory_lines())
+        .map(|(name, value)| format!("{name} {}\n", quote(value.as_bytes())))
+        .collect()
 }
 
 #[cfg(test)]
@@ -140,6 +142,22 @@ mod tests {
         );
         assert_eq!(ask(&[]), "250 OK\r\n");
         assert!(names().contains("\nORPort Dependent\n"), "{}", names());
-        assert!(defaults(&settings).contains("Nickname \"me\"\n"));
+        assert!(names().contains("\n__ORPort Dependent\n") && !names().contains("___"));
+        assert_eq!(ask(&["EntryNodes"]), "250 EntryNodes=\r\n");
+    }
+
+    #[test]
+    fn defaults_are_written_as_in_a_torrc() {
+        let all = defaults();
+        for line in [
+            "\nBandwidthRate \"1 GB\"\n",
+            "\nHeartbeatPeriod \"6 hours\"\n",
+            "\nDirAuthority \"moria1 orport=9201 ",
+            "\n__ReloadTorrcOnSIGHUP \"1\"\n",
+        ] {
+            assert!(all.contains(line), "{line:?} is not in {all}");
+        }
+        assert!(all.matches("\nFallbackDir \"").count() > 100);
+        assert!(!all.contains("Nickname"), "it has no default");
     }
 }

@@ -135,6 +135,14 @@ fn getinfo_returns_values_or_a_552() {
         ("stats/ntor/requested", "9"),
         ("stats/tap/requested", "0"),
         ("status/reachability-succeeded", "OR=1 DIR=1"),
+        ("status/good-server-descriptor", "1"),
+        ("status/accepted-server-descriptor", "1"),
+        (
+            "status/clients-seen",
+            "TimeStarted=\"1970-01-01 00:00:00\" CountrySummary= IPVersions=v4=0,v6=0",
+        ),
+        ("accounting/bytes-left", "0 0"),
+        ("consensus/valid-until", "2026-01-01 03:00:00"),
     ] {
         assert_eq!(ask(key), one(key, value));
     }
@@ -142,7 +150,12 @@ fn getinfo_returns_values_or_a_552() {
         ("ip-to-country/::1", "GeoIP data not loaded"),
         ("ip-to-country/here", "Invalid address family"),
         ("stats/ntor/frob", "Unrecognized handshake type"),
-        ("status/clients-seen", "No bridge-client stats available"),
+        (
+            "downloads/bridge/bridges",
+            "We don't seem to be using bridges",
+        ),
+        ("dir/server/all", "Servers unavailable"),
+        ("dir/server/frob", "Key not recognized"),
     ] {
         assert_eq!(ask(key), format!("551 {why}\r\n"));
     }
@@ -153,7 +166,7 @@ fn getinfo_returns_values_or_a_552() {
     {
         assert!(!ask(key).contains("Unrecognized key"), "{key}");
     }
-    assert!(ask("events/names").ends_with(" PT_STATUS\r\n250 OK\r\n"));
+    assert!(ask("events/names").ends_with(" NETWORK_LIVENESS\r\n250 OK\r\n"));
     assert_eq!(
         ask("frob version net/listeners/x"),
         "552-Unrecognized key \"frob\"\r\n552 Unrecognized key \"net/listeners/x\"\r\n"
@@ -193,6 +206,23 @@ fn getinfo_returns_values_or_a_552() {
             answer.starts_with("250") && answer.ends_with("\r\n250 OK\r\n"),
             "{key}: {answer}"
         );
+    }
+}
+
+#[test]
+fn without_a_consensus_keys_of_it_have_empty_values() {
+    let mut fake = Fake::new("ControlPort 9051\n");
+    fake.has_consensus = false;
+    let mut session = authenticated(&fake);
+    for key in [
+        "ns/all",
+        "ns/id/zz",
+        "ns/name/guard",
+        "consensus/valid-after",
+        "consensus/x",
+    ] {
+        let answer = send(&mut session, &format!("GETINFO {key}"));
+        assert_eq!(answer, format!("250-{key}=\r\n250 OK\r\n"));
     }
 }
 

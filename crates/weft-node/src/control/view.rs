@@ -13,6 +13,7 @@ use weft_config::Options;
 use weft_config::settings::Settings;
 use weft_core::controller::HandshakeCounts;
 use weft_core::origin::AppCredentials;
+use weft_dir::downloads::Downloads;
 use weft_policy::ExitPolicy;
 
 use super::args::quote;
@@ -45,6 +46,12 @@ pub(crate) struct NodeView {
     pub reachable: bool,
     /// The effective exit policy; `None`: the node is no relay.
     pub exit_policy: Option<ExitPolicy>,
+    /// Addresses that the exit policy rejects besides those of torrc.
+    pub rejected: Vec<IpAddr>,
+    /// Whether an authority has taken the descriptor.
+    pub accepted: bool,
+    /// How the fetches of the relay's directory go; `None`: the node is no relay.
+    pub downloads: Option<Arc<Downloads>>,
     /// The node's public IPv4 and IPv6 addresses, as far as they are known.
     pub addresses: Vec<IpAddr>,
     pub started: Instant,

@@ -16,7 +16,7 @@ mod tor;
 mod weft;
 
 pub(crate) use server::MetricsServer;
-pub(crate) use snapshot::{ListenerCounts, MainCounts, Snapshot};
+pub(crate) use snapshot::{ListenerCounts, METRICS, MainCounts, Snapshot, TypedConnections};
 
 #[cfg(test)]
 mod tests {
@@ -66,10 +66,30 @@ mod tests {
         }
     }
 
+    fn connections() -> Vec<TypedConnections> {
+        let ipv4 = |ipv4| FamilyCounts { ipv4, ipv6: 0 };
+        let or = weft_core::controller::ConnectionCounts {
+            initiated: FamilyCounts { ipv4: 0, ipv6: 9 },
+            ..Default::default()
+        };
+        let mut socks = TypedConnections::received("Socks", ipv4(21), ipv4(22));
+        socks.rejected.ipv6 = 23;
+        vec![
+            TypedConnections::initiated("Socks listener", ipv4(2), ipv4(1)),
+            TypedConnections {
+                name: "OR",
+                created: or,
+                ..TypedConnections::default()
+            },
+            TypedConnections::initiated("Exit", ipv4(24), ipv4(25)),
+            socks,
+            TypedConnections::received(METRICS, FamilyCounts { ipv4: 5, ipv6: 1 }, ipv4(0)),
+        ]
+    }
+
     pub(super) fn snapshot() -> Snapshot {
         let mut counts = weft_core::controller::Counts::default();
         counts.relay_onionskins.ntor_v3.dropped = 8;
-        counts.booked.initiated.ipv6 = 9;
         let mut exits = weft_exit::ExitCounts::default();
         (exits.begins, exits.resolves, exits.ports_exhausted) = (13, 14, 2);
         Snapshot {
@@ -77,11 +97,7 @@ mod tests {
             reports: vec![report(0), report(1)],
             counts,
             dos: weft_core::dos::DosCounts::default(),
-            connections: weft_core::controller::ConnectionCounts::default(),
-            or_listeners: ListenerCounts::default(),
-            metrics_listeners: ListenerCounts::default(),
-            metrics_accepted: FamilyCounts { ipv4: 5, ipv6: 1 },
-            metrics_refused: FamilyCounts::default(),
+            connections: connections(),
             max_connections: 19968,
             ports_exhausted: 1,
             exits,
@@ -138,12 +154,22 @@ mod tests {
             "tor_relay_dos_total{type=\"circuit_killed_max_cell\"} 6",
             "tor_relay_dos_total{type=\"circuit_killed_max_cell_outq\"} 4",
             "tor_relay_load_onionskins_total{type=\"ntor_v3\",action=\"dropped\"} 8",
-            "tor_relay_load_socket_total{state=\"opened\"} 1",
+            "tor_relay_load_socket_total{state=\"opened\"} 49",
             "tor_relay_load_socket_total 19968",
             "tor_relay_connections_total{type=\"OR\",direction=\"initiated\",state=\"created\",\
              family=\"ipv6\"} 9",
             "tor_relay_connections{type=\"Metrics\",direction=\"received\",state=\"opened\",\
              family=\"ipv4\"} 1",
+            "tor_relay_connections_total{type=\"Metrics\",direction=\"received\",state=\"created\",\
+             family=\"ipv4\"} 5",
+            "tor_relay_connections_total{type=\"Socks\",direction=\"received\",state=\"rejected\",\
+             family=\"ipv6\"} 23",
+            "tor_relay_connections_total{type=\"Socks listener\",direction=\"initiated\",\
+             state=\"created\",family=\"ipv4\"} 2",
+            "tor_relay_connections{type=\"Socks\",direction=\"received\",state=\"opened\",\
+             family=\"ipv4\"} 22",
+            "tor_relay_connections{type=\"Exit\",direction=\"initiated\",state=\"opened\",\
+             family=\"ipv4\"} 25",
             "tor_relay_load_tcp_exhaustion_total 3",
             "tor_relay_streams_total{type=\"BEGIN\"} 13",
             "tor_relay_streams_total{type=\"RESOLVE\"} 14",

@@ -8,7 +8,6 @@ mod tests;
 use std::io;
 use std::net::{IpAddr, TcpStream as StdTcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
@@ -19,6 +18,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot, watch};
 use weft_core::controller::FamilyCounts;
+use weft_dir::sockets::Sockets;
 use weft_share::{Place, Places, network};
 
 use super::render::render;
@@ -73,13 +73,13 @@ impl MetricsServer {
         let (snapshots, latest) = watch::channel(Arc::new(first));
         let (to_thread, mut connections) = mpsc::channel::<Connection>(MAX_NEW);
         let places = Places::new(MAX_CONNECTIONS, MAX_ANSWERED);
-        let open = Arc::new(OpenConnections::default());
+        let sockets = Arc::new(Sockets::default());
         let thread = std::thread::Builder::new()
             .name("metrics".into())
             .spawn(move || {
                 runtime.block_on(async move {
                     while let Some(new) = connections.recv().await {
-                        tokio::spawn(serve_connection(new, latest.clone(), open.clone()));
+                        tokio::spawn(serve_connection(new, latest.clone(), sockets.clone()));
                     }
                 });
             })?;
@@ -123,34 +123,18 @@ impl Drop for MetricsServer {
     }
 }
 
-/// The number of open connections.
-#[derive(Debug, Default)]
-struct OpenConnections {
-    ipv4: AtomicU64,
-    ipv6: AtomicU64,
-}
-
-impl OpenConnections {
-    fn counts(&self) -> FamilyCounts {
-        FamilyCounts {
-            ipv4: self.ipv4.load(Ordering::Relaxed),
-            ipv6: self.ipv6.load(Ordering::Relaxed),
-        }
-    }
-}
-
 /// Serves one connection, within its time limit.
 async fn serve_connection(
     (socket, place, lost): Connection,
     latest: watch::Receiver<Arc<Snapshot>>,
-    open: Arc<OpenConnections>,
+    sockets: Arc<Sockets>,
 ) {
-    let ipv6 = socket.local_addr().is_ok_and(|addr| addr.is_ipv6());
-    let count = if ipv6 { &open.ipv6 } else { &open.ipv4 };
-    count.fetch_add(1, Ordering::Relaxed);
+    // A peer that has left already has no address any more; which one is listening shows the family.
+    let _open = sockets.count(socket.local_addr().ok().map(|addr| addr.ip()));
     let metrics = || {
         let snapshot = latest.borrow().clone();
-        render(&snapshot, open.counts())
+        let (ipv4, ipv6) = (sockets.ipv4().open, sockets.ipv6().open);
+        render(&snapshot, FamilyCounts { ipv4, ipv6 })
     };
     let served = async {
         tokio::select! {
@@ -163,7 +147,6 @@ async fn serve_connection(
         Ok(Err(error)) => tracing::debug!("A connection to the MetricsPort ended: {error}"),
         Err(_) => tracing::debug!("A connection to the MetricsPort took too long"),
     }
-    count.fetch_sub(1, Ordering::Relaxed);
 }
 
 /// Reads a request, sends the response, and closes.

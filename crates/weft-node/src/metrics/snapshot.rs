@@ -21,16 +21,8 @@ pub(crate) struct Snapshot {
     pub counts: Counts,
     /// The counters of its defences against denial of service.
     pub dos: DosCounts,
-    /// Connections to and from relays and clients that are open or opening.
-    pub connections: ConnectionCounts,
-    /// ORPorts.
-    pub or_listeners: ListenerCounts,
-    /// MetricsPorts.
-    pub metrics_listeners: ListenerCounts,
-    /// Connections to the MetricsPort that were served.
-    pub metrics_accepted: FamilyCounts,
-    /// Connections to the MetricsPort that were refused: by its policy, or because there were too many.
-    pub metrics_refused: FamilyCounts,
+    /// Connections of every type, in C tor's order, but for the open ones to the MetricsPort.
+    pub connections: Vec<TypedConnections>,
     /// Connections that may be open at once.
     pub max_connections: usize,
     /// Connections that could not be opened because no local port was left.
@@ -60,6 +52,52 @@ impl Snapshot {
             sum += report.totals;
         }
         sum
+    }
+}
+
+/// The type of connections to the MetricsPort: its thread knows how many are open.
+pub(crate) const METRICS: &str = "Metrics";
+
+/// The connections of one type.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TypedConnections {
+    /// C tor's name of the type (`conn_type_to_string`).
+    pub name: &'static str,
+    /// Since the start.
+    pub created: ConnectionCounts,
+    /// Refused when they came.
+    pub rejected: FamilyCounts,
+    /// Open, or opening.
+    pub open: ConnectionCounts,
+}
+
+impl TypedConnections {
+    /// Connections that others opened.
+    pub(crate) fn received(name: &'static str, created: FamilyCounts, open: FamilyCounts) -> Self {
+        let received = |received| ConnectionCounts {
+            received,
+            ..ConnectionCounts::default()
+        };
+        Self {
+            name,
+            created: received(created),
+            open: received(open),
+            ..Self::default()
+        }
+    }
+
+    /// Connections that this node opened. A listener counts as one of them, as in C tor.
+    pub(crate) fn initiated(name: &'static str, created: FamilyCounts, open: FamilyCounts) -> Self {
+        let initiated = |initiated| ConnectionCounts {
+            initiated,
+            ..ConnectionCounts::default()
+        };
+        Self {
+            name,
+            created: initiated(created),
+            open: initiated(open),
+            ..Self::default()
+        }
     }
 }
 

@@ -6,14 +6,18 @@ use std::time::SystemTime;
 use weft_core::controller::{FamilyCounts, Handled};
 use weft_dir::command::RelayFlag;
 
-use super::snapshot::Snapshot;
+use super::snapshot::{METRICS, Snapshot, TypedConnections};
 use super::text::{Kind, Text};
 
 /// Writes the families. `open` is the number of connections to the MetricsPort.
 pub(super) fn write(text: &mut Text, snapshot: &Snapshot, open: FamilyCounts) {
-    connections(text, snapshot, open);
+    let mut all = snapshot.connections.clone();
+    for one in all.iter_mut().filter(|one| one.name == METRICS) {
+        one.open.received = open;
+    }
+    connections(text, &all);
     circuits(text, snapshot);
-    load(text, snapshot, open);
+    load(text, snapshot, &all);
     defences(text, snapshot);
     rendezvous(text, snapshot);
     exits(text, snapshot);
@@ -33,41 +37,30 @@ fn families(text: &mut Text, of: &str, direction: &str, state: &str, counts: Fam
     }
 }
 
-/// `tor_relay_connections…`, of the kinds of connections that Weft has. A listener counts as initiated, as
-/// in C tor.
-fn connections(text: &mut Text, snapshot: &Snapshot, open: FamilyCounts) {
-    let counts = &snapshot.counts;
+/// `tor_relay_connections…`, of the types that Weft has, with every series that C tor has of each.
+fn connections(text: &mut Text, all: &[TypedConnections]) {
     text.family(
         "tor_relay_connections_total",
         Kind::Counter,
         "Total number of created/rejected connections",
     );
-    let (or, metrics) = (&snapshot.or_listeners, &snapshot.metrics_listeners);
-    for (of, direction, state, count) in [
-        ("OR listener", "initiated", "created", or.opened),
-        ("OR", "initiated", "created", counts.booked.initiated),
-        ("OR", "received", "created", counts.booked.received),
-        ("OR", "received", "rejected", counts.refused),
-        ("Metrics listener", "initiated", "created", metrics.opened),
-        ("Metrics", "received", "created", snapshot.metrics_accepted),
-        ("Metrics", "received", "rejected", snapshot.metrics_refused),
-    ] {
-        families(text, of, direction, state, count);
+    for one in all {
+        for (direction, state, count) in [
+            ("initiated", "created", one.created.initiated),
+            ("received", "created", one.created.received),
+            ("received", "rejected", one.rejected),
+        ] {
+            families(text, one.name, direction, state, count);
+        }
     }
     text.family(
         "tor_relay_connections",
         Kind::Gauge,
         "Total number of opened connections",
     );
-    let opened = snapshot.connections;
-    for (of, direction, count) in [
-        ("OR listener", "initiated", or.open),
-        ("OR", "initiated", opened.initiated),
-        ("OR", "received", opened.received),
-        ("Metrics listener", "initiated", metrics.open),
-        ("Metrics", "received", open),
-    ] {
-        families(text, of, direction, "opened", count);
+    for one in all {
+        families(text, one.name, "initiated", "opened", one.open.initiated);
+        families(text, one.name, "received", "opened", one.open.received);
     }
 }
 
@@ -103,7 +96,7 @@ fn circuits(text: &mut Text, snapshot: &Snapshot) {
 }
 
 /// `tor_relay_load_…` and traffic.
-fn load(text: &mut Text, snapshot: &Snapshot, open: FamilyCounts) {
+fn load(text: &mut Text, snapshot: &Snapshot, all: &[TypedConnections]) {
     let (totals, counts) = (snapshot.totals(), &snapshot.counts);
     text.family(
         "tor_relay_load_onionskins_total",
@@ -137,11 +130,10 @@ fn load(text: &mut Text, snapshot: &Snapshot, open: FamilyCounts) {
         "Total number of sockets",
     );
     let both = |counts: FamilyCounts| counts.ipv4 + counts.ipv6;
-    let sockets = both(snapshot.connections.initiated)
-        + both(snapshot.connections.received)
-        + both(snapshot.or_listeners.open)
-        + both(snapshot.metrics_listeners.open)
-        + both(open);
+    let sockets: u64 = all
+        .iter()
+        .map(|one| both(one.open.initiated) + both(one.open.received))
+        .sum();
     text.sample(&[("state", "opened")], sockets);
     text.sample(&[], snapshot.max_connections);
     text.family(

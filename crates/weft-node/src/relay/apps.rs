@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use weft_cell::stream_msg::Resolved;
 use weft_core::address::ConnectionId;
+use weft_core::controller::{EdgePeer, FamilyCounts};
 use weft_core::origin::{AppRefusal, OriginCommand, OriginEvent};
 
 use super::app_ports::AppPorts;
@@ -32,6 +33,8 @@ pub(super) struct AppSide {
     pub(super) ports: AppPorts,
     /// Queries that the client looks up: the port's number, and the query's at the port.
     asked: BTreeMap<ConnectionId, (u32, u64)>,
+    /// Connections that SocksPolicy rejected.
+    pub(super) rejected: FamilyCounts,
     denied: RateLimit,
     notices: RateLimit,
 }
@@ -41,6 +44,7 @@ impl AppSide {
         Self {
             ports,
             asked: BTreeMap::new(),
+            rejected: FamilyCounts::default(),
             denied: RateLimit::new(QUIET),
             notices: RateLimit::new(QUIET),
         }
@@ -56,6 +60,7 @@ impl Relay {
         };
         let policy = &self.options.apps.policy;
         if let Some(from) = from.filter(|from| policy.rejects(from.ip())) {
+            *self.apps.rejected.of(from.ip()) += 1;
             if let Some(more) = self.apps.denied.check(now) {
                 crate::notice!(
                     "Denying socks connection from untrusted address {}{more}",
@@ -81,6 +86,10 @@ impl Relay {
             }
             Accepted::Unix(socket) => EdgeSocket::Unix(socket),
         };
+        if let Some(from) = from {
+            self.controller
+                .note_edge_peer(id, EdgePeer::Application(from.ip()));
+        }
         let kind = AdoptKind::Application { rules, from };
         let adopt = AdoptEdge { id, socket, kind };
         self.threads
@@ -146,6 +155,8 @@ impl Relay {
             for notice in notices {
                 if notice.always {
                     logging::log(&notice.line);
+                } else if let Some(more) = self.apps.notices.check(now) {
+                    logging::log(&notice.line.text(more));
                 }
             }
         }
@@ -155,8 +166,6 @@ impl Relay {
     /// Something happened to a stream: perhaps a query has its answer.
     pub(super) fn note_answer(&mut self, event: &OriginEvent) {
         match event {
-                } else if let Some(more) = self.apps.notices.check(now) {
-                    logging::log(&notice.line.text(more));
             OriginEvent::Resolved {
                 stream, resolved, ..
             } => self.answer_query(*stream, Ok(resolved)),

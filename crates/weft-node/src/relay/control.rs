@@ -10,6 +10,7 @@ use rand::RngExt as _;
 use tokio::sync::oneshot;
 use weft_config::client_ports::AppService;
 use weft_config::{ChangeError, DumpKind, Options, Settings, dump, keys};
+use weft_core::controller::FamilyCounts;
 use weft_dir::clock::SystemClock;
 use weft_dir::descriptor::Moment;
 use weft_log::{RateLimit, Severity};
@@ -60,6 +61,8 @@ pub(super) struct ControlSide {
     running: Option<Running>,
     started: Instant,
     refusals: RateLimit,
+    /// Controllers that came when there were too many.
+    pub(super) refused: FamilyCounts,
 }
 
 impl ControlSide {
@@ -68,7 +71,16 @@ impl ControlSide {
             running: None,
             started: Instant::now(),
             refusals: RateLimit::new(QUIET),
+            refused: FamilyCounts::default(),
         }
+    }
+
+    /// Connections of controllers: since the start, and now.
+    pub(super) fn connections(&self) -> (FamilyCounts, FamilyCounts) {
+        let running = self.running.as_ref();
+        running.map_or_else(Default::default, |running| {
+            super::metrics::by_family(running.server.sockets())
+        })
     }
 }
 
@@ -207,6 +219,9 @@ impl Relay {
                 .keys
                 .as_ref()
                 .map(|_| self.exits.policy().clone()),
+            rejected: self.exits.rejected.clone(),
+            accepted: self.network.accepted,
+            downloads: self.network.downloads.clone(),
             addresses,
             started: self.control.started,
             max_files: self.process.max_files,
@@ -225,8 +240,12 @@ impl Relay {
             Accepted::Unix(socket) => ControlSocket::Unix(socket),
         };
         let control = &mut self.control;
+        let peer = socket.peer();
         let server = control.running.as_mut().map(|running| &mut running.server);
         let taken = server.is_some_and(|server| server.serve(socket, now));
+        if let Some(peer) = peer.filter(|_| !taken) {
+            *control.refused.of(peer) += 1;
+        }
         if !taken && let Some(more) = control.refusals.check(now) {
             tracing::warn!("Refused a controller: there are too many{more}");
         }
@@ -247,6 +266,9 @@ impl Relay {
                 MainRequest::Descriptors(reply) => {
                     // The controller may have gone.
                     let _ = reply.send(self.fresh_descriptors());
+                }
+                MainRequest::Links(reply) => {
+                    let _ = reply.send(self.controller.links().collect());
                 }
                 MainRequest::Log(kind) => {
                     let least = match kind {
@@ -364,6 +386,12 @@ impl Relay {
             }
             Err(error) => Err(change_failed(&change, error)),
         };
+        if let Err(refused) = &result {
+            tracing::warn!(
+                "Controller gave us config lines that didn't validate: {}",
+                refused.text
+            );
+        }
         // The controller may have gone.
         let _ = reply.send(result);
     }
@@ -386,12 +414,6 @@ impl Relay {
             all.extend(
                 new.into_iter()
                     .map(|(name, value)| (name.to_owned(), Some(value))),
-        if let Err(refused) = &result {
-            tracing::warn!(
-                "Controller gave us config lines that didn't validate: {}",
-                refused.text
-            );
-        }
             );
         }
         if !all.is_empty() {
@@ -448,7 +470,7 @@ impl Relay {
             running.recent.pop_front();
         }
         running.recent.push_back(second);
-        let idle = running.server.controllers() == 0;
+        let idle = running.server.sockets().open() == 0;
         let view = self.node_view(options, defaults);
         let (read, written) = (view.read, view.written);
         let quiet = idle && running_log(&self.control) > Severity::Notice;

@@ -1,17 +1,22 @@
 //! The relay's directory thread: commands to it, events from it.
 
 use std::io;
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Instant, SystemTime};
 
 use weft_config::Options;
-use weft_dir::command::{Command, Event, RelayFlags, Severity};
+use weft_core::controller::FamilyCounts;
+use weft_dir::command::{Command, Event, RelayFlags, Severity, UploadOutcome};
 use weft_dir::private_authority::server::AuthorityHandle;
+use weft_dir::sockets::Sockets;
 use weft_dir::task::{Config, DirectoryHandle};
 
 use super::error::StartError;
+use super::metrics::by_family;
 use super::{Relay, descriptor};
 use crate::logging::{self, safe};
+use crate::metrics::TypedConnections;
 use crate::notice;
 use crate::thread::mesh::WakeUp;
 use weft_datadir::state;
@@ -81,6 +86,22 @@ impl DirectorySide {
             authority,
         })
     }
+
+    /// DirPorts, which an authority alone has, and connections to directories other than by circuits.
+    pub(super) fn connections(&self, options: &Options) -> (TypedConnections, TypedConnections) {
+        let mut listeners = FamilyCounts::default();
+        let ports = options.authority.iter().flat_map(|one| &one.dir_ports);
+        for port in ports.filter(|_| self.authority.is_some()) {
+            *listeners.of(port.ip()) += 1;
+        }
+        let by = |sockets: Option<&Sockets>| sockets.map(by_family).unwrap_or_default();
+        let (received, open) = by(self.authority.as_ref().map(AuthorityHandle::sockets));
+        let mut directory = TypedConnections::received("Directory", received, open);
+        let (initiated, open) = by(self.handle.as_ref().map(DirectoryHandle::sockets));
+        (directory.created.initiated, directory.open.initiated) = (initiated, open);
+        let listener = TypedConnections::initiated("Directory listener", listeners, listeners);
+        (listener, directory)
+    }
 }
 
 impl Relay {
@@ -126,6 +147,8 @@ impl Relay {
                 summary,
             } => notice!("Bootstrapped {percent}% ({tag}): {summary}"),
             Event::Uploaded { authority, outcome } => {
+                self.network.accepted |=
+                    matches!(outcome, UploadOutcome::Accepted | UploadOutcome::NotNew);
                 if let Some(line) = self.uploads.line(&authority, &outcome, now) {
                     logging::log(&line);
                 }
@@ -135,7 +158,13 @@ impl Relay {
                 of,
                 reason,
                 observed,
-            } => logging::log(&self.uploads.published(accepted, of, reason, observed)),
+            } => {
+                self.network.accepted = accepted > 0;
+                logging::log(&self.uploads.published(accepted, of, reason, observed));
+            }
+            Event::Downloads(downloads) => {
+                self.network.downloads = Some(Arc::from(downloads));
+            }
             Event::Listed(Some(flags)) => {
                 self.metrics.flags = flags;
                 notice!("The consensus lists us, with flags: {}", flag_names(flags));

@@ -11,6 +11,7 @@ use tor_llcrypto::pk::rsa::RsaIdentity;
 use weft_cell::reason::EndReason;
 use weft_cell::stream_msg::End;
 use weft_core::address::{ConnectionId, StreamAddr};
+use weft_core::controller::EdgePeer;
 use weft_core::edge::StreamAt;
 use weft_core::message::{StreamAsk, StreamRequest, ToController};
 use weft_dir::command::Command;
@@ -54,6 +55,8 @@ pub(super) struct ExitSide {
     retry: Option<Instant>,
     exhausted: RateLimit,
     refused: RateLimit,
+    /// Addresses that the policy rejects besides those of torrc.
+    pub(super) rejected: Vec<IpAddr>,
 }
 
 impl ExitSide {
@@ -70,6 +73,7 @@ impl ExitSide {
             retry: None,
             exhausted: RateLimit::new(QUIET),
             refused: RateLimit::new(QUIET),
+            rejected: Vec::new(),
         }
     }
 
@@ -202,6 +206,10 @@ impl Relay {
     /// Applies torrc, consensus and addresses. `anew`: resolv.conf may have changed.
     pub(super) fn apply_exits(&mut self, anew: bool, now: Instant) {
         let own = self.own.addresses.ips();
+        self.exits.rejected = match self.options.is_relay() {
+            true => rejected(&self.options, own.clone()),
+            false => Vec::new(),
+        };
         self.exits
             .exits
             .set(exit_settings(&self.options, &self.network.params, own));
@@ -401,6 +409,8 @@ impl Relay {
         let constrained = self.options.resources.constrained_sock_size;
         match outgoing::connect(to, from, constrained) {
             Ok(socket) => {
+                self.controller
+                    .note_edge_peer(id, EdgePeer::Destination(to.ip()));
                 let adopt = AdoptEdge {
                     id,
                     socket: EdgeSocket::Tcp(socket),

@@ -116,8 +116,8 @@ pub(super) struct ListenerSet {
     /// In the order of torrc's lines.
     open: Vec<Listener>,
     next_token: usize,
-    /// Opened for the ORPort since the start, and for the MetricsPort.
-    opened: (FamilyCounts, FamilyCounts),
+    /// Opened for each service since the start.
+    opened: Vec<(Service, FamilyCounts)>,
 }
 
 impl ListenerSet {
@@ -176,11 +176,8 @@ impl ListenerSet {
                 *open.of(addr.ip()) += 1;
             }
         }
-        let opened = match service {
-            Service::Or => self.opened.0,
-            Service::Metrics => self.opened.1,
-            Service::App(_) | Service::Control => FamilyCounts::default(),
-        };
+        let opened = self.opened.iter().find(|(of, _)| *of == service);
+        let opened = opened.map(|(_, opened)| *opened).unwrap_or_default();
         ListenerCounts { open, opened }
     }
 
@@ -380,13 +377,13 @@ impl ListenerSet {
         }
         for mut listener in change.opened {
             let service = listener.wanted.service;
-            let opened = match service {
-                Service::Or => Some(&mut self.opened.0),
-                Service::Metrics => Some(&mut self.opened.1),
-                Service::App(_) | Service::Control => None,
-            };
-            if let (Some(opened), Bound::Addr(addr)) = (opened, &listener.bound) {
-                *opened.of(addr.ip()) += 1;
+            if let Bound::Addr(addr) = &listener.bound {
+                let mut one = FamilyCounts::default();
+                *one.of(addr.ip()) = 1;
+                match self.opened.iter_mut().find(|(of, _)| *of == service) {
+                    Some((_, opened)) => *opened.of(addr.ip()) += 1,
+                    None => self.opened.push((service, one)),
+                }
             }
             notice!("Opened {service} listener on {}", listener.bound);
             watch(&mut listener, registry);

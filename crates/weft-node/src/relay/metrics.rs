@@ -3,15 +3,19 @@
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant, SystemTime};
 
+use weft_config::client_ports::AppService;
 use weft_core::controller::FamilyCounts;
 use weft_dir::command::RelayFlags;
+use weft_dir::sockets::Sockets;
 use weft_log::RateLimit;
 
 use super::Relay;
 use super::listeners::Service;
 use crate::client::ClientCounts;
 use crate::logging::safe;
-use crate::metrics::{MainCounts, MetricsServer, Snapshot};
+use crate::metrics::{
+    ListenerCounts, METRICS, MainCounts, MetricsServer, Snapshot, TypedConnections,
+};
 use crate::process::cpu;
 
 /// The interval of log lines about refused connections.
@@ -69,6 +73,13 @@ impl Metrics {
     }
 }
 
+/// Sockets by family: since the start, and now.
+pub(super) fn by_family(sockets: &Sockets) -> (FamilyCounts, FamilyCounts) {
+    let (v4, v6) = (sockets.ipv4(), sockets.ipv6());
+    let counts = |ipv4, ipv6| FamilyCounts { ipv4, ipv6 };
+    (counts(v4.opened, v6.opened), counts(v4.open, v6.open))
+}
+
 impl Relay {
     /// Serves a connection to the MetricsPort, or closes it without a reply if the policy rejects it, as C
     /// tor does.
@@ -116,8 +127,56 @@ impl Relay {
         }
     }
 
+    /// Connections of every type that there is, in C tor's order.
+    fn typed_connections(&self) -> Vec<TypedConnections> {
+        let counts = self.controller.counts();
+        let (edges, open_edges) = (counts.edges, self.controller.open_edges());
+        let listener = |name, service| {
+            let ListenerCounts { open, opened } = self.listeners.counts(service);
+            TypedConnections::initiated(name, opened, open)
+        };
+        let or = TypedConnections {
+            name: "OR",
+            created: counts.booked,
+            rejected: counts.refused,
+            open: self.controller.open_connections(),
+        };
+        let exit = TypedConnections::initiated("Exit", edges.destinations, open_edges.destinations);
+        // Of every port for applications, as in C tor.
+        let socks = TypedConnections {
+            rejected: self.apps.rejected,
+            ..TypedConnections::received("Socks", edges.applications, open_edges.applications)
+        };
+        let (created, open) = self.control.connections();
+        let control = TypedConnections {
+            rejected: self.control.refused,
+            ..TypedConnections::received("Control", created, open)
+        };
+        let metrics = TypedConnections {
+            rejected: self.metrics.refused,
+            ..TypedConnections::received(METRICS, self.metrics.accepted, FamilyCounts::default())
+        };
+        let (dir_listener, directory) = self.directory.connections(&self.options);
+        vec![
+            listener("OR listener", Service::Or),
+            or,
+            exit,
+            listener("Socks listener", Service::App(AppService::Socks)),
+            socks,
+            dir_listener,
+            directory,
+            listener("Control listener", Service::Control),
+            control,
+            listener("DNS listener", Service::App(AppService::Dns)),
+            listener("HTTP tunnel listener", Service::App(AppService::HttpTunnel)),
+            listener("Metrics listener", Service::Metrics),
+            metrics,
+        ]
+    }
+
     /// All metrics, as of now.
     fn snapshot(&mut self) -> Snapshot {
+        let connections = self.typed_connections();
         let metrics = &mut self.metrics;
         let threads = metrics.from_threads.len();
         let from_threads = std::mem::replace(&mut metrics.from_threads, vec![0; threads]);
@@ -127,11 +186,7 @@ impl Relay {
             reports: self.controller.reports().cloned().collect(),
             counts: self.controller.counts(),
             dos: self.controller.dos_counts(),
-            connections: self.controller.open_connections(),
-            or_listeners: self.listeners.counts(Service::Or),
-            metrics_listeners: self.listeners.counts(Service::Metrics),
-            metrics_accepted: metrics.accepted,
-            metrics_refused: metrics.refused,
+            connections,
             max_connections: self.process.max_files,
             ports_exhausted: metrics.ports_exhausted,
             exits: self.exits.counts(),
