@@ -86,6 +86,11 @@ const AROUND: [Need; 6] = [
         what_for: "a program without the names of its functions",
     },
 ];
+const TMUX: Need = Need {
+    program: "tmux",
+    package: "tmux",
+    what_for: "the terminal that nyx is tested in",
+};
 /// Without it Debian's and Ubuntu's Python makes no virtual environment.
 const PYTHON_VENV: &str = "python3-venv";
 /// What text in plots is set in; without it numbers may be wider than the space left for them.
@@ -135,6 +140,15 @@ pub(crate) fn prepare_counting() -> Result<()> {
 /// As of [`prepare`].
 pub(crate) fn prepare_browser() -> Result<()> {
     have(&[&C_COMPILER, &CHROMIUM])
+}
+
+/// Installs the terminal that nyx is tested in if the machine lacks it.
+///
+/// # Errors
+///
+/// As of [`prepare`].
+pub(crate) fn prepare_terminal() -> Result<()> {
+    have(&[&TMUX])
 }
 
 /// Installs what making virtual environments with this Python needs and the machine lacks.

@@ -45,7 +45,7 @@ enum Step {
     Wheel,
     /// The program as `cargo install` makes it
     Install,
-    /// Stem as a library, and its own integration tests
+    /// Stem as a library, and its own integration tests; nyx in a terminal
     Stem,
     /// Networks of Weft, of C tor and of both
     Interop,
@@ -75,12 +75,15 @@ const FUZZ_SEED: u32 = 1;
 /// The module whose tests need a private network; they have a step of their own.
 const INTEROP: &str = "private_network";
 
-/// The modules whose tests need Stem; they have a step of their own.
+/// The modules whose tests need Stem or nyx; they have a step of their own.
 const WITH_STEM: &str = "with_stem";
 
 /// Stem's last version, as pip names it, and what some of its tests need.
 const STEM: [&str; 2] = ["stem", "1.8.2"];
 const STEM_NEEDS: &str = "cryptography";
+
+/// nyx's last version, as pip names it.
+const NYX: &str = "nyx==2.1.0";
 
 /// Which cargo-deny is installed where there is none.
 const CARGO_DENY: &str = "0.20.2";
@@ -239,11 +242,12 @@ fn cargo_deny() -> Result<PathBuf> {
     Ok(program)
 }
 
-/// Stem, which most controllers are written with: as a library, and its own integration tests.
+/// Stem, which most controllers are written with: as a library, and its own integration tests; and nyx.
 fn stem() -> Result<Outcome> {
     let [name, version] = STEM;
     let package = format!("{name}=={version}");
-    let environment = Environment::with("python3", &[&package, STEM_NEEDS])?;
+    let environment = Environment::with("python3", &[&package, STEM_NEEDS, NYX])?;
+    machine::prepare_terminal()?;
     check(
         cargo()
             .args(["test", "--workspace", "--lib", "--test", "control", "--"])

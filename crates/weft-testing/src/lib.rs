@@ -8,6 +8,7 @@
 //! one and prints it in its summary.
 
 pub mod ctor;
+pub mod metrics;
 
 use std::ffi::OsStr;
 use std::fs::OpenOptions;

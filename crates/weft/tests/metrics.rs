@@ -3,7 +3,7 @@
 
 mod running;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use weft_lab::ports::Port;
+use weft_testing::metrics::{Family, families, sample};
 
 use running::{Bench, PATIENCE, Running};
 
@@ -73,15 +74,6 @@ fn scrape(port: SocketAddr) -> String {
     body.to_owned()
 }
 
-/// The value of a sample, named with its labels.
-fn sample(text: &str, name: &str) -> Option<f64> {
-    let value = text.lines().find_map(|line| {
-        let (series, value) = line.rsplit_once(' ')?;
-        (series == name).then_some(value)
-    })?;
-    Some(value.parse().unwrap())
-}
-
 /// Asks again until a sample has this value.
 fn eventually(port: SocketAddr, name: &str, value: f64) {
     let deadline = Instant::now() + PATIENCE;
@@ -93,42 +85,6 @@ fn eventually(port: SocketAddr, name: &str, value: f64) {
         assert!(Instant::now() < deadline, "{name} is never {value}: {text}");
         std::thread::sleep(Duration::from_millis(100));
     }
-}
-
-/// A family: its HELP and TYPE lines and the labels of its samples.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Family {
-    help: String,
-    kind: String,
-    labels: BTreeSet<String>,
-}
-
-/// Reads the text format, strictly.
-fn families(text: &str) -> BTreeMap<String, Family> {
-    let mut families: BTreeMap<String, Family> = BTreeMap::new();
-    let mut current = String::new();
-    for line in text.lines() {
-        if let Some(help) = line.strip_prefix("# HELP ") {
-            let (name, help) = help.split_once(' ').unwrap();
-            current = name.to_owned();
-            let family = Family {
-                help: help.to_owned(),
-                ..Family::default()
-            };
-            assert_eq!(families.insert(current.clone(), family), None, "{line}");
-        } else if let Some(kind) = line.strip_prefix("# TYPE ") {
-            let (name, kind) = kind.split_once(' ').unwrap();
-            assert_eq!(name, current, "{line}");
-            families.get_mut(name).unwrap().kind = kind.to_owned();
-        } else {
-            let (series, value) = line.rsplit_once(' ').unwrap();
-            let labels = series.strip_prefix(current.as_str()).unwrap();
-            assert!(value.parse::<f64>().unwrap().is_finite(), "{line}");
-            let family = families.get_mut(&current).unwrap();
-            assert!(family.labels.insert(labels.to_owned()), "twice: {line}");
-        }
-    }
-    families
 }
 
 /// The answer of a real `tor`, as a relay that no consensus lists.
