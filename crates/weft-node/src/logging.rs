@@ -105,6 +105,7 @@ pub fn start(quiet: Quiet) -> Result<Logging, LogError> {
     logging.apply(&LogOptions::default(), None)?;
     let dispatch = tracing::Dispatch::new(Arc::clone(&logging.logger));
     tracing::dispatcher::set_global_default(dispatch).map_err(|_| LogError::Twice)?;
+    logging.logger.keep();
     Ok(logging)
 }
 
@@ -135,6 +136,7 @@ impl Logging {
         };
         let old_lines = old.map_or(&[][..], |old| old.lines.as_slice());
         self.logger.set(lines, options, old_lines)?;
+        self.logger.replay();
         scrub::set_safe_logging(options.safe);
         Ok(())
     }

@@ -48,7 +48,20 @@ struct State {
     granularity: u64,
     show_domains: bool,
     tap: Option<(Severity, Tap)>,
+    /// The lines before torrc's logs were open, for these.
+    startup: Option<Vec<Kept>>,
 }
+
+/// A line that is kept.
+struct Kept {
+    severity: Severity,
+    domains: Domains,
+    prefix: String,
+    text: String,
+}
+
+/// Bytes of lines that are kept (C tor's MAX_STARTUP_MSG_LEN).
+const MAX_KEPT: usize = 1 << 16;
 
 impl fmt::Debug for Logger {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -67,6 +80,7 @@ impl Logger {
             granularity: 1000,
             show_domains: false,
             tap: None,
+            startup: None,
         };
         Self {
             clock,
@@ -119,18 +133,46 @@ impl Logger {
             .max();
         let mut state = self.lock();
         let tap = state.tap.take();
+        let startup = state.startup.take();
         let tapped = tap.as_ref().map(|(least, _)| *least as u8 + 1);
         *state = State {
             outputs,
             granularity,
             show_domains: options.domains,
             tap,
+            startup,
         };
         let levels = levels.max(tapped).unwrap_or(0);
         self.levels.store(levels, Ordering::Relaxed);
         drop(state);
         tracing::callsite::rebuild_interest_cache();
         Ok(())
+    }
+
+    /// Keeps lines from now on, for [`replay`](Self::replay).
+    pub(super) fn keep(&self) {
+        self.lock().startup = Some(Vec::new());
+    }
+
+    /// Writes the kept lines to the files and the syslog that are open now, and keeps no more. What was kept went to standard
+    /// output (C tor: `flush_log_messages_from_startup`).
+    pub(super) fn replay(&self) {
+        let mut state = self.lock();
+        let kept = state.startup.take().unwrap_or_default();
+        for line in kept {
+            let formatted = Formatted {
+                severity: line.severity,
+                prefix: &line.prefix,
+                text: &line.text,
+            };
+            for output in &mut state.outputs {
+                let is_stream = matches!(output.to(), Destination::Stdout | Destination::Stderr);
+                if !is_stream && output.takes.takes(line.severity, line.domains) {
+                    // A disk that has just become full shows with the next line.
+                    let _ = output.write(&formatted);
+                }
+            }
+        }
     }
 
     /// Sets the tap: a function that gets every line of at least this severity, too. It must not log.
@@ -178,6 +220,16 @@ impl Logger {
             prefix: &prefix,
             text: &text,
         };
+        if let Some(kept) = &mut state.startup
+            && kept.iter().map(|line| line.text.len()).sum::<usize>() < MAX_KEPT
+        {
+            kept.push(Kept {
+                severity,
+                domains,
+                prefix: prefix.clone(),
+                text: text.clone(),
+            });
+        }
         let mut lost = Vec::new();
         for (index, output) in state.outputs.iter_mut().enumerate() {
             if output.takes.takes(severity, domains)
@@ -568,6 +620,27 @@ mod tests {
         let text = std::fs::read_to_string(&full).unwrap();
         assert!(text.contains("4 lines could not be written to"), "{text}");
         assert!(text.contains("No space left on device"), "{text}");
+    }
+
+    #[test]
+    fn lines_before_torrcs_logs_are_open_are_written_to_them_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let logger = Arc::new(Logger::new(noon));
+        let nowhere = LogLine {
+            takes: SeverityMask::at_least(Severity::Notice),
+            to: Destination::File("/dev/null".into()),
+        };
+        logger.set(&[nowhere], &LogOptions::default(), &[]).unwrap();
+        logger.keep();
+        log_all(&logger);
+        let logs = [line(Severity::Warn, &path)];
+        logger.set(&logs, &LogOptions::default(), &[]).unwrap();
+        logger.replay();
+        assert_eq!(lines(&path), ["err] one", "warn] two count=2"]);
+        log_all(&logger);
+        logger.replay();
+        assert_eq!(lines(&path).len(), 4, "once");
     }
 
     #[test]
