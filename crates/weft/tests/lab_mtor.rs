@@ -169,7 +169,10 @@ fn arguments_that_make_no_sense_are_refused_before_anything_is_written() {
             &["--arm", "conflux", "--congestion-control", "off"],
             "conflux needs congestion control",
         ),
-        (&["--consensus", "/nowhere"], "/nowhere: No such file"),
+        (
+            &["--consensus", "/nowhere"],
+            "/nowhere: cannot open it: No such file",
+        ),
         (
             &["--simulations", "/tmp/x"],
             "--simulations is for --testbed shadow",

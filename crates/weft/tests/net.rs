@@ -363,7 +363,7 @@ fn what_cannot_be_drawn_is_named() {
         ),
         (
             vec!["countries", "--graph", none],
-            "none: No such file".to_owned(),
+            "none: cannot open it: No such file".to_owned(),
         ),
         (
             vec!["countries", "--graph", here],

@@ -184,7 +184,10 @@ fn arguments_that_make_no_sense_are_refused_before_anything_is_written() {
             "it is one of default, abra, rtt, abra-rtt",
         ),
         (&["--arm", "x:acceptence=rtt"], "acceptence"),
-        (&["--consensus", "/nowhere"], "/nowhere: No such file"),
+        (
+            &["--consensus", "/nowhere"],
+            "/nowhere: cannot open it: No such file",
+        ),
         (&["--repetitions", "0"], "--repetitions"),
         (&["--pools", "nobody"], "--pools nobody: no arm is named so"),
         (&["--pools", "rtt"], "--pools rtt: this arm does not choose"),

@@ -245,7 +245,10 @@ fn what_cannot_be_measured_is_named_with_what_to_do() {
             "it must be a number of seconds from 0.001 to",
         ),
         ("--direct --seconds 5 --spread 6".to_owned(), "--spread 6"),
-        ("--clients 0".to_owned(), "users need at least one"),
+        (
+            "--clients 0".to_owned(),
+            "it must be a whole number from 1 to 500",
+        ),
         ("--exits 0".to_owned(), "the last is an exit"),
         ("--topology nowhere".to_owned(), "no built-in topology"),
         (

@@ -1,9 +1,12 @@
 //! Ways of choosing circuits.
 
 use anyhow::Result;
+use weft_bounds::Bounds;
 
 use crate::comparison::{self, Arm, Planned};
 
+/// A part of the relays.
+pub(super) const PART: Bounds<f64> = Bounds::new(0.0, 1.0);
 /// What the others are compared with.
 pub(super) const BASE: &str = "default";
 
@@ -27,6 +30,7 @@ const PLANNED: [Planned; 4] = [
 pub(super) fn adversaries(parts: &[f64]) -> Result<Vec<Arm>> {
     let mut arms = Vec::new();
     for part in parts {
+        PART.check("adversary", *part)?;
         let percent = format!("{}", part * 100.0).replace('.', "-");
         for (name, lies) in [("watching", false), ("lying", true)] {
             let keys = [

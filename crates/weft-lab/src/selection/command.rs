@@ -38,7 +38,7 @@ pub struct Args {
     arm: Vec<String>,
     /// Also an adversary with this part of the relays, once watching and once lying that it has bandwidth left, and the streams that it
     /// sees at both ends; may be repeated.
-    #[arg(long, value_name = "PART", value_parser = PART.parser())]
+    #[arg(long, value_name = "PART", value_parser = arms::PART.parser())]
     adversary: Vec<f64>,
     /// So many more clients that measure circuits: each is built for one download, its build time and its round trip before it, and
     /// closed. Those of the arm default are kept as circuits.csv, for weft sim selection --tuples.
@@ -217,8 +217,6 @@ impl Experiment for Options {
     }
 }
 
-/// A part of the relays.
-const PART: Bounds<f64> = Bounds::new(0.0, 1.0);
 /// Clients that measure.
 const MEASURED: Bounds<u32> = Bounds::new(0, 100_000);
 /// What they download.

@@ -89,7 +89,7 @@ impl Reader<'_> {
                 let problem = "a burst is of a limit, and there is none";
                 return Err(self.source.at(value, problem.to_owned()));
             }
-            Some(value) => Some(self.source.read(value, parse_bytes)?),
+            Some(value) => Some(self.size(value, "a burst")?),
             None => None,
         };
         Ok(RelaySpec {
@@ -107,6 +107,18 @@ impl Reader<'_> {
             burst,
             bandwidth: rate("bandwidth")?,
         })
+    }
+
+    /// A size up to the largest of a stream.
+    fn size(&self, value: &Value<'_>, what: &str) -> Result<u64> {
+        let bytes = self.source.read(value, parse_bytes)?;
+        match (1..=MAX_BYTES).contains(&bytes) {
+            true => Ok(bytes),
+            false => {
+                let problem = format!("{what} has 1 to {MAX_BYTES} bytes");
+                Err(self.source.at(value, problem))
+            }
+        }
     }
 
     fn roles(&self, value: &Value<'_>) -> Result<Roles> {
@@ -284,11 +296,7 @@ impl Reader<'_> {
         let get = |key: &str| entries.get(key).copied();
         match (get("download"), get("streams"), get("packets")) {
             (Some(download), None, None) => {
-                let bytes = self.source.read(download, parse_bytes)?;
-                if !(1..=MAX_BYTES).contains(&bytes) {
-                    let problem = format!("a stream has 1 to {MAX_BYTES} bytes");
-                    return Err(self.source.at(download, problem));
-                }
+                let bytes = self.size(download, "a stream")?;
                 Ok(UserModel::Download {
                     bytes,
                     pause: match get("pause") {

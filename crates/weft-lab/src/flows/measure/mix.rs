@@ -169,7 +169,7 @@ mod tests {
                 "zzzzzzzzzz=1",
                 "there is no model \"zzzzzzzzzz\" (there are bulk, web",
             ),
-            ("web=0", "web has no users"),
+            ("web=0", "\"0\" is no number of users, as in web=N"),
             ("web=-1", "\"-1\" is no number of users"),
             ("", "there is no model"),
         ] {
@@ -194,7 +194,7 @@ mod tests {
         };
         for (found, expected) in [
             (error(&["web=1", "web=2"], None, None), "web twice"),
-            (error(&["web=5001"], None, None), "at most 5000"),
+            (error(&["web=5000", "bulk=1"], None, None), "at most 5000"),
             (
                 error(&["markov=1"], None, None),
                 "--streams FILE and --packets FILE",
