@@ -18,19 +18,35 @@ pub const KEPT: &str = ".figure.json";
 /// How the name of the caption ends that a plot for a paper has.
 pub const CAPTION: &str = ".caption.txt";
 
-/// A plot's data.
+/// All that a plot is drawn of.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum Kept {
+pub enum PlotData {
+    /// Axes.
     Figure(Figure),
+    /// Stacks.
     FlameGraph(FlameGraph),
 }
 
-impl Kept {
-    fn draw(&self, style: Style) -> Result<Drawn> {
+impl PlotData {
+    /// Reads what [`Folder::plot`] kept.
+    ///
+    /// # Errors
+    ///
+    /// It is something else.
+    pub fn parse(json: &[u8]) -> Result<PlotData> {
+        serde_json::from_slice(json).context("it is no plot's data")
+    }
+
+    /// The plot, as [`Figure::draw`] and [`FlameGraph::draw`] draw it.
+    ///
+    /// # Errors
+    ///
+    /// As these.
+    pub fn draw(&self, style: Style) -> Result<Drawn> {
         match self {
-            Kept::Figure(figure) => figure.draw(style),
-            Kept::FlameGraph(graph) => graph.draw(style),
+            PlotData::Figure(figure) => figure.draw(style),
+            PlotData::FlameGraph(graph) => graph.draw(style),
         }
     }
 }
@@ -105,7 +121,7 @@ impl Folder {
     ///
     /// It cannot be drawn, or the system refuses.
     pub fn plot(&self, name: &str, figure: &Figure) -> Result<PathBuf> {
-        self.draw(name, &Kept::Figure(figure.clone()))
+        self.draw(name, &PlotData::Figure(figure.clone()))
     }
 
     /// The same of a flame graph.
@@ -114,7 +130,7 @@ impl Folder {
     ///
     /// As [`Folder::plot`].
     pub fn flame_graph(&self, name: &str, graph: &FlameGraph) -> Result<PathBuf> {
-        self.draw(name, &Kept::FlameGraph(graph.clone()))
+        self.draw(name, &PlotData::FlameGraph(graph.clone()))
     }
 
     /// Draws a plot again of the data that an earlier one left, which may come from anywhere.
@@ -123,14 +139,13 @@ impl Folder {
     ///
     /// They are no plot's, or as [`Folder::plot`].
     pub fn plot_again(&self, name: &str, data: &[u8]) -> Result<PathBuf> {
-        let kept: Kept = serde_json::from_slice(data).context("it is no plot's data")?;
-        self.draw(name, &kept)
+        self.draw(name, &PlotData::parse(data)?)
     }
 
-    fn draw(&self, name: &str, kept: &Kept) -> Result<PathBuf> {
+    fn draw(&self, name: &str, data: &PlotData) -> Result<PathBuf> {
         let drawing = || format!("drawing {}", self.path.join(name).display());
         let style = self.style;
-        let Drawn { svg, caption } = kept.draw(style).with_context(drawing)?;
+        let Drawn { svg, caption } = data.draw(style).with_context(drawing)?;
         let path = self.path.join(format!("{name}.svg"));
         write_whole(&path, &svg)?;
         self.write(
@@ -146,8 +161,8 @@ impl Folder {
             self.remove(&print)?;
             self.remove(&words)?;
         }
-        let data = serde_json::to_string(kept).context("writing JSON")? + "\n";
-        self.write(&format!("{name}{KEPT}"), data)?;
+        let json = serde_json::to_string(data).context("writing JSON")? + "\n";
+        self.write(&format!("{name}{KEPT}"), json)?;
         Ok(path)
     }
 

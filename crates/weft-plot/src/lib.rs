@@ -23,7 +23,7 @@ mod write;
 
 pub use figure::Drawn;
 pub use flame::FlameGraph;
-pub use folder::{CAPTION, Folder, KEPT};
+pub use folder::{CAPTION, Folder, KEPT, PlotData};
 pub use model::{Curve, Figure, Group, Kind, Look, Panel, Scale, Series, Value, Whiskers};
 pub use style::Style;
 pub use write::write_whole;

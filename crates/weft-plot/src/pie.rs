@@ -1,6 +1,6 @@
 //! Pies: the parts of a whole, one pie for each group of a panel.
 
-use std::f64::consts::TAU;
+use std::f64::consts::{PI, TAU};
 
 use anyhow::Result;
 use plotters::style::{Color as _, WHITE};
@@ -14,8 +14,6 @@ use crate::text::{fit, width_of, wrap};
 const STEP: f64 = 1.0;
 /// The largest radius: pies of all panels are alike where there is room.
 const RADIUS: f64 = 92.0;
-/// Slices under this part of the whole have no number on them: it would not fit.
-const LEAST_WITH_NUMBER: f64 = 0.06;
 /// Where numbers are, in parts of the radius.
 const NUMBERS: f64 = 0.64;
 
@@ -136,11 +134,12 @@ impl Panel {
                 canvas.polygon(&outline, series.look.color().to_rgba())?;
                 canvas.path(&outline, WHITE, 1.0)?;
                 let text = format!("{:.0} %", part * 100.0);
-                // Between the middle of the number and the edge of the pie.
-                let room = 2.0 * radius * (1.0 - NUMBERS);
+                // Between the middle of the number and the edge of the pie, and from one edge of the slice to the other.
+                let across = 2.0 * NUMBERS * (part.min(0.5) * PI).sin();
+                let room = radius * across.min(2.0 * (1.0 - NUMBERS));
                 let mut sizes = [LETTER, sheet.number].into_iter();
                 let size = sizes.find(|size| width_of(&text, *size) <= room);
-                if let Some(size) = size.filter(|_| part >= LEAST_WITH_NUMBER) {
+                if let Some(size) = size {
                     let at = on_circle(center, radius * NUMBERS, begin + part / 2.0);
                     let font = Font::new(size, WHITE).at(HPos::Center, VPos::Center);
                     canvas.text(&text, font, at)?;
