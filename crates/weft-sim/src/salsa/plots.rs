@@ -44,6 +44,7 @@ fn figure4(results: &Results) -> Figure {
     });
     figure(
         results,
+        What::Figure4,
         "Shared links by scale of the network (Pahl et al. 2023, Figure 4)",
         "96,000 active circuits and all relays at 100 %; both scaled",
         panel,
@@ -75,6 +76,7 @@ fn figure5(results: &Results) -> Figure {
     );
     figure(
         results,
+        What::Figure5,
         "Shared links by class of traffic (Pahl et al. 2023, Figure 5)",
         "96,000 active circuits, as if the whole network served one class alone; external",
         panel,
@@ -85,6 +87,7 @@ fn figure5(results: &Results) -> Figure {
 fn figure6(results: &Results) -> Figure {
     figure(
         results,
+        What::Figure6,
         "Shared links by circuits of each client (Pahl et al. 2023, Figure 6)",
         "One guard for each client; external, directed",
         by_scale(results, What::Figure6),
@@ -116,6 +119,7 @@ fn figure7(results: &Results) -> Figure {
     }];
     figure(
         results,
+        What::Figure7,
         "Circuits on a link (Pahl et al. 2023, Figure 7)",
         "96,000 active circuits; external, directed",
         panel,
@@ -174,6 +178,7 @@ fn figure8(results: &Results) -> Figure {
     panel.curves = curves;
     figure(
         results,
+        What::Figure8,
         "Shared links by growing demand (Pahl et al. 2023, Figure 8)",
         "The whole network; rectangles are the paper's intervals at 96,000 and 290,000 active circuits",
         panel,
@@ -197,6 +202,7 @@ fn figure11(results: &Results) -> Figure {
     panel.series = of_series(results, What::Figure11, &panel.groups);
     figure(
         results,
+        What::Figure11,
         "Shared links by model of path selection (Pahl et al. 2023, Figure 11)",
         "96,000 active circuits; the paper found its SALSA where the modified Tor client was, and TorPS 0.2 points above",
         panel,
@@ -221,7 +227,15 @@ fn by_scale(results: &Results, what: What) -> Panel {
 
 /// Every series of a figure over these groups, all documents together.
 fn of_series(results: &Results, what: What, groups: &[Group]) -> Vec<Series> {
-    let value = |series: &str, at: f64| Some(results.over(what, series, at)?.value());
+    let documents = documents(results, what).len();
+    let value = |series: &str, at: f64| {
+        let over = results.over(what, series, at)?;
+        // What fewer documents have is of other whiskers than the figure's.
+        Some(match over.documents == documents {
+            true => over.value(),
+            false => Value::exact(over.spread.mean),
+        })
+    };
     let all = results.series(what).into_iter().enumerate();
     all.map(|(number, series)| Series {
         name: series.to_owned(),
@@ -235,15 +249,26 @@ fn panel(kind: Kind, x_label: &str, y_label: &str) -> Panel {
     Panel::of_values(kind, "", x_label, y_label, Vec::new(), Vec::new())
 }
 
-fn figure(results: &Results, title: &str, subtitle: &str, panel: Panel, more: &str) -> Figure {
-    let documents: Vec<&str> = results
-        .documents
-        .iter()
-        .map(|(name, _, _)| &**name)
-        .collect();
+/// Those that a figure was run over: some need exit policies, which not every document has.
+fn documents(results: &Results, what: What) -> Vec<&str> {
+    let names = results.documents.iter().map(|(name, _, _)| &**name);
+    let is_run = |name: &&str| results.of(what).any(|point| point.document == *name);
+    names.filter(is_run).collect()
+}
+
+fn figure(
+    results: &Results,
+    what: What,
+    title: &str,
+    subtitle: &str,
+    panel: Panel,
+    more: &str,
+) -> Figure {
+    let documents = documents(results, what);
+    let count = documents.len();
     let documents = match documents.as_slice() {
         all if all.len() <= 2 => all.join(", "),
-        [first, .., last] => format!("{} documents, {first} to {last}", documents.len()),
+        [first, .., last] => format!("{count} documents, {first} to {last}"),
         _ => String::new(),
     };
     let footer = [more, &documents]
@@ -255,7 +280,7 @@ fn figure(results: &Results, title: &str, subtitle: &str, panel: Panel, more: &s
         panels: vec![panel],
         columns: 1,
         footer: footer.map(str::to_owned).collect(),
-        whiskers: Some(whiskers(results.documents.len())),
+        whiskers: Some(whiskers(count)),
         same_scale: false,
         legend: true,
     }

@@ -18,6 +18,38 @@ fn measured() -> Results {
     results.unwrap()
 }
 
+/// A document without exit policies has no numbers in Figure 5.
+#[test]
+fn whiskers_are_over_the_documents_that_a_figure_has() {
+    let mut results = measured();
+    let others: Vec<Point> = results
+        .of(What::Figure4)
+        .map(|point| Point {
+            document: "other".to_owned(),
+            percent: point.percent.iter().map(|percent| percent + 1.0).collect(),
+            ..point.clone()
+        })
+        .collect();
+    results.points.extend(others);
+    results.documents.push(("other".to_owned(), 300, 100));
+    let plots = results.plots();
+    let svg = |name: &str| {
+        let (_, figure) = plots.iter().find(|(plot, _)| *plot == name).unwrap();
+        figure.svg().unwrap()
+    };
+    let four = svg("figure4");
+    assert!(
+        four.contains("whiskers: least to most, n = 2 documents"),
+        "{four}"
+    );
+    let five = svg("figure5");
+    assert!(
+        five.contains("whiskers: 95 % confidence interval, n = 2 repetitions"),
+        "{five}"
+    );
+    assert!(four.contains("other") && !five.contains("synthetic, other"));
+}
+
 #[test]
 fn all_figures_are_run_and_lie_beside_the_papers_values() {
     let results = measured();
@@ -58,6 +90,24 @@ fn all_figures_are_run_and_lie_beside_the_papers_values() {
         results.comparison_csv().lines().count(),
         comparisons.len() + 1
     );
+}
+
+#[test]
+fn documents_that_differ_are_a_range_and_not_one_mean() {
+    let mut results = Results::default();
+    for (document, mean) in [("one", 3.2), ("other", 44.0)] {
+        results.points.push(Point {
+            what: What::Text,
+            document: document.to_owned(),
+            series: paper::SHARED_CIRCUITS[0].what.to_owned(),
+            at: 0.0,
+            percent: vec![mean; 100],
+        });
+    }
+    let comparisons = results.comparisons();
+    assert_eq!(comparisons.len(), 1);
+    assert_eq!(comparisons[0].ours, (3.2, 44.0));
+    assert_eq!(results.points[0].spread().map(|one| one.n), Some(100));
 }
 
 #[test]
