@@ -38,11 +38,6 @@ const VALGRIND: Need = Need {
     package: "valgrind",
     what_for: "counting the instructions for each cell",
 };
-const RSVG: Need = Need {
-    program: "rsvg-convert",
-    package: "librsvg2-bin",
-    what_for: "plots as PNG",
-};
 const CHROMIUM: Need = Need {
     program: "chromium",
     package: "chromium",
@@ -52,6 +47,11 @@ const PYTHON: Need = Need {
     program: "python3",
     package: "python3",
     what_for: "the simulator's Python package, and Stem",
+};
+const TMUX: Need = Need {
+    program: "tmux",
+    package: "tmux",
+    what_for: "the terminal that nyx is tested in",
 };
 /// What is installed with Weft, and what uses it.
 const AROUND: [Need; 6] = [
@@ -86,15 +86,8 @@ const AROUND: [Need; 6] = [
         what_for: "a program without the names of its functions",
     },
 ];
-const TMUX: Need = Need {
-    program: "tmux",
-    package: "tmux",
-    what_for: "the terminal that nyx is tested in",
-};
 /// Without it Debian's and Ubuntu's Python makes no virtual environment.
 const PYTHON_VENV: &str = "python3-venv";
-/// What text in plots is set in; without it numbers may be wider than the space left for them.
-const FONT: &str = "/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf";
 
 /// Installs what building, testing and the demo need and the machine lacks.
 ///
@@ -178,21 +171,6 @@ fn makes_environments(python: &str) -> bool {
         .args(["-c", "import ensurepip, venv"])
         .output();
     tried.is_ok_and(|output| output.status.success())
-}
-
-/// Installs what drawing plots needs and the machine lacks.
-///
-/// # Errors
-///
-/// As of [`prepare`].
-pub(crate) fn prepare_for_plots() -> Result<()> {
-    have(&[&RSVG])?;
-    // Elsewhere than on Debian and Ubuntu the font may be at another place.
-    if !Path::new(FONT).exists() && find("apt-get").is_some() {
-        println!("DejaVu Sans is missing (text in plots)");
-        install(&["fonts-dejavu-core"])?;
-    }
-    Ok(())
 }
 
 /// Installs what is missing of these.
