@@ -85,6 +85,24 @@ fn a_leg_that_stands_still_is_reported_and_what_it_carries_comes_by_others() {
     }
 }
 
+/// Of a message behind which nothing comes its far end cannot know that it is missing.
+#[test]
+fn the_last_message_arrives_though_its_leg_takes_it_nowhere() {
+    for (seed, terms) in (51..).zip(TERMS) {
+        for frozen in 0..2 {
+            let mut tunnel = Tunnel::mtor(2, seed, 2, terms);
+            let id = tunnel.open_stream(0);
+            let (up, down) = (payload(seed, 2000), payload(seed + 1, 1000));
+            tunnel.pace[frozen] = 0;
+            let (got_up, got_down) = tunnel.transfer(id, &up, &down);
+            assert!(got_up == up && got_down == down, "{terms:?}, {frozen}");
+            tunnel.pace[frozen] = 1;
+            tunnel.pump();
+            tunnel.audit();
+        }
+    }
+}
+
 #[test]
 fn a_leg_that_is_given_up_drains_and_closes_and_another_takes_its_place() {
     for (seed, terms) in (31..).zip(TERMS) {

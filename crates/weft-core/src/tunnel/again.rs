@@ -13,6 +13,12 @@ use crate::cells::CellPool;
 /// end waits for, and has been for so long.
 const STALLED: Duration = Duration::from_secs(1);
 
+/// The last message is sent once more where nothing that is under way was acknowledged for so long, or three round trips of its leg;
+/// then after twice as long, and so on.
+const TAIL: Duration = Duration::from_secs(1);
+/// How often that is doubled at most.
+const DOUBLINGS: u32 = 6;
+
 /// What MTOR_ACK brings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Acknowledged {
@@ -27,16 +33,14 @@ pub(crate) enum Acknowledged {
 impl Legs {
     /// MTOR_ACK: everything before this number has arrived, and this one has not. What that takes is paid for by what was sent:
     /// each message is acknowledged once, and given up once on each leg that it was sent on.
-    pub(crate) fn acknowledged(
-        &mut self,
-        next: u64,
-        pool: &mut CellPool,
-        now: Instant,
-    ) -> Acknowledged {
+    pub(crate) fn acknowledged(&mut self, next: u64, now: Instant) -> Acknowledged {
         if next > self.sent + 1 {
             return Acknowledged::NotSent;
         }
-        let mut news = self.outstanding.acknowledged_before(next, pool);
+        let mut news = self.outstanding.acknowledged_before(next);
+        if news {
+            self.note_news(now);
+        }
         let since = match self.named {
             // An older one came by a slower leg.
             Some((named, _)) if named > next => return Acknowledged::Nothing,
@@ -89,17 +93,48 @@ impl Legs {
         usize::try_from(left).unwrap_or(usize::MAX)
     }
 
-    /// A leg that an acknowledgement may be sent on.
-    pub(crate) fn any_open(&self) -> Option<HalfAddr> {
-        let usable = self.legs.iter().filter(|leg| leg.is_usable());
-        // One that stands still last, then the one that was used last.
-        let best = usable.max_by_key(|leg| (!leg.stalled, !leg.slow, leg.turn));
-        best.map(|leg| leg.half)
+    /// Something that was sent has arrived.
+    pub(super) fn note_news(&mut self, now: Instant) {
+        (self.news, self.tails) = (Some(now), 0);
+    }
+
+    /// Has the last message sent once more, on another leg if one has room, where nothing was acknowledged for long. The far end cannot
+    /// know that it misses the last, so it names nothing; once it has that, it knows what else is missing. True: it is to be sent.
+    pub(crate) fn send_tail_again(&mut self, now: Instant) -> bool {
+        let Some((number, half, at)) = self.outstanding.last() else {
+            return false;
+        };
+        let since = self.news.map_or(at, |news| news.max(at));
+        let turns = self.turns + 1;
+        let tails = self.tails;
+        let Some(leg) = self.get_mut(half) else {
+            return false;
+        };
+        let patience = leg.rtt.map_or(TAIL, |rtt| TAIL.max(3 * rtt));
+        if now.saturating_duration_since(since) < patience * 2u32.pow(tails.min(DOUBLINGS)) {
+            return false;
+        }
+        leg.end_turn(turns);
+        (self.turns, self.tails) = (turns, tails.saturating_add(1));
+        self.outstanding.send_again(number, half)
+    }
+
+    /// The leg that takes the next acknowledgement: each in turn, as one of which this end does not know that it has ended takes it
+    /// nowhere, and those that stand still or are slow only where there is no other.
+    pub(crate) fn ack_leg(&mut self) -> Option<HalfAddr> {
+        let rank = |leg: &&Leg| (!leg.stalled, !leg.slow);
+        let usable = || self.legs.iter().filter(|leg| leg.is_usable());
+        let best = usable().map(|leg| rank(&leg)).max()?;
+        let mut good = usable().filter(|leg| rank(leg) == best);
+        let place = self.acks % good.clone().count().max(1);
+        let half = good.nth(place)?.half;
+        self.acks = self.acks.wrapping_add(1);
+        Some(half)
     }
 
     /// Keeps a copy of the message that was given to a leg last, until it is acknowledged (mTor).
-    pub(crate) fn keep(&mut self, choice: Choice, copy: Box<Cell>, now: Instant) {
-        self.outstanding.keep(copy, choice.half, now);
+    pub(crate) fn keep(&mut self, choice: Choice, message: &Cell, now: Instant) {
+        self.outstanding.keep(message, choice.half, now);
         if let Some(leg) = self.get_mut(choice.half) {
             leg.carries.push_back(choice.number);
         }
@@ -127,11 +162,6 @@ impl Legs {
             switch: None,
         };
         Some((choice, copy))
-    }
-
-    /// All copies, to be dropped.
-    pub(crate) fn drain(&mut self) -> impl Iterator<Item = Box<Cell>> {
-        self.outstanding.drain()
     }
 
     /// A message arrived on a leg of our own, the tunnel's `count`th: its circuit, if that has become slow (mTor). `before`: when the

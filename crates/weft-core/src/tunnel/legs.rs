@@ -10,7 +10,6 @@ use super::outstanding::Outstanding;
 use super::slow::Pace;
 use super::{LegLink, MAX_LEGS, Policy, Room, Sequence};
 use crate::address::{HalfAddr, OriginId};
-use crate::cells::CellPool;
 use crate::ledger::{queue_memory, shrink};
 
 /// How legs are chosen.
@@ -21,9 +20,13 @@ pub(crate) enum Scheduling {
     /// Of the legs that have room, the one with the shortest round trip (`conflux_decide_circ_lowrtt`).
     #[default]
     LowRtt,
-    /// Legs that have room take a message each, in turn (Yang and Li 2015, IV-B).
+    /// Legs that have room take [`TURN`] messages each, in turn (Yang and Li 2015, IV-B).
     Fifo,
 }
+
+/// Messages that a leg takes in a turn, as far as it has room: what fits into two TLS records. With one message a turn each call that
+/// writes to a link has half as many cells (docs/performance.md).
+pub(super) const TURN: u32 = 64;
 
 /// A leg of our own that has no answer to MULTIPATH or JOIN for so long is closed.
 const JOINING: Duration = Duration::from_secs(60);
@@ -70,8 +73,10 @@ pub(crate) struct Leg {
     pub(super) given_up: usize,
     /// It stands still: nothing new is sent on it.
     pub(super) stalled: bool,
-    /// When it was chosen last (mTor): a count.
+    /// When its last turn ended (mTor): a count.
     pub(super) turn: u64,
+    /// Messages that it has taken in the turn that it has now.
+    in_turn: u32,
     /// How fast messages arrive (mTor).
     pub pace: Pace,
 }
@@ -128,8 +133,14 @@ pub(crate) struct Legs {
     pub(super) given_up: u64,
     /// Legs that joined, those that have closed among them.
     joined: u64,
-    /// Counts choices.
-    turns: u64,
+    /// Counts messages and turns.
+    pub(super) turns: u64,
+    /// When something that was sent was acknowledged last (mTor).
+    pub(super) news: Option<Instant>,
+    /// How often the last message was sent once more since then.
+    pub(super) tails: u32,
+    /// Counts acknowledgements that were sent.
+    pub(super) acks: usize,
 }
 
 impl Legs {
@@ -149,6 +160,9 @@ impl Legs {
             given_up: 0,
             joined: 0,
             turns: 0,
+            news: None,
+            tails: 0,
+            acks: 0,
         }
     }
 
@@ -211,6 +225,7 @@ impl Legs {
             given_up: 0,
             stalled: false,
             turn: 0,
+            in_turn: 0,
             pace: Pace::default(),
         });
     }
@@ -236,7 +251,7 @@ impl Legs {
     }
 
     /// A leg's circuit can take more, its round trip is another, or its far end has received something.
-    pub(crate) fn note_room(&mut self, half: HalfAddr, room: Room, pool: &mut CellPool) {
+    pub(crate) fn note_room(&mut self, half: HalfAddr, room: Room, now: Instant) {
         let Some(place) = self.legs.iter().position(|leg| leg.half == half) else {
             return;
         };
@@ -251,11 +266,12 @@ impl Legs {
         for _ in 0..room.acknowledged {
             if let Some(number) = leg.carries.pop_front() {
                 leg.given_up = leg.given_up.saturating_sub(1);
-                self.outstanding.acknowledged(number, pool);
+                self.outstanding.acknowledged(number);
             }
         }
         shrink(&mut leg.carries);
         leg.stalled = false;
+        self.note_news(now);
     }
 
     /// Whether a leg is linked, and was not given up.
@@ -379,7 +395,10 @@ impl Legs {
         self.turns += 1;
         if let Some(leg) = self.legs.get_mut(place) {
             leg.handed += 1;
-            leg.turn = self.turns;
+            leg.in_turn += 1;
+            if leg.in_turn >= TURN {
+                leg.end_turn(self.turns);
+            }
             if counted {
                 leg.room = leg.room.saturating_sub(1);
             }
@@ -466,6 +485,11 @@ impl Legs {
 }
 
 impl Leg {
+    /// All others have their turns before it has another. `now`: a count of turns.
+    pub(super) fn end_turn(&mut self, now: u64) {
+        (self.turn, self.in_turn) = (now, 0);
+    }
+
     /// It is slow: its circuit, if that is our own and was not known to be.
     pub(super) fn found_slow(&mut self) -> Option<OriginId> {
         if !self.linked || std::mem::replace(&mut self.slow, true) {

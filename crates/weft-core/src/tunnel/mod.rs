@@ -7,6 +7,7 @@
 //! knows of it is [`LegSide`].
 
 mod again;
+mod copies;
 mod legs;
 mod outstanding;
 mod reorder;

@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use weft_cell::Cell;
 
+use super::copies::Copies;
 use crate::address::HalfAddr;
-use crate::cells::CellPool;
 use crate::ledger::{map_entry, queue_memory, shrink};
 
 /// A number may be this far past the oldest that is not acknowledged: the far end keeps as many.
@@ -16,8 +16,6 @@ pub(crate) const SPAN: u64 = super::reorder::MAX_REORDER as u64;
 /// A message that is not acknowledged.
 #[derive(Debug)]
 struct Sent {
-    /// The message, as the leg got it.
-    copy: Box<Cell>,
     /// The leg that it was sent on last.
     leg: HalfAddr,
     /// When.
@@ -33,8 +31,8 @@ pub(crate) struct Outstanding {
     sent: VecDeque<Option<Sent>>,
     /// Everything before this number is acknowledged.
     first: u64,
-    /// How many of `sent` are not.
-    copies: usize,
+    /// The messages, as their legs got them.
+    copies: Copies,
     /// The numbers of those that are to be sent again.
     again: BTreeSet<u64>,
 }
@@ -44,7 +42,7 @@ impl Default for Outstanding {
         Outstanding {
             sent: VecDeque::new(),
             first: 1,
-            copies: 0,
+            copies: Copies::default(),
             again: BTreeSet::new(),
         }
     }
@@ -62,15 +60,11 @@ impl Outstanding {
     }
 
     /// The next number is sent for the first time.
-    pub(crate) fn keep(&mut self, copy: Box<Cell>, leg: HalfAddr, at: Instant) {
+    pub(crate) fn keep(&mut self, message: &Cell, leg: HalfAddr, at: Instant) {
+        let number = self.first + self.sent.len() as u64;
+        self.copies.push(number, message);
         let again = false;
-        self.copies += 1;
-        self.sent.push_back(Some(Sent {
-            copy,
-            leg,
-            at,
-            again,
-        }));
+        self.sent.push_back(Some(Sent { leg, at, again }));
     }
 
     /// The message of a number, if it is not acknowledged.
@@ -80,22 +74,22 @@ impl Outstanding {
     }
 
     /// The far end has received a message.
-    pub(crate) fn acknowledged(&mut self, number: u64, pool: &mut CellPool) {
+    pub(crate) fn acknowledged(&mut self, number: u64) {
         let Some(sent) = self.get_mut(number).and_then(Option::take) else {
             return;
         };
-        self.free(number, sent, pool);
+        self.free(number, sent);
         self.advance();
     }
 
     /// The far end has received everything before this number. True: that was not known.
-    pub(crate) fn acknowledged_before(&mut self, next: u64, pool: &mut CellPool) -> bool {
+    pub(crate) fn acknowledged_before(&mut self, next: u64) -> bool {
         let before = self.first;
         while self.first < next
             && let Some(front) = self.sent.pop_front()
         {
             if let Some(sent) = front {
-                self.free(self.first, sent, pool);
+                self.free(self.first, sent);
             }
             self.first += 1;
         }
@@ -104,12 +98,10 @@ impl Outstanding {
     }
 
     /// A message is not kept any more.
-    fn free(&mut self, number: u64, sent: Sent, pool: &mut CellPool) {
-        self.copies -= 1;
+    fn free(&mut self, number: u64, sent: Sent) {
         if sent.again {
             self.again.remove(&number);
         }
-        pool.put(sent.copy);
     }
 
     /// Forgets the places of those at the front that are acknowledged.
@@ -119,6 +111,10 @@ impl Outstanding {
             self.first += 1;
         }
         shrink(&mut self.sent);
+        match self.sent.is_empty() {
+            true => self.copies.clear(),
+            false => self.copies.forget_before(self.first),
+        }
     }
 
     /// The leg that a message was sent on last, and when. `None`: it is acknowledged, was never sent, or is to be sent again.
@@ -126,6 +122,15 @@ impl Outstanding {
         let place = usize::try_from(number.checked_sub(self.first)?).ok()?;
         let sent = self.sent.get(place)?.as_ref()?;
         (!sent.again).then_some((sent.leg, sent.at))
+    }
+
+    /// The last message that is not acknowledged, with the leg that it was sent on last, and when. `None`: there is none, or it is to be
+    /// sent again.
+    pub(crate) fn last(&self) -> Option<(u64, HalfAddr, Instant)> {
+        let place = self.sent.iter().rposition(Option::is_some)?;
+        let number = self.first + place as u64;
+        let (leg, at) = self.carrier(number)?;
+        Some((number, leg, at))
     }
 
     /// A message is to be sent again, if it was sent on this leg last. True: it is.
@@ -149,31 +154,22 @@ impl Outstanding {
         let number = self.again.pop_first()?;
         let sent = self.get_mut(number)?.as_mut()?;
         (sent.again, sent.leg, sent.at) = (false, leg, now);
-        Some((number, &sent.copy))
-    }
-
-    /// All copies, to be dropped.
-    pub(crate) fn drain(&mut self) -> impl Iterator<Item = Box<Cell>> {
-        self.again.clear();
-        self.copies = 0;
-        let sent = std::mem::take(&mut self.sent).into_iter();
-        sent.flatten().map(|sent| sent.copy)
+        Some((number, self.copies.get(number)?))
     }
 
     /// Memory that this takes.
     pub(crate) fn memory(&self) -> usize {
-        self.copies * size_of::<Cell>()
-            + queue_memory(&self.sent)
-            + self.again.len() * map_entry::<u64, ()>()
+        self.copies.memory() + queue_memory(&self.sent) + self.again.len() * map_entry::<u64, ()>()
     }
 
     /// Whether what is known about each message fits together, for tests.
     pub(crate) fn audit(&self) -> bool {
         let numbered = || (self.first..).zip(&self.sent);
         let again = numbered().filter(|(_, sent)| sent.as_ref().is_some_and(|sent| sent.again));
-        let copies = self.sent.iter().flatten().count();
+        let mut kept = numbered().filter(|(_, sent)| sent.is_some());
         self.sent.len() as u64 <= SPAN
-            && copies == self.copies
+            && kept.all(|(number, _)| self.copies.get(number).is_some())
+            && self.sent.is_empty() == (self.copies.memory() == 0)
             && !matches!(self.sent.front(), Some(None))
             && again
                 .map(|(number, _)| number)

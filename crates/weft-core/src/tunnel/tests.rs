@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use weft_cell::mtor_msg::SequenceNumber;
 use weft_cell::{Cell, ChanCmd};
 
+use super::legs::TURN;
 use super::{
     Acknowledged, Arrival, Closing, LegLink, Legs, Policy, Removed, Reorder, Room, SPAN, Sequence,
 };
@@ -78,7 +79,7 @@ impl Play {
             rtt: None,
             acknowledged,
         };
-        self.legs.note_room(half(leg), room, &mut self.pool);
+        self.legs.note_room(half(leg), room, self.now);
     }
 
     /// Sends as many new messages as legs take.
@@ -86,8 +87,8 @@ impl Play {
         let mut sent = 0;
         while sent < most && self.legs.takes(true) {
             let choice = self.legs.choose(true).unwrap();
-            let copy = Box::new(Cell::new(0, ChanCmd::RELAY));
-            self.legs.keep(choice, copy, self.now);
+            let message = Cell::new(choice.number as u32, ChanCmd::RELAY);
+            self.legs.keep(choice, &message, self.now);
             self.carried[choice.half.slot.0 as usize].push(choice.number);
             sent += 1;
         }
@@ -97,6 +98,7 @@ impl Play {
     /// Sends again what is to be.
     fn resend(&mut self) {
         while let Some((choice, cell)) = self.legs.next_again(&mut self.pool, self.now) {
+            assert_eq!(u64::from(cell.circ_id()), choice.number);
             self.carried[choice.half.slot.0 as usize].push(choice.number);
             self.pool.put(cell);
             self.again += 1;
@@ -104,7 +106,7 @@ impl Play {
     }
 
     fn ack(&mut self, next: u64) -> Acknowledged {
-        let result = self.legs.acknowledged(next, &mut self.pool, self.now);
+        let result = self.legs.acknowledged(next, self.now);
         self.resend();
         result
     }
@@ -125,9 +127,9 @@ impl Play {
 #[test]
 fn a_number_that_is_named_for_a_second_has_its_leg_s_messages_sent_again() {
     let mut play = Play::new(2);
-    play.room(0, 100, 0);
-    play.room(1, 100, 0);
-    assert_eq!(play.send(20), 20);
+    play.room(0, 3 * TURN, 0);
+    play.room(1, 3 * TURN, 0);
+    assert_eq!(play.send(2 * TURN), 2 * TURN);
     assert_eq!(play.ack(1), Acknowledged::Nothing);
     play.now += Duration::from_millis(900);
     assert_eq!(play.ack(1), Acknowledged::Nothing);
@@ -135,14 +137,64 @@ fn a_number_that_is_named_for_a_second_has_its_leg_s_messages_sent_again() {
     // Those of the leg that has the first message, on the other one.
     let first = play.carried[0].clone();
     assert_eq!(play.ack(1), Acknowledged::News);
-    assert_eq!(play.again, 10);
-    assert_eq!(play.carried[1][10..], first);
+    assert_eq!(play.again, u64::from(TURN));
+    assert_eq!(play.carried[1][TURN as usize..], first);
     // They have just been sent: named once more, they are not.
     play.now += Duration::from_millis(900);
     assert_eq!(play.ack(1), Acknowledged::Nothing);
-    assert_eq!(play.ack(21), Acknowledged::News);
+    let next = u64::from(2 * TURN) + 1;
+    assert_eq!(play.ack(next), Acknowledged::News);
     assert!(play.legs.audit());
-    assert_eq!(play.ack(22), Acknowledged::NotSent);
+    assert_eq!(play.ack(next + 1), Acknowledged::NotSent);
+}
+
+#[test]
+fn the_last_message_is_sent_once_more_on_another_leg_each_time_after_twice_as_long() {
+    let mut play = Play::new(2);
+    play.room(0, 100, 0);
+    play.room(1, 100, 0);
+    play.send(3);
+    let carrier = usize::from(play.carried[1].contains(&3));
+    let mut times = Vec::new();
+    for second in 1..=200 {
+        play.now += Duration::from_secs(1);
+        if play.legs.send_tail_again(play.now) {
+            play.resend();
+            times.push(second);
+            assert_eq!(play.carried[(carrier + times.len()) % 2].last(), Some(&3));
+        }
+    }
+    assert_eq!(times, [1, 3, 7, 15, 31, 63, 127, 191]);
+    // News begin it anew, and then there is nothing.
+    play.ack(3);
+    play.now += Duration::from_secs(1);
+    assert!(play.legs.send_tail_again(play.now));
+    play.resend();
+    play.ack(4);
+    play.now += Duration::from_secs(100);
+    assert!(!play.legs.send_tail_again(play.now));
+    assert!(play.legs.audit());
+}
+
+#[test]
+fn acknowledgements_take_legs_in_turn_and_leave_out_those_that_stand_still() {
+    let mut play = Play::new(3);
+    let legs = |play: &mut Play| -> Vec<u32> {
+        (0..3)
+            .map(|_| play.legs.ack_leg().unwrap().slot.0)
+            .collect()
+    };
+    let mut all = legs(&mut play);
+    all.sort_unstable();
+    assert_eq!(all, [0, 1, 2]);
+    play.legs.get_mut(half(1)).unwrap().stalled = true;
+    assert!(!legs(&mut play).contains(&1));
+    for leg in [0, 2] {
+        play.legs.get_mut(half(leg)).unwrap().stalled = true;
+    }
+    let mut all = legs(&mut play);
+    all.sort_unstable();
+    assert_eq!(all, [0, 1, 2]);
 }
 
 #[test]

@@ -12,7 +12,6 @@ use weft_cell::relay_command::{
 use weft_cell::{Cell, ChanCmd, RelayCmd};
 
 use crate::address::{HalfAddr, HopIndex, StreamAddr};
-use crate::cells::CellPool;
 use crate::half::{CircuitHalf, Role};
 use crate::manager::{LocalConnectionManager, Notify};
 use crate::message::{Control, EdgeControl, LaneMsg, LegCell};
@@ -167,8 +166,10 @@ impl LocalConnectionManager {
         };
         if tunnel.policy == Policy::Conflux || !tunnel.note_repeated() {
             let what = "a message of a tunnel that has arrived before, or too many of these";
-            self.protocol_error(addr.slot, what, now);
+            return self.protocol_error(addr.slot, what, now);
         }
+        // The far end does not know that: its acknowledgement was lost.
+        tunnel.acknowledged = 0;
     }
 
     /// Hands on a tunnel's next message: the table decides what is done with it.
@@ -222,7 +223,7 @@ impl LocalConnectionManager {
         while tunnel.legs.takes(counted)
             && let Some(mut cell) = tunnel.waiting.pop_front()
         {
-            match give(tunnel, &mut cell, counted, &mut self.pool, now) {
+            match give(tunnel, &mut cell, counted, now) {
                 Some(choice) => sent.push((choice, cell)),
                 None => self.pool.put(cell),
             }
@@ -251,8 +252,7 @@ impl LocalConnectionManager {
                 self.pool.put(cell);
                 continue;
             };
-            let Some(choice) = give_to(legs, policy, &mut cell, counted, &mut self.pool, now)
-            else {
+            let Some(choice) = give_to(legs, policy, &mut cell, counted, now) else {
                 // A leg took it above.
                 self.pool.put(cell);
                 continue;
@@ -317,7 +317,7 @@ impl LocalConnectionManager {
             tunnel.waiting.push_back(cell);
             return self.package_tunnel(slot, now);
         }
-        match give(tunnel, &mut cell, false, &mut self.pool, now) {
+        match give(tunnel, &mut cell, false, now) {
             Some(choice) => self.send_to_leg(addr, choice, cell, now),
             None => self.pool.put(cell),
         }
@@ -420,14 +420,8 @@ fn number_of(tunnel: &mut Tunnel, leg: HalfAddr, cell: &mut Cell) -> Option<Numb
 }
 
 /// Gives a message to a leg: its number, and of mTor a copy that is kept.
-fn give(
-    tunnel: &mut Tunnel,
-    cell: &mut Cell,
-    counted: bool,
-    pool: &mut CellPool,
-    now: Instant,
-) -> Option<Choice> {
-    give_to(&mut tunnel.legs, tunnel.policy, cell, counted, pool, now)
+fn give(tunnel: &mut Tunnel, cell: &mut Cell, counted: bool, now: Instant) -> Option<Choice> {
+    give_to(&mut tunnel.legs, tunnel.policy, cell, counted, now)
 }
 
 fn give_to(
@@ -435,7 +429,6 @@ fn give_to(
     policy: Policy,
     cell: &mut Cell,
     counted: bool,
-    pool: &mut CellPool,
     now: Instant,
 ) -> Option<Choice> {
     let choice = legs.choose(counted)?;
@@ -443,8 +436,7 @@ fn give_to(
         // Edges leave room for the number; what we make ourselves is short.
         let wrapped = wrap_subdata(cell.body_mut(), SequenceNumber::of(choice.number));
         debug_assert!(wrapped.is_ok(), "there is room for the number");
-        let copy = pool.copy_of(cell.as_bytes());
-        legs.keep(choice, copy, now);
+        legs.keep(choice, cell, now);
     }
     Some(choice)
 }

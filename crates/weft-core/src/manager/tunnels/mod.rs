@@ -527,8 +527,8 @@ impl LocalConnectionManager {
         let Role::Tunnel(tunnel) = &mut half.role else {
             return;
         };
-        let kept = tunnel.reorder.drain().chain(tunnel.legs.drain());
-        for cell in kept.chain(tunnel.waiting.drain(..)) {
+        let waiting = tunnel.reorder.drain().chain(tunnel.waiting.drain(..));
+        for cell in waiting {
             self.pool.put(cell);
         }
         let name = tunnel.name;

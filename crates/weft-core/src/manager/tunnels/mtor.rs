@@ -177,7 +177,7 @@ impl LocalConnectionManager {
         // An older one that came by a slower leg names what is not outstanding any more.
         let oldest = (tunnel.legs.sent() + 1).saturating_sub(SPAN);
         let brought = match ack.map(|ack| ack.next.from_expected(oldest)) {
-            Some(Some(next)) => tunnel.legs.acknowledged(next, &mut self.pool, now),
+            Some(Some(next)) => tunnel.legs.acknowledged(next, now),
             Some(None) => Acknowledged::Nothing,
             None => Acknowledged::NotSent,
         };
@@ -202,8 +202,9 @@ impl LocalConnectionManager {
             };
             let (next, missing) = (tunnel.reorder.delivered() + 1, !tunnel.reorder.is_empty());
             let news = next != tunnel.acknowledged || missing;
-            let leg = tunnel.legs.any_open().filter(|_| news);
+            let leg = news.then(|| tunnel.legs.ack_leg()).flatten();
             tunnel.acknowledged = next;
+            let again = tunnel.legs.send_tail_again(now);
             let still = match tunnel.name {
                 TunnelName::Origin(name) => {
                     let circuits = tunnel.legs.standing_still(tunnel.arrivals, now);
@@ -220,6 +221,9 @@ impl LocalConnectionManager {
             for leg in overdue {
                 self.totals.timed_out += 1;
                 self.refuse_leg(leg, addr, DestroyReason::TIMEOUT);
+            }
+            if again {
+                self.package_tunnel(slot, now);
             }
             if let Some(leg) = leg {
                 let next = SequenceNumber::of(next);

@@ -90,7 +90,7 @@ impl LocalConnectionManager {
         now: Instant,
     ) {
         if let Some(tunnel) = self.halves.at(addr).and_then(CircuitHalf::as_tunnel) {
-            tunnel.legs.note_room(leg, room, &mut self.pool);
+            tunnel.legs.note_room(leg, room, now);
             self.package_tunnel(addr.slot, now);
         }
     }
