@@ -13,6 +13,10 @@ use crate::isolation::CircuitIsolation;
 /// Legs of a set at most, whatever the consensus has: a tunnel has no more.
 pub(crate) const MAX_LEGS: usize = 16;
 
+/// Legs that an exit closes in succession instead of joining them to a tunnel that it has named, until it is held to have
+/// forgotten the tunnel. One may have been closed by a relay on its way.
+const FORGOTTEN: u32 = 2;
+
 /// The consensus parameters of conflux sets, with C tor's defaults and ranges (param-spec, `cfx_…`; conflux_params.c).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConfluxParams {
@@ -107,6 +111,8 @@ pub(crate) struct Numbered {
     pub(crate) named: bool,
     /// The leg that has asked for the tunnel, while there is no answer.
     pub(crate) first: Option<OriginId>,
+    /// Legs that the exit has closed instead of joining them, since it joined one.
+    refused: u32,
 }
 
 impl Numbered {
@@ -116,6 +122,7 @@ impl Numbered {
             secret,
             named: false,
             first: None,
+            refused: 0,
         }
     }
 }
@@ -174,17 +181,26 @@ impl Set {
         }
     }
 
+    /// Whether the exit seems not to know the tunnel any more: it does not say so, but closes the legs that are to join it.
+    pub(crate) fn is_forgotten(&self) -> bool {
+        let numbered = self.numbered.as_ref();
+        numbered.is_some_and(|numbered| numbered.refused >= FORGOTTEN)
+    }
+
     /// The exit has linked a leg.
     pub(crate) fn note_linked(&mut self) {
         if let Some(numbered) = &mut self.numbered {
             numbered.named = true;
             numbered.first = None;
+            numbered.refused = 0;
         }
     }
 
-    /// A leg is no more. `alone`: no other is linked, so the exit has no such tunnel any more.
-    pub(crate) fn note_gone(&mut self, leg: OriginId, alone: bool) {
+    /// A leg is no more. `refused`: its circuit was closed when it was to join. `alone`: no other is linked, so the exit has no such
+    /// tunnel any more.
+    pub(crate) fn note_gone(&mut self, leg: OriginId, refused: bool, alone: bool) {
         if let Some(numbered) = &mut self.numbered {
+            numbered.refused += u32::from(refused && numbered.named);
             numbered.named &= !alone;
             numbered.first = numbered.first.filter(|first| *first != leg);
         }

@@ -415,7 +415,8 @@ impl<C: Chooser> Client<C> {
             self.fail_directory_streams(&circuit, end);
         }
         if let Some(leg) = circuit.leg {
-            self.on_leg_gone(leg, id, now);
+            let refused = leg.asked.is_some() && end.remote.is_some();
+            self.on_leg_gone(leg, id, refused, now);
         }
         self.settle_guards(now);
         self.serve(now);

@@ -18,7 +18,7 @@ use crate::events::CircuitPurpose;
 use crate::isolation::CircuitIsolation;
 use crate::now::Now;
 use crate::sets::{Leg, MAX_LEGS, MtorSet, Numbered, Set, SetPolicy, TunnelCounts};
-use crate::stream::{Stream, StreamKind};
+use crate::stream::{Stream, StreamKind, StreamState};
 
 use super::Client;
 
@@ -369,9 +369,32 @@ impl<C: Chooser> Client<C> {
             self.give_up_tunnel(id, now);
             return;
         }
+        if set.linked && set.is_forgotten() {
+            self.leave_forgotten(id, now);
+            return;
+        }
         self.mend_tunnel(id, now);
         if self.sets.get(&id).is_some_and(|set| set.legs.is_empty()) {
             self.give_up_tunnel(id, now);
+        }
+    }
+
+    /// The exit of a tunnel has forgotten it, as one that was restarted has, and not every leg has closed: a relay on the way has not
+    /// passed that on. Streams for which the exit has connected are left to it, and others get another tunnel.
+    fn leave_forgotten(&mut self, id: OriginId, now: Now) {
+        self.log(Line::info(format!(
+            "The exit of the tunnel {id} joins no more legs to it: new streams get another"
+        )));
+        let mut streams = self.streams.values();
+        if !streams.any(|stream| stream.state == StreamState::Open(id)) {
+            self.close_set(id, now);
+            return;
+        }
+        if let Some(set) = self.sets.get_mut(&id) {
+            set.unusable = true;
+        }
+        if let Some(whole) = self.circuits.get_mut(&id) {
+            whole.unusable = true;
         }
     }
 

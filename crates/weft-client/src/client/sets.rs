@@ -234,13 +234,14 @@ impl<C: Chooser> Client<C> {
     pub(super) fn leave_set(&mut self, id: OriginId, now: Now) {
         let circuit = self.circuits.get_mut(&id);
         if let Some(leg) = circuit.and_then(|circuit| circuit.leg.take()) {
-            self.on_leg_gone(leg, id, now);
+            self.on_leg_gone(leg, id, false, now);
         }
     }
 
     /// A circuit is no leg of its set any more (`conflux_circuit_has_closed`). Before the set is complete, another takes its
     /// place. Afterwards the connection threads decide whether the set ends, or goes on with what it has.
-    pub(super) fn on_leg_gone(&mut self, leg: Leg, circuit: OriginId, now: Now) {
+    /// `refused`: it was closed when it was to be linked.
+    pub(super) fn on_leg_gone(&mut self, leg: Leg, circuit: OriginId, refused: bool, now: Now) {
         let set_id = leg.set;
         let Some(set) = self.sets.get_mut(&set_id) else {
             return;
@@ -249,7 +250,7 @@ impl<C: Chooser> Client<C> {
         let is_conflux = set.is_conflux();
         let alone = !self.legs(set_id).any(|(_, leg)| leg.is_linked());
         if let Some(set) = self.sets.get_mut(&set_id) {
-            set.note_gone(circuit, alone);
+            set.note_gone(circuit, refused, alone);
         }
         self.link_waiting(set_id, now);
         if !is_conflux {

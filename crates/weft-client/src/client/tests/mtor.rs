@@ -340,6 +340,37 @@ fn an_exit_that_joins_nothing_is_given_up_and_streams_get_a_circuit() {
 }
 
 #[test]
+fn an_exit_that_has_forgotten_a_tunnel_gets_no_more_streams_over_the_leg_that_is_left() {
+    for connected in [false, true] {
+        let mut world = world(17, 2, 3);
+        world.ready();
+        let first = world.connect("example.com", 443, None);
+        let (tunnel, exit) = (tunnel_of(&world, first), world.exit_of(first));
+        let number = [11, 12].into_iter().find(|one| rsa(*one) == exit).unwrap();
+        if !connected {
+            world.relay(number).exits = Exits::Silent;
+        }
+        let waits = world.connect("example.com", 443, None);
+        assert_eq!(tunnel_of(&world, waits), tunnel);
+        if !connected {
+            let done = weft_cell::reason::EndReason::DONE;
+            world.client.close_stream(first, done, world.now).unwrap();
+            world.run();
+        }
+        // The exit was restarted, and a relay has not passed on that one leg has closed.
+        world.relay(number).links = Links::Refuses;
+        let legs = linked(&world);
+        world.destroy(legs[1].id);
+        world.destroy(legs[2].id);
+        assert_eq!(tunnel_of(&world, waits) == tunnel, connected);
+        let next = world.connect("example.com", 443, None);
+        assert_ne!(tunnel_of(&world, next), tunnel);
+        assert_ne!(world.exit_of(next), exit);
+        assert_eq!(world.tunnels.contains_key(&tunnel), connected);
+    }
+}
+
+#[test]
 fn tunnels_end_when_they_are_quiet_or_dirty_and_by_newnym() {
     let mut world = world(13, 2, 2);
     world.ready();
