@@ -10,6 +10,8 @@ use anyhow::{Context as _, Result, anyhow, ensure};
 use weft_bounds::{Bounds, SEED};
 use weft_virtual::chaos::{Checks, Counts, Failure, MAX_FILE, Ran, Round, run, shrink};
 
+use crate::print::say;
+
 /// How often a line shows how far it is.
 const SHOWN: Duration = Duration::from_secs(10);
 /// Events of the network: months of this machine's time.
@@ -76,8 +78,8 @@ pub fn chaos(args: &Args) -> Result<bool> {
         events += ran.events;
         counts += ran.counts;
         if let Some(failure) = &ran.failure {
-            println!("Seed {}, round {number}, fails {failure}", args.seed);
-            println!(
+            say!("Seed {}, round {number}, fails {failure}", args.seed);
+            say!(
                 "Run it again, with checks after every step:\n  cargo xtask chaos --seed {} --round {number} --check-all",
                 args.seed
             );
@@ -87,7 +89,7 @@ pub fn chaos(args: &Args) -> Result<bool> {
         let is_over = events >= args.events;
         if is_over || shown.elapsed() >= SHOWN {
             shown = Instant::now();
-            println!("{}", summary(args.seed, number + 1, events, &counts, base));
+            say!("{}", summary(args.seed, number + 1, events, &counts, base));
         }
         if is_over {
             break;
@@ -129,17 +131,17 @@ fn summary(seed: u64, rounds: u64, events: u64, counts: &Counts, since: Instant)
 
 /// Runs one round and prints it.
 fn replay(round: &Round, checks: Checks, base: Instant) -> Result<bool> {
-    println!("{}", serde_json::to_string_pretty(round)?);
+    say!("{}", serde_json::to_string_pretty(round)?);
     let Ran {
         events,
         counts,
         digest,
         failure,
     } = run(round, checks, base);
-    println!("{events} events, {counts:?}, digest {digest:016x}");
+    say!("{events} events, {counts:?}, digest {digest:016x}");
     match &failure {
-        Some(failure) => println!("It fails {failure}"),
-        None => println!("Everything holds"),
+        Some(failure) => say!("It fails {failure}"),
+        None => say!("Everything holds"),
     }
     Ok(failure.is_none())
 }
@@ -161,7 +163,7 @@ fn smaller(args: &Args, number: u64, round: &Round, base: Instant) -> Result<()>
     });
     let file = path("-small");
     write(&file, &best)?;
-    println!(
+    say!(
         "In {} runs it became {} relays, {} clients and {} faults; run that again:\n  cargo xtask chaos --replay {} --check-all",
         args.tries - left,
         best.relays.len(),
@@ -170,11 +172,11 @@ fn smaller(args: &Args, number: u64, round: &Round, base: Instant) -> Result<()>
         file.display()
     );
     for fault in &best.faults {
-        println!("  {fault:?}");
+        say!("  {fault:?}");
     }
     let failure: Option<Failure> = run(&best, Checks::All, base).failure;
     if let Some(failure) = failure {
-        println!("With checks after every step it fails {failure}");
+        say!("With checks after every step it fails {failure}");
     }
     Ok(())
 }

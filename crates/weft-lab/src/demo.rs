@@ -11,6 +11,7 @@ use weft_bounds::Bounds;
 use crate::args::{CONNECTION_THREADS, MEGABYTES, STREAMS, weft_program};
 use crate::load::{Circuits, Phase, Place};
 use crate::network::{Config, Network, Node, Program, Target};
+use crate::print::say;
 use crate::surf::{Surf, surf};
 use crate::traffic::Direction;
 use crate::up::{Plan, Up};
@@ -93,23 +94,28 @@ pub fn run(args: &Args) -> Result<()> {
 
 /// A network of Weft nodes and nothing else: bytes go down and up through its client.
 fn alone(weft: &Path, args: &Args) -> Result<()> {
-    println!("Starting a private network of Weft alone on loopback (Ctrl-C ends all of it) …");
+    say!("Starting a private network of Weft alone on loopback (Ctrl-C ends all of it) …");
     let plan = Plan {
-        progress: |line| println!("  {line}"),
+        progress: |line| say!("  {line}"),
         ..Plan::of_weft(weft.to_owned())
     };
     let mut network = Up::start(&plan)?;
-    println!(
+    say!(
         "  carries traffic after {:.1} s",
         network.took().as_secs_f64()
     );
-    println!(
+    say!(
         "\nOne client, {} streams on circuits of their own, {} MB each way, all hashes equal.\n",
-        args.circuits, args.megabytes
+        args.circuits,
+        args.megabytes
     );
-    println!(
+    say!(
         "{:<4} | {:>7} | CPU s/GB: {:>7} {:>15} {:>7}",
-        "", "Mbit/s", "client", "guards, middles", "exits"
+        "",
+        "Mbit/s",
+        "client",
+        "guards, middles",
+        "exits"
     );
     for (direction, name) in [(Direction::Down, "down"), (Direction::Up, "up")] {
         let client = network.clients().first().context("a client")?;
@@ -131,7 +137,7 @@ fn alone(weft: &Path, args: &Args) -> Result<()> {
             nodes.map(|node| moved.cpu_per_gigabyte(node)).sum()
         };
         let first_exit = 1 + relays.len();
-        println!(
+        say!(
             "{name:<4} | {:>7.0} |           {:>7.2} {:>15.2} {:>7.2}",
             moved.megabits_per_second(),
             cost(0..1),
@@ -141,12 +147,12 @@ fn alone(weft: &Path, args: &Args) -> Result<()> {
     }
     network.check()?;
     if cfg!(debug_assertions) {
-        println!(
+        say!(
             "\nThis is a debug build. A release build costs less: `cargo xtask demo --with-tor` makes \
              one, and puts C tor beside it."
         );
     }
-    println!("\n`weft lab up` keeps such a network up, to play with.");
+    say!("\n`weft lab up` keeps such a network up, to play with.");
     network.stop()
 }
 
@@ -161,13 +167,13 @@ fn among_tor(weft: &Path, args: &Args) -> Result<()> {
     if args.target != Which::Weft {
         targets.push(Target::new(TOR, Program::tor()?));
     }
-    println!("\nStarting a private network of C tor around Weft …");
+    say!("\nStarting a private network of C tor around Weft …");
     let config = Config {
-        progress: |line| println!("  {line}"),
+        progress: |line| say!("  {line}"),
         ..Config::default()
     };
     let mut network = Network::start(config, targets)?;
-    println!("  ready after {:.0} s", start.elapsed().as_secs_f64());
+    say!("  ready after {:.0} s", start.elapsed().as_secs_f64());
 
     let mut rows = Vec::new();
     if args.target != Which::Tor {
@@ -194,7 +200,7 @@ fn among_tor(weft: &Path, args: &Args) -> Result<()> {
         let nickname = if args.target == Which::Tor { TOR } else { WEFT };
         soak(&network, nickname, args, Duration::from_secs(60 * minutes))?;
     }
-    println!("\nDone after {:.0} s.", start.elapsed().as_secs_f64());
+    say!("\nDone after {:.0} s.", start.elapsed().as_secs_f64());
     Ok(())
 }
 
@@ -215,9 +221,10 @@ fn tor_version() -> Result<String> {
 
 /// Moves the bytes down, then up, over fresh circuits; hashes are compared at both ends.
 fn load(network: &Network, nickname: &str, args: &Args) -> Result<[Phase; 2]> {
-    println!(
+    say!(
         "  {} MB down and up through {nickname}, over {} circuits",
-        args.megabytes, args.circuits
+        args.megabytes,
+        args.circuits
     );
     let circuits = Circuits::build(network, nickname, Place::Middle, args.circuits)?;
     let bytes = per_circuit(args);
@@ -235,18 +242,25 @@ fn per_circuit(args: &Args) -> u64 {
 
 /// The table, and a summary of it.
 fn print(rows: &[Row], args: &Args) {
-    println!(
+    say!(
         "\nMiddle relay among C tor nodes on this machine, {} circuits, {} MB each way, all hashes \
          equal.\n",
-        args.circuits, args.megabytes
+        args.circuits,
+        args.megabytes
     );
-    println!(
+    say!(
         "{:<18} {:>7} | {:>11} {:>9} | {:>11} {:>9} | {:>8} | busiest threads",
-        "relay", "threads", "down Mbit/s", "CPU s/GB", "up Mbit/s", "CPU s/GB", "RSS MB"
+        "relay",
+        "threads",
+        "down Mbit/s",
+        "CPU s/GB",
+        "up Mbit/s",
+        "CPU s/GB",
+        "RSS MB"
     );
     for row in rows {
         let [down, up] = &row.phases;
-        println!(
+        say!(
             "{:<18} {:>7} | {:>11.0} {:>9.2} | {:>11.0} {:>9.2} | {:>8} | {}",
             row.relay,
             row.threads,
@@ -267,7 +281,7 @@ fn print(rows: &[Row], args: &Args) {
         .find(|row| row.relay == "Weft" && row.threads == "1");
     let tor = rows.iter().find(|row| row.threads == "-");
     if let (Some(one), Some(tor)) = (one, tor) {
-        println!(
+        say!(
             "\nWith one connection thread Weft spends {:.2} times less CPU per byte than C tor in \
              the same place.",
             cost(tor) / cost(one)
@@ -292,7 +306,7 @@ fn busiest(phase: &Phase) -> String {
 
 /// The same transfers again and again, with memory by the minute.
 fn soak(network: &Network, nickname: &str, args: &Args, time: Duration) -> Result<()> {
-    println!(
+    say!(
         "\nTransfers through {nickname} for {} minutes:",
         time.as_secs() / 60
     );
@@ -304,7 +318,7 @@ fn soak(network: &Network, nickname: &str, args: &Args, time: Duration) -> Resul
         let elapsed = start.elapsed();
         if elapsed >= next {
             let usage = network.target(nickname)?.node().usage()?;
-            println!(
+            say!(
                 "  {:>4} s: {:>6.1} GB moved, RSS {:.1} MB",
                 elapsed.as_secs(),
                 bytes as f64 / 1e9,
@@ -326,7 +340,7 @@ fn soak(network: &Network, nickname: &str, args: &Args, time: Duration) -> Resul
     }
     let last = network.target(nickname)?.node().usage()?.rss;
     if let Some(first) = first {
-        println!(
+        say!(
             "  From the first half minute to the end RSS went from {:.1} to {:.1} MB.",
             first as f64 / 1e6,
             last as f64 / 1e6

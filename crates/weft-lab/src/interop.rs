@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::load::{self, Circuits, Load, Phase, Place};
 use crate::network::{Network, Program, Relay};
+use crate::print::note;
 use crate::traffic::{self, Direction, Far, NameServer, Request, transfer};
 
 /// How long a controller's event may be later than what it reports.
@@ -28,7 +29,7 @@ pub fn moves(
             "{} bytes were moved and not {wanted}",
             phase.bytes()
         );
-        eprintln!(
+        note(format_args!(
             "{} as {:?} {:?}: {} MB over {} circuits, {:.0} Mbit/s, {:.2} CPU s per GB, first byte {:.0?}, RSS {} MB",
             program.name(),
             load.place,
@@ -39,7 +40,7 @@ pub fn moves(
             phase.cpu_per_gigabyte(),
             phase.median_first_byte(),
             phase.used.rss / 1_000_000,
-        );
+        ));
     }
     Ok(phases)
 }

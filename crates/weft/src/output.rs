@@ -4,10 +4,10 @@
 //! status is that of the command, which is 0 where it succeeded. C tor's `--list-torrc-options | head` does the same; the
 //! status of a program that SIGPIPE ended (141 in a shell) would make scripts with `pipefail` fail for nothing.
 
-use std::fmt::Display;
-use std::io::{self, Write};
+use std::io::{self, Write as _};
 
 use anyhow::{Context as _, Result};
+pub(crate) use weft_lab::print::note;
 
 /// Prints to standard output, all of it, now.
 pub(crate) fn print(text: impl AsRef<str>) -> Result<()> {
@@ -16,11 +16,6 @@ pub(crate) fn print(text: impl AsRef<str>) -> Result<()> {
         .write_all(text.as_ref().as_bytes())
         .and_then(|()| out.flush());
     unless_closed(written).context("cannot write to standard output")
-}
-
-/// Prints a line to standard error. Where that is closed there is nobody to report it to.
-pub(crate) fn note(line: impl Display) {
-    let _ = writeln!(io::stderr(), "{line}");
 }
 
 /// Prints why a command failed, each line of it marked as this program's.

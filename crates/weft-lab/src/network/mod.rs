@@ -45,6 +45,7 @@ use crate::control::{Control, Fingerprint};
 use crate::guardian::Guardian;
 use crate::logs;
 use crate::ports::Port;
+use crate::print;
 use crate::stop::Stop;
 use ready::{protocols_of, running_relays, wait, wait_accepting, wait_until_known};
 use torrc::Common;
@@ -85,7 +86,7 @@ impl Default for Config {
             patience: Duration::from_secs(180),
             verbose: std::env::var_os("WEFT_LAB_VERBOSE").is_some(),
             stop: Stop::default(),
-            progress: |line| eprintln!("{line}"),
+            progress: |line| print::note(line),
         }
     }
 }

@@ -14,6 +14,7 @@ use crate::experiment::{Progress, Session, turns};
 use crate::interop::takes_over;
 use crate::load::{Circuits, Place};
 use crate::network::{Config, Network, Program, Target, TargetOptions};
+use crate::print;
 use crate::surf::{Surf, first_byte, surf};
 use crate::traffic::{Direction, Request, Server, transfer};
 use crate::up::{Kind, More, Plan, Up};
@@ -285,7 +286,7 @@ impl Lab<'_, '_> {
             authority: kind,
             patience: 2 * PATIENCE,
             stop: self.session.stop(),
-            progress: |line| eprintln!("{line}"),
+            progress: |line| print::note(line),
             ..Plan::of_weft(self.options.weft.clone())
         })?;
         let client = network.clients().first().context("a client")?;
@@ -326,7 +327,7 @@ impl Lab<'_, '_> {
             authority: Kind::Tor,
             patience: 2 * PATIENCE,
             stop: self.session.stop(),
-            progress: |line| eprintln!("{line}"),
+            progress: |line| print::note(line),
             more: More {
                 relays: vec![alone],
                 exits,

@@ -1,18 +1,19 @@
 //! `weft lab up`: a private network to play with.
 
-use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use weft_lab::args::{PATIENCE, weft_program};
 use weft_lab::network::Node;
 use weft_lab::stop::Stop;
 use weft_lab::up::{Kind, LOOPBACK, More, NODES, Plan, Up};
+
+use crate::output;
 
 /// How often the end and the nodes are checked.
 const LOOK: Duration = Duration::from_millis(200);
@@ -162,7 +163,7 @@ pub(super) fn up(args: &UpArgs, stop: &Stop) -> Result<ExitCode> {
         verbose: args.verbose,
         patience: args.patience,
         stop: stop.clone(),
-        progress: |line| eprintln!("{line}"),
+        progress: |line| output::note(line),
     };
     let mut network = Up::start(&plan)?;
     print(&network, args.json)?;
@@ -170,7 +171,7 @@ pub(super) fn up(args: &UpArgs, stop: &Stop) -> Result<ExitCode> {
         network.check()?;
         std::thread::sleep(LOOK);
     }
-    eprintln!("ending the private network");
+    output::note("ending the private network");
     network.stop()?;
     Ok(ExitCode::SUCCESS)
 }
@@ -195,16 +196,10 @@ fn print(network: &Up, json: bool) -> Result<()> {
         clients: clients.collect(),
         relays: relays.collect(),
     };
-    let mut out = std::io::stdout().lock();
-    let mut write = || {
-        if json {
-            writeln!(out, "{}", summary.json())?;
-        } else {
-            write!(out, "{}", human(&summary))?;
-        }
-        out.flush()
-    };
-    write().context("cannot write to standard output")
+    output::print(match json {
+        true => format!("{}\n", summary.json()),
+        false => human(&summary),
+    })
 }
 
 fn human(summary: &Summary) -> String {
