@@ -220,6 +220,26 @@ fn one_repetition_claims_nothing_of_its_error() {
 }
 
 #[test]
+fn what_is_about_one_document_takes_none_of_several_by_chance() {
+    let folder = tempfile::tempdir().expect("a folder");
+    document(folder.path(), "100");
+    document(folder.path(), "200");
+    let here = folder.path().to_string_lossy().into_owned();
+    for words in [
+        &["compromise", "tunnels", "--clients", "10", "--consensus"][..],
+        &["compromise", "abra", "--seconds", "10", "--consensus"],
+    ] {
+        let refused = sim(&[words, &[&*here]].concat());
+        let error = String::from_utf8(refused.stderr).expect("text");
+        assert_eq!(refused.status.code(), Some(1), "{error}");
+        assert!(
+            error.contains(&here) && error.contains("it holds 2 documents"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
 fn microdescriptors_of_no_relay_are_refused_with_what_to_do() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = document(folder.path(), "300");

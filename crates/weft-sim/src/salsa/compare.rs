@@ -1,7 +1,7 @@
 //! The paper's values beside ours.
 
 use super::paper::{self, Reported};
-use super::{Results, What, ends};
+use super::{Point, Results, What, ends};
 
 /// What numbers are of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,8 +25,7 @@ pub struct Comparison {
     pub place: &'static str,
     /// From, to; of the paper.
     pub paper: (f64, f64),
-    /// From, to; ours. The least and the most mean of a document, or of a series where the paper's
-    /// interval is over series.
+    /// From, to; ours. The least and the most mean of a document, of all series where the paper's interval is over series.
     pub ours: (f64, f64),
     /// Of both.
     pub unit: Unit,
@@ -77,7 +76,7 @@ impl Results {
         all
     }
 
-    /// Ours is from the least to the most mean of a document.
+    /// Of one series.
     fn by_document(
         &self,
         all: &mut Vec<Comparison>,
@@ -86,33 +85,34 @@ impl Results {
         series: &str,
         at: f64,
     ) {
-        let here = self
-            .of(what)
-            .filter(|point| point.series == series && point.at == at);
-        let means = here.filter_map(|point| Some(point.spread()?.mean));
-        let means: Vec<f64> = means.collect();
-        push(all, what.name(), reported, &means);
+        self.compare(all, what, reported, &|point| {
+            point.series == series && point.at == at
+        });
     }
 
-    /// Ours is from the least to the most mean of a series over all documents.
+    /// Of all series.
     fn over_series(&self, all: &mut Vec<Comparison>, what: What, reported: &Reported, at: f64) {
-        let means: Vec<f64> = self
-            .series(what)
-            .into_iter()
-            .filter_map(|series| Some(self.over(what, series, at)?.spread.mean))
-            .collect();
-        push(all, what.name(), reported, &means);
+        self.compare(all, what, reported, &|point| point.at == at);
     }
 
-    /// The same of results in the text, whose series are called `WHAT; ONE OF THEM`.
+    /// Of results in the text, whose series are called `WHAT; ONE OF THEM`.
     fn over_series_named(&self, all: &mut Vec<Comparison>, reported: &Reported) {
-        let means: Vec<f64> = self
-            .series(What::Text)
-            .into_iter()
-            .filter(|series| series.split(';').next() == Some(reported.what))
-            .filter_map(|series| Some(self.over(What::Text, series, 0.0)?.spread.mean))
-            .collect();
-        push(all, What::Text.name(), reported, &means);
+        self.compare(all, What::Text, reported, &|point| {
+            point.series.split(';').next() == Some(reported.what)
+        });
+    }
+
+    /// Ours is from the least to the most mean of a document, of all of these points.
+    fn compare(
+        &self,
+        all: &mut Vec<Comparison>,
+        what: What,
+        reported: &Reported,
+        is_of_it: &dyn Fn(&Point) -> bool,
+    ) {
+        let here = self.of(what).filter(|point| is_of_it(point));
+        let means = here.filter_map(|point| Some(point.spread()?.mean));
+        push(all, what.name(), reported, &means.collect::<Vec<f64>>());
     }
 
     fn costs(&self, all: &mut Vec<Comparison>) {

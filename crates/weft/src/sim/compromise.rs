@@ -15,7 +15,7 @@ use weft_sim::compromise::tunnels::{self, FIGURE_7, Row, TABLE_III, TunnelOption
 use weft_sim::sample::scaled;
 use weft_sim::synth;
 
-use super::given::{Common, file, networks};
+use super::given::{Common, file, network};
 use super::output::Format;
 use crate::progress::progress_bar;
 
@@ -167,10 +167,7 @@ fn of_tunnels(args: &TunnelArgs) -> Result<()> {
         weight: args.consensus.is_some().then_some(weight),
     };
     options.check()?;
-    let path = args.consensus.as_slice();
-    let (name, network) = networks(path, args.common.seed)?
-        .pop()
-        .context("no network")?;
+    let (name, network) = network(args.consensus.as_ref(), args.common.seed)?;
     let folder = args.common.folder()?;
     let bar = progress_bar();
     bar.set_message("building tunnels");
@@ -370,10 +367,7 @@ fn of_abra(args: &AbraArgs) -> Result<()> {
     if let Some(path) = &args.pools {
         return of_pools(args, path);
     }
-    let path = args.consensus.as_slice();
-    let (name, whole) = networks(path, args.common.seed)?
-        .pop()
-        .context("no network")?;
+    let (name, whole) = network(args.consensus.as_ref(), args.common.seed)?;
     let part = f64::from(args.relays) / whole.relays.len().max(1) as f64;
     let network = match part < 1.0 {
         true => scaled(&whole, part)?,

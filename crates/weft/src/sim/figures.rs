@@ -111,8 +111,8 @@ fn table(results: &Results) -> String {
     }
     let _ = writeln!(
         text,
-        "\nAn interval of Weft's goes from the least to the most mean: of a document, or of a kind and\n\
-         direction where the paper's interval does."
+        "\nAn interval of Weft's goes from the least to the most mean of a document, of all kinds and directions where the\n\
+         paper's interval does."
     );
     text
 }

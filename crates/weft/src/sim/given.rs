@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Error, Result, ensure};
+use anyhow::{Context as _, Error, Result, bail, ensure};
 use clap::Args;
 use weft_bounds::SEED;
 use weft_plot::{Folder, Style};
@@ -30,6 +30,20 @@ pub(super) fn networks(paths: &[PathBuf], seed: u64) -> Result<Vec<(String, Netw
         Ok(())
     })?;
     Ok(networks)
+}
+
+/// The network of the one document; a synthetic one if none is named.
+pub(super) fn network(path: Option<&PathBuf>, seed: u64) -> Result<(String, Network)> {
+    let all = networks(path.map_or(&[], std::slice::from_ref), seed)?;
+    let name = || path.map_or_else(String::new, |path| path.display().to_string());
+    match <[_; 1]>::try_from(all) {
+        Ok([one]) => Ok(one),
+        Err(all) => bail!(
+            "{}: it holds {} documents, and this is about one: name that one",
+            name(),
+            all.len()
+        ),
+    }
 }
 
 /// A file that is read line by line. A folder is none.
