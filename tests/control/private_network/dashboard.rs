@@ -118,8 +118,11 @@ fn trouble(selector: &Selector, all: &BTreeMap<String, Family>) -> Option<String
     None
 }
 
-/// The panels of a dashboard that query something: title, and expressions with their legends.
-fn panels(dashboard: &Value) -> Result<Vec<(String, Vec<(String, String)>)>> {
+/// A panel's title, and its expressions with their legends.
+type Panel = (String, Vec<(String, String)>);
+
+/// The panels of a dashboard that query something.
+fn panels(dashboard: &Value) -> Result<Vec<Panel>> {
     let text = |value: &Value, key: &str| -> Result<String> {
         let text = value[key]
             .as_str()

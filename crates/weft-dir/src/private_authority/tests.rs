@@ -556,6 +556,38 @@ async fn requests_that_make_no_sense_are_refused() {
     }
 }
 
+/// What the MetricsPort has of a DirPort.
+#[test]
+fn connections_to_the_dirport_are_counted_while_they_are_open() {
+    use std::io::{Read as _, Write as _};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let log = Box::new(|_, _| {});
+    let handle = server::AuthorityHandle::start(authority(), vec![listener], log).unwrap();
+    let wait = |open| {
+        for _ in 0..600 {
+            if handle.sockets().ipv4().open == open {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        panic!("never {open} open: {:?}", handle.sockets().ipv4());
+    };
+    let _silent = std::net::TcpStream::connect(address).unwrap();
+    wait(1);
+    let mut asking = std::net::TcpStream::connect(address).unwrap();
+    asking
+        .write_all(b"GET /tor/nothing HTTP/1.0\r\n\r\n")
+        .unwrap();
+    let mut answer = String::new();
+    asking.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.0 404 "), "{answer}");
+    drop(asking);
+    wait(1);
+    assert_eq!(handle.sockets().ipv4().opened, 2);
+    assert_eq!(handle.sockets().ipv6().opened, 0);
+}
+
 #[test]
 fn an_authority_without_a_valid_certificate_does_not_start() {
     let signing = || KeyPair::from(KEYS.signing.as_key().clone());

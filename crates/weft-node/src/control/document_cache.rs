@@ -118,6 +118,14 @@ impl DocumentCache {
         found.map(|entry| entry.nickname.clone())
     }
 
+    /// The nicknames of all relays that the consensus lists.
+    pub(super) fn nicknames(&mut self, directory: &Path) -> BTreeMap<RsaIdentity, String> {
+        let entries = self.consensus(directory).entries.iter();
+        entries
+            .map(|e| (e.rsa.into(), e.nickname.clone()))
+            .collect()
+    }
+
     fn consensus(&mut self, directory: &Path) -> &Listing {
         let found = stamp(directory, cache::CONSENSUS);
         if self.consensus.0 != found || found.is_none() {
@@ -237,6 +245,9 @@ mod tests {
         let name = |files: &mut DocumentCache, id: u8| files.nickname(path, &[id; 20].into());
         assert_eq!(name(&mut files, 1).as_deref(), Some("one"));
         assert_eq!(name(&mut files, 9), None);
+        let names = files.nicknames(path);
+        assert_eq!(names.get(&[2; 20].into()).map(String::as_str), Some("one"));
+        assert_eq!(names.len(), 2);
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod args;
 pub(crate) mod auth;
 mod backend;
 mod client_commands;
+mod client_view;
 mod document_cache;
 mod downloads;
 pub(crate) mod events;

@@ -10,13 +10,11 @@ use weft_cell::identity::RsaIdentity;
 use weft_cell::reason::EndReason;
 use weft_cell::stream_msg::Resolved;
 use weft_client::{
-    Bootstrap, BuildTimeouts, Chooser as _, CircuitEnd, CircuitInfo, CircuitPurpose, CircuitStatus,
-    ClientEvent, ControlError, EndOfCircuit, Isolation, StreamEnd, StreamInfo, StreamNews,
-    StreamPurpose, StreamStatus, Virtual,
+    BuildTimeouts, Chooser as _, CircuitPurpose, ClientEvent, ControlError, Virtual,
 };
 use weft_core::address::ConnectionId;
 use weft_core::controller::OpenLink;
-use weft_core::origin::{AppOpening, AppProtocol, LinkState, OriginId};
+use weft_core::origin::{AppOpening, OriginId};
 use weft_dir::downloads::Downloads;
 use weft_path::{Countries, PathError, RelayName};
 
@@ -24,10 +22,14 @@ use super::backend::{
     Backend, ClientCommand, CommandError, CommandOutput, ConfigCommand, DocumentKind,
     RelaySelector, Signal,
 };
+use super::client_view::{
+    bootstrap_view, circuit_reason, circuit_view, link_status, link_view, stream_event,
+    stream_status, stream_view,
+};
 use super::document_cache::DocumentCache;
 use super::events::Event;
 use super::view::{
-    BootstrapView, CircuitView, LinkView, NodeView, Speed, StreamView, iso_time, long_name,
+    BootstrapView, CircuitView, LinkView, NodeView, StreamView, iso_time, long_name,
 };
 use crate::client::{Access, ClientNews, Inside};
 use crate::thread::mesh::WakeUp;
@@ -318,17 +320,11 @@ impl Backend for NodeBackend {
             Ok(()) => answer.await.unwrap_or_default(),
             Err(_) => Vec::new(),
         };
-        let view = |link: OpenLink| LinkView {
-            id: link.id.0,
-            target: match &link.rsa {
-                Some(rsa) => self.name_of(rsa),
-                None => link.addr.to_string(),
-            },
-            status: match (link.open, link.rsa) {
-                (true, _) => "CONNECTED",
-                (false, Some(_)) => "LAUNCHED",
-                (false, None) => "NEW",
-            },
+        let directory = self.view.borrow().options.files.cache_directory.clone();
+        let names = self.documents().nicknames(&directory);
+        let view = |link: OpenLink| {
+            let name = |rsa| long_name(&rsa, names.get(&rsa).map_or("", String::as_str));
+            link_view(link, link.rsa.map(name))
         };
         links.into_iter().map(view).collect()
     }
@@ -579,135 +575,4 @@ fn command_error(error: ControlError) -> CommandError {
         _ => 551,
     };
     CommandError::new(code, error.to_string())
-}
-
-fn bootstrap_view(bootstrap: &Bootstrap) -> BootstrapView {
-    BootstrapView {
-        progress: bootstrap.percent,
-        tag: bootstrap.tag.to_owned(),
-        summary: bootstrap.summary.to_owned(),
-    }
-}
-
-fn circuit_view(circuit: &CircuitInfo) -> CircuitView {
-    let mut build_flags = Vec::new();
-    if circuit.purpose == CircuitPurpose::Directory {
-        build_flags.extend(["ONEHOP_TUNNEL", "IS_INTERNAL"]);
-    }
-    if circuit.need_capacity {
-        build_flags.push("NEED_CAPACITY");
-    }
-    if circuit.need_uptime {
-        build_flags.push("NEED_UPTIME");
-    }
-    let credentials = circuit.used_by.as_ref().and_then(|(fields, mixed)| {
-        let same = !mixed.has(Isolation::AUTH);
-        fields.credentials.clone().filter(|_| same)
-    });
-    CircuitView {
-        id: circuit.id.0,
-        status: match circuit.status {
-            CircuitStatus::Launched => "LAUNCHED",
-            CircuitStatus::Extended => "EXTENDED",
-            CircuitStatus::GuardWait => "GUARD_WAIT",
-            CircuitStatus::Built => "BUILT",
-            CircuitStatus::Failed => "FAILED",
-            CircuitStatus::Closed => "CLOSED",
-        },
-        path: circuit.path.iter().take(circuit.built).cloned().collect(),
-        build_flags,
-        purpose: circuit.purpose.name(),
-        created: circuit.created,
-        credentials,
-        speed: Speed {
-            build_time: circuit.build_time,
-            round_trip: circuit.round_trip,
-            weight: circuit.weight,
-            stated: circuit.stated,
-            uses: circuit.uses,
-        },
-        conflux: circuit.conflux,
-    }
-}
-
-fn circuit_reason(end: CircuitEnd) -> String {
-    match end.remote {
-        Some(remote) => {
-            let name = EndOfCircuit::Destroy(remote).name();
-            format!(" REASON=DESTROYED REMOTE_REASON={name}")
-        }
-        None => format!(" REASON={}", end.reason.name()),
-    }
-}
-
-/// The status of an ORCONN event, and why it came to that.
-fn link_status(state: LinkState) -> (&'static str, Option<&'static str>) {
-    match state {
-        LinkState::Launched => ("LAUNCHED", None),
-        LinkState::Connected => ("CONNECTED", None),
-        LinkState::Failed(failure) => ("FAILED", Some(failure.name())),
-        LinkState::Closed => ("CLOSED", None),
-    }
-}
-
-fn stream_status(status: StreamStatus) -> &'static str {
-    match status {
-        StreamStatus::New => "NEW",
-        StreamStatus::NewResolve => "NEWRESOLVE",
-        StreamStatus::ControllerWait => "CONTROLLER_WAIT",
-        StreamStatus::SentConnect => "SENTCONNECT",
-        StreamStatus::SentResolve => "SENTRESOLVE",
-        StreamStatus::Succeeded => "SUCCEEDED",
-    }
-}
-
-fn stream_view(stream: &StreamInfo, status: &'static str) -> StreamView {
-    StreamView {
-        id: stream.id.0,
-        status,
-        circuit: stream.circuit.map_or(0, |circuit| circuit.0),
-        // IPv6 addresses are in brackets, as in C tor.
-        target: match stream.host.contains(':') {
-            true => format!("[{}]:{}", stream.host, stream.port),
-            false => format!("{}:{}", stream.host, stream.port),
-        },
-        source: stream.source,
-        purpose: match stream.purpose {
-            StreamPurpose::User => "USER",
-            StreamPurpose::DnsRequest => "DNS_REQUEST",
-            StreamPurpose::DirFetch => "DIR_FETCH",
-        },
-        protocol: match stream.fields.protocol {
-            AppProtocol::Socks4 => "SOCKS4",
-            AppProtocol::Socks5 => "SOCKS5",
-            AppProtocol::HttpConnect => "HTTPCONNECT",
-            AppProtocol::Dns => "DNS",
-            AppProtocol::Internal => "UNKNOWN",
-        },
-        nym_epoch: stream.fields.nym_epoch,
-        session_group: stream.fields.session_group,
-        isolation: stream.isolation.names(),
-        credentials: stream.fields.credentials.clone(),
-    }
-}
-
-fn stream_event(stream: &StreamInfo, what: &StreamNews) -> Event {
-    let reason = |end: &StreamEnd| match end.names() {
-        (reason, Some(remote)) => format!(" REASON={reason} REMOTE_REASON={remote}"),
-        (reason, None) => format!(" REASON={reason}"),
-    };
-    let (status, more) = match what {
-        StreamNews::New => ("NEW", String::new()),
-        StreamNews::NewResolve => ("NEWRESOLVE", String::new()),
-        StreamNews::Remap { by_exit: true } => ("REMAP", " SOURCE=EXIT".to_owned()),
-        StreamNews::Remap { by_exit: false } => ("REMAP", String::new()),
-        StreamNews::SentConnect => ("SENTCONNECT", String::new()),
-        StreamNews::SentResolve => ("SENTRESOLVE", String::new()),
-        StreamNews::Succeeded => ("SUCCEEDED", String::new()),
-        StreamNews::Failed(end) => ("FAILED", reason(end)),
-        StreamNews::Closed(end) => ("CLOSED", reason(end)),
-        StreamNews::Detached(end) => ("DETACHED", reason(end)),
-        StreamNews::ControllerWait => ("CONTROLLER_WAIT", String::new()),
-    };
-    Event::Stream(stream_view(stream, status), more)
 }
