@@ -11,7 +11,7 @@ use crate::random::{Generator, generator};
 
 /// Clients that have adversaries of their own. Intervals are those of the means of such groups, since what one adversary has
 /// of its clients is not independent.
-const GROUP: u64 = 100;
+pub(super) const GROUP: u64 = 100;
 /// Adversaries that each client is held against.
 const ADVERSARIES: usize = 20;
 
@@ -40,8 +40,13 @@ pub struct Sample {
 impl Sample {
     /// Pieces that the work is cut into, each a group of clients.
     pub fn groups(self) -> u64 {
-        self.clients.div_ceil(GROUP)
+        groups(self.clients)
     }
+}
+
+/// Groups of so many clients.
+pub(super) fn groups(clients: u64) -> u64 {
+    clients.div_ceil(GROUP)
 }
 
 /// What was counted.

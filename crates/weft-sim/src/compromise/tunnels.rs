@@ -8,7 +8,7 @@ use weft_path::PathError;
 use weft_plot::{Figure, Group, Kind, Look, Panel, Series, Value, Whiskers};
 
 use super::clients::{Clients, Entry, MOST_CIRCUITS};
-use super::count::{Counted, Grant, Sample, count};
+use super::count::{Counted, GROUP, Grant, Sample, count, groups};
 use super::tunnel::{Adversary, Guards, probability};
 use crate::csv::known;
 use crate::network::Network;
@@ -284,8 +284,9 @@ pub fn name(guards: Guards) -> String {
 impl Report {
     /// Figure 7 and Table III beside the paper's values.
     pub fn figure(&self) -> Figure {
-        let clients = usize::try_from(self.clients).unwrap_or(usize::MAX);
-        let counted = |row: &Row| Value::mean(row.counted_percent, row.ci95_percent, clients);
+        // What an adversary has of its clients is not independent: its group is one number.
+        let n = usize::try_from(groups(self.clients)).unwrap_or(usize::MAX);
+        let counted = |row: &Row| Value::mean(row.counted_percent, row.ci95_percent, n);
         let mut lines = Vec::new();
         let widths = WIDTHS.into_iter().filter(|one| *one <= self.circuits);
         for (number, circuits) in (0..).zip(widths) {
@@ -377,7 +378,7 @@ impl Report {
                 "Weft's clients use a guard for each circuit, or one; the paper's formula has a set of three, at which it stops, but its numbers are those of a guard for each."
                     .to_owned(),
             ],
-            whiskers: Some(Whiskers::ci95("clients")),
+            whiskers: Some(Whiskers::ci95(&format!("groups of {GROUP} clients"))),
             same_scale: false,
             legend: true,
         }
@@ -469,6 +470,7 @@ mod tests {
         );
         let svg = report.figure().svg().expect("a plot");
         assert!(svg.contains("mTor-5") && svg.contains("one common guard"));
+        assert!(svg.contains("n = 30 groups of 100 clients"), "{svg}");
         assert_eq!(report.csv().lines().count(), 1 + 44 + 4 * 18);
     }
 
