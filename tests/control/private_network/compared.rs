@@ -13,8 +13,8 @@ use weft_lab::up::{Kind, More, Plan, Up};
 use crate::asking::{Asker, Reply};
 use crate::weft;
 
-/// How long the two may have different consensuses.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long the two may have different consensuses: each fetches its next when it likes, within a minute.
+const PATIENCE: Duration = Duration::from_secs(240);
 
 /// What the two nodes that are compared do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
