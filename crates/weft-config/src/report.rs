@@ -9,6 +9,14 @@ use weft_log::{Line, Severity};
 /// C tor's logging domain of what reading a configuration logs.
 const DOMAIN: &str = "CONFIG";
 
+/// Errors that are all printed. More of them are those of a file that is no torrc.
+const MAX_ERRORS: usize = 20;
+/// Errors that are printed where there are more.
+const SOME_ERRORS: usize = 4;
+
+/// How C tor's summaries of a failure begin: it logs the cause itself in a line before.
+const SUMMARY: &str = "Failed to parse/validate config: ";
+
 /// Where a setting was made.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Origin {
@@ -95,14 +103,6 @@ pub struct Report {
     /// How many of them come before all others.
     first: usize,
 }
-
-/// Errors that are all printed. More of them are those of a file that is no torrc.
-const MAX_ERRORS: usize = 20;
-/// Errors that are printed where there are more.
-const SOME_ERRORS: usize = 4;
-
-/// How C tor's summaries of a failure begin: it logs the cause itself in a line before.
-const SUMMARY: &str = "Failed to parse/validate config: ";
 
 impl Report {
     /// Everything, in order.

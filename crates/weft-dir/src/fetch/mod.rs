@@ -61,6 +61,10 @@ pub(crate) struct Adopted {
     pub(crate) fetched: bool,
 }
 
+/// How long no authority may be reached before that is a warning, and the interval of these.
+const PATIENCE: Duration = Duration::from_secs(30);
+const WARNING_INTERVAL: Duration = Duration::from_secs(3600);
+
 /// The kind of node that fetches; decides when it fetches the next consensus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Audience {
@@ -111,6 +115,9 @@ pub(crate) struct Fetcher {
     backoff: Backoff,
     /// The kind of node that fetches.
     audience: Audience,
+    /// Since when, in monotonic time, no authority can be reached, and when there was a warning about that.
+    failing: Option<Duration>,
+    warned: Option<Duration>,
     /// Whose turn it is among the authorities that sign consensuses, modulo their number.
     next: usize,
     /// How it goes; the rest is known when it is reported.
@@ -136,6 +143,8 @@ impl Fetcher {
             fetch_at: SystemTime::UNIX_EPOCH,
             backoff: Backoff::new(options.consensus_initial_delay, cap),
             audience: Audience::Relay,
+            failing: None,
+            warned: None,
             next: usize::from(rng.random::<u16>()),
             downloads: Downloads::default(),
             reported: Downloads::default(),
@@ -335,6 +344,34 @@ impl Fetcher {
         Some((authority, request))
     }
 
+    /// The line about a directory that cannot be reached. A relay that has no consensus and reaches none is of no use; a
+    /// client warns of the connections that it lacks.
+    fn failure(
+        &mut self,
+        what: &str,
+        source: &str,
+        error: &HttpError,
+        now: SystemTime,
+        monotonic: Duration,
+    ) -> News {
+        let text = format!("Cannot fetch the {what} from {source}: {error}.");
+        let silent = monotonic.saturating_sub(*self.failing.get_or_insert(monotonic));
+        let is_recent = |warned: Duration| monotonic.saturating_sub(warned) < WARNING_INTERVAL;
+        let is_quiet = self.audience == Audience::Client
+            || self.is_live(now)
+            || silent < PATIENCE
+            || self.warned.is_some_and(is_recent);
+        if is_quiet {
+            return News::Message(Severity::Info, text);
+        }
+        self.warned = Some(monotonic);
+        let text = format!(
+            "{text} No authority has been reached for {} seconds, and this relay has no consensus that is in force.",
+            silent.as_secs()
+        );
+        News::Message(Severity::Warn, text)
+    }
+
     /// The request underway ended with this; `source` names the authority.
     pub(crate) fn answered(
         &mut self,
@@ -355,10 +392,7 @@ impl Fetcher {
         let mut news = Vec::new();
         let progress = match result {
             Err(error) => {
-                news.push(News::Message(
-                    Severity::Info,
-                    format!("Cannot fetch the {what} from {source}: {error}."),
-                ));
+                news.push(self.failure(what, source, &error, now, monotonic));
                 false
             }
             Ok(Response {
@@ -392,6 +426,7 @@ impl Fetcher {
             }
         };
         if progress {
+            self.failing = None;
             self.backoff.succeeded();
             self.not_before = monotonic;
         } else {

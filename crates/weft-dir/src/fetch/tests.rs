@@ -300,3 +300,28 @@ fn attempts_are_counted_until_the_document_is_there() {
     let failed = setup.fetcher.new_downloads(later).unwrap();
     assert_eq!((failed.first.failures, failed.following.failures), (0, 1));
 }
+
+#[test]
+fn a_relay_that_reaches_no_authority_warns_after_a_while_once_an_hour() {
+    let mut setup = Setup::new();
+    let mut severities_at = |seconds, audience| {
+        setup.fetcher.audience = audience;
+        setup.fetcher.underway = Some(Underway::Consensus);
+        let news = setup.fetcher.answered(
+            Err(HttpError::Unreachable),
+            "auth",
+            &setup.options,
+            now(),
+            secs(seconds),
+            &mut setup.rng,
+        );
+        severities(&news)
+    };
+    let relay = Audience::Relay;
+    assert_eq!(severities_at(0, relay), [Severity::Info]);
+    assert_eq!(severities_at(29, relay), [Severity::Info]);
+    assert_eq!(severities_at(30, Audience::Client), [Severity::Info]);
+    assert_eq!(severities_at(31, relay), [Severity::Warn]);
+    assert_eq!(severities_at(60, relay), [Severity::Info]);
+    assert_eq!(severities_at(3631, relay), [Severity::Warn]);
+}
