@@ -452,8 +452,10 @@ impl Play {
                 self.world.open(connect.connection, thread, true, peer);
                 self.links.push(connect.connection);
             }
-            how => self.world.managers[thread]
-                .connection_failed(connect.connection, FAILURES[usize::from(how / 2) % FAILURES.len()]),
+            how => self.world.managers[thread].connection_failed(
+                connect.connection,
+                FAILURES[usize::from(how / 2) % FAILURES.len()],
+            ),
         }
     }
 
@@ -511,8 +513,7 @@ impl Play {
     fn fail_connects(&mut self) {
         for connect in std::mem::take(&mut self.world.connects) {
             let thread = usize::from(connect.thread.0);
-            self.world.managers[thread]
-                .connection_failed(connect.connection, LinkFailure::Refused);
+            self.world.managers[thread].connection_failed(connect.connection, LinkFailure::Refused);
         }
         self.world.settle();
     }

@@ -11,7 +11,7 @@ use weft_cell::{Cell, ChanCmd};
 use crate::ledger::{queue_memory, shrink};
 
 /// Copies in a block (8 kB): what a tunnel with one message under way takes.
-const BLOCK: u64 = 16;
+const BLOCK: usize = 16;
 
 /// Blocks that are kept for the next copies at most: a SENDME acknowledges seven blocks' worth.
 const SPARE: usize = 8;
@@ -38,7 +38,7 @@ impl Copies {
             return;
         };
         while self.blocks.len() <= index {
-            let blank = || vec![Cell::new(0, ChanCmd::PADDING); BLOCK as usize].into_boxed_slice();
+            let blank = || vec![Cell::new(0, ChanCmd::PADDING); BLOCK].into_boxed_slice();
             let block = self.spare.pop().unwrap_or_else(blank);
             self.blocks.push_back(block);
         }
@@ -75,7 +75,7 @@ impl Copies {
     /// Memory that they take.
     pub(crate) fn memory(&self) -> usize {
         let blocks = self.blocks.len() + self.spare.len();
-        blocks * BLOCK as usize * size_of::<Cell>()
+        blocks * BLOCK * size_of::<Cell>()
             + queue_memory(&self.blocks)
             + self.spare.capacity() * size_of::<Box<[Cell]>>()
     }
@@ -88,7 +88,8 @@ impl Copies {
 
 /// The block of a number, and its place there.
 fn split(number: u64) -> (u64, usize) {
-    (number / BLOCK, (number % BLOCK) as usize)
+    let each = BLOCK as u64;
+    (number / each, usize::try_from(number % each).unwrap_or(0))
 }
 
 #[cfg(test)]

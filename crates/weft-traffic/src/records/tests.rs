@@ -100,9 +100,6 @@ fn a_summary_counts_and_averages() {
     assert_eq!(summary.down_bytes, 5 << 20);
     assert_eq!(summary.up_bytes, 1_002_000);
     let ttlb = summary.ttlb_ms.unwrap();
-    assert_eq!(
-        (ttlb.count, ttlb.p50, ttlb.mean),
-        (1, 5469.0, 5469.0)
-    );
+    assert_eq!((ttlb.count, ttlb.p50, ttlb.mean), (1, 5469.0, 5469.0));
     assert_eq!(Summary::of(&[]).ttfb_ms, None);
 }

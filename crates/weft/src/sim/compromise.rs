@@ -181,7 +181,7 @@ fn of_tunnels(args: &TunnelArgs) -> Result<()> {
     let as_json = serde_json::to_string_pretty(&report)? + "\n";
     if let Some(folder) = folder {
         folder.write("results.json", &as_json)?;
-        folder.write("tunnels.csv", &report.csv())?;
+        folder.write("tunnels.csv", report.csv())?;
         folder.plot("tunnels", &report.figure())?;
     }
     crate::output::print(&match args.common.format {
@@ -318,7 +318,7 @@ fn of_pools(args: &AbraArgs, path: &Path) -> Result<()> {
     );
     if let Some(folder) = folder {
         folder.write("results.json", &as_json)?;
-        folder.write("abra.csv", &abra::figure::pools_csv(&points))?;
+        folder.write("abra.csv", abra::figure::pools_csv(&points))?;
         folder.plot("abra", &abra::figure::of_pools(&points, &what))?;
     }
     crate::output::print(&match args.common.format {
@@ -437,7 +437,7 @@ fn of_abra(args: &AbraArgs) -> Result<()> {
     );
     if let Some(folder) = folder {
         folder.write("results.json", &as_json)?;
-        folder.write("abra.csv", &abra::figure::csv(&points))?;
+        folder.write("abra.csv", abra::figure::csv(&points))?;
         folder.plot("abra", &abra::figure::figure(&points, &what))?;
     }
     crate::output::print(&match args.common.format {

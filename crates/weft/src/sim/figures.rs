@@ -72,8 +72,8 @@ fn of_salsa(args: &SalsaArgs) -> Result<()> {
     let as_json = serde_json::to_string_pretty(&as_json(&results))? + "\n";
     if let Some(folder) = folder {
         folder.write("results.json", &as_json)?;
-        folder.write("points.csv", &results.points_csv())?;
-        folder.write("comparison.csv", &results.comparison_csv())?;
+        folder.write("points.csv", results.points_csv())?;
+        folder.write("comparison.csv", results.comparison_csv())?;
         for (name, figure) in results.plots() {
             folder.plot(name, &figure)?;
         }

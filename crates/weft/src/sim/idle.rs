@@ -82,7 +82,7 @@ pub(super) fn main(args: &IdleArgs) -> Result<()> {
                 1 => what.to_owned(),
                 _ => format!("{what}-{number}"),
             };
-            folder.write(&format!("{}.csv", name("idle")), &report.csv())?;
+            folder.write(&format!("{}.csv", name("idle")), report.csv())?;
             let bandwidths = report.bandwidths_csv();
             folder.write(&format!("{}.csv", name("idle-bandwidths")), &bandwidths)?;
             folder.plot(&name("idle"), &report.figure())?;

@@ -188,11 +188,11 @@ pub(super) fn main(args: &LinksArgs) -> Result<()> {
         let model = if full.is_some() { "full" } else { "simple" };
         let report = report(model, &results)?;
         folder.write("results.json", &as_json)?;
-        folder.write("runs.csv", &files::runs_csv(&results))?;
-        folder.write("documents.csv", &files::documents_csv(&report))?;
+        folder.write("runs.csv", files::runs_csv(&results))?;
+        folder.write("documents.csv", files::documents_csv(&report))?;
         folder.write(
             "distribution.csv",
-            &files::distribution_csv(&report, &results),
+            files::distribution_csv(&report, &results),
         )?;
         folder.plot("distribution", &files::distribution(&report))?;
     }

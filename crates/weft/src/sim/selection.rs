@@ -80,7 +80,7 @@ pub(super) fn main(args: &SelectionArgs) -> Result<()> {
         folder.write("results.json", &as_json)?;
         folder.plot("selection", &report.figure())?;
         if args.tuples.is_none() {
-            folder.write("tuples.csv", &tuples::csv(&circuits))?;
+            folder.write("tuples.csv", tuples::csv(&circuits))?;
         }
     }
     crate::output::print(&match args.common.format {
