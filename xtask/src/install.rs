@@ -10,8 +10,11 @@ use crate::machine;
 /// Bytes of the program at most. With the names of its functions and lines it has more than twice as many.
 const MOST: u64 = 60_000_000;
 
-/// Runs the command of the book, and what it installs.
-pub(crate) fn check() -> Result<()> {
+/// Runs the command of the book, and what it installs. The result: why it was not run.
+pub(crate) fn check() -> Result<Option<&'static str>> {
+    if std::env::var_os("CI").is_some() {
+        return Ok(Some("it compiles everything once more; CI has no time for that"));
+    }
     let folder = machine::target().join("installed");
     machine::succeed(
         machine::cargo()
@@ -47,5 +50,5 @@ pub(crate) fn check() -> Result<()> {
         !works && text.contains("--profile profiling"),
         "{shown} still has the names of its functions: {text}"
     );
-    Ok(())
+    Ok(None)
 }
