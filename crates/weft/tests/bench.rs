@@ -477,7 +477,7 @@ fn an_interrupted_run_keeps_what_it_has_and_no_file_is_overwritten() {
     // Before anything is measured.
     let again = run(&words);
     assert_eq!(again.status, Some(1));
-    assert!(again.err.contains("is not overwritten"), "{again:?}");
+    assert!(again.err.contains("nothing is overwritten"), "{again:?}");
     assert_eq!(fs::read_to_string(&file).unwrap(), text);
 }
 
