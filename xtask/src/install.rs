@@ -13,7 +13,9 @@ const MOST: u64 = 60_000_000;
 /// Runs the command of the book, and what it installs. The result: why it was not run.
 pub(crate) fn check() -> Result<Option<&'static str>> {
     if std::env::var_os("CI").is_some() {
-        return Ok(Some("it compiles everything once more; CI has no time for that"));
+        return Ok(Some(
+            "it compiles everything once more; CI has no time for that",
+        ));
     }
     let folder = machine::target().join("installed");
     machine::succeed(
