@@ -1,4 +1,4 @@
-//! What a far end of a tunnel that has the keys of its circuits may do against the rules, and what that costs whom.
+//! A far end of a tunnel, with the keys of its circuits, breaks the rules; and which circuits end for it.
 
 mod far_end;
 mod world;

@@ -13,7 +13,7 @@ pub struct Spread {
     pub mean: f64,
     /// Standard deviation of the sample; `None`: one number has none.
     pub stddev: Option<f64>,
-    /// Half the width of the 95 % confidence interval of the mean, by Student's t; `None`: one number tells nothing of it.
+    /// Half the width of the 95 % confidence interval of the mean, by Student's t; `None` of one number.
     pub ci95: Option<f64>,
     /// How many numbers they are.
     pub n: usize,

@@ -75,7 +75,7 @@ fn several_documents_have_a_row_each_and_an_interval_of_as_many() {
     let &[one, other] = means.as_slice() else {
         panic!("{found:#}");
     };
-    // Fewer relays share far more: repetitions tell nothing of that.
+    // Fewer relays share far more: repetitions do not show that.
     assert!(one - other > 20.0, "{means:?}");
     for document in documents {
         assert_eq!(document["shared_percent"]["n"], 40, "{document:#}");

@@ -97,7 +97,7 @@ pub struct Options {
 const HOPS: Bounds<usize> = Bounds::new(0, 3);
 /// Circuits at once.
 const CIRCUITS: Bounds<usize> = Bounds::new(1, 64);
-/// Threads whose work is told apart from the main thread's.
+/// Threads whose work is counted apart from the main thread's.
 const NODE_THREADS: Bounds<u32> = Bounds::new(1, CONNECTION_THREADS.most());
 
 impl Experiment for Options {

@@ -70,7 +70,7 @@ struct Group {
 pub struct Share {
     /// Of the clients, 0 to 1.
     pub share: f64,
-    /// Its standard error; `None`: there are too few clients to tell.
+    /// Its standard error; `None`: there are too few clients for one.
     pub error: Option<f64>,
     /// Half the width of its 95 % confidence interval.
     pub ci95: Option<f64>,

@@ -30,7 +30,7 @@ impl OfModel {
         Values::samples(repetitions.filter_map(|one| number(&one.streams)))
     }
 
-    /// The means of the repetitions. Streams of one depend on each other: they tell nothing of its error.
+    /// The means of the repetitions. Streams of one depend on each other: its error cannot be known from them.
     fn mean(&self, quantity: Quantity) -> Values {
         self.each(|streams| quantity(streams).map(|figure| figure.mean))
     }
