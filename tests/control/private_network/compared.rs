@@ -152,6 +152,30 @@ impl Pair {
         self.wrong.push(format!("{:?}: {what}", self.role));
     }
 
+    /// Waits until both have one consensus, and the certificate that it takes to check it: a node whose first
+    /// fetch came too early tries again only after some seconds, and knows little until then.
+    fn same_consensus(&mut self) -> Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let mut answers = Vec::new();
+            for key in ["downloads/cert/fps", "consensus/valid-after"] {
+                let (ours, theirs) = self.both(&format!("GETINFO {key}"))?;
+                let nothing = [format!("{key}="), "OK".to_owned()];
+                let known = theirs.code == 250 && theirs.lines != nothing;
+                answers.push((known && ours == theirs, ours, theirs));
+            }
+            if answers.iter().all(|(same, _, _)| *same) {
+                return Ok(());
+            }
+            ensure!(
+                Instant::now() < deadline,
+                "{:?}: no consensus that both have: {answers:?}",
+                self.role
+            );
+            thread::sleep(Duration::from_millis(500));
+        }
+    }
+
     /// Every line of C tor's list is in Weft's. Spaces do not count: C tor's built-in authorities have some in
     /// their fingerprints.
     fn lists(&mut self, key: &str) -> Result<()> {
@@ -471,6 +495,7 @@ fn weft_answers_whatever_c_tor_answers() {
         ] {
             let (weft, tor) = (network.node(weft)?, network.node(tor)?);
             let mut pair = Pair::new(role, weft, tor)?;
+            pair.same_consensus()?;
             pair.keys((id, nickname))?;
             pair.values((id, nickname))?;
             pair.events()?;
