@@ -62,6 +62,7 @@ use waits::Waits;
 pub use links::{LinkError, Received};
 pub use outbox::Outbox;
 pub use requests::{ControllerLoad, MAX_REQUESTS};
+pub use sending::Room;
 pub use timers::Expiry;
 
 /// Something that a peer did against the protocol, for which a circuit was closed or refused.

@@ -14,10 +14,33 @@ use crate::slots::LinkKey;
 /// DESTROYs made into cells for one write.
 const DESTROYS_AT_ONCE: usize = 256;
 
+/// How many cells links may take now (KIST's limit), in two steps: what is known of a socket is enough for a
+/// link with few cells, and asking the kernel costs as much as a third of what writing them does.
+pub trait Room {
+    /// How many cells a link may take, as far as is known without asking; what was chosen for it and not written
+    /// yet included.
+    fn known(&mut self, link: LinkKey) -> u32;
+
+    /// The same for a link that has taken all of that and has more: asked for, unless that was done in this run
+    /// already. No more than [`known`](Self::known) gave if there is none.
+    fn asked(&mut self, link: LinkKey) -> u32;
+}
+
+/// One answer for all links, or one that costs nothing.
+impl<F: FnMut(LinkKey) -> u32> Room for F {
+    fn known(&mut self, link: LinkKey) -> u32 {
+        self(link)
+    }
+
+    fn asked(&mut self, _link: LinkKey) -> u32 {
+        0
+    }
+}
+
 impl LocalConnectionManager {
     /// Moves cells from the circuits' queues to their links, most urgent circuit first, as far as
-    /// the links have room. `room` gives how many cells a link may take now (KIST's limit).
-    pub fn schedule(&mut self, now: Instant, mut room: impl FnMut(LinkKey) -> u32) {
+    /// the links have room ([`Room`]).
+    pub fn schedule(&mut self, now: Instant, mut room: impl Room) {
         let mut any = false;
         for key in self.links.listed() {
             if let Some(link) = self.links.get(*key)
@@ -26,7 +49,11 @@ impl LocalConnectionManager {
                 // What was chosen before and is not written yet (a bandwidth limit holds it back)
                 // has its place in that room already.
                 let chosen = u32::try_from(link.out.len()).unwrap_or(u32::MAX);
-                let budget = room(*key).saturating_sub(chosen);
+                let known = room.known(*key).saturating_sub(chosen);
+                let budget = match known {
+                    0 => room.asked(*key).saturating_sub(chosen),
+                    known => known,
+                };
                 self.scheduler.set_budget(*key, budget);
                 any = true;
             }
@@ -62,6 +89,11 @@ impl LocalConnectionManager {
                 link.active_halves = link.active_halves.saturating_sub(1);
             }
             self.scheduler.sent(choice, sent, active, now);
+            if sent == choice.budget && link.active_halves > 0 {
+                let chosen = u32::try_from(link.out.len()).unwrap_or(u32::MAX);
+                let budget = room.asked(choice.link).saturating_sub(chosen);
+                self.scheduler.set_budget(choice.link, budget);
+            }
         }
         let mut unblocked = std::mem::take(&mut self.scratch.unblocked);
         for slot in unblocked.drain(..) {

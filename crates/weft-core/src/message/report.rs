@@ -120,6 +120,8 @@ pub struct Totals {
     pub link_reads: u64,
     /// Times that a link's socket was written to and took bytes.
     pub link_writes: u64,
+    /// Times that the kernel was asked how much a link's socket may be given.
+    pub kernel_asked: u64,
     /// Requests of clients and onion services that meet here.
     pub rendezvous: RendezvousTotals,
     /// What tunnels did.
@@ -299,6 +301,7 @@ add_counters!(Totals {
     cells_scheduled,
     link_reads,
     link_writes,
+    kernel_asked,
     rendezvous,
     tunnels,
     turns,

@@ -310,6 +310,12 @@ fn work(text: &mut Text, reports: &[Report]) {
         "Times that a link's socket took bytes",
     );
     each(text, reports, writes, |report| report.totals.link_writes);
+    let asked = (
+        "weft_thread_kernel_asked_total",
+        Kind::Counter,
+        "Times that the kernel was asked how much a link's socket may be given (KIST)",
+    );
+    each(text, reports, asked, |report| report.totals.kernel_asked);
     let bytes = (
         "weft_thread_bytes_total",
         Kind::Counter,

@@ -1,6 +1,6 @@
-//! The clocks that a connection thread reads: the one place where it does.
+//! The clocks that a connection thread reads, and its sleep: the one place where it does.
 
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 /// The monotonic clock.
 #[expect(clippy::disallowed_methods, reason = "the shell reads the clock")]
@@ -12,4 +12,10 @@ pub(super) fn now() -> Instant {
 #[expect(clippy::disallowed_methods, reason = "the shell reads the clock")]
 pub(super) fn wall_clock() -> SystemTime {
     SystemTime::now()
+}
+
+/// Sleeps. Nothing ends it early.
+#[expect(clippy::disallowed_methods, reason = "the shell reads the clock")]
+pub(super) fn sleep(time: Duration) {
+    std::thread::sleep(time);
 }

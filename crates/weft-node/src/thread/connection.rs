@@ -12,6 +12,7 @@ use weft_core::address::ConnectionId;
 use weft_core::cells::Empties;
 use weft_core::handshake::LinkHandshake;
 use weft_core::manager::{LinkError, LocalConnectionManager};
+use weft_core::scheduler::kist::KnownLimit;
 use weft_core::slots::LinkKey;
 use weft_proxy::{Proxy, ProxyError};
 
@@ -169,6 +170,8 @@ pub(super) struct Connection {
     pub(super) wire_out: Vec<u8>,
     /// The last write found the kernel's buffer full, and cells wait.
     pub(super) blocked: bool,
+    /// What is known of KIST's limit.
+    pub(super) limit: KnownLimit,
 }
 
 /// What a read brought.

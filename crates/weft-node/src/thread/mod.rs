@@ -1,7 +1,8 @@
 //! A connection thread: one event loop, its own sockets, links and circuit halves
 //! (Engler and Goldberg 2021, 4.1 and 4.2; architecture rule 3).
 //!
-//! A turn of the loop: wait for sockets or a wake-up; take what the controller and other threads
+//! A turn of the loop: wait for sockets or a wake-up (after a turn with little to do first for the time of the
+//! scheduler's next run, so that more comes at once); take what the controller and other threads
 //! sent (control before cells); read sockets, a bounded amount each; run timers; let the scheduler
 //! choose; write; push messages for other threads and wake each of them at most once.
 //!
@@ -40,12 +41,15 @@ use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
+use weft_cell::CELL_LEN;
 use weft_cell::reason::DestroyReason;
 use weft_core::address::{ConnectionId, ThreadId};
 use weft_core::handshake::Role;
 use weft_core::manager::{Expiry, LocalConnectionManager};
 use weft_core::message::FromController;
 use weft_core::params::RelayParams;
+#[cfg(doc)]
+use weft_core::scheduler::RunTimes;
 use weft_core::slots::SlotKey as _;
 use weft_log::RateLimit;
 use weft_proxy::Proxy;
@@ -148,6 +152,10 @@ pub(crate) struct ConnectionThread {
     /// Which links' sockets were read last ([`read_tcp`](Self::read_tcp)).
     tcp_turn: usize,
     rng: StdRng,
+    /// When the last turn began, after its wait.
+    turn_began: Instant,
+    /// Bytes that it read and wrote on links.
+    moved: usize,
     /// Ticks to let pass before the next audit (debug builds).
     ticks_to_audit: usize,
     stopping: bool,
@@ -206,6 +214,8 @@ impl ConnectionThread {
             last_tick: now,
             tcp_turn: 0,
             rng,
+            turn_began: now,
+            moved: 0,
             ticks_to_audit: 0,
             stopping: false,
         }
@@ -246,11 +256,15 @@ impl ConnectionThread {
     ///
     /// The event loop failed.
     pub(crate) fn turn(&mut self, patience: Duration) -> io::Result<()> {
-        let wait = self.wait_time(clock::now()).min(patience);
+        let ended = clock::now();
+        let worked = ended.saturating_duration_since(self.turn_began);
+        self.writing.runs.worked(worked, ended);
+        let wait = self.wait_time(ended).min(patience);
         if !wait.is_zero() {
             // Other threads may use the tokens that this one does not need.
             self.limit.release();
         }
+        let wait = self.pause(wait, ended);
         // Nothing may have been pushed since the last drain, or there is no sleep.
         let wait = if wait.is_zero() || !self.ends.flag.prepare_sleep() {
             Duration::ZERO
@@ -265,6 +279,7 @@ impl ConnectionThread {
         self.ends.flag.take();
         self.reports.turns += 1;
         let now = clock::now();
+        self.turn_began = now;
         self.note_events();
         self.take_messages(now);
         self.read_sockets(now);
@@ -285,6 +300,20 @@ impl ConnectionThread {
             panic!("on {} it does not hold that {broken}", self.me);
         }
         Ok(())
+    }
+
+    /// Sleeps until the scheduler's next run, if that is decided ([`RunTimes::pause`]): a wake-up costs as much as
+    /// half a cell. What is left of `wait`.
+    fn pause(&mut self, wait: Duration, now: Instant) -> Duration {
+        let moved = std::mem::take(&mut self.moved);
+        let interval = self.params.run_interval;
+        match self.writing.runs.pause(moved, interval, now) {
+            Some(until) if !wait.is_zero() => {
+                clock::sleep(until.saturating_duration_since(now).min(wait));
+                Duration::ZERO
+            }
+            _ => wait,
+        }
     }
 
     /// Notes for the relay's weight what holds the thread back, while that is measured.
@@ -413,6 +442,8 @@ impl ConnectionThread {
             self.manager.handle_controls(controls, now);
             for _ in 0..batches {
                 if let Some(batch) = peer.cells.pop() {
+                    let bytes = batch.cells.len() * CELL_LEN;
+                    self.writing.runs.gathered(bytes);
                     self.manager
                         .handle_cells(peer.from, batch.cells, batch.empties, now);
                 }

@@ -9,6 +9,7 @@ use mio::{Interest, Token};
 use weft_core::address::ConnectionId;
 use weft_core::handshake::{HANDSHAKE_TIMEOUT, LinkHandshake, PeerIdentity, Role};
 use weft_core::origin::LinkFailure;
+use weft_core::scheduler::kist::KnownLimit;
 use weft_core::slots::SlotKey as _;
 
 use super::close_reason::CloseReason;
@@ -133,6 +134,7 @@ impl ConnectionThread {
             skip: 0,
             wire_out: Vec::new(),
             blocked: false,
+            limit: KnownLimit::default(),
         }));
         self.sockets.by_id.insert(id, token);
         // Connections come and go faster than their time runs out.
@@ -193,6 +195,8 @@ impl ConnectionThread {
             let mut used = 0;
             let result = self.service(listed.token, grant, &mut used, now);
             in_all += used;
+            self.moved += used;
+            self.writing.runs.gathered(used);
             self.reports.load.add(used as u64);
             self.reports.link_reads += u64::from(used > 0);
             if let Some(connection) = self.sockets.all.get_mut(listed.token) {
@@ -269,6 +273,10 @@ impl ConnectionThread {
         let Some(connection) = self.sockets.all.get_mut(token) else {
             return Ok(());
         };
+        if !connection.readable {
+            // It was listed for its handshake, which had something to send.
+            return Ok(());
+        }
         let read = connection.fill(max, scratch)?;
         *used += read.socket_bytes;
         let mut ended = read.ended;

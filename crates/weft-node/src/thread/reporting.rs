@@ -71,6 +71,7 @@ impl ConnectionThread {
         totals.turns = self.reports.turns;
         totals.link_reads = self.reports.link_reads;
         totals.link_writes = self.reports.link_writes;
+        totals.kernel_asked = self.writing.kernel_asked;
         let stuck_cells: usize = self.ends.to_peers.iter().map(ToPeer::stuck_cells).sum();
         let mut rings = std::mem::take(&mut self.reports.rings);
         rings.stuck_cells = u32::try_from(stuck_cells).unwrap_or(u32::MAX);

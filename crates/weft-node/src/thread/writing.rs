@@ -4,12 +4,14 @@ use std::time::Instant;
 
 use weft_config::options::SchedulerKind;
 use weft_core::cells::Empties;
+use weft_core::manager::Room;
 use weft_core::scheduler::{RunTimes, kist};
 use weft_core::slots::{LinkKey, SlotKey as _};
 
 use super::close_reason::CloseReason;
 use super::connection::Connection;
 use super::limit::Direction;
+use super::sockets::LinkSockets;
 use super::{ConnectionThread, TICK, ThreadParams, tcp};
 
 /// Bytes written to one socket in one turn.
@@ -20,6 +22,8 @@ const WRITE_PER_TURN: usize = 1024 * 1024;
 pub(super) struct Writing {
     /// When the scheduler runs.
     pub(super) runs: RunTimes,
+    /// Times that the kernel was asked for a link's room.
+    pub(super) kernel_asked: u64,
     /// When a write that waits for bandwidth is tried again.
     pub(super) retry_at: Option<Instant>,
     /// Links being written in this turn.
@@ -35,16 +39,13 @@ impl ConnectionThread {
     pub(super) fn schedule_and_write(&mut self, now: Instant) {
         let due = self.writing.runs.is_due(self.params.run_interval, now);
         if due && self.manager.has_backlog() {
-            let (connections, by_link) = (&self.sockets.all, &self.sockets.by_link);
-            let params = &self.params;
-            self.manager.schedule(now, |link| {
-                by_link
-                    .get(link.index())
-                    .copied()
-                    .flatten()
-                    .and_then(|token| connections.get(token))
-                    .map_or(0, |connection| room(connection, params))
-            });
+            let rooms = Rooms {
+                sockets: &mut self.sockets,
+                params: &self.params,
+                kernel_asked: &mut self.writing.kernel_asked,
+                now,
+            };
+            self.manager.schedule(now, rooms);
             self.writing.runs.ran(now, self.manager.has_backlog());
         }
         self.writing.retry_at = None;
@@ -108,6 +109,8 @@ impl ConnectionThread {
             .add(&connection.allowance, direction, written);
         self.reports.load.add(written as u64);
         if written > 0 {
+            connection.limit.wrote(written as u64);
+            self.moved += written;
             self.reports.link_writes += 1;
             self.manager.wrote(link, now);
         }
@@ -118,17 +121,57 @@ impl ConnectionThread {
     }
 }
 
-/// How many cells a link may have now: by the kernel's state of its socket (KIST), or as many as fill its
+/// How many cells links may have now: by the kernel's state of their sockets (KIST), or as many as fill an
 /// output buffer (KISTLite, Vanilla, and kernels that do not report it).
-pub(super) fn room(connection: &Connection, params: &ThreadParams) -> u32 {
-    if !connection.writable || connection.blocked {
-        return 0;
+pub(super) struct Rooms<'a> {
+    pub(super) sockets: &'a mut LinkSockets,
+    pub(super) params: &'a ThreadParams,
+    pub(super) kernel_asked: &'a mut u64,
+    pub(super) now: Instant,
+}
+
+impl Rooms<'_> {
+    /// The connection of a link, if its socket takes anything.
+    fn open(&mut self, link: LinkKey) -> Option<&mut Connection> {
+        let token = self.sockets.by_link.get(link.index()).copied().flatten()?;
+        let connection = self.sockets.all.get_mut(token)?;
+        (connection.writable && !connection.blocked).then_some(connection)
     }
-    let kist_on = params.scheduler == SchedulerKind::Kist;
-    let state = kist_on.then(|| tcp::info(&connection.socket)).flatten();
-    let limit = match state {
-        Some(state) => kist::write_limit(&state, 0, params.scheduling.kist_sock_buf_size_factor),
-        None => kist::lite_write_limit(0, kist::DEFAULT_OUTBUF_HIGH_WATER),
-    };
-    kist::cells(limit)
+
+    fn asks(&self) -> bool {
+        self.params.scheduler == SchedulerKind::Kist
+    }
+}
+
+impl Room for Rooms<'_> {
+    fn known(&mut self, link: LinkKey) -> u32 {
+        let (asks, now) = (self.asks(), self.now);
+        self.open(link).map_or(0, |connection| match asks {
+            true => kist::cells(connection.limit.known(now)),
+            false => lite_room(),
+        })
+    }
+
+    fn asked(&mut self, link: LinkKey) -> u32 {
+        let (asks, now) = (self.asks(), self.now);
+        let factor = self.params.scheduling.kist_sock_buf_size_factor;
+        let Some(connection) = self.open(link).filter(|_| asks) else {
+            return 0;
+        };
+        if connection.limit.is_new(now) {
+            return 0;
+        }
+        let limit = match tcp::info(&connection.socket) {
+            Some(state) => kist::write_limit(&state, 0, factor),
+            None => kist::lite_write_limit(0, kist::DEFAULT_OUTBUF_HIGH_WATER),
+        };
+        connection.limit.answered(limit, now);
+        *self.kernel_asked += 1;
+        kist::cells(limit)
+    }
+}
+
+/// The room of an empty output buffer.
+fn lite_room() -> u32 {
+    kist::cells(kist::lite_write_limit(0, kist::DEFAULT_OUTBUF_HIGH_WATER))
 }

@@ -262,7 +262,7 @@ impl Thread {
         if self.runs.is_due(options.run_interval, now) && self.manager.has_backlog() {
             let (links, by_link) = (&self.links, &self.by_link);
             let net = &mut around.ground.net;
-            self.manager.schedule(now, |key| {
+            self.manager.schedule(now, |key: LinkKey| {
                 let place = by_link.get(key.index()).copied().flatten();
                 let Some(link) = place.and_then(|place| links.get(place)) else {
                     return 0;

@@ -407,6 +407,7 @@ impl ConnectionThread {
                     connection.readable = false;
                 }
                 self.reports.load.add(count as u64);
+                self.writing.runs.gathered(count);
                 let bytes = scratch.get(..count).unwrap_or_default();
                 self.manager.edge_data(edge, bytes, now);
                 let more = self
