@@ -9,17 +9,19 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::latency::Latencies;
-use super::measuring::{Counts, Sample};
+use super::capacity::{P99, RESOLUTION, STEPS};
+use super::live::Preset;
+use super::measuring::{Counted, Counts, Sample};
 use super::mode::Mode;
 use super::options::{CIRCUITS, LINKS, Options, RATE, Target, WINDOW, default_window, is_private};
 use super::report::{
     Idle, Load, Measured, PAYLOAD_PER_CELL, Report, SCHEMA, Target as ReportTarget,
 };
 use super::start::{Program, Running};
-use super::world::{Counters, News, Peer, Plan, SharedStage, Stage, World};
-use super::{pin, start};
+use super::world::{Counters, News, Peer, Plan, SharedStage, Stage, Timed, World};
+use super::{live, pin, start};
 use crate::args::LASTS;
+use crate::ports::Port;
 use crate::process::Usage;
 
 /// How often the conductor looks at everything.
@@ -42,23 +44,6 @@ pub struct Progress {
     pub fraction: f64,
     /// Cells a second (or circuits, or links) of late; 0 while setting up.
     pub per_second: f64,
-}
-
-/// Runs a measurement, reports how far it is through `progress`, and ends early when `stop` becomes
-/// true. Whatever goes wrong once the target is known ends the run, not its report: that then has
-/// `complete: false`, gives the reason, and keeps what was measured.
-///
-/// # Errors
-///
-/// The options contradict each other, or the target cannot be started.
-pub fn run(
-    options: &Options,
-    stop: &AtomicBool,
-    progress: &mut dyn FnMut(&Progress),
-) -> Result<Report> {
-    let mut conductor = Conductor::begin(options, stop, progress)?;
-    let outcome = conductor.perform();
-    Ok(conductor.end(outcome))
 }
 
 /// A running world.
@@ -106,6 +91,25 @@ impl Sizes {
             !is_pipe || matches!(options.mode, Mode::Cells),
             "a bare pipe knows cells only: use --mode cells"
         );
+        let counts = matches!(options.target, Target::Start(Program::Weft(..)));
+        ensure!(
+            !options.counters || counts,
+            "--counters are those of a weft that is started: use --target weft"
+        );
+        let is_cells = options.mode == Mode::Cells;
+        ensure!(
+            options.live.is_none() || is_cells,
+            "--load live-… is a load of cells: use --mode cells"
+        );
+        if let Some(capacity) = &options.capacity {
+            ensure!(
+                is_cells,
+                "--capacity looks for a rate of cells: use --mode cells"
+            );
+            P99.check("p99 bound", capacity.p99_ms)?;
+            STEPS.check("capacity steps", capacity.steps)?;
+            RESOLUTION.check("resolution", capacity.resolution)?;
+        }
         // A pipe has one place to connect to, which belongs to one world.
         let mut threads = match is_pipe {
             true => 1,
@@ -128,7 +132,19 @@ impl Sizes {
 fn start_target(
     options: &Options,
     next_hop: Option<SocketAddr>,
+    metrics: Option<&Port>,
 ) -> Result<(Option<Running>, Peer, Option<u32>)> {
+    let mut torrc = start::MIDDLE.to_owned();
+    if options.live.is_some() {
+        torrc += live::TORRC;
+    }
+    if let Some(port) = metrics {
+        torrc += &format!(
+            "MetricsPort {}\nMetricsPortPolicy accept {}\n",
+            port.address(),
+            port.address().ip()
+        );
+    }
     // What is started now inherits these processors; then we take our own.
     pin::this_thread(&options.target_cpus)?;
     let running = match &options.target {
@@ -136,7 +152,7 @@ fn start_target(
             program,
             next_hop,
             options.patience,
-            start::MIDDLE,
+            &torrc,
             |_| Ok(()),
         )?),
         Target::Relay(..) => None,
@@ -186,6 +202,8 @@ fn empty_report(
         },
         load: Load {
             mode: options.mode.name().to_owned(),
+            live: options.live.map(|preset| preset.name().to_owned()),
+            circuit_life_s: None,
             direction: options.direction.name().to_owned(),
             circuits: sizes.circuits,
             origin_links: sizes.origins,
@@ -202,15 +220,18 @@ fn empty_report(
     })
 }
 
-struct Conductor<'a> {
+/// A run, from its beginning to its report.
+pub(super) struct Conductor<'a> {
     options: &'a Options,
     stop: &'a AtomicBool,
     progress: &'a mut dyn FnMut(&Progress),
     running: Option<Running>,
+    /// Where the target has its counters, if they are asked for.
+    metrics: Option<Port>,
     pid: Option<u32>,
     stage: Arc<SharedStage>,
     worlds: Vec<Worker>,
-    latencies: Latencies,
+    timed: Timed,
     report: Report,
     circuits: usize,
     /// Links or circuits that are there when idle memory is first looked at.
@@ -219,7 +240,11 @@ struct Conductor<'a> {
 
 impl<'a> Conductor<'a> {
     /// Checks the options, starts the target and the worlds.
-    fn begin(
+    ///
+    /// # Errors
+    ///
+    /// The options contradict each other, or the target cannot be started.
+    pub(super) fn begin(
         options: &'a Options,
         stop: &'a AtomicBool,
         progress: &'a mut dyn FnMut(&Progress),
@@ -234,22 +259,24 @@ impl<'a> Conductor<'a> {
             None => None,
         };
         crate::process::raise_file_limit();
-        let (running, peer, pid) = start_target(options, next_hop)?;
+        let metrics = options.counters.then(Port::reserve).transpose()?;
+        let (running, peer, pid) = start_target(options, next_hop, metrics.as_ref())?;
         let window = match options.mode {
             Mode::Links | Mode::IdleLinks | Mode::IdleCircuits => 0,
-            Mode::Cells | Mode::Onionskins => options
-                .window
-                .unwrap_or_else(|| default_window(options.mode, options.circuits)),
+            Mode::Cells | Mode::Onionskins => options.window.unwrap_or_else(|| {
+                default_window(options.mode, options.live.is_some(), options.circuits)
+            }),
         };
         let mut conductor = Conductor {
             options,
             stop,
             progress,
             running,
+            metrics,
             pid,
             stage: Arc::new(SharedStage::new()),
             worlds: Vec::new(),
-            latencies: Latencies::new(),
+            timed: Timed::new(),
             report: empty_report(options, &sizes, peer, pid, window)?,
             circuits: sizes.circuits,
             half: 0,
@@ -287,7 +314,8 @@ impl<'a> Conductor<'a> {
                 next_hops,
                 circuits,
                 window,
-                rate: options.rate.map(|rate| rate * circuits as f64 / all),
+                share: circuits as f64 / all,
+                live: options.live,
                 seed: options.seed.wrapping_add(number as u64),
                 patience: options.patience,
                 own_ip: options.own_ip,
@@ -310,12 +338,12 @@ impl<'a> Conductor<'a> {
             .name(format!("generator-{}", self.worlds.len()))
             .spawn(move || {
                 let world = World::new(plan, stage, theirs, sender.clone());
-                let (latencies, outcome) = match world {
+                let (timed, outcome) = match world {
                     Ok(world) => world.run(),
-                    Err(error) => (Latencies::new(), Err(error)),
+                    Err(error) => (Timed::new(), Err(error)),
                 };
                 // A conductor that has gone wants nothing any more.
-                let _ = sender.send(News::Ended(Box::new(latencies), outcome));
+                let _ = sender.send(News::Ended(Box::new(timed), outcome));
             })
             .context("starting a thread of the generator")?;
         self.worlds.push(Worker {
@@ -330,19 +358,25 @@ impl<'a> Conductor<'a> {
     }
 
     /// The whole run.
-    fn perform(&mut self) -> Result<()> {
-        self.wait_until("making keys", |world| world.prepared)?;
+    pub(super) fn perform(&mut self) -> Result<()> {
         match self.options.mode {
             Mode::Cells | Mode::Onionskins | Mode::Links => {
                 self.set_up()?;
-                self.measure()
+                self.measure(self.own_rate())
             }
             Mode::IdleLinks => self.measure_idle("links"),
             Mode::IdleCircuits => self.measure_idle("circuits"),
         }
     }
 
-    fn set_up(&mut self) -> Result<()> {
+    /// The rate of the only round, or the first: what was asked for, or what circuits of the live mix carry.
+    pub(super) fn own_rate(&self) -> Option<f64> {
+        let own = || Preset::own_rate(self.circuits);
+        self.options.rate.or(self.options.live.map(|_| own()))
+    }
+
+    /// Everything until the load can begin.
+    pub(super) fn set_up(&mut self) -> Result<()> {
         self.set_up_links()?;
         if self.circuits > 0 {
             let began = Instant::now();
@@ -353,15 +387,26 @@ impl<'a> Conductor<'a> {
     }
 
     fn set_up_links(&mut self) -> Result<()> {
+        self.wait_until("making keys", |world| world.prepared)?;
         let began = Instant::now();
         self.reach("opening links", Stage::Link)?;
         self.report.setup.links_s = began.elapsed().as_secs_f64();
         Ok(())
     }
 
-    fn measure(&mut self) -> Result<()> {
-        self.stage.set(Stage::Run);
+    /// One round: the load is on, is measured, and ends.
+    pub(super) fn measure(&mut self, rate: Option<f64>) -> Result<()> {
+        self.report.measured = None;
+        self.report.load.rate_cells_per_s = rate;
+        let life = self.options.live.and(rate);
+        self.report.load.circuit_life_s = life.map(|rate| live::life_s(self.circuits, rate));
+        self.timed = Timed::new();
+        for world in &mut self.worlds {
+            world.done = world.done.min(Stage::Build);
+        }
+        self.stage.begin_round(rate);
         self.hold(WARMING_UP, self.options.warm_up, &mut |_| {})?;
+        let counted = self.counted()?;
         let before = self.sample()?;
         self.stage.set(Stage::Measure);
         let mut last = before.clone();
@@ -372,11 +417,29 @@ impl<'a> Conductor<'a> {
             }
         });
         self.stage.set(Stage::Drain);
-        self.report.measured = Some(self.compare(&before, &last));
+        let mut measured = self.compare(&before, &last);
+        if let (Some(before), Ok(Some(after))) = (counted, self.counted()) {
+            measured.work = after.since(&before);
+        }
+        self.report.measured = Some(measured);
         held?;
-        self.wait_until("waiting for the last cells", |world| {
+        let drained = self.wait_until("waiting for the last cells", |world| {
             world.done >= Stage::Drain
-        })
+        });
+        self.complete_measured();
+        drained
+    }
+
+    /// Adds to what was measured what is known when all cells have arrived, or the run is over.
+    fn complete_measured(&mut self) {
+        let counts = self.counts();
+        if let Some(measured) = &mut self.report.measured {
+            measured.latency = self.timed.cells.report();
+            measured.generator_late = self.timed.late.report();
+            if let Some(cells) = &mut measured.cells {
+                (cells.sent, cells.arrived) = (counts.sent, counts.upload + counts.download);
+            }
+        }
     }
 
     /// Memory of the second half of many idle things. A program's beginning leaves memory behind that
@@ -400,6 +463,7 @@ impl<'a> Conductor<'a> {
             self.set_up_links()?;
             self.reach("building circuits", Stage::BuildHalf)?;
         } else {
+            self.wait_until("making keys", |world| world.prepared)?;
             self.reach("opening links", Stage::LinkHalf)?;
         }
         self.settle(pid, self.options.warm_up)?;
@@ -534,9 +598,10 @@ impl<'a> Conductor<'a> {
         match news {
             News::Prepared => world.prepared = true,
             News::Done(stage) => world.done = stage,
-            News::Ended(latencies, outcome) => {
+            News::Timed(timed) => self.timed.add(&timed),
+            News::Ended(timed, outcome) => {
                 world.ended = true;
-                self.latencies.add(&latencies);
+                self.timed.add(&timed);
                 outcome?;
             }
         }
@@ -551,8 +616,21 @@ impl<'a> Conductor<'a> {
             all.download += counters.download.load(Ordering::Relaxed);
             all.sent += counters.sent.load(Ordering::Relaxed);
             all.events += counters.events.load(Ordering::Relaxed);
+            let churn = counters.churn.load();
+            all.churn.circuits_made += churn.circuits_made;
+            all.churn.circuits_ended += churn.circuits_ended;
+            all.churn.links_opened += churn.links_opened;
+            all.churn.links_closed += churn.links_closed;
         }
         all
+    }
+
+    /// What the target counts, if that was asked for.
+    fn counted(&self) -> Result<Option<Counted>> {
+        let metrics = self.metrics.as_ref();
+        metrics
+            .map(|port| Counted::read(port.address()))
+            .transpose()
     }
 
     fn sample(&self) -> Result<Sample> {
@@ -560,11 +638,21 @@ impl<'a> Conductor<'a> {
     }
 
     fn compare(&self, before: &Sample, after: &Sample) -> Measured {
-        after.since(before, self.options.mode)
+        after.since(before, self.options.mode, self.options.live.is_some())
+    }
+
+    /// How long circuits of the live mix live at the rate of the last round.
+    pub(super) fn circuit_life_s(&self) -> Option<f64> {
+        self.report.load.circuit_life_s
+    }
+
+    /// What the last round showed, so far.
+    pub(super) fn measured(&self) -> Option<&Measured> {
+        self.report.measured.as_ref()
     }
 
     /// Ends the worlds and the target, and completes the report.
-    fn end(mut self, outcome: Result<()>) -> Report {
+    pub(super) fn end(mut self, outcome: Result<()>) -> Report {
         let outcome = outcome.map_err(|error| match self.running.as_mut().map(Running::check) {
             // The end of the target explains everything else.
             Some(Err(ended)) => ended.context(format!("{error:#}")),
@@ -580,16 +668,10 @@ impl<'a> Conductor<'a> {
                 }
             }
         }
-        let counts = self.counts();
+        self.complete_measured();
         for world in self.worlds.drain(..) {
             if world.ended {
                 let _ = world.join.join();
-            }
-        }
-        if let Some(measured) = &mut self.report.measured {
-            measured.latency = self.latencies.report();
-            if let Some(cells) = &mut measured.cells {
-                (cells.sent, cells.arrived) = (counts.sent, counts.upload + counts.download);
             }
         }
         self.report.complete = outcome.is_ok();
@@ -598,7 +680,7 @@ impl<'a> Conductor<'a> {
     }
 }
 
-/// How many links there are on each side.
+/// How many links there are on each side. Checks the numbers of the options, too.
 fn sides(options: &Options) -> Result<(usize, usize)> {
     LINKS.check("links", options.links)?;
     CIRCUITS.check("circuits", options.circuits)?;
@@ -617,7 +699,10 @@ fn sides(options: &Options) -> Result<(usize, usize)> {
                 options.links > 1,
                 "circuits need at least two links: one to the target, one from it"
             );
-            Ok((options.links.div_ceil(2), options.links / 2))
+            Ok(match options.live {
+                Some(preset) => preset.sides(options.links),
+                None => (options.links.div_ceil(2), options.links / 2),
+            })
         }
         Mode::Onionskins | Mode::Links | Mode::IdleLinks => Ok((options.links, 0)),
     }

@@ -9,14 +9,15 @@ mod build;
 mod drive;
 mod hops;
 mod links;
+mod live;
 mod onionskins;
 
 use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::BuildHasherDefault;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd as _;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
@@ -32,9 +33,11 @@ use weft_tls::LinkTls;
 
 use self::build::Build;
 use self::hops::{NextHop, next_hops};
+use self::live::Live;
 use super::aim::Aim;
-use super::latency::{Latencies, Schedule, SendTimes, TICK};
-use super::link::{Link, READ_AT_ONCE, RECORD};
+use super::latency::{Latencies, Schedule, TICK, Times};
+use super::link::{IdHasher, Link, READ_AT_ONCE, RECORD};
+use super::live::Preset;
 use super::mode::{Direction, Mode};
 
 /// What the conductor wants of the worlds. Stages come in this order; some may be left out.
@@ -73,22 +76,51 @@ const STAGES: [Stage; 9] = [
     Stage::Stop,
 ];
 
-/// The stage that all worlds shall be in.
+/// The stage that all worlds shall be in. After [`Stage::Drain`] another round may come, at another rate.
 #[derive(Debug)]
-pub(super) struct SharedStage(AtomicU8);
+pub(super) struct SharedStage {
+    /// The stage, and above its byte the number of the round.
+    stage: AtomicU64,
+    /// The bits of the rate over all worlds, in cells per second; 0 at full speed.
+    rate: AtomicU64,
+}
 
 impl SharedStage {
     pub(super) fn new() -> SharedStage {
-        SharedStage(AtomicU8::new(Stage::Wait as u8))
+        SharedStage {
+            stage: AtomicU64::new(Stage::Wait as u64),
+            rate: AtomicU64::new(0),
+        }
     }
 
+    /// The next stage of this round. Only the conductor calls this and [`begin_round`](Self::begin_round).
     pub(super) fn set(&self, stage: Stage) {
-        self.0.store(stage as u8, Ordering::Release);
+        let round = self.stage.load(Ordering::Relaxed) >> 8;
+        self.stage
+            .store(round << 8 | stage as u64, Ordering::Release);
     }
 
-    fn get(&self) -> Stage {
-        let number = usize::from(self.0.load(Ordering::Acquire));
-        STAGES.get(number).copied().unwrap_or(Stage::Stop)
+    /// [`Stage::Run`] of another round.
+    pub(super) fn begin_round(&self, rate: Option<f64>) {
+        let round = (self.stage.load(Ordering::Relaxed) >> 8) + 1;
+        self.rate
+            .store(rate.map_or(0, f64::to_bits), Ordering::Relaxed);
+        self.stage
+            .store(round << 8 | Stage::Run as u64, Ordering::Release);
+    }
+
+    /// The round, and its stage.
+    fn get(&self) -> (u64, Stage) {
+        let word = self.stage.load(Ordering::Acquire);
+        let stage = STAGES.get((word & 0xff) as usize);
+        (word >> 8, stage.copied().unwrap_or(Stage::Stop))
+    }
+
+    fn rate(&self) -> Option<f64> {
+        match self.rate.load(Ordering::Relaxed) {
+            0 => None,
+            bits => Some(f64::from_bits(bits)),
+        }
     }
 }
 
@@ -103,6 +135,62 @@ pub(super) struct Counters {
     pub(super) sent: AtomicU64,
     /// Circuits made and links opened: what setting up and the other modes count.
     pub(super) events: AtomicU64,
+    /// What the live mix did while cells were driven.
+    pub(super) churn: Churn<AtomicU64>,
+}
+
+/// What comes and goes in the live mix.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Churn<T> {
+    /// Circuits made, and circuits that were destroyed because their time was over.
+    pub(super) circuits_made: T,
+    pub(super) circuits_ended: T,
+    /// Links opened, and links closed, on both sides.
+    pub(super) links_opened: T,
+    pub(super) links_closed: T,
+}
+
+impl Churn<AtomicU64> {
+    pub(super) fn load(&self) -> Churn<u64> {
+        let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        Churn {
+            circuits_made: load(&self.circuits_made),
+            circuits_ended: load(&self.circuits_ended),
+            links_opened: load(&self.links_opened),
+            links_closed: load(&self.links_closed),
+        }
+    }
+
+    fn store(&self, churn: Churn<u64>) {
+        let store = |count: &AtomicU64, value| count.store(value, Ordering::Relaxed);
+        store(&self.circuits_made, churn.circuits_made);
+        store(&self.circuits_ended, churn.circuits_ended);
+        store(&self.links_opened, churn.links_opened);
+        store(&self.links_closed, churn.links_closed);
+    }
+}
+
+/// What a world timed in a round.
+#[derive(Clone, Debug)]
+pub(super) struct Timed {
+    /// How long cells were on their way.
+    pub(super) cells: Latencies,
+    /// How late the generator noticed that cells were due: the generator's own part of that.
+    pub(super) late: Latencies,
+}
+
+impl Timed {
+    pub(super) fn new() -> Timed {
+        Timed {
+            cells: Latencies::new(),
+            late: Latencies::new(),
+        }
+    }
+
+    pub(super) fn add(&mut self, other: &Timed) {
+        self.cells.add(&other.cells);
+        self.late.add(&other.late);
+    }
 }
 
 /// What a world reports to the conductor.
@@ -112,8 +200,10 @@ pub(super) enum News {
     Prepared,
     /// It has done what its stage asked for.
     Done(Stage),
-    /// It has ended, and why if it should not have.
-    Ended(Box<Latencies>, Result<()>),
+    /// All cells of a round have arrived: what was timed in it. Before [`News::Done`] of [`Stage::Drain`].
+    Timed(Box<Timed>),
+    /// It has ended, what was timed in a round that did not come to its end, and why it ended if it should not have.
+    Ended(Box<Timed>, Result<()>),
 }
 
 /// What is at the other end.
@@ -144,8 +234,10 @@ pub(super) struct Plan {
     pub(super) next_hops: usize,
     pub(super) circuits: usize,
     pub(super) window: u64,
-    /// Cells per second in each direction.
-    pub(super) rate: Option<f64>,
+    /// The part of the rate that is this world's.
+    pub(super) share: f64,
+    /// The mix of a relay of the public network; else cells are spread evenly.
+    pub(super) live: Option<Preset>,
     pub(super) seed: u64,
     /// Nothing may take longer without a sign of life.
     pub(super) patience: Duration,
@@ -183,6 +275,8 @@ enum Phase {
     Raw,
     /// Cells may go.
     Open,
+    /// We have sent our last; the target closes, too.
+    Closing,
 }
 
 /// A link and what waits to be sent on it.
@@ -197,6 +291,10 @@ struct End {
     active: VecDeque<u32>,
     /// Circuits by the id that the target gave them on this link.
     by_id: HashMap<u32, u32, BuildHasherDefault<IdHasher>>,
+    /// Circuits that begin here, if we opened it.
+    carried: usize,
+    /// It closes when the last of them has gone.
+    closing: bool,
     /// CREATE2 cells that have not been answered (onionskins).
     unanswered: usize,
     /// The next circuit id (onionskins).
@@ -205,6 +303,16 @@ struct End {
     listed: bool,
     /// Listed to be written.
     dirty: bool,
+}
+
+impl End {
+    /// Whether a socket that takes bytes is of use. Epoll reports with every arrival that it takes some.
+    fn has_to_write(&mut self) -> bool {
+        matches!(self.phase, Phase::Connecting)
+            || !self.out.is_empty()
+            || !self.active.is_empty()
+            || self.link.session.tls().wants_write()
+    }
 }
 
 /// One direction of a circuit.
@@ -216,7 +324,7 @@ struct Flow {
     due: u64,
     /// In the list of its link.
     active: bool,
-    times: SendTimes,
+    times: Times,
 }
 
 /// A circuit through the target.
@@ -232,29 +340,22 @@ struct Circuit {
     hop: usize,
     /// `None` once it can carry cells.
     build: Option<Box<Build>>,
+    end: CircuitEnd,
     up: Flow,
     down: Flow,
 }
 
-/// Circuit ids hash to themselves, spread by one multiplication: they are the target's random
-/// numbers, and the target is no attacker here.
-#[derive(Clone, Copy, Debug, Default)]
-struct IdHasher(u64);
-
-impl Hasher for IdHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_u32(u32::from(*byte));
-        }
-    }
-
-    fn write_u32(&mut self, id: u32) {
-        self.0 = (self.0 ^ u64::from(id)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    }
+/// How far the end of a circuit has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CircuitEnd {
+    /// It has not.
+    Open,
+    /// It gets no more cells; those on their way arrive first.
+    Draining,
+    /// DESTROY has been sent, and comes to our relay behind the target.
+    Destroyed,
+    /// It came there; the circuit's number may be used again.
+    Vacant,
 }
 
 /// The bit of circuit ids that a link's initiator chooses (tor-spec 5.1.1).
@@ -268,6 +369,7 @@ const FIRST_LINK: usize = 1 << 20;
 pub(super) struct World {
     plan: Plan,
     stage: Stage,
+    round: u64,
     shared: Arc<SharedStage>,
     counters: Arc<Counters>,
     news: Sender<News>,
@@ -299,11 +401,13 @@ pub(super) struct World {
     schedule: Option<Schedule>,
     /// Cells that the schedule has released, in each direction.
     released: u64,
-    latencies: Latencies,
+    live: Option<Live>,
+    timed: Timed,
     upload: u64,
     download: u64,
     sent: u64,
     events: u64,
+    churn: Churn<u64>,
     /// When something last came from the target.
     sign_of_life: Instant,
     /// The CREATE2 cell that is sent again and again, and the state that checks its first answer.
@@ -332,8 +436,10 @@ impl World {
             .register(&mut SourceFd(&timer_fd(&timer)), TIMER, Interest::READABLE)
             .context("watching a timer")?;
         let hops = next_hops(&mut plan, &mut rng)?;
+        let live = plan.live.map(|preset| Live::new(preset, &plan));
         let mut world = World {
             stage: Stage::Wait,
+            round: 0,
             shared,
             counters,
             news,
@@ -355,14 +461,15 @@ impl World {
             record: vec![0; RECORD],
             begin: Instant::now(),
             run_at: 0,
-            // Of cells that are on their way at a fixed rate, every one is timed.
-            schedule: plan.rate.map(Schedule::new),
+            schedule: None,
             released: 0,
-            latencies: Latencies::new(),
+            live,
+            timed: Timed::new(),
             upload: 0,
             download: 0,
             sent: 0,
             events: 0,
+            churn: Churn::default(),
             sign_of_life: Instant::now(),
             onionskin: None,
             rng,
@@ -386,10 +493,10 @@ impl World {
 
     /// Runs until the conductor orders [`Stage::Stop`] or something goes wrong.
     /// What was timed, and why it ended if it should not have.
-    pub(super) fn run(mut self) -> (Latencies, Result<()>) {
+    pub(super) fn run(mut self) -> (Timed, Result<()>) {
         let outcome = self.turns();
         self.publish();
-        (self.latencies, outcome)
+        (self.timed, outcome)
     }
 
     fn turns(&mut self) -> Result<()> {
@@ -401,7 +508,7 @@ impl World {
             for key in std::mem::take(&mut self.readable) {
                 self.read(key)?;
             }
-            self.release();
+            self.release()?;
             self.proceed()?;
             for key in std::mem::take(&mut self.dirty) {
                 self.write(key)?;
@@ -422,11 +529,15 @@ impl World {
 
     /// Enters the stage that the conductor wants.
     fn follow(&mut self) -> Result<()> {
-        let wanted = self.shared.get();
-        if wanted == self.stage {
+        let (round, wanted) = self.shared.get();
+        if (round, wanted) == (self.round, self.stage) {
             return Ok(());
         }
-        let before = std::mem::replace(&mut self.stage, wanted);
+        let mut before = std::mem::replace(&mut self.stage, wanted);
+        if std::mem::replace(&mut self.round, round) != round {
+            before = before.min(Stage::Build);
+            self.reported = self.reported.min(Stage::Build);
+        }
         self.sign_of_life = Instant::now();
         if self.plan.mode != Mode::Links {
             let links = match wanted {
@@ -440,21 +551,47 @@ impl World {
             }
         }
         if before < Stage::Run && wanted >= Stage::Run {
-            self.run_at = self.now();
-            if self.schedule.is_some() {
-                let tick = Expiration::Interval(TICK.into());
-                self.timer
-                    .set(tick, TimerSetTimeFlags::empty())
-                    .context("setting a timer")?;
-            }
-            if self.plan.mode == Mode::Cells && self.schedule.is_none() {
-                self.activate_all();
-            }
-        }
-        if before < Stage::Measure && wanted >= Stage::Measure {
-            self.latencies.clear();
+            self.begin_round()?;
         }
         Ok(())
+    }
+
+    /// The load begins, at the rate of this round.
+    fn begin_round(&mut self) -> Result<()> {
+        let rate = self.shared.rate().map(|rate| rate * self.plan.share);
+        let was_paced = self.is_paced();
+        self.run_at = self.now();
+        self.released = 0;
+        self.schedule = rate.filter(|_| self.live.is_none()).map(Schedule::new);
+        // What was due at the end of the round before, and could not be sent any more, is forgotten.
+        for (_, end) in &mut self.ends {
+            end.active.clear();
+        }
+        for circuit in &mut self.circuits {
+            for flow in [&mut circuit.up, &mut circuit.down] {
+                flow.due = flow.sent;
+                flow.active = false;
+                flow.times.clear();
+            }
+        }
+        if let Some(rate) = rate {
+            self.start_mix(rate)?;
+        }
+        if self.is_paced() && !was_paced {
+            let tick = Expiration::Interval(TICK.into());
+            self.timer
+                .set(tick, TimerSetTimeFlags::empty())
+                .context("setting a timer")?;
+        }
+        if self.plan.mode == Mode::Cells && !self.is_paced() {
+            self.activate_all();
+        }
+        Ok(())
+    }
+
+    /// Cells are due at times, and not as soon as a window is open. Then every one is timed.
+    fn is_paced(&self) -> bool {
+        self.schedule.is_some() || self.live.as_ref().is_some_and(|live| live.has_started)
     }
 
     /// Waits for sockets, the timer or the time to look at the stage again.
@@ -470,10 +607,8 @@ impl World {
         }
         for event in events.iter() {
             match event.token() {
-                TIMER => {
-                    // Only wakes us up; the clock decides what is due.
-                    let _ = self.timer.wait();
-                }
+                // Only wakes us up: the clock decides what is due. It need not be read, as epoll reports edges.
+                TIMER => {}
                 Token(number) if number < FIRST_LINK => self.accept(number - FIRST_LISTENER)?,
                 Token(number) => {
                     let key = number - FIRST_LINK;
@@ -481,7 +616,7 @@ impl World {
                         continue;
                     };
                     end.link.note(event);
-                    if event.is_writable() {
+                    if event.is_writable() && end.has_to_write() {
                         self.mark(key);
                     }
                     self.list(key);
@@ -523,7 +658,8 @@ impl World {
                 match self.plan.mode {
                     Mode::Onionskins => self.request_circuits()?,
                     Mode::Links => self.request_links()?,
-                    Mode::Cells | Mode::IdleLinks | Mode::IdleCircuits => {}
+                    Mode::Cells => self.renew_circuits()?,
+                    Mode::IdleLinks | Mode::IdleCircuits => {}
                 }
                 false
             }
@@ -535,6 +671,10 @@ impl World {
             self.reported = self.stage;
             self.publish();
             // A conductor that has gone wants nothing any more.
+            if self.stage == Stage::Drain {
+                let timed = std::mem::replace(&mut self.timed, Timed::new());
+                let _ = self.news.send(News::Timed(Box::new(timed)));
+            }
             let _ = self.news.send(News::Done(self.stage));
         }
         Ok(())
@@ -546,6 +686,7 @@ impl World {
         counters.download.store(self.download, Ordering::Relaxed);
         counters.sent.store(self.sent, Ordering::Relaxed);
         counters.events.store(self.events, Ordering::Relaxed);
+        counters.churn.store(self.churn);
     }
 
     /// An error if the target has been silent for too long while something should come.
