@@ -24,7 +24,7 @@
 //! | `world` | one thread: links, circuits, cells |
 //! | `link` | TLS over a socket |
 //! | `latency` | how long cells take |
-//! | `conductor`, `measuring` | stages, and what happens in them |
+//! | `prepare`, `conductor`, `measuring` | what a run begins with; stages, and what happens in them |
 //! | [`pipe`] | the bare pipe, the physical limit |
 //! | [`report`] | what was found |
 
@@ -41,6 +41,7 @@ mod mode;
 mod options;
 pub mod pin;
 pub mod pipe;
+mod prepare;
 pub mod report;
 mod search;
 mod sources;

@@ -39,20 +39,34 @@ pub fn run(
         steps: Vec::new(),
         best: None,
     };
+    let mut before = None;
     loop {
-        let mut conductor = Conductor::begin(options, stop, progress)?;
-        let outcome = found.rounds(capacity, &mut conductor, stop);
-        let again = matches!(&outcome, Ok(Round::Broke));
-        let mut report = conductor.end(outcome.map(|_| ()));
-        if !again {
-            if let Some((rate, life, measured)) = &found.best {
-                report.load.rate_cells_per_s = Some(*rate);
-                report.load.circuit_life_s = *life;
-                report.measured = Some(measured.clone());
+        let mut report = match (Conductor::begin(options, stop, progress), before) {
+            (Ok(mut conductor), _) => {
+                let outcome = found.rounds(capacity, &mut conductor, stop);
+                let again = matches!(&outcome, Ok(Round::Broke));
+                let report = conductor.end(outcome.map(|_| ()));
+                if again {
+                    before = Some(report);
+                    continue;
+                }
+                report
             }
-            report.capacity = Some(found.report(capacity));
-            return Ok(report);
+            // What was found before the target could not be had again.
+            (Err(error), Some(before)) => Report {
+                complete: false,
+                why: Some(format!("{error:#}")),
+                ..before
+            },
+            (Err(error), None) => return Err(error),
+        };
+        if let Some((rate, life, measured)) = &found.best {
+            report.load.rate_cells_per_s = Some(*rate);
+            report.load.circuit_life_s = *life;
+            report.measured = Some(measured.clone());
         }
+        report.capacity = Some(found.report(capacity));
+        return Ok(report);
     }
 }
 

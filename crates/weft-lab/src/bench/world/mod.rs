@@ -11,14 +11,16 @@ mod hops;
 mod links;
 mod live;
 mod onionskins;
+mod orders;
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasherDefault;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd as _;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -34,177 +36,12 @@ use weft_tls::LinkTls;
 use self::build::Build;
 use self::hops::{NextHop, next_hops};
 use self::live::Live;
+pub(super) use self::orders::{Churn, Counters, News, SharedStage, Stage, Timed};
 use super::aim::Aim;
-use super::latency::{Latencies, Schedule, TICK, Times};
+use super::latency::{Schedule, TICK, Times};
 use super::link::{IdHasher, Link, READ_AT_ONCE, RECORD};
 use super::live::Preset;
 use super::mode::{Direction, Mode};
-
-/// What the conductor wants of the worlds. Stages come in this order; some may be left out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u8)]
-pub(super) enum Stage {
-    /// Wait.
-    Wait,
-    /// Open half of the links.
-    LinkHalf,
-    /// Open the links.
-    Link,
-    /// Build half of the circuits, and one over each link at least, so that all links are there.
-    BuildHalf,
-    /// Build all circuits.
-    Build,
-    /// Drive cells, or what the mode asks for.
-    Run,
-    /// Go on; what happens now is measured.
-    Measure,
-    /// Send nothing new; wait for what is on its way.
-    Drain,
-    /// End.
-    Stop,
-}
-
-const STAGES: [Stage; 9] = [
-    Stage::Wait,
-    Stage::LinkHalf,
-    Stage::Link,
-    Stage::BuildHalf,
-    Stage::Build,
-    Stage::Run,
-    Stage::Measure,
-    Stage::Drain,
-    Stage::Stop,
-];
-
-/// The stage that all worlds shall be in. After [`Stage::Drain`] another round may come, at another rate.
-#[derive(Debug)]
-pub(super) struct SharedStage {
-    /// The stage, and above its byte the number of the round.
-    stage: AtomicU64,
-    /// The bits of the rate over all worlds, in cells per second; 0 at full speed.
-    rate: AtomicU64,
-}
-
-impl SharedStage {
-    pub(super) fn new() -> SharedStage {
-        SharedStage {
-            stage: AtomicU64::new(Stage::Wait as u64),
-            rate: AtomicU64::new(0),
-        }
-    }
-
-    /// The next stage of this round. Only the conductor calls this and [`begin_round`](Self::begin_round).
-    pub(super) fn set(&self, stage: Stage) {
-        let round = self.stage.load(Ordering::Relaxed) >> 8;
-        self.stage
-            .store(round << 8 | stage as u64, Ordering::Release);
-    }
-
-    /// [`Stage::Run`] of another round.
-    pub(super) fn begin_round(&self, rate: Option<f64>) {
-        let round = (self.stage.load(Ordering::Relaxed) >> 8) + 1;
-        self.rate
-            .store(rate.map_or(0, f64::to_bits), Ordering::Relaxed);
-        self.stage
-            .store(round << 8 | Stage::Run as u64, Ordering::Release);
-    }
-
-    /// The round, and its stage.
-    fn get(&self) -> (u64, Stage) {
-        let word = self.stage.load(Ordering::Acquire);
-        let stage = STAGES.get((word & 0xff) as usize);
-        (word >> 8, stage.copied().unwrap_or(Stage::Stop))
-    }
-
-    fn rate(&self) -> Option<f64> {
-        match self.rate.load(Ordering::Relaxed) {
-            0 => None,
-            bits => Some(f64::from_bits(bits)),
-        }
-    }
-}
-
-/// What a world has done so far, published once in a turn of its loop.
-#[derive(Debug, Default)]
-pub(super) struct Counters {
-    /// Cells that arrived at next hops.
-    pub(super) upload: AtomicU64,
-    /// Cells that arrived at origins.
-    pub(super) download: AtomicU64,
-    /// Cells that were sent, both ways.
-    pub(super) sent: AtomicU64,
-    /// Circuits made and links opened: what setting up and the other modes count.
-    pub(super) events: AtomicU64,
-    /// What the live mix did while cells were driven.
-    pub(super) churn: Churn<AtomicU64>,
-}
-
-/// What comes and goes in the live mix.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Churn<T> {
-    /// Circuits made, and circuits that were destroyed because their time was over.
-    pub(super) circuits_made: T,
-    pub(super) circuits_ended: T,
-    /// Links opened, and links closed, on both sides.
-    pub(super) links_opened: T,
-    pub(super) links_closed: T,
-}
-
-impl Churn<AtomicU64> {
-    pub(super) fn load(&self) -> Churn<u64> {
-        let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        Churn {
-            circuits_made: load(&self.circuits_made),
-            circuits_ended: load(&self.circuits_ended),
-            links_opened: load(&self.links_opened),
-            links_closed: load(&self.links_closed),
-        }
-    }
-
-    fn store(&self, churn: Churn<u64>) {
-        let store = |count: &AtomicU64, value| count.store(value, Ordering::Relaxed);
-        store(&self.circuits_made, churn.circuits_made);
-        store(&self.circuits_ended, churn.circuits_ended);
-        store(&self.links_opened, churn.links_opened);
-        store(&self.links_closed, churn.links_closed);
-    }
-}
-
-/// What a world timed in a round.
-#[derive(Clone, Debug)]
-pub(super) struct Timed {
-    /// How long cells were on their way.
-    pub(super) cells: Latencies,
-    /// How late the generator noticed that cells were due: the generator's own part of that.
-    pub(super) late: Latencies,
-}
-
-impl Timed {
-    pub(super) fn new() -> Timed {
-        Timed {
-            cells: Latencies::new(),
-            late: Latencies::new(),
-        }
-    }
-
-    pub(super) fn add(&mut self, other: &Timed) {
-        self.cells.add(&other.cells);
-        self.late.add(&other.late);
-    }
-}
-
-/// What a world reports to the conductor.
-#[derive(Debug)]
-pub(super) enum News {
-    /// Its keys are made and its next hops listen.
-    Prepared,
-    /// It has done what its stage asked for.
-    Done(Stage),
-    /// All cells of a round have arrived: what was timed in it. Before [`News::Done`] of [`Stage::Drain`].
-    Timed(Box<Timed>),
-    /// It has ended, what was timed in a round that did not come to its end, and why it ended if it should not have.
-    Ended(Box<Timed>, Result<()>),
-}
 
 /// What is at the other end.
 #[derive(Clone, Copy, Debug)]
@@ -362,6 +199,8 @@ enum CircuitEnd {
 const INITIATOR: u32 = 1 << 31;
 
 const TIMER: Token = Token(0);
+/// How long a generator whose cells are due at times sleeps when there is nothing to do.
+const REST: Duration = Duration::from_micros(100);
 const FIRST_LISTENER: usize = 1;
 const FIRST_LINK: usize = 1 << 20;
 
@@ -596,10 +435,16 @@ impl World {
 
     /// Waits for sockets, the timer or the time to look at the stage again.
     fn poll(&mut self, events: &mut Events) -> Result<()> {
-        let wait = if self.readable.is_empty() && self.dirty.is_empty() {
-            Duration::from_millis(20)
-        } else {
-            Duration::ZERO
+        let idle = self.readable.is_empty() && self.dirty.is_empty();
+        let wait = match (idle, self.is_paced()) {
+            (false, _) => Duration::ZERO,
+            (true, false) => Duration::from_millis(20),
+            (true, true) => {
+                // Asleep, and not in epoll: there the target's write would have to wake us up, which costs it
+                // more than the write, and which no peer on another machine asks of it.
+                thread::sleep(REST);
+                Duration::ZERO
+            }
         };
         match self.poll.poll(events, Some(wait)) {
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => return Ok(()),
