@@ -276,7 +276,10 @@ impl<'a> Bench<'a> {
     /// Which processors each program runs on, in words.
     fn sharing(&self) -> Vec<String> {
         let mut targets: Vec<Target> = Vec::new();
-        for step in self.plan.first.iter().chain(&self.plan.second) {
+        let steps = self.plan.first.iter().chain(&self.plan.second);
+        let (by_threads, steps): (Vec<&Step>, Vec<&Step>) =
+            steps.partition(|step| step.point.is_in("threads"));
+        for step in steps {
             let new = step
                 .targets
                 .iter()
@@ -306,9 +309,13 @@ impl<'a> Bench<'a> {
                 None => lines.push((how, vec![target.to_string()])),
             }
         }
+        let by_threads = (!by_threads.is_empty()).then(|| {
+            "by threads: all placed by the kernel, as the generator (one thread)".to_owned()
+        });
         lines
             .into_iter()
             .map(|(how, names)| format!("{}: {how}", names.join(", ")))
+            .chain(by_threads)
             .collect()
     }
 

@@ -169,16 +169,23 @@ impl Pipe {
                 self.list(key);
             }
         }
-        for key in std::mem::take(&mut self.readable) {
+        // What is listed meanwhile is for the next turn. The lists keep their memory.
+        let mut listed = std::mem::take(&mut self.readable);
+        for key in listed.drain(..) {
             if self.read(key).is_err() {
                 self.close(key);
             }
         }
-        for key in std::mem::take(&mut self.dirty) {
+        listed.append(&mut self.readable);
+        self.readable = listed;
+        let mut listed = std::mem::take(&mut self.dirty);
+        for key in listed.drain(..) {
             if self.write(key).is_err() {
                 self.close(key);
             }
         }
+        listed.append(&mut self.dirty);
+        self.dirty = listed;
         Ok(())
     }
 

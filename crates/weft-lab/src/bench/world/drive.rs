@@ -233,6 +233,9 @@ impl World {
 
     /// Encrypts one record of cells of the circuits that are listed with the link, in turn.
     pub(super) fn send_record(&mut self, key: usize) -> Result<()> {
+        if self.ends.get(key).is_none_or(|end| end.active.is_empty()) {
+            return Ok(());
+        }
         let now = self.now();
         let paced = self.is_paced();
         let window = self.plan.window;

@@ -344,14 +344,21 @@ impl World {
         while self.stage != Stage::Stop {
             self.follow()?;
             self.poll(&mut events)?;
-            for key in std::mem::take(&mut self.readable) {
+            // What is listed meanwhile is for the next turn. The lists keep their memory.
+            let mut listed = std::mem::take(&mut self.readable);
+            for key in listed.drain(..) {
                 self.read(key)?;
             }
+            listed.append(&mut self.readable);
+            self.readable = listed;
             self.release()?;
             self.proceed()?;
-            for key in std::mem::take(&mut self.dirty) {
+            let mut listed = std::mem::take(&mut self.dirty);
+            for key in listed.drain(..) {
                 self.write(key)?;
             }
+            listed.append(&mut self.dirty);
+            self.dirty = listed;
             self.publish();
             self.watch()?;
         }
