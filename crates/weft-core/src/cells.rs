@@ -22,13 +22,18 @@ pub type Empties = Vec<Box<Cell>>;
 pub(crate) struct CellPool {
     /// Empty cells.
     free: Empties,
+    /// The least that there were since the last [`trim`](Self::trim): so many were not needed.
+    least: usize,
 }
+
+/// Of the cells that were not needed since the last [`CellPool::trim`], it frees one in so many.
+const TRIMMED_PART: usize = 4;
 
 impl CellPool {
     /// Memory for a cell; what is in it is what was in it before.
     #[inline]
     pub(crate) fn take(&mut self) -> Box<Cell> {
-        match self.free.pop() {
+        match self.pop() {
             Some(cell) => cell,
             None => Box::new(Cell::new(0, ChanCmd::PADDING)),
         }
@@ -36,7 +41,7 @@ impl CellPool {
 
     /// A cell with these bytes.
     pub(crate) fn copy_of(&mut self, bytes: &[u8; CELL_LEN]) -> Box<Cell> {
-        match self.free.pop() {
+        match self.pop() {
             Some(mut cell) => {
                 *cell.as_bytes_mut() = *bytes;
                 cell
@@ -52,13 +57,22 @@ impl CellPool {
 
     /// Memory for a cell that was made elsewhere.
     pub(crate) fn hold(&mut self, made: Cell) -> Box<Cell> {
-        match self.free.pop() {
+        match self.pop() {
             Some(mut cell) => {
                 *cell = made;
                 cell
             }
             None => Box::new(made),
         }
+    }
+
+    #[inline]
+    fn pop(&mut self) -> Option<Box<Cell>> {
+        let cell = self.free.pop()?;
+        if self.free.len() < self.least {
+            self.least = self.free.len();
+        }
+        Some(cell)
     }
 
     /// Takes back a cell that was sent or dropped.
@@ -81,11 +95,24 @@ impl CellPool {
     /// Gives all memory back.
     pub(crate) fn clear(&mut self) {
         self.free = Empties::new();
+        self.least = 0;
+    }
+
+    /// Gives back a part of what was not needed since the last call. To be called some times a second: after a burst
+    /// nearly all is given back within some seconds, and a steady load finds the cells that it needs.
+    pub(crate) fn trim(&mut self) {
+        let keep = self.free.len() - self.least.div_ceil(TRIMMED_PART);
+        self.free.truncate(keep);
+        if self.free.capacity() > 64 && self.free.len() < self.free.capacity() / 4 {
+            self.free.shrink_to(self.free.len() * 2);
+        }
+        self.least = self.free.len();
     }
 
     /// Moves up to `count` empties elsewhere.
     pub(crate) fn give(&mut self, count: usize, to: &mut Empties) {
         let keep = self.free.len().saturating_sub(count);
+        self.least = self.least.min(keep);
         to.extend(self.free.drain(keep..));
     }
 }
@@ -96,33 +123,51 @@ pub(crate) fn empties_memory(empties: &Empties) -> usize {
 }
 
 /// The cells of one circuit half that wait for the scheduler, with their times of arrival.
+///
+/// Of most circuits one waits at a time: it has its place here, and the others a list that is there if it was needed
+/// lately ([`trim`](Self::trim)).
 #[derive(Debug, Default)]
 pub(crate) struct CellQueue {
-    /// Oldest first.
-    cells: VecDeque<(Instant, Box<Cell>)>,
+    /// The oldest.
+    first: Option<Waiting>,
+    /// Those behind it, oldest first; empty without it. Boxed: most queues have none, and all are as large.
+    #[allow(clippy::box_collection)]
+    rest: Option<Box<VecDeque<Waiting>>>,
     /// Cells that left it since it was made.
     departed: u64,
 }
 
+/// A cell, and since when it waits.
+type Waiting = (Instant, Box<Cell>);
+
 impl CellQueue {
     /// Cells waiting.
+    #[inline]
     pub(crate) fn len(&self) -> usize {
-        self.cells.len()
+        match &self.first {
+            None => 0,
+            Some(_) => 1 + self.rest.as_ref().map_or(0, |rest| rest.len()),
+        }
     }
 
     /// Nothing waits.
+    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.cells.is_empty()
+        self.first.is_none()
     }
 
     /// Adds a cell at the end.
+    #[inline]
     pub(crate) fn push(&mut self, cell: Box<Cell>, now: Instant) {
-        self.cells.push_back((now, cell));
+        match &mut self.first {
+            None => self.first = Some((now, cell)),
+            Some(_) => self.rest.get_or_insert_default().push_back((now, cell)),
+        }
     }
 
     /// Cells that were ever added: the number of the one that was added last.
     pub(crate) fn added(&self) -> u64 {
-        self.departed + self.cells.len() as u64
+        self.departed + self.len() as u64
     }
 
     /// Cells that were taken since the queue was made: those up to this number have left.
@@ -130,24 +175,135 @@ impl CellQueue {
         self.departed
     }
 
-    /// Takes the oldest cell. [`taken`](Self::taken) must follow the last of a run.
+    /// Takes the oldest cell of a queue that ends: it is not counted.
     pub(crate) fn pop(&mut self) -> Option<Box<Cell>> {
-        self.cells.pop_front().map(|(_, cell)| cell)
+        let (_, cell) = self.first.take()?;
+        if let Some(rest) = &mut self.rest {
+            self.first = rest.pop_front();
+        }
+        Some(cell)
     }
 
-    /// Notes that so many cells were taken, once for the run and not for each. A queue that was long
-    /// gives its memory back.
-    pub(crate) fn taken(&mut self, count: u32) {
-        self.departed += u64::from(count);
-        shrink(&mut self.cells);
+    /// Moves up to `most` cells, oldest first, and returns how many there were. A queue that was long gives its memory
+    /// back.
+    #[inline]
+    pub(crate) fn move_to(&mut self, out: &mut VecDeque<Box<Cell>>, most: u32) -> u32 {
+        if most == 0 {
+            return 0;
+        }
+        let Some((_, first)) = self.first.take() else {
+            return 0;
+        };
+        out.push_back(first);
+        let mut moved = 1;
+        if let Some(rest) = &mut self.rest {
+            while moved < most
+                && let Some((_, cell)) = rest.pop_front()
+            {
+                out.push_back(cell);
+                moved += 1;
+            }
+            self.first = rest.pop_front();
+            shrink(rest);
+        }
+        self.departed += u64::from(moved);
+        moved
+    }
+
+    /// Gives back the memory of the list of a queue that is empty. To be called now and then.
+    pub(crate) fn trim(&mut self) {
+        if self.first.is_none() {
+            self.rest = None;
+        }
     }
 
     /// What the queue holds, and how long the oldest cell has waited.
     pub(crate) fn held(&self, now: Instant) -> Held {
-        let front = self.cells.front();
+        let front = self.first.as_ref();
+        let list = |rest: &VecDeque<_>| size_of_val(rest) + queue_memory(rest);
+        let list = self.rest.as_deref().map_or(0, list);
         Held {
-            bytes: self.cells.len() * size_of::<Cell>() + queue_memory(&self.cells),
+            bytes: self.len() * size_of::<Cell>() + list,
             age: front.map_or(Duration::ZERO, |(at, _)| now.saturating_duration_since(*at)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A queue with cells of circuits 0 and up.
+    fn queue(cells: u32, now: Instant) -> CellQueue {
+        let mut queue = CellQueue::default();
+        for circ_id in 0..cells {
+            queue.push(Box::new(Cell::new(circ_id, ChanCmd::RELAY)), now);
+        }
+        queue
+    }
+
+    #[test]
+    fn cells_leave_a_queue_as_they_came_and_are_counted() {
+        let now = Instant::now();
+        let mut queue = queue(3, now);
+        let mut out = VecDeque::new();
+        let later = now + Duration::from_secs(2);
+        for circ_id in 0..100 {
+            queue.push(Box::new(Cell::new(3 + circ_id, ChanCmd::RELAY)), later);
+            assert_eq!((queue.len(), queue.departed()), (4, u64::from(circ_id)));
+            assert_eq!(queue.added(), u64::from(circ_id) + 4);
+            let age = if circ_id < 3 { 2 } else { 0 };
+            assert_eq!(queue.held(later).age, Duration::from_secs(age));
+            assert_eq!(queue.move_to(&mut out, 1), 1);
+            assert_eq!(out.pop_front().map(|cell| cell.circ_id()), Some(circ_id));
+        }
+        assert_eq!(queue.move_to(&mut out, 0), 0);
+        assert_eq!(queue.move_to(&mut out, 2), 2);
+        assert_eq!((queue.len(), queue.departed()), (1, 102));
+        assert_eq!(queue.move_to(&mut out, 8), 1);
+        let moved: Vec<u32> = out.iter().map(|cell| cell.circ_id()).collect();
+        assert_eq!(moved, [100, 101, 102]);
+        assert!(queue.is_empty() && queue.pop().is_none());
+        assert_eq!(queue.move_to(&mut out, 8), 0);
+    }
+
+    #[test]
+    fn a_queue_of_one_cell_has_no_list_and_one_that_is_empty_gives_it_back() {
+        let now = Instant::now();
+        let mut queue = queue(1, now);
+        assert_eq!(queue.held(now).bytes, size_of::<Cell>());
+        for _ in 0..2 {
+            queue.push(Box::new(Cell::new(1, ChanCmd::RELAY)), now);
+        }
+        // What waits is not lost by it.
+        queue.trim();
+        assert_eq!(queue.len(), 3);
+        assert_eq!(queue.move_to(&mut VecDeque::new(), 3), 3);
+        assert!(queue.held(now).bytes > 0);
+        queue.trim();
+        assert_eq!(queue.held(now).bytes, 0);
+    }
+
+    #[test]
+    fn cells_that_a_burst_needed_are_given_back_within_seconds_and_those_of_a_steady_load_stay() {
+        let mut pool = CellPool::default();
+        let turn = |pool: &mut CellPool, cells: usize| {
+            let taken: Vec<_> = (0..cells).map(|_| pool.take()).collect();
+            taken.into_iter().for_each(|cell| pool.put(cell));
+        };
+        turn(&mut pool, POOL_KEEPS);
+        assert_eq!(pool.len(), POOL_KEEPS);
+        // Five seconds of quarters.
+        for _ in 0..20 {
+            turn(&mut pool, 100);
+            pool.trim();
+            assert!(pool.len() >= 100, "none of these is made anew");
+        }
+        assert!(pool.len() < 120, "{}", pool.len());
+        assert!(pool.memory() < 200 * size_of::<Cell>(), "{}", pool.memory());
+        for _ in 0..40 {
+            pool.trim();
+        }
+        assert_eq!(pool.len(), 0);
     }
 }

@@ -13,6 +13,7 @@ use crate::flow::{MAX_CWND, StreamFlow, Terms};
 use crate::ledger::{Held, Waits, map_entry};
 use crate::origin::AppRefusal;
 use crate::slots::{EdgeKey, Slots};
+use crate::worklist::Place;
 use weft_cell::reason::EndReason;
 use weft_cell::relay::MAX_DATA;
 use weft_cell::relay_v1;
@@ -97,7 +98,7 @@ pub struct Edge {
     /// Bytes for the socket.
     pub out: Bytes,
     /// Its place among the edges with bytes for their sockets.
-    pub listed: Option<usize>,
+    pub listed: Option<Place>,
     /// DATA cells until the next one that is left some room for randomness (see `cut`).
     pub(crate) full_cells_left: u8,
     /// Bytes taken off the circuit.

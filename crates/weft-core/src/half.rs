@@ -6,6 +6,7 @@
 //! halves are each other's peers, and both hold keys. A circuit that begins here is one half, which
 //! holds the keys of all hops.
 
+use std::hint::black_box;
 use std::time::Instant;
 
 use crate::abra::Moved;
@@ -13,10 +14,11 @@ use crate::address::{HalfAddr, HopIndex, OriginId, ThreadId};
 use crate::cells::CellQueue;
 use crate::flow::{CcParams, CircuitFlow, Terms};
 use crate::ledger::Held;
-use crate::slots::{HalfKey, LinkKey, Slots};
+use crate::slots::{HalfKey, LinkKey, SlotKey as _, Slots};
 use crate::streams::Streams;
 use crate::traffic::CircuitTraffic;
 use crate::tunnel::{LegSide, Tunnel};
+use crate::worklist::Place;
 use weft_crypto::circuit::{OriginCircuit, RelayCircuit};
 
 /// RELAY_EARLY cells that one circuit may carry (tor-spec 5.6).
@@ -43,7 +45,7 @@ pub(crate) struct CircuitHalf {
 
 /// Memory of a half without cells and keys: its places in the tables of its thread, its link and the
 /// scheduler, the last three nearly.
-const HALF_COST: usize = size_of::<(u32, Option<CircuitHalf>)>() + size_of::<Wait>() + 80;
+const HALF_COST: usize = Slots::<HalfKey, CircuitHalf>::COST + size_of::<Wait>() + 80;
 
 /// The direction in which a half sends on its link (tor-spec 5.5).
 #[derive(Debug)]
@@ -114,7 +116,14 @@ pub(crate) struct Backward {
     pub extension: u32,
     /// What the circuit is for, if it ends here.
     pub purpose: Purpose,
-    /// What it moved lately, if that is counted.
+    /// Once it moved something while that was counted, or asked for this relay's weight.
+    pub measured: Option<Box<Measured>>,
+}
+
+/// What few circuits have: see [`Backward::measured`].
+#[derive(Debug, Default)]
+pub(crate) struct Measured {
+    /// What the circuit moved lately, if that is counted.
     pub moved: Moved,
     /// It asked for this relay's weight.
     pub subscription: Option<Subscription>,
@@ -124,7 +133,7 @@ pub(crate) struct Backward {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Subscription {
     /// Its place in the list of its slot's phase.
-    pub place: usize,
+    pub place: Place,
     /// When it asked last.
     pub asked: Instant,
 }
@@ -191,8 +200,7 @@ impl CircuitHalf {
                 sendme_inc: None,
                 extension: 0,
                 purpose: Purpose::General,
-                moved: Moved::default(),
-                subscription: None,
+                measured: None,
             }),
             leg: None,
         }
@@ -278,6 +286,10 @@ impl CircuitHalf {
         match &self.role {
             Role::Backward(backward) => {
                 held.bytes += backward.crypt.as_ref().map_or(0, RelayCircuit::memory);
+                held.bytes += backward
+                    .measured
+                    .as_ref()
+                    .map_or(0, |_| size_of::<Measured>());
                 if let Some(streams) = &backward.streams {
                     held.bytes += size_of::<Streams>();
                     held += streams.held(now);
@@ -353,7 +365,12 @@ pub(crate) struct Halves {
     slots: Slots<HalfKey, CircuitHalf>,
     /// Those that hold this node's end of a circuit's keys: each circuit counted once.
     circuits: usize,
+    /// The slot that [`trim`](Self::trim) goes on with.
+    trim_next: usize,
 }
+
+/// Calls of [`Halves::trim`] in which every half has its turn.
+const TRIM_TURNS: usize = 16;
 
 impl Halves {
     /// No halves yet.
@@ -362,6 +379,7 @@ impl Halves {
             thread,
             slots: Slots::default(),
             circuits: 0,
+            trim_next: 0,
         }
     }
 
@@ -388,6 +406,14 @@ impl Halves {
     #[inline]
     pub(crate) fn get_mut(&mut self, slot: HalfKey) -> Option<&mut CircuitHalf> {
         self.slots.get_mut(slot)
+    }
+
+    /// Reads the half in a slot, so that it is in the processor's cache when it is needed.
+    #[inline]
+    pub(crate) fn touch(&self, slot: HalfKey) {
+        if let Some(half) = self.slots.get(slot) {
+            black_box(half.circ_id);
+        }
     }
 
     /// The half in a slot.
@@ -419,6 +445,18 @@ impl Halves {
             slot,
             generation: self.slots.generation(slot)?,
         })
+    }
+
+    /// The address of the half in a slot, and its peer.
+    #[inline]
+    pub(crate) fn addr_and_peer(&self, slot: HalfKey) -> Option<(HalfAddr, Peer)> {
+        let (generation, half) = self.slots.get_with_generation(slot)?;
+        let addr = HalfAddr {
+            thread: self.thread,
+            slot,
+            generation,
+        };
+        Some((addr, half.peer))
     }
 
     /// The backward half in a slot: its address, its link, its peer, and what only a backward half has.
@@ -459,6 +497,17 @@ impl Halves {
         self.slots.vacant_memory()
     }
 
+    /// Gives back what a part of the halves do not need any more, in turn: every half in some calls.
+    pub(crate) fn trim(&mut self) {
+        let all = self.slots.slots();
+        for _ in 0..all.div_ceil(TRIM_TURNS) {
+            if let Some(half) = self.slots.get_mut(HalfKey::from_index(self.trim_next)) {
+                half.queue.trim();
+            }
+            self.trim_next = (self.trim_next + 1) % all;
+        }
+    }
+
     /// Gives back what can be of it.
     pub(crate) fn shrink(&mut self) {
         self.slots.shrink();
@@ -474,4 +523,17 @@ pub(crate) struct Wait {
     pub half: HalfAddr,
     /// Which of its extensions it waits for; 0 is the wait of a new half for its handshake.
     pub extension: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A relay has tens of thousands, and a cell needs two of them that nothing has come on for long: each line of
+    /// the processor's cache that they span is a wait for memory.
+    #[test]
+    #[cfg(target_pointer_width = "64")]
+    fn a_half_is_in_two_lines_of_the_cache() {
+        assert_eq!(Slots::<HalfKey, CircuitHalf>::COST, 2 * 64);
+    }
 }

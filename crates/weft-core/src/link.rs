@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasher, Hasher};
+use std::hint::black_box;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
@@ -18,7 +19,7 @@ use crate::ledger::{Held, map_entry, queue_memory};
 use crate::loss::LossMeter;
 use crate::padding::LinkPadding;
 use crate::slots::{HalfKey, LinkKey, SlotKey as _};
-use crate::worklist::Worklist;
+use crate::worklist::{Place, Worklist};
 
 /// DESTROYs that may wait on a link: more than all its circuits can cause at once. A peer that makes
 /// us send more without reading is cut off.
@@ -28,48 +29,65 @@ pub(crate) const MAX_DESTROYS: usize = 1 << 17;
 /// the side that opened the connection did.
 pub(crate) const HIGH_BIT: u32 = 1 << 31;
 
+/// Circuits that a link remembers: one of some tens has cells at a time, and most links have no more than a few. The
+/// table of all of them is elsewhere in memory.
+const RECENT: usize = 4;
+/// What it remembers of none.
+const NO_CIRCUIT: (u32, HalfKey) = (0, HalfKey(0));
+
 /// An opened link.
+///
+/// A relay has thousands, and a cell comes on one that nothing has come on for long: each line of the
+/// processor's cache that the cell needs of it is a wait for memory. So the fields are in the order of what a cell
+/// needs: where it comes in, the first two lines; where it waits, the first; where it is written, the first three.
+/// The first line also has what tells a used slot of the table from a free one (the nanoseconds of `last_written`).
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub struct Link {
-    /// The connection under it.
-    pub connection: ConnectionId,
-    /// The identity that the peer proved.
-    pub peer: PeerIdentity,
-    /// The network that the peer's address is in.
-    pub network: IpAddr,
+    /// When something was written last.
+    pub(crate) last_written: Instant,
+    /// The circuits that were looked up last. 0 is no circuit's id.
+    recent: [(u32, HalfKey); RECENT],
+    /// Halves on this link with cells waiting.
+    pub(crate) active_halves: u32,
+    /// Its place among the links that have something to write or a circuit that does.
+    pub listed: Option<Place>,
+    /// Its place among those that have something to write themselves, or had since [`Links::prune_listed`].
+    to_write: Option<Place>,
+    /// The socket has not taken all that was written to it.
+    pub held: bool,
     /// We opened the connection.
     pub initiated: bool,
-    /// Slots of the halves on this link by circuit id.
-    circuits: HashMap<u32, HalfKey, CircIdHash>,
-    /// The circuit that was looked up last: cells come in runs.
-    last: Option<(u32, HalfKey)>,
+    /// Its TLS keys near their end: it gets no new circuits from here.
+    pub worn: bool,
+    /// The controller does not know yet how many circuits there are.
+    pub unreported: bool,
+
+    /// Netflow padding.
+    pub padding: LinkPadding,
+    /// When nothing waited to be written last.
+    pub(crate) last_empty: Instant,
+    /// Since when no circuit has used the link.
+    pub idle_since: Option<Instant>,
+
     /// Cells chosen to be written next, in order.
     pub out: VecDeque<Box<Cell>>,
     /// DESTROYs that are to follow them, by circuit id: made into cells only when they can be
     /// written, since the end of another link can cause one for each circuit here.
     pub destroys: VecDeque<(u32, DestroyReason)>,
-    /// The socket has not taken all that was written to it.
-    pub held: bool,
-    /// Halves on this link with cells waiting.
-    pub(crate) active_halves: usize,
-    /// Its place among the links that have something to write.
-    pub listed: Option<usize>,
-    /// Its TLS keys near their end: it gets no new circuits from here.
-    pub worn: bool,
+
+    /// Slots of the halves on this link by circuit id.
+    circuits: HashMap<u32, HalfKey, CircIdHash>,
+    /// The connection under it.
+    pub connection: ConnectionId,
+    /// The network that the peer's address is in.
+    pub network: IpAddr,
+    /// The identity that the peer proved.
+    pub peer: PeerIdentity,
     /// Circuits that the controller has sent here, made or refused.
     pub joins: u64,
-    /// The controller does not know yet how many circuits there are.
-    pub unreported: bool,
     /// Whether lost packets hold it up.
     pub loss: LossMeter,
-    /// Since when no circuit has used the link.
-    pub idle_since: Option<Instant>,
-    /// When something was written last.
-    pub(crate) last_written: Instant,
-    /// When nothing waited to be written last.
-    pub(crate) last_empty: Instant,
-    /// Netflow padding.
-    pub padding: LinkPadding,
     /// How full it is, while that is measured.
     pub(crate) fill: LinkFill,
     /// Memory that the owner of the socket holds for what waits, as of the last report.
@@ -89,39 +107,53 @@ impl Link {
         now: Instant,
     ) -> Self {
         Link {
-            connection,
-            peer,
-            network: network(addr),
-            initiated,
-            circuits: HashMap::with_hasher(CircIdHash(hash_seed | 1)),
-            last: None,
-            out: VecDeque::new(),
-            destroys: VecDeque::new(),
-            held: false,
+            last_written: now,
+            recent: [NO_CIRCUIT; RECENT],
             active_halves: 0,
             listed: None,
+            to_write: None,
+            held: false,
+            initiated,
             worn: false,
-            joins: 0,
             unreported: false,
-            loss: LossMeter::default(),
-            idle_since: Some(now),
-            last_written: now,
-            last_empty: now,
             padding,
+            last_empty: now,
+            idle_since: Some(now),
+            out: VecDeque::new(),
+            destroys: VecDeque::new(),
+            circuits: HashMap::with_hasher(CircIdHash(hash_seed | 1)),
+            connection,
+            network: network(addr),
+            peer,
+            joins: 0,
+            loss: LossMeter::default(),
             fill: LinkFill::default(),
             socket_holds: 0,
         }
     }
 
     /// The slot of the half with this circuit id.
+    #[inline]
     pub fn half(&mut self, circ_id: u32) -> Option<HalfKey> {
-        if let Some((id, slot)) = self.last
-            && id == circ_id
-        {
+        // Cells of bulk come in runs.
+        let [(id, slot), ..] = self.recent;
+        if id == circ_id && id != 0 {
             return Some(slot);
         }
+        self.half_before_last(circ_id)
+    }
+
+    /// The slot of the half with this circuit id, which is not the one that was looked up last.
+    fn half_before_last(&mut self, circ_id: u32) -> Option<HalfKey> {
+        let mut recent = self.recent.iter();
+        if let Some((id, slot)) = recent.find(|(id, _)| *id == circ_id)
+            && *id != 0
+        {
+            return Some(*slot);
+        }
         let slot = *self.circuits.get(&circ_id)?;
-        self.last = Some((circ_id, slot));
+        let [first, second, third, _] = self.recent;
+        self.recent = [(circ_id, slot), first, second, third];
         Some(slot)
     }
 
@@ -134,7 +166,11 @@ impl Link {
     /// Takes a half off the link.
     pub fn remove(&mut self, circ_id: u32, now: Instant) {
         self.circuits.remove(&circ_id);
-        self.last = None;
+        for recent in &mut self.recent {
+            if recent.0 == circ_id {
+                *recent = NO_CIRCUIT;
+            }
+        }
         if self.circuits.is_empty() {
             self.idle_since = Some(now);
         }
@@ -147,7 +183,22 @@ impl Link {
 
     /// Nothing waits to be written, on the link itself or on its circuits.
     pub fn is_empty(&self) -> bool {
-        self.out.is_empty() && self.destroys.is_empty() && self.active_halves == 0 && !self.held
+        self.active_halves == 0 && !self.has_to_write()
+    }
+
+    /// Something waits to be written on the link itself, or for its socket.
+    pub(crate) fn has_to_write(&self) -> bool {
+        self.held || !self.out.is_empty() || !self.destroys.is_empty()
+    }
+
+    /// It is listed among those that have.
+    pub(crate) fn is_listed_to_write(&self) -> bool {
+        self.to_write.is_some()
+    }
+
+    /// The same, and it can be given to the socket.
+    pub(crate) fn is_unwritten(&self) -> bool {
+        !self.held && self.has_to_write()
     }
 
     /// Circuits on the link.
@@ -180,10 +231,20 @@ impl Link {
     /// Memory of the link's own structure and tables.
     pub fn memory(&self) -> usize {
         // A slot in the thread's table, in the scheduler's and in two maps, nearly.
-        let own = size_of::<Self>() + 128;
+        let own = size_of::<Self>() + LinkPadding::BOXED + 160;
         // Of eight buckets seven are used, each with a byte of its own.
         let bucket = size_of::<(u32, HalfKey)>() + 1;
         own + self.circuits.capacity() * 8 / 7 * bucket
+    }
+
+    /// Gives back the buffers of a link that has nothing to write. False: it has none.
+    pub(crate) fn trim(&mut self) -> bool {
+        let has = self.out.capacity() + self.destroys.capacity() > 0;
+        if has {
+            self.out.shrink_to_fit();
+            self.destroys.shrink_to_fit();
+        }
+        has
     }
 
     /// Gives back memory that was needed for more circuits or DESTROYs.
@@ -218,6 +279,9 @@ pub struct Links {
     by_connection: BTreeMap<ConnectionId, LinkKey>,
     /// Links that have something to write or a circuit that does.
     listed: Worklist<LinkKey>,
+    /// Of these, the links that have something to write themselves, or had since the list was pruned: few, between
+    /// two runs of the scheduler.
+    to_write: Worklist<LinkKey>,
     /// Of these, the first that was refused bandwidth in this turn.
     refused: Option<LinkKey>,
 }
@@ -236,6 +300,12 @@ impl Links {
     pub fn remove(&mut self, key: LinkKey) -> Option<Link> {
         let link = self.slots.try_remove(key.index())?;
         self.by_connection.remove(&link.connection);
+        if let Some(place) = link.to_write
+            && let Some(moved) = self.to_write.remove(place)
+            && let Some(moved) = self.get_mut(moved)
+        {
+            moved.to_write = Some(place);
+        }
         if let Some(place) = link.listed
             && let Some(moved) = self.listed.remove(place)
             && let Some(moved) = self.get_mut(moved)
@@ -255,6 +325,14 @@ impl Links {
     #[inline]
     pub fn get_mut(&mut self, key: LinkKey) -> Option<&mut Link> {
         self.slots.get_mut(key.index())
+    }
+
+    /// Reads the link with this key, so that it is in the processor's cache when it is needed.
+    #[inline]
+    pub(crate) fn touch(&self, key: LinkKey) {
+        if let Some(link) = self.get(key) {
+            black_box(link.active_halves);
+        }
     }
 
     /// The link of a connection.
@@ -289,13 +367,57 @@ impl Links {
         self.slots.is_empty()
     }
 
-    /// Lists a link among those that have something to write.
-    pub fn list(&mut self, key: LinkKey) {
-        if let Some(link) = self.slots.get_mut(key.index())
-            && link.listed.is_none()
-        {
-            link.listed = Some(self.listed.add(key));
+    /// A circuit of a link has cells: lists the link.
+    #[inline]
+    pub(crate) fn activated(&mut self, key: LinkKey) {
+        if let Some(link) = self.slots.get_mut(key.index()) {
+            link.active_halves += 1;
+            if link.listed.is_none() {
+                link.listed = Some(self.listed.add(key));
+            }
         }
+    }
+
+    /// A circuit of a link has cells no more, and they were not moved to the link: it may have nothing to write.
+    pub(crate) fn deactivated(&mut self, key: LinkKey) {
+        if let Some(link) = self.slots.get_mut(key.index()) {
+            link.active_halves = link.active_halves.saturating_sub(1);
+            self.list_to_write(key);
+        }
+    }
+
+    /// A link has something to write itself: lists it.
+    pub fn list_to_write(&mut self, key: LinkKey) {
+        if let Some(link) = self.slots.get_mut(key.index()) {
+            if link.listed.is_none() {
+                link.listed = Some(self.listed.add(key));
+            }
+            if link.to_write.is_none() {
+                link.to_write = Some(self.to_write.add(key));
+            }
+        }
+    }
+
+    /// A link whose circuit the scheduler has chosen, which is listed: it gets cells to write.
+    #[inline]
+    pub(crate) fn chosen(&mut self, key: LinkKey) -> Option<&mut Link> {
+        let link = self.slots.get_mut(key.index())?;
+        if link.to_write.is_none() {
+            link.to_write = Some(self.to_write.add(key));
+        }
+        Some(link)
+    }
+
+    /// Whether some link may have something to write itself. If none has, [`listed`](Self::listed) are links whose
+    /// circuits wait for the scheduler.
+    pub(crate) fn any_to_write(&self) -> bool {
+        !self.to_write.as_slice().is_empty()
+    }
+
+    /// Whether some link has something that can be given to its socket.
+    pub(crate) fn any_unwritten(&self) -> bool {
+        let mut links = self.to_write.as_slice().iter();
+        links.any(|key| self.get(*key).is_some_and(Link::is_unwritten))
     }
 
     /// The links that have something to write.
@@ -309,8 +431,11 @@ impl Links {
         self.refused.get_or_insert(key);
     }
 
-    /// Takes those off that list that have nothing to write any more.
+    /// Takes those off the lists that have nothing to write any more: all of them had something themselves.
     pub(crate) fn prune_listed(&mut self) {
+        if !self.any_to_write() && self.refused.is_none() {
+            return;
+        }
         let refused = self.refused.take().and_then(|key| self.get(key));
         if let Some(place) = refused.and_then(|link| link.listed) {
             self.listed.begin_at(place);
@@ -323,6 +448,31 @@ impl Links {
             link.listed = (!link.is_empty()).then_some(place);
             link.listed.is_some()
         });
+        self.to_write.retain(|key, place| {
+            let Some(link) = slots.get_mut(key.index()) else {
+                return false;
+            };
+            link.to_write = link.has_to_write().then_some(place);
+            link.to_write.is_some()
+        });
+    }
+
+    /// Whether a link is on the lists at the places that it has noted.
+    pub(crate) fn lists(&self, key: LinkKey, link: &Link) -> bool {
+        let is_at = |list: &Worklist<LinkKey>, place: Option<Place>| {
+            place.is_none_or(|place| list.at(place) == Some(key))
+        };
+        is_at(&self.listed, link.listed) && is_at(&self.to_write, link.to_write)
+    }
+
+    /// Whether the lists have links only, each once, if all are where they have noted.
+    pub(crate) fn lists_no_others(&self) -> bool {
+        let count = |listed: fn(&Link) -> bool| {
+            let links = self.iter().filter(|(_, link)| listed(link));
+            links.count()
+        };
+        self.listed.as_slice().len() == count(|link| link.listed.is_some())
+            && self.to_write.as_slice().len() == count(Link::is_listed_to_write)
     }
 
     /// Memory of the tables, beside that of the links.
@@ -379,5 +529,27 @@ impl Hasher for CircIdHasher {
     }
     fn write_u32(&mut self, id: u32) {
         self.mix(u64::from(id));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::mem::offset_of;
+
+    use super::*;
+
+    /// A line of the processor's cache.
+    const LINE: usize = 64;
+
+    #[test]
+    #[cfg(target_pointer_width = "64")]
+    fn a_cell_needs_three_lines_of_its_link() {
+        // Where a cell comes in and waits.
+        assert_eq!(offset_of!(Link, padding), LINE);
+        // What it leaves behind of its time.
+        assert_eq!(offset_of!(Link, out), 2 * LINE);
+        // Where it is written.
+        assert_eq!(offset_of!(Link, circuits), 3 * LINE);
+        assert!(size_of::<Link>() <= 8 * LINE, "{}", size_of::<Link>());
     }
 }

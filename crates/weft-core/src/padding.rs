@@ -66,8 +66,14 @@ pub(crate) enum LinkUse {
 }
 
 /// The padding of one link: when the next PADDING cell is due.
+///
+/// A cell notes two things here: their place is a link's first line in the cache. The rest is apart.
 #[derive(Debug, Clone)]
+#[repr(C)]
 pub struct LinkPadding {
+    /// When the last cell was sent in either direction.
+    last_cell: Instant,
+    carries: LinkUse,
     /// The peer pads too: the link protocol is 5 or higher, and it has not asked for none.
     negotiated: bool,
     /// Padding is possible on this kind of link, whatever is negotiated.
@@ -76,15 +82,19 @@ pub struct LinkPadding {
     forced: bool,
     /// Use from which on the link is padded.
     pad_from: LinkUse,
-    carries: LinkUse,
+    /// What the timer needs.
+    times: Box<Times>,
+}
+
+/// The times of a link's padding.
+#[derive(Debug, Clone)]
+struct Times {
     /// The consensus' bounds.
     consensus: Bounds,
     /// The bounds in force.
     bounds: Bounds,
     /// What is sent to the peer once, when the link opens.
     announce: Option<PaddingNegotiate>,
-    /// When the last cell was sent in either direction.
-    last_cell: Instant,
     /// When padding is due if no cell was sent since `since`.
     due: Option<Due>,
 }
@@ -102,6 +112,9 @@ struct Due {
 }
 
 impl LinkPadding {
+    /// Memory that one points to.
+    pub(crate) const BOXED: usize = size_of::<Times>();
+
     /// The padding of a link that has just opened. `client`: one end is a client (the peer, or
     /// this node), not two relays. `supported`: the link protocol is 5 or higher.
     pub(crate) fn new(params: &PaddingParams, client: bool, supported: bool, now: Instant) -> Self {
@@ -118,6 +131,8 @@ impl LinkPadding {
             consensus
         };
         Self {
+            last_cell: now,
+            carries: LinkUse::Nothing,
             negotiated: supported && !off,
             // Both bounds 0: the consensus has turned padding off.
             qualifies: (client || params.pad_relays) && !off && !consensus.high.is_zero(),
@@ -127,24 +142,24 @@ impl LinkPadding {
             } else {
                 LinkUse::UserTraffic
             },
-            carries: LinkUse::Nothing,
-            consensus,
-            bounds,
-            announce: (supported && (off || reduced)).then_some(PaddingNegotiate {
-                version: 0,
-                command: PaddingCommand::Stop,
-                ito_low_ms: 0,
-                ito_high_ms: 0,
+            times: Box::new(Times {
+                consensus,
+                bounds,
+                announce: (supported && (off || reduced)).then_some(PaddingNegotiate {
+                    version: 0,
+                    command: PaddingCommand::Stop,
+                    ito_low_ms: 0,
+                    ito_high_ms: 0,
+                }),
+                due: None,
             }),
-            last_cell: now,
-            due: None,
         }
     }
 
     /// What an initiator sends to the peer now that the link is open, if anything: not to pad.
     /// Relays send nothing: a client accepts no such request.
     pub(crate) fn take_announcement(&mut self) -> Option<PaddingNegotiate> {
-        self.announce.take()
+        self.times.announce.take()
     }
 
     /// The link is used for this, or has been. Never goes back.
@@ -166,34 +181,36 @@ impl LinkPadding {
     /// raised to the consensus' where they are lower. A start with zeros asks for the consensus'.
     pub(crate) fn negotiate(&mut self, wish: &PaddingNegotiate) {
         self.negotiated = wish.command == PaddingCommand::Start;
-        self.bounds = self.consensus.at_least(
+        let times = &mut *self.times;
+        times.bounds = times.consensus.at_least(
             Duration::from_millis(wish.ito_low_ms.into()),
             Duration::from_millis(wish.ito_high_ms.into()),
         );
-        self.due = None;
+        times.due = None;
     }
 
     /// Whether a PADDING cell must be sent now. The owner sends it, unless other cells wait to be
     /// sent on the link.
     pub(crate) fn poll(&mut self, now: Instant, rng: &mut impl Rng) -> bool {
         if !self.is_on() {
-            self.due = None;
+            // What was due before it was turned off is drawn anew (see `negotiate`).
             return false;
         }
-        let due = match self.due {
+        let times = &mut *self.times;
+        let due = match times.due {
             Some(due) if due.since == self.last_cell => due,
             // Cells were sent since: the silence starts anew, with a new timeout.
             _ => {
                 let since = self.last_cell;
-                let at = since + self.bounds.sample(rng);
-                *self.due.insert(Due { since, at })
+                let at = since + times.bounds.sample(rng);
+                *times.due.insert(Due { since, at })
             }
         };
         if now < due.at {
             return false;
         }
         self.last_cell = now;
-        self.due = None;
+        times.due = None;
         true
     }
 
@@ -203,10 +220,10 @@ impl LinkPadding {
         if !self.is_on() {
             return None;
         }
-        match self.due {
+        match self.times.due {
             Some(due) if due.since == self.last_cell => Some(due.at),
             // No timeout is drawn yet, but none can be shorter.
-            _ => Some(self.last_cell + self.bounds.low),
+            _ => Some(self.last_cell + self.times.bounds.low),
         }
     }
 
@@ -392,9 +409,9 @@ mod tests {
         padding.negotiate(&start_within(10_000, 500));
         assert_eq!(silences(&mut padding, now, 30_000), [10_000; 3]);
         padding.negotiate(&start_within(100, 200));
-        assert_eq!(padding.bounds, padding.consensus);
+        assert_eq!(padding.times.bounds, padding.times.consensus);
         padding.negotiate(&start_within(u16::MAX, u16::MAX));
-        assert_eq!(padding.bounds.low, msec(65_535));
+        assert_eq!(padding.times.bounds.low, msec(65_535));
     }
 
     #[test]

@@ -63,12 +63,20 @@ slot_key! {
 /// Tenants by slot. An address of slot and generation may outlive its tenant and then finds nothing.
 #[derive(Debug)]
 pub(crate) struct Slots<K, T> {
-    /// Tenants and the generation of each slot.
-    slots: Vec<(u32, Option<T>)>,
+    slots: Vec<Slot<T>>,
     /// Free slots, last freed first.
     free: Vec<K>,
     /// The generation of slots that are new: past those of slots that were given up.
     first_generation: u32,
+}
+
+/// A slot begins with a line of the processor's cache: a tenant that has no more than two lines is in no more.
+#[derive(Debug)]
+#[repr(align(64))]
+struct Slot<T> {
+    /// How many tenants it has had.
+    generation: u32,
+    tenant: Option<T>,
 }
 
 impl<K, T> Default for Slots<K, T> {
@@ -82,23 +90,29 @@ impl<K, T> Default for Slots<K, T> {
 }
 
 impl<K: SlotKey, T> Slots<K, T> {
+    /// Memory of a slot.
+    pub(crate) const COST: usize = size_of::<Slot<T>>();
+
     /// Moves a tenant in: slot and generation. `None` when 2³² slots are taken.
     pub(crate) fn insert(&mut self, tenant: T) -> Option<(K, u32)> {
         if let Some(slot) = self.free.pop() {
-            let (generation, place) = self.slots.get_mut(slot.index())?;
-            *place = Some(tenant);
-            return Some((slot, *generation));
+            let place = self.slots.get_mut(slot.index())?;
+            place.tenant = Some(tenant);
+            return Some((slot, place.generation));
         }
         let number = u32::try_from(self.slots.len()).ok()?;
-        self.slots.push((self.first_generation, Some(tenant)));
+        self.slots.push(Slot {
+            generation: self.first_generation,
+            tenant: Some(tenant),
+        });
         Some((K::from_index(number as usize), self.first_generation))
     }
 
     /// Moves a tenant out; its address is dead from here on.
     pub(crate) fn remove(&mut self, slot: K) -> Option<T> {
-        let (generation, place) = self.slots.get_mut(slot.index())?;
-        let tenant = place.take()?;
-        *generation = generation.wrapping_add(1);
+        let place = self.slots.get_mut(slot.index())?;
+        let tenant = place.tenant.take()?;
+        place.generation = place.generation.wrapping_add(1);
         self.free.push(slot);
         Some(tenant)
     }
@@ -106,21 +120,29 @@ impl<K: SlotKey, T> Slots<K, T> {
     /// The tenant of a slot.
     #[inline]
     pub(crate) fn get_mut(&mut self, slot: K) -> Option<&mut T> {
-        self.slots.get_mut(slot.index())?.1.as_mut()
+        self.slots.get_mut(slot.index())?.tenant.as_mut()
     }
 
     /// The tenant of a slot.
     #[inline]
     pub(crate) fn get(&self, slot: K) -> Option<&T> {
-        self.slots.get(slot.index())?.1.as_ref()
+        self.slots.get(slot.index())?.tenant.as_ref()
+    }
+
+    /// The tenant of a slot, with the slot's generation.
+    #[inline]
+    pub(crate) fn get_with_generation(&self, slot: K) -> Option<(u32, &T)> {
+        let place = self.slots.get(slot.index())?;
+        Some((place.generation, place.tenant.as_ref()?))
     }
 
     /// The tenant of a slot, if it is still that one.
     #[inline]
     pub(crate) fn at(&mut self, slot: K, generation: u32) -> Option<&mut T> {
-        match self.slots.get_mut(slot.index())? {
-            (now, tenant) if *now == generation => tenant.as_mut(),
-            _ => None,
+        let place = self.slots.get_mut(slot.index())?;
+        match place.generation == generation {
+            true => place.tenant.as_mut(),
+            false => None,
         }
     }
 
@@ -133,29 +155,28 @@ impl<K: SlotKey, T> Slots<K, T> {
     /// The generation of a slot that has a tenant.
     #[inline]
     pub(crate) fn generation(&self, slot: K) -> Option<u32> {
-        let (generation, tenant) = self.slots.get(slot.index())?;
-        tenant.as_ref().map(|_| *generation)
+        let place = self.slots.get(slot.index())?;
+        place.tenant.as_ref().map(|_| place.generation)
     }
 
     /// Tenants in slot order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (K, &T)> {
         (self.slots.iter().enumerate())
-            .filter_map(|(slot, (_, tenant))| Some((K::from_index(slot), tenant.as_ref()?)))
+            .filter_map(|(slot, place)| Some((K::from_index(slot), place.tenant.as_ref()?)))
     }
 
     /// Memory of the slots that have no tenant.
     pub(crate) fn vacant_memory(&self) -> usize {
-        (self.slots.capacity() - self.len()) * size_of::<(u32, Option<T>)>()
-            + self.free.capacity() * size_of::<K>()
+        (self.slots.capacity() - self.len()) * Self::COST + self.free.capacity() * size_of::<K>()
     }
 
     /// Gives back the memory of slots behind the last tenant.
     pub(crate) fn shrink(&mut self) {
-        let last = self.slots.iter().rposition(|(_, tenant)| tenant.is_some());
+        let last = (self.slots.iter()).rposition(|place| place.tenant.is_some());
         let keep = last.map_or(0, |last| last + 1);
         let given_up = self.slots.get(keep..).unwrap_or_default();
         // An address of a tenant of theirs must not find one that comes later.
-        let past = given_up.iter().map(|(generation, _)| *generation).max();
+        let past = given_up.iter().map(|place| place.generation).max();
         self.first_generation = self.first_generation.max(past.unwrap_or(0));
         self.slots.truncate(keep);
         self.slots.shrink_to_fit();
@@ -166,7 +187,12 @@ impl<K: SlotKey, T> Slots<K, T> {
     /// Tenants in slot order.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (K, &mut T)> {
         (self.slots.iter_mut().enumerate())
-            .filter_map(|(slot, (_, tenant))| Some((K::from_index(slot), tenant.as_mut()?)))
+            .filter_map(|(slot, place)| Some((K::from_index(slot), place.tenant.as_mut()?)))
+    }
+
+    /// Slots, with and without a tenant.
+    pub(crate) fn slots(&self) -> usize {
+        self.slots.len()
     }
 
     /// How many there are.
@@ -190,7 +216,7 @@ mod tests {
         slots.shrink();
         assert_eq!(slots.len(), 9);
         let vacant = slots.vacant_memory();
-        assert!(vacant < 3 * size_of::<(u32, Option<i32>)>(), "{vacant}");
+        assert!(vacant < 3 * Slots::<HalfKey, i32>::COST, "{vacant}");
         let again: Vec<_> = (0..100).map(|n| slots.insert(1000 + n).unwrap()).collect();
         assert!(all.iter().all(|old| !again.contains(old)));
         for (slot, generation) in &all[10..] {

@@ -1,5 +1,25 @@
 //! A list of what is to be attended to, from which a member leaves without a search.
 
+use std::num::NonZeroU32;
+
+/// A member's place in a [`Worklist`]. `Option<Place>` is no larger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place(NonZeroU32);
+
+impl Place {
+    /// The place with this number, counted from 0. Past 2³² - 2 it is that of the last place, which no list
+    /// reaches: keys are slots, numbered by u32, and each is listed once.
+    fn from_index(index: usize) -> Self {
+        let number = u32::try_from(index).unwrap_or(u32::MAX).saturating_add(1);
+        Place(NonZeroU32::new(number).unwrap_or(NonZeroU32::MIN))
+    }
+
+    /// Its number.
+    pub(crate) fn index(self) -> usize {
+        self.0.get() as usize - 1
+    }
+}
+
 /// Keys in the order in which they came, each at most once; the last takes the place of one that leaves. A member remembers its
 /// place, which it gets by
 /// [`add`](Worklist::add) and is notified of when it moves: to leave is one step, however many others
@@ -18,14 +38,15 @@ impl<K> Default for Worklist<K> {
 
 impl<K: Copy> Worklist<K> {
     /// Lists a key that is not listed yet, and returns its place.
-    pub(crate) fn add(&mut self, key: K) -> usize {
+    pub(crate) fn add(&mut self, key: K) -> Place {
         self.keys.push(key);
-        self.keys.len() - 1
+        Place::from_index(self.keys.len() - 1)
     }
 
     /// Takes out the member at a place. Returns the member that has this place from now on.
     #[must_use]
-    pub(crate) fn remove(&mut self, place: usize) -> Option<K> {
+    pub(crate) fn remove(&mut self, place: Place) -> Option<K> {
+        let place = place.index();
         if place < self.keys.len() {
             self.keys.swap_remove(place);
         }
@@ -34,10 +55,10 @@ impl<K: Copy> Worklist<K> {
 
     /// Keeps the members for which `keep` returns true. It is called for each member with the place
     /// that the member has if it stays.
-    pub(crate) fn retain(&mut self, mut keep: impl FnMut(K, usize) -> bool) {
+    pub(crate) fn retain(&mut self, mut keep: impl FnMut(K, Place) -> bool) {
         let mut place = 0;
         self.keys.retain(|key| {
-            let stays = keep(*key, place);
+            let stays = keep(*key, Place::from_index(place));
             place += usize::from(stays);
             stays
         });
@@ -45,10 +66,16 @@ impl<K: Copy> Worklist<K> {
 
     /// The member at a place becomes the first, and those before it the last, in their order. Their places are others until the
     /// next [`retain`](Worklist::retain).
-    pub(crate) fn begin_at(&mut self, place: usize) {
+    pub(crate) fn begin_at(&mut self, place: Place) {
+        let place = place.index();
         if place < self.keys.len() {
             self.keys.rotate_left(place);
         }
+    }
+
+    /// The member at a place.
+    pub(crate) fn at(&self, place: Place) -> Option<K> {
+        self.keys.get(place.index()).copied()
     }
 
     /// The members.
@@ -65,7 +92,7 @@ mod tests {
     #[derive(Default)]
     struct Members {
         list: Worklist<usize>,
-        places: Vec<Option<usize>>,
+        places: Vec<Option<Place>>,
         /// Members that had to note another place.
         moved: usize,
     }
@@ -93,7 +120,7 @@ mod tests {
             assert_eq!(listed, self.list.as_slice().len());
             for (key, place) in self.places.iter().enumerate() {
                 if let Some(place) = place {
-                    assert_eq!(self.list.as_slice()[*place], key);
+                    assert_eq!(self.list.at(*place), Some(key));
                 }
             }
         }
@@ -118,7 +145,7 @@ mod tests {
     #[test]
     fn the_list_begins_at_a_member_after_the_next_retain() {
         let mut members = Members::with(5);
-        members.list.begin_at(3);
+        members.list.begin_at(Place::from_index(3));
         let places = &mut members.places;
         members.list.retain(|key, place| {
             places[key] = Some(place);
@@ -126,7 +153,7 @@ mod tests {
         });
         members.check();
         assert_eq!(members.list.as_slice(), [3, 4, 0, 1, 2]);
-        members.list.begin_at(9);
+        members.list.begin_at(Place::from_index(9));
         members.check();
     }
 

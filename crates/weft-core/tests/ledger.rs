@@ -363,3 +363,40 @@ fn many_idle_streams_keep_none_of_the_allowance_from_one_that_has_bytes() {
         exit.audit_at_rest();
     }
 }
+
+#[test]
+fn what_a_burst_needed_is_given_back_within_seconds() {
+    let mut world = World::new(2, 7);
+    let next = world.link_on(1, relay_identity(9));
+    let mut circuits: Vec<Circuit> = (0..20)
+        .map(|number| {
+            let client = world.link_on(0, CLIENT);
+            let mut circuit = Circuit::create(&mut world, client, 0x8000_0001 + number);
+            circuit.extend(&mut world, 9, next);
+            circuit
+        })
+        .collect();
+    world.pass(Duration::from_secs(10));
+    world.settle();
+    let before = world.held();
+    world.room = 0;
+    for circuit in &mut circuits {
+        for _ in 0..200 {
+            circuit.send(&mut world, 1, RelayCmd::DATA, &[1; 400]);
+        }
+    }
+    world.settle();
+    world.room = u32::MAX;
+    world.settle();
+    let cells = circuits.len() * 200 * size_of::<Cell>();
+    // All were written, and their memory is where it was needed.
+    assert!(world.held() > before + cells as u64, "{}", world.held());
+    world.pass(Duration::from_secs(10));
+    let after = world.held();
+    assert!(
+        after < before + 8192,
+        "{before} bytes before it, {after} after"
+    );
+    assert_eq!(world.halves(), 2 * circuits.len());
+    world.audit_at_rest();
+}

@@ -93,10 +93,15 @@ pub fn whole(bytes: &[u8]) -> Result<Option<usize>, RecordError> {
 /// A nonce is a key's, so its sequence number and the key behind it must never disagree. Those of
 /// TLS 1.3 are always derived from the secret that is kept, and always begin at number 0
 /// ([`from_secret`](Direction::from_secret)); what rustls hands over is only compared with them.
+///
+/// What a record needs is in its first 64 bytes.
 #[derive(Debug)]
+#[repr(C)]
 struct Direction {
     key: LessSafeKey,
     iv: [u8; NONCE_LEN],
+    /// The origin is a secret.
+    is_tls13: bool,
     /// Of the next record: so many went under this key.
     sequence: u64,
     /// Records that may go under this key.
@@ -141,6 +146,7 @@ impl Direction {
                 Ok(Direction {
                     key: make_key(algorithm, key.as_ref())?,
                     iv: iv.ok_or(RecordError::UnknownCipher)?,
+                    is_tls13: false,
                     sequence,
                     most: records_per_key(algorithm),
                     origin: Origin::Handshake,
@@ -156,6 +162,7 @@ impl Direction {
         Ok(Direction {
             key: make_key(algorithm, &key)?,
             iv,
+            is_tls13: true,
             sequence: 0,
             most: records_per_key(algorithm),
             origin: Origin::Secret(secret),
@@ -172,7 +179,7 @@ impl Direction {
     }
 
     fn is_tls13(&self) -> bool {
-        matches!(self.origin, Origin::Secret(_))
+        self.is_tls13
     }
 
     /// Records that may still go under these keys.
@@ -241,17 +248,27 @@ fn make_key(algorithm: &'static Algorithm, key: &[u8]) -> Result<LessSafeKey, Re
 }
 
 /// Both directions of a session whose handshake is done. See the module.
+///
+/// A record of a link on which nothing has come for long finds nothing of it in the processor's cache: the fields are
+/// in the order in which records need them, in two lines for those that come and two for those that go.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub struct Records {
-    tx: Direction,
     rx: Direction,
+    /// What the peer's handshake messages and small records may still cost.
+    overhead: Overhead,
+    /// These messages.
+    messages: Messages,
     /// The peer asked for new keys and has not got them.
     owes_update: bool,
-    /// Its handshake messages.
-    messages: Messages,
-    /// What they and small records may still cost.
-    overhead: Overhead,
+    line: Line,
+    tx: Direction,
 }
+
+/// A line of the cache begins here.
+#[derive(Debug)]
+#[repr(align(64))]
+struct Line;
 
 impl Records {
     /// Goes on where a handshake ended, on this side of it. `first_tx` and `first_rx` are the traffic
@@ -284,11 +301,12 @@ impl Records {
             Side::Server => Allowed::KeyUpdates,
         };
         Records {
-            tx,
             rx,
-            owes_update: false,
-            messages: Messages::new(allowed),
             overhead: Overhead::new(),
+            messages: Messages::new(allowed),
+            owes_update: false,
+            line: Line,
+            tx,
         }
     }
 

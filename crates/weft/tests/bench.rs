@@ -162,24 +162,24 @@ impl Relay {
         const CELLS: u64 = 10_000;
         // The generator samples every 50 ms, and a fast machine relays so many cells in less.
         const SAMPLES: Duration = Duration::from_secs(1);
-        let relayed = || self.cells_relayed().unwrap_or(0);
+        let relayed = || cells_relayed(self.metrics.address()).unwrap_or(0);
         eventually("the relay relays cells", || relayed() >= CELLS);
         let seen = relayed();
         thread::sleep(SAMPLES);
         eventually("the relay goes on", || relayed() >= seen + CELLS);
     }
+}
 
-    /// The cells that it has relayed, by its MetricsPort.
-    fn cells_relayed(&self) -> Option<u64> {
-        let mut stream = TcpStream::connect(self.metrics.address()).ok()?;
-        stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").ok()?;
-        let mut text = String::new();
-        stream.read_to_string(&mut text).ok()?;
-        let name = "weft_thread_cells_total{";
-        let mut lines = text.lines().filter(|line| line.starts_with(name));
-        let line = lines.find(|line| line.contains("result=\"relayed\""))?;
-        line.rsplit(' ').next()?.parse().ok()
-    }
+/// The cells that a relay has relayed, by its MetricsPort.
+fn cells_relayed(metrics: SocketAddr) -> Option<u64> {
+    let mut stream = TcpStream::connect(metrics).ok()?;
+    stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").ok()?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text).ok()?;
+    let name = "weft_thread_cells_total{";
+    let mut lines = text.lines().filter(|line| line.starts_with(name));
+    let line = lines.find(|line| line.contains("result=\"relayed\""))?;
+    line.rsplit(' ').next()?.parse().ok()
 }
 
 impl Drop for Relay {
@@ -256,6 +256,195 @@ fn cells_are_counted_exactly_through_c_tor_at_a_fixed_rate() {
     let cells = report.measured.as_ref().unwrap().cells.as_ref().unwrap();
     assert_eq!(cells.download, 0);
     assert_eq!(report.load.rate_cells_per_s, Some(2000.0));
+}
+
+/// Everything of a complete run with a live load fits together.
+fn is_live(report: &Report, preset: &str) {
+    is_sound(report);
+    let (load, measured) = (&report.load, report.measured.as_ref().unwrap());
+    assert_eq!(load.live.as_deref(), Some(preset), "{report}");
+    let cells = measured.cells.as_ref().unwrap();
+    assert!(cells.download > cells.upload, "{report}");
+    let churn = measured.churn.as_ref().expect("circuits came and went");
+    assert!(
+        churn.circuits_made > 0 && churn.circuits_ended > 0,
+        "{report}"
+    );
+    assert!(measured.generator_late.is_some(), "{report}");
+}
+
+#[test]
+fn circuits_and_links_of_a_guard_come_and_go_through_weft() {
+    // Each circuit lives for 1.4 s, each client's link for little longer.
+    let run = run(
+        "--target weft:1 --load live-guard --circuits 60 --links 20 --rate 20000 --warm-up 0.5 \
+         --seconds 4 --format json",
+    );
+    assert_eq!((run.status, &*run.complaints()), (Some(0), ""), "{run:?}");
+    let report = run.report();
+    is_live(&report, "live-guard");
+    assert_eq!(
+        (report.load.origin_links, report.load.next_hop_links),
+        (16, 4)
+    );
+    let life = report.load.circuit_life_s.expect("a rate has a lifetime");
+    assert!((life - 60.0 * 480.4 / 20_000.0).abs() < 0.01, "{life}");
+    let churn = report.measured.unwrap().churn.unwrap();
+    assert!(
+        churn.links_closed > 0 && churn.links_opened > 0,
+        "{churn:?}"
+    );
+}
+
+#[test]
+fn links_of_relays_close_on_both_sides_and_are_opened_again() {
+    // Many circuits on few links, and so many of them that even relays' links close.
+    let run = run(
+        "--target weft:1 --load live-middle --circuits 500 --links 6 --rate 60000 --warm-up 0.5 \
+         --seconds 8 --format json",
+    );
+    assert_eq!((run.status, &*run.complaints()), (Some(0), ""), "{run:?}");
+    let report = run.report();
+    is_live(&report, "live-middle");
+    let churn = report.measured.unwrap().churn.unwrap();
+    assert!(churn.circuits_made > 100, "{churn:?}");
+}
+
+#[test]
+fn the_live_mix_goes_through_c_tor_and_its_scheduler_runs_as_the_consensus_has_it() {
+    let run = run(
+        "--target tor --load live-exit-side --circuits 60 --links 20 --rate 5000 --warm-up 0.5 \
+         --seconds 4 --format json",
+    );
+    assert_eq!((run.status, &*run.complaints()), (Some(0), ""), "{run:?}");
+    let report = run.report();
+    is_live(&report, "live-exit-side");
+    assert_eq!(
+        (report.load.origin_links, report.load.next_hop_links),
+        (15, 5)
+    );
+}
+
+#[test]
+fn the_live_mix_goes_through_a_bare_pipe_but_its_links_stay() {
+    let run = run(
+        "--target pipe --load live-guard --circuits 60 --links 20 --rate 20000 --warm-up 0.2 \
+         --seconds 2 --format json",
+    );
+    assert_eq!((run.status, &*run.complaints()), (Some(0), ""), "{run:?}");
+    let report = run.report();
+    is_live(&report, "live-guard");
+    let churn = report.measured.unwrap().churn.unwrap();
+    assert_eq!((churn.links_opened, churn.links_closed), (0, 0));
+}
+
+#[test]
+fn the_search_for_the_capacity_has_a_bracket_and_all_of_its_steps() {
+    // Under a bound that no relay misses, all steps double the rate.
+    for load in ["--direction both", "--load live-middle"] {
+        let run = run(&format!(
+            "--target weft:1 --circuits 20 --links 4 --rate 2000 {load} --capacity --p99-bound 60000 \
+             --capacity-steps 3 --warm-up 0.2 --seconds 0.5 --format json"
+        ));
+        assert_eq!((run.status, &*run.complaints()), (Some(0), ""), "{run:?}");
+        let report = run.report();
+        let capacity = report.capacity.as_ref().expect("a search");
+        let rates: Vec<f64> = capacity.steps.iter().map(|s| s.rate_cells_per_s).collect();
+        assert_eq!(rates, [2000.0, 4000.0, 8000.0], "{report}");
+        assert!(capacity.steps.iter().all(|step| step.passed), "{report}");
+        assert_eq!(capacity.passed_cells_per_s, Some(8000.0));
+        assert_eq!(
+            (capacity.failed_cells_per_s, &capacity.limit),
+            (None, &None)
+        );
+        // What was measured is that of the highest rate.
+        assert_eq!(report.load.rate_cells_per_s, Some(8000.0));
+        is_sound(&report);
+        let goodput = report.measured.unwrap().cells.unwrap().goodput_bits_per_s;
+        assert_eq!(capacity.goodput_bits_per_s, Some(goodput));
+    }
+}
+
+#[test]
+fn a_relay_that_dies_in_the_search_ends_it_and_what_was_tried_is_kept() {
+    let relay = Relay::start();
+    let child = start(&format!(
+        "{} --circuits 4 --links 2 --direction both --rate 2000 --capacity --warm-up 0 --seconds 50 \
+         --timeout 5 --format json",
+        relay.words()
+    ));
+    relay.is_measured();
+    signal(relay.pid(), Signal::SIGKILL);
+    let run = finish(child);
+    // Nobody starts that one again.
+    assert_eq!(run.status, Some(1), "{run:?}");
+    let report = run.report();
+    assert!(!report.complete && report.why.is_some(), "{report}");
+    let capacity = report.capacity.expect("a search");
+    let step = capacity.steps.first().expect("the rate at which it died");
+    let why = step.why.as_deref().unwrap_or_default();
+    assert!(!step.passed && why.contains("broke"), "{why}");
+    assert_eq!(capacity.passed_cells_per_s, None);
+}
+
+#[test]
+fn a_program_that_dies_at_a_rate_is_started_anew_for_the_next() {
+    let child = start(
+        "--target weft:1 --circuits 4 --links 2 --direction both --rate 4000 --counters --capacity \
+         --p99-bound 60000 --capacity-steps 2 --warm-up 0 --seconds 5 --format json",
+    );
+    let mut found = None;
+    eventually("the target relays cells", || {
+        found = found.or_else(|| target_of(child.id()));
+        found.is_some_and(|(_, metrics)| cells_relayed(metrics).is_some_and(|cells| cells > 1000))
+    });
+    signal(found.unwrap().0, Signal::SIGKILL);
+    let run = finish(child);
+    assert_eq!(run.status, Some(0), "{run:?}");
+    let capacity = run.report().capacity.expect("a search");
+    let [died, lives] = capacity.steps.as_slice() else {
+        panic!("{capacity:?}");
+    };
+    let why = died.why.as_deref().unwrap_or_default();
+    assert!(!died.passed && why.contains("broke"), "{why}");
+    assert!(lives.passed, "{capacity:?}");
+    assert_eq!(
+        (capacity.passed_cells_per_s, capacity.failed_cells_per_s),
+        (Some(2000.0), Some(4000.0))
+    );
+}
+
+/// The program that this process of the lab has started, and its MetricsPort.
+fn target_of(lab: u32) -> Option<(u32, SocketAddr)> {
+    let tasks = fs::read_dir(format!("/proc/{lab}/task")).ok()?;
+    let children = tasks.flatten().filter_map(|task| {
+        let children = fs::read_to_string(task.path().join("children")).ok()?;
+        let children = children.split_whitespace().map(str::to_owned);
+        Some(children.collect::<Vec<_>>())
+    });
+    children.flatten().find_map(|pid| {
+        let command = fs::read_to_string(format!("/proc/{pid}/cmdline")).ok()?;
+        let torrc = command.split('\0').find(|word| word.ends_with("/torrc"))?;
+        let torrc = fs::read_to_string(torrc).ok()?;
+        let mut lines = torrc.lines();
+        let port = lines.find_map(|line| line.strip_prefix("MetricsPort "))?;
+        Some((pid.parse().ok()?, port.parse().ok()?))
+    })
+}
+
+#[test]
+fn a_weft_that_is_started_counts_its_work() {
+    let run = run(
+        "--target weft:1 --circuits 6 --links 4 --rate 5000 --counters --warm-up 1.2 --seconds 3 \
+         --format json",
+    );
+    assert_eq!((run.status, &*run.complaints()), (Some(0), ""), "{run:?}");
+    let work = run.report().measured.unwrap().work.expect("counters");
+    assert!(work.relayed > 0 && work.turns_per_cell > 0.0, "{work:?}");
+    assert!(
+        work.link_reads_per_cell > 0.0 && work.link_writes_per_cell > 0.0,
+        "{work:?}"
+    );
 }
 
 #[test]
@@ -561,6 +750,35 @@ fn contradictory_arguments_are_refused_before_anything_starts() {
         ("--target weft --pin 0", "a slash"),
         ("--target pipe --mode links", "cells only"),
         (
+            "--target weft --load live-guard --direction up",
+            "goes both ways",
+        ),
+        (
+            "--target weft --load live-middle --mode onionskins",
+            "is a load of cells",
+        ),
+        (
+            "--target weft --load live-middle --links 1",
+            "at least two links",
+        ),
+        (
+            "--target weft --capacity --mode idle-links",
+            "looks for a rate of cells",
+        ),
+        (
+            "--target weft --capacity --p99-bound 0",
+            "it must be a number of milliseconds from 0.1 to 60000",
+        ),
+        (
+            "--target weft --capacity --capacity-steps 1",
+            "it must be a whole number from 2 to 40",
+        ),
+        (
+            "--target weft --capacity --resolution 0",
+            "it must be a number of percent from 0.5 to 100",
+        ),
+        ("--target tor --counters", "use --target weft"),
+        (
             "--address 127.0.0.1:1 --fingerprint 01",
             "is no fingerprint",
         ),
@@ -573,6 +791,14 @@ fn contradictory_arguments_are_refused_before_anything_starts() {
             "{words}: {run:?}"
         );
         assert!(run.err.contains(expected), "{words}: {run:?}");
+    }
+    // What belongs to an option that is not there.
+    for words in ["--p99-bound 10", "--capacity-steps 5", "--resolution 2"] {
+        let run = run(&format!("--target weft {words}"));
+        assert!(
+            run.status != Some(0) && run.err.contains("--capacity"),
+            "{run:?}"
+        );
     }
     let public = nobody("192.0.2.1:9001".parse().unwrap());
     let run = run(&public);

@@ -9,7 +9,7 @@ use weft_stats::Summary;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Bar {
     pub(crate) name: String,
-    /// The ratio must be at least `bar`; otherwise at most.
+    /// The ratio, or the number, must be at least `bar`; otherwise at most.
     pub(crate) at_least: bool,
     pub(crate) bar: f64,
     pub(crate) goal: f64,
@@ -26,8 +26,8 @@ pub(crate) struct Part {
     pub(crate) what: String,
     /// What is above the line.
     pub(crate) over: Side,
-    /// What is below it.
-    pub(crate) under: Side,
+    /// What is below it; `None`: what is above is not a ratio.
+    pub(crate) under: Option<Side>,
     /// The ratio of the two medians; its range over the repetitions, each with its own two numbers.
     pub(crate) ratio: Summary,
 }

@@ -2,7 +2,7 @@
 
 use super::bar::{Bar, Part, Side, Verdict};
 use super::metrics;
-use super::plan::{FEW, MANY, Point};
+use super::plan::{FEW, MANY, Point, THIN, THIN_FEWER};
 use super::results::{Metric, Results};
 use weft_stats::Summary;
 
@@ -14,9 +14,13 @@ const MANY_THREADS: u32 = 4;
 
 /// Every row, from what was measured.
 pub(crate) fn bars(results: &Results) -> Vec<Bar> {
-    let both = |size| ["download", "upload"].map(|way| Point::cells(size, way));
-    let latency = ["download", "upload"].map(Point::latency);
-    let row = |name: &str, at_least, bar, goal| Bar {
+    let mut bars = relay_bars(results);
+    bars.extend(real_bars(results));
+    bars
+}
+
+fn row(name: &str, at_least: bool, bar: f64, goal: f64) -> Bar {
+    Bar {
         name: name.to_owned(),
         at_least,
         bar,
@@ -24,7 +28,13 @@ pub(crate) fn bars(results: &Results) -> Vec<Bar> {
         parts: Vec::new(),
         verdict: Verdict::NotMeasured,
         note: None,
-    };
+    }
+}
+
+/// Those of a relay whose links are full, or idle.
+fn relay_bars(results: &Results) -> Vec<Bar> {
+    let both = |size| ["download", "upload"].map(|way| Point::cells(size, way));
+    let latency = ["download", "upload"].map(Point::latency);
     let fill = |mut bar: Bar, points: &[Point], over: &str, under: &str, metric: Metric| {
         let parts = points.iter().filter_map(|point| {
             // One point needs no name.
@@ -96,13 +106,129 @@ pub(crate) fn bars(results: &Results) -> Vec<Bar> {
     ]
 }
 
+/// Those of the loads that real relays carry.
+fn real_bars(results: &Results) -> Vec<Bar> {
+    let ratio = |mut bar: Bar, point: Point, over: &str, under: &str, metric: Metric| {
+        bar.parts
+            .extend(part(results, &point, (over, under), metric, 1.0, ""));
+        let complete = !bar.parts.is_empty();
+        bar.judge(complete)
+    };
+    let number = |mut bar: Bar, point: Point, metric: Metric, factor: f64| {
+        bar.parts
+            .extend(alone(results, &point, "weft:1", metric, factor));
+        let complete = !bar.parts.is_empty();
+        bar.judge(complete)
+    };
+    let thin = || Point::thin(THIN);
+    let one = "weft:1";
+    let cpu = metrics::cpu_per_gb;
+    vec![
+        ratio(
+            row(
+                "CPU s/GB, C tor ÷ weft:1, 4,000 circuits over 2,000 links, 10 MB/s both ways",
+                true,
+                2.5,
+                4.0,
+            ),
+            thin(),
+            "tor",
+            one,
+            cpu,
+        ),
+        ratio(
+            row(
+                "CPU s/GB, C tor ÷ weft:1, 2,000 circuits over 400 links, 10 MB/s both ways",
+                true,
+                2.5,
+                4.0,
+            ),
+            Point::thin(THIN_FEWER),
+            "tor",
+            one,
+            cpu,
+        ),
+        number(
+            row(
+                "cell latency p99 over those 2,000 links, ms",
+                false,
+                5.0,
+                2.0,
+            ),
+            thin(),
+            metrics::p99,
+            1e-3,
+        ),
+        number(
+            row(
+                "user time alone over those 2,000 links, s/GB",
+                false,
+                4.0,
+                2.5,
+            ),
+            thin(),
+            metrics::user_per_gb,
+            1.0,
+        ),
+        ratio(
+            row(
+                "capacity of one thread, 2,000 links, p99 under 50 ms, weft ÷ C tor",
+                true,
+                3.0,
+                5.0,
+            ),
+            Point::capacity(),
+            one,
+            "tor",
+            metrics::capacity,
+        ),
+        ratio(
+            row(
+                "CPU s/GB, C tor ÷ weft:1, the live mix of a middle",
+                true,
+                2.5,
+                4.0,
+            ),
+            Point::live_middle(results.options.quick),
+            "tor",
+            one,
+            cpu,
+        ),
+        ratio(
+            row(
+                "RSS at 8,000 links and 50,000 circuits, C tor ÷ weft:1",
+                true,
+                3.0,
+                5.0,
+            ),
+            Point::size(),
+            "tor",
+            one,
+            metrics::rss,
+        ),
+        ratio(
+            row(
+                "CPU s/GB with 4 threads ÷ with 1, full speed, however few cores",
+                false,
+                1.2,
+                1.05,
+            ),
+            Point::threads_full(),
+            "weft:4",
+            one,
+            cpu,
+        ),
+    ]
+}
+
 /// A row about threads, at 1,500 circuits: n threads against one, with at least four of them and as
 /// many cores left for the generator. A machine that is too small shows what it can.
 fn threads(results: &Results, mut bar: Bar, metric: Metric, times: fn(u32) -> f64) -> Bar {
+    let both = ["download", "upload"].map(|way| Point::cells(MANY, way));
     let cores = results.machine.cores;
     let enough = cores >= CORES_FOR_THREADS;
     let mut counts: Vec<u32> = results
-        .targets(|point| point.mode == "cells")
+        .targets(|point| both.contains(point))
         .iter()
         .filter_map(|name| name.strip_prefix("weft:")?.parse().ok())
         .filter(|count| match enough {
@@ -114,13 +240,12 @@ fn threads(results: &Results, mut bar: Bar, metric: Metric, times: fn(u32) -> f6
         counts = counts.into_iter().max().into_iter().collect();
     }
     for count in &counts {
-        for way in ["download", "upload"] {
-            let point = Point::cells(MANY, way);
-            let what = format!("{count} threads, {way}");
+        for point in &both {
+            let what = format!("{count} threads, {}", point.direction);
             let many = format!("weft:{count}");
             let sides = (many.as_str(), "weft:1");
             bar.parts
-                .extend(part(results, &point, sides, metric, times(*count), &what));
+                .extend(part(results, point, sides, metric, times(*count), &what));
         }
     }
     if !enough {
@@ -169,8 +294,33 @@ fn part(
     (median.is_finite() && is_ratio).then(|| Part {
         what: what.to_owned(),
         over: above,
-        under: below,
+        under: Some(below),
         ratio: Summary { median, ..range },
+    })
+}
+
+/// A number of a target that is no ratio.
+fn alone(
+    results: &Results,
+    point: &Point,
+    target: &str,
+    metric: Metric,
+    factor: f64,
+) -> Option<Part> {
+    let value = results.summary(point, target, metric)?;
+    Some(Part {
+        what: String::new(),
+        ratio: Summary {
+            median: value.median * factor,
+            min: value.min * factor,
+            max: value.max * factor,
+            ..value
+        },
+        over: Side {
+            target: target.to_owned(),
+            value,
+        },
+        under: None,
     })
 }
 
@@ -185,9 +335,9 @@ mod tests {
     }
 
     #[test]
-    fn nine_rows_with_ratios_of_medians() {
+    fn rows_have_ratios_of_medians() {
         let bars = bars(&results());
-        assert_eq!(bars.len(), 9);
+        assert_eq!(bars.len(), 17);
         // Two repetitions: C tor 4.0 and 4.2, Weft 1.0 and 1.1.
         let first = named(
             &bars,
@@ -202,6 +352,38 @@ mod tests {
         assert_eq!(named(&bars, "cell latency").verdict, Verdict::Goal);
         // 1.05 above 0.9: 1.17.
         assert_eq!(named(&bars, "CPU s/GB, weft ÷").verdict, Verdict::Met);
+    }
+
+    #[test]
+    fn the_loads_of_real_relays_are_judged() {
+        let rows = bars(&results());
+        for (name, verdict, value) in [
+            // 4.1 and 1.05 CPU seconds, in the middle of two repetitions each.
+            ("CPU s/GB, C tor ÷ weft:1, 4,000", Verdict::Met, 4.1 / 1.05),
+            ("CPU s/GB, C tor ÷ weft:1, 2,000", Verdict::Met, 4.1 / 1.05),
+            (
+                "CPU s/GB, C tor ÷ weft:1, the live",
+                Verdict::Met,
+                4.1 / 1.05,
+            ),
+            // 1000 µs.
+            ("cell latency p99 over those", Verdict::Goal, 1.0),
+            ("user time alone", Verdict::Goal, 0.6 * 1.05),
+            ("capacity of one thread", Verdict::Met, 4.1 / 1.05),
+            ("RSS at 8,000 links", Verdict::Met, 4.0),
+            ("CPU s/GB with 4 threads", Verdict::Goal, 1.0),
+        ] {
+            let row = named(&rows, name);
+            let part = row.parts.first().expect(name);
+            assert_eq!(row.verdict, verdict, "{name}");
+            assert!((part.ratio.median / value - 1.0).abs() < 0.01, "{part:?}");
+        }
+        let mut none = results();
+        none.runs.retain(|run| run.target != "tor");
+        let rows = bars(&none);
+        let row = named(&rows, "capacity of one thread");
+        assert_eq!(row.verdict, Verdict::NotMeasured);
+        assert_eq!(named(&rows, "user time alone").verdict, Verdict::Goal);
     }
 
     #[test]

@@ -19,6 +19,16 @@ pub(crate) fn cpu_per_gb(report: &Report) -> Option<f64> {
     usage(report)?.cpu_s_per_gb
 }
 
+/// Those that it spent in its own code.
+pub(crate) fn user_per_gb(report: &Report) -> Option<f64> {
+    usage(report)?.user_s_per_gb
+}
+
+/// Those that the kernel spent for it.
+pub(crate) fn system_per_gb(report: &Report) -> Option<f64> {
+    usage(report)?.system_s_per_gb
+}
+
 /// Processors that the target kept busy: CPU seconds for each second.
 pub(crate) fn busy(report: &Report) -> Option<f64> {
     let usage = usage(report)?;
@@ -64,6 +74,21 @@ pub(crate) fn p999(report: &Report) -> Option<f64> {
 /// The most resident memory of the target, bytes.
 pub(crate) fn peak_rss(report: &Report) -> Option<f64> {
     Some(usage(report)?.peak_rss_bytes as f64)
+}
+
+/// Resident memory of the target at the end, bytes.
+pub(crate) fn rss(report: &Report) -> Option<f64> {
+    Some(usage(report)?.rss_bytes as f64)
+}
+
+/// The highest goodput with latency under the bound, bits per second.
+pub(crate) fn capacity(report: &Report) -> Option<f64> {
+    report.capacity.as_ref()?.goodput_bits_per_s
+}
+
+/// Circuits made for each second while cells were driven.
+pub(crate) fn circuits_made_per_s(report: &Report) -> Option<f64> {
+    Some(measured(report)?.churn.as_ref()?.circuits_made_per_s)
 }
 
 /// Circuits that the target made for each CPU second that it used: what one core can do.

@@ -38,7 +38,7 @@ use time::format_description::well_known::Rfc3339;
 use time::macros::format_description;
 
 use self::bars::bars;
-use self::plan::{LATENCY_AT, OF_TOR, Part, Place, Plan, Point, Step, Target};
+use self::plan::{CAPACITY_STEPS, FEW, LATENCY_AT, OF_TOR, Part, Place, Plan, Point, Step, Target};
 use self::results::{File, Options, Results, Run, SCHEMA};
 use weft_bounds::Bounds;
 use weft_lab::machine::{Cpus, Machine, Versions};
@@ -222,7 +222,12 @@ impl<'a> Bench<'a> {
     /// How long a measurement should take but for starting, setting up and ending.
     fn window(&self, point: &Point) -> Duration {
         let (warm_up, seconds) = self.times(point);
-        Duration::from_secs_f64(warm_up + seconds)
+        // Cells of a rate that is too high take some time to arrive.
+        let (rounds, end) = match point.is_in("capacity") {
+            true => (f64::from(CAPACITY_STEPS), 2.0),
+            false => (1.0, 0.0),
+        };
+        Duration::from_secs_f64((warm_up + seconds + end) * rounds)
     }
 
     /// Warm-up and measuring window. Memory settles in the one and in the other, whatever was asked
@@ -231,6 +236,8 @@ impl<'a> Bench<'a> {
         let settle = if self.options.quick { 1.0 } else { 3.0 };
         match point.mode.starts_with("idle") {
             true => (settle, settle),
+            // Of many rates, each is tried shortly.
+            false if point.is_in("capacity") => (1.0, self.options.seconds.min(4.0)),
             false => (self.options.warm_up, self.options.seconds),
         }
     }
@@ -269,7 +276,10 @@ impl<'a> Bench<'a> {
     /// Which processors each program runs on, in words.
     fn sharing(&self) -> Vec<String> {
         let mut targets: Vec<Target> = Vec::new();
-        for step in self.plan.first.iter().chain(&self.plan.second) {
+        let steps = self.plan.first.iter().chain(&self.plan.second);
+        let (by_threads, steps): (Vec<&Step>, Vec<&Step>) =
+            steps.partition(|step| step.point.is_in("threads"));
+        for step in steps {
             let new = step
                 .targets
                 .iter()
@@ -278,7 +288,7 @@ impl<'a> Bench<'a> {
         }
         let mut lines: Vec<(String, Vec<String>)> = Vec::new();
         for target in targets {
-            let place = self.place(target);
+            let place = self.place(target, &Point::cells(FEW, "download"));
             let threads = match place.generator_threads {
                 1 => "one thread".to_owned(),
                 n => format!("{n} threads"),
@@ -299,19 +309,23 @@ impl<'a> Bench<'a> {
                 None => lines.push((how, vec![target.to_string()])),
             }
         }
+        let by_threads = (!by_threads.is_empty()).then(|| {
+            "by threads: all placed by the kernel, as the generator (one thread)".to_owned()
+        });
         lines
             .into_iter()
             .map(|(how, names)| format!("{}: {how}", names.join(", ")))
+            .chain(by_threads)
             .collect()
     }
 
-    fn place(&self, target: Target) -> Place {
-        Place::of(target, self.cpus, self.options.pin)
+    fn place(&self, target: Target, point: &Point) -> Place {
+        Place::of(target, point, self.cpus, self.options.pin)
     }
 
     /// The words of a run.
     fn words(&self, point: &Point, target: Target, rate: Option<f64>) -> Vec<String> {
-        let place = self.place(target);
+        let place = self.place(target, point);
         let (warm_up, seconds) = self.times(point);
         // The older name of `lab relay`: a build of before, named by `--weft`, has no other.
         let mut words: Vec<String> = ["bench", "relay", "--format", "json"]
@@ -320,7 +334,10 @@ impl<'a> Bench<'a> {
         let mut set = |name: &str, value: String| words.extend([format!("--{name}"), value]);
         set("target", target.to_string());
         set("mode", point.mode.clone());
-        set("direction", point.direction.clone());
+        match &point.live {
+            Some(load) => set("load", load.clone()),
+            None => set("direction", point.direction.clone()),
+        }
         if point.circuits > 0 {
             set("circuits", point.circuits.to_string());
         }
@@ -333,6 +350,10 @@ impl<'a> Bench<'a> {
         }
         if let Some(rate) = rate {
             set("rate", format!("{rate:.0}"));
+        }
+        if point.is_in("capacity") {
+            set("capacity-steps", CAPACITY_STEPS.to_string());
+            words.push("--capacity".to_owned());
         }
         words
     }
@@ -448,7 +469,7 @@ fn line(bar: &bar::Bar) -> String {
 #[allow(clippy::option_option)]
 fn rate(results: &Results, point: &Point) -> Option<Option<f64>> {
     let Some(part) = point.of_tor else {
-        return Some(None);
+        return Some(point.rate);
     };
     let full = Point::cells(LATENCY_AT, &point.direction);
     let speed = results.summary(&full, "tor", metrics::cells_per_s)?;
@@ -466,7 +487,16 @@ fn gist(run: &Run) -> String {
         return String::new();
     };
     let mut words = Vec::new();
-    if run.point.of_tor.is_some() {
+    if let Some(capacity) = &report.capacity {
+        let goodput = capacity.goodput_bits_per_s.unwrap_or(0.0) / 1e6;
+        let limit = capacity.limit.as_deref().unwrap_or("steps");
+        words.push(format!("bears {goodput:.0} Mbit/s, limit: {limit}"));
+    } else if run.point.is_in("size") {
+        words.extend(metrics::rss(report).map(|bytes| format!("RSS {:.1} MB", bytes / 1e6)));
+    } else if run.point.is_real() {
+        words.extend(metrics::cpu_per_gb(report).map(|s| format!("{s:.2} CPU s/GB")));
+        words.extend(metrics::p99(report).map(|us| format!("p99 {:.2} ms", us / 1000.0)));
+    } else if run.point.of_tor.is_some() {
         words.extend(metrics::p99(report).map(|us| format!("p99 {:.2} ms", us / 1000.0)));
         words.extend(metrics::peak_rss(report).map(|bytes| format!("peak {:.1} MB", bytes / 1e6)));
     } else {
@@ -542,6 +572,8 @@ mod tests {
             .expect("it was measured");
         assert_eq!(rate(&results, &point), Some(Some(OF_TOR * full.median)));
         assert_eq!(rate(&results, &Point::onionskins()), Some(None));
+        let thin = Point::thin((4000, 2000));
+        assert_eq!(rate(&results, &thin), Some(Some(10e6 / 498.0)));
         let none = Results {
             runs: Vec::new(),
             ..results
@@ -566,6 +598,17 @@ mod tests {
             "bench relay --format json --target tor --mode cells --direction upload --circuits 300 \
              --links 30 --warm-up 2 --seconds 10 --generator-threads 1 --pin 0/1 --rate 1234"
         );
+        let words = |point: &Point| bench.words(point, Target::Tor, point.rate).join(" ");
+        assert!(
+            words(&Point::live_middle(false)).contains(
+                "--mode cells --load live-middle --circuits 12500 --links 2000 --warm-up 2"
+            )
+        );
+        assert!(words(&Point::capacity()).ends_with(
+            "--direction both --circuits 4000 --links 2000 --warm-up 1 --seconds 4 \
+             --generator-threads 1 --pin 0/1 --capacity-steps 12 --capacity"
+        ));
+        assert!(!words(&Point::threads_full()).contains("--pin"));
         let sharing = bench.sharing();
         assert!(
             sharing

@@ -85,6 +85,16 @@ pub(crate) enum Part {
     Latency,
     /// Idle links and idle circuits
     Memory,
+    /// Thousands of links with a few cells a second each, at a fixed rate in both directions
+    Thin,
+    /// The loads of relays of the public network: guard, middle, exit-side
+    Live,
+    /// The highest rate with p99 under 50 ms over 2,000 links
+    Capacity,
+    /// Memory of 8,000 links and 50,000 circuits with little to do
+    Size,
+    /// CPU time by connection threads, at full speed and over 2,000 links
+    Threads,
 }
 
 /// The part of C tor's full speed at which latency is measured.
@@ -102,6 +112,25 @@ const IDLE_LINKS_QUICK: usize = 1000;
 /// Idle circuits and their links.
 const IDLE_CIRCUITS: (usize, usize) = (20_000, 20);
 const IDLE_CIRCUITS_QUICK: (usize, usize) = (5000, 20);
+/// Circuits and links of the thin loads, and what they carry each way: 10 MB/s in cells.
+pub(crate) const THIN: (usize, usize) = (4000, 2000);
+pub(crate) const THIN_FEWER: (usize, usize) = (2000, 400);
+const THIN_RATE: f64 = 10e6 / 498.0;
+/// Circuits and links of a large relay, and the little that they carry each way.
+const SIZE: (usize, usize) = (50_000, 8000);
+const SIZE_RATE: f64 = 1e6 / 498.0;
+/// The live loads, as `weft lab relay --load` names them, and circuits and links of each by its defaults.
+pub(crate) const LIVE: [(&str, (usize, usize)); 3] = [
+    ("live-middle", (12_500, 2000)),
+    ("live-guard", (4000, 2000)),
+    ("live-exit-side", (12_500, 2000)),
+];
+const LIVE_QUICK: (usize, usize) = (2500, 400);
+/// Connection threads of Weft in [`Part::Threads`], however many cores there are.
+pub(crate) const THREADS: [u32; 4] = [1, 2, 4, 8];
+/// Rates that a search for the capacity tries at most.
+pub(crate) const CAPACITY_STEPS: u32 = 12;
+
 /// Links over which circuits are made.
 pub(crate) const ONIONSKIN_LINKS: usize = 8;
 
@@ -116,8 +145,14 @@ pub(crate) struct Point {
     pub(crate) circuits: usize,
     /// Links of the target, those to it and from it together.
     pub(crate) links: usize,
-    /// At a rate that is such a part of C tor's full speed; else at full speed.
+    /// At a rate that is such a part of C tor's full speed.
     pub(crate) of_tor: Option<f64>,
+    /// At this rate, in cells per second each way; without this, `of_tor` and `live` at full speed.
+    pub(crate) rate: Option<f64>,
+    /// One of the loads of relays of the public network, at its own rate.
+    pub(crate) live: Option<String>,
+    /// Where several points are alike but for what they are compared with: `capacity`, `size` or `threads`.
+    pub(crate) part: Option<String>,
 }
 
 impl Point {
@@ -129,7 +164,83 @@ impl Point {
             circuits,
             links,
             of_tor: None,
+            rate: None,
+            live: None,
+            part: None,
         }
+    }
+
+    /// Many links with little on each.
+    pub(crate) fn thin(size: (usize, usize)) -> Point {
+        Point {
+            rate: Some(THIN_RATE),
+            ..Point::cells(size, "both")
+        }
+    }
+
+    /// A load of the public network.
+    pub(crate) fn live(load: &str, size: (usize, usize)) -> Point {
+        Point {
+            live: Some(load.to_owned()),
+            ..Point::cells(size, "both")
+        }
+    }
+
+    /// The middle's load, of which a quick run has less.
+    pub(crate) fn live_middle(quick: bool) -> Point {
+        let [(load, size), ..] = LIVE;
+        Point::live(load, if quick { LIVE_QUICK } else { size })
+    }
+
+    pub(crate) fn capacity() -> Point {
+        Point::cells(THIN, "both").in_part("capacity")
+    }
+
+    pub(crate) fn size() -> Point {
+        Point {
+            rate: Some(SIZE_RATE),
+            ..Point::cells(SIZE, "both").in_part("size")
+        }
+    }
+
+    /// By threads, at full speed.
+    pub(crate) fn threads_full() -> Point {
+        Point::cells(LATENCY_AT, "download").in_part("threads")
+    }
+
+    /// By threads, over many links.
+    pub(crate) fn threads_thin() -> Point {
+        Point::thin(THIN).in_part("threads")
+    }
+
+    fn in_part(self, part: &str) -> Point {
+        Point {
+            part: Some(part.to_owned()),
+            ..self
+        }
+    }
+
+    pub(crate) fn is_in(&self, part: &str) -> bool {
+        self.part.as_deref() == Some(part)
+    }
+
+    /// One of the matrix.
+    pub(crate) fn is_full_speed(&self) -> bool {
+        self.mode == "cells"
+            && self.of_tor.is_none()
+            && self.rate.is_none()
+            && self.live.is_none()
+            && self.part.is_none()
+    }
+
+    /// One at a part of C tor's full speed.
+    pub(crate) fn is_latency(&self) -> bool {
+        self.mode == "cells" && self.of_tor.is_some()
+    }
+
+    /// One of [`Part::Thin`] or [`Part::Live`].
+    pub(crate) fn is_real(&self) -> bool {
+        self.part.is_none() && (self.rate.is_some() || self.live.is_some())
     }
 
     /// Cells at a part of C tor's full speed.
@@ -179,13 +290,17 @@ impl fmt::Display for Point {
                 self.circuits, self.links
             ),
             _ => {
-                write!(
-                    f,
-                    "{} circuits over {} links, {}",
-                    self.circuits, self.links, self.direction
-                )?;
-                match self.of_tor {
-                    Some(part) => write!(f, " at {:.0} % of C tor", part * 100.0),
+                let way = self.live.as_ref().unwrap_or(&self.direction);
+                let (circuits, links) = (self.circuits, self.links);
+                write!(f, "{circuits} circuits over {links} links, {way}")?;
+                if let Some(part) = self.of_tor {
+                    write!(f, " at {:.0} % of C tor", part * 100.0)?;
+                }
+                if let Some(rate) = self.rate {
+                    write!(f, " at {:.0} MB/s", rate * 498.0 / 1e6)?;
+                }
+                match &self.part {
+                    Some(part) => write!(f, " ({part})"),
                     None => Ok(()),
                 }
             }
@@ -226,10 +341,11 @@ impl Plan {
             (given, _) => given.to_vec(),
         };
         // One of each kind is enough for what does not depend on the number of threads.
-        let relays: Vec<Target> = [Target::Tor, Target::Weft(1)]
-            .into_iter()
-            .filter(|target| targets.is_empty() || targets.contains(target))
-            .collect();
+        let wanted = |some: &[Target]| -> Vec<Target> {
+            let wanted = |target: &&Target| targets.is_empty() || targets.contains(target);
+            some.iter().filter(wanted).copied().collect()
+        };
+        let relays = wanted(&[Target::Tor, Target::Weft(1)]);
         let mut plan = Plan::default();
         let mut first = |point: Point, targets: Vec<Target>| {
             if !targets.is_empty() {
@@ -269,6 +385,7 @@ impl Plan {
             first(Point::idle_links(quick), relays.clone());
             first(Point::idle_circuits(quick), relays.clone());
         }
+        plan.add_real_loads(quick, &wants, &wanted, &relays);
         if wants(Part::Latency) {
             for way in ways {
                 let targets = match quick {
@@ -285,6 +402,58 @@ impl Plan {
     }
 }
 
+impl Plan {
+    /// What relays really carry. A quick run has one point of two parts.
+    fn add_real_loads(
+        &mut self,
+        quick: bool,
+        wants: &dyn Fn(Part) -> bool,
+        wanted: &dyn Fn(&[Target]) -> Vec<Target>,
+        relays: &[Target],
+    ) {
+        let mut add = |point: Point, targets: &[Target]| {
+            if !targets.is_empty() {
+                self.first.push(Step {
+                    point,
+                    targets: targets.to_vec(),
+                });
+            }
+        };
+        let with_pipe = wanted(&[Target::Pipe, Target::Tor, Target::Weft(1)]);
+        if wants(Part::Thin) {
+            add(
+                Point::thin(THIN_FEWER),
+                if quick { relays } else { &with_pipe },
+            );
+            if !quick {
+                add(Point::thin(THIN), &with_pipe);
+            }
+        }
+        if wants(Part::Live) {
+            match quick {
+                true => add(Point::live_middle(true), relays),
+                false => LIVE
+                    .iter()
+                    .for_each(|(load, size)| add(Point::live(load, *size), &with_pipe)),
+            }
+        }
+        if quick {
+            return;
+        }
+        if wants(Part::Capacity) {
+            add(Point::capacity(), relays);
+        }
+        if wants(Part::Size) {
+            add(Point::size(), relays);
+        }
+        if wants(Part::Threads) {
+            let threads = wanted(&THREADS.map(Target::Weft));
+            add(Point::threads_full(), &threads);
+            add(Point::threads_thin(), &threads);
+        }
+    }
+}
+
 /// Which processors a target and the generator get, and how many threads the generator has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
@@ -296,7 +465,15 @@ pub(crate) struct Place {
 impl Place {
     /// The target gets a core for each thread that cells go through, the generator others: up to
     /// three for each of the target's, so that it is not what limits. With too few cores they share.
-    pub(crate) fn of(target: Target, cpus: &Cpus, pin: bool) -> Place {
+    ///
+    /// What compares numbers of threads does not bind them, so that all have the same processors.
+    pub(crate) fn of(target: Target, point: &Point, cpus: &Cpus, pin: bool) -> Place {
+        if point.is_in("threads") {
+            return Place {
+                pin: None,
+                generator_threads: 1,
+            };
+        }
         let (busy, cores) = (target.busy_threads(), cpus.cores.len());
         if cores <= busy {
             return Place {
@@ -345,12 +522,53 @@ mod tests {
     #[test]
     fn the_whole_matrix() {
         let plan = Plan::new(false, &[], &[], 2);
-        let cells = plan.first.iter().filter(|step| step.point.mode == "cells");
+        let cells = plan.first.iter().filter(|step| step.point.is_full_speed());
         let cells: Vec<&Step> = cells.collect();
         // Four sizes, two directions; pipe, C tor and Weft with 0, 1 and 2 threads.
         assert_eq!(cells.len(), 8);
         assert!(cells.iter().all(|step| step.targets.len() == 5));
         assert_eq!(plan.second.len(), 2);
+    }
+
+    #[test]
+    fn the_loads_of_real_relays_have_a_part_each() {
+        let points = |part| {
+            let plan = Plan::new(false, &[part], &[], 2);
+            let names = plan.first.iter().map(|step| {
+                let targets: Vec<String> = step.targets.iter().map(Target::to_string).collect();
+                format!("{}: {}", step.point, targets.join(" "))
+            });
+            names.collect::<Vec<_>>()
+        };
+        assert_eq!(
+            points(Part::Thin),
+            [
+                "2000 circuits over 400 links, both at 10 MB/s: pipe tor weft:1",
+                "4000 circuits over 2000 links, both at 10 MB/s: pipe tor weft:1",
+            ]
+        );
+        assert_eq!(
+            points(Part::Live)[0],
+            "12500 circuits over 2000 links, live-middle: pipe tor weft:1"
+        );
+        assert_eq!(
+            points(Part::Capacity),
+            ["4000 circuits over 2000 links, both (capacity): tor weft:1"]
+        );
+        assert_eq!(
+            points(Part::Size),
+            ["50000 circuits over 8000 links, both at 1 MB/s (size): tor weft:1"]
+        );
+        let threads = points(Part::Threads);
+        assert_eq!(threads.len(), 2);
+        assert!(
+            threads
+                .iter()
+                .all(|name| name.ends_with(": weft:1 weft:2 weft:4 weft:8"))
+        );
+        // A target that is not asked for is left out.
+        let plan = Plan::new(false, &[Part::Threads], &[Target::Tor], 2);
+        assert!(plan.first.is_empty());
     }
 
     #[test]
@@ -367,12 +585,16 @@ mod tests {
         let cpus = |count| Cpus {
             cores: (0..count).collect(),
         };
-        let place = |target, count| Place::of(target, &cpus(count), true);
+        let point = Point::cells(FEW, "upload");
+        let place = |target, count| Place::of(target, &point, &cpus(count), true);
         assert_eq!(place(Target::Tor, 2).pin.as_deref(), Some("0/1"));
         assert_eq!(place(Target::Weft(2), 2).pin, None);
         let weft = place(Target::Weft(2), 16);
         assert_eq!(weft.pin.as_deref(), Some("0,1/2,3,4,5,6,7"));
         assert_eq!(weft.generator_threads, 6);
-        assert_eq!(Place::of(Target::Tor, &cpus(2), false).pin, None);
+        assert_eq!(Place::of(Target::Tor, &point, &cpus(2), false).pin, None);
+        let threads = Point::threads_full();
+        let one = Place::of(Target::Weft(1), &threads, &cpus(2), true);
+        assert_eq!(one, Place::of(Target::Weft(8), &threads, &cpus(2), true));
     }
 }

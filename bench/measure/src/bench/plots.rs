@@ -56,19 +56,11 @@ const WAYS: [(&str, &str); 2] = [
     ),
 ];
 
-fn is_full_speed(point: &Point) -> bool {
-    point.mode == "cells" && point.of_tor.is_none()
-}
-
-fn is_latency(point: &Point) -> bool {
-    point.mode == "cells" && point.of_tor.is_some()
-}
-
 /// CPU seconds for each gigabyte, by circuits and target.
 fn cpu(results: &Results) -> Figure {
-    let targets = results.targets(is_full_speed);
+    let targets = results.targets(Point::is_full_speed);
     let panels = WAYS.map(|(way, title)| {
-        let points = results.points(|point| is_full_speed(point) && point.direction == way);
+        let points = results.points(|point| point.is_full_speed() && point.direction == way);
         let values = |target: &String| {
             let value = |point| value(results.summary(point, target, metrics::cpu_per_gb), 1.0);
             points.iter().map(value).collect()
@@ -101,13 +93,13 @@ fn cpu(results: &Results) -> Figure {
 /// Goodput by Weft's connection threads, a line for each number of circuits; C tor's beside them.
 fn throughput(results: &Results) -> Figure {
     let mut threads: Vec<u32> = results
-        .targets(is_full_speed)
+        .targets(Point::is_full_speed)
         .iter()
         .filter_map(|name| name.strip_prefix("weft:")?.parse().ok())
         .collect();
     threads.sort_unstable();
     let panels = WAYS.map(|(way, _)| {
-        let points = results.points(|point| is_full_speed(point) && point.direction == way);
+        let points = results.points(|point| point.is_full_speed() && point.direction == way);
         let mut all: Vec<Series> = Vec::new();
         for (number, point) in points.iter().enumerate() {
             let of = |target: &str| value(results.summary(point, target, metrics::goodput), 1e-9);
@@ -161,7 +153,7 @@ fn latency(results: &Results) -> Figure {
         ("99 %", metrics::p99),
         ("99.9 %", metrics::p999),
     ];
-    let targets = results.targets(is_latency);
+    let targets = results.targets(Point::is_latency);
     let panels = WAYS.map(|(way, _)| {
         let point = Point::latency(way);
         let values = |target: &String| {
@@ -209,7 +201,7 @@ fn memory(results: &Results) -> Figure {
             title,
             "",
             unit,
-            groups(points.iter().map(|point| match is_latency(point) {
+            groups(points.iter().map(|point| match point.is_latency() {
                 true => point.direction.clone(),
                 false => String::new(),
             })),

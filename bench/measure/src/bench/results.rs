@@ -291,7 +291,7 @@ mod tests {
     #[test]
     fn targets_come_in_the_order_of_the_plan() {
         let all = results();
-        let names = all.targets(|point| point.mode == "cells");
+        let names = all.targets(Point::is_full_speed);
         assert_eq!(names, ["pipe", "tor", "weft:0", "weft:1", "weft:2"]);
     }
 }

@@ -101,8 +101,7 @@ fn section(results: &Results, with_plots: bool) -> String {
         }
         parts.extend(tables);
     };
-    let full = |point: &Point| point.mode == "cells" && point.of_tor.is_none();
-    let rated = |point: &Point| point.mode == "cells" && point.of_tor.is_some();
+    let (full, rated) = (Point::is_full_speed, Point::is_latency);
     let cpu = [Column("", metrics::cpu_per_gb, 1.0)];
     add(
         "CPU seconds per GB",
@@ -143,6 +142,58 @@ fn section(results: &Results, with_plots: bool) -> String {
             by_point(results, rated, &peak),
             by_point(results, |point| point.mode.starts_with("idle"), &idle),
         ],
+    );
+    let real = [
+        Column("CPU s/GB", metrics::cpu_per_gb, 1.0),
+        Column("user", metrics::user_per_gb, 1.0),
+        Column("system", metrics::system_per_gb, 1.0),
+        Column("p50, ms", metrics::p50, 1e-3),
+        Column("p99, ms", metrics::p99, 1e-3),
+        Column("relay busy", metrics::busy, 1.0),
+        Column("generator busy", metrics::generator_busy, 1.0),
+        Column("circuits made a second", metrics::circuits_made_per_s, 1.0),
+    ];
+    add(
+        "Loads of real relays",
+        "",
+        vec![by_point(results, Point::is_real, &real)],
+    );
+    let capacity = [
+        Column("Mbit/s", metrics::capacity, 1e-6),
+        Column("p99, ms", metrics::p99, 1e-3),
+        Column("relay busy", metrics::busy, 1.0),
+        Column("generator busy", metrics::generator_busy, 1.0),
+    ];
+    add(
+        "Capacity: the most with p99 under 50 ms",
+        "",
+        vec![by_point(
+            results,
+            |point| point.is_in("capacity"),
+            &capacity,
+        )],
+    );
+    let size = [
+        Column("RSS, MB", metrics::rss, 1e-6),
+        Column("peak RSS, MB", metrics::peak_rss, 1e-6),
+        Column("CPU s/GB", metrics::cpu_per_gb, 1.0),
+        Column("p99, ms", metrics::p99, 1e-3),
+    ];
+    add(
+        "At size",
+        "",
+        vec![by_point(results, |point| point.is_in("size"), &size)],
+    );
+    let threads = [
+        Column("CPU s/GB", metrics::cpu_per_gb, 1.0),
+        Column("user", metrics::user_per_gb, 1.0),
+        Column("system", metrics::system_per_gb, 1.0),
+        Column("p99, ms", metrics::p99, 1e-3),
+    ];
+    add(
+        "By connection threads, on all cores together with the generator",
+        "",
+        vec![by_point(results, |point| point.is_in("threads"), &threads)],
     );
     let onionskins = [
         Column("for each CPU second", metrics::onionskins_per_cpu_s, 1.0),
@@ -297,9 +348,9 @@ fn by_point(results: &Results, chosen: impl Fn(&Point) -> bool, columns: &[Colum
                 .map(|column| column.cell(results, &point, &target))
                 .collect();
             if cells.iter().any(|cell| !cell.is_empty()) {
-                let what = match point.mode.as_str() {
-                    "cells" => point.direction.clone(),
-                    _ => point.to_string(),
+                let what = match point.is_latency() {
+                    true => point.direction.clone(),
+                    false => point.to_string(),
                 };
                 rows.push([what, name(&target)].into_iter().chain(cells).collect());
             }
@@ -347,6 +398,12 @@ mod tests {
             "| download | C tor | 6.00 (6.00–6.00) | 20.0 (20.0–20.0) | 60.0 (60.0–60.0) |",
             "| 3000 idle links | Weft, 1 thread | 15.0 (15.0–15.0) |",
             "](measurements/memory.svg)",
+            "| 4000 circuits over 2000 links, both at 10 MB/s | C tor | 4.10 (4.00–4.20) | 2.46",
+            "| 12500 circuits over 2000 links, live-middle | Weft, 1 thread | 1.05 (1.00–1.10) |",
+            "| 4000 circuits over 2000 links, both (capacity) | C tor |",
+            "| 50000 circuits over 8000 links, both at 1 MB/s (size) | C tor | 120 (120–120) |",
+            "| 300 circuits over 30 links, download (threads) | Weft, 8 threads |",
+            "| cell latency p99 over those 2,000 links, ms | ≤ 5 | ≤ 2 | 1.00 (1.00–1.00) | met, goal too |",
         ] {
             assert!(text.contains(words), "{words}\nin\n{text}");
         }

@@ -1,7 +1,7 @@
 //! Results as a run would have them, for tests.
 
 use weft_lab::bench::report::{
-    Cells, Events, Idle, Latency, Measured, Report, Target as ReportTarget, Usage,
+    Capacity, Cells, Churn, Events, Idle, Latency, Measured, Report, Target as ReportTarget, Usage,
 };
 
 use super::plan::{Plan, Point};
@@ -85,6 +85,12 @@ fn run(point: &Point, target: &str, repetition: u32) -> Run {
             p999_us: 2.0 * p99,
             max_us: 3.0 * p99,
         }),
+        generator_late: None,
+        work: None,
+        churn: point.live.as_ref().map(|_| Churn {
+            circuits_made_per_s: 25.0,
+            ..Churn::default()
+        }),
         onionskins: (mode == "onionskins").then_some(events),
         links: None,
         idle: mode.starts_with("idle").then(|| Idle {
@@ -97,6 +103,7 @@ fn run(point: &Point, target: &str, repetition: u32) -> Run {
             cpu_s_per_gb: is_cells.then_some(cpu),
             user_s_per_gb: is_cells.then_some(0.6 * cpu),
             system_s_per_gb: is_cells.then_some(0.4 * cpu),
+            rss_bytes: rss as u64,
             peak_rss_bytes: rss as u64,
             ..Usage::default()
         }),
@@ -117,6 +124,11 @@ fn run(point: &Point, target: &str, repetition: u32) -> Run {
                 ..ReportTarget::default()
             },
             measured: Some(measured),
+            capacity: point.is_in("capacity").then(|| Capacity {
+                goodput_bits_per_s: Some(goodput),
+                passed_cells_per_s: Some(goodput / 498.0 / 8.0),
+                ..Capacity::default()
+            }),
             ..Report::default()
         }),
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use weft_cell::CELL_LEN;
 
 use super::{BIN, Rates};
-use crate::half::{Halves, Role};
+use crate::half::{Halves, Measured, Role};
 use crate::slots::HalfKey;
 
 /// Bytes of a cell.
@@ -67,15 +67,23 @@ impl Activity {
     }
 
     /// A circuit moved a cell.
-    #[inline]
-    pub(crate) fn note(&mut self, slot: HalfKey, moved: &mut Moved) {
-        self.note_cells(slot, moved, 1);
+    #[inline(always)]
+    pub(crate) fn note(&mut self, slot: HalfKey, measured: &mut Option<Box<Measured>>) {
+        if self.on {
+            self.note_cells(slot, measured, 1);
+        }
     }
 
     /// A circuit moved cells.
-    #[inline]
-    pub(crate) fn note_cells(&mut self, slot: HalfKey, moved: &mut Moved, cells: usize) {
+    #[inline(never)]
+    pub(crate) fn note_cells(
+        &mut self,
+        slot: HalfKey,
+        measured: &mut Option<Box<Measured>>,
+        cells: usize,
+    ) {
         if self.on && cells > 0 {
+            let moved = &mut measured.get_or_insert_default().moved;
             if moved.bin == 0 {
                 self.in_bin.push(slot);
             }
@@ -138,10 +146,10 @@ impl Activity {
         let in_bin: BTreeSet<HalfKey> = self.in_bin.iter().copied().collect();
         let in_second: BTreeSet<HalfKey> = self.in_second.iter().copied().collect();
         halves.iter().all(|(slot, half)| match &half.role {
-            Role::Backward(backward) => {
-                (backward.moved.bin == 0 || in_bin.contains(&slot))
-                    && (backward.moved.most == 0 || in_second.contains(&slot))
-            }
+            Role::Backward(backward) => backward.measured.as_ref().is_none_or(|measured| {
+                let Moved { bin, most } = measured.moved;
+                (bin == 0 || in_bin.contains(&slot)) && (most == 0 || in_second.contains(&slot))
+            }),
             Role::Forward(_) | Role::Origin(_) | Role::Tunnel(_) => true,
         })
     }
@@ -149,7 +157,7 @@ impl Activity {
 
 fn moved_of(halves: &mut Halves, slot: HalfKey) -> Option<&mut Moved> {
     match &mut halves.get_mut(slot)?.role {
-        Role::Backward(backward) => Some(&mut backward.moved),
+        Role::Backward(backward) => Some(&mut backward.measured.as_mut()?.moved),
         Role::Forward(_) | Role::Origin(_) | Role::Tunnel(_) => None,
     }
 }
@@ -190,7 +198,7 @@ mod tests {
                 let Role::Backward(backward) = &mut half.role else {
                     unreachable!("all halves here are backward");
                 };
-                self.activity.note(slot, &mut backward.moved);
+                self.activity.note(slot, &mut backward.measured);
             }
         }
 

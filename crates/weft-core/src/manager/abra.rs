@@ -119,7 +119,7 @@ impl LocalConnectionManager {
         if backward.purpose == Purpose::Rendezvous {
             return self.protocol_error(slot, "ABRA_ASK on a rendezvous circuit", now);
         }
-        match &mut backward.subscription {
+        match &mut backward.measured.get_or_insert_default().subscription {
             Some(known) if now.saturating_duration_since(known.asked) < SECOND => {
                 return self.protocol_error(slot, "ABRA_ASK twice in a second", now);
             }
@@ -145,7 +145,8 @@ impl LocalConnectionManager {
         let Some((_, _, _, backward)) = self.halves.backward(slot) else {
             return;
         };
-        let Some(subscription) = backward.subscription.take() else {
+        let measured = backward.measured.as_mut();
+        let Some(subscription) = measured.and_then(|measured| measured.subscription.take()) else {
             return;
         };
         self.abra.subscribed = self.abra.subscribed.saturating_sub(1);
@@ -153,7 +154,8 @@ impl LocalConnectionManager {
         let list = self.abra.subscribers.get_mut(phase_of(slot));
         if let Some(moved) = list.and_then(|list| list.remove(place))
             && let Some((_, _, _, moved)) = self.halves.backward(moved)
-            && let Some(subscription) = &mut moved.subscription
+            && let Some(subscription) =
+                (moved.measured.as_mut()).and_then(|measured| measured.subscription.as_mut())
         {
             subscription.place = place;
         }
@@ -302,14 +304,15 @@ impl LocalConnectionManager {
             let Role::Backward(backward) = &half.role else {
                 continue;
             };
-            let Some(subscription) = &backward.subscription else {
+            let measured = backward.measured.as_ref();
+            let Some(subscription) = measured.and_then(|measured| measured.subscription) else {
                 continue;
             };
             subscribed += 1;
             let list = self.abra.subscribers.get(phase_of(slot));
-            let listed = list.and_then(|list| list.as_slice().get(subscription.place));
+            let listed = list.and_then(|list| list.at(subscription.place));
             sure(
-                listed == Some(&slot),
+                listed == Some(slot),
                 "a half that asked for the weight is listed at the place that it has noted",
             )?;
         }

@@ -416,9 +416,9 @@ impl LocalConnectionManager {
         self.to_controller.cancel(Asker::Half(from));
         if let Some(link) = self.links.get_mut(half.link) {
             link.remove(half.circ_id, now);
-            if !half.queue.is_empty() {
-                link.active_halves = link.active_halves.saturating_sub(1);
-            }
+        }
+        if !half.queue.is_empty() {
+            self.links.deactivated(half.link);
         }
         self.load_changed(half.link);
         self.end_streams(from, &mut half);
@@ -496,7 +496,7 @@ impl LocalConnectionManager {
     pub(super) fn push_destroy(&mut self, key: LinkKey, circ_id: u32, reason: DestroyReason) {
         if let Some(link) = self.links.get_mut(key) {
             link.destroys.push_back((circ_id, reason));
-            self.links.list(key);
+            self.links.list_to_write(key);
         }
     }
 

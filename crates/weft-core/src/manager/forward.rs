@@ -37,9 +37,12 @@ impl LocalConnectionManager {
             self.totals.cells_dropped += 1;
             return;
         };
-        let Some(from) = self.halves.addr(slot) else {
+        let Some((from, peer)) = self.halves.addr_and_peer(slot) else {
             return;
         };
+        if let Peer::Joined(to) = peer {
+            self.touch_half(to);
+        }
         let Some(half) = self.halves.get_mut(slot) else {
             return;
         };
@@ -58,13 +61,13 @@ impl LocalConnectionManager {
                     };
                     backward.relay_early_left = left;
                 }
-                self.abra.activity.note(slot, &mut backward.moved);
+                self.abra.activity.note(slot, &mut backward.measured);
                 let mut cell = self.pool.take();
                 cell.set_command(view.command());
                 if crypt.decrypt_forward_to(view.command(), view.body(), cell.body_mut()) {
                     self.totals.cells_recognized += 1;
                     self.on_recognized(slot, cell, early, now);
-                } else if let Peer::Joined(to) = half.peer {
+                } else if let Peer::Joined(to) = peer {
                     if let Some(link) = self.links.get_mut(key) {
                         link.padding.carries(if early {
                             LinkUse::FullCircuits
@@ -83,7 +86,7 @@ impl LocalConnectionManager {
                     );
                 }
             }
-            Role::Forward(forward) => match half.peer {
+            Role::Forward(forward) => match peer {
                 // RELAY_EARLY cells are forward only.
                 Peer::Joined(to) if !early && *forward == Forward::Open => {
                     self.relay_backward(to, from, view, now);
@@ -97,6 +100,16 @@ impl LocalConnectionManager {
         }
     }
 
+    /// Reads what a cell will need of its next half, if that is on this thread: of thousands of circuits nothing is in
+    /// the processor's cache, which then waits for it and for the keys of this half at the same time.
+    #[inline]
+    fn touch_half(&self, to: HalfAddr) {
+        if to.thread == self.outboxes.me() {
+            self.halves.touch(to.slot);
+            self.scheduler.touch(to.slot);
+        }
+    }
+
     /// Relays a backward cell. If the half with the keys is on this thread too, the cell gets its layer
     /// on the way from the link's buffer to its own place.
     fn relay_backward(&mut self, to: HalfAddr, from: HalfAddr, view: CellView<'_>, now: Instant) {
@@ -105,7 +118,8 @@ impl LocalConnectionManager {
             && let Role::Backward(backward) = &mut half.role
             && let Some(crypt) = &mut backward.crypt
         {
-            self.abra.activity.note(to.slot, &mut backward.moved);
+            self.links.touch(half.link);
+            self.abra.activity.note(to.slot, &mut backward.measured);
             let mut cell = self.pool.take();
             cell.set_command(ChanCmd::RELAY);
             crypt.encrypt_backward_to(view.body(), cell.body_mut());
@@ -140,10 +154,10 @@ impl LocalConnectionManager {
             Some(half) if half.peer == Peer::Joined(from) => match &mut half.role {
                 Role::Backward(Backward {
                     crypt: Some(crypt),
-                    moved,
+                    measured,
                     ..
                 }) => {
-                    self.abra.activity.note(to.slot, moved);
+                    self.abra.activity.note(to.slot, measured);
                     crypt.encrypt_backward(cell.body_mut());
                     cell.set_command(ChanCmd::RELAY);
                     true
@@ -193,10 +207,7 @@ impl LocalConnectionManager {
     /// A half whose queue was empty has cells: the scheduler counts it in.
     pub(super) fn activate(&mut self, slot: HalfKey, key: LinkKey) {
         self.scheduler.set_active(slot, true);
-        if let Some(link) = self.links.get_mut(key) {
-            link.active_halves += 1;
-        }
-        self.links.list(key);
+        self.links.activated(key);
     }
 
     /// The half of a circuit on a link.

@@ -41,43 +41,35 @@ impl LocalConnectionManager {
     /// Moves cells from the circuits' queues to their links, most urgent circuit first, as far as
     /// the links have room ([`Room`]).
     pub fn schedule(&mut self, now: Instant, mut room: impl Room) {
-        let mut any = false;
-        for key in self.links.listed() {
-            if let Some(link) = self.links.get(*key)
-                && link.active_halves > 0
-            {
-                // What was chosen before and is not written yet (a bandwidth limit holds it back)
-                // has its place in that room already.
-                let chosen = u32::try_from(link.out.len()).unwrap_or(u32::MAX);
-                let known = room.known(*key).saturating_sub(chosen);
-                let budget = match known {
-                    0 => room.asked(*key).saturating_sub(chosen),
-                    known => known,
-                };
-                self.scheduler.set_budget(*key, budget);
-                any = true;
-            }
-        }
-        if !any {
+        if self.scheduler.waiting_links().is_empty() {
             return self.pass_bins(now);
+        }
+        for at in 0..self.scheduler.waiting_links().len() {
+            // The list is as it was: a budget changes nothing about what waits.
+            let Some(key) = self.scheduler.waiting_links().get(at).copied() else {
+                break;
+            };
+            // What was chosen before and is not written yet (a bandwidth limit holds it back)
+            // has its place in that room already.
+            let chosen = self.links.get(key).map_or(0, |link| link.out.len());
+            let chosen = u32::try_from(chosen).unwrap_or(u32::MAX);
+            let budget = match room.known(key).saturating_sub(chosen) {
+                0 => room.asked(key).saturating_sub(chosen),
+                known => known,
+            };
+            self.scheduler.set_budget(key, budget);
         }
         self.totals.scheduler_runs += 1;
         while let Some(choice) = self.scheduler.choose() {
             let (Some(half), Some(link)) = (
                 self.halves.get_mut(choice.half),
-                self.links.get_mut(choice.link),
+                self.links.chosen(choice.link),
             ) else {
                 self.scheduler.set_active(choice.half, false);
                 continue;
             };
-            let mut sent = 0;
-            while sent < choice.budget.min(CELLS_AT_ONCE)
-                && let Some(cell) = half.queue.pop()
-            {
-                link.out.push_back(cell);
-                sent += 1;
-            }
-            half.queue.taken(sent);
+            let most = choice.budget.min(CELLS_AT_ONCE);
+            let sent = half.queue.move_to(&mut link.out, most);
             self.totals.cells_scheduled += u64::from(sent);
             self.abra.note_scheduled(link, sent);
             let active = !half.queue.is_empty();
@@ -106,12 +98,13 @@ impl LocalConnectionManager {
 
     /// Some circuit has cells that the scheduler has not chosen yet.
     pub fn has_backlog(&self) -> bool {
-        (self.links.listed().iter())
+        (self.scheduler.waiting_links().iter())
             .filter_map(|key| self.links.get(*key))
-            .any(|link| link.active_halves > 0 && !link.held)
+            .any(|link| !link.held)
     }
 
-    /// Links that have cells to be written, or circuits that wait for the scheduler.
+    /// Links that have cells to be written, or circuits that wait for the scheduler. None of them has anything to be
+    /// written unless [`has_to_write`](Self::has_to_write) returns true.
     pub fn links_to_write(&self) -> &[LinkKey] {
         self.links.listed()
     }
@@ -120,6 +113,12 @@ impl LocalConnectionManager {
     /// [`links_to_write`](Self::links_to_write).
     pub fn refused(&mut self, key: LinkKey) {
         self.links.refused(key);
+    }
+
+    /// Whether some link may have something to be written, or bytes that its socket has not taken: false most of the
+    /// time between two runs of the scheduler, and then there is nothing to be looked for.
+    pub fn has_to_write(&self) -> bool {
+        self.links.any_to_write()
     }
 
     /// Forgets the links that have nothing to write any more.
@@ -143,9 +142,7 @@ impl LocalConnectionManager {
 
     /// Some link that could take them has cells that were chosen and not written.
     pub fn has_unwritten(&self) -> bool {
-        (self.links.listed().iter())
-            .filter_map(|key| self.links.get(*key))
-            .any(|link| !link.held && (!link.out.is_empty() || !link.destroys.is_empty()))
+        self.links.any_unwritten()
     }
 
     /// Notes whether a link's socket has left bytes untaken. The link stays listed until it has taken
@@ -154,7 +151,7 @@ impl LocalConnectionManager {
         if let Some(link) = self.links.get_mut(key) {
             link.held = held;
             if held {
-                self.links.list(key);
+                self.links.list_to_write(key);
             }
         }
     }
@@ -176,7 +173,7 @@ impl LocalConnectionManager {
     pub(super) fn push_out(&mut self, key: LinkKey, cell: Box<Cell>) {
         if let Some(link) = self.links.get_mut(key) {
             link.out.push_back(cell);
-            self.links.list(key);
+            self.links.list_to_write(key);
         }
     }
 }

@@ -12,6 +12,9 @@ use crate::handshake::PeerIdentity;
 /// How many times `KeepalivePeriod` a link may stand still with cells to be written, as in C tor.
 const STUCK_PERIODS: u32 = 10;
 
+/// A link that has written nothing for so long, and has nothing to write, gives its buffers back.
+const TRIM_AFTER: Duration = Duration::from_secs(4);
+
 /// How long a worn link without circuits stays open. A circuit that the controller placed on it
 /// before it knew finds it still there.
 const IDLE_WORN_LINK: Duration = Duration::from_secs(60);
@@ -47,6 +50,9 @@ impl LocalConnectionManager {
             if empty && (padding_due || silent >= keepalive) {
                 padding.push(key);
             }
+            if empty && silent >= TRIM_AFTER && link.trim() {
+                self.scheduler.trim(key);
+            }
             let full = now.saturating_duration_since(link.last_empty);
             if silent.min(full) >= keepalive.saturating_mul(STUCK_PERIODS) {
                 expired.push((link.connection, Expiry::Stuck));
@@ -66,6 +72,8 @@ impl LocalConnectionManager {
                 expired.push((link.connection, Expiry::Idle));
             }
         }
+        self.pool.trim();
+        self.halves.trim();
         self.return_credit();
         self.watch_tunnels(now);
         for key in padding {

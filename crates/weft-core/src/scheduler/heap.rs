@@ -3,6 +3,8 @@
 //! Each slot knows where in the heap it stands ([`Placed`]), so that an entry is found without a
 //! search, and entries carry their priority, so that comparing them touches nothing else.
 
+use smallvec::SmallVec;
+
 use crate::slots::SlotKey;
 
 /// The order of slots: the lowest count first, and among equal counts the one that has
@@ -46,15 +48,17 @@ struct Entry<K> {
 
 /// A heap over some of the slots of a slice, lowest priority value first. Every method must be
 /// given the same slice.
+///
+/// Most of a link's heaps have one slot at a time: it needs no memory elsewhere.
 #[derive(Debug)]
 pub(super) struct Heap<K> {
-    entries: Vec<Entry<K>>,
+    entries: SmallVec<[Entry<K>; 1]>,
 }
 
 impl<K> Default for Heap<K> {
     fn default() -> Self {
         Heap {
-            entries: Vec::new(),
+            entries: SmallVec::new(),
         }
     }
 }
@@ -80,14 +84,15 @@ impl<K: SlotKey> Heap<K> {
     pub(super) fn set<T: Placed>(&mut self, slots: &mut [T], slot: K, priority: Priority) {
         let place = slots[slot.index()].place();
         let entry = Entry { priority, slot };
-        let place = if place == NOWHERE {
+        if place == NOWHERE {
             self.entries.push(entry);
-            self.entries.len() - 1
+            let place = self.entries.len() - 1;
+            rise(&mut self.entries, slots, place);
         } else {
-            self.entries[place as usize] = entry;
-            place as usize
-        };
-        self.settle(slots, place);
+            let entries = &mut self.entries[..];
+            entries[place as usize] = entry;
+            settle(entries, slots, place as usize);
+        }
     }
 
     /// Takes `slot` out, if it is in.
@@ -99,8 +104,9 @@ impl<K: SlotKey> Heap<K> {
         slots[slot.index()].set_place(NOWHERE);
         let place = place as usize;
         self.entries.swap_remove(place);
-        if place < self.entries.len() {
-            self.settle(slots, place);
+        let entries = &mut self.entries[..];
+        if place < entries.len() {
+            settle(entries, slots, place);
         }
     }
 
@@ -123,58 +129,68 @@ impl<K: SlotKey> Heap<K> {
             each(&mut slots[entry.slot.index()]);
         }
         // Small counts may have become equal, and then the order of insertion decides anew.
-        for place in (0..self.entries.len() / 2).rev() {
-            self.sink(slots, place);
+        let entries = &mut self.entries[..];
+        for place in (0..entries.len() / 2).rev() {
+            sink(entries, slots, place);
         }
     }
+}
 
-    /// Moves the entry at `place` up or down to where it belongs.
-    fn settle<T: Placed>(&mut self, slots: &mut [T], place: usize) {
-        if self.rise(slots, place) == place {
-            self.sink(slots, place);
+/// Moves the entry at `place` up or down to where it belongs.
+#[inline]
+fn settle<K: SlotKey, T: Placed>(entries: &mut [Entry<K>], slots: &mut [T], place: usize) {
+    if rise(entries, slots, place) == place {
+        sink(entries, slots, place);
+    }
+}
+
+fn rise<K: SlotKey, T: Placed>(
+    entries: &mut [Entry<K>],
+    slots: &mut [T],
+    mut place: usize,
+) -> usize {
+    let entry = entries[place];
+    while place > 0 {
+        let parent = (place - 1) / 2;
+        if entries[parent].priority <= entry.priority {
+            break;
         }
+        put(entries, slots, place, entries[parent]);
+        place = parent;
     }
+    put(entries, slots, place, entry);
+    place
+}
 
-    fn rise<T: Placed>(&mut self, slots: &mut [T], mut place: usize) -> usize {
-        let entry = self.entries[place];
-        while place > 0 {
-            let parent = (place - 1) / 2;
-            if self.entries[parent].priority <= entry.priority {
-                break;
-            }
-            self.put(slots, place, self.entries[parent]);
-            place = parent;
+fn sink<K: SlotKey, T: Placed>(entries: &mut [Entry<K>], slots: &mut [T], mut place: usize) {
+    let entry = entries[place];
+    loop {
+        let mut child = 2 * place + 1;
+        if child >= entries.len() {
+            break;
         }
-        self.put(slots, place, entry);
-        place
-    }
-
-    fn sink<T: Placed>(&mut self, slots: &mut [T], mut place: usize) {
-        let entry = self.entries[place];
-        loop {
-            let mut child = 2 * place + 1;
-            if child >= self.entries.len() {
-                break;
-            }
-            if child + 1 < self.entries.len()
-                && self.entries[child + 1].priority < self.entries[child].priority
-            {
-                child += 1;
-            }
-            if entry.priority <= self.entries[child].priority {
-                break;
-            }
-            self.put(slots, place, self.entries[child]);
-            place = child;
+        if child + 1 < entries.len() && entries[child + 1].priority < entries[child].priority {
+            child += 1;
         }
-        self.put(slots, place, entry);
+        if entry.priority <= entries[child].priority {
+            break;
+        }
+        put(entries, slots, place, entries[child]);
+        place = child;
     }
+    put(entries, slots, place, entry);
+}
 
-    fn put<T: Placed>(&mut self, slots: &mut [T], place: usize, entry: Entry<K>) {
-        self.entries[place] = entry;
-        #[allow(clippy::cast_possible_truncation)] // slots are numbered by u32, each is in once
-        slots[entry.slot.index()].set_place(place as u32);
-    }
+#[inline]
+fn put<K: SlotKey, T: Placed>(
+    entries: &mut [Entry<K>],
+    slots: &mut [T],
+    place: usize,
+    entry: Entry<K>,
+) {
+    entries[place] = entry;
+    #[allow(clippy::cast_possible_truncation)] // slots are numbered by u32, each is in once
+    slots[entry.slot.index()].set_place(place as u32);
 }
 
 #[cfg(test)]

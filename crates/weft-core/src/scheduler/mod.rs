@@ -25,6 +25,7 @@ mod heap;
 pub mod kist;
 mod run_times;
 
+use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use crate::slots::{HalfKey, LinkKey, SlotKey as _};
@@ -76,10 +77,12 @@ pub struct Scheduler {
     order: u64,
 }
 
+/// Never in two lines of the processor's cache: of thousands of circuits each is a wait for memory.
 #[derive(Debug)]
+#[repr(align(32))]
 struct Circuit {
-    /// `None`: the slot is not in use.
-    link: Option<LinkKey>,
+    /// [`LinkKey::NONE`]: the slot is not in use.
+    link: LinkKey,
     /// Which of the links that have had this key.
     link_generation: u64,
     /// Cells sent, each weighted by when, relative to the epoch number `epochs`.
@@ -98,7 +101,9 @@ impl Placed for Circuit {
     }
 }
 
+/// In one line of the processor's cache, with its circuit if there is only one.
 #[derive(Debug, Default)]
+#[repr(align(64))]
 struct Link {
     in_use: bool,
     generation: u64,
@@ -153,11 +158,18 @@ impl Scheduler {
         let last = self
             .circuits
             .iter()
-            .rposition(|circuit| circuit.link.is_some());
+            .rposition(|circuit| circuit.link != LinkKey::NONE);
         self.circuits.truncate(last.map_or(0, |last| last + 1));
         self.circuits.shrink_to_fit();
         for link in &mut self.links {
             link.active.shrink();
+        }
+    }
+
+    /// Gives back memory that one link needed for more active circuits.
+    pub(crate) fn trim(&mut self, link: LinkKey) {
+        if let Some(entry) = self.link_mut(link) {
+            entry.active.shrink();
         }
     }
 
@@ -195,7 +207,7 @@ impl Scheduler {
             self.circuits.resize_with(half.index() + 1, Circuit::vacant);
         }
         self.circuits[half.index()] = Circuit {
-            link: Some(link),
+            link,
             link_generation,
             epochs: self.epochs,
             ..Circuit::vacant()
@@ -206,7 +218,15 @@ impl Scheduler {
     pub(crate) fn circuit_removed(&mut self, half: HalfKey) {
         self.set_active(half, false);
         if let Some(circuit) = self.circuits.get_mut(half.index()) {
-            circuit.link = None;
+            circuit.link = LinkKey::NONE;
+        }
+    }
+
+    /// Reads the circuit, so that it is in the processor's cache when it is needed.
+    #[inline]
+    pub(crate) fn touch(&self, half: HalfKey) {
+        if let Some(circuit) = self.circuits.get(half.index()) {
+            black_box(circuit.place);
         }
     }
 
@@ -216,10 +236,11 @@ impl Scheduler {
         let Some(circuit) = self.circuits.get_mut(half.index()) else {
             return;
         };
-        let Some(link) = circuit.link else {
+        let link = circuit.link;
+        // No link has the number of none.
+        let Some(entry) = self.links.get_mut(link.index()) else {
             return;
         };
-        let entry = &mut self.links[link.index()];
         if active == (circuit.place != NOWHERE)
             || !entry.in_use
             || entry.generation != circuit.link_generation
@@ -392,7 +413,7 @@ impl Scheduler {
 impl Circuit {
     fn vacant() -> Self {
         Self {
-            link: None,
+            link: LinkKey::NONE,
             link_generation: 0,
             count: 0.0,
             epochs: 0,

@@ -389,3 +389,11 @@ proptest! {
         }
     }
 }
+
+/// Each is a wait for memory for every cell of a load of thousands of links and circuits.
+#[test]
+#[cfg(target_pointer_width = "64")]
+fn a_circuit_and_a_link_are_in_one_line_of_the_cache_each() {
+    assert_eq!(size_of::<Circuit>(), 32);
+    assert_eq!(size_of::<Link>(), 64);
+}

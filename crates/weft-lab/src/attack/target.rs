@@ -279,6 +279,9 @@ pub(super) fn honest_load(aim: Aim, pid: u32, mbits: f64) -> bench::Options {
     bench::Options {
         target: bench::Target::Relay(aim, Some(pid)),
         mode: Mode::Cells,
+        live: None,
+        capacity: None,
+        counters: false,
         direction: Direction::Download,
         circuits: 1,
         links: 2,

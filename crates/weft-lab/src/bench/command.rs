@@ -5,16 +5,18 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use clap::ValueEnum;
 use weft_bounds::{Bounds, SEED};
 use weft_cell::identity::Ed25519Identity;
 use weft_plot::Style;
 
-use super::conductor;
+use super::capacity::{Capacity, P99, RESOLUTION, STEPS};
+use super::live::Preset;
 use super::mode::{Direction, Mode};
 use super::options::{CIRCUITS, LINKS, Options, RATE, Target, WINDOW};
 use super::report::PAYLOAD_PER_CELL;
 use super::start::Program;
-use super::{aim, pin, report};
+use super::{aim, pin, report, search};
 use crate::args::{CONNECTION_THREADS, LASTS, PATIENCE, PAUSE, THREADS};
 use crate::experiment::{self, Experiment, Format, Output, Place, Prepared, Progress, Session};
 
@@ -74,25 +76,53 @@ pub struct Args {
     /// What to measure.
     #[arg(long, value_enum, default_value_t = Mode::Cells)]
     mode: Mode,
-    /// Which way cells go: up is forward, from the circuit's origin.
-    #[arg(long, value_enum, default_value_t = Direction::Download)]
-    direction: Direction,
-    /// Circuits through the relay.
-    #[arg(long, default_value_t = 20, value_parser = CIRCUITS.parser())]
-    circuits: usize,
-    /// Links of the relay: half of them ours to it, half its own to us. With --mode onionskins,
+    /// How cells are spread over circuits and time. The live loads are those of a relay of the public
+    /// network, as far as they are published: most circuits carry a handful of cells and most links are
+    /// idle, circuits live for minutes and are made anew, links close and open; and the relay that is
+    /// started gets the public consensus's KISTSchedRunInterval 3.
+    #[arg(long, value_enum, default_value_t = LoadKind::Even)]
+    load: LoadKind,
+    /// Which way cells go: up is forward, from the circuit's origin [default: download]. The live
+    /// loads have both ways.
+    #[arg(long, value_enum)]
+    direction: Option<Direction>,
+    /// Circuits through the relay [default: 20; live: 12500, live-guard 4000].
+    #[arg(long, value_parser = CIRCUITS.parser())]
+    circuits: Option<usize>,
+    /// Links of the relay [default: 4; live: 2000]: half of them ours to it, half its own to us; of
+    /// live-guard four fifths are ours, of live-exit-side three quarters. With --mode onionskins,
     /// links or idle-links all are ours.
-    #[arg(long, default_value_t = 4, value_parser = LINKS.parser())]
-    links: usize,
+    #[arg(long, value_parser = LINKS.parser())]
+    links: Option<usize>,
     /// Cells of a circuit in one direction that may be on their way [default: 20000 divided by the
-    /// circuits, between 16 and 500]; with --mode onionskins, unanswered CREATE2 cells of a link
-    /// [default: 32].
+    /// circuits, between 16 and 500; live: 500]; with --mode onionskins, unanswered CREATE2 cells of a
+    /// link [default: 32].
     #[arg(long, value_name = "CELLS", value_parser = WINDOW.parser())]
     window: Option<u64>,
     /// Send at this rate over all circuits, in each direction: cells per second, or payload bytes
-    /// per second with B, kB or MB at the end.
+    /// per second with B, kB or MB at the end. Of a live load it is the mean of both directions
+    /// together [default: what so many circuits carry if they live as long as measured, 9.2 minutes];
+    /// the higher it is, the sooner circuits end, so that each carries as much as before.
     #[arg(long, value_parser = rate)]
     rate: Option<f64>,
+    /// Look for the highest rate at which p99 stays under a bound and no cell or circuit is lost: the
+    /// rate is doubled from --rate [default: 5MB; live: its own] until the relay fails, and then
+    /// bisected. Each try takes --warm-up and --seconds.
+    #[arg(long)]
+    capacity: bool,
+    /// The bound of p99, in milliseconds.
+    #[arg(long, value_name = "MS", default_value_t = 50.0, requires = "capacity", value_parser = P99.parser())]
+    p99_bound: f64,
+    /// Rates that are tried at most.
+    #[arg(long, value_name = "N", default_value_t = 12, requires = "capacity", value_parser = STEPS.parser())]
+    capacity_steps: u32,
+    /// How far apart the highest rate that passed and the lowest that failed may be, in percent.
+    #[arg(long, value_name = "PERCENT", default_value_t = 5.0, requires = "capacity", value_parser = RESOLUTION.parser())]
+    resolution: f64,
+    /// Have the weft that is started count its turns, and how often it reads and writes sockets, for each
+    /// cell. It then has a MetricsPort, which takes some memory.
+    #[arg(long, requires = "target")]
+    counters: bool,
     /// How long to measure, in seconds.
     #[arg(long, value_name = "S", default_value = "10", value_parser = LASTS.parser())]
     seconds: Duration,
@@ -126,6 +156,30 @@ pub struct Args {
     out: Option<PathBuf>,
 }
 
+/// How cells are spread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum LoadKind {
+    /// Every circuit carries as much as the next, at full speed or at --rate
+    Even,
+    /// Many clients before the relay, other relays behind it
+    LiveGuard,
+    /// Guards before it, exits behind it
+    LiveMiddle,
+    /// Many relays before it, few exits behind it
+    LiveExitSide,
+}
+
+impl LoadKind {
+    fn preset(self) -> Option<Preset> {
+        match self {
+            LoadKind::Even => None,
+            LoadKind::LiveGuard => Some(Preset::Guard),
+            LoadKind::LiveMiddle => Some(Preset::Middle),
+            LoadKind::LiveExitSide => Some(Preset::ExitSide),
+        }
+    }
+}
+
 /// Linux has no more processes.
 const PID: Bounds<u32> = Bounds::new(1, 1 << 22);
 
@@ -144,12 +198,34 @@ impl Experiment for Options {
                 (pin::parse(target)?, pin::parse(generator)?)
             }
         };
+        let live = args.load.preset();
+        if let (Some(preset), Some(direction)) = (live, args.direction) {
+            bail!(
+                "--load {} goes both ways as circuits of the public network do: it has no --direction {}",
+                preset.name(),
+                direction.name()
+            );
+        }
+        let shape = live.map(Preset::shape);
         let options = Options {
             target: target(args)?,
             mode: args.mode,
-            direction: args.direction,
-            circuits: args.circuits,
-            links: args.links,
+            live,
+            capacity: args.capacity.then_some(Capacity {
+                p99_ms: args.p99_bound,
+                steps: args.capacity_steps,
+                resolution: args.resolution,
+            }),
+            counters: args.counters,
+            direction: match live {
+                Some(_) => Direction::Both,
+                None => args.direction.unwrap_or(Direction::Download),
+            },
+            circuits: args
+                .circuits
+                .or(shape.map(|shape| shape.circuits))
+                .unwrap_or(20),
+            links: args.links.or(shape.map(|shape| shape.links)).unwrap_or(4),
             window: args.window,
             rate: args.rate,
             warm_up: args.warm_up,
@@ -171,7 +247,7 @@ impl Experiment for Options {
 
     fn run(&self, session: &mut Session<'_>) -> Result<report::Report> {
         let stop = session.stop();
-        conductor::run(self, stop.flag(), &mut |progress| {
+        search::run(self, stop.flag(), &mut |progress| {
             let mut detail = progress.doing.to_owned();
             if progress.per_second > 0.0 {
                 detail += &format!(", {:.0}/s", progress.per_second);

@@ -1,25 +1,24 @@
 //! Orders the worlds from stage to stage, and measures meanwhile.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::latency::Latencies;
-use super::measuring::{Counts, Sample};
+use super::live;
+use super::live::Preset;
+use super::measuring::{Counted, Counts, Sample};
 use super::mode::Mode;
-use super::options::{CIRCUITS, LINKS, Options, RATE, Target, WINDOW, default_window, is_private};
-use super::report::{
-    Idle, Load, Measured, PAYLOAD_PER_CELL, Report, SCHEMA, Target as ReportTarget,
-};
-use super::start::{Program, Running};
-use super::world::{Counters, News, Peer, Plan, SharedStage, Stage, World};
-use super::{pin, start};
-use crate::args::LASTS;
+use super::options::{Options, default_window};
+use super::prepare::{Sizes, empty_report, start_target};
+use super::report::{Idle, Measured, Report};
+use super::start::Running;
+use super::world::{Counters, News, Peer, Plan, SharedStage, Stage, Timed, World};
+use crate::ports::Port;
 use crate::process::Usage;
 
 /// How often the conductor looks at everything.
@@ -44,23 +43,6 @@ pub struct Progress {
     pub per_second: f64,
 }
 
-/// Runs a measurement, reports how far it is through `progress`, and ends early when `stop` becomes
-/// true. Whatever goes wrong once the target is known ends the run, not its report: that then has
-/// `complete: false`, gives the reason, and keeps what was measured.
-///
-/// # Errors
-///
-/// The options contradict each other, or the target cannot be started.
-pub fn run(
-    options: &Options,
-    stop: &AtomicBool,
-    progress: &mut dyn FnMut(&Progress),
-) -> Result<Report> {
-    let mut conductor = Conductor::begin(options, stop, progress)?;
-    let outcome = conductor.perform();
-    Ok(conductor.end(outcome))
-}
-
 /// A running world.
 struct Worker {
     counters: Arc<Counters>,
@@ -72,145 +54,18 @@ struct Worker {
     ended: bool,
 }
 
-/// How many of everything there will be.
-struct Sizes {
-    /// Links of ours to the target.
-    origins: usize,
-    /// Links of the target's to us.
-    hops: usize,
-    circuits: usize,
-    /// Of the generator.
-    threads: usize,
-    /// The target is a bare pipe.
-    is_pipe: bool,
-}
-
-impl Sizes {
-    /// Checks the options.
-    fn of(options: &Options) -> Result<Sizes> {
-        let (origins, hops) = sides(options)?;
-        let circuits = match options.mode {
-            Mode::Cells | Mode::IdleCircuits => options.circuits,
-            Mode::Onionskins | Mode::Links | Mode::IdleLinks => 0,
-        };
-        if let Target::Relay(aim, _) = &options.target {
-            ensure!(
-                is_private(aim.address),
-                "{} is a public address: this puts a heavy load on a relay, so use it on a relay \
-                 of your own, on loopback or in a private network",
-                aim.address
-            );
-        }
-        let is_pipe = matches!(options.target, Target::Start(Program::Pipe(_)));
-        ensure!(
-            !is_pipe || matches!(options.mode, Mode::Cells),
-            "a bare pipe knows cells only: use --mode cells"
-        );
-        // A pipe has one place to connect to, which belongs to one world.
-        let mut threads = match is_pipe {
-            true => 1,
-            false => options.threads.max(1).min(origins),
-        };
-        if circuits > 0 {
-            threads = threads.min(hops).min(circuits);
-        }
-        Ok(Sizes {
-            origins,
-            hops,
-            circuits,
-            threads,
-            is_pipe,
-        })
-    }
-}
-
-/// Starts the program that is measured, or finds the one that runs.
-fn start_target(
-    options: &Options,
-    next_hop: Option<SocketAddr>,
-) -> Result<(Option<Running>, Peer, Option<u32>)> {
-    // What is started now inherits these processors; then we take our own.
-    pin::this_thread(&options.target_cpus)?;
-    let running = match &options.target {
-        Target::Start(program) => Some(Running::start(
-            program,
-            next_hop,
-            options.patience,
-            start::MIDDLE,
-            |_| Ok(()),
-        )?),
-        Target::Relay(..) => None,
-    };
-    pin::this_thread(&options.generator_cpus)?;
-    let (peer, pid) = match (&running, &options.target) {
-        (Some(running), _) => (running.peer, Some(running.pid())),
-        (None, Target::Relay(aim, pid)) => {
-            if let Some(pid) = pid {
-                pin::process(*pid, &options.target_cpus)?;
-                Usage::of(*pid).with_context(|| format!("there is no process {pid}"))?;
-            }
-            (Peer::Relay(*aim), *pid)
-        }
-        (None, Target::Start(_)) => bail!("the target was not started"),
-    };
-    Ok((running, peer, pid))
-}
-
-/// A report without what is to be measured.
-fn empty_report(
-    options: &Options,
-    sizes: &Sizes,
-    peer: Peer,
-    pid: Option<u32>,
-    window: u64,
-) -> Result<Report> {
-    let program = match &options.target {
-        Target::Start(program) => Some(program),
-        Target::Relay(..) => None,
-    };
-    Ok(Report {
-        schema: SCHEMA,
-        started_at_s: SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, |since| since.as_secs()),
-        target: ReportTarget {
-            kind: program.map_or("attached", Program::kind).to_owned(),
-            version: program.and_then(Program::version),
-            threads: match program {
-                Some(Program::Weft(_, threads)) => *threads,
-                _ => None,
-            },
-            address: peer.address().to_string(),
-            pid,
-            cpus: options.target_cpus.clone(),
-        },
-        load: Load {
-            mode: options.mode.name().to_owned(),
-            direction: options.direction.name().to_owned(),
-            circuits: sizes.circuits,
-            origin_links: sizes.origins,
-            next_hop_links: sizes.hops,
-            window: usize::try_from(window)?,
-            rate_cells_per_s: options.rate,
-            warm_up_s: options.warm_up.as_secs_f64(),
-            seconds: options.seconds.as_secs_f64(),
-            payload_bytes_per_cell: PAYLOAD_PER_CELL,
-            generator_threads: sizes.threads,
-            generator_cpus: options.generator_cpus.clone(),
-        },
-        ..Report::default()
-    })
-}
-
-struct Conductor<'a> {
+/// A run, from its beginning to its report.
+pub(super) struct Conductor<'a> {
     options: &'a Options,
     stop: &'a AtomicBool,
     progress: &'a mut dyn FnMut(&Progress),
     running: Option<Running>,
+    /// Where the target has its counters, if they are asked for.
+    metrics: Option<Port>,
     pid: Option<u32>,
     stage: Arc<SharedStage>,
     worlds: Vec<Worker>,
-    latencies: Latencies,
+    timed: Timed,
     report: Report,
     circuits: usize,
     /// Links or circuits that are there when idle memory is first looked at.
@@ -219,7 +74,11 @@ struct Conductor<'a> {
 
 impl<'a> Conductor<'a> {
     /// Checks the options, starts the target and the worlds.
-    fn begin(
+    ///
+    /// # Errors
+    ///
+    /// The options contradict each other, or the target cannot be started.
+    pub(super) fn begin(
         options: &'a Options,
         stop: &'a AtomicBool,
         progress: &'a mut dyn FnMut(&Progress),
@@ -234,22 +93,24 @@ impl<'a> Conductor<'a> {
             None => None,
         };
         crate::process::raise_file_limit();
-        let (running, peer, pid) = start_target(options, next_hop)?;
+        let metrics = options.counters.then(Port::reserve).transpose()?;
+        let (running, peer, pid) = start_target(options, next_hop, metrics.as_ref())?;
         let window = match options.mode {
             Mode::Links | Mode::IdleLinks | Mode::IdleCircuits => 0,
-            Mode::Cells | Mode::Onionskins => options
-                .window
-                .unwrap_or_else(|| default_window(options.mode, options.circuits)),
+            Mode::Cells | Mode::Onionskins => options.window.unwrap_or_else(|| {
+                default_window(options.mode, options.live.is_some(), options.circuits)
+            }),
         };
         let mut conductor = Conductor {
             options,
             stop,
             progress,
             running,
+            metrics,
             pid,
             stage: Arc::new(SharedStage::new()),
             worlds: Vec::new(),
-            latencies: Latencies::new(),
+            timed: Timed::new(),
             report: empty_report(options, &sizes, peer, pid, window)?,
             circuits: sizes.circuits,
             half: 0,
@@ -287,7 +148,8 @@ impl<'a> Conductor<'a> {
                 next_hops,
                 circuits,
                 window,
-                rate: options.rate.map(|rate| rate * circuits as f64 / all),
+                share: circuits as f64 / all,
+                live: options.live,
                 seed: options.seed.wrapping_add(number as u64),
                 patience: options.patience,
                 own_ip: options.own_ip,
@@ -310,12 +172,12 @@ impl<'a> Conductor<'a> {
             .name(format!("generator-{}", self.worlds.len()))
             .spawn(move || {
                 let world = World::new(plan, stage, theirs, sender.clone());
-                let (latencies, outcome) = match world {
+                let (timed, outcome) = match world {
                     Ok(world) => world.run(),
-                    Err(error) => (Latencies::new(), Err(error)),
+                    Err(error) => (Timed::new(), Err(error)),
                 };
                 // A conductor that has gone wants nothing any more.
-                let _ = sender.send(News::Ended(Box::new(latencies), outcome));
+                let _ = sender.send(News::Ended(Box::new(timed), outcome));
             })
             .context("starting a thread of the generator")?;
         self.worlds.push(Worker {
@@ -330,19 +192,25 @@ impl<'a> Conductor<'a> {
     }
 
     /// The whole run.
-    fn perform(&mut self) -> Result<()> {
-        self.wait_until("making keys", |world| world.prepared)?;
+    pub(super) fn perform(&mut self) -> Result<()> {
         match self.options.mode {
             Mode::Cells | Mode::Onionskins | Mode::Links => {
                 self.set_up()?;
-                self.measure()
+                self.measure(self.own_rate())
             }
             Mode::IdleLinks => self.measure_idle("links"),
             Mode::IdleCircuits => self.measure_idle("circuits"),
         }
     }
 
-    fn set_up(&mut self) -> Result<()> {
+    /// The rate of the only round, or the first: what was asked for, or what circuits of the live mix carry.
+    pub(super) fn own_rate(&self) -> Option<f64> {
+        let own = || Preset::own_rate(self.circuits);
+        self.options.rate.or(self.options.live.map(|_| own()))
+    }
+
+    /// Everything until the load can begin.
+    pub(super) fn set_up(&mut self) -> Result<()> {
         self.set_up_links()?;
         if self.circuits > 0 {
             let began = Instant::now();
@@ -353,15 +221,26 @@ impl<'a> Conductor<'a> {
     }
 
     fn set_up_links(&mut self) -> Result<()> {
+        self.wait_until("making keys", |world| world.prepared)?;
         let began = Instant::now();
         self.reach("opening links", Stage::Link)?;
         self.report.setup.links_s = began.elapsed().as_secs_f64();
         Ok(())
     }
 
-    fn measure(&mut self) -> Result<()> {
-        self.stage.set(Stage::Run);
+    /// One round: the load is on, is measured, and ends.
+    pub(super) fn measure(&mut self, rate: Option<f64>) -> Result<()> {
+        self.report.measured = None;
+        self.report.load.rate_cells_per_s = rate;
+        let life = self.options.live.and(rate);
+        self.report.load.circuit_life_s = life.map(|rate| live::life_s(self.circuits, rate));
+        self.timed = Timed::new();
+        for world in &mut self.worlds {
+            world.done = world.done.min(Stage::Build);
+        }
+        self.stage.begin_round(rate);
         self.hold(WARMING_UP, self.options.warm_up, &mut |_| {})?;
+        let counted = self.counted()?;
         let before = self.sample()?;
         self.stage.set(Stage::Measure);
         let mut last = before.clone();
@@ -372,11 +251,29 @@ impl<'a> Conductor<'a> {
             }
         });
         self.stage.set(Stage::Drain);
-        self.report.measured = Some(self.compare(&before, &last));
+        let mut measured = self.compare(&before, &last);
+        if let (Some(before), Ok(Some(after))) = (counted, self.counted()) {
+            measured.work = after.since(&before);
+        }
+        self.report.measured = Some(measured);
         held?;
-        self.wait_until("waiting for the last cells", |world| {
+        let drained = self.wait_until("waiting for the last cells", |world| {
             world.done >= Stage::Drain
-        })
+        });
+        self.complete_measured();
+        drained
+    }
+
+    /// Adds to what was measured what is known when all cells have arrived, or the run is over.
+    fn complete_measured(&mut self) {
+        let counts = self.counts();
+        if let Some(measured) = &mut self.report.measured {
+            measured.latency = self.timed.cells.report();
+            measured.generator_late = self.timed.late.report();
+            if let Some(cells) = &mut measured.cells {
+                (cells.sent, cells.arrived) = (counts.sent, counts.upload + counts.download);
+            }
+        }
     }
 
     /// Memory of the second half of many idle things. A program's beginning leaves memory behind that
@@ -400,6 +297,7 @@ impl<'a> Conductor<'a> {
             self.set_up_links()?;
             self.reach("building circuits", Stage::BuildHalf)?;
         } else {
+            self.wait_until("making keys", |world| world.prepared)?;
             self.reach("opening links", Stage::LinkHalf)?;
         }
         self.settle(pid, self.options.warm_up)?;
@@ -534,9 +432,10 @@ impl<'a> Conductor<'a> {
         match news {
             News::Prepared => world.prepared = true,
             News::Done(stage) => world.done = stage,
-            News::Ended(latencies, outcome) => {
+            News::Timed(timed) => self.timed.add(&timed),
+            News::Ended(timed, outcome) => {
                 world.ended = true;
-                self.latencies.add(&latencies);
+                self.timed.add(&timed);
                 outcome?;
             }
         }
@@ -551,8 +450,21 @@ impl<'a> Conductor<'a> {
             all.download += counters.download.load(Ordering::Relaxed);
             all.sent += counters.sent.load(Ordering::Relaxed);
             all.events += counters.events.load(Ordering::Relaxed);
+            let churn = counters.churn.load();
+            all.churn.circuits_made += churn.circuits_made;
+            all.churn.circuits_ended += churn.circuits_ended;
+            all.churn.links_opened += churn.links_opened;
+            all.churn.links_closed += churn.links_closed;
         }
         all
+    }
+
+    /// What the target counts, if that was asked for.
+    fn counted(&self) -> Result<Option<Counted>> {
+        let metrics = self.metrics.as_ref();
+        metrics
+            .map(|port| Counted::read(port.address()))
+            .transpose()
     }
 
     fn sample(&self) -> Result<Sample> {
@@ -560,11 +472,21 @@ impl<'a> Conductor<'a> {
     }
 
     fn compare(&self, before: &Sample, after: &Sample) -> Measured {
-        after.since(before, self.options.mode)
+        after.since(before, self.options.mode, self.options.live.is_some())
+    }
+
+    /// How long circuits of the live mix live at the rate of the last round.
+    pub(super) fn circuit_life_s(&self) -> Option<f64> {
+        self.report.load.circuit_life_s
+    }
+
+    /// What the last round showed, so far.
+    pub(super) fn measured(&self) -> Option<&Measured> {
+        self.report.measured.as_ref()
     }
 
     /// Ends the worlds and the target, and completes the report.
-    fn end(mut self, outcome: Result<()>) -> Report {
+    pub(super) fn end(mut self, outcome: Result<()>) -> Report {
         let outcome = outcome.map_err(|error| match self.running.as_mut().map(Running::check) {
             // The end of the target explains everything else.
             Some(Err(ended)) => ended.context(format!("{error:#}")),
@@ -580,45 +502,14 @@ impl<'a> Conductor<'a> {
                 }
             }
         }
-        let counts = self.counts();
+        self.complete_measured();
         for world in self.worlds.drain(..) {
             if world.ended {
                 let _ = world.join.join();
             }
         }
-        if let Some(measured) = &mut self.report.measured {
-            measured.latency = self.latencies.report();
-            if let Some(cells) = &mut measured.cells {
-                (cells.sent, cells.arrived) = (counts.sent, counts.upload + counts.download);
-            }
-        }
         self.report.complete = outcome.is_ok();
         self.report.why = outcome.err().map(|error| format!("{error:#}"));
         self.report
-    }
-}
-
-/// How many links there are on each side.
-fn sides(options: &Options) -> Result<(usize, usize)> {
-    LINKS.check("links", options.links)?;
-    CIRCUITS.check("circuits", options.circuits)?;
-    LASTS.check("seconds", options.seconds)?;
-    options
-        .rate
-        .map(|rate| RATE.check("rate", rate))
-        .transpose()?;
-    let window = options.window;
-    window
-        .map(|cells| WINDOW.check("window", cells))
-        .transpose()?;
-    match options.mode {
-        Mode::Cells | Mode::IdleCircuits => {
-            ensure!(
-                options.links > 1,
-                "circuits need at least two links: one to the target, one from it"
-            );
-            Ok((options.links.div_ceil(2), options.links / 2))
-        }
-        Mode::Onionskins | Mode::Links | Mode::IdleLinks => Ok((options.links, 0)),
     }
 }

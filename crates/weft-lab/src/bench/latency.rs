@@ -73,10 +73,6 @@ impl Latencies {
         self.max = self.max.max(nanoseconds);
     }
 
-    pub(super) fn clear(&mut self) {
-        *self = Latencies::new();
-    }
-
     pub(super) fn add(&mut self, other: &Latencies) {
         for (ours, theirs) in self.buckets.iter_mut().zip(&other.buckets) {
             *ours += theirs;
@@ -116,24 +112,33 @@ impl Latencies {
     }
 }
 
-/// When the timed cells of one circuit and direction were sent, for those on their way.
+/// Since when the timed cells of one circuit and direction are on their way, or due: so many of them since each time.
 #[derive(Clone, Debug, Default)]
-pub(super) struct SendTimes(VecDeque<u64>);
+pub(super) struct Times(VecDeque<(u64, u32)>);
 
-impl SendTimes {
-    /// Cell `number` of the direction is sent now.
-    pub(super) fn sent(&mut self, number: u64, now: u64) {
-        if number.is_multiple_of(SAMPLE) {
-            self.0.push_back(now);
+impl Times {
+    /// So many cells are timed from now on.
+    pub(super) fn begin(&mut self, now: u64, cells: u32) {
+        match self.0.back_mut() {
+            Some((since, count)) if *since == now => *count += cells,
+            _ => self.0.push_back((now, cells)),
         }
     }
 
-    /// Cell `number` of the direction has arrived now; how long it took, if it was timed.
-    pub(super) fn arrived(&mut self, number: u64, now: u64) -> Option<u64> {
-        if !number.is_multiple_of(SAMPLE) {
-            return None;
+    /// The cell that has been timed for longest has arrived now; how long it took.
+    pub(super) fn arrived(&mut self, now: u64) -> Option<u64> {
+        let (since, count) = self.0.front_mut()?;
+        let took = now.saturating_sub(*since);
+        *count -= 1;
+        if *count == 0 {
+            self.0.pop_front();
         }
-        self.0.pop_front().map(|sent| now.saturating_sub(sent))
+        Some(took)
+    }
+
+    /// Forgets those that will not arrive.
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
     }
 }
 
@@ -174,15 +179,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_cell_in_sixteen_is_timed_and_in_order() {
-        let mut times = SendTimes::default();
-        for number in 0..40 {
-            times.sent(number, number * 100);
+    fn cells_are_timed_in_order() {
+        let mut times = Times::default();
+        for (now, cells) in [(100, 2), (200, 1), (200, 1)] {
+            times.begin(now, cells);
         }
-        let took: Vec<(u64, u64)> = (0..40)
-            .filter_map(|number| Some((number, times.arrived(number, 5000)?)))
-            .collect();
-        assert_eq!(took, [(0, 5000), (16, 3400), (32, 1800)]);
+        let took: Vec<u64> = (0..9).filter_map(|_| times.arrived(1000)).collect();
+        assert_eq!(took, [900, 900, 800, 800]);
+        times.begin(300, 5);
+        times.clear();
+        assert_eq!(times.arrived(1000), None);
     }
 
     #[test]

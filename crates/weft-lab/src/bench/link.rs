@@ -1,6 +1,7 @@
 //! One TLS connection between the generator and the target, or between the bare pipe and its
 //! neighbours: bytes in, bytes out.
 
+use std::hash::Hasher;
 use std::io::{self, Read as _, Write as _};
 
 use mio::net::TcpStream;
@@ -15,6 +16,27 @@ pub(super) const RECORD: usize = CELLS_PER_RECORD * CELL_LEN;
 pub(super) const BATCH: usize = 4 * RECORD;
 /// Bytes that are read from one socket before others have their turn, as the relay does it.
 pub(super) const READ_AT_ONCE: usize = 128 * 1024;
+
+/// Circuit ids hash to themselves, spread by one multiplication: they are the target's random
+/// numbers, and the target is no attacker here.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct IdHasher(u64);
+
+impl Hasher for IdHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u32(u32::from(*byte));
+        }
+    }
+
+    fn write_u32(&mut self, id: u32) {
+        self.0 = (self.0 ^ u64::from(id)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
 
 /// A socket with TLS on it.
 #[derive(Debug)]
@@ -150,6 +172,13 @@ impl Link {
             }
         }
         Ok(true)
+    }
+
+    /// Sends a close-notify and the end of TCP's stream; the peer's end may still come.
+    pub(super) fn end_writing(&mut self) -> io::Result<()> {
+        self.session.tls().send_close_notify();
+        self.flush()?;
+        self.socket.shutdown(std::net::Shutdown::Write)
     }
 
     /// Sends a close-notify, as far as the socket takes it.

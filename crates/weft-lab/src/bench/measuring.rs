@@ -1,11 +1,16 @@
 //! Moments of a run, and what happened between two of them.
 
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 
 use super::mode::Mode;
-use super::report::{Cells, Events, Measured, PAYLOAD_PER_CELL, Thread, Usage as ReportUsage};
+use super::report::{
+    Cells, Churn, Events, Measured, PAYLOAD_PER_CELL, Thread, Usage as ReportUsage, Work,
+};
+use super::world;
+use crate::metrics_port;
 use crate::process::Usage;
 
 /// What all worlds have done.
@@ -15,6 +20,7 @@ pub(super) struct Counts {
     pub(super) download: u64,
     pub(super) sent: u64,
     pub(super) events: u64,
+    pub(super) churn: world::Churn<u64>,
 }
 
 /// Everything at one moment.
@@ -45,7 +51,7 @@ impl Sample {
     }
 
     /// What happened since `before`, of all that the mode measures.
-    pub(super) fn since(&self, before: &Sample, mode: Mode) -> Measured {
+    pub(super) fn since(&self, before: &Sample, mode: Mode, live: bool) -> Measured {
         let after = self;
         let seconds = after.at.duration_since(before.at).as_secs_f64();
         let per_s = |count: u64| count as f64 / seconds.max(1e-9);
@@ -81,12 +87,67 @@ impl Sample {
                 arrived: 0,
             }),
             latency: None,
+            generator_late: None,
+            churn: live.then(|| churn(after.counts.churn, before.counts.churn, seconds, payload)),
+            work: None,
             onionskins: (mode == Mode::Onionskins).then(|| events.clone()),
             links: (mode == Mode::Links).then_some(events),
             idle: None,
             usage,
             generator: usage_of(&after.own.since(&before.own), gigabytes),
         }
+    }
+}
+
+/// What a Weft counts that matters here, at one moment.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Counted {
+    relayed: f64,
+    turns: f64,
+    scheduler_runs: f64,
+    link_reads: f64,
+    link_writes: f64,
+}
+
+impl Counted {
+    pub(super) fn read(metrics: SocketAddr) -> Result<Counted> {
+        let text = metrics_port::read(metrics).context("reading the target's counters")?;
+        let sum = |name| metrics_port::sum(&text, name);
+        let relayed = metrics_port::values(&text, "weft_thread_cells_total")
+            .filter(|(labels, _)| labels.contains("result=\"relayed\""));
+        Ok(Counted {
+            relayed: relayed.map(|(_, count)| count).sum(),
+            turns: sum("weft_thread_turns_total"),
+            scheduler_runs: sum("weft_thread_scheduler_runs_total"),
+            link_reads: sum("weft_thread_link_reads_total"),
+            link_writes: sum("weft_thread_link_writes_total"),
+        })
+    }
+
+    /// For each cell since then; `None`: there was none.
+    pub(super) fn since(&self, before: &Counted) -> Option<Work> {
+        let relayed = self.relayed - before.relayed;
+        (relayed > 0.0).then(|| Work {
+            relayed: relayed as u64,
+            turns_per_cell: (self.turns - before.turns) / relayed,
+            scheduler_runs_per_cell: (self.scheduler_runs - before.scheduler_runs) / relayed,
+            link_reads_per_cell: (self.link_reads - before.link_reads) / relayed,
+            link_writes_per_cell: (self.link_writes - before.link_writes) / relayed,
+        })
+    }
+}
+
+/// What came and went, as the report has it.
+fn churn(after: world::Churn<u64>, before: world::Churn<u64>, seconds: f64, payload: u64) -> Churn {
+    let circuits_made = after.circuits_made - before.circuits_made;
+    Churn {
+        circuits_made,
+        circuits_made_per_s: circuits_made as f64 / seconds.max(1e-9),
+        circuits_ended: after.circuits_ended - before.circuits_ended,
+        links_opened: after.links_opened - before.links_opened,
+        links_closed: after.links_closed - before.links_closed,
+        payload_bytes_per_circuit: (circuits_made > 0)
+            .then(|| payload as f64 / circuits_made as f64),
     }
 }
 

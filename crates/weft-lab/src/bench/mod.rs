@@ -19,31 +19,40 @@
 //! | [`aim`], `sources` | the target's address and keys, and where they are read |
 //! | [`start`] | starting a target |
 //! | `arti` | what differs for Arti's relay |
+//! | `live` | the mix of a relay of the public network: numbers, their sources, decisions |
+//! | `capacity`, `search` | the highest rate that a target bears: bisection, and the rounds of it |
 //! | `world` | one thread: links, circuits, cells |
 //! | `link` | TLS over a socket |
 //! | `latency` | how long cells take |
-//! | `conductor`, `measuring` | stages, and what happens in them |
+//! | `prepare`, `conductor`, `measuring` | what a run begins with; stages, and what happens in them |
 //! | [`pipe`] | the bare pipe, the physical limit |
 //! | [`report`] | what was found |
 
 pub mod aim;
 mod arti;
+mod capacity;
 mod command;
 mod conductor;
 mod latency;
 mod link;
+mod live;
 mod measuring;
 mod mode;
 mod options;
 pub mod pin;
 pub mod pipe;
+mod prepare;
 pub mod report;
+mod search;
 mod sources;
 pub mod start;
 mod world;
 
+pub use capacity::Capacity;
 pub use command::Args;
+pub use conductor::Progress;
 pub(crate) use conductor::{MEASURING, WARMING_UP};
-pub use conductor::{Progress, run};
+pub use live::Preset;
 pub use mode::{Direction, Mode};
 pub use options::{Options, Target};
+pub use search::run;

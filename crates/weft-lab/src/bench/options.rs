@@ -6,6 +6,8 @@ use std::time::Duration;
 use weft_bounds::Bounds;
 
 use super::aim::Aim;
+use super::capacity::Capacity;
+use super::live::Preset;
 use super::mode::{Direction, Mode};
 use super::start::Program;
 
@@ -25,7 +27,13 @@ pub struct Options {
     pub target: Target,
     /// What to measure of it.
     pub mode: Mode,
-    /// Which way cells go.
+    /// The load of a relay of the public network; `None`: every circuit carries as much as the next.
+    pub live: Option<Preset>,
+    /// Look for the highest rate that the target bears, and not at one rate.
+    pub capacity: Option<Capacity>,
+    /// Have the Weft that is started count its work, by a MetricsPort.
+    pub counters: bool,
+    /// Which way cells go. The live mix goes both ways.
     pub direction: Direction,
     /// Circuits.
     pub circuits: usize,
@@ -35,7 +43,8 @@ pub struct Options {
     /// Cells of a circuit in one direction that may be on their way; CREATE2 cells of a link that
     /// may be unanswered. `None`: [`default_window`].
     pub window: Option<u64>,
-    /// Cells per second over all circuits, in each direction; `None` is full speed.
+    /// Cells per second over all circuits, in each direction, of the live mix in both together; `None` is full speed,
+    /// or the mix's own rate. A search begins with it.
     pub rate: Option<f64>,
     /// How long the load is on before anything is measured.
     pub warm_up: Duration,
@@ -67,9 +76,11 @@ pub(super) const RATE: Bounds<f64> = Bounds::new(0.001, 1e9).of("cells per secon
 /// The window that is used if none is given: as much as a download's circuit window on the real
 /// network for few circuits; for many so little that about 20,000 cells (10 MB) are on their way in
 /// all, because a relay that is the bottleneck holds most of them in its queues.
-pub(crate) fn default_window(mode: Mode, circuits: usize) -> u64 {
+pub(crate) fn default_window(mode: Mode, live: bool, circuits: usize) -> u64 {
     match mode {
         Mode::Onionskins => 32,
+        // What is on its way is bounded by what is due.
+        _ if live => 500,
         _ => (20_000 / circuits.max(1) as u64).clamp(16, 500),
     }
 }

@@ -8,6 +8,7 @@
 //! key. It speaks no link handshake: cells begin when TLS is there.
 
 use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,7 +27,7 @@ use weft_cell::{BODY_LEN, CELL_LEN};
 use weft_core::handshake::EphemeralKeys;
 use weft_tls::{LinkLifetimes, LinkTls};
 
-use super::link::{BATCH, Link, READ_AT_ONCE, RECORD, Read};
+use super::link::{BATCH, IdHasher, Link, READ_AT_ONCE, RECORD, Read};
 use super::options::is_private;
 
 /// Bytes that may wait for a socket before nothing more is read for it.
@@ -49,6 +50,36 @@ struct End {
     sent: usize,
     /// We accepted it: cells from here lose a layer, cells to it gain one.
     accepted: bool,
+    /// The keys of the circuits of an accepted link, by their ids.
+    circuits: Circuits,
+    /// Listed to be read, and to be written.
+    listed: bool,
+    dirty: bool,
+}
+
+impl End {
+    fn new(link: Link, other: usize, accepted: bool) -> End {
+        End {
+            link,
+            other,
+            connected: accepted,
+            out: Vec::new(),
+            sent: 0,
+            accepted,
+            circuits: Circuits::default(),
+            listed: false,
+            dirty: false,
+        }
+    }
+
+    /// Whether a socket that takes bytes is of use.
+    fn has_to_write(&mut self) -> bool {
+        !self.connected || !self.out.is_empty() || self.link.session.tls().wants_write()
+    }
+
+    fn is_full(&self) -> bool {
+        self.out.len() - self.sent >= HIGH_WATER
+    }
 }
 
 /// The key streams of one circuit, one each way.
@@ -57,14 +88,19 @@ struct Layers {
     backward: Ctr128BE<Aes128Enc>,
 }
 
+type Circuits = HashMap<u32, Box<Layers>, BuildHasherDefault<IdHasher>>;
+
 struct Pipe {
     poll: Poll,
     listener: TcpListener,
     connect: SocketAddr,
     tls: LinkTls,
     ends: Slab<End>,
-    /// Keys of circuits, each way its own, by the link that we accepted and the circuit's id.
-    circuits: HashMap<(usize, u32), Layers>,
+    /// Links to be read, and to be written, in this turn.
+    readable: Vec<usize>,
+    dirty: Vec<usize>,
+    /// Circuits of all links.
+    circuits: usize,
     rng: ChaCha12Rng,
     scratch: Vec<u8>,
     plain: Vec<u8>,
@@ -97,7 +133,9 @@ pub fn run(listen: SocketAddr, connect: SocketAddr, stop: &AtomicBool) -> Result
         connect,
         tls,
         ends: Slab::new(),
-        circuits: HashMap::new(),
+        readable: Vec::new(),
+        dirty: Vec::new(),
+        circuits: 0,
         rng,
         scratch: vec![0; READ_AT_ONCE],
         plain: Vec::new(),
@@ -111,45 +149,73 @@ pub fn run(listen: SocketAddr, connect: SocketAddr, stop: &AtomicBool) -> Result
 
 impl Pipe {
     fn turn(&mut self, events: &mut Events) -> Result<()> {
-        // Sockets that may be read although epoll reported nothing new: those that were held back.
-        let more = self.ends.iter().any(|(_, end)| self.may_read(end));
-        let wait = if more {
-            Duration::ZERO
-        } else {
-            Duration::from_millis(100)
+        let wait = match self.readable.is_empty() && self.dirty.is_empty() {
+            true => Duration::from_millis(100),
+            false => Duration::ZERO,
         };
         match self.poll.poll(events, Some(wait)) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
             polled => polled.context("waiting for sockets")?,
         }
         for event in events.iter() {
+            let key = event.token().0;
             if event.token() == LISTENER {
                 self.accept()?;
-            } else if let Some(end) = self.ends.get_mut(event.token().0) {
+            } else if let Some(end) = self.ends.get_mut(key) {
                 end.link.note(event);
+                if event.is_writable() && end.has_to_write() {
+                    self.mark(key);
+                }
+                self.list(key);
             }
         }
-        let keys: Vec<usize> = self.ends.iter().map(|(key, _)| key).collect();
-        for key in &keys {
-            if self.ends.get(*key).is_some_and(|end| self.may_read(end)) && self.read(*key).is_err()
-            {
-                self.close(*key);
+        // What is listed meanwhile is for the next turn. The lists keep their memory.
+        let mut listed = std::mem::take(&mut self.readable);
+        for key in listed.drain(..) {
+            if self.read(key).is_err() {
+                self.close(key);
             }
         }
-        for key in &keys {
-            if self.ends.get(*key).is_some_and(|end| end.link.writable) && self.write(*key).is_err()
-            {
-                self.close(*key);
+        listed.append(&mut self.readable);
+        self.readable = listed;
+        let mut listed = std::mem::take(&mut self.dirty);
+        for key in listed.drain(..) {
+            if self.write(key).is_err() {
+                self.close(key);
             }
         }
+        listed.append(&mut self.dirty);
+        self.dirty = listed;
         Ok(())
     }
 
-    fn may_read(&self, end: &End) -> bool {
-        let other = self.ends.get(end.other);
-        end.connected
+    /// The link is to be read in this turn or the next, if it may have something and the other end has room. It is
+    /// listed again when that has changed.
+    fn list(&mut self, key: usize) {
+        let Some(end) = self.ends.get(key) else {
+            return;
+        };
+        let has_room = self
+            .ends
+            .get(end.other)
+            .is_some_and(|other| !other.is_full());
+        if end.connected
             && end.link.readable
-            && other.is_some_and(|other| other.out.len() - other.sent < HIGH_WATER)
+            && has_room
+            && let Some(end) = self.ends.get_mut(key)
+            && !std::mem::replace(&mut end.listed, true)
+        {
+            self.readable.push(key);
+        }
+    }
+
+    /// The link has something to be written.
+    fn mark(&mut self, key: usize) {
+        if let Some(end) = self.ends.get_mut(key)
+            && !std::mem::replace(&mut end.dirty, true)
+        {
+            self.dirty.push(key);
+        }
     }
 
     fn accept(&mut self) -> Result<()> {
@@ -170,22 +236,12 @@ impl Pipe {
                 .tls
                 .connect(&mut self.rng)
                 .context("beginning a TLS session")?;
-            let first = self.ends.insert(End {
-                link: Link::new(socket, accepted),
-                other: 0,
-                connected: true,
-                out: Vec::new(),
-                sent: 0,
-                accepted: true,
-            });
-            let second = self.ends.insert(End {
-                link: Link::new(onward, opened),
-                other: first,
-                connected: false,
-                out: Vec::new(),
-                sent: 0,
-                accepted: false,
-            });
+            let first = self
+                .ends
+                .insert(End::new(Link::new(socket, accepted), 0, true));
+            let second = self
+                .ends
+                .insert(End::new(Link::new(onward, opened), first, false));
             for (key, other) in [(first, second), (second, first)] {
                 if let Some(end) = self.ends.get_mut(key) {
                     end.other = other;
@@ -206,39 +262,47 @@ impl Pipe {
         let Some(end) = self.ends.get_mut(key) else {
             return Ok(());
         };
+        end.listed = false;
         let (other, accepted) = (end.other, end.accepted);
         let outcome = end.link.read(&mut self.scratch, &mut self.plain)?;
+        // A handshake has an answer, and what waited for its end can go.
+        let answers = end.has_to_write();
         let whole = self.plain.len() - self.plain.len() % CELL_LEN;
         let (cells, rest) = self.plain.split_at_mut(whole);
         end.link.keep(rest);
-        for cell in cells.as_chunks_mut::<CELL_LEN>().0 {
-            let [c0, c1, c2, c3, _, body @ ..] = cell;
-            let id = u32::from_be_bytes([*c0, *c1, *c2, *c3]);
-            let owner = if accepted { key } else { other };
-            let room = self.circuits.len() < MAX_CIRCUITS;
-            let crypt = match self.circuits.get_mut(&(owner, id)) {
-                Some(crypt) => crypt,
-                None if room => {
-                    let (mut forward, mut backward) = ([0; 16], [0; 16]);
-                    self.rng.fill_bytes(&mut forward);
-                    self.rng.fill_bytes(&mut backward);
-                    self.circuits.entry((owner, id)).or_insert_with(|| Layers {
-                        forward: Ctr128BE::new(&forward.into(), &[0; 16].into()),
-                        backward: Ctr128BE::new(&backward.into(), &[0; 16].into()),
-                    })
+        let owner = if accepted { key } else { other };
+        if let Some(owner) = self.ends.get_mut(owner) {
+            for cell in cells.as_chunks_mut::<CELL_LEN>().0 {
+                let [c0, c1, c2, c3, _, body @ ..] = cell;
+                let id = u32::from_be_bytes([*c0, *c1, *c2, *c3]);
+                let layers = match owner.circuits.get_mut(&id) {
+                    Some(layers) => layers,
+                    None if self.circuits >= MAX_CIRCUITS => {
+                        return Err(io::ErrorKind::QuotaExceeded.into());
+                    }
+                    None => {
+                        self.circuits += 1;
+                        let layers = Layers::new(&mut self.rng);
+                        owner.circuits.entry(id).or_insert(Box::new(layers))
+                    }
+                };
+                let body: &mut [u8; BODY_LEN] = body;
+                match accepted {
+                    true => layers.forward.apply_keystream(body),
+                    false => layers.backward.apply_keystream(body),
                 }
-                None => return Err(io::ErrorKind::QuotaExceeded.into()),
-            };
-            let body: &mut [u8; BODY_LEN] = body;
-            if accepted {
-                crypt.forward.apply_keystream(body);
-            } else {
-                crypt.backward.apply_keystream(body);
             }
         }
-        if let Some(other) = self.ends.get_mut(other) {
-            other.out.extend_from_slice(cells);
+        if whole > 0
+            && let Some(end) = self.ends.get_mut(other)
+        {
+            end.out.extend_from_slice(cells);
+            self.mark(other);
         }
+        if answers {
+            self.mark(key);
+        }
+        self.list(key);
         match outcome {
             Read::Ended => Err(io::ErrorKind::UnexpectedEof.into()),
             Read::Empty | Read::More => Ok(()),
@@ -249,6 +313,11 @@ impl Pipe {
         let Some(end) = self.ends.get_mut(key) else {
             return Ok(());
         };
+        end.dirty = false;
+        if !end.link.writable {
+            return Ok(());
+        }
+        let was_full = end.is_full();
         if !end.connected {
             if let Some(error) = end.link.socket.take_error()? {
                 return Err(error);
@@ -262,7 +331,7 @@ impl Pipe {
         }
         while end.link.flush()? {
             if end.link.session.tls().is_handshaking() || end.sent == end.out.len() {
-                return Ok(());
+                break;
             }
             let mut batch = 0;
             while end.sent < end.out.len() && batch < BATCH {
@@ -275,8 +344,17 @@ impl Pipe {
             if end.sent == end.out.len() {
                 end.out.clear();
                 end.sent = 0;
+            } else if end.sent >= HIGH_WATER {
+                end.out.drain(..end.sent);
+                end.sent = 0;
             }
         }
+        let other = end.other;
+        if was_full {
+            self.list(other);
+        }
+        // What came before TCP was connected.
+        self.list(key);
         Ok(())
     }
 
@@ -285,12 +363,23 @@ impl Pipe {
         let Some(end) = self.ends.try_remove(key) else {
             return;
         };
-        let (other, accepted) = (end.other, end.accepted);
+        self.circuits -= end.circuits.len();
         end.link.close();
-        if let Some(end) = self.ends.try_remove(other) {
-            end.link.close();
+        if let Some(other) = self.ends.try_remove(end.other) {
+            self.circuits -= other.circuits.len();
+            other.link.close();
         }
-        let owner = if accepted { key } else { other };
-        self.circuits.retain(|(link, _), _| *link != owner);
+    }
+}
+
+impl Layers {
+    fn new(rng: &mut ChaCha12Rng) -> Layers {
+        let (mut forward, mut backward) = ([0; 16], [0; 16]);
+        rng.fill_bytes(&mut forward);
+        rng.fill_bytes(&mut backward);
+        Layers {
+            forward: Ctr128BE::new(&forward.into(), &[0; 16].into()),
+            backward: Ctr128BE::new(&backward.into(), &[0; 16].into()),
+        }
     }
 }

@@ -32,8 +32,56 @@ pub struct Report {
     pub load: Load,
     /// What it took until the load could begin.
     pub setup: Setup,
-    /// What was measured; none of it if the run ended before its measuring window began.
+    /// What was measured; none of it if the run ended before its measuring window began. Of a search, at the
+    /// highest rate that passed.
     pub measured: Option<Measured>,
+    /// What a search found, if one was asked for.
+    pub capacity: Option<Capacity>,
+}
+
+/// The highest rate at which the target kept latency under a bound and lost nothing.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Capacity {
+    /// The bound of p99.
+    pub p99_bound_us: f64,
+    /// How far apart the two rates of the bracket may be, in percent.
+    pub resolution_percent: f64,
+    /// The highest rate that passed; `None`: none did.
+    pub passed_cells_per_s: Option<f64>,
+    /// The lowest that failed; `None`: the highest that is tried passed, or the steps did not suffice.
+    pub failed_cells_per_s: Option<f64>,
+    /// Goodput at the highest that passed.
+    pub goodput_bits_per_s: Option<f64>,
+    /// What the lowest rate that failed failed by: `target` or `generator`. If it was the generator, the target bears
+    /// at least what passed.
+    pub limit: Option<String>,
+    /// All rates that were tried, in their order.
+    pub steps: Vec<Step>,
+}
+
+/// One rate that was tried.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Step {
+    /// Cells per second, as `rate_cells_per_s` of the load.
+    pub rate_cells_per_s: f64,
+    /// Whether the target bore it.
+    pub passed: bool,
+    /// Why not.
+    pub why: Option<String>,
+    /// If not: `target` or `generator`.
+    pub limit: Option<String>,
+    /// What arrived, if it came to that.
+    pub goodput_bits_per_s: Option<f64>,
+    /// Its latency.
+    pub p99_us: Option<f64>,
+    /// 99 of 100 times the generator noticed no later than this that cells were due.
+    pub generator_late_p99_us: Option<f64>,
+    /// The part of a processor that the busiest thread of the target used, if it is known.
+    pub target_busy: Option<f64>,
+    /// The same of the generator.
+    pub generator_busy: Option<f64>,
+    /// CPU seconds of the target for each gigabyte.
+    pub cpu_s_per_gb: Option<f64>,
 }
 
 /// What was measured.
@@ -58,6 +106,10 @@ pub struct Target {
 pub struct Load {
     /// `cells`, `onionskins`, `links`, `idle-links` or `idle-circuits`.
     pub mode: String,
+    /// `live-guard`, `live-middle` or `live-exit-side`; `None`: all circuits carry as much.
+    pub live: Option<String>,
+    /// How long a circuit of the live mix lives on average, by its rate.
+    pub circuit_life_s: Option<f64>,
     /// `upload` (forward), `download` (backward) or `both`.
     pub direction: String,
     /// Circuits through the target.
@@ -69,7 +121,7 @@ pub struct Load {
     /// The most cells of one circuit and direction that were on their way at a time, or CREATE2
     /// cells of one link without an answer; 0 where that means nothing.
     pub window: usize,
-    /// Cells per second over all circuits, each direction; `None` at full speed.
+    /// Cells per second over all circuits, each direction, of the live mix both together; `None` at full speed.
     pub rate_cells_per_s: Option<f64>,
     /// Before the measuring window.
     pub warm_up_s: f64,
@@ -101,6 +153,12 @@ pub struct Measured {
     pub cells: Option<Cells>,
     /// How long cells were on their way, if cells were driven.
     pub latency: Option<Latency>,
+    /// How late the generator noticed that cells were due, if they were to be sent at times: its own part of latency.
+    pub generator_late: Option<Latency>,
+    /// What came and went, in the live mix.
+    pub churn: Option<Churn>,
+    /// What the target counts of its own work, if that was asked for.
+    pub work: Option<Work>,
     /// Circuits that the target made, if the mode is `onionskins`.
     pub onionskins: Option<Events>,
     /// Links that the target opened, if the mode is `links`.
@@ -152,6 +210,39 @@ pub struct Latency {
     pub p999_us: f64,
     /// The most.
     pub max_us: f64,
+}
+
+/// Circuits and links of the live mix that came and went in the measuring window.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Churn {
+    /// Circuits that the target created and extended.
+    pub circuits_made: u64,
+    /// The same, per second.
+    pub circuits_made_per_s: f64,
+    /// Circuits that ended because their time was over.
+    pub circuits_ended: u64,
+    /// Links to and from the target.
+    pub links_opened: u64,
+    /// The same.
+    pub links_closed: u64,
+    /// Payload that arrived for each circuit made.
+    pub payload_bytes_per_circuit: Option<f64>,
+}
+
+/// What connection threads of Weft did for each cell that they relayed, by its own counters, in about the measuring
+/// window: Weft publishes them once a second.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Work {
+    /// Cells that came and were relayed.
+    pub relayed: u64,
+    /// Turns of the loop: each waits once for sockets.
+    pub turns_per_cell: f64,
+    /// Turns in which the scheduler chose cells.
+    pub scheduler_runs_per_cell: f64,
+    /// Reads of a link's socket that gave bytes.
+    pub link_reads_per_cell: f64,
+    /// Writes that a link's socket took.
+    pub link_writes_per_cell: f64,
 }
 
 /// Things that happened in the measuring window.
@@ -234,7 +325,7 @@ impl fmt::Display for Report {
         )?;
         let load = &self.load;
         let mut how = match load.mode.as_str() {
-            "cells" => format!(" {}", load.direction),
+            "cells" => format!(" {}", load.live.as_ref().unwrap_or(&load.direction)),
             _ => String::new(),
         };
         if load.circuits > 0 {
@@ -252,6 +343,9 @@ impl fmt::Display for Report {
             None if load.window > 0 => how += ", full speed",
             None => {}
         }
+        if let Some(life) = load.circuit_life_s {
+            how += &format!(", a circuit lives {life:.0} s");
+        }
         row(f, "load", format_args!("{}{how}", load.mode))?;
         row(
             f,
@@ -261,6 +355,9 @@ impl fmt::Display for Report {
                 self.setup.links_s, self.setup.circuits_s
             ),
         )?;
+        if let Some(capacity) = &self.capacity {
+            capacity.fmt(f)?;
+        }
         if let Some(measured) = &self.measured {
             measured.fmt(f)?;
         }
@@ -275,6 +372,64 @@ impl fmt::Display for Report {
 /// A line of the table.
 fn row(f: &mut fmt::Formatter<'_>, name: &str, value: fmt::Arguments<'_>) -> fmt::Result {
     writeln!(f, "{name:<18} {value}")
+}
+
+impl fmt::Display for Capacity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for step in &self.steps {
+            let ms = |us: Option<f64>| us.map_or("?".to_owned(), |us| format!("{:.2}", us / 1e3));
+            let part = |busy: Option<f64>| busy.map_or("?".to_owned(), |busy| format!("{busy:.2}"));
+            row(
+                f,
+                "tried",
+                format_args!(
+                    "{:.0} cells/s: {:.1} Mbit/s, p99 {} ms, busy {} (generator {}, late {} ms): {}",
+                    step.rate_cells_per_s,
+                    step.goodput_bits_per_s.unwrap_or(0.0) / 1e6,
+                    ms(step.p99_us),
+                    part(step.target_busy),
+                    part(step.generator_busy),
+                    ms(step.generator_late_p99_us),
+                    match (step.passed, &step.why) {
+                        (true, _) => "passed",
+                        (false, Some(why)) => why,
+                        (false, None) => "failed",
+                    }
+                ),
+            )?;
+        }
+        let bound = self.p99_bound_us / 1e3;
+        match (self.passed_cells_per_s, self.goodput_bits_per_s) {
+            (Some(passed), Some(goodput)) => {
+                let failed = self.failed_cells_per_s.map_or_else(
+                    || "none that was tried failed".to_owned(),
+                    |failed| format!("{failed:.0} failed"),
+                );
+                row(
+                    f,
+                    "capacity",
+                    format_args!(
+                        "{:.1} Mbit/s with p99 under {bound} ms: {passed:.0} cells/s passed, {failed}",
+                        goodput / 1e6
+                    ),
+                )?;
+            }
+            _ => row(
+                f,
+                "capacity",
+                format_args!("no rate that was tried has p99 under {bound} ms"),
+            )?,
+        }
+        match self.limit.as_deref() {
+            Some("generator") => row(
+                f,
+                "limit",
+                format_args!("the generator, not the target: the target bears at least this"),
+            ),
+            Some(limit) => row(f, "limit", format_args!("the {limit}")),
+            None => Ok(()),
+        }
+    }
 }
 
 impl fmt::Display for Measured {
@@ -311,6 +466,48 @@ impl fmt::Display for Measured {
                     latency.p999_us,
                     latency.max_us,
                     latency.samples
+                ),
+            )?;
+        }
+        if let Some(late) = &self.generator_late {
+            row(
+                f,
+                "generator late",
+                format_args!(
+                    "p50 {:.0} µs, p99 {:.0}, max {:.0}: its part of that",
+                    late.p50_us, late.p99_us, late.max_us
+                ),
+            )?;
+        }
+        if let Some(churn) = &self.churn {
+            let each = churn
+                .payload_bytes_per_circuit
+                .map(|bytes| format!(" ({:.0} kB of payload each)", bytes / 1e3));
+            row(
+                f,
+                "came and went",
+                format_args!(
+                    "circuits: {} made, {:.1}/s{}, {} ended; links: {} opened, {} closed",
+                    churn.circuits_made,
+                    churn.circuits_made_per_s,
+                    each.unwrap_or_default(),
+                    churn.circuits_ended,
+                    churn.links_opened,
+                    churn.links_closed
+                ),
+            )?;
+        }
+        if let Some(work) = &self.work {
+            row(
+                f,
+                "for each cell",
+                format_args!(
+                    "{:.3} turns, {:.3} runs of the scheduler, {:.3} reads, {:.3} writes ({} relayed)",
+                    work.turns_per_cell,
+                    work.scheduler_runs_per_cell,
+                    work.link_reads_per_cell,
+                    work.link_writes_per_cell,
+                    work.relayed
                 ),
             )?;
         }

@@ -480,6 +480,9 @@ fn one_hop(
     let options = bench::Options {
         target: bench::Target::Relay(aim, node.pid()),
         mode: bench::Mode::Cells,
+        live: None,
+        capacity: None,
+        counters: false,
         direction: bench::Direction::Download,
         circuits: subject.circuits,
         links: 2,

@@ -155,8 +155,8 @@ pub(super) struct Allowance {
     relay: Option<RsaIdentity>,
     /// Free of all limits, and not counted.
     exempt: bool,
-    /// Of its own.
-    own: Option<Pair<OwnBucket>>,
+    /// Of its own. Boxed: few relays limit single connections.
+    own: Option<Box<Pair<OwnBucket>>>,
 }
 
 impl Allowance {
@@ -200,10 +200,10 @@ impl Allowance {
                     bucket: TokenBucket::new(rate, burst, now),
                     owed: 0,
                 };
-                *own = Some(Pair {
+                *own = Some(Box::new(Pair {
                     read: full(),
                     write: full(),
-                });
+                }));
             }
         }
     }

@@ -1,6 +1,7 @@
 //! Records against rustls: every cipher and version, both directions, new keys, broken bytes.
 
 use std::io::{Read as _, Write as _};
+use std::mem::offset_of;
 use std::sync::Arc;
 
 use rand::SeedableRng as _;
@@ -510,4 +511,13 @@ fn key_updates_without_end_end_the_session() {
         });
         assert!(taken.is_some_and(|taken| taken < 64), "{taken:?}");
     }
+}
+
+#[test]
+#[cfg(target_pointer_width = "64")]
+fn a_record_needs_two_lines_of_the_cache_of_its_session() {
+    assert!(offset_of!(Direction, origin) <= 64);
+    assert_eq!(offset_of!(Records, rx), 0);
+    assert_eq!(offset_of!(Records, tx), 128);
+    assert!(size_of::<Records>() <= 256);
 }

@@ -48,8 +48,6 @@ impl LocalConnectionManager {
         for (slot, half) in self.halves.iter() {
             halves_on.entry(half.link).or_default().push(slot);
         }
-        let to_write = self.links.listed();
-
         sure(
             self.links.connections() == self.links.len(),
             "every link has one connection",
@@ -70,16 +68,20 @@ impl LocalConnectionManager {
                 "a link knows its halves' circuit ids",
             )?;
             sure(
-                link.active_halves == active,
+                link.active_halves as usize == active,
                 "a link counts its halves with cells",
             )?;
             sure(
-                (link.listed).is_none_or(|place| to_write.get(place) == Some(&key)),
-                "a link is listed at the place that it has noted",
+                self.links.lists(key, link),
+                "a link is listed at the places that it has noted",
             )?;
             sure(
                 link.listed.is_some() || link.is_empty(),
                 "a link with something to write is listed",
+            )?;
+            sure(
+                link.is_listed_to_write() || !link.has_to_write(),
+                "a link with something to write itself is listed as such",
             )?;
             sure(
                 link.idle_since.is_some() == slots.is_empty(),
@@ -87,7 +89,7 @@ impl LocalConnectionManager {
             )?;
         }
         sure(
-            to_write.len() == (self.links.iter().filter(|(_, link)| link.listed.is_some())).count(),
+            self.links.lists_no_others(),
             "only links are listed, each once",
         )?;
         sure(

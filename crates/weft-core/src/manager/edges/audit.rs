@@ -31,14 +31,13 @@ impl EdgeSide {
                 && edges.iter().all(|(slot, edge)| known(slot, edge)),
             "every edge has one connection",
         )?;
-        let listed = to_write.as_slice();
         let mut count = 0;
         for (slot, edge) in edges.iter() {
             match edge.listed {
                 Some(place) => {
                     count += 1;
                     sure(
-                        listed.get(place) == Some(&slot),
+                        to_write.at(place) == Some(slot),
                         "an edge is listed at the place that it has noted",
                     )?;
                 }
@@ -48,7 +47,10 @@ impl EdgeSide {
                 )?,
             }
         }
-        sure(count == listed.len(), "only edges are listed, each once")
+        sure(
+            count == to_write.as_slice().len(),
+            "only edges are listed, each once",
+        )
     }
 }
 

@@ -28,7 +28,7 @@ use crate::ledger::{Held, queue_memory};
 use crate::message::{EdgeCell, HalfControl, LaneMsg, ToController};
 use crate::origin::{EndedBy, OriginEvent};
 use crate::slots::EdgeKey;
-use crate::worklist::Worklist;
+use crate::worklist::{Place, Worklist};
 
 /// A thread's edges, and the tables that list them.
 ///
@@ -106,7 +106,7 @@ impl EdgeSide {
     }
 
     /// Takes the edge at this place off that list.
-    fn unlist(&mut self, place: usize) {
+    fn unlist(&mut self, place: Place) {
         if let Some(moved) = self.to_write.remove(place)
             && let Some(moved) = self.edges.get_mut(moved)
         {

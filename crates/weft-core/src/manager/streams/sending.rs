@@ -156,7 +156,7 @@ impl LocalConnectionManager {
         let packaged = queue.len().saturating_sub(waiting);
         if let Role::Backward(backward) = role {
             let activity = &mut self.abra.activity;
-            activity.note_cells(slot, &mut backward.moved, packaged);
+            activity.note_cells(slot, &mut backward.measured, packaged);
         }
         let key = *link;
         if was_empty && !queue.is_empty() {
@@ -247,7 +247,7 @@ impl LocalConnectionManager {
     ) -> bool {
         let sealing = match self.halves.get_mut(slot).map(|half| &mut half.role) {
             Some(Role::Backward(backward)) => {
-                self.abra.activity.note(slot, &mut backward.moved);
+                self.abra.activity.note(slot, &mut backward.measured);
                 backward.crypt.as_mut().map(Sealing::Relay)
             }
             Some(Role::Origin(origin)) if hop.index() < origin.crypt.len() => {

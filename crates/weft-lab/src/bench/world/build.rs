@@ -16,10 +16,15 @@ use weft_cell::{Cell, CellView, ChanCmd, RelayCmd};
 use weft_crypto::circuit::OriginCircuit;
 use weft_crypto::handshake::ntor;
 
-use super::{Circuit, Flow, INITIATOR, Peer, World};
+use super::{Circuit, CircuitEnd, Flow, INITIATOR, Peer, World};
+use crate::bench::options::CIRCUITS;
 
 /// Circuits that are being built at a time, so that the target's bounds on onionskins hold.
-const BUILDING: usize = 32;
+pub(super) const BUILDING: usize = 32;
+
+/// The number of a circuit is the lower bits of its id; those above it count how often it was used.
+const NUMBERS: u32 = 1 << 17;
+const _: () = assert!(CIRCUITS.most() < NUMBERS as usize);
 
 /// How far the building of a circuit has come.
 pub(super) enum Build {
@@ -51,29 +56,50 @@ impl World {
     /// Begins further circuits; true when the first `wanted` can carry cells.
     pub(super) fn build(&mut self, wanted: usize) -> Result<bool> {
         while self.begun < wanted && self.begun - self.built < BUILDING {
-            self.begin_circuit(self.begun)?;
-            self.begun += 1;
+            self.begin_next()?;
         }
         Ok(self.built >= wanted)
     }
 
-    /// Circuit `number`: over all links in turn, and from each link to all next hops in turn.
-    fn begin_circuit(&mut self, number: usize) -> Result<()> {
+    /// The next circuit of those that are there from the beginning: over all links in turn, and from each link to
+    /// all next hops in turn, or as the mix has it.
+    fn begin_next(&mut self) -> Result<()> {
+        let number = self.begun;
         let (origins, hops) = (self.origins.len(), self.hops.len());
         ensure!(origins > 0 && hops > 0, "circuits need links and next hops");
         let turn = number / origins;
+        let (origin, hop) = match &mut self.live {
+            Some(live) => live.mix.place(),
+            None => (number % origins, (number + turn) % hops),
+        };
         let index = u32::try_from(number).context("too many circuits")?;
-        let origin = self.origins.get(number % origins).copied();
+        self.begin_circuit(number, INITIATOR | (index + 1), origin, hop)
+    }
+
+    /// Circuit `number` again, over other links.
+    pub(super) fn begin_again(&mut self, number: usize, origin: usize, hop: usize) -> Result<()> {
+        let id = self.circuit(number)?.origin_id;
+        let id = INITIATOR | (id & !INITIATOR).wrapping_add(NUMBERS) & !INITIATOR;
+        self.begin_circuit(number, id, origin, hop)
+    }
+
+    fn begin_circuit(&mut self, number: usize, id: u32, origin: usize, hop: usize) -> Result<()> {
+        let origin = self.origins.get(origin).copied();
         let mut circuit = Circuit {
             origin: origin.context("a link that is not there")?,
             next: 0,
-            origin_id: INITIATOR | (index + 1),
+            origin_id: id,
             next_id: 0,
-            hop: (number + turn) % hops,
+            hop,
             build: None,
+            end: CircuitEnd::Open,
             up: Flow::default(),
             down: Flow::default(),
         };
+        self.end(circuit.origin)?.carried += 1;
+        if let Some(hop) = self.hops.get_mut(hop) {
+            hop.carried += 1;
+        }
         let (build, cell) = match self.plan.peer {
             Peer::Relay(aim) => {
                 let state = ntor::ClientState::start(&aim.rsa, &aim.ntor, &mut self.rng);
@@ -92,7 +118,11 @@ impl World {
         };
         circuit.build = Some(Box::new(build));
         let key = circuit.origin;
-        self.circuits.push(circuit);
+        match self.circuits.get_mut(number) {
+            Some(before) => *before = circuit,
+            None => self.circuits.push(circuit),
+        }
+        self.begun += 1;
         self.send(key, &cell)
     }
 
@@ -103,7 +133,7 @@ impl World {
         Ok(())
     }
 
-    fn circuit(&mut self, number: usize) -> Result<&mut Circuit> {
+    pub(super) fn circuit(&mut self, number: usize) -> Result<&mut Circuit> {
         let circuit = self.circuits.get_mut(number);
         circuit.with_context(|| {
             format!("the target sent a cell of circuit {number}, which there is not")
@@ -204,8 +234,7 @@ impl World {
                     "the target mixed up the answers of next hops"
                 );
                 self.circuit(number)?.build = None;
-                self.on_built();
-                Ok(())
+                self.on_built(number)
             }
             RelayCmd::TRUNCATED => {
                 let reason = Truncated::decode(message.data()?)?.reason;
@@ -219,13 +248,13 @@ impl World {
     /// A pipe has brought back the cell that opens a circuit.
     pub(super) fn on_announced(&mut self, number: usize) -> Result<()> {
         self.circuit(number)?.build = None;
-        self.on_built();
-        Ok(())
+        self.on_built(number)
     }
 
-    fn on_built(&mut self) {
+    fn on_built(&mut self, number: usize) -> Result<()> {
         self.built += 1;
         self.events += 1;
+        self.enter_mix(number)
     }
 
     /// The target destroyed a circuit.
@@ -262,7 +291,7 @@ impl World {
 
 /// The circuit that an id on a link of ours means.
 pub(super) fn number_of(id: u32) -> Result<usize> {
-    let number = (id & !INITIATOR).checked_sub(1);
+    let number = (id & (NUMBERS - 1)).checked_sub(1);
     let number = number.with_context(|| format!("circuit id {id:#x} is none of ours"))?;
     Ok(usize::try_from(number)?)
 }

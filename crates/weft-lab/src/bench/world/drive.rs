@@ -5,7 +5,8 @@ use weft_cell::frame::{self, Frame};
 use weft_cell::{CELL_LEN, CellView, ChanCmd};
 
 use super::build::number_of;
-use super::{Flow, Peer, Side, Stage, World};
+use super::{CircuitEnd, Flow, Peer, Side, Stage, World};
+use crate::bench::latency::SAMPLE;
 use crate::bench::link::RECORD;
 use crate::bench::{Direction, Mode};
 
@@ -59,7 +60,11 @@ impl World {
                 self.events,
                 weft_cell::reason::DestroyReason(cell.body()[0])
             ),
-            ChanCmd::DESTROY => self.on_destroy(number_of(cell.circ_id()).ok(), cell),
+            ChanCmd::DESTROY => {
+                let number = number_of(cell.circ_id()).ok();
+                let number = number.filter(|number| self.has_id(*number, cell.circ_id()));
+                self.on_destroy(number, cell)
+            }
             ChanCmd::PADDING => Ok(()),
             other => bail!("the target sent a client {other}"),
         }
@@ -80,8 +85,11 @@ impl World {
             }
             ChanCmd::CREATE2 => self.on_create(key, cell),
             ChanCmd::DESTROY => {
-                let number = self.end(key)?.by_id.get(&cell.circ_id()).copied();
-                self.on_destroy(number.map(|number| number as usize), cell)
+                let number = self.end(key)?.by_id.remove(&cell.circ_id());
+                match number.map(|number| number as usize) {
+                    Some(number) if self.is_destroyed(number) => self.vacate(number),
+                    number => self.on_destroy(number, cell),
+                }
             }
             ChanCmd::PADDING | ChanCmd::PADDING_NEGOTIATE => Ok(()),
             other => bail!("the target sent a next hop {other}"),
@@ -91,7 +99,7 @@ impl World {
     /// A cell of the load has arrived: `up`, at the next hop.
     #[inline]
     fn arrived(&mut self, number: usize, up: bool, now: u64) -> Result<()> {
-        let circuits = self.circuits.len() as u64;
+        let paced = self.is_paced();
         let Some(circuit) = self.circuits.get_mut(number) else {
             bail!("a circuit that is not there");
         };
@@ -107,15 +115,13 @@ impl World {
         );
         let which = flow.arrived;
         flow.arrived += 1;
-        let took = match self.schedule {
-            Some(schedule) => {
-                let due = schedule.time_of(which * circuits + number as u64);
-                Some(now.saturating_sub(self.run_at + due))
-            }
-            None => flow.times.arrived(which, now),
+        let took = match paced || which.is_multiple_of(SAMPLE) {
+            true => flow.times.arrived(now),
+            false => None,
         };
-        let activate = !flow.active && flow.may_send(self.plan.window, self.schedule.is_some());
+        let activate = !flow.active && flow.may_send(self.plan.window, paced);
         flow.active |= activate;
+        let ends = circuit.end == CircuitEnd::Draining;
         if up {
             self.upload += 1;
         } else {
@@ -124,10 +130,13 @@ impl World {
         if let Some(took) = took
             && self.stage == Stage::Measure
         {
-            self.latencies.record(took);
+            self.timed.cells.record(took);
         }
         if activate {
             self.activate(key, number);
+        }
+        if ends {
+            self.destroy_if_drained(number)?;
         }
         Ok(())
     }
@@ -148,13 +157,17 @@ impl World {
         }
     }
 
-    /// Lists a circuit with its link, if it may send in this direction and is not listed.
-    fn offer(&mut self, number: usize, up: bool) {
-        let wanted = match self.plan.direction {
+    fn wants(&self, up: bool) -> bool {
+        match self.plan.direction {
             Direction::Both => true,
             Direction::Upload => up,
             Direction::Download => !up,
-        };
+        }
+    }
+
+    /// Lists a circuit with its link, if it may send in this direction and is not listed.
+    fn offer(&mut self, number: usize, up: bool) {
+        let (wanted, paced) = (self.wants(up), self.is_paced());
         let Some(circuit) = self.circuits.get_mut(number).filter(|_| wanted) else {
             return;
         };
@@ -163,37 +176,68 @@ impl World {
         } else {
             (&mut circuit.down, circuit.next)
         };
-        if !flow.active && flow.may_send(self.plan.window, self.schedule.is_some()) {
+        if !flow.active && flow.may_send(self.plan.window, paced) {
             flow.active = true;
             self.activate(key, number);
         }
     }
 
-    /// Releases the cells that are due by the schedule, one circuit after the other.
-    pub(super) fn release(&mut self) {
-        let (Some(schedule), Stage::Run | Stage::Measure, Mode::Cells) =
-            (self.schedule, self.stage, self.plan.mode)
-        else {
-            return;
+    /// Releases the cells that are due.
+    pub(super) fn release(&mut self) -> Result<()> {
+        let (Stage::Run | Stage::Measure, Mode::Cells) = (self.stage, self.plan.mode) else {
+            return Ok(());
         };
+        let now = self.now();
+        self.follow_mix(now)?;
+        let Some(schedule) = self.schedule else {
+            return Ok(());
+        };
+        // One circuit after the other.
         let circuits = self.circuits.len() as u64;
-        let due = schedule.due(self.now().saturating_sub(self.run_at));
+        let due = schedule.due(now.saturating_sub(self.run_at));
         while self.released < due && circuits > 0 {
             let number = (self.released % circuits) as usize;
+            let since = self.run_at + schedule.time_of(self.released);
             self.released += 1;
-            if let Some(circuit) = self.circuits.get_mut(number) {
-                circuit.up.due += 1;
-                circuit.down.due += 1;
+            for up in [true, false] {
+                self.release_cells(number, up, 1, since, now);
             }
-            self.offer(number, true);
-            self.offer(number, false);
         }
+        Ok(())
+    }
+
+    /// So many cells of a circuit have been due since then.
+    pub(super) fn release_cells(
+        &mut self,
+        number: usize,
+        up: bool,
+        cells: u32,
+        since: u64,
+        now: u64,
+    ) {
+        let wanted = self.wants(up);
+        let Some(circuit) = self.circuits.get_mut(number).filter(|_| wanted) else {
+            return;
+        };
+        let flow = match up {
+            true => &mut circuit.up,
+            false => &mut circuit.down,
+        };
+        flow.due += u64::from(cells);
+        flow.times.begin(since, cells);
+        if self.stage == Stage::Measure {
+            self.timed.late.record(now.saturating_sub(since));
+        }
+        self.offer(number, up);
     }
 
     /// Encrypts one record of cells of the circuits that are listed with the link, in turn.
     pub(super) fn send_record(&mut self, key: usize) -> Result<()> {
+        if self.ends.get(key).is_none_or(|end| end.active.is_empty()) {
+            return Ok(());
+        }
         let now = self.now();
-        let scheduled = self.schedule.is_some();
+        let paced = self.is_paced();
         let window = self.plan.window;
         let Some(end) = self.ends.get_mut(key) else {
             return Ok(());
@@ -216,13 +260,13 @@ impl World {
             let [c0, c1, c2, c3, command, ..] = cell;
             [*c0, *c1, *c2, *c3] = id.to_be_bytes();
             *command = RELAY;
-            if !scheduled {
-                flow.times.sent(flow.sent, now);
+            if !paced && flow.sent.is_multiple_of(SAMPLE) {
+                flow.times.begin(now, 1);
             }
             flow.sent += 1;
             self.sent += 1;
             length += CELL_LEN;
-            flow.active = flow.may_send(window, scheduled);
+            flow.active = flow.may_send(window, paced);
             if flow.active {
                 end.active.push_back(number);
             }
@@ -239,7 +283,12 @@ impl World {
 impl Flow {
     /// Whether a further cell may go: the window is not full, and one is due.
     #[inline]
-    fn may_send(&self, window: u64, scheduled: bool) -> bool {
-        self.sent - self.arrived < window && (!scheduled || self.sent < self.due)
+    fn may_send(&self, window: u64, paced: bool) -> bool {
+        self.sent - self.arrived < window && (!paced || self.sent < self.due)
+    }
+
+    /// Everything that was due has arrived.
+    pub(super) fn is_drained(&self) -> bool {
+        self.arrived == self.sent && self.sent >= self.due
     }
 }

@@ -19,6 +19,10 @@ pub(super) struct NextHop {
     pub(super) tls: LinkTls,
     pub(super) rsa: RsaIdentity,
     pub(super) ed25519: Ed25519Identity,
+    /// Circuits that the target has been asked to extend to it.
+    pub(super) carried: usize,
+    /// The target's link to it closes when the last of them has gone.
+    pub(super) closing: bool,
 }
 
 /// The relays that the target shall extend to. One TLS key serves all of them, as making one takes
@@ -53,6 +57,8 @@ pub(super) fn next_hops(plan: &mut Plan, rng: &mut ChaCha12Rng) -> Result<Vec<Ne
             tls,
             rsa: keys.rsa.to_public_key().to_rsa_identity().into(),
             ed25519: keys.identity.verifying_key().to_bytes().into(),
+            carried: 0,
+            closing: false,
         });
     }
     ensure!(

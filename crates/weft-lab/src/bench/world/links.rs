@@ -101,6 +101,8 @@ impl World {
             out: Vec::new(),
             active: std::collections::VecDeque::new(),
             by_id: std::collections::HashMap::default(),
+            carried: 0,
+            closing: false,
             unanswered: 0,
             next_id: INITIATOR,
             listed: false,
@@ -147,6 +149,7 @@ impl World {
                 self.ends.remove(key);
                 return Ok(());
             }
+            Ok(Read::Ended) | Err(_) if self.may_end(key) => return self.ended(key),
             Ok(outcome) => outcome,
             Err(error) => return Err(self.broken(key, side, error.into())),
         };
@@ -261,6 +264,9 @@ impl World {
         let end = self.end(key)?;
         end.phase = Phase::Open;
         let side = end.side;
+        if self.stage >= Stage::Run {
+            self.churn.links_opened += 1;
+        }
         if side == Side::Origin {
             self.events += 1;
             self.origins_open += 1;
@@ -320,6 +326,7 @@ impl World {
             match end.link.flush() {
                 Ok(true) => {}
                 Ok(false) => return Ok(()),
+                Err(_) if self.may_end(key) => return self.ended(key),
                 Err(error) => return Err(self.broken(key, side, error.into())),
             }
             if !matches!(end.phase, Phase::Open) {

@@ -9,15 +9,18 @@ mod build;
 mod drive;
 mod hops;
 mod links;
+mod live;
 mod onionskins;
+mod orders;
 
 use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::BuildHasherDefault;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd as _;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -32,89 +35,13 @@ use weft_tls::LinkTls;
 
 use self::build::Build;
 use self::hops::{NextHop, next_hops};
+use self::live::Live;
+pub(super) use self::orders::{Churn, Counters, News, SharedStage, Stage, Timed};
 use super::aim::Aim;
-use super::latency::{Latencies, Schedule, SendTimes, TICK};
-use super::link::{Link, READ_AT_ONCE, RECORD};
+use super::latency::{Schedule, TICK, Times};
+use super::link::{IdHasher, Link, READ_AT_ONCE, RECORD};
+use super::live::Preset;
 use super::mode::{Direction, Mode};
-
-/// What the conductor wants of the worlds. Stages come in this order; some may be left out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u8)]
-pub(super) enum Stage {
-    /// Wait.
-    Wait,
-    /// Open half of the links.
-    LinkHalf,
-    /// Open the links.
-    Link,
-    /// Build half of the circuits, and one over each link at least, so that all links are there.
-    BuildHalf,
-    /// Build all circuits.
-    Build,
-    /// Drive cells, or what the mode asks for.
-    Run,
-    /// Go on; what happens now is measured.
-    Measure,
-    /// Send nothing new; wait for what is on its way.
-    Drain,
-    /// End.
-    Stop,
-}
-
-const STAGES: [Stage; 9] = [
-    Stage::Wait,
-    Stage::LinkHalf,
-    Stage::Link,
-    Stage::BuildHalf,
-    Stage::Build,
-    Stage::Run,
-    Stage::Measure,
-    Stage::Drain,
-    Stage::Stop,
-];
-
-/// The stage that all worlds shall be in.
-#[derive(Debug)]
-pub(super) struct SharedStage(AtomicU8);
-
-impl SharedStage {
-    pub(super) fn new() -> SharedStage {
-        SharedStage(AtomicU8::new(Stage::Wait as u8))
-    }
-
-    pub(super) fn set(&self, stage: Stage) {
-        self.0.store(stage as u8, Ordering::Release);
-    }
-
-    fn get(&self) -> Stage {
-        let number = usize::from(self.0.load(Ordering::Acquire));
-        STAGES.get(number).copied().unwrap_or(Stage::Stop)
-    }
-}
-
-/// What a world has done so far, published once in a turn of its loop.
-#[derive(Debug, Default)]
-pub(super) struct Counters {
-    /// Cells that arrived at next hops.
-    pub(super) upload: AtomicU64,
-    /// Cells that arrived at origins.
-    pub(super) download: AtomicU64,
-    /// Cells that were sent, both ways.
-    pub(super) sent: AtomicU64,
-    /// Circuits made and links opened: what setting up and the other modes count.
-    pub(super) events: AtomicU64,
-}
-
-/// What a world reports to the conductor.
-#[derive(Debug)]
-pub(super) enum News {
-    /// Its keys are made and its next hops listen.
-    Prepared,
-    /// It has done what its stage asked for.
-    Done(Stage),
-    /// It has ended, and why if it should not have.
-    Ended(Box<Latencies>, Result<()>),
-}
 
 /// What is at the other end.
 #[derive(Clone, Copy, Debug)]
@@ -144,8 +71,10 @@ pub(super) struct Plan {
     pub(super) next_hops: usize,
     pub(super) circuits: usize,
     pub(super) window: u64,
-    /// Cells per second in each direction.
-    pub(super) rate: Option<f64>,
+    /// The part of the rate that is this world's.
+    pub(super) share: f64,
+    /// The mix of a relay of the public network; else cells are spread evenly.
+    pub(super) live: Option<Preset>,
     pub(super) seed: u64,
     /// Nothing may take longer without a sign of life.
     pub(super) patience: Duration,
@@ -183,6 +112,8 @@ enum Phase {
     Raw,
     /// Cells may go.
     Open,
+    /// We have sent our last; the target closes, too.
+    Closing,
 }
 
 /// A link and what waits to be sent on it.
@@ -197,6 +128,10 @@ struct End {
     active: VecDeque<u32>,
     /// Circuits by the id that the target gave them on this link.
     by_id: HashMap<u32, u32, BuildHasherDefault<IdHasher>>,
+    /// Circuits that begin here, if we opened it.
+    carried: usize,
+    /// It closes when the last of them has gone.
+    closing: bool,
     /// CREATE2 cells that have not been answered (onionskins).
     unanswered: usize,
     /// The next circuit id (onionskins).
@@ -205,6 +140,16 @@ struct End {
     listed: bool,
     /// Listed to be written.
     dirty: bool,
+}
+
+impl End {
+    /// Whether a socket that takes bytes is of use. Epoll reports with every arrival that it takes some.
+    fn has_to_write(&mut self) -> bool {
+        matches!(self.phase, Phase::Connecting)
+            || !self.out.is_empty()
+            || !self.active.is_empty()
+            || self.link.session.tls().wants_write()
+    }
 }
 
 /// One direction of a circuit.
@@ -216,7 +161,7 @@ struct Flow {
     due: u64,
     /// In the list of its link.
     active: bool,
-    times: SendTimes,
+    times: Times,
 }
 
 /// A circuit through the target.
@@ -232,35 +177,30 @@ struct Circuit {
     hop: usize,
     /// `None` once it can carry cells.
     build: Option<Box<Build>>,
+    end: CircuitEnd,
     up: Flow,
     down: Flow,
 }
 
-/// Circuit ids hash to themselves, spread by one multiplication: they are the target's random
-/// numbers, and the target is no attacker here.
-#[derive(Clone, Copy, Debug, Default)]
-struct IdHasher(u64);
-
-impl Hasher for IdHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_u32(u32::from(*byte));
-        }
-    }
-
-    fn write_u32(&mut self, id: u32) {
-        self.0 = (self.0 ^ u64::from(id)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    }
+/// How far the end of a circuit has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CircuitEnd {
+    /// It has not.
+    Open,
+    /// It gets no more cells; those on their way arrive first.
+    Draining,
+    /// DESTROY has been sent, and comes to our relay behind the target.
+    Destroyed,
+    /// It came there; the circuit's number may be used again.
+    Vacant,
 }
 
 /// The bit of circuit ids that a link's initiator chooses (tor-spec 5.1.1).
 const INITIATOR: u32 = 1 << 31;
 
 const TIMER: Token = Token(0);
+/// How long a generator whose cells are due at times sleeps when there is nothing to do.
+const REST: Duration = Duration::from_micros(100);
 const FIRST_LISTENER: usize = 1;
 const FIRST_LINK: usize = 1 << 20;
 
@@ -268,6 +208,7 @@ const FIRST_LINK: usize = 1 << 20;
 pub(super) struct World {
     plan: Plan,
     stage: Stage,
+    round: u64,
     shared: Arc<SharedStage>,
     counters: Arc<Counters>,
     news: Sender<News>,
@@ -299,11 +240,13 @@ pub(super) struct World {
     schedule: Option<Schedule>,
     /// Cells that the schedule has released, in each direction.
     released: u64,
-    latencies: Latencies,
+    live: Option<Live>,
+    timed: Timed,
     upload: u64,
     download: u64,
     sent: u64,
     events: u64,
+    churn: Churn<u64>,
     /// When something last came from the target.
     sign_of_life: Instant,
     /// The CREATE2 cell that is sent again and again, and the state that checks its first answer.
@@ -332,8 +275,10 @@ impl World {
             .register(&mut SourceFd(&timer_fd(&timer)), TIMER, Interest::READABLE)
             .context("watching a timer")?;
         let hops = next_hops(&mut plan, &mut rng)?;
+        let live = plan.live.map(|preset| Live::new(preset, &plan));
         let mut world = World {
             stage: Stage::Wait,
+            round: 0,
             shared,
             counters,
             news,
@@ -355,14 +300,15 @@ impl World {
             record: vec![0; RECORD],
             begin: Instant::now(),
             run_at: 0,
-            // Of cells that are on their way at a fixed rate, every one is timed.
-            schedule: plan.rate.map(Schedule::new),
+            schedule: None,
             released: 0,
-            latencies: Latencies::new(),
+            live,
+            timed: Timed::new(),
             upload: 0,
             download: 0,
             sent: 0,
             events: 0,
+            churn: Churn::default(),
             sign_of_life: Instant::now(),
             onionskin: None,
             rng,
@@ -386,10 +332,10 @@ impl World {
 
     /// Runs until the conductor orders [`Stage::Stop`] or something goes wrong.
     /// What was timed, and why it ended if it should not have.
-    pub(super) fn run(mut self) -> (Latencies, Result<()>) {
+    pub(super) fn run(mut self) -> (Timed, Result<()>) {
         let outcome = self.turns();
         self.publish();
-        (self.latencies, outcome)
+        (self.timed, outcome)
     }
 
     fn turns(&mut self) -> Result<()> {
@@ -398,14 +344,21 @@ impl World {
         while self.stage != Stage::Stop {
             self.follow()?;
             self.poll(&mut events)?;
-            for key in std::mem::take(&mut self.readable) {
+            // What is listed meanwhile is for the next turn. The lists keep their memory.
+            let mut listed = std::mem::take(&mut self.readable);
+            for key in listed.drain(..) {
                 self.read(key)?;
             }
-            self.release();
+            listed.append(&mut self.readable);
+            self.readable = listed;
+            self.release()?;
             self.proceed()?;
-            for key in std::mem::take(&mut self.dirty) {
+            let mut listed = std::mem::take(&mut self.dirty);
+            for key in listed.drain(..) {
                 self.write(key)?;
             }
+            listed.append(&mut self.dirty);
+            self.dirty = listed;
             self.publish();
             self.watch()?;
         }
@@ -422,11 +375,15 @@ impl World {
 
     /// Enters the stage that the conductor wants.
     fn follow(&mut self) -> Result<()> {
-        let wanted = self.shared.get();
-        if wanted == self.stage {
+        let (round, wanted) = self.shared.get();
+        if (round, wanted) == (self.round, self.stage) {
             return Ok(());
         }
-        let before = std::mem::replace(&mut self.stage, wanted);
+        let mut before = std::mem::replace(&mut self.stage, wanted);
+        if std::mem::replace(&mut self.round, round) != round {
+            before = before.min(Stage::Build);
+            self.reported = self.reported.min(Stage::Build);
+        }
         self.sign_of_life = Instant::now();
         if self.plan.mode != Mode::Links {
             let links = match wanted {
@@ -440,29 +397,61 @@ impl World {
             }
         }
         if before < Stage::Run && wanted >= Stage::Run {
-            self.run_at = self.now();
-            if self.schedule.is_some() {
-                let tick = Expiration::Interval(TICK.into());
-                self.timer
-                    .set(tick, TimerSetTimeFlags::empty())
-                    .context("setting a timer")?;
-            }
-            if self.plan.mode == Mode::Cells && self.schedule.is_none() {
-                self.activate_all();
-            }
-        }
-        if before < Stage::Measure && wanted >= Stage::Measure {
-            self.latencies.clear();
+            self.begin_round()?;
         }
         Ok(())
     }
 
+    /// The load begins, at the rate of this round.
+    fn begin_round(&mut self) -> Result<()> {
+        let rate = self.shared.rate().map(|rate| rate * self.plan.share);
+        let was_paced = self.is_paced();
+        self.run_at = self.now();
+        self.released = 0;
+        self.schedule = rate.filter(|_| self.live.is_none()).map(Schedule::new);
+        // What was due at the end of the round before, and could not be sent any more, is forgotten.
+        for (_, end) in &mut self.ends {
+            end.active.clear();
+        }
+        for circuit in &mut self.circuits {
+            for flow in [&mut circuit.up, &mut circuit.down] {
+                flow.due = flow.sent;
+                flow.active = false;
+                flow.times.clear();
+            }
+        }
+        if let Some(rate) = rate {
+            self.start_mix(rate)?;
+        }
+        if self.is_paced() && !was_paced {
+            let tick = Expiration::Interval(TICK.into());
+            self.timer
+                .set(tick, TimerSetTimeFlags::empty())
+                .context("setting a timer")?;
+        }
+        if self.plan.mode == Mode::Cells && !self.is_paced() {
+            self.activate_all();
+        }
+        Ok(())
+    }
+
+    /// Cells are due at times, and not as soon as a window is open. Then every one is timed.
+    fn is_paced(&self) -> bool {
+        self.schedule.is_some() || self.live.as_ref().is_some_and(|live| live.has_started)
+    }
+
     /// Waits for sockets, the timer or the time to look at the stage again.
     fn poll(&mut self, events: &mut Events) -> Result<()> {
-        let wait = if self.readable.is_empty() && self.dirty.is_empty() {
-            Duration::from_millis(20)
-        } else {
-            Duration::ZERO
+        let idle = self.readable.is_empty() && self.dirty.is_empty();
+        let wait = match (idle, self.is_paced()) {
+            (false, _) => Duration::ZERO,
+            (true, false) => Duration::from_millis(20),
+            (true, true) => {
+                // Asleep, and not in epoll: there the target's write would have to wake us up, which costs it
+                // more than the write, and which no peer on another machine asks of it.
+                thread::sleep(REST);
+                Duration::ZERO
+            }
         };
         match self.poll.poll(events, Some(wait)) {
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => return Ok(()),
@@ -470,10 +459,8 @@ impl World {
         }
         for event in events.iter() {
             match event.token() {
-                TIMER => {
-                    // Only wakes us up; the clock decides what is due.
-                    let _ = self.timer.wait();
-                }
+                // Only wakes us up: the clock decides what is due. It need not be read, as epoll reports edges.
+                TIMER => {}
                 Token(number) if number < FIRST_LINK => self.accept(number - FIRST_LISTENER)?,
                 Token(number) => {
                     let key = number - FIRST_LINK;
@@ -481,7 +468,7 @@ impl World {
                         continue;
                     };
                     end.link.note(event);
-                    if event.is_writable() {
+                    if event.is_writable() && end.has_to_write() {
                         self.mark(key);
                     }
                     self.list(key);
@@ -523,7 +510,8 @@ impl World {
                 match self.plan.mode {
                     Mode::Onionskins => self.request_circuits()?,
                     Mode::Links => self.request_links()?,
-                    Mode::Cells | Mode::IdleLinks | Mode::IdleCircuits => {}
+                    Mode::Cells => self.renew_circuits()?,
+                    Mode::IdleLinks | Mode::IdleCircuits => {}
                 }
                 false
             }
@@ -535,6 +523,10 @@ impl World {
             self.reported = self.stage;
             self.publish();
             // A conductor that has gone wants nothing any more.
+            if self.stage == Stage::Drain {
+                let timed = std::mem::replace(&mut self.timed, Timed::new());
+                let _ = self.news.send(News::Timed(Box::new(timed)));
+            }
             let _ = self.news.send(News::Done(self.stage));
         }
         Ok(())
@@ -546,6 +538,7 @@ impl World {
         counters.download.store(self.download, Ordering::Relaxed);
         counters.sent.store(self.sent, Ordering::Relaxed);
         counters.events.store(self.events, Ordering::Relaxed);
+        counters.churn.store(self.churn);
     }
 
     /// An error if the target has been silent for too long while something should come.
