@@ -20,7 +20,7 @@ const BUSY: f64 = 0.5;
 const MEASURED_OVER: Duration = Duration::from_millis(100);
 
 /// Bytes that are worth a run and a wake-up: with more, waiting longer makes neither much cheaper for each.
-pub const WORTH_A_RUN: usize = 128 * 514;
+const WORTH_A_RUN: usize = 128 * 514;
 
 /// When the scheduler ran last, and when it may run again.
 #[derive(Clone, Copy, Debug, Default)]
