@@ -36,17 +36,21 @@ pub(crate) struct InstructionsArgs {
 
 /// How `bench/instructions` is called, and with how many turns: what fills pools and queues is over
 /// after the first.
-const CASES: [(&str, [u32; 2]); 16] = [
+const CASES: [(&str, [u32; 2]); 20] = [
     ("forward 1 few", [4, 36]),
     ("forward 1 many", [2, 8]),
+    ("forward 1 thin", [400, 1200]),
     ("forward 1 asked", [2, 52]),
     ("forward 2 few", [4, 36]),
     ("forward 2 many", [2, 8]),
+    ("forward 2 thin", [400, 1200]),
     ("backward 1 few", [4, 36]),
     ("backward 1 many", [2, 8]),
+    ("backward 1 thin", [400, 1200]),
     ("backward 1 asked", [2, 52]),
     ("backward 2 few", [4, 36]),
     ("backward 2 many", [2, 8]),
+    ("backward 2 thin", [400, 1200]),
     ("down plain", [25, 75]),
     ("down conflux", [25, 75]),
     ("down mtor", [25, 75]),

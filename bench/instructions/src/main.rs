@@ -1,7 +1,7 @@
 //! Relays cells through the connection managers of a relay, and does nothing else.
 //!
 //! ```text
-//! weft-instructions forward|backward THREADS few|many|asked TURNS
+//! weft-instructions forward|backward THREADS few|many|thin|asked TURNS
 //! weft-instructions down|up plain|conflux|mtor TURNS
 //! ```
 //!
@@ -30,7 +30,7 @@ fn main() -> Result<()> {
         [direction, threads, load, turns] => relayed(direction, threads, load, turns),
         [way, joined, turns] => exited(way, joined, turns),
         _ => bail!(
-            "usage: weft-instructions forward|backward THREADS few|many|asked TURNS\n\
+            "usage: weft-instructions forward|backward THREADS few|many|thin|asked TURNS\n\
              or: weft-instructions down|up plain|conflux|mtor TURNS"
         ),
     }
@@ -51,8 +51,9 @@ fn relayed(direction: &str, threads: &str, load: &str, turns: &str) -> Result<()
     let load = match load {
         "few" => Load::FEW,
         "many" => Load::MANY,
+        "thin" => Load::THIN,
         "asked" => Load::ASKED,
-        other => bail!("{other} is none of few, many and asked"),
+        other => bail!("{other} is none of few, many, thin and asked"),
     };
     let turns: u32 = turns.parse().context("the number of turns")?;
     let mut relay = Relay::with_circuits(threads, load)?;

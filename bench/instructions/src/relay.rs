@@ -1,10 +1,12 @@
 //! A relay without sockets, and the peers and the controller around it.
 
+use std::hint::black_box;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
+use rand::seq::SliceRandom as _;
 use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 use weft_cell::circ_msg::{CreateReply, CreateRequest, Extend2};
@@ -51,6 +53,9 @@ pub(crate) struct Load {
     run: usize,
     /// How many times each circuit of a link has a run in one turn.
     rounds: usize,
+    /// In place of these: so many cells in a turn, each of any circuit of any link and alone in its record.
+    /// After each the thread asks what there is to do, as it does where each is an event of its own.
+    single: Option<usize>,
     /// A client has asked for the relay's weight: what circuits move is measured.
     asked: bool,
     /// From one turn to the next.
@@ -64,6 +69,7 @@ impl Load {
         circuits: 10,
         run: 6,
         rounds: 2,
+        single: None,
         asked: false,
         turn: TURN,
     };
@@ -74,8 +80,19 @@ impl Load {
         circuits: 20,
         run: 1,
         rounds: 1,
+        single: None,
         asked: false,
         turn: TURN,
+    };
+    /// 4,000 circuits over 2,000 links with 40 cells a millisecond in all: what most of a relay's links are like.
+    pub(crate) const THIN: Load = Load {
+        links: 1000,
+        circuits: 4,
+        run: 1,
+        rounds: 1,
+        single: Some(20),
+        asked: false,
+        turn: Duration::from_micros(500),
     };
     /// The same, measured (docs/extensions/abra.md): each circuit moves five cells in each bin of 100 ms.
     pub(crate) const ASKED: Load = Load {
@@ -95,6 +112,16 @@ struct Link {
     bytes: Vec<u8>,
 }
 
+/// The cells of a load of single ones.
+struct Singles {
+    /// How many there are in a turn.
+    cells: usize,
+    /// Each circuit of each link once, in the order of their cells.
+    order: Vec<(usize, usize)>,
+    /// The next.
+    next: usize,
+}
+
 /// Cells on their way to another thread, and memory on its way home.
 struct Batch {
     cells: Vec<LaneMsg>,
@@ -112,6 +139,7 @@ pub(crate) struct Relay {
     sent: u64,
     /// Cells that were written, before they are recycled.
     spent: Empties,
+    single: Option<Singles>,
     /// From one turn to the next.
     turn: Duration,
 }
@@ -133,6 +161,7 @@ impl Relay {
             nexts: Vec::new(),
             sent: 0,
             spent: Vec::new(),
+            single: None,
             turn: load.turn,
         };
         let mut rng = ChaCha8Rng::seed_from_u64(1);
@@ -148,6 +177,18 @@ impl Relay {
         for link in this.clients.iter_mut().chain(&mut this.nexts) {
             link.bytes = one_turn(&link.circuits, load, &mut rng);
         }
+        this.single = load.single.map(|cells| {
+            let links = 0..load.links;
+            let mut order: Vec<_> = links
+                .flat_map(|link| (0..load.circuits).map(move |circuit| (link, circuit)))
+                .collect();
+            order.shuffle(&mut rng);
+            Singles {
+                cells,
+                order,
+                next: 0,
+            }
+        });
         // Whatever making the circuits left to be written.
         this.carry(Direction::Forward);
         this.carry(Direction::Backward);
@@ -280,11 +321,27 @@ impl Relay {
             Direction::Backward => (last, 0, &self.nexts),
         };
         let reader = &mut self.managers[from];
-        for link in links {
-            if let Err(error) = reader.receive(link.key, &link.bytes, self.now) {
+        let mut receive = |link: &Link, bytes: &[u8]| {
+            if let Err(error) = reader.receive(link.key, bytes, self.now) {
                 panic!("{error}");
             }
-            self.sent += (link.bytes.len() / CELL_LEN) as u64;
+            self.sent += (bytes.len() / CELL_LEN) as u64;
+            black_box((reader.has_unwritten(), reader.has_backlog()));
+        };
+        match &mut self.single {
+            None => {
+                for link in links {
+                    receive(link, &link.bytes);
+                }
+            }
+            Some(Singles { cells, order, next }) => {
+                for _ in 0..*cells {
+                    let (link, circuit) = order[*next];
+                    let link = &links[link];
+                    receive(link, &link.bytes[circuit * CELL_LEN..][..CELL_LEN]);
+                    *next = (*next + 1) % order.len();
+                }
+            }
         }
         self.carry(direction);
         self.write(to);
