@@ -49,6 +49,9 @@ impl ConnectionThread {
             self.writing.runs.ran(now, self.manager.has_backlog());
         }
         self.writing.retry_at = None;
+        if !self.manager.has_to_write() {
+            return;
+        }
         // Taken out of `self` for the loop: writing may close a link.
         let mut links = std::mem::take(&mut self.writing.links);
         links.clear();
