@@ -28,6 +28,18 @@ pub struct EphemeralKeys {
 impl EphemeralKeys {
     /// Fresh keys. The same seed gives the same relay.
     pub fn generate(now: SystemTime, rng: &mut dyn CryptoRng) -> Result<Self, LinkIdentityError> {
+        Self::with_rsa(now, rng, |mut rng| {
+            rsa::KeyPair::generate(&mut rng).map_err(|error| error.to_string())
+        })
+    }
+
+    /// Fresh keys but for the RSA identity, which `make_rsa` makes: a load generator that plays thousands of relays
+    /// has no time for the primes of each.
+    pub fn with_rsa(
+        now: SystemTime,
+        rng: &mut dyn CryptoRng,
+        make_rsa: impl FnOnce(&mut dyn CryptoRng) -> Result<rsa::KeyPair, String>,
+    ) -> Result<Self, LinkIdentityError> {
         let mut rng = rng;
         let failed = |kind, why| LinkIdentityError::Issue { kind, why };
         let identity = ed25519::Keypair::generate(&mut rng);
@@ -39,8 +51,7 @@ impl EphemeralKeys {
             .cert_key(CertifiedKey::Ed25519(signing.verifying_key().into()))
             .encode_and_sign(&identity)
             .map_err(|error| failed(CertKind::IdentityToSigning, error.to_string()))?;
-        let rsa = rsa::KeyPair::generate(&mut rng)
-            .map_err(|error| failed(CertKind::RsaIdentity, error.to_string()))?;
+        let rsa = make_rsa(rng).map_err(|why| failed(CertKind::RsaIdentity, why))?;
         Ok(Self {
             rsa,
             identity,

@@ -9,6 +9,7 @@ use weft_cell::identity::{Ed25519Identity, RsaIdentity};
 use weft_core::handshake::EphemeralKeys;
 use weft_tls::{LinkKey, LinkLifetimes, LinkTls};
 
+use super::primes::Primes;
 use super::{FIRST_LINK, FIRST_LISTENER, Plan};
 
 /// A relay that we play at the far side of the target.
@@ -42,10 +43,12 @@ pub(super) fn next_hops(plan: &mut Plan, rng: &mut ChaCha12Rng) -> Result<Vec<Ne
         let address = listener.local_addr()?;
         Ok::<_, std::io::Error>((mio::net::TcpListener::from_std(listener), address))
     };
+    let mut primes = Primes::default();
     let mut hops = Vec::new();
     let mut given = plan.listener.take();
     for _ in 0..plan.next_hops {
-        let keys = EphemeralKeys::generate(now, rng).context("making the keys of a next hop")?;
+        let keys = EphemeralKeys::with_rsa(now, rng, |rng| primes.next_key(rng))
+            .context("making the keys of a next hop")?;
         let tls = link_key
             .vouched_by(keys.keys(), LinkLifetimes::default(), now, rng)
             .context("making the certificates of a next hop")?;

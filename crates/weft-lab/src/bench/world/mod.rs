@@ -12,6 +12,7 @@ mod links;
 mod live;
 mod onionskins;
 mod orders;
+mod primes;
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasherDefault;
