@@ -15,6 +15,7 @@ use crate::abra::LinkFill;
 use crate::address::ConnectionId;
 use crate::handshake::PeerIdentity;
 use crate::ledger::{Held, map_entry, queue_memory};
+use crate::load::Load;
 use crate::loss::LossMeter;
 use crate::padding::LinkPadding;
 use crate::slots::{HalfKey, LinkKey, SlotKey as _};
@@ -70,6 +71,8 @@ pub struct Link {
     pub(crate) last_empty: Instant,
     /// Netflow padding.
     pub padding: LinkPadding,
+    /// Bytes of cells that it carries.
+    pub(crate) load: Load,
     /// How full it is, while that is measured.
     pub(crate) fill: LinkFill,
     /// Memory that the owner of the socket holds for what waits, as of the last report.
@@ -108,6 +111,7 @@ impl Link {
             last_written: now,
             last_empty: now,
             padding,
+            load: Load::new(now),
             fill: LinkFill::default(),
             socket_holds: 0,
         }
@@ -184,6 +188,15 @@ impl Link {
         // Of eight buckets seven are used, each with a byte of its own.
         let bucket = size_of::<(u32, HalfKey)>() + 1;
         own + self.circuits.capacity() * 8 / 7 * bucket
+    }
+
+    /// Forgets what is of the thread that it leaves.
+    pub(crate) fn begin_to_move(&mut self) {
+        self.circuits.clear();
+        self.last = None;
+        self.active_halves = 0;
+        self.listed = None;
+        self.unreported = false;
     }
 
     /// Gives back memory that was needed for more circuits or DESTROYs.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::address::ThreadId;
 
 /// How long it takes until what a thread has carried counts half.
-const HALF_LIFE: Duration = Duration::from_secs(10);
+pub(crate) const HALF_LIFE: Duration = Duration::from_secs(10);
 
 /// Links count as loaded before they are, and this much of that remains after each report: half
 /// after one [`HALF_LIFE`] of reports four times a second, as the measured load takes its place.
@@ -64,7 +64,7 @@ impl Load {
 /// A link that has just been placed carries nothing yet. So that many links that come between two
 /// reports spread, each counts for as much as the average link until it shows in the reports.
 #[derive(Debug, Clone)]
-pub(crate) struct Placement {
+pub struct Placement {
     threads: Vec<Thread>,
 }
 
@@ -92,14 +92,14 @@ impl Thread {
 impl Placement {
     /// A relay with this many threads (at least one), none of which has reported yet.
     #[must_use]
-    pub(crate) fn new(threads: u16) -> Self {
+    pub fn new(threads: u16) -> Self {
         Self {
             threads: vec![Thread::default(); usize::from(threads.max(1))],
         }
     }
 
     /// Takes note of a thread's report: its recent load and its open links.
-    pub(crate) fn report(&mut self, thread: ThreadId, bytes_per_second: f64, links: u32) {
+    pub fn report(&mut self, thread: ThreadId, bytes_per_second: f64, links: u32) {
         if let Some(thread) = self.threads.get_mut(usize::from(thread.0)) {
             thread.bytes_per_second = bytes_per_second.max(0.0);
             thread.links = links;
@@ -128,7 +128,7 @@ impl Placement {
 
     /// The thread for a new link: the one with the least recent load; of equals, the one with the
     /// fewest links; of those, the first.
-    pub(crate) fn place(&mut self) -> ThreadId {
+    pub fn place(&mut self) -> ThreadId {
         let links: u64 = self.threads.iter().map(|t| u64::from(t.links)).sum();
         let load: f64 = self.threads.iter().map(|t| t.bytes_per_second).sum();
         #[allow(clippy::cast_precision_loss)] // an estimate

@@ -22,6 +22,7 @@ pub(crate) mod edges;
 mod limit;
 mod memory;
 pub(crate) mod mesh;
+mod moving;
 mod params;
 mod reading;
 mod reporting;
@@ -267,6 +268,7 @@ impl ConnectionThread {
         let now = clock::now();
         self.note_events();
         self.take_messages(now);
+        self.move_links(now);
         self.read_sockets(now);
         self.read_edges(now);
         let due = now.saturating_duration_since(self.last_tick) >= TICK;
@@ -335,9 +337,10 @@ impl ConnectionThread {
         until.saturating_duration_since(now)
     }
 
-    /// Some ring to another connection thread is full: what sockets bring would have no place.
+    /// Some ring to another connection thread is full, or much waits for a link that moves: what sockets bring would have
+    /// no place.
     fn is_stuck(&self) -> bool {
-        self.ends.to_peers.iter().any(mesh::ToPeer::is_stuck)
+        self.ends.to_peers.iter().any(mesh::ToPeer::is_stuck) || self.manager.holds_much()
     }
 
     /// Remembers which sockets are ready.
