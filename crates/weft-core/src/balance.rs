@@ -90,6 +90,11 @@ impl Balance {
         }
     }
 
+    /// The first so many threads share the links from now on, at least one.
+    pub fn use_first(&mut self, threads: u16) {
+        self.threads.truncate(usize::from(threads.max(1)));
+    }
+
     /// A thread's report: the processor time that it has used since it began, what it carries, and its heaviest links.
     pub fn report(
         &mut self,

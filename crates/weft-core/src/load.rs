@@ -66,6 +66,8 @@ impl Load {
 #[derive(Debug, Clone)]
 pub struct Placement {
     threads: Vec<Thread>,
+    /// The first so many get links.
+    used: usize,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -93,9 +95,16 @@ impl Placement {
     /// A relay with this many threads (at least one), none of which has reported yet.
     #[must_use]
     pub fn new(threads: u16) -> Self {
+        let threads = usize::from(threads.max(1));
         Self {
-            threads: vec![Thread::default(); usize::from(threads.max(1))],
+            threads: vec![Thread::default(); threads],
+            used: threads,
         }
+    }
+
+    /// The first so many threads get links from now on, at least one: the others have no core to run on.
+    pub fn use_first(&mut self, threads: u16) {
+        self.used = usize::from(threads).clamp(1, self.threads.len());
     }
 
     /// Takes note of a thread's report: its recent load and its open links.
@@ -112,7 +121,7 @@ impl Placement {
     /// carries more than half again as much as the least busy one, and much at all.
     pub(crate) fn place_near(&self, near: ThreadId) -> ThreadId {
         let least = (0_u16..)
-            .zip(&self.threads)
+            .zip(self.threads.iter().take(self.used))
             .min_by(|(_, a), (_, b)| a.bytes_per_second.total_cmp(&b.bytes_per_second));
         let here = self.threads.get(usize::from(near.0));
         match (here, least) {
@@ -133,7 +142,8 @@ impl Placement {
         let load: f64 = self.threads.iter().map(|t| t.bytes_per_second).sum();
         #[allow(clippy::cast_precision_loss)] // an estimate
         let average = load / links.max(1) as f64;
-        let best = (0_u16..).zip(&mut self.threads).min_by(|(_, a), (_, b)| {
+        let used = self.threads.iter_mut().take(self.used);
+        let best = (0_u16..).zip(used).min_by(|(_, a), (_, b)| {
             a.load()
                 .total_cmp(&b.load())
                 .then(a.links().cmp(&b.links()))
@@ -243,6 +253,21 @@ mod tests {
             ThreadId(0),
             "the others are still expected"
         );
+    }
+
+    #[test]
+    fn threads_without_a_core_get_no_links() {
+        let mut placement = Placement::new(4);
+        placement.use_first(2);
+        for thread in 0..2 {
+            placement.report(ThreadId(thread), BUSY * 4.0, 100);
+        }
+        assert_eq!(place(&mut placement, 10, 4), [5, 5, 0, 0]);
+        assert_eq!(placement.place_near(ThreadId(0)), ThreadId(0));
+        placement.use_first(9);
+        assert_eq!(place(&mut placement, 1, 4), [0, 0, 1, 0]);
+        placement.use_first(0);
+        assert_eq!(place(&mut placement, 1, 4), [1, 0, 0, 0]);
     }
 
     #[test]

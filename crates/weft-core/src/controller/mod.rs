@@ -168,6 +168,13 @@ impl RelayController {
         }
     }
 
+    /// Links are on the first so many threads, at least one: threads for which there is no core only make more
+    /// wake-ups of the same work.
+    pub fn use_threads(&mut self, threads: u16) {
+        self.placement.use_first(threads);
+        self.balance.use_first(threads);
+    }
+
     /// Replaces what the controller follows.
     pub fn set_params(&mut self, params: ControllerParams) {
         self.dos.set_params(params.dos.clone());
